@@ -9,7 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/bench"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -71,7 +71,7 @@ func BenchmarkConv(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				o := run.BenchCase{Threads: runtime.GOMAXPROCS(0)}.Options(true)
+				o := bench.Case{Threads: runtime.GOMAXPROCS(0)}.Options(true)
 				o.Mode = p.mode
 				plan, err := engine.Compile(g, o)
 				if exit.CodeOf(err) == exit.NoDevice {

@@ -6,19 +6,20 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/bench"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // cases are the networks that are measured: sizes at which a change of a kernel
 // shows within seconds.
-var cases = []run.BenchCase{
-	{Model: run.BenchUNet3D, Base: 8, Crop: run.Crop{Height: 64, Width: 64}, Batch: 1, Depth: 2},
-	{Model: run.BenchUNet3D, Base: 8, Crop: run.Crop{Height: 128, Width: 128}, Batch: 1, Depth: 2},
-	{Model: run.BenchUNet3D, Base: 32, Crop: run.Crop{Height: 64, Width: 64}, Batch: 1, Depth: 2},
-	{Model: run.BenchUNet3D, Base: 32, Crop: run.Crop{Height: 128, Width: 128}, Batch: 1, Depth: 2},
-	{Model: run.BenchUNet3D, Base: 8, Crop: run.Crop{Height: 64, Width: 64}, Batch: 1, Depth: 11},
-	{Model: run.BenchResNet2D, Base: 32, Crop: run.Crop{Height: 64, Width: 64}, Batch: 1, Depth: 1},
+var cases = []bench.Case{
+	{Model: bench.BenchUNet3D, Base: 8, Crop: setup.Crop{Height: 64, Width: 64}, Batch: 1, Depth: 2},
+	{Model: bench.BenchUNet3D, Base: 8, Crop: setup.Crop{Height: 128, Width: 128}, Batch: 1, Depth: 2},
+	{Model: bench.BenchUNet3D, Base: 32, Crop: setup.Crop{Height: 64, Width: 64}, Batch: 1, Depth: 2},
+	{Model: bench.BenchUNet3D, Base: 32, Crop: setup.Crop{Height: 128, Width: 128}, Batch: 1, Depth: 2},
+	{Model: bench.BenchUNet3D, Base: 8, Crop: setup.Crop{Height: 64, Width: 64}, Batch: 1, Depth: 11},
+	{Model: bench.BenchResNet2D, Base: 32, Crop: setup.Crop{Height: 64, Width: 64}, Batch: 1, Depth: 1},
 }
 
 // BenchmarkTrainStep is forward, loss, backward and Adam. -cpu sets the threads.

@@ -10,7 +10,9 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/check"
+	rundemo "github.com/ensemble-weather/ensemble/ensemble/run/demo"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
 	fio "github.com/ensemble-weather/ensemble/io"
@@ -96,7 +98,7 @@ func expand(what string, patterns []string) ([]string, error) {
 		}
 		paths = append(paths, abs)
 	}
-	files, _, err := run.Files(what, paths)
+	files, _, err := input.Files(what, paths)
 	slices.Sort(files)
 	return files, err
 }
@@ -134,7 +136,7 @@ func (d *Dataset) look(ctx context.Context) error {
 func aboutOf(cat *ensemble.Catalogue) *about {
 	a := &about{Version: version.String(), Unused: len(cat.Unused)}
 	for _, g := range cat.Groups() {
-		a.Rows = append(a.Rows, run.GroupRow(g))
+		a.Rows = append(a.Rows, check.GroupRow(g))
 		for _, grid := range g.Grids {
 			if text := grid.String(); !slices.Contains(a.Grids, text) {
 				a.Grids = append(a.Grids, text)
@@ -185,7 +187,7 @@ func (d *Dataset) MustAnalyses() *Dataset { return must(d.Analyses()) }
 
 // Table says what the files hold, as `ensemble inspect` does: a row for each variable.
 func (d *Dataset) Table() *Table {
-	t := &Table{Columns: run.GroupColumns, Rows: d.about.Rows, Title: fmt.Sprintf("%d files", len(d.files))}
+	t := &Table{Columns: check.GroupColumns, Rows: d.about.Rows, Title: fmt.Sprintf("%d files", len(d.files))}
 	for _, g := range d.about.Grids[:min(len(d.about.Grids), 3)] {
 		t.Title += "; grid " + g
 	}
@@ -258,7 +260,7 @@ func Demo(opts ...Option) (*Dataset, error) {
 	if folder == "" {
 		folder = DefaultFolder
 	}
-	do := run.DemoOptions{Root: folder, DataOnly: true, Version: version.String()}
+	do := rundemo.Options{Root: folder, DataOnly: true, Version: version.String()}
 	if o.small {
 		do.Root = filepath.Join(folder, "small")
 		do.Data.Starts = weeksOfYear
@@ -276,10 +278,10 @@ const weeksOfYear = 52
 // MustDemo is Demo, and ends the cell on an error.
 func MustDemo(opts ...Option) *Dataset { return must(Demo(opts...)) }
 
-func makeDemo(o run.DemoOptions) (dir string, err error) {
+func makeDemo(o rundemo.Options) (dir string, err error) {
 	return do(func(ctx context.Context, j job) (string, error) {
 		o.Progress, o.Warn = j.progress, j.warn
-		r, err := run.Demo(ctx, o)
+		r, err := rundemo.Run(ctx, o)
 		if err != nil {
 			return "", err
 		}

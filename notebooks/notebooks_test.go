@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	rundemo "github.com/ensemble-weather/ensemble/ensemble/run/demo"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
@@ -47,9 +47,9 @@ var weather = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	o := run.DemoOptions{Root: dir, DataOnly: true}
+	o := rundemo.Options{Root: dir, DataOnly: true}
 	o.Data.Starts, o.Data.Members = 8, 4
-	_, err = run.Demo(context.Background(), o)
+	_, err = rundemo.Run(context.Background(), o)
 	return dir, err
 })
 

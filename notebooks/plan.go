@@ -9,13 +9,13 @@ import (
 	"strconv"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/explain"
 )
 
 // Plan is a step as the engine compiled it: the graph after every pass, the kernels, the
 // memory.
 type Plan struct {
-	*run.ExplainResult
+	*explain.Result
 }
 
 // Plan compiles the step of a run's training again, as `ensemble engine explain` does;
@@ -28,7 +28,7 @@ func (r *Run) Plan() (*Plan, error) {
 		return nil, err
 	}
 	return do(func(ctx context.Context, _ job) (*Plan, error) {
-		e, err := run.Explain(ctx, run.ExplainOptions{Config: c, RunDir: r.Dir})
+		e, err := explain.Run(ctx, explain.Options{Config: c, RunDir: r.Dir})
 		return &Plan{e}, err
 	})
 }

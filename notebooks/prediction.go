@@ -10,7 +10,8 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
+	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -60,14 +61,14 @@ func (r *Run) predict(c Cycle, o options) (*Prediction, error) {
 	if o.leadGiven {
 		p.lead = &o.lead
 	}
-	po := run.PredictOptions{RunDir: r.Dir, Input: c.Files, Out: folder, Cycle: c.Init.Time, Publish: pub, Formats: []run.Format{product.NetCDF},
+	po := predict.Options{RunDir: r.Dir, Input: c.Files, Out: folder, Cycle: c.Init.Time, Publish: pub, Formats: []product.Format{product.NetCDF},
 		Command: "notebook", Version: version.String()}
-	made, err := do(func(ctx context.Context, j job) (*run.PredictResult, error) {
+	made, err := do(func(ctx context.Context, j job) (*predict.Result, error) {
 		po.Progress, po.Warn = j.progress, j.warn
-		made, err := run.Predict(ctx, po)
+		made, err := predict.Run(ctx, po)
 		if exit.CodeOf(err) == exit.CannotWrite { // of other files or another version: those here are nobody else's
 			po.Overwrite = product.OverwriteAlways
-			made, err = run.Predict(ctx, po)
+			made, err = predict.Run(ctx, po)
 		}
 		return made, err
 	})
@@ -148,8 +149,8 @@ func (p *Prediction) field(name string, kind product.Kind, what string, keep fun
 	if err != nil {
 		return &Field{err: err}
 	}
-	found, err := do(func(ctx context.Context, _ job) ([]run.ProductField, error) {
-		return run.ReadProducts(ctx, p.Outputs, func(k ensemble.Key, is product.Kind) bool {
+	found, err := do(func(ctx context.Context, _ job) ([]verify.ProductField, error) {
+		return verify.ReadProducts(ctx, p.Outputs, func(k ensemble.Key, is product.Kind) bool {
 			return is == kind && k.Variable == at.variable && (at.level == nil || k.Level == *at.level) && (p.lead == nil || k.Lead == *p.lead) && (keep == nil || keep(k))
 		})
 	})

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
 	"github.com/ensemble-weather/ensemble/postproc/report"
@@ -153,7 +155,7 @@ func (r *Run) MustVerify(d *Dataset, opts ...Option) *Scores { return must(r.Ver
 
 // judge verifies predictions, or finds the scores that were kept.
 func (r *Run) judge(all []*Prediction, d *Dataset, o options) *Scores {
-	vo := run.VerifyOptions{Analysis: d.analyses, RunDir: r.Dir, Choice: run.ScoreChoice{Scores: o.metrics, Above: o.above}}
+	vo := verify.Options{Analysis: d.analyses, RunDir: r.Dir, Choice: scoring.Choice{Scores: o.metrics, Above: o.above}}
 	if d.analyses == nil {
 		vo.Analysis = d.files
 	}
@@ -165,11 +167,11 @@ func (r *Run) judge(all []*Prediction, d *Dataset, o options) *Scores {
 		return &Scores{err: err}
 	}
 	vo.Out = r.Dir + "-scores-" + key(append(sums, version.String(), fmt.Sprint(o.metrics), strings.Join(o.above, "\n"))...)
-	if s, err := run.ReadScores(vo.Out); exit.CodeOf(err) != exit.NotYet {
+	if s, err := trained.ReadScores(vo.Out); exit.CodeOf(err) != exit.NotYet {
 		return &Scores{result: s, err: err}
 	}
-	v, err := do(func(ctx context.Context, j job) (*run.VerifyResult, error) {
-		v, err := run.Verify(ctx, vo)
+	v, err := do(func(ctx context.Context, j job) (*verify.Result, error) {
+		v, err := verify.Run(ctx, vo)
 		if err == nil {
 			for _, w := range v.Warnings {
 				j.warn(w)

@@ -7,7 +7,8 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/plan"
+	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 	"github.com/ensemble-weather/ensemble/spatial"
 )
@@ -15,7 +16,7 @@ import (
 // Split is how a mesh of ranks cuts the step of a training: who has which part of the
 // fields, and what ranks need of each other.
 type Split struct {
-	*run.SplitResult
+	*plan.SplitResult
 }
 
 // Split cuts the step of the run's training over a mesh such as "lat:2 lon:2", whatever
@@ -28,7 +29,7 @@ func (r *Run) Split(mesh string) (*Split, error) {
 		return nil, err
 	}
 	return do(func(ctx context.Context, _ job) (*Split, error) {
-		s, err := run.Split(ctx, c, mesh)
+		s, err := plan.Split(ctx, c, mesh)
 		return &Split{s}, err
 	})
 }
@@ -73,7 +74,7 @@ func (s *Split) Picture() *Picture {
 	title := fmt.Sprintf("mesh %s on %d rows and %d columns", s.Mesh, s.Grid.NY, s.Grid.NX)
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="split" viewBox="0 0 %.0f %.0f" role="img" aria-label="%s"><text class="h" x="%.0f" y="18">%[3]s</text>`, w, h, html.EscapeString(title), left)
-	rect := func(class, fill string, p run.SplitPart) {
+	rect := func(class, fill string, p plan.SplitPart) {
 		fmt.Fprintf(&b, `<rect class="%s" fill="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, class, fill, x(p.Columns.Lo), y(p.Rows.Lo),
 			cell*float64(p.Columns.Len()), cell*float64(p.Rows.Len()))
 	}
@@ -105,7 +106,7 @@ const splitStyles = `.part { stroke: #1c2228; stroke-width: 1.4; } .halo { strok
 
 // around is what rank 0 needs of others, on a grid of n columns that goes around: what
 // lies before, behind, above and below its part.
-func around(h run.SplitHalo, n int) (out []run.SplitPart) {
+func around(h plan.SplitHalo, n int) (out []plan.SplitPart) {
 	own, need := h.Own[0], h.Need[0]
 	add := func(rows, columns spatial.Interval) {
 		if rows.Len() <= 0 || columns.Len() <= 0 {
@@ -114,7 +115,7 @@ func around(h run.SplitHalo, n int) (out []run.SplitPart) {
 		for _, shift := range []int{-n, 0, n} {
 			part := spatial.Interval{Lo: max(columns.Lo+shift, 0), Hi: min(columns.Hi+shift, n)}
 			if part.Len() > 0 {
-				out = append(out, run.SplitPart{Rows: rows, Columns: part})
+				out = append(out, plan.SplitPart{Rows: rows, Columns: part})
 			}
 		}
 	}
@@ -137,7 +138,7 @@ func CompareLosses(runs ...*Run) *Table {
 		if err != nil {
 			return &Table{err: err}
 		}
-		charts, err := run.LossCharts(r.Dir)
+		charts, err := reports.LossCharts(r.Dir)
 		if err != nil || len(charts) == 0 {
 			return &Table{err: err}
 		}

@@ -13,7 +13,9 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/internal/version"
@@ -48,7 +50,7 @@ func Train(name string, d *Dataset, opts ...Option) (*Run, error) {
 		return nil, err
 	}
 	return do(func(ctx context.Context, j job) (*Run, error) {
-		_, err := run.Train(ctx, run.TrainOptions{Config: c, RunDir: r.Dir, Resume: "auto", Version: version.String(),
+		_, err := train.Run(ctx, train.Options{Config: c, RunDir: r.Dir, Resume: "auto", Version: version.String(),
 			Stop: j.flag.Err, Progress: j.progress, Warn: j.warn})
 		return r, err
 	})
@@ -265,7 +267,7 @@ var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // Loss draws the losses of the training over its epochs.
 func (r *Run) Loss() *Picture {
-	charts, err := run.LossCharts(r.Dir)
+	charts, err := reports.LossCharts(r.Dir)
 	if err != nil {
 		return &Picture{err: err}
 	}
@@ -277,11 +279,11 @@ func (r *Run) Loss() *Picture {
 
 // Scores are those of the starts that the training was judged on.
 func (r *Run) Scores() *Scores {
-	s, err := run.ReadScores(r.Dir)
+	s, err := trained.ReadScores(r.Dir)
 	return &Scores{result: s, err: err}
 }
 
 // Report makes the page of `ensemble report` and gives its path.
 //
 // Errors: 73 and 74 for the page.
-func (r *Run) Report() (string, error) { return run.Report(run.ReportOptions{Dir: r.Dir}) }
+func (r *Run) Report() (string, error) { return reports.Write(reports.Options{Dir: r.Dir}) }

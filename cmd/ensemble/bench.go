@@ -11,12 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/bench"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 func benchCommand(a *app) *cobra.Command {
-	var o run.BenchOptions
+	var o bench.Options
 	var c benchFlags
 	var one, parallel, check bool
 	cmd := &cobra.Command{
@@ -41,12 +42,12 @@ func benchCommand(a *app) *cobra.Command {
 		Args:        noArgs,
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.model, "model", run.BenchUNet3D, strings.Join(run.BenchModels, " or "))
+	f.StringVar(&c.model, "model", bench.BenchUNet3D, strings.Join(bench.Models, " or "))
 	f.StringVar(&c.base, "base", "32", "base widths, a `LIST` such as 8,32")
 	f.StringVar(&c.crop, "crop", "128", "sides of the field, a `LIST` such as 64,352x704")
 	f.StringVar(&c.batch, "batch", "1", "samples of a step, a `LIST`")
 	f.StringVar(&c.threads, "threads", "0", "threads, a `LIST`; 0 takes all that the machine gives")
-	depth := f.Uint("depth", 0, "levels; 0 means 2, or 1 for "+run.BenchResNet2D)
+	depth := f.Uint("depth", 0, "levels; 0 means 2, or 1 for "+bench.BenchResNet2D)
 	f.StringVar(&c.precision, "precision", "float32", "float32, bf16, bf16_products, f16 or tf32")
 	device := deviceFlag(f)
 	operations := f.Float64("operations", 0, "remove channels until this share of the operations is left; 0 removes none")
@@ -70,15 +71,15 @@ func benchCommand(a *app) *cobra.Command {
 		if one {
 			return measureOne(ctx)
 		}
-		like := run.BenchCase{Model: c.model, Depth: int(*depth), Precision: c.precision, Operations: *operations}
+		like := bench.Case{Model: c.model, Depth: int(*depth), Precision: c.precision, Operations: *operations}
 		if *operations > 0 {
 			like.Multiple = int(*multiple)
 		}
 		if check {
-			if err := oneOf("--optimizer", []string{*optimizer}, run.CheckOptimizers...); err != nil {
+			if err := oneOf("--optimizer", []string{*optimizer}, bench.CheckOptimizers...); err != nil {
 				return result{}, err
 			}
-			return c.checkParallel(ctx, cmd, run.ParallelCheckOptions{Ranks: int(*ranks), Mesh: *mesh, Steps: int(*steps), Optimizer: *optimizer, Case: like})
+			return c.checkParallel(ctx, cmd, bench.ParallelCheckOptions{Ranks: int(*ranks), Mesh: *mesh, Steps: int(*steps), Optimizer: *optimizer, Case: like})
 		}
 		if err := oneOf("--gradient", []string{o.Gradient}, "auto", "full", "off"); err != nil {
 			return result{}, err
@@ -99,9 +100,9 @@ func benchCommand(a *app) *cobra.Command {
 		if !(o.Seconds > 0) || math.IsInf(o.Seconds, 0) {
 			return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%g is no value for --seconds", o.Seconds), At: "the command line", Fix: "give a positive number of seconds"}
 		}
-		o.Timings = run.UserTimings(a.log)
+		o.Timings = setup.UserTimings(a.log)
 		if parallel {
-			return onRanks(ctx, o, run.BenchRanksOptions{Mesh: *mesh, Ranks: int(*ranks), Steps: int(*steps), ShardOptimizer: *shard})
+			return onRanks(ctx, o, bench.RanksOptions{Mesh: *mesh, Ranks: int(*ranks), Steps: int(*steps), ShardOptimizer: *shard})
 		}
 		program, err := os.Executable()
 		if err != nil {
@@ -111,7 +112,7 @@ func benchCommand(a *app) *cobra.Command {
 		if o.Progress, err = progress(); err != nil {
 			return result{}, err
 		}
-		r, err := run.Bench(ctx, o)
+		r, err := bench.Run(ctx, o)
 		if err != nil {
 			return result{}, err
 		}
@@ -126,11 +127,11 @@ func benchCommand(a *app) *cobra.Command {
 
 // measureOne is the process of one measurement: see run.BenchOptions.Program.
 func measureOne(ctx context.Context) (result, error) {
-	var r run.BenchRequest
+	var r bench.Request
 	if err := json.NewDecoder(os.Stdin).Decode(&r); err != nil {
 		return result{}, &exit.Error{Code: exit.Usage, What: "standard input asks for no measurement", Why: err.Error(), Fix: "leave out --one"}
 	}
-	m, err := run.BenchMeasure(ctx, r)
+	m, err := bench.Measure(ctx, r)
 	if err != nil {
 		return result{}, err
 	}
@@ -141,7 +142,7 @@ func measureOne(ctx context.Context) (result, error) {
 type benchFlags struct{ model, base, crop, batch, threads, precision string }
 
 // checkParallel compares ranks; flags that were not given describe a small case.
-func (b benchFlags) checkParallel(ctx context.Context, cmd *cobra.Command, o run.ParallelCheckOptions) (result, error) {
+func (b benchFlags) checkParallel(ctx context.Context, cmd *cobra.Command, o bench.ParallelCheckOptions) (result, error) {
 	for name, small := range map[string]struct {
 		flag *string
 		text string
@@ -157,7 +158,7 @@ func (b benchFlags) checkParallel(ctx context.Context, cmd *cobra.Command, o run
 	if o.Case, err = only("--check-parallel", cases); err != nil {
 		return result{}, err
 	}
-	r, err := run.CheckParallel(ctx, o)
+	r, err := bench.CheckParallel(ctx, o)
 	if err != nil {
 		return result{}, err
 	}
@@ -165,13 +166,13 @@ func (b benchFlags) checkParallel(ctx context.Context, cmd *cobra.Command, o run
 }
 
 // onRanks measures the one case on all ranks.
-func onRanks(ctx context.Context, measured run.BenchOptions, o run.BenchRanksOptions) (result, error) {
+func onRanks(ctx context.Context, measured bench.Options, o bench.RanksOptions) (result, error) {
 	var err error
 	if o.Case, err = only("--parallel", measured.Cases); err != nil {
 		return result{}, err
 	}
 	o.Seconds, o.Timings = measured.Seconds, measured.Timings
-	r, err := run.BenchRanks(ctx, o)
+	r, err := bench.RunOnRanks(ctx, o)
 	if err != nil {
 		return result{}, err
 	}
@@ -179,18 +180,18 @@ func onRanks(ctx context.Context, measured run.BenchOptions, o run.BenchRanksOpt
 }
 
 // only is the one case that a flag allows.
-func only(flag string, cases []run.BenchCase) (run.BenchCase, error) {
+func only(flag string, cases []bench.Case) (bench.Case, error) {
 	if len(cases) != 1 {
-		return run.BenchCase{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s with %d cases", flag, len(cases)), At: "the command line", Fix: "give one value to each flag"}
+		return bench.Case{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s with %d cases", flag, len(cases)), At: "the command line", Fix: "give one value to each flag"}
 	}
 	return cases[0], nil
 }
 
 // cases gives every combination of the lists, else like the given case.
-func (b benchFlags) cases(like run.BenchCase) ([]run.BenchCase, error) {
-	var crops []run.Crop
+func (b benchFlags) cases(like bench.Case) ([]bench.Case, error) {
+	var crops []setup.Crop
 	for _, word := range strings.Split(b.crop, ",") {
-		c, err := run.ParseCrop(strings.TrimSpace(word))
+		c, err := setup.ParseCrop(strings.TrimSpace(word))
 		if err != nil {
 			return nil, at("--crop", err)
 		}
@@ -208,7 +209,7 @@ func (b benchFlags) cases(like run.BenchCase) ([]run.BenchCase, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []run.BenchCase
+	var all []bench.Case
 	for _, base := range bases {
 		for _, crop := range crops {
 			for _, batch := range batches {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/bench"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -32,7 +32,7 @@ func benchJSON(t *testing.T, answer any, args ...string) {
 func TestBenchParallel(t *testing.T) {
 	var sent []int64
 	for _, mesh := range []string{"data:2", "lon:2"} {
-		var r run.RanksReport
+		var r bench.RanksReport
 		benchJSON(t, &r, "--parallel", "--ranks", "2", "--mesh", mesh, "--base", "2", "--crop", "32x64", "--batch", "2", "--threads", "1", "--steps", "3")
 		if r.Ranks != 2 || r.Transport != team.InProcess || r.Mesh != mesh || len(r.ByRank) != 2 || r.Steps != 3 || r.Network.Threads != 1 || r.Machine.Cores < 1 {
 			t.Fatalf("%s: %+v", mesh, r)
@@ -61,7 +61,7 @@ func TestBenchParallel(t *testing.T) {
 	if sent[1] <= sent[0] {
 		t.Errorf("%d bytes sent in space, %d along samples", sent[1], sent[0])
 	}
-	var r run.RanksReport
+	var r bench.RanksReport
 	benchJSON(t, &r, "--parallel", "--ranks", "2", "--mesh", "lon:3", "--base", "1", "--crop", "32x64", "--threads", "1", "--steps", "1")
 	var parts []string
 	for _, k := range r.ByRank {
@@ -79,10 +79,10 @@ func TestBenchParallel(t *testing.T) {
 // TestBenchCheckParallel: the errors of all meshes are those that the answer sums up, and
 // steps are as many as asked for.
 func TestBenchCheckParallel(t *testing.T) {
-	var r run.ParallelCheck
+	var r bench.ParallelCheck
 	benchJSON(t, &r, "--check-parallel", "--ranks", "2", "--base", "2", "--crop", "32", "--threads", "1", "--steps", "3")
 	var names []string
-	var most run.ParallelErrors
+	var most bench.ParallelErrors
 	for _, m := range r.Meshes {
 		names = append(names, m.Mesh)
 		most.Forward, most.Gradient = max(most.Forward, m.Forward), max(most.Gradient, m.Gradient)

@@ -6,7 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/check"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -34,13 +35,13 @@ func checkCommand(a *app) *cobra.Command {
 	layout := layoutFlags(f)
 	f.StringVar(&expect, "expect", "", "what every start must hold: members, steps, variables, levels, as `LIST`")
 	cmd.RunE = a.do(func(ctx context.Context, files []string) (result, error) {
-		o := run.CheckOptions{}
+		o := check.Options{}
 		o.Input.Sparse = sparse
 		l, err := layout()
 		if err != nil {
 			return result{}, err
 		}
-		o.Input.Layout = run.LayoutOf(l)
+		o.Input.Layout = input.LayoutOf(l)
 		switch {
 		case len(src.Files) > 0 && expect != "":
 			return result{}, &exit.Error{Code: exit.Usage, What: "--config and --expect exclude each other", At: cmd.CommandPath(), Fix: "state the expectation in one of them"}
@@ -51,12 +52,12 @@ func checkCommand(a *app) *cobra.Command {
 		case len(files) == 0:
 			return result{}, someArgs(cmd, files)
 		case expect != "":
-			if o.Expect, err = run.ParseExpectation(expect); err != nil {
+			if o.Expect, err = check.ParseExpectation(expect); err != nil {
 				return result{}, err
 			}
 		}
 		o.Files = files
-		r, err := run.Check(ctx, o)
+		r, err := check.Run(ctx, o)
 		if r == nil {
 			return result{}, err
 		}

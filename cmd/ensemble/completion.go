@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -72,7 +72,7 @@ func completeFlags(cmd *cobra.Command) {
 
 // runNames completes a run directory; where none begins as is typed, any folder.
 func runNames(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	if found := run.Directories(typed); len(found) > 0 {
+	if found := trained.Directories(typed); len(found) > 0 {
 		return found, cobra.ShellCompDirectiveNoFileComp
 	}
 	return nil, cobra.ShellCompDirectiveFilterDirs

@@ -9,7 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/plan"
+	"github.com/ensemble-weather/ensemble/ensemble/run/protocol"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
@@ -24,7 +27,7 @@ func dataCommand(a *app) *cobra.Command {
 }
 
 func dataPrepare(a *app) *cobra.Command {
-	o := run.PrepareOptions{Version: version.String()}
+	o := samples.PrepareOptions{Version: version.String()}
 	var workers uint
 	cmd := &cobra.Command{
 		Use:   "prepare -c FILE [--out DIR]",
@@ -47,8 +50,8 @@ func dataPrepare(a *app) *cobra.Command {
 	src := configFlags(cmd)
 	f := cmd.Flags()
 	f.StringVarP(&o.Out, "out", "o", "", "`DIR` of the store; data.store if not given")
-	f.StringVar(&o.Storage, "storage", run.Storages()[0], strings.Join(run.Storages(), ", "))
-	words(f, "storage", run.Storages()...)
+	f.StringVar(&o.Storage, "storage", samples.Storages()[0], strings.Join(samples.Storages(), ", "))
+	words(f, "storage", samples.Storages()...)
 	protocol := f.String("protocol", "", "refuse input that lacks starts of a `PROTOCOL`: "+strings.Join(config.Protocols(), ", ")+", or a file")
 	f.UintVar(&workers, "workers", 0, "shards that are written at once; 0 means one a processor")
 	memory := sizeFlag(f, "memory", "bound of fields and buffers of all workers, a `SIZE` (default 1GiB)")
@@ -59,7 +62,7 @@ func dataPrepare(a *app) *cobra.Command {
 		if err := required(cmd, "config"); err != nil {
 			return result{}, err
 		}
-		if err := oneOf("--storage", []string{o.Storage}, run.Storages()...); err != nil {
+		if err := oneOf("--storage", []string{o.Storage}, samples.Storages()...); err != nil {
 			return result{}, err
 		}
 		policy, err := overwrite()
@@ -94,7 +97,7 @@ func dataPrepare(a *app) *cobra.Command {
 			a.warn(w)
 		}
 		o.Warn = a.warn
-		r, err := run.Prepare(ctx, o)
+		r, err := samples.Prepare(ctx, o)
 		if err != nil {
 			return result{}, err
 		}
@@ -129,7 +132,7 @@ func protocolArgument(cmd *cobra.Command, args []string) error {
 }
 
 func dataRequest(a *app) *cobra.Command {
-	var o run.RequestOptions
+	var o protocol.RequestOptions
 	var machine string
 	cmd := &cobra.Command{
 		Use:   "request PROTOCOL [--out DIR]",
@@ -160,7 +163,7 @@ func dataRequest(a *app) *cobra.Command {
 			return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a disk of %g GB/s", o.DiskGBs), At: "--disk-gb-s", Fix: "give more than 0"}
 		}
 		if len(src.Files) > 0 {
-			o.Plan = &run.PlanOptions{Ranks: int(*ranks), Timings: run.UserTimings(a.log)}
+			o.Plan = &plan.Options{Ranks: int(*ranks), Timings: setup.UserTimings(a.log)}
 			if o.Plan.Config, err = config.LoadTrain(*src); err != nil {
 				return result{}, err
 			}
@@ -170,7 +173,7 @@ func dataRequest(a *app) *cobra.Command {
 				}
 			}
 		}
-		r, err := run.Request(ctx, o)
+		r, err := protocol.Request(ctx, o)
 		if err != nil {
 			return result{}, err
 		}
@@ -180,7 +183,7 @@ func dataRequest(a *app) *cobra.Command {
 }
 
 func dataSynthesize(a *app) *cobra.Command {
-	o := run.SynthesizeOptions{Version: version.String()}
+	o := protocol.SynthesizeOptions{Version: version.String()}
 	var grid, years string
 	cmd := &cobra.Command{
 		Use:   "synthesize PROTOCOL --out DIR",
@@ -217,9 +220,9 @@ func dataSynthesize(a *app) *cobra.Command {
 				return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q are no years", years), At: "--years", Fix: "give the first and the last, such as 1998-2001"}
 			}
 		}
-		var size run.Crop
+		var size setup.Crop
 		if grid != "" {
-			if size, err = run.ParseCrop(grid); err != nil {
+			if size, err = setup.ParseCrop(grid); err != nil {
 				return result{}, at("--grid", err)
 			}
 		}
@@ -231,7 +234,7 @@ func dataSynthesize(a *app) *cobra.Command {
 		}
 		defer o.Progress.Close()
 		o.Threads = int(*threads)
-		r, err := run.Synthesize(ctx, o)
+		r, err := protocol.Synthesize(ctx, o)
 		if err != nil {
 			return result{}, err
 		}

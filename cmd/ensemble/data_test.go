@@ -14,7 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	rundemo "github.com/ensemble-weather/ensemble/ensemble/run/demo"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
@@ -24,9 +25,9 @@ func archive(t *testing.T) (config string) {
 	t.Helper()
 	testdecoder.Path(t)
 	root := t.TempDir()
-	o := run.DemoOptions{Root: root, DataOnly: true, Formats: run.DemoGRIB2}
+	o := rundemo.Options{Root: root, DataOnly: true, Formats: demo.GRIB2}
 	o.Data.Starts, o.Data.Members, o.Data.Every = 10, 4, 48*time.Hour
-	if _, err := run.Demo(context.Background(), o); err != nil {
+	if _, err := rundemo.Run(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
 	config = filepath.Join(root, "demo-data", "small.yaml")

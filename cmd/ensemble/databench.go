@@ -5,12 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 func dataBench(a *app) *cobra.Command {
-	var o run.StoreBenchOptions
+	var o samples.StoreBenchOptions
 	cmd := &cobra.Command{
 		Use:   "bench DIR",
 		Short: "Measure how fast a sample store is read here",
@@ -37,7 +37,7 @@ func dataBench(a *app) *cobra.Command {
 			return result{}, err
 		}
 		defer o.Progress.Close()
-		r, err := run.StoreBench(ctx, o)
+		r, err := samples.StoreBench(ctx, o)
 		if err != nil {
 			return result{}, err
 		}

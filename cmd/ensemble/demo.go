@@ -10,13 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	rundemo "github.com/ensemble-weather/ensemble/ensemble/run/demo"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
 func demoCommand(a *app) *cobra.Command {
-	o := run.DemoOptions{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
+	o := rundemo.Options{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
 	var formats []string
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -45,10 +46,10 @@ func demoCommand(a *app) *cobra.Command {
 			return result{}, err
 		}
 		if slices.Contains(formats, "grib2") {
-			o.Formats |= run.DemoGRIB2
+			o.Formats |= demo.GRIB2
 		}
 		if slices.Contains(formats, "netcdf") {
-			o.Formats |= run.DemoNetCDF
+			o.Formats |= demo.NetCDF
 		}
 		var err error
 		if o.Progress, err = reporter(); err != nil {
@@ -56,7 +57,7 @@ func demoCommand(a *app) *cobra.Command {
 		}
 		defer o.Progress.Close()
 		o.Threads, o.Command = int(*threads), "ensemble "+strings.Join(a.args, " ")
-		r, err := run.Demo(ctx, o)
+		r, err := rundemo.Run(ctx, o)
 		if err != nil {
 			return result{}, err
 		}

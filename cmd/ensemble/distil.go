@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/compress"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -21,5 +21,5 @@ func distilCommand(a *app) *cobra.Command {
 			"  ensemble distil -c distil.yaml --run-dir runs/student --resume auto",
 		Annotations: notes("ensemble config explain --of distil, ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
-	}, config.DistilSchema, "the student", config.LoadDistil, run.Distil)
+	}, config.DistilSchema, "the student", config.LoadDistil, compress.Distil)
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/explain"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -29,13 +30,13 @@ func enginePasses(a *app) *cobra.Command {
 		Annotations: notes("ensemble engine explain"),
 		Args:        noArgs,
 		RunE: a.do(func(context.Context, []string) (result, error) {
-			return result{data: map[string]any{"passes": run.Passes()}, text: run.WritePasses}, nil
+			return result{data: map[string]any{"passes": explain.Passes()}, text: explain.WritePasses}, nil
 		}),
 	}
 }
 
 func engineExplain(a *app) *cobra.Command {
-	var o run.ExplainOptions
+	var o explain.Options
 	var flops, bytes float64
 	var crop string
 	cmd := &cobra.Command{
@@ -80,7 +81,7 @@ func engineExplain(a *app) *cobra.Command {
 		}
 		var err error
 		if f.Changed("crop") {
-			if o.Crop, err = run.ParseCrop(crop); err != nil {
+			if o.Crop, err = setup.ParseCrop(crop); err != nil {
 				return result{}, at("--crop", err)
 			}
 		}
@@ -103,8 +104,8 @@ func engineExplain(a *app) *cobra.Command {
 			return result{}, err
 		}
 		o.Threads, o.Peaks.FLOPs, o.Peaks.Bytes = int(*threads), flops*1e9, bytes*1e9
-		o.Timings = run.UserTimings(a.log)
-		r, err := run.Explain(ctx, o)
+		o.Timings = setup.UserTimings(a.log)
+		r, err := explain.Run(ctx, o)
 		if err != nil {
 			return result{}, err
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/ensemble/experiment"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
@@ -130,7 +130,7 @@ func runExperiment(a *app, cmd *cobra.Command, choose func(*experiment.VaryOptio
 			return result{}, err
 		}
 		defer o.Progress.Close()
-		o.Timings = run.UserTimings(a.log)
+		o.Timings = setup.UserTimings(a.log)
 		e, err := experiment.Vary(ctx, o)
 		if err != nil {
 			return result{}, err

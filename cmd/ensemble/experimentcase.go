@@ -6,13 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/casestudy"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
 func experimentCase(a *app) *cobra.Command {
-	o := run.CaseOptions{Version: version.String()}
+	o := casestudy.Options{Version: version.String()}
 	cmd := &cobra.Command{
 		Use:   "case --forecast FILE... --out DIR",
 		Short: "Study one event: CRPS of the network and the raw members there",
@@ -42,7 +42,7 @@ func experimentCase(a *app) *cobra.Command {
 	f.Float64Var(&o.EFIRadius, "largest-efi", 0, "`KM` of the disc where the mean index is largest, of all starts")
 	f.StringSliceVar(&o.Starts, "start", nil, "`STARTS` to study, as 2016-02-19 (default: all)")
 	f.StringSliceVar(&o.Variables, "variable", nil, "`NAMES` of variables (default: all)")
-	f.IntVar(&o.Maps, "maps", run.DefaultMaps, "`STARTS` of each target that have maps, the first ones")
+	f.IntVar(&o.Maps, "maps", casestudy.DefaultMaps, "`STARTS` of each target that have maps, the first ones")
 	f.StringVar(&o.Verify.Climate, "climate", "", "`FILE` of a climate's quantiles (default: that of --run-dir)")
 	sparseFlag(f, &o.Verify.Sparse)
 	layout := layoutFlags(f)
@@ -67,7 +67,7 @@ func experimentCase(a *app) *cobra.Command {
 		if o.Verify.Regrid, err = regrid(); err != nil {
 			return result{}, err
 		}
-		c, err := run.RunCase(ctx, o)
+		c, err := casestudy.Run(ctx, o)
 		if err != nil {
 			return result{}, err
 		}

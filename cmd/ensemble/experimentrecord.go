@@ -10,7 +10,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/experiment"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
@@ -39,7 +39,7 @@ func recordedFlags(a *app, cmd *cobra.Command, out, of string) func() (experimen
 			return o, err
 		}
 		o.Overwrite, o.Threads = policy == "always", int(*threads)
-		o.Timings = run.UserTimings(a.log)
+		o.Timings = setup.UserTimings(a.log)
 		o.Progress, err = reporter()
 		return o, err
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 	"github.com/ensemble-weather/ensemble/internal/progress"
@@ -140,7 +141,7 @@ func repeatFlags(args, manyFiles []string) []string {
 
 // expand lists the files that names, patterns and folders stand for.
 func (a *app) expand(flag string, names []string) ([]string, error) {
-	files, aside, err := run.Files(flag, names)
+	files, aside, err := input.Files(flag, names)
 	for _, x := range aside {
 		a.aside(x)
 	}
@@ -148,7 +149,7 @@ func (a *app) expand(flag string, names []string) ([]string, error) {
 }
 
 // aside logs what lies in a folder of input files and is none.
-func (a *app) aside(x run.Aside) { a.log.Debug("left aside", "file", x.Path, "why", x.Why) }
+func (a *app) aside(x input.Aside) { a.log.Debug("left aside", "file", x.Path, "why", x.Why) }
 
 // required says which of the flags that a command cannot do without are missing, all
 // at once.
@@ -208,15 +209,15 @@ func workspaceFlag(f *pflag.FlagSet) func() (int64, error) {
 }
 
 // regridFlag adds --regrid and gives a function that reads it.
-func regridFlag(f *pflag.FlagSet) func() (run.Interpolation, error) {
-	methods := run.InterpolationMethods()
+func regridFlag(f *pflag.FlagSet) func() (model.Interpolation, error) {
+	methods := input.InterpolationMethods()
 	method := f.String("regrid", "", "bring fields on other grids there by a `METHOD`: "+strings.Join(methods, ", "))
 	words(f, "regrid", methods...)
-	return func() (run.Interpolation, error) {
+	return func() (model.Interpolation, error) {
 		if *method == "" {
-			return run.Interpolation{}, nil
+			return model.Interpolation{}, nil
 		}
-		return run.InterpolateBy(*method), oneOf("--regrid", []string{*method}, methods...)
+		return input.InterpolateBy(*method), oneOf("--regrid", []string{*method}, methods...)
 	}
 }
 

@@ -7,13 +7,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/check"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
 func inspectCommand(a *app) *cobra.Command {
-	o := run.InspectOptions{Version: version.String()}
+	o := check.InspectOptions{Version: version.String()}
 	var layout func() (config.Layout, error)
 	cmd := &cobra.Command{
 		Use:   "inspect FILE...",
@@ -35,9 +36,9 @@ func inspectCommand(a *app) *cobra.Command {
 			if err != nil {
 				return result{}, err
 			}
-			o.Input.Layout = run.LayoutOf(l)
+			o.Input.Layout = input.LayoutOf(l)
 			var b bytes.Buffer // so that a full disk behind standard output is told from a fault in the files
-			err = run.Inspect(ctx, o, &b)
+			err = check.Inspect(ctx, o, &b)
 			if _, perr := b.WriteTo(a.stdout); err == nil {
 				err = exit.Create("standard output", perr)
 			}

@@ -16,7 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/bench"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
@@ -26,8 +27,8 @@ import (
 // two levels from 42 channels with base 32, and does nothing else, stays below 4 GiB.
 func TestLongGlobeInMemory(t *testing.T) {
 	const most = 4 << 10 // MiB
-	of := run.BenchCase{Model: run.BenchUNet3D, Base: 32, Crop: run.Crop{Height: 352, Width: 704}, Batch: 1, Depth: 2, Threads: 2, Precision: "float32"}
-	in, err := json.Marshal(run.BenchRequest{Case: of, Phase: run.BenchPredict, Steps: 1})
+	of := bench.Case{Model: bench.BenchUNet3D, Base: 32, Crop: setup.Crop{Height: 352, Width: 704}, Batch: 1, Depth: 2, Threads: 2, Precision: "float32"}
+	in, err := json.Marshal(bench.Request{Case: of, Phase: bench.BenchPredict, Steps: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func TestLongGlobeInMemory(t *testing.T) {
 	out, runErr := cmd.Output()
 	var got struct {
 		answer.Frame
-		Measurement run.BenchMeasurement `json:"measurement"`
+		Measurement bench.Measurement `json:"measurement"`
 	}
 	if err := json.Unmarshal(out, &got); err != nil {
 		t.Fatalf("no answer: %v, %v", runErr, err)

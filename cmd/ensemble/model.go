@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/ensemble/exchange"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
+	"github.com/ensemble-weather/ensemble/io/product"
 )
 
 func modelCommand(a *app) *cobra.Command {
@@ -51,7 +51,7 @@ func modelExport(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		o.Threads, o.Overwrite = int(*threads), run.Overwrite(policy)
+		o.Threads, o.Overwrite = int(*threads), product.Overwrite(policy)
 		r, err := exchange.Export(ctx, o)
 		if err != nil {
 			return result{}, err
@@ -119,7 +119,7 @@ func modelImport(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		o.Weights, o.Threads, o.Overwrite = args[0], int(*threads), run.Overwrite(policy)
+		o.Weights, o.Threads, o.Overwrite = args[0], int(*threads), product.Overwrite(policy)
 		r, err := exchange.Import(ctx, o)
 		if err != nil {
 			return result{}, err

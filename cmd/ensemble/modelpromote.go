@@ -7,12 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/promote"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 func modelPromote(a *app) *cobra.Command {
-	o := run.PromoteOptions{}
+	o := promote.Options{}
 	cmd := &cobra.Command{
 		Use:   "promote RUN_DIR --as NAME",
 		Short: "Let a name stand for a trained model",
@@ -39,7 +39,7 @@ func modelPromote(a *app) *cobra.Command {
 			return result{}, &exit.Error{Code: exit.Usage, What: "--despite-verdict without --verdict", At: cmd.CommandPath(), Fix: "leave it out: without a verdict none is asked for"}
 		}
 		o.RunDir = args[0]
-		p, err := run.Promote(o)
+		p, err := promote.Promote(o)
 		if err != nil {
 			return result{}, err
 		}
@@ -61,7 +61,7 @@ func modelRollback(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&to, "to", "", "`VERSION`, or how it begins")
 	cmd.RunE = a.do(func(_ context.Context, args []string) (result, error) {
-		p, err := run.RollBack(args[0], to)
+		p, err := promote.RollBack(args[0], to)
 		if err != nil {
 			return result{}, err
 		}
@@ -80,7 +80,7 @@ func modelHistory(a *app) *cobra.Command {
 		Args:        oneArg,
 	}
 	cmd.RunE = a.do(func(_ context.Context, args []string) (result, error) {
-		list, err := run.ListPromotions(args[0])
+		list, err := promote.ListPromotions(args[0])
 		if err != nil {
 			return result{}, err
 		}
@@ -90,7 +90,7 @@ func modelHistory(a *app) *cobra.Command {
 }
 
 // promoted is the answer with the model that a name stands for now.
-func promoted(name string, p *run.Promotion) result {
+func promoted(name string, p *promote.Promotion) result {
 	return result{data: map[string]any{"promotion": p}, text: func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s stands for version %s\n", name, p.Version)
 		return err

@@ -6,12 +6,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/plan"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 func planCommand(a *app) *cobra.Command {
-	var o run.PlanOptions
+	var o plan.Options
 	var crop, machine string
 	cmd := &cobra.Command{
 		Use:   "plan -c FILE --ranks N",
@@ -45,7 +46,7 @@ func planCommand(a *app) *cobra.Command {
 		}
 		var err error
 		if f.Changed("crop") {
-			if o.Crop, err = run.ParseCrop(crop); err != nil {
+			if o.Crop, err = setup.ParseCrop(crop); err != nil {
 				return result{}, at("--crop", err)
 			}
 		}
@@ -57,8 +58,8 @@ func planCommand(a *app) *cobra.Command {
 				return result{}, err
 			}
 		}
-		o.Ranks, o.Timings = int(*ranks), run.UserTimings(a.log)
-		r, err := run.Plan(ctx, o)
+		o.Ranks, o.Timings = int(*ranks), setup.UserTimings(a.log)
+		r, err := plan.Run(ctx, o)
 		if err != nil {
 			return result{}, err
 		}

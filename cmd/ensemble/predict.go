@@ -13,11 +13,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/internal/version"
+	"github.com/ensemble-weather/ensemble/io/product"
 )
 
 func predictCommand(a *app) *cobra.Command {
@@ -80,8 +82,8 @@ func predictCommand(a *app) *cobra.Command {
 		if team.Follows() {
 			o.Progress = nil
 		}
-		o.Timings = run.UserTimings(a.log)
-		r, err := run.Predict(ctx, o)
+		o.Timings = setup.UserTimings(a.log)
+		r, err := predict.Run(ctx, o)
 		if err != nil {
 			return result{}, err
 		}
@@ -108,7 +110,7 @@ func predictCommand(a *app) *cobra.Command {
 
 // predictFlags adds the configuration and the flags of a prediction, and gives a function that makes its
 // options of them, and of more flags for keys.
-func (a *app) predictFlags(cmd *cobra.Command) func(more ...config.Flag) (run.PredictOptions, *config.PredictConfig, error) {
+func (a *app) predictFlags(cmd *cobra.Command) func(more ...config.Flag) (predict.Options, *config.PredictConfig, error) {
 	f := cmd.Flags()
 	src := configFlagsOf(cmd, config.PredictSchema)
 	overwrite := overwriteFlag(f)
@@ -123,7 +125,7 @@ func (a *app) predictFlags(cmd *cobra.Command) func(more ...config.Flag) (run.Pr
 	sparseFlag(f, &sparse)
 	regrid := regridFlag(f)
 	memory, workspace := memoryFlag(f), workspaceFlag(f)
-	return func(more ...config.Flag) (o run.PredictOptions, c *config.PredictConfig, err error) {
+	return func(more ...config.Flag) (o predict.Options, c *config.PredictConfig, err error) {
 		src.Flags = append(publishing(), more...)
 		c, err = config.LoadPredict(*src)
 		if err != nil {
@@ -132,9 +134,9 @@ func (a *app) predictFlags(cmd *cobra.Command) func(more ...config.Flag) (run.Pr
 		for _, w := range c.Warnings() {
 			a.warn(w)
 		}
-		o = run.PredictOptions{RunDir: cmp.Or(*runDir, string(c.RunDir)), Out: cmp.Or(*out, string(c.Out)), Input: *input, Version: version.String(), Policy: c.Policy, Warn: a.warn,
+		o = predict.Options{RunDir: cmp.Or(*runDir, string(c.RunDir)), Out: cmp.Or(*out, string(c.Out)), Input: *input, Version: version.String(), Policy: c.Policy, Warn: a.warn,
 			Publish: c.Publishing, Precision: *precision, Threads: int(*threads),
-			Writer: run.Writer{Profile: run.Profile(c.Output.Profile), Longitude: run.Longitudes(c.Output.Longitude), Quantise: c.Output.Quantise}}
+			Writer: product.Options{Profile: product.Profile(c.Output.Profile), Longitude: product.Longitudes(c.Output.Longitude), Quantise: c.Output.Quantise}}
 		if o.Input == nil {
 			for _, path := range c.Input {
 				o.Input = append(o.Input, string(path))
@@ -155,7 +157,7 @@ func (a *app) predictFlags(cmd *cobra.Command) func(more ...config.Flag) (run.Pr
 		o.Policy.Sparse = o.Policy.Sparse || sparse
 		o.Aside = a.aside
 		for _, name := range c.Output.Formats {
-			o.Formats = append(o.Formats, run.Format(name))
+			o.Formats = append(o.Formats, product.Format(name))
 		}
 		if o.Precision != "" {
 			if err := oneOf("--precision", []string{o.Precision}, config.Precisions...); err != nil {
@@ -175,7 +177,7 @@ func (a *app) predictFlags(cmd *cobra.Command) func(more ...config.Flag) (run.Pr
 			return o, c, err
 		}
 		policy, err := overwrite()
-		o.Overwrite = run.Overwrite(policy)
+		o.Overwrite = product.Overwrite(policy)
 		return o, c, err
 	}
 }

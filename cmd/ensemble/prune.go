@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/compress"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -21,5 +21,5 @@ func pruneCommand(a *app) *cobra.Command {
 			"  ensemble prune -c prune.yaml --run-dir runs/small --resume auto",
 		Annotations: notes("ensemble config explain --of prune, ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
-	}, config.PruneSchema, "the smaller network", config.LoadPrune, run.Prune)
+	}, config.PruneSchema, "the smaller network", config.LoadPrune, compress.Prune)
 }

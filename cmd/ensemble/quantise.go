@@ -7,13 +7,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/compress"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
 func quantiseCommand(a *app) *cobra.Command {
-	o := run.QuantiseOptions{Version: version.String(), Warn: a.warn}
+	o := compress.QuantiseOptions{Version: version.String(), Warn: a.warn}
 	cmd := &cobra.Command{
 		Use:   "quantise -c FILE --run-dir DIR",
 		Short: "Have the networks of a finished training predict in int8",
@@ -48,7 +48,7 @@ func quantiseCommand(a *app) *cobra.Command {
 			return result{}, err
 		}
 		defer o.Progress.Close()
-		r, err := run.Quantise(ctx, o)
+		r, err := compress.Quantise(ctx, o)
 		if err != nil {
 			return result{}, err
 		}

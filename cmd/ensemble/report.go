@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -21,7 +21,7 @@ func reportCommand(a *app) *cobra.Command {
 		Annotations: notes("ensemble verify", exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        oneArg, ValidArgsFunction: runNames,
 		RunE: a.do(func(_ context.Context, args []string) (result, error) {
-			path, err := run.Report(run.ReportOptions{Dir: args[0]})
+			path, err := reports.Write(reports.Options{Dir: args[0]})
 			if err != nil {
 				return result{}, err
 			}

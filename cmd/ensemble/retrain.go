@@ -7,15 +7,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/compress"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
 // retrainCommand gives a command that trains anew from finished trainings, and compares the networks, its flags and its
 // work. whose says of what network the run directory is.
 func retrainCommand[C any](a *app, cmd *cobra.Command, schema *config.Schema, whose string,
-	load func(config.Sources) (C, error), work func(context.Context, C, run.RetrainOptions) (*run.RetrainResult, error)) *cobra.Command {
-	o := run.RetrainOptions{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
+	load func(config.Sources) (C, error), work func(context.Context, C, compress.RetrainOptions) (*compress.RetrainResult, error)) *cobra.Command {
+	o := compress.RetrainOptions{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
 	src := configFlagsOf(cmd, schema)
 	reporter := a.progressFlag(cmd.Flags())
 	overwrite := overwriteFlag(cmd.Flags())
@@ -40,7 +41,7 @@ func retrainCommand[C any](a *app, cmd *cobra.Command, schema *config.Schema, wh
 			return result{}, err
 		}
 		defer o.Progress.Close()
-		o.Timings = run.UserTimings(a.log)
+		o.Timings = setup.UserTimings(a.log)
 		r, err := work(ctx, job, o)
 		if err != nil {
 			return result{}, err

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/serve"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -47,7 +47,7 @@ func serveCommand(a *app) *cobra.Command {
 		if err != nil {
 			return o, err
 		}
-		p.Command, p.Timings = a.asPredict(cmd), run.UserTimings(a.log)
+		p.Command, p.Timings = a.asPredict(cmd), setup.UserTimings(a.log)
 		return serve.Options{Predict: p, Service: c.Serve}, c.CheckService()
 	}
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {

@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
@@ -19,7 +20,7 @@ import (
 const tellsOfWaiting = 0.05
 
 func trainCommand(a *app) *cobra.Command {
-	o := run.TrainOptions{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
+	o := train.Options{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
 	cmd := &cobra.Command{
 		Use:   "train -c FILE --run-dir DIR",
 		Short: "Train networks on past forecasts and judge them",
@@ -73,8 +74,8 @@ func trainCommand(a *app) *cobra.Command {
 				a.warn(w)
 			}
 		}
-		o.Timings = run.UserTimings(a.log)
-		r, err := run.Train(ctx, o)
+		o.Timings = setup.UserTimings(a.log)
+		r, err := train.Run(ctx, o)
 		if err != nil {
 			return result{}, err
 		}

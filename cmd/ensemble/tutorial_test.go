@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	rundemo "github.com/ensemble-weather/ensemble/ensemble/run/demo"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
@@ -128,7 +128,7 @@ func followIn(t *testing.T, dir, page string, all []block, programs string, smal
 // smallData are the demonstration's data of a few starts of each period.
 func smallData(t *testing.T) string {
 	t.Helper()
-	o := run.DemoOptions{Root: t.TempDir(), DataOnly: true}
+	o := rundemo.Options{Root: t.TempDir(), DataOnly: true}
 	for _, p := range []struct {
 		first         time.Time
 		starts, every int
@@ -137,7 +137,7 @@ func smallData(t *testing.T) string {
 			o.Data.Dates = append(o.Data.Dates, p.first.AddDate(0, 0, p.every*i))
 		}
 	}
-	r, err := run.Demo(t.Context(), o)
+	r, err := rundemo.Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

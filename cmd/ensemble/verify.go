@@ -10,13 +10,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/phrase"
 )
 
 func verifyCommand(a *app) *cobra.Command {
-	o := run.VerifyOptions{}
+	o := verify.Options{}
 	cmd := &cobra.Command{
 		Use:   "verify --forecast FILE... --analysis FILE... | --join FILE...",
 		Short: "Score published means and spreads against analyses",
@@ -48,11 +49,11 @@ func verifyCommand(a *app) *cobra.Command {
 	f.StringArrayVar(&o.Choice.Above, "above", nil, "thresholds of events, `VARIABLE=VALUE,VALUE`")
 	f.StringArrayVar(&o.Choice.Regions, "region", nil, "`NAME`, or NAME=SOUTH:NORTH:WEST:EAST, scored too")
 	f.BoolVar(&o.Choice.Seasons, "seasons", false, "score the seasons by themselves too")
-	f.StringVar(&o.Choice.Weights, "weights", run.WeightsByArea, "of points: area, or `none`, as published tables of ENS-10")
+	f.StringVar(&o.Choice.Weights, "weights", scoring.WeightsByArea, "of points: area, or `none`, as published tables of ENS-10")
 	f.StringVar(&o.Climate, "climate", "", "`FILE` of a climate's quantiles (default: that of --run-dir)")
 	f.StringVar(&o.Sums, "sums", "", "`FILE` for the sums of these starts, to be joined")
 	join := a.filesFlag(f, "join", "`FILE`s of sums to be joined, or folders of *.sums")
-	rolling := run.RollingOptions{Bands: run.DefaultBands}
+	rolling := verify.RollingOptions{Bands: verify.DefaultBands}
 	f.StringVar(&rolling.Dir, "rolling", "", "`DIR` of what was judged before, its newest scores and alarms")
 	f.IntVar(&rolling.Window, "window", 30, "newest starts that --rolling judges together")
 	bands := f.StringArray("band", nil, "without alarm: spread_skill=0.8:1.25, bias=0.25, tilt=0.1, bend=0.3, skill=0")
@@ -64,7 +65,7 @@ func verifyCommand(a *app) *cobra.Command {
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
 		o.Bootstrap.Resamples = int(*resamples)
 		if len(*join) > 0 {
-			return joinSums(cmd, run.JoinOptions{Out: o.Out, Sums: o.Sums, Bootstrap: o.Bootstrap}, *join)
+			return joinSums(cmd, verify.JoinOptions{Out: o.Out, Sums: o.Sums, Bootstrap: o.Bootstrap}, *join)
 		}
 		if err := required(cmd, "forecast", "analysis"); err != nil {
 			return result{}, err
@@ -86,13 +87,13 @@ func verifyCommand(a *app) *cobra.Command {
 			return result{}, err
 		}
 		if rolling.Dir != "" {
-			rolling.VerifyOptions = o
+			rolling.Options = o
 			return roll(ctx, cmd, rolling, *bands)
 		}
 		if f.Changed("window") || f.Changed("band") || f.Changed("against") {
 			return result{}, &exit.Error{Code: exit.Usage, What: "--window, --band and --against belong to --rolling", At: cmd.CommandPath(), Fix: "give --rolling DIR, or leave them out"}
 		}
-		r, err := run.Verify(ctx, o)
+		r, err := verify.Run(ctx, o)
 		if err != nil {
 			return result{}, err
 		}
@@ -104,7 +105,7 @@ func verifyCommand(a *app) *cobra.Command {
 // roll judges what has come since the last call.
 //
 // Errors: exit 1 while there are alarms.
-func roll(ctx context.Context, cmd *cobra.Command, o run.RollingOptions, bands []string) (result, error) {
+func roll(ctx context.Context, cmd *cobra.Command, o verify.RollingOptions, bands []string) (result, error) {
 	if o.Out != "" || o.Sums != "" {
 		return result{}, &exit.Error{Code: exit.Usage, What: "--out and --sums do not go with --rolling", At: cmd.CommandPath(), Why: "scores and sums lie in its folder", Fix: "leave them out"}
 	}
@@ -116,7 +117,7 @@ func roll(ctx context.Context, cmd *cobra.Command, o run.RollingOptions, bands [
 			return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no band", b), At: "--band", Why: err.Error(), Fix: "write it as spread_skill=0.8:1.25 or bias=0.25", Err: err}
 		}
 	}
-	r, err := run.Rolling(ctx, o)
+	r, err := verify.Rolling(ctx, o)
 	if err != nil {
 		return result{}, err
 	}
@@ -128,7 +129,7 @@ func roll(ctx context.Context, cmd *cobra.Command, o run.RollingOptions, bands [
 }
 
 // verified is the answer with the scores.
-func verified(r *run.VerifyResult) result {
+func verified(r *verify.Result) result {
 	return result{data: r.Scores, outputs: r.Outputs, warnings: r.Warnings, text: func(w io.Writer) error {
 		if err := r.Scores.Fprint(w); err != nil {
 			return err
@@ -143,7 +144,7 @@ func verified(r *run.VerifyResult) result {
 // joinSums joins files of sums, which say by themselves what they are of.
 //
 // Errors: exit 64 for flags that only a new verification has.
-func joinSums(cmd *cobra.Command, o run.JoinOptions, names []string) (result, error) {
+func joinSums(cmd *cobra.Command, o verify.JoinOptions, names []string) (result, error) {
 	var given []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains([]string{"join", "out", "sums", "resamples", "json"}, f.Name) && cmd.LocalFlags().Lookup(f.Name) != nil && cmd.InheritedFlags().Lookup(f.Name) == nil {
@@ -155,10 +156,10 @@ func joinSums(cmd *cobra.Command, o run.JoinOptions, names []string) (result, er
 			Fix: "leave these flags out beside --join, or verify again"}
 	}
 	var err error
-	if o.Files, err = run.SumsFiles("--join", names); err != nil {
+	if o.Files, err = verify.SumsFiles("--join", names); err != nil {
 		return result{}, err
 	}
-	r, err := run.JoinSums(o)
+	r, err := verify.JoinSums(o)
 	if err != nil {
 		return result{}, err
 	}

@@ -16,7 +16,9 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble/record"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
@@ -105,7 +107,7 @@ func Collect(ctx context.Context, roots []string) (*Collected, error) {
 				return exit.Read(path, err)
 			}
 			ofTimes := e.Name() == record.Name || e.Name() == record.QualityName
-			if e.IsDir() || e.Name() != run.ScoresFile && !ofTimes {
+			if e.IsDir() || e.Name() != trained.ScoresFile && !ofTimes {
 				return ctx.Err()
 			}
 			found = found || e.Name() != record.Name // which lies above its runs
@@ -126,7 +128,7 @@ func Collect(ctx context.Context, roots []string) (*Collected, error) {
 			return nil, err
 		}
 		if !found {
-			return nil, &exit.Error{Code: exit.NotYet, What: "no run with scores is here", At: root, Why: "no folder in it has " + run.ScoresFile, Fix: "give run directories, experiments that were run, or a folder of them"}
+			return nil, &exit.Error{Code: exit.NotYet, What: "no run with scores is here", At: root, Why: "no folder in it has " + trained.ScoresFile, Fix: "give run directories, experiments that were run, or a folder of them"}
 		}
 	}
 	c.tellApart()
@@ -187,7 +189,7 @@ func (c *Collected) collectTimes(path string) error {
 func collectRun(dir string) (*CollectedRun, error) {
 	r := &CollectedRun{Dir: dir, Run: filepath.Base(dir), Seed: -1, Seconds: score.Missing(), ToQuality: score.Missing()}
 	var err error
-	if r.Scores, err = run.ReadScores(dir); err != nil {
+	if r.Scores, err = trained.ReadScores(dir); err != nil {
 		return nil, err
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "environment.json")); err == nil {
@@ -271,7 +273,7 @@ func (c *Collected) Save(dir string) ([]string, error) {
 	if err := table.Write(path, c.Rows()); err != nil {
 		return nil, err
 	}
-	return []string{path, filepath.Join(dir, run.PageFile)}, run.WritePage(dir, c.page())
+	return []string{path, filepath.Join(dir, reports.PageFile)}, reports.WritePage(dir, c.page())
 }
 
 // comparedScore is what is compared between runs.
@@ -288,7 +290,7 @@ func (c *Collected) compared() (order []comparedScore, of map[comparedScore]map[
 	for _, r := range c.Runs {
 		for i := range r.Scores.Scores {
 			v := &r.Scores.Scores[i]
-			if v.System != run.SystemNetwork || !score.Whole(v.Region, v.Season) || v.Threshold == v.Threshold {
+			if v.System != scoring.SystemNetwork || !score.Whole(v.Region, v.Season) || v.Threshold == v.Threshold {
 				continue
 			}
 			t := comparedScore{v.ID, v.Variable, v.Level, v.Lead, v.Unit}

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/record"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -24,11 +26,11 @@ func scoredRun(t *testing.T, dir string, crps float64) {
 		t.Fatal(err)
 	}
 	no := score.Missing()
-	value := score.Value{ID: "crps_gauss", System: run.SystemNetwork, Variable: "t", Level: "850hPa", Lead: "48h", LeadH: 48, Value: score.Number(crps), CILow: no, CIHigh: no, N: 3, Unit: "K",
+	value := score.Value{ID: "crps_gauss", System: scoring.SystemNetwork, Variable: "t", Level: "850hPa", Lead: "48h", LeadH: 48, Value: score.Number(crps), CILow: no, CIHigh: no, N: 3, Unit: "K",
 		Members: 2, Region: score.Everywhere, Season: score.AllYear, Threshold: no}
 	raw := value
 	raw.ID, raw.System, raw.Value = "crps_plain", "raw2", 0.9
-	if err := jsonfile.Write(filepath.Join(dir, run.ScoresFile), &score.Result{Scores: []score.Value{value, raw}}); err != nil {
+	if err := jsonfile.Write(filepath.Join(dir, trained.ScoresFile), &score.Result{Scores: []score.Value{value, raw}}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -90,7 +92,7 @@ func TestCollect(t *testing.T) {
 	if _, err := c.Save(out); err != nil {
 		t.Fatal(err)
 	}
-	page := read(t, filepath.Join(out, run.PageFile))
+	page := read(t, filepath.Join(out, reports.PageFile))
 	for _, want := range []string{"second/base/seed-1", `class="sortable"`, "<svg", "Made elsewhere", "Scores by the numbers of the runs", "script-src 'sha256-"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q", want)

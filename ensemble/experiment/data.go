@@ -16,7 +16,9 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	rundemo "github.com/ensemble-weather/ensemble/ensemble/run/demo"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/ensemble/run/protocol"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/fetch"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
@@ -47,9 +49,9 @@ func (o *Options) data(ctx context.Context) (*experimentData, error) {
 	switch c.Data.From {
 	case config.DataOfDemo:
 		d.folder = o.madeFolder()
-		made := run.DemoOptions{Formats: demo.GRIB2, Threads: o.Threads, Version: o.Version, Progress: o.Progress,
+		made := rundemo.Options{Formats: demo.GRIB2, Threads: o.Threads, Version: o.Version, Progress: o.Progress,
 			Data: demo.Config{Starts: c.Data.Demo.Starts, Every: c.Data.Demo.Every, Members: c.Data.Demo.Members, Seed: uint64(c.Data.Demo.Seed)}}
-		_, err = run.DemoData(ctx, made, d.folder)
+		_, err = rundemo.Data(ctx, made, d.folder)
 	case config.DataOfProtocol:
 		d.folder = o.madeFolder()
 		err = o.synthesize(ctx, d.folder)
@@ -63,7 +65,7 @@ func (o *Options) data(ctx context.Context) (*experimentData, error) {
 		return nil, err
 	}
 	for _, p := range slices.Concat(d.forecasts, d.analyses) {
-		found, _, err := run.Files("the experiment "+c.Name, []string{filepath.Join(d.folder, p)})
+		found, _, err := input.Files("the experiment "+c.Name, []string{filepath.Join(d.folder, p)})
 		var absent *exit.Error
 		if errors.As(err, &absent) && absent.Code == exit.NotYet {
 			absent.Fix = o.whereFix()
@@ -98,12 +100,12 @@ func (o *Options) synthesize(ctx context.Context, dir string) error {
 	if p, err = p.Part(m.First, m.Last, m.Dates, m.Rows, m.Columns, m.Members); err != nil {
 		return err
 	}
-	text, err := os.ReadFile(filepath.Join(dir, run.SyntheticRecord))
+	text, err := os.ReadFile(filepath.Join(dir, protocol.SyntheticRecord))
 	var made struct{ Complete bool }
 	if err == nil && json.Unmarshal(text, &made) == nil && made.Complete {
 		return nil
 	}
-	_, err = run.Synthesize(ctx, run.SynthesizeOptions{Protocol: p, Out: dir, Seed: uint64(m.Seed), Threads: o.Threads, Version: o.Version, Progress: o.Progress})
+	_, err = protocol.Synthesize(ctx, protocol.SynthesizeOptions{Protocol: p, Out: dir, Seed: uint64(m.Seed), Threads: o.Threads, Version: o.Version, Progress: o.Progress})
 	return err
 }
 

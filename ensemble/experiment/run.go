@@ -18,7 +18,11 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/phrase"
@@ -40,7 +44,7 @@ type Options struct {
 	ToQuality  bool   // train to that quality only, and time that
 	Version    string
 	Stop       func() error
-	Timings    run.Timings
+	Timings    setup.Timings
 	Progress   *progress.Reporter
 	Warn       func(string)
 
@@ -197,14 +201,14 @@ func (o *Options) train(ctx context.Context, c *config.TrainConfig, variant stri
 	if err := o.madeHere(ctx, dir, c.Train.Train.Device); err != nil {
 		return nil, nil, err
 	}
-	t := run.TrainOptions{Config: c, RunDir: dir, Resume: "auto", Overwrite: o.Overwrite, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn}
+	t := train.Options{Config: c, RunDir: dir, Resume: "auto", Overwrite: o.Overwrite, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn}
 	if err := o.time(&t, variant, seed); err != nil {
 		return nil, nil, err
 	}
-	if _, err := run.Train(ctx, t); err != nil {
+	if _, err := train.Run(ctx, t); err != nil {
 		return nil, nil, err
 	}
-	scores, err := run.ReadScores(dir)
+	scores, err := trained.ReadScores(dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -249,7 +253,7 @@ func lastCheckpoint(root string) ([]manifest.File, error) {
 func recordedScores(r *score.Result) (out []record.Score) {
 	for _, v := range r.Scores {
 		ofEvent := v.Threshold == v.Threshold
-		if !score.Whole(v.Region, v.Season) || ofEvent || v.System != run.SystemNetwork && !strings.HasPrefix(v.ID, "crps") {
+		if !score.Whole(v.Region, v.Season) || ofEvent || v.System != scoring.SystemNetwork && !strings.HasPrefix(v.ID, "crps") {
 			continue
 		}
 		out = append(out, record.Score{ID: v.ID, System: v.System, Variable: v.Variable, Level: v.Level, Lead: v.Lead, Unit: v.Unit, N: v.N, Value: v.Value, CILow: v.CILow, CIHigh: v.CIHigh})
@@ -274,7 +278,7 @@ func (o *Options) products(ctx context.Context, d *experimentData) ([]manifest.F
 		if err != nil {
 			return nil, err
 		}
-		if _, err := run.Predict(ctx, run.PredictOptions{RunDir: runDir, Input: input, Cycle: start.Time, Out: out, Formats: []product.Format{product.NetCDF}, Overwrite: product.OverwriteAlways,
+		if _, err := predict.Run(ctx, predict.Options{RunDir: runDir, Input: input, Cycle: start.Time, Out: out, Formats: []product.Format{product.NetCDF}, Overwrite: product.OverwriteAlways,
 			Threads: o.Threads, Command: "ensemble experiment run " + e.Name, Version: o.Version, Timings: o.Timings, Progress: o.Progress}); err != nil {
 			return nil, err
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/phrase"
@@ -20,8 +20,8 @@ import (
 )
 
 // timed is what the trainings of the experiment are timed to, logged in a file.
-func (o *Options) timed(log string) run.Timed {
-	return run.Timed{Log: log, Benchmark: "ensemble_" + o.Experiment.Name, Target: o.Experiment.Quality.Target}
+func (o *Options) timed(log string) train.Timed {
+	return train.Timed{Log: log, Benchmark: "ensemble_" + o.Experiment.Name, Target: o.Experiment.Quality.Target}
 }
 
 // logOf is the log of a training of the whole schedule that is timed.
@@ -35,7 +35,7 @@ func (o *Options) aloneLog(variant string, seed int) string {
 }
 
 // time has a training log its time, if it is timed and has not been. One that was stopped begins again: a time is that of one process.
-func (o *Options) time(t *run.TrainOptions, variant string, seed int) error {
+func (o *Options) time(t *train.Options, variant string, seed int) error {
 	if !o.MLLog {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (o *Options) timeAlone(ctx context.Context, r *record.Record, d *experiment
 // timeOne times one training. Its log gets its name when it is whole; what the training writes besides, checkpoints among it,
 // goes when it has ended.
 func (o *Options) timeOne(ctx context.Context, c *config.TrainConfig, log string, d *experimentData, machine *record.Machine) error {
-	if had, err := run.ReadTiming(log); err == nil && !o.Overwrite && had.Threads == c.Train.Train.Threads && had.Identity == manifest.Identity(o.Version, c.Identity(), d.record.Files) && elsewhere(log, machine) == nil {
+	if had, err := train.ReadTiming(log); err == nil && !o.Overwrite && had.Threads == c.Train.Train.Threads && had.Identity == manifest.Identity(o.Version, c.Identity(), d.record.Files) && elsewhere(log, machine) == nil {
 		return nil
 	}
 	dir := log[:len(log)-len(filepath.Ext(log))]
@@ -88,9 +88,9 @@ func (o *Options) timeOne(ctx context.Context, c *config.TrainConfig, log string
 	if err := os.RemoveAll(part); err != nil {
 		return exit.Create(part, err)
 	}
-	t := run.TrainOptions{Config: c, RunDir: dir, Overwrite: true, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn, Timed: o.timed(part)}
+	t := train.Options{Config: c, RunDir: dir, Overwrite: true, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn, Timed: o.timed(part)}
 	t.Timed.Only = true
-	if _, err := run.Train(ctx, t); err != nil {
+	if _, err := train.Run(ctx, t); err != nil {
 		return err
 	}
 	if err := keepMachine(log, machine); err != nil {
@@ -111,7 +111,7 @@ func (o *Options) timesToQuality(seeds []int, log func(variant string, seed int)
 			q.ExpectedEpochs, q.Tolerance = score.Number(want.Epochs), want.Tolerance
 		}
 		for _, seed := range seeds {
-			t, err := run.ReadTiming(log(v.Name, seed))
+			t, err := train.ReadTiming(log(v.Name, seed))
 			if err != nil {
 				return nil, err
 			}

@@ -14,7 +14,11 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/internal/progress"
@@ -41,7 +45,7 @@ type VaryOptions struct {
 	Against  string
 	Version  string
 	Stop     func() error
-	Timings  run.Timings
+	Timings  setup.Timings
 	Progress *progress.Reporter
 	Warn     func(string)
 }
@@ -262,15 +266,15 @@ func Vary(ctx context.Context, o VaryOptions) (*Varied, error) {
 				}
 				dir = filepath.Join(dir, fmt.Sprintf("seed-%d", seed))
 			}
-			t := run.TrainOptions{Config: c, RunDir: dir, Resume: "auto", Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn}
-			if _, err := run.Train(ctx, t); err != nil {
+			t := train.Options{Config: c, RunDir: dir, Resume: "auto", Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn}
+			if _, err := train.Run(ctx, t); err != nil {
 				return nil, err
 			}
-			r, err := run.ReadScores(dir)
+			r, err := trained.ReadScores(dir)
 			if err != nil {
 				return nil, err
 			}
-			own, err := table.Read[score.DateScore](ctx, filepath.Join(dir, run.DatesTable))
+			own, err := table.Read[score.DateScore](ctx, filepath.Join(dir, trained.DatesTable))
 			if err != nil {
 				return nil, err
 			}
@@ -400,7 +404,7 @@ func meanRow(rows [][]VariedRow, k int, scored [][]score.DateScore, dates []scor
 // rowsOf are those of one training, without the comparison.
 func rowsOf(variant string, used, full int, r *score.Result) (out []VariedRow) {
 	for _, v := range r.Scores {
-		if v.System != run.SystemNetwork || !score.Whole(v.Region, v.Season) || !score.OfDistribution(v.ID) && v.ID != score.SpreadRMSE.ID {
+		if v.System != scoring.SystemNetwork || !score.Whole(v.Region, v.Season) || !score.OfDistribution(v.ID) && v.ID != score.SpreadRMSE.ID {
 			continue
 		}
 		nan := score.Missing()
@@ -414,10 +418,10 @@ func rowsOf(variant string, used, full int, r *score.Result) (out []VariedRow) {
 		}
 		row.RawUsed, row.RawFull, row.EMOSGrid = nan, nan, nan
 		if score.OfDistribution(v.ID) {
-			row.RawUsed, row.RawFull, row.EMOSGrid = of(score.CRPSPlain.ID, run.SystemRaw(used)), of(score.CRPSPlain.ID, run.SystemRaw(full)), of(score.CRPSGauss.ID, gridEMOS)
+			row.RawUsed, row.RawFull, row.EMOSGrid = of(score.CRPSPlain.ID, scoring.SystemRaw(used)), of(score.CRPSPlain.ID, scoring.SystemRaw(full)), of(score.CRPSGauss.ID, gridEMOS)
 		}
 		for _, c := range r.Comparisons {
-			if c.ID == v.ID && c.ReferenceID == score.CRPSPlain.ID && c.Reference == run.SystemRaw(full) && c.Variable == v.Variable && c.Level == v.Level && c.Lead == v.Lead && score.Whole(c.Region, c.Season) {
+			if c.ID == v.ID && c.ReferenceID == score.CRPSPlain.ID && c.Reference == scoring.SystemRaw(full) && c.Variable == v.Variable && c.Level == v.Level && c.Lead == v.Lead && score.Whole(c.Region, c.Season) {
 				row.GainRaw, row.GainRawLow, row.GainRawHigh = c.Gain, c.CILow, c.CIHigh
 			}
 		}
@@ -468,7 +472,7 @@ func (r *VariedRow) compare(own, other []score.DateScore) error {
 
 // save writes the table, the page and, last, experiment.json.
 func (e *Varied) save() error {
-	return run.SaveFindings(e.Dir, experimentTable, e.Rows, e.page(), experimentFile, e)
+	return reports.SaveFindings(e.Dir, experimentTable, e.Rows, e.page(), experimentFile, e)
 }
 
 // Outputs are the files of the experiment itself.

@@ -11,7 +11,8 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
@@ -49,11 +50,11 @@ func TestExperimentMembers(t *testing.T) {
 		if score.OfDistribution(r.Score) {
 			byVariant[r.Variant]++
 		}
-		scores, err := run.ReadScores(filepath.Join(o.Dir, r.Variant))
+		scores, err := trained.ReadScores(filepath.Join(o.Dir, r.Variant))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v := scores.Find(r.Score, run.SystemNetwork, r.Variable, r.Level, r.Lead); v == nil || v.Value != r.Value || r.N == 0 {
+		if v := scores.Find(r.Score, scoring.SystemNetwork, r.Variable, r.Level, r.Lead); v == nil || v.Value != r.Value || r.N == 0 {
 			t.Errorf("row %+v, its training says %+v", r, v)
 		}
 		own := r.Variant == last.Name
@@ -90,7 +91,7 @@ func TestExperimentMembers(t *testing.T) {
 	if err != nil || !strings.Contains(string(page), "members used") || !strings.Contains(string(page), first.Name) {
 		t.Errorf("page: %v", err)
 	}
-	at := filepath.Join(o.Dir, first.Name, run.ScoresFile)
+	at := filepath.Join(o.Dir, first.Name, trained.ScoresFile)
 	before, err := os.Stat(at)
 	if err != nil {
 		t.Fatal(err)
@@ -172,11 +173,11 @@ func TestExperimentSeeds(t *testing.T) {
 	for _, r := range e.Rows {
 		var values, roots []float64
 		for _, seed := range []string{"seed-1", "seed-2"} {
-			scores, err := run.ReadScores(filepath.Join(o.Dir, r.Variant, seed))
+			scores, err := trained.ReadScores(filepath.Join(o.Dir, r.Variant, seed))
 			if err != nil {
 				t.Fatal(err)
 			}
-			values = append(values, float64(scores.Find(r.Score, run.SystemNetwork, r.Variable, r.Level, r.Lead).Value))
+			values = append(values, float64(scores.Find(r.Score, scoring.SystemNetwork, r.Variable, r.Level, r.Lead).Value))
 		}
 		if !score.OfDistribution(r.Score) { // the gain is that of the root of mean squares, near that of mean roots
 			for _, r := range e.Rows[:2] {

@@ -27,7 +27,9 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
 	"github.com/ensemble-weather/ensemble/ensemble/doctor"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -386,12 +388,12 @@ func (s *installation) job(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	trained, err := run.Train(ctx, run.TrainOptions{Config: c, RunDir: runDir, Version: version.String()})
+	trained, err := train.Run(ctx, train.Options{Config: c, RunDir: runDir, Version: version.String()})
 	if err != nil {
 		return "", err
 	}
 	test := s.files.GRIB2[17:]
-	p, err := run.Predict(ctx, run.PredictOptions{RunDir: runDir, Input: test, Out: out, Formats: []product.Format{product.NetCDF}, Threads: s.Threads, Version: version.String()})
+	p, err := predict.Run(ctx, predict.Options{RunDir: runDir, Input: test, Out: out, Formats: []product.Format{product.NetCDF}, Threads: s.Threads, Version: version.String()})
 	if err != nil {
 		return "", err
 	}
@@ -401,7 +403,7 @@ func (s *installation) job(ctx context.Context) (string, error) {
 			products = append(products, o)
 		}
 	}
-	verified, err := run.Verify(ctx, run.VerifyOptions{Forecast: products, Analysis: s.files.Analyses, Members: test, Bootstrap: score.Bootstrap{Resamples: 1}})
+	verified, err := verify.Run(ctx, verify.Options{Forecast: products, Analysis: s.files.Analyses, Members: test, Bootstrap: score.Bootstrap{Resamples: 1}})
 	if err != nil {
 		return "", err
 	}

@@ -13,7 +13,8 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/lease"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -32,11 +33,11 @@ type issuer struct {
 	log      *slog.Logger
 	on       Signals
 	o        Options
-	resident *run.Resident
+	resident *predict.Resident
 	tried    map[ensemble.Init]*trial
-	lacked   string            // of the input, as it was said last
-	shown    ensemble.Init     // the start that the page shows, or will
-	toDraw   chan *run.Example // holds one
+	lacked   string                // of the input, as it was said last
+	shown    ensemble.Init         // the start that the page shows, or will
+	toDraw   chan *scoring.Example // holds one
 }
 
 // trial is what came of a start in one state of its files.
@@ -56,7 +57,7 @@ func (u *issuer) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { u.resident.Close() }()
-	u.tried, u.toDraw = map[ensemble.Init]*trial{}, make(chan *run.Example, 1)
+	u.tried, u.toDraw = map[ensemble.Init]*trial{}, make(chan *scoring.Example, 1)
 	var drawing sync.WaitGroup
 	defer drawing.Wait()
 	drawing.Go(func() { u.draws(ctx) })
@@ -85,9 +86,9 @@ func (u *issuer) run(ctx context.Context) (err error) {
 }
 
 // open makes a model ready.
-func (u *issuer) open(o Options) (*run.Resident, error) {
+func (u *issuer) open(o Options) (*predict.Resident, error) {
 	begun := time.Now()
-	r, err := run.OpenResident(o.Predict)
+	r, err := predict.OpenResident(o.Predict)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +101,7 @@ func (u *issuer) open(o Options) (*run.Resident, error) {
 
 // remember shows the last start that an earlier program issued.
 func (u *issuer) remember() {
-	e, err := run.LoadExample(filepath.Join(u.o.Predict.Out, stateDir))
+	e, err := scoring.LoadExample(filepath.Join(u.o.Predict.Out, stateDir))
 	if err != nil {
 		u.log.Warn("the last maps cannot be read", "error", exit.OneLine(err))
 	}
@@ -111,7 +112,7 @@ func (u *issuer) remember() {
 }
 
 // draw has the page show a start, once its maps are drawn; of several the last one.
-func (u *issuer) draw(e *run.Example) {
+func (u *issuer) draw(e *scoring.Example) {
 	select {
 	case <-u.toDraw: // an older one that nobody will see
 	default:
@@ -157,7 +158,7 @@ func (u *issuer) reload() {
 	if err == nil && o.Predict.Out != u.o.Predict.Out {
 		err = &exit.Error{Code: exit.Usage, What: "the folder of the products differs", At: string(o.Predict.Out), Fix: "start the service anew"}
 	}
-	var r *run.Resident
+	var r *predict.Resident
 	if err == nil {
 		r, err = u.open(o)
 	}
@@ -224,14 +225,14 @@ func (u *issuer) round(ctx context.Context) error {
 }
 
 // forget drops what is known of starts that the input no longer has.
-func (u *issuer) forget(starts []run.Candidate) {
+func (u *issuer) forget(starts []predict.Candidate) {
 	maps.DeleteFunc(u.tried, func(i ensemble.Init, _ *trial) bool {
-		return !slices.ContainsFunc(starts, func(c run.Candidate) bool { return c.Init == i })
+		return !slices.ContainsFunc(starts, func(c predict.Candidate) bool { return c.Init == i })
 	})
 }
 
 // wanted tells whether a start is to be tried now.
-func (u *issuer) wanted(c run.Candidate) bool {
+func (u *issuer) wanted(c predict.Candidate) bool {
 	if !c.Due {
 		return false
 	}
@@ -243,7 +244,7 @@ func (u *issuer) wanted(c run.Candidate) bool {
 }
 
 // try issues a start, and decides when it is tried again if that fails.
-func (u *issuer) try(ctx context.Context, c run.Candidate) {
+func (u *issuer) try(ctx context.Context, c predict.Candidate) {
 	t := u.tried[c.Init]
 	if t == nil || t.state != c.State {
 		t = &trial{state: c.State}
@@ -252,15 +253,15 @@ func (u *issuer) try(ctx context.Context, c run.Candidate) {
 	t.tries++
 	u.goOn()
 	begun := time.Now()
-	var shown *run.Example
-	res, err := u.issue(ctx, c, func(e *run.Example) { shown = e })
+	var shown *scoring.Example
+	res, err := u.issue(ctx, c, func(e *scoring.Example) { shown = e })
 	if ctx.Err() != nil {
 		return // told to stop: nothing is wrong with it
 	}
 	log := u.log.With("cycle", product.CycleName(c.Init), "try", t.tries, "seconds", seconds(begun))
 	if errors.Is(err, product.ErrOtherModel) { // of before another one was promoted, or the program was installed anew
 		log.Info("products of another model or version stay")
-		res, err = &run.PredictResult{Already: 1}, nil
+		res, err = &predict.Result{Already: 1}, nil
 	}
 	if t.err = err; err != nil {
 		code := exit.CodeOf(err)
@@ -300,7 +301,7 @@ func (u *issuer) try(ctx context.Context, c run.Candidate) {
 
 // issue issues a start. A bug that shows itself ends the try and not the service, which gets a
 // new model.
-func (u *issuer) issue(ctx context.Context, c run.Candidate, shown func(*run.Example)) (res *run.PredictResult, err error) {
+func (u *issuer) issue(ctx context.Context, c predict.Candidate, shown func(*scoring.Example)) (res *predict.Result, err error) {
 	defer func() {
 		p := recover()
 		if p == nil {
@@ -325,7 +326,7 @@ func passes(code exit.Code) bool {
 }
 
 // show says what becomes of the starts.
-func (u *issuer) show(starts []run.Candidate, unread []run.Unread) {
+func (u *issuer) show(starts []predict.Candidate, unread []predict.Unread) {
 	var list []Start
 	n := map[string]int{}
 	for _, c := range starts {

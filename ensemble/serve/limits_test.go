@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -80,7 +80,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("HEAD /products/2026010600/outside HTTP/1.0\r\n\r\n")
 	f.Add("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
 	root := site(f)
-	s := newState(Options{Predict: run.PredictOptions{Out: root}, Service: config.Service{Hosts: []string{"h"}}})
+	s := newState(Options{Predict: predict.Options{Out: root}, Service: config.Service{Hosts: []string{"h"}}})
 	s.page.text, s.page.at = []byte("drawn"), time.Now().Add(24*time.Hour) // drawing it is not what is tried
 	h := newHandler(s, quiet)
 	f.Fuzz(func(t *testing.T, text string) {
@@ -229,7 +229,7 @@ func TestReady(t *testing.T) {
 		}
 	}
 	want(503, "the model is not ready")
-	s.change(func() { s.model = &run.ModelFacts{} })
+	s.change(func() { s.model = &predict.ModelFacts{} })
 	want(503, "there are no products")
 	publish(t, root, "2026010100", map[string]string{"a.nc": "a"})
 	want(503, "old, more than 24h")

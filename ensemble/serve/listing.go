@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
@@ -105,16 +105,16 @@ func (h *handler) cycle(w *answer, r *http.Request, name string) {
 
 // Status is the answer to /status.
 type Status struct {
-	Version string       `json:"version"`
-	Ready   bool         `json:"ready"`
-	Why     string       `json:"why,omitempty"` // it is not ready
-	Model   string       `json:"model_checksum,omitempty"`
-	Newest  *Listed      `json:"newest"`                  // with products; null for none
-	Starts  []Start      `json:"starts"`                  // of the input
-	Lack    string       `json:"input_missing,omitempty"` // why some of the input is not there
-	Unread  []UnreadFile `json:"unread"`
-	Aside   []run.Aside  `json:"left_aside"` // in folders of the input: no input, the first 100
-	Asides  int          `json:"left_aside_count"`
+	Version string        `json:"version"`
+	Ready   bool          `json:"ready"`
+	Why     string        `json:"why,omitempty"` // it is not ready
+	Model   string        `json:"model_checksum,omitempty"`
+	Newest  *Listed       `json:"newest"`                  // with products; null for none
+	Starts  []Start       `json:"starts"`                  // of the input
+	Lack    string        `json:"input_missing,omitempty"` // why some of the input is not there
+	Unread  []UnreadFile  `json:"unread"`
+	Aside   []input.Aside `json:"left_aside"` // in folders of the input: no input, the first 100
+	Asides  int           `json:"left_aside_count"`
 }
 
 // UnreadFile is a file of the input whose start is not known.
@@ -127,7 +127,7 @@ func (h *handler) status(w *answer, r *http.Request) { asJSON(w, r, h.summary())
 
 func (s *state) summary() Status {
 	why := s.ready()
-	out := Status{Version: version.String(), Ready: why == "", Why: why, Starts: []Start{}, Unread: []UnreadFile{}, Aside: []run.Aside{}}
+	out := Status{Version: version.String(), Ready: why == "", Why: why, Starts: []Start{}, Unread: []UnreadFile{}, Aside: []input.Aside{}}
 	if c := s.newest(); c != nil {
 		l := c.listed()
 		out.Newest = &l

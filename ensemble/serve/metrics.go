@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
@@ -84,13 +84,13 @@ func newMetrics(version string) *metrics {
 }
 
 // model says which model is ready.
-func (m *metrics) model(f run.ModelFacts) {
+func (m *metrics) model(f predict.ModelFacts) {
 	m.ready.set(1)
 	m.finish.set(unix(f.Finished))
 }
 
 // issued counts products.
-func (m *metrics) issued(c *cycle, res *run.PredictResult, begun time.Time) {
+func (m *metrics) issued(c *cycle, res *predict.Result, begun time.Time) {
 	switch {
 	case res.Already > 0:
 		m.cycles.add(1, "already")

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/postproc/report"
@@ -30,14 +32,14 @@ type gallery struct {
 // drawMaps makes the pictures of a start, which takes seconds.
 //
 // Errors: ctx.Err(); maps that cannot be drawn, also by a bug, or as what was kept of the start was damaged.
-func drawMaps(ctx context.Context, e *run.Example) (m *gallery, err error) {
+func drawMaps(ctx context.Context, e *scoring.Example) (m *gallery, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			m, err = nil, fmt.Errorf("internal error: %v", p)
 		}
 	}()
 	m = &gallery{init: e.Init}
-	panels := run.Panels(e)
+	panels := reports.Panels(e)
 	for _, p := range panels[:min(len(panels), mostPanels)] {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -158,7 +160,7 @@ func (s *state) draw() ([]byte, error) {
 	}
 	if scores != "" {
 		var err error
-		switch p.Scores, err = run.ReadScores(scores); {
+		switch p.Scores, err = trained.ReadScores(scores); {
 		case exit.CodeOf(err) == exit.NotYet:
 			fact("scores", "none yet")
 		case err != nil:

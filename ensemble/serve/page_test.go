@@ -8,7 +8,8 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
@@ -16,8 +17,8 @@ import (
 // Maps that cannot be drawn, of whatever was kept, are no end of the service.
 func TestMapsOfDamaged(t *testing.T) {
 	values := make([]float32, 6)
-	e := &run.Example{Init: ensemble.InitAt(startOf("2026010100")), Grid: &ensemble.Grid{NX: 3, NY: 2}, // without latitudes
-		Fields: []run.ExampleField{{Variable: "t", Kind: run.ShowMean, Values: values}, {Variable: "t", Kind: run.ShowSpread, Values: values}}}
+	e := &scoring.Example{Init: ensemble.InitAt(startOf("2026010100")), Grid: &ensemble.Grid{NX: 3, NY: 2}, // without latitudes
+		Fields: []scoring.ExampleField{{Variable: "t", Kind: scoring.ShowMean, Values: values}, {Variable: "t", Kind: scoring.ShowSpread, Values: values}}}
 	if m, err := drawMaps(context.Background(), e); err == nil || !strings.Contains(err.Error(), "internal error") {
 		t.Errorf("%+v, %v", m, err)
 	}
@@ -45,7 +46,7 @@ func TestPageAfterABug(t *testing.T) {
 // A page without maps says what it waits for, and where maps come from.
 func TestPageWithoutMaps(t *testing.T) {
 	root := t.TempDir()
-	s := newState(Options{Predict: run.PredictOptions{Out: root}})
+	s := newState(Options{Predict: predict.Options{Out: root}})
 	s.options.Service.Scores = config.Path(filepath.Join(root, "none"))
 	s.change(func() { s.lack = "there is no input in the folder: fc" })
 	page := func() string {
@@ -78,7 +79,7 @@ func TestPageOfDegraded(t *testing.T) {
 		if err := manifest.Write(filepath.Join(root, "2026010100"), m); err != nil {
 			t.Fatal(err)
 		}
-		text, err := newState(Options{Predict: run.PredictOptions{Out: root}}).drawn()
+		text, err := newState(Options{Predict: predict.Options{Out: root}}).drawn()
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%d expected: %v, no %q in %s", expected, err, want, text)
 		}

@@ -24,7 +24,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
@@ -98,7 +98,7 @@ func site(t testing.TB) string {
 // answering is a service of a folder of products that issues nothing.
 func answering(t testing.TB, root string, change func(o *Options)) (url string, s *state, log *lockedBuffer) {
 	t.Helper()
-	o := Options{Predict: run.PredictOptions{Out: root}, Service: config.Service{Connections: 64, Hosts: []string{"x"}}}
+	o := Options{Predict: predict.Options{Out: root}, Service: config.Service{Connections: 64, Hosts: []string{"x"}}}
 	if change != nil {
 		change(&o)
 	}

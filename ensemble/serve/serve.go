@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // Options says what to issue and where to show it.
 type Options struct {
-	Predict run.PredictOptions // Deadline and Cycle are not used: each start has its own
+	Predict predict.Options // Deadline and Cycle are not used: each start has its own
 	Service config.Service
 }
 

@@ -7,7 +7,8 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
@@ -27,14 +28,14 @@ type state struct {
 
 	mu      sync.Mutex
 	options Options
-	model   *run.ModelFacts // nil until it is ready
+	model   *predict.ModelFacts // nil until it is ready
 	starts  []Start
-	unread  []run.Unread
-	lack    string      // why some of the input is not there
-	aside   []run.Aside // the first maxAside
-	asides  int         // all of them
-	maps    *gallery    // that the page shows; nil for none
-	seq     uint64      // counts changes of what the page shows
+	unread  []predict.Unread
+	lack    string        // why some of the input is not there
+	aside   []input.Aside // the first maxAside
+	asides  int           // all of them
+	maps    *gallery      // that the page shows; nil for none
+	seq     uint64        // counts changes of what the page shows
 	page    page
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/experiment"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	rundemo "github.com/ensemble-weather/ensemble/ensemble/run/demo"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -56,7 +56,7 @@ func TestLongDemo(t *testing.T) {
 	}
 
 	root := t.TempDir()
-	if _, err := run.Demo(context.Background(), run.DemoOptions{Root: root, Threads: e.Threads, Version: "test"}); err != nil {
+	if _, err := rundemo.Run(context.Background(), rundemo.Options{Root: root, Threads: e.Threads, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	const weights = "model/weights-00.safetensors"

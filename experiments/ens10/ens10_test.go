@@ -14,9 +14,14 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/experiment"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
+	"github.com/ensemble-weather/ensemble/ensemble/run/protocol"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
+	"github.com/ensemble-weather/ensemble/io/product"
 )
 
 func protocolNamed(t *testing.T, name string) *config.ProtocolConfig {
@@ -98,7 +103,7 @@ func TestSyntheticArchive(t *testing.T) {
 	}
 	p := protocolNamed(t, own)
 	archive := filepath.Join(root, "archive")
-	made, err := run.Synthesize(ctx, run.SynthesizeOptions{Protocol: p, Out: archive, Seed: 1, Version: "test"})
+	made, err := protocol.Synthesize(ctx, protocol.SynthesizeOptions{Protocol: p, Out: archive, Seed: 1, Version: "test"})
 	if err != nil || made.Starts != 7 || made.Files != 3*2+7*2 || made.Fields != 7*3*3*(77+11)+7*5 {
 		t.Fatalf("%+v, %v", made, err)
 	}
@@ -107,8 +112,8 @@ func TestSyntheticArchive(t *testing.T) {
 			"data.members.full=3", "data.members.use=3", "data.split.train.to=1998-12-31", "data.split.validation.from=1999-01-01", "data.split.validation.to=1999-12-31",
 			"data.split.test.from=2000-01-01", "data.split.test.to=2000-12-31", "model.base=2", "model.stages=2", "train.epochs=1", "train.batch_size=2"}, more...)
 	}
-	prepare := func(c *config.TrainConfig, out string, p *config.ProtocolConfig) (*run.PrepareResult, error) {
-		return run.Prepare(ctx, run.PrepareOptions{Config: c, Protocol: p, Out: filepath.Join(root, out), Storage: "f32", Memory: 16 << 20, Version: "test"})
+	prepare := func(c *config.TrainConfig, out string, p *config.ProtocolConfig) (*samples.PrepareResult, error) {
+		return samples.Prepare(ctx, samples.PrepareOptions{Config: c, Protocol: p, Out: filepath.Join(root, out), Storage: "f32", Memory: 16 << 20, Version: "test"})
 	}
 	for _, task := range p.Tasks {
 		if task.Name == "t850" { // as z500
@@ -122,7 +127,7 @@ func TestSyntheticArchive(t *testing.T) {
 		c = load(t, task.Name+".yaml", set("data.store="+stored.Out)...)
 		dir := filepath.Join(root, "run-"+task.Name)
 		var warned []string
-		if _, err := run.Train(ctx, run.TrainOptions{Config: c, RunDir: dir, Version: "test", Warn: func(w string) { warned = append(warned, w) }}); err != nil {
+		if _, err := train.Run(ctx, train.Options{Config: c, RunDir: dir, Version: "test", Warn: func(w string) { warned = append(warned, w) }}); err != nil {
 			t.Fatal(err)
 		}
 		for _, w := range warned {
@@ -143,14 +148,14 @@ func TestSyntheticArchive(t *testing.T) {
 		}
 		products := filepath.Join(root, "products-"+task.Name)
 		hindcasts := files("output." + kind + ".2018*")
-		if _, err := run.Predict(ctx, run.PredictOptions{RunDir: dir, Input: hindcasts, Out: products, Formats: []run.Format{"netcdf"}, Version: "test"}); err != nil {
+		if _, err := predict.Run(ctx, predict.Options{RunDir: dir, Input: hindcasts, Out: products, Formats: []product.Format{"netcdf"}, Version: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		published, err := filepath.Glob(filepath.Join(products, "2000*", "*.nc"))
 		if err != nil || len(published) != 3 {
 			t.Fatalf("%v, %v", published, err)
 		}
-		r, err := run.Verify(ctx, run.VerifyOptions{Forecast: published, Analysis: files("era5." + kind + ".2000*"), Members: hindcasts, RunDir: dir})
+		r, err := verify.Run(ctx, verify.Options{Forecast: published, Analysis: files("era5." + kind + ".2000*"), Members: hindcasts, RunDir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +237,7 @@ func TestSyntheticArchive(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(real, "output.pl.20180104"), []byte("GRIB"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := run.Synthesize(ctx, run.SynthesizeOptions{Protocol: p, Out: real}); exit.CodeOf(err) != exit.CannotWrite {
+	if _, err := protocol.Synthesize(ctx, protocol.SynthesizeOptions{Protocol: p, Out: real}); exit.CodeOf(err) != exit.CannotWrite {
 		t.Errorf("a folder with other files: %v", err)
 	}
 }

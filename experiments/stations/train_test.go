@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/run"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
@@ -49,7 +49,7 @@ func TestLaterDates(t *testing.T) {
 		"tmin.yaml": {"raw11", "emos", "emos_point", "climatology"}, "washington.yaml": {"raw8", "emos", "mbm", "climatology"},
 	} {
 		c := load(t, file, dir, "train.networks=1", "train.epochs=2", "train.batch_size=32")
-		r, err := run.Train(context.Background(), run.TrainOptions{Config: c, RunDir: t.TempDir(), Version: "test"})
+		r, err := train.Run(context.Background(), train.Options{Config: c, RunDir: t.TempDir(), Version: "test"})
 		if err != nil {
 			t.Fatal(file, err)
 		}
@@ -70,7 +70,7 @@ func TestLaterDates(t *testing.T) {
 	}
 	// What stands beside a place in the list is not its neighbour.
 	c := load(t, "washington.yaml", dir, "model.kind=unet3d", "model.reference=none", "train.epochs=1")
-	if _, err := run.Train(context.Background(), run.TrainOptions{Config: c, RunDir: t.TempDir(), Version: "test"}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "single places") {
+	if _, err := train.Run(context.Background(), train.Options{Config: c, RunDir: t.TempDir(), Version: "test"}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "single places") {
 		t.Errorf("a 3-D U-Net on a list of places: %v", err)
 	}
 }

@@ -104,6 +104,47 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// TestRows: every package imports of ours what its row says, no more and no less.
+func TestRows(t *testing.T) {
+	known := map[string][]string{}
+	for _, r := range rows {
+		if _, twice := known[r.pkg]; twice {
+			t.Errorf("rows.go has two rows of %s", r.pkg)
+		}
+		known[r.pkg] = r.imports
+	}
+	for _, p := range list(t) {
+		if p.short() == "" {
+			continue
+		}
+		want, ok := known[p.short()]
+		if !ok {
+			t.Errorf("%s has no row in rows.go", p.short())
+			continue
+		}
+		delete(known, p.short())
+		var got []string
+		for _, imp := range p.Imports {
+			if to, ours := strings.CutPrefix(imp, Module+"/"); ours {
+				got = append(got, to)
+			}
+		}
+		for _, to := range got {
+			if !slices.Contains(want, to) {
+				t.Errorf("%s imports %s, which its row in rows.go lacks", p.short(), to)
+			}
+		}
+		for _, to := range want {
+			if !slices.Contains(got, to) {
+				t.Errorf("%s imports %s no more, which its row in rows.go names", p.short(), to)
+			}
+		}
+	}
+	for pkg := range known {
+		t.Errorf("rows.go has a row of %s, which does not exist", pkg)
+	}
+}
+
 func TestHomes(t *testing.T) {
 	for _, p := range list(t) {
 		for _, imp := range p.Imports {
@@ -223,8 +264,8 @@ func TestMatches(t *testing.T) {
 	if l := layerOf("postproc/dist"); l.pattern != "postproc/dist" {
 		t.Errorf("postproc/dist is in layer %s", l.pattern)
 	}
-	if l := layerOf("ensemble/run"); l.pattern != "ensemble/run" {
-		t.Errorf("ensemble/run is in layer %s", l.pattern)
+	if l := layerOf("ensemble/run/runtest"); l.pattern != "ensemble/run/runtest" {
+		t.Errorf("ensemble/run/runtest is in layer %s", l.pattern)
 	}
 }
 

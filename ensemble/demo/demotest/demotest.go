@@ -49,11 +49,18 @@ func Files(t *testing.T) *demo.Files {
 	return f
 }
 
-// Remove removes the files of the demonstration; TestMain calls it, last.
+// Remove removes the files of the demonstration; a TestMain that does not end by Main calls it, last.
 func Remove() {
 	if made != "" {
 		os.RemoveAll(made)
 	}
+}
+
+// Main runs the tests of a package and removes the demonstration after them: its TestMain calls it.
+func Main(m *testing.M) {
+	code := m.Run()
+	Remove()
+	os.Exit(code)
 }
 
 // Config is a configuration that trains in a second. Of the baselines it has the cheapest one: tests that

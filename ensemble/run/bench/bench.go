@@ -1,0 +1,296 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/measure"
+	"github.com/ensemble-weather/ensemble/internal/progress"
+)
+
+// Options says what to measure.
+type Options struct {
+	// Cases are measured one after the other.
+	Cases []Case
+	// Steps is the number of measured steps of a training and of a prediction;
+	// 0 means at least 5, or 3 of more than 4 s, and as many as Seconds allow.
+	Steps   int
+	Seconds float64 // 0 means 3
+	// Gradient says which case the gradient is compared with float64 on: "auto" (also if
+	// empty) reduces a large case, "full" never does, "off" leaves it out.
+	Gradient string
+	// Movement adds to every result what each operation computes and moves.
+	Movement bool
+	// Trace, if not empty, is a file for the timeline of one training step and one
+	// prediction of every case.
+	Trace string
+	// Timings of kernels: what is not known is measured before anything else.
+	Timings setup.Timings
+	// Program starts the process of one measurement: it reads a BenchRequest from
+	// standard input and prints the answer of BenchMeasure in the frame of package
+	// answer.
+	Program  []string
+	Progress *progress.Reporter
+}
+
+// Report is what was measured.
+type Report struct {
+	Machine Machine  `json:"machine"`
+	Results []Result `json:"results"`
+}
+
+// Machine says where: figures of two machines do not compare.
+type Machine struct {
+	CPU    string   `json:"cpu"`
+	Cores  int      `json:"cores"`
+	ISA    []string `json:"features"`
+	Go     string   `json:"go"`
+	OneDNN string   `json:"onednn"` // empty: not installed
+	Peaks  []Peak   `json:"peaks"`  // one for every number of threads
+}
+
+// Result is one case: times in milliseconds, rates in useful GFLOP/s. A
+// training step counts three forward passes of the convolutions.
+type Result struct {
+	Model          string     `json:"model"`
+	Base           int        `json:"base"`
+	Crop           setup.Crop `json:"crop"`
+	Batch          int        `json:"batch"`
+	Depth          int        `json:"depth"`
+	Channels       int        `json:"channels"`
+	Threads        int        `json:"threads"`
+	Device         string     `json:"device,omitempty"` // "cpu" (also if empty), "cuda" or "auto"
+	Precision      string     `json:"precision"`
+	MemoryBytes    int64      `json:"memory_bytes,omitempty"` // the bounds that were given
+	WorkspaceBytes int64      `json:"workspace_bytes,omitempty"`
+	Parameters     int        `json:"parameters"`
+	TrainMedian    float64    `json:"train_ms_median"`
+	TrainMin       float64    `json:"train_ms_min"`
+	TrainMax       float64    `json:"train_ms_max"`
+	PredictMedian  float64    `json:"predict_ms_median"`
+	PredictMin     float64    `json:"predict_ms_min"`
+	PredictMax     float64    `json:"predict_ms_max"`
+	SamplesPerS    float64    `json:"samples_per_s"` // trained
+	PredictPerS    float64    `json:"predict_samples_per_s"`
+	GFLOP          float64    `json:"forward_gflop"` // of one forward pass
+	GFLOPs         float64    `json:"gflops"`        // of the training step
+	PredictGFLOPs  float64    `json:"predict_gflops"`
+	PeakGFLOPs     float64    `json:"peak_gflops"` // of a matrix product with as many threads
+	PeakFraction   float64    `json:"peak_fraction"`
+	PredictShare   float64    `json:"predict_peak_fraction"`
+	Bandwidth      float64    `json:"bandwidth_gib_s"` // of a copy with as many threads
+	// PeakMiB is the largest resident memory of the process that trained, and
+	// PredictPeakMiB of the one that predicted.
+	PeakMiB         float64 `json:"peak_mib"`
+	ArenaMiB        float64 `json:"arena_mib"` // all values of a training step
+	PredictPeakMiB  float64 `json:"predict_peak_mib"`
+	PredictArenaMiB float64 `json:"predict_arena_mib"`
+	// GradientError is |g − g64|₂ / |g64|₂ over all parameters, nil if it was not
+	// measured; GradientCase is the case that it was measured on.
+	GradientError *float64 `json:"relative_gradient_error"`
+	GradientCase  *Case    `json:"gradient_case,omitempty"`
+	Loss          float64  `json:"loss"` // after the last step
+	Steps         int      `json:"steps"`
+	PredictSteps  int      `json:"predict_steps"`
+	Warmup        int      `json:"warmup"`
+	CompileMS     float64  `json:"compile_ms"`
+	// Movement holds the operations of a training step, then of a prediction.
+	Movement        []engine.KernelTime `json:"movement,omitempty"`
+	PredictMovement []engine.KernelTime `json:"predict_movement,omitempty"`
+}
+
+// Run measures every case: the machine's peaks, a training step, a prediction, and
+// the distance of the gradient from float64, each in a process of its own.
+//
+// Errors: exit 64 and 69 for a case that cannot be compiled, before anything is
+// timed; ctx.Err().
+func Run(ctx context.Context, o Options) (*Report, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	cpu := cpuinfo.Read()
+	r := &Report{Machine: Machine{CPU: cpu.Model, Cores: cpu.Cores, ISA: cpu.Features, Go: runtime.Version(), OneDNN: dnnl.Version()}}
+	task := o.Progress.Start("bench", int64(len(o.Cases)))
+	defer task.Done()
+	b := bencher{Options: o, gradients: map[Case]gradient{}}
+	for i, c := range o.Cases {
+		task.Set(int64(i), c.String())
+		peak, err := r.Machine.peak(ctx, c.Threads)
+		if err != nil {
+			return nil, err
+		}
+		res, err := b.measure(ctx, c, peak)
+		if err != nil {
+			return nil, err
+		}
+		r.Results = append(r.Results, *res)
+	}
+	task.Set(int64(len(o.Cases)), "")
+	if o.Trace != "" {
+		return r, b.trace.save(o.Trace)
+	}
+	return r, nil
+}
+
+// check completes the options and compiles every case once.
+func (o *Options) check() error {
+	if len(o.Cases) == 0 || len(o.Program) == 0 || o.Steps < 0 || o.Seconds < 0 {
+		return &exit.Error{Code: exit.Usage, What: "nothing to measure",
+			Why: fmt.Sprintf("%d cases, %d steps, %g seconds", len(o.Cases), o.Steps, o.Seconds), Fix: "give at least one case, and no negative times"}
+	}
+	if o.Seconds == 0 {
+		o.Seconds = 3
+	}
+	if o.Gradient == "" {
+		o.Gradient = "auto"
+	}
+	o.Cases = slices.Clone(o.Cases)
+	for i := range o.Cases {
+		if err := o.Cases[i].check(); err != nil {
+			return err
+		}
+	}
+	for _, c := range o.Cases {
+		for _, train := range []bool{true, false} {
+			s, err := c.compileTimed(train, false, o.Timings)
+			if err != nil {
+				return err
+			}
+			if err := s.Close(); err != nil {
+				return err
+			}
+		}
+	}
+	debug.FreeOSMemory() // the measuring processes may need it
+	return nil
+}
+
+// peak gives the peaks for a number of threads, measured once.
+func (m *Machine) peak(ctx context.Context, threads int) (Peak, error) {
+	if i := slices.IndexFunc(m.Peaks, func(p Peak) bool { return p.Threads == threads }); i >= 0 {
+		return m.Peaks[i], nil
+	}
+	p, err := MeasurePeak(ctx, threads)
+	debug.FreeOSMemory()
+	m.Peaks = append(m.Peaks, p)
+	return p, err
+}
+
+// bencher keeps what cases share.
+type bencher struct {
+	Options
+	gradients map[Case]gradient // by the case that was judged, whatever its threads
+	trace     trace
+}
+
+// gradient is a distance from float64 and the case that it was measured on.
+type gradient struct {
+	of    Case
+	error float64
+}
+
+// measure runs the processes of one case.
+func (b *bencher) measure(ctx context.Context, c Case, peak Peak) (*Result, error) {
+	req := Request{Case: c, Steps: b.Steps, Seconds: b.Seconds, Kernels: b.Movement || b.Trace != "", Peak: peak, Timings: b.Timings.Dir}
+	req.Phase = BenchTrain
+	train, err := b.process(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	req.Phase = BenchPredict
+	predict, err := b.process(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	flops, err := c.FLOPs()
+	if err != nil {
+		return nil, err
+	}
+	rate := func(passes int, t measure.Times) float64 { return float64(passes) * float64(flops) / t.Median / 1e6 }
+	r := &Result{
+		Model: c.Model, Base: c.Base, Crop: c.Crop, Batch: c.Batch, Depth: c.Depth, Channels: Channels, Threads: c.Threads,
+		Device: c.Device, Precision: c.Precision, MemoryBytes: c.MemoryBytes, WorkspaceBytes: c.WorkspaceBytes, Parameters: train.Parameters,
+		TrainMedian: train.MS.Median, TrainMin: train.MS.Min, TrainMax: train.MS.Max,
+		PredictMedian: predict.MS.Median, PredictMin: predict.MS.Min, PredictMax: predict.MS.Max,
+		SamplesPerS: 1000 * float64(c.Batch) / train.MS.Median, PredictPerS: 1000 * float64(c.Batch) / predict.MS.Median,
+		GFLOP: float64(flops) / 1e9, GFLOPs: rate(trainPasses, train.MS), PredictGFLOPs: rate(1, predict.MS),
+		PeakGFLOPs: peak.GFLOPs, Bandwidth: peak.Bandwidth,
+		PeakMiB: train.PeakMiB, ArenaMiB: train.ArenaMiB, PredictPeakMiB: predict.PeakMiB, PredictArenaMiB: predict.ArenaMiB,
+		Loss: train.Loss, Steps: train.MS.N, PredictSteps: predict.MS.N, Warmup: train.Warmup, CompileMS: train.CompileMS,
+	}
+	r.PeakFraction, r.PredictShare = r.GFLOPs/peak.GFLOPs, r.PredictGFLOPs/peak.GFLOPs
+	if b.Trace != "" {
+		b.trace.add(c, train.Step, predict.Step)
+	}
+	if b.Movement {
+		r.Movement = append(train.Step.Kernels, train.Step.adam(train.Parameters, peak.Engine()))
+		r.PredictMovement = predict.Step.Kernels
+	}
+	return r, b.judge(ctx, c, r)
+}
+
+// judge adds the distance of the gradient from float64 to a result.
+func (b *bencher) judge(ctx context.Context, c Case, r *Result) error {
+	if b.Gradient == "off" {
+		return nil
+	}
+	g := c
+	if b.Gradient == "auto" {
+		g = c.gradientCase()
+	}
+	key := g
+	key.Threads = 0 // threads change when sums are made, not what is summed
+	known, ok := b.gradients[key]
+	if !ok {
+		m, err := b.process(ctx, Request{Case: g, Phase: BenchGradient})
+		if err != nil {
+			return err
+		}
+		known = gradient{g, m.GradientError}
+		b.gradients[key] = known
+	}
+	r.GradientError, r.GradientCase = &known.error, &known.of
+	return nil
+}
+
+// process runs one measurement in a process of its own.
+//
+// Errors: what the process answered; exit 70 if it gave no answer.
+func (b *bencher) process(ctx context.Context, r Request) (*Measurement, error) {
+	in, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, b.Program[0], b.Program[1:]...)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), os.Stderr
+	out, runErr := cmd.Output()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var got struct {
+		answer.Frame
+		Measurement Measurement `json:"measurement"`
+	}
+	if err := json.Unmarshal(out, &got); err != nil {
+		return nil, &exit.Error{Code: exit.Bug, What: "the measuring process gave no answer", At: r.Case.String(),
+			Why: fmt.Sprint(errors.Join(runErr, err)), Fix: "if memory ran out give a smaller case or --memory; else report this", Err: runErr}
+	}
+	if f := got.Error; f != nil {
+		return nil, &exit.Error{Code: exit.Code(got.ExitCode), What: f.What, At: f.At, Why: f.Why, Fix: f.Fix}
+	}
+	return &got.Measurement, nil
+}

@@ -1,0 +1,275 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/engine/prune/channels"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/nearest"
+	"github.com/ensemble-weather/ensemble/unet3d"
+)
+
+// The networks that `ensemble bench` measures.
+const (
+	BenchUNet3D   = "unet3d"
+	BenchResNet2D = "resnet2d_simple"
+)
+
+// Models lists them, the default first.
+var Models = []string{BenchUNet3D, BenchResNet2D}
+
+// Channels is the number of input channels of the published networks.
+const Channels = 42
+
+// trainPasses is how many forward passes a training step counts: one forward, and
+// the gradients of input and filter.
+const trainPasses = 3
+
+// benchRate is the learning rate of the measured training steps.
+const benchRate = 1e-4
+
+// benchPrecisions are the names of precisions here and in the engine.
+var benchPrecisions = map[string]string{"float32": "f32", "bf16": "bf16", "bf16_products": "bf16_products", "f16": "f16", "tf32": "tf32"}
+
+// Case is one network on one size of field.
+type Case struct {
+	Model     string     `json:"model"`
+	Base      int        `json:"base"`
+	Crop      setup.Crop `json:"crop"`
+	Batch     int        `json:"batch"`
+	Depth     int        `json:"depth"` // levels
+	Threads   int        `json:"threads"`
+	Device    string     `json:"device,omitempty"` // "cpu" (also if empty), "cuda" or "auto"
+	Precision string     `json:"precision"`
+	Periodic  bool       `json:"periodic,omitempty"` // longitudes wrap around
+	// Operations is the share of the operations that is left where channels were removed, and each
+	// layer keeps a multiple of Multiple; 0 removes none.
+	Operations float64 `json:"operations,omitempty"`
+	Multiple   int     `json:"multiple,omitempty"`
+	// MemoryBytes bounds arena and scratch together; 0 means no bound.
+	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	// WorkspaceBytes bounds the scratch; 0 means no bound.
+	WorkspaceBytes int64 `json:"workspace_bytes,omitempty"`
+}
+
+// String names the case in prints.
+func (k Case) String() string {
+	name := fmt.Sprintf("%s base %d, crop %v, batch %d, depth %d, %s, threads %d", k.Model, k.Base, k.Crop, k.Batch, k.Depth, k.Precision, k.Threads)
+	if k.Device != "" && k.Device != "cpu" {
+		name += ", device " + k.Device
+	}
+	if k.Operations > 0 {
+		name += fmt.Sprintf(", %g of the operations", k.Operations)
+	}
+	return name
+}
+
+// check completes a case.
+//
+// Errors: exit 64 for what is no network, 69 for what this engine cannot do.
+func (k *Case) check() error {
+	bad := func(what, why, fix string) error {
+		return &exit.Error{Code: exit.Usage, What: what, At: k.String(), Why: why, Fix: fix}
+	}
+	if k.Model == "" {
+		k.Model = BenchUNet3D
+	}
+	if k.Precision == "" {
+		k.Precision = "float32"
+	}
+	k.Threads = model.Threads(k.Threads)
+	if k.Depth == 0 {
+		k.Depth = 2
+		if k.Model == BenchResNet2D {
+			k.Depth = 1
+		}
+	}
+	switch {
+	case !slices.Contains(Models, k.Model):
+		fix := "give " + strings.Join(Models, " or ")
+		if near := nearest.Find(k.Model, Models); near != "" {
+			fix = "did you mean `" + near + "`?"
+		}
+		return bad(fmt.Sprintf("there is no model %q to measure", k.Model), "", fix)
+	case k.Base < 1 || k.Batch < 1 || k.Depth < 1 || k.Operations < 0 || k.Operations > 1 || k.Multiple < 0 || k.Crop.Height < 1 || k.Crop.Width < 1 || k.MemoryBytes < 0 || k.WorkspaceBytes < 0:
+		return bad("a case without extent cannot be measured", "base, crop, batch and depth are whole numbers from 1", "give positive numbers")
+	case benchPrecisions[k.Precision] == "":
+		return &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("precision %s is not available", k.Precision), At: k.String(),
+			Why: "the engine does not know it", Fix: "give --precision float32, bf16, bf16_products, f16 or tf32"}
+	}
+	if _, err := k.graph(true); err != nil {
+		fix := "give rows and columns that divide by 32"
+		if k.Model == BenchResNet2D {
+			fix = "give a base that divides by 4, and depth 1"
+		}
+		return k.named(err, fix)
+	}
+	return nil
+}
+
+// graph builds the network on random-looking fields, for training with the mean
+// absolute error as loss.
+func (k Case) graph(train bool) (*graph.Graph, error) {
+	b := graph.New(1)
+	x := b.Input("x", graph.Shape{k.Batch, Channels, k.Depth, k.Crop.Height, k.Crop.Width})
+	var y graph.Value
+	if k.Model == BenchResNet2D {
+		// Base 32 is the published network.
+		widths := []int{2 * k.Base, 3 * k.Base, 4 * k.Base, 5 * k.Base, 7 * k.Base}
+		y = unet3d.ResNet2D{Widths: widths, Periodic: k.Periodic, Reinject: unet3d.PublishedReinject}.Build(b, x)
+	} else {
+		y = unet3d.UNet{Base: k.Base, Periodic: k.Periodic}.Build(b, x)
+	}
+	b.Output("y", y)
+	if train {
+		b.Loss(op.L1(b, y, b.Input("target", y.Shape())))
+	}
+	g, err := b.Build()
+	if err != nil || k.Operations == 0 {
+		return g, err
+	}
+	c := channels.Find(g)
+	kept, err := c.Choose(channels.Goal{FLOPs: k.Operations, Multiple: k.Multiple}, c.Equal())
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Usage, What: "not so much of the network can be removed", Why: err.Error(), Fix: "give a larger --operations or a smaller --multiple", Err: err}
+	}
+	g, _, err = c.Shrink(kept)
+	return g, err
+}
+
+// FLOPs is the useful work of one forward pass: that of the convolutions, twice
+// the number of products, taps that fall on the padding in depth left out. A
+// training step counts trainPasses times as much.
+//
+// Errors: ErrShape, if the case is no network.
+func (k Case) FLOPs() (int64, error) {
+	g, err := k.graph(false)
+	if err != nil {
+		return 0, err
+	}
+	var sum int64
+	for _, n := range g.Nodes {
+		if n.Kind == graph.KindOp && engine.ClassOf(g, n) == engine.Contraction {
+			sum += n.Op.FLOPs(g.InShapes(n), n.Shape, n.Attrs)
+		}
+	}
+	return sum, nil
+}
+
+// Step is a compiled case that can be run again and again.
+type Step struct {
+	of   Case
+	plan *engine.Plan
+	opt  *optim.Optimizer // nil for prediction
+	n    uint64
+}
+
+// FLOPs is the useful work of one Run; see BenchCase.FLOPs.
+func (s *Step) FLOPs() (int64, error) {
+	n, err := s.of.FLOPs()
+	if s.opt != nil {
+		n *= trainPasses
+	}
+	return n, err
+}
+
+// Compile prepares a training step or a prediction of the case, with the options
+// of training and prediction in this program; profile measures every kernel too.
+// Input and target are random numbers, the same in every process.
+//
+// Errors: as of engine.Compile: exit 64 and 69.
+func (k Case) Compile(train, profile bool) (*Step, error) {
+	if err := k.check(); err != nil {
+		return nil, err
+	}
+	return k.compile(train, k.Options(profile))
+}
+
+// Options are those of every plan of the program, bounded by the memory of the case;
+// profile measures every kernel.
+func (k Case) Options(profile bool) engine.Options {
+	o := model.Options(k.Threads, k.Device)
+	o.Memory.Limit, o.Workspace = k.MemoryBytes, k.WorkspaceBytes
+	o.Precision, o.Profile = benchPrecisions[k.Precision], profile
+	return o
+}
+
+func (k Case) compile(train bool, o engine.Options) (*Step, error) {
+	g, err := k.graph(train)
+	if err != nil {
+		return nil, err
+	}
+	if !train {
+		o.Mode = engine.Infer
+	}
+	plan, err := engine.Compile(g, o)
+	if err != nil {
+		return nil, k.named(setup.NamedMemory(err, setup.FlagMemory, setup.FlagWorkspace), "")
+	}
+	s := &Step{of: k, plan: plan}
+	if train {
+		if s.opt, err = optim.New(plan.Store(), optim.Options{Threads: k.Threads}); err != nil {
+			return nil, errors.Join(err, plan.Close())
+		}
+	}
+	s.draw(0)
+	return s, nil
+}
+
+// draw fills input and target with the random numbers of that number.
+func (s *Step) draw(n uint64) {
+	r := rand.New(rand.NewPCG(1, 2+n))
+	for i := range s.plan.Input("x") {
+		s.plan.Input("x")[i] = float32(r.NormFloat64())
+	}
+	for i := range s.plan.Input("target") {
+		s.plan.Input("target")[i] = r.Float32()
+	}
+}
+
+// named makes an error of the engine speak of the case instead of a line of our
+// code, and gives it another remedy if there is a better one.
+func (k Case) named(err error, fix string) error {
+	var e *exit.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	copied := *e
+	copied.At, copied.Fix = k.String(), cmp.Or(fix, e.Fix)
+	return &copied
+}
+
+// Run takes one step: the whole training step with gradients, loss and Adam's
+// update, or one prediction.
+func (s *Step) Run(ctx context.Context) error {
+	if err := s.plan.Run(ctx, s.n); err != nil {
+		return err
+	}
+	s.n++
+	if s.opt == nil {
+		return nil
+	}
+	_, err := s.opt.Step(benchRate)
+	return err
+}
+
+// Close frees plan and optimiser.
+func (s *Step) Close() error {
+	err := s.plan.Close()
+	if s.opt != nil {
+		err = errors.Join(err, s.opt.Close())
+	}
+	return err
+}

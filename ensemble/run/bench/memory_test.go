@@ -1,0 +1,79 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/spatial"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// TestMemoryOfARank: what is planned for a rank of four, of the network of base 32 on
+// 2×352×704 points, beside what one rank alone needs: values, scratch, parameters,
+// gradients and moments.
+func TestMemoryOfARank(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped in -short: compiles a large network")
+	}
+	k := Case{Model: "unet3d", Base: 32, Crop: setup.Crop{Height: 352, Width: 704}, Batch: 1, Depth: 2, Precision: "float32", Threads: 1}
+	g, err := k.graph(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	planned := func(p *engine.Plan, o optim.Options) (int64, error) {
+		opt, err := optim.New(p.Store(), o)
+		if err != nil {
+			return 0, err
+		}
+		return p.MemoryBytes() + p.Store().Bytes() + opt.Bytes(), errors.Join(opt.Close(), p.Close())
+	}
+	alone, err := engine.Compile(g, k.Options(false))
+	if err != nil {
+		t.Skip("skipped: no device: ", err)
+	}
+	if most := alone.ArenaBytes() + alone.ScratchBytes()/4; alone.MemoryBytes() > most {
+		t.Errorf("one rank: %d bytes of values and scratch, want %d at most", alone.MemoryBytes(), most)
+	}
+	one, err := planned(alone, optim.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := spatial.Mesh{{Name: "lat", Size: 4}}
+	for _, shared := range []bool{false, true} {
+		ranks := make([]int64, m.Size())
+		err := comm.Run(m.Size(), comm.Free, func(c *comm.Comm) error {
+			var o optim.Options
+			compile := spatial.Compile
+			if shared {
+				compile = spatial.CompileShared
+			}
+			p, err := compile(g, c, m, k.Options(false))
+			if err != nil {
+				return err
+			}
+			if beside := p.MemoryBytes() - p.ArenaBytes(); beside > 8<<20 {
+				return fmt.Errorf("%d bytes of scratch beside an arena of %d", beside, p.ArenaBytes())
+			}
+			if shared {
+				o.Ranks = p.Shards()
+			}
+			ranks[c.Rank()], err = planned(p.Plan, o)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := 0.38
+		if shared {
+			want = 0.30
+		}
+		if ratio := float64(slices.Max(ranks)) / float64(one); ratio > want {
+			t.Errorf("optimiser shared %v: %v bytes on the ranks, %d on one alone: %.3f, want %.2f", shared, ranks, one, ratio, want)
+		}
+	}
+}

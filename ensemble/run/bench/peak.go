@@ -1,0 +1,134 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+)
+
+// Peak is what the machine reaches with a number of threads.
+type Peak struct {
+	Threads   int     `json:"threads"`
+	GFLOPs    float64 `json:"peak_gflops"`
+	By        string  `json:"peak_by"` // what multiplied
+	Bandwidth float64 `json:"bandwidth_gib_s"`
+}
+
+// Engine gives the peaks in the units of plans.
+func (p Peak) Engine() engine.Peaks {
+	return engine.Peaks{FLOPs: p.GFLOPs * 1e9, Bytes: p.Bandwidth * (1 << 30)}
+}
+
+// Sizes of the yardsticks: matrices that keep every core busy for tens of
+// milliseconds, and memory that no cache holds.
+const (
+	peakSide      = 2048
+	peakCopyBytes = 256 << 20
+	peakTime      = time.Second // for each of the two
+)
+
+// MeasurePeak multiplies large matrices and copies memory on a number of threads.
+// A peak is what the hardware can do, so the best repetition counts.
+//
+// Errors: ctx.Err(); exit 69 without any backend that multiplies.
+func MeasurePeak(ctx context.Context, threads int) (Peak, error) {
+	p := Peak{Threads: model.Threads(threads), By: "oneDNN " + dnnl.Version() + " matrix product"}
+	multiply, quit, err := oneDNNProduct(p.Threads)
+	if errors.Is(err, dnnl.ErrUnavailable) {
+		p.By = "1×1×1 convolution of this program"
+		multiply, quit, err = ownProduct(ctx, p.Threads)
+	}
+	if err != nil {
+		return p, err
+	}
+	seconds, err := best(ctx, multiply)
+	if err = errors.Join(err, quit()); err != nil {
+		return p, err
+	}
+	p.GFLOPs = 2 * peakSide * peakSide * peakSide / seconds / 1e9
+	if seconds, err = best(ctx, memoryCopy(p.Threads)); err != nil {
+		return p, err
+	}
+	p.Bandwidth = 2 * peakCopyBytes / seconds / (1 << 30) // read and written
+	return p, nil
+}
+
+// best is the shortest time of f in seconds, after a first run that is left out.
+func best(ctx context.Context, f func() error) (float64, error) {
+	if err := f(); err != nil {
+		return 0, err
+	}
+	least := math.Inf(1)
+	for end := time.Now().Add(peakTime); time.Now().Before(end); {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		start := time.Now()
+		if err := f(); err != nil {
+			return 0, err
+		}
+		least = min(least, time.Since(start).Seconds())
+	}
+	return least, nil
+}
+
+// oneDNNProduct multiplies matrices of peakSide.
+func oneDNNProduct(threads int) (multiply, quit func() error, err error) {
+	if _, err := dnnl.Open(); err != nil {
+		return nil, nil, err
+	}
+	m := make([][]float32, 3)
+	for i := range m {
+		m[i] = make([]float32, peakSide*peakSide)
+		for j := range m[i] {
+			m[i][j] = float32(j%7) - 3
+		}
+	}
+	return func() error { return dnnl.SGEMM(peakSide, peakSide, peakSide, m[0], m[1], m[2], threads) }, func() error { return nil }, nil
+}
+
+// ownProduct does the same as a convolution of one tap: peakSide channels in and
+// out, on as many points.
+func ownProduct(ctx context.Context, threads int) (multiply, quit func() error, err error) {
+	const h, w = 32, peakSide / 32
+	b := graph.New(1)
+	x := b.Input("x", graph.Shape{1, peakSide, 1, h, w})
+	f := b.Param("w", graph.Shape{peakSide, peakSide, 1, 1, 1}, graph.HeNormal(peakSide))
+	b.Output("y", op.Conv3D(b, x, f, op.Conv{}))
+	g, err := b.Build()
+	if err != nil {
+		return nil, nil, err
+	}
+	o := model.Options(threads, "")
+	o.Mode = engine.Infer
+	plan, err := engine.Compile(g, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func() error { return plan.Run(ctx, 0) }, plan.Close, nil
+}
+
+// memoryCopy copies peakCopyBytes, each thread its part.
+func memoryCopy(threads int) func() error {
+	from, to := make([]float32, peakCopyBytes/4), make([]float32, peakCopyBytes/4)
+	for i := range from {
+		from[i] = float32(i)
+	}
+	return func() error {
+		var all sync.WaitGroup
+		for t := range threads {
+			lo, hi := t*len(from)/threads, (t+1)*len(from)/threads
+			all.Go(func() { copy(to[lo:hi], from[lo:hi]) })
+		}
+		all.Wait()
+		return nil
+	}
+}

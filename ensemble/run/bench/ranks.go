@@ -1,0 +1,297 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
+	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/measure"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/spatial"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// RanksOptions describe the measurement of a training step on ranks.
+type RanksOptions struct {
+	Case    Case          // of the whole step; Threads are those of one rank, or of one of its parts
+	Mesh    string        // of as many parts as ranks or more; empty: the mesh that a training would choose
+	Ranks   int           // of this process; those of the job under an MPI launcher
+	Steps   int           // measured; 0 means at least 5, or 3 of more than 4 s, and as many as Seconds allow
+	Seconds float64       // 0 means 3
+	Timings setup.Timings // of kernels
+	// ShardOptimizer shares the optimiser out among the ranks, as train.shard_optimizer.
+	ShardOptimizer bool
+}
+
+// RanksReport is how long a training step takes on ranks: times in milliseconds, rates
+// in useful GFLOP/s.
+type RanksReport struct {
+	Machine   Machine `json:"machine"` // of rank 0, without peaks
+	Ranks     int     `json:"ranks"`
+	Parts     int     `json:"parts"` // of the mesh: some ranks have several if there are more
+	Transport string  `json:"transport"`
+	Mesh      string  `json:"mesh"`
+	Sharded   bool    `json:"shard_optimizer"`
+	Network   Case    `json:"network"`
+	// Times are those of the part with the largest median.
+	TrainMedian float64 `json:"train_ms_median"`
+	TrainMin    float64 `json:"train_ms_min"`
+	TrainMax    float64 `json:"train_ms_max"`
+	SamplesPerS float64 `json:"samples_per_s"`
+	GFLOP       float64 `json:"forward_gflop"` // of one forward pass over the whole batch
+	GFLOPs      float64 `json:"gflops"`        // of the training step
+	// WaitMS and BytesSent are the largest of all parts.
+	WaitMS     float64 `json:"wait_ms"`
+	BytesSent  int64   `json:"bytes_sent"`
+	Parameters int     `json:"parameters"`
+	Loss       float64 `json:"loss"` // after the last step
+	Steps      int     `json:"steps"`
+	Warmup     int     `json:"warmup"`
+	// ByRank has an entry for each part; it is empty in the processes of other ranks than 0.
+	ByRank []RankReport `json:"by_rank"`
+}
+
+// RankReport is what one rank measured, or one of its parts.
+type RankReport struct {
+	Rank        int     `json:"rank"`
+	Part        int     `json:"part"`
+	TrainMedian float64 `json:"train_ms_median"`
+	TrainMin    float64 `json:"train_ms_min"`
+	TrainMax    float64 `json:"train_ms_max"`
+	// WaitMS is the mean time of a step in which the rank waited for messages: halos,
+	// sums of gradients and moments, and ranks that come later. With several parts in a
+	// process it holds the time in which others of them compute.
+	WaitMS    float64 `json:"wait_ms"`
+	BytesSent int64   `json:"bytes_sent"` // in a step
+	Messages  int64   `json:"messages"`   // in a step
+	PeakMiB   float64 `json:"peak_mib"`   // of the process, which holds all its parts, and all ranks in-process
+	ArenaMiB  float64 `json:"arena_mib"`
+	CompileMS float64 `json:"compile_ms"`
+}
+
+// rankNumbers is how many numbers a RankReport has beside its rank and part.
+const rankNumbers = 9
+
+func (r RankReport) numbers() [rankNumbers]float64 {
+	return [...]float64{r.TrainMedian, r.TrainMin, r.TrainMax, r.WaitMS, float64(r.BytesSent), float64(r.Messages), r.PeakMiB, r.ArenaMiB, r.CompileMS}
+}
+
+func rankReport(rank, part int, x []float64) RankReport {
+	return RankReport{rank, part, x[0], x[1], x[2], x[3], int64(x[4]), int64(x[5]), x[6], x[7], x[8]}
+}
+
+// RunOnRanks measures training steps of a case on all ranks of a job.
+//
+// Errors: exit 64 for a mesh that does not fit, and 64 and 69 for a case that cannot be
+// compiled; 71 for a rank that was lost; ctx.Err().
+func RunOnRanks(ctx context.Context, o RanksOptions) (*RanksReport, error) {
+	if o.Seconds == 0 {
+		o.Seconds = 3
+	}
+	parts, err := setup.PartsOf(o.Mesh)
+	if err != nil {
+		return nil, err
+	}
+	out := &RanksReport{}
+	transport, err := team.OnRanks(o.Ranks, parts, config.DefaultStall, func(c *comm.Comm) error {
+		r, err := o.measure(ctx, c)
+		if err == nil && c.Rank() == 0 {
+			out = r
+		}
+		return err
+	})
+	out.Transport = transport
+	return out, err
+}
+
+// measure is what every rank does.
+func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksReport, err error) {
+	k := o.Case.shared(c.Size())
+	if err := k.check(); err != nil {
+		return nil, err
+	}
+	m, err := k.mesh(o.Mesh, c.Size())
+	if err != nil {
+		return nil, err
+	}
+	g, err := k.graph(true)
+	if err != nil {
+		return nil, err
+	}
+	c, clock := c.Clocked()
+	begin := time.Now()
+	eo := k.Options(false)
+	eo.Timings = o.Timings.Open(k.Threads)
+	compile, shared := spatial.Compile, o.ShardOptimizer && c.Size() > 1
+	if shared {
+		compile = spatial.CompileShared
+	}
+	plan, err := compile(g, c, m, eo)
+	if err != nil {
+		return nil, k.named(err, "")
+	}
+	defer func() { err = errors.Join(err, plan.Close()) }()
+	if c.Rank() == 0 {
+		o.Timings.Save(eo.Timings)
+	}
+	oo := optim.Options{Threads: k.Threads}
+	if shared {
+		oo.Ranks = plan.Shards()
+	}
+	opt, err := optim.New(plan.Store(), oo)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, opt.Close()) }()
+	for name, whole := range k.fields(0, g.Find("x").Shape, g.Find("target").Shape) {
+		s := g.Find(name).Shape
+		spatial.Take(plan.Input(name), whole, s, plan.Part(name, s))
+	}
+	debug.FreeOSMemory() // what building left behind is not memory of a step
+	own := RankReport{CompileMS: float64(time.Since(begin)) / 1e6, ArenaMiB: float64(plan.ArenaBytes()) / (1 << 20)}
+
+	var n uint64
+	step := func() (time.Duration, error) {
+		begin := time.Now()
+		err := plan.Run(ctx, n)
+		if n++; err == nil {
+			_, err = opt.Step(benchRate)
+		}
+		return time.Since(begin), err
+	}
+	var took time.Duration
+	for range benchWarmup {
+		if took, err = step(); err != nil {
+			return nil, err
+		}
+	}
+	steps, err := o.steps(c, took)
+	if err != nil {
+		return nil, err
+	}
+	sent, waited := c.Traffic(), clock.Waited()
+	times := make([]time.Duration, steps)
+	for i := range times {
+		if times[i], err = step(); err != nil {
+			return nil, err
+		}
+	}
+	sent, waited = c.Traffic().Sub(sent), clock.Waited()-waited
+	ms := measure.TimesOf(times)
+	own.TrainMedian, own.TrainMin, own.TrainMax = ms.Median, ms.Min, ms.Max
+	own.WaitMS = float64(waited) / 1e6 / float64(steps)
+	own.BytesSent, own.Messages = sent.Bytes/int64(steps), sent.Messages/int64(steps)
+	if own.PeakMiB, err = setup.PeakMiB(); err != nil {
+		return nil, err
+	}
+	loss := plan.Loss()
+	if math.IsNaN(loss) || math.IsInf(loss, 0) {
+		return nil, &exit.Error{Code: exit.No, What: "the loss is not finite", At: k.String(), Fix: "report this with the command line"}
+	}
+	numbers := own.numbers()
+	all, err := comm.AllGather(c, numbers[:])
+	if err != nil {
+		return nil, err
+	}
+	flops, err := k.FLOPs()
+	if err != nil {
+		return nil, err
+	}
+	cpu := cpuinfo.Read()
+	r = &RanksReport{
+		Machine: Machine{CPU: cpu.Model, Cores: cpu.Cores, ISA: cpu.Features, Go: runtime.Version(), OneDNN: dnnl.Version(), Peaks: []Peak{}},
+		Ranks:   team.Processes(c), Parts: c.Size(), Mesh: m.String(), Sharded: shared, Network: k, GFLOP: float64(flops) / 1e9,
+		Parameters: plan.Store().ParamCount(), Loss: loss, Steps: steps, Warmup: benchWarmup,
+	}
+	for part := range c.Size() {
+		one := rankReport(c.Process(part), part, all[part*rankNumbers:(part+1)*rankNumbers])
+		r.ByRank = append(r.ByRank, one)
+		r.WaitMS, r.BytesSent = max(r.WaitMS, one.WaitMS), max(r.BytesSent, one.BytesSent)
+	}
+	slowest := slices.MaxFunc(r.ByRank, func(a, b RankReport) int { return cmp.Compare(a.TrainMedian, b.TrainMedian) })
+	r.TrainMedian, r.TrainMin, r.TrainMax = slowest.TrainMedian, slowest.TrainMin, slowest.TrainMax
+	r.SamplesPerS = 1000 * float64(k.Batch) / r.TrainMedian
+	r.GFLOPs = trainPasses * float64(flops) / r.TrainMedian / 1e6
+	return r, nil
+}
+
+// steps is how many steps all ranks measure, by what the last one took on rank 0.
+func (o RanksOptions) steps(c *comm.Comm, took time.Duration) (int, error) {
+	if o.Steps > 0 {
+		return o.Steps, nil
+	}
+	least := benchLeast
+	if took > benchSlow {
+		least = benchLeastSlow
+	}
+	n := []int64{max(int64(least), int64(o.Seconds/took.Seconds()))}
+	err := comm.Broadcast(c, 0, n)
+	return int(n[0]), err
+}
+
+// shared is the case of one of n ranks on this machine: threads that were not given
+// are all that there are, shared evenly.
+func (k Case) shared(n int) Case {
+	if k.Threads == 0 {
+		k.Threads = max(1, model.Threads(0)/n)
+	}
+	return k
+}
+
+// mesh is the one of that text, or that a training on n ranks would choose.
+//
+// Errors: exit 64 if it has not n ranks, or there is none.
+func (k Case) mesh(text string, n int) (spatial.Mesh, error) {
+	if text != "" {
+		m, err := spatial.ParseMesh(text)
+		if err == nil && m.Size() != n {
+			err = &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) in a job of %d", m.Size(), m, n), At: "--mesh",
+				Why: "every rank has a part of the mesh", Fix: "start as many ranks as it has parts, or fewer"}
+		}
+		return m, err
+	}
+	g, err := k.graph(true)
+	if err != nil {
+		return nil, err
+	}
+	return setup.FastestMesh(g, setup.TypicalMachine, n, setup.Adam, "--mesh")
+}
+
+// WriteText prints the report for a person.
+func (r *RanksReport) WriteText(w io.Writer) error {
+	var b strings.Builder
+	mesh := r.Mesh
+	if mesh == "" {
+		mesh = "none"
+	}
+	fmt.Fprintf(&b, "%s (%s), mesh %s, %v each\n", setup.RanksOf(r.Ranks, r.Parts), r.Transport, mesh, r.Network)
+	fmt.Fprintf(&b, "training step %.1f ms (%.1f to %.1f) of the slowest rank, %.2f samples/s, %.1f GFLOP/s\n\n", r.TrainMedian, r.TrainMin, r.TrainMax, r.SamplesPerS, r.GFLOPs)
+	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "rank\tpart\tms\twaited ms\tMiB sent\tmessages\tarena MiB\tpeak MiB\t")
+	for _, k := range r.ByRank {
+		fmt.Fprintf(t, "%d\t%d\t%.1f\t%.1f\t%.2f\t%d\t%.1f\t%.1f\t\n", k.Rank, k.Part, k.TrainMedian, k.WaitMS, float64(k.BytesSent)/(1<<20), k.Messages, k.ArenaMiB, k.PeakMiB)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(&b, "\nms of %s after %d more; the rest is of one step\n", phrase.Count(r.Steps, "step"), r.Warmup)
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,619 @@
+package casestudy
+
+import (
+	"context"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+	"github.com/ensemble-weather/ensemble/postproc/report"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// Options say which event is studied: in a box, along a track, or where the extreme
+// forecast index is largest. One of Box, Track and EFIRadius is given.
+type Options struct {
+	Verify    verify.Options // Forecast, Analysis and Members are needed, for EFIRadius a climate
+	Dir       string         // folder of the study
+	Box       string         // name of score.Boxes, or NAME=SOUTH:NORTH:WEST:EAST
+	Track     string         // file of ReadTrack
+	EFIRadius float64        // km of the disc that is looked for in all starts
+	Starts    []string       // as 1984-03-02 or 1984-03-02T00Z; empty: all, with a track those it covers
+	Variables []string       // empty: all
+	Maps      int            // starts of each target that have maps, the first ones
+	Version   string
+}
+
+// CaseStudy is what came out, case.json.
+type CaseStudy struct {
+	Schema   string   `json:"schema"`
+	Version  string   `json:"version"`
+	Area     string   `json:"area"` // in words
+	Rows     []Row    `json:"rows"`
+	Warnings []string `json:"warnings"`
+
+	Dir    string         `json:"-"`
+	panels []report.Panel // of every start
+}
+
+// Row is the CRPS of a target in the area, of one start or of all: of the network (its
+// distribution), and of the raw members, all and those that were used (plain). Means are
+// weighted with the area of the points. Gain is over all raw members, with the interval of
+// resampled starts where all are together; Everywhere is the gain on the whole grid.
+type Row struct {
+	Variable    string       `json:"variable"`
+	Level       string       `json:"level"`
+	Lead        string       `json:"lead"`
+	Unit        string       `json:"unit"`
+	Start       string       `json:"start"` // RFC 3339, or "all"
+	Starts      int          `json:"starts"`
+	Lat         score.Number `json:"lat"` // centre of a disc
+	Lon         score.Number `json:"lon"`
+	RadiusKM    score.Number `json:"radius_km"`
+	EFI         score.Number `json:"efi"` // mean of the index of all raw members in the area
+	Points      int          `json:"points"`
+	Members     int          `json:"members"` // used
+	Network     score.Number `json:"crps_network"`
+	RawUsed     score.Number `json:"crps_raw_used"`
+	RawFull     score.Number `json:"crps_raw_full"`
+	Gain        score.Number `json:"gain"`
+	GainLow     score.Number `json:"gain_low"`
+	GainHigh    score.Number `json:"gain_high"`
+	Everywhere  score.Number `json:"gain_everywhere"`
+	WorseShare  score.Number `json:"worse_share"` // of the area where the network's CRPS is above that of all raw members
+	FullMembers int          `json:"members_full"`
+}
+
+// The files of a study.
+const (
+	caseFile   = "case.json"
+	caseTable  = "case.csv"
+	caseSchema = "ensemble.case/1"
+)
+
+// DefaultMaps is how many starts of a target have maps unless it is told.
+const DefaultMaps = 12
+
+// TrackPoint is where a storm is.
+type TrackPoint struct {
+	Time               time.Time
+	Lat, Lon, RadiusKM float64
+}
+
+// ReadTrack reads a table with the columns time (RFC 3339), lat, lon (degrees) and radius_km.
+//
+// Errors: exit 66 without the file, 65 for one that is no such table, or whose times do not ascend.
+func ReadTrack(path string) ([]TrackPoint, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, exit.Read(path, err)
+	}
+	defer f.Close()
+	bad := func(line int, why string) error {
+		return &exit.Error{Code: exit.BadData, What: "this is no track", At: fmt.Sprintf("%s, line %d", path, line), Why: why,
+			Fix: "give lines of time,lat,lon,radius_km below a line with these names, as in 2016-02-20T00:00:00Z,-17.2,178.4,500"}
+	}
+	r := csv.NewReader(f)
+	rows, err := r.ReadAll()
+	if err != nil {
+		return nil, bad(1, err.Error())
+	}
+	if len(rows) < 2 || !slices.Equal(rows[0], []string{"time", "lat", "lon", "radius_km"}) {
+		return nil, bad(1, "it lacks the names of its columns, or any line below")
+	}
+	var out []TrackPoint
+	for i, row := range rows[1:] {
+		var p TrackPoint
+		if p.Time, err = time.Parse(time.RFC3339, row[0]); err != nil {
+			return nil, bad(i+2, err.Error())
+		}
+		for k, to := range []*float64{&p.Lat, &p.Lon, &p.RadiusKM} {
+			if *to, err = strconv.ParseFloat(row[k+1], 64); err != nil || math.IsNaN(*to) || math.IsInf(*to, 0) {
+				return nil, bad(i+2, fmt.Sprintf("%q is no number", row[k+1]))
+			}
+		}
+		if math.Abs(p.Lat) > 90 || p.RadiusKM <= 0 || i > 0 && !p.Time.After(out[i-1].Time) {
+			return nil, bad(i+2, "latitudes lie within ±90, radii above 0, and times ascend")
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// trackAt is where a track is at a time, linear between its points and the shorter way around the
+// globe; false before and after it.
+func trackAt(track []TrackPoint, t time.Time) (TrackPoint, bool) {
+	for i, p := range track {
+		if p.Time.Equal(t) {
+			return p, true
+		}
+		if i == 0 || !(track[i-1].Time.Before(t) && t.Before(p.Time)) {
+			continue
+		}
+		a := track[i-1]
+		f := t.Sub(a.Time).Seconds() / p.Time.Sub(a.Time).Seconds()
+		turn := math.Mod(p.Lon-a.Lon+540, 360) - 180
+		return TrackPoint{t, a.Lat + f*(p.Lat-a.Lat), a.Lon + f*turn, a.RadiusKM + f*(p.RadiusKM-a.RadiusKM)}, true
+	}
+	return TrackPoint{}, false
+}
+
+// earthRadius in km.
+const earthRadius = 6371.0
+
+// direction is the unit vector to a place.
+func direction(lat, lon float64) [3]float64 {
+	s, c := math.Sincos(lat * math.Pi / 180)
+	x, y := math.Sincos(lon * math.Pi / 180)
+	return [3]float64{c * y, c * x, s}
+}
+
+// disc marks the points of a grid within a distance of a place, on the sphere.
+func disc(directions [][3]float64, centre [3]float64, radiusKM float64) []bool {
+	within := math.Cos(math.Min(radiusKM/earthRadius, math.Pi))
+	in := make([]bool, len(directions))
+	for p, d := range directions {
+		in[p] = d[0]*centre[0]+d[1]*centre[1]+d[2]*centre[2] >= within
+	}
+	return in
+}
+
+// circle is the rim of a disc, as longitudes and latitudes that do not jump.
+func circle(lat, lon, radiusKM float64) []report.Place {
+	out := make([]report.Place, 73)
+	a := radiusKM / earthRadius
+	sin, cos := math.Sincos(lat * math.Pi / 180)
+	for i := range out {
+		bearing := float64(i) * 5 * math.Pi / 180
+		y := math.Asin(sin*math.Cos(a) + cos*math.Sin(a)*math.Cos(bearing))
+		x := math.Atan2(math.Sin(bearing)*math.Sin(a)*cos, math.Cos(a)-sin*math.Sin(y))
+		out[i] = report.Place{Lon: lon + x*180/math.Pi, Lat: y * 180 / math.Pi}
+	}
+	return out
+}
+
+// study is a case study in the making.
+type study struct {
+	*verify.Verification
+	o          Options
+	box        score.Box
+	track      []TrackPoint
+	directions [][3]float64 // [point]
+	weights    []float64
+	out        *CaseStudy
+}
+
+// event is the area on one start.
+type event struct {
+	init    ensemble.Init
+	in      []bool
+	outline []report.Place
+	centre  TrackPoint // of discs, radius 0 for boxes
+}
+
+// Run studies an event: what the network, the raw members that it used and all raw members
+// score there, in numbers and maps.
+//
+// Errors: exit 64 for an area that is not given, or that no point or start is in; those of Verify.
+func Run(ctx context.Context, o Options) (*CaseStudy, error) {
+	s := &study{Verification: &verify.Verification{Options: o.Verify}, o: o, out: &CaseStudy{Schema: caseSchema, Version: o.Version, Dir: o.Dir}}
+	if err := s.checkArea(); err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	if err := s.Open(ctx); err != nil {
+		return nil, err
+	}
+	s.weights = s.Grid.Weights()
+	for j := range s.Grid.NY {
+		for i := range s.Grid.NX {
+			s.directions = append(s.directions, direction(s.Grid.LatAt(j, i), s.Grid.LonAt(j, i)))
+		}
+	}
+	for _, t := range s.Targets {
+		if len(o.Variables) > 0 && !slices.Contains(o.Variables, t.Key.Variable) {
+			continue
+		}
+		events, err := s.events(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.judge(ctx, t, events); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.out.Rows) == 0 {
+		return nil, caseError("nothing of these variables is published", strings.Join(o.Variables, ", "), "", "give variables of the products, or none")
+	}
+	s.out.Warnings = append(s.out.Warnings, s.Warnings...)
+	return s.out, s.out.save()
+}
+
+func caseError(what, at, why, fix string) error {
+	return &exit.Error{Code: exit.Usage, What: what, At: at, Why: why, Fix: fix}
+}
+
+// checkArea finds faults of the area before files are opened.
+func (s *study) checkArea() (err error) {
+	given := 0
+	for _, is := range []bool{s.o.Box != "", s.o.Track != "", s.o.EFIRadius > 0} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		return caseError("a case needs one area", "--box, --track, --largest-efi", fmt.Sprintf("%d of them are given", given), "give one of them")
+	}
+	if len(s.o.Verify.Members) == 0 {
+		return caseError("a case needs the raw members", "--members", "gains are over them", "give --members")
+	}
+	switch {
+	case s.o.Box != "":
+		if s.box, err = score.ParseBox(s.o.Box); err != nil {
+			return caseError("this is no box", "--box "+s.o.Box, strings.TrimPrefix(err.Error(), "score: "), "give a region's name, or NAME=SOUTH:NORTH:WEST:EAST in degrees")
+		}
+		s.out.Area = fmt.Sprintf("box %s, %g to %g° north, %g to %g° east", s.box.Name, s.box.South, s.box.North, s.box.West, s.box.East)
+	case s.o.Track != "":
+		s.out.Area = "along the track " + filepath.Base(s.o.Track)
+		s.track, err = ReadTrack(s.o.Track)
+	default:
+		s.out.Area = fmt.Sprintf("disc of %g km where the mean extreme forecast index is largest in size, of all starts and places", s.o.EFIRadius)
+	}
+	return err
+}
+
+// events are the starts that are studied, each with its area.
+func (s *study) events(ctx context.Context, t *verify.Verified) (all []event, err error) {
+	inits, err := s.starts(t)
+	if err != nil {
+		return nil, err
+	}
+	if s.o.EFIRadius > 0 {
+		e, err := s.largestEFI(ctx, t, inits)
+		return []event{e}, err
+	}
+	for _, init := range inits {
+		e := event{init: init}
+		if s.o.Box != "" {
+			r, err := s.box.On(s.Grid)
+			if err != nil {
+				return nil, caseError("the box is empty", "--box "+s.o.Box, strings.TrimPrefix(err.Error(), "score: "), "give one that lies on the grid of the products")
+			}
+			b := s.box
+			e.in, e.outline = r.In, edge(b.South, b.North, b.West, b.East)
+		} else {
+			p, ok := trackAt(s.track, init.Valid(t.Key.Lead).Time)
+			if !ok {
+				continue
+			}
+			e.centre, e.in, e.outline = p, disc(s.directions, direction(p.Lat, p.Lon), p.RadiusKM), circle(p.Lat, p.Lon, p.RadiusKM)
+			if !slices.Contains(e.in, true) {
+				return nil, caseError("no point of the grid lies within the track's radius", "--track "+s.o.Track, fmt.Sprintf("%g km about %g, %g", p.RadiusKM, p.Lat, p.Lon), "give larger radii")
+			}
+		}
+		all = append(all, e)
+	}
+	if len(all) == 0 {
+		return nil, caseError("no start is valid while the track lasts", "--track "+s.o.Track, fmt.Sprintf("%s at %s, lead %s", t.Key.Variable, t.Key.Level, t.Key.Lead), "give products that are valid within the times of the track")
+	}
+	return all, nil
+}
+
+// edge is the rim of a box.
+func edge(south, north, west, east float64) (out []report.Place) {
+	const steps = 36
+	for i := range steps + 1 {
+		out = append(out, report.Place{Lon: west + (east-west)*float64(i)/steps, Lat: south})
+	}
+	for i := range steps + 1 {
+		out = append(out, report.Place{Lon: east - (east-west)*float64(i)/steps, Lat: north})
+	}
+	return append(out, out[0])
+}
+
+// starts are those that are asked for.
+func (s *study) starts(t *verify.Verified) ([]ensemble.Init, error) {
+	if len(s.o.Starts) == 0 {
+		return t.Inits, nil
+	}
+	var out []ensemble.Init
+	for _, text := range s.o.Starts {
+		at := slices.IndexFunc(t.Inits, func(i ensemble.Init) bool {
+			return i.UTC().Format("2006-01-02T15Z") == text || i.UTC().Format("2006-01-02") == text || i.UTC().Format(time.RFC3339) == text
+		})
+		if at < 0 {
+			return nil, caseError("this start is not published", "--start "+text, fmt.Sprintf("%s at %s, lead %s, has %s to %s", t.Key.Variable, t.Key.Level, t.Key.Lead, t.Inits[0], t.Inits[len(t.Inits)-1]),
+				"give starts of the products, as 2016-02-19 or 2016-02-19T00Z")
+		}
+		out = append(out, t.Inits[at])
+	}
+	return out, nil
+}
+
+// efi is the extreme forecast index of all raw members; nil without a climate.
+func (s *study) efi(t *verify.Verified, c *scoring.Case) []float32 {
+	q := s.Climate.Find(t.Key.Target())
+	if q == nil {
+		return nil
+	}
+	out := make([]float32, s.Grid.Size())
+	score.EFIMap(out, q.At(c.Init.Valid(t.Key.Lead).Time), c.Members, score.EFI)
+	return out
+}
+
+// largestEFI finds the start and the disc where the mean of the index over the disc is largest in
+// size. Of equal ones the first start and place. Centres are at most CouplingPoints points of the
+// grid, every nth of its rows and columns.
+func (s *study) largestEFI(ctx context.Context, t *verify.Verified, inits []ensemble.Init) (best event, err error) {
+	if s.Climate.Find(t.Key.Target()) == nil {
+		return best, caseError("there is no extreme forecast index", fmt.Sprintf("%s at %s", t.Key.Variable, t.Key.Level), "it needs quantiles of a climate", "train with climate.of and give --run-dir, or give --climate")
+	}
+	largest := -1.0
+	for _, init := range inits {
+		cases, err := s.Cases(ctx, t, []ensemble.Init{init})
+		if err != nil {
+			return best, err
+		}
+		index := s.efi(t, &cases[0])
+		for _, p := range scoring.Sparse(s.Grid, scoring.CouplingPoints) {
+			in := disc(s.directions, s.directions[p], s.o.EFIRadius)
+			mean, n := s.mean(index, in)
+			if n > 0 && math.Abs(mean) > largest {
+				largest = math.Abs(mean)
+				best = event{init: init, in: in, centre: TrackPoint{Lat: s.Grid.LatAt(p/s.Grid.NX, p%s.Grid.NX), Lon: s.Grid.LonAt(p/s.Grid.NX, p%s.Grid.NX), RadiusKM: s.o.EFIRadius}}
+			}
+		}
+	}
+	best.outline = circle(best.centre.Lat, best.centre.Lon, s.o.EFIRadius)
+	return best, nil
+}
+
+// mean is that of a field over the points of an area, by weight, and how many there are.
+func (s *study) mean(field []float32, in []bool) (mean float64, n int) {
+	var weight float64
+	for p, v := range field {
+		if (in == nil || in[p]) && v == v {
+			mean, weight, n = mean+s.weights[p]*float64(v), weight+s.weights[p], n+1
+		}
+	}
+	return mean / weight, n
+}
+
+// caseScores are the CRPS of one start at every point; NaN where anything is missing.
+type caseScores struct{ network, used, full []float32 }
+
+func (s *study) scores(t *verify.Verified, c *scoring.Case) caseScores {
+	n := s.Grid.Size()
+	out := caseScores{make([]float32, n), make([]float32, n), make([]float32, n)}
+	few, all, par := make([]float64, len(c.Used)), make([]float64, len(c.Members)), make([]float64, len(c.Parameters))
+	for p := range n {
+		y := float64(c.Obs[p])
+		for i, m := range c.Used {
+			few[i] = float64(c.Members[m][p])
+		}
+		for i, f := range c.Members {
+			all[i] = float64(f[p])
+		}
+		network, _, _ := dist.NormalCRPS(float64(c.Mean[p]), float64(c.Sigma[p]), y)
+		if t.Family != nil {
+			network = t.Family.CRPS(nil, model.ParameterFields(c.Parameters).At(par, p), y)
+		}
+		used, full := dist.KernelCRPS(few, y, dist.Plain), dist.KernelCRPS(all, y, dist.Plain)
+		if missing := network + used + full; missing != missing {
+			network, used, full = missing, missing, missing
+		}
+		out.network[p], out.used[p], out.full[p] = float32(network), float32(used), float32(full)
+	}
+	return out
+}
+
+// judge adds the rows and maps of a target.
+func (s *study) judge(ctx context.Context, t *verify.Verified, events []event) error {
+	v, _ := ensemble.VariableNamed(t.Key.Variable)
+	var sums [][]float64 // of each start: weight, weighted CRPS of network, used and full, in the area and everywhere
+	var rows []Row
+	for i, e := range events {
+		cases, err := s.Cases(ctx, t, []ensemble.Init{e.init})
+		if err != nil {
+			return err
+		}
+		c := &cases[0]
+		if c.Mean == nil {
+			return caseError("no distribution is published", fmt.Sprintf("%s at %s", t.Key.Variable, t.Key.Level), "a case scores means and spreads", "give products of the head distribution")
+		}
+		f, index := s.scores(t, c), s.efi(t, c)
+		sums = append(sums, append(s.sumsOf(f, e.in), s.sumsOf(f, nil)...))
+		row := s.row(t, v.Unit, sums[i:], len(c.Used), len(c.Members))
+		row.Start, row.EFI = e.init.Format(time.RFC3339), score.Missing()
+		if e.centre.RadiusKM > 0 {
+			row.Lat, row.Lon, row.RadiusKM = score.Number(e.centre.Lat), score.Number(e.centre.Lon), score.Number(e.centre.RadiusKM)
+		}
+		if index != nil {
+			mean, _ := s.mean(index, e.in)
+			row.EFI = score.Number(mean)
+		}
+		for p := range f.full {
+			if e.in[p] && f.full[p] == f.full[p] {
+				row.Points++
+			}
+		}
+		rows = append(rows, row)
+		if i < s.o.Maps {
+			s.draw(t, v, e, c, f, index, row)
+		}
+	}
+	if s.o.Maps > 0 && len(events) > s.o.Maps {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("%s at %s: maps of the first %d of %d starts", t.Key.Variable, t.Key.Level, s.o.Maps, len(events)))
+	}
+	if len(rows) > 1 {
+		all := s.row(t, v.Unit, sums, rows[0].Members, rows[0].FullMembers)
+		all.Start, all.EFI = "all", score.Missing()
+		for _, r := range rows {
+			all.Points += r.Points
+		}
+		_, low, high, err := s.o.Verify.Bootstrap.Interval(sums, gainOf)
+		if err != nil {
+			return err
+		}
+		all.GainLow, all.GainHigh = score.Number(low), score.Number(high)
+		rows = append(rows, all)
+	}
+	s.out.Rows = append(s.out.Rows, rows...)
+	return nil
+}
+
+// sumsOf are the weight of an area, the weighted CRPS of network, used and full, and the weight
+// of points where the network's is above that of all members.
+func (s *study) sumsOf(f caseScores, in []bool) []float64 {
+	out := make([]float64, 5)
+	for p, w := range s.weights {
+		if in != nil && !in[p] || f.full[p] != f.full[p] {
+			continue
+		}
+		out[0] += w
+		for k, x := range [][]float32{f.network, f.used, f.full} {
+			out[k+1] += w * float64(x[p])
+		}
+		if f.network[p] > f.full[p] {
+			out[4] += w
+		}
+	}
+	return out
+}
+
+// gainOf is the gain in the area of sums over starts.
+func gainOf(sums []float64) float64 { return 1 - sums[1]/sums[3] }
+
+// row is that of some starts together.
+func (s *study) row(t *verify.Verified, unit string, sums [][]float64, used, full int) Row {
+	total := make([]float64, len(sums[0]))
+	for _, r := range sums {
+		for k, v := range r {
+			total[k] += v
+		}
+	}
+	mean := func(k int) score.Number { return score.Number(total[k] / total[0]) }
+	nan := score.Missing()
+	return Row{Variable: t.Key.Variable, Level: t.Key.Level.String(), Lead: t.Key.Lead.String(), Unit: unit, Starts: len(sums), Members: used, FullMembers: full,
+		Network: mean(1), RawUsed: mean(2), RawFull: mean(3), Gain: score.Number(gainOf(total)), GainLow: nan, GainHigh: nan,
+		Everywhere: score.Number(gainOf(total[5:])), WorseShare: mean(4), Lat: nan, Lon: nan, RadiusKM: nan}
+}
+
+// draw adds the maps of a start, of the area and what lies around it: CRPS of the three on one
+// scale, what the network changes about zero, there and everywhere, the index, and errors.
+func (s *study) draw(t *verify.Verified, v ensemble.Variable, e event, c *scoring.Case, f caseScores, index []float32, row Row) {
+	name := fmt.Sprintf("%s at %s, %s +%s", strings.ToUpper(v.LongName[:1])+v.LongName[1:], t.Key.Level, e.init.UTC().Format("2006-01-02 15Z"), t.Key.Lead)
+	near, places := around(s.Grid, e.outline)
+	field := func(title string, values []float32) report.Map {
+		return report.Map{Title: title, Grid: near, Values: ensemble.Pick(values, places), Outline: e.outline}
+	}
+	panel := func(what, unit string, diverging bool, maps ...report.Map) {
+		s.out.panels = append(s.out.panels, report.Panel{Title: name + ": " + what, Unit: unit, Valid: e.init.Valid(t.Key.Lead), Diverging: diverging, Maps: maps})
+	}
+	full, used := fmt.Sprintf("all %d raw members", row.FullMembers), fmt.Sprintf("%d raw members", row.Members)
+	panel("CRPS", v.Unit, false, field(full, f.full), field(used, f.used), field(fmt.Sprintf("network from %d members", row.Members), f.network))
+	change := reports.Difference(f.network, f.full)
+	words := func(where string, gain score.Number) string {
+		return fmt.Sprintf("network less %s: gain %s %+.1f %% (below zero the network is better)", full, where, 100*float64(gain))
+	}
+	panel("change of CRPS", v.Unit, true, field(words("in the area", row.Gain), change))
+	if near != s.Grid {
+		panel("change of CRPS", v.Unit, true, report.Map{Title: words("everywhere", row.Everywhere), Grid: s.Grid, Values: change, Outline: e.outline})
+	}
+	if index != nil {
+		panel("extreme forecast index", "1", true, field(full+"; 1: above all of the climate, −1: below", index))
+	}
+	mean, _ := scoring.MeanStd(c.Members, 1)
+	panel("errors of the mean", v.Unit, true, field("mean of "+full+" minus analysis", reports.Difference(mean, c.Obs)), field("network’s mean minus analysis", reports.Difference(c.Mean, c.Obs)))
+}
+
+// around is the part of a grid that an outline lies in, with half of its size on every side, and
+// the places of its points; the whole grid where that is none of rows and columns, or hardly more.
+func around(g *ensemble.Grid, outline []report.Place) (*ensemble.Grid, []int) {
+	whole := make([]int, g.Size())
+	for p := range whole {
+		whole[p] = p
+	}
+	if g.Kind != ensemble.RegularLatLon && g.Kind != ensemble.RegularGaussian {
+		return g, whole
+	}
+	low, high := outline[0], outline[0]
+	for _, p := range outline {
+		low = report.Place{Lon: min(low.Lon, p.Lon), Lat: min(low.Lat, p.Lat)}
+		high = report.Place{Lon: max(high.Lon, p.Lon), Lat: max(high.Lat, p.Lat)}
+	}
+	x, y := (high.Lon-low.Lon)/2, (high.Lat-low.Lat)/2
+	if high.Lon-low.Lon+2*x > 300 {
+		return g, whole
+	}
+	part, places, err := g.Crop(ensemble.Area{North: min(90, high.Lat+y), West: low.Lon - x, South: max(-90, low.Lat-y), East: high.Lon + x})
+	if err != nil || part == g || part.NX < 4 || part.NY < 4 {
+		return g, whole
+	}
+	return part, places
+}
+
+// save writes the table, the page with its maps and, last, case.json.
+func (c *CaseStudy) save() error {
+	head, rows := c.cells()
+	page := &report.Page{Title: "Case " + filepath.Base(c.Dir), Panels: c.panels, Tables: []report.Table{{Title: "CRPS in the area", Columns: head, Rows: rows}}, Warnings: c.Warnings,
+		Status: []report.Fact{{Name: "area", Text: c.Area}, {Name: "program", Text: c.Version}}}
+	for i, r := range c.Rows {
+		if next := i + 1; next == len(c.Rows) || c.Rows[next].Variable != r.Variable || c.Rows[next].Level != r.Level || c.Rows[next].Lead != r.Lead { // all starts of a target
+			page.Status = append(page.Status, report.Fact{Name: rows[i][0], Text: fmt.Sprintf("gain over all %d raw members %s", r.FullMembers, rows[i][7])})
+		}
+	}
+	return reports.SaveFindings(c.Dir, caseTable, c.Rows, page, caseFile, c)
+}
+
+// Outputs are the files of the study, but for its pictures.
+func (c *CaseStudy) Outputs() []string {
+	return []string{filepath.Join(c.Dir, caseTable), filepath.Join(c.Dir, "report", "index.html"), filepath.Join(c.Dir, caseFile)}
+}
+
+// Fprint writes the rows as a table.
+func (c *CaseStudy) Fprint(w io.Writer) error {
+	if _, err := fmt.Fprintln(w, c.Area); err != nil {
+		return err
+	}
+	head, rows := c.cells()
+	return phrase.FprintTable(w, head, rows)
+}
+
+// cells are the rows as text.
+func (c *CaseStudy) cells() (head []string, rows [][]string) {
+	head = []string{"target", "start", "about", "EFI", "network", "raw, used", "raw, all", "gain over raw, all", "interval", "gain everywhere", "worse in"}
+	number := func(n score.Number, format string, factor float64) string {
+		if n != n {
+			return "–"
+		}
+		return fmt.Sprintf(format, factor*float64(n))
+	}
+	for _, r := range c.Rows {
+		about, between := "–", "–"
+		if r.RadiusKM == r.RadiusKM {
+			about = fmt.Sprintf("%.1f° N %.1f° E", float64(r.Lat), float64(r.Lon))
+		}
+		if r.GainLow == r.GainLow {
+			between = fmt.Sprintf("%.1f to %.1f", 100*r.GainLow, 100*r.GainHigh)
+		}
+		rows = append(rows, []string{r.Variable + " " + r.Level + " +" + r.Lead, r.Start, about, number(r.EFI, "%.2f", 1), number(r.Network, "%.4g ", 1) + r.Unit,
+			number(r.RawUsed, "%.4g", 1), number(r.RawFull, "%.4g", 1), number(r.Gain, "%.1f %%", 100), between, number(r.Everywhere, "%.1f %%", 100), number(r.WorseShare, "%.0f %%", 100)})
+	}
+	return head, rows
+}

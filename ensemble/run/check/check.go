@@ -1,0 +1,665 @@
+package check
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
+	fio "github.com/ensemble-weather/ensemble/io"
+)
+
+// Options says what to look at and what to expect there.
+type Options struct {
+	Files  []string
+	Expect Expectation
+	// Config, if given, is a training whose demands the files must meet, in place of
+	// Expect. Without Files they are its forecasts, and its analyses are looked at too.
+	Config *config.TrainConfig
+	Input  fio.Options
+}
+
+// Expectation is what every start of an input must hold. What is nil is expected to be
+// as in most of the input.
+type Expectation struct {
+	Members   []ensemble.Member
+	Count     int // of members, whatever their numbers; 0 for any
+	Leads     []ensemble.Lead
+	Levels    []ensemble.Level // of the variables that come on many
+	Variables []string
+}
+
+// ParseExpectation reads "members=50+control,steps=0:48:24,variables=t,gh,levels=850hPa":
+// members as a count, with +control those from 1 and member 0, or as numbers and ranges;
+// steps as first:last:by in hours, or as leads.
+//
+// Errors: exit 64.
+func ParseExpectation(text string) (e Expectation, err error) {
+	values := map[string][]string{}
+	key := ""
+	for item := range strings.SplitSeq(text, ",") {
+		if k, v, ok := strings.Cut(item, "="); ok {
+			key, item = strings.TrimSpace(k), v
+			if values[key] != nil {
+				return e, unexpected("%q is given twice", key)
+			}
+		}
+		if item = strings.TrimSpace(item); key == "" || item == "" {
+			return e, unexpected("%q has no key or no value", text)
+		}
+		values[key] = append(values[key], item)
+	}
+	for key, list := range values {
+		switch key {
+		case "members":
+			err = e.parseMembers(list)
+		case "steps":
+			e.Leads, err = parseSteps(list)
+		case "variables":
+			e.Variables = list
+		case "levels":
+			for _, word := range list {
+				l, perr := ensemble.ParseLevel(word)
+				if perr != nil {
+					return e, unexpected("%v", perr)
+				}
+				e.Levels = append(e.Levels, l)
+			}
+		default:
+			err = unexpected("%q is none of members, steps, variables and levels", key)
+		}
+		if err != nil {
+			return e, err
+		}
+	}
+	return e, nil
+}
+
+func unexpected(format string, args ...any) error {
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf(format, args...), At: "--expect",
+		Fix: "write it like members=50+control,steps=0:48:24,variables=t,gh,levels=850hPa,500hPa"}
+}
+
+// maxExpected bounds members and leads that one word stands for.
+const maxExpected = 10_000
+
+func (e *Expectation) parseMembers(list []string) error {
+	for _, word := range list {
+		count, control := strings.CutSuffix(word, "+control")
+		from, to, isRange := strings.Cut(count, "-")
+		a, err := strconv.Atoi(from)
+		b := a
+		if isRange && err == nil {
+			b, err = strconv.Atoi(to)
+		}
+		switch {
+		case err != nil || a < 0 || b < a || b > maxExpected || control && (isRange || a < 1):
+			return unexpected("%q are no members", word)
+		case control:
+			a, b = 0, a
+		case !isRange && len(list) == 1:
+			e.Count = a
+			return nil
+		}
+		for m := a; m <= b; m++ {
+			e.Members = append(e.Members, ensemble.Member(m))
+		}
+	}
+	slices.Sort(e.Members)
+	e.Members = slices.Compact(e.Members)
+	return nil
+}
+
+func parseSteps(list []string) (out []ensemble.Lead, err error) {
+	lead := func(word string) (ensemble.Lead, error) {
+		if h, err := strconv.Atoi(word); err == nil && h >= 0 && h <= 24*366*10 {
+			return ensemble.Lead(time.Duration(h) * time.Hour), nil
+		}
+		d, err := config.ParseDuration(word)
+		if err != nil {
+			return 0, unexpected("%q is no step", word)
+		}
+		return ensemble.Lead(d), nil
+	}
+	for _, word := range list {
+		parts := strings.Split(word, ":")
+		if len(parts) != 1 && len(parts) != 3 {
+			return nil, unexpected("%q is no range of steps", word)
+		}
+		var at [3]ensemble.Lead
+		for i, p := range parts {
+			if at[i], err = lead(p); err != nil {
+				return nil, err
+			}
+		}
+		if len(parts) == 1 {
+			at[1], at[2] = at[0], 1
+		}
+		if at[2] <= 0 || at[1] < at[0] || (at[1]-at[0])/at[2] > maxExpected {
+			return nil, unexpected("%q is no range of steps", word)
+		}
+		for l := at[0]; l <= at[1]; l += at[2] {
+			out = append(out, l)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// Result says what files hold and what is wrong with it.
+type Result struct {
+	Files     int          `json:"files"`
+	Messages  int          `json:"messages"`
+	Used      int          `json:"used"`
+	Unused    int          `json:"unused"`
+	Fields    int          `json:"fields"`
+	Variables []Row        `json:"variables"`
+	Members   []MemberRow  `json:"members"`
+	Leads     []string     `json:"leads"` // columns of Members
+	NotFinite []FieldCount `json:"not_finite"`
+	// NotFiniteFields, FaultCount and WarningCount count what the lists have the first of.
+	NotFiniteFields int           `json:"not_finite_fields"`
+	Faults          []input.Fault `json:"faults"`
+	FaultCount      int           `json:"fault_count"`
+	Warnings        []input.Fault `json:"tolerated"`
+	WarningCount    int           `json:"tolerated_count"`
+}
+
+// Row is what there is of one variable at all levels, in SI.
+type Row struct {
+	Variable string   `json:"variable"`
+	Product  string   `json:"product"`
+	Unit     string   `json:"unit"`
+	Levels   []string `json:"levels"`
+	Starts   int      `json:"starts"`
+	Fields   int      `json:"fields"`
+	Values   int64    `json:"values"`
+	Missing  int64    `json:"missing"`
+	Infinite int64    `json:"infinite"`
+	Min      *float64 `json:"min,omitempty"`
+	Mean     *float64 `json:"mean,omitempty"`
+	Max      *float64 `json:"max,omitempty"`
+}
+
+// MemberRow counts the fields of some members alike, by lead; of all starts.
+type MemberRow struct {
+	Members string `json:"members"`
+	Fields  []int  `json:"fields"`
+}
+
+// FieldCount is the values of one field that are not finite.
+type FieldCount struct {
+	File     string `json:"file"`
+	Message  int    `json:"message"`
+	Variable string `json:"variable"`
+	Level    string `json:"level"`
+	Member   string `json:"member"`
+	Init     string `json:"init"`
+	Lead     string `json:"lead"`
+	Missing  int    `json:"missing"`
+	Infinite int    `json:"infinite"`
+	Values   int    `json:"values"`
+}
+
+// maxListed bounds each list of a CheckResult.
+const maxListed = 1000
+
+// Run looks for all faults of files at once: in what they hold, and in every value.
+// What train and predict refuse is a fault, what they warn about a warning.
+//
+// Memory: some hundred bytes a field; the fields are read one after the other.
+// Errors: exit 1 with the result if there are faults; 64 for a demand that cannot be; 65
+// or 66 if nothing of the input can be read.
+func Run(ctx context.Context, o Options) (r *Result, err error) {
+	err = input.Again(func() (err error) {
+		r, err = check(ctx, o)
+		return err
+	}, func() {})
+	return r, err
+}
+
+// check is Check without a second try for files that change.
+func check(ctx context.Context, o Options) (*Result, error) {
+	if o.Config != nil {
+		o.Input.Sparse = o.Input.Sparse || o.Config.Data.Sparse
+		if l := &o.Input.Layout; l.FromName == nil && l.Centres == nil && !l.Percentiles {
+			*l = input.LayoutOf(o.Config.Data.Members.Layout)
+		}
+	}
+	files, _, err := input.Arguments(o.Files)
+	if err != nil {
+		return nil, err
+	}
+	var analyses []string
+	if o.Config != nil && len(files) == 0 {
+		var err error
+		if files, err = input.FilesOf("data.forecasts", o.Config.Data.Forecasts); err != nil {
+			return nil, err
+		}
+		if len(o.Config.Data.Analyses) > 0 {
+			if analyses, err = input.FilesOf("data.analyses", o.Config.Data.Analyses); err != nil {
+				return nil, err
+			}
+		}
+	}
+	forecasts, err := openToCheck(ctx, files, o.Input)
+	if err != nil {
+		return nil, err
+	}
+	defer forecasts.in.Close()
+	if err := forecasts.against(ctx, o); err != nil {
+		return nil, err
+	}
+	parts := []*checked{forecasts}
+	if analyses != nil {
+		o.Input.Layout = fio.Layout{} // analyses are no members
+		an, err := openToCheck(ctx, analyses, o.Input)
+		if err != nil {
+			return nil, err
+		}
+		defer an.in.Close()
+		if err := an.analysesOf(ctx, o.Config, forecasts); err != nil {
+			return nil, err
+		}
+		parts = append(parts, an)
+	}
+	for _, p := range parts {
+		if err := p.values(ctx); err != nil {
+			return nil, err
+		}
+	}
+	r := result(parts)
+	if r.FaultCount == 0 {
+		return r, nil
+	}
+	e := &exit.Error{Code: exit.No, What: phrase.Count(r.FaultCount, "fault") + " in the input", At: input.Place(slices.Concat(files, analyses)),
+		Why: r.Faults[0].What, Fix: cmp.Or(r.Faults[0].Fix, "the answer lists them")}
+	return r, e
+}
+
+// checked is one input with what is known of it.
+type checked struct {
+	in     *fio.Input
+	tally  *input.ValueStats
+	faults []input.Fault
+}
+
+var inMessage = regexp.MustCompile(`^(.*), message (\d+), byte (\d+)`)
+
+// openToCheck indexes files; damage is a fault, unless it leaves nothing.
+func openToCheck(ctx context.Context, files []string, o fio.Options) (*checked, error) {
+	o.SkipBad, o.SkipFiles = true, true
+	in, err := fio.Open(ctx, files, o)
+	if err != nil {
+		return nil, err
+	}
+	cat := in.Catalogue()
+	if len(cat.Entries) == 0 {
+		defer in.Close()
+		if err := in.Faults(); err != nil {
+			return nil, err
+		}
+		e := &exit.Error{Code: exit.BadData, What: "no field of the input can be used", At: input.Place(files), Fix: "`ensemble inspect FILE` lists what a file holds"}
+		if len(cat.Unused) > 0 {
+			e.At, e.Why = cat.Unused[0].File, cat.Unused[0].Reason
+		}
+		return nil, e
+	}
+	c := &checked{in: in, tally: input.NewValueStats(input.ByPlace(cat.Entries))}
+	for _, e := range in.Damage() {
+		c.damage(e)
+	}
+	for _, w := range cat.Warnings {
+		c.faults = append(c.faults, input.Fault{Kind: input.FaultUnused, What: w})
+	}
+	c.unused()
+	return c, nil
+}
+
+// damage adds a file or message that cannot be read.
+func (c *checked) damage(e *exit.Error) {
+	f := input.Fault{Kind: input.FaultDamage, Code: e.Code, What: e.What, File: e.At, At: e.At, Why: e.Why, Fix: e.Fix}
+	if m := inMessage.FindStringSubmatch(e.At); m != nil {
+		f.File = m[1]
+		f.Message, _ = strconv.Atoi(m[2])
+		if at, err := strconv.ParseInt(m[3], 10, 64); err == nil {
+			f.Byte = &at
+		}
+	}
+	c.faults = append(c.faults, f)
+}
+
+// unused adds, by reason, the messages that are sound and that no field was made of.
+func (c *checked) unused() {
+	count := map[string]int{}
+	first := map[string]ensemble.Unused{}
+	var reasons []string
+	for _, u := range c.in.Catalogue().Unused {
+		if strings.HasPrefix(u.Reason, "damaged: ") || strings.HasPrefix(u.Reason, "not decodable: ") {
+			continue
+		}
+		if count[u.Reason]++; count[u.Reason] == 1 {
+			first[u.Reason], reasons = u, append(reasons, u.Reason)
+		}
+	}
+	slices.Sort(reasons)
+	for _, r := range reasons {
+		u := first[r]
+		f := input.Fault{Kind: input.FaultUnused, What: phrase.Count(count[r], "message") + " not used", Why: r, File: u.File, Message: u.Message, At: u.File, Fields: count[r]}
+		if u.Message > 0 {
+			f.At = fmt.Sprintf("%s, message %d", u.File, u.Message)
+		}
+		c.faults = append(c.faults, f)
+	}
+}
+
+// against compares the inventory with what is expected: of a training with the demands
+// and by the rules of train.
+func (c *checked) against(ctx context.Context, o Options) error {
+	cat := c.in.Catalogue()
+	at := input.Place(c.in.Files())
+	if o.Config != nil {
+		axes, m := setup.ReadAxes(o.Config), o.Config.Data.Members
+		_, all, err := input.Choose(cat.Members(), m.Use.List, m.Use.Count, m.Full, m.Control)
+		if exit.CodeOf(err) == exit.Usage {
+			return err
+		}
+		var e *exit.Error
+		if errors.As(err, &e) {
+			c.faults = append(c.faults, input.Fault{Kind: input.FaultMissing, Code: e.Code, What: e.What, At: e.At, Why: e.Why, Fix: e.Fix})
+			all = input.PerturbedAndControl(cat.Members(), m.Control)
+		}
+		b := input.Block{Axes: axes, Members: all}
+		entries, _ := input.Pick(cat.Entries, b.Holds, false)
+		to, err := input.DestinationOf(ctx, o.Config)
+		c.faults = append(c.faults, input.Inventory(cat, at, entries, []input.Block{b}, to)...)
+		if err == nil && to.How.Asked() && len(entries) > 0 {
+			var grid *ensemble.Grid
+			if grid, err = to.Settle(entries); err == nil {
+				err = input.Bring(c.in, grid, to.How).Prepare(entries)
+			}
+		}
+		if errors.As(err, &e) {
+			c.faults = append(c.faults, input.Fault{Kind: input.FaultGrid, Code: e.Code, What: e.What, At: e.At, Why: e.Why, Fix: e.Fix})
+			return nil
+		}
+		return err
+	}
+	e := o.Expect
+	c.numbers(e)
+	member := cat.Select(func(x ensemble.Entry) bool { return x.Product == ensemble.MemberField })
+	if e.Variables != nil || e.Levels != nil || e.Leads != nil || e.Members != nil {
+		c.faults = append(c.faults, input.Offers(cat, at, input.Block{Axes: ensemble.Axes{Variables: e.Variables, Levels: e.Levels, Leads: e.Leads}, Members: e.Members})...)
+	}
+	// Fields of members and of none are apart: analyses have no members and one lead.
+	var blocks []input.Block
+	for _, ofMembers := range []bool{true, false} {
+		part := ensemble.Catalogue{Entries: slices.DeleteFunc(slices.Clone(member), func(x ensemble.Entry) bool { return (x.Member != ensemble.NoMember) != ofMembers })}
+		for _, g := range part.Groups() {
+			if e.Variables != nil && !slices.Contains(e.Variables, g.Variable) {
+				continue
+			}
+			blocks = append(blocks, e.block(g, ofMembers))
+		}
+	}
+	faults := slices.Concat(input.CentreFaults(member), input.UnitFaults(cat.Entries), input.Lacking(cat, member, blocks, input.EveryStart))
+	for _, v := range cat.Variables() {
+		faults = append(faults, input.GridFaults(cat.Select(func(x ensemble.Entry) bool { return x.Variable == v }), input.FixGrid)...)
+	}
+	c.faults = append(c.faults, faults...)
+	return nil
+}
+
+// block is what each start must hold of one variable.
+func (e Expectation) block(g ensemble.Group, ofMembers bool) input.Block {
+	b := input.Block{Axes: ensemble.Axes{Variables: []string{g.Variable}, Levels: g.Levels, Leads: g.Leads}, Members: g.Members}
+	v, known := ensemble.VariableNamed(g.Variable)
+	if e.Levels != nil && known && v.OnManyLevels() {
+		b.Axes.Levels = e.Levels
+	}
+	if !ofMembers {
+		return b
+	}
+	if e.Leads != nil {
+		b.Axes.Leads = e.Leads
+		if known && v.Period != "" { // nothing has fallen at lead 0
+			b.Axes.Leads = slices.DeleteFunc(slices.Clone(e.Leads), func(l ensemble.Lead) bool { return l == 0 })
+		}
+	}
+	if e.Members != nil {
+		b.Members = e.Members
+	}
+	return b
+}
+
+// numbers judges which members there are.
+func (c *checked) numbers(e Expectation) {
+	cat := c.in.Catalogue()
+	m := input.PerturbedAndControl(cat.Members(), "")
+	at := input.Place(c.in.Files())
+	switch {
+	case e.Count > 0 && len(m) < e.Count:
+		c.faults = append(c.faults, input.Fault{Kind: input.FaultMissing, Code: exit.NotYet, What: fmt.Sprintf("%d members are in the input, %d are expected", len(m), e.Count), At: at,
+			Why: "members " + ensemble.MemberRanges(m), Fix: "add the files of the others"})
+		return
+	case e.Members != nil || e.Count > 0 || len(m) == 0:
+		return
+	case len(m) == 1:
+		c.faults = append(c.faults, input.Fault{Kind: input.FaultMissing, What: "only member " + m[0].String() + " is in the input", At: at, Why: "one member has no spread"})
+		return
+	}
+	var gap []ensemble.Member
+	for i := 1; i < len(m); i++ {
+		if m[i]/fio.CentreStride > m[i-1]/fio.CentreStride {
+			continue // the next centre's
+		}
+		for k := m[i-1] + 1; k < m[i] && len(gap) < maxListed; k++ {
+			gap = append(gap, k)
+		}
+	}
+	stated := 0
+	for _, x := range cat.Entries {
+		stated = max(stated, x.Members)
+	}
+	switch {
+	case gap != nil:
+		c.faults = append(c.faults, input.Fault{Kind: input.FaultMissing, What: "member " + ensemble.MemberRanges(gap) + " is missing everywhere", At: at,
+			Why: "there are members " + ensemble.MemberRanges(m)})
+	case stated > len(m):
+		c.faults = append(c.faults, input.Fault{Kind: input.FaultMissing, What: fmt.Sprintf("%d members are in the input, of %d by its headers", len(m), stated), At: at,
+			Why: "there are members " + ensemble.MemberRanges(m)})
+	}
+}
+
+// analysesOf compares the inventory of analyses with the demands of a training.
+func (c *checked) analysesOf(ctx context.Context, cfg *config.TrainConfig, forecasts *checked) error {
+	axes := setup.ReadAxes(cfg)
+	entries, _ := input.Pick(forecasts.in.Catalogue().Entries, func(e ensemble.Entry) bool {
+		_, _, _, ok := axes.Find(e.Key)
+		return ok && e.Product == ensemble.MemberField
+	}, false)
+	if len(entries) == 0 {
+		return nil // the forecasts' faults say it
+	}
+	valids := setup.ValidsOf((&ensemble.Catalogue{Entries: entries}).Inits(), cfg.Data.TargetLeads)
+	to, err := input.DestinationOf(ctx, cfg)
+	if err == nil {
+		to.Grid = cmp.Or(to.Grid, input.MostCommon(entries))
+		_, err = input.SelectAnalyses(c.in, setup.TargetVariables(cfg), axes.Levels, to, valids)
+	}
+	var e *exit.Error
+	if errors.As(err, &e) {
+		c.faults = append(c.faults, input.Fault{Kind: input.FaultMissing, Code: e.Code, What: e.What, At: e.At, Why: e.Why, Fix: e.Fix})
+		return nil
+	}
+	return err
+}
+
+// values reads all fields and judges them, and those that come twice.
+func (c *checked) values(ctx context.Context) error {
+	err := input.ReadEach(ctx, c.in, c.tally.Entries, func(i int, f *ensemble.Field) { c.tally.Add(i, f.Values) }, func(_ int, err error) {
+		var e *exit.Error
+		if errors.As(err, &e) {
+			c.damage(e)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	c.faults = append(c.faults, c.duplicates()...)
+	c.faults = append(c.faults, c.tally.Faults()...)
+	return nil
+}
+
+// duplicates tells fields that come again with equal values from those that differ.
+func (c *checked) duplicates() (faults []input.Fault) {
+	at := map[ensemble.Entry]uint64{}
+	for i, e := range c.tally.Entries {
+		at[e] = c.tally.Fields[i].Hash
+	}
+	var equal []ensemble.Entry
+	for _, same := range c.in.Catalogue().Duplicates() {
+		if same[0].Product == ensemble.OtherProduct {
+			continue // probabilities of several thresholds
+		}
+		for _, e := range same[1:] {
+			a, b := at[same[0]], at[e]
+			switch {
+			case a == 0 || b == 0: // not decoded
+			case a != b || !e.Grid.SameAs(same[0].Grid, input.GridTolerance):
+				faults = append(faults, input.Contradiction(same[0], e))
+			default:
+				equal = append(equal, e)
+			}
+		}
+	}
+	if equal != nil {
+		f := input.Fault{Kind: input.FaultDuplicate, What: input.Repeated(len(equal))[0], Fields: len(equal)}
+		faults = append(faults, f.On(equal[0]))
+	}
+	return faults
+}
+
+// result is the answer from all inputs.
+func result(parts []*checked) *Result {
+	r := &Result{Variables: []Row{}, Members: []MemberRow{}, Leads: []string{}, NotFinite: []FieldCount{}, Faults: []input.Fault{}, Warnings: []input.Fault{}}
+	var faults []input.Fault
+	for _, p := range parts {
+		cat := p.in.Catalogue()
+		used := input.UsedMessages(cat)
+		r.Files, r.Messages, r.Used, r.Unused = r.Files+len(p.in.Files()), r.Messages+cat.Messages, r.Used+used, r.Unused+cat.Messages-used
+		r.Fields += len(cat.Entries)
+		r.Variables = append(r.Variables, checkRows(p.tally)...)
+		countNotFinite(p.tally, r)
+		faults = append(faults, p.faults...)
+	}
+	r.Members, r.Leads = parts[0].memberTable()
+	input.Worst(faults)
+	for _, f := range faults {
+		list, n := &r.Faults, &r.FaultCount
+		if f.Code == exit.OK {
+			list, n = &r.Warnings, &r.WarningCount
+		}
+		if *n++; *n <= maxListed {
+			*list = append(*list, f)
+		}
+	}
+	return r
+}
+
+// checkRows sums the tallies up by variable and product.
+func checkRows(c *input.ValueStats) (rows []Row) {
+	at := map[input.SameKind]int{}
+	sums := map[int]float64{}
+	of := map[int][]ensemble.Entry{}
+	for i, e := range c.Entries {
+		k := input.SameKind{Variable: e.Variable, Product: e.Product}
+		n, ok := at[k]
+		if !ok {
+			n = len(rows)
+			at[k] = n
+			rows = append(rows, Row{Variable: e.Variable, Product: e.Product.String(), Unit: e.Unit})
+		}
+		r, t := &rows[n], c.Fields[i]
+		of[n] = append(of[n], e)
+		r.Fields++
+		r.Values, r.Missing, r.Infinite = r.Values+int64(t.Points), r.Missing+int64(t.Missing), r.Infinite+int64(t.Infinite)
+		if t.Hash == 0 || t.Min > t.Max {
+			continue
+		}
+		sums[n] += t.Sum
+		lo, hi := t.Min, t.Max
+		if r.Min != nil {
+			lo, hi = min(lo, *r.Min), max(hi, *r.Max)
+		}
+		mean := sums[n] / float64(max(r.Values-r.Missing-r.Infinite, 1))
+		r.Min, r.Mean, r.Max = &lo, &mean, &hi
+	}
+	for n := range rows {
+		part := ensemble.Catalogue{Entries: of[n]}
+		rows[n].Levels, rows[n].Starts = phrase.Words(part.Levels()), len(part.Inits())
+	}
+	slices.SortFunc(rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Product, b.Product))
+	})
+	return rows
+}
+
+// countNotFinite lists the fields with values that are not finite.
+func countNotFinite(c *input.ValueStats, r *Result) {
+	for i, t := range c.Fields {
+		if t.Missing+t.Infinite == 0 {
+			continue
+		}
+		if r.NotFiniteFields++; r.NotFiniteFields <= maxListed {
+			e := c.Entries[i]
+			r.NotFinite = append(r.NotFinite, FieldCount{File: e.File, Message: e.Message, Variable: e.Variable, Level: e.Level.String(), Member: e.Member.String(),
+				Init: e.Init.String(), Lead: e.Lead.String(), Missing: t.Missing, Infinite: t.Infinite, Values: t.Points})
+		}
+	}
+}
+
+// memberTable counts the fields of members by lead.
+func (c *checked) memberTable() (rows []MemberRow, columns []string) {
+	cat := c.in.Catalogue()
+	leads := cat.Leads()
+	count := map[ensemble.Member][]int{}
+	for _, e := range cat.Entries {
+		if e.Product != ensemble.MemberField {
+			continue
+		}
+		if count[e.Member] == nil {
+			count[e.Member] = make([]int, len(leads))
+		}
+		at, _ := slices.BinarySearch(leads, e.Lead)
+		count[e.Member][at]++
+	}
+	alike := map[string][]ensemble.Member{}
+	var order []string
+	for _, m := range cat.Members() {
+		if count[m] == nil {
+			continue
+		}
+		k := fmt.Sprint(count[m], m == ensemble.NoMember)
+		if alike[k] == nil {
+			order = append(order, k)
+		}
+		alike[k] = append(alike[k], m)
+	}
+	rows = []MemberRow{}
+	for _, k := range order {
+		rows = append(rows, MemberRow{ensemble.MemberRanges(alike[k]), count[alike[k][0]]})
+	}
+	return rows, phrase.Words(leads)
+}

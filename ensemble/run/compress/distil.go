@@ -1,0 +1,33 @@
+package compress
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Distil trains a network on the data of finished trainings, and on the distributions that these predict, and leaves a run
+// directory like that of a training. It compares the networks on the validation starts.
+//
+// Errors: 66 for a teacher that is not finished, 64 for one that cannot teach the student; those of Train.
+func Distil(ctx context.Context, job *config.DistilConfig, o RetrainOptions) (*RetrainResult, error) {
+	var teachers []string
+	for _, dir := range job.From {
+		if _, _, err := trained.FinishedTraining(string(dir)); err != nil {
+			return nil, err
+		}
+		path, err := filepath.Abs(string(dir)) // from where the configuration is read does not matter
+		if err != nil {
+			return nil, exit.Read(string(dir), err)
+		}
+		teachers = append(teachers, path)
+	}
+	c, err := job.Training(filepath.Join(teachers[0], "config.effective.yaml"), teachers)
+	if err != nil {
+		return nil, err
+	}
+	return retrain(ctx, c, nil, teachers, job.Beside, o)
+}

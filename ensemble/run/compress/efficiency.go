@@ -1,0 +1,316 @@
+package compress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine/prune"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// EfficiencyTable compares networks by what they cost and what they are worth: skill against size.
+type EfficiencyTable struct {
+	Starts  int             `json:"starts"` // for validation, on which all were scored
+	Threads int             `json:"threads"`
+	Rows    []EfficiencyRow `json:"rows"`
+}
+
+// EfficiencyRow is one network.
+type EfficiencyRow struct {
+	Run        string `json:"run"`
+	Parameters int    `json:"parameters"`
+	Nonzeros   int    `json:"nonzeros"`
+	Bytes      int64  `json:"bytes"`      // of the file of weights
+	Operations int64  `json:"operations"` // floating point, of one forecast, zeros included
+	// Milliseconds is the median time that the network of one forecast took; all were measured in turn.
+	Milliseconds float64 `json:"milliseconds"`
+	// CRPS is that of each target, and Gains are 1 − CRPS/CRPS of others, the mean over targets. Skill is that over
+	// the largest raw ensemble; missing without analyses or starts.
+	Skill score.Number    `json:"skill"`
+	Gains []ReferenceGain `json:"gains,omitempty"`
+	CRPS  []TargetCRPS    `json:"crps"`
+	// Efficiency and HardEfficiency are skill and 1/(1 − skill) for each million of nonzeros.
+	Efficiency     score.Number `json:"efficiency"`
+	HardEfficiency score.Number `json:"hard_efficiency"`
+}
+
+// TargetCRPS is that of one target.
+type TargetCRPS struct {
+	Target string       `json:"target"`
+	Unit   string       `json:"unit"`
+	CRPS   score.Number `json:"crps"`
+}
+
+// ReferenceGain is that over another system.
+type ReferenceGain struct {
+	Reference string       `json:"reference"`
+	Gain      score.Number `json:"gain"`
+}
+
+// efficiencyFile is the table in a run directory.
+const efficiencyFile = "efficiency.json"
+
+// How long forecasts are measured: so many rounds over all networks at least, and at most so long.
+const (
+	efficiencyRounds = 15
+	efficiencyTime   = 20 * time.Second
+)
+
+// CompareEfficiency measures the networks of finished trainings on the validation starts of the first, on so many
+// threads, 0 for those of its configuration.
+//
+// Errors: those of FinishedTraining; 65 for networks of other inputs.
+func CompareEfficiency(ctx context.Context, runs []string, threads int) (*EfficiencyTable, error) {
+	for _, dir := range runs {
+		if _, _, err := trained.FinishedTraining(dir); err != nil {
+			return nil, err
+		}
+	}
+	c, err := config.LoadTrain(config.Sources{Files: []string{filepath.Join(runs[0], "config.effective.yaml")}})
+	if err != nil {
+		return nil, err
+	}
+	if threads > 0 {
+		c.Train.Train.Threads = threads
+	}
+	return compareEfficiency(ctx, c, runs)
+}
+
+// compareEfficiency measures the networks of finished trainings on the validation starts of a
+// configuration.
+func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string) (*EfficiencyTable, error) {
+	forecastFiles, analysisFiles, err := samples.TrainingFiles(c)
+	if err != nil {
+		return nil, err
+	}
+	d, err := samples.ReadData(ctx, c, forecastFiles, analysisFiles, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	o := model.Options(c.Train.Train.Threads, c.Train.Train.Device)
+	table := &EfficiencyTable{Starts: len(d.Validation.Inits), Threads: o.Threads}
+	var models []*model.Model
+	for _, dir := range runs {
+		m, err := model.Load(filepath.Join(dir, "model"), false)
+		if err != nil {
+			return nil, err
+		}
+		defer m.Close()
+		models = append(models, m)
+		row, err := sizeOf(m, dir)
+		if err != nil {
+			return nil, err
+		}
+		if len(d.Validation.Inits) > 0 {
+			r, _, err := scoring.Judge(ctx, m, d.Validation, o, nil)
+			if err != nil {
+				return nil, err
+			}
+			row.score(r)
+		}
+		table.Rows = append(table.Rows, row)
+	}
+	return table, table.measure(ctx, d, models)
+}
+
+// sizeOf counts what a network has.
+func sizeOf(m *model.Model, dir string) (row EfficiencyRow, err error) {
+	row = EfficiencyRow{Run: dir, Skill: score.Missing(), Efficiency: score.Missing(), HardEfficiency: score.Missing()}
+	c, err := m.Spec.Channels(&m.Task, m.Grid)
+	if err != nil {
+		return row, err
+	}
+	row.Operations = c.First().FLOPs * int64(len(m.Networks))
+	for i, w := range m.Networks {
+		file, err := os.Stat(filepath.Join(dir, "model", fmt.Sprintf(model.WeightsFormat, i)))
+		if err != nil {
+			return row, exit.Read(dir, err)
+		}
+		row.Bytes += file.Size()
+		for _, t := range w {
+			if strings.Contains(t.Name, ".running_") {
+				continue
+			}
+			v, err := t.Float32()
+			if err != nil {
+				return row, err
+			}
+			row.Parameters += len(v)
+			for _, x := range v {
+				if x != 0 {
+					row.Nonzeros++
+				}
+			}
+		}
+	}
+	if p := m.Sharing; p != nil { // what was loaded are the filters that were built
+		fewer := (p.Filters - p.Own - p.Stored - p.Coefficients) * len(m.Networks)
+		row.Parameters, row.Nonzeros = row.Parameters-fewer, row.Nonzeros-fewer
+	}
+	return row, nil
+}
+
+// score takes the CRPS of the network from results, and its gains; those of a distribution
+// over raw members are over their plain CRPS.
+func (row *EfficiencyRow) score(r *score.Result) {
+	own := func(id, system, region, season string) bool {
+		return (system == scoring.SystemNetwork || system == scoring.SystemMembers) && (score.OfDistribution(id) || id == score.CRPSFair.ID) && score.Whole(region, season)
+	}
+	scored := map[string]string{} // the score of a target that counts: the first
+	for _, v := range r.Scores {
+		target := v.Variable + " " + v.Level + " +" + v.Lead
+		if own(v.ID, v.System, v.Region, v.Season) && scored[target] == "" {
+			scored[target] = v.ID
+			row.CRPS = append(row.CRPS, TargetCRPS{target, v.Unit, v.Value})
+		}
+	}
+	full := 0
+	for _, g := range r.Comparisons {
+		var members int
+		_, err := fmt.Sscanf(g.Reference, "raw%d", &members)
+		of := g.ID
+		if err == nil && score.OfDistribution(g.ID) {
+			of = score.CRPSPlain.ID
+		}
+		if !own(g.ID, g.System, g.Region, g.Season) || scored[g.Variable+" "+g.Level+" +"+g.Lead] != g.ID || g.ReferenceID != of {
+			continue
+		}
+		i := row.gain(g.Reference)
+		if i < 0 {
+			i = len(row.Gains)
+			row.Gains = append(row.Gains, ReferenceGain{Reference: g.Reference})
+		}
+		row.Gains[i].Gain += g.Gain / score.Number(len(row.CRPS))
+		full = max(full, members)
+	}
+	if i := row.gain(scoring.SystemRaw(full)); i >= 0 {
+		skill := float64(row.Gains[i].Gain)
+		row.Skill, row.Efficiency, row.HardEfficiency = row.Gains[i].Gain, score.Number(prune.Efficiency(skill, row.Nonzeros)), score.Number(prune.HardEfficiency(skill, row.Nonzeros))
+	}
+}
+
+// measure times the networks of one forecast, all in turn.
+func (t *EfficiencyTable) measure(ctx context.Context, d *samples.Data, models []*model.Model) error {
+	of := d.Validation
+	if len(of.Inits) == 0 {
+		of = d.Train
+	}
+	next := of.Stream(ctx, nil)
+	defer next.Close()
+	fc, _, err := next.NextForecast()
+	if err != nil {
+		return err
+	}
+	o := model.Options(t.Threads, "")
+	stats := make([][]model.Statistics, len(models))
+	for i, m := range models {
+		if err := m.Open(o); err != nil {
+			return err
+		}
+		if stats[i], err = m.Prepare(fc, m.Task.Used); err != nil {
+			return err
+		}
+	}
+	times := make([][]float64, len(models))
+	began := time.Now()
+	for range efficiencyRounds {
+		for i, m := range models {
+			if stats[i], err = m.Prepare(fc, m.Task.Used); err != nil { // a run may use the memory of its inputs
+				return err
+			}
+			start := time.Now()
+			if _, err := m.Infer(ctx, fc.Init, stats[i]); err != nil {
+				return err
+			}
+			times[i] = append(times[i], time.Since(start).Seconds()*1e3)
+		}
+		if time.Since(began) > efficiencyTime {
+			break
+		}
+	}
+	for i := range models {
+		slices.Sort(times[i])
+		t.Rows[i].Milliseconds = times[i][len(times[i])/2]
+	}
+	return nil
+}
+
+// references are those that any network has a gain over.
+func (t *EfficiencyTable) references() (names []string) {
+	for _, r := range t.Rows {
+		for _, g := range r.Gains {
+			if !slices.Contains(names, g.Reference) {
+				names = append(names, g.Reference)
+			}
+		}
+	}
+	return names
+}
+
+// gain is the place of a reference among the gains, −1 for none.
+func (row EfficiencyRow) gain(reference string) int {
+	return slices.IndexFunc(row.Gains, func(g ReferenceGain) bool { return g.Reference == reference })
+}
+
+// save leaves the table in a run directory.
+func (t *EfficiencyTable) save(dir string) error {
+	return jsonfile.Write(filepath.Join(dir, efficiencyFile), t)
+}
+
+// Fprint prints the table; the first row is what the others are compared with.
+func (t *EfficiencyTable) Fprint(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	first := t.Rows[0]
+	fmt.Fprintln(tw, "run\tparameters\tnonzeros\tsparsity\tbytes\toperations\tfewer\tms\tfaster\tskill\te\te_h\t")
+	for _, r := range t.Rows {
+		fmt.Fprintf(tw, "%s\t%d\t%d\t%.3f\t%d\t%.4g\t%.2f\t%.3g\t%.2f\t%.4f\t%.3f\t%.3f\t\n", filepath.Base(r.Run), r.Parameters, r.Nonzeros,
+			1-float64(r.Nonzeros)/float64(first.Parameters), r.Bytes, float64(r.Operations), float64(first.Operations)/float64(r.Operations), r.Milliseconds,
+			first.Milliseconds/r.Milliseconds, r.Skill, r.Efficiency, r.HardEfficiency)
+	}
+	err := tw.Flush()
+	for i, c := range first.CRPS {
+		fmt.Fprintf(w, "CRPS of %s:", c.Target)
+		for _, r := range t.Rows {
+			if i < len(r.CRPS) {
+				fmt.Fprintf(w, " %.5g", r.CRPS[i].CRPS)
+			}
+		}
+		if _, e := fmt.Fprintf(w, " %s\n", c.Unit); e != nil {
+			err = errors.Join(err, e)
+		}
+	}
+	for _, reference := range t.references() {
+		fmt.Fprintf(w, "gain over %s:", reference)
+		for _, r := range t.Rows {
+			gain := "-"
+			if i := r.gain(reference); i >= 0 {
+				gain = fmt.Sprintf("%.4f", r.Gains[i].Gain)
+			}
+			fmt.Fprint(w, " ", gain)
+		}
+		if _, e := fmt.Fprintln(w); e != nil {
+			err = errors.Join(err, e)
+		}
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%d validation starts; skill is the gain over the largest raw ensemble, e is skill and e_h 1/(1-skill) per million nonzeros; sparsity, fewer and faster against the first; ms is the network of one forecast on %d threads, all in turn\n",
+			t.Starts, t.Threads)
+	}
+	return err
+}

@@ -1,0 +1,308 @@
+package compress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/quantise"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// QuantiseOptions says which training to quantise, and where the result goes.
+type QuantiseOptions struct {
+	Config    *config.QuantiseConfig
+	RunDir    string
+	Overwrite bool
+	Threads   int // 0: those of the training
+	Version   string
+	Progress  *progress.Reporter
+	Warn      func(string)
+}
+
+// QuantiseResult compares predictions of a network in int8 with those in its own precision.
+type QuantiseResult struct {
+	RunDir   string   `json:"run_dir"`
+	Outputs  []string `json:"outputs"`
+	Warnings []string `json:"warnings"`
+	// Starts are those of the training that were calibrated on.
+	Starts []string `json:"calibration_starts"`
+	Method string   `json:"calibration_method"`
+	// Layers multiply codes; Kept do not, with the reason.
+	Layers []string          `json:"layers"`
+	Kept   map[string]string `json:"kept"`
+	// Table has two rows: as it was, and in int8.
+	Table *EfficiencyTable `json:"table"`
+	// MemoryBytes are those of the network of one forecast, by row of the table.
+	MemoryBytes [2]int64 `json:"memory_bytes"`
+	// Gains are those over other systems, means over the targets.
+	Gains []KeptGain `json:"gains"`
+}
+
+// KeptGain is how much is left of a gain.
+type KeptGain struct {
+	Over string       `json:"over"` // a baseline, or the raw members
+	Was  score.Number `json:"was"`  // 1 − CRPS/CRPS of that
+	Int8 score.Number `json:"int8"`
+	Kept score.Number `json:"kept"` // their ratio
+}
+
+// quantisedFile is the result in a run directory.
+const quantisedFile = "quantised.json"
+
+// Quantise finds the scales with which the networks of a finished training predict in int8, of values
+// on training starts, and leaves a run directory like that of a training. It compares both on the validation
+// starts.
+//
+// Errors: 64 for a run that is no training, that is quantised already, of stages, or without a layer to quantise;
+// 66 for one that is not finished; those of reading its data.
+func Quantise(ctx context.Context, o QuantiseOptions) (*QuantiseResult, error) {
+	began, from := time.Now().UTC(), string(o.Config.From)
+	record, _, err := trained.FinishedTraining(from)
+	if err != nil {
+		return nil, err
+	}
+	no := func(what, why, fix string) error {
+		return &exit.Error{Code: exit.Usage, What: what, At: from, Why: why, Fix: fix}
+	}
+	m, err := model.Load(filepath.Join(from, "model"), false)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	if m.Spec.Staged() {
+		return nil, no("a model of three stages cannot be quantised", "its networks have no scales of their own", "train with model.method: joint")
+	}
+	if m.Sharing != nil {
+		return nil, no("layers that share parameters cannot be quantised", "their filters are built from stores in every run", "train without model.share")
+	}
+	c, err := config.LoadTrain(config.Sources{Files: []string{filepath.Join(from, "config.effective.yaml")}})
+	if err != nil {
+		return nil, err
+	}
+	if o.Threads > 0 {
+		c.Train.Train.Threads = o.Threads
+	}
+	sum, err := trained.ModelChecksum(filepath.Join(from, "model"))
+	if err != nil {
+		return nil, err
+	}
+	identity := manifest.Identity(o.Version, o.Config.Hash()+sum, record.Inputs)
+	dir, _, err := rundir.Open(o.RunDir, rundir.Options{Identity: identity, Overwrite: o.Overwrite})
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	forecastFiles, analysisFiles, err := samples.TrainingFiles(c)
+	if err != nil {
+		return nil, err
+	}
+	d, err := samples.ReadData(ctx, c, forecastFiles, analysisFiles, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	r := &QuantiseResult{RunDir: o.RunDir, Method: o.Config.Calibration.Method, Warnings: d.Warnings}
+	if !cpu.FastInt8() {
+		r.Warnings = append(r.Warnings, setup.SlowInt8)
+	}
+	if m.Int8, err = r.calibrate(ctx, m, d.Train, o, model.Options(c.Train.Train.Threads, "")); err != nil {
+		return nil, err
+	}
+	if err := saveQuantised(m, from, dir); err != nil {
+		return nil, err
+	}
+	if err := r.compare(ctx, d, []string{from, o.RunDir}, model.Options(c.Train.Train.Threads, "")); err != nil {
+		return nil, err
+	}
+	if err := jsonfile.Write(dir.File(quantisedFile), r); err != nil {
+		return nil, err
+	}
+	made, err := trained.Outputs(dir, false)
+	if err != nil {
+		return nil, err
+	}
+	made = append(made, quantisedFile, trained.EffectiveFile)
+	for _, name := range made {
+		r.Outputs = append(r.Outputs, dir.File(name))
+	}
+	if sum, err = trained.ModelChecksum(dir.File("model")); err != nil {
+		return nil, err
+	}
+	own := *record
+	own.Version, own.ModelChecksum, own.Start, own.End, own.Identity = o.Version, sum, began, time.Now().UTC(), identity
+	return r, rundir.WriteManifest(o.RunDir, own, made)
+}
+
+// saveQuantised leaves the files of a training, with the scales in model.json.
+func saveQuantised(m *model.Model, from string, dir *rundir.Dir) error {
+	files := []string{trained.EffectiveFile}
+	err := filepath.WalkDir(filepath.Join(from, "model"), func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() && e.Name() != model.File {
+			name, _ := filepath.Rel(from, path)
+			files = append(files, name)
+		}
+		return err
+	})
+	if err != nil {
+		return exit.Read(from, err)
+	}
+	for _, name := range files {
+		b, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			return exit.Read(filepath.Join(from, name), err)
+		}
+		to := dir.File(name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), atomicfile.WriteFile(to, b)); err != nil {
+			return exit.Create(to, err)
+		}
+	}
+	return m.SaveReference(dir.File("model"))
+}
+
+// spread are n of so many starts, evenly from the first to the last.
+func spread(n, of int) []int {
+	n = min(n, of)
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i * (of - 1) / max(n-1, 1)
+	}
+	return order
+}
+
+// calibrate looks at the networks on training starts.
+func (r *QuantiseResult) calibrate(ctx context.Context, m *model.Model, train samples.Examples, o QuantiseOptions, options engine.Options) (map[string]*op.Int8, error) {
+	job := o.Config.Calibration
+	order := spread(job.Starts, len(train.Inits))
+	if len(order) == 0 {
+		return nil, &exit.Error{Code: exit.BadData, What: "int8 without calibration dates", Why: "the training has no start whose files are here", Fix: "put the training's files back where they were"}
+	}
+	c := quantise.New(quantise.Options{Method: quantise.Method(job.Method), Share: job.Share, Input: o.Config.Input, Keep: o.Config.Keep})
+	if m.Int8 != nil {
+		return nil, &exit.Error{Code: exit.Usage, What: "the networks are quantised already", At: string(o.Config.From), Fix: "quantise the training that they come from"}
+	}
+	look := c.Ranges
+	options.Passes = c.Passes()
+	options.Extension = engine.AtEnd(func(err error) error {
+		if err == nil {
+			look(m.Network.Plan)
+		}
+		return err
+	})
+	defer m.Close()
+	task := o.Progress.Start("calibrate", int64(2*len(order)))
+	defer task.Done()
+	for turn, f := range []func(*engine.Plan){c.Ranges, c.Points} {
+		look = f
+		next := train.Stream(ctx, order)
+		for i := range order {
+			fc, _, err := next.NextForecast()
+			if err == nil {
+				_, err = m.Predict(ctx, options, fc, m.Task.Used)
+			}
+			if errors.Is(err, quantise.ErrLayer) {
+				err = &exit.Error{Code: exit.Usage, What: "keep names a layer that the network does not have", Why: err.Error(), Fix: "name layers as `ensemble engine explain` does", Err: err}
+			}
+			if err != nil {
+				next.Close()
+				return nil, err
+			}
+			if turn == 0 {
+				r.Starts = append(r.Starts, fc.Init.String())
+			}
+			task.Set(int64(turn*len(order)+i+1), "")
+		}
+		next.Close()
+	}
+	if r.Layers, r.Kept = c.Filters(), c.Left; len(r.Layers) == 0 {
+		return nil, &exit.Error{Code: exit.Usage, What: "no layer can be quantised", At: string(o.Config.From), Why: fmt.Sprint("convolutions stay as they are: ", c.Left),
+			Fix: "quantise a network with convolutions of 3×3 and ReLU that do not read its input"}
+	}
+	return c.Scales()
+}
+
+// compare measures both networks on the validation starts.
+func (r *QuantiseResult) compare(ctx context.Context, d *samples.Data, runs []string, o engine.Options) error {
+	r.Table = &EfficiencyTable{Starts: len(d.Validation.Inits), Threads: o.Threads}
+	var models []*model.Model
+	for _, dir := range runs {
+		m, err := model.Load(filepath.Join(dir, "model"), false)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		models = append(models, m)
+		row, err := sizeOf(m, dir)
+		if err != nil {
+			return err
+		}
+		if len(d.Validation.Inits) > 0 {
+			s, _, err := scoring.Judge(ctx, m, d.Validation, o, nil)
+			if err != nil {
+				return err
+			}
+			row.score(s)
+		}
+		r.Table.Rows = append(r.Table.Rows, row)
+	}
+	for i, g := range r.Table.Rows[0].Gains {
+		now := r.Table.Rows[1].Gains[i].Gain
+		r.Gains = append(r.Gains, KeptGain{g.Reference, g.Gain, now, now / g.Gain})
+	}
+	if err := r.Table.measure(ctx, d, models); err != nil {
+		return err
+	}
+	for i, m := range models {
+		r.MemoryBytes[i] = m.Network.Plan.MemoryBytes()
+	}
+	return nil
+}
+
+// Fprint prints the table.
+func (r *QuantiseResult) Fprint(w io.Writer) error {
+	fmt.Fprintf(w, "%d layers in int8, %d as they were; %d training starts, %s\n", len(r.Layers), len(r.Kept), len(r.Starts), r.Method)
+	for _, name := range slices.Sorted(maps.Keys(r.Kept)) {
+		fmt.Fprintf(w, "  %s: %s\n", strings.TrimSuffix(name, ".weight"), r.Kept[name])
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(tw, "run\tMB of weights\tMiB of a forecast\tms\tfaster\tskill\t")
+	for i, row := range r.Table.Rows {
+		fmt.Fprintf(tw, "%s\t%.3f\t%.1f\t%.3g\t%.2f\t%.4f\t\n", filepath.Base(row.Run), float64(row.Bytes)/1e6, float64(r.MemoryBytes[i])/(1<<20), row.Milliseconds,
+			r.Table.Rows[0].Milliseconds/row.Milliseconds, row.Skill)
+	}
+	err := tw.Flush()
+	for i, c := range r.Table.Rows[0].CRPS {
+		fmt.Fprintf(w, "CRPS of %s: %.5g, in int8 %.5g %s\n", c.Target, c.CRPS, r.Table.Rows[1].CRPS[i].CRPS, c.Unit)
+	}
+	for _, g := range r.Gains {
+		fmt.Fprintf(w, "gain over %s: %.4f, in int8 %.4f: %.2f %% kept\n", g.Over, g.Was, g.Int8, 100*g.Kept)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%d validation starts; ms is the network of one forecast on %d threads, both in turn\n", r.Table.Starts, r.Table.Threads)
+	}
+	return err
+}

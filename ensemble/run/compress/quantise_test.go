@@ -1,0 +1,92 @@
+package compress
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+func quantiseJob(t *testing.T, from, text string) *config.QuantiseConfig {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "quantise.yaml")
+	if err := os.WriteFile(path, fmt.Appendf(nil, "version: 1\nfrom: %s\n%s", from, text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.LoadQuantise(config.Sources{Files: []string{path}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// The networks of a training are quantised on as many training starts as asked for: the run is like that of a training, its skill is nearly that of the networks, and its predictions
+// are others.
+func TestQuantiseARun(t *testing.T) {
+	f := demotest.Files(t)
+	dirs := t.TempDir()
+	dense, codes := filepath.Join(dirs, "dense"), filepath.Join(dirs, "int8")
+	c := demotest.Config(t, f, "train.networks=2", "train.epochs=2", "baselines=[climatology]")
+	if _, err := train.Run(context.Background(), train.Options{Config: c, RunDir: dense, Version: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Quantise(context.Background(), QuantiseOptions{Config: quantiseJob(t, dense, "calibration: {starts: 3}\ninput: false\nkeep: [dec_conv1b]\n"), RunDir: codes, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Starts) != 3 || r.Starts[0] == r.Starts[2] || len(r.Layers) == 0 || r.Kept["dec_conv1b.weight"] == "" || r.Kept["enc_conv0.weight"] == "" {
+		t.Errorf("calibrated on %v, layers %v, kept %v", r.Starts, r.Layers, r.Kept)
+	}
+	a, b := r.Table.Rows[0], r.Table.Rows[1]
+	if d := math.Abs(float64(a.Skill - b.Skill)); d > 0.02 || d == 0 || b.Milliseconds <= 0 {
+		t.Errorf("skill %v, in int8 %v; %v ms", a.Skill, b.Skill, b.Milliseconds)
+	}
+	if len(r.Gains) < 2 || !(r.Gains[0].Kept > -9) {
+		t.Errorf("gains %+v", r.Gains)
+	}
+	var text strings.Builder
+	if err := r.Fprint(&text); err != nil || !strings.Contains(text.String(), "% kept") || !strings.Contains(text.String(), "dec_conv1b: named by keep") {
+		t.Errorf("table %s, %v", &text, err)
+	}
+	m, err := model.Load(filepath.Join(codes, "model"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if len(m.Int8) != len(r.Layers) || m.Int8[r.Layers[0]].Factors == nil {
+		t.Errorf("the model has scales of %d layers, want %d", len(m.Int8), len(r.Layers))
+	}
+	if _, err := trained.Finished(codes); err != nil {
+		t.Error(err)
+	}
+	for text, want := range map[string]string{"keep: [dec_cnv1b]\n": "keep names a layer"} {
+		_, err := Quantise(context.Background(), QuantiseOptions{Config: quantiseJob(t, dense, text), RunDir: filepath.Join(dirs, fmt.Sprint(len(text))), Version: "test"})
+		if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	if _, err := Quantise(context.Background(), QuantiseOptions{Config: quantiseJob(t, codes, ""), RunDir: filepath.Join(dirs, "again"), Version: "test"}); exit.CodeOf(err) != exit.Usage {
+		t.Errorf("quantised twice: %v", err)
+	}
+}
+
+func TestSpreadStarts(t *testing.T) {
+	for _, c := range []struct {
+		n, of int
+		want  string
+	}{{3, 9, "[0 4 8]"}, {1, 9, "[0]"}, {5, 3, "[0 1 2]"}, {2, 0, "[]"}} {
+		if got := fmt.Sprint(spread(c.n, c.of)); got != c.want {
+			t.Errorf("%d of %d: %s, want %s", c.n, c.of, got, c.want)
+		}
+	}
+}

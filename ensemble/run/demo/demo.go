@@ -1,0 +1,173 @@
+package demo
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
+	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
+	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/product"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// Options says where the demonstration goes. The zero value is the default.
+type Options struct {
+	Root     string      // folder of everything it makes; default "runs"
+	Data     demo.Config // what to generate
+	Formats  demo.Format // of the ensembles; 0 means GRIB2
+	DataOnly bool        // generate, and stop before the training
+	Set      []string    // changes to the training's configuration, as after --set
+	Threads  int
+	Command  string
+	Version  string
+	Stop     func() error
+	Progress *progress.Reporter
+	Warn     func(string)
+}
+
+// Result says what the demonstration made.
+type Result struct {
+	DataDir, RunDir, ProductDir string
+	Report                      string // the page to open; empty if DataOnly
+	Config                      string // of the training
+	Scores                      *score.Result
+}
+
+//go:embed demo.yaml
+var demoConfig []byte
+
+// dataRecord is written last into the folder of generated data.
+const dataRecord = "demo.json"
+
+// Run runs the main job on data that the program makes itself: a chaotic
+// atmosphere as imperfect twin experiment is generated and written, networks are
+// trained on the first years, the last year is predicted, published, judged and
+// shown. Parts that are finished already are not made again.
+func Run(ctx context.Context, o Options) (*Result, error) {
+	if o.Root == "" {
+		o.Root = "runs"
+	}
+	if o.Formats == 0 {
+		o.Formats = demo.GRIB2
+	}
+	res := &Result{DataDir: filepath.Join(o.Root, "demo-data"), RunDir: filepath.Join(o.Root, "demo"), ProductDir: filepath.Join(o.Root, "demo-products")}
+	res.Config = filepath.Join(res.DataDir, "train.yaml")
+	files, err := Data(ctx, o, res.DataDir)
+	if err != nil || o.DataOnly {
+		return res, err
+	}
+	c, err := config.LoadTrain(config.Sources{Files: []string{res.Config}, Set: o.Set})
+	if err != nil {
+		return nil, err
+	}
+	if o.Threads > 0 {
+		c.Train.Train.Threads = o.Threads
+	}
+	training := train.Options{Config: c, RunDir: res.RunDir, Resume: "auto", Version: o.Version, Stop: o.Stop, Progress: o.Progress, Warn: o.Warn}
+	if _, err := train.Run(ctx, training); exit.CodeOf(err) == exit.CannotWrite || exit.CodeOf(err) == exit.Usage {
+		// A demonstration of other data or settings is here: begin again.
+		training.Resume, training.Overwrite = "", true
+		_, err = train.Run(ctx, training)
+		if err != nil {
+			return nil, err
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	test := testFiles(files, c.Data.Split.Test.Domain())
+	if _, err := predict.Run(ctx, predict.Options{RunDir: res.RunDir, Input: test, Out: res.ProductDir, Formats: []product.Format{product.NetCDF},
+		Overwrite: product.OverwriteAlways, Threads: o.Threads, Command: o.Command, Version: o.Version, Progress: o.Progress}); err != nil {
+		return nil, err
+	}
+	if res.Scores, err = trained.ReadScores(res.RunDir); err != nil {
+		return nil, err
+	}
+	res.Report, err = reports.Write(reports.Options{Dir: res.RunDir})
+	return res, err
+}
+
+// Data generates the data set, or finds it where it was generated before.
+func Data(ctx context.Context, o Options, dir string) (*demo.Files, error) {
+	type record struct {
+		Config  demo.Config
+		Formats demo.Format
+		Version string
+		Files   *demo.Files
+	}
+	path := filepath.Join(dir, dataRecord)
+	want := record{Config: o.Data, Formats: o.Formats, Version: o.Version}
+	want.Config.Threads = 0 // changes no bit of the data
+	if text, err := os.ReadFile(path); err == nil {
+		var have record
+		if json.Unmarshal(text, &have) == nil && same(have.Config, want.Config) && have.Formats == want.Formats && have.Version == want.Version {
+			return have.Files, nil
+		}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return nil, &exit.Error{Code: exit.IO, What: "cannot read the record of the data", At: path, Why: err.Error(), Fix: "remove the folder " + dir, Err: err}
+	}
+	if err := errors.Join(os.RemoveAll(path), os.MkdirAll(dir, 0o755)); err != nil {
+		return nil, exit.Create(dir, err)
+	}
+	o.Data.Threads = o.Threads
+	resolved, err := o.Data.Resolved()
+	if err != nil {
+		return nil, err
+	}
+	pool, err := decode.NewPool(decode.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	task := o.Progress.Start("generate", int64(resolved.Starts))
+	defer task.Done()
+	files, err := demo.Write(ctx, resolved, dir, o.Formats, demo.Encoder{Pool: pool}, func(done, _ int) { task.Set(int64(done), "") })
+	if err != nil {
+		return nil, err
+	}
+	if err := exit.Create(dir, atomicfile.WriteFile(filepath.Join(dir, "train.yaml"), demoConfig)); err != nil {
+		return nil, err
+	}
+	want.Files = files
+	return files, jsonfile.Write(path, want)
+}
+
+// same compares by what JSON keeps of a configuration.
+func same(a, b demo.Config) bool {
+	x, errA := json.Marshal(a)
+	y, errB := json.Marshal(b)
+	return errA == nil && errB == nil && string(x) == string(y)
+}
+
+// testFiles are the ensembles of starts in a period.
+func testFiles(f *demo.Files, p ensemble.Period) []string {
+	files := f.GRIB2
+	if len(files) == 0 {
+		files = f.NetCDF
+	}
+	var out []string
+	for _, path := range files {
+		var stamp string
+		base := filepath.Base(path)
+		if n := len("demo_fc_"); len(base) > n+10 {
+			stamp = base[n : n+10]
+		}
+		if d, err := config.ParseDate(stamp); err == nil && p.Contains(d.Time) {
+			out = append(out, path)
+		}
+	}
+	return out
+}

@@ -1,0 +1,373 @@
+package explain
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/engine/prune/channels"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/bench"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/nearest"
+	fio "github.com/ensemble-weather/ensemble/io"
+)
+
+// Options says which plan to explain and how.
+type Options struct {
+	Config *config.TrainConfig
+	// Mode is "train" for the step of a training (also if empty), or "predict".
+	Mode string
+	// Crop is the size of the field. The zero value takes the grid of the forecast
+	// files, of which only the catalogue is read.
+	Crop   setup.Crop
+	Device string // "cpu" (also if empty), "cuda" or "auto"; a training has train.device
+	// Threads of a prediction, 0 for all; a training has train.threads.
+	Threads int
+	// MemoryBytes bounds arena and scratch together, and WorkspaceBytes the scratch
+	// alone. 0 means train.memory and train.workspace for a training, and no bound for
+	// a prediction, which does not know these keys.
+	MemoryBytes, WorkspaceBytes int64
+	Timings                     setup.Timings // of kernels
+	// Pass restricts the report to one pass, with every value that it changed.
+	Pass string
+	// DumpAfter asks for the graph after this pass as text.
+	DumpAfter string
+	// Peaks of the machine; rates that are 0 are measured first.
+	Peaks engine.Peaks
+	HTML  string // file of the picture; empty for none
+	// RunDir is that of a finished training with the configuration: the network is the one without the
+	// channels that it removed, and predictions are in int8 if it was quantised. Empty has the whole one.
+	RunDir string
+
+	kept []channels.Kept
+	int8 map[string]*op.Int8
+}
+
+// Result is the explained plan.
+type Result struct {
+	Mode    string `json:"mode"`
+	Network string `json:"network"`
+	// Precision and the bounds of the memory, 0 for none, that the plan was made with.
+	Precision      string `json:"precision"`
+	MemoryBytes    int64  `json:"memory_bytes,omitempty"`
+	WorkspaceBytes int64  `json:"workspace_bytes,omitempty"`
+	*engine.Explanation
+	// Graph is the text of the graph after the pass of DumpAfter.
+	Graph   string   `json:"graph,omitempty"`
+	Outputs []string `json:"-"`
+
+	pass string // of ExplainOptions
+}
+
+// Run compiles the network of a configuration as Train or Predict does and
+// says what every pass made of it and what the plan is. Nothing is trained, and
+// no field is read; kernels whose times are not known are timed. A training's plan
+// is that of one rank alone, whatever train.mesh says.
+//
+// Errors: 64 for an unknown pass or mode and a size that the network cannot
+// have, 64 and 69 for a bound of the memory that is too small, with the least that
+// will do, 65 and 66 for the forecast files if their grid is needed, 69 without the
+// device, 73 and 74 for the picture.
+func Run(ctx context.Context, o Options) (*Result, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	if o.RunDir != "" {
+		m, _, err := model.LoadReference(filepath.Join(o.RunDir, "model"))
+		if err != nil {
+			return nil, err
+		}
+		o.kept, o.int8 = m.Spec.Kept, m.Int8
+	}
+	grid, err := o.Grid(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if k := setup.Unfitted(setup.TaskOf(o.Config)); o.kept == nil {
+		if o.kept, err = setup.StartChannels(o.Config, &k, grid); err != nil {
+			return nil, err
+		}
+	}
+	s := o.Subject()
+	g, err := s.Spec.Graph(&s.Task, grid, s.Batch, s.Seed, s.Loss)
+	if err != nil {
+		return nil, err
+	}
+	if o.Peaks.FLOPs == 0 || o.Peaks.Bytes == 0 {
+		measured, err := bench.MeasurePeak(ctx, s.Options.Threads)
+		if err != nil {
+			return nil, err
+		}
+		o.Peaks.FLOPs = cmp.Or(o.Peaks.FLOPs, measured.Engine().FLOPs)
+		o.Peaks.Bytes = cmp.Or(o.Peaks.Bytes, measured.Engine().Bytes)
+	}
+	e, err := engine.Explain(g, s.Options, o.Peaks)
+	if err != nil {
+		return nil, setup.NamedMemory(err, s.memory, s.workspace)
+	}
+	o.Timings.Save(s.Options.Timings)
+	r := &Result{Mode: o.Mode, Network: s.Describe(grid), Precision: s.Options.Precision,
+		MemoryBytes: s.Options.Memory.Limit, WorkspaceBytes: s.Options.Workspace, Explanation: e, pass: o.Pass}
+	if o.DumpAfter != "" {
+		var b strings.Builder
+		if err := r.Stages[r.stageAfter(o.DumpAfter)].Graph.WriteText(&b); err != nil {
+			return nil, err
+		}
+		r.Graph = b.String()
+	}
+	if o.HTML != "" {
+		var b bytes.Buffer
+		if err := r.WriteHTML(&b); err != nil {
+			return nil, err
+		}
+		if err := exit.Create(o.HTML, atomicfile.WriteFile(o.HTML, b.Bytes())); err != nil {
+			return nil, err
+		}
+		r.Outputs = append(r.Outputs, o.HTML)
+	}
+	return r, nil
+}
+
+// stageAfter is the place among the stages of the one after a pass that check has
+// found in the list. It is not the first, which is before all passes.
+func (r *Result) stageAfter(name string) int {
+	return slices.IndexFunc(r.Stages, func(s engine.Stage) bool { return s.Pass == name })
+}
+
+// Check completes the options.
+func (o *Options) Check() error {
+	o.Mode = cmp.Or(o.Mode, "train")
+	if o.Mode != "train" && o.Mode != "predict" {
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("there is no mode %q", o.Mode), At: "--mode", Fix: "give train or predict"}
+	}
+	if o.Crop != (setup.Crop{}) && (o.Crop.Height < 1 || o.Crop.Width < 1) {
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a field of %d by %d points", o.Crop.Height, o.Crop.Width), Fix: "give two numbers above 0, rows and columns"}
+	}
+	if o.MemoryBytes < 0 || o.WorkspaceBytes < 0 {
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a memory of %d bytes, %d of them scratch", o.MemoryBytes, o.WorkspaceBytes),
+			Fix: "give bounds above 0, or 0 for those of the configuration"}
+	}
+	if o.Peaks.FLOPs < 0 || o.Peaks.Bytes < 0 {
+		return &exit.Error{Code: exit.Usage, What: "a peak below 0", Fix: "give rates above 0, or none to have them measured"}
+	}
+	var names []string
+	for _, p := range pass.List {
+		names = append(names, p.Name)
+	}
+	for _, f := range []struct{ flag, name string }{{"--pass", o.Pass}, {"--dump-after", o.DumpAfter}} {
+		if f.name == "" || slices.Contains(names, f.name) {
+			continue
+		}
+		fix := "`ensemble engine passes` lists the passes"
+		if near := nearest.Find(f.name, names); near != "" {
+			fix = "did you mean `" + near + "`?"
+		}
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("there is no pass %q", f.name), At: f.flag, Fix: fix}
+	}
+	return nil
+}
+
+// Subject is what Train or Predict compiles.
+type Subject struct {
+	Spec    model.Spec
+	Task    model.Task
+	Batch   int
+	Seed    uint64
+	Loss    bool
+	Options engine.Options
+	// memory and workspace say where the bounds are set.
+	memory, workspace setup.Bound
+}
+
+// Subject gives the step of the first network of a training, or the prediction.
+func (o *Options) Subject() Subject {
+	s := Subject{Spec: setup.SpecOf(o.Config), Task: setup.Unfitted(setup.TaskOf(o.Config)), Batch: 1, memory: setup.FlagMemory, workspace: setup.FlagWorkspace}
+	s.Spec.Kept = o.kept
+	if o.Mode == "predict" {
+		s.Options = setup.Inference{Threads: o.Threads, Device: o.Device, Timings: o.Timings, Memory: o.MemoryBytes, Workspace: o.WorkspaceBytes}.Options()
+		s.Options.Mode, s.Options.Consume, s.Options.Int8 = engine.Infer, true, o.int8
+	} else {
+		c := o.Config.Train.Train
+		s.Batch, s.Seed, s.Loss = c.BatchSize, uint64(c.Seed), true
+		if o.MemoryBytes == 0 {
+			s.memory = setup.TrainMemory
+		}
+		if o.WorkspaceBytes == 0 {
+			s.workspace = setup.TrainWorkspace
+		}
+		c.Memory, c.Workspace = cmp.Or(config.Bytes(o.MemoryBytes), c.Memory), cmp.Or(config.Bytes(o.WorkspaceBytes), c.Workspace)
+		s.Options = setup.EngineOptions(c, o.Timings.Open(c.Threads))
+	}
+	s.Options = s.Spec.Options(s.Options)
+	return s
+}
+
+// Describe names the network, its batch and what bounds its plan.
+func (s *Subject) Describe(grid *ensemble.Grid) string {
+	text := s.Spec.Kind
+	if s.Spec.Kind == "unet3d" {
+		text += fmt.Sprintf(" base %d, %d stages", s.Spec.Base, s.Spec.Stages)
+	}
+	if n := len(s.Spec.Kept); n > 0 {
+		text += fmt.Sprintf(", without channels of %d layers", n)
+	}
+	text += fmt.Sprintf(", %s head, %d channels, depth %d, field %d×%d, batch %d, %s", s.Spec.Head, s.Task.Features.Channels(),
+		len(s.Task.Features.Axes.Levels), grid.NY, grid.NX, s.Batch, s.Options.Precision)
+	if s.Options.Memory.Limit > 0 {
+		text += fmt.Sprintf(", memory %v", config.Bytes(s.Options.Memory.Limit))
+	}
+	if s.Options.Workspace > 0 {
+		text += fmt.Sprintf(", workspace %v", config.Bytes(s.Options.Workspace))
+	}
+	return text
+}
+
+// Grid is that of a piece, or of the forecast files by their catalogue.
+func (o *Options) Grid(ctx context.Context) (*ensemble.Grid, error) {
+	if o.Crop != (setup.Crop{}) { // longitudes of a piece do not close
+		return &ensemble.Grid{Kind: ensemble.Projected, NY: o.Crop.Height, NX: o.Crop.Width}, nil
+	}
+	grid, err := GridOf(ctx, o.Config)
+	return grid, orCrop(err)
+}
+
+// GridOf is the grid of the store, or of the forecast files by their catalogue.
+func GridOf(ctx context.Context, c *config.TrainConfig) (*ensemble.Grid, error) {
+	if c.Data.Store != "" {
+		return samples.StoreGrid(ctx, string(c.Data.Store))
+	}
+	files, err := input.FilesOf("data.forecasts", c.Data.Forecasts)
+	if err != nil {
+		return nil, err
+	}
+	in, err := fio.Open(ctx, files, input.Reading(c, true))
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	axes := setup.AxesOf(c)
+	var entries []ensemble.Entry
+	for _, e := range in.Catalogue().Entries {
+		if _, _, _, ok := axes.Find(e.Key); ok && e.Product == ensemble.MemberField && e.Statistic == "" {
+			entries = append(entries, e)
+		}
+	}
+	to, err := input.DestinationOf(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return to.Settle(entries)
+}
+
+// orCrop adds the remedy that needs no forecast file.
+func orCrop(err error) error {
+	var e *exit.Error
+	if !errors.As(err, &e) || e.Code == exit.SaveAndStop {
+		return err
+	}
+	named := *e
+	named.Fix = strings.TrimPrefix(e.Fix+"; or give --crop, which needs no forecast file", "; or ")
+	return &named
+}
+
+// WriteText prints the graph that was asked for, or the stage of one pass, or
+// everything: all stages, then the plan.
+func (r *Result) WriteText(w io.Writer) error {
+	if r.Graph != "" {
+		_, err := io.WriteString(w, r.Graph)
+		return err
+	}
+	if r.pass != "" {
+		return r.writePass(w)
+	}
+	if _, err := fmt.Fprintf(w, "%s, %s\n\n", r.Network, r.Mode); err != nil {
+		return err
+	}
+	if err := r.WriteStages(w); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return r.WritePlan(w)
+}
+
+// writePass prints what one pass did: the counts before and after, and every
+// kind of value that came or went.
+func (r *Result) writePass(w io.Writer) error {
+	i := r.stageAfter(r.pass)
+	before, after := r.Stages[i-1], r.Stages[i]
+	both := engine.Explanation{Stages: []engine.Stage{before, after}}
+	both.Stages[0].Changes = nil // by another pass
+	required := "may be left out"
+	if after.Required {
+		required = "required"
+	}
+	if _, err := fmt.Fprintf(w, "%s: %s (%s)\n\n", after.Pass, after.Purpose, required); err != nil {
+		return err
+	}
+	if err := both.WriteStages(w); err != nil {
+		return err
+	}
+	lines := engine.Difference(before.Graph, after.Graph)
+	if len(lines) == 0 {
+		_, err := fmt.Fprintln(w, "the values are the same as before")
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", strings.Join(lines, "\n"))
+	return err
+}
+
+// PassInfo is one pass of the compiler.
+type PassInfo struct {
+	Name     string   `json:"name"`
+	Purpose  string   `json:"purpose"`
+	Required bool     `json:"required"`
+	After    []string `json:"after"` // passes that must come before, each with its reason
+}
+
+// Passes lists the passes of the compiler in order.
+func Passes() []PassInfo {
+	var out []PassInfo
+	for _, p := range pass.List {
+		i := PassInfo{Name: p.Name, Purpose: p.Purpose, Required: p.Required, After: []string{}}
+		for _, o := range pass.Order {
+			if o.After == p.Name {
+				i.After = append(i.After, o.Before+": "+o.Reason)
+			}
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+// WritePasses prints the passes, one a line.
+func WritePasses(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "#\tpass\trequired\tpurpose")
+	for i, p := range Passes() {
+		required := "no"
+		if p.Required {
+			required = "yes"
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\n", i+1, p.Name, required, p.Purpose)
+	}
+	return t.Flush()
+}

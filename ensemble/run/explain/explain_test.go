@@ -1,0 +1,341 @@
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/report"
+)
+
+// explainOptions are those of a small network of the demo's configuration.
+func explainOptions(t *testing.T, set ...string) Options {
+	t.Helper()
+	c, err := config.LoadTrain(config.Sources{Files: []string{"demo.yaml"}, Set: append([]string{"model.base=2", "train.threads=1"}, set...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Options{Config: c, Crop: setup.Crop{Height: 16, Width: 24}, Peaks: engine.Peaks{FLOPs: 100e9, Bytes: 10e9}}
+}
+
+func explain(t *testing.T, o Options) *Result {
+	t.Helper()
+	r, err := Run(context.Background(), o)
+	if exit.CodeOf(err) == exit.NoDevice {
+		t.Skip("skipped: no device: ", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// planText is a plan as text, without what needs peaks.
+func planText(t *testing.T, write func(io.Writer) error) string {
+	t.Helper()
+	var b strings.Builder
+	if err := write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// explainedPlan is what Explain says of the plan of the configuration.
+func explainedPlan(t *testing.T, o Options) string {
+	t.Helper()
+	o.Peaks = engine.Peaks{FLOPs: 1, Bytes: 1} // not measured
+	r := explain(t, o)
+	r.Peaks = engine.Peaks{}
+	return planText(t, r.WritePlan)
+}
+
+// TestExplainBounds: the bounds of the options take the place of those of the
+// configuration.
+func TestExplainBounds(t *testing.T) {
+	f := demotest.Files(t)
+	c := func(memory, workspace string) *config.TrainConfig {
+		return demotest.Config(t, f, "model.base=16", "train.batch_size=3", "train.memory="+memory, "train.workspace="+workspace)
+	}
+	for _, row := range []struct {
+		o    Options
+		want *config.TrainConfig
+	}{
+		{Options{Config: c("1B", "0"), MemoryBytes: 18 << 20}, c("18MiB", "0")},
+		{Options{Config: c("0", "1B"), WorkspaceBytes: 4 << 20}, c("0", "4MiB")},
+		{Options{Config: c("1B", "1B"), MemoryBytes: 18 << 20, WorkspaceBytes: 4 << 20}, c("18MiB", "4MiB")},
+	} {
+		if got, want := explainedPlan(t, row.o), explainedPlan(t, Options{Config: row.want}); got != want {
+			t.Errorf("memory %d, workspace %d: %s", row.o.MemoryBytes, row.o.WorkspaceBytes, runtest.FirstDifference(got, want))
+		}
+	}
+	o := Options{Config: c("18MiB", "4MiB"), WorkspaceBytes: 3 << 20, Peaks: engine.Peaks{FLOPs: 1, Bytes: 1}}
+	r := explain(t, o)
+	if r.Precision != "f32" || r.MemoryBytes != 18<<20 || r.WorkspaceBytes != 3<<20 || !strings.HasSuffix(r.Network, ", f32, memory 18MiB, workspace 3MiB") {
+		t.Errorf("%q: precision %q, memory %d, workspace %d", r.Network, r.Precision, r.MemoryBytes, r.WorkspaceBytes)
+	}
+}
+
+// TestExplainPrediction: with mode predict it is the plan of Predict, which knows
+// the precision of the configuration and none of its bounds.
+func TestExplainPrediction(t *testing.T) {
+	c := demotest.Config(t, demotest.Files(t), "model.base=16", "train.precision=bf16", "train.memory=1B", "train.workspace=1B", "train.threads=3")
+	grid, err := GridOf(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []setup.Inference{{}, {Threads: 1}, {Threads: 1, Memory: 4 << 20}, {Threads: 1, Workspace: 2 << 20}} {
+		got := explainedPlan(t, Options{Config: c, Mode: "predict", Threads: o.Threads, MemoryBytes: o.Memory, WorkspaceBytes: o.Workspace})
+		m := &model.Model{Spec: setup.SpecOf(c), Task: setup.Unfitted(setup.TaskOf(c)), Grid: grid}
+		if err := m.Open(o.Options()); err != nil {
+			t.Fatal(err)
+		}
+		if want := planText(t, m.Network.Plan.Explain); got != want {
+			t.Errorf("%+v: %s", o, runtest.FirstDifference(got, want))
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestExplainText: the report names every pass and every kernel; the restricted
+// one has the change of one pass only.
+func TestExplainText(t *testing.T) {
+	o := explainOptions(t)
+	var all strings.Builder
+	r := explain(t, o)
+	if err := r.WriteText(&all); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pass.List {
+		if !regexp.MustCompile(`(?m)^ +` + p.Name + ` +\d`).MatchString(all.String()) {
+			t.Errorf("the report lacks pass %s", p.Name)
+		}
+	}
+	if n := strings.Count(all.String(), "compute\n") + strings.Count(all.String(), "memory\n"); n != len(r.Ops) {
+		t.Errorf("%d lines with a bound, %d operations", n, len(r.Ops))
+	}
+	o.Pass = "fuse"
+	var one strings.Builder
+	if err := explain(t, o).WriteText(&one); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(one.String(), "\n−") || !strings.Contains(one.String(), "\n+") || strings.Contains(one.String(), "schedule") {
+		t.Errorf("the report of one pass:\n%s", one.String())
+	}
+}
+
+// TestExplainDump: the graph after a pass, as WriteText gives it: a gradient for
+// each parameter after add-gradients, none before.
+func TestExplainDump(t *testing.T) {
+	o := explainOptions(t)
+	for name, grads := range map[string]bool{"choose-mode": false, "add-gradients": true, "plan-memory": true} {
+		o.DumpAfter = name
+		r := explain(t, o)
+		var text, want strings.Builder
+		if err := errors.Join(r.WriteText(&text), r.Stages[r.stageAfter(name)].Graph.WriteText(&want)); err != nil {
+			t.Fatal(err)
+		}
+		if text.String() != want.String() || strings.Contains(text.String(), "\ngradient ") != grads {
+			t.Errorf("after %s: %d bytes, want %d, gradients: %v", name, text.Len(), want.Len(), grads)
+		}
+	}
+}
+
+// TestExplainJSON: the answer holds stages, operations and buffers.
+func TestExplainJSON(t *testing.T) {
+	text, err := json.Marshal(explain(t, explainOptions(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Mode   string `json:"mode"`
+		Stages []struct {
+			Pass  string `json:"pass"`
+			Bytes int64  `json:"bytes"`
+		} `json:"stages"`
+		Ops []struct {
+			Op, Kernel, Class, Bound, Where string
+			BoundS                          float64 `json:"bound_s"`
+		} `json:"ops"`
+		Buffers []struct{ Size int64 } `json:"buffers"`
+	}
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Mode != "train" || len(got.Stages) != len(pass.List)+1 || len(got.Ops) == 0 || len(got.Buffers) == 0 {
+		t.Errorf("mode %q, %d stages, %d operations, %d buffers", got.Mode, len(got.Stages), len(got.Ops), len(got.Buffers))
+	}
+	for _, o := range got.Ops {
+		if o.Op == "" || o.Kernel == "" || o.Class == "" || o.Bound == "" || o.Where == "" {
+			t.Errorf("an operation lacks something: %+v", o)
+		}
+	}
+}
+
+// TestExplainHTML: one file that asks for nothing from elsewhere, whose pictures
+// are well-formed and show every operation.
+func TestExplainHTML(t *testing.T) {
+	o := explainOptions(t)
+	o.HTML = filepath.Join(t.TempDir(), "plan.html")
+	r := explain(t, o)
+	text, err := os.ReadFile(o.HTML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	if m := regexp.MustCompile(`(?i)https?://|src=|@import|<link`).FindString(page); m != "" {
+		t.Errorf("the page holds %q", m)
+	}
+	svgs := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(page, -1)
+	if len(svgs) < 5 { // memory, timeline, shares and at least two graphs
+		t.Fatalf("%d pictures", len(svgs))
+	}
+	drawn, err := r.GraphPicture("fuse")
+	if err != nil || !strings.Contains(string(drawn.SVG), " new") {
+		t.Errorf("the graph after fuse alone: %v", err)
+	}
+	if _, err := r.GraphPicture("fusion"); exit.CodeOf(err) != exit.Usage {
+		t.Errorf("a pass that there is not: %v", err)
+	}
+	for _, p := range []report.Picture{drawn, r.MemoryPicture(), r.TimePicture()} {
+		if strings.Count(string(p.SVG), " width=") == 0 || !strings.Contains(string(p.SVG), "--contraction: #") {
+			t.Errorf("%s alone has no size or no colours", p.Title)
+		}
+		svgs = append(svgs, string(p.SVG))
+	}
+	for i, svg := range svgs {
+		for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+			if _, err := d.Token(); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Errorf("picture %d: %v", i, err)
+				break
+			}
+		}
+	}
+	if rows := strings.Count(page, "<tr class="); rows != len(r.Ops) {
+		t.Errorf("%d rows for %d operations", rows, len(r.Ops))
+	}
+	last := newPicture(r.Explanation.Graph, func(*graph.Node) bool { return false })
+	ops := 0
+	for _, d := range last.nodes {
+		if d.class != "" {
+			ops++
+		}
+	}
+	if ops != len(r.Ops) {
+		t.Errorf("the last picture shows %d operations of %d", ops, len(r.Ops))
+	}
+	for _, want := range []string{"recompute", "plan-memory", "conv3d_fused"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+}
+
+// TestPicture: no two boxes overlap, forward operands stand above their results,
+// backward ones below, and forward stands left of backward in every row.
+func TestPicture(t *testing.T) {
+	for _, set := range [][]string{nil, {"model.kind=resnet2d_simple", "model.head=spread", "train.loss.kind=mse",
+		"data.levels=[850hPa]", "data.targets=[{variable: t, levels: [850hPa]}]"}, {"model.stages=3", "model.base=8"}} {
+		r := explain(t, explainOptions(t, set...))
+		for _, s := range r.Stages {
+			p := newPicture(s.Graph, func(*graph.Node) bool { return false })
+			for i, d := range p.nodes {
+				if d.x < 0 || d.x+d.width() > p.width || d.y() < pictureTop || d.y()+d.height() > p.height {
+					t.Fatalf("%v after %q: %s lies outside: %+v of %gx%g", set, s.Pass, d.node.Label(), d, p.width, p.height)
+				}
+				for _, o := range d.in {
+					src := p.nodes[o]
+					if src.backward == d.backward && (src.row < d.row) == d.backward {
+						t.Fatalf("%v after %q: %s in row %d reads %s in row %d", set, s.Pass, kindName(d.node), d.row, kindName(src.node), src.row)
+					}
+				}
+				for _, e := range p.nodes[:i] {
+					if e.row != d.row {
+						continue
+					}
+					a, b := e, d
+					if a.x > b.x {
+						a, b = b, a
+					}
+					if a.x+a.width() > b.x || a.backward && !b.backward {
+						t.Fatalf("%v after %q, row %d: %s at %g and %s at %g", set, s.Pass, d.row, a.node.Label(), a.x, b.node.Label(), b.x)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestExplainErrors: bad input is one error with its code and a remedy.
+func TestExplainErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(o *Options)
+		want   exit.Code
+		fix    string
+	}{
+		"mode":      {func(o *Options) { o.Mode = "guess" }, exit.Usage, "train or predict"},
+		"pass":      {func(o *Options) { o.Pass = "fus" }, exit.Usage, "`fuse`"},
+		"dump":      {func(o *Options) { o.DumpAfter = "nothing at all" }, exit.Usage, "engine passes"},
+		"crop":      {func(o *Options) { o.Crop = setup.Crop{Height: 16, Width: -1} }, exit.Usage, "rows and columns"},
+		"peaks":     {func(o *Options) { o.Peaks.FLOPs = -1 }, exit.Usage, "measured"},
+		"stages":    {func(o *Options) { o.Config.Model.Stages = 6 }, exit.Usage, "options of the network"},
+		"no files":  {func(o *Options) { o.Crop = setup.Crop{} }, exit.NotYet, "--crop"},
+		"memory":    {func(o *Options) { o.MemoryBytes = 1000 }, exit.NoDevice, "give --memory "},
+		"workspace": {func(o *Options) { o.WorkspaceBytes = 1000 }, exit.Usage, "give --workspace "},
+		"key":       {func(o *Options) { o.Config.Train.Train.Memory = 1000 }, exit.NoDevice, "set train.memory: "},
+		"below 0":   {func(o *Options) { o.WorkspaceBytes = -1 }, exit.Usage, "above 0"},
+		"no folder": {func(o *Options) { o.HTML = "/nowhere/at/all.html" }, exit.CannotWrite, ""},
+	} {
+		o := explainOptions(t)
+		c.change(&o)
+		_, err := Run(context.Background(), o)
+		var e *exit.Error
+		if exit.CodeOf(err) == exit.NoDevice && c.want != exit.NoDevice {
+			t.Skip("skipped: no device: ", err)
+		}
+		if !errors.As(err, &e) || e.Code != c.want || !strings.Contains(e.Fix, c.fix) {
+			t.Errorf("%s: %v, want exit %d with %q", name, err, c.want, c.fix)
+		}
+	}
+}
+
+// TestPasses: the list is that of the compiler, with the reasons of its order.
+func TestPasses(t *testing.T) {
+	var b strings.Builder
+	if err := WritePasses(&b); err != nil {
+		t.Fatal(err)
+	}
+	list := Passes()
+	if lines := strings.Count(b.String(), "\n"); lines != len(pass.List)+1 || len(list) != len(pass.List) {
+		t.Errorf("%d lines, %d passes, want %d", lines, len(list), len(pass.List))
+	}
+	reasons := 0
+	for i, p := range list {
+		reasons += len(p.After)
+		if p.Name != pass.List[i].Name || p.Required != pass.List[i].Required || p.Purpose == "" {
+			t.Errorf("pass %d: %+v", i, p)
+		}
+	}
+	if reasons != len(pass.Order) {
+		t.Errorf("%d reasons, the compiler has %d", reasons, len(pass.Order))
+	}
+}

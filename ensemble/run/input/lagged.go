@@ -1,0 +1,78 @@
+package input
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Lag makes one ensemble of the members of a start, the newest unless it is given, and of
+// those of starts up to maxAge before it: their fields of the same valid times get the name
+// of that start and lead. Members keep their numbers if all of them differ; else those of
+// older starts get the next free ones, by age and number.
+//
+// Errors: exit 66 if the start is not there.
+func Lag(c *ensemble.Catalogue, maxAge time.Duration, only time.Time) (*ensemble.Catalogue, map[ensemble.Member]time.Duration, time.Time, error) {
+	members := ensemble.Catalogue{Entries: c.Select(func(e ensemble.Entry) bool { return e.Product == ensemble.MemberField && e.Member != ensemble.NoMember })}
+	inits := members.Inits()
+	if only.IsZero() && len(inits) > 0 {
+		only = inits[len(inits)-1].Time
+	}
+	start := ensemble.InitAt(only)
+	if !slices.Contains(inits, start) {
+		return nil, nil, only, MissingInit(start, inits)
+	}
+	type source struct {
+		age    time.Duration
+		member ensemble.Member
+	}
+	age := func(e ensemble.Entry) time.Duration { return start.Sub(e.Init.Time) }
+	number := map[source]ensemble.Member{}
+	var sources []source
+	taken := map[ensemble.Member]time.Duration{}
+	clash, last := false, ensemble.Member(0)
+	for _, e := range members.Entries {
+		s := source{age(e), e.Member}
+		if _, known := number[s]; known || s.age < 0 || s.age > maxAge {
+			continue
+		}
+		number[s] = e.Member
+		sources = append(sources, s)
+		_, twice := taken[e.Member]
+		taken[e.Member], clash = s.age, clash || twice
+		if s.age == 0 {
+			last = max(last, e.Member)
+		}
+	}
+	if clash {
+		slices.SortFunc(sources, func(a, b source) int { return cmp.Or(cmp.Compare(a.age, b.age), cmp.Compare(a.member, b.member)) })
+		for _, s := range sources {
+			if s.age > 0 {
+				last++
+				number[s] = last
+			}
+		}
+	}
+	ages := map[ensemble.Member]time.Duration{}
+	out := &ensemble.Catalogue{Unused: c.Unused, Messages: c.Messages, Warnings: c.Warnings}
+	for _, e := range members.Entries {
+		s := source{age(e), e.Member}
+		n, ok := number[s]
+		if !ok || e.Lead < ensemble.Lead(s.age) {
+			continue
+		}
+		e.Init, e.Lead, e.Member = start, e.Lead-ensemble.Lead(s.age), n
+		ages[n] = s.age
+		out.Entries = append(out.Entries, e)
+	}
+	if len(out.Entries) == 0 {
+		return nil, nil, only, &exit.Error{Code: exit.NotYet, What: "no field of the lagged ensemble is in the input", At: fmt.Sprintf("%s and %s before it", start, maxAge),
+			Fix: "add the files of the newest start"}
+	}
+	slices.SortFunc(out.Entries, ensemble.Entry.Compare)
+	return out, ages, only, nil
+}

@@ -1,0 +1,124 @@
+package input
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	fio "github.com/ensemble-weather/ensemble/io"
+)
+
+// LayoutOf is a layout for the reader, as it is configured; its pattern has been checked.
+func LayoutOf(l config.Layout) fio.Layout {
+	out := fio.Layout{Centres: l.Centres, Percentiles: l.Percentiles == config.PercentilesAsMembers}
+	if l.FromName != "" {
+		out.FromName = regexp.MustCompile(l.FromName)
+	}
+	return out
+}
+
+// Reading are the options of files of a training: of forecasts with their layout, of analyses
+// without one.
+func Reading(c *config.TrainConfig, forecasts bool) fio.Options {
+	o := fio.Options{Sparse: c.Data.Sparse, Cache: string(c.Data.IndexCache)}
+	if forecasts {
+		o.Layout = LayoutOf(c.Data.Members.Layout)
+	}
+	return o
+}
+
+// CentreFaults finds members of several centres that have one name. entries are in order.
+func CentreFaults(entries []ensemble.Entry) []Fault {
+	var first [2]ensemble.Entry
+	fields := 0
+	members := map[string]map[ensemble.Member]bool{}
+	for i, e := range entries {
+		if e.Member == ensemble.NoMember {
+			continue
+		}
+		if members[e.Centre] == nil {
+			members[e.Centre] = map[ensemble.Member]bool{}
+		}
+		members[e.Centre][e.Member] = true
+		if i == 0 || entries[i-1].Key != e.Key || entries[i-1].Centre == e.Centre {
+			continue
+		}
+		if fields++; fields == 1 {
+			first = [2]ensemble.Entry{entries[i-1], e}
+		}
+	}
+	if fields == 0 {
+		return nil
+	}
+	var have, names []string
+	for c, m := range members {
+		have = append(have, fmt.Sprintf("%s has members %s", cmp.Or(c, "no centre"), ensemble.MemberRanges(slices.Sorted(maps.Keys(m)))))
+		names = append(names, c)
+	}
+	slices.Sort(have)
+	slices.Sort(names)
+	return []Fault{Fault{Kind: FaultDuplicate, Code: exit.BadData, What: "members of several centres have the same numbers", At: PlaceOf(first[0]), Why: strings.Join(have, "; "),
+		Fix: fmt.Sprintf("choose with members.centres (in train.yaml data.members.centres), one or several: [%s]", strings.Join(names, ", ")), Fields: fields}.On(first[1])}
+}
+
+// percentilesOnly tells whether an input has quantiles where members are asked for.
+func percentilesOnly(c *ensemble.Catalogue) bool {
+	quantiles := false
+	for _, e := range c.Entries {
+		if e.Product == ensemble.MemberField && e.Member != ensemble.NoMember {
+			return false
+		}
+		quantiles = quantiles || e.Product == ensemble.Quantile
+	}
+	return quantiles
+}
+
+// absentFile is the end of a sentence about an absent member: the name of its file.
+func absentFile(entries []ensemble.Entry, member string) string {
+	if name := fileOf(entries, member); name != "" {
+		return "; by the names of the others its file is " + name
+	}
+	return ""
+}
+
+// fileOf is the name that the file of an absent member would have by those of the others:
+// files of one member each, whose names differ in its number. Empty if there is no such
+// rule.
+func fileOf(entries []ensemble.Entry, absent string) string {
+	of := map[string]ensemble.Member{}
+	for _, e := range entries {
+		if e.Product != ensemble.MemberField || e.Member == ensemble.NoMember {
+			continue
+		}
+		if m, known := of[e.File]; known && m != e.Member {
+			return ""
+		}
+		of[e.File] = e.Member
+	}
+	votes := map[string]int{}
+	best := ""
+	for file, m := range of {
+		dir, base := filepath.Split(file)
+		for _, at := range numbers.FindAllStringIndex(base, -1) {
+			digits := base[at[0]:at[1]]
+			if strings.TrimLeft(digits, "0") != strings.TrimLeft(m.String(), "0") {
+				continue
+			}
+			name := dir + base[:at[0]] + strings.Repeat("0", max(0, len(digits)-len(absent))) + absent + base[at[1]:]
+			votes[name]++
+			if n := votes[name]; n > 1 && (n > votes[best] || n == votes[best] && name < best) {
+				best = name
+			}
+		}
+	}
+	return best
+}
+
+var numbers = regexp.MustCompile(`[0-9]+`)

@@ -1,0 +1,120 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/run/casestudy"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// studied makes case studies of what was verified: in a box, all gains are those of verify there.
+func studied(t *testing.T, o verify.Options) {
+	t.Helper()
+	o.Out, o.Choice = "", scoring.Choice{Regions: []string{"tropics"}}
+	whole, err := verify.Run(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "box")
+	c, err := casestudy.Run(context.Background(), casestudy.Options{Verify: o, Dir: dir, Box: "tropics", Maps: 1, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := c.Rows[len(c.Rows)-1]
+	if len(c.Rows) != 4 || last.Start != "all" || last.Starts != 3 {
+		t.Fatalf("%d rows, the last is %+v", len(c.Rows), last)
+	}
+	found := 0
+	for _, g := range whole.Scores.Comparisons {
+		if g.ID != "crps_gauss" || g.ReferenceID != "crps_plain" || g.Reference != "raw4" || g.Region == score.LargestEFI {
+			continue
+		}
+		want := map[string]score.Number{"all": last.Everywhere, "tropics": last.Gain}[g.Region]
+		found++
+		if math.Abs(float64(g.Gain-want)) > 1e-6 {
+			t.Errorf("gain in %s: %g, verify has %g", g.Region, want, g.Gain)
+		}
+	}
+	for _, v := range whole.Scores.Scores {
+		if v.Region == "tropics" && v.System == "raw3" && v.ID == "crps_plain" && math.Abs(float64(v.Value-last.RawUsed)) > 1e-6 {
+			t.Errorf("CRPS of the members used: %g, verify has %g", last.RawUsed, v.Value)
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d gains to compare with", found)
+	}
+	for _, path := range append(c.Outputs(), filepath.Join(dir, "report", "map-01-3.png")) {
+		if st, err := os.Stat(path); err != nil || st.Size() == 0 {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "report", "index.html"))
+	if err != nil || !strings.Contains(string(page), `class="outline"`) || !strings.Contains(string(page), "gain in the area") {
+		t.Errorf("the page has no outline, or no number: %v", err)
+	}
+
+	// The event with the largest index: its mean is at least that of the same disc on other starts.
+	extreme := casestudy.Options{Verify: o, Dir: filepath.Join(t.TempDir(), "efi"), EFIRadius: 3000, Version: "test"}
+	e, err := casestudy.Run(context.Background(), extreme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := e.Rows[0]
+	if len(e.Rows) != 1 || !(math.Abs(float64(r.EFI)) > 0.1) || r.Points < 2 {
+		t.Fatalf("%+v", e.Rows)
+	}
+	track := filepath.Join(t.TempDir(), "track.csv")
+	line := func(when string) string {
+		return when + "," + asJSON(r.Lat) + "," + asJSON(r.Lon) + ",3000\n"
+	}
+	if err := os.WriteFile(track, []byte("time,lat,lon,radius_km\n"+line("1990-01-01T00:00:00Z")+line("2030-01-01T00:00:00Z")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	along, err := casestudy.Run(context.Background(), casestudy.Options{Verify: o, Dir: filepath.Join(t.TempDir(), "track"), Track: track, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := 0
+	for _, x := range along.Rows {
+		if x.Start == r.Start && math.Abs(float64(x.Gain-r.Gain)) < 1e-9 {
+			same++
+		}
+		if math.Abs(float64(x.EFI)) > math.Abs(float64(r.EFI))+1e-9 {
+			t.Errorf("start %s has the index %g, the largest is said to be %g", x.Start, x.EFI, r.EFI)
+		}
+	}
+	if len(along.Rows) != 4 || same != 1 {
+		t.Errorf("along the track %+v, the event is %+v", along.Rows, r)
+	}
+	for _, c := range []struct {
+		change func(*casestudy.Options)
+		want   string
+	}{
+		{func(o *casestudy.Options) { o.EFIRadius = 0 }, "needs one area"},
+		{func(o *casestudy.Options) { o.Box = "tropics" }, "2 of them"},
+		{func(o *casestudy.Options) { o.Verify.RunDir = "" }, "no extreme forecast index"},
+		{func(o *casestudy.Options) { o.Starts = []string{"1999-01-01"} }, "this start is not published"},
+		{func(o *casestudy.Options) { o.Variables = []string{"tp"} }, "nothing of these variables"},
+		{func(o *casestudy.Options) { o.EFIRadius, o.Box = 0, "nowhere=89.9:90:1:1.0001" }, "the box is empty"},
+	} {
+		bad := extreme
+		c.change(&bad)
+		if _, err := casestudy.Run(context.Background(), bad); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}
+
+func asJSON(n score.Number) string {
+	text, _ := json.Marshal(n)
+	return string(text)
+}

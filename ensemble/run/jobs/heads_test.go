@@ -1,0 +1,118 @@
+package jobs
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
+	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
+	"github.com/ensemble-weather/ensemble/io/product"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+)
+
+// The schema names the families of package dist, and those that can be scored above thresholds.
+func TestFamilyNames(t *testing.T) {
+	var ids []string
+	for _, f := range dist.Families {
+		if f != dist.Student { // which calibration makes
+			ids = append(ids, f.ID)
+		}
+	}
+	if want := append(ids, config.BernsteinFamily, config.HistogramFamily); !slices.Equal(config.Families, want) {
+		t.Errorf("the schema has %q, want %q", config.Families, want)
+	}
+	for _, id := range config.Families {
+		spec := model.Spec{Head: model.DistributionHead, Family: id, Degree: 3, Bins: 4}
+		if id == config.NormalFamily {
+			spec.Family = ""
+		}
+		set := append(slices.Clone(runtest.RainKeys), "model.family="+id, runtest.LossOf(id))
+		c := demotest.Config(t, runtest.Nowhere, set...)
+		_, err := config.LoadTrain(config.Sources{Files: []string{c.Files()[0].Path}, Set: append(set, "train.loss.threshold=[tp>1mm]")})
+		if allowed := spec.Predicted(1).Excess.Family != nil; allowed != (err == nil) {
+			t.Errorf("%s: a threshold is allowed: %v, and %v", id, allowed, err)
+		}
+	}
+}
+
+// Products of a distribution that is not normal have its parameters, by which verification finds the
+// scores of the training; probabilities and members are of the family, too.
+func TestVerifyOfAnyFamily(t *testing.T) {
+	f := demotest.Files(t)
+	runDir, out := filepath.Join(t.TempDir(), "run"), t.TempDir()
+	c := demotest.Config(t, f, "model.family=bernstein", "model.degree=4", "train.networks=1", "train.epochs=1", "train.loss.spread=0", "baselines=[climatology, emos]")
+	trained, err := train.Run(context.Background(), train.Options{Config: c, RunDir: runDir, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := predict.Options{RunDir: runDir, Input: f.GRIB2[17:], Out: out, Formats: []product.Format{product.NetCDF}, Version: "test", Threads: 1}
+	o.Publish = runtest.Publishing(t, "products=[mean, spread, ensemble_spread, parameters, probabilities, members]", "probabilities=[\"t>0 degC\"]")
+	predicted, err := predict.Run(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []string
+	for _, path := range predicted.Outputs {
+		if strings.HasSuffix(path, ".nc") {
+			files = append(files, path)
+		}
+	}
+	fields := runtest.FieldsOf(t, filepath.Join(filepath.Dir(files[0]), "*.nc"))
+	var mean, probability []float32
+	par := make(model.ParameterFields, 5)
+	for k, field := range fields {
+		if _, name, ok := strings.Cut(k.Variable, product.ParameterInfix); ok {
+			par[slices.Index(dist.Bernstein(4).Parameters, name)] = field.Values
+		}
+		switch k.Product {
+		case ensemble.EnsembleMean:
+			mean = field.Values
+		case ensemble.Probability:
+			probability = field.Values
+		}
+	}
+	family, one := dist.Bernstein(4), make([]float64, 5)
+	for p := range mean {
+		par.At(one, p)
+		m, _ := family.Moments(one)
+		if above := family.Above(one, 273.15); math.Abs(m-float64(mean[p])) > 1e-3 || math.Abs(above-float64(probability[p])) > 1e-3 {
+			t.Fatalf("point %d: mean %g and probability %g, by the parameters %g and %g", p, mean[p], probability[p], m, above)
+		}
+	}
+	verified, err := verify.Run(context.Background(), verify.Options{Forecast: files, Analysis: f.Analyses, Members: f.GRIB2[17:]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := trained.Scores.Find("crps_family", "network", "t", "850hPa", "48h"), verified.Scores.Find("crps_family", "network", "t", "850hPa", "48h")
+	if want == nil || got == nil || math.Abs(float64(got.Value-want.Value)) > 1e-5*float64(want.Value) {
+		t.Errorf("CRPS %+v of products, %+v of the training", got, want)
+	}
+	if verified.Scores.Find("crps_gauss", "network", "t", "850hPa", "48h") != nil {
+		t.Error("the network is scored as a normal distribution")
+	}
+	if len(trained.Scores.Shares) == 0 {
+		t.Error("the gain is not split")
+	}
+	o.Out, o.Publish = t.TempDir(), runtest.Publishing(t, "products=[mean, spread]")
+	bare, err := predict.Run(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	as, err := verify.Run(context.Background(), verify.Options{Forecast: bare.Outputs, Analysis: f.Analyses})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(as.Warnings, func(w string) bool { return strings.Contains(w, "as a normal distribution, which it is not") }) {
+		t.Errorf("warnings %q", as.Warnings)
+	}
+}

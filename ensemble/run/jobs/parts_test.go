@@ -1,0 +1,62 @@
+package jobs
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+)
+
+// A training on a mesh of more parts than processes has the bits that it has on as many
+// ranks, also if it goes on with another number of processes.
+func TestSameBitsOnAnyProcesses(t *testing.T) {
+	traintest.CheckSameRuns(t, []traintest.SameRuns{
+		{Mesh: "data:2 lat:2", Processes: [][]int{{3, 1}}, Set: []string{"train.shard_optimizer=true", "train.clip=0.05", "train.ema=0.5", "train.optimizer=adam"}},
+		{Mesh: "lon:3", Processes: [][]int{{2}}, Set: nil},
+	})
+}
+
+// So it has under the launchers of MPI: it is stopped by a signal to one process, and goes
+// on with fewer.
+func TestSameBitsOnLaunchedProcesses(t *testing.T) {
+	whole := filepath.Join(t.TempDir(), "whole")
+	r := withMesh(failing(t, whole), "lat:2 lon:2")
+	c, err := config.LoadTrain(config.Sources{Files: []string{r.Config}, Set: r.Set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := train.Run(context.Background(), train.Options{Config: c, RunDir: whole, Version: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	want := runtest.Digest(t, whole)
+	onLaunchers(t, func(t *testing.T, launcher string) {
+		r := withMesh(failing(t, filepath.Join(t.TempDir(), "run")), "lat:2 lon:2")
+		l := launch(t, launcher, 3, r)
+		l.atStep(t, r.RunDir, 2)
+		if err := syscall.Kill(l.pid(t, 2), syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		code, out := l.end(t)
+		if code != exit.SaveAndStop && !strings.HasSuffix(launcher, "mpich") || code == exit.OK || !strings.Contains(out, "error[E075]: ") { // of one rank; the launcher may end others before they tell
+			t.Fatal(out)
+		}
+		r.Pause = 0
+		if code, out := launch(t, launcher, 2, r).end(t); code != exit.OK {
+			t.Fatal(out)
+		}
+		if runtest.Digest(t, r.RunDir) != want {
+			t.Error("other weights than on one process")
+		}
+		if _, err := rundir.ReadManifest(r.RunDir); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,62 @@
+package jobs
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples/samplestest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// asking is a training on ranks that take starts from each other, and the digest of one on
+// ranks of this process that do not.
+func asking(t *testing.T, set ...string) (training func(t *testing.T) rankTraining, want string) {
+	t.Helper()
+	f := demotest.Files(t)
+	dir := samplestest.Prepared(t, demotest.Config(t, f), "f32")
+	set = append(set, "model.head=spread", "train.loss.kind=mse", "model.base=1", "data.store="+dir, fmt.Sprintf("data.memory=%dB", 14*runtest.StartBytes(t, dir)))
+	of := func(dir, peers string) rankTraining {
+		return withMesh(failing(t, dir, append(slices.Clone(set), "data.peers="+peers)...), "data:2")
+	}
+	whole := filepath.Join(t.TempDir(), "whole")
+	alone := of(whole, "never")
+	c, err := config.LoadTrain(config.Sources{Files: []string{alone.Config}, Set: alone.Set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := traintest.TrainOnRanks(2, func(int) train.Options { return train.Options{RunDir: whole, Version: "test", Config: c} }); err != nil {
+		t.Fatal(err)
+	}
+	return func(t *testing.T) rankTraining { return of(filepath.Join(t.TempDir(), "run"), "always") }, runtest.Digest(t, whole)
+}
+
+// Under a launcher ranks are processes. They take starts from each other, and end with the
+// bits of ranks of one process that do not.
+func TestProcessesTakeStartsOfEachOther(t *testing.T) {
+	training, want := asking(t, "train.epochs=2")
+	onLaunchers(t, func(t *testing.T, launcher string) {
+		r := training(t)
+		r.Pause = 0
+		if code, out := launch(t, launcher, 2, r).end(t); code != exit.OK {
+			t.Fatal(out)
+		}
+		if runtest.Digest(t, r.RunDir) != want {
+			t.Error("other bits than without peers")
+		}
+		var asked float64
+		for _, e := range runtest.Epochs(t, r.RunDir) {
+			n, _ := e.Number("peers_reads")
+			asked += n
+		}
+		if asked == 0 {
+			t.Error("rank 0 took nothing from rank 1")
+		}
+	})
+}

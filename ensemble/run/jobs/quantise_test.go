@@ -1,0 +1,20 @@
+package jobs
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/quantise"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+)
+
+// Methods of the configuration are those of the engine.
+func TestQuantiseMethods(t *testing.T) {
+	var names []string
+	for _, m := range quantise.Methods {
+		names = append(names, string(m))
+	}
+	if got, want := strings.Join(config.QuantiseMethods, " "), strings.Join(names, " "); got != want {
+		t.Errorf("methods %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,313 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
+	"github.com/ensemble-weather/ensemble/internal/dl"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/interrupt"
+	"github.com/ensemble-weather/ensemble/internal/mpitest"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
+)
+
+// rankTraining is a training as every rank of a launcher is told of it.
+type rankTraining struct {
+	Config, RunDir string
+	Set            []string
+	Set1           []string      // rank 1 alone
+	Pause          time.Duration // before every step
+	Leave1         bool          // rank 1 does nothing, and leaves
+	PIDs           string        // folder for a file of each rank with its process
+}
+
+// run trains as `ensemble train --resume auto` does, with its signals.
+func (r rankTraining) run() error {
+	l, _ := mpi.Launched(os.Getenv)
+	if err := os.WriteFile(filepath.Join(r.PIDs, strconv.Itoa(l.Rank)), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+		return err
+	}
+	flag := interrupt.Watch(func() {})
+	defer flag.Close()
+	if l.Rank == 1 {
+		r.Set = append(r.Set, r.Set1...)
+	}
+	if l.Rank == 1 && r.Leave1 {
+		w, err := mpi.Join(l, time.Second)
+		return errors.Join(err, w.Close())
+	}
+	c, err := config.LoadTrain(config.Sources{Files: []string{r.Config}, Set: r.Set})
+	if err != nil {
+		return err
+	}
+	_, err = train.Run(context.Background(), train.Options{Config: c, RunDir: r.RunDir, Resume: "auto", Version: "test", Stop: func() error {
+		time.Sleep(r.Pause)
+		return flag.Err()
+	}})
+	return err
+}
+
+// launched is a job that runs.
+type launched struct {
+	*exec.Cmd
+	launcher string
+	out      bytes.Buffer
+	pids     string
+	begin    time.Time
+}
+
+// launch starts a training on ranks, of which rank 1 may be another program.
+func launch(t *testing.T, launcher string, ranks int, r rankTraining, rank1 ...string) *launched {
+	t.Helper()
+	r.PIDs = t.TempDir()
+	text, err := json.Marshal(job{Train: &r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rank1 == nil {
+		rank1 = []string{os.Args[0]}
+	}
+	args := append([]string{"-n", "1", os.Args[0], ":", "-n", "1"}, rank1...)
+	if ranks > 2 {
+		args = append(args, ":", "-n", fmt.Sprint(ranks-2), os.Args[0])
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	t.Cleanup(cancel)
+	l := &launched{Cmd: mpitest.Command(ctx, launcher, ranks, jobVariable+"="+string(text), "GOMAXPROCS=1"), launcher: launcher, pids: r.PIDs, begin: time.Now()}
+	l.Args, l.Stdout, l.Stderr = append([]string{launcher}, args...), &l.out, &l.out
+	if err := l.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// pid is the process of a rank.
+func (l *launched) pid(t *testing.T, rank int) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(l.pids, strconv.Itoa(rank)))
+	pid, err2 := strconv.Atoi(string(text))
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// end waits for the end of the job, whose ranks have ended then too.
+func (l *launched) end(t *testing.T) (code exit.Code, out string) {
+	t.Helper()
+	err := l.Wait()
+	var e *exec.ExitError
+	if err != nil && !errors.As(err, &e) {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob(filepath.Join(l.pids, "*"))
+	for _, f := range files {
+		rank, _ := strconv.Atoi(filepath.Base(f))
+		pid := l.pid(t, rank)
+		for begin := time.Now(); alive(pid); time.Sleep(10 * time.Millisecond) {
+			if time.Since(begin) > time.Minute {
+				t.Fatalf("rank %d is still there", rank)
+			}
+		}
+	}
+	out = fmt.Sprintf("%s: exit %d after %v\n%s", l.launcher, l.ProcessState.ExitCode(), time.Since(l.begin), &l.out)
+	return exit.Code(l.ProcessState.ExitCode()), out
+}
+
+// alive tells whether a process runs or is stopped; one that only waits to be reaped is not.
+func alive(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(text), ") Z ")
+}
+
+// atStep waits until a run has taken more steps than it had.
+func (l *launched) atStep(t *testing.T, runDir string, more int) {
+	t.Helper()
+	steps := func() (n int) {
+		events, err := rundir.ReadEvents(runDir)
+		if err != nil {
+			return 0 // not there yet
+		}
+		for _, e := range events {
+			if e.Kind == "step" {
+				n++
+			}
+		}
+		return n
+	}
+	for had := steps(); steps() < had+more; time.Sleep(5 * time.Millisecond) {
+		if time.Since(l.begin) > 2*time.Minute {
+			t.Fatalf("no steps: %s", &l.out)
+		}
+	}
+}
+
+// onLaunchers calls f for every launcher of MPI that is installed.
+func onLaunchers(t *testing.T, f func(t *testing.T, launcher string)) {
+	for i, launcher := range mpitest.Launchers {
+		t.Run(launcher, func(t *testing.T) {
+			path := mpitest.Path(t, launcher)
+			if _, err := mpi.Probe(mpi.Implementations[i]); errors.Is(err, dl.ErrNotFound) {
+				t.Skip("skipped: ", err)
+			}
+			f(t, path)
+		})
+	}
+}
+
+// failing is a training of 24 steps for failures: on 2 ranks, with dropout, members by
+// chance and validation.
+func failing(t *testing.T, dir string, set ...string) rankTraining {
+	c := demotest.Config(t, demotest.Files(t))
+	return rankTraining{Config: c.Files()[0].Path, RunDir: dir, Pause: 20 * time.Millisecond,
+		Set: append([]string{"train.networks=1", "train.epochs=6", "train.mesh=lon:2", "train.stall_timeout=8s"}, set...)}
+}
+
+// rankFailure is what happens to a rank, and what the user is told.
+type rankFailure struct {
+	signal syscall.Signal
+	rank   int
+	code   exit.Code // of the rank that tells; 0: none does, the launcher tells
+	tells  string
+}
+
+// One training is killed, stopped and interrupted on a rank, one after the other, and
+// resumed each time. It ends with the bits of one that was never disturbed.
+func TestRankFailures(t *testing.T) {
+	checkRankFailures(t, []rankFailure{
+		{syscall.SIGKILL, 1, 0, "illed"},
+		{syscall.SIGSTOP, 1, exit.RankLost, "error[E071]: rank 1 was lost"},
+		{syscall.SIGTERM, 0, exit.SaveAndStop, "error[E075]: "}, // of one rank; the launcher may end the other before it tells
+	})
+}
+
+// checkRankFailures compares a training that fails in these ways, on ranks of every
+// launcher, with one on ranks of this process.
+func checkRankFailures(t *testing.T, failures []rankFailure) {
+	whole := filepath.Join(t.TempDir(), "whole")
+	r := failing(t, whole)
+	err := traintest.TrainOnRanks(2, func(int) train.Options {
+		c, err := config.LoadTrain(config.Sources{Files: []string{r.Config}, Set: r.Set})
+		if err != nil {
+			t.Error(err)
+		}
+		return train.Options{Config: c, RunDir: whole, Version: "test"}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := runtest.Digest(t, whole)
+	onLaunchers(t, func(t *testing.T, launcher string) {
+		t.Parallel() // they wait much
+		r := failing(t, filepath.Join(t.TempDir(), "run"))
+		for _, c := range failures {
+			l := launch(t, launcher, 2, r)
+			l.atStep(t, r.RunDir, 2)
+			begin := time.Now()
+			if err := syscall.Kill(l.pid(t, c.rank), c.signal); err != nil {
+				t.Fatal(err)
+			}
+			code, out := l.end(t)
+			hidden := strings.HasSuffix(launcher, "mpich") || c.code == 0
+			if code == exit.OK || code != c.code && !hidden || !strings.Contains(out, c.tells) {
+				t.Errorf("%v to rank %d: want exit %d and %q\n%s", c.signal, c.rank, c.code, c.tells, out)
+			}
+			if d := time.Since(begin); d > time.Minute {
+				t.Errorf("%v to rank %d: ended after %v", c.signal, c.rank, d)
+			}
+		}
+		r.Pause = 0
+		if code, out := launch(t, launcher, 2, r).end(t); code != exit.OK {
+			t.Fatal(out)
+		}
+		if runtest.Digest(t, r.RunDir) != want {
+			t.Error("the run that was disturbed ends with other bits")
+		}
+		if _, err := rundir.ReadManifest(r.RunDir); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Ranks that differ in what decides a training are refused with their numbers before
+// anything is written, and so is a rank that does not take part.
+func TestRanksAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	other := filepath.Join(dir, "other-program")
+	program, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(other, append(program, 0), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Dir(demotest.Files(t).GRIB2[0])
+	// A node that sees other bytes below the same names.
+	node := filepath.Join(dir, "node")
+	if err := os.CopyFS(node, os.DirFS(data)); err != nil {
+		t.Fatal(err)
+	}
+	if err := runtest.Flip(filepath.Join(node, filepath.Base(demotest.Files(t).GRIB2[0]))); err != nil {
+		t.Fatal(err)
+	}
+	mounted := fmt.Sprintf("mount --bind %s %s && exec %s", node, data, os.Args[0])
+	for _, c := range []struct {
+		what  string
+		job   func(r *rankTraining)
+		rank1 []string
+		tells []string
+	}{
+		{"configuration", func(r *rankTraining) { r.Set1 = []string{"train.seed=2"} }, nil, []string{"the ranks do not agree: the configuration", "ranks [1] differ from rank 0"}},
+		{"program", nil, []string{other}, []string{"the ranks do not agree: the program", "ranks [1] differ from rank 0"}},
+		{"data", nil, []string{"unshare", "-m", "sh", "-c", mounted}, []string{"the ranks do not agree: a file that is read", "ranks [1] differ from rank 0"}},
+		{"leaves", func(r *rankTraining) { r.Leave1, r.Set = true, append(r.Set, "train.stall_timeout=3s") }, nil, []string{"rank 1 was lost", "it has done its part"}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			if c.what == "data" {
+				if out, err := exec.Command("unshare", "-m", "sh", "-c", strings.Replace(mounted, "exec "+os.Args[0], "true", 1)).CombinedOutput(); err != nil {
+					t.Skipf("skipped: no files of its own for a rank: %v: %s", err, out)
+				}
+			}
+			onLaunchers(t, func(t *testing.T, launcher string) {
+				r := failing(t, filepath.Join(t.TempDir(), "run"))
+				if c.job != nil {
+					c.job(&r)
+				}
+				code, out := launch(t, launcher, 3, withMesh(r, "lon:3"), c.rank1...).end(t)
+				if code != exit.RankLost && !strings.HasSuffix(launcher, "mpich") || code == exit.OK || !strings.Contains(out, "error[E071]") {
+					t.Error(out)
+				}
+				for _, want := range c.tells {
+					if !strings.Contains(out, want) {
+						t.Errorf("no %q in %s", want, out)
+					}
+				}
+				if _, err := os.Stat(r.RunDir); err == nil {
+					t.Error("a run directory was made")
+				}
+			})
+		})
+	}
+}
+
+func withMesh(r rankTraining, mesh string) rankTraining {
+	r.Set = append(r.Set, "train.mesh="+mesh)
+	return r
+}

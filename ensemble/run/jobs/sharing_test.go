@@ -1,0 +1,74 @@
+package jobs
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/exchange"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples/samplestest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
+)
+
+// A training whose layers share half of their parameters resumes to the same bits; its model keeps stores, and predicts with
+// filters that are built of them what the trained network says. What is exported are plain networks.
+func TestSharedParameters(t *testing.T) {
+	f := demotest.Files(t)
+	c := demotest.Config(t, f, "train.networks=1", "train.epochs=2", "train.ema=0.5", "model.share.budget=50%", "model.share.groups=one", "baselines=[climatology]")
+	runDir := traintest.ResumesToTheSameBits(t, c, 5)
+	dir := filepath.Join(runDir, "model")
+	_, doc, err := model.LoadReference(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if doc.Format != 11 || doc.Sharing == nil || doc.Sharing.Stored != (doc.Sharing.Filters+1)/2 || doc.Sharing.Own != 0 {
+		t.Errorf("format %d, %+v", doc.Format, doc.Sharing)
+	}
+	stored, _, err := ckpt.ReadFile(filepath.Join(dir, "weights-00.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(stored, func(x ckpt.Tensor) bool { return x.Name == "share.all.store" && x.Shape[1] == doc.Sharing.Stored }) {
+		t.Error("the file of weights has no store")
+	}
+	fc := samplestest.ValidationStart(t, c)
+	var said []*model.Forecast
+	for _, asTrained := range []bool{true, false} {
+		m, err := model.Load(dir, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Spec.Shares() {
+			t.Error("a model that was loaded shares parameters")
+		}
+		if asTrained {
+			m.Spec.Share, m.Networks[0] = doc.Spec.Share, exchange.Weights(stored)
+		}
+		out, err := m.Predict(context.Background(), model.Options(1, ""), fc, m.Task.Used)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said = append(said, out)
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, v := range said[0].Sigma {
+		if math.Abs(float64(said[1].Sigma[i]/v-1)) > 1e-6 || math.Abs(float64(said[1].Mean[i]/said[0].Mean[i]-1)) > 1e-6 {
+			t.Fatalf("value %d: N(%v, %v) by the network that was trained, N(%v, %v) by the one that was loaded", i, said[0].Mean[i], v, said[1].Mean[i], said[1].Sigma[i])
+		}
+	}
+	exported := filepath.Join(t.TempDir(), "exported")
+	if _, err := exchange.Export(context.Background(), exchange.ExportOptions{RunDir: runDir, Out: exported, Version: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := exchange.Import(context.Background(), exchange.ImportOptions{Weights: filepath.Join(exported, "network-00.safetensors"), Out: t.TempDir(), Threads: 1, Version: "test"})
+	if err != nil || r.Difference == nil || r.Network.Base != 2 {
+		t.Errorf("the exported network is read as %+v, %v", r, err)
+	}
+}

@@ -1,0 +1,13 @@
+package jobs
+
+import (
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
+)
+
+// Determinism of level D1 with measured cuts of kernels: see CheckTimedRuns.
+func TestTimedRunsGiveTheSameBits(t *testing.T) {
+	traintest.CheckTimedRuns(t, runtest.Fifty(t))
+}

@@ -1,0 +1,221 @@
+package members
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
+	fio "github.com/ensemble-weather/ensemble/io"
+	"github.com/ensemble-weather/ensemble/io/product"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+	"github.com/ensemble-weather/ensemble/postproc/ecc"
+)
+
+// Coupling is how calibrated members of a start are made.
+type Coupling struct {
+	config.Coupling
+	Archive *Archive            // of past analyses; nil but for the Schaake shuffle
+	Fields  map[int][][]float32 // its template by target, on the model's grid
+}
+
+// Schaake tells whether members are in the order of past analyses.
+func (c *Coupling) Schaake() bool { return c.Method == config.SchaakeCoupling }
+
+// Words say how members are made, as files do.
+func (c *Coupling) Words() string {
+	levels := "(m-1/2)/M"
+	if c.Levels == config.EquidistantLevels {
+		levels = "m/(M+1)"
+	}
+	switch c.Method {
+	case config.RandomCoupling:
+		return "random draws in the order of the raw members (ensemble copula coupling, ECC-R)"
+	case config.TransformationCoupling:
+		return "levels of the raw members in a normal distribution fitted to them (ensemble copula coupling, ECC-T)"
+	case config.SchaakeCoupling:
+		return "quantiles of the levels " + levels + " in the order of past analyses (Schaake shuffle)"
+	}
+	return "quantiles of the levels " + levels + " in the order of the raw members (ensemble copula coupling, ECC-Q)"
+}
+
+// Members are the numbers of the calibrated members that the used ones give.
+func (c *Coupling) Members(used []ensemble.Member) []ensemble.Member {
+	if !c.Schaake() {
+		return used
+	}
+	out := make([]ensemble.Member, cmp.Or(c.Count, len(used)))
+	for i := range out {
+		out[i] = ensemble.Member(i + 1)
+	}
+	return out
+}
+
+// Couple makes the calibrated members of a target at the places of a grid.
+//
+// Shape: the template and the result [member][point].
+func (c *Coupling) Couple(init ensemble.Init, f *product.Field, grid *ensemble.Grid, template [][]float32, family *dist.Family, parameters model.ParameterFields) ([][]float32, error) {
+	par := make([]float64, len(parameters))
+	at := func(point int) []float64 { return parameters.At(par, point) }
+	quantile := func(point int, level float64) float64 { return family.Quantile(at(point), level) }
+	switch c.Method {
+	case config.RandomCoupling:
+		return ecc.Members(template, ecc.Drawn(len(template), seedOfField(init, f), streams(grid)), quantile)
+	case config.TransformationCoupling:
+		return ecc.Members(template, ecc.Fitted(), quantile)
+	}
+	levels := ecc.MidLevels(len(template))
+	if c.Levels == config.EquidistantLevels {
+		levels = ecc.Levels(len(template))
+	}
+	quantiles := map[float64]func(par []float64) float64{}
+	for _, l := range levels {
+		quantiles[l] = family.QuantileAt(l)
+	}
+	return ecc.Calibrated(template, levels, func(point int, level float64) float64 { return quantiles[level](at(point)) })
+}
+
+// seedOfField is the seed of the draws of a start, lead, variable and level.
+func seedOfField(init ensemble.Init, f *product.Field) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s %s %s %s", init, f.Lead, f.Variable, f.Level)
+	return h.Sum64()
+}
+
+// streams number the places of a grid by their coordinates, so that a place has the same
+// number in every part of a grid.
+func streams(g *ensemble.Grid) func(point int) uint64 {
+	return func(point int) uint64 {
+		const perDegree, turn = 1e4, 360e4 // less than grids are rounded by
+		lon := math.Mod(math.Round(g.LonAt(point/g.NX, point%g.NX)*perDegree), turn)
+		if lon < 0 {
+			lon += turn
+		}
+		h := fnv.New64a()
+		var b [16]byte
+		binary.LittleEndian.PutUint64(b[:], uint64(int64(math.Round(g.LatAt(point/g.NX, point%g.NX)*perDegree))))
+		binary.LittleEndian.PutUint64(b[8:], uint64(int64(lon)))
+		h.Write(b[:])
+		return h.Sum64()
+	}
+}
+
+// Archive is the past analyses of which the Schaake shuffle takes its template.
+type Archive struct {
+	In     *fio.Input
+	Window time.Duration
+	Fields []Archived
+	// Times, ascending, are those at which there is an analysis of all fields, of later leads as much later.
+	Times []ensemble.Valid
+}
+
+// Archived is one target of a model in an archive.
+type Archived struct {
+	At       int // of the model's targets
+	Variable string
+	Level    ensemble.Level
+	Later    time.Duration // than the first target lead
+}
+
+// First is the time of the first target lead in a trajectory of analyses that is here at a time; when is
+// the inverse.
+func (f Archived) First(at ensemble.Valid) ensemble.Valid { return ensemble.ValidAt(at.Add(-f.Later)) }
+
+func (f Archived) when(first ensemble.Valid) ensemble.Valid {
+	return ensemble.ValidAt(first.Add(f.Later))
+}
+
+// Dates are the analyses that make the template of members of one start: from before it,
+// at the time of day and in the season of its first valid time, evenly over those that there are. Members of
+// later leads have the analyses that follow on these, so that each is a trajectory.
+//
+// Errors: exit 66 if there are fewer.
+func (a *Archive) Dates(init ensemble.Init, lead ensemble.Lead, members int) ([]ensemble.Valid, error) {
+	valid := init.Valid(lead)
+	var fit []ensemble.Valid
+	for _, t := range a.Times {
+		if a.last(t).Before(init.Time) && t.Time.Truncate(time.Minute).Sub(valid.Time.Truncate(time.Minute))%(24*time.Hour) == 0 && seasonApart(t.Time, valid.Time) <= a.Window {
+			fit = append(fit, t)
+		}
+	}
+	if len(fit) < members {
+		return nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%d analyses are a template for %s", len(fit), phrase.Count(members, "member")), At: input.Place(a.In.Files()),
+			Why: fmt.Sprintf("start %s: they are from before it, at %s, and not more than %g days from its season; there are %s at any time", init, valid.UTC().Format("15:04Z"), a.Window.Hours()/24, phrase.Count(len(a.Times), "analysis time")),
+			Fix: "add analyses to coupling.template, widen coupling.window, or lower coupling.count"}
+	}
+	out := make([]ensemble.Valid, members)
+	for m := range out {
+		out[m] = fit[(2*m+1)*len(fit)/(2*members)]
+	}
+	return out, nil
+}
+
+// seasonApart is how far two times lie apart in the year, at most half of it.
+func seasonApart(a, b time.Time) time.Duration {
+	const year = 8766 * time.Hour
+	d := a.Sub(b).Abs() % year
+	return min(d, year-d)
+}
+
+// last is the last time of the trajectory that begins at a time.
+func (a *Archive) last(first ensemble.Valid) ensemble.Valid {
+	last := first
+	for _, f := range a.Fields {
+		if t := f.when(first); t.After(last.Time) {
+			last = t
+		}
+	}
+	return last
+}
+
+// Files are those in which the analyses of trajectories lie that begin at some times.
+func (a *Archive) Files(times []ensemble.Valid) []string {
+	all := map[ensemble.Valid]bool{}
+	for _, f := range a.Fields {
+		for _, t := range times {
+			all[f.when(t)] = true
+		}
+	}
+	var out []string
+	for _, e := range a.In.Catalogue().Entries {
+		if all[e.Valid()] && !slices.Contains(out, e.File) {
+			out = append(out, e.File)
+		}
+	}
+	return out
+}
+
+// Read reads the template of a start by target.
+//
+// Errors: as SelectAnalyses and the reading of references; exit 65 if a file has changed.
+func (a *Archive) Read(ctx context.Context, to input.Destination, times []ensemble.Valid) (map[int][][]float32, error) {
+	out := map[int][][]float32{}
+	for _, f := range a.Fields {
+		own := make([]ensemble.Valid, len(times))
+		for i, t := range times {
+			own[i] = f.when(t)
+		}
+		s, err := input.SelectAnalyses(a.In, []string{f.Variable}, []ensemble.Level{f.Level}, to, own)
+		if err != nil {
+			return nil, err
+		}
+		all, _, err := s.Read(ctx, own, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, analysis := range all {
+			out[f.At] = append(out[f.At], analysis.Field(0, 0))
+		}
+	}
+	return out, a.In.Unchanged(a.Files(times)...)
+}

@@ -1,0 +1,29 @@
+package members
+
+import (
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+)
+
+// RawMembers gives the used members of the targets. Of ranks that predict together the
+// leading one gets whole fields, the others nil; all of them call it.
+//
+// Shape: [member][lead][variable][level][point].
+func RawMembers(m *model.Model, fc *ensemble.Forecast, used []ensemble.Member) ([]float32, error) {
+	k := m.Local
+	at, err := model.Positions(fc, used)
+	if err != nil {
+		return nil, err
+	}
+	var part []float32
+	for _, member := range at {
+		for v := range k.Targets {
+			t, x := k.TargetAt(v)
+			for l := range k.Features.Axes.Levels {
+				part = append(part, fc.Field(t, member, x, l)...)
+			}
+		}
+	}
+	return team.Join(m.Ranks, part, len(used)*len(k.Targets))
+}

@@ -1,0 +1,110 @@
+package plan
+
+import (
+	"context"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run/explain"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial"
+)
+
+// SplitResult is how a mesh of ranks cuts the step of a training.
+type SplitResult struct {
+	Mesh  string
+	Grid  *ensemble.Grid
+	Parts []SplitPart // of the input, by rank
+	Halos []SplitHalo // of the forward pass, in the order in which ranks exchange them
+}
+
+// SplitPart is what a rank has of a field, or needs.
+type SplitPart struct{ Rows, Columns spatial.Interval }
+
+// SplitHalo is what ranks give each other of one value. In the backward pass its
+// gradient goes the same ways back.
+type SplitHalo struct {
+	Value, For string      // the operations that make the value, and that need it
+	Shape      graph.Shape // of the whole value
+	// Own is what each rank has and Need what it reads, by rank; along longitudes a need
+	// may go around the globe.
+	Own, Need []SplitPart
+	Bytes     int64 // that the rank sends which sends most
+}
+
+// Split cuts the step of a training over a mesh such as "lat:2 lon:2", as each of its
+// ranks does. Nothing is computed.
+//
+// Errors: 64 for a mesh that is none, or does not fit the network and the grid; those of
+// the forecast files.
+func Split(ctx context.Context, c *config.TrainConfig, mesh string) (*SplitResult, error) {
+	m, err := spatial.ParseMesh(mesh)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Usage, What: err.Error(), At: mesh, Fix: `write it as "lat:2 lon:2"`, Err: err}
+	}
+	grid, err := explain.GridOf(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	s := (&explain.Options{Config: c}).Subject()
+	g, err := s.Spec.Graph(&s.Task, grid, s.Batch, s.Seed, s.Loss)
+	if err != nil {
+		return nil, err
+	}
+	cut, err := spatial.Shard(g, m, 0)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Usage, What: "the mesh does not fit the network", At: mesh, Why: err.Error(), Fix: "give fewer parts along the axis that is named", Err: err}
+	}
+	out := &SplitResult{Mesh: m.String(), Grid: grid}
+	first := slices.IndexFunc(g.Nodes, func(n *graph.Node) bool { return n.Kind == graph.KindInput && len(n.Shape) == fieldAxes })
+	for rank := range m.Size() {
+		out.Parts = append(out.Parts, splitPart(m.Owned(cut.Inputs[g.Nodes[first].Name], g.Nodes[first].Shape, rank)))
+	}
+	for _, n := range cut.Local.Nodes {
+		if p, _, ok := spatial.Exchanged(n); ok && len(p.Shape) == fieldAxes {
+			h, err := splitHalo(cut.Local, n, p)
+			if err != nil {
+				return nil, err
+			}
+			out.Halos = append(out.Halos, h)
+		}
+	}
+	return out, nil
+}
+
+// fieldAxes are those of fields in a network: sample, channel, level, row, column.
+const fieldAxes = 5
+
+func splitPart(b spatial.Box) SplitPart { return SplitPart{b[3], b[4]} }
+
+func splitHalo(g *graph.Graph, n *graph.Node, p spatial.Parts) (h SplitHalo, err error) {
+	h = SplitHalo{Value: opName(g.Nodes[n.In[0]]), Shape: p.Shape}
+	for _, user := range g.Nodes {
+		if slices.Contains(user.In, n.ID) {
+			h.For = opName(user)
+			break
+		}
+	}
+	for rank, need := range p.Need {
+		h.Own, h.Need = append(h.Own, splitPart(p.Mesh.Owned(p.From, p.Shape, rank))), append(h.Need, splitPart(need))
+	}
+	moves, err := p.Moves()
+	sent := make([]int64, p.Mesh.Size())
+	for _, move := range moves {
+		if move.From != move.To {
+			sent[move.From] += int64(move.At.Size() * n.DType.Bytes())
+		}
+	}
+	h.Bytes = slices.Max(sent)
+	return h, err
+}
+
+// opName is the operation of a value, or the name of one that has none.
+func opName(n *graph.Node) string {
+	if n.Op != nil {
+		return n.Op.Name
+	}
+	return n.Name
+}

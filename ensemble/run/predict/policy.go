@@ -1,0 +1,259 @@
+package predict
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	fio "github.com/ensemble-weather/ensemble/io"
+	"github.com/ensemble-weather/ensemble/io/product"
+)
+
+// demand is what a model and a policy ask of every start.
+type demand struct {
+	config.Policy
+	axes    ensemble.Axes
+	control bool              // whether the control is one of the members
+	own     []ensemble.Member // of the model, without a control that is left out
+	listed  []ensemble.Member // own, and those that are expected by number
+	waits   bool              // there is a deadline: what is nowhere may still come
+	count   int               // members that the model takes
+	least   int               // fewest that it was trained for
+}
+
+// demandOf joins a model's demands with a policy.
+//
+// Errors: exit 64 for a control that the model was trained without.
+func demandOf(m *model.Model, p config.Policy) (*demand, error) {
+	k := &m.Task
+	d := &demand{Policy: p, axes: k.Features.Axes, count: len(k.Used), least: cmp.Or(k.Least, len(k.Used))}
+	policy := cmp.Or(p.Members.Control, m.Control, "include")
+	if policy == "include" && m.Control == "exclude" {
+		return nil, &exit.Error{Code: exit.Usage, What: "members.control is include, the model was trained without the control", At: "members.control",
+			Fix: "set members.control: exclude, or train with data.members.control: include"}
+	}
+	d.control = policy == "include"
+	for _, x := range k.Used {
+		if x != 0 || d.control {
+			d.own = append(d.own, x)
+		}
+	}
+	d.listed = slices.Clone(d.own)
+	for _, n := range p.Members.Expected.List {
+		d.listed = append(d.listed, ensemble.Member(n))
+	}
+	slices.Sort(d.listed)
+	d.listed = slices.Compact(d.listed)
+	return d, nil
+}
+
+// degrades tells whether a start may go on with fewer members than expected.
+func (d *demand) degrades() bool {
+	return d.Members.OnShort == "degrade" || d.Members.OnShort == ThenFallBack
+}
+
+// fewestFallBack are the members that a fall-back needs: they have a spread.
+const fewestFallBack = 2
+
+// requires tells whether there is no product without the control.
+func (d *demand) requires() bool {
+	return slices.Contains(d.own, 0) && !slices.Contains(d.Members.Required, "none")
+}
+
+// expected is how many members a start should have.
+func (d *demand) expected() int {
+	if list := d.Members.Expected.List; list != nil {
+		return len(list)
+	}
+	return cmp.Or(d.Members.Expected.Count, d.count)
+}
+
+// candidate tells whether a field is of a member that could be used.
+func (d *demand) candidate(e ensemble.Entry) bool {
+	_, _, _, ok := d.axes.Find(e.Key)
+	return ok && e.Product == ensemble.MemberField && e.Statistic == "" && e.Member != ensemble.NoMember && (e.Member != 0 || d.control)
+}
+
+// selectInput is SelectForecasts by a policy: it finds the members that each start goes on
+// with, of one start only if it is given. cat is the catalogue of in, as the policy sees it.
+// No values are read.
+//
+// Errors: those of SelectForecasts; exit 66 for a start with too few members under
+// on_short: degrade, 65 if the control is required and absent.
+func selectInput(in *fio.Input, cat *ensemble.Catalogue, d *demand, only time.Time, to input.Destination) (*input.Selection, error) {
+	at := input.Place(in.Files())
+	s := &input.Selection{Axes: d.axes, Members: d.own, Rations: map[ensemble.Init]input.Availability{}}
+	var faults []input.Fault
+	b := input.Block{Axes: d.axes}
+	if !d.degrades() {
+		b.Members = d.listed
+	}
+	if faults = input.Offers(cat, at, b); faults != nil {
+		for i, f := range faults {
+			if d.waits && f.What != input.ControlAbsent("", "").What {
+				faults[i].Code = exit.NotYet
+			}
+		}
+		_, err := input.Refusal(faults)
+		return nil, err
+	}
+	all, repeats := input.Pick(cat.Entries, d.candidate, d.Duplicates == "last")
+	b.Members = d.listed
+	wanted := func(i ensemble.Init) bool { return only.IsZero() || i.Equal(only) }
+	for _, f := range input.Lacking(cat, slices.DeleteFunc(slices.Clone(all), func(e ensemble.Entry) bool { return !b.Holds(e) }), []input.Block{b}, wanted) {
+		if f.Kind == input.FaultCycles || !d.degrades() {
+			faults = append(faults, f)
+		}
+	}
+	whole := wholeMembers(all, d.axes)
+	var inits []ensemble.Init
+	for _, i := range (&ensemble.Catalogue{Entries: all}).Inits() {
+		ours := slices.ContainsFunc(all, func(e ensemble.Entry) bool { return e.Init == i && b.Holds(e) })
+		if wanted(i) && (ours || d.degrades()) {
+			inits = append(inits, i)
+		}
+	}
+	for _, i := range inits {
+		r, fault := d.ration(whole[i])
+		if fault != nil {
+			fault.At = "start " + i.String()
+			if len(faults) == 0 || d.degrades() { // else it is one that was found
+				faults = append(faults, *fault)
+			}
+		}
+		s.Rations[i] = r
+	}
+	s.Inits = inits
+	used := func(e ensemble.Entry) bool {
+		r, ok := s.Rations[e.Init]
+		return ok && slices.Contains(r.Members, e.Member)
+	}
+	for _, e := range all {
+		if used(e) {
+			s.Entries = append(s.Entries, e)
+		}
+	}
+	for _, r := range repeats {
+		if used(r[0]) {
+			s.Repeats = append(s.Repeats, r)
+		}
+	}
+	var err error
+	if s.Warnings, err = input.Refusal(slices.Concat(input.CentreFaults(s.Entries), to.Faults(s.Entries), input.UnitFaults(s.Entries), faults)); err != nil {
+		return nil, err
+	}
+	s.Warnings = slices.Concat(in.Catalogue().Warnings, s.Warnings)
+	if len(s.Inits) == 0 && !only.IsZero() {
+		return s, nil // the caller says that the cycle is not there
+	}
+	grid, err := to.Settle(s.Entries)
+	if err != nil {
+		return nil, err
+	}
+	s.Bring(in, grid, to.How)
+	return s, nil
+}
+
+// attendance is which members of a start have all their fields, and what the others lack.
+type attendance struct {
+	whole   []ensemble.Member // ascending
+	lacking map[ensemble.Member][]ensemble.Key
+}
+
+// wholeMembers says of every start which of its members have all fields of the axes.
+// entries have each name once.
+func wholeMembers(entries []ensemble.Entry, axes ensemble.Axes) map[ensemble.Init]*attendance {
+	have := map[ensemble.Key]bool{}
+	seen := map[ensemble.Init]map[ensemble.Member]bool{}
+	for _, e := range entries {
+		have[e.Key] = true
+		if seen[e.Init] == nil {
+			seen[e.Init] = map[ensemble.Member]bool{}
+		}
+		seen[e.Init][e.Member] = true
+	}
+	out := map[ensemble.Init]*attendance{}
+	for init, members := range seen {
+		a := &attendance{lacking: map[ensemble.Member][]ensemble.Key{}}
+		for m := range members {
+			input.Block{Axes: axes, Members: []ensemble.Member{m}}.Keys(init, func(k ensemble.Key) {
+				if !have[k] {
+					a.lacking[m] = append(a.lacking[m], k)
+				}
+			})
+			if a.lacking[m] == nil {
+				a.whole = append(a.whole, m)
+			}
+		}
+		slices.Sort(a.whole)
+		out[init] = a
+	}
+	return out
+}
+
+// ration chooses the members of one start: those of the model that are whole, and in the
+// place of others the first whole ones that the model does not name.
+func (d *demand) ration(a *attendance) (input.Availability, *input.Fault) {
+	r, expected := input.Availability{}, d.expected()
+	r.Short = len(a.whole) < expected
+	has := func(m ensemble.Member) bool { return slices.Contains(a.whole, m) }
+	for _, m := range d.listed {
+		if has(m) {
+			continue
+		}
+		reason := "none of its fields is there"
+		if k := a.lacking[m]; k != nil {
+			reason = fmt.Sprintf("%d of its %d fields are missing: %s", len(k), d.axes.Fields(), input.MemberLeads(k))
+		}
+		r.Missing = append(r.Missing, product.MissingMember{Member: m, Reason: reason})
+	}
+	for _, m := range d.own {
+		if has(m) {
+			r.Members = append(r.Members, m)
+		}
+	}
+	var instead []ensemble.Member
+	for _, m := range a.whole {
+		if len(r.Members) < d.count && !slices.Contains(d.own, m) {
+			r.Members, instead = append(r.Members, m), append(instead, m)
+		}
+	}
+	slices.Sort(r.Members)
+	if r.Short {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%d of %d members are complete", len(a.whole), expected))
+	}
+	if instead != nil {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("member %s stands in for members that are left out or missing", ensemble.MemberRanges(instead)))
+	}
+	short := func(code exit.Code, what, fix string) (input.Availability, *input.Fault) {
+		f := &input.Fault{Kind: input.FaultMissing, Code: code, What: what, Why: fmt.Sprintf("complete are members %s of %d", cmp.Or(ensemble.MemberRanges(a.whole), "none"), expected), Fix: fix}
+		for _, m := range r.Missing {
+			f.Why += fmt.Sprintf("; member %s: %s", m.Member, m.Reason)
+		}
+		return r, f
+	}
+	switch n := len(a.whole); {
+	case d.requires() && !has(0) && a.lacking[0] == nil:
+		c := input.ControlAbsent("", "members "+ensemble.MemberRanges(a.whole))
+		return r, &c
+	case d.requires() && !has(0):
+		return short(exit.NotYet, "the control is not complete", "wait for its file, or go on without it with members.required: [none]")
+	case n < expected && !d.degrades():
+		return short(exit.NotYet, fmt.Sprintf("%d members are complete, %d are expected", n, expected), "wait for the others, or go on without them with members.on_short: degrade")
+	case n < d.Members.Minimum:
+		return short(exit.NotYet, fmt.Sprintf("%d members are complete, at least %d must be", n, d.Members.Minimum), "wait for the others, or lower members.minimum")
+	case len(r.Members) < d.least && d.Members.OnShort == ThenFallBack && n >= fewestFallBack:
+		r.Few = true
+		r.Warnings = append(r.Warnings, fmt.Sprintf("the network was trained for %d members and more", d.least))
+	case len(r.Members) < d.least:
+		return short(exit.NotYet, fmt.Sprintf("%d members are complete, the model was trained for %d to %d", n, d.least, d.count),
+			"wait for the others, train with data.members.least for fewer, or let a baseline forecast with members.on_short: fall_back")
+	}
+	return r, nil
+}

@@ -1,0 +1,118 @@
+package predict
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/ensemble/run/members"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	fio "github.com/ensemble-weather/ensemble/io"
+	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/product"
+)
+
+// template are the fields in whose order the members of a target are, on the model's grid.
+// raw are the used members of all targets.
+func (ch *choice) template(at int, raw []float32, used int) [][]float32 {
+	if ch.coupling.Schaake() {
+		return ch.coupling.Fields[at]
+	}
+	k, n := &ch.model.Task, ch.model.Grid.Size()
+	out := make([][]float32, used)
+	for m := range out {
+		i := m*len(k.Targets)*len(k.Features.Axes.Levels) + at
+		out[m] = raw[i*n : (i+1)*n]
+	}
+	return out
+}
+
+// openArchive looks through past analyses of what a choice publishes. No values are read.
+//
+// Errors: those of fio.List and fio.Open; exit 66 if there is no time at which all
+// fields are there.
+func openArchive(ctx context.Context, pool *decode.Pool, c config.Coupling, ch *choice) (*members.Archive, error) {
+	files, err := input.FilesOf("coupling.template", c.Template)
+	if err != nil {
+		return nil, err
+	}
+	a := &members.Archive{Window: c.Window}
+	k := &ch.model.Task
+	d := len(k.Features.Axes.Levels)
+	for _, f := range ch.fields {
+		at := k.At(model.Target{Variable: f.Variable, Lead: f.Lead}, f.Level)
+		one := members.Archived{At: at, Variable: f.Variable, Level: k.Features.Axes.Levels[at%d], Later: time.Duration(f.Lead - k.Targets[0].Lead)}
+		if (f.Kind == product.Member || f.Kind == product.NeighbourhoodAny) && !slices.Contains(a.Fields, one) {
+			a.Fields = append(a.Fields, one)
+		}
+	}
+	if a.In, err = fio.Open(ctx, files, fio.Options{Pool: pool}); err != nil {
+		return nil, err
+	}
+	have := map[ensemble.Valid]int{}
+	for _, f := range a.Fields {
+		here := map[ensemble.Valid]bool{}
+		for _, e := range a.In.Catalogue().Entries {
+			if e.Lead == 0 && e.Product == ensemble.MemberField && e.Statistic == "" && e.Variable == f.Variable &&
+				ensemble.FindLevel([]ensemble.Level{f.Level}, e.Variable, e.Level) >= 0 {
+				if t := f.First(e.Valid()); !here[t] {
+					here[t] = true
+					have[t]++
+				}
+			}
+		}
+	}
+	for t, n := range have {
+		if n == len(a.Fields) {
+			a.Times = append(a.Times, t)
+		}
+	}
+	slices.SortFunc(a.Times, func(x, y ensemble.Valid) int { return x.Compare(y.Time) })
+	if a.Times == nil {
+		err := &exit.Error{Code: exit.NotYet, What: "no template for the Schaake shuffle", At: input.Place(files),
+			Why: "at no time is there an analysis of all that is published: " + ch.model.Targets(), Fix: "name files of past analyses of these in coupling.template"}
+		a.In.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// openTemplates looks through the archive of a choice whose members need one, once for all
+// inputs of a prediction.
+func (p *prediction) openTemplates(ctx context.Context) (err error) {
+	if !p.choice.members || !p.choice.coupling.Schaake() {
+		return nil
+	}
+	if p.archive == nil {
+		if p.archive, err = openArchive(ctx, p.pool, p.o.Publish.Coupling, p.choice); err != nil {
+			return err
+		}
+	}
+	p.choice.coupling.Archive = p.archive
+	return nil
+}
+
+// templateTimes are those of the analyses that make the template of a start's members; none
+// where members have none.
+func (p *prediction) templateTimes(init ensemble.Init, members []ensemble.Member) ([]ensemble.Valid, error) {
+	c := &p.choice.coupling
+	if c.Archive == nil {
+		return nil, nil
+	}
+	return c.Archive.Dates(init, p.model.Task.Targets[0].Lead, len(c.Members(members)))
+}
+
+// template reads that of a start's members, where they have one.
+func (p *prediction) template(ctx context.Context, init ensemble.Init, members []ensemble.Member) error {
+	times, err := p.templateTimes(init, members)
+	if err != nil || times == nil {
+		return err
+	}
+	c := &p.choice.coupling
+	c.Fields, err = c.Archive.Read(ctx, p.destination(), times)
+	return err
+}

@@ -1,0 +1,75 @@
+package promote
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// Alarms is what a rolling verification finds wrong with a model: its file is read before predictions.
+type Alarms struct {
+	Schema string    `json:"schema"`
+	Model  string    `json:"model_checksum"` // "sha256:…", as in manifests of products
+	At     time.Time `json:"at"`             // the newest start that was judged
+	Window string    `json:"window"`
+	Starts int       `json:"starts"`
+	Alarms []Alarm   `json:"alarms"` // none if all is well
+}
+
+// Alarm is one of them: a score whose interval lies outside its band.
+type Alarm struct {
+	Kind     string       `json:"kind"` // "pit", "spread_skill", "bias" or "skill"
+	Variable string       `json:"variable"`
+	Level    string       `json:"level"`
+	Lead     string       `json:"lead"`
+	Value    score.Number `json:"value"`
+	CILow    score.Number `json:"ci_low"`
+	CIHigh   score.Number `json:"ci_high"`
+	BandLow  score.Number `json:"band_low"`
+	BandHigh score.Number `json:"band_high"` // null: no bound
+	Text     string       `json:"text"`
+	Since    string       `json:"since"` // the start at which it was raised first
+}
+
+// AlarmsSchema is that of the file.
+const AlarmsSchema = "ensemble.alarms/1"
+
+// ReadAlarms reads a file of alarms; nil if there is none yet.
+//
+// Errors: exit 65 for another file, 74 if it cannot be read.
+func ReadAlarms(path string) (*Alarms, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, exit.Read(path, err)
+	}
+	a := &Alarms{}
+	if err = json.Unmarshal(text, a); err == nil && a.Schema != AlarmsSchema {
+		err = fmt.Errorf("its schema is %q", a.Schema)
+	}
+	if err != nil {
+		return nil, &exit.Error{Code: exit.BadData, What: "this is no file of alarms", At: path, Why: err.Error(), Fix: "name the alarms.json of `ensemble verify --rolling`; it makes it anew where it is removed", Err: err}
+	}
+	return a, nil
+}
+
+// AlarmsOf says in words which alarms a file has of a model; "" for none.
+func AlarmsOf(path, modelSum string) (string, error) {
+	a, err := ReadAlarms(path)
+	if err != nil || a == nil || a.Model != modelSum || len(a.Alarms) == 0 {
+		return "", err
+	}
+	words := make([]string, len(a.Alarms))
+	for i, x := range a.Alarms {
+		words[i] = x.Text
+	}
+	return fmt.Sprintf("the verification of past products has alarms since %s: %s", a.Alarms[0].Since, phrase.List(words)), nil
+}

@@ -1,0 +1,480 @@
+package protocol
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/ensemble/run/plan"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/io/store"
+)
+
+// protocolGrid is the grid of a protocol.
+func protocolGrid(g config.ProtocolGrid) *ensemble.Grid {
+	axis := func(n int, from, to float64) []float64 {
+		x := make([]float64, n)
+		for i := range x {
+			x[i] = from + (to-from)*float64(i)/float64(n-1)
+		}
+		return x
+	}
+	return &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: g.Columns, NY: g.Rows, Lat: axis(g.Rows, g.North, g.South), Lon: axis(g.Columns, g.West, g.East)}
+}
+
+// SynthesizeOptions says what to make of a protocol.
+type SynthesizeOptions struct {
+	Protocol *config.ProtocolConfig // as narrowed
+	Out      string                 // the folder
+	Seed     uint64
+	Threads  int
+	Version  string
+	Progress *progress.Reporter // nil shows nothing
+}
+
+// SynthesizeResult says what was made.
+type SynthesizeResult struct {
+	Out     string   `json:"out"`
+	Starts  int      `json:"starts"`
+	Files   int      `json:"files"`
+	Fields  int      `json:"fields"`
+	Bytes   int64    `json:"bytes"`
+	Outputs []string `json:"-"`
+}
+
+// SyntheticRecord is written first into the folder of a synthetic archive, and last
+// again: the names of its files are those of real ones.
+const SyntheticRecord = "synthetic.json"
+
+// Synthesize writes an archive in the layout of a protocol, of the weather of package
+// demo.
+//
+// Errors: 73 for a folder that holds something else, in which real data may lie; 74.
+func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, error) {
+	p := o.Protocol
+	if err := os.MkdirAll(o.Out, 0o777); err != nil {
+		return nil, exit.Create(o.Out, err)
+	}
+	record := filepath.Join(o.Out, SyntheticRecord)
+	if entries, err := os.ReadDir(o.Out); err != nil {
+		return nil, exit.Create(o.Out, err)
+	} else if _, err := os.Stat(record); len(entries) > 0 && errors.Is(err, fs.ErrNotExist) {
+		return nil, &exit.Error{Code: exit.CannotWrite, What: "the folder is not empty", At: o.Out, Why: "it holds " + entries[0].Name() + " and no synthetic archive",
+			Fix: "choose another folder: synthetic files have the names of real ones"}
+	}
+	about := struct {
+		Schema   string `json:"schema"`
+		About    string `json:"about"`
+		Protocol string `json:"protocol"`
+		Version  string `json:"version"`
+		Seed     uint64 `json:"seed"`
+		Complete bool   `json:"complete"`
+	}{"ensemble.synthetic/1", "invented weather in the layout of " + p.Title + "; not data of any centre", p.Name, o.Version, o.Seed, false}
+	write := func() error { return jsonfile.Write(record, about) }
+	if err := write(); err != nil {
+		return nil, err
+	}
+	h := p.Hindcasts
+	a := demo.Archive{Seed: o.Seed, Leads: h.Leads, Members: h.Members, FirstMember: h.FirstMember, Grid: protocolGrid(p.Grid), Threads: o.Threads}
+	res := &SynthesizeResult{Out: o.Out, Starts: len(h.Starts())}
+	file := func(name string, f config.HindcastFile, each int) demo.ArchiveFile {
+		path := filepath.Join(o.Out, name)
+		res.Outputs = append(res.Outputs, path)
+		res.Fields += each * len(f.Levels) * len(f.Variables)
+		return demo.ArchiveFile{Path: path, Variables: f.Variables, Levels: f.Levels}
+	}
+	for _, date := range h.Dates {
+		starts := h.Starts(date)
+		if len(starts) == 0 {
+			continue
+		}
+		d := demo.ArchiveDay{Starts: starts, Reference: referenceDate(h, date)}
+		for _, f := range h.Files {
+			d.Files = append(d.Files, file(f.Path(h.ReferenceYear, date), f, len(starts)*len(h.Leads)*h.Members))
+		}
+		a.Days = append(a.Days, d)
+	}
+	months, valids := p.Months()
+	for _, m := range months {
+		d := demo.ArchiveMonth{Valids: valids[m]}
+		for _, f := range p.Analyses.Files {
+			d.Files = append(d.Files, file(f.Path(m), config.HindcastFile{Levels: f.Levels, Variables: f.Variables}, len(valids[m])))
+		}
+		a.Months = append(a.Months, d)
+	}
+	task := o.Progress.Start("synthesize", int64(len(a.Days)+len(a.Months)))
+	defer task.Done()
+	a.Progress = func(done, _ int) { task.Set(int64(done), "") }
+	if err := a.Write(ctx); err != nil {
+		return nil, err
+	}
+	for _, path := range res.Outputs {
+		s, err := os.Stat(path)
+		if err != nil {
+			return nil, exit.Read(path, err)
+		}
+		res.Bytes += s.Size()
+	}
+	res.Files = len(res.Outputs)
+	res.Outputs = append(res.Outputs, record)
+	about.Complete = true
+	return res, write()
+}
+
+// referenceDate is that of the forecasts whose hindcasts a calendar day's are. In a
+// reference year without 29 February it is the day before.
+func referenceDate(h config.Hindcasts, date string) time.Time {
+	t, err := time.Parse("20060102", fmt.Sprintf("%04d%s", h.ReferenceYear, date))
+	if err != nil {
+		t = time.Date(h.ReferenceYear, 2, 28, 0, 0, 0, 0, time.UTC)
+	}
+	return t
+}
+
+// RequestOptions says what to ask for.
+type RequestOptions struct {
+	Protocol *config.ProtocolConfig
+	Out      string  // folder of the requests; empty writes none
+	DiskGBs  float64 // rate at which the archive is read, for the time of `data prepare`
+	// Plan says which training to estimate; its Crop is ignored. Nil estimates none.
+	Plan *plan.Options
+}
+
+// RequestResult is what a protocol needs. Sizes are computed, nothing was fetched.
+type RequestResult struct {
+	Protocol  string           `json:"protocol"`
+	Title     string           `json:"title"`
+	Sources   []string         `json:"sources"`
+	Terms     []string         `json:"terms"`
+	Assumed   []string         `json:"assumed"`
+	Starts    int              `json:"starts"`
+	Fields    int64            `json:"fields"`
+	Bytes     int64            `json:"bytes"`
+	Files     []RequestedFile  `json:"files"`
+	Stores    []RequestedStore `json:"stores"`
+	Prepare   RequestedPrepare `json:"prepare"`
+	Training  *RequestedRun    `json:"training,omitempty"`
+	Published int              `json:"published_scores"`
+	Outputs   []string         `json:"-"`
+}
+
+// RequestedFile is one file of the archive.
+type RequestedFile struct {
+	Name    string `json:"name"`
+	Fields  int64  `json:"fields"`
+	Bytes   int64  `json:"bytes"`
+	Request string `json:"request"` // of the archive that has it
+	kind    string // of the request
+}
+
+// RequestedStore is the size of a task's sample store, by storage.
+type RequestedStore struct {
+	Task  string           `json:"task"`
+	Bytes map[string]int64 `json:"bytes"`
+}
+
+// RequestedPrepare is what `data prepare` of all files of hindcasts takes beside its
+// --memory: the catalogue of the task with most fields, and the index of each file that is
+// looked through at the same time; and reading everything twice, for checksums and for
+// values.
+type RequestedPrepare struct {
+	CatalogueBytes int64   `json:"catalogue_bytes"`
+	IndexBytes     int64   `json:"index_bytes"` // of a file
+	DiskGBs        float64 `json:"disk_gb_s"`
+	Seconds        float64 `json:"read_s"`
+}
+
+// RequestedRun is a training, predicted. Validation is not in it.
+type RequestedRun struct {
+	Machine     plan.Machine `json:"machine"`
+	Ranks       int          `json:"ranks"`
+	Mesh        string       `json:"mesh"`
+	Starts      int          `json:"train_starts"`
+	StepS       float64      `json:"step_s"`
+	Steps       int          `json:"steps"`
+	Seconds     float64      `json:"train_s"`
+	MemoryBytes int64        `json:"memory_bytes"` // of a rank
+}
+
+// What a field takes in memory while a store is prepared, as docs/formats/store.md says it:
+// one that is asked for, and one of a file that is being looked through.
+const (
+	catalogueBytes = 1 << 10
+	indexBytes     = 3 << 9
+)
+
+// Request says what a protocol takes, and writes the requests for whoever fetches it: one
+// of MARS for each file of hindcasts, one of the Climate Data Store for each of analyses.
+//
+// Errors: those of Plan; 73 and 74 for the folder.
+func Request(ctx context.Context, o RequestOptions) (*RequestResult, error) {
+	p := o.Protocol
+	h := p.Hindcasts
+	grid := protocolGrid(p.Grid)
+	r := &RequestResult{Protocol: p.Name, Title: p.Title, Sources: p.Sources, Terms: p.Terms, Assumed: p.Assumed, Starts: len(h.Starts()), Published: len(p.Published)}
+	var hindcasts, largest int64
+	for _, date := range h.Dates {
+		starts := h.Starts(date)
+		for _, f := range h.Files {
+			n := int64(len(starts) * len(h.Leads) * h.Members * len(f.Levels) * len(f.Variables))
+			r.Files = append(r.Files, RequestedFile{Name: f.Path(h.ReferenceYear, date), Fields: n, Bytes: n * demo.MessageBytes(grid.Size(), true),
+				Request: marsRequest(p, f, date, starts), kind: "mars"})
+			hindcasts += r.Files[len(r.Files)-1].Bytes
+			largest = max(largest, n)
+		}
+	}
+	months, valids := p.Months()
+	for _, m := range months {
+		for _, f := range p.Analyses.Files {
+			n := int64(len(valids[m]) * len(f.Levels) * len(f.Variables))
+			text, err := cdsRequest(p, f, valids[m])
+			if err != nil {
+				return nil, err
+			}
+			r.Files = append(r.Files, RequestedFile{Name: f.Path(m), Fields: n, Bytes: n * demo.MessageBytes(grid.Size(), false), Request: text, kind: "json"})
+		}
+	}
+	for _, f := range r.Files {
+		r.Fields += f.Fields
+		r.Bytes += f.Bytes
+	}
+	var asked int64 // of the task with most fields
+	for _, t := range p.Tasks {
+		asked = max(asked, int64(len(h.Starts())*len(h.Leads)*h.Members*len(t.Inputs)))
+		s := RequestedStore{Task: t.Name, Bytes: map[string]int64{}}
+		plan := store.Plan{Axes: ensemble.Axes{Variables: t.Inputs, Levels: []ensemble.Level{t.Level}, Leads: h.Leads}, Grid: grid, Starts: h.Starts(),
+			AnalysisVariables: []string{t.Variable}, AnalysisLeads: []ensemble.Lead{t.Lead}}
+		for m := range h.Members {
+			plan.Members = append(plan.Members, ensemble.Member(h.FirstMember+m))
+		}
+		for _, plan.Storage = range store.Storages {
+			n, err := store.Size(plan)
+			if err != nil {
+				return nil, err
+			}
+			s.Bytes[string(plan.Storage)] = n
+		}
+		r.Stores = append(r.Stores, s)
+	}
+	r.Prepare = RequestedPrepare{CatalogueBytes: catalogueBytes * asked, IndexBytes: indexBytes * largest, DiskGBs: o.DiskGBs, Seconds: 2 * float64(hindcasts) / (o.DiskGBs * 1e9)}
+	if o.Plan != nil {
+		var err error
+		if r.Training, err = trainingOf(ctx, p, *o.Plan); err != nil {
+			return nil, err
+		}
+	}
+	return r, r.write(o.Out)
+}
+
+// trainingOf predicts a training on the starts of a protocol. Of a training in stages every step
+// counts as one of the last.
+func trainingOf(ctx context.Context, p *config.ProtocolConfig, o plan.Options) (*RequestedRun, error) {
+	o.Crop = setup.Crop{Height: p.Grid.Rows, Width: p.Grid.Columns}
+	split, err := setup.Divide(o.Config.Data.Split, p.Hindcasts.Starts())
+	if err != nil {
+		return nil, err
+	}
+	plan, err := plan.Run(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	c := o.Config.Train.Train
+	turns, _, err := setup.TurnsOf(setup.SpecOf(o.Config), c, split.Train, setup.LastTarget(o.Config))
+	if err != nil {
+		return nil, err
+	}
+	steps := 0
+	for _, j := range turns {
+		n := len(split.Train)
+		if j.Starts != nil {
+			n = len(j.Starts)
+		}
+		steps += j.Config.Epochs * ((n + c.BatchSize - 1) / c.BatchSize)
+	}
+	t := &RequestedRun{Machine: plan.Machine, Ranks: plan.Ranks, Mesh: plan.Plan.Mesh, Starts: len(split.Train), StepS: plan.Plan.StepS, Steps: steps,
+		MemoryBytes: plan.Plan.MemoryBytes}
+	t.Seconds = t.StepS * float64(t.Steps)
+	return t, nil
+}
+
+// marsRequest asks ECMWF's archive for a file of hindcasts.
+func marsRequest(p *config.ProtocolConfig, f config.HindcastFile, date string, starts []ensemble.Init) string {
+	h := p.Hindcasts
+	var params, levels, hdates, steps []string
+	for _, v := range f.Variables {
+		known, _ := ensemble.VariableNamed(v)
+		params = append(params, fmt.Sprintf("%d.128", known.Table128))
+	}
+	kind := "sfc"
+	for _, l := range f.Levels {
+		if l.Kind == ensemble.Pressure {
+			kind, levels = "pl", append(levels, decimal(l.Value/100))
+		}
+	}
+	for _, s := range starts {
+		hdates = append(hdates, s.Format(time.DateOnly))
+	}
+	for _, l := range h.Leads {
+		steps = append(steps, decimal(l.Hours()))
+	}
+	var b strings.Builder
+	key := func(name string, values ...string) {
+		fmt.Fprintf(&b, ",\n    %-8s = %s", name, strings.Join(values, "/"))
+	}
+	b.WriteString("retrieve")
+	key("class", "od")
+	key("stream", "enfh")
+	key("expver", "1")
+	key("type", "pf")
+	key("date", referenceDate(h, date).Format(time.DateOnly))
+	key("hdate", hdates...)
+	key("time", "00:00:00")
+	key("step", steps...)
+	key("number", strconv.Itoa(h.FirstMember), "to", strconv.Itoa(h.FirstMember+h.Members-1))
+	key("levtype", kind)
+	if levels != nil {
+		key("levelist", levels...)
+	}
+	key("param", params...)
+	dy, dx := spacing(p.Grid)
+	key("grid", decimal(dx), decimal(dy))
+	if g := p.Grid; !aroundTheGlobe(g) {
+		key("area", decimal(g.North), decimal(g.West), decimal(g.South), decimal(g.East))
+	}
+	key("target", strconv.Quote(f.Path(h.ReferenceYear, date)))
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// cdsRequest asks the Climate Data Store for a file of analyses.
+func cdsRequest(p *config.ProtocolConfig, f config.ReanalysisFile, valids []ensemble.Valid) (string, error) {
+	request := map[string]any{"product_type": []string{"reanalysis"}, "variable": f.CDS, "data_format": "grib", "download_format": "unarchived",
+		"year": []string{valids[0].Format("2006")}, "month": []string{valids[0].Format("01")}}
+	var days, times, levels []string
+	for _, v := range valids {
+		days, times = append(days, v.Format("02")), append(times, v.Format("15:04"))
+	}
+	slices.Sort(times)
+	request["day"], request["time"] = slices.Compact(days), slices.Compact(times)
+	for _, l := range f.Levels {
+		if l.Kind == ensemble.Pressure {
+			levels = append(levels, decimal(l.Value/100))
+		}
+	}
+	if levels != nil {
+		request["pressure_level"] = levels
+	}
+	dy, dx := spacing(p.Grid)
+	request["grid"] = []float64{dx, dy}
+	if g := p.Grid; !aroundTheGlobe(g) {
+		request["area"] = []float64{g.North, g.West, g.South, g.East}
+	}
+	text, err := json.MarshalIndent(map[string]any{"dataset": f.Dataset, "request": request, "target": f.Path(valids[0].Time)}, "", " ")
+	return string(text) + "\n", err
+}
+
+func decimal(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+
+// spacing is the distance of rows and columns in degrees.
+func spacing(g config.ProtocolGrid) (rows, columns float64) {
+	return (g.North - g.South) / float64(g.Rows-1), (g.East - g.West) / float64(g.Columns-1)
+}
+
+func aroundTheGlobe(g config.ProtocolGrid) bool { return protocolGrid(g).Periodic() }
+
+// write writes the requests, each in a file that is called as what it asks for, and their
+// list.
+func (r *RequestResult) write(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return exit.Create(dir, err)
+	}
+	put := func(name string, text []byte) error {
+		path := filepath.Join(dir, name)
+		r.Outputs = append(r.Outputs, path)
+		return exit.Create(path, atomicfile.WriteFile(path, text))
+	}
+	var list bytes.Buffer
+	list.WriteString("name\tfields\tbytes\n")
+	for _, f := range r.Files {
+		fmt.Fprintf(&list, "%s\t%d\t%d\n", f.Name, f.Fields, f.Bytes)
+		if err := put(f.Name+"."+f.kind, []byte(f.Request)); err != nil {
+			return err
+		}
+	}
+	return put("files.tsv", list.Bytes())
+}
+
+// WriteText prints what is needed for a person.
+func (r *RequestResult) WriteText(w io.Writer) error {
+	var b strings.Builder
+	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	size := func(n int64) string {
+		if n >= 1e12 {
+			return fmt.Sprintf("%.3g TB", float64(n)/1e12)
+		}
+		return fmt.Sprintf("%.3g GB", float64(n)/1e9)
+	}
+	first, last := r.Files[0], r.Files[len(r.Files)-1]
+	fmt.Fprintf(tw, "%s\t%d starts, %d fields\n", r.Title, r.Starts, r.Fields)
+	fmt.Fprintf(tw, "archive\t%d files, %s … %s: %s\n", len(r.Files), first.Name, last.Name, size(r.Bytes))
+	for _, s := range r.Stores {
+		fmt.Fprintf(tw, "store of %s", s.Task)
+		for i, kind := range store.Storages {
+			sep := "\t"
+			if i > 0 {
+				sep = ", "
+			}
+			fmt.Fprintf(tw, "%s%s %s", sep, kind, size(s.Bytes[string(kind)]))
+		}
+		fmt.Fprintln(tw)
+	}
+	fmt.Fprintf(tw, "prepare\t%s beside --memory, and %s for each decoding child; reading twice at %s GB/s: %s\n", size(r.Prepare.CatalogueBytes), size(r.Prepare.IndexBytes),
+		decimal(r.Prepare.DiskGBs), phrase.Seconds(r.Prepare.Seconds))
+	if t := r.Training; t != nil {
+		fmt.Fprintf(tw, "training\tpredicted on %s, %s, mesh %q: %d steps of %s, %s; %s a rank\n", t.Machine.Name, phrase.Count(t.Ranks, "rank"), t.Mesh, t.Steps, phrase.Seconds(t.StepS),
+			phrase.Seconds(t.Seconds), size(t.MemoryBytes))
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		name string
+		text []string
+	}{{"terms to accept", r.Terms}, {"assumed, as no source says it", r.Assumed}, {"sources", r.Sources}} {
+		if len(part.text) > 0 {
+			fmt.Fprintf(&b, "\n%s:\n", part.name)
+		}
+		for _, t := range part.text {
+			fmt.Fprintf(&b, "  %s\n", t)
+		}
+	}
+	if r.Outputs == nil {
+		b.WriteString("\nNothing was fetched; --out DIR writes the requests.\n")
+	} else {
+		fmt.Fprintf(&b, "\nNothing was fetched; %d requests and files.tsv are in %s.\n", len(r.Files), filepath.Dir(r.Outputs[0]))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

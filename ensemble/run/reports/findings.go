@@ -1,0 +1,55 @@
+package reports
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
+	"github.com/ensemble-weather/ensemble/io/table"
+	"github.com/ensemble-weather/ensemble/postproc/report"
+	"golang.org/x/sync/errgroup"
+)
+
+// SaveFindings writes what an experiment found into its folder, which it makes: a table of rows, a page with its
+// pictures and, last, everything as JSON.
+//
+// Errors: exit 73 and 74.
+func SaveFindings[T any](folder, tableFile string, rows []T, page *report.Page, file string, all any) error {
+	dir := filepath.Join(folder, "report")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return exit.Create(dir, err)
+	}
+	if err := table.WriteCSV(filepath.Join(folder, tableFile), rows); err != nil {
+		return err
+	}
+	if err := WritePage(dir, page); err != nil {
+		return err
+	}
+	return jsonfile.Write(filepath.Join(folder, file), all)
+}
+
+// PageFile is the page in a folder of a report.
+const PageFile = "index.html"
+
+// WritePage leaves a page, and each map beside it as PNG, in a folder that is there.
+//
+// Errors: exit 73 and 74.
+func WritePage(dir string, page *report.Page) error {
+	var pictures errgroup.Group
+	pictures.SetLimit(runtime.GOMAXPROCS(0))
+	for i, p := range page.Panels {
+		for j := range p.Maps {
+			file := filepath.Join(dir, fmt.Sprintf("map-%02d-%d.png", i+1, j+1))
+			pictures.Go(func() error { return exit.Create(file, atomicfile.Write(file, p.PNG(j))) })
+		}
+	}
+	if err := pictures.Wait(); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, PageFile)
+	return exit.Create(path, atomicfile.Write(path, page.Write))
+}

@@ -1,0 +1,140 @@
+//go:build cgo && linux
+
+package runtest
+
+import (
+	_ "embed"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/emulate"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/internal/dl"
+)
+
+// EmulatedGPU has backend cuda compute on the emulated GPU.
+func EmulatedGPU(t *testing.T) {
+	t.Helper()
+	before := engine.Backends
+	t.Cleanup(func() { engine.Backends = before })
+	engine.Backends = slices.Clone(before)
+	i := slices.IndexFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == "cuda" })
+	engine.Backends[i].Open = func(engine.Options) (backend.Backend, error) {
+		b, err := cuda.Over(func() (device.Device, error) {
+			d, err := emulate.OpenLate(1 << 28)
+			return numbered{d}, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	}
+}
+
+// numbered is a device that the driver of DriverOfTests knows.
+type numbered struct{ *emulate.Late }
+
+func (n numbered) Properties() device.Properties {
+	p := n.Late.Properties()
+	p.UUID = "GPU-1"
+	return p
+}
+
+//go:embed testdata/libnvidia-ml.c
+var driverSource []byte
+
+// DriverOfTests opens a library that answers as the driver's does, until the test ends: from then
+// on it has no driver.
+func DriverOfTests(t *testing.T) {
+	t.Helper()
+	if _, err := dl.Open("libnvidia-ml.so.1"); err == nil && !opened {
+		t.Skip("skipped: this machine has a driver")
+	}
+	file, source := filepath.Join(t.TempDir(), "libnvidia-ml.so.1"), filepath.Join(t.TempDir(), "libnvidia-ml.c")
+	if err := os.WriteFile(source, driverSource, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("cc", "-shared", "-fPIC", "-Wall", "-Wl,-soname,libnvidia-ml.so.1", "-o", file, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if _, err := dl.Open(file); err != nil {
+		t.Fatal(err)
+	}
+	opened = true
+	t.Setenv("FAKE_NVML", "1")
+}
+
+// opened tells whether the library of this process is that of tests.
+var opened bool
+
+// TellsOf compares what a training says of its device with what the driver of tests answers.
+func TellsOf(t *testing.T, gpu bool, dir, progress string) {
+	t.Helper()
+	text := func(name string) string {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	events := text("events.jsonl")
+	var env struct {
+		Device *struct{ Name, ID, Driver, CUDA string }
+	}
+	if err := json.Unmarshal([]byte(text("environment.json")), &env); err != nil {
+		t.Fatal(err)
+	}
+	const line, reading = ", GPU 97 % busy, 10.0 GiB, 61 °C, 1755 of 1980 MHz held down by power, temperature",
+		`"used_bytes":10737418240,"temperature_c":61,"power_w":512.3,"clock_mhz":1755,"max_clock_mhz":1980,"memory_clock_mhz":2619,"busy_percent":97,"throttled":["power","temperature"]}`
+	if strings.Contains(progress, line) != gpu {
+		t.Errorf("GPU %v, progress %s", gpu, progress)
+	}
+	if strings.Contains(events, reading) != gpu || strings.Contains(events, `"kind":"gpu"`) != gpu || strings.Contains(events, `"driver":"570.86.15","cuda":"12.8"`) != gpu {
+		t.Errorf("GPU %v, events\n%s", gpu, events)
+	}
+	if d := env.Device; (d != nil) != gpu || gpu && (d.Name == "" || d.ID != "GPU-1" || d.Driver != "570.86.15" || d.CUDA != "12.8") {
+		t.Errorf("GPU %v, environment %+v", gpu, d)
+	}
+}
+
+// InFloat16 has fields with their channels last, whatever their sizes, and says whether some were stored as float16.
+type InFloat16 struct {
+	*cuda.Backend
+	Stored bool
+}
+
+// InFloat16Only has backend cuda open so; behind EmulatedGPU.
+func InFloat16Only(t *testing.T) *[]*InFloat16 {
+	t.Helper()
+	i := slices.IndexFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == "cuda" })
+	open := engine.Backends[i].Open
+	var all []*InFloat16
+	engine.Backends[i].Open = func(o engine.Options) (backend.Backend, error) {
+		b, err := open(o)
+		all = append(all, &InFloat16{b.(*cuda.Backend), false})
+		return all[len(all)-1], err
+	}
+	return &all
+}
+
+func (b *InFloat16) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.Way {
+	ways := b.Backend.Ways(o, attrs, in, out)
+	if len(ways) > 1 {
+		ways[0].Cost++
+	}
+	return ways
+}
+
+func (b *InFloat16) Prepare(q backend.Request) (backend.Kernel, error) {
+	b.Stored = b.Stored || q.Out.Stored() == graph.Float16
+	return b.Backend.Prepare(q)
+}

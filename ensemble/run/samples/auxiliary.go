@@ -1,0 +1,85 @@
+package samples
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	fio "github.com/ensemble-weather/ensemble/io"
+)
+
+// ReadAuxiliary reads the auxiliary fields on a grid and standardises each over it, by the weights
+// of its points. A missing value, as of what is known on land only, becomes 0, the mean.
+//
+// Errors: those of fio.Open; exit 65 for a variable of which there is none or more than one, that
+// is on another grid and not to be interpolated, or the same everywhere.
+func ReadAuxiliary(ctx context.Context, c *config.TrainConfig, to []ensemble.Auxiliary, grid *ensemble.Grid) error {
+	if len(to) == 0 {
+		return nil
+	}
+	files, err := input.FilesOf("data.auxiliary.files", c.Data.Auxiliary.Files)
+	if err != nil {
+		return err
+	}
+	in, err := fio.Open(ctx, files, input.Reading(c, false))
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	var entries []ensemble.Entry
+	for _, a := range to {
+		found := in.Catalogue().Select(func(e ensemble.Entry) bool { return e.Variable == a.Name })
+		if len(found) != 1 {
+			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("%d fields of %s, want one that does not change", len(found), a.Name), At: input.Place(in.Files()),
+				Why: "it is listed in data.auxiliary.variables", Fix: "`ensemble inspect FILE` lists what a file holds; give a file with one field of it"}
+		}
+		entries = append(entries, found[0])
+	}
+	d := input.Destination{Grid: grid, How: setup.InterpolationOf(c), Fix: input.FixGrid}
+	for _, e := range entries {
+		if !d.How.Asked() && !e.Grid.SameAs(grid, input.GridTolerance) {
+			return input.GridsDiffer(e.Variable, e.Grid, "forecasts", grid, d.Fix).On(e).Err()
+		}
+	}
+	return input.Bring(in, grid, d.How).Read(ctx, entries, func(i int, f *ensemble.Field) error {
+		if to[i].Values = standardised(f.Values, grid.Weights()); to[i].Values == nil {
+			return &exit.Error{Code: exit.BadData, What: to[i].Name + " has one value everywhere, or none", At: input.PlaceOf(entries[i]), Why: "it tells places apart",
+				Fix: "leave it out of data.auxiliary.variables"}
+		}
+		return nil
+	})
+}
+
+// standardised is a field less its weighted mean, over its weighted standard deviation; nil if
+// that is 0.
+func standardised(x []float32, weights []float64) []float32 {
+	var w, sum, sq float64
+	for p, v := range x {
+		if v == v {
+			w += weights[p]
+			sum += weights[p] * float64(v)
+		}
+	}
+	mean := sum / w
+	for p, v := range x {
+		if v == v {
+			sq += weights[p] * (float64(v) - mean) * (float64(v) - mean)
+		}
+	}
+	scale := math.Sqrt(sq / w)
+	if !(scale > 0) {
+		return nil
+	}
+	out := slices.Clone(x)
+	for p, v := range x {
+		out[p] = model.OrZero(float32((float64(v) - mean) / scale))
+	}
+	return out
+}

@@ -1,0 +1,40 @@
+package samples
+
+import (
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/postproc/drift"
+)
+
+// Summarise sums up the input fields of one start over some members, for the watch on drift: on the
+// leading rank, where every rank has its slab; the others get nil. All of a team call it, at the same place.
+// axes are those of the features of the whole, which the forecast may have more leads than.
+//
+// Shape: [lead][variable][level] of the axes.
+func Summarise(boxes *drift.Boxes, axes ensemble.Axes, fc *ensemble.Forecast, used []int, ranks *team.Team) (out []drift.Summary, err error) {
+	n, levels, depth := fc.Grid.Size(), len(fc.Axes.Levels), len(axes.Levels)
+	for t := range axes.Leads {
+		for v := range fc.Axes.Variables {
+			part := make([]float32, 2*levels*n)
+			for l := range levels {
+				fc.MeanStd(part[l*n:(l+1)*n], part[(levels+l)*n:(levels+l+1)*n], t, v, l, used, SpreadDivisor(len(used)))
+			}
+			whole, err := team.Join(ranks, part, 2)
+			if err != nil {
+				return nil, err
+			}
+			if !ranks.Leads() {
+				continue
+			}
+			points := len(whole) / 2 / depth
+			for l := range depth {
+				out = append(out, boxes.Summarise(whole[l*points:(l+1)*points], whole[(depth+l)*points:(depth+l+1)*points]))
+			}
+		}
+	}
+	return out, nil
+}
+
+// SpreadDivisor is what is taken from the number of members in spreads that are compared between numbers of
+// members: 1, and of a single member, which has none, 0.
+func SpreadDivisor(members int) int { return min(1, members-1) }

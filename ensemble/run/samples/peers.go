@@ -1,0 +1,81 @@
+package samples
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/io/loader"
+)
+
+// seat is how a rank is asked for starts, and which part of them it has.
+type seat struct {
+	Peer loader.Peer
+	Slab string
+}
+
+// Meet lets this rank and those that have the same slab of other starts ask each other for what
+// they keep. All ranks call it, whether or not they want to: configurations may differ in that.
+func (d *Data) Meet(c *config.TrainConfig) error {
+	s, reader := d.Schedule(c.Train.Train, 0, nil)
+	if d.Store == nil || s.Readers == 1 {
+		return nil
+	}
+	t := d.Ranks
+	machines, err := team.Tell(t, team.Outcome[string]{Result: loader.Machine()}, nil)
+	if err != nil {
+		return err
+	}
+	abroad := false
+	for _, m := range machines {
+		abroad = abroad || m != machines[0]
+	}
+	own, wanted := d.Ranks.Own(), c.Data.Peers != config.PeersNever
+	mine := seat{Slab: fmt.Sprint(own.Axes(d.Axes).Levels, own.Window())}
+	if wanted {
+		if mine.Peer, err = d.Source.Serve(fmt.Sprintf("rank %d", t.Comm.Process(t.Comm.Rank())), abroad); err != nil {
+			wanted = false
+			d.Warnings = append(d.Warnings, fmt.Sprintf("other ranks cannot ask this one for starts, and read the store instead: %v", err))
+		}
+	}
+	seats, err := team.Tell(t, team.Outcome[seat]{Result: mine}, nil)
+	if err != nil {
+		return err
+	}
+	if wanted {
+		peers := make([]loader.Peer, s.Readers)
+		for r, rank := range t.Mesh.Group(t.Comm.Rank(), []string{"data"}) {
+			if seats[rank].Result.Slab == mine.Slab {
+				peers[r] = seats[rank].Result.Peer
+			}
+		}
+		d.Source.Meet(peers, reader, c.Data.Peers == config.PeersAlways)
+		d.Source.Keep(s, reader)
+	}
+	return t.Together(nil) // who asks finds all others ready
+}
+
+// Warnings are what was wrong with the sources of starts, on all ranks.
+func (c InputCosts) Warnings(ranks *team.Team) ([]string, error) {
+	var own []string
+	if e := c.Counts.DiskError; e != nil {
+		own = append(own, fmt.Sprintf("the disk cache keeps less than it could, and the store is read instead: %v", e))
+	}
+	if e := c.Counts.PeerError; e != nil {
+		own = append(own, fmt.Sprintf("starts that another rank has were read from the store instead: %v", e))
+	}
+	if ranks == nil {
+		return own, nil
+	}
+	all, err := team.Tell(ranks, team.Outcome[[]string]{Result: own}, nil)
+	if err != nil {
+		return nil, err
+	}
+	var warnings []string
+	for rank, o := range all {
+		for _, w := range o.Result {
+			warnings = append(warnings, fmt.Sprintf("rank %d: %s", ranks.Comm.Process(rank), w))
+		}
+	}
+	return warnings, nil
+}

@@ -1,0 +1,411 @@
+package samples
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/progress"
+	fio "github.com/ensemble-weather/ensemble/io"
+	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/loader"
+	"github.com/ensemble-weather/ensemble/io/store"
+)
+
+// Storages are the words for PrepareOptions.Storage.
+func Storages() []string {
+	var words []string
+	for _, s := range store.Storages {
+		words = append(words, string(s))
+	}
+	return words
+}
+
+// PrepareOptions says what to put into a sample store and how.
+type PrepareOptions struct {
+	Config    *config.TrainConfig
+	Protocol  *config.ProtocolConfig // whose starts must all be there; nil for those that are
+	Out       string                 // the folder
+	Storage   string                 // one of Storages
+	Workers   int                    // 0 means one for each processor
+	Memory    int64                  // bytes of store.Write; 0 means its default
+	ShardSize int64                  // bytes of a shard; 0 means the default
+	Overwrite bool                   // replace another store
+	Version   string
+	Progress  *progress.Reporter // nil shows nothing
+	Warn      func(string)       // nil drops warnings; they are in the store too
+}
+
+// PrepareResult says what came of it.
+type PrepareResult struct {
+	Out      string   `json:"store"`
+	Complete bool     `json:"complete"` // it was there before; nothing was done
+	Starts   int      `json:"starts"`
+	Shards   int      `json:"shards"`
+	Kept     int      `json:"shards_kept"` // of an interrupted run
+	Bytes    int64    `json:"bytes"`
+	Missing  int64    `json:"missing"` // values
+	Outputs  []string `json:"-"`
+	Warnings []string `json:"-"`
+}
+
+// Prepare reads the forecasts and analyses of a configuration once and writes them into
+// a sample store, or goes on with one that was interrupted. The store holds the starts
+// of all parts of the split with all their fields, and analyses of the targets at the
+// target lead.
+//
+// Memory: the catalogue of the input, PrepareOptions.Memory, and the decoding children.
+// Errors: 65 and 66 for the data, by the rules of Check for what is read now, also for files
+// that change while they are read: of an archive nothing is read twice by itself. Those of
+// store.Write.
+func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
+	c := o.Config
+	forecastFiles, analysisFiles, err := ArchiveFiles(c)
+	if err != nil {
+		return nil, err
+	}
+	files := slices.Concat(forecastFiles, analysisFiles)
+	p := store.Plan{Axes: setup.ReadAxes(c), Storage: store.Storage(o.Storage), Version: o.Version}
+	var known map[string]store.Known
+	if !o.Overwrite {
+		known = store.ReadKnown(o.Out)
+	}
+	inputs, err := sums(ctx, files, known, o.Progress)
+	if err != nil {
+		return nil, err
+	}
+	p.Inputs, p.Known = inputs.files, inputs.known
+	pool, err := decode.NewPool(decode.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	options := input.Reading(c, true)
+	options.Pool, options.Keep = pool, func(e ensemble.Entry) bool {
+		_, _, _, ok := p.Axes.Find(e.Key)
+		return ok
+	}
+	in, err := fio.Open(ctx, forecastFiles, options)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	if err := planForecasts(ctx, o, in, &p); err != nil {
+		return nil, err
+	}
+	if len(analysisFiles) > 0 {
+		options := input.Reading(c, false)
+		options.Pool, options.Keep = pool, func(e ensemble.Entry) bool {
+			return e.Lead == 0 && slices.Contains(setup.TargetVariables(c), e.Variable) && ensemble.FindLevel(p.Axes.Levels, e.Variable, e.Level) >= 0
+		}
+		an, err := fio.Open(ctx, analysisFiles, options)
+		if err != nil {
+			return nil, err
+		}
+		defer an.Close()
+		if err := planAnalyses(ctx, c, an, &p); err != nil {
+			return nil, err
+		}
+	}
+	if o.Warn != nil {
+		for _, w := range p.Warnings {
+			o.Warn(w)
+		}
+	}
+	judges := []*witness{newWitness(&p.Forecasts), newWitness(&p.Analyses)}
+	task := o.Progress.Start("prepare", int64(len(p.Starts)))
+	defer task.Done()
+	r, err := store.Write(ctx, o.Out, p, store.Options{Workers: o.Workers, Memory: o.Memory, ShardSize: o.ShardSize, Overwrite: o.Overwrite,
+		Judge: func() (warnings []string, err error) {
+			if err := inputs.unchanged(); err != nil {
+				return nil, err
+			}
+			for _, j := range judges {
+				noticed, err := input.Refusal(j.tally.Faults())
+				if err != nil {
+					return nil, err
+				}
+				warnings = append(warnings, noticed...)
+			}
+			if o.Warn != nil {
+				for _, w := range warnings {
+					o.Warn(w)
+				}
+			}
+			return warnings, nil
+		},
+		Progress: func(done, all int) { task.Set(int64(done*len(p.Starts)/all), "") }})
+	if err != nil {
+		return nil, err
+	}
+	res := &PrepareResult{Out: o.Out, Complete: r.Complete, Starts: len(r.Meta.Starts), Shards: len(r.Meta.Shards), Kept: r.Kept, Bytes: r.Meta.Bytes(),
+		Outputs: r.Outputs, Warnings: r.Meta.Warnings}
+	for _, s := range r.Meta.Statistics {
+		res.Missing += s.Missing
+	}
+	return res, nil
+}
+
+// ArchiveFiles are the files of a configuration's forecasts and analyses.
+func ArchiveFiles(c *config.TrainConfig) (forecasts, analyses []string, err error) {
+	if forecasts, err = input.FilesOf("data.forecasts", c.Data.Forecasts); err != nil || len(c.Data.Analyses) == 0 {
+		return forecasts, nil, err
+	}
+	analyses, err = input.FilesOf("data.analyses", c.Data.Analyses)
+	return forecasts, analyses, err
+}
+
+// planForecasts finds the members and starts of a configuration, and their fields.
+func planForecasts(ctx context.Context, o PrepareOptions, in *fio.Input, p *store.Plan) error {
+	c, m := o.Config, o.Config.Data.Members
+	var err error
+	if _, p.Members, err = input.Choose(in.Catalogue().Members(), m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
+		return err
+	}
+	to, err := input.DestinationOf(ctx, c)
+	if err != nil {
+		return err
+	}
+	wanted, err := input.SelectForecasts(in, p.Axes, p.Members, to)
+	if err != nil {
+		return err
+	}
+	if o.Protocol != nil {
+		strange, err := input.StartsOf(o.Protocol, c.Data.Split, wanted.Inits, input.Place(in.Files()))
+		if err != nil {
+			return err
+		}
+		p.Warnings = append(p.Warnings, strange...)
+	}
+	split, err := setup.Divide(c.Data.Split, wanted.Inits)
+	if err != nil {
+		return err
+	}
+	p.Starts = slices.Concat(split.Train, split.Validation, split.Test)
+	slices.SortFunc(p.Starts, func(a, b ensemble.Init) int { return a.Compare(b.Time) })
+	p.Starts = slices.Compact(p.Starts)
+	if to.How.Asked() {
+		p.Interpolation = to.How.String()
+	}
+	p.Grid, p.Forecasts = wanted.Grid, store.Archive{Reader: wanted.From, Entries: wanted.Entries}
+	p.Warnings = append(p.Warnings, wanted.Warnings...)
+	return wanted.Check(ctx, p.Starts)
+}
+
+// planAnalyses finds the analyses of the starts.
+func planAnalyses(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *store.Plan) error {
+	p.AnalysisVariables, p.AnalysisLeads = setup.TargetVariables(c), c.Data.TargetLeads
+	valids := setup.ValidsOf(p.Starts, c.Data.TargetLeads)
+	wanted, err := input.SelectAnalyses(in, p.AnalysisVariables, p.Axes.Levels, input.Destination{Grid: p.Grid, How: setup.InterpolationOf(c), Fix: input.FixGrid}, valids)
+	if err != nil {
+		return err
+	}
+	p.Analyses = store.Archive{Reader: wanted.From, Entries: wanted.Entries}
+	p.Warnings = append(p.Warnings, wanted.Warnings...)
+	return input.Compare(ctx, in, wanted.Repeats)
+}
+
+// openStore is ReadData from the store of a configuration. Starts are read as they are
+// needed, and their values are judged when that is first.
+func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team) (*Data, error) {
+	s, err := store.Open(ctx, string(c.Data.Store), store.OpenOptions{Direct: c.Data.Direct})
+	if err != nil {
+		return nil, err
+	}
+	d := &Data{Axes: setup.ReadAxes(c), Ranks: ranks, Grid: s.Grid, Origins: s.Origins, Warnings: s.Warnings, Store: s}
+	if err := d.fromStore(c); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// fromStore prepares the reading of a store.
+func (d *Data) fromStore(c *config.TrainConfig) error {
+	if c.Data.Grid.Named() {
+		if g, err := ensemble.NamedGrid(c.Data.Grid.To); err != nil || !g.SameAs(d.Grid, input.GridTolerance) {
+			return &exit.Error{Code: exit.Usage, What: "the sample store is on another grid than data.grid.to", At: d.Store.Dir(), Why: d.Grid.String() + ", not " + c.Data.Grid.To,
+				Fix: "prepare a store with this configuration, or name the grid of the store", Err: err}
+		}
+	}
+	m := c.Data.Members
+	var err error
+	if d.Used, d.All, err = input.Choose(d.Store.Members, m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
+		return err
+	}
+	if err := setup.JoinMesh(d.Ranks, c, d.Grid); err != nil {
+		return err
+	}
+	if d.Split, err = setup.Divide(c.Data.Split, d.Store.Inits()); err != nil {
+		return err
+	}
+	leaks, err := d.Split.CheckLeaks(d.Axes.Leads, c.Data.TargetLeads)
+	if err != nil {
+		return err
+	}
+	d.Warnings = append(d.Warnings, leaks...)
+	own := d.Ranks.Own()
+	sel := store.Selection{Variables: d.Axes.Variables, Levels: own.Axes(d.Axes).Levels, Leads: d.Axes.Leads, Members: d.All, Window: own.Window(),
+		AnalysisVariables: []string{}, AnalysisLeads: []ensemble.Lead{}}
+	analysed := len(c.Data.Analyses) > 0
+	if analysed {
+		sel.AnalysisVariables, sel.AnalysisLeads = setup.TargetVariables(c), c.Data.TargetLeads
+	}
+	r, err := d.Store.Select(sel)
+	if err != nil {
+		return err
+	}
+	from, err := loader.New(storedStarts{r, Inits(d.Split)}, loaderOptions(c, d.Ranks.Most()))
+	if err != nil {
+		return err
+	}
+	d.AssignSamples(from, analysed)
+	d.Judged = newStoredCensus(d.Store, d.Axes.Levels, sel.Levels)
+	from.Keep(d.Schedule(c.Train.Train, 0, nil))
+	return nil
+}
+
+// loaderOptions are those of one of the parts of a process.
+func loaderOptions(c *config.TrainConfig, parts int) loader.Options {
+	o := loader.Options{Ahead: c.Data.Prefetch, Memory: int64(c.Data.Memory), Disk: int64(c.Data.DiskCache.Size) / int64(parts), DiskDir: string(c.Data.DiskCache.Folder),
+		Patience: min(c.Train.Train.StallTimeout, time.Minute)}
+	if o.Memory == 0 {
+		o.Memory = math.MaxInt64
+	}
+	o.Memory /= int64(parts)
+	return o
+}
+
+// storedCensus is the censuses of what is read from a store, as files have one each of
+// forecasts and analyses.
+type storedCensus struct {
+	levels, own         []ensemble.Level          // of the fields, and of a rank's
+	kinds               map[string]*ensemble.Kind // by variable
+	dir                 string
+	forecasts, analyses input.ValueStats
+	counted             map[ensemble.Valid]bool // analyses; starts have some in common where there are several target leads
+}
+
+func newStoredCensus(s *store.Store, levels, own []ensemble.Level) *storedCensus {
+	c := &storedCensus{levels: levels, own: own, kinds: map[string]*ensemble.Kind{}, dir: s.Dir(), counted: map[ensemble.Valid]bool{}}
+	for _, v := range s.Variables {
+		c.kinds[v.Name] = &ensemble.Kind{Unit: v.Unit, Grid: s.Grid}
+	}
+	return c
+}
+
+// Add counts one start.
+func (c *storedCensus) Add(f *ensemble.Forecast, a []*ensemble.Analysis) {
+	add := func(to *input.ValueStats, k ensemble.Key, field func(level int) []float32) {
+		for _, l := range c.levels {
+			k.Level = l.Of(k.Variable)
+			to.Entries = append(to.Entries, ensemble.Entry{Key: k, Kind: c.kinds[k.Variable], File: c.dir})
+			to.Fields = append(to.Fields, input.Tally{})
+			if own := slices.Index(c.own, l); own >= 0 {
+				to.Add(len(to.Entries)-1, field(own))
+			}
+		}
+	}
+	for t, lead := range f.Axes.Leads {
+		for m, member := range f.Members {
+			for v, name := range f.Axes.Variables {
+				add(&c.forecasts, ensemble.Key{Variable: name, Member: member, Init: f.Init, Lead: lead}, func(l int) []float32 { return f.Field(t, m, v, l) })
+			}
+		}
+	}
+	for _, a := range a {
+		if c.counted[a.Valid] {
+			continue
+		}
+		c.counted[a.Valid] = true
+		for v, name := range a.Variables {
+			add(&c.analyses, ensemble.Key{Variable: name, Member: ensemble.NoMember, Init: ensemble.Init(a.Valid)}, func(l int) []float32 { return a.Field(v, l) })
+		}
+	}
+}
+
+// Faults looks for faults of the values, as readCounted does for files. All ranks of a
+// team call it, at the same place.
+func (c *storedCensus) Faults(ranks *team.Team) (warnings []string, err error) {
+	for _, c := range []*input.ValueStats{&c.forecasts, &c.analyses} {
+		if ranks.Own() != nil {
+			if err := c.Join(ranks); err != nil {
+				return nil, err
+			}
+		}
+		noticed, err := input.Refusal(c.Faults())
+		if err != nil {
+			return nil, err
+		}
+		warnings = append(warnings, noticed...)
+	}
+	return warnings, nil
+}
+
+// StoreGrid is the grid of a store.
+func StoreGrid(ctx context.Context, dir string) (*ensemble.Grid, error) {
+	s, err := store.Open(ctx, dir, store.OpenOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return s.Grid, nil
+}
+
+// WriteStore prints what a store holds.
+func WriteStore(w io.Writer, s *store.Store, stats bool) error {
+	var b strings.Builder
+	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(tw, "%s\t"+format+"\n", append([]any{name}, args...)...)
+	}
+	axes, inits := s.Axes(), s.Inits()
+	var variables []string
+	for _, v := range s.Variables {
+		variables = append(variables, v.Name+" ("+v.Unit+")")
+	}
+	row("sample store", "format %d, %s, %d bytes in %d shards", s.Format, s.Storage, s.Bytes(), len(s.Shards))
+	row("variables", "%s", strings.Join(variables, ", "))
+	row("levels", "%s", input.Some(axes.Levels))
+	row("leads", "%s", input.Some(axes.Leads))
+	row("members", "%s", input.Members(s.Members))
+	row("starts", "%s", input.Some(inits))
+	if len(s.Analyses.Variables) > 0 {
+		row("analyses", "%s at %s", strings.Join(s.Analyses.Variables, ", "), input.Some(s.AnalysisLeads()))
+	}
+	row("grid", "%s", s.Grid)
+	row("bands", "%d rows each", s.BandRows)
+	row("made by", "%s, of %d files", s.Version, len(s.Inputs))
+	if stats {
+		fmt.Fprintln(tw, "\nall checksums are right\t\n\nKIND\tLEAD\tVARIABLE\tLEVEL\tMISSING\tMIN\tMEAN\tSD\tMAX")
+		for _, x := range s.Statistics {
+			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%d\t%.6g\t%.6g\t%.6g\t%.6g\n", x.Kind, ensemble.Lead(time.Duration(x.Lead)*time.Second), x.Variable, x.Level, x.Missing, x.Min, x.Mean, x.SD, x.Max)
+		}
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// TrainingFiles are the files by which a training knows its data: those of the archive,
+// or of a store the description alone, which has the checksums of the others.
+func TrainingFiles(c *config.TrainConfig) (forecasts, analyses []string, err error) {
+	if dir := string(c.Data.Store); dir != "" {
+		return []string{filepath.Join(dir, store.Description)}, nil, nil
+	}
+	return ArchiveFiles(c)
+}

@@ -1,0 +1,268 @@
+package samples
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/bigmem"
+	"github.com/ensemble-weather/ensemble/internal/coldfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/io/loader"
+	"github.com/ensemble-weather/ensemble/io/store"
+)
+
+// StoreBenchOptions say how to measure the reading of a store.
+type StoreBenchOptions struct {
+	Dir      string
+	Starts   int                // the first so many; 0 means all
+	Prefetch int                // as data.prefetch; 0 means its default
+	Direct   bool               // as data.direct
+	Seed     uint64             // of the order
+	Progress *progress.Reporter // nil shows nothing
+}
+
+// StoreReport is how fast a store is read in the order of a training, from a cold disk and
+// with nothing kept, beside the disk's own rate.
+type StoreReport struct {
+	Store    string `json:"store"`
+	Storage  string `json:"storage"`
+	Starts   int    `json:"starts"`
+	Bytes    int64  `json:"bytes"` // of these starts
+	Prefetch int    `json:"prefetch"`
+
+	// Disk is the rate of one reader of whole shards, forward, in blocks of BlockBytes past
+	// the page cache; Direct is false where the file system has no such reads, and the
+	// shards were dropped from the page cache instead.
+	DiskBytesPerS float64 `json:"disk_bytes_s"`
+	BlockBytes    int     `json:"block_bytes"`
+	Direct        bool    `json:"direct"`
+
+	StreamDirect bool `json:"stream_direct"` // StoreBenchOptions.Direct
+
+	Seconds   float64 `json:"seconds"` // of streaming
+	BytesPerS float64 `json:"bytes_s"`
+	Ratio     float64 `json:"ratio"` // to the disk's rate
+	// FromDisk is what the kernel read from the disk for it: less than Bytes if they were in
+	// the page cache; −1 where the kernel does not tell.
+	FromDisk int64 `json:"from_disk_bytes"`
+	// HotBytesPerS is the rate from the page cache: that of checksums, decoding and copies from
+	// there.
+	HotBytesPerS float64 `json:"hot_bytes_s"`
+	// Predicted is the time that the simulator gives for the same reads at those two rates.
+	Predicted float64 `json:"predicted_s"`
+	PeakMiB   float64 `json:"peak_mib"` // of the process
+}
+
+// Sizes of the measurement: blocks of the plain reads; bytes that are read from the page
+// cache, and how often; pieces in which plain reads and streaming take turns, so that a disk whose rate
+// changes meanwhile is the same to both.
+const (
+	benchBlock    = 16 << 20
+	benchHot      = 256 << 20
+	benchHotTimes = 4
+	benchTurns    = 8
+)
+
+// StoreBench measures how fast a store is read.
+//
+// Memory: as the report says: starts that are read ahead, and a block.
+// Errors: those of store.Open and of reading; ctx.Err().
+func StoreBench(ctx context.Context, o StoreBenchOptions) (*StoreReport, error) {
+	s, err := store.Open(ctx, o.Dir, store.OpenOptions{Direct: o.Direct})
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	all, err := s.Select(store.Selection{})
+	if err != nil {
+		return nil, err
+	}
+	starts := s.Inits()
+	if o.Starts > 0 {
+		starts = starts[:min(o.Starts, len(starts))]
+	}
+	if o.Prefetch == 0 {
+		o.Prefetch = config.DefaultPrefetch
+	}
+	origin := storedStarts{all, starts}
+	from, err := loader.New(origin, loader.Options{Ahead: o.Prefetch})
+	if err != nil {
+		return nil, err
+	}
+	n := int64(len(starts))
+	r := &StoreReport{Store: o.Dir, Storage: string(s.Storage), Starts: len(starts), Bytes: n * origin.Size().Stored, Prefetch: o.Prefetch, BlockBytes: benchBlock, Direct: true, StreamDirect: o.Direct}
+	schedule := loader.Schedule{Seed: o.Seed, Samples: len(starts), Epochs: 1, Batch: 1, Readers: 1}
+	reads := schedule.Reads(0)
+	shards := (len(starts) + s.ShardStarts - 1) / s.ShardStarts
+	var paths []string
+	for _, f := range s.Shards[:shards] {
+		paths = append(paths, filepath.Join(o.Dir, filepath.FromSlash(f.Path)))
+	}
+	task := o.Progress.Start("bench", benchTurns)
+	defer task.Done()
+	var plain, streamed time.Duration
+	var plainBytes, fromDisk int64
+	block := bigmem.Bytes(bigmem.Make[float32](benchBlock / 4))
+	for i := range benchTurns {
+		part := paths[i*len(paths)/benchTurns : (i+1)*len(paths)/benchTurns]
+		for _, path := range part {
+			if err := coldfile.Forget(path); err != nil {
+				return nil, exit.Read(path, err)
+			}
+		}
+		began := time.Now()
+		for _, path := range part {
+			bytes, direct, err := readPlain(ctx, path, block)
+			if err != nil {
+				return nil, exit.Read(path, err)
+			}
+			plainBytes, r.Direct = plainBytes+bytes, r.Direct && direct
+		}
+		plain += time.Since(began)
+		for _, path := range paths {
+			if err := coldfile.Forget(path); err != nil {
+				return nil, exit.Read(path, err)
+			}
+		}
+		before := bytesFromDisk()
+		took, err := timeStream(ctx, from, reads[i*len(reads)/benchTurns:(i+1)*len(reads)/benchTurns])
+		if err != nil {
+			return nil, err
+		}
+		streamed += took
+		fromDisk += bytesFromDisk() - before
+		task.Set(int64(i+1), "")
+	}
+	r.DiskBytesPerS, r.Seconds = float64(plainBytes)/plain.Seconds(), streamed.Seconds()
+	r.BytesPerS = float64(r.Bytes) / r.Seconds
+	r.Ratio = r.BytesPerS / r.DiskBytesPerS
+	if r.FromDisk = fromDisk; bytesFromDisk() < 0 {
+		r.FromDisk = -1
+	}
+	if r.PeakMiB, err = setup.PeakMiB(); err != nil {
+		return nil, err
+	}
+	warm, err := store.Open(ctx, o.Dir, store.OpenOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer warm.Close()
+	if origin.Selected, err = warm.Select(store.Selection{}); err != nil {
+		return nil, err
+	}
+	if from, err = loader.New(origin, loader.Options{Ahead: o.Prefetch}); err != nil {
+		return nil, err
+	}
+	few := reads[:min(len(reads), max(o.Prefetch, int(benchHot/origin.Size().Stored)))]
+	if _, err := timeStream(ctx, from, few); err != nil { // into the page cache
+		return nil, err
+	}
+	hot := slices.Repeat(few, benchHotTimes)
+	took, err := timeStream(ctx, from, hot)
+	if err != nil {
+		return nil, err
+	}
+	r.HotBytesPerS = float64(len(hot)) * float64(origin.Size().Stored) / took.Seconds()
+	r.Predicted = loader.Simulate(r.system(origin.Size().Stored), schedule, loader.Sizes(len(starts), origin.Size().Stored), loader.Clairvoyant).Total
+	return r, nil
+}
+
+// system is what was measured, for the simulator: one thread alone can have the disk's rate,
+// and all of them together no more; a training that takes no time.
+func (r *StoreReport) system(bytes int64) *loader.System {
+	free := loader.Constant(math.MaxFloat64)
+	return &loader.System{FileSystem: loader.Constant(r.DiskBytesPerS), Link: r.DiskBytesPerS, Decode: r.HotBytesPerS / float64(r.Prefetch), Compute: math.MaxFloat64,
+		Staging: loader.Cache{Capacity: int64(r.Prefetch) * bytes, Threads: r.Prefetch, Read: free, Write: free}}
+}
+
+// readPlain reads a file forward, past the page cache if that can be.
+func readPlain(ctx context.Context, path string, block []byte) (bytes int64, direct bool, err error) {
+	f, direct, err := coldfile.Open(path)
+	if err != nil {
+		return 0, direct, err
+	}
+	defer f.Close()
+	for {
+		if err := ctx.Err(); err != nil {
+			return bytes, direct, err
+		}
+		n, err := f.Read(block)
+		bytes += int64(n)
+		if err == io.EOF {
+			return bytes, direct, nil
+		}
+		if err != nil {
+			return bytes, direct, err
+		}
+	}
+}
+
+// timeStream reads starts and does nothing with them.
+func timeStream(ctx context.Context, from *source, reads []int) (time.Duration, error) {
+	began := time.Now()
+	next := from.Stream(ctx, reads)
+	defer next.Close()
+	for {
+		if _, err := next.Next(); errors.Is(err, io.EOF) {
+			return time.Since(began), nil
+		} else if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// bytesFromDisk is what the kernel has read from disks for this process, −1 where it does
+// not tell.
+func bytesFromDisk() int64 {
+	text, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		return -1
+	}
+	for line := range strings.Lines(string(text)) {
+		var n int64
+		if _, err := fmt.Sscanf(line, "read_bytes: %d", &n); err == nil {
+			return n
+		}
+	}
+	return -1
+}
+
+// WriteText prints the report for a person.
+func (r *StoreReport) WriteText(w io.Writer) error {
+	var b strings.Builder
+	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(tw, "%s\t"+format+"\n", append([]any{name}, args...)...)
+	}
+	row("store", "%s, %s, %d starts, %.4g GB", r.Store, r.Storage, r.Starts, float64(r.Bytes)/1e9)
+	how := "past the page cache"
+	if !r.Direct {
+		how = "through the page cache, which was emptied"
+	}
+	row("disk", "%.4g MB/s: whole shards in blocks of %d MiB, %s", r.DiskBytesPerS/1e6, r.BlockBytes>>20, how)
+	row("streamed", "%.4g MB/s in random order, %d starts ahead: %.1f %% of the disk's rate", r.BytesPerS/1e6, r.Prefetch, 100*r.Ratio)
+	row("", "%s", map[bool]string{false: "through the page cache", true: "past the page cache"}[r.StreamDirect])
+	if r.FromDisk >= 0 {
+		row("from the disk", "%.1f %% of what was streamed", 100*float64(r.FromDisk)/float64(r.Bytes))
+	}
+	row("page cache", "%.4g MB/s from there: checksums and decoding", r.HotBytesPerS/1e6)
+	row("time", "%.3g s, predicted %.3g s", r.Seconds, r.Predicted)
+	row("peak memory", "%.0f MiB", r.PeakMiB)
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,396 @@
+package scoring
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/members"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/postproc/baseline"
+	couplingtest "github.com/ensemble-weather/ensemble/postproc/coupling"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// Every system that makes members is tested for coupling where it is scored: baselines as they
+// forecast, the network by running it again on parts of its members. Tests look at points and
+// dates spread evenly over all, so that they cost little beside scoring.
+const (
+	CouplingPoints = 4096
+	couplingDates  = 32
+)
+
+// SystemMembers are the members that stand for the network's distribution, or that it gives.
+const SystemMembers = "network_members"
+
+// coupledDate is what a start adds to the tests of a system. Leaks is below 0 where no change of a
+// member was tried.
+type coupledDate struct {
+	System string
+	Leaks  int
+	couplingtest.Date
+}
+
+// couplings are the tests of a target.
+type couplings struct {
+	places  []int // of the points that are looked at
+	options couplingtest.Options
+	inits   []ensemble.Init // that are looked at, ascending
+	every   bool            // others are looked at too, for sums that are joined to those of other starts
+	dates   map[string][]coupledDate
+	order   []string // of systems
+}
+
+// newCouplings are those of starts on a grid, which ascend.
+func newCouplings(g *ensemble.Grid, inits []ensemble.Init, b score.Bootstrap) *couplings {
+	c := &couplings{places: Sparse(g, CouplingPoints), inits: evenly(inits, couplingDates), dates: map[string][]coupledDate{}}
+	weights := g.Weights()
+	c.options.Bootstrap = b
+	for _, p := range c.places {
+		c.options.Weights = append(c.options.Weights, weights[p])
+	}
+	return c
+}
+
+// Sparse are at most so many places of a grid, every nth of its rows and columns.
+func Sparse(g *ensemble.Grid, most int) []int {
+	step := 1
+	count := func(n int) int { return (n + step - 1) / step }
+	for count(g.NX)*count(g.NY) > most {
+		step++
+	}
+	var out []int
+	for j := 0; j < g.NY; j += step {
+		for i := 0; i < g.NX; i += step {
+			out = append(out, j*g.NX+i)
+		}
+	}
+	return out
+}
+
+// evenly are at most so many of some things, the first among them.
+func evenly[T any](all []T, most int) []T {
+	if len(all) <= most {
+		return all
+	}
+	out := make([]T, most)
+	for i := range out {
+		out[i] = all[i*len(all)/most]
+	}
+	return out
+}
+
+// looks tells whether a start is looked at; the first of all is tried for what reaches whom.
+func (c *couplings) looks(init ensemble.Init) (looks, first bool) {
+	i := slices.Index(c.inits, init)
+	return i >= 0 || c.every, i == 0
+}
+
+// at picks the places that are looked at.
+func (c *couplings) at(fields [][]float32) [][]float32 {
+	out := make([][]float32, len(fields))
+	for i, f := range fields {
+		out[i] = ensemble.Pick(f, c.places)
+	}
+	return out
+}
+
+// sum looks at one case: at members that are published, of which it is not known what others they
+// would be made of, and at those of baselines.
+func (c *couplings) sum(s *Scoring, x Case) (all []coupledDate, err error) {
+	looks, first := c.looks(x.Init)
+	if !looks {
+		return nil, nil
+	}
+	obs := ensemble.Pick(x.Obs, c.places)
+	if len(x.Calibrated) > 1 && s.Of == score.OfProducts {
+		all = append(all, coupledDate{SystemMembers, -1, c.options.Date(couplingtest.Outputs{Whole: c.at(x.Calibrated)}, obs)})
+	}
+	if s.Used < 2 {
+		return all, nil
+	}
+	few := subset(x, x.Used)
+	for _, b := range s.used {
+		if b.Method.Family != nil {
+			continue
+		}
+		method := func(members [][]float32) ([][]float32, error) {
+			raw := baseline.Raw{Valid: x.Init.Valid(s.Target.Lead).Time, Members: members}
+			raw.Mean, raw.Std = MeanStd(members, 1)
+			return b.Fit.Forecast(raw), nil
+		}
+		out, err := c.options.Outputs(len(few), func(of []int) ([][]float32, error) {
+			in := make([][]float32, len(of))
+			for i, m := range of {
+				in[i] = few[m]
+			}
+			y, err := method(in)
+			return c.at(y), err
+		})
+		if err != nil {
+			return nil, err
+		}
+		d := coupledDate{b.Method.ID, -1, c.options.Date(out, obs)}
+		if first {
+			leaks, err := couplingtest.Jacobian(method, few, 1)
+			if err != nil {
+				return nil, err
+			}
+			d.Leaks = len(leaks)
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// joinStart takes what a start adds, if it is one of those that are looked at.
+func (c *couplings) joinStart(init ensemble.Init, dates []coupledDate) {
+	if slices.Contains(c.inits, init) {
+		c.join(dates)
+	}
+}
+
+// join takes what a start adds; they come in the order of dates.
+func (c *couplings) join(dates []coupledDate) {
+	for _, d := range dates {
+		if c.dates[d.System] == nil {
+			c.order = append(c.order, d.System)
+		}
+		c.dates[d.System] = append(c.dates[d.System], d)
+	}
+}
+
+// result makes the tables of all systems, for a target.
+func (c *couplings) result(t score.Target, of string) (all []score.Coupling, err error) {
+	for _, system := range c.order {
+		dates := c.dates[system]
+		if len(dates) < 2 {
+			continue
+		}
+		own := make([]couplingtest.Date, len(dates))
+		for i, d := range dates {
+			own[i] = d.Date
+		}
+		o := c.options
+		o.Bootstrap.BlockLength = min(o.Bootstrap.BlockLength, len(dates))
+		table, err := couplingtest.NewTable(dates[0].Leaks, own, o)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range table {
+			all = append(all, score.Coupling{Test: r.ID, InputMembers: r.Members, Text: r.String(), System: system,
+				Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), LeadH: t.Lead.Hours(),
+				Value: score.Number(r.Value), CILow: score.Number(r.Low), CIHigh: score.Number(r.High), Expected: score.Number(r.Expected), Decided: r.Decided, Passed: r.Passed,
+				Members: dates[0].Members, N: len(dates), Of: of})
+		}
+	}
+	return all, nil
+}
+
+// testCoupling tests the members of a trained network on starts that it was not trained on: those
+// that it gives, or that stand for its distribution as `predict` makes them by default. Of several
+// ranks all take part; the leading one gets the result.
+//
+// Cost: up to five predictions for each of couplingDates starts, and two more for each member of
+// the first. Memory: CouplingPoints of each member, target and start.
+func testCoupling(ctx context.Context, m *model.Model, test samples.Examples, o engine.Options, b score.Bootstrap) ([]score.Coupling, error) {
+	k := &m.Task
+	if !testsMembers(m) || !test.Analysed || len(k.Used) < 2 || len(test.Inits) < 2 {
+		return nil, nil
+	}
+	if m.Ranks != nil {
+		ctx = context.WithoutCancel(ctx) // the others would wait
+	}
+	c := newCouplings(m.Grid, test.Inits, b)
+	order := make([]int, len(c.inits))
+	for i, init := range c.inits {
+		order[i] = slices.Index(test.Inits, init)
+	}
+	outputs := make([][]couplingtest.Outputs, len(k.Score)) // [target][date]
+	for at := range outputs {
+		outputs[at] = make([]couplingtest.Outputs, len(order))
+	}
+	leaks := make([]int, len(k.Score))
+	obs := make([][][]float32, len(k.Score))
+	// One part of the members after the other: a network that reads them is compiled for each number.
+	for _, part := range c.options.Parts(len(k.Used)) {
+		if err := testPart(ctx, m, o, test, order, part, func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis, made [][][]float32) error {
+			for at, fields := range made {
+				part.Put(&outputs[at][i], c.at(fields))
+			}
+			if len(part.Members) < len(k.Used) {
+				return nil
+			}
+			if i == 0 {
+				if err := jacobian(ctx, m, o, fc, made, leaks); err != nil {
+					return err
+				}
+			}
+			return observeStart(m, obs, fc.Init, analyses, c)
+		}); err != nil {
+			return nil, err
+		}
+	}
+	if !m.Ranks.Leads() {
+		return nil, nil
+	}
+	var all []score.Coupling
+	for at := range k.Score {
+		if k.Score[at] == 0 {
+			continue
+		}
+		t := &couplings{places: c.places, options: c.options, dates: map[string][]coupledDate{}}
+		for i, out := range outputs[at] {
+			d := coupledDate{SystemMembers, -1, c.options.Date(out, obs[at][i])}
+			if i == 0 {
+				d.Leaks = leaks[at]
+			}
+			t.join([]coupledDate{d})
+		}
+		rows, err := t.result(judgementOf(m, at).Target, score.OfTraining)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, rows...)
+	}
+	return all, nil
+}
+
+// testPart has members made of a part of those of some starts.
+func testPart(ctx context.Context, m *model.Model, o engine.Options, test samples.Examples, order []int, part couplingtest.Part,
+	take func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis, made [][][]float32) error) error {
+	members := make([]ensemble.Member, len(part.Members))
+	for i, x := range part.Members {
+		members[i] = m.Task.Used[x]
+	}
+	next := test.Stream(ctx, order)
+	defer next.Close()
+	for i := range order {
+		fc, analyses, err := next.NextForecast()
+		if err := m.Ranks.Together(err); err != nil {
+			return err
+		}
+		made, err := calibratedMembers(ctx, m, o, fc, members)
+		if err != nil {
+			return err
+		}
+		if err := take(i, fc, analyses, made); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// testsMembers tells whether there are members of the model's predictions.
+func testsMembers(m *model.Model) bool {
+	return m.Spec.Head == model.DistributionHead || m.Spec.GivesMembers()
+}
+
+// observeStart appends the analyses of the targets, at the places that are looked at; on ranks that
+// do not lead nothing.
+func observeStart(m *model.Model, obs [][][]float32, init ensemble.Init, analyses []*ensemble.Analysis, c *couplings) error {
+	k := &m.Task
+	n := m.Grid.Size()
+	for v := range k.Targets {
+		var part []float32
+		for _, l := range m.Here().Features.Axes.Levels {
+			field, err := k.Observed(analyses, init, v, l)
+			if err != nil {
+				return err
+			}
+			part = append(part, field...)
+		}
+		whole, err := team.Join(m.Ranks, part, 1)
+		if err != nil {
+			return err
+		}
+		for l := range k.Features.Axes.Levels {
+			if at := v*len(k.Features.Axes.Levels) + l; whole != nil && k.Score[at] > 0 {
+				obs[at] = append(obs[at], ensemble.Pick(whole[l*n:(l+1)*n], c.places))
+			}
+		}
+	}
+	return nil
+}
+
+// calibratedMembers gives the members that the model makes of some members of a forecast, by target; nil
+// for targets that were not asked for, and on ranks that do not lead.
+//
+// Shape: [target][member][point].
+func calibratedMembers(ctx context.Context, m *model.Model, o engine.Options, fc *ensemble.Forecast, realisations []ensemble.Member) ([][][]float32, error) {
+	k, n := &m.Task, m.Grid.Size()
+	out, err := m.Predict(ctx, o, fc, realisations)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := members.RawMembers(m, fc, realisations)
+	if err != nil || !m.Ranks.Leads() {
+		return nil, err
+	}
+	all := make([][][]float32, len(k.Score))
+	for at := range all {
+		if k.Score[at] == 0 {
+			continue
+		}
+		if out.Members != nil {
+			all[at] = out.MembersOf(at, len(k.Score), n)
+			continue
+		}
+		fields := make([][]float32, len(realisations))
+		for i := range fields {
+			fields[i] = raw[(i*len(k.Score)+at)*n:][:n]
+		}
+		if all[at], err = (&members.Coupling{}).Couple(fc.Init, nil, nil, fields, m.Family, out.ParametersAt(at, n, model.WholeField)); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// jacobian counts the pairs of members of which one is reached by a change of the fields of the
+// targets of the other; before is what was made without a change.
+func jacobian(ctx context.Context, m *model.Model, o engine.Options, fc *ensemble.Forecast, before [][][]float32, leaks []int) error {
+	k := m.Here()
+	used, err := model.Positions(fc, k.Used)
+	if err != nil {
+		return err
+	}
+	for j, member := range used {
+		var kept [][]float32
+		each := func(f func(at int, field []float32)) {
+			for v := range k.Targets {
+				t, x := k.TargetAt(v)
+				for l := range k.Features.Axes.Levels {
+					f(v*len(k.Features.Axes.Levels)+l, fc.Field(t, member, x, l))
+				}
+			}
+		}
+		each(func(at int, field []float32) {
+			kept = append(kept, slices.Clone(field))
+			for p := range field {
+				field[p] += float32(k.ErrorScale[at])
+			}
+		})
+		after, err := calibratedMembers(ctx, m, o, fc, k.Used)
+		i := 0
+		each(func(_ int, field []float32) {
+			copy(field, kept[i])
+			i++
+		})
+		if err != nil {
+			return err
+		}
+		for at := range after {
+			for i := range after[at] {
+				if i != j && !slices.EqualFunc(after[at][i], before[at][i], func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
+					leaks[at]++
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,39 @@
+package setup
+
+import (
+	"path/filepath"
+
+	"github.com/ensemble-weather/ensemble/engine/prune/channels"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// StartChannels are those that model.channels_of gives a network; nil without it.
+//
+// Errors: 66 if the training is not there, 64 if no channel went there, or if it had another network.
+func StartChannels(c *config.TrainConfig, k *model.Task, g *ensemble.Grid) ([]channels.Kept, error) {
+	dir := string(c.Model.ChannelsOf)
+	if dir == "" {
+		return nil, nil
+	}
+	m, _, err := model.LoadReference(filepath.Join(dir, "model"))
+	if err != nil {
+		return nil, err
+	}
+	no := func(why, fix string) error {
+		return &exit.Error{Code: exit.Usage, What: "the network cannot have the channels of " + dir, At: "model.channels_of", Why: why, Fix: fix}
+	}
+	if len(m.Spec.Kept) == 0 {
+		return nil, no("no channel was removed there", "name a training with prune.structure: channel")
+	}
+	whole, err := SpecOf(c).Channels(k, g)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := whole.Shrink(m.Spec.Kept); err != nil {
+		return nil, no(err.Error(), "let model.kind, model.base, model.stages and the inputs be those of that training")
+	}
+	return m.Spec.Kept, nil
+}

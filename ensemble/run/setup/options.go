@@ -1,0 +1,35 @@
+package setup
+
+import (
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/tune"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+)
+
+// SeedOf is the seed of one of the networks of a training.
+func SeedOf(c config.Training, network int) uint64 { return uint64(c.Seed) + 1000003*uint64(network) }
+
+// Inference is what decides how the engine computes predictions.
+type Inference struct {
+	Threads           int
+	Device            string
+	Timings           Timings
+	Precision         string
+	Memory, Workspace int64 // bytes; 0 means no bound
+}
+
+// Options are those of the engine.
+func (i Inference) Options() engine.Options {
+	e := model.Options(i.Threads, i.Device)
+	e.Timings, e.Precision = i.Timings.Open(i.Threads), i.Precision
+	e.Memory.Limit, e.Workspace = i.Memory, i.Workspace
+	return e
+}
+
+// EngineOptions are those of every plan of a training.
+func EngineOptions(c config.Training, table *tune.Table) engine.Options {
+	o := model.Options(c.Threads, c.Device)
+	o.Memory.Limit, o.Workspace, o.Timings = int64(c.Memory), int64(c.Workspace), table
+	return o
+}

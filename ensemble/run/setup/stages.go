@@ -1,0 +1,70 @@
+package setup
+
+import (
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+)
+
+// Turn is the training of one network.
+type Turn struct {
+	Stage  model.Stage
+	name   string          // of what it learns and from which starts; empty without stages
+	Starts []int           // of the training, ascending; nil for all
+	Config config.Training // of this network
+}
+
+// Name names a turn in messages.
+func (j Turn) Name(number int) string {
+	if j.name == "" {
+		return fmt.Sprintf("network %d", number+1)
+	}
+	return fmt.Sprintf("network %d (%s)", number+1, j.name)
+}
+
+// Values say in events which network they are of.
+func (j Turn) Values(number int) []rundir.Value {
+	v := []rundir.Value{{Name: "network", Value: float64(number)}}
+	if j.name != "" {
+		v = append(v, rundir.Value{Name: "stage", Value: j.name})
+	}
+	return v
+}
+
+// TurnsOf lists the networks of a training in their order: those of the first stage that do not
+// see one block of years each, that of all years, and for each network that is averaged its
+// second and third stage. foldOf is the block of each start; nil without stages.
+//
+// Errors: those of ensemble.Folds.
+func TurnsOf(s model.Spec, c config.Training, inits []ensemble.Init, target ensemble.Lead) (turns []Turn, foldOf []int, err error) {
+	if !s.Staged() {
+		for range c.Networks {
+			turns = append(turns, Turn{Config: c})
+		}
+		return turns, nil, nil
+	}
+	folds, err := ensemble.Folds(inits, s.Bias.Folds, target)
+	if err != nil {
+		return nil, nil, err
+	}
+	foldOf = make([]int, len(inits))
+	for f, fold := range folds {
+		from, to := inits[fold.Out[0]].Time.Year(), inits[fold.Out[len(fold.Out)-1]].Time.Year()
+		name := fmt.Sprintf("bias without %d", from)
+		if to > from {
+			name += fmt.Sprintf(" to %d", to)
+		}
+		turns = append(turns, Turn{model.BiasStage, name, fold.In, c.Of(c.Stages.Bias)})
+		for _, i := range fold.Out {
+			foldOf[i] = f
+		}
+	}
+	turns = append(turns, Turn{model.BiasStage, "bias", nil, c.Of(c.Stages.Bias)})
+	for range c.Networks {
+		turns = append(turns, Turn{model.SpreadStage, "spread", nil, c.Of(c.Stages.Spread.Stage)}, Turn{model.SigmaStage, "sigma", nil, c.Of(c.Stages.Sigma)})
+	}
+	return turns, foldOf, nil
+}

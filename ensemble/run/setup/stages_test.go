@@ -1,0 +1,147 @@
+package setup
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/demo"
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// A model of one network is written as older programs do and read as theirs; a format that is
+// not known, and one that does not go with the method, are refused.
+func TestModelFormats(t *testing.T) {
+	grid, err := ensemble.NamedGrid("12x8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		method, old, new string
+		ok               bool
+	}{
+		{"joint", "", "", true},
+		{"three_stage", "", "", true},
+		{"joint", `"format": 1`, `"format": 5`, false},
+		{"joint", `"format": 1`, `"format": 2`, false},
+		{"three_stage", `"format": 2`, `"format": 1`, false},
+		{"three_stage", `"method": "three_stage",`, "", false},
+	} {
+		cfg := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, "model.method="+c.method, "train.loss.spread=0")
+		task := Unfitted(TaskOf(cfg))
+		task.Features.Fields = []*ensemble.Normaliser{{Kind: ensemble.GlobalStandard}}
+		dir := t.TempDir()
+		if err := (&model.Model{Spec: SpecOf(cfg), Task: task, Grid: grid}).SaveReference(dir); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, model.File)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if of := bytes.Contains(text, []byte(`"method"`)) && bytes.Contains(text, []byte(`"bias"`)); of != (c.method == "three_stage") {
+			t.Errorf("%s: a method and a bias network are told: %v", c.method, of)
+		}
+		if !bytes.Contains(text, []byte(c.old)) {
+			t.Fatalf("no %s in %s", c.old, text)
+		}
+		if err := os.WriteFile(path, []byte(strings.Replace(string(text), c.old, c.new, 1)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		m, _, err := model.LoadReference(dir)
+		if c.ok != (err == nil) || err != nil && exit.CodeOf(err) != exit.BadData {
+			t.Errorf("%s with %q: %v", c.method, c.new, err)
+		} else if err == nil && !reflect.DeepEqual(m.Spec, SpecOf(cfg)) {
+			t.Errorf("%s: read %+v, want %+v", c.method, m.Spec, SpecOf(cfg))
+		}
+	}
+}
+
+// The inception ResNets are given the spreads and the first member's fields of all leads; one
+// that is not trained gives what the spread of the target says, and nothing of other channels.
+func TestInceptionReadsItsChannels(t *testing.T) {
+	grid, err := ensemble.NamedGrid("12x8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range [][]string{{"model.head=spread", "train.loss.kind=mse"}, {"model.method=three_stage", "train.loss.spread=0"}} {
+		c := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, append(set, "model.kind=inception", "model.base=16", "data.levels=[850hPa]", "data.features=[spread, offset, first]")...)
+		k := Unfitted(TaskOf(c))
+		o := model.Options(1, "")
+		o.Store = engine.NewStore()
+		spec := SpecOf(c).Of(model.SpreadStage)
+		for _, mode := range []engine.Mode{engine.Train, engine.Infer} { // the first draws weights
+			o.Mode = mode
+			net, err := spec.Compile(&k, grid, 1, 1, true, o, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if mode == engine.Infer {
+				b, points := &net.Batch, grid.Size()
+				for channel := range k.Features.Channels() {
+					clear(b.Features)
+					for i := range points {
+						b.Features[channel*points+i] = 1
+					}
+					net.Load(b)
+					if err := net.Plan.Run(context.Background(), 0); err != nil {
+						t.Fatal(err)
+					}
+					name := k.Features.ChannelName(channel)
+					if y := net.Output(model.OutSpread)[points/2]; (math.Abs(float64(y)) > 1e-2) != (name == "spread(t) at 48h") {
+						t.Errorf("%q: %g of a field of ones", name, y)
+					}
+				}
+			}
+			if err := net.Plan.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// The second stage lowers the loss that it was given: of a network that says an affine function
+// of the spread, each loss has a value of its own.
+func TestSpreadStageHasItsLoss(t *testing.T) {
+	grid, err := ensemble.NamedGrid("16x16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[float64]string{}
+	for _, loss := range []string{"mse", "l1", "ssim"} {
+		c := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, "model.method=three_stage", "train.loss.spread=0", "train.stages.spread.loss="+loss)
+		k := Unfitted(TaskOf(c))
+		k.SpreadRange = 4
+		o := model.Options(1, "")
+		o.Store = engine.NewStore()
+		net, err := SpecOf(c).Of(model.SpreadStage).Compile(&k, grid, 1, 1, true, o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &net.Batch
+		for i := range b.Spread {
+			b.Spread[i], b.FullSpread[i], b.Weight[i] = 1+0.1*float32(i%7), 1+0.1*float32(i%5), 1
+		}
+		net.Load(b)
+		if err := net.Plan.Run(context.Background(), 0); err != nil {
+			t.Fatal(err)
+		}
+		v := net.Plan.Loss()
+		if !(v > 0) || got[v] != "" {
+			t.Errorf("%s: loss %g, as %q", loss, v, got[v])
+		}
+		got[v] = loss
+		if err := net.Plan.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

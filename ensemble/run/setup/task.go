@@ -1,0 +1,121 @@
+package setup
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/regrid"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+)
+
+// auxiliaryOf are the auxiliary fields of a configuration, not yet read.
+func auxiliaryOf(c *config.TrainConfig) (all []ensemble.Auxiliary) {
+	for _, v := range c.Data.Auxiliary.Variables {
+		all = append(all, ensemble.Auxiliary{Name: v})
+	}
+	return all
+}
+
+// Unfitted is a task with some numbers in place of those that a training fits to
+// data. They are constants of the graph and do not change its form, as long as none
+// is 0 or 1 and no two are equal: the compiler merges equal constants.
+func Unfitted(k model.Task) model.Task {
+	k.SpreadRange = 1.3
+	for i := range len(k.Targets) * len(k.Features.Axes.Levels) {
+		x := float64(i)
+		k.ErrorScale, k.SpreadScale = append(k.ErrorScale, 1.1+x), append(k.SpreadScale, 1.7+x)
+		k.SpreadAffine = append(k.SpreadAffine, [2]float64{0.3 + x, 0.9 + x})
+	}
+	return k
+}
+
+// InterpolationOf is that of a configuration.
+func InterpolationOf(c *config.TrainConfig) model.Interpolation {
+	if c.Data.Grid.To == "" {
+		return model.Interpolation{}
+	}
+	return model.Interpolation{Method: regrid.Method(c.Data.Grid.Method), MinValid: c.Data.Grid.MinValid}
+}
+
+// AxesOf are the axes of the features of a configuration.
+func AxesOf(c *config.TrainConfig) ensemble.Axes {
+	return ensemble.Axes{Variables: c.Data.Variables, Levels: c.Data.Levels, Leads: c.Data.Leads}
+}
+
+// TaskOf is the task of a configuration without what the data decide.
+func TaskOf(c *config.TrainConfig) model.Task {
+	return model.Task{
+		Features: ensemble.Features{Axes: AxesOf(c), Aggregates: aggregates(c.Data.Features), Location: c.Model.Location, Season: c.Model.Season, DDOF: c.Data.SpreadDDOF, Auxiliary: auxiliaryOf(c),
+			OfMembers: model.MemberFields(c)},
+		Targets: model.TargetsOf(TargetVariables(c), c.Data.TargetLeads),
+	}
+}
+
+// SpecOf is the network of a configuration.
+func SpecOf(c *config.TrainConfig) model.Spec {
+	s := model.Spec{Kind: c.Model.Kind, Embedding: c.Model.Embedding, Auxiliary: len(c.Data.Auxiliary.Variables), Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
+		Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread, Precision: c.Train.Train.Precision}
+	s = s.OfMembers(c)
+	s = s.OfLeads(c)
+	s.HeadOf(c)
+	s.ShareOf(c)
+	if c.Model.Height != config.SharedHeight {
+		s.Height = c.Model.Height
+	}
+	if c.Model.Reference != config.NoReference {
+		s.Reference = c.Model.Reference
+	}
+	if m := c.Model; m.Method == config.StagesMethod {
+		s.Method, s.SpreadWeight, s.Loss = m.Method, 0, c.Train.Train.Stages.Spread.Loss
+		s.Bias = model.BiasSpec{Base: m.Bias.Base, Stages: m.Bias.Stages, Local: m.Bias.Local, Smooth: m.Bias.Smooth, Folds: m.Bias.Folds}
+	}
+	return s
+}
+
+// TargetVariables lists the variables of the targets once each, in order.
+func TargetVariables(c *config.TrainConfig) []string {
+	var out []string
+	for _, t := range c.Data.Targets {
+		if !slices.Contains(out, t.Variable) {
+			out = append(out, t.Variable)
+		}
+	}
+	return out
+}
+
+// Divide applies a split by dates or by fractions of the sorted starts.
+func Divide(s config.Split, inits []ensemble.Init) (ensemble.Split, error) {
+	if s.ByDate() {
+		test := s.Test.Domain()
+		if s.Test.From.IsZero() {
+			test = ensemble.Period{From: time.Unix(1, 0), To: time.Unix(0, 0)} // holds no date
+		}
+		return ensemble.NewSplit(inits, s.Train.Domain(), s.Validation.Domain(), test)
+	}
+	n := float64(len(inits))
+	a := int(math.Round(n * s.Fractions.Train))
+	b := min(len(inits), a+int(math.Round(n*s.Fractions.Validation)))
+	return ensemble.Split{Train: inits[:a], Validation: inits[a:b], Test: inits[b:]}, nil
+}
+
+func aggregates(names []string) []ensemble.Aggregate {
+	out := make([]ensemble.Aggregate, len(names))
+	for i, n := range names {
+		out[i] = ensemble.Aggregate(n)
+	}
+	return out
+}
+
+// Resolved fills in what depends on the machine, and gives each part of a process its share
+// of threads and memory: all parts one as large, so that they choose the same kernels.
+func Resolved(c config.Training, ranks *team.Team) config.Training {
+	parts := ranks.Most()
+	c.Threads = max(1, model.Threads(c.Threads)/parts)
+	c.Memory /= config.Bytes(parts)
+	c.Workspace /= config.Bytes(parts)
+	return c
+}

@@ -1,0 +1,48 @@
+package setup
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
+	"github.com/ensemble-weather/ensemble/engine/tune"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+)
+
+// Timings is where measured times of kernels are kept from run to run. They decide
+// how kernels cut their work, which changes their speed and no bit of a result. The
+// zero value keeps none: nothing is measured, and the cuts are guessed.
+type Timings struct {
+	Dir string       // folder of the tables
+	Log *slog.Logger // gets what is wrong with a table, which stops nothing; nil is silent
+}
+
+// UserTimings keeps the times in the folder "ensemble" of the user's cache directory;
+// if there is none, nowhere.
+func UserTimings(log *slog.Logger) Timings {
+	t := Timings{Log: log}
+	cache, err := os.UserCacheDir()
+	if err == nil {
+		t.Dir = filepath.Join(cache, "ensemble")
+	} else if log != nil {
+		log.Debug("times of kernels are not kept", "error", err)
+	}
+	return t
+}
+
+// Open reads the table for a number of threads, 0 meaning all; nil without a folder.
+func (t Timings) Open(threads int) *tune.Table {
+	if t.Dir == "" {
+		return nil
+	}
+	return tune.Open(t.Dir, cpu.Machine(model.Threads(threads)), t.Log)
+}
+
+// Save writes what was measured. A table is a hint: that it cannot be written is
+// logged.
+func (t Timings) Save(table *tune.Table) {
+	if err := table.Save(); err != nil && t.Log != nil {
+		t.Log.Warn("times of kernels are not kept", "error", err)
+	}
+}

@@ -1,0 +1,108 @@
+package train
+
+import (
+	"context"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/postproc/calibration"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+)
+
+// checkCalibration refuses calibrations for which there is nothing to fit, before a training.
+func checkCalibration(d *samples.Data, c *config.TrainConfig) error {
+	what, path := "probabilities", "calibrate.probabilities"
+	if c.Calibrate.Probabilities == config.NoCalibration {
+		what, path = "a distribution", "calibrate.distribution"
+		if c.Calibrate.Distribution == config.NoCalibration {
+			return nil
+		}
+	}
+	if len(d.Validation.Inits) == 0 {
+		return &exit.Error{Code: exit.Usage, What: what + " cannot be calibrated without validation starts", At: path,
+			Why: "a calibration that is fitted to training starts repeats what the network learned by heart", Fix: "set data.split.validation or data.split.fractions.validation"}
+	}
+	m := model.Model{Spec: setup.SpecOf(c), Family: setup.SpecOf(c).Predicted(c.Train.Train.Networks)}
+	for _, q := range c.Calibrate.Events {
+		if _, err := model.EventOf(q); err != nil {
+			return err
+		}
+		if _, err := m.FamilyOf(q.Variable); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// calibrate fits the calibrations that a configuration asks for to the validation starts. Of
+// several ranks all predict; the leading one fits.
+func (t *trainer) calibrate(ctx context.Context, c config.Calibrate, show *progress.Reporter) error {
+	if c.Probabilities == config.NoCalibration {
+		return nil
+	}
+	m := t.model
+	k := &m.Task
+	type fit struct {
+		at     int
+		event  ensemble.Event
+		family *dist.Family
+		table  calibration.Table
+	}
+	var fits []*fit
+	for _, q := range c.Events {
+		e, err := model.EventOf(q)
+		if err != nil {
+			return err
+		}
+		family, err := m.FamilyOf(q.Variable)
+		if err != nil {
+			return err
+		}
+		for at := range k.Score {
+			one := &fit{at: at, event: model.Exceeding(e), family: family}
+			if k.Score[at] != 0 && k.Targets[at/len(k.Features.Axes.Levels)].Variable == q.Variable &&
+				!slices.ContainsFunc(fits, func(f *fit) bool { return f.at == at && f.event == one.event }) {
+				fits = append(fits, one)
+			}
+		}
+	}
+	weights := m.Grid.Weights()
+	err := t.judge(ctx, "calibrate", show, func(out *model.Forecast, cases []*scoring.Case) {
+		for _, f := range fits {
+			p := model.Exceedances(f.family, out.ParametersAt(f.at, m.Grid.Size(), model.WholeField), f.event.Lower)
+			for q, y := range cases[f.at].Obs {
+				event := 0.0
+				if y != y {
+					continue
+				}
+				if float64(y) > f.event.Lower {
+					event = 1
+				}
+				f.table.Add(p[q], event, weights[q])
+			}
+		}
+	})
+	if err != nil || !m.Ranks.Leads() {
+		return err
+	}
+	past := t.data.Validation
+	levels := k.Features.Axes.Levels
+	for _, f := range fits {
+		r := f.table.Isotonic
+		if c.Probabilities == config.ReliabilityCalibration {
+			r = f.table.Reliability
+		}
+		of := k.Targets[f.at/len(levels)]
+		m.Calibrations = append(m.Calibrations, model.Calibration{Variable: of.Variable, Level: levels[f.at%len(levels)].Of(of.Variable).String(), Lead: of.Lead.String(), Event: f.event, Method: c.Probabilities,
+			Starts: len(past.Inits), Cases: f.table.Cases(), Period: ensemble.Period{From: past.Inits[0].Time, To: past.Inits[len(past.Inits)-1].Time}, Map: r()})
+	}
+	slices.SortStableFunc(m.Calibrations, func(a, b model.Calibration) int { return a.Event.Compare(b.Event) })
+	return nil
+}

@@ -1,0 +1,238 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"path"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/engine/prune"
+	"github.com/ensemble-weather/ensemble/engine/prune/channels"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// removal is the removal of channels in the training of a network. What is left when is decided by
+// the weights of the step at which it is decided; so a resumed training, which has them, and the
+// list of what was left until then, removes the same.
+type removal struct {
+	goal        channels.Goal // in the end
+	initial     float64       // share that is removed when it begins
+	from, to    int           // steps
+	every       int
+	seed        uint64 // of random scores
+	method      string
+	importance  importance
+	description string // of the goal, in errors
+}
+
+// removalOf is that of a configuration for a training of so many steps; nil for none.
+func removalOf(c *config.TrainConfig, steps int) *removal {
+	p := c.Prune
+	if p.Method == config.NoPruning || p.Structure != config.ChannelStructure {
+		return nil
+	}
+	epochs := c.Train.Train.Epochs
+	at := func(m config.Moment) int { return int(math.Round(m.Of(epochs) * float64(steps))) }
+	to := min(at(p.To), steps-1) // before the last step at the latest
+	r := &removal{initial: p.Initial, from: min(at(p.From), to), to: to, every: p.Every, seed: uint64(c.Train.Train.Seed), method: p.Method,
+		goal: channels.Goal{Scope: channels.Scope(p.ScopeOf()), PerOperation: p.Of == config.OfOperations, Multiple: p.Multiple, Stay: stays(p.Keep)}, description: fmt.Sprintf("prune.target: %g of the %s", p.Target, p.Of)}
+	if p.Of == config.OfOperations {
+		r.goal.FLOPs = 1 - p.Target
+	} else {
+		r.goal.Share = 1 - p.Target
+	}
+	return r
+}
+
+// stays tells layers that prune.keep names.
+func stays(patterns []string) func(layer string) bool {
+	return func(layer string) bool {
+		for _, p := range patterns {
+			if ok, err := path.Match(p, layer); ok && err == nil {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// at is the goal at a step, and whether channels are removed there.
+func (r *removal) at(step int) (channels.Goal, bool) {
+	if r == nil || step < r.from || step > r.to || step != r.to && (step-r.from)%r.every != 0 {
+		return channels.Goal{}, false
+	}
+	g := r.goal
+	left := func(end float64) float64 {
+		if step == r.to {
+			return end
+		}
+		return 1 - prune.Cubic(step, r.from, r.to, r.initial, 1-end)
+	}
+	if g.FLOPs > 0 {
+		g.FLOPs = left(g.FLOPs)
+	} else {
+		g.Share = left(g.Share)
+	}
+	return g, g.FLOPs+g.Share < 1
+}
+
+// check refuses a goal that cannot be reached, before the first step.
+func (r *removal) check(s model.Spec, k *model.Task, g *ensemble.Grid) error {
+	if r == nil {
+		return nil
+	}
+	c, err := s.Whole(k, g)
+	if err != nil {
+		return err
+	}
+	goal := r.goal
+	goal.Scope = channels.Uniform // whether it can be reached does not depend on scores
+	if _, err := c.Choose(goal, c.Equal()); err != nil {
+		return r.tooMuch(err)
+	}
+	return nil
+}
+
+func (r *removal) tooMuch(err error) error {
+	return &exit.Error{Code: exit.Usage, What: "not so much of the network can be removed", At: r.description, Why: err.Error(),
+		Fix: "give a smaller prune.target or prune.multiple, or let prune.keep name fewer layers", Err: err}
+}
+
+// steps of the present network that are finished.
+func (t *trainer) ownSteps() int {
+	return t.at.Epoch*t.steps(t.batches()) + t.steps(t.at.Batch)
+}
+
+// removing tells whether channels may still go.
+func (t *trainer) removing() bool { return t.removal != nil && t.ownSteps() < t.removal.to }
+
+// removeChannels removes what is to be removed before the present step: of the network, and of all that
+// is kept of its parameters. All ranks do.
+func (t *trainer) removeChannels() error {
+	step := t.ownSteps()
+	goal, due := t.removal.at(step)
+	if !due || t.at.Removed > step {
+		return nil
+	}
+	t.at.Removed = step + 1
+	spec := t.model.Spec
+	whole, err := spec.Whole(&t.model.Task, t.model.Grid)
+	if err != nil {
+		return err
+	}
+	goal.First = whole.First()
+	spec.Kept = t.at.Kept
+	now, err := spec.Channels(&t.model.Task, t.model.Grid)
+	if err != nil {
+		return err
+	}
+	scores, err := t.channelScores(now, step)
+	if err != nil {
+		return err
+	}
+	left, err := now.Choose(goal, scores)
+	if err != nil {
+		return t.removal.tooMuch(err)
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	_, cut, err := now.Shrink(left)
+	if err != nil {
+		return err
+	}
+	kept := channels.Compose(t.at.Kept, left)
+	text, err := json.Marshal(kept)
+	if err != nil {
+		return err
+	}
+	if err := t.ranks.Same("which channels are left", string(text)); err != nil {
+		return err
+	}
+	if err := t.cut(kept, cut); err != nil {
+		return err
+	}
+	share, err := whole.FLOPs(kept)
+	if err != nil {
+		return err
+	}
+	return t.dir.Events().Write("channels", t.at.Step, t.at.Epoch+1, rundir.Value{Name: "parameters", Value: t.store.ParamCount()},
+		rundir.Value{Name: "operations", Value: float64(share) / float64(goal.First.FLOPs)})
+}
+
+// cut goes on with what a cut leaves of the network: its parameters, states, moments and average.
+// The best weights so far are of a network that is no more.
+func (t *trainer) cut(kept []channels.Kept, cut channels.Cut) error {
+	t.at.Kept, t.removal.importance = kept, importance{}
+	err := t.again(func(w model.Weights) {
+		for i, x := range w {
+			w[i].Data, w[i].Shape = cut.Take(x.Name, x.Shape, x.Data.([]float32))
+		}
+	})
+	t.best, t.at.BestLoss, t.at.BestEpoch = nil, noBest, t.at.Epoch
+	return err
+}
+
+// again compiles the present network once more, between two steps, and goes on with what change leaves
+// of its weights, their average and moments.
+func (t *trainer) again(change func(w model.Weights)) error {
+	if err := t.show(); err != nil {
+		return err
+	}
+	parts, err := t.opt.State()
+	if err != nil {
+		return err
+	}
+	moments, err := t.everywhere(parts)
+	if err != nil {
+		return err
+	}
+	now, average := model.WeightsOf(t.store), model.WeightsOf(t.shown)
+	for _, w := range []model.Weights{now, average, moments} {
+		change(w)
+	}
+	for i, m := range parts {
+		moments[i].Name = m.Name
+	}
+	told := t.told
+	if err := t.endPlans(); err != nil {
+		return err
+	}
+	if err := t.plans(); err != nil {
+		return err
+	}
+	if err := t.refill(now, average, moments, "the network before it was pruned"); err != nil {
+		return err
+	}
+	t.told = told
+	if t.ranks != nil {
+		t.told.sums = t.costs().sums // counted from the new plan on
+	}
+	return nil
+}
+
+// everywhere gives all ranks the moments of the optimiser, by the names of their parameters.
+func (t *trainer) everywhere(moments []optim.Tensor) (w model.Weights, err error) {
+	for _, m := range moments {
+		_, param, _ := strings.Cut(m.Name, ".")
+		v := m.Values
+		if t.ranks != nil && t.ranks.Shared { // else every rank has them
+			if v == nil {
+				v = make([]float32, m.Shape.Size())
+			}
+			if err := comm.Broadcast(t.ranks.Comm, 0, v); err != nil {
+				return nil, err
+			}
+		}
+		w = append(w, ckpt.Tensor{Name: param, Shape: m.Shape, Data: v})
+	}
+	return w, nil
+}

@@ -1,0 +1,124 @@
+package train
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/prune/channels"
+	"github.com/ensemble-weather/ensemble/engine/rng"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+)
+
+// importance gathers scores of channels from the gradients of steps, for the network that is
+// left at present. What it has is in checkpoints.
+type importance struct {
+	of       *channels.Network
+	sums     map[string][]float32 // by the first filter of a family: squares of Taylor
+	gradient []float32
+}
+
+// channelScores are those of the present network's channels, by the method of the configuration.
+func (t *trainer) channelScores(now *channels.Network, step int) ([][]float64, error) {
+	switch r := t.removal; r.method {
+	case config.TaylorPruning:
+		out := now.Equal()
+		for i, f := range now.Families() {
+			for k, v := range r.importance.sums[f.Filters[0]] {
+				out[i][k] = float64(v)
+			}
+		}
+		return out, nil
+	case config.RandomPruning:
+		out := now.Equal()
+		for i, f := range now.Families() {
+			key := rng.Key(r.seed, rng.Hash("channels"), rng.Hash(f.Filters[0]), uint64(step))
+			for k := range out[i] {
+				out[i][k] = rng.Uniform(key, uint64(k))
+			}
+		}
+		return out, nil
+	}
+	return now.Magnitudes(t.parameter), nil
+}
+
+// parameter gives the values of one.
+func (t *trainer) parameter(name string) []float32 {
+	v, _, _ := t.store.Get(name)
+	return v
+}
+
+// observeChannels adds the gradient of the present step, which the optimiser is about to take. All
+// ranks do.
+func (t *trainer) observeChannels() error {
+	r, step := t.removal, t.ownSteps()
+	if r == nil || r.method != config.TaylorPruning || step < r.from-r.every || step >= r.to {
+		return nil
+	}
+	m := &r.importance
+	if m.of == nil {
+		spec := t.model.Spec
+		spec.Kept = t.at.Kept
+		var err error
+		if m.of, err = spec.Channels(&t.model.Task, t.model.Grid); err != nil {
+			return err
+		}
+		m.gradient = make([]float32, len(t.store.Params()))
+	}
+	if m.sums == nil {
+		m.sums = map[string][]float32{}
+	}
+	clear(m.gradient)
+	t.opt.Present(m.gradient, 1)
+	if err := t.opt.Gather(m.gradient); err != nil {
+		return fmt.Errorf("gradients of pruning: %w", err)
+	}
+	at := map[string][]float32{}
+	for _, e := range t.store.Entries() {
+		if !e.State {
+			at[e.Name] = m.gradient[e.Offset : e.Offset+e.Size()]
+		}
+	}
+	now := m.of.Taylor(t.parameter, func(name string) []float32 { return at[name] })
+	for i, f := range m.of.Families() {
+		name := f.Filters[0]
+		if m.sums[name] == nil {
+			m.sums[name] = make([]float32, f.Width)
+		}
+		for k, v := range now[i] {
+			m.sums[name][k] += float32(v * v)
+		}
+	}
+	return nil
+}
+
+// tensors are what a checkpoint has of scores.
+func (r *removal) tensors() (out []ckpt.Tensor) {
+	if r == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.importance.sums)) {
+		v := r.importance.sums[name]
+		out = append(out, ckpt.Tensor{Name: partPruning + name, Shape: graph.Shape{len(v)}, Data: v})
+	}
+	return out
+}
+
+// restore takes them back.
+func (r *removal) restore(state model.Weights) error {
+	if r == nil || len(state) == 0 {
+		return nil
+	}
+	r.importance = importance{sums: map[string][]float32{}}
+	for _, x := range state {
+		v, err := x.Float32()
+		if err != nil {
+			return err
+		}
+		r.importance.sums[x.Name] = v
+	}
+	return nil
+}

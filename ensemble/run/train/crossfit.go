@@ -1,0 +1,158 @@
+package train
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/baseline"
+)
+
+// crossFit are the references of the training starts. Each is fitted without its block, so
+// that a network learns to correct errors that the reference makes of starts that it has not
+// seen, as it will have to in predictions. Those of validation starts are fitted to all training
+// starts, and that of the trained model to those of validation as well, as the baselines are with
+// which it is compared. A nil crossFit is that of networks that correct none.
+type crossFit struct {
+	folds  []ensemble.Fold
+	foldOf []int // of each training start, its fold
+	all    *model.Reference
+	final  *model.Reference   // of the trained model
+	of     []*model.Reference // [fold]
+	err    error
+}
+
+// newCrossFit is a crossFit without fits, for the starts of a training.
+//
+// Errors: those of ensemble.GapFolds.
+func newCrossFit(c *config.TrainConfig, inits []ensemble.Init) (*crossFit, error) {
+	m := baseline.MethodByID(c.Model.Reference)
+	if m == nil {
+		return nil, nil
+	}
+	folds, err := ensemble.GapFolds(inits, c.Model.CrossFit.Folds, setup.LastTarget(c), c.Model.CrossFit.Gap)
+	if err != nil {
+		return nil, err
+	}
+	x := &crossFit{folds: folds, foldOf: make([]int, len(inits)), all: &model.Reference{Method: m}, final: &model.Reference{Method: m}}
+	for f, fold := range folds {
+		x.of = append(x.of, &model.Reference{Method: m})
+		for _, i := range fold.Out {
+			x.foldOf[i] = f
+		}
+	}
+	return x, nil
+}
+
+// add fits the next target, of which the first dates of a set are those of the training
+// starts, and the others those of validation. An error is kept until share, as other ranks wait for it.
+func (x *crossFit) add(target string, set *baseline.Set) {
+	if x == nil || x.err != nil {
+		return
+	}
+	every := make([]int, len(set.Valid))
+	for i := range every {
+		every[i] = i
+	}
+	fit := func(r *model.Reference, dates []int) {
+		f, err := r.Method.Fit(datesOf(set, dates))
+		if err != nil {
+			x.err = cmp.Or(x.err, error(&exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s cannot be fitted to %d starts of %s", r.Method.ID, len(dates), target),
+				At: "model.reference", Why: err.Error(), Fix: "name another baseline, lower model.cross_fit.folds, or extend data.split.train", Err: err}))
+		}
+		r.Fits = append(r.Fits, f)
+	}
+	fit(x.all, every[:len(x.foldOf)])
+	fit(x.final, every)
+	for f, fold := range x.folds {
+		fit(x.of[f], fold.In)
+	}
+}
+
+// datesOf are some dates of a set, without members.
+func datesOf(s *baseline.Set, dates []int) *baseline.Set {
+	out, n := &baseline.Set{Weights: s.Weights}, s.Points()
+	for _, i := range dates {
+		out.Valid = append(out.Valid, s.Valid[i])
+		out.Mean = append(out.Mean, s.Mean[i*n:(i+1)*n]...)
+		out.Std = append(out.Std, s.Std[i*n:(i+1)*n]...)
+		out.Obs = append(out.Obs, s.Obs[i*n:(i+1)*n]...)
+	}
+	return out
+}
+
+// share gives every rank the references on its slab, which the leading one has fitted.
+//
+// Errors: that of add; those of other ranks.
+func (x *crossFit) share(ranks *team.Team) (*crossFit, error) {
+	if x == nil {
+		return nil, nil
+	}
+	if err := ranks.Together(x.err); err != nil || ranks.Own() == nil {
+		return x, err
+	}
+	var parts [][]model.FitParts
+	if ranks.Leads() {
+		for _, r := range append([]*model.Reference{x.all, x.final}, x.of...) {
+			var fits []model.FitParts
+			for _, f := range r.Fits {
+				fits = append(fits, model.PartsOfFit(f))
+			}
+			parts = append(parts, fits)
+		}
+	}
+	parts, err := team.FromLeader(ranks, parts)
+	if err != nil {
+		return nil, err
+	}
+	out := &crossFit{folds: x.folds, foldOf: x.foldOf}
+	for i, fits := range parts {
+		r := &model.Reference{Method: x.all.Method}
+		for _, p := range fits {
+			r.Fits = append(r.Fits, p.Fit(r.Method))
+		}
+		switch r = r.Within(ranks.Own(), ranks.Comm.Rank()); i {
+		case 0:
+			out.all = r
+		case 1:
+			out.final = r
+		default:
+			out.of = append(out.of, r)
+		}
+	}
+	if !ranks.Leads() {
+		x.all, x.final = out.all, out.final // stand for the whole ones, which only the leading rank saves
+	}
+	return out, nil
+}
+
+// whole is the reference of validation starts; nil for none.
+func (x *crossFit) whole() *model.Reference {
+	if x == nil {
+		return nil
+	}
+	return x.all
+}
+
+// trained is the reference of the trained model; nil for none.
+func (x *crossFit) trained() *model.Reference {
+	if x == nil {
+		return nil
+	}
+	return x.final
+}
+
+// task is a task with the reference of a training start.
+func (x *crossFit) task(k *model.Task, start int) *model.Task {
+	if x == nil {
+		return k
+	}
+	own := *k
+	own.Correct(x.of[x.foldOf[start]])
+	return &own
+}

@@ -1,0 +1,142 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/postproc/baseline"
+	"github.com/ensemble-weather/ensemble/postproc/gain"
+)
+
+// methodsOf are the baselines of a list of names, which the schema has checked.
+func methodsOf(ids []string) []*baseline.Method {
+	return slices.DeleteFunc(slices.Clone(baseline.Methods), func(m *baseline.Method) bool { return !slices.Contains(ids, m.ID) })
+}
+
+// fitBaselines fits baselines to a task's targets, in the order in which they are stored.
+//
+// Targets for which the dates do not suffice lack the baseline concerned; what
+// is lacking is named in the warnings. also is called with what each target is fitted to. Of several ranks the leading one fits, from the
+// statistics of one target of all levels at a time; the others get nil.
+//
+// Memory: on the leading rank seven numbers of 4 bytes a date and point of all levels, and
+// seven of one level; if a method looks at members, one more of each for each that was used.
+// Cost: reads the starts once for each target variable and lead.
+func fitBaselines(ctx context.Context, k *model.Task, methods []*baseline.Method, train samples.Examples, grid *ensemble.Grid, ranks *team.Team, also func(name string, set *baseline.Set)) (all []model.Baselines, warnings []string, err error) {
+	w, n := grid.Weights(), grid.Size()
+	fields := baselineStatistics
+	if train.Analysed && slices.ContainsFunc(methods, func(m *baseline.Method) bool { return m.Looks == baseline.AtMembers }) {
+		fields += len(k.Used)
+	}
+	for v := range k.Targets {
+		dates := make([][]float32, len(train.Inits)) // [date][statistic][level][point]
+		err := train.Each(ctx, ranks, func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error {
+			used, err := model.Positions(fc, k.Used)
+			if err != nil {
+				return err
+			}
+			part, err := baselineFields(k, fc, a, used, v, fields)
+			if err != nil {
+				return err
+			}
+			dates[i], err = team.Join(ranks, part, fields)
+			return err
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		if !ranks.Leads() {
+			continue
+		}
+		for l := range k.Features.Axes.Levels {
+			set := &baseline.Set{Weights: w}
+			whole := &baseline.Set{}
+			var few, full []float32
+			for i, init := range train.Inits {
+				of := func(statistic int) []float32 {
+					return dates[i][(statistic*len(k.Features.Axes.Levels)+l)*n:][:n]
+				}
+				set.Mean, set.Std = append(set.Mean, of(0)...), append(set.Std, of(1)...)
+				few, full = append(few, of(2)...), append(full, of(3)...)
+				set.Valid = append(set.Valid, init.Valid(k.Targets[v].Lead).Time)
+				whole.Mean, whole.Std = append(whole.Mean, of(4)...), append(whole.Std, of(5)...)
+				if train.Analysed {
+					set.Obs = append(set.Obs, of(6)...)
+				}
+				for m := baselineStatistics; m < fields; m++ {
+					set.Members = append(set.Members, of(m)...)
+				}
+			}
+			whole.Valid, whole.Obs = set.Valid, set.Obs
+			b := model.Baselines{FittedTo: slices.SortedFunc(slices.Values(set.Valid), time.Time.Compare)}
+			name := k.Named(v*len(k.Features.Axes.Levels) + l)
+			lacking := func(what string, err error) {
+				if err != nil {
+					warnings = append(warnings, fmt.Sprintf("%s has no %s: %v", name, what, err))
+				}
+			}
+			b.Affine, err = baseline.FitAffineSpread(few, full, w)
+			lacking("affine spread", err)
+			if train.Analysed {
+				also(name, set)
+				for _, m := range methods {
+					fit, err := m.Fit(set)
+					lacking(m.ID, err)
+					if err != nil {
+						continue
+					}
+					b.Fits = append(b.Fits, model.Baseline{Method: m, Fit: fit})
+					if f, ok := fit.(baseline.Noted); ok && f.Note() != "" {
+						warnings = append(warnings, fmt.Sprintf("%s of %s: %s", m.ID, name, f.Note()))
+					}
+				}
+				b.Gain, err = gain.Fit(whole, k.Full)
+				lacking("split of its gain", err)
+			}
+			all = append(all, b)
+		}
+	}
+	return all, warnings, nil
+}
+
+// baselineStatistics is the number of fields that baselineFields gives of each level, but
+// for members.
+const baselineStatistics = 7
+
+// baselineFields are what baselines are fitted to on one date, for target v:
+// mean and spread of the used members with divisor M−1, the spread of the used and of
+// all members with the divisor of the features, mean and spread of all members with
+// divisor M−1, and the analysis; behind them, if there are to be more fields, the members
+// that are used.
+//
+// Shape: [field][level][point] of the forecast.
+func baselineFields(k *model.Task, fc *ensemble.Forecast, analyses []*ensemble.Analysis, used []int, v, fields int) ([]float32, error) {
+	n, depth := fc.Grid.Size(), len(fc.Axes.Levels)
+	t, x := k.TargetAt(v)
+	answer, _ := k.AnswerAt(fc, v)
+	out, unused := make([]float32, fields*depth*n), make([]float32, n)
+	for l, level := range fc.Axes.Levels {
+		of := func(statistic int) []float32 { return out[(statistic*depth+l)*n:][:n] }
+		fc.MeanStd(of(0), of(1), t, x, l, used, 1)
+		fc.MeanStd(unused, of(2), t, x, l, used, k.Features.DDOF)
+		fc.MeanStd(unused, of(3), answer, x, l, model.EveryMember(fc), k.Features.DDOF)
+		fc.MeanStd(of(4), of(5), answer, x, l, model.EveryMember(fc), 1)
+		if analyses != nil {
+			obs, err := k.Observed(analyses, fc.Init, v, level)
+			if err != nil {
+				return nil, err
+			}
+			copy(of(6), obs)
+		}
+		for i := baselineStatistics; i < fields; i++ {
+			copy(of(i), fc.Field(t, used[i-baselineStatistics], x, l))
+		}
+	}
+	return out, nil
+}

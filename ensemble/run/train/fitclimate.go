@@ -1,0 +1,141 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// climateRoom bounds the values that are held while quantiles are found; where they do not fit
+// the starts are read several times.
+const climateRoom = 1 << 30
+
+// fitClimate finds the quantiles of a task's scored targets over past starts: of all members,
+// or of the analyses. Of several ranks the leading one does; the others get nil.
+//
+// Memory: climateRoom bytes, or the values of one point. Cost: reads the starts once for each
+// target variable and lead and for each climateRoom of values.
+func fitClimate(ctx context.Context, k *model.Task, o config.Climate, past samples.Examples, grid *ensemble.Grid, ranks *team.Team) (*model.Climate, error) {
+	n, depth, members := grid.Size(), len(k.Features.Axes.Levels), 1
+	if o.Of == config.ClimateMembers {
+		members = k.Full
+	}
+	first, last := past.Inits[0], past.Inits[len(past.Inits)-1]
+	c := &model.Climate{Of: o.Of, Period: ensemble.Period{From: first.Time, To: last.Time}, Dates: len(past.Inits), Steps: o.Steps, Windows: o.Windows, Days: o.Days, Grid: grid}
+	band := max(1, climateRoom/(4*len(past.Inits)*members*depth))
+	for v, one := range k.Targets {
+		var valid []time.Time
+		for _, init := range past.Inits {
+			valid = append(valid, init.Valid(one.Lead).Time)
+		}
+		var levels []int
+		for l := range depth {
+			if k.Score[v*depth+l] > 0 {
+				levels = append(levels, l)
+				c.Targets = append(c.Targets, model.ClimateTarget{Variable: one.Variable, Level: k.Features.Axes.Levels[l].Of(one.Variable), Lead: one.Lead.String()})
+				c.Fitted = append(c.Fitted, c.Empty())
+			}
+		}
+		fits := c.Fitted[len(c.Fitted)-len(levels):]
+		for lo := 0; lo < n && len(levels) > 0; lo += band {
+			hi := min(n, lo+band)
+			fields := make([][][][]float32, len(levels)) // [level][date][member][point]
+			err := past.Each(ctx, ranks, func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error {
+				part, err := climateFields(k, fc, a, v, o.Of)
+				if err != nil {
+					return err
+				}
+				whole, err := team.Join(ranks, part, members)
+				if err != nil || !ranks.Leads() {
+					return err
+				}
+				for at, l := range levels {
+					date := make([][]float32, members)
+					for m := range date {
+						date[m] = slices.Clone(whole[(m*depth+l)*n:][lo:hi])
+					}
+					fields[at] = append(fields[at], date)
+				}
+				return nil
+			})
+			if err != nil {
+				return nil, err
+			}
+			if ranks.Leads() {
+				for at := range levels {
+					c.Fewest = fits[at].Fit(lo, hi, valid, fields[at])
+				}
+			}
+		}
+	}
+	if !ranks.Leads() {
+		return nil, nil
+	}
+	return c, nil
+}
+
+// climateFields are the values of target v on one date.
+//
+// Shape: [member][level][point] of the forecast, or one analysis in place of members.
+func climateFields(k *model.Task, fc *ensemble.Forecast, a []*ensemble.Analysis, v int, of string) (part []float32, err error) {
+	t, x := k.AnswerAt(fc, v)
+	if of == config.ClimateMembers {
+		for m := range fc.Members {
+			for l := range fc.Axes.Levels {
+				part = append(part, fc.Field(t, m, x, l)...)
+			}
+		}
+		return part, nil
+	}
+	for _, level := range fc.Axes.Levels {
+		obs, err := k.Observed(a, fc.Init, v, level)
+		if err != nil {
+			return nil, err
+		}
+		part = append(part, obs...)
+	}
+	return part, nil
+}
+
+// OnClimateGrid checks that the climate is of a grid.
+//
+// Errors: exit 65.
+func OnClimateGrid(c *model.Climate, g *ensemble.Grid, path string) error {
+	if c.Grid.SameAs(g, input.GridTolerance) {
+		return nil
+	}
+	return &exit.Error{Code: exit.BadData, What: "the climate is on another grid", At: path, Why: fmt.Sprintf("it is on %s, the forecasts on %s", c.Grid, g),
+		Fix: "give the climate of a training on that grid"}
+}
+
+// climateOf makes or reads the climate that a configuration asks for; nil for none.
+func climateOf(ctx context.Context, o config.Climate, k *model.Task, past samples.Examples, grid *ensemble.Grid, ranks *team.Team) (c *model.Climate, warnings []string, err error) {
+	switch {
+	case o.File != "":
+		if !ranks.Leads() {
+			return nil, nil, ranks.Together(nil)
+		}
+		if c, err = model.LoadClimate(string(o.File)); err == nil {
+			err = OnClimateGrid(c, grid, string(o.File))
+		}
+		if err = ranks.Together(err); err != nil {
+			return nil, nil, err
+		}
+		return c, nil, nil
+	case o.Of == config.NoClimate:
+		return nil, nil, nil
+	}
+	if c, err = fitClimate(ctx, k, o, past, grid, ranks); c == nil || err != nil {
+		return nil, nil, err
+	}
+	return c, c.Warnings(), nil
+}

@@ -1,0 +1,9 @@
+package train
+
+import (
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+)
+
+func TestMain(m *testing.M) { demotest.Main(m) }

@@ -1,0 +1,60 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// TestTrainInLessMemory: a training in the least memory ends with the weights of
+// one without a bound; less is refused before the first step, with what to write.
+func TestTrainInLessMemory(t *testing.T) {
+	f := demotest.Files(t)
+	train := func(memory string) (string, error) {
+		dir := filepath.Join(t.TempDir(), "run")
+		_, err := Run(context.Background(), Options{Config: demotest.Config(t, f, "train.memory="+memory, "train.networks=1", "train.epochs=2", "model.stages=2"), RunDir: dir, Version: "test"})
+		return dir, err
+	}
+	free, err := train("0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = train("1B")
+	var small *pass.TooSmall
+	if exit.CodeOf(err) != exit.NoDevice || !errors.As(err, &small) {
+		t.Fatalf("training in one byte: error %v", err)
+	}
+	if !strings.Contains(err.Error(), "at: train.memory") || !strings.Contains(err.Error(), fmt.Sprintf("set train.memory: %dMiB or more", setup.CeilMiB(small.Smallest)>>20)) {
+		t.Errorf("training in one byte: %v", err)
+	}
+	if _, err := train(fmt.Sprintf("%dB", small.Smallest-1)); exit.CodeOf(err) != exit.NoDevice {
+		t.Errorf("one byte less than %d: error %v", small.Smallest, err)
+	}
+	tight, err := train(fmt.Sprintf("%dB", small.Smallest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := runtest.ModelFiles(t, free), runtest.ModelFiles(t, tight)
+	n := 0
+	for name := range want {
+		if strings.HasSuffix(name, ".safetensors") {
+			n++
+			if !bytes.Equal(got[name], want[name]) {
+				t.Errorf("%s differs", name)
+			}
+		}
+	}
+	if n == 0 {
+		t.Errorf("no weights among %d files", len(want))
+	}
+}

@@ -1,0 +1,41 @@
+package train
+
+import (
+	"slices"
+	"testing"
+)
+
+// Of the samples of an epoch as many take each number of members, each member as often, and
+// all of them the first.
+func TestFewer(t *testing.T) {
+	used := []int{0, 3, 4, 7, 9}
+	if got := fewer(used, 0, 1, 2, 3); !slices.Equal(got, used) {
+		t.Errorf("without a least number: %v", got)
+	}
+	if got := fewer(used, 5, 1, 2, 3); !slices.Equal(got, used) {
+		t.Errorf("with all: %v", got)
+	}
+	const draws = 6000
+	number, member := map[int]int{}, map[int]int{}
+	for i := range uint64(draws) {
+		got := fewer(used, 3, 7, i%6, i)
+		if again := fewer(used, 3, 7, i%6, i); !slices.Equal(got, again) || !slices.IsSorted(got) || got[0] != 0 {
+			t.Fatalf("%v, then %v", got, again)
+		}
+		number[len(got)]++
+		for _, m := range got {
+			member[m]++
+		}
+	}
+	// Binomial counts are within five standard deviations, 5 sqrt(n p (1-p)) < 200.
+	for n := 3; n <= 5; n++ {
+		if d := number[n] - draws/3; d < -200 || d > 200 {
+			t.Errorf("%d of %d samples have %d members", number[n], draws, n)
+		}
+	}
+	for _, m := range used[1:] { // 3 of the 4 on average
+		if d := member[m] - draws*3/4; d < -200 || d > 200 {
+			t.Errorf("member %d is in %d of %d samples", m, member[m], draws)
+		}
+	}
+}

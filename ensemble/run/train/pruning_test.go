@@ -1,0 +1,72 @@
+package train
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+)
+
+// What goes back to early weights trains on with the same mask, at the schedule of the steps from
+// there on, and has their number more steps.
+func TestLotteryGoesBack(t *testing.T) {
+	f := demotest.Files(t)
+	dir := filepath.Join(t.TempDir(), "run")
+	r, err := Run(context.Background(), Options{Config: demotest.Config(t, f, "train.networks=1", "train.epochs=4", "prune.method=lottery", "prune.target=0.8", "prune.scope=uniform", "prune.from=25%", "prune.to=75%"), RunDir: dir, Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := uint64(16 + 12 - 4); r.Steps != want {
+		t.Errorf("%d steps, want %d", r.Steps, want)
+	}
+	events, err := rundir.ReadEvents(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rates, sparsity []float64
+	for _, e := range events {
+		if v, ok := e.Number("rate"); ok {
+			rates = append(rates, v)
+		}
+		if v, ok := e.Number("sparsity"); ok {
+			sparsity = append(sparsity, v)
+		}
+	}
+	if !slices.Equal(rates[4:12], rates[12:20]) || rates[3] <= rates[4] || rates[23] >= rates[22] {
+		t.Errorf("rates %v", rates)
+	}
+	if len(sparsity) != 6 || slices.Max(sparsity[:3]) != 0 || math.Abs(slices.Min(sparsity[3:])-0.8) > 0.01 {
+		t.Errorf("sparsity by epoch %v", sparsity)
+	}
+}
+
+// What the layers do not allow is refused before the first step.
+func TestPruningRefuses(t *testing.T) {
+	f := demotest.Files(t)
+	for _, c := range []struct {
+		name string
+		set  []string
+		code exit.Code
+		want string
+	}{
+		{"no weight for each input", []string{"prune.target=0.995", "prune.scope=uniform"}, exit.Usage, "would remove layer"},
+		{"one step", []string{"prune.target=0.5", "prune.from=50%", "prune.to=51%"}, exit.Usage, "begins and ends with step"},
+		{"2:4 on a processor", []string{"prune.target=0.5", "prune.structure=2:4", "prune.kernels=sparse"}, exit.NoDevice, "no kernel of the CPU skips the zeros of structure 2:4"},
+	} {
+		dir := filepath.Join(t.TempDir(), "run")
+		_, err := Run(context.Background(), Options{Config: demotest.Config(t, f, append(c.set, "prune.method=magnitude")...), RunDir: dir, Version: "test"})
+		if exit.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want exit %d: %s", c.name, err, c.code, c.want)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "checkpoints")); err == nil {
+			t.Errorf("%s: refused after a checkpoint", c.name)
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package train
+
+import (
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+)
+
+// hasSparseKernels tells whether the kernels of the CPU skip what a pruning removes: whole
+// blocks of op.FilterBlock channels.
+func hasSparseKernels(o config.Prune) bool {
+	return o.Structure == config.BlockStructure && o.Block.Out%op.FilterBlock == 0 && o.Block.In%op.FilterBlock == 0
+}
+
+// keptBlocks are the blocks of filters in which the mask keeps something, of filters with
+// blocks in which it keeps nothing.
+func (p pruning) keptBlocks() map[string]op.Kept {
+	found := map[string]op.Kept{}
+	keep := p.mask.Keep()
+	for _, l := range p.mask.Layers() {
+		if l.Transposed {
+			continue
+		}
+		w := make([]float32, l.Size())
+		for i := range w {
+			if keep[l.Offset+i] {
+				w[i] = 1
+			}
+		}
+		if k := op.KeptOf(w, graph.Shape{l.Out, l.In, l.Taps()}); k != "" {
+			found[l.Param] = k
+		}
+	}
+	return found
+}

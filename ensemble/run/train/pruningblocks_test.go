@@ -1,0 +1,71 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+)
+
+// TestTrainingLeavesBlocksOut: as far as the mask of blocks stays, the plans of training and
+// validation know of it, and the network that is trained has the bits of one whose plans
+// never do.
+func TestTrainingLeavesBlocksOut(t *testing.T) {
+	train := func(kernels string) (weights string, told [2]int) {
+		tr, _, err := rain(t, rainConfig(t, "train.networks=1", "train.epochs=4", "model.base=16", "prune.method=magnitude", "prune.structure=block",
+			"prune.kernels="+kernels, "prune.target=0.6", "prune.from=10%", "prune.to=50%", "prune.every=1", "train.learning_rate=0.001"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.report = func(int, string) {
+			for i, n := range []*model.Network{tr.net, tr.eval} {
+				told[i] = 0
+				for _, nd := range n.Plan.Graph().Nodes {
+					if a, ok := nd.Attrs.(op.Fused); ok && strings.Contains(string(a.Kept), "0") {
+						told[i]++
+					}
+				}
+			}
+		}
+		if err := tr.run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range tr.model.Networks[0] {
+			v, err := w.Float32()
+			if err != nil {
+				t.Fatal(err)
+			}
+			weights += fmt.Sprintf("%s %x\n", w.Name, v)
+		}
+		return weights, told
+	}
+	want, none := train("dense")
+	got, told := train("sparse")
+	if none != [2]int{} || told[0] == 0 || told[0] != told[1] {
+		t.Errorf("%v convolutions know of zero blocks, and %v where nothing is told", told, none)
+	}
+	if got != want {
+		t.Error("the training has other bits")
+	}
+}
+
+func TestSparseKernelsOfBlocks(t *testing.T) {
+	for _, c := range []struct {
+		structure string
+		block     config.PruneBlock
+		want      bool
+	}{
+		{config.BlockStructure, config.PruneBlock{Out: 16, In: 16}, true},
+		{config.BlockStructure, config.PruneBlock{Out: 32, In: 16}, true},
+		{config.BlockStructure, config.PruneBlock{Out: 16, In: 8}, false},
+		{config.ElementStructure, config.PruneBlock{Out: 16, In: 16}, false},
+	} {
+		if got := hasSparseKernels(config.Prune{Structure: c.structure, Block: c.block}); got != c.want {
+			t.Errorf("%s %+v: %v", c.structure, c.block, got)
+		}
+	}
+}

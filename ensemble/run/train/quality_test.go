@@ -1,0 +1,99 @@
+package train
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/mllog"
+	"github.com/ensemble-weather/ensemble/internal/mllog/mllogtest"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+)
+
+// A training that is timed logs by the rules, its clock stops at the first validation loss that is low enough, and only
+// there; a log is of one process from its beginning.
+func TestTimedTraining(t *testing.T) {
+	f := demotest.Files(t)
+	dir := t.TempDir()
+	c := demotest.Config(t, f, "train.networks=1", "train.epochs=3")
+	log := filepath.Join(dir, "never.txt")
+	o := Options{Config: c, RunDir: filepath.Join(dir, "a"), Version: "test", Timed: Timed{Log: log, Benchmark: "ensemble_test", Target: 1e-3}}
+	if _, err := Run(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	if was, err := ReadTiming(log); err != nil || was.Reached || !(was.Seconds > 0) || !(was.Processor > 0) || was.Epochs != 3 || was.Steps != 12 {
+		t.Errorf("%+v, %v", was, err)
+	}
+	all, err := rundir.ReadEvents(o.RunDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var losses []float64
+	for _, e := range all {
+		if v, ok := e.Number("validation_loss"); ok {
+			losses = append(losses, v)
+		}
+	}
+	events := eventsOf(t, log)
+	var logged []float64
+	for _, e := range events {
+		if e.Key == mllog.EvalAccuracy {
+			logged = append(logged, e.Value.(float64))
+		}
+	}
+	if len(losses) != 3 || len(logged) != 3 || logged[1] != losses[1] || !(losses[1] < losses[0]) {
+		t.Fatalf("losses %v, logged %v", losses, logged)
+	}
+	mllogtest.Check(t, log)
+
+	// The same training, to a quality that its second epoch reaches.
+	o.RunDir, o.Timed.Log, o.Timed.Target = filepath.Join(dir, "b"), filepath.Join(dir, "reached.txt"), losses[1]
+	if _, err := Run(context.Background(), o); err != nil {
+		t.Fatal(err)
+	}
+	was, err := ReadTiming(o.Timed.Log)
+	if last := eventsOf(t, o.Timed.Log); err != nil || !was.Reached || was.Epochs != 2 || was.Loss != losses[1] || last[len(last)-1].Key != mllog.RunStop || strings.Count(read(t, o.Timed.Log), mllog.EvalAccuracy) != 2 {
+		t.Errorf("%+v, %v\n%s", was, err, read(t, o.Timed.Log))
+	}
+	mllogtest.Check(t, o.Timed.Log)
+
+	// A log that is there, and a run that is finished, are refused; a log without an end is no time.
+	if _, err := Run(context.Background(), o); exit.CodeOf(err) != exit.CannotWrite {
+		t.Errorf("a log that is there: %v", err)
+	}
+	o.Timed.Log = filepath.Join(dir, "late.txt")
+	if _, err := Run(context.Background(), o); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), "finished") {
+		t.Errorf("a finished run: %v", err)
+	}
+	if _, err := os.Stat(o.Timed.Log); err == nil {
+		t.Error("a run that was refused left a log")
+	}
+	if err := os.WriteFile(log, []byte(strings.Replace(read(t, log), mllog.RunStop, "eval_stop", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadTiming(log); exit.CodeOf(err) != exit.BadData {
+		t.Errorf("a log without an end: %v", err)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func eventsOf(t *testing.T, path string) []mllog.Event {
+	t.Helper()
+	events, err := mllog.Read(strings.NewReader(read(t, path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return events
+}

@@ -1,0 +1,204 @@
+package train_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// On every kind of mesh a training takes the steps that it takes on one rank, with
+// dropout, validation and steps of several batches, and leaves one run: statistics and
+// baselines with the same bits, and near scores.
+func TestTrainOnRanks(t *testing.T) {
+	f := demotest.Files(t)
+	alone := filepath.Join(t.TempDir(), "alone")
+	set := []string{"train.networks=1", "train.epochs=3", "train.accumulate=2", "data.standardise=las", "data.las.window=3", "data.las.smooth=2",
+		"baselines=[emos, emos_point, mbm, climatology]"}
+	if _, err := train.Run(context.Background(), train.Options{Config: demotest.Config(t, f, set...), RunDir: alone, Version: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	want, files := runtest.Losses(t, alone), runtest.ModelFiles(t, alone)
+	scores, err := trained.ReadScores(alone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		ranks int
+		mesh  string
+	}{{2, ""}, {3, "lon:3"}, {4, "data:2 lat:2"}, {2, "data:2"}, {4, "level:2 lon:2"}, {3, "lon:3@2x32x64=lon,2x16x32=lat"}, {2, "lat:2@2x32x64=none"}} {
+		t.Run(fmt.Sprintf("%d ranks, mesh %q", c.ranks, c.mesh), func(t *testing.T) {
+			runDir := filepath.Join(t.TempDir(), "run")
+			err := traintest.TrainOnRanks(c.ranks, func(int) train.Options {
+				o := train.Options{RunDir: runDir, Version: "test", Config: demotest.Config(t, f, set...)}
+				o.Config.Train.Train.Mesh = c.mesh
+				return o
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := runtest.Losses(t, runDir)
+			if len(got) != len(want) {
+				t.Fatalf("%d steps, want %d", len(got), len(want))
+			}
+			for i := range want {
+				if math.Abs(got[i]-want[i]) > 1e-4*math.Abs(want[i]) {
+					t.Fatalf("step %d: loss %v, on one rank %v", i+1, got[i], want[i])
+				}
+			}
+			made := runtest.ModelFiles(t, runDir)
+			for _, name := range []string{"model.json", "arrays.safetensors", "baselines.safetensors"} {
+				if string(made[name]) != string(files[name]) {
+					t.Errorf("%s differs", name)
+				}
+			}
+			r, err := trained.ReadScores(runDir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range scores.Scores {
+				s := r.Find(w.ID, w.System, w.Variable, w.Level, w.Lead)
+				far := 1e-12 // of what no network has touched
+				if w.System == scoring.SystemNetwork {
+					far = 1e-2
+				}
+				if s == nil || math.Abs(float64(s.Value-w.Value)) > far*(1+math.Abs(float64(w.Value))) {
+					t.Errorf("%s of %s: %v, on one rank %v", w.ID, w.System, s, w.Value)
+				}
+			}
+			if show, err := scoring.LoadExample(runDir); err != nil || show == nil {
+				t.Errorf("the example for the report: %v, %v", show, err)
+			}
+		})
+	}
+}
+
+// Ranks with another configuration are refused before the first step, and a mesh of
+// another number of ranks is.
+func TestRanksMustAgree(t *testing.T) {
+	f := demotest.Files(t)
+	for _, c := range []struct {
+		name string
+		set  func(rank int) string
+		code exit.Code
+	}{
+		{"another seed", func(r int) string { return fmt.Sprint("train.seed=", r) }, exit.RankLost},
+		{"another mesh", func(int) string { return "train.mesh=lon:3" }, exit.Usage},
+		{"no mesh", func(int) string { return "train.mesh=east:2" }, exit.Usage},
+		// only rank 0 finds that
+		{"a window that is too large", func(int) string { return "data.las.window=99" }, exit.BadData},
+	} {
+		runDir := filepath.Join(t.TempDir(), "run")
+		err := traintest.TrainOnRanks(2, func(r int) train.Options {
+			return train.Options{Config: demotest.Config(t, f, c.set(r), "data.standardise=las"), RunDir: runDir, Version: "test"}
+		})
+		if exit.CodeOf(err) != c.code || !team.Joint(err) {
+			t.Errorf("%s: %v, want exit code %d", c.name, err, c.code)
+		}
+	}
+	// Of parts the processes are named.
+	err := traintest.TrainOnProcesses(t, 2, func(process int) train.Options {
+		return train.Options{Config: demotest.Config(t, f, "train.mesh=lon:4", fmt.Sprint("train.seed=", process)), RunDir: filepath.Join(t.TempDir(), "run"), Version: "test"}
+	})
+	if exit.CodeOf(err) != exit.RankLost || !team.Joint(err) || !strings.Contains(err.Error(), "ranks [1] differ from rank 0") {
+		t.Errorf("two processes of two parts: %v", err)
+	}
+}
+
+// When one rank is told to stop, all save and stop; a resumed run takes the steps of one
+// that never stopped, also on another number of ranks.
+func TestRanksStopAndResume(t *testing.T) {
+	f := demotest.Files(t)
+	set := []string{"train.networks=1", "train.epochs=3", "train.mesh=lon:2"}
+	whole, runDir := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "run")
+	options := func(dir string) train.Options {
+		return train.Options{Config: demotest.Config(t, f, set...), RunDir: dir, Version: "test", Resume: "auto"}
+	}
+	if err := traintest.TrainOnRanks(2, func(int) train.Options { return options(whole) }); err != nil {
+		t.Fatal(err)
+	}
+	told := &exit.Error{Code: exit.SaveAndStop, What: "told to stop"}
+	err := traintest.TrainOnRanks(2, func(rank int) train.Options {
+		o := options(runDir)
+		steps := 0
+		o.Stop = func() error {
+			if steps++; rank == 1 && steps == 5 {
+				return told
+			}
+			return nil
+		}
+		return o
+	})
+	if exit.CodeOf(err) != exit.SaveAndStop {
+		t.Fatalf("stopped with %v", err)
+	}
+	if err := traintest.TrainOnRanks(2, func(int) train.Options { return options(runDir) }); err != nil {
+		t.Fatal(err)
+	}
+	if runtest.Digest(t, runDir) != runtest.Digest(t, whole) {
+		t.Error("the resumed run ends with other weights")
+	}
+}
+
+// Ranks that share the optimiser take the steps of ranks that do not, bit for bit, with
+// gathered gradients, clipping and an average of the weights; their checkpoints serve any
+// number of ranks.
+func TestShardedOptimizer(t *testing.T) {
+	f := demotest.Files(t)
+	options := func(dir string, more ...string) train.Options {
+		set := append([]string{"train.networks=1", "train.epochs=3", "train.ema=0.5", "train.clip=0.05", "train.accumulate=2", "train.optimizer=lamb"}, more...)
+		return train.Options{Config: demotest.Config(t, f, set...), RunDir: dir, Version: "test", Resume: "auto"}
+	}
+	dirs := t.TempDir()
+	whole := filepath.Join(dirs, "whole")
+	if err := traintest.TrainOnRanks(4, func(int) train.Options { return options(whole) }); err != nil {
+		t.Fatal(err)
+	}
+	sharded := filepath.Join(dirs, "sharded")
+	if err := traintest.TrainOnRanks(4, func(int) train.Options { return options(sharded, "train.shard_optimizer=true") }); err != nil {
+		t.Fatal(err)
+	}
+	if runtest.Digest(t, sharded) != runtest.Digest(t, whole) {
+		t.Error("the sharded optimiser ends with other weights")
+	}
+	want := runtest.Losses(t, whole)
+	for _, ranks := range [][2]int{{4, 1}, {1, 4}, {4, 3}} {
+		runDir := filepath.Join(dirs, fmt.Sprint(ranks))
+		for part, n := range ranks {
+			err := traintest.TrainOnRanks(n, func(int) train.Options {
+				o := options(runDir, fmt.Sprint("train.shard_optimizer=", n > 1))
+				steps := 0
+				o.Stop = func() error {
+					if steps++; part == 0 && steps == 5 {
+						return &exit.Error{Code: exit.SaveAndStop, What: "told to stop"}
+					}
+					return nil
+				}
+				return o
+			})
+			if code := exit.CodeOf(err); part == 0 && code != exit.SaveAndStop || part == 1 && err != nil {
+				t.Fatalf("%d ranks of %v: %v", n, ranks, err)
+			}
+		}
+		got := runtest.Losses(t, runDir)
+		if len(got) != len(want) {
+			t.Fatalf("ranks %v: %d steps, want %d", ranks, len(got), len(want))
+		}
+		for i := range want {
+			if math.Abs(got[i]-want[i]) > 1e-4*math.Abs(want[i]) {
+				t.Fatalf("ranks %v, step %d: loss %v, want %v", ranks, i+1, got[i], want[i])
+			}
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package train
+
+import (
+	"context"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/postproc/calibration"
+)
+
+// recalibrate fits the recalibrations that a configuration asks for to the validation starts. Of several ranks all
+// predict; the leading one fits, and tells the others.
+func (t *trainer) recalibrate(ctx context.Context, c config.Calibrate, show *progress.Reporter) error {
+	if c.Distribution == config.NoCalibration {
+		return nil
+	}
+	m, k, past := t.model, &t.model.Task, t.data.Validation
+	tails := make([]calibration.Tails, len(k.Score))
+	weights := m.Grid.Weights()
+	err := t.judge(ctx, "recalibrate", show, func(_ *model.Forecast, cases []*scoring.Case) {
+		for at, c := range cases {
+			if c == nil {
+				continue
+			}
+			for p, y := range c.Obs {
+				tails[at].Add(float64(y)-float64(c.Mean[p]), float64(c.Sigma[p]), weights[p])
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	var fits []model.Recalibration
+	if m.Ranks.Leads() {
+		levels := k.Features.Axes.Levels
+		for at := range tails {
+			of := k.Targets[at/len(levels)]
+			r := model.Recalibration{Variable: of.Variable, Level: levels[at%len(levels)].Of(of.Variable).String(), Lead: of.Lead.String(), Starts: len(past.Inits), Cases: tails[at].Cases(),
+				Period: ensemble.Period{From: past.Inits[0].Time, To: past.Inits[len(past.Inits)-1].Time}}
+			r.Factor, r.Nu = tails[at].Fit()
+			fits = append(fits, r)
+		}
+	}
+	if m.Ranks != nil {
+		all, err := team.Tell(m.Ranks, team.Outcome[[]model.Recalibration]{Result: fits}, nil)
+		if err != nil {
+			return err
+		}
+		fits = all[0].Result
+	}
+	m.Recalibrations = fits
+	return nil
+}
+
+// judge predicts all validation starts with the trained model; see Model.each.
+func (t *trainer) judge(ctx context.Context, name string, show *progress.Reporter, visit func(out *model.Forecast, cases []*scoring.Case)) error {
+	m := t.model
+	m.Ranks, m.Local = t.ranks, t.local
+	defer m.Close()
+	o := model.Options(t.cfg.Threads, t.cfg.Device)
+	o.Timings = t.table
+	return scoring.EachPrediction(ctx, m, name, t.data.Validation, o, show, func(_ int, _ *ensemble.Forecast, out *model.Forecast, cases []*scoring.Case) error {
+		visit(out, cases)
+		return nil
+	})
+}

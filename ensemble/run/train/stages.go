@@ -1,0 +1,130 @@
+package train
+
+import (
+	"context"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+)
+
+// takeNetworks gives a model its networks.
+func takeNetworks(m *model.Model, turns []setup.Turn, finished []model.Weights) {
+	m.Networks, m.Spreads = nil, nil
+	for i, w := range finished {
+		switch turns[i].Stage {
+		case model.BiasStage:
+			m.Bias = w // the last one is that of all years
+		case model.SpreadStage:
+			m.Spreads = append(m.Spreads, w)
+		default:
+			m.Networks = append(m.Networks, w)
+		}
+	}
+}
+
+// corrections are what networks of the first stage add to the means of the members, around
+// which the third learns. They follow from the data and the networks that are finished, and
+// are in no checkpoint.
+//
+// Shape: train and validation [start][variable][level][point] of this rank's slab, in units
+// of the error scale.
+type corrections struct {
+	net        *model.Network // of the first stage, one start
+	train      [][]float32
+	validation [][]float32
+	epoch      int // whose draws of members train is of; -1 before the first
+}
+
+// into gives the samples of a batch the corrections of their starts.
+func (c *corrections) into(b *model.Batch, starts []int) {
+	for i, s := range starts {
+		copy(b.Corrected[i*len(c.train[s]):], c.train[s])
+	}
+}
+
+// correctable prepares the corrections of the present network; o are the options of plans
+// that infer.
+func (t *trainer) correctable(o engine.Options) error {
+	o.Store = engine.NewStore()
+	net, err := t.model.Spec.Of(model.BiasStage).Compile(&t.model.Task, t.model.Grid, 1, t.seed(), false, o, t.ranks)
+	if err != nil {
+		return t.namedMemory(err)
+	}
+	t.corrections = &corrections{net: net, epoch: -1}
+	return nil
+}
+
+// correct brings the corrections up to the present epoch. Each training start has that of the
+// network which did not see its block of years, so the third stage learns from errors out of
+// sample. All ranks do.
+//
+// Errors: stopped, with the state of training as it was.
+func (t *trainer) correct(ctx context.Context) error {
+	c := t.corrections
+	drawn := t.sampling == randomMembers || t.local.Least > 0
+	if c.epoch == t.at.Epoch || c.epoch >= 0 && !drawn {
+		return nil
+	}
+	blocks := len(t.turns) - 1 - 2*t.base.Networks
+	with := func(present *int, network int) error {
+		if *present == network {
+			return nil
+		}
+		*present = network
+		return model.Fill(c.net.Plan.Store(), t.finished[network])
+	}
+	present := -1
+	if c.validation == nil {
+		if err := with(&present, blocks); err != nil {
+			return err
+		}
+		err := t.data.Validation.Each(ctx, t.ranks, func(_ int, fc *ensemble.Forecast, _ []*ensemble.Analysis) error {
+			used, err := model.Positions(fc, t.local.Used)
+			if err != nil {
+				return err
+			}
+			shift, err := t.correction(ctx, fc, used)
+			c.validation = append(c.validation, shift)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	c.train = c.train[:0]
+	err := t.data.Train.Each(ctx, t.ranks, func(i int, fc *ensemble.Forecast, _ []*ensemble.Analysis) error {
+		if err := t.stop(nil); err != nil {
+			return stopped{err}
+		}
+		if err := with(&present, t.foldOf[i]); err != nil {
+			return err
+		}
+		used, err := t.members(fc, 0, t.seed(), uint64(t.at.Epoch), uint64(i))
+		if err != nil {
+			return err
+		}
+		shift, err := t.correction(ctx, fc, used)
+		c.train = append(c.train, shift)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	c.epoch = t.at.Epoch
+	return nil
+}
+
+// correction is the output of the network of corrections for one start.
+func (t *trainer) correction(ctx context.Context, fc *ensemble.Forecast, used []int) ([]float32, error) {
+	net := t.corrections.net
+	if err := t.local.Input(&net.Batch, 0, fc, used); err != nil {
+		return nil, err
+	}
+	net.Load(&net.Batch)
+	if err := net.Plan.Run(ctx, evalStep); err != nil {
+		return nil, err
+	}
+	return append([]float32(nil), net.Output(model.OutShift)...), nil
+}

@@ -1,0 +1,5 @@
+// Package traintest trains for tests of other packages: a run that they share, trainings on ranks, and
+// trainings that are interrupted and resumed:
+//
+//	runDir := traintest.TrainedRun(t)
+package traintest

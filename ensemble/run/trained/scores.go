@@ -1,0 +1,64 @@
+package trained
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/io/table"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// ScoresFile, ScoresTable and DatesTable are the results of verification in a directory, the last by start.
+const (
+	ScoresFile  = "scores.json"
+	ScoresTable = "scores.parquet"
+	DatesTable  = "dates.parquet"
+)
+
+// WriteScores leaves the results as JSON and as a Parquet table.
+func WriteScores(dir string, r *score.Result) error {
+	if err := jsonfile.Write(filepath.Join(dir, ScoresFile), r); err != nil {
+		return err
+	}
+	if err := table.Write(filepath.Join(dir, DatesTable), r.Dates); err != nil {
+		return err
+	}
+	return table.Write(filepath.Join(dir, ScoresTable), r.Scores)
+}
+
+// ReadScores reads the results that a training or a verification left in a
+// directory.
+//
+// Errors: exit 66 if there are none, 65 if they cannot be read.
+func ReadScores(dir string) (*score.Result, error) {
+	path := filepath.Join(dir, ScoresFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.NotYet, What: "no scores", At: path, Why: err.Error(), Fix: "finish the training, or run `ensemble verify --out DIR`", Err: err}
+	}
+	var r score.Result
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, &exit.Error{Code: exit.BadData, What: "the scores cannot be read", At: path, Why: err.Error(), Fix: "make them again with `ensemble verify`", Err: err}
+	}
+	return &r, nil
+}
+
+// Outputs lists the files of a finished run that its manifest vouches for.
+func Outputs(dir *rundir.Dir, scored bool) ([]string, error) {
+	entries, err := os.ReadDir(dir.File("model"))
+	if err != nil {
+		return nil, exit.Create(dir.File("model"), err)
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, "model/"+e.Name())
+	}
+	if scored {
+		out = append(out, ScoresFile, ScoresTable, DatesTable)
+	}
+	return out, nil
+}

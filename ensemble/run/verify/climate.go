@@ -1,0 +1,32 @@
+package verify
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+)
+
+// findClimate loads the climate of a verification: the file that is named, or that of the
+// training; nil if there is none.
+func findClimate(o Options, grid *ensemble.Grid) (*model.Climate, error) {
+	path := o.Climate
+	if path == "" && o.RunDir != "" {
+		path = filepath.Join(o.RunDir, "model", model.ClimateFile)
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+	}
+	if path == "" {
+		return nil, nil
+	}
+	c, err := model.LoadClimate(path)
+	if err != nil {
+		return nil, err
+	}
+	return c, train.OnClimateGrid(c, grid, path)
+}

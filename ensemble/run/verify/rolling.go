@@ -1,0 +1,531 @@
+package verify
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/ensemble/run/promote"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/jsonfile"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/io/product"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// RollingOptions says what is verified as analyses arrive, and when there is an alarm.
+type RollingOptions struct {
+	Options // Out and Sums are not used
+	// Dir keeps the sums of each start, the scores of the newest ones, alarms and their history.
+	Dir    string
+	Window int   // starts that are judged together, the newest; 0 means 30
+	Bands  Bands // the zero value means DefaultBands
+	// Against is the folder of another rolling verification, of the model in use: a verdict on this one is
+	// reached from the starts that both have. Empty: none.
+	Against string
+}
+
+// Bands are what is no alarm. Low to High of the spread-skill ratio, and the largest size of the others.
+type Bands struct {
+	SpreadSkill [2]float64 // ratio of spread and error of the mean
+	Bias        float64    // in units of the RMSE of the mean
+	Tilt, Bend  float64    // of the PIT or rank histogram, as score.Calibration has them
+	Skill       float64    // least gain over raw members and EMOS
+}
+
+// DefaultBands are those of a network that is calibrated but for what a change of the season may do.
+var DefaultBands = Bands{SpreadSkill: [2]float64{0.8, 1.25}, Bias: 0.25, Tilt: 0.1, Bend: 0.3}
+
+// Set changes one of the bands, as NAME=SIZE or spread_skill=LOW:HIGH.
+func (b *Bands) Set(text string) error {
+	name, value, _ := strings.Cut(text, "=")
+	low, high, both := strings.Cut(value, ":")
+	x, err := strconv.ParseFloat(low, 64)
+	if err != nil {
+		return fmt.Errorf("%q is no number", low)
+	}
+	if to, ok := map[string]*float64{"bias": &b.Bias, "tilt": &b.Tilt, "bend": &b.Bend, "skill": &b.Skill}[name]; ok && !both {
+		*to = x
+		return nil
+	}
+	y, err := strconv.ParseFloat(high, 64)
+	if name != "spread_skill" || err != nil || !(x < y) {
+		return errors.New("there are spread_skill, of two numbers, and bias, tilt, bend and skill, of one")
+	}
+	b.SpreadSkill = [2]float64{x, y}
+	return nil
+}
+
+// defaultWindow is the number of starts that are judged together.
+const defaultWindow = 30
+
+// RollingResult is what came out.
+type RollingResult struct {
+	*promote.Alarms
+	New     int                `json:"new"`         // starts that were judged now, for the first time or further
+	Waiting int                `json:"waiting"`     // starts of products that have no analyses yet, or not all
+	Fallen  int                `json:"fallen_back"` // products that a fall-back made, which say nothing of the network
+	Verdict *promote.Verdict   `json:"verdict,omitempty"`
+	Scores  *score.Result      `json:"-"`
+	Outputs []string           `json:"-"`
+	Notes   []string           `json:"-"` // warnings
+	Seen    []promote.Alarm    // all scores that have a band
+	window  []*scoring.Scoring // of the targets
+}
+
+// The files of a rolling verification: sums of starts lie in a folder named after the model.
+const (
+	AlarmsFile  = "alarms.json"
+	HistoryFile = "history.jsonl"
+	VerdictFile = "verdict.json"
+	ScoresDir   = "scores"
+	SumsEnding  = ".sums"
+)
+
+// errNothingNew says that there is no start to judge.
+var errNothingNew = errors.New("nothing to judge")
+
+// Rolling verifies the products of the newest model whose analyses have arrived and which were not verified before, keeps
+// what each start adds, and looks at the newest ones for alarms. It may be called at any time, and again after it was
+// killed. Products that a fall-back made are left out.
+//
+// Errors: as Verify, but analyses that are not there are waited for by another call; 73 while another one works in the folder.
+func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
+	if err := o.Choice.Check(); err != nil {
+		return nil, err
+	}
+	o.Window = cmp.Or(o.Window, defaultWindow)
+	if o.Bands == (Bands{}) {
+		o.Bands = DefaultBands
+	}
+	if err := os.MkdirAll(o.Dir, 0o777); err != nil {
+		return nil, exit.Create(o.Dir, err)
+	}
+	lease, err := rundir.Hold(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer lease.Release()
+	if o.RunDir, _, err = promote.InUse(o.RunDir); err != nil {
+		return nil, err
+	}
+	sweep := errors.Join(atomicfile.Sweep(o.Dir, AlarmsFile, HistoryFile, VerdictFile), atomicfile.Sweep(filepath.Join(o.Dir, ScoresDir)))
+	issued, err := issuedProducts(o.Forecast)
+	if err != nil {
+		return nil, err
+	}
+	r := &RollingResult{Alarms: &promote.Alarms{Schema: promote.AlarmsSchema, Model: issued.model, Alarms: []promote.Alarm{}}, Fallen: issued.fallen}
+	r.Notes = issued.warnings
+	before, err := promote.ReadAlarms(filepath.Join(o.Dir, AlarmsFile))
+	if err != nil {
+		return nil, err
+	}
+	sums := sumsDir(o.Dir, issued.model)
+	if err := errors.Join(sweep, os.MkdirAll(sums, 0o777), atomicfile.Sweep(sums)); err != nil {
+		return nil, exit.Create(sums, err)
+	}
+	if len(issued.files) > 0 {
+		o.Forecast = issued.files
+		if err := o.judgeNew(ctx, sums, r); err != nil {
+			return nil, err
+		}
+	}
+	window, otherwise, err := newestSums(sums, o.Window)
+	if err != nil {
+		return nil, err
+	}
+	if otherwise > 0 {
+		r.Notes = append(r.Notes, phrase.Count(otherwise, "start")+" left out of the window: judged with other members or baselines than the newest")
+	}
+	r.Window = phrase.Count(o.Window, "start")
+	if r.Starts = len(window); r.Starts > 0 {
+		if r.At, err = time.Parse(startLayout, strings.TrimSuffix(filepath.Base(window[len(window)-1]), SumsEnding)); err != nil {
+			return nil, scoring.DamagedSums(window[len(window)-1], err)
+		}
+		all, _, _, err := scoring.JoinFiles(window, o.Bootstrap)
+		if err != nil {
+			return nil, err
+		}
+		var joined Result
+		if err := publishScores(filepath.Join(o.Dir, ScoresDir), all, nil, &joined); err != nil {
+			return nil, err
+		}
+		r.window, r.Scores, r.Outputs = all, joined.Scores, joined.Outputs
+		r.raise(o.Bands, before)
+	}
+	if err := r.save(o.Dir); err != nil {
+		return nil, err
+	}
+	if o.Against == "" {
+		return r, nil
+	}
+	if r.Verdict, err = verdictOn(o, r); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(o.Dir, VerdictFile)
+	r.Outputs = append(r.Outputs, path)
+	return r, jsonfile.Write(path, r.Verdict)
+}
+
+// startLayout names the sums of a start.
+const startLayout = "2006010215"
+
+// sumsDir is the folder of a model's sums.
+func sumsDir(dir, modelSum string) string {
+	sum := strings.TrimPrefix(modelSum, "sha256:")
+	return filepath.Join(dir, "sums-"+sum[:min(12, len(sum))])
+}
+
+// issued are the products that can be judged: those of the newest model.
+type issued struct {
+	model    string // checksum
+	files    []string
+	fallen   int
+	warnings []string
+}
+
+// issuedProducts sorts files of products by the manifests beside them.
+//
+// Errors: exit 66 if there is no published product.
+func issuedProducts(files []string) (*issued, error) {
+	byDir := map[string][]string{}
+	manifests := map[string]*product.Manifest{}
+	r := &issued{}
+	for _, f := range files {
+		dir := filepath.Dir(f)
+		byDir[dir] = append(byDir[dir], f)
+		if _, seen := manifests[dir]; seen {
+			continue
+		}
+		m, err := product.ReadManifest(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		manifests[dir] = m // nil: a copy that says nothing of itself
+	}
+	var dirs []string
+	unknown := 0
+	for dir, m := range manifests {
+		if m == nil {
+			unknown++
+			continue
+		}
+		dirs = append(dirs, dir)
+	}
+	if unknown > 0 {
+		r.warnings = append(r.warnings, phrase.Count(unknown, "folder")+" without a manifest: not published, and not judged")
+	}
+	if len(dirs) == 0 {
+		return nil, &exit.Error{Code: exit.NotYet, What: "there is no published product", At: input.Place(files), Why: "products lie beside their manifest.json", Fix: "name files as `ensemble predict` published them: products/*/*.nc"}
+	}
+	slices.SortFunc(dirs, func(a, b string) int {
+		return cmp.Or(strings.Compare(manifests[a].Cycle, manifests[b].Cycle), strings.Compare(a, b))
+	})
+	r.model = manifests[dirs[len(dirs)-1]].ModelChecksum
+	others := 0
+	for _, dir := range dirs {
+		switch m := manifests[dir]; {
+		case m.FallBack != "":
+			r.fallen++
+		case m.ModelChecksum != r.model:
+			others++
+		default:
+			r.files = append(r.files, byDir[dir]...)
+		}
+	}
+	if others > 0 {
+		r.warnings = append(r.warnings, phrase.Count(others, "product")+" of other models, older than the newest: not judged")
+	}
+	return r, nil
+}
+
+// judgeNew judges what was not judged before, and keeps what each start adds.
+func (o RollingOptions) judgeNew(ctx context.Context, sums string, r *RollingResult) error {
+	done := map[ensemble.Init]*scoring.SavedSums{}
+	before := func(init ensemble.Init) (*scoring.SavedSums, error) {
+		if s, seen := done[init]; seen {
+			return s, nil
+		}
+		s, err := scoring.LoadSums(filepath.Join(sums, init.UTC().Format(startLayout)+SumsEnding))
+		if errors.Is(err, fs.ErrNotExist) || exit.CodeOf(err) == exit.NotYet {
+			s, err = &scoring.SavedSums{}, nil
+		}
+		done[init] = s
+		return s, err
+	}
+	v := &Verification{Options: o.Options}
+	defer v.Close()
+	var bad error
+	v.Options.skip = func(t score.Target, init ensemble.Init) bool {
+		s, err := before(init)
+		bad = errors.Join(bad, err)
+		return err != nil || s.Has(t)
+	}
+	err := team.OnCrew("", config.DefaultStall, func(w team.Crew) error { return v.judge(ctx, w) })
+	if r.Notes = append(r.Notes, v.Warnings...); bad != nil {
+		return bad
+	}
+	r.Waiting = v.waiting
+	if errors.Is(err, errNothingNew) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for _, init := range v.inits {
+		s := done[init]
+		for _, t := range v.Targets {
+			at := slices.IndexFunc(t.scoring.Kept, func(d scoring.DateSums) bool { return d.Init() == init })
+			if at < 0 {
+				continue
+			}
+			head, err := json.Marshal(t.scoring.Head())
+			if err != nil {
+				return err
+			}
+			s.Targets = append(s.Targets, scoring.SumsOfTarget{Head: head, Dates: t.scoring.Kept[at : at+1]})
+		}
+		if err := s.Save(filepath.Join(sums, init.UTC().Format(startLayout)+SumsEnding)); err != nil {
+			return err
+		}
+		r.New++
+	}
+	return nil
+}
+
+// trim leaves out products that are not judged now, and those without an analysis.
+func (v *Verification) trim() {
+	there := map[ensemble.Key]bool{}
+	for _, e := range v.analyses.Catalogue().Entries {
+		if e.Lead == 0 && e.Product == ensemble.MemberField && e.Statistic == "" {
+			there[ensemble.Key{Variable: e.Variable, Level: e.Level, Init: ensemble.Init(e.Valid())}] = true
+		}
+	}
+	waiting, left := map[ensemble.Init]bool{}, map[ensemble.Init]bool{}
+	for _, t := range v.Targets {
+		t.earlier = nil // which may be there for some starts only
+		t.Inits = slices.DeleteFunc(t.Inits, func(init ensemble.Init) bool {
+			skip := v.Options.skip(t.Key.Target(), init)
+			late := !skip && !there[ensemble.Key{Variable: t.Key.Variable, Level: t.Key.Level, Init: ensemble.Init(init.Valid(t.Key.Lead))}]
+			waiting[init] = waiting[init] || late
+			if skip || late {
+				delete(t.products, init)
+				return true
+			}
+			left[init] = true
+			return false
+		})
+	}
+	for _, late := range waiting {
+		if late {
+			v.waiting++
+		}
+	}
+	v.Targets = slices.DeleteFunc(v.Targets, func(t *Verified) bool { return len(t.Inits) == 0 })
+	v.inits = slices.DeleteFunc(v.inits, func(init ensemble.Init) bool { return !left[init] })
+}
+
+// newestSums lists the files of sums of the newest starts that were judged as the newest of them was, ascending, and counts
+// newer ones than the oldest of these that were judged otherwise: with other members, or without baselines
+// since the training had seen the analyses.
+func newestSums(dir string, most int) (window []string, otherwise int, err error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*"+SumsEnding))
+	if err != nil {
+		return nil, 0, err
+	}
+	slices.Sort(names)
+	as := map[score.Target][]byte{}
+	for _, name := range slices.Backward(names) {
+		if len(window) == most {
+			break
+		}
+		s, err := scoring.LoadSums(name)
+		if err != nil {
+			return nil, 0, err
+		}
+		heads := map[score.Target][]byte{}
+		same := true
+		for _, t := range s.Targets {
+			var h scoring.SumsHead
+			if err := json.Unmarshal(t.Head, &h); err != nil {
+				return nil, 0, scoring.DamagedSums(name, err)
+			}
+			target := score.Target(h.Target)
+			heads[target] = t.Head
+			same = same && (as[target] == nil || bytes.Equal(as[target], t.Head))
+		}
+		if !same {
+			otherwise++
+			continue
+		}
+		maps.Copy(as, heads)
+		window = append(window, name)
+	}
+	slices.Reverse(window)
+	return window, otherwise, nil
+}
+
+// raise looks for scores outside their bands. An alarm that was there before keeps its start.
+func (r *RollingResult) raise(b Bands, before *promote.Alarms) {
+	for _, v := range r.Scores.Scores {
+		if v.System != scoring.SystemNetwork && v.System != scoring.SystemMembers || !score.Whole(v.Region, v.Season) {
+			continue
+		}
+		a := promote.Alarm{Variable: v.Variable, Level: v.Level, Lead: v.Lead, Value: v.Value, CILow: v.CILow, CIHigh: v.CIHigh}
+		switch v.ID {
+		case score.SpreadSkill.ID:
+			a.Kind, a.BandLow, a.BandHigh, a.Text = "spread_skill", score.Number(b.SpreadSkill[0]), score.Number(b.SpreadSkill[1]), "ratio of spread and error"
+			r.add(a)
+		case score.Bias.ID:
+			e := r.Scores.Find(score.RMSE.ID, v.System, v.Variable, v.Level, v.Lead)
+			if e == nil {
+				continue
+			}
+			a.Value, a.CILow, a.CIHigh = a.Value/e.Value, a.CILow/e.Value, a.CIHigh/e.Value
+			a.Kind, a.BandLow, a.BandHigh, a.Text = "bias", score.Number(-b.Bias), score.Number(b.Bias), "bias in units of the error"
+			r.add(a)
+		}
+	}
+	for _, c := range r.Scores.Calibration {
+		if c.System != scoring.SystemNetwork && c.System != scoring.SystemMembers || !score.Whole(c.Region, c.Season) {
+			continue
+		}
+		a := promote.Alarm{Kind: "pit", Variable: c.Variable, Level: c.Level, Lead: c.Lead}
+		a.Value, a.CILow, a.CIHigh, a.BandLow, a.BandHigh, a.Text = c.Tilt, c.TiltLow, c.TiltHigh, score.Number(-b.Tilt), score.Number(b.Tilt), "tilt of the "+c.Histogram+" histogram"
+		r.add(a)
+		a.Value, a.CILow, a.CIHigh, a.BandLow, a.BandHigh, a.Text = c.Bend, c.BendLow, c.BendHigh, score.Number(-b.Bend), score.Number(b.Bend), "bend of the "+c.Histogram+" histogram"
+		r.add(a)
+	}
+	for _, c := range r.Scores.Comparisons {
+		if c.System == scoring.SystemNetwork && score.OfDistribution(c.ID) && score.Whole(c.Region, c.Season) && (strings.HasPrefix(c.Reference, "emos") || strings.HasPrefix(c.Reference, "raw")) {
+			r.add(promote.Alarm{Kind: "skill", Variable: c.Variable, Level: c.Level, Lead: c.Lead, Value: c.Gain, CILow: c.CILow, CIHigh: c.CIHigh,
+				BandLow: score.Number(b.Skill), BandHigh: score.Number(math.Inf(1)), Text: "gain of CRPS over " + c.Reference})
+		}
+	}
+	since := r.At.Format(time.RFC3339)
+	for i := range r.Alarms.Alarms {
+		a := &r.Alarms.Alarms[i]
+		a.Since = since
+		if before == nil || before.Model != r.Model {
+			continue
+		}
+		for _, old := range before.Alarms {
+			if old.Kind == a.Kind && old.Variable == a.Variable && old.Level == a.Level && old.Lead == a.Lead {
+				a.Since = old.Since
+			}
+		}
+	}
+	slices.SortStableFunc(r.Alarms.Alarms, func(a, b promote.Alarm) int { return strings.Compare(a.Since, b.Since) })
+}
+
+// add takes a score, and keeps it if its interval lies outside its band. Where too few starts give an interval nothing is said.
+func (r *RollingResult) add(a promote.Alarm) {
+	finite := func(x score.Number) bool { return x-x == 0 }
+	if !finite(a.Value) || !finite(a.CILow) || !finite(a.CIHigh) {
+		return
+	}
+	r.Seen = append(r.Seen, a)
+	if a.CIHigh >= a.BandLow && a.CILow <= a.BandHigh {
+		return
+	}
+	band := fmt.Sprintf("outside %.3g to %.3g", a.BandLow, a.BandHigh)
+	if !finite(a.BandHigh) {
+		band = fmt.Sprintf("below %.3g", a.BandLow)
+	}
+	a.Text = fmt.Sprintf("%s of %s at %s, %s: %.3g [%.3g, %.3g], %s", a.Text, a.Variable, a.Level, a.Lead, a.Value, a.CILow, a.CIHigh, band)
+	r.Alarms.Alarms = append(r.Alarms.Alarms, a)
+}
+
+// save writes the alarms, and lines of the history if there was something new, or a call before was killed when it had judged
+// and not yet written them.
+func (r *RollingResult) save(dir string) error {
+	path := filepath.Join(dir, AlarmsFile)
+	r.Outputs = append(r.Outputs, path)
+	name := filepath.Join(dir, HistoryFile)
+	old, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return exit.Read(name, err)
+	}
+	if r.New > 0 || len(r.Seen) > 0 && !r.isLast(old) {
+		var lines bytes.Buffer
+		for _, a := range r.Seen {
+			line, err := json.Marshal(HistoryLine{r.At.Format(time.RFC3339), r.Model, r.Starts, a.Kind, a.Text, a.Variable, a.Level, a.Lead, a.Value, a.CILow, a.CIHigh, a.CIHigh < a.BandLow || a.CILow > a.BandHigh})
+			if err != nil {
+				return err
+			}
+			lines.Write(append(line, '\n'))
+		}
+		if err := exit.Create(name, atomicfile.WriteFile(name, append(old, lines.Bytes()...))); err != nil {
+			return err
+		}
+		r.Outputs = append(r.Outputs, name)
+	}
+	return jsonfile.Write(path, r.Alarms) // last: predictions look at it
+}
+
+// isLast tells whether a history ends with the newest start of the window.
+func (r *RollingResult) isLast(history []byte) bool {
+	lines := bytes.Split(bytes.TrimSpace(history), []byte{'\n'})
+	var h HistoryLine
+	return json.Unmarshal(lines[len(lines)-1], &h) == nil && h.At == r.At.Format(time.RFC3339) && h.Model == r.Model
+}
+
+// HistoryLine is one score of one window.
+type HistoryLine struct {
+	At       string       `json:"at"` // the newest start
+	Model    string       `json:"model_checksum"`
+	Starts   int          `json:"starts"`
+	Kind     string       `json:"kind"`
+	Of       string       `json:"of"`
+	Variable string       `json:"variable"`
+	Level    string       `json:"level"`
+	Lead     string       `json:"lead"`
+	Value    score.Number `json:"value"`
+	CILow    score.Number `json:"ci_low"`
+	CIHigh   score.Number `json:"ci_high"`
+	Alarm    bool         `json:"alarm"`
+}
+
+// Fprint writes the state in a few lines.
+func (r *RollingResult) Fprint(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s judged now, %d in the window of %s; %d wait for analyses", phrase.Count(r.New, "start"), r.Starts, r.Window, r.Waiting)
+	if r.Fallen > 0 {
+		fmt.Fprintf(&b, "; %s of a fall-back left out", phrase.Count(r.Fallen, "product"))
+	}
+	b.WriteByte('\n')
+	for _, a := range r.Alarms.Alarms {
+		fmt.Fprintf(&b, "ALARM since %s: %s\n", a.Since, a.Text)
+	}
+	if len(r.Alarms.Alarms) == 0 {
+		if len(r.Seen) == 0 {
+			b.WriteString("too few starts for intervals: nothing can be said yet\n")
+		} else {
+			fmt.Fprintf(&b, "no alarm: %s within their bands\n", phrase.Count(len(r.Seen), "score"))
+		}
+	}
+	if r.Verdict != nil {
+		fmt.Fprintln(&b, r.Verdict)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,112 @@
+package verify
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/run/promote"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// verdictOn compares the window of a rolling verification with the sums of another one. Better is a model whose mean gain
+// is certain, and that is certainly worse in no target; worse is one for which either is the other way round.
+//
+// Errors: exit 66 if the other one has judged nothing, or no start that this one has.
+func verdictOn(o RollingOptions, own *RollingResult) (*promote.Verdict, error) {
+	used, err := promote.ReadAlarms(filepath.Join(o.Against, AlarmsFile))
+	if err != nil {
+		return nil, err
+	}
+	none := &exit.Error{Code: exit.NotYet, What: "there is no start to compare", At: o.Against, Why: "the two verifications have no start in common yet", Fix: "verify the products of both models on the same days, and wait for their analyses"}
+	if _, err := os.Stat(o.Against); errors.Is(err, fs.ErrNotExist) {
+		return nil, &exit.Error{Code: exit.NotYet, What: "no such folder", At: o.Against, Why: "named by --against", Fix: "correct the path, or judge the products of the other model first: ensemble verify --rolling " + o.Against, Err: err}
+	}
+	if used == nil || own.Scores == nil {
+		return nil, none
+	}
+	if used.Model == own.Model {
+		return nil, &exit.Error{Code: exit.Usage, What: "both verifications are of one model", At: o.Against, Why: "its checksum is " + used.Model, Fix: "give the folder of the rolling verification of the other model"}
+	}
+	files, _, err := newestSums(sumsDir(o.Against, used.Model), 10*o.Window) // of which those that both have count
+	if err != nil || len(files) == 0 {
+		return nil, none
+	}
+	other, _, _, err := scoring.JoinFiles(files, o.Bootstrap)
+	if err != nil {
+		return nil, err
+	}
+	v := &promote.Verdict{Schema: promote.VerdictSchema, Model: own.Model, Against: used.Model, Verdict: promote.VerdictUndecided}
+	pairs := map[score.Target]map[ensemble.Init][]float64{} // weights and weighted CRPS of both
+	var targets []score.Target
+	var starts []ensemble.Init
+	for _, s := range own.window {
+		at := slices.IndexFunc(other, func(x *scoring.Scoring) bool { return x.Target == s.Target })
+		if at < 0 {
+			continue
+		}
+		theirs := other[at].CRPSByStart()
+		for init, x := range s.CRPSByStart() {
+			y, both := theirs[init]
+			if !both || x.Weight == 0 || y.Weight == 0 {
+				continue
+			}
+			if pairs[s.Target] == nil {
+				pairs[s.Target] = map[ensemble.Init][]float64{}
+				targets = append(targets, s.Target)
+			}
+			pairs[s.Target][init] = []float64{x.Weight, x.Sum, y.Weight, y.Sum}
+			starts = append(starts, init)
+		}
+	}
+	slices.SortFunc(starts, func(a, b ensemble.Init) int { return a.Compare(b.Time) })
+	starts = slices.Compact(starts)
+	if v.Starts = len(starts); v.Starts == 0 {
+		return nil, none
+	}
+	gain := func(s []float64) float64 { return 1 - s[1]/s[0]/(s[3]/s[2]) }
+	var all [][]float64
+	for _, init := range starts {
+		var row []float64
+		for _, k := range targets {
+			if p := pairs[k][init]; p != nil {
+				row = append(row, p...)
+			} else {
+				row = append(row, 0, 0, 0, 0)
+			}
+		}
+		all = append(all, row)
+	}
+	interval := func(of func(s []float64) float64) (g, lo, hi score.Number, err error) {
+		a, b, c, err := o.Bootstrap.Interval(all, of)
+		return score.Number(a), score.Number(b), score.Number(c), err
+	}
+	worse := false
+	for i, k := range targets {
+		t := promote.VerdictTarget{Variable: k.Variable, Level: k.Level.String(), Lead: k.Lead.String()}
+		if t.Gain, t.CILow, t.CIHigh, err = interval(func(s []float64) float64 { return gain(s[4*i : 4*i+4]) }); err != nil {
+			return nil, err
+		}
+		worse = worse || t.CIHigh < 0
+		v.Targets = append(v.Targets, t)
+	}
+	v.Gain, v.CILow, v.CIHigh, err = interval(func(s []float64) float64 {
+		sum := 0.0
+		for i := range targets {
+			sum += gain(s[4*i:4*i+4]) / float64(len(targets))
+		}
+		return sum
+	})
+	switch {
+	case worse || v.CIHigh < 0:
+		v.Verdict = promote.VerdictWorse
+	case v.CILow > 0:
+		v.Verdict = promote.VerdictBetter
+	}
+	return v, err
+}

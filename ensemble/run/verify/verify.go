@@ -1,0 +1,653 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/ensemble/run/promote"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	fio "github.com/ensemble-weather/ensemble/io"
+	"github.com/ensemble-weather/ensemble/io/decode"
+	"github.com/ensemble-weather/ensemble/io/product"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// Options says what is judged by what.
+type Options struct {
+	Forecast []string // products: means and spreads
+	Analysis []string
+	Members  []string      // the raw ensemble of the same starts; may be empty
+	Sparse   bool          // absent chunks of Zarr stores are missing values
+	Layout   config.Layout // of Members
+	// RunDir is the training that the products come from, for the baselines fitted
+	// there. Empty: those that predict left beside the products.
+	RunDir    string
+	Regrid    model.Interpolation // brings members and analyses to the grid of the products
+	Out       string              // folder for scores.json and the tables; empty: none
+	Choice    scoring.Choice
+	Bootstrap score.Bootstrap
+	// Climate is a file of quantiles for extreme forecast indices. Empty: that of RunDir, if
+	// the training made one.
+	Climate string
+	Sums    string // file for the sums of all dates, which JoinSums takes; empty: none
+
+	// skip says which products of a target are not judged now. Not nil: nor are those without
+	// an analysis yet, and targets are judged by themselves.
+	skip func(t score.Target, init ensemble.Init) bool
+}
+
+// Result is what came out.
+type Result struct {
+	Scores   *score.Result
+	Outputs  []string
+	Warnings []string
+}
+
+// what one product field is: a target of verification and its statistic.
+type ProductKey struct {
+	Variable string
+	Level    ensemble.Level
+	Lead     ensemble.Lead
+}
+
+// Target is that of scores.
+func (k ProductKey) Target() score.Target {
+	of, _ := ensemble.VariableNamed(k.Variable)
+	return score.Target{Variable: k.Variable, Level: k.Level, Lead: k.Lead, Unit: of.Unit}
+}
+
+// Run judges published means and spreads against analyses, and spreads against
+// the full ensemble's where its members are given.
+//
+// Started by an MPI launcher, its ranks deal the starts out among themselves, and rank 0
+// joins what they summed, in the order of dates, with the bits that it would have found
+// alone. The others give no scores.
+//
+// Errors: 64 for scores that cannot be chosen so; 65 and 66 for the inputs; 65 if no forecast has an analysis; 71 for a rank
+// that was lost.
+func Run(ctx context.Context, o Options) (r *Result, err error) {
+	if err := o.Choice.Check(); err != nil {
+		return nil, err
+	}
+	err = team.OnCrew("", config.DefaultStall, func(w team.Crew) error {
+		r, err = RunAs(ctx, o, w)
+		return err
+	})
+	return r, err
+}
+
+// RunAs verifies as one rank of a crew.
+func RunAs(ctx context.Context, o Options, w team.Crew) (*Result, error) {
+	var err error
+	if o.RunDir, _, err = promote.InUse(o.RunDir); err != nil {
+		return nil, err
+	}
+	v := &Verification{Options: o}
+	defer v.Close()
+	if err := v.judge(ctx, w); err != nil {
+		return nil, err
+	}
+	res := &Result{Warnings: v.Warnings}
+	if w.All.Leads() {
+		err := v.publish(res)
+		return res, w.All.Together(err)
+	}
+	return res, w.All.Together(nil)
+}
+
+// judge looks through the files and joins what all starts add, on the leading rank.
+func (v *Verification) judge(ctx context.Context, w team.Crew) error {
+	if err := w.All.Together(v.Open(ctx)); err != nil {
+		return err
+	}
+	if err := w.All.Same("the files or the command line", v.identity()); err != nil {
+		return err
+	}
+	// Several dates at a time keep all children that decode at work.
+	var pieces [][]ensemble.Init
+	for piece := range slices.Chunk(v.inits, min(datesAtATime, max(1, len(v.inits)/w.Groups()))) {
+		pieces = append(pieces, piece)
+	}
+	return team.Deal(ctx, w, len(pieces), func(i int) ([][]scoring.DateSums, error) { return v.sum(ctx, pieces[i]) }, func(_ int, r [][]scoring.DateSums) error {
+		for i, t := range v.Targets {
+			for _, d := range r[i] {
+				if err := t.scoring.Join(d); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// datesAtATime bounds the memory of a rank.
+const datesAtATime = 8
+
+// Verification is the files of a Verify, and what is to be judged of them.
+type Verification struct {
+	Options   Options
+	reference *model.Model   // nil without
+	Climate   *model.Climate // nil without
+	Warnings  []string
+	pool      *decode.Pool
+	products  *fio.Input
+	members   *fio.Input // nil without
+	analyses  *fio.Input
+	Grid      *ensemble.Grid
+	Targets   []*Verified
+	inits     []ensemble.Init // of all targets, ascending
+	waiting   int             // starts that were left out because an analysis is not there
+}
+
+// Verified is one target of a verification.
+type Verified struct {
+	Key        ProductKey
+	products   map[ensemble.Init]map[product.Kind]ensemble.Entry
+	calibrated map[ensemble.Init][]ensemble.Entry // members among the products, by number; nil unless all starts have as many
+	Inits      []ensemble.Init                    // ascending
+	members    *input.Selection                   // nil without
+	analyses   *input.References
+	scoring    *scoring.Scoring
+	// earlier are those of the same variable and level at earlier leads, of the same starts.
+	earlier []*Verified
+
+	Family     *dist.Family // of the products' parameters; nil where there are none
+	parameters map[ensemble.Init][]ensemble.Entry
+}
+
+// Open looks through the files. close is called in any case.
+func (v *Verification) Open(ctx context.Context) (err error) {
+	if v.pool, err = decode.NewPool(decode.Options{}); err != nil {
+		return err
+	}
+	if v.reference, err = findReference(v.Options, &v.Warnings); err != nil {
+		return err
+	}
+	if v.products, err = fio.Open(ctx, v.Options.Forecast, fio.Options{Pool: v.pool, Sparse: v.Options.Sparse}); err != nil {
+		return err
+	}
+	if err := v.selectProducts(); err != nil {
+		return err
+	}
+	if v.Climate, err = findClimate(v.Options, v.Grid); err != nil {
+		return err
+	}
+	if v.analyses, err = fio.Open(ctx, v.Options.Analysis, fio.Options{Pool: v.pool, Sparse: v.Options.Sparse}); err != nil {
+		return err
+	}
+	if v.Options.skip != nil {
+		if v.trim(); len(v.Targets) == 0 {
+			return errNothingNew
+		}
+	}
+	if len(v.Options.Members) > 0 {
+		if v.members, err = fio.Open(ctx, v.Options.Members, fio.Options{Pool: v.pool, Sparse: v.Options.Sparse, Layout: input.LayoutOf(v.Options.Layout)}); err != nil {
+			return err
+		}
+		if err := v.selectMembers(); err != nil {
+			return err
+		}
+	} else {
+		v.Warnings = append(v.Warnings, "no --members: the raw ensemble, EMOS, the distance to the full ensemble's spread and extreme forecast indices are not scored")
+	}
+	for _, t := range v.Targets {
+		if t.analyses, err = input.SelectAnalyses(v.analyses, []string{t.Key.Variable}, []ensemble.Level{t.Key.Level}, v.onto(), t.valids(t.Inits)); err != nil {
+			return err
+		}
+		j := v.judgement(t.Key)
+		j.Family = t.Family
+		j.Inits, j.Of, j.Keep = t.Inits, score.OfProducts, v.Options.Sums != "" || v.Options.skip != nil
+		if j.Baselines != nil {
+			if seen := t.among(j.Baselines.FittedTo); seen > 0 {
+				j.Baselines = nil
+				v.Warnings = append(v.Warnings, fmt.Sprintf("%s at %s: no baselines are scored, because they were fitted to the analyses of %d of the %d starts that are judged; the network was trained with these too, so that its scores flatter it",
+					t.Key.Variable, t.Key.Level, seen, len(t.Inits)))
+			}
+		}
+		if t.scoring, err = j.Begin(t.shape(v.reference)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *Verification) Close() {
+	for _, in := range []*fio.Input{v.products, v.members, v.analyses} {
+		if in != nil {
+			in.Close()
+		}
+	}
+	if v.pool != nil {
+		v.pool.Close()
+	}
+}
+
+// identity is what all ranks must have alike.
+func (v *Verification) identity() string {
+	text := fmt.Sprint(v.Options.Forecast, v.Options.Analysis, v.Options.Members, v.Options.RunDir, v.Options.Regrid, v.Options.Choice, v.Options.Climate, v.inits, v.Warnings)
+	for _, t := range v.Targets {
+		text += fmt.Sprint(t.Key, t.Inits, t.scoring.Shape, t.scoring.Systems)
+	}
+	return text
+}
+
+// onto is the grid of the products, and how others come there: as is asked for, or as
+// the network's input did.
+func (v *Verification) onto() input.Destination {
+	to := input.Destination{Grid: v.Grid, How: v.Options.Regrid, Fix: input.FixRegrid}
+	if !to.How.Asked() && v.reference != nil {
+		to.How = v.reference.Interpolation
+	}
+	return to
+}
+
+// judgement is the scoring of one target.
+func (v *Verification) judgement(k ProductKey) scoring.Judgement {
+	j := scoring.Judgement{Target: k.Target(), Grid: v.Grid, DDOF: 1, Bootstrap: v.Options.Bootstrap, Choice: v.Options.Choice}
+	if v.reference != nil {
+		j.DDOF, j.Baselines = v.reference.Task.Features.DDOF, BaselinesOf(v.reference, k)
+	}
+	j.Climate = v.Climate.Find(k.Target())
+	return j
+}
+
+// shape is that of the first start's case.
+func (t *Verified) shape(reference *model.Model) scoring.Shape {
+	have := t.products[t.Inits[0]]
+	_, mean := have[product.Mean]
+	_, spread := have[product.EnsembleSpread]
+	f := scoring.Shape{Mean: mean, Spread: spread, Obs: true, Calibrated: len(t.calibrated[t.Inits[0]]), Earlier: len(t.earlier)}
+	if t.members != nil {
+		f.Full = len(t.members.Members)
+		f.Used = f.Full
+		if reference != nil {
+			f.Used = len(reference.Task.Used)
+		}
+	}
+	return f
+}
+
+// valids are the valid times of some starts.
+func (t *Verified) valids(inits []ensemble.Init) []ensemble.Valid {
+	out := make([]ensemble.Valid, len(inits))
+	for i, init := range inits {
+		out[i] = init.Valid(t.Key.Lead)
+	}
+	return out
+}
+
+// among is the number of starts whose valid times are among some times, ascending.
+func (t *Verified) among(times []time.Time) (n int) {
+	for _, v := range t.valids(t.Inits) {
+		if _, found := slices.BinarySearchFunc(times, v.Time, time.Time.Compare); found {
+			n++
+		}
+	}
+	return n
+}
+
+// sum reads some starts and sums what each of them adds to the scores of each target.
+func (v *Verification) sum(ctx context.Context, inits []ensemble.Init) ([][]scoring.DateSums, error) {
+	out := make([][]scoring.DateSums, len(v.Targets))
+	earlier := map[ensemble.Init][]*scoring.Case{} // of the present variable and level
+	for i, t := range v.Targets {
+		if len(t.earlier) == 0 {
+			clear(earlier)
+		}
+		cases, err := v.Cases(ctx, t, slices.DeleteFunc(slices.Clone(inits), func(i ensemble.Init) bool { return t.products[i] == nil }))
+		if err != nil {
+			return nil, err
+		}
+		for n := range cases {
+			c := &cases[n]
+			if len(t.earlier) > 0 {
+				c.Earlier = slices.Clone(earlier[c.Init])
+			}
+			d, err := t.scoring.Sum(*c)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = append(out[i], d)
+			earlier[c.Init] = append(earlier[c.Init], c)
+		}
+	}
+	return out, nil
+}
+
+// Cases reads all that is known of one target on some starts.
+func (v *Verification) Cases(ctx context.Context, t *Verified, inits []ensemble.Init) ([]scoring.Case, error) {
+	if len(inits) == 0 {
+		return nil, nil
+	}
+	cases := make([]scoring.Case, len(inits))
+	var entries []ensemble.Entry
+	var into []*[]float32
+	for i, init := range inits {
+		c := &cases[i]
+		c.Init = init
+		for _, f := range []struct {
+			kind product.Kind
+			to   *[]float32
+		}{{product.Mean, &c.Mean}, {product.Spread, &c.Sigma}, {product.EnsembleSpread, &c.Spread}} {
+			if e, ok := t.products[init][f.kind]; ok {
+				entries, into = append(entries, e), append(into, f.to)
+			}
+		}
+		c.Parameters = make([][]float32, len(t.parameters[init]))
+		for k, e := range t.parameters[init] {
+			entries, into = append(entries, e), append(into, &c.Parameters[k])
+		}
+		c.Calibrated = make([][]float32, len(t.calibrated[init]))
+		for m, e := range t.calibrated[init] {
+			entries, into = append(entries, e), append(into, &c.Calibrated[m])
+		}
+	}
+	if err := v.products.Read(ctx, entries, func(i int, f *ensemble.Field) error { *into[i] = f.Values; return nil }); err != nil {
+		return nil, err
+	}
+	if t.members != nil {
+		if err := t.members.Check(ctx, inits); err != nil {
+			return nil, err
+		}
+		raw, _, err := t.members.Read(ctx, inits, nil)
+		if err != nil {
+			return nil, err
+		}
+		for i, fc := range raw {
+			c := &cases[i]
+			for m := range fc.Members {
+				c.Members = append(c.Members, fc.Field(0, m, 0, 0))
+			}
+			c.Used = model.EveryMember(fc)
+			if v.reference != nil {
+				if c.Used, err = model.Positions(fc, v.reference.Task.Used); err != nil {
+					return nil, err
+				}
+			}
+			for _, m := range c.Used {
+				if len(fc.Axes.Leads) > 1 {
+					c.Early = append(c.Early, fc.Field(1, m, 0, 0))
+				}
+			}
+		}
+	}
+	analyses, _, err := t.analyses.Read(ctx, t.valids(inits), nil)
+	if err != nil {
+		return nil, err
+	}
+	for i, a := range analyses {
+		cases[i].Obs = a.Field(0, 0)
+	}
+	return cases, nil
+}
+
+// publish computes the scores and writes their files.
+func (v *Verification) publish(res *Result) error {
+	var all []*scoring.Scoring
+	for _, t := range v.Targets {
+		all = append(all, t.scoring)
+	}
+	trained := v.trainedCoupling()
+	if err := publishScores(v.Options.Out, all, trained, res); err != nil || v.Options.Sums == "" {
+		return err
+	}
+	res.Outputs = append(res.Outputs, v.Options.Sums)
+	return scoring.SaveSums(v.Options.Sums, all, trained)
+}
+
+// publishScores makes the results of some targets, beside what the training found, and writes them into a folder unless that
+// is empty.
+func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling, res *Result) error {
+	res.Scores = &score.Result{}
+	for _, s := range all {
+		r, err := s.Result()
+		if err != nil {
+			return err
+		}
+		res.Scores.Append(r)
+	}
+	res.Scores.Coupling = append(res.Scores.Coupling, finished...)
+	if out == "" {
+		return nil
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return exit.Create(out, err)
+	}
+	if err := trained.WriteScores(out, res.Scores); err != nil {
+		return err
+	}
+	tables, err := scoring.WriteTables(out, res.Scores)
+	res.Outputs = append([]string{filepath.Join(out, trained.ScoresFile), filepath.Join(out, trained.ScoresTable), filepath.Join(out, trained.DatesTable)}, tables...)
+	return err
+}
+
+// findReference loads the model's description and baselines.
+func findReference(o Options, warnings *[]string) (*model.Model, error) {
+	dirs := []string{filepath.Join(filepath.Dir(filepath.Dir(o.Forecast[0])), trained.ReferenceDir)}
+	if o.RunDir != "" {
+		dirs = []string{filepath.Join(o.RunDir, "model")}
+	}
+	for _, dir := range dirs {
+		if _, err := os.Stat(filepath.Join(dir, model.File)); err == nil {
+			m, _, err := model.LoadReference(dir)
+			return m, err
+		} else if o.RunDir != "" {
+			_, _, err := model.LoadReference(dir) // which tells what is missing
+			return nil, err
+		}
+	}
+	*warnings = append(*warnings, "no baselines beside the products: climatology and EMOS are not scored; --run-dir names the training they come from")
+	return nil, nil
+}
+
+// BaselinesOf finds the baselines of a target, nil if it was none of the model's.
+func BaselinesOf(m *model.Model, k ProductKey) *model.Baselines {
+	d := len(m.Task.Features.Axes.Levels)
+	v, l := slices.Index(m.Task.Targets, model.Target{Variable: k.Variable, Lead: k.Lead}), ensemble.FindLevel(m.Task.Features.Axes.Levels, k.Variable, k.Level)
+	if v < 0 || l < 0 || v*d+l >= len(m.Baselines) {
+		return nil
+	}
+	return &m.Baselines[v*d+l]
+}
+
+// leadsFor are those of the raw members by which a target is judged: its own, and where the network has
+// not read that the last one that it has.
+func leadsFor(m *model.Model, k ProductKey) []ensemble.Lead {
+	out := []ensemble.Lead{k.Lead}
+	if m == nil {
+		return out
+	}
+	v := slices.Index(m.Task.Targets, model.Target{Variable: k.Variable, Lead: k.Lead})
+	if known := m.Task.Features.Axes.Leads; v >= 0 && !slices.Contains(known, k.Lead) {
+		out = append(out, known[len(known)-1])
+	}
+	return out
+}
+
+// KindOf tells the statistics apart that share a cell method.
+func KindOf(e ensemble.Entry) product.Kind {
+	switch {
+	case e.Product == ensemble.EnsembleMean:
+		return product.Mean
+	case e.Product != ensemble.Spread:
+		return ""
+	case strings.Contains(e.LongName, "full ensemble"), strings.Contains(filepath.Base(e.File), "_"+string(product.EnsembleSpread)+"."):
+		return product.EnsembleSpread
+	}
+	return product.Spread
+}
+
+// selectProducts finds the products by target and start.
+func (v *Verification) selectProducts() error {
+	byKey := map[ProductKey]*Verified{}
+	var entries []ensemble.Entry
+	all := v.products.Catalogue().Entries
+	onGrid := slices.ContainsFunc(all, func(e ensemble.Entry) bool { return KindOf(e) != "" && e.Grid.Kind != ensemble.Points })
+	for _, e := range all {
+		kind := KindOf(e)
+		if kind == "" || onGrid && e.Grid.Kind == ensemble.Points { // what was interpolated to stations beside is judged by their observations, not by analyses
+			continue
+		}
+		entries = append(entries, e)
+		k := ProductKey{e.Variable, e.Level, e.Lead}
+		t := byKey[k]
+		if t == nil {
+			t = &Verified{Key: k, products: map[ensemble.Init]map[product.Kind]ensemble.Entry{}}
+			byKey[k] = t
+			v.Targets = append(v.Targets, t)
+		}
+		if t.products[e.Init] == nil {
+			t.products[e.Init] = map[product.Kind]ensemble.Entry{}
+			t.Inits = append(t.Inits, e.Init)
+		}
+		if _, twice := t.products[e.Init][kind]; !twice { // else one product in two formats
+			t.products[e.Init][kind] = e
+		}
+	}
+	if len(entries) == 0 {
+		return &exit.Error{Code: exit.BadData, What: "the forecast files hold no mean and no spread", At: input.Place(v.products.Files()),
+			Why: "verification judges products; raw members are given with --members", Fix: "give the files that `ensemble predict` wrote"}
+	}
+	var err error
+	if v.Grid, err = input.OneGrid(entries, "give products of one grid"); err != nil {
+		return err
+	}
+	slices.SortFunc(v.Targets, func(a, b *Verified) int {
+		return scoring.CompareTargets(a.Key.Target(), b.Key.Target())
+	})
+	ascending := func(a, b ensemble.Init) int { return a.Compare(b.Time) }
+	for _, t := range v.Targets {
+		slices.SortFunc(t.Inits, ascending)
+		v.inits = append(v.inits, t.Inits...)
+		for _, init := range t.Inits {
+			_, mean := t.products[init][product.Mean]
+			if _, sigma := t.products[init][product.Spread]; mean != sigma {
+				return &exit.Error{Code: exit.NotYet, What: "a mean without its spread, or a spread without its mean",
+					At: fmt.Sprintf("%s at %s, start %s, lead %s", t.Key.Variable, t.Key.Level, init, t.Key.Lead), Fix: "give all files of the cycle"}
+			}
+		}
+	}
+	slices.SortFunc(v.inits, ascending)
+	v.inits = slices.Compact(v.inits)
+	v.selectCalibrated()
+	v.follow()
+	v.selectParameters(all)
+	return nil
+}
+
+// selectParameters finds the parameters of the distributions by target and start. Targets without
+// them at any start are judged by mean and spread, as normal distributions.
+func (v *Verification) selectParameters(all []ensemble.Entry) {
+	for _, t := range v.Targets {
+		found := map[ensemble.Init]map[string]ensemble.Entry{}
+		id := ""
+		for _, e := range all {
+			variable, name, family, ok := product.ParameterNamed(e.Variable, e.LongName)
+			if !ok || variable != t.Key.Variable || e.Lead != t.Key.Lead || !sameLevel(e.Level, t.Key.Level) || !e.Grid.SameAs(v.Grid, input.GridTolerance) {
+				continue
+			}
+			if found[e.Init] == nil {
+				found[e.Init] = map[string]ensemble.Entry{}
+			}
+			found[e.Init][name], id = e, family
+		}
+		if len(found) > 0 {
+			t.Family = dist.FamilyOf(id, len(found[t.Inits[0]]))
+		}
+		t.parameters = map[ensemble.Init][]ensemble.Entry{}
+		for _, init := range t.Inits {
+			if t.Family == nil {
+				break
+			}
+			for _, name := range t.Family.Parameters {
+				e, ok := found[init][name]
+				if _, _, family, _ := product.ParameterNamed(e.Variable, e.LongName); !ok || family != id {
+					t.Family = nil
+					break
+				}
+				t.parameters[init] = append(t.parameters[init], e)
+			}
+		}
+		if t.Family == nil {
+			t.parameters = nil
+		}
+		if m := v.reference; t.Family == nil && (len(found) > 0 || m != nil && m.NotNormal()) {
+			v.Warnings = append(v.Warnings, fmt.Sprintf("%s at %s is judged by mean and spread, as a normal distribution, which it is not: parameters are not among the products of all starts",
+				t.Key.Variable, t.Key.Level))
+		}
+	}
+}
+
+// sameLevel tells whether fields are at one level. Of a parameter of a variable that has one level
+// no file may say which.
+func sameLevel(a, b ensemble.Level) bool {
+	return a == b || a.Kind != ensemble.Pressure && b.Kind != ensemble.Pressure
+}
+
+// selectMembers finds the raw members of all targets.
+func (v *Verification) selectMembers() error {
+	members := slices.DeleteFunc(v.members.Catalogue().Members(), func(m ensemble.Member) bool { return m == ensemble.NoMember })
+	if v.reference != nil {
+		if len(members) > v.reference.Task.Full {
+			members = members[:v.reference.Task.Full]
+		}
+		for _, m := range v.reference.Task.Used {
+			if !slices.Contains(members, m) {
+				return &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("member %s is missing", m), At: input.Place(v.Options.Members),
+					Why: "the network used it", Fix: "give the files of all members that the network used"}
+			}
+		}
+	}
+	for _, t := range v.Targets {
+		axes := ensemble.Axes{Variables: []string{t.Key.Variable}, Levels: []ensemble.Level{t.Key.Level}, Leads: leadsFor(v.reference, t.Key)}
+		var err error
+		if t.members, err = input.SelectForecasts(v.members, axes, members, v.onto()); err != nil {
+			return err
+		}
+		if g := t.members.Grid; !g.SameAs(v.Grid, input.GridTolerance) {
+			return input.GridsDiffer("the members", g, "the products", v.Grid, input.FixRegrid).On(t.members.Entries[0]).Err()
+		}
+		found := 0
+		for _, init := range t.Inits {
+			if slices.Contains(t.members.Inits, init) {
+				found++
+			}
+		}
+		if found != len(t.Inits) {
+			return &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("members are given for %d of %d starts", found, len(t.Inits)),
+				At: fmt.Sprintf("%s at %s, lead %s", t.Key.Variable, t.Key.Level, t.Key.Lead), Fix: "give the members of all starts, or of none"}
+		}
+	}
+	return nil
+}
+
+// follow finds for each target those at earlier leads, where starts and members are the same: whole
+// trajectories are scored. Others are by themselves.
+func (v *Verification) follow() {
+	for i, t := range v.Targets {
+		if i == 0 {
+			continue
+		}
+		last := v.Targets[i-1]
+		same := last.Key.Variable == t.Key.Variable && last.Key.Level == t.Key.Level && slices.Equal(last.Inits, t.Inits)
+		for _, init := range t.Inits {
+			same = same && slices.EqualFunc(last.calibrated[init], t.calibrated[init], func(a, b ensemble.Entry) bool { return a.Member == b.Member })
+		}
+		if same {
+			t.earlier = append(slices.Clone(last.earlier), last)
+		}
+	}
+}
