@@ -67,7 +67,7 @@ demo: build
 # The packages whose tests take longest begin first, so that none of them is left alone at the end. On a busy machine
 # they take several times as long as on a quiet one, which is no failure.
 test: build setup-test
-	set -o pipefail; $(GO) test -p $(THREADS) -timeout 40m -json ./ensemble/run ./cmd/ensemble ./spatial ./... | $(GO) run ./scripts/testsum
+	set -o pipefail; $(GO) test -p $(THREADS) -timeout 40m -json ./ensemble/run/jobs ./cmd/ensemble ./ensemble/run/train ./spatial ./... | $(GO) run ./scripts/testsum
 
 # Checks that take longer than a change may wait; what they gave is committed.
 check-long: build setup-test lint

@@ -61,7 +61,7 @@ type Result struct {
 // seed, scores, compares with the scores that are expected, and writes a record. What was finished before is not
 // done again.
 //
-// Errors: those of the data, exit 65 and 66; those of run.Train. That a check fails is no error: it is in the record.
+// Errors: those of the data, exit 65 and 66; those of train.Run. That a check fails is no error: it is in the record.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	c := o.Experiment
 	if o.Threads == 0 {

@@ -55,7 +55,7 @@ func (o *Options) time(t *train.Options, variant string, seed int) error {
 // timeAlone trains every variant to the quality with each seed that is timed, and no further: no models, no scores. What
 // was timed before, of the same program, settings, data and machine, is not timed again.
 //
-// Errors: those of run.Train.
+// Errors: those of train.Run.
 func (o *Options) timeAlone(ctx context.Context, r *record.Record, d *experimentData) error {
 	seeds := o.Experiment.TimedSeeds()
 	for _, v := range o.Experiment.Variants {

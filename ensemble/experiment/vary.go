@@ -234,7 +234,7 @@ func ParseVariant(text string) (Variant, error) {
 // each, goes on with those that were begun, skips those that are done, and compares what they score
 // on the test starts.
 //
-// Errors: those of run.Train, of the first variant that fails; exit 64 for variants of one name.
+// Errors: those of train.Run, of the first variant that fails; exit 64 for variants of one name.
 func Vary(ctx context.Context, o VaryOptions) (*Varied, error) {
 	e := &Varied{Schema: experimentSchema, Version: o.Version, Against: o.Against, Variants: o.Variants, Dir: o.Dir}
 	configs := make([]*config.TrainConfig, len(o.Variants))
