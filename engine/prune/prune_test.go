@@ -233,10 +233,10 @@ func network() (layers []Layer, n int) {
 
 // structures to try all methods on.
 var structures = map[string]Structure{
-	"element":  {Pattern: Element},
-	"blocks":   {Pattern: Blocks, Block: Block{4, 4, OneTap}},
-	"all taps": {Pattern: Blocks, Block: Block{3, 2, AllTaps}},
-	"2:4":      {Pattern: TwoFour},
+	"element": {Pattern: Element},
+	"blocks":  {Pattern: Blocks, Block: Block{4, 4}},
+	"uneven":  {Pattern: Blocks, Block: Block{3, 2}},
+	"2:4":     {Pattern: TwoFour},
 }
 
 // TestLaws: of every method, scope and structure the target is reached, to a unit; nothing but
@@ -467,7 +467,7 @@ func TestEarlyBird(t *testing.T) {
 // TestNewRefuses: what cannot be pruned is refused, with the layer and the numbers.
 func TestNewRefuses(t *testing.T) {
 	layers, n := network()
-	blocks := func(out, in int) Structure { return Structure{Pattern: Blocks, Block: Block{out, in, AllTaps}} }
+	blocks := func(out, in int) Structure { return Structure{Pattern: Blocks, Block: Block{out, in}} }
 	for _, c := range []struct {
 		name string
 		o    Options

@@ -149,9 +149,9 @@ func (s Structure) least(l Layer) int {
 		return l.Out * (row - row/4*2 - max(row%4-2, 0))
 	case s.Pattern == Blocks:
 		edge := func(n, block int) int { return cmp.Or(n%block, block) }
-		unit := edge(l.Out, s.Block.Out) * edge(l.In, s.Block.In) * (l.Taps() / s.tapsOf(l))
+		unit := edge(l.Out, s.Block.Out) * edge(l.In, s.Block.In) * l.Taps()
 		if l.First { // a unit for each group of inputs
-			return edge(l.Out, s.Block.Out) * l.In * (l.Taps() / s.tapsOf(l))
+			return edge(l.Out, s.Block.Out) * l.In * l.Taps()
 		}
 		return unit
 	case l.First:

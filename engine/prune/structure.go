@@ -16,29 +16,12 @@ const (
 	TwoFour Pattern = "2:4"     // two of each four weights of a filter, in the order in which they lie
 )
 
-// Taps says which places of a filter a block has.
-type Taps string
+// Block is the shape of blocks: so many output channels by so many input channels, with all taps of
+// the filter. At the end of a layer whose channels it does not divide blocks are smaller.
+type Block struct{ Out, In int }
 
-// The taps of a block.
-const (
-	OneTap  Taps = "one" // one place: a filter of 3×3×3 has 27 blocks for each pair of groups of channels
-	AllTaps Taps = "all"
-)
-
-// Block is the shape of blocks: so many output channels by so many input channels. At the
-// end of a layer whose channels it does not divide blocks are smaller.
-type Block struct {
-	Out, In int
-	Taps    Taps
-}
-
-// String is 16x16, or 16x16 with all taps.
-func (b Block) String() string {
-	if b.Taps == AllTaps {
-		return fmt.Sprintf("%dx%d with all taps", b.Out, b.In)
-	}
-	return fmt.Sprintf("%dx%d", b.Out, b.In)
-}
+// String is 16x16 with all taps.
+func (b Block) String() string { return fmt.Sprintf("%dx%d with all taps", b.Out, b.In) }
 
 // Structure is a pattern, with the shape of its blocks if it has any.
 type Structure struct {
@@ -70,20 +53,12 @@ func (s Structure) prunes(l Layer) bool {
 func (s Structure) units(l Layer) int {
 	switch s.Pattern {
 	case Blocks:
-		return ceil(l.Out, s.Block.Out) * ceil(l.In, s.Block.In) * s.tapsOf(l)
+		return ceil(l.Out, s.Block.Out) * ceil(l.In, s.Block.In)
 	case TwoFour:
 		row := l.row()
 		return l.Size() / row * ceil(row, 4)
 	}
 	return l.Size()
-}
-
-// tapsOf is the number of blocks along the taps.
-func (s Structure) tapsOf(l Layer) int {
-	if s.Block.Taps == AllTaps {
-		return 1
-	}
-	return l.Taps()
 }
 
 // row is the number of weights that one result sums. They lie side by side, but for transposed
@@ -96,16 +71,10 @@ func (l Layer) row() int { return l.In * l.Taps() }
 func (s Structure) elements(to []int, l Layer, u int, scores []float32) []int {
 	switch s.Pattern {
 	case Blocks:
-		taps := s.tapsOf(l)
-		tap, u := u%taps, u/taps
 		across := ceil(l.In, s.Block.In)
 		out, in := u/across*s.Block.Out, u%across*s.Block.In
 		for o := out; o < min(out+s.Block.Out, l.Out); o++ {
 			for i := in; i < min(in+s.Block.In, l.In); i++ {
-				if s.Block.Taps != AllTaps {
-					to = append(to, l.place(o, i, tap))
-					continue
-				}
 				for t := range l.Taps() {
 					to = append(to, l.place(o, i, t))
 				}

@@ -31,9 +31,8 @@ type Prune struct {
 
 // PruneBlock is the shape of the blocks that structure block removes.
 type PruneBlock struct {
-	Out  int    `key:"out"`
-	In   int    `key:"in"`
-	Taps string `key:"taps"` // OneTap or AllTaps
+	Out int `key:"out"`
+	In  int `key:"in"`
 }
 
 // Settle says when early_bird takes the structure for settled.
@@ -74,12 +73,6 @@ const (
 	GlobalScope  = "global"
 	UniformScope = "uniform"
 	ERKScope     = "erk"
-)
-
-// Taps of a block.
-const (
-	OneTap  = "one"
-	AllTaps = "all"
 )
 
 // SparseKernels demands kernels that skip the zeros, DenseKernels has none.
@@ -176,11 +169,9 @@ func pruneKeys() []Key {
 		{Path: "prune.settle.epochs", Default: "5", Check: AtLeast(1), Example: "3",
 			Help: "Epochs in a row whose masks must be the same for early_bird to prune."},
 		{Path: "prune.block.out", Default: "16", Check: Between(1, 1024), Example: "8",
-			Help: "Output channels of a block."},
+			Help: "Output channels of a block, which has all places of the filter."},
 		{Path: "prune.block.in", Default: "16", Check: Between(1, 1024), Example: "8",
 			Help: "Input channels of a block. Layers with fewer channels than a block stay as they are."},
-		{Path: "prune.block.taps", Default: AllTaps, Check: OneOf(OneTap, AllTaps), Example: OneTap,
-			Help: "Whether a block has all places of the filter or one."},
 		{Path: "prune.keep", Example: "[out]",
 			Help: "Layers that are not pruned, by the names of their weights without the end .weight; * stands for any text."},
 		{Path: "prune.kernels", Default: "auto", Check: OneOf("auto", DenseKernels, SparseKernels), Example: SparseKernels,

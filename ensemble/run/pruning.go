@@ -82,7 +82,7 @@ func pruneOptions(o config.Prune, epochs, steps int) prune.Options {
 	at := func(m config.Moment) int { return int(math.Round(m.Of(epochs) * float64(steps))) }
 	return prune.Options{
 		Method: prune.Method(o.Method), Scope: prune.Scope(o.ScopeOf()),
-		Structure: prune.Structure{Pattern: prune.Pattern(o.Structure), Block: prune.Block{Out: o.Block.Out, In: o.Block.In, Taps: prune.Taps(o.Block.Taps)}},
+		Structure: prune.Structure{Pattern: prune.Pattern(o.Structure), Block: prune.Block{Out: o.Block.Out, In: o.Block.In}},
 		Target:    o.Target, Initial: o.Initial, From: at(o.From), To: min(at(o.To), steps-1), Every: o.Every,
 		Exchange: o.Exchange, Settle: prune.Settle{Distance: o.Settle.Distance, Epochs: o.Settle.Epochs},
 		Spare: stays(o.Keep),

@@ -3,15 +3,13 @@ package run
 import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
-	"github.com/ensemble-weather/ensemble/engine/prune"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 )
 
 // hasSparseKernels tells whether the kernels of the CPU skip what a pruning removes: whole
 // blocks of op.FilterBlock channels.
 func hasSparseKernels(o config.Prune) bool {
-	return o.Structure == config.BlockStructure && prune.Taps(o.Block.Taps) == prune.AllTaps &&
-		o.Block.Out%op.FilterBlock == 0 && o.Block.In%op.FilterBlock == 0
+	return o.Structure == config.BlockStructure && o.Block.Out%op.FilterBlock == 0 && o.Block.In%op.FilterBlock == 0
 }
 
 // keptBlocks are the blocks of filters in which the mask keeps something, of filters with

@@ -59,11 +59,10 @@ func TestSparseKernelsOfBlocks(t *testing.T) {
 		block     config.PruneBlock
 		want      bool
 	}{
-		{config.BlockStructure, config.PruneBlock{Out: 16, In: 16, Taps: "all"}, true},
-		{config.BlockStructure, config.PruneBlock{Out: 32, In: 16, Taps: "all"}, true},
-		{config.BlockStructure, config.PruneBlock{Out: 16, In: 8, Taps: "all"}, false},
-		{config.BlockStructure, config.PruneBlock{Out: 16, In: 16, Taps: "one"}, false},
-		{config.ElementStructure, config.PruneBlock{Out: 16, In: 16, Taps: "all"}, false},
+		{config.BlockStructure, config.PruneBlock{Out: 16, In: 16}, true},
+		{config.BlockStructure, config.PruneBlock{Out: 32, In: 16}, true},
+		{config.BlockStructure, config.PruneBlock{Out: 16, In: 8}, false},
+		{config.ElementStructure, config.PruneBlock{Out: 16, In: 16}, false},
 	} {
 		if got := hasSparseKernels(config.Prune{Structure: c.structure, Block: c.block}); got != c.want {
 			t.Errorf("%s %+v: %v", c.structure, c.block, got)
