@@ -6,13 +6,12 @@ import "math"
 // len(Offsets) templates, which are slices of the store, each with a coefficient.
 //
 // A template has as many values as the weights, unless Rows and Columns say that it has fewer: these
-// are enlarged. By default they are points of a plane that is resized to the weights' plane [channels of the result, all else],
-// bilinear between centres of cells, as images are; with Repeat they follow each other again and again.
+// are points of a plane that is resized to the weights' plane [channels of the result, all else],
+// bilinear between centres of cells, as images are.
 type Templates struct {
 	To            Shape // of the weights
 	Offsets       []int // first value of each template in the store
 	Rows, Columns int   // of a smaller template; 0 for one as large as the weights
-	Repeat        bool
 }
 
 // values is how many of the store a template has.
@@ -31,7 +30,7 @@ func (a Templates) check(store int) error {
 	if len(a.To) < 2 || len(a.Offsets) == 0 || a.Rows < 0 || (a.Rows == 0) != (a.Columns == 0) {
 		return shapeError("weights %v of %d templates of %d×%d values", a.To, len(a.Offsets), a.Rows, a.Columns)
 	}
-	if rows, columns := a.plane(); !a.Repeat && (a.Rows > rows || a.Columns > columns) || a.values() > a.To.Size() {
+	if rows, columns := a.plane(); a.Rows > rows || a.Columns > columns {
 		return shapeError("templates of %d×%d values for weights %v, which are smaller", a.Rows, a.Columns, a.To)
 	}
 	for _, o := range a.Offsets {
@@ -53,34 +52,29 @@ func between(i, n, to int) (a, b int, share float64) {
 
 // each visits every product of template and weight: value from of a template counts in weight to with a factor.
 func (a Templates) each(visit func(from, to int, factor float64)) {
-	switch n := a.To.Size(); {
-	case a.Rows == 0:
-		for i := range n {
+	if a.Rows == 0 {
+		for i := range a.To.Size() {
 			visit(i, i, 1)
 		}
-	case a.Repeat:
-		for i := range n {
-			visit(i%a.values(), i, 1)
-		}
-	default:
-		rows, columns := a.plane()
-		for r := range rows {
-			r0, r1, down := between(r, a.Rows, rows)
-			for c := range columns {
-				c0, c1, right := between(c, a.Columns, columns)
-				to := r*columns + c
-				visit(r0*a.Columns+c0, to, (1-down)*(1-right))
-				visit(r0*a.Columns+c1, to, (1-down)*right)
-				visit(r1*a.Columns+c0, to, down*(1-right))
-				visit(r1*a.Columns+c1, to, down*right)
-			}
+		return
+	}
+	rows, columns := a.plane()
+	for r := range rows {
+		r0, r1, down := between(r, a.Rows, rows)
+		for c := range columns {
+			c0, c1, right := between(c, a.Columns, columns)
+			to := r*columns + c
+			visit(r0*a.Columns+c0, to, (1-down)*(1-right))
+			visit(r0*a.Columns+c1, to, (1-down)*right)
+			visit(r1*a.Columns+c0, to, down*(1-right))
+			visit(r1*a.Columns+c1, to, down*right)
 		}
 	}
 }
 
 // Variance is that of weights of templates of independent values of variance 1, coefficients being of length 1.
 func (a Templates) Variance() float64 {
-	if a.Rows == 0 || a.Repeat {
+	if a.Rows == 0 {
 		return 1
 	}
 	rows, columns := a.plane()
@@ -154,7 +148,7 @@ const combineSource = "Plummer et al. 2020, arXiv:2006.10598, section 3"
 // products is the work of a combination and of both its adjoints.
 func (a Templates) products() int64 {
 	n := 2 * int64(a.To.Size()) * int64(len(a.Offsets))
-	if a.Rows > 0 && !a.Repeat {
+	if a.Rows > 0 {
 		n *= 4
 	}
 	return n
@@ -247,7 +241,6 @@ func combineCases[A any](in func(store, coefficients, w Shape) []Shape, attrs fu
 	}{
 		{"two that overlap", Shape{1, 70}, Templates{To: Shape{3, 2, 1, 2, 4}, Offsets: []int{5, 22}}},
 		{"the same one twice", Shape{1, 51}, Templates{To: Shape{5, 3, 1, 1, 3}, Offsets: []int{6, 6}}},
-		{"repeated", Shape{1, 13}, Templates{To: Shape{3, 2, 1, 2, 4}, Offsets: []int{2}, Rows: 1, Columns: 11, Repeat: true}},
 		{"interpolated", Shape{1, 40}, Templates{To: Shape{7, 3, 1, 1, 3}, Offsets: []int{3, 20}, Rows: 4, Columns: 5}},
 	} {
 		out = append(out, Case[A]{Name: c.name, In: in(c.store, Shape{len(c.a.Offsets)}, c.a.To), A: attrs(TemplatesOf{c.a, c.store})})

@@ -17,12 +17,6 @@ const (
 	OneGroup = "one"   // all layers
 )
 
-// How a store that is smaller than a layer is enlarged (op.Templates).
-const (
-	Interpolate = "interpolate"
-	Repeat      = "repeat"
-)
-
 // Where coefficients come from.
 const (
 	// Average weights all templates of a layer alike: its coefficients are not trained.
@@ -40,13 +34,12 @@ const embeddingSize = 24
 type Options struct {
 	Budget       float64 `json:"budget"`       // parameters of all filters, as a share of those of the network itself; above 1 it gets more
 	Groups       string  `json:"groups"`       // empty: ByShape
-	Upsample     string  `json:"upsample"`     // empty: Interpolate
 	Coefficients string  `json:"coefficients"` // empty: Free
 	Templates    int     `json:"templates"`    // of a layer at most; 0: 2, as in the paper's code
 }
 
 func (o Options) withDefaults() Options {
-	o.Groups, o.Upsample, o.Coefficients = cmp.Or(o.Groups, ByShape), cmp.Or(o.Upsample, Interpolate), cmp.Or(o.Coefficients, Free)
+	o.Groups, o.Coefficients = cmp.Or(o.Groups, ByShape), cmp.Or(o.Coefficients, Free)
 	o.Templates = cmp.Or(o.Templates, 2)
 	return o
 }
@@ -220,10 +213,10 @@ func (p *Plan) assign(g *Group) {
 		like[l.Shape.String()]++
 		l.Store = g.Name
 		l.Templates, l.Enlarged = Count(g.Size, l.Shape.Size(), p.o.Templates)
-		l.at = op.Templates{To: l.Shape, Repeat: p.o.Upsample == Repeat}
+		l.at = op.Templates{To: l.Shape}
 		size := l.Shape.Size()
 		if l.Enlarged {
-			l.at.Rows, l.at.Columns = smaller(l.Shape, g.Size, l.at.Repeat)
+			l.at.Rows, l.at.Columns = smaller(l.Shape, g.Size)
 			size = l.at.Rows * l.at.Columns
 		}
 		factor := 1.0
@@ -288,12 +281,8 @@ func (p *Plan) rest(g *Group, std []float64, pieces []graph.Piece) (more []graph
 	return more
 }
 
-// smaller is the plane of a template for a filter of a shape that fits into a store: of the filter's proportions. One
-// that is repeated is the whole store.
-func smaller(s graph.Shape, store int, repeat bool) (rows, columns int) {
-	if repeat {
-		return 1, store
-	}
+// smaller is the plane of a template for a filter of a shape that fits into a store: of the filter's proportions.
+func smaller(s graph.Shape, store int) (rows, columns int) {
 	rows, columns = s[0], s[1:].Size()
 	rows = min(max(int(math.Round(float64(rows)*math.Sqrt(float64(store)/float64(s.Size())))), 1), rows, store)
 	return rows, min(columns, store/rows)

@@ -182,7 +182,7 @@ func TestFullBudgetIsTheNetworkItself(t *testing.T) {
 // that they have without a store, parameters are as many as the budget says, and training lowers the loss.
 func TestSharedFiltersArePlainOnes(t *testing.T) {
 	for _, o := range []Options{
-		{Budget: 0.5, Groups: OneGroup}, {Budget: 0.1, Groups: OneGroup}, {Budget: 0.1, Groups: OneGroup, Upsample: Repeat}, {Budget: 2.5, Groups: OneGroup, Templates: 4},
+		{Budget: 0.5, Groups: OneGroup}, {Budget: 0.1, Groups: OneGroup}, {Budget: 2.5, Groups: OneGroup, Templates: 4},
 		{Budget: 0.8}, {Budget: 1, Coefficients: Average}, {Budget: 0.3, Groups: OneGroup, Coefficients: Embedding}, {Budget: 1.5, Coefficients: Embedding, Templates: 3},
 	} {
 		p, err := New(built(t, network(3)), o)

@@ -13,7 +13,6 @@ import (
 type Share struct {
 	Budget       Percent `key:"budget"` // 0 shares nothing
 	Groups       string  `key:"groups"`
-	Upsample     string  `key:"upsample"`
 	Coefficients string  `key:"coefficients"`
 	Templates    int     `key:"templates"`
 }
@@ -51,8 +50,6 @@ func shareKeys() []Key {
 			Help: "Parameters that the filters of all convolutions have together, as a share of those of the network itself: layers build their filters in every step from stores that groups of them have. Without it each layer has its own. See docs/sharing.md."},
 		{Path: "model.share.groups", Default: "shape", Check: OneOf("shape", "one"), Example: "one",
 			Help: "Which layers have a store together: those with filters of one shape, while others keep their own; or all in one."},
-		{Path: "model.share.upsample", Default: "interpolate", Check: OneOf("interpolate", "repeat"), Example: "repeat",
-			Help: "How a store that is smaller than a filter becomes one: resized as an image, or repeated."},
 		{Path: "model.share.coefficients", Default: "free", Check: OneOf("average", "free", "embedding"), Example: "embedding",
 			Help: "With which coefficients a layer sums its templates, which are slices of the store: all alike, trained ones, or a trained linear map of a trained vector of the layer."},
 		{Path: "model.share.templates", Default: "2", Check: Between(1, 8), Example: "4",

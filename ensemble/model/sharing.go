@@ -18,7 +18,7 @@ import (
 // ShareOf is the part of a spec that a configuration says of shared parameters.
 func (s *Spec) ShareOf(c *config.TrainConfig) {
 	if h := c.Model.Share; h.Budget > 0 {
-		s.Share = sharing.Options{Budget: float64(h.Budget), Groups: h.Groups, Upsample: h.Upsample, Coefficients: h.Coefficients, Templates: h.Templates}
+		s.Share = sharing.Options{Budget: float64(h.Budget), Groups: h.Groups, Coefficients: h.Coefficients, Templates: h.Templates}
 	}
 }
 

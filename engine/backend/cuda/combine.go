@@ -14,7 +14,6 @@ var combining = kernels.Program("combine.cu")
 // Kinds of templates in combine.cu.
 const (
 	asLarge = iota
-	repeated
 	resized
 )
 
@@ -24,9 +23,6 @@ func templateArgs(offsets device.Pointer, a op.Templates) []any {
 	kind, values, rows, columns := asLarge, n, 0, 0
 	if a.Rows > 0 {
 		kind, values, rows, columns = resized, a.Rows*a.Columns, a.To[0], n/a.To[0]
-		if a.Repeat {
-			kind = repeated
-		}
 	}
 	return append([]any{offsets}, int32s(len(a.Offsets), n, kind, values, a.Rows, a.Columns, rows, columns)...)
 }

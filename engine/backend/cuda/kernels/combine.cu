@@ -1,9 +1,9 @@
 #include "common.cuh"
 // Weights of layers from templates of a store, and the adjoints. A template is as large as
-// the weights, or it is repeated, or a plane of its own that is resized to that of the
-// weights, bilinear between centres of cells.
+// the weights, or a plane of its own that is resized to that of the weights, bilinear
+// between centres of cells.
 
-enum { as_large, repeated, resized };
+enum { as_large, resized };
 
 // How templates lie: their kind, their values, and if they are resized their plane and
 // that of the weights.
@@ -35,8 +35,6 @@ DEVICE pair between(int32_t i, int32_t n, int32_t to) {
 DEVICE float value_at(const float *t, int32_t i, plane g) {
 	if (g.kind == as_large)
 		return t[i];
-	if (g.kind == repeated)
-		return t[i % g.values];
 	pair r = between(i / g.to_columns, g.rows, g.to_rows), c = between(i % g.to_columns, g.columns, g.to_columns);
 	float upper = (1 - c.share) * t[r.a * g.columns + c.a] + c.share * t[r.a * g.columns + c.b];
 	float lower = (1 - c.share) * t[r.b * g.columns + c.a] + c.share * t[r.b * g.columns + c.b];
@@ -68,15 +66,10 @@ DEVICE void near(int32_t i, int32_t n, int32_t to, int32_t *lo, int32_t *hi) {
 DEVICE float weight_of(int32_t i, pair p) { return (p.a == i ? 1 - p.share : 0) + (p.b == i ? p.share : 0); }
 
 // What all weights change by a value of a template.
-DEVICE float adjoint_at(const float *dw, int32_t v, int32_t n, plane g) {
+DEVICE float adjoint_at(const float *dw, int32_t v, plane g) {
 	if (g.kind == as_large)
 		return dw[v];
 	float sum = 0;
-	if (g.kind == repeated) {
-		for (int64_t i = v; i < n; i += g.values)
-			sum += dw[i];
-		return sum;
-	}
 	int32_t row = v / g.columns, column = v % g.columns, lo, hi, left, right;
 	near(row, g.rows, g.to_rows, &lo, &hi);
 	near(column, g.columns, g.to_columns, &left, &right);
@@ -103,7 +96,7 @@ KERNEL combine_grad_store(const float *coefficients, const float *dw, float *sto
 	for (int32_t k = 0; k < templates; k++) {
 		int64_t v = s - offsets[k];
 		if (v >= 0 && v < values)
-			sum += coefficients[k] * adjoint_at(dw, static_cast<int32_t>(v), n, g);
+			sum += coefficients[k] * adjoint_at(dw, static_cast<int32_t>(v), g);
 	}
 	store[s] = sum;
 }
