@@ -259,7 +259,7 @@ func reducedCopy(t *testing.T, pool *decode.Pool, path string) string {
 func TestPredictFromAnotherGrid(t *testing.T) {
 	f := smallData(t)
 	runDir := filepath.Join(t.TempDir(), "run")
-	if _, err := Train(context.Background(), TrainOptions{Config: quick(t, f, "train.epochs=1", "train.networks=1", "data.grid.to=12deg"), RunDir: runDir, Version: "test"}); err != nil {
+	if _, err := Train(context.Background(), TrainOptions{Config: quick(t, f, "train.epochs=1", "train.networks=1", "data.grid.to=12deg", "data.grid.min_valid=0.4"), RunDir: runDir, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	pool, err := decode.NewPool(decode.Options{})
@@ -319,7 +319,7 @@ func TestPredictFromAnotherGrid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (model.Interpolation{Method: regrid.Bilinear, MinValid: 0.5}); m.Interpolation != want {
+	if want := (model.Interpolation{Method: regrid.Bilinear, MinValid: 0.4}); m.Interpolation != want {
 		t.Errorf("the model keeps %v, want %v", m.Interpolation, want)
 	}
 	m.Interpolation = model.Interpolation{}

@@ -8,10 +8,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -185,6 +187,10 @@ func noClimate(t *testing.T, o VerifyOptions) {
 	c, err := model.LoadClimate(path)
 	if err != nil || c.Dates != 17 || c.Fewest < 4 || len(c.Warnings()) != 1 {
 		t.Fatalf("%+v, %v", c, err)
+	}
+	read, _, err := climateOf(context.Background(), config.Climate{Of: config.NoClimate, File: config.Path(path)}, nil, examples{}, c.Grid, nil)
+	if err != nil || !reflect.DeepEqual(read.Fitted, c.Fitted) {
+		t.Errorf("a climate of another training is not read: %v", err)
 	}
 	g := *c.Grid
 	g.Lat = append([]float64{g.Lat[0] - 1}, g.Lat[1:]...)
