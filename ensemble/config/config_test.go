@@ -147,6 +147,9 @@ func TestFaults(t *testing.T) {
 		{"cells in too many stages", base + "model: {kind: conv_gru, stages: 2, recurrent: {stages: 3}}\n", []string{"3:48|cells in 3 of 2 stages|at most model.stages"}},
 		{"conditions of leads for depth", base + "model: {kind: unet_time, conditions: [hour]}\n", []string{"3:26|unet_time has leads for depth|"}},
 		{"windows of a recurrent network", base + "model: {kind: conv_gru, axial: {window: 4}}\n", []string{"|model.axial.window is given to conv_gru|set model.kind: axial_transformer"}},
+		{"blocks of a U-Net", base + "model: {axial: {blocks: 4}}\n", []string{"3:17|model.axial.blocks is given to unet3d|set model.kind: axial_transformer"}},
+		{"a climate that is read and made", base + "climate: {of: members, file: climate.safetensors}\n", []string{"3:24|a climate is to be read, and to be made|remove climate.file"}},
+		{"a climate of fifty steps", base + "climate: {of: members, steps: 50}\n", []string{"3:31|climate.steps is 50, want one of 20, 100|did you mean `20`?"}},
 		{"heads that do not divide", base + "model: {kind: axial_transformer, base: 18}\n", []string{"3:34|model.base is 18, no multiple of 4|"}},
 		{"maps of a distribution", base + "model: {maps: true}\n", []string{"3:9|model.maps is given and head distribution has its own|set model.head: members"}},
 		{"weights of other leads", base + "train: {loss: {leads: [1, 2]}}\n", []string{"3:16|train.loss.leads has 2 weights for 1 target leads|"}},
@@ -462,4 +465,22 @@ func FuzzLoad(f *testing.F) {
 			t.Fatalf("%v\n%s", err, c.YAML())
 		}
 	})
+}
+
+// A stage has its own epochs, learning rate and patience where they are given, else those of the training.
+func TestStagesOfTheirOwn(t *testing.T) {
+	path := write(t, "train.yaml", minimal+"model: {method: three_stage}\ntrain: {epochs: 9, learning_rate: 0.5, early_stop: {patience: 8}}\n")
+	c, err := LoadTrain(Sources{Files: []string{path}, Set: []string{
+		"train.stages.bias.epochs=1", "train.stages.bias.learning_rate=0.1", "train.stages.bias.patience=11",
+		"train.stages.spread.epochs=2", "train.stages.spread.learning_rate=0.2", "train.stages.spread.patience=12",
+		"train.stages.sigma.epochs=3", "train.stages.sigma.learning_rate=0.3", "train.stages.sigma.patience=13"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := c.Train.Train.Stages
+	for want, s := range map[Stage]Stage{{1, 0.1, 11}: of.Bias, {2, 0.2, 12}: of.Spread.Stage, {3, 0.3, 13}: of.Sigma, {9, 0.5, 8}: {}} {
+		if got := c.Train.Train.Of(s); (Stage{got.Epochs, got.LearningRate, got.EarlyStop.Patience}) != want {
+			t.Errorf("%+v is trained with %+v, want %+v", s, got, want)
+		}
+	}
 }

@@ -9,14 +9,12 @@ import (
 
 // The keys of a layout are those of a training and of a prediction alike.
 func TestLayout(t *testing.T) {
-	set := func(under string) []string {
-		return []string{under + `from_name=ge[cp]([0-9]+)`, under + "centres=[ecmf, kwbc]", under + "percentiles=members"}
-	}
-	p, err := LoadPredict(Sources{Set: set("members.")})
+	p, err := LoadPredict(Sources{Set: []string{"members.from_name=ge[cp]([0-9]+)", "members.centres=[ecmf, kwbc]", "members.percentiles=members"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := LoadTrain(Sources{Files: []string{write(t, "train.yaml", good)}, Set: set("data.members.")})
+	c, err := LoadTrain(Sources{Files: []string{write(t, "train.yaml", good)},
+		Set: []string{"data.members.from_name=ge[cp]([0-9]+)", "data.members.centres=[ecmf, kwbc]", "data.members.percentiles=members"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,12 +2,15 @@ package input
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	fio "github.com/ensemble-weather/ensemble/io"
 )
 
 // The file of an absent member is named after those of the others, where they say how.
@@ -74,5 +77,15 @@ func TestLayoutOf(t *testing.T) {
 	}
 	if l := LayoutOf(config.Layout{Percentiles: "refuse"}); l.FromName != nil || l.Centres != nil || l.Percentiles {
 		t.Errorf("%+v", l)
+	}
+}
+
+// Forecasts of a training are read with all that it says of files, analyses without the layout of members.
+func TestReadingOfATraining(t *testing.T) {
+	c := demotest.Config(t, demotest.Files(t), "data.index_cache=/var/cache/ensemble", "data.sparse=true", "data.members.centres=[ecmf]")
+	for forecasts, want := range map[bool]fio.Options{true: {Sparse: true, Cache: "/var/cache/ensemble", Layout: fio.Layout{Centres: []string{"ecmf"}}}, false: {Sparse: true, Cache: "/var/cache/ensemble"}} {
+		if got := Reading(c, forecasts); !reflect.DeepEqual(got, want) {
+			t.Errorf("forecasts %v: %+v, want %+v", forecasts, got, want)
+		}
 	}
 }

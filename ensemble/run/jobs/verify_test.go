@@ -8,13 +8,16 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
@@ -191,6 +194,10 @@ func noClimate(t *testing.T, o verify.Options) {
 	c, err := model.LoadClimate(path)
 	if err != nil || c.Dates != 17 || c.Fewest < 4 || len(c.Warnings()) != 1 {
 		t.Fatalf("%+v, %v", c, err)
+	}
+	read, _, err := train.ClimateOf(context.Background(), config.Climate{Of: config.NoClimate, File: config.Path(path)}, nil, samples.Examples{}, c.Grid, nil)
+	if err != nil || !reflect.DeepEqual(read.Fitted, c.Fitted) {
+		t.Errorf("a climate of another training is not read: %v", err)
 	}
 	g := *c.Grid
 	g.Lat = append([]float64{g.Lat[0] - 1}, g.Lat[1:]...)

@@ -117,8 +117,8 @@ func OnClimateGrid(c *model.Climate, g *ensemble.Grid, path string) error {
 		Fix: "give the climate of a training on that grid"}
 }
 
-// climateOf makes or reads the climate that a configuration asks for; nil for none.
-func climateOf(ctx context.Context, o config.Climate, k *model.Task, past samples.Examples, grid *ensemble.Grid, ranks *team.Team) (c *model.Climate, warnings []string, err error) {
+// ClimateOf makes or reads the climate that a configuration asks for; nil for none.
+func ClimateOf(ctx context.Context, o config.Climate, k *model.Task, past samples.Examples, grid *ensemble.Grid, ranks *team.Team) (c *model.Climate, warnings []string, err error) {
 	switch {
 	case o.File != "":
 		if !ranks.Leads() {

@@ -366,7 +366,7 @@ func newTrainer(ctx context.Context, o Options, d *samples.Data, dir *rundir.Dir
 	task.Correct(fits.whole())
 	local.Correct(references.whole())
 	d.Warnings = append(d.Warnings, warnings...)
-	climate, warnings, err := climateOf(ctx, c.Climate, &task, past, d.Grid, d.Ranks)
+	climate, warnings, err := ClimateOf(ctx, c.Climate, &task, past, d.Grid, d.Ranks)
 	if err != nil {
 		return nil, err
 	}
