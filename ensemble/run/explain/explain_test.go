@@ -27,7 +27,7 @@ import (
 // explainOptions are those of a small network of the demo's configuration.
 func explainOptions(t *testing.T, set ...string) Options {
 	t.Helper()
-	c, err := config.LoadTrain(config.Sources{Files: []string{"demo.yaml"}, Set: append([]string{"model.base=2", "train.threads=1"}, set...)})
+	c, err := config.LoadTrain(config.Sources{Files: []string{"../demo/demo.yaml"}, Set: append([]string{"model.base=2", "train.threads=1"}, set...)})
 	if err != nil {
 		t.Fatal(err)
 	}
