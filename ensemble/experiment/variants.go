@@ -42,8 +42,12 @@ var rows = []struct {
 	{Ablation, "loss-l1", "train.loss.kind=l1", otherLoss("l1")},
 	{Ablation, "loss-ssim", "train.loss.kind=ssim", otherLoss("ssim")},
 	{Ablation, "loss-ms-ssim", "train.loss.kind=ms_ssim", otherLoss("ms_ssim")},
-	{Ablation, "no-spread-loss", "train.loss.spread=0", func(c *config.TrainConfig) bool { return c.Model.Head != model.SpreadHead && c.Train.Train.Loss.Spread > 0 }},
-	{Ablation, "spread-loss", "train.loss.spread=1", func(c *config.TrainConfig) bool { return c.Model.Head != model.SpreadHead && !(c.Train.Train.Loss.Spread > 0) }},
+	{Ablation, "no-spread-loss", "train.loss.spread=0", func(c *config.TrainConfig) bool {
+		return c.Model.Head != model.SpreadHead && c.Train.Train.Loss.Spread > 0
+	}},
+	{Ablation, "spread-loss", "train.loss.spread=1", func(c *config.TrainConfig) bool {
+		return c.Model.Head != model.SpreadHead && !(c.Train.Train.Loss.Spread > 0)
+	}},
 	{Kinds, config.DRNKind, "model.kind=drn model.height=shared model.dropout=0 model.base=128", otherKind(config.DRNKind)},
 	{Kinds, config.LeNetKind, "model.kind=lenet model.height=shared model.dropout=0", otherKind(config.LeNetKind)},
 	{Kinds, config.UNet2DKind, "model.kind=unet2d model.height=shared model.dropout=0 model.base=32", otherKind(config.UNet2DKind)},
@@ -51,7 +55,9 @@ var rows = []struct {
 
 // otherLoss asks for a network of spreads that is trained by another loss.
 func otherLoss(kind string) func(*config.TrainConfig) bool {
-	return func(c *config.TrainConfig) bool { return c.Model.Head == model.SpreadHead && c.Train.Train.Loss.Kind != kind }
+	return func(c *config.TrainConfig) bool {
+		return c.Model.Head == model.SpreadHead && c.Train.Train.Loss.Kind != kind
+	}
 }
 
 func otherKind(kind string) func(*config.TrainConfig) bool {
