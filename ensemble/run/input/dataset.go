@@ -22,29 +22,29 @@ const GridTolerance = 2e-3
 
 // Selection is the forecasts of an input that are asked for, by its catalogue.
 type Selection struct {
-	Axes     ensemble.Axes
-	Members  []ensemble.Member
-	From     *onGrid
-	Grid     *ensemble.Grid  // of what is read
-	Window   ensemble.Window // of the grid of from that it is
-	Inits    []ensemble.Init // ascending
-	Entries  []ensemble.Entry
-	Repeats  [][2]ensemble.Entry // fields that are in the input twice
-	Warnings []string
-	Rations  map[ensemble.Init]Availability // the members of each start, where they differ; else nil
+	Axes      ensemble.Axes
+	Members   []ensemble.Member
+	From      *onGrid
+	Grid      *ensemble.Grid  // of what is read
+	Window    ensemble.Window // of the grid of from that it is
+	Inits     []ensemble.Init // ascending
+	Entries   []ensemble.Entry
+	Repeats   [][2]ensemble.Entry // fields that are in the input twice
+	Warnings  []string
+	Available map[ensemble.Init]Availability // the members of each start, where they differ; else nil
 }
 
 // Contradicted notes that two fields of a start differ that have one name.
 func (s *Selection) Contradicted(init ensemble.Init, warning string) {
-	r := s.Rations[init]
+	r := s.Available[init]
 	r.differ, r.Warnings = r.differ+1, append(r.Warnings, warning)
-	s.Rations[init] = r
+	s.Available[init] = r
 }
 
 // Contradictions counts them over some starts.
 func (s *Selection) Contradictions(inits []ensemble.Init) (n int) {
 	for _, i := range inits {
-		n += s.Rations[i].differ
+		n += s.Available[i].differ
 	}
 	return n
 }
@@ -124,8 +124,8 @@ func (s *Selection) Read(ctx context.Context, inits []ensemble.Init, ranks *team
 	places := 0
 	for i, init := range inits {
 		members := s.Members
-		if s.Rations != nil {
-			members = s.Rations[init].Members
+		if s.Available != nil {
+			members = s.Available[init].Members
 		}
 		places += axes.Fields() * len(members)
 		out[i] = &ensemble.Forecast{Init: init, Axes: axes, Members: members, Grid: grid}
