@@ -66,6 +66,7 @@ type Model struct {
 	Network *Network               // compiled on first use; runs the networks in turn
 	opened  engine.Options         // of net
 	bias    *Network               // that of Bias, if there is one
+	order   []int                  // of the members in the only sample of its batch, by their positions
 }
 
 // Weights are the parameters and states of one network by name.
@@ -216,7 +217,7 @@ func (m *Model) Save(dir string) error {
 	if err := ckpt.WriteFile(filepath.Join(dir, ArraysFile), arrays, nil); err != nil {
 		return err
 	}
-	if err := k.reference.Save(filepath.Join(dir, CorrectedFile)); err != nil {
+	if err := k.Corrected().Save(filepath.Join(dir, CorrectedFile)); err != nil {
 		return err
 	}
 	if m.Climate != nil {
@@ -314,8 +315,12 @@ func Load(dir string, lean bool) (*Model, error) {
 	if err := m.loadArrays(filepath.Join(dir, ArraysFile), f.Kind, lean, damagedModel(dir)); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	if m.Task.reference, err = loadCorrected(filepath.Join(dir, CorrectedFile), m); err != nil {
-		return nil, errors.Join(err, m.Close())
+	if m.Spec.Reference != "" {
+		r, err := loadCorrected(filepath.Join(dir, CorrectedFile), m.Spec.Reference, &m.Task, m.Grid.Size())
+		if err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+		m.Task.Correct(r)
 	}
 	if lean && f.Networks == 1 && !m.Spec.Staged() && !m.Spec.Shares() {
 		m.Networks = []Weights{nil}
@@ -531,15 +536,6 @@ func (m *Model) Prepare(fc *ensemble.Forecast, members []ensemble.Member) ([]Sta
 	return m.Local.StatisticsOf(fc, used)
 }
 
-// StatisticsOf gives the statistics of the targets, as these are stored, over members at some positions.
-func (k *Task) StatisticsOf(fc *ensemble.Forecast, used []int) (stats []Statistics, err error) {
-	err = k.eachTarget(0, fc, used, func(_, _ int, st Statistics) error {
-		stats = append(stats, Statistics{slices.Clone(st.Mean), slices.Clone(st.Std)})
-		return nil
-	})
-	return stats, err
-}
-
 // Infer runs the networks on what was prepared.
 func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []Statistics) (*Forecast, error) {
 	n := len(m.Network.Batch.Spread)
@@ -706,7 +702,7 @@ func (m *Model) whole(out *Forecast, err error) (*Forecast, error) {
 		}
 	}
 	if out.Members != nil {
-		if out.Members, err = team.Join(m.Ranks, out.Members, len(m.Network.Batch.from)*len(m.Task.Targets)); err != nil {
+		if out.Members, err = team.Join(m.Ranks, out.Members, len(m.order)*len(m.Task.Targets)); err != nil {
 			return nil, err
 		}
 	}
