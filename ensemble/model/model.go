@@ -81,60 +81,13 @@ const (
 	spreadsFormat = "spread-%02d.safetensors"
 )
 
-// Formats of model.json. Models without stages are written so that older programs read them.
-const (
-	jointFormat  = 1
-	stagesFormat = 2
-	// membersFormat is that of networks that read members.
-	membersFormat = 3
-	// placesFormat is that of networks that correct a reference, have learned or auxiliary fields in
-	// their input, or work by point, by patch or in two dimensions.
-	placesFormat = 4
-	// headsFormat is that of distributions that are not normal, of whatever else.
-	headsFormat = 5
-	// leadsFormat is that of several target leads, or one that is not read, and of leads in rows, of whatever
-	// else.
-	leadsFormat = 6
-	// channelsFormat is that of networks from which channels were removed, of whatever else.
-	channelsFormat = 7
-	// tailsFormat is that of normal distributions of which calibration makes others.
-	tailsFormat = 8
-	// sharedFormat is that of networks whose layers share parameters, of whatever else: their files have stores.
-	sharedFormat = 11
-	// prunedFormat is that of networks whose weights were pruned by masks, of whatever else: their
-	// files may be packed.
-	prunedFormat = 9
-	// int8Format is that of networks that predict in int8, of whatever else but noise.
-	int8Format = 10
-	// noiseFormat is that of networks whose members have noise, for which older programs would take their offset.
-	noiseFormat = 12
-)
-
-// format is that of models of the network, for several target leads if any are given: the oldest that programs know which can read them.
-func (s Spec) format(leads []string) int {
-	switch {
-	case s.Tails != "":
-		return tailsFormat
-	case len(s.Kept) > 0:
-		return channelsFormat
-	case leads != nil || s.InRows():
-		return leadsFormat
-	case s.Family != "":
-		return headsFormat
-	case s.Reference != "" || s.Embedding > 0 || s.Auxiliary > 0 || s.Body(false) != nil:
-		return placesFormat
-	case s.ReadsMembers():
-		return membersFormat
-	case s.Staged():
-		return stagesFormat
-	}
-	return jointFormat
-}
+// schema names what the keys of model.json mean.
+const schema = "ensemble.model/1"
 
 // Description is model.json: everything but the arrays. Levels and leads are
 // written as in configuration files.
 type Description struct {
-	Format     int                      `json:"format"`
+	Schema     string                   `json:"schema"`
 	Version    string                   `json:"version"`
 	Spec       Spec                     `json:"network"`
 	Networks   int                      `json:"networks"`
@@ -172,23 +125,6 @@ type Description struct {
 	Sparsity   []Sparsity               `json:"sparsity,omitempty"`
 	Sharing    *sharing.Plan            `json:"sharing,omitempty"`
 	Int8       map[string]*op.Int8      `json:"int8,omitempty"`
-}
-
-// format is that of the model: of its network, unless its members have noise, or it was quantised or pruned.
-func (f *Description) format() int {
-	if slices.Contains(f.OfMembers, ensemble.NoiseOfMember) {
-		return noiseFormat
-	}
-	if f.Int8 != nil {
-		return int8Format
-	}
-	if len(f.Sparsity) > 0 {
-		return prunedFormat
-	}
-	if f.Spec.Shares() {
-		return sharedFormat
-	}
-	return f.Spec.format(f.More)
 }
 
 // Save writes the model's files into a folder, model.json last.
@@ -276,7 +212,7 @@ func (m *Model) SaveReference(dir string) error {
 	}
 	k := &m.Task
 	f := Description{
-		Version: m.Version, Spec: m.Spec, Networks: len(m.Networks),
+		Schema: schema, Version: m.Version, Spec: m.Spec, Networks: len(m.Networks),
 		Variables: k.Features.Axes.Variables, Levels: phrase.Words(k.Features.Axes.Levels), Leads: phrase.Words(k.Features.Axes.Leads),
 		Targets: k.TargetVariables(), Score: k.Score,
 		Aggregates: k.Features.Aggregates, Location: k.Features.Location, Season: k.Features.Season,
@@ -291,7 +227,6 @@ func (m *Model) SaveReference(dir string) error {
 		f.TargetLead = leads[0]
 	}
 	f.Sparsity, f.Sharing, f.Int8 = m.Sparsity, m.Sharing, m.Int8
-	f.Format = f.format()
 	for _, a := range k.Features.Auxiliary {
 		f.Auxiliary = append(f.Auxiliary, a.Name)
 	}
@@ -299,8 +234,8 @@ func (m *Model) SaveReference(dir string) error {
 	if m.Interpolation.Asked() {
 		f.Regrid = &m.Interpolation
 	}
-	if m.Family != nil {
-		f.Family = m.Family.ID
+	if family := m.Spec.Predicted(len(m.Networks)); family != nil {
+		f.Family = family.ID
 	}
 	return jsonfile.Write(filepath.Join(dir, File), f)
 }
@@ -355,23 +290,29 @@ func LoadReference(dir string) (*Model, *Description, error) {
 		return nil, nil, &exit.Error{Code: exit.IO, What: "cannot read the model", At: path, Why: err.Error(), Fix: "check the file's permissions", Err: err}
 	}
 	bad := damagedModel(dir)
+	var head struct {
+		Schema string `json:"schema"`
+	}
+	if err := json.Unmarshal(text, &head); err != nil {
+		return nil, nil, bad(err.Error())
+	}
+	if head.Schema != schema {
+		return nil, nil, &exit.Error{Code: exit.BadData, What: "the model is of another format", At: path, Why: fmt.Sprintf("its schema is %q, this program reads %q", head.Schema, schema), Fix: "train it again"}
+	}
 	var f Description
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, nil, bad(err.Error())
 	}
-	if f.Format < jointFormat || f.Format > noiseFormat {
-		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, noiseFormat))
-	}
-	if f.format() != f.Format || f.Spec.ReadsMembers() != (len(f.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Auxiliary) {
-		return nil, nil, bad(fmt.Sprintf("method %q, members %q, reference %q in format %d", f.Spec.Method, f.Spec.Members, f.Spec.Reference, f.Format))
+	if f.Spec.ReadsMembers() != (len(f.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Auxiliary) || f.Spec.Staged() != (f.Spec.Bias != BiasSpec{}) {
+		return nil, nil, bad(fmt.Sprintf("method %q and members %q, with %d auxiliary fields, do not go with the rest", f.Spec.Method, f.Spec.Members, len(f.Auxiliary)))
 	}
 	m := &Model{Spec: f.Spec, Grid: f.Grid, Control: f.Control, Trained: f.Trained, Origins: f.Origins, Version: f.Version}
 	if f.Regrid != nil {
 		m.Interpolation = *f.Regrid
 	}
 	m.Family = m.Spec.Predicted(f.Networks)
-	if f.Family != "" && (m.Family == nil || f.Family != m.Family.ID) { // older programs did not say
-		return nil, nil, bad(fmt.Sprintf("distribution %q, which this program cannot predict with", f.Family))
+	if (f.Family == "") != (m.Family == nil) || m.Family != nil && f.Family != m.Family.ID {
+		return nil, nil, bad(fmt.Sprintf("distribution %q, which its network does not give", f.Family))
 	}
 	if bins := m.Spec.Bins; bins > 0 && slices.ContainsFunc(f.Edges, func(e []float64) bool { return len(e) != bins+1 }) || bins > 0 != (f.Edges != nil) {
 		return nil, nil, bad(fmt.Sprintf("a histogram of %d bins and edges of another", bins))

@@ -41,5 +41,4 @@ func (m *Model) unshare(bad func(why string) error) error {
 // Unshared makes the description that of a model of plain networks.
 func (f *Description) Unshared() {
 	f.Spec.Share, f.Sharing = sharing.Options{}, nil
-	f.Format = f.format()
 }

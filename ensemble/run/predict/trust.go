@@ -60,7 +60,7 @@ func (p *prediction) loadModel(dir string) (err error) {
 	}
 	if policy.Drift.OnDrift == ThenRefuse && p.model.Drift == nil {
 		return &exit.Error{Code: exit.Usage, What: "drift.on_drift is refuse, and the model does not know the input of its training", At: dir,
-			Why: "it was trained by an older program, or on too few starts", Fix: "train again, or leave drift.on_drift out"}
+			Why: "it was trained on too few starts", Fix: "train again, or leave drift.on_drift out"}
 	}
 	if policy.Drift.OnDrift == ThenFallBack && p.model.Drift == nil {
 		p.standing = append(p.standing, "drift.on_drift is fall_back, and the model does not know the input of its training: nothing is noticed; train again")

@@ -18,9 +18,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// A model of one network is written as older programs do and read as theirs; a format that is
-// not known, and one that does not go with the method, are refused.
-func TestModelFormats(t *testing.T) {
+// A model is read as it was written; one of another format, and one whose method does not go with its
+// networks, are refused.
+func TestModelIsReadAsWritten(t *testing.T) {
 	grid, err := ensemble.NamedGrid("12x8")
 	if err != nil {
 		t.Fatal(err)
@@ -31,9 +31,8 @@ func TestModelFormats(t *testing.T) {
 	}{
 		{"joint", "", "", true},
 		{"three_stage", "", "", true},
-		{"joint", `"format": 1`, `"format": 5`, false},
-		{"joint", `"format": 1`, `"format": 2`, false},
-		{"three_stage", `"format": 2`, `"format": 1`, false},
+		{"joint", `"ensemble.model/1"`, `"ensemble.model/2"`, false},
+		{"joint", `"schema"`, `"format"`, false},
 		{"three_stage", `"method": "three_stage",`, "", false},
 	} {
 		cfg := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, "model.method="+c.method, "train.loss.spread=0")

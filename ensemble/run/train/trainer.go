@@ -745,13 +745,11 @@ func (t *trainer) restore(c *ckpt.Checkpoint) error {
 	if err := json.Unmarshal(c.State, &t.at); err != nil {
 		return unreadable("state", err)
 	}
-	if c.Plan != nil { // older ones have none
-		var plan planRecord
-		if err := json.Unmarshal(c.Plan, &plan); err != nil {
-			return unreadable("plan", err)
-		}
-		maps.Copy(t.choices, plan.Choices)
+	var plan planRecord
+	if err := json.Unmarshal(c.Plan, &plan); err != nil {
+		return unreadable("plan", err)
 	}
+	maps.Copy(t.choices, plan.Choices)
 	part := func(prefix string) (w model.Weights) {
 		for _, x := range c.Tensors {
 			if len(x.Name) > len(prefix) && x.Name[:len(prefix)] == prefix {
