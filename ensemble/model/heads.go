@@ -3,7 +3,6 @@ package model
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
@@ -69,30 +68,15 @@ func (s *Spec) HeadOf(c *config.TrainConfig) {
 		s.Bins = c.Model.Bins
 	}
 	if loss := c.Train.Train.Loss; len(loss.Threshold) > 0 {
-		var words []string
-		for _, q := range loss.Threshold {
-			words = append(words, q.String())
-		}
-		s.Thresholds, s.ThresholdWeight = strings.Join(words, thresholdsApart), loss.ThresholdWeight
+		s.Thresholds, s.ThresholdWeight = loss.Threshold, loss.ThresholdWeight
 	}
 }
 
-// thresholdsApart stands between the events of Spec.Thresholds.
-const thresholdsApart = "; "
-
-// thresholds are the events of the loss.
+// thresholds are the events of the loss, with their limits in SI units.
 //
-// Errors: as eventOf.
-func (s Spec) thresholds() ([]ensemble.Question, error) {
-	if s.Thresholds == "" {
-		return nil, nil
-	}
-	var out []ensemble.Question
-	for _, text := range strings.Split(s.Thresholds, thresholdsApart) {
-		q, err := ensemble.ParseQuestion(text)
-		if err != nil {
-			return nil, err
-		}
+// Errors: as EventOf.
+func (s Spec) thresholds() (out []ensemble.Question, err error) {
+	for _, q := range s.Thresholds {
 		if q.Event, err = EventOf(q); err != nil {
 			return nil, err
 		}
@@ -103,7 +87,7 @@ func (s Spec) thresholds() ([]ensemble.Question, error) {
 
 // readsCentre tells whether the network has an input of the members' mean in units of the error
 // scale: it matters where 0 and thresholds are.
-func (s Spec) readsCentre() bool { return s.Family != "" || s.Thresholds != "" }
+func (s Spec) readsCentre() bool { return s.Family != "" || len(s.Thresholds) > 0 }
 
 // parameterNames are the outputs of the network beside the spread, of a family that is not normal.
 // The edges of a histogram are none: they are the task's.

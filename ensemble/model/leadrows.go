@@ -3,7 +3,6 @@ package model
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
@@ -23,7 +22,7 @@ func (s Spec) InRows() bool { return s.Leads == config.RowLeads }
 // OfLeads completes the network of a configuration by how it sees leads.
 func (s Spec) OfLeads(c *config.TrainConfig) Spec {
 	if c.Model.LeadsInRows() {
-		s.Leads, s.Conditions = config.RowLeads, strings.Join(c.Model.Conditions, " ")
+		s.Leads, s.Conditions = config.RowLeads, c.Model.Conditions
 	}
 	s.Maps = c.Model.Maps
 	if k := c.Model.Kind; k == config.ConvLSTMKind || k == config.ConvGRUKind {
@@ -59,7 +58,7 @@ func (s Spec) rowLeads(k *Task) []ensemble.Lead {
 
 // conditionsOf are those of a network; without names there are none.
 func (s Spec) conditionsOf(k *Task) Conditions {
-	return k.ConditionsOf(strings.Fields(s.Conditions), s.rowLeads(k))
+	return k.ConditionsOf(s.Conditions, s.rowLeads(k))
 }
 
 // leadRows makes rows of leads of channels that begin with the lead, sets·N of them, and adds to each what
@@ -169,7 +168,7 @@ func (s Spec) rowNetwork(b *graph.Builder, k *Task, x graph.Value, out, together
 
 // toldLeads tells whether rows are told apart by their leads; else attention learns their places.
 func (s Spec) toldLeads() bool {
-	return slices.Contains(strings.Fields(s.Conditions), config.LeadCondition)
+	return slices.Contains(s.Conditions, config.LeadCondition)
 }
 
 // takesFewerLeads tells whether the network reads any of its leads: they are in rows, nothing is learned of

@@ -3,8 +3,6 @@ package model
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
@@ -72,12 +70,7 @@ func (s Spec) memberGraph(b *graph.Builder, k *Task, features, season graph.Valu
 	default:
 		fairness := map[string]dist.Fairness{config.PlainFairness: dist.Plain, config.FairFairness: dist.Fair, config.AlmostFairFairness: dist.AlmostFair(alphaFair)}[s.Fairness]
 		var smoothings []op.Smoothing
-		for _, sigma := range strings.Fields(s.Scales) {
-			points, err := strconv.ParseFloat(sigma, 64)
-			if err != nil {
-				b.Fail("members", err)
-				return
-			}
+		for _, points := range s.Scales {
 			smoothings = append(smoothings, op.Gaussian(points, h, w, wrap))
 		}
 		score = op.MultiScaleCRPS(b, made, residual, members, fairness, smoothings, nil)

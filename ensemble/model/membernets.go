@@ -2,8 +2,6 @@ package model
 
 import (
 	"cmp"
-	"fmt"
-	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
@@ -37,7 +35,7 @@ func (s Spec) OfMembers(c *config.TrainConfig) Spec {
 		s.Members, s.Pool, s.Encoder = c.Model.Members, c.Model.Pool, c.Model.Encoder.Channels
 	}
 	if s.Loss == config.MembersLoss {
-		s.Fairness, s.Scales = c.Train.Train.Loss.Fairness, strings.Trim(fmt.Sprint(c.Train.Train.Loss.Scales), "[]")
+		s.Fairness, s.Scales = c.Train.Train.Loss.Fairness, c.Train.Train.Loss.Scales
 	}
 	if c.Model.Head == config.MembersHead && c.Model.Attention != config.GlobalAttention {
 		s.Attention = c.Model.Attention

@@ -60,15 +60,15 @@ type Spec struct {
 	Encoder int    `json:"encoder_channels,omitempty"`
 	// Fairness is that of the loss of a network that gives members, as train.loss.fairness.
 	Fairness string `json:"fairness,omitempty"`
-	// Scales of the same loss are its train.loss.scales, between blanks.
-	Scales string `json:"scales,omitempty"`
+	// Scales of the same loss are its train.loss.scales.
+	Scales []float64 `json:"scales,omitempty"`
 	// Attention says where members have weights for each other, as unet3d.AttentionWeights.
 	Attention string `json:"attention,omitempty"`
 
 	// Leads says where leads are, as model.leads: empty, in channels. Conditions are what rows are told,
-	// as model.conditions, between blanks.
-	Leads      string `json:"leads,omitempty"`
-	Conditions string `json:"conditions,omitempty"`
+	// as model.conditions.
+	Leads      string   `json:"leads,omitempty"`
+	Conditions []string `json:"conditions,omitempty"`
 	// Maps adds to members what is learned of each point, as model.maps.
 	Maps bool `json:"maps,omitempty"`
 	// Recurrent are the cells of a network that has some.
@@ -84,10 +84,10 @@ type Spec struct {
 	Bins   int    `json:"bins,omitempty"`
 	// Tails says what calibration makes of a normal distribution, as calibrate.distribution does; empty is nothing.
 	Tails string `json:"tails,omitempty"`
-	// Thresholds are the events of train.loss.threshold, one behind the other, and ThresholdWeight
-	// the weight of the scores of what lies there.
-	Thresholds      string  `json:"thresholds,omitempty"`
-	ThresholdWeight float64 `json:"threshold_weight,omitempty"`
+	// Thresholds are the events of train.loss.threshold, and ThresholdWeight the weight of the scores
+	// of what lies there.
+	Thresholds      []ensemble.Question `json:"thresholds,omitempty"`
+	ThresholdWeight float64             `json:"threshold_weight,omitempty"`
 
 	// Kept are the channels that are left of layers of which some were removed.
 	Kept []channels.Kept `json:"kept,omitempty"`
@@ -411,7 +411,7 @@ func (s Spec) NewBatch(k *Task, g *ensemble.Grid, n, members int, loss bool) Bat
 	if s.Teach > 0 {
 		b.TeacherShift, b.TeacherSigma = make([]float32, len(b.Spread)), make([]float32, len(b.Spread))
 	}
-	if s.Conditions != "" {
+	if len(s.Conditions) > 0 {
 		b.WithConditions(s.conditionsOf(k), n)
 	}
 	fields := n * members * len(k.Features.Axes.Levels) * g.Size()
