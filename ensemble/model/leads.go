@@ -1,9 +1,11 @@
 package model
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/phrase"
 
@@ -14,6 +16,28 @@ import (
 type Target struct {
 	Variable string
 	Lead     ensemble.Lead
+}
+
+// targetInFile is a Target in JSON, where the lead is a word.
+type targetInFile struct {
+	Variable string `json:"variable"`
+	Lead     string `json:"lead"`
+}
+
+// MarshalJSON writes the lead as configuration files have it.
+func (t Target) MarshalJSON() ([]byte, error) {
+	return json.Marshal(targetInFile{t.Variable, t.Lead.String()})
+}
+
+// UnmarshalJSON is the inverse of MarshalJSON.
+func (t *Target) UnmarshalJSON(text []byte) error {
+	var f targetInFile
+	if err := json.Unmarshal(text, &f); err != nil {
+		return err
+	}
+	lead, err := time.ParseDuration(f.Lead)
+	*t = Target{f.Variable, ensemble.Lead(lead)}
+	return err
 }
 
 // TargetsOf are variables at leads, [lead][variable].

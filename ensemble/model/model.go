@@ -16,11 +16,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass"
 	sharing "github.com/ensemble-weather/ensemble/engine/share"
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
@@ -30,16 +28,10 @@ import (
 type Model struct {
 	Spec Spec
 	Task Task
-	Grid *ensemble.Grid
-	// Interpolation is how fields came to Grid in training; those of predictions do too.
-	Interpolation Interpolation
-	Control       string // member policy, "include" or "exclude"
+	About
 	// Family is that of the distribution whose parameters the networks give; nil for
 	// those that give none.
 	Family   *dist.Family
-	Trained  ensemble.Period
-	Origins  []ensemble.Origin // of the forecasts that it was trained on; none where that is not known
-	Version  string            // of the program that trained it
 	Networks []Weights
 	// Bias corrects the mean, and Spreads give the spread of the full ensemble, where the
 	// training had stages; Networks then give sigma.
@@ -49,14 +41,6 @@ type Model struct {
 	Coupling  []score.Coupling // what the test of the training found of its members
 	Climate   *Climate         // of the training that made the model; nil for none, and in models that were loaded
 	Drift     *Drift           // of the training; nil in models that were loaded until it is set to what LoadDrift reads
-	Sparsity  []Sparsity       // of Networks; none if nothing was pruned
-	Sharing   *sharing.Plan    // of the parameters of each network; nil if none are shared
-	// Recalibrations, as targets are stored, are those of the distribution, and Calibrations those of probabilities of events, fitted on
-	// validation starts. Nil for none.
-	Recalibrations []Recalibration
-	Calibrations   []Calibration
-	// Int8 are the scales with which convolutions predict in int8, by the names of their filters. Nil for none.
-	Int8 map[string]*op.Int8
 
 	arrays  *ckpt.File             // from which maps are read when they are needed; nil if all are in memory
 	kept    map[place]*engine.Kept // where weights were given on a device
@@ -67,6 +51,26 @@ type Model struct {
 	opened  engine.Options         // of net
 	bias    *Network               // that of Bias, if there is one
 	order   []int                  // of the members in the only sample of its batch, by their positions
+}
+
+// About is what is known of a model beside its network, its task and its arrays.
+type About struct {
+	Version string          `json:"version"`         // of the program that trained it
+	Control string          `json:"members_control"` // member policy, "include" or "exclude"
+	Trained ensemble.Period `json:"trained"`
+	// Origins are those of the forecasts that it was trained on; none where that is not known.
+	Origins []ensemble.Origin `json:"origins,omitempty"`
+	Grid    *ensemble.Grid    `json:"grid"`
+	// Interpolation is how fields came to Grid in training; those of predictions do too.
+	Interpolation Interpolation `json:"interpolation,omitzero"`
+	// Recalibrations, as targets are stored, are those of the distribution, and Calibrations those of probabilities of events, fitted on
+	// validation starts. Nil for none.
+	Recalibrations []Recalibration `json:"recalibrations,omitempty"`
+	Calibrations   []Calibration   `json:"calibrations,omitempty"`
+	Sparsity       []Sparsity      `json:"sparsity,omitempty"` // of the networks; none if nothing was pruned
+	Sharing        *sharing.Plan   `json:"sharing,omitempty"`  // of the parameters of each network; nil if none are shared
+	// Int8 are the scales with which convolutions predict in int8, by the names of their filters. Nil for none.
+	Int8 map[string]*op.Int8 `json:"int8,omitempty"`
 }
 
 // Weights are the parameters and states of one network by name.
@@ -84,47 +88,15 @@ const (
 // schema names what the keys of model.json mean.
 const schema = "ensemble.model/1"
 
-// Description is model.json: everything but the arrays. Levels and leads are
-// written as in configuration files.
+// Description is model.json: everything but the arrays.
 type Description struct {
-	Schema     string                   `json:"schema"`
-	Version    string                   `json:"version"`
-	Spec       Spec                     `json:"network"`
-	Networks   int                      `json:"networks"`
-	Variables  []string                 `json:"variables"`
-	Levels     []string                 `json:"levels"`
-	Leads      []string                 `json:"leads"`
-	TargetLead string                   `json:"target_lead,omitempty"`  // of one
-	More       []string                 `json:"target_leads,omitempty"` // of several
-	Targets    []string                 `json:"targets"`
-	Score      []float64                `json:"target_weights"`
-	Aggregates []ensemble.Aggregate     `json:"features"`
-	Location   bool                     `json:"location"`
-	Season     bool                     `json:"season"`
-	Auxiliary  []string                 `json:"auxiliary,omitempty"`
-	DDOF       int                      `json:"spread_ddof"`
-	Kind       ensemble.Standardisation `json:"standardise"`
-	Used       []ensemble.Member        `json:"members"`
-	Least      int                      `json:"members_least,omitempty"`
-	Full       int                      `json:"members_full"`
-	Control    string                   `json:"members_control"`
-	Trained    ensemble.Period          `json:"trained"`
-	Origins    []ensemble.Origin        `json:"origins,omitempty"`
-	Grid       *ensemble.Grid           `json:"grid"`
-	Family     string                   `json:"family,omitempty"` // its ID
-	Regrid     *Interpolation           `json:"interpolation,omitempty"`
-	Spreads    []float64                `json:"feature_spreads"`
-	Error      []float64                `json:"error_scale"`
-	Spread     []float64                `json:"spread_scale"`
-	Affine     [][2]float64             `json:"spread_affine"`
-	Range      float64                  `json:"spread_range"`
-	OfMembers  []ensemble.MemberChannel `json:"member_channels,omitempty"`
-	Tails      []Recalibration          `json:"recalibrations,omitempty"`
-	Calibrated []Calibration            `json:"calibrations,omitempty"`
-	Edges      [][]float64              `json:"histogram_edges,omitempty"`
-	Sparsity   []Sparsity               `json:"sparsity,omitempty"`
-	Sharing    *sharing.Plan            `json:"sharing,omitempty"`
-	Int8       map[string]*op.Int8      `json:"int8,omitempty"`
+	Schema   string                   `json:"schema"`
+	Networks int                      `json:"networks"` // how many files of weights there are
+	Spec     Spec                     `json:"network"`
+	Family   string                   `json:"family,omitempty"` // its ID
+	Kind     ensemble.Standardisation `json:"standardise"`
+	Task     Task                     `json:"task"`
+	About
 }
 
 // Save writes the model's files into a folder, model.json last.
@@ -210,30 +182,7 @@ func (m *Model) SaveReference(dir string) error {
 	if err := SaveCoupling(dir, m.Coupling); err != nil {
 		return err
 	}
-	k := &m.Task
-	f := Description{
-		Schema: schema, Version: m.Version, Spec: m.Spec, Networks: len(m.Networks),
-		Variables: k.Features.Axes.Variables, Levels: phrase.Words(k.Features.Axes.Levels), Leads: phrase.Words(k.Features.Axes.Leads),
-		Targets: k.TargetVariables(), Score: k.Score,
-		Aggregates: k.Features.Aggregates, Location: k.Features.Location, Season: k.Features.Season,
-		DDOF: k.Features.DDOF, Kind: k.Features.Fields[0].Kind, Used: k.Used, Least: k.Least, Full: k.Full, Control: m.Control,
-		Trained: m.Trained, Origins: m.Origins, Grid: m.Grid, Spreads: k.Features.Spreads,
-		Error: k.ErrorScale, Spread: k.SpreadScale, Affine: k.SpreadAffine, Range: k.SpreadRange, Edges: k.Edges,
-	}
-	f.OfMembers = k.Features.OfMembers
-	if leads := phrase.Words(k.TargetLeads()); len(leads) > 1 || !slices.Contains(f.Leads, leads[0]) {
-		f.More = leads
-	} else {
-		f.TargetLead = leads[0]
-	}
-	f.Sparsity, f.Sharing, f.Int8 = m.Sparsity, m.Sharing, m.Int8
-	for _, a := range k.Features.Auxiliary {
-		f.Auxiliary = append(f.Auxiliary, a.Name)
-	}
-	f.Tails, f.Calibrated = m.Recalibrations, m.Calibrations
-	if m.Interpolation.Asked() {
-		f.Regrid = &m.Interpolation
-	}
+	f := Description{Schema: schema, Networks: len(m.Networks), Spec: m.Spec, Kind: m.Task.Features.Fields[0].Kind, Task: m.Task, About: m.About}
 	if family := m.Spec.Predicted(len(m.Networks)); family != nil {
 		f.Family = family.ID
 	}
@@ -303,21 +252,16 @@ func LoadReference(dir string) (*Model, *Description, error) {
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, nil, bad(err.Error())
 	}
-	if f.Spec.ReadsMembers() != (len(f.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Auxiliary) || f.Spec.Staged() != (f.Spec.Bias != BiasSpec{}) {
-		return nil, nil, bad(fmt.Sprintf("method %q and members %q, with %d auxiliary fields, do not go with the rest", f.Spec.Method, f.Spec.Members, len(f.Auxiliary)))
+	if f.Spec.ReadsMembers() != (len(f.Task.Features.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Task.Features.Auxiliary) || f.Spec.Staged() != (f.Spec.Bias != BiasSpec{}) {
+		return nil, nil, bad(fmt.Sprintf("method %q and members %q, with %d auxiliary fields, do not go with the rest", f.Spec.Method, f.Spec.Members, len(f.Task.Features.Auxiliary)))
 	}
-	m := &Model{Spec: f.Spec, Grid: f.Grid, Control: f.Control, Trained: f.Trained, Origins: f.Origins, Version: f.Version}
-	if f.Regrid != nil {
-		m.Interpolation = *f.Regrid
-	}
-	m.Family = m.Spec.Predicted(f.Networks)
+	m := &Model{Spec: f.Spec, Task: f.Task, About: f.About, Family: f.Spec.Predicted(f.Networks)}
 	if (f.Family == "") != (m.Family == nil) || m.Family != nil && f.Family != m.Family.ID {
 		return nil, nil, bad(fmt.Sprintf("distribution %q, which its network does not give", f.Family))
 	}
-	if bins := m.Spec.Bins; bins > 0 && slices.ContainsFunc(f.Edges, func(e []float64) bool { return len(e) != bins+1 }) || bins > 0 != (f.Edges != nil) {
+	if bins := m.Spec.Bins; bins > 0 && slices.ContainsFunc(m.Task.Edges, func(e []float64) bool { return len(e) != bins+1 }) || bins > 0 != (m.Task.Edges != nil) {
 		return nil, nil, bad(fmt.Sprintf("a histogram of %d bins and edges of another", bins))
 	}
-	m.Recalibrations, m.Calibrations, m.Sparsity, m.Int8 = f.Tails, f.Calibrated, f.Sparsity, f.Int8
 	if err := f.int8Faults(); err != nil {
 		return nil, nil, bad(err.Error())
 	}
@@ -327,36 +271,6 @@ func LoadReference(dir string) (*Model, *Description, error) {
 	if slices.ContainsFunc(m.Calibrations, func(c Calibration) bool { return !c.Map.Valid() || c.Event.Relation != ensemble.Above }) {
 		return nil, nil, bad("a calibration of probabilities that is no rising function")
 	}
-	axes := ensemble.Axes{Variables: f.Variables}
-	for _, s := range f.Levels {
-		l, err := config.ParseLevel(s)
-		if err != nil {
-			return nil, nil, bad("level " + s)
-		}
-		axes.Levels = append(axes.Levels, l)
-	}
-	asked := f.More
-	if asked == nil {
-		asked = []string{f.TargetLead}
-	}
-	for _, s := range slices.Concat(f.Leads, asked) {
-		d, err := config.ParseDuration(s)
-		if err != nil {
-			return nil, nil, bad("lead " + s)
-		}
-		axes.Leads = append(axes.Leads, ensemble.Lead(d))
-	}
-	own := len(f.Leads)
-	m.Task = Task{
-		Features: ensemble.Features{Aggregates: f.Aggregates, Location: f.Location, Season: f.Season, DDOF: f.DDOF, Spreads: f.Spreads, OfMembers: f.OfMembers},
-		Targets:  TargetsOf(f.Targets, axes.Leads[own:]), Used: f.Used, Least: f.Least, Full: f.Full, Score: f.Score,
-		ErrorScale: f.Error, SpreadScale: f.Spread, SpreadAffine: f.Affine, SpreadRange: f.Range, Edges: f.Edges,
-	}
-	for _, name := range f.Auxiliary {
-		m.Task.Features.Auxiliary = append(m.Task.Features.Auxiliary, ensemble.Auxiliary{Name: name})
-	}
-	axes.Leads = axes.Leads[:own]
-	m.Task.Features.Axes = axes
 	if m.Baselines, err = loadBaselines(filepath.Join(dir, baselinesFile), m.Grid.Size()); err != nil {
 		return nil, nil, err
 	}

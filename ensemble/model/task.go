@@ -16,35 +16,36 @@ import (
 // A target is one variable at one lead and level. Targets are stored [lead][variable][level], V
 // being the number of pairs of both former.
 type Task struct {
-	Features ensemble.Features
+	Features ensemble.Features `json:"features"`
 	// Targets [lead][variable] are predicted; the variables are among Features.Axes.Variables, the leads
 	// among Features.Axes.Leads or after the last of these.
-	Targets []Target
-	Used    []ensemble.Member // members whose trajectories are input
-	Least   int               // fewest members that are input in training; 0 means those used
-	Full    int               // members of the full ensemble
+	Targets []Target          `json:"targets"`
+	Used    []ensemble.Member `json:"members"`                 // members whose trajectories are input
+	Least   int               `json:"members_least,omitempty"` // fewest members that are input in training; 0 means those used
+	Full    int               `json:"members_full"`            // members of the full ensemble
 
 	// LeadWeights [V] are weights in the loss; nil weights all alike.
-	LeadWeights []float64
+	LeadWeights []float64 `json:"-"`
 	// Score [V D] is 1 where a target was asked for, 0 where the network's depth
 	// axis brings it along.
-	Score []float64
+	Score []float64 `json:"target_weights"`
 	// ErrorScale [V D] is the RMS error of the members' mean in training (without
 	// analyses: the RMS spread), the unit in which the network thinks.
-	ErrorScale []float64
+	ErrorScale []float64 `json:"error_scale"`
 	// SpreadScale [V D] is the mean spread of the full ensemble, SpreadAffine
 	// [V D] the best a₀ + a₁ s for it from the used members' spread s.
-	SpreadScale  []float64
-	SpreadAffine [][2]float64
+	SpreadScale  []float64    `json:"spread_scale"`
+	SpreadAffine [][2]float64 `json:"spread_affine"`
 	// SpreadRange is the largest full spread in units of its scale, the range of
 	// values that similarity losses are told.
-	SpreadRange float64
+	SpreadRange float64 `json:"spread_range"`
 	// Centre and Width [V D][NY*NX] standardise the members' mean to the anomaly
 	// that the shift may depend on.
-	Centre, Width [][]float32
+	Centre [][]float32 `json:"-"`
+	Width  [][]float32 `json:"-"`
 	// Edges [V D] are those of the bins of a histogram, differences from the members' mean in
 	// units of the error scale; nil without.
-	Edges [][]float64
+	Edges [][]float64 `json:"histogram_edges,omitempty"`
 
 	horizon   ensemble.Lead // the last lead of the training, where a prediction reads fewer
 	reference *Reference    // that the network corrects; nil for none
