@@ -138,7 +138,7 @@ func (f *forecaster) read(dir string) (err error) {
 	}
 	if f.policy.Drift.OnDrift == ThenRefuse && f.model.Drift == nil {
 		return &exit.Error{Code: exit.Usage, What: "drift.on_drift is refuse, and the model does not know the input of its training", At: dir,
-			Why: "it was trained by an older program, or on too few starts", Fix: "train again, or leave drift.on_drift out"}
+			Why: "it was trained on too few starts", Fix: "train again, or leave drift.on_drift out"}
 	}
 	if f.policy.Drift.OnDrift == ThenFallBack && f.model.Drift == nil {
 		f.notes = append(f.notes, "drift.on_drift is fall_back, and the model does not know the input of its training: nothing is noticed; train again")
