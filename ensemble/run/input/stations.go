@@ -74,8 +74,8 @@ func SitesOf(ctx context.Context, pool *decode.Pool, c config.Output, grid *ense
 	return s, nil
 }
 
-// CheckPlaces: the neighbours of a place in a list are not its neighbours on the Earth, which
-// filters wider than a point take them for.
+// CheckPlaces refuses what takes neighbours in a list of places for neighbours on the Earth, as
+// filters wider than a point do.
 //
 // Errors: exit 64.
 func CheckPlaces(c *config.TrainConfig, grid *ensemble.Grid) error {
