@@ -56,7 +56,7 @@ func TestWhatATeacherTells(t *testing.T) {
 	k.ErrorScale = []float64{2, 3} // not the teacher's own
 	b := model.NewBatch(&k, fc.Grid, 2)
 	b.WithTeacher(model.Spec{Teach: 0.5})
-	if err := teacher.tell(context.Background(), &k, &b, 1, 0, fc, used); err != nil {
+	if err := teacher.fill(context.Background(), &k, &b, slot{at: 1, fc: fc, used: used}); err != nil {
 		t.Fatal(err)
 	}
 	mean, sigma := make([]float64, len(b.Spread)/2), make([]float64, len(b.Spread)/2)
