@@ -195,7 +195,7 @@ func noClimate(t *testing.T, o verify.Options) {
 	if err != nil || c.Dates != 17 || c.Fewest < 4 || len(c.Warnings()) != 1 {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	read, _, err := train.ClimateOf(context.Background(), config.Climate{Of: config.NoClimate, File: config.Path(path)}, nil, samples.Examples{}, c.Grid, nil)
+	read, _, err := train.ClimateOf(context.Background(), config.Climate{Of: config.NoClimate, File: config.Path(path)}, nil, &samples.Data{Grid: c.Grid})
 	if err != nil || !reflect.DeepEqual(read.Fitted, c.Fitted) {
 		t.Errorf("a climate of another training is not read: %v", err)
 	}

@@ -41,9 +41,32 @@ func checkCalibration(d *samples.Data, c *config.TrainConfig) error {
 	return nil
 }
 
-// calibrate fits the calibrations that a configuration asks for to the validation starts. Of
+// calibrate fits what a configuration asks for to the validation samples, writes the model, and reports what
+// kept the steps waiting.
+func (t *trainer) calibrate(ctx context.Context, o Options) error {
+	c := o.Config.Calibrate
+	if err := t.recalibrate(ctx, c, o.Progress); err != nil {
+		return err
+	}
+	if err := t.calibrateEvents(ctx, c, o.Progress); err != nil {
+		return err
+	}
+	var err error
+	if t.ranks.Leads() {
+		err = t.model.Save(t.dir.File("model"))
+	}
+	if err := t.ranks.Together(err); err != nil {
+		return err
+	}
+	late, err := t.seen.input.Warnings(t.ranks)
+	t.data.Warnings = append(t.data.Warnings, late...)
+	o.warn(t.ranks, late)
+	return err
+}
+
+// calibrateEvents fits the calibrations that a configuration asks for to the validation starts. Of
 // several ranks all predict; the leading one fits.
-func (t *trainer) calibrate(ctx context.Context, c config.Calibrate, show *progress.Reporter) error {
+func (t *trainer) calibrateEvents(ctx context.Context, c config.Calibrate, show *progress.Reporter) error {
 	if c.Probabilities == config.NoCalibration {
 		return nil
 	}
@@ -74,7 +97,7 @@ func (t *trainer) calibrate(ctx context.Context, c config.Calibrate, show *progr
 		}
 	}
 	weights := m.Grid.Weights()
-	err := t.judge(ctx, "calibrate", show, func(out *model.Forecast, cases []*scoring.Case) {
+	err := t.eachValidation(ctx, "calibrate", show, func(out *model.Forecast, cases []*scoring.Case) {
 		for _, f := range fits {
 			p := model.Exceedances(f.family, out.ParametersAt(f.at, m.Grid.Size(), model.WholeField), f.event.Lower)
 			for q, y := range cases[f.at].Obs {

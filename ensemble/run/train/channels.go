@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path"
-	"strings"
 
-	"github.com/ensemble-weather/ensemble/engine/ckpt"
-	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/engine/prune"
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -16,7 +13,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
-	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
 // removal is the removal of channels in the training of a network. What is left when is decided by
@@ -29,7 +25,6 @@ type removal struct {
 	every       int
 	seed        uint64 // of random scores
 	method      string
-	importance  importance
 	description string // of the goal, in errors
 }
 
@@ -106,11 +101,6 @@ func (r *removal) tooMuch(err error) error {
 		Fix: "give a smaller prune.target or prune.multiple, or let prune.keep name fewer layers", Err: err}
 }
 
-// steps of the present network that are finished.
-func (t *trainer) ownSteps() int {
-	return t.at.Epoch*t.steps(t.batches()) + t.steps(t.at.Batch)
-}
-
 // removing tells whether channels may still go.
 func (t *trainer) removing() bool { return t.removal != nil && t.ownSteps() < t.removal.to }
 
@@ -164,75 +154,19 @@ func (t *trainer) removeChannels() error {
 	if err != nil {
 		return err
 	}
-	return t.dir.Events().Write("channels", t.at.Step, t.at.Epoch+1, rundir.Value{Name: "parameters", Value: t.store.ParamCount()},
+	return t.dir.Events().Write("channels", t.at.Step, t.at.Epoch+1, rundir.Value{Name: "parameters", Value: t.now.store.ParamCount()},
 		rundir.Value{Name: "operations", Value: float64(share) / float64(goal.First.FLOPs)})
 }
 
 // cut goes on with what a cut leaves of the network: its parameters, states, moments and average.
 // The best weights so far are of a network that is no more.
 func (t *trainer) cut(kept []channels.Kept, cut channels.Cut) error {
-	t.at.Kept, t.removal.importance = kept, importance{}
+	t.at.Kept, t.now.pruning.importance = kept, importance{}
 	err := t.again(func(w model.Weights) {
 		for i, x := range w {
 			w[i].Data, w[i].Shape = cut.Take(x.Name, x.Shape, x.Data.([]float32))
 		}
 	})
-	t.best, t.at.BestLoss, t.at.BestEpoch = nil, noBest, t.at.Epoch
+	t.now.best, t.at.BestLoss, t.at.BestEpoch = nil, noBest, t.at.Epoch
 	return err
-}
-
-// again compiles the present network once more, between two steps, and goes on with what change leaves
-// of its weights, their average and moments.
-func (t *trainer) again(change func(w model.Weights)) error {
-	if err := t.show(); err != nil {
-		return err
-	}
-	parts, err := t.opt.State()
-	if err != nil {
-		return err
-	}
-	moments, err := t.everywhere(parts)
-	if err != nil {
-		return err
-	}
-	now, average := model.WeightsOf(t.store), model.WeightsOf(t.shown)
-	for _, w := range []model.Weights{now, average, moments} {
-		change(w)
-	}
-	for i, m := range parts {
-		moments[i].Name = m.Name
-	}
-	told := t.told
-	if err := t.endPlans(); err != nil {
-		return err
-	}
-	if err := t.plans(); err != nil {
-		return err
-	}
-	if err := t.refill(now, average, moments, "the network before it was pruned"); err != nil {
-		return err
-	}
-	t.told = told
-	if t.ranks != nil {
-		t.told.sums = t.costs().sums // counted from the new plan on
-	}
-	return nil
-}
-
-// everywhere gives all ranks the moments of the optimiser, by the names of their parameters.
-func (t *trainer) everywhere(moments []optim.Tensor) (w model.Weights, err error) {
-	for _, m := range moments {
-		_, param, _ := strings.Cut(m.Name, ".")
-		v := m.Values
-		if t.ranks != nil && t.ranks.Shared { // else every rank has them
-			if v == nil {
-				v = make([]float32, m.Shape.Size())
-			}
-			if err := comm.Broadcast(t.ranks.Comm, 0, v); err != nil {
-				return nil, err
-			}
-		}
-		w = append(w, ckpt.Tensor{Name: param, Shape: m.Shape, Data: v})
-	}
-	return w, nil
 }

@@ -66,12 +66,12 @@ func TestBeginWithFewerChannels(t *testing.T) {
 
 // A training that stops again before its first step keeps the scores that it found in the checkpoint.
 func TestScoresOutliveTwoStops(t *testing.T) {
-	r := &removal{}
-	if err := r.restore(model.Weights{{Name: "b.weight", Shape: []int{2}, Data: []float32{3, 4}}, {Name: "a.weight", Shape: []int{1}, Data: []float32{5}}}); err != nil {
+	m := &importance{}
+	if err := m.restore(model.Weights{{Name: "b.weight", Shape: []int{2}, Data: []float32{3, 4}}, {Name: "a.weight", Shape: []int{1}, Data: []float32{5}}}); err != nil {
 		t.Fatal(err)
 	}
 	want := []ckpt.Tensor{{Name: "prune.a.weight", Shape: []int{1}, Data: []float32{5}}, {Name: "prune.b.weight", Shape: []int{2}, Data: []float32{3, 4}}}
-	if got := r.tensors(); !reflect.DeepEqual(got, want) {
+	if got := m.tensors(); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -27,7 +27,7 @@ func (t *trainer) channelScores(now *channels.Network, step int) ([][]float64, e
 	case config.TaylorPruning:
 		out := now.Equal()
 		for i, f := range now.Families() {
-			for k, v := range r.importance.sums[f.Filters[0]] {
+			for k, v := range t.now.pruning.importance.sums[f.Filters[0]] {
 				out[i][k] = float64(v)
 			}
 		}
@@ -42,13 +42,7 @@ func (t *trainer) channelScores(now *channels.Network, step int) ([][]float64, e
 		}
 		return out, nil
 	}
-	return now.Magnitudes(t.parameter), nil
-}
-
-// parameter gives the values of one.
-func (t *trainer) parameter(name string) []float32 {
-	v, _, _ := t.store.Get(name)
-	return v
+	return now.Magnitudes(t.now.parameter), nil
 }
 
 // observeChannels adds the gradient of the present step, which the optimiser is about to take. All
@@ -58,7 +52,7 @@ func (t *trainer) observeChannels() error {
 	if r == nil || r.method != config.TaylorPruning || step < r.from-r.every || step >= r.to {
 		return nil
 	}
-	m := &r.importance
+	m := &t.now.pruning.importance
 	if m.of == nil {
 		spec := t.model.Spec
 		spec.Kept = t.at.Kept
@@ -66,23 +60,23 @@ func (t *trainer) observeChannels() error {
 		if m.of, err = spec.Channels(&t.model.Task, t.model.Grid); err != nil {
 			return err
 		}
-		m.gradient = make([]float32, len(t.store.Params()))
+		m.gradient = make([]float32, len(t.now.store.Params()))
 	}
 	if m.sums == nil {
 		m.sums = map[string][]float32{}
 	}
 	clear(m.gradient)
-	t.opt.Present(m.gradient, 1)
-	if err := t.opt.Gather(m.gradient); err != nil {
+	t.now.opt.Present(m.gradient, 1)
+	if err := t.now.opt.Gather(m.gradient); err != nil {
 		return fmt.Errorf("gradients of pruning: %w", err)
 	}
 	at := map[string][]float32{}
-	for _, e := range t.store.Entries() {
+	for _, e := range t.now.store.Entries() {
 		if !e.State {
 			at[e.Name] = m.gradient[e.Offset : e.Offset+e.Size()]
 		}
 	}
-	now := m.of.Taylor(t.parameter, func(name string) []float32 { return at[name] })
+	now := m.of.Taylor(t.now.parameter, func(name string) []float32 { return at[name] })
 	for i, f := range m.of.Families() {
 		name := f.Filters[0]
 		if m.sums[name] == nil {
@@ -96,29 +90,26 @@ func (t *trainer) observeChannels() error {
 }
 
 // tensors are what a checkpoint has of scores.
-func (r *removal) tensors() (out []ckpt.Tensor) {
-	if r == nil {
-		return nil
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.importance.sums)) {
-		v := r.importance.sums[name]
+func (m *importance) tensors() (out []ckpt.Tensor) {
+	for _, name := range slices.Sorted(maps.Keys(m.sums)) {
+		v := m.sums[name]
 		out = append(out, ckpt.Tensor{Name: partPruning + name, Shape: graph.Shape{len(v)}, Data: v})
 	}
 	return out
 }
 
 // restore takes them back.
-func (r *removal) restore(state model.Weights) error {
-	if r == nil || len(state) == 0 {
+func (m *importance) restore(state model.Weights) error {
+	if len(state) == 0 {
 		return nil
 	}
-	r.importance = importance{sums: map[string][]float32{}}
+	*m = importance{sums: map[string][]float32{}}
 	for _, x := range state {
 		v, err := x.Float32()
 		if err != nil {
 			return err
 		}
-		r.importance.sums[x.Name] = v
+		m.sums[x.Name] = v
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ func TestPruneOnDevice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := tr.run(context.Background()); err != nil {
+		if err := tr.loop(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		return tr.model.Networks[0]
@@ -141,10 +141,10 @@ func TestOverflowsInFloat16(t *testing.T) {
 	tr.at.LossScale.Scale = 0x1p30
 	var all []optim.LossScale
 	var weights [][]float32
-	tr.report = func(int, string) {
-		all, weights = append(all, tr.at.LossScale), append(weights, slices.Clone(tr.store.Params()))
+	tr.seen.report = func(int, string) {
+		all, weights = append(all, tr.at.LossScale), append(weights, slices.Clone(tr.now.store.Params()))
 	}
-	if err := tr.run(context.Background()); err != nil {
+	if err := tr.loop(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(*opened, func(b *runtest.InFloat16) bool { return b.Stored }) {

@@ -55,7 +55,7 @@ func TestWhatATeacherTells(t *testing.T) {
 	k := teacher.models[0].Task
 	k.ErrorScale = []float64{2, 3} // not the teacher's own
 	b := model.Spec{Teach: 0.5}.NewBatch(&k, fc.Grid, 2, len(used), true)
-	if err := teacher.tell(context.Background(), &k, &b, 1, 0, fc, used); err != nil {
+	if err := teacher.fill(context.Background(), &k, &b, slot{at: 1, fc: fc, used: used}); err != nil {
 		t.Fatal(err)
 	}
 	mean, sigma := make([]float64, len(b.Spread)/2), make([]float64, len(b.Spread)/2)

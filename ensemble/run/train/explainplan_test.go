@@ -84,7 +84,7 @@ func trainerPlan(t *testing.T, c *config.TrainConfig, timings setup.Timings) str
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr, err := newTrainer(context.Background(), Options{Config: c, Timings: timings}, d, nil)
+	tr, err := prepare(context.Background(), Options{Config: c, Timings: timings}, &opened{}, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func trainerPlan(t *testing.T, c *config.TrainConfig, timings setup.Timings) str
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	if err := tr.net.Plan.Explain(&text); err != nil {
+	if err := tr.now.train.Plan.Explain(&text); err != nil {
 		t.Fatal(err)
 	}
 	return text.String()

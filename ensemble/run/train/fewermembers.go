@@ -8,31 +8,31 @@ import (
 // fewerNetworks compiles those of the present network that read fewer members. They share its
 // parameters and gradients.
 func (t *trainer) fewerNetworks(spec model.Spec, o engine.Options) error {
-	t.ofFewer = map[int]*model.Network{}
+	t.now.ofFewer = map[int]*model.Network{}
 	for n := t.plansOfMembers() - 1; n > 0; n-- {
 		count := len(t.model.Task.Used) - n
-		net, err := spec.Reading(count).Compile(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true, o, t.ranks)
+		net, err := spec.Reading(count).Compile(&t.model.Task, t.model.Grid, t.now.cfg.BatchSize, t.seed(), true, o, t.ranks)
 		if err != nil {
 			return t.namedMemory(err)
 		}
-		t.ofFewer[count] = net
+		t.now.ofFewer[count] = net
 	}
 	return nil
 }
 
 // plansOfMembers is the number of plans of a training step, one for each number of members.
-func (t *trainer) plansOfMembers() int {
-	k := &t.model.Task
-	if !t.model.Spec.ReadsMembers() || k.Least == 0 {
+func (j *job) plansOfMembers() int {
+	k := &j.model.Task
+	if !j.model.Spec.ReadsMembers() || k.Least == 0 {
 		return 1
 	}
 	return len(k.Used) - k.Least + 1
 }
 
 // of is the network for a batch.
-func (t *trainer) of(b *model.Batch) *model.Network {
-	if net := t.ofFewer[b.Count]; net != nil {
+func (p *plans) of(b *model.Batch) *model.Network {
+	if net := p.ofFewer[b.Count]; net != nil {
 		return net
 	}
-	return t.net
+	return p.train
 }

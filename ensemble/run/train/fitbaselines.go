@@ -28,15 +28,16 @@ func methodsOf(ids []string) []*baseline.Method {
 // Memory: on the leading rank seven numbers of 4 bytes a date and point of all levels, and
 // seven of one level; if a method looks at members, one more of each for each that was used.
 // Cost: reads the starts once for each target variable and lead.
-func fitBaselines(ctx context.Context, k *model.Task, methods []*baseline.Method, train samples.Examples, grid *ensemble.Grid, ranks *team.Team, also func(name string, set *baseline.Set)) (all []model.Baselines, warnings []string, err error) {
+func fitBaselines(ctx context.Context, k *model.Task, methods []*baseline.Method, d *samples.Data, also func(name string, set *baseline.Set)) (all []model.Baselines, warnings []string, err error) {
+	past, grid, ranks := d.Past(), d.Grid, d.Ranks
 	w, n := grid.Weights(), grid.Size()
 	fields := baselineStatistics
-	if train.Analysed && slices.ContainsFunc(methods, func(m *baseline.Method) bool { return m.Looks == baseline.AtMembers }) {
+	if past.Analysed && slices.ContainsFunc(methods, func(m *baseline.Method) bool { return m.Looks == baseline.AtMembers }) {
 		fields += len(k.Used)
 	}
 	for v := range k.Targets {
-		dates := make([][]float32, len(train.Inits)) // [date][statistic][level][point]
-		err := train.Each(ctx, ranks, func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error {
+		dates := make([][]float32, len(past.Inits)) // [date][statistic][level][point]
+		err := past.Each(ctx, ranks, func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error {
 			used, err := model.Positions(fc, k.Used)
 			if err != nil {
 				return err
@@ -58,7 +59,7 @@ func fitBaselines(ctx context.Context, k *model.Task, methods []*baseline.Method
 			set := &baseline.Set{Weights: w}
 			whole := &baseline.Set{}
 			var few, full []float32
-			for i, init := range train.Inits {
+			for i, init := range past.Inits {
 				of := func(statistic int) []float32 {
 					return dates[i][(statistic*len(k.Features.Axes.Levels)+l)*n:][:n]
 				}
@@ -66,7 +67,7 @@ func fitBaselines(ctx context.Context, k *model.Task, methods []*baseline.Method
 				few, full = append(few, of(2)...), append(full, of(3)...)
 				set.Valid = append(set.Valid, init.Valid(k.Targets[v].Lead).Time)
 				whole.Mean, whole.Std = append(whole.Mean, of(4)...), append(whole.Std, of(5)...)
-				if train.Analysed {
+				if past.Analysed {
 					set.Obs = append(set.Obs, of(6)...)
 				}
 				for m := baselineStatistics; m < fields; m++ {
@@ -83,7 +84,7 @@ func fitBaselines(ctx context.Context, k *model.Task, methods []*baseline.Method
 			}
 			b.Affine, err = baseline.FitAffineSpread(few, full, w)
 			lacking("affine spread", err)
-			if train.Analysed {
+			if past.Analysed {
 				also(name, set)
 				for _, m := range methods {
 					fit, err := m.Fit(set)

@@ -24,7 +24,8 @@ const climateRoom = 1 << 30
 //
 // Memory: climateRoom bytes, or the values of one point. Cost: reads the starts once for each
 // target variable and lead and for each climateRoom of values.
-func fitClimate(ctx context.Context, k *model.Task, o config.Climate, past samples.Examples, grid *ensemble.Grid, ranks *team.Team) (*model.Climate, error) {
+func fitClimate(ctx context.Context, k *model.Task, o config.Climate, d *samples.Data) (*model.Climate, error) {
+	past, grid, ranks := d.Past(), d.Grid, d.Ranks
 	n, depth, members := grid.Size(), len(k.Features.Axes.Levels), 1
 	if o.Of == config.ClimateMembers {
 		members = k.Full
@@ -118,7 +119,8 @@ func OnClimateGrid(c *model.Climate, g *ensemble.Grid, path string) error {
 }
 
 // ClimateOf makes or reads the climate that a configuration asks for; nil for none.
-func ClimateOf(ctx context.Context, o config.Climate, k *model.Task, past samples.Examples, grid *ensemble.Grid, ranks *team.Team) (c *model.Climate, warnings []string, err error) {
+func ClimateOf(ctx context.Context, o config.Climate, k *model.Task, d *samples.Data) (c *model.Climate, warnings []string, err error) {
+	grid, ranks := d.Grid, d.Ranks
 	switch {
 	case o.File != "":
 		if !ranks.Leads() {
@@ -134,7 +136,7 @@ func ClimateOf(ctx context.Context, o config.Climate, k *model.Task, past sample
 	case o.Of == config.NoClimate:
 		return nil, nil, nil
 	}
-	if c, err = fitClimate(ctx, k, o, past, grid, ranks); c == nil || err != nil {
+	if c, err = fitClimate(ctx, k, o, d); c == nil || err != nil {
 		return nil, nil, err
 	}
 	return c, c.Warnings(), nil

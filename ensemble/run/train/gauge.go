@@ -21,42 +21,6 @@ type gauge struct {
 // gaugeEvery is the time between two readings: they take some hundred microseconds.
 const gaugeEvery = 10 * time.Second
 
-// watch notes what the training computes on, in events and the record of the environment, and
-// begins to read it, where that is a GPU. The leading rank does, of its own.
-func (t *trainer) watch() error {
-	if t.gauge != nil || !t.ranks.Leads() {
-		return nil
-	}
-	t.gauge = &gauge{}
-	about, ok := t.net.Plan.Device()
-	if !ok {
-		return nil
-	}
-	links := ""
-	if t.net.Part != nil {
-		links = t.net.Part.Links()
-	}
-	if links != "" && t.timings.Log != nil {
-		t.timings.Log.Info("devices of ranks exchange halos and gradients", "by", links)
-	}
-	d := rundir.Device{Name: about.Name, ID: about.ID}
-	if about.ID != "" {
-		if w, err := cuda.Watch(about.ID); err == nil {
-			t.gauge.watcher = w
-			d.Driver, d.CUDA = w.Driver()
-		}
-	}
-	if t.environment != nil {
-		t.environment.Device, t.environment.Libraries = &d, about.Versions
-		if err := t.dir.WriteEnvironment(*t.environment); err != nil {
-			return err
-		}
-	}
-	return t.dir.Events().Write("device", t.at.Step, t.at.Epoch+1, rundir.Value{Name: "name", Value: d.Name}, rundir.Value{Name: "id", Value: d.ID},
-		rundir.Value{Name: "driver", Value: d.Driver}, rundir.Value{Name: "cuda", Value: d.CUDA}, rundir.Value{Name: "libraries", Value: about.Versions},
-		rundir.Value{Name: "links", Value: links})
-}
-
 // note reads the GPU, unless it did so just now, and gives what progress lines say of it: "" if
 // nothing is known.
 func (g *gauge) note() string {

@@ -62,11 +62,10 @@ func rain(t *testing.T, c *config.TrainConfig, alter func([]*store.Sample)) (*tr
 	}
 	d := &samples.Data{Axes: axes, Used: members[:3], All: members, Grid: grid, Split: ensemble.Split{Train: starts[:20], Validation: starts[20:24], Test: starts[24:]}}
 	d.AssignSamples(loader.Held(cases, samples.BytesOf(cases)), true)
-	tr, err := newTrainer(context.Background(), Options{Config: c, Version: "test", Stop: func() error { return nil }}, d, rundir.View(t.TempDir()))
+	tr, err := prepare(context.Background(), Options{Config: c, Version: "test", Stop: func() error { return nil }}, &opened{dir: rundir.View(t.TempDir())}, d)
 	if err != nil {
 		return nil, nil, err
 	}
-	tr.report = func(int, string) {}
 	return tr, cases, nil
 }
 
@@ -136,7 +135,7 @@ func TestHeads(t *testing.T) {
 					t.Fatalf("point %d: an untrained network has mean %g and sigma %g, the members %g; error scale %g", p, got.Mean[p], got.Sigma[p], m, e)
 				}
 			}
-			if err := tr.run(context.Background()); err != nil {
+			if err := tr.loop(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 			defer tr.model.Close()

@@ -16,14 +16,14 @@ import (
 
 // pruning is what the training of the present network knows of its pruning.
 type pruning struct {
-	of     config.Prune
 	mask   *prune.Pruner // nil if nothing is pruned
 	layers []prune.Layer // of the network, also those that are not pruned
 	early  model.Weights // of prune.from, with lottery until it goes back to them
 	// kept are the blocks of filters that are not masked, for kernels that leave the others out;
 	// plans were compiled for those of known.
 	kept, known map[string]op.Kept
-	flops       int64 // of a batch, without
+	flops       int64      // of a batch, without
+	importance  importance // of channels
 }
 
 // pruned is the part of a position that pruning needs.
@@ -46,7 +46,7 @@ const (
 // Errors: exit 64 for a target that its layers do not allow, exit 69 for kernels that the device
 // does not have.
 func (t *trainer) beginPruning() error {
-	o := t.prune.of
+	o, n := t.prune, t.now
 	if o.Method == config.NoPruning || o.Structure == config.ChannelStructure { // see removal
 		return nil
 	}
@@ -55,19 +55,19 @@ func (t *trainer) beginPruning() error {
 			Why: fmt.Sprintf("they skip blocks of multiples of %d channels with all taps: others would be as slow as dense networks", op.FilterBlock),
 			Fix: "set prune.kernels: auto, or prune.structure: " + config.BlockStructure}
 	}
-	g, err := t.model.Spec.Graph(&t.model.Task, t.model.Grid, t.cfg.BatchSize, t.seed(), true)
+	g, err := t.model.Spec.Graph(&t.model.Task, t.model.Grid, n.cfg.BatchSize, t.seed(), true)
 	if err != nil {
 		return err
 	}
-	p := pruneOptions(o, t.cfg.Epochs, t.steps(t.batches())*t.cfg.Epochs)
+	p := t.pruneOptions()
 	if p.From >= p.To {
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("pruning begins and ends with step %d", p.To), At: "prune.from",
-			Why: fmt.Sprintf("prune.from is %s and prune.to %s of %d steps", o.From, o.To, t.steps(t.batches())*t.cfg.Epochs), Fix: "let prune.from come earlier, or train longer"}
+			Why: fmt.Sprintf("prune.from is %s and prune.to %s of %d steps", o.From, o.To, t.steps(t.batches())*n.cfg.Epochs), Fix: "let prune.from come earlier, or train longer"}
 	}
 	p.Seed = t.seed()
-	t.prune.flops = t.net.Plan.FLOPs()
-	t.prune.layers = prune.Layers(g, t.store.Entries())
-	if t.prune.mask, err = prune.New(t.prune.layers, len(t.store.Params()), p); err != nil {
+	n.pruning.flops = n.train.Plan.FLOPs()
+	n.pruning.layers = prune.Layers(g, n.store.Entries())
+	if n.pruning.mask, err = prune.New(n.pruning.layers, len(n.store.Params()), p); err != nil {
 		return err
 	}
 	if t.at.Pruned == nil { // else it comes from a checkpoint
@@ -89,39 +89,39 @@ func pruneOptions(o config.Prune, epochs, steps int) prune.Options {
 	}
 }
 
+// pruneOptions are those of the present network.
+func (t *trainer) pruneOptions() prune.Options {
+	epochs := t.now.cfg.Epochs
+	return pruneOptions(t.prune, epochs, t.steps(t.batches())*epochs)
+}
+
 // masked hands the present mask to the optimiser. All ranks do, and see that it is the same.
 func (t *trainer) masked() error {
-	if err := t.ranks.Same("the mask of what is pruned", t.prune.mask.Hash()); err != nil {
+	p := &t.now.pruning
+	if err := t.ranks.Same("the mask of what is pruned", p.mask.Hash()); err != nil {
 		return err
 	}
-	if t.prune.mask.Nested() && t.prune.of.Kernels != config.DenseKernels {
-		t.prune.kept = t.prune.keptBlocks()
+	if p.mask.Nested() && t.prune.Kernels != config.DenseKernels {
+		p.kept = p.keptBlocks()
 	}
-	return t.opt.Mask(t.prune.mask.Fixed())
+	return t.now.opt.Mask(p.mask.Fixed())
 }
 
 // skipBlocks compiles the plans again, if kernels can leave out more blocks than they do. That
 // changes no bit, and the choices of kernels are made by rule.
 func (t *trainer) skipBlocks() error {
-	if t.prune.mask == nil || maps.Equal(t.prune.kept, t.prune.known) {
+	p := &t.now.pruning
+	if p.mask == nil || maps.Equal(p.kept, p.known) {
 		return nil
 	}
-	t.prune.known = t.prune.kept
+	p.known = p.kept
 	if err := t.again(func(model.Weights) {}); err != nil {
 		return err
 	}
-	if err := t.opt.Mask(t.prune.mask.Fixed()); err != nil {
+	if err := t.now.opt.Mask(p.mask.Fixed()); err != nil {
 		return err
 	}
-	return t.dir.Events().Write("blocks", t.at.Step, t.at.Epoch+1, rundir.Value{Name: "operations", Value: float64(t.net.Plan.FLOPs()) / float64(t.prune.flops)})
-}
-
-// average is the memory of the running average of the weights, nil without one.
-func (t *trainer) average() []float32 {
-	if t.shown == t.store {
-		return nil
-	}
-	return t.shown.Params()
+	return t.dir.Events().Write("blocks", t.at.Step, t.at.Epoch+1, rundir.Value{Name: "operations", Value: float64(t.now.train.Plan.FLOPs()) / float64(p.flops)})
 }
 
 // skipped are steps that the optimiser has forgotten.
@@ -138,18 +138,19 @@ func (t *trainer) pruneStep(rate float64) (back bool, err error) {
 	if err := t.observeChannels(); err != nil {
 		return false, err
 	}
-	p := t.prune.mask
+	n := t.now
+	p := n.pruning.mask
 	if p == nil || p.Final() {
 		return false, nil
 	}
-	lottery := t.prune.of.Method == config.LotteryPruning
-	if lottery && t.prune.early == nil && t.ownSteps() >= pruneOptions(t.prune.of, t.cfg.Epochs, t.steps(t.batches())*t.cfg.Epochs).From {
+	lottery := t.prune.Method == config.LotteryPruning
+	if lottery && n.pruning.early == nil && t.ownSteps() >= t.pruneOptions().From {
 		early := t.at
 		early.Pruned = nil
-		t.prune.early, t.at.Pruned.Early = model.WeightsOf(t.store), &early
+		n.pruning.early, t.at.Pruned.Early = model.WeightsOf(n.store), &early
 	}
-	p.Uncover(t.store.Params)
-	changed, err := p.Step(t.ownSteps(), rate, t.store.Params, t.opt)
+	p.Uncover(n.store.Params)
+	changed, err := p.Step(t.ownSteps(), rate, n.store.Params, n.opt)
 	if err != nil || !changed {
 		return false, err
 	}
@@ -161,61 +162,63 @@ func (t *trainer) pruneStep(rate float64) (back bool, err error) {
 
 // pruneAfter is what comes behind a step, and is counted with it.
 func (t *trainer) pruneAfter() error {
-	if t.prune.mask != nil {
-		t.prune.mask.Cover(t.store.Params, t.average)
+	if n := t.now; n.pruning.mask != nil {
+		n.pruning.mask.Cover(n.store.Params, n.average)
 	}
 	return t.skipBlocks()
 }
 
 // goBack goes to where the training stood at prune.from, with the mask that was drawn since.
 func (t *trainer) goBack() error {
-	if err := model.Fill(t.store, t.prune.early); err != nil {
+	n, was := t.now, t.at
+	if err := model.Fill(n.store, n.pruning.early); err != nil {
 		return err
 	}
-	t.opt.Restart()
-	now := t.at
-	t.at = *now.Pruned.Early
-	t.at.LossScale = now.LossScale
+	n.opt.Restart()
+	t.at = *was.Pruned.Early
+	t.at.LossScale = was.LossScale
 	t.at.LossScale.Skipped = 0 // the optimiser has forgotten those too
-	t.at.Step, t.at.BestLoss, t.at.BestEpoch = now.Step, noBest, t.at.Epoch
+	t.at.Step, t.at.BestLoss, t.at.BestEpoch = was.Step, noBest, t.at.Epoch
 	t.at.Pruned = &pruned{Skipped: t.ownSteps()}
-	t.prune.early = nil
-	t.feed.end()
-	t.feed = nil
+	n.pruning.early = nil
+	n.feed.end()
+	n.feed = nil
 	t.data.Source.Keep(t.schedule())
 	return t.masked()
 }
 
 // pruneEpoch is told of the end of an epoch.
 func (t *trainer) pruneEpoch() error {
-	if t.prune.mask == nil {
+	mask := t.now.pruning.mask
+	if mask == nil {
 		return nil
 	}
-	changed, err := t.prune.mask.Epoch(t.ownSteps(), t.store.Params)
+	changed, err := mask.Epoch(t.ownSteps(), t.now.store.Params)
 	if err != nil || !changed {
 		return err
 	}
 	return t.masked()
 }
 
-// unpruned says whether the mask will still change. What is trained until then is not kept, as
+// unfinished says whether the mask will still change. What is trained until then is not kept, as
 // weights of another mask, or of none, would be compared with those that are wanted.
-func (t *trainer) unpruned() bool { return t.prune.mask != nil && !t.prune.mask.Final() }
+func (p pruning) unfinished() bool { return p.mask != nil && !p.mask.Final() }
 
-// pruneValues are those of an event.
-func (t *trainer) pruneValues() []rundir.Value {
-	if t.prune.mask == nil {
+// values are those of an event.
+func (p pruning) values() []rundir.Value {
+	if p.mask == nil {
 		return nil
 	}
-	return []rundir.Value{{Name: "sparsity", Value: t.prune.mask.Sparsity()}}
+	return []rundir.Value{{Name: "sparsity", Value: p.mask.Sparsity()}}
 }
 
 // savePruning gives what a checkpoint needs of it. All ranks call it.
 func (t *trainer) savePruning() ([]ckpt.Tensor, error) {
-	if t.prune.mask == nil {
-		return t.removal.tensors(), nil
+	p := &t.now.pruning
+	if p.mask == nil {
+		return p.importance.tensors(), nil
 	}
-	counters, state, err := t.prune.mask.State(t.opt)
+	counters, state, err := p.mask.State(t.now.opt)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +227,7 @@ func (t *trainer) savePruning() ([]ckpt.Tensor, error) {
 	for _, x := range state {
 		out = append(out, ckpt.Tensor{Name: partPruning + x.Name, Shape: x.Shape, Data: x.Data})
 	}
-	for _, x := range t.prune.early {
+	for _, x := range p.early {
 		x.Name = partEarly + x.Name
 		out = append(out, x)
 	}
@@ -234,10 +237,11 @@ func (t *trainer) savePruning() ([]ckpt.Tensor, error) {
 // restorePruning goes to where a checkpoint with those parts was saved; weights, average and
 // moments are there already.
 func (t *trainer) restorePruning(state, early model.Weights) error {
-	if t.prune.mask == nil {
-		return t.removal.restore(state)
+	p := &t.now.pruning
+	if p.mask == nil {
+		return p.importance.restore(state)
 	}
-	t.prune.early = early
+	p.early = early
 	value := func(name string) any {
 		for _, x := range state {
 			if x.Name == name {
@@ -246,7 +250,7 @@ func (t *trainer) restorePruning(state, early model.Weights) error {
 		}
 		return nil
 	}
-	if err := t.prune.mask.Restore(t.at.Pruned.Counters, value); err != nil {
+	if err := p.mask.Restore(t.at.Pruned.Counters, value); err != nil {
 		return err
 	}
 	if err := t.masked(); err != nil {
@@ -255,18 +259,18 @@ func (t *trainer) restorePruning(state, early model.Weights) error {
 	return t.skipBlocks()
 }
 
-// sparsities are those of the networks that were trained; none if nothing was pruned.
-func (t *trainer) sparsities() (out []model.Sparsity, err error) {
-	if t.prune.layers == nil {
+// sparsities are those of the networks that were trained, of layers that may be pruned; none if nothing was pruned.
+func (t *trainer) sparsities(layers []prune.Layer) (out []model.Sparsity, err error) {
+	if layers == nil {
 		return nil, nil
 	}
 	for _, w := range t.finished {
-		s, err := model.SparsityOf(t.prune.layers, w)
+		s, err := model.SparsityOf(layers, w)
 		if err != nil {
 			return nil, err
 		}
-		if t.prune.of.Structure == config.TwoFourStructure && t.prune.of.Target == 0.5 {
-			for _, l := range t.prune.layers {
+		if t.prune.Structure == config.TwoFourStructure && t.prune.Target == 0.5 {
+			for _, l := range layers {
 				rows, columns := l.Matrix()
 				s.Bytes[prune.TwoFourFormat] += prune.TwoFourFormat.Bytes(rows, columns, 0)
 			}

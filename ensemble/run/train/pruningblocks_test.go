@@ -21,8 +21,8 @@ func TestTrainingLeavesBlocksOut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tr.report = func(int, string) {
-			for i, n := range []*model.Network{tr.net, tr.eval} {
+		tr.seen.report = func(int, string) {
+			for i, n := range []*model.Network{tr.now.train, tr.now.eval} {
 				told[i] = 0
 				for _, nd := range n.Plan.Graph().Nodes {
 					if a, ok := nd.Attrs.(op.Fused); ok && strings.Contains(string(a.Kept), "0") {
@@ -31,7 +31,7 @@ func TestTrainingLeavesBlocksOut(t *testing.T) {
 				}
 			}
 		}
-		if err := tr.run(context.Background()); err != nil {
+		if err := tr.loop(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		for _, w := range tr.model.Networks[0] {

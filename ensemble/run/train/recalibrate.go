@@ -21,7 +21,7 @@ func (t *trainer) recalibrate(ctx context.Context, c config.Calibrate, show *pro
 	m, k, past := t.model, &t.model.Task, t.data.Validation
 	tails := make([]calibration.Tails, len(k.Score))
 	weights := m.Grid.Weights()
-	err := t.judge(ctx, "recalibrate", show, func(_ *model.Forecast, cases []*scoring.Case) {
+	err := t.eachValidation(ctx, "recalibrate", show, func(_ *model.Forecast, cases []*scoring.Case) {
 		for at, c := range cases {
 			if c == nil {
 				continue
@@ -54,17 +54,4 @@ func (t *trainer) recalibrate(ctx context.Context, c config.Calibrate, show *pro
 	}
 	m.Recalibrations = fits
 	return nil
-}
-
-// judge predicts all validation starts with the trained model; see Model.each.
-func (t *trainer) judge(ctx context.Context, name string, show *progress.Reporter, visit func(out *model.Forecast, cases []*scoring.Case)) error {
-	m := t.model
-	m.Ranks, m.Local = t.ranks, t.local
-	defer m.Close()
-	o := model.Options(t.cfg.Threads, t.cfg.Device)
-	o.Timings = t.table
-	return scoring.EachPrediction(ctx, m, name, t.data.Validation, o, show, func(_ int, _ *ensemble.Forecast, out *model.Forecast, cases []*scoring.Case) error {
-		visit(out, cases)
-		return nil
-	})
 }

@@ -40,11 +40,10 @@ func corrected(t *testing.T, method string, alter func([]*store.Sample)) (*train
 	}
 	d := &samples.Data{Axes: setup.AxesOf(c), Used: members[:3], All: members, Grid: grid, Split: ensemble.Split{Train: starts[:40], Test: starts[40:]}}
 	d.AssignSamples(loader.Held(cases, samples.BytesOf(cases)), true)
-	tr, err := newTrainer(context.Background(), Options{Config: c, Version: "test", Stop: func() error { return nil }}, d, rundir.View(t.TempDir()))
+	tr, err := prepare(context.Background(), Options{Config: c, Version: "test", Stop: func() error { return nil }}, &opened{dir: rundir.View(t.TempDir())}, d)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr.report = func(int, string) {}
 	return tr, cases
 }
 
@@ -83,7 +82,7 @@ func TestReferenceIsCrossFitted(t *testing.T) {
 			return most
 		}
 		// Twice a rounding of values of order one by the error scale.
-		if d := differ(of(honest, honest.references.task(honest.local, start)), of(spoilt, spoilt.references.task(spoilt.local, start))); d > 1e-5 {
+		if d := differ(of(honest, honest.from.references.task(honest.local, start)), of(spoilt, spoilt.from.references.task(spoilt.local, start))); d > 1e-5 {
 			t.Errorf("%s: the reference of a start moves by %g K with its own outcome", method, d)
 		}
 		if d := differ(of(honest, honest.local), of(spoilt, spoilt.local)); d < 0.05 {
@@ -95,11 +94,10 @@ func TestReferenceIsCrossFitted(t *testing.T) {
 // A network that has not been trained is its reference, in mean and sigma.
 func TestUntrainedNetworkIsItsReference(t *testing.T) {
 	tr, samples := corrected(t, "emos_grid", nil)
-	tr.cfg.LearningRate = 0
 	for i := range tr.turns {
 		tr.turns[i].Config.Epochs, tr.turns[i].Config.LearningRate = 1, 0
 	}
-	if err := tr.run(context.Background()); err != nil {
+	if err := tr.loop(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	defer tr.model.Close()
@@ -114,7 +112,7 @@ func TestUntrainedNetworkIsItsReference(t *testing.T) {
 	defer loaded.Close()
 	fc := samples[41].Forecast
 	mean, std := scoring.MeanStd([][]float32{fc.Field(0, 0, 0, 0), fc.Field(0, 1, 0, 0), fc.Field(0, 2, 0, 0)}, 1)
-	want := tr.references.final.Fits[0].Forecast(baseline.Raw{Valid: fc.Init.Valid(tr.model.Task.Targets[0].Lead).Time, Mean: mean, Std: std})
+	want := tr.from.references.final.Fits[0].Forecast(baseline.Raw{Valid: fc.Init.Valid(tr.model.Task.Targets[0].Lead).Time, Mean: mean, Std: std})
 	for name, m := range map[string]*model.Model{"trained": tr.model, "loaded": loaded} {
 		f, err := m.Predict(context.Background(), model.Options(1, ""), fc, m.Task.Used)
 		if err != nil {

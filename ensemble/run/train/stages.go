@@ -35,6 +35,7 @@ type corrections struct {
 	train      [][]float32
 	validation [][]float32
 	epoch      int // whose draws of members train is of; -1 before the first
+	present    int // finished network whose weights net has; -1 before the first
 }
 
 // into gives the samples of a batch the corrections of their starts.
@@ -52,7 +53,7 @@ func (t *trainer) correctable(o engine.Options) error {
 	if err != nil {
 		return t.namedMemory(err)
 	}
-	t.corrections = &corrections{net: net, epoch: -1}
+	t.now.corrections = &corrections{net: net, epoch: -1, present: -1}
 	return nil
 }
 
@@ -62,34 +63,13 @@ func (t *trainer) correctable(o engine.Options) error {
 //
 // Errors: stopped, with the state of training as it was.
 func (t *trainer) correct(ctx context.Context) error {
-	c := t.corrections
+	c := t.now.corrections
 	drawn := t.sampling == randomMembers || t.local.Least > 0
 	if c.epoch == t.at.Epoch || c.epoch >= 0 && !drawn {
 		return nil
 	}
-	blocks := len(t.turns) - 1 - 2*t.base.Networks
-	with := func(present *int, network int) error {
-		if *present == network {
-			return nil
-		}
-		*present = network
-		return model.Fill(c.net.Plan.Store(), t.finished[network])
-	}
-	present := -1
 	if c.validation == nil {
-		if err := with(&present, blocks); err != nil {
-			return err
-		}
-		err := t.data.Validation.Each(ctx, t.ranks, func(_ int, fc *ensemble.Forecast, _ []*ensemble.Analysis) error {
-			used, err := model.Positions(fc, t.local.Used)
-			if err != nil {
-				return err
-			}
-			shift, err := t.correction(ctx, fc, used)
-			c.validation = append(c.validation, shift)
-			return err
-		})
-		if err != nil {
+		if err := t.correctValidation(ctx); err != nil {
 			return err
 		}
 	}
@@ -98,14 +78,11 @@ func (t *trainer) correct(ctx context.Context) error {
 		if err := t.stop(nil); err != nil {
 			return stopped{err}
 		}
-		if err := with(&present, t.foldOf[i]); err != nil {
-			return err
-		}
 		used, err := t.members(fc, 0, t.seed(), uint64(t.at.Epoch), uint64(i))
 		if err != nil {
 			return err
 		}
-		shift, err := t.correction(ctx, fc, used)
+		shift, err := t.correction(ctx, t.from.foldOf[i], fc, used)
 		c.train = append(c.train, shift)
 		return err
 	})
@@ -116,9 +93,30 @@ func (t *trainer) correct(ctx context.Context) error {
 	return nil
 }
 
-// correction is the output of the network of corrections for one start.
-func (t *trainer) correction(ctx context.Context, fc *ensemble.Forecast, used []int) ([]float32, error) {
-	net := t.corrections.net
+// correctValidation finds the corrections of the validation samples, by the network of all years.
+func (t *trainer) correctValidation(ctx context.Context) error {
+	c, allYears := t.now.corrections, len(t.turns)-1-2*t.base.Networks
+	return t.data.Validation.Each(ctx, t.ranks, func(_ int, fc *ensemble.Forecast, _ []*ensemble.Analysis) error {
+		used, err := model.Positions(fc, t.local.Used)
+		if err != nil {
+			return err
+		}
+		shift, err := t.correction(ctx, allYears, fc, used)
+		c.validation = append(c.validation, shift)
+		return err
+	})
+}
+
+// correction is the output of a finished network of the first stage for one sample.
+func (t *trainer) correction(ctx context.Context, network int, fc *ensemble.Forecast, used []int) ([]float32, error) {
+	c := t.now.corrections
+	if c.present != network {
+		if err := model.Fill(c.net.Plan.Store(), t.finished[network]); err != nil {
+			return nil, err
+		}
+		c.present = network
+	}
+	net := c.net
 	if err := t.local.Input(&net.Batch, 0, fc, used); err != nil {
 		return nil, err
 	}

@@ -65,17 +65,16 @@ train:
 	spreadOverError := func(t *testing.T, inSample bool) float64 {
 		d := &samples.Data{Axes: axes, Used: members[:3], All: members, Grid: grid, Split: ensemble.Split{Train: starts[:24], Test: starts[24:]}}
 		d.AssignSamples(loader.Held(cases, samples.BytesOf(cases)), true)
-		tr, err := newTrainer(context.Background(), Options{Config: c, Version: "test", Stop: func() error { return nil }}, d, rundir.View(t.TempDir()))
+		tr, err := prepare(context.Background(), Options{Config: c, Version: "test", Stop: func() error { return nil }}, &opened{dir: rundir.View(t.TempDir())}, d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		tr.report = func(int, string) {}
 		if inSample { // the network of all years in place of those that left some out
-			for i := range tr.foldOf {
-				tr.foldOf[i] = c.Model.Bias.Folds
+			for i := range tr.from.foldOf {
+				tr.from.foldOf[i] = c.Model.Bias.Folds
 			}
 		}
-		if err := tr.run(context.Background()); err != nil {
+		if err := tr.loop(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		defer tr.model.Close()

@@ -46,7 +46,7 @@ func TestAccumulateEqualsLargerBatch(t *testing.T) {
 			if d := math.Abs(float64(v - want[k])); d > 1e-5 {
 				t.Fatalf("%s[%d]: %g, one batch gives %g", name, k, v, want[k])
 			}
-			if strings.HasPrefix(name, PartOptimizer) {
+			if strings.HasPrefix(name, partOptimizer) {
 				moved = max(moved, math.Abs(float64(v)))
 			}
 		}
@@ -106,7 +106,7 @@ func TestAverageWithoutValidation(t *testing.T) {
 	}
 	at := runtest.Checkpointed(runtest.Newest(t, dir))
 	for _, x := range m.Networks[0] {
-		if v, err := x.Float32(); err != nil || !slices.Equal(v, at[PartAverage+x.Name]) {
+		if v, err := x.Float32(); err != nil || !slices.Equal(v, at[partAverage+x.Name]) {
 			t.Errorf("%s of the model is not the average: %v", x.Name, err)
 		}
 	}

@@ -174,25 +174,25 @@ func (t *teacher) close() (err error) {
 	return err
 }
 
-// tell writes what the teacher says of a training start, to sample i of a batch: around the mean of the used members, in
+// fill writes what the teacher predicts for a training sample to its place in a batch: around the mean of the used members, in
 // units of the error scale. Means and standard deviations of several networks are averaged, as in a prediction.
 //
-// Memory: two fields of each target and level for each training start, where these have always the same members.
-func (t *teacher) tell(ctx context.Context, k *model.Task, b *model.Batch, i, start int, fc *ensemble.Forecast, used []int) error {
+// Memory: two fields of each target and level for each training sample, where these have always the same members.
+func (t *teacher) fill(ctx context.Context, k *model.Task, b *model.Batch, s slot) error {
 	if t == nil {
 		return nil
 	}
-	says, ok := t.kept[start]
+	says, ok := t.kept[s.start]
 	if !ok {
 		var err error
-		if says, err = t.predict(ctx, fc, used); err != nil {
+		if says, err = t.predict(ctx, s.fc, s.used); err != nil {
 			return err
 		}
 		if t.kept != nil {
-			t.kept[start] = says
+			t.kept[s.start] = says
 		}
 	}
-	return k.Teach(b, i, fc, used, says.mean, says.sigma)
+	return k.Teach(b, s.at, s.fc, s.used, says.mean, says.sigma)
 }
 
 // predict is the mean of what the models say.

@@ -1,0 +1,98 @@
+package train
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+)
+
+// opened is a run directory, and the files whose training it holds.
+type opened struct {
+	ranks    *team.Team // nil for one rank alone
+	clock    *clock     // of the time to a quality; nil for none
+	started  time.Time
+	files    trainingFiles
+	inputs   []manifest.File // all files, with their checksums
+	identity string          // of program, configuration and inputs
+	dir      *rundir.Dir
+	state    rundir.State
+}
+
+// trainingFiles are the paths of what a training reads.
+type trainingFiles struct {
+	forecasts, analyses []string
+	others              []string // auxiliary fields, weights to start from, teachers
+}
+
+// openRun opens the run directory of a training. Its identity is made of the program, the configuration and
+// the bytes of every file that is read; all ranks have the same.
+func openRun(o Options, ranks *team.Team, timed *clock) (*opened, error) {
+	r := &opened{ranks: ranks, clock: timed, started: time.Now().UTC()}
+	var err error
+	c := o.Config
+	if r.files.forecasts, r.files.analyses, err = samples.TrainingFiles(c); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(ranks.SameProgram(o.Version), ranks.Same("the configuration", c.Identity())); err != nil {
+		return nil, err
+	}
+	if r.files.others, err = otherFiles(c); err != nil {
+		return nil, err
+	}
+	if r.inputs, err = ranks.Sums(slices.Concat(r.files.forecasts, r.files.analyses, r.files.others)); err != nil {
+		return nil, err
+	}
+	r.identity = manifest.Identity(o.Version, c.Identity(), r.inputs)
+	if err := ranks.Same("a file that is read", r.identity); err != nil {
+		return nil, err
+	}
+	if r.dir, r.state, err = openRunDir(ranks, o, r.identity); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// otherFiles are what a training reads beside forecasts and analyses.
+func otherFiles(c *config.TrainConfig) ([]string, error) {
+	files, err := input.FilesOf("data.auxiliary.files", c.Data.Auxiliary.Files)
+	if err != nil {
+		return nil, err
+	}
+	if c.Model.Start != "" {
+		files = append(files, string(c.Model.Start))
+	}
+	if dir := c.Model.ChannelsOf; dir != "" {
+		files = append(files, filepath.Join(string(dir), "model", model.File))
+	}
+	taught, err := teacherFiles(c)
+	return append(files, taught...), err
+}
+
+// openRunDir opens the run directory on the leading rank; the others look on.
+func openRunDir(t *team.Team, o Options, identity string) (*rundir.Dir, rundir.State, error) {
+	var dir *rundir.Dir
+	state := rundir.Fresh
+	if t.Leads() {
+		var err error
+		if dir, state, err = rundir.Open(o.RunDir, rundir.Options{Identity: identity, Resume: o.Resume != "", Overwrite: o.Overwrite}); err != nil {
+			return nil, state, err
+		}
+	}
+	s, err := t.Agree(int64(state))
+	if err != nil && dir != nil {
+		err = errors.Join(err, dir.Close())
+	}
+	if dir == nil {
+		dir = rundir.View(o.RunDir)
+	}
+	return dir, rundir.State(s), err
+}

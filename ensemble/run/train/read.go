@@ -1,0 +1,28 @@
+package train
+
+import (
+	"context"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+)
+
+// readData reads the samples of a run, and refuses a configuration that they do not suffice for.
+func readData(ctx context.Context, c *config.TrainConfig, run *opened) (*samples.Data, error) {
+	d, err := samples.ReadData(ctx, c, run.files.forecasts, run.files.analyses, run.ranks)
+	if err = run.ranks.Together(err); err == nil {
+		err = run.ranks.Together(checkCalibration(d, c))
+	}
+	if err == nil {
+		err = d.Meet(c)
+	}
+	if err != nil {
+		if d != nil { // of a rank that could read where another could not
+			_ = d.Close() // what could not be read is the error to report
+		}
+		return nil, err
+	}
+	d.Inputs = run.inputs
+	d.Warnings = append(c.Warnings(), d.Warnings...)
+	return d, nil
+}

@@ -1,0 +1,64 @@
+package train
+
+import (
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+)
+
+// record writes what a finished training leaves beside its model: scores, the example of a report, and the
+// manifest, which vouches for all of it. The leading rank does. resumed is the step that the run was resumed from.
+func (t *trainer) record(o Options, run *opened, j judged, resumed uint64) (*Result, error) {
+	res := &Result{RunDir: o.RunDir, Steps: t.at.Step, Input: t.seen.input.Result(), Scores: j.scores, Sparsity: t.model.Sparsity, Sharing: t.model.Sharing, Warnings: t.data.Warnings}
+	if !t.ranks.Leads() {
+		return res, nil
+	}
+	if j.example != nil {
+		if err := t.writeScores(o, j); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.dir.Events().Write("done", t.at.Step, 0, rundir.Value{Name: "resumed_from", Value: resumed}); err != nil {
+		return nil, err
+	}
+	made, err := trained.Outputs(t.dir, res.Scores != nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range made {
+		res.Outputs = append(res.Outputs, t.dir.File(name))
+	}
+	m, err := t.manifest(o, run)
+	if err != nil {
+		return nil, err
+	}
+	return res, rundir.WriteManifest(o.RunDir, m, made)
+}
+
+// writeScores writes what was found on the test samples.
+func (t *trainer) writeScores(o Options, j judged) error {
+	t.kernels.timings.Save(t.kernels.table)
+	if err := model.SaveCoupling(t.dir.File("model"), t.model.Coupling); err != nil {
+		return err
+	}
+	if err := trained.WriteScores(o.RunDir, j.scores); err != nil {
+		return err
+	}
+	return j.example.Save(o.RunDir)
+}
+
+// manifest is the record of a finished training.
+func (t *trainer) manifest(o Options, run *opened) (rundir.Manifest, error) {
+	d := t.data
+	sum, err := trained.ModelChecksum(t.dir.File("model"))
+	return rundir.Manifest{
+		Record: manifest.Record{Status: manifest.OK, Version: o.Version, ConfigChecksum: "sha256:" + t.hash, ModelChecksum: sum,
+			Start: run.started, End: time.Now().UTC(), Inputs: d.Inputs, Warnings: d.Warnings},
+		Command: "train", Identity: run.identity,
+		Details: map[string]any{"steps": t.at.Step, "determinism": "D1", "members_used": d.Used, "members_full": len(d.All),
+			"starts_train": len(d.Train.Inits), "starts_validation": len(d.Validation.Inits), "starts_test": len(d.Test.Inits)},
+	}, err
+}
