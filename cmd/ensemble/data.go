@@ -177,7 +177,7 @@ func dataRequest(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		return result{data: r, outputs: r.Outputs, text: r.WriteText}, nil
+		return result{data: r, outputs: r.Outputs}, nil
 	})
 	return cmd
 }
