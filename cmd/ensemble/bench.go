@@ -120,7 +120,7 @@ func benchCommand(a *app) *cobra.Command {
 		if o.Trace != "" {
 			outputs = append(outputs, o.Trace)
 		}
-		return result{data: r, text: r.WriteText, outputs: outputs}, nil
+		return result{data: r, outputs: outputs}, nil
 	})
 	return cmd
 }
@@ -162,7 +162,7 @@ func (b benchFlags) checkParallel(ctx context.Context, cmd *cobra.Command, o ben
 	if err != nil {
 		return result{}, err
 	}
-	return result{data: r, text: r.WriteText}, nil
+	return result{data: r}, nil
 }
 
 // onRanks measures the one case on all ranks.
@@ -176,7 +176,7 @@ func onRanks(ctx context.Context, measured bench.Options, o bench.RanksOptions) 
 	if err != nil {
 		return result{}, err
 	}
-	return result{data: r, text: r.WriteText}, nil
+	return result{data: r}, nil
 }
 
 // only is the one case that a flag allows.
