@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -15,9 +14,6 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
-
-// tellsOfWaiting is the share of its time that a training waits for input before it says so.
-const tellsOfWaiting = 0.05
 
 func trainCommand(a *app) *cobra.Command {
 	o := train.Options{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
@@ -89,37 +85,7 @@ func trainCommand(a *app) *cobra.Command {
 		if r.Sharing != nil {
 			data["sharing"] = r.Sharing
 		}
-		return result{data: data, outputs: r.Outputs, warnings: r.Warnings, told: true, text: func(w io.Writer) error {
-			if r.Complete {
-				_, err := fmt.Fprintf(w, "%s: already complete\n", r.RunDir)
-				return err
-			}
-			if r.Scores != nil {
-				if err := r.Scores.Summarise(w); err != nil {
-					return err
-				}
-			}
-			_, err := fmt.Fprintf(w, "\ntrained %d steps; the run is in %s: all scores in scores.json, tables and pictures by `ensemble report`\n", r.Steps, r.RunDir)
-			for _, s := range r.Sparsity {
-				if err == nil {
-					_, err = fmt.Fprintln(w, s)
-				}
-			}
-			if r.Sharing != nil && err == nil {
-				_, err = fmt.Fprintln(w, r.Sharing)
-			}
-			if in := r.Input; err == nil && (in.Share > tellsOfWaiting || in.FileSystem.Reads > 0) {
-				_, err = fmt.Fprintf(w, "steps waited for input for %.2g %% of their time", 100*in.Share)
-				if err == nil && in.FileSystem.Reads > 0 {
-					_, err = fmt.Fprintf(w, "; starts came from memory %d times, from the disk cache %d times and from the store %d times (%.3g GB)",
-						in.Memory.Reads, in.DiskCache.Reads, in.FileSystem.Reads, float64(in.FileSystem.Bytes)/1e9)
-				}
-				if err == nil {
-					_, err = fmt.Fprintln(w)
-				}
-			}
-			return err
-		}}, nil
+		return result{data: data, shown: r, outputs: r.Outputs, warnings: r.Warnings, told: true}, nil
 	})
 	return cmd
 }

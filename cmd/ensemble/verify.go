@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -121,7 +120,7 @@ func roll(ctx context.Context, cmd *cobra.Command, o verify.RollingOptions, band
 	if err != nil {
 		return result{}, err
 	}
-	answer := result{data: r, outputs: r.Outputs, warnings: r.Notes, text: r.Fprint}
+	answer := result{data: r, outputs: r.Outputs, warnings: r.Notes}
 	if n := len(r.Alarms.Alarms); n > 0 {
 		return answer, &exit.Error{Code: exit.No, What: phrase.Count(n, "alarm"), At: o.Dir, Why: r.Alarms.Alarms[0].Text, Fix: "look at scores and history there; train again, or let predictions fall back: docs/rolling.md"}
 	}
@@ -130,15 +129,7 @@ func roll(ctx context.Context, cmd *cobra.Command, o verify.RollingOptions, band
 
 // verified is the answer with the scores.
 func verified(r *verify.Result) result {
-	return result{data: r.Scores, outputs: r.Outputs, warnings: r.Warnings, text: func(w io.Writer) error {
-		if err := r.Scores.Fprint(w); err != nil {
-			return err
-		}
-		if _, err := fmt.Fprint(w, "\nIn short\n\n"); err != nil {
-			return err
-		}
-		return r.Scores.Summarise(w)
-	}}
+	return result{data: r.Scores, shown: r, outputs: r.Outputs, warnings: r.Warnings}
 }
 
 // joinSums joins files of sums, which say by themselves what they are of.
