@@ -374,7 +374,7 @@ func TestEscapes(t *testing.T) {
 
 // TestExamples: the configurations that packages install as examples are sound.
 func TestExamples(t *testing.T) {
-	for path, of := range map[string]string{"../../docs/examples/predict.yaml": "predict", "../../docs/examples/serve.yaml": "predict", "../../ensemble/run/demo.yaml": "train"} {
+	for path, of := range map[string]string{"../../docs/examples/predict.yaml": "predict", "../../docs/examples/serve.yaml": "predict", "../../ensemble/run/demo/demo.yaml": "train"} {
 		if code, _, stderr := call(t, "config", "check", "--of", of, "-c", path); code != exit.OK {
 			t.Errorf("%s: exit %d, %s", path, code, stderr)
 		}

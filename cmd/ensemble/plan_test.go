@@ -24,7 +24,7 @@ const smallMachine = "version: 1\nnode: {ranks: 2}\nrank: {gflops: 10, gb_s: 10}
 
 // planArgs plans a small network of the demo's configuration without data.
 func planArgs(machine string, more ...string) []string {
-	return append([]string{"plan", "-c", "../../ensemble/run/demo.yaml", "--set", "model.base=2", "--crop", "32x64", "--machine", machine}, more...)
+	return append([]string{"plan", "-c", "../../ensemble/run/demo/demo.yaml", "--set", "model.base=2", "--crop", "32x64", "--machine", machine}, more...)
 }
 
 // The answer says that it is predicted, names a mesh with all ranks, and has every part
