@@ -468,3 +468,8 @@ func (r *RequestResult) Sections() answer.Sections {
 	}
 	return append(all, answer.Section{Text: []string{fetched}})
 }
+
+// Sections say what was written.
+func (r *SynthesizeResult) Sections() answer.Sections {
+	return answer.Sections{{Text: []string{fmt.Sprintf("%s: %d starts, %d fields in %d files, %d bytes of invented weather", r.Out, r.Starts, r.Fields, r.Files, r.Bytes)}}}
+}

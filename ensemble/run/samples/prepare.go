@@ -363,6 +363,21 @@ func StoreGrid(ctx context.Context, dir string) (*ensemble.Grid, error) {
 	return s.Grid, nil
 }
 
+// Sections say what was written.
+func (r *PrepareResult) Sections() answer.Sections {
+	line := r.Out + ": already complete"
+	if !r.Complete {
+		line = fmt.Sprintf("%s: %d starts, %d bytes in %d shards", r.Out, r.Starts, r.Bytes, r.Shards)
+		if r.Kept > 0 {
+			line += fmt.Sprintf(", %d of them made before", r.Kept)
+		}
+		if r.Missing > 0 {
+			line += fmt.Sprintf("; %d values are missing", r.Missing)
+		}
+	}
+	return answer.Sections{{Text: []string{line}}}
+}
+
 // StoreSections are what a store holds, for people.
 func StoreSections(s *store.Store, stats bool) answer.Sections {
 	var rows [][2]string
