@@ -21,7 +21,7 @@ export PATH := $(CURDIR)/build/go/bin:$(PATH)
 # What builds and passes its tests without a C compiler.
 PUREGO := ./ensemble/... ./engine/... ./unet3d/... ./postproc/... ./internal/...
 
-.PHONY: build demo test build-gpu check-long race purego fuzz bench lint arch golden cover notebooks clean setup-build setup-test
+.PHONY: build demo test build-gpu check check-long race race-sample purego purego-sample fuzz bench lint format vet staticcheck arch links golden cover notebooks clean setup-build setup-test
 
 build: setup-build
 	$(GO) build -buildvcs=false -p $(THREADS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -64,21 +64,42 @@ site: build setup-test
 demo: build
 	bin/ensemble demo
 
+# gotestsum sums up what go test says: what failed, what was skipped and why, and at the end one line with the counts.
+TOOL      := $(GO) tool -modfile=scripts/tools/go.mod
+GOTESTSUM := $(TOOL) gotestsum --format-icons text --format-hide-empty-pkg
+
 # The packages whose tests take longest begin first, so that none of them is left alone at the end. On a busy machine
 # they take several times as long as on a quiet one, which is no failure.
 test: build setup-test
-	set -o pipefail; $(GO) test -p $(THREADS) -timeout 40m -json ./ensemble/run/jobs ./cmd/ensemble ./ensemble/run/train ./spatial ./... | $(GO) run ./scripts/testsum
+	$(GOTESTSUM) --format pkgname-and-test-fails --jsonfile build/test.json -- -p $(THREADS) -timeout 40m ./ensemble/run/jobs ./cmd/ensemble ./ensemble/run/train ./spatial ./...; \
+	  code=$$?; echo "The slowest tests:"; $(TOOL) gotestsum tool slowest --jsonfile build/test.json --num 10; exit $$code
 
-# Checks that take longer than a change may wait; what they gave is committed.
+# What changed since the branch left main, in about a minute; BASE= names another commit to compare with.
+check: setup-build
+	@scripts/check.sh $(GO) $(BASE)
+
+# Checks that take longer than a change may wait; what they gave is committed: results, and what tests logged.
 check-long: build setup-test lint
-	set -o pipefail; $(GO) test -p 1 -tags long -run 'TestLong[A-Z]' -timeout 6h -json ./... | \
-	  $(GO) run ./scripts/testsum -version "$(BUILT)" -record docs/check-long.txt
+	set -o pipefail; $(GOTESTSUM) --format standard-verbose -- -p 1 -tags long -run 'TestLong[A-Z]' -timeout 6h ./... | tee build/check-long.log; code=$$?; \
+	  { echo "date $$(date -u +%FT%TZ)"; echo "version $(BUILT)"; echo "machine $$($(GO) env GOOS)/$$($(GO) env GOARCH), $$(nproc) CPUs, $$($(GO) env GOVERSION)"; echo; \
+	    sed -E '/^=== (RUN|PAUSE|CONT|NAME) |^PASS$$|no test(s to run| files)\]?$$/d' build/check-long.log; } >docs/check-long.txt; exit $$code
 
 race: setup-test
 	$(GO) test -p $(THREADS) -timeout 2h -race ./...
 
-purego: setup-build
+# Where goroutines, processes and ranks share most, but for tests that run every program on many worlds, which take minutes.
+race-sample: setup-test
+	$(GO) test -p $(THREADS) -race -skip '^(TestPrograms|TestDelays|TestHostedPrograms)$$' \
+	  ./internal/interrupt ./internal/lease ./internal/progress ./io/decode ./io/loader ./engine/tune ./spatial/comm
+
+purego: setup-test
 	CGO_ENABLED=0 $(GO) test -p $(THREADS) $(PUREGO)
+
+# All of it builds, its tests compile, and those of plans and networks pass.
+purego-sample: setup-build
+	CGO_ENABLED=0 $(GO) build -p $(THREADS) $(PUREGO)
+	CGO_ENABLED=0 $(GO) vet $(PUREGO)
+	CGO_ENABLED=0 $(GO) test -p $(THREADS) ./engine ./engine/graph ./engine/pass ./unet3d ./postproc/dist ./internal/version
 
 FUZZTIME := 20s
 fuzz: setup-build
@@ -87,13 +108,23 @@ fuzz: setup-build
 bench: setup-build
 	$(GO) test -p 1 -run '^$$' -bench . -benchmem ./...
 
-lint: setup-build
-	@files=$$(git ls-files '*.go' | xargs gofmt -l); [ -z "$$files" ] || { echo "gofmt would change:" $$files; exit 1; }
+lint: format vet staticcheck
+
+format: setup-build
+	@files=$$(git ls-files --cached --others --exclude-standard '*.go' | xargs ls -d 2>/dev/null | xargs gofmt -l) && [ -z "$$files" ] || { echo "gofmt would change:" $$files; exit 1; }
+
+vet: setup-build
 	$(GO) vet ./...
-	$(GO) tool -modfile=scripts/tools/go.mod staticcheck ./...
+
+staticcheck: setup-build
+	$(TOOL) staticcheck ./...
 
 arch: setup-build
 	$(GO) test ./internal/archtest
+
+# Relative links of all pages, and their anchors, have something that they lead to.
+links: setup-test
+	$(GO) test ./scripts/site
 
 # Writes the golden files again; look at every changed line before committing it.
 golden: setup-test

@@ -53,21 +53,25 @@ class Setting:
         with open(os.path.join(run, "config.effective.yaml")) as f:
             self.config = yaml.safe_load(f)
         with open(os.path.join(run, "model", "model.json")) as f:
-            m = self.model = json.load(f)
-        net = m["network"]
+            m = json.load(f)
+        net, self.task = m["network"], m["task"]
+        self.network = net
+        features = self.features = self.task["features"]
         want = {"kind": "unet3d", "head": "distribution", "loss": "crps", "precision": "f32"}
-        if any(net[k] != v for k, v in want.items()) or m["features"] != ["spread", "first", "offset"] or m["standardise"] != "global" or not (m["location"] and m["season"]):
+        if any(net[k] != v for k, v in want.items()) or features["aggregates"] != ["spread", "first", "offset"] or m["standardise"] != "global" or not (features["location"] and features["season"]):
             raise SystemExit(f"{run}: this peer trains another kind of network only, see --help")
         self.arrays = load_file(os.path.join(run, "model", "arrays.safetensors"))
         self.weights = os.path.join(run, "model", "weights-00.safetensors")
-        self.variables, self.levels, self.leads = m["variables"], [level(x) for x in m["levels"]], [hours(x) for x in m["leads"]]
-        self.targets = [self.variables.index(v) for v in m["targets"]]
-        self.target_lead = self.leads.index(hours(m["target_lead"]))
+        axes = features["axes"]
+        self.variables, self.levels, self.leads = axes["variables"], [level(x) for x in axes["levels"]], [hours(x) for x in axes["leads"]]
+        self.targets = [self.variables.index(t["variable"]) for t in self.task["targets"]]
+        (lead,) = {t["lead"] for t in self.task["targets"]}
+        self.target_lead = self.leads.index(hours(lead))
         self.lat, self.lon = np.array(m["grid"]["lat"]), np.array(m["grid"]["lon"])
 
     def per_target(self, key):
         """Numbers by variable and level, to multiply with [N V D H W]."""
-        x = np.array(self.model[key], np.float32)
+        x = np.array(self.task[key], np.float32)
         return x.reshape(len(self.targets), len(self.levels), *x.shape[1:])
 
 
@@ -81,7 +85,7 @@ class Data:
 
         self.periods = {p: [np.datetime64(str(s.config["data"]["split"][p][k])) for k in ("from", "to")] for p in parts}
         wanted = lambda date: any(a <= date <= b for a, b in self.periods.values())
-        shape = (len(s.leads), s.model["members_full"], len(s.variables), len(s.levels), len(s.lat), len(s.lon))
+        shape = (len(s.leads), s.task["members_full"], len(s.variables), len(s.levels), len(s.lat), len(s.lon))
         fields = {}
         for path in sorted(sum((glob.glob(os.path.join(folder, os.path.basename(p))) for p in s.config["data"]["forecasts"]), [])):
             with open(path, "rb") as f:
@@ -114,7 +118,7 @@ class Data:
         n, at = len(s.leads) * len(s.variables) * len(s.levels), lambda key: np.array([s.arrays[f"{key}.{i:03d}"][0] for i in range(n)], np.float32)
         fields = (len(s.leads), 1, len(s.variables), len(s.levels), 1, 1)
         self.mean, self.scale = at("feature_mean").reshape(fields)[:, 0], at("feature_scale").reshape(fields)[:, 0]
-        self.spreads = np.array(s.model["feature_spreads"], np.float32).reshape(fields)[:, 0]
+        self.spreads = np.array(s.features["spreads"], np.float32).reshape(fields)[:, 0]
         grid = (len(s.targets), len(s.levels), len(s.lat), len(s.lon))
         maps = lambda key: np.stack([s.arrays[f"{key}.{i:03d}"] for i in range(grid[0] * grid[1])]).reshape(grid)
         self.centre, self.width = maps("anomaly_centre"), maps("anomaly_width")
@@ -140,13 +144,13 @@ class Data:
         s, out = self.s, []
         for i, used in zip(samples, members):
             x = self.forecasts[i]
-            mean, std, first = x[:, used].mean(1), x[:, used].std(1, ddof=s.model["spread_ddof"]), x[:, used[0]]
+            mean, std, first = x[:, used].mean(1), x[:, used].std(1, ddof=s.features["spread_ddof"]), x[:, used[0]]
             channels = np.stack([std / self.spreads, (first - self.mean) / self.scale, (mean - first) / self.spreads], 1)
             channels = channels.reshape(-1, *channels.shape[3:])
             season = self.season(i)
             fixed = np.concatenate([self.place, np.broadcast_to(season[:, None, None, None], (2, *self.place.shape[1:]))])
             mu, sd = mean[s.target_lead, s.targets], std[s.target_lead, s.targets]
-            full = x[s.target_lead].std(0, ddof=s.model["spread_ddof"])[s.targets]
+            full = x[s.target_lead].std(0, ddof=s.features["spread_ddof"])[s.targets]
             out.append((np.concatenate([channels, fixed]), season[:, None, None, None], sd / self.error, (mu - self.centre) / self.width,
                         (self.observed[i] - mu) / self.error, full / self.error))
         return [torch.from_numpy(np.ascontiguousarray(np.stack(x), np.float32)) for x in zip(*out)]
@@ -157,7 +161,7 @@ class Network(nn.Module):
 
     def __init__(self, s, channels, form):
         super().__init__()
-        self.s, self.form, net = s, form, s.model["network"]
+        self.s, self.form, net = s, form, s.network
         self.stages, base, v = net["stages"], net["base"], len(s.targets)
         self.drop, self.around = net["dropout"], net["periodic"]
         enc, dec = [base * k for k in ENCODER], [base * k for k in DECODER]
@@ -261,14 +265,14 @@ def train(s, args, seed):
     read, read_processor = time.perf_counter() - began, time.process_time() - processor
     c = s.config["train"]
     weight = torch.from_numpy(data.weight)
-    validation = [data.batch([i], [s.model["members"]]) for i in data.of("validation")]
+    validation = [data.batch([i], [s.task["members"]]) for i in data.of("validation")]
     net = Network(s, validation[0][0].shape[1], args.form)
     decayed = [p for n, p in net.named_parameters() if n.endswith(".weight")]
     others = [p for n, p in net.named_parameters() if not n.endswith(".weight")]
     optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": c["weight_decay"]}, {"params": others, "weight_decay": 0}], lr=c["learning_rate"])
     per_epoch = math.ceil(len(starts) / c["batch_size"])
     total, step, spread_weight = per_epoch * c["epochs"], 0, c["loss"]["spread"]
-    every, used = s.model["members_full"], len(s.model["members"])
+    every, used = s.task["members_full"], len(s.task["members"])
     answer = {"program": f"PyTorch {torch.__version__}", "form": args.form, "seed": seed, "threads": args.threads, "target": args.target, "reached": False}
     steps = steps_processor = 0.0
     for epoch in range(1, c["epochs"] + 1):
@@ -300,7 +304,7 @@ def train(s, args, seed):
 def check(s, args):
     """The loss of the finished training's weights in this network."""
     held = Data(s, args.data, ["validation"])
-    batches = [held.batch([i], [s.model["members"]]) for i in held.of("validation")]
+    batches = [held.batch([i], [s.task["members"]]) for i in held.of("validation")]
     with open(os.path.join(args.run, "events.jsonl")) as f:
         events = [json.loads(line) for line in f]
     want = min(e["validation_loss"] for e in events if "validation_loss" in e and e.get("network", 0) == 0)

@@ -19,30 +19,45 @@ import (
 // Plan is a compiled graph: prepared kernels over one arena. One goroutine at a
 // time may use a plan, and plans that share a Store take turns.
 type Plan struct {
-	graph *graph.Graph
-	unit  *pass.Unit
-	dev   backend.Backend
-	opts  Options
-	// extension is that of the options, or one that does nothing; foreign are its kernels.
-	extension Extension
-	foreign   map[string]func(backend.Request) (backend.Kernel, error)
-
+	graph   *graph.Graph
+	unit    *pass.Unit
+	dev     backend.Backend
+	opts    Options
 	kernels []kernel
 	memory  memory
 	after   []func() error // assignments and gradients that need a copy
+	closed  bool
+	outside
+	values
+	turn
+	rooms
+}
+
+// outside is what runs beside the kernels of the device.
+type outside struct {
+	extension Extension // that of the options, or one that does nothing
+	foreign   map[string]func(backend.Request) (backend.Kernel, error)
+}
+
+// values are those that enter and leave a plan.
+type values struct {
 	inputs  map[string][]float32
 	outputs map[string][]float32
 	loss    []float32
+	scale   float32 // ScaleLoss
+}
+
+// turn is a run of a plan.
+type turn struct {
 	step    uint64
-	scale   float32      // ScaleLoss
 	runStep func() error // built once, so that Run allocates nothing
 	endStep func() error // the same, of Wait; nil if a run is over when it was started
 	began   time.Time    // of the last run, with Profile
-	// beside is bytes of scratch for which the arena has no room, reserved of memory that
-	// Reserve gave beside it.
-	beside, reserved int64
-	closed           bool
 }
+
+// rooms are bytes beside the arena: of scratch for which that has no room, and of memory that
+// Reserve gave.
+type rooms struct{ scratchBeside, reserved int64 }
 
 // kernel is one prepared operation and the time it took: so far, and last.
 type kernel struct {
@@ -105,7 +120,8 @@ func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	if err := pass.Run(o.Passes, u); err != nil {
 		return nil, errors.Join(ofDevice(err, o), dev.Do(extension.Closed), dev.Close())
 	}
-	p = &Plan{graph: u.Graph, unit: u, dev: dev, opts: o, extension: extension, foreign: foreign, inputs: map[string][]float32{}, outputs: map[string][]float32{}, scale: 1}
+	p = &Plan{graph: u.Graph, unit: u, dev: dev, opts: o, outside: outside{extension, foreign},
+		values: values{inputs: map[string][]float32{}, outputs: map[string][]float32{}, scale: 1}}
 	err = dev.Do(func() error {
 		if err := p.memory.bind(p); err != nil {
 			return err
@@ -212,7 +228,7 @@ func (u underWay) read(g *graph.Graph, n *graph.Node) (there []*backend.Region) 
 func (p *Plan) lend() (err error) {
 	const elem = 4 // bytes
 	borrower, _ := p.dev.(backend.Borrower)
-	p.beside = 0
+	p.scratchBeside = 0
 	length := func(k *kernel) int { return int(k.Scratch / elem) }
 	give := func(k *kernel, scratch []float32) error {
 		switch {
@@ -232,7 +248,7 @@ func (p *Plan) lend() (err error) {
 		at, ok := p.unit.Memory.Gap(i, i, length(k))
 		if !ok {
 			beside = append(beside, k)
-			p.beside = max(p.beside, k.Scratch)
+			p.scratchBeside = max(p.scratchBeside, k.Scratch)
 			continue
 		}
 		if err := give(k, p.memory.arena[at:at+length(k)]); err != nil {
@@ -240,7 +256,7 @@ func (p *Plan) lend() (err error) {
 		}
 	}
 	scratch := []float32(nil)
-	if n := int(p.beside / elem); p.memory.remote == nil {
+	if n := int(p.scratchBeside / elem); p.memory.remote == nil {
 		scratch = bigmem.Make[float32](n)
 	} else if scratch, err = p.memory.remote.scratch(n); err != nil {
 		return err
@@ -486,7 +502,7 @@ func (p *Plan) ArenaBytes() int64 { return int64(p.unit.Memory.ArenaSize) * int6
 
 // MemoryBytes is the size of the arena, and of scratch and what Reserve gives for which it
 // has no room.
-func (p *Plan) MemoryBytes() int64 { return p.ArenaBytes() + p.beside + p.reserved }
+func (p *Plan) MemoryBytes() int64 { return p.ArenaBytes() + p.scratchBeside + p.reserved }
 
 // ScratchBytes is the most scratch that a kernel uses. It lies where the arena has room
 // while the kernel runs, or else in a buffer that kernels use in turn (MemoryBytes).

@@ -128,6 +128,15 @@ func ShortName(word string) string {
 	return word
 }
 
+// MarshalText writes what ParseQuestion reads.
+func (q Question) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (q *Question) UnmarshalText(text []byte) (err error) {
+	*q, err = ParseQuestion(string(text))
+	return err
+}
+
 // String prints what ParseQuestion reads.
 func (q Question) String() string {
 	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) + q.Unit }

@@ -36,28 +36,28 @@ const (
 //
 // Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092.
 type Features struct {
-	Axes       Axes
-	Aggregates []Aggregate
-	Location   bool
-	Season     bool
-	DDOF       int // divisor of the standard deviation is members - DDOF
+	Axes       Axes        `json:"axes"`
+	Aggregates []Aggregate `json:"aggregates"`
+	Location   bool        `json:"location"`
+	Season     bool        `json:"season"`
+	DDOF       int         `json:"spread_ddof"` // divisor of the standard deviation is members - DDOF
 	// Auxiliary are fields that do not change; their channels come last.
-	Auxiliary []Auxiliary
+	Auxiliary []Auxiliary `json:"auxiliary,omitempty"`
 	// OfMembers are the channels of each member, for networks that read members; else nil.
-	OfMembers []MemberChannel
+	OfMembers []MemberChannel `json:"member_channels,omitempty"`
 
 	// Fitted on training dates, indexed by Axes: lead, variable, level.
-	Fields  []*Normaliser // of the first member's fields
-	Spreads []float64     // RMS of the used members' standard deviation
+	Fields  []*Normaliser `json:"-"`       // of the first member's fields
+	Spreads []float64     `json:"spreads"` // RMS of the used members' standard deviation
 	// Maps, if not nil, reads the maps of the normaliser of field i, which lie in a file
 	// while its Mean is nil. It may grow what is in n. Called from several goroutines.
-	Maps func(i int, n *Normaliser) error
+	Maps func(i int, n *Normaliser) error `json:"-"`
 }
 
 // Auxiliary is a standardised field that does not change, such as orography.
 type Auxiliary struct {
-	Name   string
-	Values []float32 // [point]; nil until they are read
+	Name   string    `json:"name"`
+	Values []float32 `json:"-"` // [point]; nil until they are read
 }
 
 // LocationChannels and SeasonChannels are the numbers of channels they add.

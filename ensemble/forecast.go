@@ -1,9 +1,11 @@
 package ensemble
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/fieldmath"
 )
@@ -14,6 +16,39 @@ type Axes struct {
 	Variables []string
 	Levels    []Level
 	Leads     []Lead
+}
+
+// axesInFile is Axes in JSON, where leads are words.
+type axesInFile struct {
+	Variables []string `json:"variables"`
+	Levels    []Level  `json:"levels"`
+	Leads     []string `json:"leads"`
+}
+
+// MarshalJSON writes levels and leads as configuration files have them.
+func (a Axes) MarshalJSON() ([]byte, error) {
+	f := axesInFile{Variables: a.Variables, Levels: a.Levels}
+	for _, l := range a.Leads {
+		f.Leads = append(f.Leads, l.String())
+	}
+	return json.Marshal(f)
+}
+
+// UnmarshalJSON is the inverse of MarshalJSON.
+func (a *Axes) UnmarshalJSON(text []byte) error {
+	var f axesInFile
+	if err := json.Unmarshal(text, &f); err != nil {
+		return err
+	}
+	*a = Axes{Variables: f.Variables, Levels: f.Levels}
+	for _, s := range f.Leads {
+		d, err := time.ParseDuration(s)
+		if err != nil {
+			return err
+		}
+		a.Leads = append(a.Leads, Lead(d))
+	}
+	return nil
 }
 
 // Fields is the number of fields one member has: leads × variables × levels.

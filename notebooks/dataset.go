@@ -30,7 +30,7 @@ type Dataset struct {
 // about is what a look into files finds.
 type about struct {
 	Version   string
-	Rows      [][]string // of run.GroupColumns
+	Rows      [][]string // of check.GroupColumns
 	Grids     []string
 	Variables []variableAbout
 	Leads     []ensemble.Lead

@@ -37,7 +37,7 @@ ensemble=$root/usr/bin/ensemble
 "$ensemble" completion fish | install -D -m 644 /dev/stdin "$root/usr/share/fish/vendor_completions.d/ensemble.fish"
 
 doc=$root/usr/share/doc/ensemble
-install -D -m 644 ensemble/run/demo.yaml "$doc/examples/train.yaml"
+install -D -m 644 ensemble/run/demo/demo.yaml "$doc/examples/train.yaml"
 install -m 644 docs/examples/*.yaml "$doc/examples/"
 for f in experiments/*/*.yaml; do install -D -m 644 "$f" "$doc/examples/${f#experiments/}"; done
 cp -r docs/ops "$doc/examples/"

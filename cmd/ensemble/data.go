@@ -25,7 +25,7 @@ func dataCommand(a *app) *cobra.Command {
 		Short:       "Prepare the data of trainings",
 		Example:     "  ensemble data prepare -c train.yaml --out store\n  ensemble data request ens10\n  ensemble help data prepare",
 		Annotations: notes("ensemble help data prepare"),
-	}, dataPrepare(a), dataBench(a), dataRequest(a), dataSynthesize(a))
+	}, dataPrepare(a), dataRequest(a), dataSynthesize(a))
 }
 
 func dataPrepare(a *app) *cobra.Command {

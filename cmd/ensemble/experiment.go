@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -21,86 +22,72 @@ func experimentCommand(a *app) *cobra.Command {
 			"  ensemble experiment members -c train.yaml --run-dir runs/members\n" +
 			"  ensemble experiment ablation -c train.yaml --run-dir runs/ablation",
 		Annotations: notes("ensemble help experiment members"),
-	}, experimentRun(a), experimentReproduce(a), experimentList(a), experimentCompare(a), experimentMembers(a), experimentAblation(a), experimentKinds(a), experimentEfficiency(a), experimentCase(a))
+	}, slices.Concat([]*cobra.Command{experimentRun(a), experimentReproduce(a), experimentList(a), experimentCompare(a)}, experimentStudies(a),
+		[]*cobra.Command{experimentEfficiency(a), experimentCase(a)})...)
 }
 
-func experimentMembers(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "members -c FILE --run-dir DIR",
-		Short: "Train on few members, on more, and on all",
-		Long: "Train a configuration on 2 members, on 3, and so on to all of them, and compare\n" +
+// studies are the commands that train variants of a configuration.
+var studies = []struct{ name, short, long, example string }{
+	{experiment.Members, "Train on few members, on more, and on all",
+		"Train a configuration on 2 members, on 3, and so on to all of them, and compare\n" +
 			"what each network scores with the raw ensemble of all members: how many members\n" +
 			"a forecast is worth. Each has a run directory of its own; those that are done\n" +
 			"are not trained again. The folder gets experiment.json, a table and a page.",
-		Example: "  ensemble experiment run experiments/demo\n" +
+		"  ensemble experiment run experiments/demo\n" +
 			"  ensemble experiment members -c train.yaml --run-dir runs/members \\\n" +
-			"    --members 2,5,10",
-		Annotations: notes("ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
-		Args:        noArgs,
-	}
-	counts := cmd.Flags().IntSlice("members", nil, "numbers of `MEMBERS` to train on (default 2 to all)")
-	runExperiment(a, cmd, func(o *experiment.VaryOptions) (err error) {
-		if o.Variants, err = experiment.MemberVariants(o.Config, *counts); err == nil {
-			o.Against = o.Variants[len(o.Variants)-1].Name
-		}
-		return err
-	})
-	return cmd
-}
-
-func experimentAblation(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "ablation -c FILE --run-dir DIR",
-		Short: "Train with parts of a configuration left out",
-		Long: "Train a configuration as it is, and with one part of it changed at a time:\n" +
+			"    --members 2,5,10"},
+	{experiment.Ablation, "Train with parts of a configuration left out",
+		"Train a configuration as it is, and with one part of it changed at a time:\n" +
 			"leads, levels, standardisation, location, season, loss; or variants by name.\n" +
 			"Gains over the first one are paired by start. Each has a run directory of its\n" +
 			"own; those that are done are not trained again.",
-		Example: "  ensemble experiment ablation -c train.yaml --run-dir runs/ablation\n" +
+		"  ensemble experiment ablation -c train.yaml --run-dir runs/ablation\n" +
 			"  ensemble experiment ablation -c train.yaml --run-dir runs/width \\\n" +
-			"    --variant base16 --variant \"base32 model.base=32\"",
-		Annotations: notes("ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
-		Args:        noArgs,
-	}
-	variants := cmd.Flags().StringArray("variant", nil, "`NAME` of a variant and what it changes, as key=value; the first is compared with")
-	runExperiment(a, cmd, func(o *experiment.VaryOptions) (err error) {
-		for _, text := range *variants {
-			v, err := experiment.ParseVariant(text)
-			if err != nil {
-				return err
-			}
-			o.Variants = append(o.Variants, v)
-		}
-		if o.Variants == nil {
-			if o.Variants, err = experiment.AblationVariants(o.Config); err != nil {
-				return err
-			}
-		}
-		o.Against = o.Variants[0].Name
-		return nil
-	})
-	return cmd
-}
-
-func experimentKinds(a *app) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "kinds -c FILE --run-dir DIR",
-		Short: "Train the network baselines of ENS-10 beside a configuration",
-		Long: "Train a configuration as it is, and with a network by point, by patch and in two\n" +
+			"    --variant base16 --variant \"base32 model.base=32\""},
+	{experiment.Kinds, "Train the network baselines of ENS-10 beside a configuration",
+		"Train a configuration as it is, and with a network by point, by patch and in two\n" +
 			"dimensions in place of its own, at their published sizes. Gains over it are\n" +
 			"paired by start. Each has a run directory of its own; those that are done are\n" +
 			"not trained again.",
-		Example:     "  ensemble experiment kinds -c train.yaml --run-dir runs/kinds --seeds 3",
-		Annotations: notes("ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
-		Args:        noArgs,
-	}
-	runExperiment(a, cmd, func(o *experiment.VaryOptions) (err error) {
-		if o.Variants, err = experiment.KindVariants(o.Config); err == nil {
-			o.Against = o.Variants[0].Name
+		"  ensemble experiment kinds -c train.yaml --run-dir runs/kinds --seeds 3"},
+}
+
+// experimentStudies makes a command of each study. Others are compared with the variant of all members, or
+// with the first one.
+func experimentStudies(a *app) (all []*cobra.Command) {
+	for _, s := range studies {
+		cmd := &cobra.Command{Use: s.name + " -c FILE --run-dir DIR", Short: s.short, Long: s.long, Example: s.example, Args: noArgs,
+			Annotations: notes("ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop)}
+		var members []int
+		var variants []string
+		switch s.name {
+		case experiment.Members:
+			cmd.Flags().IntSliceVar(&members, "members", nil, "numbers of `MEMBERS` to train on (default 2 to all)")
+		case experiment.Ablation:
+			cmd.Flags().StringArrayVar(&variants, "variant", nil, "`NAME` of a variant and what it changes, as key=value; the first is compared with")
 		}
-		return err
-	})
-	return cmd
+		runExperiment(a, cmd, func(o *experiment.VaryOptions) (err error) {
+			for _, text := range variants {
+				v, err := experiment.ParseVariant(text)
+				if err != nil {
+					return err
+				}
+				o.Variants = append(o.Variants, v)
+			}
+			if o.Variants == nil {
+				if o.Variants, err = experiment.Variants(s.name, o.Config, members); err != nil {
+					return err
+				}
+			}
+			o.Against = o.Variants[0].Name
+			if s.name == experiment.Members {
+				o.Against = o.Variants[len(o.Variants)-1].Name
+			}
+			return nil
+		})
+		all = append(all, cmd)
+	}
+	return all
 }
 
 // runExperiment lets a command run the variants that choose finds.

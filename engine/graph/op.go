@@ -34,29 +34,6 @@ type Op struct {
 	// AnyLayout marks operations that treat the blocks of a blocked value as they
 	// treat its channels. Attributes that are LayoutBound may name the one layout.
 	AnyLayout bool
-	// Split is the rule by which ranks share the operation.
-	Split Split
-	// Moves says that the result holds values of the operands alone.
-	Moves Move
-	// Fuses is the part that the operation has in fusions.
-	Fuses Fuse
-	// Conv describes a convolution or a gradient of one; nil for others.
-	Conv *Conv
-	// Filter is that of a layer of a network, whose channels can be removed; nil for others.
-	Filter *Filter
-	// Channels, where present, ties the channels of operands and result. Those of an
-	// operation with a scalar formula are tied point by point; else none can be removed.
-	Channels func(t Ties, in []Shape, out Shape, attrs any)
-	// Shrunk, where present, gives the attributes with which the operation computes what is
-	// left when channels are removed; where it is nil, they stay.
-	Shrunk func(attrs any, l Left) any
-	// Quantisable marks convolutions that can multiply codes of eight bits.
-	Quantisable bool
-	// KeepsCodes, where present, tells whether the result for codes is that for the values,
-	// as codes of the same scale.
-	KeepsCodes func(attrs any) bool
-	// Class is the kind of work where the window does not say it.
-	Class Class
 	// FLOPs counts the useful floating point operations of one execution.
 	FLOPs func(in []Shape, out Shape, attrs any) int64
 	// Bytes counts the memory that one execution must read and write.
@@ -76,6 +53,8 @@ type Op struct {
 	Random bool
 	// Cases are small instances for the conformance suite.
 	Cases []Case
+
+	Traits
 }
 
 // Local describes the part of a result that one rank computes.

@@ -95,11 +95,14 @@ func (f *Filter) Transposed() bool { return f.Axis == 1 }
 // Result stands in Ties and Left for the result, where operands have their number.
 const Result = -1
 
+// Index is one index of an axis of a value.
+type Index struct{ Value, Axis, At int }
+
 // Ties are what an operation says of the indices of the axes of its operands and result when
 // channels are removed: those that are tied are removed together, those that are kept never.
 type Ties interface {
-	// Tie joins n indices of an axis of value a, from loA on, with as many of an axis of value b.
-	Tie(a, axisA, loA, b, axisB, loB, n int)
+	// Tie joins n indices from one on with as many from another on.
+	Tie(a, b Index, n int)
 	// Whole joins an axis of a with one of b of the same size.
 	Whole(a, axisA, b, axisB int)
 	// Pin keeps all indices of axes for a reason. Axes that the value does not have are left out.
@@ -116,6 +119,33 @@ type Left struct {
 	Shape Shape // of the result
 	// Before counts how many of the first indices of an axis of a value are left.
 	Before func(v, axis, index int) int
+}
+
+// Traits are what passes, backends and the cut over ranks ask of an operation.
+type Traits struct {
+	// Split is the rule by which ranks share the operation.
+	Split Split
+	// Moves says that the result holds values of the operands alone.
+	Moves Move
+	// Fuses is the part that the operation has in fusions.
+	Fuses Fuse
+	// Class is the kind of work where the window does not say it.
+	Class Class
+	// Conv describes a convolution or a gradient of one; nil for others.
+	Conv *Conv
+	// Filter is that of a layer of a network, whose channels can be removed; nil for others.
+	Filter *Filter
+	// Channels, where present, ties the channels of operands and result. Those of an
+	// operation with a scalar formula are tied point by point; else none can be removed.
+	Channels func(t Ties, in []Shape, out Shape, attrs any)
+	// Shrunk, where present, gives the attributes with which the operation computes what is
+	// left when channels are removed; where it is nil, they stay.
+	Shrunk func(attrs any, l Left) any
+	// Quantisable marks convolutions that can multiply codes of eight bits.
+	Quantisable bool
+	// KeepsCodes, where present, reports whether the result for codes is that for the values,
+	// as codes of the same scale.
+	KeepsCodes func(attrs any) bool
 }
 
 // Fuses tells whether the node is an operation with this part in fusions.

@@ -42,6 +42,6 @@ func tieRange(t graph.Ties, of, part int, shape Shape, along, lo int) {
 		if axis == along {
 			at = lo
 		}
-		t.Tie(part, axis, 0, of, axis, at, d)
+		t.Tie(graph.Index{Value: part, Axis: axis}, graph.Index{Value: of, Axis: axis, At: at}, d)
 	}
 }

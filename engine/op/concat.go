@@ -47,7 +47,7 @@ var concat = Define(Spec[AlongAxis]{
 				if axis == a.Axis {
 					at, lo = lo, lo+d
 				}
-				t.Tie(i, axis, 0, graph.Result, axis, at, d)
+				t.Tie(graph.Index{Value: i, Axis: axis}, graph.Index{Value: graph.Result, Axis: axis, At: at}, d)
 			}
 		}
 	},

@@ -79,9 +79,9 @@ func Define[A any](s Spec[A]) Def[A] {
 	o := &graph.Op{
 		Name: s.Name, Doc: s.Doc, Source: s.Source, NoGrad: s.NoGrad,
 		Alias: s.Alias, Random: s.Random, Scalar: s.scalar,
-		Split: s.Split, Moves: s.Moves, Fuses: s.Fuses, Class: s.Class, Conv: s.Conv, Filter: s.Filter, Quantisable: s.Quantisable,
-		Shape: func(in []Shape, a any) (Shape, error) { return s.Shape(in, a.(A)) },
-		Ref:   func(c Call, a any) { s.Ref(c, a.(A)) },
+		Traits: graph.Traits{Split: s.Split, Moves: s.Moves, Fuses: s.Fuses, Class: s.Class, Conv: s.Conv, Filter: s.Filter, Quantisable: s.Quantisable},
+		Shape:  func(in []Shape, a any) (Shape, error) { return s.Shape(in, a.(A)) },
+		Ref:    func(c Call, a any) { s.Ref(c, a.(A)) },
 		Window: func(in []Shape, a any) Window {
 			if s.Window == nil {
 				return Window{}

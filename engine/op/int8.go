@@ -183,24 +183,33 @@ func CodesToPoints(i [6]int32) [6]int32 {
 		mulhr(i[1], aabb) - 2*i[3] - mulhr(i[3], rest) + i[5]}
 }
 
-// Int8Source visits the transformed tiles of codes x, a part of a source that has zero as its
-// code of 0: the points of all products in units of a quarter of a scale. It skips all but
+// Int8Source is a part of the source of a convolution of codes, whose filter has so many levels.
+type Int8Source struct {
+	Codes  []float64
+	Shape  Shape
+	Zero   int // the code of 0
+	Conv   Conv
+	Levels int
+}
+
+// Tiles visits the transformed tiles: the points of all products in units of a quarter of a scale. It skips all but
 // every stride-th tile.
-func Int8Source(x []float64, s Shape, zero int, a Conv, kd, stride int, visit func(n, c, tile int, points []int32)) {
-	scheme := int8Scheme(s[2], kd)
+func (x Int8Source) Tiles(stride int, visit func(n, c, tile int, points []int32)) {
+	s := x.Shape
+	scheme := int8Scheme(s[2], x.Levels)
 	td, th, tw := (s[2]+int8Out[scheme]-1)/int8Out[scheme], (s[3]+3)/4, (s[4]+3)/4
 	points := make([]int32, 36*int8Products[scheme])
 	d := make([][36]int32, int8In[scheme])
 	for n := range s[0] {
 		for c := range s[1] {
-			plane := x[(n*s[1]+c)*s[2]*s[3]*s[4]:]
+			plane := x.Codes[(n*s[1]+c)*s[2]*s[3]*s[4]:]
 			for t := 0; t < td*th*tw; t += stride {
 				z0, y0, x0 := t/tw/th*int8Out[scheme], t/tw%th*4-1, t%tw*4-1
 				if scheme == int8Deep {
 					z0--
 				}
 				for z := range d {
-					d[z] = tilePoints(plane, s, z0+z, y0, x0, zero, a.Pad[2].Periodic)
+					d[z] = x.points(plane, z0+z, y0, x0)
 				}
 				for k := range 36 {
 					o := [4]int32{d[0][k]}
@@ -220,8 +229,9 @@ func Int8Source(x []float64, s Shape, zero int, a Conv, kd, stride int, visit fu
 	}
 }
 
-// tilePoints transforms 6×6 codes of a level.
-func tilePoints(plane []float64, s Shape, z, y0, x0, zero int, wrap bool) (d [36]int32) {
+// points transforms 6×6 codes of a level of a channel.
+func (x Int8Source) points(plane []float64, z, y0, x0 int) (d [36]int32) {
+	s, wrap := x.Shape, x.Conv.Pad[2].Periodic
 	if z < 0 || z >= s[2] {
 		return d
 	}
@@ -234,7 +244,7 @@ func tilePoints(plane []float64, s Shape, z, y0, x0, zero int, wrap bool) (d [36
 		}
 		for i := range 6 {
 			if y := y0 + i; y >= 0 && y < s[3] && at >= 0 && at < s[4] {
-				in[i] = 4 * (int32(plane[(z*s[3]+y)*s[4]+at]) - int32(zero))
+				in[i] = 4 * (int32(plane[(z*s[3]+y)*s[4]+at]) - int32(x.Zero))
 			}
 		}
 		for i, v := range CodesToPoints(in) {
@@ -298,7 +308,7 @@ func int8Filter(w []float64, kd, scheme int, u []float64) {
 func int8Ref(c Call, a Int8Conv) {
 	parts := len(c.In) - 2
 	w, ws, bias, q := c.In[parts], c.InShape[parts], c.In[parts+1], a.Int8
-	out, s := c.OutShape, c.InShape[0]
+	s := c.InShape[0]
 	scheme := int8Scheme(s[2], ws[2])
 	points := 36 * int8Products[scheme]
 	// Filters: [result][source][point], and their scales.
@@ -328,7 +338,8 @@ func int8Ref(c Call, a Int8Conv) {
 	sums := make([]float64, s[0]*tiles*ws[0]*points)
 	lo := 0
 	for part := range parts {
-		Int8Source(c.In[part], c.InShape[part], q.Zero[part], a.Conv, ws[2], 1, func(n, i, t int, v []int32) {
+		source := Int8Source{Codes: c.In[part], Shape: c.InShape[part], Zero: q.Zero[part], Conv: a.Conv, Levels: ws[2]}
+		source.Tiles(1, func(n, i, t int, v []int32) {
 			for p, x := range v {
 				code := float64(min(max(mulhr(x, int32(q.Factors[part][p])), -128), 127))
 				for o := range ws[0] {
@@ -345,14 +356,18 @@ func int8Ref(c Call, a Int8Conv) {
 				for p := range m {
 					m[p] *= scale[o*points+p] / 127
 				}
-				int8Result(c, a, m, bias[o], n, o, t, scheme, out)
+				int8Result(c, a, int8Tile{scheme, n, o, t}, m, bias[o])
 			}
 		}
 	}
 }
 
-// int8Result writes a tile of a result channel out of its sums.
-func int8Result(c Call, a Int8Conv, m []float64, bias float64, n, o, t, scheme int, out Shape) {
+// int8Tile is a tile of a channel of the result of a sample.
+type int8Tile struct{ scheme, sample, channel, tile int }
+
+// int8Result writes a tile of the result out of its sums.
+func int8Result(c Call, a Int8Conv, at int8Tile, m []float64, bias float64) {
+	out, scheme, n, o, t := c.OutShape, at.scheme, at.sample, at.channel, at.tile
 	th, tw := (out[3]+3)/4, (out[4]+3)/4
 	z0, y0, x0 := t/tw/th*int8Out[scheme], t/tw%th*4, t%tw*4
 	for z := 0; z < int8Out[scheme] && z0+z < out[2]; z++ {

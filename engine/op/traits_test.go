@@ -23,9 +23,9 @@ func (s *strict) shape(v int) graph.Shape {
 	return s.in[v]
 }
 
-func (s *strict) Tie(a, axisA, loA, b, axisB, loB, n int) {
-	if x, y := s.shape(a)[axisA], s.shape(b)[axisB]; loA < 0 || loB < 0 || loA+n > x || loB+n > y {
-		s.t.Errorf("ties %d:%d of axis %d of value %d (%d) with %d:%d of axis %d of value %d (%d)", loA, loA+n, axisA, a, x, loB, loB+n, axisB, b, y)
+func (s *strict) Tie(a, b graph.Index, n int) {
+	if x, y := s.shape(a.Value)[a.Axis], s.shape(b.Value)[b.Axis]; a.At < 0 || b.At < 0 || a.At+n > x || b.At+n > y {
+		s.t.Errorf("ties %d indices from %+v of %d with as many from %+v of %d", n, a, x, b, y)
 	}
 }
 

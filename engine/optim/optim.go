@@ -138,23 +138,36 @@ type Optimizer struct {
 	o       Options
 	store   *engine.Store
 	tensors []tensor
+	arena   arena
+	move    step
+	steps   uint64
+	sweep   sweeper
+	keep    []bool // of Mask
+	away    *away  // where parameters lie on a device; nil elsewhere
+	cut
+	squares
+	gradients
+}
+
+// cut is how the parameters are cut into pieces.
+type cut struct {
 	pieces  []Piece // of all ranks
 	all     []piece // the same, by number of their tensors
 	runs    []run   // of this rank
 	numbers []int   // of its pieces in all
-	arena   arena
-	move    step
-	part    []float64 // two sums for each piece of this rank
-	parts   []float64 // and of all ranks; part itself without any
-	norms   []norms   // by tensor
-	steps   uint64
-	sweep   sweeper
+}
 
-	keep []bool // of Mask
-	away *away  // where parameters lie on a device; nil elsewhere
+// squares are sums of which norms are made.
+type squares struct {
+	part  []float64 // two sums for each piece of this rank
+	parts []float64 // and of all ranks; part itself without any
+	norms []norms   // by tensor
+}
 
+// gradients are those that the next step moves along.
+type gradients struct {
 	scale   float64   // of Scaled
-	sum     []float32 // gathered gradients, in the layout of moments, allocated by the first Add
+	sum     []float32 // gathered, in the layout of moments, allocated by the first Add
 	weight  float64   // of sum together
 	pending bool      // sum holds something
 }
@@ -168,7 +181,7 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	p := &Optimizer{o: o, store: store, scale: 1}
+	p := &Optimizer{o: o, store: store, gradients: gradients{scale: 1}}
 	if o.Average != nil {
 		same := func(a, b engine.Entry) bool {
 			return a.Name == b.Name && a.Shape.Equal(b.Shape) && a.Offset == b.Offset && a.State == b.State

@@ -235,7 +235,8 @@ func (c *Calibration) Points(p *engine.Plan) {
 				stride = max(1, tiles/c.o.Tiles)
 			}
 			counts, largest := s.counts[i], s.largest[i]
-			op.Int8Source(codes, shape, s.q.Zero[i], s.conv, s.shape[2], stride, func(_, _, _ int, points []int32) {
+			source := op.Int8Source{Codes: codes, Shape: shape, Zero: s.q.Zero[i], Conv: s.conv, Levels: s.shape[2]}
+			source.Tiles(stride, func(_, _, _ int, points []int32) {
 				for p, v := range points {
 					v = max(v, -v)
 					counts[p][bin(v)]++

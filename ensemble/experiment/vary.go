@@ -9,11 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
-	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
@@ -26,13 +23,6 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/report"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
-
-// Variant is one training of an experiment: its name, which is that of its folder, and what
-// it changes in the configuration, as after --set.
-type Variant struct {
-	Name string   `json:"name"`
-	Set  []string `json:"set"`
-}
 
 // VaryOptions say what is trained and compared.
 type VaryOptions struct {
@@ -107,128 +97,6 @@ const (
 
 // gridEMOS is the baseline that stands beside the networks, if the configuration names it.
 const gridEMOS = "emos_grid"
-
-// MemberVariants train on 2 members, on 3, and so on to all, or on the numbers given.
-//
-// Errors: exit 64 for numbers that the configuration's ensemble does not have.
-func MemberVariants(src config.Sources, counts []int) ([]Variant, error) {
-	c, err := config.LoadTrain(src)
-	if err != nil {
-		return nil, err
-	}
-	full := c.Data.Members.Full
-	if len(counts) == 0 {
-		for m := 2; m <= full; m++ {
-			counts = append(counts, m)
-		}
-	}
-	counts = slices.Compact(slices.Sorted(slices.Values(counts)))
-	var out []Variant
-	for _, m := range counts {
-		if m < 2 || m > full {
-			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d is no number of members to train on", m), At: "--members",
-				Why: fmt.Sprintf("a spread needs two, and data.members.full is %d", full), Fix: fmt.Sprintf("give numbers from 2 to %d", full)}
-		}
-		out = append(out, Variant{fmt.Sprintf("members-%02d", m), []string{"data.members.use=" + strconv.Itoa(m)}})
-	}
-	return out, nil
-}
-
-// AblationVariants are the configuration as it is, "base", and with one part of it changed at
-// a time: leads, levels, standardisation, location, season, loss.
-//
-// Errors: those of the configuration.
-func AblationVariants(src config.Sources) ([]Variant, error) {
-	c, err := config.LoadTrain(src)
-	if err != nil {
-		return nil, err
-	}
-	out := []Variant{{Name: "base"}}
-	add := func(name string, set ...string) { out = append(out, Variant{name, set}) }
-	if len(c.Data.Leads) > len(c.Data.TargetLeads) {
-		add("target-lead-only", fmt.Sprintf("data.leads=[%s]", model.LeadWords(c.Data.TargetLeads)))
-	}
-	var levels []string
-	for _, l := range c.Data.Levels {
-		if slices.ContainsFunc(c.Data.Targets, func(t config.Target) bool { return slices.Contains(t.Levels, l) }) {
-			levels = append(levels, l.String())
-		}
-	}
-	if len(levels) < len(c.Data.Levels) {
-		add("target-levels-only", fmt.Sprintf("data.levels=[%s]", strings.Join(levels, ",")))
-	}
-	if c.Data.Standardise == ensemble.LAS {
-		add("global-standardisation", "data.standardise=global")
-	} else {
-		add("local-standardisation", "data.standardise=las")
-	}
-	if c.Model.Location {
-		add("no-location", "model.location=false")
-	}
-	if c.Model.Season {
-		add("no-season", "model.season=false")
-	}
-	if c.Model.Head == model.SpreadHead {
-		for _, kind := range []string{"mse", "l1", "ssim", "ms_ssim"} {
-			if kind != c.Train.Train.Loss.Kind {
-				add("loss-"+strings.ReplaceAll(kind, "_", "-"), "train.loss.kind="+kind)
-			}
-		}
-	} else if c.Train.Train.Loss.Spread > 0 {
-		add("no-spread-loss", "train.loss.spread=0")
-	} else {
-		add("spread-loss", "train.loss.spread=1")
-	}
-	return out, nil
-}
-
-// KindVariants are the configuration as it is, "base", and with the network baselines of ENS-10 at
-// their published size in its place, without what they do not have.
-//
-// Errors: those of the configuration.
-func KindVariants(src config.Sources) ([]Variant, error) {
-	c, err := config.LoadTrain(src)
-	if err != nil {
-		return nil, err
-	}
-	out := []Variant{{Name: "base"}}
-	for _, k := range []struct {
-		kind string
-		size int
-	}{{config.DRNKind, 128}, {config.LeNetKind, 0}, {config.UNet2DKind, 32}} {
-		set := []string{"model.kind=" + k.kind, "model.height=" + config.SharedHeight, "model.dropout=0"}
-		if k.size > 0 {
-			set = append(set, "model.base="+strconv.Itoa(k.size))
-		}
-		if k.kind != c.Model.Kind {
-			out = append(out, Variant{k.kind, set})
-		}
-	}
-	return out, nil
-}
-
-// ParseVariant reads "NAME key=value key=value …".
-//
-// Errors: exit 64.
-func ParseVariant(text string) (Variant, error) {
-	words := strings.Fields(text)
-	bad := func(why string) (Variant, error) {
-		return Variant{}, &exit.Error{Code: exit.Usage, What: "this is no variant", At: fmt.Sprintf("--variant %q", text), Why: why,
-			Fix: `give a name and what it changes, as in --variant "wide model.base=32"`}
-	}
-	if len(words) == 0 {
-		return bad("it is empty")
-	}
-	if filepath.Base(words[0]) != words[0] || strings.HasPrefix(words[0], ".") || strings.Contains(words[0], "=") {
-		return bad(fmt.Sprintf("%q cannot be the name of a folder", words[0]))
-	}
-	for _, w := range words[1:] {
-		if !strings.Contains(w, "=") {
-			return bad(fmt.Sprintf("%q assigns nothing", w))
-		}
-	}
-	return Variant{words[0], words[1:]}, nil
-}
 
 // Vary trains every variant into a run directory of its own, of several seeds one for
 // each, goes on with those that were begun, skips those that are done, and compares what they score

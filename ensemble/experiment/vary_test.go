@@ -32,7 +32,7 @@ func experimentSources(t *testing.T) config.Sources {
 // with all raw members, and not trained again.
 func TestExperimentMembers(t *testing.T) {
 	src := experimentSources(t)
-	variants, err := MemberVariants(src, nil)
+	variants, err := Variants(Members, src, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestExperimentMembers(t *testing.T) {
 
 func TestExperimentVariants(t *testing.T) {
 	src := experimentSources(t)
-	variants, err := AblationVariants(src)
+	variants, err := Variants(Ablation, src, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestExperimentVariants(t *testing.T) {
 	if v, err := ParseVariant("wide model.base=32 train.seed=2"); err != nil || v.Name != "wide" || len(v.Set) != 2 {
 		t.Errorf("%+v, %v", v, err)
 	}
-	if _, err := MemberVariants(src, []int{1}); exit.CodeOf(err) != exit.Usage {
+	if _, err := Variants(Members, src, []int{1}); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("one member: %v", err)
 	}
 	twice := VaryOptions{Config: src, Dir: t.TempDir(), Variants: []Variant{{Name: "a"}, {Name: "a"}}}
@@ -145,7 +145,7 @@ func TestExperimentVariants(t *testing.T) {
 // score of each start.
 func TestExperimentSeeds(t *testing.T) {
 	src := experimentSources(t)
-	kinds, err := KindVariants(src)
+	kinds, err := Variants(Kinds, src, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

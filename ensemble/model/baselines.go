@@ -53,9 +53,7 @@ func saveBaselines(path string, all []Baselines) error {
 			put("gain_bias", i, g.Bias)
 			put("gain_emos", i, g.EMOS)
 			put("gain_dispersion", i, g.Dispersion)
-			if g.Scale != nil {
-				put("gain_scale", i, g.Scale)
-			}
+			put("gain_scale", i, g.Scale)
 			meta[fmt.Sprintf("gain_members.%03d", i)] = strconv.Itoa(g.Members)
 		}
 		text, err := json.Marshal(texts)
@@ -107,14 +105,6 @@ func loadBaselines(path string, points int) ([]Baselines, error) {
 			}
 		}
 		array := func(name string) any { return arrays[fmt.Sprintf("%s.%03d", name, i)] }
-		if texts[fittedKey] == nil { // of an older program, which had these two without a text, or with another one
-			if grid, ok := meta[fmt.Sprintf("grid.%03d", i)]; ok {
-				texts["emos_grid"] = json.RawMessage(grid)
-			}
-			if array("climatology_sigma") != nil {
-				texts["climatology"] = json.RawMessage("{}")
-			}
-		}
 		for _, m := range baseline.Methods {
 			if text := string(texts[m.ID]); text == "" || text == "null" {
 				continue
@@ -130,8 +120,8 @@ func loadBaselines(path string, points int) ([]Baselines, error) {
 			b.Gain = &gain.Steps{Bias: bias, Members: m}
 			b.Gain.EMOS, _ = array("gain_emos").([]float64)
 			b.Gain.Dispersion, _ = array("gain_dispersion").([]float64)
-			b.Gain.Scale, _ = array("gain_scale").([]float64) // none in files of older programs
-			if err != nil || len(b.Gain.EMOS) != 4*len(bias) || len(b.Gain.Dispersion) != 2*len(bias) || b.Gain.Scale != nil && len(b.Gain.Scale) != len(bias) {
+			b.Gain.Scale, _ = array("gain_scale").([]float64)
+			if err != nil || len(b.Gain.EMOS) != 4*len(bias) || len(b.Gain.Dispersion) != 2*len(bias) || len(b.Gain.Scale) != len(bias) {
 				return nil, bad(errors.New("steps of the gain are missing"))
 			}
 		}

@@ -2,10 +2,11 @@ package model
 
 import (
 	"fmt"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"

@@ -30,7 +30,7 @@ func (s Spec) shrunk(b *graph.Builder) (*graph.Graph, error) {
 	}
 	small, _, err := channels.Find(g).Shrink(s.Kept)
 	if err != nil {
-		return nil, &exit.Error{Code: exit.BadData, What: "the list of channels that are left does not fit the network", At: "network.kept of " + File, Why: err.Error(),
+		return nil, &exit.Error{Code: exit.BadData, What: "the list of channels that are left does not fit the network", At: "network.kept of model.json", Why: err.Error(),
 			Fix: "copy the whole folder of the model again", Err: err}
 	}
 	return small, nil

@@ -41,8 +41,7 @@ func (d *Drift) Judge(init ensemble.Init, k ensemble.Key, s drift.Summary) (x St
 	return Strangeness{k.Variable, k.Level, k.Lead, f.Judge(d.Boxes, s, init.Valid(k.Lead).Time)}, true
 }
 
-// DriftFile is its file in a model folder. Models of older programs have none, nor have those of
-// fewer starts than drift.Least.
+// DriftFile is its file in a model folder. Models of fewer starts than drift.Least have none.
 const DriftFile = "drift.safetensors"
 
 // Its tensors: of each field level, spread and boxes with their coefficients and standard deviation;

@@ -9,12 +9,6 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// takesFewerLeads tells whether the network reads any of its leads: they are in rows, nothing is learned of
-// their number, and no map is of one of them.
-func (s Spec) takesFewerLeads() bool {
-	return s.InRows() && s.GivesMembers() && !s.Maps && (s.toldLeads() || !config.OverTime(s.Kind))
-}
-
 // ReadOnly makes of the model one that reads some of its leads, and predicts the target leads among them.
 //
 // Errors: exit 64 for leads that it has not, none that it predicts, and networks that need all.
@@ -37,34 +31,9 @@ func (m *Model) ReadOnly(leads []ensemble.Lead) error {
 	case !slices.ContainsFunc(k.TargetLeads(), func(l ensemble.Lead) bool { return slices.Contains(leads, l) }):
 		return refuse("no lead is read that is predicted", "the model predicts "+m.Targets(), "add one of these leads")
 	}
-	d, vars := len(k.Features.Axes.Levels), len(k.Features.Axes.Variables)
-	var inputs, targets []int // places that stay, of features and of targets
-	for _, l := range leads {
-		for i := range vars * d {
-			inputs = append(inputs, slices.Index(all, l)*vars*d+i)
-		}
-	}
-	for v, t := range k.Targets {
-		for l := range d {
-			if slices.Contains(leads, t.Lead) {
-				targets = append(targets, v*d+l)
-			}
-		}
-	}
-	k.horizon = slices.Max(all)
-	k.Features.Axes.Leads = leads
-	k.Features.Fields, k.Features.Spreads = ensemble.Pick(k.Features.Fields, inputs), ensemble.Pick(k.Features.Spreads, inputs)
-	if maps := k.Features.Maps; maps != nil {
-		k.Features.Maps = func(i int, n *ensemble.Normaliser) error { return maps(inputs[i], n) }
-	}
-	k.Targets = slices.DeleteFunc(slices.Clone(k.Targets), func(t Target) bool { return !slices.Contains(leads, t.Lead) })
-	k.Score, k.ErrorScale, k.SpreadScale, k.SpreadAffine = ensemble.Pick(k.Score, targets), ensemble.Pick(k.ErrorScale, targets), ensemble.Pick(k.SpreadScale, targets), ensemble.Pick(k.SpreadAffine, targets)
-	k.Centre, k.Width = ensemble.Pick(k.Centre, targets), ensemble.Pick(k.Width, targets)
+	targets := k.ReadOnly(leads)
 	if m.Baselines != nil {
 		m.Baselines = ensemble.Pick(m.Baselines, targets)
 	}
 	return nil
 }
-
-// ReadsFewer tells whether the task reads fewer leads than it was trained on.
-func (k *Task) ReadsFewer() bool { return k.horizon > 0 }

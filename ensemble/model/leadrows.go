@@ -2,9 +2,7 @@ package model
 
 import (
 	"fmt"
-	"math"
 	"slices"
-	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
@@ -24,7 +22,7 @@ func (s Spec) InRows() bool { return s.Leads == config.RowLeads }
 // OfLeads completes the network of a configuration by how it sees leads.
 func (s Spec) OfLeads(c *config.TrainConfig) Spec {
 	if c.Model.LeadsInRows() {
-		s.Leads, s.Conditions = config.RowLeads, strings.Join(c.Model.Conditions, " ")
+		s.Leads, s.Conditions = config.RowLeads, c.Model.Conditions
 	}
 	s.Maps = c.Model.Maps
 	if k := c.Model.Kind; k == config.ConvLSTMKind || k == config.ConvGRUKind {
@@ -58,63 +56,9 @@ func (s Spec) rowLeads(k *Task) []ensemble.Lead {
 	return k.TargetLeads()
 }
 
-// conditions are what a batch is told of the leads of rows.
-type conditions struct {
-	names []string
-	leads []ensemble.Lead
-	scale ensemble.Lead // that counts as 1
-}
-
 // conditionsOf are those of a network; without names there are none.
-func (s Spec) conditionsOf(k *Task) conditions {
-	return conditions{strings.Fields(s.Conditions), s.rowLeads(k), max(1, k.horizon, slices.Max(k.Features.Axes.Leads))}
-}
-
-// each is how many numbers there are of a lead.
-func (c conditions) each() (n int) {
-	for _, name := range c.names {
-		if n += 2; name == config.LeadCondition {
-			n--
-		}
-	}
-	return n
-}
-
-// of are the conditions of a start, lead by lead: the lead, and sine and cosine of the phases of the year
-// and of the day at its valid time.
-func (c conditions) of(init ensemble.Init) (out []float32) {
-	for _, lead := range c.leads {
-		valid := init.Valid(lead).UTC()
-		for _, name := range c.names {
-			phase := ensemble.SeasonAngle(valid)
-			switch name {
-			case config.LeadCondition:
-				out = append(out, float32(float64(lead)/float64(c.scale)))
-				continue
-			case config.HourCondition:
-				phase = 2 * math.Pi * (float64(valid.Hour()) + float64(valid.Minute())/60) / 24
-			}
-			sin, cos := math.Sincos(phase)
-			out = append(out, float32(sin), float32(cos))
-		}
-	}
-	return out
-}
-
-// WithConditions gives a batch of n samples room for conditions, if the network has some.
-func (b *Batch) WithConditions(s Spec, k *Task, n int) {
-	if s.Conditions != "" {
-		b.told = s.conditionsOf(k)
-		b.Conditions = make([]float32, n*b.told.each()*len(b.told.leads))
-	}
-}
-
-// conditions writes those of sample i.
-func (b *Batch) conditions(i int, init ensemble.Init) {
-	if b.Conditions != nil {
-		x := b.told.of(init)
-		copy(b.Conditions[i*len(x):], x)
-	}
+func (s Spec) conditionsOf(k *Task) Conditions {
+	return k.ConditionsOf(s.Conditions, s.rowLeads(k))
 }
 
 // leadRows makes rows of leads of channels that begin with the lead, sets·N of them, and adds to each what
@@ -139,12 +83,12 @@ func (s Spec) leadRows(b *graph.Builder, k *Task, x, features graph.Value, sets 
 	if first := f.StatisticChannels(); first < f.Channels() {
 		parts = append(parts, op.SetRepeat(b, op.Slice(b, features, 1, first, f.Channels()), sets*t))
 	}
-	if c := s.conditionsOf(k); len(c.names) > 0 {
-		told := b.Input("conditions", graph.Shape{features.Dim(0), t * c.each(), 1, 1, 1})
+	if c := s.conditionsOf(k); c.Each() > 0 {
+		told := b.Input("conditions", graph.Shape{features.Dim(0), t * c.Each(), 1, 1, 1})
 		if sets > 1 {
 			told = op.SetRepeat(b, told, sets)
 		}
-		told = op.Reshape(b, told, graph.Shape{samples * t, c.each(), 1, 1, 1})
+		told = op.Reshape(b, told, graph.Shape{samples * t, c.Each(), 1, 1, 1})
 		none := op.Scale(b, op.Slice(b, parts[0], 1, 0, 1), 0)
 		parts = append(parts, op.Add(b, none, told))
 	}
@@ -193,7 +137,7 @@ func (s Spec) rowsBody(k *Task, wrap bool) unet3d.Body {
 //
 // Shape: x [N·together·T C D H W] → [N·together·T out D H W].
 func (s Spec) rowNetwork(b *graph.Builder, k *Task, x graph.Value, out, together int, wrap bool) graph.Value {
-	leads, told := len(s.rowLeads(k)), unet3d.FiLM{Conditions: s.conditionsOf(k).each()} // in the last channels
+	leads, told := len(s.rowLeads(k)), unet3d.FiLM{Conditions: s.conditionsOf(k).Each()} // in the last channels
 	unet := unet3d.UNet{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Levels: unet3d.Levels(s.Height), Periodic: wrap, Out: out, ZeroLast: true}
 	switch s.Kind {
 	case config.UNetKind: // each by itself
@@ -224,5 +168,11 @@ func (s Spec) rowNetwork(b *graph.Builder, k *Task, x graph.Value, out, together
 
 // toldLeads tells whether rows are told apart by their leads; else attention learns their places.
 func (s Spec) toldLeads() bool {
-	return slices.Contains(strings.Fields(s.Conditions), config.LeadCondition)
+	return slices.Contains(s.Conditions, config.LeadCondition)
+}
+
+// takesFewerLeads tells whether the network reads any of its leads: they are in rows, nothing is learned of
+// their number, and no map is of one of them.
+func (s Spec) takesFewerLeads() bool {
+	return s.InRows() && s.GivesMembers() && !s.Maps && (s.toldLeads() || !config.OverTime(s.Kind))
 }

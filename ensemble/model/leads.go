@@ -1,10 +1,13 @@
 package model
 
 import (
+	"encoding/json"
 	"fmt"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
@@ -13,6 +16,28 @@ import (
 type Target struct {
 	Variable string
 	Lead     ensemble.Lead
+}
+
+// targetInFile is a Target in JSON, where the lead is a word.
+type targetInFile struct {
+	Variable string `json:"variable"`
+	Lead     string `json:"lead"`
+}
+
+// MarshalJSON writes the lead as configuration files have it.
+func (t Target) MarshalJSON() ([]byte, error) {
+	return json.Marshal(targetInFile{t.Variable, t.Lead.String()})
+}
+
+// UnmarshalJSON is the inverse of MarshalJSON.
+func (t *Target) UnmarshalJSON(text []byte) error {
+	var f targetInFile
+	if err := json.Unmarshal(text, &f); err != nil {
+		return err
+	}
+	lead, err := time.ParseDuration(f.Lead)
+	*t = Target{f.Variable, ensemble.Lead(lead)}
+	return err
 }
 
 // TargetsOf are variables at leads, [lead][variable].
@@ -72,3 +97,35 @@ func (k *Task) At(t Target, level ensemble.Level) int {
 	levels := k.Features.Axes.Levels
 	return slices.Index(k.Targets, t)*len(levels) + ensemble.FindLevel(levels, t.Variable, level)
 }
+
+// ReadOnly makes of the task one that reads some of its leads, and has the targets at these: it gives their places among those
+// that were stored.
+func (k *Task) ReadOnly(leads []ensemble.Lead) (targets []int) {
+	all, d, vars := k.Features.Axes.Leads, len(k.Features.Axes.Levels), len(k.Features.Axes.Variables)
+	var inputs []int // places of features that stay
+	for _, l := range leads {
+		for i := range vars * d {
+			inputs = append(inputs, slices.Index(all, l)*vars*d+i)
+		}
+	}
+	for v, t := range k.Targets {
+		for l := range d {
+			if slices.Contains(leads, t.Lead) {
+				targets = append(targets, v*d+l)
+			}
+		}
+	}
+	k.horizon = slices.Max(all)
+	k.Features.Axes.Leads = leads
+	k.Features.Fields, k.Features.Spreads = ensemble.Pick(k.Features.Fields, inputs), ensemble.Pick(k.Features.Spreads, inputs)
+	if maps := k.Features.Maps; maps != nil {
+		k.Features.Maps = func(i int, n *ensemble.Normaliser) error { return maps(inputs[i], n) }
+	}
+	k.Targets = slices.DeleteFunc(slices.Clone(k.Targets), func(t Target) bool { return !slices.Contains(leads, t.Lead) })
+	k.Score, k.ErrorScale, k.SpreadScale, k.SpreadAffine = ensemble.Pick(k.Score, targets), ensemble.Pick(k.ErrorScale, targets), ensemble.Pick(k.SpreadScale, targets), ensemble.Pick(k.SpreadAffine, targets)
+	k.Centre, k.Width = ensemble.Pick(k.Centre, targets), ensemble.Pick(k.Width, targets)
+	return targets
+}
+
+// ReadsFewer tells whether the task reads fewer leads than it was trained on.
+func (k *Task) ReadsFewer() bool { return k.horizon > 0 }

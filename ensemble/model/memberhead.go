@@ -3,14 +3,11 @@ package model
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
@@ -73,12 +70,7 @@ func (s Spec) memberGraph(b *graph.Builder, k *Task, features, season graph.Valu
 	default:
 		fairness := map[string]dist.Fairness{config.PlainFairness: dist.Plain, config.FairFairness: dist.Fair, config.AlmostFairFairness: dist.AlmostFair(alphaFair)}[s.Fairness]
 		var smoothings []op.Smoothing
-		for _, sigma := range strings.Fields(s.Scales) {
-			points, err := strconv.ParseFloat(sigma, 64)
-			if err != nil {
-				b.Fail("members", err)
-				return
-			}
+		for _, points := range s.Scales {
 			smoothings = append(smoothings, op.Gaussian(points, h, w, wrap))
 		}
 		score = op.MultiScaleCRPS(b, made, residual, members, fairness, smoothings, nil)
@@ -146,77 +138,3 @@ func (s Spec) poet(attention unet3d.Attention, out int, wrap bool) unet3d.PoET {
 
 // attendedStages is how many of the deepest stages of PoET attend, as published.
 const attendedStages = 3
-
-// raws writes the fields of the targets of sample i's members, or what they differ from their mean.
-func (k *Task) raws(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
-	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
-	targets := len(k.Targets) * d
-	return k.eachTarget(i, fc, used, func(at, _ int, st Statistics) error {
-		t, x := k.TargetAt(at / d)
-		r := float32(1 / k.ErrorScale[at])
-		for m, member := range used {
-			to := ((i*len(used)+m)*targets + at) * p
-			raw := fc.Field(t, member, x, at%d)
-			if b.Raw != nil {
-				copy(b.Raw[to:], raw)
-				continue
-			}
-			for q, v := range raw {
-				b.Deviation[to+q] = OrZero((v - st.Mean[q]) * r)
-			}
-		}
-		return nil
-	})
-}
-
-// corrected gives the members of a forecast in physical units from the network's shifts, which
-// stand in the order of the batch, and their mean and standard deviation. Of what cannot be
-// negative members below 0 are 0.
-func (m *Model) corrected(out *Forecast, init ensemble.Init) error {
-	k, b := m.Local, &m.Network.Batch
-	d := len(k.Features.Axes.Levels)
-	targets := len(k.Targets) * d
-	p := len(m.Network.Batch.Spread) / targets
-	members := len(b.from)
-	shifts := out.Members
-	out.Members = make([]float32, len(shifts))
-	for i, member := range b.from {
-		for at := range targets {
-			v, _ := ensemble.VariableNamed(k.Targets[at/d].Variable)
-			bounded, _ := v.NonNegative()
-			e := float32(k.ErrorScale[at])
-			from := (i*targets + at) * p
-			to := out.Members[(member*targets+at)*p:][:p]
-			for q := range to {
-				x := b.Raw[from+q]
-				y := x + e*shifts[from+q]
-				if x == x && y-y != 0 {
-					return &exit.Error{Code: exit.Bug, What: "the network's output is not finite",
-						At:  fmt.Sprintf("start %s, %s, point %d", init, k.Named(at), q),
-						Fix: "check the model's weights and the input's values with `ensemble inspect --stats`"}
-				}
-				if bounded && y < 0 {
-					y = 0
-				}
-				to[q] = y
-			}
-		}
-	}
-	out.Mean, out.Sigma = make([]float32, targets*p), make([]float32, targets*p)
-	for at := range targets {
-		fields := make([][]float32, members)
-		for i := range fields {
-			fields[i] = out.Members[(i*targets+at)*p:][:p]
-		}
-		k.Features.Statistics(out.Mean[at*p:(at+1)*p], out.Sigma[at*p:(at+1)*p], fields)
-	}
-	return nil
-}
-
-// MembersOf are those of a target of a forecast.
-func (f *Forecast) MembersOf(at, targets, points int) (fields [][]float32) {
-	for i := 0; i < len(f.Members); i += targets * points {
-		fields = append(fields, f.Members[i+at*points:][:points])
-	}
-	return fields
-}

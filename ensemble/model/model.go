@@ -16,11 +16,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass"
 	sharing "github.com/ensemble-weather/ensemble/engine/share"
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
@@ -30,16 +28,10 @@ import (
 type Model struct {
 	Spec Spec
 	Task Task
-	Grid *ensemble.Grid
-	// Interpolation is how fields came to Grid in training; those of predictions do too.
-	Interpolation Interpolation
-	Control       string // member policy, "include" or "exclude"
+	About
 	// Family is that of the distribution whose parameters the networks give; nil for
 	// those that give none.
 	Family   *dist.Family
-	Trained  ensemble.Period
-	Origins  []ensemble.Origin // of the forecasts that it was trained on; none where that is not known
-	Version  string            // of the program that trained it
 	Networks []Weights
 	// Bias corrects the mean, and Spreads give the spread of the full ensemble, where the
 	// training had stages; Networks then give sigma.
@@ -49,14 +41,6 @@ type Model struct {
 	Coupling  []score.Coupling // what the test of the training found of its members
 	Climate   *Climate         // of the training that made the model; nil for none, and in models that were loaded
 	Drift     *Drift           // of the training; nil in models that were loaded until it is set to what LoadDrift reads
-	Sparsity  []Sparsity       // of Networks; none if nothing was pruned
-	Sharing   *sharing.Plan    // of the parameters of each network; nil if none are shared
-	// Recalibrations, as targets are stored, are those of the distribution, and Calibrations those of probabilities of events, fitted on
-	// validation starts. Nil for none.
-	Recalibrations []Recalibration
-	Calibrations   []Calibration
-	// Int8 are the scales with which convolutions predict in int8, by the names of their filters. Nil for none.
-	Int8 map[string]*op.Int8
 
 	arrays  *ckpt.File             // from which maps are read when they are needed; nil if all are in memory
 	kept    map[place]*engine.Kept // where weights were given on a device
@@ -66,6 +50,27 @@ type Model struct {
 	Network *Network               // compiled on first use; runs the networks in turn
 	opened  engine.Options         // of net
 	bias    *Network               // that of Bias, if there is one
+	order   []int                  // of the members in the only sample of its batch, by their positions
+}
+
+// About is what is known of a model beside its network, its task and its arrays.
+type About struct {
+	Version string          `json:"version"`         // of the program that trained it
+	Control string          `json:"members_control"` // member policy, "include" or "exclude"
+	Trained ensemble.Period `json:"trained"`
+	// Origins are those of the forecasts that it was trained on; none where that is not known.
+	Origins []ensemble.Origin `json:"origins,omitempty"`
+	Grid    *ensemble.Grid    `json:"grid"`
+	// Interpolation is how fields came to Grid in training; those of predictions do too.
+	Interpolation Interpolation `json:"interpolation,omitzero"`
+	// Recalibrations, as targets are stored, are those of the distribution, and Calibrations those of probabilities of events, fitted on
+	// validation starts. Nil for none.
+	Recalibrations []Recalibration `json:"recalibrations,omitempty"`
+	Calibrations   []Calibration   `json:"calibrations,omitempty"`
+	Sparsity       []Sparsity      `json:"sparsity,omitempty"` // of the networks; none if nothing was pruned
+	Sharing        *sharing.Plan   `json:"sharing,omitempty"`  // of the parameters of each network; nil if none are shared
+	// Int8 are the scales with which convolutions predict in int8, by the names of their filters. Nil for none.
+	Int8 map[string]*op.Int8 `json:"int8,omitempty"`
 }
 
 // Weights are the parameters and states of one network by name.
@@ -80,114 +85,18 @@ const (
 	spreadsFormat = "spread-%02d.safetensors"
 )
 
-// Formats of model.json. Models without stages are written so that older programs read them.
-const (
-	jointFormat  = 1
-	stagesFormat = 2
-	// membersFormat is that of networks that read members.
-	membersFormat = 3
-	// placesFormat is that of networks that correct a reference, have learned or auxiliary fields in
-	// their input, or work by point, by patch or in two dimensions.
-	placesFormat = 4
-	// headsFormat is that of distributions that are not normal, of whatever else.
-	headsFormat = 5
-	// leadsFormat is that of several target leads, or one that is not read, and of leads in rows, of whatever
-	// else.
-	leadsFormat = 6
-	// channelsFormat is that of networks from which channels were removed, of whatever else.
-	channelsFormat = 7
-	// tailsFormat is that of normal distributions of which calibration makes others.
-	tailsFormat = 8
-	// sharedFormat is that of networks whose layers share parameters, of whatever else: their files have stores.
-	sharedFormat = 11
-	// prunedFormat is that of networks whose weights were pruned by masks, of whatever else: their
-	// files may be packed.
-	prunedFormat = 9
-	// int8Format is that of networks that predict in int8, of whatever else but noise.
-	int8Format = 10
-	// noiseFormat is that of networks whose members have noise, for which older programs would take their offset.
-	noiseFormat = 12
-)
+// schema names what the keys of model.json mean.
+const schema = "ensemble.model/1"
 
-// format is that of models of the network, for several target leads if any are given: the oldest that programs know which can read them.
-func (s Spec) format(leads []string) int {
-	switch {
-	case s.Tails != "":
-		return tailsFormat
-	case len(s.Kept) > 0:
-		return channelsFormat
-	case leads != nil || s.InRows():
-		return leadsFormat
-	case s.Family != "":
-		return headsFormat
-	case s.Reference != "" || s.Embedding > 0 || s.Auxiliary > 0 || s.Body(false) != nil:
-		return placesFormat
-	case s.ReadsMembers():
-		return membersFormat
-	case s.Staged():
-		return stagesFormat
-	}
-	return jointFormat
-}
-
-// Description is model.json: everything but the arrays. Levels and leads are
-// written as in configuration files.
+// Description is model.json: everything but the arrays.
 type Description struct {
-	Format     int                      `json:"format"`
-	Version    string                   `json:"version"`
-	Spec       Spec                     `json:"network"`
-	Networks   int                      `json:"networks"`
-	Variables  []string                 `json:"variables"`
-	Levels     []string                 `json:"levels"`
-	Leads      []string                 `json:"leads"`
-	TargetLead string                   `json:"target_lead,omitempty"`  // of one
-	More       []string                 `json:"target_leads,omitempty"` // of several
-	Targets    []string                 `json:"targets"`
-	Score      []float64                `json:"target_weights"`
-	Aggregates []ensemble.Aggregate     `json:"features"`
-	Location   bool                     `json:"location"`
-	Season     bool                     `json:"season"`
-	Auxiliary  []string                 `json:"auxiliary,omitempty"`
-	DDOF       int                      `json:"spread_ddof"`
-	Kind       ensemble.Standardisation `json:"standardise"`
-	Used       []ensemble.Member        `json:"members"`
-	Least      int                      `json:"members_least,omitempty"`
-	Full       int                      `json:"members_full"`
-	Control    string                   `json:"members_control"`
-	Trained    ensemble.Period          `json:"trained"`
-	Origins    []ensemble.Origin        `json:"origins,omitempty"`
-	Grid       *ensemble.Grid           `json:"grid"`
-	Family     string                   `json:"family,omitempty"` // its ID
-	Regrid     *Interpolation           `json:"interpolation,omitempty"`
-	Spreads    []float64                `json:"feature_spreads"`
-	Error      []float64                `json:"error_scale"`
-	Spread     []float64                `json:"spread_scale"`
-	Affine     [][2]float64             `json:"spread_affine"`
-	Range      float64                  `json:"spread_range"`
-	OfMembers  []ensemble.MemberChannel `json:"member_channels,omitempty"`
-	Tails      []Recalibration          `json:"recalibrations,omitempty"`
-	Calibrated []Calibration            `json:"calibrations,omitempty"`
-	Edges      [][]float64              `json:"histogram_edges,omitempty"`
-	Sparsity   []Sparsity               `json:"sparsity,omitempty"`
-	Sharing    *sharing.Plan            `json:"sharing,omitempty"`
-	Int8       map[string]*op.Int8      `json:"int8,omitempty"`
-}
-
-// format is that of the model: of its network, unless its members have noise, or it was quantised or pruned.
-func (f *Description) format() int {
-	if slices.Contains(f.OfMembers, ensemble.NoiseOfMember) {
-		return noiseFormat
-	}
-	if f.Int8 != nil {
-		return int8Format
-	}
-	if len(f.Sparsity) > 0 {
-		return prunedFormat
-	}
-	if f.Spec.Shares() {
-		return sharedFormat
-	}
-	return f.Spec.format(f.More)
+	Schema   string                   `json:"schema"`
+	Networks int                      `json:"networks"` // how many files of weights there are
+	Spec     Spec                     `json:"network"`
+	Family   string                   `json:"family,omitempty"` // its ID
+	Kind     ensemble.Standardisation `json:"standardise"`
+	Task     Task                     `json:"task"`
+	About
 }
 
 // Save writes the model's files into a folder, model.json last.
@@ -216,7 +125,7 @@ func (m *Model) Save(dir string) error {
 	if err := ckpt.WriteFile(filepath.Join(dir, ArraysFile), arrays, nil); err != nil {
 		return err
 	}
-	if err := k.reference.Save(filepath.Join(dir, CorrectedFile)); err != nil {
+	if err := k.Corrected().Save(filepath.Join(dir, CorrectedFile)); err != nil {
 		return err
 	}
 	if m.Climate != nil {
@@ -273,33 +182,9 @@ func (m *Model) SaveReference(dir string) error {
 	if err := SaveCoupling(dir, m.Coupling); err != nil {
 		return err
 	}
-	k := &m.Task
-	f := Description{
-		Version: m.Version, Spec: m.Spec, Networks: len(m.Networks),
-		Variables: k.Features.Axes.Variables, Levels: phrase.Words(k.Features.Axes.Levels), Leads: phrase.Words(k.Features.Axes.Leads),
-		Targets: k.TargetVariables(), Score: k.Score,
-		Aggregates: k.Features.Aggregates, Location: k.Features.Location, Season: k.Features.Season,
-		DDOF: k.Features.DDOF, Kind: k.Features.Fields[0].Kind, Used: k.Used, Least: k.Least, Full: k.Full, Control: m.Control,
-		Trained: m.Trained, Origins: m.Origins, Grid: m.Grid, Spreads: k.Features.Spreads,
-		Error: k.ErrorScale, Spread: k.SpreadScale, Affine: k.SpreadAffine, Range: k.SpreadRange, Edges: k.Edges,
-	}
-	f.OfMembers = k.Features.OfMembers
-	if leads := phrase.Words(k.TargetLeads()); len(leads) > 1 || !slices.Contains(f.Leads, leads[0]) {
-		f.More = leads
-	} else {
-		f.TargetLead = leads[0]
-	}
-	f.Sparsity, f.Sharing, f.Int8 = m.Sparsity, m.Sharing, m.Int8
-	f.Format = f.format()
-	for _, a := range k.Features.Auxiliary {
-		f.Auxiliary = append(f.Auxiliary, a.Name)
-	}
-	f.Tails, f.Calibrated = m.Recalibrations, m.Calibrations
-	if m.Interpolation.Asked() {
-		f.Regrid = &m.Interpolation
-	}
-	if m.Family != nil {
-		f.Family = m.Family.ID
+	f := Description{Schema: schema, Networks: len(m.Networks), Spec: m.Spec, Kind: m.Task.Features.Fields[0].Kind, Task: m.Task, About: m.About}
+	if family := m.Spec.Predicted(len(m.Networks)); family != nil {
+		f.Family = family.ID
 	}
 	return jsonfile.Write(filepath.Join(dir, File), f)
 }
@@ -314,8 +199,12 @@ func Load(dir string, lean bool) (*Model, error) {
 	if err := m.loadArrays(filepath.Join(dir, ArraysFile), f.Kind, lean, damagedModel(dir)); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	if m.Task.reference, err = loadCorrected(filepath.Join(dir, CorrectedFile), m); err != nil {
-		return nil, errors.Join(err, m.Close())
+	if m.Spec.Reference != "" {
+		r, err := loadCorrected(filepath.Join(dir, CorrectedFile), m.Spec.Reference, &m.Task, m.Grid.Size())
+		if err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+		m.Task.Correct(r)
 	}
 	if lean && f.Networks == 1 && !m.Spec.Staged() && !m.Spec.Shares() {
 		m.Networks = []Weights{nil}
@@ -350,28 +239,29 @@ func LoadReference(dir string) (*Model, *Description, error) {
 		return nil, nil, &exit.Error{Code: exit.IO, What: "cannot read the model", At: path, Why: err.Error(), Fix: "check the file's permissions", Err: err}
 	}
 	bad := damagedModel(dir)
+	var head struct {
+		Schema string `json:"schema"`
+	}
+	if err := json.Unmarshal(text, &head); err != nil {
+		return nil, nil, bad(err.Error())
+	}
+	if head.Schema != schema {
+		return nil, nil, &exit.Error{Code: exit.BadData, What: "the model is of another format", At: path, Why: fmt.Sprintf("its schema is %q, this program reads %q", head.Schema, schema), Fix: "train it again"}
+	}
 	var f Description
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, nil, bad(err.Error())
 	}
-	if f.Format < jointFormat || f.Format > noiseFormat {
-		return nil, nil, bad(fmt.Sprintf("format %d; this program reads %d to %d", f.Format, jointFormat, noiseFormat))
+	if f.Spec.ReadsMembers() != (len(f.Task.Features.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Task.Features.Auxiliary) || f.Spec.Staged() != (f.Spec.Bias != BiasSpec{}) {
+		return nil, nil, bad(fmt.Sprintf("method %q and members %q, with %d auxiliary fields, do not go with the rest", f.Spec.Method, f.Spec.Members, len(f.Task.Features.Auxiliary)))
 	}
-	if f.format() != f.Format || f.Spec.ReadsMembers() != (len(f.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Auxiliary) {
-		return nil, nil, bad(fmt.Sprintf("method %q, members %q, reference %q in format %d", f.Spec.Method, f.Spec.Members, f.Spec.Reference, f.Format))
+	m := &Model{Spec: f.Spec, Task: f.Task, About: f.About, Family: f.Spec.Predicted(f.Networks)}
+	if (f.Family == "") != (m.Family == nil) || m.Family != nil && f.Family != m.Family.ID {
+		return nil, nil, bad(fmt.Sprintf("distribution %q, which its network does not give", f.Family))
 	}
-	m := &Model{Spec: f.Spec, Grid: f.Grid, Control: f.Control, Trained: f.Trained, Origins: f.Origins, Version: f.Version}
-	if f.Regrid != nil {
-		m.Interpolation = *f.Regrid
-	}
-	m.Family = m.Spec.Predicted(f.Networks)
-	if f.Family != "" && (m.Family == nil || f.Family != m.Family.ID) { // older programs did not say
-		return nil, nil, bad(fmt.Sprintf("distribution %q, which this program cannot predict with", f.Family))
-	}
-	if bins := m.Spec.Bins; bins > 0 && slices.ContainsFunc(f.Edges, func(e []float64) bool { return len(e) != bins+1 }) || bins > 0 != (f.Edges != nil) {
+	if bins := m.Spec.Bins; bins > 0 && slices.ContainsFunc(m.Task.Edges, func(e []float64) bool { return len(e) != bins+1 }) || bins > 0 != (m.Task.Edges != nil) {
 		return nil, nil, bad(fmt.Sprintf("a histogram of %d bins and edges of another", bins))
 	}
-	m.Recalibrations, m.Calibrations, m.Sparsity, m.Int8 = f.Tails, f.Calibrated, f.Sparsity, f.Int8
 	if err := f.int8Faults(); err != nil {
 		return nil, nil, bad(err.Error())
 	}
@@ -381,36 +271,6 @@ func LoadReference(dir string) (*Model, *Description, error) {
 	if slices.ContainsFunc(m.Calibrations, func(c Calibration) bool { return !c.Map.Valid() || c.Event.Relation != ensemble.Above }) {
 		return nil, nil, bad("a calibration of probabilities that is no rising function")
 	}
-	axes := ensemble.Axes{Variables: f.Variables}
-	for _, s := range f.Levels {
-		l, err := config.ParseLevel(s)
-		if err != nil {
-			return nil, nil, bad("level " + s)
-		}
-		axes.Levels = append(axes.Levels, l)
-	}
-	asked := f.More
-	if asked == nil {
-		asked = []string{f.TargetLead}
-	}
-	for _, s := range slices.Concat(f.Leads, asked) {
-		d, err := config.ParseDuration(s)
-		if err != nil {
-			return nil, nil, bad("lead " + s)
-		}
-		axes.Leads = append(axes.Leads, ensemble.Lead(d))
-	}
-	own := len(f.Leads)
-	m.Task = Task{
-		Features: ensemble.Features{Aggregates: f.Aggregates, Location: f.Location, Season: f.Season, DDOF: f.DDOF, Spreads: f.Spreads, OfMembers: f.OfMembers},
-		Targets:  TargetsOf(f.Targets, axes.Leads[own:]), Used: f.Used, Least: f.Least, Full: f.Full, Score: f.Score,
-		ErrorScale: f.Error, SpreadScale: f.Spread, SpreadAffine: f.Affine, SpreadRange: f.Range, Edges: f.Edges,
-	}
-	for _, name := range f.Auxiliary {
-		m.Task.Features.Auxiliary = append(m.Task.Features.Auxiliary, ensemble.Auxiliary{Name: name})
-	}
-	axes.Leads = axes.Leads[:own]
-	m.Task.Features.Axes = axes
 	if m.Baselines, err = loadBaselines(filepath.Join(dir, baselinesFile), m.Grid.Size()); err != nil {
 		return nil, nil, err
 	}
@@ -529,15 +389,6 @@ func (m *Model) Prepare(fc *ensemble.Forecast, members []ensemble.Member) ([]Sta
 	}
 	m.InOrder(len(used))
 	return m.Local.StatisticsOf(fc, used)
-}
-
-// StatisticsOf gives the statistics of the targets, as these are stored, over members at some positions.
-func (k *Task) StatisticsOf(fc *ensemble.Forecast, used []int) (stats []Statistics, err error) {
-	err = k.eachTarget(0, fc, used, func(_, _ int, st Statistics) error {
-		stats = append(stats, Statistics{slices.Clone(st.Mean), slices.Clone(st.Std)})
-		return nil
-	})
-	return stats, err
 }
 
 // Infer runs the networks on what was prepared.
@@ -706,7 +557,7 @@ func (m *Model) whole(out *Forecast, err error) (*Forecast, error) {
 		}
 	}
 	if out.Members != nil {
-		if out.Members, err = team.Join(m.Ranks, out.Members, len(m.Network.Batch.from)*len(m.Task.Targets)); err != nil {
+		if out.Members, err = team.Join(m.Ranks, out.Members, len(m.order)*len(m.Task.Targets)); err != nil {
 			return nil, err
 		}
 	}

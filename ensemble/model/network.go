@@ -60,15 +60,15 @@ type Spec struct {
 	Encoder int    `json:"encoder_channels,omitempty"`
 	// Fairness is that of the loss of a network that gives members, as train.loss.fairness.
 	Fairness string `json:"fairness,omitempty"`
-	// Scales of the same loss are its train.loss.scales, between blanks.
-	Scales string `json:"scales,omitempty"`
+	// Scales of the same loss are its train.loss.scales.
+	Scales []float64 `json:"scales,omitempty"`
 	// Attention says where members have weights for each other, as unet3d.AttentionWeights.
 	Attention string `json:"attention,omitempty"`
 
 	// Leads says where leads are, as model.leads: empty, in channels. Conditions are what rows are told,
-	// as model.conditions, between blanks.
-	Leads      string `json:"leads,omitempty"`
-	Conditions string `json:"conditions,omitempty"`
+	// as model.conditions.
+	Leads      string   `json:"leads,omitempty"`
+	Conditions []string `json:"conditions,omitempty"`
 	// Maps adds to members what is learned of each point, as model.maps.
 	Maps bool `json:"maps,omitempty"`
 	// Recurrent are the cells of a network that has some.
@@ -84,10 +84,10 @@ type Spec struct {
 	Bins   int    `json:"bins,omitempty"`
 	// Tails says what calibration makes of a normal distribution, as calibrate.distribution does; empty is nothing.
 	Tails string `json:"tails,omitempty"`
-	// Thresholds are the events of train.loss.threshold, one behind the other, and ThresholdWeight
-	// the weight of the scores of what lies there.
-	Thresholds      string  `json:"thresholds,omitempty"`
-	ThresholdWeight float64 `json:"threshold_weight,omitempty"`
+	// Thresholds are the events of train.loss.threshold, and ThresholdWeight the weight of the scores
+	// of what lies there.
+	Thresholds      []ensemble.Question `json:"thresholds,omitempty"`
+	ThresholdWeight float64             `json:"threshold_weight,omitempty"`
 
 	// Kept are the channels that are left of layers of which some were removed.
 	Kept []channels.Kept `json:"kept,omitempty"`
@@ -388,13 +388,10 @@ func (s Spec) Compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, 
 		}
 		net.Rows = own[0]
 	}
-	here := Task{Features: k.Features, Targets: k.Targets, reference: k.reference}
+	here := Task{Features: k.Features, Targets: k.Targets}
+	here.Correct(k.Corrected())
 	here.Features.Axes = ranks.Own().Axes(k.Features.Axes)
-	net.Batch = NewBatch(&here, ranks.Own().Part(g), net.Rows.Len())
-	net.Batch.WithCentre(s)
-	net.Batch.WithTeacher(s)
-	net.Batch.WithConditions(s, &here, net.Rows.Len())
-	net.Batch.WithMembers(s, &here, ranks.Own().Part(g), net.Rows.Len(), s.membersOf(k), loss)
+	net.Batch = s.NewBatch(&here, ranks.Own().Part(g), net.Rows.Len(), s.membersOf(k), loss)
 	return net, nil
 }
 
@@ -404,17 +401,29 @@ func (s Spec) Options(o engine.Options) engine.Options {
 	return o
 }
 
-// NewBatch allocates room for n samples.
-func NewBatch(k *Task, g *ensemble.Grid, n int) Batch {
-	p, d := g.Size(), len(k.Features.Axes.Levels)
-	targets := func() []float32 { return make([]float32, n*len(k.Targets)*d*p) }
-	b := Batch{
-		Features: make([]float32, n*k.Features.Channels()*d*p),
-		Season:   make([]float32, n*ensemble.SeasonChannels),
-		Spread:   targets(), Anomaly: targets(), Residual: targets(), FullSpread: targets(), Weight: targets(),
+// NewBatch gives n samples of a task room for what the network reads, with so many members of each; and for what a loss
+// needs of them, or what a prediction.
+func (s Spec) NewBatch(k *Task, g *ensemble.Grid, n, members int, loss bool) Batch {
+	b := NewBatch(k, g, n)
+	if s.readsCentre() {
+		b.Centre = make([]float32, len(b.Spread))
 	}
-	if k.reference != nil {
-		b.ReferenceShift, b.ReferenceSigma = targets(), targets()
+	if s.Teach > 0 {
+		b.TeacherShift, b.TeacherSigma = make([]float32, len(b.Spread)), make([]float32, len(b.Spread))
+	}
+	if len(s.Conditions) > 0 {
+		b.WithConditions(s.conditionsOf(k), n)
+	}
+	fields := n * members * len(k.Features.Axes.Levels) * g.Size()
+	if s.ReadsMembers() {
+		b.Members = make([]float32, fields*k.Features.MemberChannels())
+	}
+	switch targets := fields * len(k.Targets); {
+	case !s.GivesMembers():
+	case loss:
+		b.Deviation = make([]float32, targets)
+	default:
+		b.Raw = make([]float32, targets)
 	}
 	return b
 }

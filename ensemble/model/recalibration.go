@@ -2,8 +2,9 @@ package model
 
 import (
 	"fmt"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"math"
+
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/postproc/dist"

@@ -138,25 +138,22 @@ func (r *Reference) Save(path string) error {
 	return saveBaselines(path, all)
 }
 
-// loadCorrected reads the reference that a model's networks correct; nil if they correct none.
+// loadCorrected reads the reference that a model's networks correct, fits of a method to the targets of a task on so many points.
 //
 // Errors: exit 65 if it is missing or does not fit the model, and as loadBaselines.
-func loadCorrected(path string, m *Model) (*Reference, error) {
-	if m.Spec.Reference == "" {
-		return nil, nil
-	}
-	all, err := loadBaselines(path, m.Grid.Size())
+func loadCorrected(path, method string, k *Task, points int) (*Reference, error) {
+	all, err := loadBaselines(path, points)
 	if err != nil {
 		return nil, err
 	}
-	r := &Reference{Method: baseline.MethodByID(m.Spec.Reference)}
+	r := &Reference{Method: baseline.MethodByID(method)}
 	for _, b := range all {
 		if len(b.Fits) == 1 && b.Fits[0].Method == r.Method {
 			r.Fits = append(r.Fits, b.Fits[0].Fit)
 		}
 	}
-	if want := len(m.Task.Targets) * len(m.Task.Features.Axes.Levels); r.Method == nil || len(r.Fits) != want {
-		return nil, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the model corrects %q, which was not saved with it for all %d targets", m.Spec.Reference, want),
+	if want := len(k.Targets) * len(k.Features.Axes.Levels); r.Method == nil || len(r.Fits) != want {
+		return nil, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the model corrects %q, which was not saved with it for all %d targets", method, want),
 			At: path, Fix: "train again, or copy the whole folder again"}
 	}
 	return r, nil

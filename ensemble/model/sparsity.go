@@ -2,10 +2,11 @@ package model
 
 import (
 	"fmt"
-	"github.com/ensemble-weather/ensemble/engine/ckpt"
-	"github.com/ensemble-weather/ensemble/engine/prune"
 	"slices"
 	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/engine/prune"
 )
 
 // Sparsity says how many weights of the filters of a network are not 0, and how many bytes they

@@ -16,35 +16,36 @@ import (
 // A target is one variable at one lead and level. Targets are stored [lead][variable][level], V
 // being the number of pairs of both former.
 type Task struct {
-	Features ensemble.Features
+	Features ensemble.Features `json:"features"`
 	// Targets [lead][variable] are predicted; the variables are among Features.Axes.Variables, the leads
 	// among Features.Axes.Leads or after the last of these.
-	Targets []Target
-	Used    []ensemble.Member // members whose trajectories are input
-	Least   int               // fewest members that are input in training; 0 means those used
-	Full    int               // members of the full ensemble
+	Targets []Target          `json:"targets"`
+	Used    []ensemble.Member `json:"members"`                 // members whose trajectories are input
+	Least   int               `json:"members_least,omitempty"` // fewest members that are input in training; 0 means those used
+	Full    int               `json:"members_full"`            // members of the full ensemble
 
 	// LeadWeights [V] are weights in the loss; nil weights all alike.
-	LeadWeights []float64
+	LeadWeights []float64 `json:"-"`
 	// Score [V D] is 1 where a target was asked for, 0 where the network's depth
 	// axis brings it along.
-	Score []float64
+	Score []float64 `json:"target_weights"`
 	// ErrorScale [V D] is the RMS error of the members' mean in training (without
 	// analyses: the RMS spread), the unit in which the network thinks.
-	ErrorScale []float64
+	ErrorScale []float64 `json:"error_scale"`
 	// SpreadScale [V D] is the mean spread of the full ensemble, SpreadAffine
 	// [V D] the best a₀ + a₁ s for it from the used members' spread s.
-	SpreadScale  []float64
-	SpreadAffine [][2]float64
+	SpreadScale  []float64    `json:"spread_scale"`
+	SpreadAffine [][2]float64 `json:"spread_affine"`
 	// SpreadRange is the largest full spread in units of its scale, the range of
 	// values that similarity losses are told.
-	SpreadRange float64
+	SpreadRange float64 `json:"spread_range"`
 	// Centre and Width [V D][NY*NX] standardise the members' mean to the anomaly
 	// that the shift may depend on.
-	Centre, Width [][]float32
+	Centre [][]float32 `json:"-"`
+	Width  [][]float32 `json:"-"`
 	// Edges [V D] are those of the bins of a histogram, differences from the members' mean in
 	// units of the error scale; nil without.
-	Edges [][]float64
+	Edges [][]float64 `json:"histogram_edges,omitempty"`
 
 	horizon   ensemble.Lead // the last lead of the training, where a prediction reads fewer
 	reference *Reference    // that the network corrects; nil for none
@@ -295,152 +296,4 @@ func (k *Task) Observed(analyses []*ensemble.Analysis, init ensemble.Init, v int
 		return nil, fmt.Errorf("analysis of %s has no %s at %s", a.Valid, t.Variable, level)
 	}
 	return a.Field(i, l), nil
-}
-
-// Batch holds the network's values of some samples, one behind the other.
-//
-// Shape: Features [N C D P], Spread, Anomaly [N V D P], Season [N 2]; and, for
-// training, Residual, FullSpread and Weight [N V D P], with P = NY*NX; Corrected [N V D P]
-// is the shift of stage B, if that is known; ReferenceShift and ReferenceSigma [N V D P] are
-// those of the reference, if there is one, and Centre [N V D P]
-// the members' mean over the error scale, for networks that read it.
-type Batch struct {
-	Features, Spread, Anomaly, Season []float32
-	Residual, FullSpread, Weight      []float32
-	Corrected, Centre                 []float32
-	ReferenceShift, ReferenceSigma    []float32
-	// TeacherShift and TeacherSigma [N V D P] are those of a teacher, for networks that are taught.
-	TeacherShift, TeacherSigma []float32
-	// Members [N M C D P] are count members of each sample, for networks that read them.
-	Members []float32
-	Count   int // 0 stands for all that are used
-	// Raw [N M V D P] are the fields of the targets of these members, in physical units, and
-	// Deviation what they differ from their mean in units of the error scale, for networks that give
-	// members.
-	Raw, Deviation []float32
-	from           []int // the members' positions, where there is one sample
-	// Conditions [N T·K] are what networks with leads in rows are told of each.
-	Conditions []float32
-	told       conditions
-}
-
-// Input writes sample i of a batch from the used members (positions).
-func (k *Task) Input(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
-	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
-	size := k.Features.Channels() * d * p
-	if err := k.Features.Build(b.Features[i*size:(i+1)*size], fc, used); err != nil {
-		return err
-	}
-	if err := k.members(b, i, fc, used); err != nil {
-		return err
-	}
-	b.season(i, fc.Init)
-	return k.eachTarget(i, fc, used, func(at, out int, st Statistics) error {
-		k.tell(b, at, out, fc.Init, st)
-		return nil
-	})
-}
-
-// season writes the season of sample i, and its conditions.
-func (b *Batch) season(i int, init ensemble.Init) {
-	sin, cos := math.Sincos(ensemble.SeasonAngle(init.Time))
-	b.Season[2*i], b.Season[2*i+1] = float32(sin), float32(cos)
-	b.conditions(i, init)
-}
-
-// tell writes what the network is told of a target, to a place of a batch.
-func (k *Task) tell(b *Batch, at, out int, init ensemble.Init, st Statistics) {
-	r := float32(1 / k.ErrorScale[at])
-	for q := range st.Mean {
-		b.Spread[out+q] = OrZero(st.Std[q] * r)
-		if b.Centre != nil {
-			b.Centre[out+q] = OrZero(st.Mean[q] * r)
-		}
-		b.Anomaly[out+q] = OrZero((st.Mean[q] - k.Centre[at][q]) / k.Width[at][q])
-	}
-	if k.reference != nil {
-		k.reference.into(b, at, out, init.Valid(k.Targets[at/len(k.Features.Axes.Levels)].Lead), st, r)
-	}
-}
-
-// Fixed is the part of Input that is not of single fields, for the only sample of a batch:
-// stats are those of the targets, as these are stored.
-func (k *Task) Fixed(b *Batch, init ensemble.Init, grid *ensemble.Grid, stats []Statistics) {
-	k.Features.Fixed(b.Features, init, grid)
-	b.season(0, init)
-	for at, st := range stats {
-		k.tell(b, at, at*grid.Size(), init, st)
-	}
-}
-
-// Answer writes the targets of sample i: what the network should say. There may be no analyses for a
-// task that predicts only spread.
-//
-// Missing: a point without forecast or analysis gets the weight 0.
-func (k *Task) Answer(b *Batch, i int, fc *ensemble.Forecast, used []int, analyses []*ensemble.Analysis) error {
-	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
-	w := fc.Grid.Weights()
-	full := make([]float32, p)
-	return k.eachTarget(i, fc, used, func(at, out int, st Statistics) error {
-		v, l := at/d, at%d
-		t, x := k.AnswerAt(fc, v)
-		fc.MeanStd(full, full, t, x, l, EveryMember(fc), k.Features.DDOF)
-		obs := st.Mean
-		if analyses != nil {
-			var err error
-			if obs, err = k.Observed(analyses, fc.Init, v, k.Features.Axes.Levels[l]); err != nil {
-				return err
-			}
-		}
-		r := float32(1 / k.ErrorScale[at])
-		importance := k.Score[at]
-		if k.LeadWeights != nil {
-			importance *= k.LeadWeights[v]
-		}
-		for q := range p {
-			residual, spread := (obs[q]-st.Mean[q])*r, full[q]*r
-			weight := float32(w[q] * importance)
-			if residual != residual || spread != spread {
-				residual, spread, weight = 0, 0, 0
-			}
-			b.Residual[out+q], b.FullSpread[out+q], b.Weight[out+q] = residual, spread, weight
-		}
-		if k.extreme != nil {
-			members := make([][]float32, len(fc.Members))
-			for m := range members {
-				members[m] = fc.Field(t, m, x, l)
-			}
-			k.extreme.weigh(b.Weight[out:out+p], at, fc.Init.Valid(k.Targets[v].Lead), members)
-		}
-		return nil
-	})
-}
-
-// eachTarget visits the targets with the statistics of the used members and the
-// place of the target's field in a batch.
-func (k *Task) eachTarget(i int, fc *ensemble.Forecast, used []int, visit func(at, out int, st Statistics) error) error {
-	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
-	st := Statistics{make([]float32, p), make([]float32, p)}
-	for v := range k.Targets {
-		t, x := k.TargetAt(v)
-		for l := range d {
-			fields := make([][]float32, len(used))
-			for i, m := range used {
-				fields[i] = fc.Field(t, m, x, l)
-			}
-			k.Features.Statistics(st.Mean, st.Std, fields)
-			at := v*d + l
-			if err := visit(at, (i*len(k.Targets)*d+at)*p, st); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func OrZero(x float32) float32 {
-	if x != x {
-		return 0
-	}
-	return x
 }

@@ -68,12 +68,9 @@ func (q *TimeToQuality) Judge() {
 	}
 }
 
-// whole says that the lists are of the same trainings. Those of an earlier program are seconds alone.
+// whole says that the lists are of the same trainings.
 func (q *TimeToQuality) whole() bool {
 	n := len(q.Seconds)
-	if q.Seeds == nil {
-		return q.Epochs == nil
-	}
 	return len(q.Seeds) == n && len(q.Staging) == n && len(q.Processor) == n && len(q.Epochs) == n && len(q.Steps) == n && len(q.Loss) == n
 }
 
@@ -101,28 +98,11 @@ func middle(all []score.Number) score.Number {
 // ToQuality is the time of the training of a variant with a seed to its target; missing where there is none.
 func (r *Record) ToQuality(variant string, seed int) score.Number {
 	for _, q := range r.Quality {
-		if i := r.timed(&q, seed); q.Variant == variant && i >= 0 {
+		if i := slices.Index(q.Seeds, seed); q.Variant == variant && i >= 0 {
 			return q.Seconds[i]
 		}
 	}
 	return score.Missing()
-}
-
-// timed is the place of a seed in the lists of a variant; -1 if it has none. Records of earlier programs name no
-// seeds: their lists are in the order of the trainings.
-func (r *Record) timed(q *TimeToQuality, seed int) int {
-	seeds := q.Seeds
-	if seeds == nil {
-		for _, x := range r.Runs {
-			if x.Variant == q.Variant {
-				seeds = append(seeds, x.Seed)
-			}
-		}
-	}
-	if i := slices.Index(seeds, seed); i < len(q.Seconds) {
-		return i
-	}
-	return -1
 }
 
 // SameTime is the way of a training to its quality in two records. Their times are shown, and never compared.
@@ -146,12 +126,12 @@ func sameTimes(a, b *Record) (out []SameTime) {
 			continue
 		}
 		p := &b.Quality[at]
-		for i := range q.Epochs { // none of an earlier program's
-			k := b.timed(p, q.Seeds[i])
-			if k < 0 || k >= len(p.Epochs) {
+		for i, seed := range q.Seeds {
+			k := slices.Index(p.Seeds, seed)
+			if k < 0 {
 				continue
 			}
-			out = append(out, SameTime{Variant: q.Variant, Seed: q.Seeds[i], EpochsA: q.Epochs[i], EpochsB: p.Epochs[k], SecondsA: q.Seconds[i], SecondsB: p.Seconds[k],
+			out = append(out, SameTime{Variant: q.Variant, Seed: seed, EpochsA: q.Epochs[i], EpochsB: p.Epochs[k], SecondsA: q.Seconds[i], SecondsB: p.Seconds[k],
 				Same: q.Steps[i] == p.Steps[k] && q.Loss[i] == p.Loss[k]})
 		}
 	}

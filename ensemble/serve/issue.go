@@ -51,7 +51,7 @@ type trial struct {
 
 // run issues until ctx ends.
 //
-// Errors: those of run.OpenResident when it begins; ctx.Err().
+// Errors: those of predict.OpenResident when it begins; ctx.Err().
 func (u *issuer) run(ctx context.Context) (err error) {
 	if u.resident, err = u.open(u.o); err != nil {
 		return err

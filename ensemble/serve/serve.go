@@ -33,7 +33,7 @@ const drain = 10 * time.Second
 // killed: products are there whole, or not at all. log gets one line for each request and start.
 //
 // Errors: exit 73 for an address that is taken or not allowed, or products that cannot be written; those of
-// run.OpenResident; the cause of ctx.
+// predict.OpenResident; the cause of ctx.
 func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
 	if err := os.MkdirAll(o.Predict.Out, 0o777); err != nil {
 		return exit.Create(o.Predict.Out, err)

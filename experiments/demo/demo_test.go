@@ -21,7 +21,7 @@ func TestExperimentIsTheDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	built, err := os.ReadFile("../../ensemble/run/demo.yaml")
+	built, err := os.ReadFile("../../ensemble/run/demo/demo.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ var rows = []row{
 	{"engine/backend/cuda/gpu", []string{"engine/backend/cuda/device", "engine/backend/cuda/libraries", "engine/backend/cuda/nvrtc", "internal/dl", "internal/exit"}},
 	{"engine/backend/cuda/kernels", []string{"engine/backend/cuda/device"}},
 	{"engine/backend/cuda/libraries", []string{"internal/dl", "internal/exit"}},
-	{"engine/backend/cuda/libraries/librariestest", []string{"engine/backend/cuda/device", "engine/backend/cuda/libraries", "internal/dl"}},
+	{"engine/backend/cuda/libraries/librariestest", []string{"engine/backend/cuda/device", "engine/backend/cuda/libraries", "internal/dl", "internal/exit"}},
 	{"engine/backend/cuda/nvrtc", []string{"engine/backend/cuda/device", "engine/backend/cuda/libraries", "internal/atomicfile", "internal/dl", "internal/exit"}},
 	{"engine/backend/ref", []string{"engine/backend", "engine/graph"}},
 	{"engine/backend/ref/reftest", []string{"engine/graph"}},

@@ -21,7 +21,7 @@ type folder struct {
 	all   []*function
 }
 
-// function is a function, a method, or a literal that a variable names.
+// function is a function, a method, a literal, or what a variable of the package begins with.
 type function struct {
 	name   string
 	file   string
@@ -66,17 +66,27 @@ func parse(t *testing.T, files map[string]string) *module {
 			m.folders[path.Dir(file)] = d
 		}
 		d.name = strings.TrimSuffix(f.Name.Name, "_test")
+		for _, i := range f.Imports {
+			if i.Path.Value == `"os/exec"` && i.Name != nil {
+				t.Errorf("%s imports os/exec under another name, where this test does not find it", file)
+			}
+		}
 		for _, decl := range f.Decls {
 			switch decl := decl.(type) {
 			case *ast.GenDecl:
 				for _, s := range decl.Specs {
-					if v, ok := s.(*ast.ValueSpec); ok && len(v.Values) == len(v.Names) {
-						for i, n := range v.Names {
-							d.texts[n.Name] = v.Values[i]
+					v, ok := s.(*ast.ValueSpec)
+					if !ok {
+						continue
+					}
+					for i, e := range v.Values {
+						if len(v.Values) == len(v.Names) {
+							d.texts[v.Names[i].Name] = e
 						}
+						body := &ast.BlockStmt{List: []ast.Stmt{&ast.ExprStmt{X: e}}}
+						d.add(&function{file: file, in: d, kind: &ast.FuncType{Params: &ast.FieldList{}}, body: body})
 					}
 				}
-				d.literals(decl, file, nil)
 			case *ast.FuncDecl:
 				if decl.Body == nil {
 					continue // it is written in assembly or C
@@ -167,15 +177,10 @@ func (m *module) text(e ast.Expr) string {
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
-// where is the place of an expression and what it says there, as the table of indirect names it.
-func (m *module) where(f *function, e ast.Expr) string {
-	return path.Base(f.file) + ": " + m.text(e)
-}
-
 // values are the texts that an expression may have: what it says, or what all callers say. What exec.LookPath
-// gives is none of them, since what is looked up is found where that is called. unclear names what cannot be followed,
+// gives is none of them, since what is looked up is found where that is called. unknown names what cannot be followed,
 // as the table indirect does.
-func (m *module) values(f *function, e ast.Expr) (texts, unclear []string) {
+func (m *module) values(f *function, e ast.Expr) (texts, unknown []string) {
 	v := &valuation{m: m, seen: map[ast.Expr]bool{}}
 	texts = v.of(f, e)
 	slices.Sort(texts)
@@ -189,6 +194,7 @@ type valuation struct {
 	failed []string
 }
 
+// fail notes an expression that cannot be followed: its file, and what it says.
 func (v *valuation) fail(f *function, e ast.Expr) []string {
 	v.failed = append(v.failed, path.Base(f.file)+": "+v.m.text(e))
 	return nil

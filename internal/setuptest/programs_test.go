@@ -254,6 +254,8 @@ const compiler = "constant"
 
 var All = []string{"ranged"}
 
+var global = exec.Command("initial")
+
 func judge(name string) { look("", name) }
 
 func look(first, second string) { exec.LookPath(second) }
@@ -285,7 +287,7 @@ x=$(substituted) ./here /usr/sbin/there cd`, "script")
 	f.script(rules("x:\n\t@made $(GO) $$(evaluated)\n\t-$(GO) run\n"), "Makefile")
 	f.script(workflow("script = \"\"\"\n workflow {{ X }}\n\"\"\"\n"), "flow.cylc")
 	f.script(page("text\n```sh\npage\n```\n"), "page.md")
-	want := strings.Fields("absolute build/go/bin/go build/venv/bin/python constant env evaluated inner inscript literal made nohup one page parameter ranged sh substituted timeout twice two workflow wrapped")
+	want := strings.Fields("absolute build/go/bin/go build/venv/bin/python constant env evaluated initial inner inscript literal made nohup one page parameter ranged sh substituted timeout twice two workflow wrapped")
 	if got := slices.Sorted(maps.Keys(f.found)); !slices.Equal(got, want) {
 		t.Errorf("found %q\nwant  %q", got, want)
 	}

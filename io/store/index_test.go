@@ -22,7 +22,7 @@ func rowsOf(m *Meta, l *layout) []Row {
 // FuzzIndex: of a row that has anything else in it than the layout says nothing is read;
 // the checksum and the number of missing values alone may be any.
 func FuzzIndex(f *testing.F) {
-	m, err := decodeMeta(described(f), "x", migrations)
+	m, err := decodeMeta(described(f), "x")
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -117,18 +117,11 @@ func (m *Meta) identity() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// A migration brings the document of one format to the next.
-type migration func(document map[string]any) error
-
-// migrations leads from each older format to the next: that of format f at f−1. Stores
-// are migrated as they are opened; their files stay.
-var migrations = []migration{}
-
 // decodeMeta reads store.json.
 //
-// Errors: exit 65 for another kind of document, a format that is newer than the
-// program, or values that contradict each other.
-func decodeMeta(text []byte, at string, steps []migration) (*Meta, error) {
+// Errors: exit 65 for another kind of document, another format, or values that
+// contradict each other.
+func decodeMeta(text []byte, at string) (*Meta, error) {
 	bad := func(what, why, fix string) error {
 		return &exit.Error{Code: exit.BadData, What: what, At: at, Why: why, Fix: fix}
 	}
@@ -140,30 +133,11 @@ func decodeMeta(text []byte, at string, steps []migration) (*Meta, error) {
 	if err := json.Unmarshal(text, &head); err != nil {
 		return nil, bad("the description of the store is damaged", err.Error(), again)
 	}
-	newest := len(steps) + 1
 	switch {
 	case head.Schema != schema:
 		return nil, bad("this is no store", fmt.Sprintf("schema %q, want %q", head.Schema, schema), "name the folder of a store")
-	case head.Format > newest:
-		return nil, bad("the store was made by a newer program", fmt.Sprintf("its format is %d, this program reads up to %d", head.Format, newest), "use that program, or "+again)
-	case head.Format < 1:
-		return nil, bad("the description of the store is damaged", fmt.Sprintf("format %d", head.Format), again)
-	}
-	if head.Format < newest {
-		document := map[string]any{}
-		if err := json.Unmarshal(text, &document); err != nil {
-			return nil, bad("the description of the store is damaged", err.Error(), again)
-		}
-		for f := head.Format; f < newest; f++ {
-			if err := steps[f-1](document); err != nil {
-				return nil, bad(fmt.Sprintf("the store's format %d cannot be brought to %d", f, f+1), err.Error(), again)
-			}
-			document["format"] = f + 1
-		}
-		var err error
-		if text, err = json.Marshal(document); err != nil {
-			return nil, err
-		}
+	case head.Format != Format:
+		return nil, bad("the store is of another format", fmt.Sprintf("its format is %d, this program reads %d", head.Format, Format), again)
 	}
 	m := &Meta{}
 	if err := json.Unmarshal(text, m); err != nil {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -30,8 +29,7 @@ func described(t testing.TB) []byte {
 	return text
 }
 
-// TestFormats: a store of a newer program is refused with a word on it, one of an older
-// format is migrated step by step.
+// TestFormats: a store of another format is refused with a word on what to do, and so is what contradicts itself.
 func TestFormats(t *testing.T) {
 	text := described(t)
 	set := func(change func(map[string]any)) []byte {
@@ -50,8 +48,8 @@ func TestFormats(t *testing.T) {
 		name, want string
 		text       []byte
 	}{
-		{"newer", "newer program", set(func(d map[string]any) { d["format"] = Format + 1 })},
-		{"no format", "damaged", set(func(d map[string]any) { d["format"] = 0 })},
+		{"another format", "prepare the store again", set(func(d map[string]any) { d["format"] = Format + 1 })},
+		{"no format", "its format is 0, this program reads 1", set(func(d map[string]any) { delete(d, "format") })},
 		{"another document", "no store", set(func(d map[string]any) { d["schema"] = "ensemble.run/1" })},
 		{"another shard", "want \"shards/00000.bin\"", set(func(d map[string]any) { d["shards"].([]any)[0].(map[string]any)["path"] = "../x" })},
 		{"shard size", "contradicts", set(func(d map[string]any) { d["shards"].([]any)[1].(map[string]any)["size"] = 1 })},
@@ -60,49 +58,16 @@ func TestFormats(t *testing.T) {
 		{"no members", "0 members", set(func(d map[string]any) { d["members"] = []int{} })},
 		{"cut", "damaged", text[:len(text)/2]},
 	} {
-		if _, err := decodeMeta(c.text, "x", migrations); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), c.want) {
+		if _, err := decodeMeta(c.text, "x"); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want exit 65 and %q", c.name, err, c.want)
 		}
-	}
-
-	want, err := decodeMeta(text, "x", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Two made-up steps: the first had another name for the storage, the second no bands.
-	rename := func(d map[string]any) error {
-		d["storage"] = d["type"]
-		delete(d, "type")
-		return nil
-	}
-	bands := func(d map[string]any) error {
-		if d["band_rows"] != nil {
-			return errors.New("it has bands")
-		}
-		d["band_rows"] = want.BandRows
-		return nil
-	}
-	old := set(func(d map[string]any) {
-		d["format"], d["type"] = 1, d["storage"]
-		delete(d, "storage")
-		delete(d, "band_rows")
-	})
-	got, err := decodeMeta(old, "x", []migration{rename, bands})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want.Format = 3; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v\nwant %+v", got, want)
-	}
-	if _, err := decodeMeta(text, "x", []migration{rename, bands}); err == nil || !strings.Contains(err.Error(), "format 2 cannot be brought to 3") {
-		t.Errorf("a step that fails: %v", err)
 	}
 }
 
 // TestLayout: parts and bands follow each other without overlap, and where they lie is
 // what the index says.
 func TestLayout(t *testing.T) {
-	m, err := decodeMeta(described(t), "x", migrations)
+	m, err := decodeMeta(described(t), "x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +143,7 @@ func FuzzDescription(f *testing.F) {
 	f.Add([]byte(`{"schema":"ensemble.store","format":1}`))
 	f.Add(bytes.Replace(text, []byte(`"band_rows": 4`), []byte(`"band_rows": 400`), 1))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		m, err := decodeMeta(text, "x", migrations)
+		m, err := decodeMeta(text, "x")
 		if err != nil {
 			if exit.CodeOf(err) != exit.BadData {
 				t.Fatal(err)
@@ -199,7 +164,7 @@ func FuzzDescription(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, err := decodeMeta(again, "x", migrations); err != nil || !reflect.DeepEqual(m, n) {
+		if n, err := decodeMeta(again, "x"); err != nil || !reflect.DeepEqual(m, n) {
 			t.Errorf("written and read again: %v\n%+v\n%+v", err, m, n)
 		}
 	})
@@ -207,7 +172,7 @@ func FuzzDescription(f *testing.F) {
 
 // FuzzHead: the head of a band is read or refused, and what is read is written as it was.
 func FuzzHead(f *testing.F) {
-	m, err := decodeMeta(described(f), "x", migrations)
+	m, err := decodeMeta(described(f), "x")
 	if err != nil {
 		f.Fatal(err)
 	}

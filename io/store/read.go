@@ -121,7 +121,7 @@ func (s *Store) small(name string) ([]byte, error) {
 
 // readMeta reads the text of store.json of a folder.
 func readMeta(dir string, text []byte) (*Meta, error) {
-	return decodeMeta(text, filepath.Join(dir, metaName), migrations)
+	return decodeMeta(text, filepath.Join(dir, metaName))
 }
 
 // index reads the rows of the index, which are those that the description vouches for.

@@ -22,7 +22,7 @@ type Split struct {
 	// dispersion interact, and the other order shows how much.
 	Dispersed float64 `json:"dispersed"`
 
-	// The yardsticks, see Yardsticks. Without Steps.Scale all but Expected are 0.
+	// The yardsticks, see Yardsticks.
 	Chance           float64 `json:"chance"`
 	FairUnbiased     float64 `json:"fair_unbiased"`
 	FairCalibrated   float64 `json:"fair_calibrated"`
@@ -71,8 +71,7 @@ type Report struct {
 	Members int
 	Dates   int
 	Shares  []Share // in the order of Shares
-	// Yardsticks are in the order of the list of that name; those of members are not there
-	// without Steps.Scale.
+	// Yardsticks are in the order of the list of that name.
 	Yardsticks []YardstickValue
 }
 

@@ -168,12 +168,4 @@ func TestAreas(t *testing.T) {
 	if rows[1].Weight() != 3 || rows[2].Weight() != 18 {
 		t.Errorf("weights %g and %g", rows[1].Weight(), rows[2].Weight())
 	}
-	steps.Scale = nil
-	if rows, err = steps.Score(&test[0], Options{}); err != nil {
-		t.Fatal(err)
-	}
-	rep, err := NewReport([]Sums{rows[0]}, 4, score.Bootstrap{})
-	if err != nil || len(rep.Yardsticks) != 2 { // fair_raw and expected need no fit
-		t.Errorf("%d yardsticks of an older fit, %v", len(rep.Yardsticks), err)
-	}
 }

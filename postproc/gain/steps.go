@@ -37,8 +37,7 @@ type Options struct {
 // N(A + B·m, C + D·s²) and N(m, E + F·s²); and Scale, the factor t of Yardsticks.
 //
 // Shape: Bias and Scale [point], EMOS [point][A B C D], Dispersion [point][E F]. Missing: NaN at
-// points with too few cases; they are left out of scores. Scale is nil in fits of older programs,
-// which have no yardsticks.
+// points with too few cases; they are left out of scores.
 type Steps struct {
 	Bias, EMOS, Dispersion, Scale []float64
 	Members                       int // of the raw ensemble
@@ -155,6 +154,7 @@ func (s *Steps) Score(c *Case, o Options) ([]Sums, error) {
 		y := float64(c.Obs[p])
 		mean, sd := ensemble.MeanSpread(x, 1)
 		wide := sd * math.Sqrt(1+1/float64(m))
+		t := s.Scale[p]
 		split := Split{
 			Reference:  dist.KernelCRPS(x, y, dist.Plain),
 			FiniteSize: gauss(mean, wide, y),
@@ -165,16 +165,13 @@ func (s *Steps) Score(c *Case, o Options) ([]Sums, error) {
 			Dispersed:  gauss(mean, math.Sqrt(d[0]+d[1]*sd*sd), y),
 			Expected:   expected(p),
 		}
-		if s.Scale != nil {
-			t := s.Scale[p]
-			split.Chance = dist.HalfDistance(x)
-			split.ChanceCalibrated = t * split.Chance
-			split.FairUnbiased = dist.KernelCRPS(x, y+bias, dist.Fair)
-			for i, v := range x {
-				x[i] = mean - bias + t*(v-mean)
-			}
-			split.FairCalibrated = dist.KernelCRPS(x, y, dist.Fair)
+		split.Chance = dist.HalfDistance(x)
+		split.ChanceCalibrated = t * split.Chance
+		split.FairUnbiased = dist.KernelCRPS(x, y+bias, dist.Fair)
+		for i, v := range x {
+			x[i] = mean - bias + t*(v-mean)
 		}
+		split.FairCalibrated = dist.KernelCRPS(x, y, dist.Fair)
 		values := split.list()
 		w := 1.0
 		if o.Weights != nil {

@@ -53,7 +53,7 @@ type YardstickValue struct {
 func yardsticks(rows [][]float64, whole Split, b score.Bootstrap) (out []YardstickValue, err error) {
 	for _, y := range Yardsticks {
 		if y.of(whole) == 0 {
-			continue // the members' own, without Steps.Scale
+			continue // members that all agree: nothing is measured by it
 		}
 		v := YardstickValue{Yardstick: y}
 		for _, f := range []struct {

@@ -99,13 +99,13 @@ func reduceDoubling[T Summand](c *Comm, x []T, a Algorithm) error {
 	parts, all := Parts[T]{x}, span{0, len(x)}
 	// Of the first 2·extra ranks each odd one is folded onto the one before it.
 	if c.me < 2*extra && c.me%2 == 1 {
-		if err := exchange(c, tagFold, parts, c.me-1, all, nobody, span{}, nil); err != nil {
+		if err := exchange(c, tagFold, parts, leg{c.me - 1, all}, leg{rank: nobody}, nil); err != nil {
 			return err
 		}
-		return exchange(c, tagFold, parts, nobody, span{}, c.me-1, all, nil)
+		return exchange(c, tagFold, parts, leg{rank: nobody}, leg{c.me - 1, all}, nil)
 	}
 	if c.me < 2*extra {
-		if err := exchange(c, tagFold, parts, nobody, span{}, c.me+1, all, addTo[T]); err != nil {
+		if err := exchange(c, tagFold, parts, leg{rank: nobody}, leg{c.me + 1, all}, addTo[T]); err != nil {
 			return err
 		}
 	}
@@ -122,12 +122,12 @@ func reduceDoubling[T Summand](c *Comm, x []T, a Algorithm) error {
 	for d := 1; d < p; d *= 2 {
 		peer := me ^ d
 		// Addition commutes: both get the same bits.
-		if err := exchange(c, tagReduce, parts, rank(peer), all, rank(peer), all, addTo[T]); err != nil {
+		if err := exchange(c, tagReduce, parts, leg{rank(peer), all}, leg{rank(peer), all}, addTo[T]); err != nil {
 			return err
 		}
 	}
 	if c.me < 2*extra {
-		return exchange(c, tagFold, parts, c.me+1, all, nobody, span{}, nil)
+		return exchange(c, tagFold, parts, leg{c.me + 1, all}, leg{rank: nobody}, nil)
 	}
 	return nil
 }
@@ -142,7 +142,7 @@ func scatterHalving[T Summand](c *Comm, x Parts[T], cuts []int) error {
 			give = span{cuts[lo], cuts[mid]}
 			lo, hi = mid, 2*mid-lo
 		}
-		if err := exchange(c, tagReduce, x, c.me^d, give, c.me^d, span{cuts[lo], cuts[hi]}, addTo[T]); err != nil {
+		if err := exchange(c, tagReduce, x, leg{c.me ^ d, give}, leg{c.me ^ d, span{cuts[lo], cuts[hi]}}, addTo[T]); err != nil {
 			return err
 		}
 	}
@@ -154,7 +154,7 @@ func gatherDoubling[T any](c *Comm, x Parts[T], cuts []int) error {
 	lo, n := Halving.Piece(c.me, c.Size()), 1
 	for d := c.Size() / 2; d > 0; d /= 2 {
 		other := lo ^ n
-		if err := exchange(c, tagGather, x, c.me^d, span{cuts[lo], cuts[lo+n]}, c.me^d, span{cuts[other], cuts[other+n]}, nil); err != nil {
+		if err := exchange(c, tagGather, x, leg{c.me ^ d, span{cuts[lo], cuts[lo+n]}}, leg{c.me ^ d, span{cuts[other], cuts[other+n]}}, nil); err != nil {
 			return err
 		}
 		lo, n = lo&^n, 2*n

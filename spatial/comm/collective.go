@@ -115,7 +115,7 @@ func scatterRing[T Summand](c *Comm, x Parts[T], cuts []int) error {
 	piece := func(i int) span { return span{cuts[i], cuts[i+1]} }
 	for k := 1; k < p; k++ { // the piece that ends here starts with the next rank
 		out, own := piece((c.me-k+p)%p), piece((c.me-k-1+2*p)%p)
-		if err := exchange(c, tagReduce, x, (c.me+1)%p, out, (c.me-1+p)%p, own, addTo[T]); err != nil {
+		if err := exchange(c, tagReduce, x, leg{(c.me + 1) % p, out}, leg{(c.me - 1 + p) % p, own}, addTo[T]); err != nil {
 			return err
 		}
 	}
@@ -150,7 +150,7 @@ func gatherRing[T any](c *Comm, x Parts[T], cuts []int) error {
 	piece := func(i int) span { return span{cuts[i], cuts[i+1]} }
 	for k := range p - 1 {
 		out, in := piece((c.me-k+p)%p), piece((c.me-k-1+p)%p)
-		if err := exchange(c, tagGather, x, (c.me+1)%p, out, (c.me-1+p)%p, in, nil); err != nil {
+		if err := exchange(c, tagGather, x, leg{(c.me + 1) % p, out}, leg{(c.me - 1 + p) % p, in}, nil); err != nil {
 			return err
 		}
 	}

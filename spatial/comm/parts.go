@@ -66,14 +66,22 @@ func segmentLen[T any]() int {
 // nobody is the rank to which nothing is sent, and from which nothing comes.
 const nobody = -1
 
+// leg is a span of values that goes to a rank, or comes from it.
+type leg struct {
+	rank int
+	span
+}
+
 // exchange sends a span of x to one rank while it receives another from a rank, which
 // join, if not nil, adds to what is there. The spans are disjoint, or the same where join
 // is not nil. Segments travel one behind the other; while one is joined, the next is
 // under way.
-func exchange[T any](c *Comm, tag int, x Parts[T], to int, out span, from int, in span, join func(y, x []T)) error {
+func exchange[T any](c *Comm, tag int, x Parts[T], to, from leg, join func(y, x []T)) error {
 	most := segmentLen[T]()
-	segments := func(rank int, s span) int {
-		if rank == nobody {
+	out, in := to.span, from.span
+	segments := func(l leg) int {
+		s := l.span
+		if l.rank == nobody {
 			return 0
 		}
 		return max(1, (s.hi-s.lo)/most+min(1, (s.hi-s.lo)%most)) // one of nothing too: both sides count messages
@@ -82,7 +90,7 @@ func exchange[T any](c *Comm, tag int, x Parts[T], to int, out span, from int, i
 		lo := s.lo + k*most
 		return span{lo, min(lo+most, s.hi)}
 	}
-	sends, receives := segments(to, out), segments(from, in)
+	sends, receives := segments(to), segments(from)
 	// Room for two segments each way where it is needed: one is under way while the other
 	// is looked at.
 	var nOut, nIn int
@@ -105,7 +113,7 @@ func exchange[T any](c *Comm, tag int, x Parts[T], to int, out span, from int, i
 			if arriving[k%2] = x.within(s); join != nil || arriving[k%2] == nil {
 				arriving[k%2] = inRoom(k)[:s.hi-s.lo]
 			}
-			received[k%2] = c.recv(from, tag, arriving[k%2])
+			received[k%2] = c.recv(from.rank, tag, arriving[k%2])
 		}
 		if k < sends {
 			s := segment(out, k)
@@ -114,7 +122,7 @@ func exchange[T any](c *Comm, tag int, x Parts[T], to int, out span, from int, i
 				values = outRoom(k)[:s.hi-s.lo]
 				x.each(s, func(part []T, at int) { copy(values[at:], part) })
 			}
-			sent[k%2] = c.send(to, tag, values)
+			sent[k%2] = c.send(to.rank, tag, values)
 		}
 	}
 	finish := func(k int) error {

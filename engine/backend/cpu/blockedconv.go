@@ -100,7 +100,7 @@ func winoForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	}
 	x0, filter, y := fieldOf(q.In[0]), q.In[len(parts)].F32, fieldOf(q.Out)
 	return job.kernel(func(part kern.WinoPart) {
-		job.RunPart(part, y, x0, x1, filter, bias, kern.Stored{}, kern.Stored{}, b.scratch)
+		job.RunPart(part, kern.WinoValues{Y: y, X0: x0, X1: x1, Filter: filter, Bias: bias, Scratch: b.scratch})
 	})
 }
 
@@ -168,7 +168,9 @@ func winoData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if a.Gate {
 		gate = fieldOf(q.In[len(q.In)-1])
 	}
-	return job.kernel(func(part kern.WinoPart) { job.RunPart(part, dx, dy, kern.Stored{}, w, nil, gate, plus, b.scratch) })
+	return job.kernel(func(part kern.WinoPart) {
+		job.RunPart(part, kern.WinoValues{Y: dx, X0: dy, Filter: w, Gate: gate, Plus: plus, Scratch: b.scratch})
+	})
 }
 
 func winoFilterWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {

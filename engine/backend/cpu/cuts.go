@@ -302,7 +302,7 @@ func (b *Backend) race(p winoPass, ways []kern.WinoWay, estimate time.Duration) 
 		if len(scratch) < j.ScratchLen() {
 			scratch = make([]float32, j.ScratchLen())
 		}
-		run := func() { j.Run(y, x0, x1, filter, nil, kern.Stored{}, kern.Stored{}, scratch) }
+		run := func() { j.Run(kern.WinoValues{Y: y, X0: x0, X1: x1, Filter: filter, Scratch: scratch}) }
 		if p.filter() {
 			run = func() { j.RunFilter(filter, x0, x1, y, scratch) }
 		}

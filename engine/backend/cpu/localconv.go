@@ -18,39 +18,60 @@ func newLocalSizes(x, w, y graph.Shape) localSizes {
 	return localSizes{n: x[0], in: x[1], out: y[1], filter: w[1] / x[1] * points, x: x[2:].Size(), y: points}
 }
 
-// products makes the kernel of sums of a·b in rows of z of a length.
-func products(b *Backend, q backend.Request, x, y []float32, outer [3]kern.ProductAxis, rows, row int, runs []op.LocalRun, of func(op.LocalRun) kern.ProductRun) (backend.Kernel, error) {
-	own := make([]kern.ProductRun, len(runs))
-	for i, r := range runs {
-		own[i] = of(r)
+// localSums are sums of a·b over axes and runs, in rows of the result of a length.
+type localSums struct {
+	a, b      []float32
+	outer     [3]kern.ProductAxis
+	rows, row int
+	runs      []op.LocalRun
+	of        func(op.LocalRun) kern.ProductRun // which of its places are those of result, a and b
+}
+
+// kernel makes their kernel.
+func (s localSums) kernel(b *Backend, q backend.Request) (backend.Kernel, error) {
+	own := make([]kern.ProductRun, len(s.runs))
+	for i, r := range s.runs {
+		own[i] = s.of(r)
 	}
-	z, plan := q.Out.F32, kern.NewProducts(outer, rows, row, own)
-	return kernel("products", func() { b.pool.Products(z, x, y, plan) })
+	z, plan := q.Out.F32, kern.NewProducts(s.outer, s.rows, s.row, own)
+	return kernel("products", func() { b.pool.Products(z, s.a, s.b, plan) })
 }
 
 // localConv serves local_conv.
 func localConv(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, w, y := q.In[0], q.In[1], q.Out.Shape
-	s, runs := newLocalSizes(x.Shape, w.Shape, y), q.Attrs.(op.LocalConv).Runs(x.Shape, y)
-	return products(b, q, w.F32, x.F32, [3]kern.ProductAxis{
-		{N: s.n, Z: s.out * s.y, B: s.in * s.x}, {N: s.out, Z: s.y, A: s.in * s.filter}, {N: s.in, A: s.filter, B: s.x},
-	}, y[2]*y[3], y[4], runs, func(r op.LocalRun) kern.ProductRun { return kern.ProductRun{Z: r.Y, A: r.Filter, B: r.X, N: r.N} })
+	s := newLocalSizes(x.Shape, w.Shape, y)
+	return localSums{
+		a: w.F32, b: x.F32,
+		outer: [3]kern.ProductAxis{{N: s.n, Z: s.out * s.y, B: s.in * s.x}, {N: s.out, Z: s.y, A: s.in * s.filter}, {N: s.in, A: s.filter, B: s.x}},
+		rows:  y[2] * y[3], row: y[4],
+		runs: q.Attrs.(op.LocalConv).Runs(x.Shape, y),
+		of:   func(r op.LocalRun) kern.ProductRun { return kern.ProductRun{Z: r.Y, A: r.Filter, B: r.X, N: r.N} },
+	}.kernel(b, q)
 }
 
 // localConvGradData serves local_conv_grad_data.
 func localConvGradData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	dy, w, x := q.In[0], q.In[1], q.Out.Shape
-	s, runs := newLocalSizes(x, w.Shape, dy.Shape), q.Attrs.(op.LocalConvGrad).Runs(x, dy.Shape)
-	return products(b, q, w.F32, dy.F32, [3]kern.ProductAxis{
-		{N: s.n, Z: s.in * s.x, B: s.out * s.y}, {N: s.in, Z: s.x, A: s.filter}, {N: s.out, A: s.in * s.filter, B: s.y},
-	}, x[2]*x[3], x[4], runs, func(r op.LocalRun) kern.ProductRun { return kern.ProductRun{Z: r.X, A: r.Filter, B: r.Y, N: r.N} })
+	s := newLocalSizes(x, w.Shape, dy.Shape)
+	return localSums{
+		a: w.F32, b: dy.F32,
+		outer: [3]kern.ProductAxis{{N: s.n, Z: s.in * s.x, B: s.out * s.y}, {N: s.in, Z: s.x, A: s.filter}, {N: s.out, A: s.in * s.filter, B: s.y}},
+		rows:  x[2] * x[3], row: x[4],
+		runs: q.Attrs.(op.LocalConvGrad).Runs(x, dy.Shape),
+		of:   func(r op.LocalRun) kern.ProductRun { return kern.ProductRun{Z: r.X, A: r.Filter, B: r.Y, N: r.N} },
+	}.kernel(b, q)
 }
 
 // localConvGradFilter serves local_conv_grad_filter.
 func localConvGradFilter(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, dy, w := q.In[0], q.In[1], q.Out.Shape
-	s, runs := newLocalSizes(x.Shape, w, dy.Shape), q.Attrs.(op.LocalConv).Runs(x.Shape, dy.Shape)
-	return products(b, q, x.F32, dy.F32, [3]kern.ProductAxis{
-		{N: s.out, Z: s.in * s.filter, B: s.y}, {N: s.in, Z: s.filter, A: s.x}, {N: s.n, A: s.in * s.x, B: s.out * s.y},
-	}, s.filter/w[4], w[4], runs, func(r op.LocalRun) kern.ProductRun { return kern.ProductRun{Z: r.Filter, A: r.X, B: r.Y, N: r.N} })
+	s := newLocalSizes(x.Shape, w, dy.Shape)
+	return localSums{
+		a: x.F32, b: dy.F32,
+		outer: [3]kern.ProductAxis{{N: s.out, Z: s.in * s.filter, B: s.y}, {N: s.in, Z: s.filter, A: s.x}, {N: s.n, A: s.in * s.x, B: s.out * s.y}},
+		rows:  s.filter / w[4], row: w[4],
+		runs: q.Attrs.(op.LocalConv).Runs(x.Shape, dy.Shape),
+		of:   func(r op.LocalRun) kern.ProductRun { return kern.ProductRun{Z: r.Filter, A: r.X, B: r.Y, N: r.N} },
+	}.kernel(b, q)
 }

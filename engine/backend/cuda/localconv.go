@@ -9,39 +9,52 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// local makes the kernel of a locally connected convolution or a gradient of it: of n
-// elements, of rows in the last two axes, for groups of samples.
-func (b *Backend) local(q backend.Request, name string, x, y graph.Shape, a op.LocalConv, n int64, rows graph.Shape, adjoint bool, groups int) (backend.Kernel, error) {
+// localCall is a call of a kernel of locally connected convolutions: over n elements, with rows in the last two axes of a shape,
+// for groups of samples.
+type localCall struct {
+	name    string
+	conv    op.LocalConv
+	x, y    graph.Shape
+	n       int64
+	rows    graph.Shape
+	adjoint bool
+	groups  int
+}
+
+// local makes the kernel of a locally connected convolution or a gradient of it.
+func (b *Backend) local(q backend.Request, c localCall) (backend.Kernel, error) {
+	x, y, a := c.x, c.y, c.conv
 	if max(int64(x[2:].Size()), int64(y[2:].Size())) > math.MaxInt32 || isLast(q) {
 		return backend.Kernel{}, nil
 	}
 	conv := op.Conv{Pad: a.Pad}
-	args := []any{at(q.In[0]), at(q.In[1]), at(q.Out), int32(rows[3]), int32(rows[4]), int32(x[0]), int32(x[1]), int32(y[1]),
+	args := []any{at(q.In[0]), at(q.In[1]), at(q.Out), int32(c.rows[3]), int32(c.rows[4]), int32(x[0]), int32(x[1]), int32(y[1]),
 		int32(a.Size[0]), int32(a.Size[1]), int32(a.Size[2]), int64(x[2:].Size()), int64(y[2:].Size())}
 	for i, ax := range convAxes(x, graph.Shape{y[1], x[1], a.Size[0], a.Size[1], a.Size[2]}, y, conv) {
-		if adjoint {
+		if c.adjoint {
 			ax = ax.adjoint(x[i+2])[0] // without strides it is one
 		}
 		args = append(args, ax.args()...)
 	}
-	size := over(n)
-	size.Grid[1] = groups
+	size := over(c.n)
+	size.Grid[1] = c.groups
 	w := &work{b: b}
-	w.call(kernels.LocalConv(kernels.LocalSamples), name, size, args...)
-	return w.kernel(name)
+	w.call(kernels.LocalConv(kernels.LocalSamples), c.name, size, args...)
+	return w.kernel(c.name)
 }
 
 func localForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y := q.In[0].Shape, q.Out.Shape
-	return b.local(q, "local_conv", x, y, q.Attrs.(op.LocalConv), int64(y[1:].Size()), y, false, ceil(x[0], kernels.LocalSamples))
+	return b.local(q, localCall{name: "local_conv", conv: q.Attrs.(op.LocalConv), x: x, y: y, n: int64(y[1:].Size()), rows: y, groups: ceil(x[0], kernels.LocalSamples)})
 }
 
 func localData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y := q.Out.Shape, q.In[0].Shape
-	return b.local(q, "local_conv_data", x, y, q.Attrs.(op.LocalConvGrad).LocalConv, int64(x[1:].Size()), x, true, ceil(x[0], kernels.LocalSamples))
+	return b.local(q, localCall{name: "local_conv_data", conv: q.Attrs.(op.LocalConvGrad).LocalConv, x: x, y: y, n: int64(x[1:].Size()), rows: x, adjoint: true,
+		groups: ceil(x[0], kernels.LocalSamples)})
 }
 
 func localFilter(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y := q.In[0].Shape, q.In[1].Shape
-	return b.local(q, "local_conv_filter", x, y, q.Attrs.(op.LocalConv), int64(q.Out.Shape.Size()), y, false, 1)
+	return b.local(q, localCall{name: "local_conv_filter", conv: q.Attrs.(op.LocalConv), x: x, y: y, n: int64(q.Out.Shape.Size()), rows: y, groups: 1})
 }

@@ -67,10 +67,10 @@ func (t *ties) root(slot int) int {
 // pinned says why a set cannot leave; empty if it can.
 func (t *ties) pinned(set int) string { return t.why[t.reason[set]] }
 
-// tie joins n indices of an axis of a, from lo on, with as many of an axis of b.
-func (t *ties) tie(a, axisA, loA, b, axisB, loB, n int) {
+// tie joins n indices from a on with as many from b on; their values are nodes.
+func (t *ties) tie(a, b graph.Index, n int) {
 	for i := range n {
-		x, y := t.set(a, axisA, loA+i), t.set(b, axisB, loB+i)
+		x, y := t.set(a.Value, a.Axis, a.At+i), t.set(b.Value, b.Axis, b.At+i)
 		if x == y {
 			continue
 		}
@@ -86,7 +86,7 @@ func (t *ties) tie(a, axisA, loA, b, axisB, loB, n int) {
 
 // whole joins an axis of a with one of b of the same size.
 func (t *ties) whole(a, axisA, b, axisB int) {
-	t.tie(a, axisA, 0, b, axisB, 0, t.g.Nodes[a].Shape[axisA])
+	t.tie(graph.Index{Value: a, Axis: axisA}, graph.Index{Value: b, Axis: axisB}, t.g.Nodes[a].Shape[axisA])
 }
 
 // tieAll joins all axes of values of the same shape.
@@ -145,8 +145,9 @@ func (o operation) id(v int) int {
 	return o.n.In[v]
 }
 
-func (o operation) Tie(a, axisA, loA, b, axisB, loB, n int) {
-	o.tie(o.id(a), axisA, loA, o.id(b), axisB, loB, n)
+func (o operation) Tie(a, b graph.Index, n int) {
+	a.Value, b.Value = o.id(a.Value), o.id(b.Value)
+	o.tie(a, b, n)
 }
 func (o operation) Whole(a, axisA, b, axisB int)        { o.whole(o.id(a), axisA, o.id(b), axisB) }
 func (o operation) Pin(v int, why string, axes ...int)  { o.pinAxes(o.id(v), why, axes...) }

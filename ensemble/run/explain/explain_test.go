@@ -27,7 +27,7 @@ import (
 // explainOptions are those of a small network of the demo's configuration.
 func explainOptions(t *testing.T, set ...string) Options {
 	t.Helper()
-	c, err := config.LoadTrain(config.Sources{Files: []string{"demo.yaml"}, Set: append([]string{"model.base=2", "train.threads=1"}, set...)})
+	c, err := config.LoadTrain(config.Sources{Files: []string{"../demo/demo.yaml"}, Set: append([]string{"model.base=2", "train.threads=1"}, set...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestExplainPrediction(t *testing.T) {
 	}
 	for _, o := range []setup.Inference{{}, {Threads: 1}, {Threads: 1, Memory: 4 << 20}, {Threads: 1, Workspace: 2 << 20}} {
 		got := explainedPlan(t, Options{Config: c, Mode: "predict", Threads: o.Threads, MemoryBytes: o.Memory, WorkspaceBytes: o.Workspace})
-		m := &model.Model{Spec: setup.SpecOf(c), Task: setup.Unfitted(setup.TaskOf(c)), Grid: grid}
+		m := &model.Model{Spec: setup.SpecOf(c), Task: setup.Unfitted(setup.TaskOf(c)), About: model.About{Grid: grid}}
 		if err := m.Open(o.Options()); err != nil {
 			t.Fatal(err)
 		}

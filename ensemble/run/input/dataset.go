@@ -22,29 +22,29 @@ const GridTolerance = 2e-3
 
 // Selection is the forecasts of an input that are asked for, by its catalogue.
 type Selection struct {
-	Axes     ensemble.Axes
-	Members  []ensemble.Member
-	From     *onGrid
-	Grid     *ensemble.Grid  // of what is read
-	Window   ensemble.Window // of the grid of from that it is
-	Inits    []ensemble.Init // ascending
-	Entries  []ensemble.Entry
-	Repeats  [][2]ensemble.Entry // fields that are in the input twice
-	Warnings []string
-	Rations  map[ensemble.Init]Availability // the members of each start, where they differ; else nil
+	Axes      ensemble.Axes
+	Members   []ensemble.Member
+	From      *onGrid
+	Grid      *ensemble.Grid  // of what is read
+	Window    ensemble.Window // of the grid of from that it is
+	Inits     []ensemble.Init // ascending
+	Entries   []ensemble.Entry
+	Repeats   [][2]ensemble.Entry // fields that are in the input twice
+	Warnings  []string
+	Available map[ensemble.Init]Availability // the members of each start, where they differ; else nil
 }
 
 // Contradicted notes that two fields of a start differ that have one name.
 func (s *Selection) Contradicted(init ensemble.Init, warning string) {
-	r := s.Rations[init]
+	r := s.Available[init]
 	r.differ, r.Warnings = r.differ+1, append(r.Warnings, warning)
-	s.Rations[init] = r
+	s.Available[init] = r
 }
 
 // Contradictions counts them over some starts.
 func (s *Selection) Contradictions(inits []ensemble.Init) (n int) {
 	for _, i := range inits {
-		n += s.Rations[i].differ
+		n += s.Available[i].differ
 	}
 	return n
 }
@@ -124,8 +124,8 @@ func (s *Selection) Read(ctx context.Context, inits []ensemble.Init, ranks *team
 	places := 0
 	for i, init := range inits {
 		members := s.Members
-		if s.Rations != nil {
-			members = s.Rations[init].Members
+		if s.Available != nil {
+			members = s.Available[init].Members
 		}
 		places += axes.Fields() * len(members)
 		out[i] = &ensemble.Forecast{Init: init, Axes: axes, Members: members, Grid: grid}
@@ -143,20 +143,27 @@ func (s *Selection) Read(ctx context.Context, inits []ensemble.Init, ranks *team
 			fc.Values = bigmem.Make[float32](axes.Fields() * len(fc.Members) * grid.Size())
 		}
 	}
-	warnings, err := readCounted(ctx, s.From, wanted, axes.Levels, s.Within(own.Window()), ranks, func(k ensemble.Key) ([]float32, error) { return byInit[k.Init].Place(k) })
+	warnings, err := slab{s.From, axes.Levels, s.Within(own.Window()), ranks}.read(ctx, wanted, func(k ensemble.Key) ([]float32, error) { return byInit[k.Init].Place(k) })
 	return out, warnings, err
 }
 
-// readCounted reads a rank's slab of fields, a window of those at its levels, to the places
-// that they have, and looks for faults of the values of all, which it gives as warnings or
-// as the error.
-func readCounted(ctx context.Context, in *onGrid, entries []ensemble.Entry, levels []ensemble.Level, w ensemble.Window, ranks *team.Team, placeOf func(ensemble.Key) ([]float32, error)) ([]string, error) {
+// slab is what a rank reads of fields: a window of those at its levels.
+type slab struct {
+	from   *onGrid
+	levels []ensemble.Level
+	window ensemble.Window
+	ranks  *team.Team
+}
+
+// read reads a slab of fields to the places that they have, and looks for faults of the
+// values of all, which it gives as warnings or as the error.
+func (s slab) read(ctx context.Context, entries []ensemble.Entry, placeOf func(ensemble.Key) ([]float32, error)) ([]string, error) {
 	c := NewValueStats(ByPlace(entries))
 	var own []ensemble.Entry
 	var at []int
 	var into [][]float32
 	for i, e := range c.Entries {
-		if ensemble.FindLevel(levels, e.Variable, e.Level) >= 0 {
+		if ensemble.FindLevel(s.levels, e.Variable, e.Level) >= 0 {
 			to, err := placeOf(e.Key)
 			if err != nil {
 				return nil, err
@@ -164,20 +171,20 @@ func readCounted(ctx context.Context, in *onGrid, entries []ensemble.Entry, leve
 			own, at, into = append(own, e), append(at, i), append(into, to)
 		}
 	}
-	err := in.Fill(ctx, own, w, func(i int) ([]float32, error) { return into[i], nil }, func(i int) error {
+	err := s.from.Fill(ctx, own, s.window, func(i int) ([]float32, error) { return into[i], nil }, func(i int) error {
 		c.Add(at[i], into[i])
 		return nil
 	})
-	if ranks.Own() == nil {
+	if s.ranks.Own() == nil {
 		if err != nil {
 			return nil, err
 		}
 		return Refusal(c.Faults())
 	}
-	if err := ranks.Together(err); err != nil { // the faults are those of whole fields
+	if err := s.ranks.Together(err); err != nil { // the faults are those of whole fields
 		return nil, err
 	}
-	if err := c.Join(ranks); err != nil {
+	if err := c.Join(s.ranks); err != nil {
 		return nil, err
 	}
 	return Refusal(c.Faults())
@@ -269,7 +276,7 @@ func (s *References) Read(ctx context.Context, valids []ensemble.Valid, ranks *t
 		return nil, nil, err
 	}
 	wanted := slices.DeleteFunc(slices.Clone(s.Entries), func(e ensemble.Entry) bool { return byValid[e.Valid()] == nil })
-	warnings, err := readCounted(ctx, s.From, wanted, levels, own.Window(), ranks, func(k ensemble.Key) ([]float32, error) {
+	warnings, err := slab{s.From, levels, own.Window(), ranks}.read(ctx, wanted, func(k ensemble.Key) ([]float32, error) {
 		return byValid[k.Valid()].Field(slices.Index(s.variables, k.Variable), ensemble.FindLevel(levels, k.Variable, k.Level)), nil
 	})
 	return out, warnings, err

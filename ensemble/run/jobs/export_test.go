@@ -34,7 +34,7 @@ func TestExport(t *testing.T) {
 	if len(doc.Inputs) != m.Task.Features.Channels() || len(doc.Outputs) != r.Network.Outputs || !slices.Contains(doc.Outputs, "shift of "+m.Task.Targets[0].Variable) {
 		t.Errorf("inputs %q, outputs %q", doc.Inputs, doc.Outputs)
 	}
-	if doc.Model == nil || doc.Model.DDOF != m.Task.Features.DDOF || doc.Model.Control != m.Control || doc.Network.Periodic != m.Spec.Periodic {
+	if doc.Model == nil || doc.Model.Task.Features.DDOF != m.Task.Features.DDOF || doc.Model.Control != m.Control || doc.Network.Periodic != m.Spec.Periodic {
 		t.Errorf("described as %+v", doc)
 	}
 	if len(doc.Weights) != len(m.Networks) || len(doc.Maps) != len(m.Networks) || len(r.Outputs) != 2*len(m.Networks)+2 {

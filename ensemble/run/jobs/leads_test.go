@@ -254,7 +254,7 @@ func TestTrajectoriesResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Spec.Conditions = ""
+	m.Spec.Conditions = nil
 	if err := m.ReadOnly(early.Axes.Leads); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "needs all of its 3 leads") {
 		t.Errorf("places that are learned: %v", err)
 	}

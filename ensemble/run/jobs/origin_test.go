@@ -46,7 +46,7 @@ func TestOtherForecastModel(t *testing.T) {
 		t.Errorf("its own: %v", err)
 	}
 	if r, err := issued(nil, "refuse"); err != nil || warned(r) {
-		t.Errorf("a model of an older program: %v", err)
+		t.Errorf("a model whose files said no origin: %v", err)
 	}
 	other := []ensemble.Origin{{Centre: "another", Points: known[0].Points}}
 	if r, err := issued(other, ""); err != nil || !warned(r) {

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/ensemble-weather/ensemble/internal/filemark"
 )
 
 // bytesRead is what this process has read so far, as the kernel counts it.
@@ -39,11 +37,11 @@ func TestLooksAtManyFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	v := &vigil{p: &prediction{demand: &demand{}, o: Options{Input: []string{dir}}}, marks: map[string]filemark.Mark{}}
+	list, v := &finder{patterns: []string{dir}}, &fileScanner{policy: &inputPolicy{}}
 	look := func(what string, complete int, atMost int64) {
 		t.Helper()
 		before := bytesRead(t)
-		files, err := v.p.find()
+		files, err := list.list()
 		if err != nil || len(files) != n {
 			t.Fatalf("%d files, %v", len(files), err)
 		}

@@ -17,7 +17,7 @@ import (
 // Errors: as family.
 func (ch *choice) distribution(t model.Target, level ensemble.Level) (name, how string, err error) {
 	if ch.model.Spec.GivesMembers() {
-		if ch.instead != "" {
+		if ch.fallback != "" {
 			return "empirical distribution of the members", ch.madeOf(), nil
 		}
 		return "empirical distribution of the calibrated members", ch.madeOf(), nil
@@ -34,10 +34,10 @@ func (ch *choice) madeOf() string {
 	switch {
 	case !ch.model.Spec.GivesMembers():
 		return ch.coupling.Words()
-	case ch.instead == config.RawFallBack:
+	case ch.fallback == config.RawFallBack:
 		return "raw members"
-	case ch.instead != "":
-		return "members of " + ch.instead + ", in the order of the raw ones"
+	case ch.fallback != "":
+		return "members of " + ch.fallback + ", in the order of the raw ones"
 	}
 	return "each raw member corrected by the network"
 }
@@ -65,19 +65,16 @@ func checkMembersProducts(m *model.Model, words []string, c config.Coupling) err
 	return nil
 }
 
-// fillMembers gives a field its values from the members of a prediction, at the places of take.
-func (ch *choice) fillMembers(p *product.Product, f *product.Field, out *model.Forecast, at int, take func(field []float32) []float32, warmer []float32) {
-	members := out.MembersOf(at, len(ch.model.Task.Score), ch.model.Grid.Size())
+// fillMembers gives a field its values from the members of a prediction, at some places.
+func (fl *filler) fillMembers(p *product.Product, f *product.Field, target int, at places) {
+	members := fl.out.MembersOf(target, len(fl.model.Task.Score), fl.model.Grid.Size())
 	if f.Kind == product.Member {
 		members = members[slices.Index(p.Members, f.Member):][:1]
 	}
 	for m, x := range members {
-		members[m] = take(x)
-		if f.Variable == "2t" && warmer != nil {
-			members[m] = slices.Clone(members[m])
-			for i, d := range warmer {
-				members[m][i] += d
-			}
+		members[m] = at.take(x)
+		if f.Variable == "2t" && at.warmer != nil {
+			members[m] = at.warm(f, slices.Clone(members[m]))
 		}
 	}
 	if f.Values = members[0]; f.Kind != product.Member {

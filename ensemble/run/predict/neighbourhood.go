@@ -34,7 +34,7 @@ func (ch *choice) neighbourhoods(c config.Publishing, word string, f product.Fie
 	return out, nil
 }
 
-// nearby are the fields of neighbourhoods of one start, of which grid and stations both take.
+// nearby are the fields of neighbourhoods of one init, of which grid and stations both take.
 type nearby struct {
 	fields  map[string]nearbyField // by what tells them apart
 	members map[int][][]float32    // calibrated ones on the model's grid, by target
@@ -48,48 +48,50 @@ type nearbyField struct {
 
 // around gives a field of a neighbourhood its values, from the whole of the model's grid:
 // points beyond the edge of an area count too.
-func (ch *choice) around(p *product.Product, f *product.Field, out *model.Forecast, raw []float32, take func([]float32) []float32) error {
-	k, n := &ch.model.Task, ch.model.Grid.Size()
+func (fl *filler) around(p *product.Product, f *product.Field, target int, take func([]float32) []float32) (err error) {
 	key := f.Variable + f.Level.String() + f.Lead.String() + f.Statistic()
-	if ch.near.fields == nil {
-		ch.near = nearby{map[string]nearbyField{}, map[int][][]float32{}}
-	}
-	got, there := ch.near.fields[key]
+	got, there := fl.near.fields[key]
 	if !there {
-		at := k.At(model.Target{Variable: f.Variable, Lead: f.Lead}, f.Level)
-		family, err := ch.model.FamilyOf(f.Variable)
-		if err != nil {
+		if got, err = fl.nearbyOf(p, f, target); err != nil {
 			return err
 		}
-		discs, err := ch.discsOf(f.Radius)
-		if err != nil {
-			return err
-		}
-		parameters := out.ParametersAt(at, n, model.WholeField)
-		if f.Kind == product.Neighbourhood {
-			points := statistic(f, family, parameters)
-			ch.calibrate(points, model.Target{Variable: f.Variable, Lead: f.Lead}, f.Level, f.Event, family, parameters)
-			means, incomplete := discs.Mean(points)
-			for i, v := range means[0] {
-				means[0][i] = min(max(v, 0), 1) // sums of probabilities round
-			}
-			got = nearbyField{means[0], incomplete}
-		} else {
-			if ch.near.members[at] == nil {
-				if ch.near.members[at], err = ch.coupling.Couple(p.Init, f, ch.model.Grid, ch.template(at, raw, len(p.Members)), family, parameters); err != nil {
-					return err
-				}
-			}
-			events := make([][]float32, len(ch.near.members[at]))
-			for m, x := range ch.near.members[at] {
-				events[m] = happens(f.Event, x)
-			}
-			got.values, got.incomplete = discs.Anywhere(events)
-		}
-		ch.near.fields[key] = got
+		fl.near.fields[key] = got
 	}
 	f.Values, f.Incomplete = take(got.values), got.incomplete
 	return nil
+}
+
+// nearbyOf computes the probability of an event in neighbourhoods, on the model's grid.
+func (fl *filler) nearbyOf(p *product.Product, f *product.Field, target int) (got nearbyField, err error) {
+	family, err := fl.model.FamilyOf(f.Variable)
+	if err != nil {
+		return got, err
+	}
+	discs, err := fl.discsOf(f.Radius)
+	if err != nil {
+		return got, err
+	}
+	parameters := fl.out.ParametersAt(target, fl.model.Grid.Size(), model.WholeField)
+	if f.Kind == product.Neighbourhood {
+		points := statistic(f, family, parameters)
+		fl.calibrate(f, points, family, parameters)
+		means, incomplete := discs.Mean(points)
+		for i, v := range means[0] {
+			means[0][i] = min(max(v, 0), 1) // sums of probabilities round
+		}
+		return nearbyField{means[0], incomplete}, nil
+	}
+	if fl.near.members[target] == nil {
+		if fl.near.members[target], err = fl.coupling.Couple(p.Init, f, fl.model.Grid, fl.template(target, fl.raw, len(p.Members)), family, parameters); err != nil {
+			return got, err
+		}
+	}
+	events := make([][]float32, len(fl.near.members[target]))
+	for m, x := range fl.near.members[target] {
+		events[m] = happens(f.Event, x)
+	}
+	got.values, got.incomplete = discs.Anywhere(events)
+	return got, nil
 }
 
 // discsOf are the discs of a radius on the model's grid, found once.

@@ -3,223 +3,142 @@ package predict
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"slices"
-	"strings"
+	"sync"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/phrase"
-	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// index opens files as the policy demands: what it tolerates is in p.tolerated.
-//
-// Errors: those of fio.Open; of damage that the policy does not tolerate.
-func (p *prediction) index(ctx context.Context, files []string) (err error) {
-	skip := p.demand.BadMessages == "skip"
-	p.tolerated, p.undecoded = slices.Clone(p.left), nil
-	p.release()
-	if p.input, err = fio.Open(ctx, files, fio.Options{Pool: p.pool, SkipBad: skip, SkipFiles: skip, Sparse: p.o.Policy.Sparse,
-		Layout: input.LayoutOf(p.demand.Members.Layout), Cache: string(p.o.Policy.IndexCache)}); err != nil {
-		return err
-	}
-	InputOpened(files)
-	damage := p.input.Damage()
-	for i, e := range damage {
-		if i == phrase.MaxListed {
-			p.tolerated = append(p.tolerated, fmt.Sprintf("%d more damaged messages and files are left out", len(damage)-i))
-			break
-		}
-		p.tolerated = append(p.tolerated, input.Fault{What: e.What + ", left out", At: e.At, Why: e.Why}.Warning())
-	}
-	return nil
-}
-
-// InputOpened is told that an input was opened; tests change its files then.
-var InputOpened = func(files []string) {}
-
-// choose applies a demand to the input that is open, but for the fields that cannot be
-// decoded.
-func (p *prediction) choose(d *demand) (err error) {
-	p.cat, p.foreign = p.input.Catalogue(), ""
-	if p.undecoded != nil {
-		p.cat = &ensemble.Catalogue{Entries: p.cat.Select(func(e ensemble.Entry) bool { return !p.undecoded[e] }), Unused: p.cat.Unused}
-	}
-	only := p.o.Cycle
-	if age := d.Members.Lagged.MaxAge; age > 0 {
-		if p.cat, p.ages, only, err = input.Lag(p.cat, age, only); err != nil {
-			return err
-		}
-	}
-	if p.in, err = selectInput(p.input, p.cat, d, only, p.destination()); err != nil || len(p.in.Inits) == 0 {
-		return err
-	}
-	p.warnings = slices.Concat(p.standing, p.tolerated, p.in.Warnings)
-	if f := stranger(p.model, p.in.Entries); f != nil {
-		if d.OtherModel == "refuse" {
-			return f
-		}
-		p.foreign = fmt.Sprintf("%s: %s", f.What, f.Why)
-		p.warnings = append(p.warnings, p.foreign)
-	}
-	if !p.in.On(p.model.Grid) {
-		return input.GridsDiffer("the input", p.in.Grid, "the model", p.model.Grid, input.FixRegrid).On(p.in.Entries[0]).Err()
-	}
-	var used []ensemble.Member
-	newest := slices.DeleteFunc(slices.Clone(p.in.Entries), func(e ensemble.Entry) bool { return p.ages[e.Member] > 0 }) // of others the times are not the product's
-	for _, r := range p.in.Rations {
-		used = append(used, r.Members...)
-	}
-	if p.templates = nil; p.in.Window == (ensemble.Window{}) { // else messages of the input have another grid
-		p.templates = templates(newest, used, p.in.Grid)
-	}
-	publish := p.o.Publish
-	publish.Output.Formats = nil
-	for _, f := range p.o.Formats {
-		publish.Output.Formats = append(publish.Output.Formats, string(f))
-	}
-	if p.choice, err = ChooseProducts(p.model, publish, p.in.Grid, p.rung); err != nil {
-		return err
-	}
-	if err = p.openTemplates(context.Background()); err != nil || p.o.Publish.Output.Stations == "" {
-		return err
-	}
-	p.choice.stations, err = input.SitesOf(context.Background(), p.pool, p.o.Publish.Output, p.in.Grid)
-	return err
-}
-
-// destination is the grid of the model, and how fields come there.
-func (p *prediction) destination() input.Destination {
-	how := p.o.Regrid
-	if !how.Asked() {
-		how = p.model.Interpolation
-	}
-	return input.Destination{Grid: p.model.Grid, How: how, Fix: input.FixRegrid}
-}
-
-// stranger says what is of another forecast model than the network was trained on, if
-// something is, as the error of those who refuse it.
-func stranger(m *model.Model, entries []ensemble.Entry) *exit.Error {
-	for _, o := range ensemble.Origins(entries) {
-		if m.Origins == nil || slices.ContainsFunc(m.Origins, o.Like) {
-			continue
-		}
-		known := make([]string, len(m.Origins))
-		for i, k := range m.Origins {
-			known[i] = k.String()
-		}
-		at := slices.IndexFunc(entries, func(e ensemble.Entry) bool {
-			return slices.Equal(ensemble.Origins([]ensemble.Entry{e}), []ensemble.Origin{o})
-		})
-		return &exit.Error{Code: exit.BadData, What: "the input is of another forecast model than the network was trained on", At: input.Place([]string{entries[at].File}),
-			Why: fmt.Sprintf("fields are of %s; it learned the errors of %s", o, strings.Join(known, " and of ")),
-			Fix: "train on forecasts of this model, or set other_model: warn and judge the products with `ensemble verify`"}
-	}
-	return nil
-}
-
-// compare reads the fields of some starts that are in the input twice.
-//
-// Errors: exit 65 for two that differ, unless the policy takes one of them.
-func (p *prediction) compare(ctx context.Context, inits []ensemble.Init) error {
-	for _, r := range p.in.Repeats {
-		if !slices.Contains(inits, r[0].Init) {
-			continue
-		}
-		err := input.Compare(ctx, p.input, [][2]ensemble.Entry{r})
-		if exit.CodeOf(err) != exit.BadData || p.demand.Duplicates != "first" && p.demand.Duplicates != "last" {
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		f := input.Contradiction(r[0], r[1])
-		f.Why = "the " + p.demand.Duplicates + " one is used"
-		p.in.Contradicted(r[0].Init, f.Warning())
-	}
-	n := 0
-	for _, r := range p.in.Repeats {
-		if slices.Contains(inits, r[0].Init) {
-			n++
-		}
-	}
-	if contradicted := p.in.Contradictions(inits); n > contradicted {
-		p.warnings = append(p.warnings, input.Repeated(n-contradicted)...)
-	}
-	return nil
-}
-
-// attempt is what came of reading a start once.
+// attempt is what came of reading an init once.
 type attempt struct {
-	*started                    // of one rank alone
-	forecast *ensemble.Forecast // of ranks that predict together
-	warnings []string
-	err      error
+	*prepared                    // of one rank alone
+	forecast  *ensemble.Forecast // of ranks that predict together
+	warnings  []string
+	err       error
 }
 
-// look finds the products of a start that are there already; else it gives its members,
-// which it reads meanwhile, as most starts are to be made.
-func (p *prediction) look(ctx context.Context, init ensemble.Init) (there *product.Manifest, got attempt, err error) {
-	if p.ranks != nil { // whose messages have an order
-		if there, err = p.already(init); err != nil || there != nil {
+// readUnlessThere finds the products of an init that are there already; else it gives its members,
+// which it reads meanwhile, as most inits are to be made.
+func (in *opened) readUnlessThere(ctx context.Context, init ensemble.Init) (there *product.Manifest, got attempt, err error) {
+	if in.p.forecaster.ranks != nil { // whose messages have an order
+		if there, err = in.already(init); err != nil || there != nil {
 			return there, got, err
 		}
-		got = p.read(ctx, init, p.attempt(ctx, init))
+		got = in.read(ctx, init, in.attempt(ctx, init))
 		return nil, got, got.err
 	}
 	rctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	first := make(chan attempt, 1)
-	go func() { first <- p.attempt(rctx, init) }()
-	if there, err = p.already(init); err != nil || there != nil {
+	go func() { first <- in.attempt(rctx, init) }()
+	if there, err = in.already(init); err != nil || there != nil {
 		cancel()
 		<-first
 		return there, got, err
 	}
-	got = p.read(ctx, init, <-first)
+	got = in.read(ctx, init, <-first)
 	return nil, got, got.err
 }
 
-// attempt reads the members of one start.
-func (p *prediction) attempt(ctx context.Context, init ensemble.Init) (a attempt) {
-	if p.ranks == nil && p.in.Rations[init].Few { // which the network cannot read
+// attempt reads the members of one init.
+func (in *opened) attempt(ctx context.Context, init ensemble.Init) (a attempt) {
+	ranks := in.p.forecaster.ranks
+	if ranks == nil && in.sel.Available[init].Few { // which the network cannot read
 		return attempt{}
 	}
-	if p.ranks == nil {
-		wanted := slices.DeleteFunc(slices.Clone(p.in.Entries), func(e ensemble.Entry) bool { return e.Init != init })
-		a.started, a.warnings, a.err = newIntake(p, init, p.in.Rations[init].Members, wanted).read(ctx, wanted)
+	if ranks == nil {
+		a.prepared, a.warnings, a.err = in.readAlone(ctx, init)
 		return a
 	}
-	forecasts, warnings, err := p.in.Read(ctx, []ensemble.Init{init}, p.ranks)
-	if err = p.ranks.Together(err); err != nil {
+	forecasts, warnings, err := in.sel.Read(ctx, []ensemble.Init{init}, ranks)
+	if err = ranks.Together(err); err != nil {
 		return attempt{err: err}
 	}
 	return attempt{forecast: forecasts[0], warnings: warnings}
 }
 
-// read gives the members of one start as they were read first. Under bad_messages: skip,
+// readAlone reads the members of one init and makes the network's input of them meanwhile, with warnings about their values.
+//
+// Errors: as Selection.Read.
+func (in *opened) readAlone(ctx context.Context, init ensemble.Init) (*prepared, []string, error) {
+	f := in.p.forecaster
+	members := in.sel.Available[init].Members
+	wanted := slices.DeleteFunc(slices.Clone(in.sel.Entries), func(e ensemble.Entry) bool { return e.Init != init })
+	b := newBatchFiller(&f.model.Task, in.sel, members, wanted)
+	b.batch = sync.OnceValues(func() (*model.Batch, error) {
+		if f.opened() != nil {
+			return nil, nil // which is reported when all is read: faults of the input say more
+		}
+		if err := f.model.ReadMembers(len(members)); err != nil {
+			return nil, named(err)
+		}
+		return &f.model.Network.Batch, nil
+	})
+	if d := f.model.Drift; d != nil {
+		b.drift = func(k ensemble.Key, fields [][]float32) (model.Strangeness, bool) {
+			mean, std := make([]float32, len(fields[0])), make([]float32, len(fields[0]))
+			ensemble.MeanStd(mean, std, fields, samples.SpreadDivisor(len(fields)))
+			return d.Judge(init, k, d.Boxes.Summarise(mean, std))
+		}
+	}
+	if in.keepsMembers() {
+		b.keepMembers()
+	}
+	warnings, err := b.read(ctx, in.sel, wanted)
+	if err != nil {
+		return nil, nil, err
+	}
+	batch, err := b.batch()
+	if err != nil || batch == nil {
+		return nil, warnings, err
+	}
+	f.model.InOrder(len(members))
+	f.model.Task.Fixed(batch, init, in.sel.Grid, b.stats)
+	if len(wanted)*in.sel.Grid.Size() > largeForecast {
+		debug.FreeOSMemory() // before the network needs memory
+	}
+	made := b.prepared
+	return &made, warnings, nil
+}
+
+// largeForecast is the number of values from which on their memory is worth a collection
+// of garbage.
+const largeForecast = 16 << 20
+
+// keepsMembers says whether the members of the targets are needed when the network's input is made: for products, or for what
+// forecasts in place of a network of members.
+func (in *opened) keepsMembers() bool {
+	f := in.p.forecaster
+	return in.choice.members || f.model.Spec.GivesMembers() && f.fallback != ""
+}
+
+// read gives the members of one init as they were read first. Under bad_messages: skip,
 // fields that cannot be decoded are missing: it is read again.
-func (p *prediction) read(ctx context.Context, init ensemble.Init, first attempt) attempt {
-	if exit.CodeOf(first.err) == exit.BadData && p.demand.BadMessages == "skip" {
-		if err := p.ranks.Together(p.undecodable(ctx, init, first.err)); err != nil { // each looks for itself
+func (in *opened) read(ctx context.Context, init ensemble.Init, first attempt) attempt {
+	if exit.CodeOf(first.err) == exit.BadData && in.p.policy.BadMessages == "skip" {
+		if err := in.p.forecaster.ranks.Together(in.undecodable(ctx, init, first.err)); err != nil { // each looks for itself
 			return attempt{err: err}
 		}
-		first = p.attempt(ctx, init)
+		first = in.attempt(ctx, init)
 	}
 	return first
 }
 
-// undecodable finds the fields of a start that cannot be decoded, and chooses its members
+// undecodable finds the fields of an init that cannot be decoded, and chooses its members
 // without them.
 //
 // Errors: the one that led here, if all can be decoded; those of choose.
-func (p *prediction) undecodable(ctx context.Context, init ensemble.Init, cause error) error {
+func (in *opened) undecodable(ctx context.Context, init ensemble.Init, cause error) error {
 	var of []ensemble.Entry
-	for _, e := range p.input.Catalogue().Entries {
-		if slices.ContainsFunc(p.in.Entries, func(u ensemble.Entry) bool {
+	for _, e := range in.input.Catalogue().Entries {
+		if slices.ContainsFunc(in.sel.Entries, func(u ensemble.Entry) bool {
 			return u.Init == init && u.File == e.File && u.Message == e.Message && u.Sub == e.Sub
 		}) {
 			of = append(of, e)
@@ -227,13 +146,13 @@ func (p *prediction) undecodable(ctx context.Context, init ensemble.Init, cause 
 	}
 	of = input.ByPlace(of)
 	found := 0
-	err := input.ReadEach(ctx, p.input, of, func(int, *ensemble.Field) {}, func(i int, err error) {
-		if p.undecoded == nil {
-			p.undecoded = map[ensemble.Entry]bool{}
+	err := input.ReadEach(ctx, in.input, of, func(int, *ensemble.Field) {}, func(i int, err error) {
+		if in.undecoded == nil {
+			in.undecoded = map[ensemble.Entry]bool{}
 		}
-		p.undecoded[of[i]] = true
+		in.undecoded[of[i]] = true
 		if found++; found <= phrase.MaxListed {
-			p.tolerated = append(p.tolerated, input.Fault{What: "values cannot be decoded, left out"}.On(of[i]).Warning())
+			in.tolerated = append(in.tolerated, input.Fault{What: "values cannot be decoded, left out"}.On(of[i]).Warning())
 		}
 	})
 	switch {
@@ -242,10 +161,10 @@ func (p *prediction) undecodable(ctx context.Context, init ensemble.Init, cause 
 	case found == 0:
 		return cause
 	case found > phrase.MaxListed:
-		p.tolerated = append(p.tolerated, fmt.Sprintf("%d more fields cannot be decoded", found-phrase.MaxListed))
+		in.tolerated = append(in.tolerated, fmt.Sprintf("%d more fields cannot be decoded", found-phrase.MaxListed))
 	}
-	if err := p.choose(p.demand); err != nil {
+	if err := in.choose(in.p.policy); err != nil {
 		return err
 	}
-	return p.compare(ctx, []ensemble.Init{init})
+	return in.compare(ctx, []ensemble.Init{init})
 }

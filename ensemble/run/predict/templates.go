@@ -83,36 +83,36 @@ func openArchive(ctx context.Context, pool *decode.Pool, c config.Coupling, ch *
 
 // openTemplates looks through the archive of a choice whose members need one, once for all
 // inputs of a prediction.
-func (p *prediction) openTemplates(ctx context.Context) (err error) {
-	if !p.choice.members || !p.choice.coupling.Schaake() {
+func (p *prediction) openTemplates(ctx context.Context, ch *choice) (err error) {
+	if !ch.members || !ch.coupling.Schaake() {
 		return nil
 	}
 	if p.archive == nil {
-		if p.archive, err = openArchive(ctx, p.pool, p.o.Publish.Coupling, p.choice); err != nil {
+		if p.archive, err = openArchive(ctx, p.pool, p.o.Publish.Coupling, ch); err != nil {
 			return err
 		}
 	}
-	p.choice.coupling.Archive = p.archive
+	ch.coupling.Archive = p.archive
 	return nil
 }
 
-// templateTimes are those of the analyses that make the template of a start's members; none
+// templateTimes are those of the analyses that make the template of an init's members; none
 // where members have none.
-func (p *prediction) templateTimes(init ensemble.Init, members []ensemble.Member) ([]ensemble.Valid, error) {
-	c := &p.choice.coupling
+func (p *prediction) templateTimes(ch *choice, init ensemble.Init, members []ensemble.Member) ([]ensemble.Valid, error) {
+	c := &ch.coupling
 	if c.Archive == nil {
 		return nil, nil
 	}
-	return c.Archive.Dates(init, p.model.Task.Targets[0].Lead, len(c.Members(members)))
+	return c.Archive.Dates(init, p.forecaster.model.Task.Targets[0].Lead, len(c.Members(members)))
 }
 
-// template reads that of a start's members, where they have one.
-func (p *prediction) template(ctx context.Context, init ensemble.Init, members []ensemble.Member) error {
-	times, err := p.templateTimes(init, members)
+// template reads that of an init's members, where they have one.
+func (p *prediction) template(ctx context.Context, ch *choice, init ensemble.Init, members []ensemble.Member) error {
+	times, err := p.templateTimes(ch, init, members)
 	if err != nil || times == nil {
 		return err
 	}
-	c := &p.choice.coupling
+	c := &ch.coupling
 	c.Fields, err = c.Archive.Read(ctx, p.destination(), times)
 	return err
 }

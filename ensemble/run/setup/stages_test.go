@@ -3,6 +3,7 @@ package setup
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -18,9 +19,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// A model of one network is written as older programs do and read as theirs; a format that is
-// not known, and one that does not go with the method, are refused.
-func TestModelFormats(t *testing.T) {
+// A model is read as it was written; one of another format, and one whose method does not go with its
+// networks, are refused.
+func TestModelIsReadAsWritten(t *testing.T) {
 	grid, err := ensemble.NamedGrid("12x8")
 	if err != nil {
 		t.Fatal(err)
@@ -31,16 +32,15 @@ func TestModelFormats(t *testing.T) {
 	}{
 		{"joint", "", "", true},
 		{"three_stage", "", "", true},
-		{"joint", `"format": 1`, `"format": 5`, false},
-		{"joint", `"format": 1`, `"format": 2`, false},
-		{"three_stage", `"format": 2`, `"format": 1`, false},
+		{"joint", `"ensemble.model/1"`, `"ensemble.model/2"`, false},
+		{"joint", `"schema"`, `"format"`, false},
 		{"three_stage", `"method": "three_stage",`, "", false},
 	} {
 		cfg := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, "model.method="+c.method, "train.loss.spread=0")
 		task := Unfitted(TaskOf(cfg))
 		task.Features.Fields = []*ensemble.Normaliser{{Kind: ensemble.GlobalStandard}}
 		dir := t.TempDir()
-		if err := (&model.Model{Spec: SpecOf(cfg), Task: task, Grid: grid}).SaveReference(dir); err != nil {
+		if err := (&model.Model{Spec: SpecOf(cfg), Task: task, About: model.About{Grid: grid}}).SaveReference(dir); err != nil {
 			t.Fatal(err)
 		}
 		path := filepath.Join(dir, model.File)
@@ -62,6 +62,43 @@ func TestModelFormats(t *testing.T) {
 			t.Errorf("%s with %q: %v", c.method, c.new, err)
 		} else if err == nil && !reflect.DeepEqual(m.Spec, SpecOf(cfg)) {
 			t.Errorf("%s: read %+v, want %+v", c.method, m.Spec, SpecOf(cfg))
+		}
+	}
+}
+
+// Axes and targets of a task, and the lists of its network, are words in model.json, and are read as they were.
+func TestListsAreReadAsWritten(t *testing.T) {
+	grid, err := ensemble.NamedGrid("12x8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for of, set := range map[string][]string{
+		"thresholds": {"train.loss.threshold=[\"tp>6mm\", \"tp<2\", \"1<tp<4mm\"]", "train.loss.threshold_weight=3", "model.family=censored_shifted_gamma",
+			"data.leads=[48h]", "data.levels=[single]", "data.variables=[tp]", "data.targets=[{variable: tp, levels: [single]}]", "data.members.sampling=fixed", "train.loss.spread=0"},
+		"conditions": {"data.leads=[0h, 90m, 24h, 48h]", "data.target_leads=[90m, 48h]", "model.leads=rows", "model.conditions=[lead, hour]"},
+		"scales":     {"model.head=members", "model.encoder.input=[field]", "train.loss.spread=0", "data.members.sampling=fixed", "baselines=[mbm]", "model.kind=poet", "train.loss.kind=crps_members", "train.loss.scales=[4, 2.5]"},
+	} {
+		cfg := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, set...)
+		task, spec, dir := Unfitted(TaskOf(cfg)), SpecOf(cfg), t.TempDir()
+		task.Features.Fields = []*ensemble.Normaliser{{Kind: ensemble.GlobalStandard}}
+		if err := (&model.Model{Spec: spec, Task: task, About: model.About{Grid: grid}}).SaveReference(dir); err != nil {
+			t.Fatal(err)
+		}
+		m, _, err := model.LoadReference(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lists := func(s model.Spec, k model.Task) []any {
+			return []any{s.Thresholds, s.Conditions, s.Scales, k.Features.Axes, k.Targets}
+		}
+		got, want := lists(m.Spec, m.Task), lists(spec, task)
+		if len(spec.Thresholds)+len(spec.Conditions)+len(spec.Scales) == 0 {
+			t.Errorf("%s: the network has none", of)
+		}
+		for i := range want {
+			if g, w := fmt.Sprintf("%#v", got[i]), fmt.Sprintf("%#v", want[i]); strings.ReplaceAll(g, "(nil)", "{}") != strings.ReplaceAll(w, "(nil)", "{}") {
+				t.Errorf("%s: read %s, want %s", of, g, w)
+			}
 		}
 	}
 }

@@ -54,8 +54,7 @@ func TestWhatATeacherTells(t *testing.T) {
 	}
 	k := teacher.models[0].Task
 	k.ErrorScale = []float64{2, 3} // not the teacher's own
-	b := model.NewBatch(&k, fc.Grid, 2)
-	b.WithTeacher(model.Spec{Teach: 0.5})
+	b := model.Spec{Teach: 0.5}.NewBatch(&k, fc.Grid, 2, len(used), true)
 	if err := teacher.tell(context.Background(), &k, &b, 1, 0, fc, used); err != nil {
 		t.Fatal(err)
 	}

@@ -388,9 +388,9 @@ func newTrainer(ctx context.Context, o Options, d *samples.Data, dir *rundir.Dir
 		ranks: d.Ranks, local: local, cfg: cfg, base: cfg, prune: pruning{of: c.Prune}, turns: turns, foldOf: foldOf, references: references, fits: fits, sampling: c.Data.Members.Sampling, data: d, dir: dir, hash: c.Hash(),
 		stop: d.Ranks.Stop(o.Stop), start: start, timings: o.Timings, table: o.Timings.Open(cfg.Threads), choices: map[string]string{},
 		model: &model.Model{
-			Spec: setup.SpecOf(c), Task: task, Grid: d.Grid, Control: c.Data.Members.Control, Version: o.Version, Interpolation: setup.InterpolationOf(c),
-			Trained:   ensemble.Period{From: first.Time, To: last.Time},
-			Origins:   d.Origins,
+			Spec: setup.SpecOf(c), Task: task,
+			About: model.About{Version: o.Version, Control: c.Data.Members.Control, Trained: ensemble.Period{From: first.Time, To: last.Time}, Origins: d.Origins,
+				Grid: d.Grid, Interpolation: setup.InterpolationOf(c)},
 			Baselines: baselines, Climate: climate, Drift: known, Family: setup.SpecOf(c).Predicted(cfg.Networks),
 		},
 	}, nil

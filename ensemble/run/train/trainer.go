@@ -500,12 +500,11 @@ func (t *trainer) prepare(ctx context.Context) *feed {
 	reads = reads[t.at.Batch*size:]
 	starts := t.data.Train.Stream(ctx, reads)
 	grid := t.ranks.Own().Part(t.model.Grid)
-	room := [2]model.Batch{model.NewBatch(t.local, grid, size), model.NewBatch(t.local, grid, size)}
+	spec := t.model.Spec
+	spec.Teach = t.teacher.share()
+	var room [2]model.Batch
 	for i := range room {
-		room[i].WithCentre(t.model.Spec)
-		room[i].WithTeacher(model.Spec{Teach: t.teacher.share()})
-		room[i].WithConditions(t.model.Spec, t.local, size)
-		room[i].WithMembers(t.model.Spec, t.local, grid, size, len(t.local.Used), true)
+		room[i] = spec.NewBatch(t.local, grid, size, len(t.local.Used), true)
 	}
 	if t.corrections != nil {
 		for i := range room {
@@ -746,13 +745,11 @@ func (t *trainer) restore(c *ckpt.Checkpoint) error {
 	if err := json.Unmarshal(c.State, &t.at); err != nil {
 		return unreadable("state", err)
 	}
-	if c.Plan != nil { // older ones have none
-		var plan planRecord
-		if err := json.Unmarshal(c.Plan, &plan); err != nil {
-			return unreadable("plan", err)
-		}
-		maps.Copy(t.choices, plan.Choices)
+	var plan planRecord
+	if err := json.Unmarshal(c.Plan, &plan); err != nil {
+		return unreadable("plan", err)
 	}
+	maps.Copy(t.choices, plan.Choices)
 	part := func(prefix string) (w model.Weights) {
 		for _, x := range c.Tensors {
 			if len(x.Name) > len(prefix) && x.Name[:len(prefix)] == prefix {

@@ -138,7 +138,7 @@ func TestPeers(t *testing.T) {
 	if got := log(); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	t.Setenv("FAKE_FAIL", "ncclGroupEnd 1 6")
+	t.Setenv("FAKE_FAIL", "ncclGroupEnd=6@1")
 	if _, err := p.Sum(x); exit.CodeOf(err) != exit.RankLost {
 		t.Errorf("a rank that does not answer: %v", err)
 	}
@@ -156,10 +156,10 @@ func TestPeers(t *testing.T) {
 func TestDevicesAreWatched(t *testing.T) {
 	l, _ := fake(t)
 	for name, harm := range map[string]func(own *one){
-		"NCCL says so":     func(*one) { t.Setenv("FAKE_ASYNC", "6") },
+		"NCCL says so":     func(*one) { t.Setenv("FAKE_VALUES", "async=6") },
 		"the device waits": func(own *one) { own.busy.Store(int64(time.Hour)) },
 	} {
-		t.Setenv("FAKE_ASYNC", "0")
+		t.Setenv("FAKE_VALUES", "async=0")
 		own := &one{id: "GPU-a"}
 		d := &Devices{l: l, d: own, stop: func() {}, done: make(chan struct{})}
 		p, err := d.Join(comm.New(single{}))

@@ -31,7 +31,7 @@ var at = librariestest.At
 // fake opens the library that stands in for NCCL. log gives what it was asked since.
 func fake(t *testing.T) (l *Library, log func() []string) {
 	t.Helper()
-	find, log := librariestest.Fake(t, "FAKE_FAIL", "FAKE_HANG", "FAKE_ASYNC", "FAKE_VERSION")
+	find, log := librariestest.Fake(t, "FAKE_HANG")
 	l, err := Open(find)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestJoin(t *testing.T) {
 // Where rank 0 has no id, or versions differ, all ranks learn it and none waits.
 func TestJoinFails(t *testing.T) {
 	l, _ := fake(t)
-	t.Setenv("FAKE_FAIL", "ncclGetUniqueId 1 3")
+	t.Setenv("FAKE_FAIL", "ncclGetUniqueId=3@1")
 	errs := make([]error, 3)
 	if err := comm.Run(3, comm.Free, func(group *comm.Comm) error {
 		_, errs[group.Rank()] = l.Join(group, loaded)
@@ -112,7 +112,7 @@ func TestJoinFails(t *testing.T) {
 			t.Errorf("rank %d: got %v, want %q", r, errs[r], want)
 		}
 	}
-	t.Setenv("FAKE_FAIL", "ncclCommInitRank 1 3")
+	t.Setenv("FAKE_FAIL", "ncclCommInitRank=3@1")
 	if err := comm.Run(1, comm.Free, func(group *comm.Comm) error { _, err := l.Join(group, loaded); return err }); err == nil || !strings.Contains(err.Error(), "ncclCommInitRank: internal error") {
 		t.Errorf("got %v", err)
 	}
@@ -210,7 +210,7 @@ func TestFailures(t *testing.T) {
 	} {
 		for status, code := range map[int]exit.Code{3: exit.Bug, 6: exit.RankLost, 2: exit.RankLost} {
 			log()
-			t.Setenv("FAKE_FAIL", fmt.Sprintf("%s 1 %d", test.call, status))
+			t.Setenv("FAKE_FAIL", fmt.Sprintf("%s=%d@1", test.call, status))
 			err := test.ask()
 			var e *CallError
 			if !errors.As(err, &e) || e.Call != test.call || e.Status != status || e.Detail != "peer 1 closed its socket" || !strings.Contains(err.Error(), test.call) {
@@ -234,7 +234,7 @@ func TestFailures(t *testing.T) {
 	}
 	for _, call := range []string{"ncclCommDestroy", "ncclCommAbort"} {
 		c := alone(t, l)
-		t.Setenv("FAKE_FAIL", call+" 1 3")
+		t.Setenv("FAKE_FAIL", call+"=3@1")
 		err := c.Close()
 		if call == "ncclCommAbort" {
 			c = alone(t, l)
@@ -298,7 +298,7 @@ func TestAbort(t *testing.T) {
 func TestWatch(t *testing.T) {
 	l, _ := fake(t)
 	c := alone(t, l)
-	t.Setenv("FAKE_ASYNC", "7") // in progress
+	t.Setenv("FAKE_VALUES", "async=7") // in progress
 	stop := c.Watch(context.Background(), time.Millisecond)
 	time.Sleep(10 * time.Millisecond)
 	if err := errors.Join(stop(), stop()); err != nil {
@@ -313,12 +313,12 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	stop = c.Watch(context.Background(), time.Millisecond)
-	t.Setenv("FAKE_ASYNC", "6")
+	t.Setenv("FAKE_VALUES", "async=6")
 	until(c)
 	if err := stop(); exit.CodeOf(err) != exit.RankLost || !strings.Contains(err.Error(), "work that was asked for: remote process exited") {
 		t.Errorf("a rank that was lost: got %v", err)
 	}
-	t.Setenv("FAKE_ASYNC", "0")
+	t.Setenv("FAKE_VALUES", "async=0")
 	c = alone(t, l)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	stop = c.Watch(ctx, time.Hour)
@@ -338,27 +338,14 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A machine without the library, a library of another kind or version give code 69 and say
-// what is missing: all of it.
+// A machine without the library, or with another one; a library of a version that is too old or too new gives
+// code 69.
 func TestMissing(t *testing.T) {
-	_, err := Open(func(libraries.Library) (*dl.Library, error) {
-		return nil, &exit.Error{Code: exit.NoDevice, What: "cannot open NCCL", Err: dl.ErrNotFound}
-	})
-	if exit.CodeOf(err) != exit.NoDevice || !errors.Is(err, ErrUnavailable) || !errors.Is(err, dl.ErrNotFound) {
-		t.Errorf("no library: got %v", err)
-	}
-	_, err = Open(librariestest.File("libm.so.6"))
-	if exit.CodeOf(err) != exit.NoDevice || !errors.Is(err, dl.ErrNoSymbol) {
-		t.Errorf("another library: got %v", err)
-	}
-	for _, want := range []string{"ncclGetVersion", "ncclCommGetAsyncError", "ncclGroupEnd", "libm.so.6"} {
-		if !strings.Contains(fmt.Sprint(err), want) {
-			t.Errorf("the error lacks %q: %v", want, err)
-		}
-	}
+	librariestest.Missing(t, func(find func(libraries.Library) (*dl.Library, error)) error { _, err := Open(find); return err },
+		ErrUnavailable, "ncclGetVersion", "ncclCommGetAsyncError", "ncclGroupEnd")
 	find, _ := librariestest.Fake(t)
 	for version, want := range map[string]string{"2804": "version 0.28.4", "30100": "version 3.1.0"} {
-		t.Setenv("FAKE_VERSION", version)
+		t.Setenv("FAKE_VALUES", "version="+version)
 		if _, err := Open(find); exit.CodeOf(err) != exit.NoDevice || !strings.Contains(err.Error(), want) {
 			t.Errorf("version %s: got %v", version, err)
 		}

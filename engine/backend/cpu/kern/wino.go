@@ -322,46 +322,52 @@ func (j *Wino) split(tiles int) {
 // Parts tells whether Inner is a part of the work at all.
 func (j *Wino) Parts() bool { return len(j.inner) > 0 && len(j.outer) > 0 }
 
+// WinoValues are what a run reads and writes: y = conv(x, w) (+ bias) (ReLU) (+ plus), where gate is
+// positive. X1 is left out for a source of one tensor, and so may be Bias, Gate and Plus.
+// Y may be Plus. Padding lanes of the source must be zero; those of Y become zero. The
+// products are float32 whatever the storage, unless Half is set; Y is rounded once.
+//
+// Shape: X0, X1 blocked, in one storage; Y, Gate, Plus blocked, in one storage,
+// which may be another; Filter plain [· FilterIn kD k k]; Bias [K].
+type WinoValues struct {
+	Y, X0, X1    Stored
+	Filter, Bias []float32
+	Gate, Plus   Stored
+	Scratch      []float32
+}
+
 // RunPart is Run for a part of the tiles: first for Inner and then for Outer, or for the
 // Whole at once. The bits are the same.
-func (j *Wino) RunPart(part WinoPart, y, x0, x1 Stored, w, bias []float32, gate, plus Stored, scratch []float32) {
+func (j *Wino) RunPart(part WinoPart, v WinoValues) {
 	switch {
 	case part == Whole || part == Outer && !j.Parts():
-		j.run(nil, false, y, x0, x1, w, bias, gate, plus, scratch)
+		j.run(nil, false, v)
 	case part == Outer:
-		j.run(j.outer, true, y, x0, x1, w, bias, gate, plus, scratch)
+		j.run(j.outer, true, v)
 	case j.Parts():
-		j.run(j.inner, false, y, x0, x1, w, bias, gate, plus, scratch)
+		j.run(j.inner, false, v)
 	}
 }
 
-// Run computes y = conv(x, w) (+ bias) (ReLU) (+ plus), where gate is positive.
-// x1 is left out for a source of one tensor, and so may be bias, gate and plus.
-// y may be plus. Padding lanes of x must be zero; those of y become zero. The
-// products are float32 whatever the storage, unless Half is set; y is rounded once.
-//
-// Shape: x0, x1 blocked, in one storage; y, gate, plus blocked, in one storage,
-// which may be another; w plain [· FilterIn kD k k]; bias [K].
-func (j *Wino) Run(y, x0, x1 Stored, w, bias []float32, gate, plus Stored, scratch []float32) {
-	j.RunPart(Whole, y, x0, x1, w, bias, gate, plus, scratch)
-}
+// Run computes the convolution of the values.
+func (j *Wino) Run(v WinoValues) { j.RunPart(Whole, v) }
 
-func (j *Wino) run(items []C.long, again bool, y, x0, x1 Stored, w, bias []float32, gate, plus Stored, scratch []float32) {
-	j.source(x0, x1)
-	want("y", y.n, j.spec.N*j.cells*blocks(j.spec.K))
-	gate.maybe("gate", y.n, y)
-	plus.maybe("plus", y.n, y)
-	atLeast("filter", len(w), j.filter)
-	atLeast("scratch", len(scratch), j.scratch)
-	if bias != nil {
-		want("bias", len(bias), j.spec.K)
+func (j *Wino) run(items []C.long, again bool, v WinoValues) {
+	j.source(v.X0, v.X1)
+	want("y", v.Y.n, j.spec.N*j.cells*blocks(j.spec.K))
+	v.Gate.maybe("gate", v.Y.n, v.Y)
+	v.Plus.maybe("plus", v.Y.n, v.Y)
+	atLeast("filter", len(v.Filter), j.filter)
+	atLeast("scratch", len(v.Scratch), j.scratch)
+	if v.Bias != nil {
+		want("bias", len(v.Bias), j.spec.K)
 	}
 	if j.kept.list != nil {
-		j.runSparse(items, again, y, x0, x1, w, bias, gate, plus, scratch)
+		j.runSparse(items, again, v)
 		return
 	}
-	C.ens_wino(j.pool.ptr(), x0.storage(), y.storage(), y.ptr, x0.ptr, x1.ptr, j.frames[0].ptr, j.frames[1].ptr, f32(w), f32(bias), gate.ptr, plus.ptr, f32(scratch), &j.geom[0],
-		unsafe.SliceData(items), C.long(len(items)), flag(again))
+	C.ens_wino(j.pool.ptr(), v.X0.storage(), v.Y.storage(), v.Y.ptr, v.X0.ptr, v.X1.ptr, j.frames[0].ptr, j.frames[1].ptr, f32(v.Filter), f32(v.Bias), v.Gate.ptr, v.Plus.ptr,
+		f32(v.Scratch), &j.geom[0], unsafe.SliceData(items), C.long(len(items)), flag(again))
 }
 
 // RunFilter computes dw, the gradient of the filter between x and dy: all of the

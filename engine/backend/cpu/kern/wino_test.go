@@ -294,12 +294,12 @@ func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 					j.SetFrames(f0, f1)
 				}
 				scratch := make([]float32, j.ScratchLen())
-				j.Run(y.stored(), x0, x1, floats(k.w), nil, Stored{}, Stored{}, scratch)
+				j.Run(WinoValues{Y: y.stored(), X0: x0, X1: x1, Filter: floats(k.w), Scratch: scratch})
 				if j.Parts() {
 					first := slices.Clone(k.logical(t, y))
 					y = k.field(t, nil, s.K, s.Size, y16)
 					for _, part := range []WinoPart{Inner, Outer} {
-						j.RunPart(part, y.stored(), x0, x1, floats(k.w), nil, Stored{}, Stored{}, scratch)
+						j.RunPart(part, WinoValues{Y: y.stored(), X0: x0, X1: x1, Filter: floats(k.w), Scratch: scratch})
 					}
 					if !slices.Equal(first, k.logical(t, y)) {
 						t.Errorf("%s %+v: other bits in two parts", pass, way)
@@ -380,7 +380,7 @@ func TestWinogradEpilogues(t *testing.T) {
 				}
 				x0, _ := k.parts(t, b16)
 				y := k.field(t, plus, s.K, s.Size, b16)
-				j.Run(y.stored(), x0, Stored{}, floats(k.w), floats(bias), k.field(t, gate, s.K, s.Size, b16).stored(), y.stored(), make([]float32, j.ScratchLen()))
+				j.Run(WinoValues{Y: y.stored(), X0: x0, Filter: floats(k.w), Bias: floats(bias), Gate: k.field(t, gate, s.K, s.Size, b16).stored(), Plus: y.stored(), Scratch: make([]float32, j.ScratchLen())})
 				if e := relative(k.logical(t, y), want); e > winoBound(s, b16) {
 					t.Errorf("bf16 %v, relu %v: error %.2e", b16, relu, e)
 				}

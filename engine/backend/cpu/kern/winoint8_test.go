@@ -251,9 +251,9 @@ func BenchmarkCodes(b *testing.B) {
 				scratch := make([]float32, j.ScratchLen())
 				runs = append(runs, func() {
 					if half {
-						j.Run(BFloat16(yh), xh[0], xh[1], k.w, bias, Stored{}, Stored{}, scratch)
+						j.Run(WinoValues{Y: BFloat16(yh), X0: xh[0], X1: xh[1], Filter: k.w, Bias: bias, Scratch: scratch})
 					} else {
-						j.Run(Float32(yf), xf[0], xf[1], k.w, bias, Stored{}, Stored{}, scratch)
+						j.Run(WinoValues{Y: Float32(yf), X0: xf[0], X1: xf[1], Filter: k.w, Bias: bias, Scratch: scratch})
 					}
 				})
 			}

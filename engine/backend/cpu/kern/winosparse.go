@@ -96,9 +96,9 @@ func (j *Wino) sparseScratch(w WinoWay, filter bool, threads int) int {
 	return j.points * (k.kept*Block*Block + threads*(Block*w.Tiles*(k.read+1)+2*Block))
 }
 
-func (j *Wino) runSparse(items []C.long, again bool, y, x0, x1 Stored, w, bias []float32, gate, plus Stored, scratch []float32) {
-	C.ens_wino_sparse(j.pool.ptr(), x0.storage(), y.storage(), y.ptr, x0.ptr, x1.ptr, j.frames[0].ptr, j.frames[1].ptr, f32(w), f32(bias), gate.ptr, plus.ptr, f32(scratch), &j.geom[0],
-		&j.kept.list[0], unsafe.SliceData(items), C.long(len(items)), flag(again))
+func (j *Wino) runSparse(items []C.long, again bool, v WinoValues) {
+	C.ens_wino_sparse(j.pool.ptr(), v.X0.storage(), v.Y.storage(), v.Y.ptr, v.X0.ptr, v.X1.ptr, j.frames[0].ptr, j.frames[1].ptr, f32(v.Filter), f32(v.Bias), v.Gate.ptr, v.Plus.ptr,
+		f32(v.Scratch), &j.geom[0], &j.kept.list[0], unsafe.SliceData(items), C.long(len(items)), flag(again))
 }
 
 func (j *Wino) runSparseFilter(dw []float32, x0, x1, dy Stored, scratch []float32) {

@@ -101,7 +101,7 @@ func TestSparseWinogradEpilogues(t *testing.T) {
 				}
 				x0, _ := k.parts(t, b16)
 				y := k.field(t, plus, s.K, s.Size, b16)
-				j.Run(y.stored(), x0, Stored{}, floats(k.w), bias, k.field(t, gate, s.K, s.Size, b16).stored(), y.stored(), make([]float32, j.ScratchLen()))
+				j.Run(WinoValues{Y: y.stored(), X0: x0, Filter: floats(k.w), Bias: bias, Gate: k.field(t, gate, s.K, s.Size, b16).stored(), Plus: y.stored(), Scratch: make([]float32, j.ScratchLen())})
 				k.logical(t, y)
 				if first == nil {
 					first = y.plain()

@@ -28,7 +28,7 @@ var at = librariestest.At
 // fake opens the library that stands in for cuDNN. log gives what it was asked since.
 func fake(t *testing.T) (l *Library, h *Handle, log func() []string) {
 	t.Helper()
-	find, log := librariestest.Fake(t, "FAKE_FAIL", "FAKE_NO_FUSION")
+	find, log := librariestest.Fake(t)
 	l, err := Open(find)
 	if err != nil {
 		t.Fatal(err)
@@ -294,7 +294,7 @@ func TestSaved(t *testing.T) {
 			t.Errorf("%q: no error", wrong)
 		}
 	}
-	t.Setenv("FAKE_FAIL", "cudnnBackendGetAttribute 2")
+	t.Setenv("FAKE_FAIL", "cudnnBackendGetAttribute=4000@2")
 	if _, err := p.Save(); err == nil {
 		t.Error("a text that cannot be read: no error")
 	}
@@ -363,7 +363,7 @@ func TestPlans(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			_, h, log := fake(t)
 			if test.noFusion {
-				t.Setenv("FAKE_NO_FUSION", "1")
+				t.Setenv("FAKE_VALUES", "no_fusion=1")
 			}
 			plans, err := h.Plans(test.c, test.limits)
 			if err != nil {
@@ -398,7 +398,7 @@ func TestPlans(t *testing.T) {
 // Where no engine is left the error says why each is out.
 func TestNoPlan(t *testing.T) {
 	_, h, _ := fake(t)
-	t.Setenv("FAKE_FAIL", "cudnnBackendFinalize 1000") // none
+	t.Setenv("FAKE_FAIL", "cudnnBackendFinalize=4000@1000") // none
 	c := example
 	for _, name := range []string{"engine 5", "engine 9"} {
 		if _, err := h.Plan(c, name); !errors.Is(err, ErrUnsupported) {
@@ -460,7 +460,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s operand: got %v", name, err)
 		}
 	}
-	t.Setenv("FAKE_FAIL", "cudnnBackendExecute 1")
+	t.Setenv("FAKE_FAIL", "cudnnBackendExecute=4000@1")
 	var e *CallError
 	if err := p.Run(o); !errors.As(err, &e) || e.Call != "cudnnBackendExecute" || e.Detail != "injected into call 1" {
 		t.Errorf("got %v", err)
@@ -485,7 +485,7 @@ func TestFailures(t *testing.T) {
 			failed := 0
 			for k := 1; k < 1000; k += 17 {
 				t.Setenv("FAKE_LOG", "")
-				t.Setenv("FAKE_FAIL", fmt.Sprintf("%s %d", call, k))
+				t.Setenv("FAKE_FAIL", fmt.Sprintf("%s=4000@%d", call, k))
 				plans, err := h.Plans(c, Limits{Workspace: 1 << 20})
 				for _, p := range plans {
 					err = errors.Join(err, p.Close())
@@ -520,7 +520,7 @@ func TestNoHandle(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, call := range []string{"cudnnCreate", "cudnnSetStream"} {
-		t.Setenv("FAKE_FAIL", call+" 1")
+		t.Setenv("FAKE_FAIL", call+"=4000@1")
 		_, err := l.New(loaded)
 		if exit.CodeOf(err) != exit.NoDevice || !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), call) {
 			t.Errorf("%s: got %v", call, err)
@@ -559,24 +559,10 @@ func TestDescribed(t *testing.T) {
 	}
 }
 
-// A machine without the library, and a library of another kind, give code 69 and say what
-// is missing: all of it.
+// A machine without the library, or with another one.
 func TestMissing(t *testing.T) {
-	_, err := Open(func(libraries.Library) (*dl.Library, error) {
-		return nil, &exit.Error{Code: exit.NoDevice, What: "cannot open cuDNN", Err: dl.ErrNotFound}
-	})
-	if exit.CodeOf(err) != exit.NoDevice || !errors.Is(err, ErrUnavailable) || !errors.Is(err, dl.ErrNotFound) {
-		t.Errorf("no library: got %v", err)
-	}
-	_, err = Open(librariestest.File("libm.so.6"))
-	if exit.CodeOf(err) != exit.NoDevice || !errors.Is(err, dl.ErrNoSymbol) {
-		t.Errorf("another library: got %v", err)
-	}
-	for _, want := range []string{"cudnnGetVersion", "cudnnBackendExecute", "cudnnBackendFinalize", "libm.so.6"} {
-		if !strings.Contains(fmt.Sprint(err), want) {
-			t.Errorf("the error lacks %q: %v", want, err)
-		}
-	}
+	librariestest.Missing(t, func(find func(libraries.Library) (*dl.Library, error)) error { _, err := Open(find); return err },
+		ErrUnavailable, "cudnnGetVersion", "cudnnBackendExecute", "cudnnBackendFinalize")
 }
 
 // The library of this machine, if it has one, tells its version.

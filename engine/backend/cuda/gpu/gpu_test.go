@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries/librariestest"
 	"github.com/ensemble-weather/ensemble/internal/allocs"
 	"github.com/ensemble-weather/ensemble/internal/dl"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -49,9 +49,8 @@ func TestMain(m *testing.M) {
 			if !filepath.IsAbs(c.source) {
 				c.source = filepath.Join("testdata", c.source)
 			}
-			cmd := exec.Command("cc", "-shared", "-fPIC", "-Wall", "-D"+c.define, "-o", filepath.Join(dir, c.dir, c.file), "-x", "c", c.source)
-			if out, err := cmd.CombinedOutput(); err != nil {
-				return 1, fmt.Errorf("%w\n%s", err, out)
+			if err := librariestest.Compile(filepath.Join(dir, c.dir, c.file), "-Wall", "-D"+c.define, "-x", "c", c.source); err != nil {
+				return 1, err
 			}
 		}
 		runtime.LockOSThread()
@@ -68,9 +67,9 @@ func fake(t *testing.T) (log string) {
 	t.Helper()
 	log = filepath.Join(t.TempDir(), "log")
 	t.Setenv(libraries.PathVariable, filepath.Join(fakes, "new"))
-	t.Setenv("FAKE_CUDA_LOG", log)
-	t.Setenv("FAKE_CUDA_FAIL", "")
-	t.Setenv("FAKE_CUDA_VALUES", "")
+	t.Setenv("FAKE_LOG", log)
+	t.Setenv("FAKE_FAIL", "")
+	t.Setenv("FAKE_VALUES", "")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("CUDA_HOME", fakes) // no toolkit, and no Python packages
 	t.Setenv("HOME", fakes)
@@ -205,8 +204,8 @@ func TestUnusable(t *testing.T) {
 		if c.folder != "" {
 			t.Setenv(libraries.PathVariable, filepath.Join(fakes, c.folder))
 		}
-		t.Setenv("FAKE_CUDA_FAIL", c.fail)
-		t.Setenv("FAKE_CUDA_VALUES", c.values)
+		t.Setenv("FAKE_FAIL", c.fail)
+		t.Setenv("FAKE_VALUES", c.values)
 		index := c.index
 		if index == 0 {
 			index = 1
@@ -409,7 +408,7 @@ func TestCallRefused(t *testing.T) {
 	if want := []string{"shared fill 49152", "shared fill 102400", "shared fill 65536", "shared fill 231424"}; !slices.Equal(asked, want) {
 		t.Errorf("asked for %q", asked)
 	}
-	t.Setenv("FAKE_CUDA_VALUES", "threads=256")
+	t.Setenv("FAKE_VALUES", "threads=256")
 	if _, err := m.Call("fill", device.Size{Block: [3]int{512}}, fill...); err == nil || !strings.Contains(err.Error(), "at most 256") {
 		t.Errorf("bounds of the kernel: %v", err)
 	}
@@ -541,7 +540,7 @@ func TestAside(t *testing.T) {
 		t.Error("a text is joined")
 	}
 	for _, f := range []string{"cuEventRecord", "cuStreamWaitEvent", "cuMemcpyAsync"} {
-		t.Setenv("FAKE_CUDA_FAIL", f+"=1@1")
+		t.Setenv("FAKE_FAIL", f+"=1@1")
 		if _, err := d.CopyAside(p, q, 8); err == nil || !strings.Contains(err.Error(), "copy of 8 bytes aside: CUDA_ERROR_1") {
 			t.Errorf("%s fails: %v", f, err)
 		}
@@ -593,7 +592,7 @@ func TestBeside(t *testing.T) {
 		t.Errorf("%d events for work of three at a time", len(d.events))
 	}
 	for _, f := range []string{"cuEventRecord=1@1", "cuEventRecord=1@2", "cuStreamWaitEvent=1@1"} {
-		t.Setenv("FAKE_CUDA_FAIL", f)
+		t.Setenv("FAKE_FAIL", f)
 		if _, err := d.Beside(work); err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_1") {
 			t.Errorf("%s: %v", f, err)
 		}
@@ -712,9 +711,9 @@ func TestFailures(t *testing.T) {
 				if err := fill.Run(); err != nil {
 					t.Fatal(err)
 				}
-				t.Setenv("FAKE_CUDA_FAIL", fmt.Sprintf("%s=%d", c.function, code))
+				t.Setenv("FAKE_FAIL", fmt.Sprintf("%s=%d", c.function, code))
 				err := c.do(d, p, q, m, fill, r)
-				t.Setenv("FAKE_CUDA_FAIL", "")
+				t.Setenv("FAKE_FAIL", "")
 				if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("CUDA_ERROR_%d (what it means)", code)) || !strings.Contains(err.Error(), "GPU 1: ") {
 					t.Fatalf("got %v", err)
 				}
@@ -744,19 +743,19 @@ func TestLoadFails(t *testing.T) {
 		!strings.Contains(err.Error(), "compile bad.cu with --gpu-architecture=sm_90 --std=c++17") || !strings.Contains(err.Error(), "line 1: this is wrong") {
 		t.Errorf("got %v", err)
 	}
-	t.Setenv("FAKE_CUDA_FAIL", "cuModuleLoadDataEx=209")
+	t.Setenv("FAKE_FAIL", "cuModuleLoadDataEx=209")
 	if _, err := d.Load(program); err == nil || !strings.Contains(err.Error(), "load fill.cu: CUDA_ERROR_209") || !strings.Contains(err.Error(), "log of the driver") {
 		t.Errorf("got %v", err)
 	}
-	t.Setenv("FAKE_CUDA_FAIL", "")
+	t.Setenv("FAKE_FAIL", "")
 	must[device.Module](t)(d.Load(program))
 }
 
 // TestNewerThanNVRTC: the compiler's newest PTX, which the driver translates.
 func TestNewerThanNVRTC(t *testing.T) {
 	fake(t)
-	t.Setenv("FAKE_CUDA_VALUES", "major=12")
-	log := os.Getenv("FAKE_CUDA_LOG")
+	t.Setenv("FAKE_VALUES", "major=12")
+	log := os.Getenv("FAKE_LOG")
 	d := must[device.Device](t)(Open(1))
 	defer d.Close()
 	must[device.Module](t)(d.Load(program))
@@ -796,9 +795,9 @@ func TestCloseFails(t *testing.T) {
 		must[device.Pointer](t)(d.AllocHost(64))
 		fill := must[device.Call](t)(m.Call("fill", device.Size{}, p, float32(1), int64(1)))
 		must[device.Recording](t)(d.Record(fill.Run))
-		t.Setenv("FAKE_CUDA_FAIL", name+"=1@1")
+		t.Setenv("FAKE_FAIL", name+"=1@1")
 		err := d.Close()
-		t.Setenv("FAKE_CUDA_FAIL", "")
+		t.Setenv("FAKE_FAIL", "")
 		if short, _, _ := strings.Cut(name, "_"); err == nil || !strings.Contains(err.Error(), short) {
 			t.Errorf("%s: got %v", name, err)
 		}
@@ -824,12 +823,12 @@ func TestDriverServes(t *testing.T) {
 	if _, err := Open(0); !hasNVRTC(t) && (err == nil || !strings.Contains(err.Error(), "the driver serves CUDA 12 and nothing newer")) {
 		t.Errorf("NVRTC 13 on a driver of 12.4: %v", err)
 	}
-	t.Setenv("FAKE_CUDA_VALUES", "version=13010")
+	t.Setenv("FAKE_VALUES", "version=13010")
 	if err := must[device.Device](t)(Open(0)).Close(); err != nil {
 		t.Error(err)
 	}
 	t.Setenv(libraries.PathVariable, filepath.Join(fakes, "thirteen")+":"+filepath.Join(fakes, "new"))
-	t.Setenv("FAKE_CUDA_VALUES", "")
+	t.Setenv("FAKE_VALUES", "")
 	d := must[device.Device](t)(Open(0)).(*gpu)
 	if got := d.compiler.Path(); got != filepath.Join(fakes, "new", "libnvrtc.so.12") {
 		t.Errorf("took %s", got)

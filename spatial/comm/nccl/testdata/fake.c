@@ -1,13 +1,7 @@
-// Stands in for libnccl in tests: it writes what it is asked into the file FAKE_LOG.
-// FAKE_FAIL="name k status" lets the k-th call of a function fail; a new value starts
-// counting anew. FAKE_HANG="name" lets the calls of a function wait until the communicator
-// is aborted. FAKE_ASYNC is the error of the work that was asked for.
+// Stands in for libnccl in tests (librariestest). FAKE_HANG="name" lets the calls of a function wait until the
+// communicator is aborted. The value "async" is the error of the work that was asked for.
 #include "../api.h"
-#include <pthread.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "fake.h"
 #include <unistd.h>
 
 typedef struct {
@@ -15,37 +9,9 @@ typedef struct {
 	volatile int aborted;
 } comm;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t numbering = PTHREAD_MUTEX_INITIALIZER;
 static int live, ids, depth;
 
-static void say(const char *format, ...) {
-	char line[256];
-	va_list args;
-	va_start(args, format);
-	vsnprintf(line, sizeof line, format, args);
-	va_end(args);
-	const char *path = getenv("FAKE_LOG");
-	FILE *f = path ? fopen(path, "a") : NULL;
-	if (!f) return;
-	fputs(line, f);
-	fclose(f);
-}
-static int fails(const char *name) {
-	static char seen[128];
-	static int count;
-	const char *want = getenv("FAKE_FAIL");
-	if (!want) want = "";
-	int k = 0, status = 0;
-	pthread_mutex_lock(&lock);
-	if (strcmp(want, seen)) {
-		snprintf(seen, sizeof seen, "%s", want);
-		count = 0;
-	}
-	size_t n = strlen(name);
-	if (!strncmp(want, name, n) && want[n] == ' ' && sscanf(want + n, "%d %d", &k, &status) == 2 && ++count != k) status = 0;
-	pthread_mutex_unlock(&lock);
-	return status;
-}
 static int hangs(const char *name, comm *c) {
 	const char *want = getenv("FAKE_HANG");
 	if (!want || strcmp(want, name)) return 0;
@@ -53,28 +19,22 @@ static int hangs(const char *name, comm *c) {
 	while (!c->aborted) usleep(1000);
 	return 3;
 }
-#define INJECT(name)                           \
-	do {                                   \
-		int status = fails(#name);     \
-		if (status) return status;     \
-	} while (0)
 
 ncclResult_t ncclGetVersion(int *v) {
-	INJECT(ncclGetVersion);
-	const char *other = getenv("FAKE_VERSION");
-	*v = other && *other ? atoi(other) : 23203;
+	MAY_FAIL;
+	*v = (int)value("version", 23203);
 	return 0;
 }
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
-	INJECT(ncclGetUniqueId);
-	pthread_mutex_lock(&lock);
+	MAY_FAIL;
+	pthread_mutex_lock(&numbering);
 	ids++;
 	for (int i = 0; i < 128; i++) id->internal[i] = (char)(i * 7 + ids);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&numbering);
 	return 0;
 }
 ncclResult_t ncclCommInitRank(ncclComm_t *out, int ranks, ncclUniqueId id, int rank) {
-	INJECT(ncclCommInitRank);
+	MAY_FAIL;
 	for (int i = 1; i < 128; i++)
 		if (id.internal[i] != (char)(i * 7 + id.internal[0])) return 4;
 	comm *c = calloc(1, sizeof *c);
@@ -89,20 +49,19 @@ ncclResult_t ncclCommDestroy(ncclComm_t p) {
 	__sync_fetch_and_add(&live, -1);
 	say("destroy %d, live %d\n", ((comm *)p)->rank, live);
 	free(p);
-	INJECT(ncclCommDestroy);
+	MAY_FAIL;
 	return 0;
 }
 ncclResult_t ncclCommAbort(ncclComm_t p) { // leaves the memory to calls that hang
 	__sync_fetch_and_add(&live, -1);
 	say("abort %d, live %d\n", ((comm *)p)->rank, live);
 	((comm *)p)->aborted = 1;
-	INJECT(ncclCommAbort);
+	MAY_FAIL;
 	return 0;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t p, ncclResult_t *state) {
-	INJECT(ncclCommGetAsyncError);
-	const char *e = getenv("FAKE_ASYNC");
-	*state = e ? atoi(e) : 0;
+	MAY_FAIL;
+	*state = (ncclResult_t)value("async", 0);
 	return p == NULL;
 }
 const char *ncclGetErrorString(ncclResult_t s) { return s == 6 ? "remote process exited or there was a network error" : s == 3 ? "internal error" : "other error"; }
@@ -113,32 +72,32 @@ static int ask(const char *name, const void *from, void *to, size_t n, int type,
 	return hangs(name, c);
 }
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c, cudaStream_t s) {
-	INJECT(ncclAllReduce);
+	MAY_FAIL;
 	return ask("ncclAllReduce", from, to, n, t, op, c, s);
 }
 ncclResult_t ncclReduceScatter(const void *from, void *to, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c, cudaStream_t s) {
-	INJECT(ncclReduceScatter);
+	MAY_FAIL;
 	return ask("ncclReduceScatter", from, to, n, t, op, c, s);
 }
 ncclResult_t ncclAllGather(const void *from, void *to, size_t n, ncclDataType_t t, ncclComm_t c, cudaStream_t s) {
-	INJECT(ncclAllGather);
+	MAY_FAIL;
 	return ask("ncclAllGather", from, to, n, t, -1, c, s);
 }
 ncclResult_t ncclSend(const void *from, size_t n, ncclDataType_t t, int to, ncclComm_t c, cudaStream_t s) {
-	INJECT(ncclSend);
+	MAY_FAIL;
 	return ask("ncclSend", from, NULL, n, t, to, c, s);
 }
 ncclResult_t ncclRecv(void *to, size_t n, ncclDataType_t t, int from, ncclComm_t c, cudaStream_t s) {
-	INJECT(ncclRecv);
+	MAY_FAIL;
 	return ask("ncclRecv", NULL, to, n, t, from, c, s);
 }
 ncclResult_t ncclGroupStart(void) {
-	INJECT(ncclGroupStart);
+	MAY_FAIL;
 	say("begin %d\n", ++depth);
 	return 0;
 }
 ncclResult_t ncclGroupEnd(void) {
 	say("end %d\n", depth--);
-	INJECT(ncclGroupEnd);
+	MAY_FAIL;
 	return 0;
 }

@@ -1,12 +1,7 @@
-// Stands in for libcudnn in tests: it keeps descriptors, knows five engines, and writes
-// what it is asked into the file FAKE_LOG. FAKE_FAIL="name k" lets the k-th call of a
-// function fail; a new value starts counting anew. FAKE_NO_FUSION refuses graphs of several
-// operations, as cuDNN does for those that no engine can fuse.
+// Stands in for libcudnn in tests (librariestest): it keeps descriptors and knows five engines. The value
+// "no_fusion" refuses graphs of several operations, as cuDNN does for those that no engine can fuse.
 #include "../api.h"
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct {
 	int id, kind, final, operations;
@@ -34,35 +29,10 @@ enum { ENGINES = sizeof engines / sizeof *engines };
 static int live, made;
 static char last[256];
 
-static void say(const char *format, ...) {
-	const char *path = getenv("FAKE_LOG");
-	FILE *f = path ? fopen(path, "a") : NULL;
-	if (!f) return;
-	va_list args;
-	va_start(args, format);
-	vfprintf(f, format, args);
-	va_end(args);
-	fclose(f);
-}
-
-// fails tells whether this call of a function is the one that shall fail.
-static int fails(const char *name) {
-	static char seen[128];
-	static int count;
-	const char *want = getenv("FAKE_FAIL");
-	if (!want) want = "";
-	if (strcmp(want, seen)) {
-		snprintf(seen, sizeof seen, "%s", want);
-		count = 0;
-	}
-	size_t n = strlen(name);
-	if (strncmp(want, name, n) || want[n] != ' ' || ++count != atoi(want + n)) return 0;
-	snprintf(last, sizeof last, "injected into call %d", count);
+#define REFUSED \
+	snprintf(last, sizeof last, "injected into call %d", asked); \
 	say("injected\n");
-	return 1;
-}
-#define INJECT(name) \
-	if (fails(#name)) return 4000;
+#include "fake.h"
 
 size_t cudnnGetVersion(void) { return 92800; }
 const char *cudnnGetErrorString(cudnnStatus_t s) { return s == 4000 ? "CUDNN_STATUS_INTERNAL_ERROR" : s / 1000 == 3 ? "CUDNN_STATUS_NOT_SUPPORTED" : "CUDNN_STATUS_BAD_PARAM"; }
@@ -70,23 +40,23 @@ void cudnnGetLastErrorString(char *text, size_t room) { snprintf(text, room, "%s
 
 static int context;
 cudnnStatus_t cudnnCreate(cudnnHandle_t *h) {
-	INJECT(cudnnCreate)
+	MAY_FAIL;
 	*h = &context;
 	return 0;
 }
 cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t s) {
-	INJECT(cudnnSetStream)
+	MAY_FAIL;
 	say("stream %p\n", s);
 	return h != &context;
 }
 cudnnStatus_t cudnnDestroy(cudnnHandle_t h) {
-	INJECT(cudnnDestroy)
+	MAY_FAIL;
 	say("live %d\n", live);
 	return h != &context;
 }
 
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t kind, cudnnBackendDescriptor_t *d) {
-	INJECT(cudnnBackendCreateDescriptor)
+	MAY_FAIL;
 	descriptor *x = calloc(1, sizeof *x);
 	x->id = made++;
 	x->kind = kind;
@@ -100,12 +70,12 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t d) {
 	live--;
 	say("destroy %d\n", ((descriptor *)d)->id);
 	free(d);
-	INJECT(cudnnBackendDestroyDescriptor)
+	MAY_FAIL;
 	return 0;
 }
 
 cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t p, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n, const void *v) {
-	INJECT(cudnnBackendSetAttribute)
+	MAY_FAIL;
 	descriptor *d = p, *const *refs = v;
 	if (d->final) return 2004;
 	say("set %d attribute %d type %d:", d->id, name, type);
@@ -139,9 +109,9 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t p, cudnnBackendA
 	return 0;
 }
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t p) {
-	INJECT(cudnnBackendFinalize)
+	MAY_FAIL;
 	descriptor *d = p;
-	if (d->kind == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR && d->operations > 1 && getenv("FAKE_NO_FUSION") && *getenv("FAKE_NO_FUSION")) return 3001;
+	if (d->kind == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR && d->operations > 1 && value("no_fusion", 0)) return 3001;
 	if (d->kind == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR && d->knob == CUDNN_HEUR_MODE_B) return 3002;
 	if (d->kind == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && d->engine == 9) {
 		snprintf(last, sizeof last, "no such tile");
@@ -158,7 +128,7 @@ static int at(int64_t engine) {
 	return -1;
 }
 cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t p, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t room, int64_t *n, void *v) {
-	INJECT(cudnnBackendGetAttribute)
+	MAY_FAIL;
 	descriptor *d = p, **refs = v;
 	int e = at(d->engine), k = 0;
 	*n = 1;
@@ -198,7 +168,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t p, cudnnBackendA
 	return 2005;
 }
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
-	INJECT(cudnnBackendExecute)
+	MAY_FAIL;
 	descriptor *a = plan, *b = pack;
 	say("execute engine %d pack %d\n", (int)a->engine, b->id);
 	return h != &context || !a->final || !b->final;

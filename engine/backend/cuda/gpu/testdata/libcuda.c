@@ -1,16 +1,9 @@
 // A driver of a GPU that is not there, for tests: its memory is the host's, work is done
 // when it is asked for, a recording is a list, and a kernel is a line "kernel NAME KINDS"
-// of the image. Three variables of the environment rule it:
-//
-//   FAKE_CUDA_FAIL    "NAME=CODE": calls of this function fail; "NAME=CODE@N": the Nth one
-//   FAKE_CUDA_LOG     a file to which calls of interest are appended
-//   FAKE_CUDA_VALUES  "NAME=VALUE NAME=VALUE": what it answers otherwise than it would
+// of the image (librariestest rules it).
 #include "../prototypes.h"
-#include <stdarg.h>
+#include "fake.h"
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct CUctx_st { int references; };
 // recorder: whose recording it is part of; unjoined: with work that nothing waits for
@@ -30,42 +23,6 @@ static int live_memory, live_host, live_modules, live_streams, live_events, live
 static size_t used;
 static double clock_ms;
 
-static void say(const char *format, ...) {
-	const char *file = getenv("FAKE_CUDA_LOG");
-	FILE *f = file && *file ? fopen(file, "a") : 0;
-	if (!f) return;
-	va_list list;
-	va_start(list, format);
-	vfprintf(f, format, list);
-	va_end(list);
-	fclose(f);
-}
-
-static long value(const char *name, long otherwise) {
-	const char *s = getenv("FAKE_CUDA_VALUES");
-	size_t n = strlen(name);
-	for (; s && *s; s += strcspn(s, " "), s += *s == ' ')
-		if (!strncmp(s, name, n) && s[n] == '=') return atol(s + n + 1);
-	return otherwise;
-}
-
-static int refused(const char *name) {
-	static char last[128];
-	static int calls;
-	const char *s = getenv("FAKE_CUDA_FAIL");
-	size_t n = strlen(name);
-	if (!s || strncmp(s, name, n) || s[n] != '=') return 0;
-	if (strcmp(last, s)) calls = 0;
-	snprintf(last, sizeof last, "%s", s);
-	const char *at = strchr(s, '@');
-	return !at || ++calls == atoi(at + 1) ? atoi(s + n + 1) : 0;
-}
-
-#define MAY_FAIL \
-	do { \
-		int code = refused(__func__); \
-		if (code) return code; \
-	} while (0)
 #define IN_CONTEXT \
 	do { \
 		MAY_FAIL; \

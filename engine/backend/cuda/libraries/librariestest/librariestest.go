@@ -1,9 +1,10 @@
 // Package librariestest is what tests of packages that call a library of CUDA share: a library
-// that stands in for it, compiled from testdata/fake.c, which writes what it is asked into the
-// file that $FAKE_LOG names; and NVIDIA's own, with its headers, for the tests of tag long.
+// that stands in for it, compiled from testdata/fake.c with fake.h; and NVIDIA's own, with its headers, for the tests of tag long.
 package librariestest
 
 import (
+	_ "embed" // fake.h
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
 	"github.com/ensemble-weather/ensemble/internal/dl"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // fake compiles testdata/fake.c once for all tests of a package.
@@ -25,10 +27,23 @@ var fake = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	so := filepath.Join(dir, "libfake.so")
-	return so, compile(so, "-Wall", "-Werror", "-pthread", "testdata/fake.c")
+	return so, Compile(so, "-Wall", "-Werror", "-pthread", "testdata/fake.c")
 })
 
-func compile(so string, args ...string) error {
+//go:embed fake.h
+var header []byte
+
+// Compile makes a shared library of C, which may include fake.h.
+func Compile(so string, args ...string) error {
+	dir, err := os.MkdirTemp("", "fake-header")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.WriteFile(filepath.Join(dir, "fake.h"), header, 0o600); err != nil {
+		return err
+	}
+	args = append([]string{"-I", dir}, args...)
 	if out, err := exec.Command("cc", append([]string{"-shared", "-fPIC", "-o", so}, args...)...).CombinedOutput(); err != nil {
 		return fmt.Errorf("cc: %w\n%s", err, out)
 	}
@@ -45,7 +60,7 @@ func Main(m *testing.M) {
 }
 
 // Fake gives what finds the library that stands in, and what it was asked since the last call.
-// Its variables are empty when the test begins.
+// Its variables, those of fake.h and others, are empty when the test begins.
 func Fake(t *testing.T, variables ...string) (find func(libraries.Library) (*dl.Library, error), log func() []string) {
 	t.Helper()
 	so, err := fake()
@@ -54,7 +69,7 @@ func Fake(t *testing.T, variables ...string) (find func(libraries.Library) (*dl.
 	}
 	path := filepath.Join(t.TempDir(), "log")
 	t.Setenv("FAKE_LOG", path)
-	for _, v := range variables {
+	for _, v := range append(variables, "FAKE_FAIL", "FAKE_VALUES") {
 		t.Setenv(v, "")
 	}
 	return File(so), func() []string {
@@ -72,6 +87,27 @@ func Fake(t *testing.T, variables ...string) (find func(libraries.Library) (*dl.
 // File finds any library in one file.
 func File(name string) func(libraries.Library) (*dl.Library, error) {
 	return func(libraries.Library) (*dl.Library, error) { return dl.Open(name) }
+}
+
+// Missing checks that a machine without a library, and a library of another kind, give code 69 and name all
+// functions that are missing, some of which are given.
+func Missing(t *testing.T, open func(find func(libraries.Library) (*dl.Library, error)) error, unavailable error, functions ...string) {
+	t.Helper()
+	err := open(func(l libraries.Library) (*dl.Library, error) {
+		return nil, &exit.Error{Code: exit.NoDevice, What: "cannot open " + l.Name, Err: dl.ErrNotFound}
+	})
+	if exit.CodeOf(err) != exit.NoDevice || !errors.Is(err, unavailable) || !errors.Is(err, dl.ErrNotFound) {
+		t.Errorf("no library: got %v", err)
+	}
+	err = open(File("libm.so.6"))
+	if exit.CodeOf(err) != exit.NoDevice || !errors.Is(err, dl.ErrNoSymbol) {
+		t.Errorf("another library: got %v", err)
+	}
+	for _, want := range append(functions, "libm.so.6") {
+		if !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("the error lacks %q: %v", want, err)
+		}
+	}
 }
 
 // At is an address of no memory of this program; n is not below that of the second page.
@@ -144,7 +180,7 @@ func Driver(t *testing.T) {
 	if err := os.WriteFile(c, []byte(s.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := compile(so, "-w", "-Wl,-soname,"+name, c); err != nil {
+	if err := Compile(so, "-w", "-Wl,-soname,"+name, c); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := dl.Open(so); err != nil {

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/ensemble-weather/ensemble/internal/filemark"
 )
 
 // What says that a file is complete: that it stands still, its structure, a mark beside it,
@@ -22,7 +20,7 @@ func TestCompleteFiles(t *testing.T) {
 		return path
 	}
 	path := put("fc.grib2", "GRIB and 100 bytes of it "+strings.Repeat("x", 71)+"7777")
-	v := &vigil{p: &prediction{demand: &demand{}}, marks: map[string]filemark.Mark{}}
+	v := &fileScanner{policy: &inputPolicy{}}
 	look := func(want string) {
 		t.Helper()
 		complete, pending := v.sort([]string{path})
@@ -41,7 +39,7 @@ func TestCompleteFiles(t *testing.T) {
 	put("fc.grib2", "GRIB and 100 bytes of it "+strings.Repeat("x", 71)+"7777\r\r\n\x03")
 	look("still being written")
 	look("")
-	m := &v.p.demand.Members
+	m := &v.policy.Members
 	m.Done = ".done"
 	look("there is no fc.grib2.done beside it")
 	put("fc.done", "")

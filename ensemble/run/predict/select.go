@@ -15,8 +15,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// demand is what a model and a policy ask of every start.
-type demand struct {
+// inputPolicy is what a model and a policy ask of the input of every init.
+type inputPolicy struct {
 	config.Policy
 	axes    ensemble.Axes
 	control bool              // whether the control is one of the members
@@ -27,12 +27,12 @@ type demand struct {
 	least   int               // fewest that it was trained for
 }
 
-// demandOf joins a model's demands with a policy.
+// newInputPolicy joins what a model needs with a policy.
 //
 // Errors: exit 64 for a control that the model was trained without.
-func demandOf(m *model.Model, p config.Policy) (*demand, error) {
+func newInputPolicy(m *model.Model, p config.Policy) (*inputPolicy, error) {
 	k := &m.Task
-	d := &demand{Policy: p, axes: k.Features.Axes, count: len(k.Used), least: cmp.Or(k.Least, len(k.Used))}
+	d := &inputPolicy{Policy: p, axes: k.Features.Axes, count: len(k.Used), least: cmp.Or(k.Least, len(k.Used))}
 	policy := cmp.Or(p.Members.Control, m.Control, "include")
 	if policy == "include" && m.Control == "exclude" {
 		return nil, &exit.Error{Code: exit.Usage, What: "members.control is include, the model was trained without the control", At: "members.control",
@@ -53,21 +53,21 @@ func demandOf(m *model.Model, p config.Policy) (*demand, error) {
 	return d, nil
 }
 
-// degrades tells whether a start may go on with fewer members than expected.
-func (d *demand) degrades() bool {
+// degrades tells whether an init may go on with fewer members than expected.
+func (d *inputPolicy) degrades() bool {
 	return d.Members.OnShort == "degrade" || d.Members.OnShort == ThenFallBack
 }
 
-// fewestFallBack are the members that a fall-back needs: they have a spread.
-const fewestFallBack = 2
+// fewestFallback are the members that a fallback needs: they have a spread.
+const fewestFallback = 2
 
 // requires tells whether there is no product without the control.
-func (d *demand) requires() bool {
+func (d *inputPolicy) requires() bool {
 	return slices.Contains(d.own, 0) && !slices.Contains(d.Members.Required, "none")
 }
 
-// expected is how many members a start should have.
-func (d *demand) expected() int {
+// expected is how many members an init should have.
+func (d *inputPolicy) expected() int {
 	if list := d.Members.Expected.List; list != nil {
 		return len(list)
 	}
@@ -75,63 +75,26 @@ func (d *demand) expected() int {
 }
 
 // candidate tells whether a field is of a member that could be used.
-func (d *demand) candidate(e ensemble.Entry) bool {
+func (d *inputPolicy) candidate(e ensemble.Entry) bool {
 	_, _, _, ok := d.axes.Find(e.Key)
 	return ok && e.Product == ensemble.MemberField && e.Statistic == "" && e.Member != ensemble.NoMember && (e.Member != 0 || d.control)
 }
 
-// selectInput is SelectForecasts by a policy: it finds the members that each start goes on
-// with, of one start only if it is given. cat is the catalogue of in, as the policy sees it.
+// selectInput is SelectForecasts by a policy: it finds the members that each init goes on
+// with, of one init only if it is given. cat is the catalogue of in, as the policy sees it.
 // No values are read.
 //
-// Errors: those of SelectForecasts; exit 66 for a start with too few members under
+// Errors: those of SelectForecasts; exit 66 for an init with too few members under
 // on_short: degrade, 65 if the control is required and absent.
-func selectInput(in *fio.Input, cat *ensemble.Catalogue, d *demand, only time.Time, to input.Destination) (*input.Selection, error) {
-	at := input.Place(in.Files())
-	s := &input.Selection{Axes: d.axes, Members: d.own, Rations: map[ensemble.Init]input.Availability{}}
-	var faults []input.Fault
-	b := input.Block{Axes: d.axes}
-	if !d.degrades() {
-		b.Members = d.listed
-	}
-	if faults = input.Offers(cat, at, b); faults != nil {
-		for i, f := range faults {
-			if d.waits && f.What != input.ControlAbsent("", "").What {
-				faults[i].Code = exit.NotYet
-			}
-		}
-		_, err := input.Refusal(faults)
+func selectInput(in *fio.Input, cat *ensemble.Catalogue, d *inputPolicy, only time.Time, to input.Destination) (*input.Selection, error) {
+	s := &input.Selection{Axes: d.axes, Members: d.own, Available: map[ensemble.Init]input.Availability{}}
+	if err := d.offered(cat, input.Place(in.Files())); err != nil {
 		return nil, err
 	}
 	all, repeats := input.Pick(cat.Entries, d.candidate, d.Duplicates == "last")
-	b.Members = d.listed
-	wanted := func(i ensemble.Init) bool { return only.IsZero() || i.Equal(only) }
-	for _, f := range input.Lacking(cat, slices.DeleteFunc(slices.Clone(all), func(e ensemble.Entry) bool { return !b.Holds(e) }), []input.Block{b}, wanted) {
-		if f.Kind == input.FaultCycles || !d.degrades() {
-			faults = append(faults, f)
-		}
-	}
-	whole := wholeMembers(all, d.axes)
-	var inits []ensemble.Init
-	for _, i := range (&ensemble.Catalogue{Entries: all}).Inits() {
-		ours := slices.ContainsFunc(all, func(e ensemble.Entry) bool { return e.Init == i && b.Holds(e) })
-		if wanted(i) && (ours || d.degrades()) {
-			inits = append(inits, i)
-		}
-	}
-	for _, i := range inits {
-		r, fault := d.ration(whole[i])
-		if fault != nil {
-			fault.At = "start " + i.String()
-			if len(faults) == 0 || d.degrades() { // else it is one that was found
-				faults = append(faults, *fault)
-			}
-		}
-		s.Rations[i] = r
-	}
-	s.Inits = inits
+	faults := d.chooseMembers(s, cat, all, only)
 	used := func(e ensemble.Entry) bool {
-		r, ok := s.Rations[e.Init]
+		r, ok := s.Available[e.Init]
 		return ok && slices.Contains(r.Members, e.Member)
 	}
 	for _, e := range all {
@@ -160,15 +123,66 @@ func selectInput(in *fio.Input, cat *ensemble.Catalogue, d *demand, only time.Ti
 	return s, nil
 }
 
-// attendance is which members of a start have all their fields, and what the others lack.
-type attendance struct {
+// block is the fields that are needed of each init; those of members that are expected, too.
+func (d *inputPolicy) block() input.Block { return input.Block{Axes: d.axes, Members: d.listed} }
+
+// offered refuses an input that has nothing, or at no init, of what is needed.
+func (d *inputPolicy) offered(cat *ensemble.Catalogue, at string) error {
+	b := d.block()
+	if d.degrades() {
+		b.Members = nil
+	}
+	faults := input.Offers(cat, at, b)
+	if faults == nil {
+		return nil
+	}
+	for i, f := range faults {
+		if d.waits && f.What != input.ControlAbsent("", "").What {
+			faults[i].Code = exit.NotYet
+		}
+	}
+	_, err := input.Refusal(faults)
+	return err
+}
+
+// chooseMembers finds the inits of a selection, and the members that each goes on with.
+func (d *inputPolicy) chooseMembers(s *input.Selection, cat *ensemble.Catalogue, all []ensemble.Entry, only time.Time) (faults []input.Fault) {
+	b := d.block()
+	wanted := func(i ensemble.Init) bool { return only.IsZero() || i.Equal(only) }
+	for _, f := range input.Lacking(cat, slices.DeleteFunc(slices.Clone(all), func(e ensemble.Entry) bool { return !b.Holds(e) }), []input.Block{b}, wanted) {
+		if f.Kind == input.FaultCycles || !d.degrades() {
+			faults = append(faults, f)
+		}
+	}
+	whole := wholeMembers(all, d.axes)
+	for _, i := range (&ensemble.Catalogue{Entries: all}).Inits() {
+		ours := slices.ContainsFunc(all, func(e ensemble.Entry) bool { return e.Init == i && b.Holds(e) })
+		if wanted(i) && (ours || d.degrades()) {
+			s.Inits = append(s.Inits, i)
+		}
+	}
+	for _, i := range s.Inits {
+		r, fault := d.available(whole[i])
+		if fault != nil {
+			fault.At = "start " + i.String()
+			if len(faults) == 0 || d.degrades() { // else it is one that was found
+				faults = append(faults, *fault)
+			}
+		}
+		s.Available[i] = r
+	}
+	return faults
+}
+
+// completeness is which members of an init have all their fields, and what the others lack.
+type completeness struct {
 	whole   []ensemble.Member // ascending
 	lacking map[ensemble.Member][]ensemble.Key
 }
 
-// wholeMembers says of every start which of its members have all fields of the axes.
+// wholeMembers says of every init which of its members have all fields of the axes.
 // entries have each name once.
-func wholeMembers(entries []ensemble.Entry, axes ensemble.Axes) map[ensemble.Init]*attendance {
+func wholeMembers(entries []ensemble.Entry, axes ensemble.Axes) map[ensemble.Init]*completeness {
 	have := map[ensemble.Key]bool{}
 	seen := map[ensemble.Init]map[ensemble.Member]bool{}
 	for _, e := range entries {
@@ -178,9 +192,9 @@ func wholeMembers(entries []ensemble.Entry, axes ensemble.Axes) map[ensemble.Ini
 		}
 		seen[e.Init][e.Member] = true
 	}
-	out := map[ensemble.Init]*attendance{}
+	out := map[ensemble.Init]*completeness{}
 	for init, members := range seen {
-		a := &attendance{lacking: map[ensemble.Member][]ensemble.Key{}}
+		a := &completeness{lacking: map[ensemble.Member][]ensemble.Key{}}
 		for m := range members {
 			input.Block{Axes: axes, Members: []ensemble.Member{m}}.Keys(init, func(k ensemble.Key) {
 				if !have[k] {
@@ -197,9 +211,9 @@ func wholeMembers(entries []ensemble.Entry, axes ensemble.Axes) map[ensemble.Ini
 	return out
 }
 
-// ration chooses the members of one start: those of the model that are whole, and in the
+// available chooses the members of one init: those of the model that are whole, and in the
 // place of others the first whole ones that the model does not name.
-func (d *demand) ration(a *attendance) (input.Availability, *input.Fault) {
+func (d *inputPolicy) available(a *completeness) (input.Availability, *input.Fault) {
 	r, expected := input.Availability{}, d.expected()
 	r.Short = len(a.whole) < expected
 	has := func(m ensemble.Member) bool { return slices.Contains(a.whole, m) }
@@ -248,7 +262,7 @@ func (d *demand) ration(a *attendance) (input.Availability, *input.Fault) {
 		return short(exit.NotYet, fmt.Sprintf("%d members are complete, %d are expected", n, expected), "wait for the others, or go on without them with members.on_short: degrade")
 	case n < d.Members.Minimum:
 		return short(exit.NotYet, fmt.Sprintf("%d members are complete, at least %d must be", n, d.Members.Minimum), "wait for the others, or lower members.minimum")
-	case len(r.Members) < d.least && d.Members.OnShort == ThenFallBack && n >= fewestFallBack:
+	case len(r.Members) < d.least && d.Members.OnShort == ThenFallBack && n >= fewestFallback:
 		r.Few = true
 		r.Warnings = append(r.Warnings, fmt.Sprintf("the network was trained for %d members and more", d.least))
 	case len(r.Members) < d.least:

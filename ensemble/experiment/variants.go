@@ -1,0 +1,139 @@
+package experiment
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// Variant is one training of an experiment: its name, which is that of its folder, and what
+// it changes in the configuration, as after --set.
+type Variant struct {
+	Name string   `json:"name"`
+	Set  []string `json:"set"`
+}
+
+// The studies: sets of variants of any configuration, which have a command each.
+const (
+	Members  = "members"  // 2 members, 3, and so on to all
+	Ablation = "ablation" // one part changed at a time
+	Kinds    = "kinds"    // the network baselines of ENS-10, at their published sizes
+)
+
+// rows are the variants of studies: the keys that differ from the configuration, which is the variant "base", and what a
+// configuration has to be for that. TARGET_LEADS and TARGET_LEVELS are those at which something is predicted.
+var rows = []struct {
+	study, name, keys string
+	where             func(c *config.TrainConfig) bool
+}{
+	{Ablation, "target-lead-only", "data.leads=[TARGET_LEADS]", func(c *config.TrainConfig) bool { return len(c.Data.Leads) > len(c.Data.TargetLeads) }},
+	{Ablation, "target-levels-only", "data.levels=[TARGET_LEVELS]", func(c *config.TrainConfig) bool { return len(targetLevels(c)) < len(c.Data.Levels) }},
+	{Ablation, "global-standardisation", "data.standardise=global", func(c *config.TrainConfig) bool { return c.Data.Standardise == ensemble.LAS }},
+	{Ablation, "local-standardisation", "data.standardise=las", func(c *config.TrainConfig) bool { return c.Data.Standardise != ensemble.LAS }},
+	{Ablation, "no-location", "model.location=false", func(c *config.TrainConfig) bool { return c.Model.Location }},
+	{Ablation, "no-season", "model.season=false", func(c *config.TrainConfig) bool { return c.Model.Season }},
+	{Ablation, "loss-mse", "train.loss.kind=mse", otherLoss("mse")},
+	{Ablation, "loss-l1", "train.loss.kind=l1", otherLoss("l1")},
+	{Ablation, "loss-ssim", "train.loss.kind=ssim", otherLoss("ssim")},
+	{Ablation, "loss-ms-ssim", "train.loss.kind=ms_ssim", otherLoss("ms_ssim")},
+	{Ablation, "no-spread-loss", "train.loss.spread=0", func(c *config.TrainConfig) bool {
+		return c.Model.Head != model.SpreadHead && c.Train.Train.Loss.Spread > 0
+	}},
+	{Ablation, "spread-loss", "train.loss.spread=1", func(c *config.TrainConfig) bool {
+		return c.Model.Head != model.SpreadHead && !(c.Train.Train.Loss.Spread > 0)
+	}},
+	{Kinds, config.DRNKind, "model.kind=drn model.height=shared model.dropout=0 model.base=128", otherKind(config.DRNKind)},
+	{Kinds, config.LeNetKind, "model.kind=lenet model.height=shared model.dropout=0", otherKind(config.LeNetKind)},
+	{Kinds, config.UNet2DKind, "model.kind=unet2d model.height=shared model.dropout=0 model.base=32", otherKind(config.UNet2DKind)},
+}
+
+// otherLoss asks for a network of spreads that is trained by another loss.
+func otherLoss(kind string) func(*config.TrainConfig) bool {
+	return func(c *config.TrainConfig) bool {
+		return c.Model.Head == model.SpreadHead && c.Train.Train.Loss.Kind != kind
+	}
+}
+
+func otherKind(kind string) func(*config.TrainConfig) bool {
+	return func(c *config.TrainConfig) bool { return c.Model.Kind != kind }
+}
+
+func targetLevels(c *config.TrainConfig) (levels []string) {
+	for _, l := range c.Data.Levels {
+		if slices.ContainsFunc(c.Data.Targets, func(t config.Target) bool { return slices.Contains(t.Levels, l) }) {
+			levels = append(levels, l.String())
+		}
+	}
+	return levels
+}
+
+// Variants are those of a study for a configuration. Of members they are of the numbers given, or of all
+// from 2 on.
+//
+// Errors: those of the configuration; exit 64 for numbers that its ensemble does not have.
+func Variants(study string, src config.Sources, members []int) ([]Variant, error) {
+	c, err := config.LoadTrain(src)
+	if err != nil {
+		return nil, err
+	}
+	if study == Members {
+		return memberVariants(c.Data.Members.Full, members)
+	}
+	targets := strings.NewReplacer("TARGET_LEADS", model.LeadWords(c.Data.TargetLeads), "TARGET_LEVELS", strings.Join(targetLevels(c), ","))
+	out := []Variant{{Name: "base"}}
+	for _, r := range rows {
+		if r.study == study && r.where(c) {
+			set := strings.Fields(r.keys)
+			for i := range set {
+				set[i] = targets.Replace(set[i])
+			}
+			out = append(out, Variant{r.name, set})
+		}
+	}
+	return out, nil
+}
+
+func memberVariants(full int, counts []int) (out []Variant, err error) {
+	if len(counts) == 0 {
+		for m := 2; m <= full; m++ {
+			counts = append(counts, m)
+		}
+	}
+	for _, m := range slices.Compact(slices.Sorted(slices.Values(counts))) {
+		if m < 2 || m > full {
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d is no number of members to train on", m), At: "--members",
+				Why: fmt.Sprintf("a spread needs two, and data.members.full is %d", full), Fix: fmt.Sprintf("give numbers from 2 to %d", full)}
+		}
+		out = append(out, Variant{fmt.Sprintf("members-%02d", m), []string{fmt.Sprintf("data.members.use=%d", m)}})
+	}
+	return out, nil
+}
+
+// ParseVariant reads "NAME key=value key=value …".
+//
+// Errors: exit 64.
+func ParseVariant(text string) (Variant, error) {
+	words := strings.Fields(text)
+	bad := func(why string) (Variant, error) {
+		return Variant{}, &exit.Error{Code: exit.Usage, What: "this is no variant", At: fmt.Sprintf("--variant %q", text), Why: why,
+			Fix: `give a name and what it changes, as in --variant "wide model.base=32"`}
+	}
+	if len(words) == 0 {
+		return bad("it is empty")
+	}
+	if filepath.Base(words[0]) != words[0] || strings.HasPrefix(words[0], ".") || strings.Contains(words[0], "=") {
+		return bad(fmt.Sprintf("%q cannot be the name of a folder", words[0]))
+	}
+	for _, w := range words[1:] {
+		if !strings.Contains(w, "=") {
+			return bad(fmt.Sprintf("%q assigns nothing", w))
+		}
+	}
+	return Variant{words[0], words[1:]}, nil
+}

@@ -1,0 +1,97 @@
+package model
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// corrected gives the members of a forecast in physical units from the network's shifts, which
+// stand in the order of the batch, and their mean and standard deviation. Of what cannot be
+// negative members below 0 are 0.
+func (m *Model) corrected(out *Forecast, init ensemble.Init) error {
+	k, b := m.Local, &m.Network.Batch
+	d := len(k.Features.Axes.Levels)
+	targets := len(k.Targets) * d
+	p := len(m.Network.Batch.Spread) / targets
+	members := len(m.order)
+	shifts := out.Members
+	out.Members = make([]float32, len(shifts))
+	for i, member := range m.order {
+		for at := range targets {
+			v, _ := ensemble.VariableNamed(k.Targets[at/d].Variable)
+			bounded, _ := v.NonNegative()
+			e := float32(k.ErrorScale[at])
+			from := (i*targets + at) * p
+			to := out.Members[(member*targets+at)*p:][:p]
+			for q := range to {
+				x := b.Raw[from+q]
+				y := x + e*shifts[from+q]
+				if x == x && y-y != 0 {
+					return &exit.Error{Code: exit.Bug, What: "the network's output is not finite",
+						At:  fmt.Sprintf("start %s, %s, point %d", init, k.Named(at), q),
+						Fix: "check the model's weights and the input's values with `ensemble inspect --stats`"}
+				}
+				if bounded && y < 0 {
+					y = 0
+				}
+				to[q] = y
+			}
+		}
+	}
+	out.Mean, out.Sigma = make([]float32, targets*p), make([]float32, targets*p)
+	for at := range targets {
+		fields := make([][]float32, members)
+		for i := range fields {
+			fields[i] = out.Members[(i*targets+at)*p:][:p]
+		}
+		k.Features.Statistics(out.Mean[at*p:(at+1)*p], out.Sigma[at*p:(at+1)*p], fields)
+	}
+	return nil
+}
+
+// MembersOf are those of a target of a forecast.
+func (f *Forecast) MembersOf(at, targets, points int) (fields [][]float32) {
+	for i := 0; i < len(f.Members); i += targets * points {
+		fields = append(fields, f.Members[i+at*points:][:points])
+	}
+	return fields
+}
+
+// ReadMembers makes the model ready for so many members. The network is open; memory is taken for one
+// number at a time.
+//
+// Errors: as open.
+func (m *Model) ReadMembers(members int) error {
+	if !m.Spec.ReadsMembers() || m.Spec.membersOf(&m.Task) == members {
+		return nil
+	}
+	if err := m.Network.Plan.Close(); err != nil {
+		return err
+	}
+	maps.DeleteFunc(m.kept, func(at place, _ *engine.Kept) bool { return at.net == m.Network })
+	m.Network, m.Spec = nil, m.Spec.Reading(members)
+	return m.Open(m.opened)
+}
+
+// InOrder brings the members of the only sample of a batch into an order that does not depend on
+// their numbers. Ranks that share a start leave them as they are: each sees a part of the fields.
+func (m *Model) InOrder(members int) {
+	b := &m.Network.Batch
+	if b.Members == nil {
+		return
+	}
+	m.order = make([]int, members)
+	for i := range m.order {
+		m.order[i] = i
+	}
+	if m.Ranks == nil {
+		m.order = ensemble.SortMembers(b.Members, members)
+		if b.Raw != nil {
+			ensemble.TakeMembers(b.Raw, m.order)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package predict
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/io/product"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+)
+
+// fill makes the product of a forecast: calibrated, coupled, on the grid and at the stations that are asked for.
+func (in *opened) fill(ctx context.Context, init ensemble.Init, fc *predicted) (*product.Product, product.Publication, error) {
+	ch := in.choice
+	if fc.trust.fallsBack {
+		ch = ch.ofFallback()
+	}
+	q, pub, err := in.publication(init, ch)
+	if err != nil {
+		return nil, pub, err
+	}
+	pub.Start, pub.Warnings = fc.begun, append(pub.Warnings, fc.warnings...)
+	in.distrust(q, &pub, fc.trust)
+	if n := fc.out.Clipped; n > 0 {
+		pub.Warnings = append(pub.Warnings, fmt.Sprintf("start %s: %d values of the spread of the full ensemble were below 0 and are 0", init, n))
+	}
+	if err := in.p.template(ctx, ch, init, q.Members); err != nil {
+		return nil, pub, err
+	}
+	if err := ch.fill(q, fc.out, fc.raw); err != nil {
+		return nil, pub, err
+	}
+	return q, pub, addTemplates(q, in.input, in.templates)
+}
+
+// filler gives the fields of one init their values. raw are the used members of the targets,
+// as RawMembers gives them; nil without members among the products.
+type filler struct {
+	*choice
+	out  *model.Forecast
+	raw  []float32
+	near nearby
+}
+
+// places is where the fields of a product are.
+type places struct {
+	take    func(field []float32) []float32 // makes a field there of one on the model's grid
+	warmer  []float32                       // is added to the location of 2 metre temperatures
+	coupled map[int][][]float32             // members by target
+}
+
+// fill gives the fields of a product their values.
+func (ch *choice) fill(p *product.Product, out *model.Forecast, raw []float32) error {
+	fl := &filler{choice: ch, out: out, raw: raw, near: nearby{map[string]nearbyField{}, map[int][][]float32{}}}
+	if err := fl.fillAt(p, places{take: ch.part}); err != nil || p.Stations == nil {
+		return err
+	}
+	at := p.Stations
+	source := at.Source
+	at.Metadata = p.Metadata // as it is by now
+	at.Source = source
+	return fl.fillAt(at, places{take: ch.stations.Take, warmer: ch.stations.Warmer})
+}
+
+// fillAt is fill for the fields at some places.
+func (fl *filler) fillAt(p *product.Product, at places) error {
+	k, n := &fl.model.Task, fl.model.Grid.Size()
+	at.coupled = map[int][][]float32{}
+	for i := range p.Fields {
+		f := &p.Fields[i]
+		target := k.At(model.Target{Variable: f.Variable, Lead: f.Lead}, f.Level)
+		part := func(fields []float32) []float32 { return at.take(fields[target*n : (target+1)*n]) }
+		switch {
+		case f.Kind == product.Mean:
+			f.Values = at.warm(f, part(fl.out.Mean))
+		case f.Kind == product.Spread:
+			f.Values = part(fl.out.Sigma)
+		case f.Kind == product.EnsembleSpread:
+			f.Values = part(fl.out.Spread)
+		case fl.out.Members != nil:
+			fl.fillMembers(p, f, target, at)
+		default:
+			if err := fl.fillDistribution(p, f, target, at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// warm corrects the location of a field for the height of its places.
+func (at *places) warm(f *product.Field, location []float32) []float32 {
+	if f.Variable == "2t" {
+		for i, d := range at.warmer {
+			location[i] += d
+		}
+	}
+	return location
+}
+
+// fillDistribution gives a field its values from the distribution of its target.
+func (fl *filler) fillDistribution(p *product.Product, f *product.Field, target int, at places) error {
+	family, err := fl.model.FamilyOf(f.Variable)
+	if err != nil {
+		return err
+	}
+	parameters := fl.out.ParametersAt(target, fl.model.Grid.Size(), at.take)
+	for i, role := range family.Roles {
+		if role == dist.Location {
+			parameters[i] = at.warm(f, parameters[i])
+		}
+	}
+	switch {
+	case f.Radius > 0:
+		return fl.around(p, f, target, at.take)
+	case f.Kind == product.Parameter:
+		f.Values = parameters[slices.Index(family.Parameters, f.Parameter)]
+		return nil
+	case f.Kind != product.Member:
+		f.Values = statistic(f, family, parameters)
+		if f.Kind == product.Probability {
+			fl.calibrate(f, f.Values, family, parameters)
+		}
+		return nil
+	}
+	if at.coupled[target] == nil {
+		var template [][]float32
+		for _, field := range fl.template(target, fl.raw, len(p.Members)) {
+			template = append(template, at.take(field))
+		}
+		if at.coupled[target], err = fl.coupling.Couple(p.Init, f, p.Grid, template, family, parameters); err != nil {
+			return err
+		}
+	}
+	f.Values = at.coupled[target][slices.Index(fl.coupling.Members(p.Members), f.Member)]
+	return nil
+}
+
+// calibrate brings probabilities of a field's event to what the model's calibrations say, which are those of the network.
+func (ch *choice) calibrate(f *product.Field, p []float32, family *dist.Family, par [][]float32) {
+	if ch.fallback == "" {
+		ch.model.Calibrate(p, model.Target{Variable: f.Variable, Lead: f.Lead}, f.Level, f.Event, family, par)
+	}
+}
+
+// part is a field on the grid of the choice.
+func (ch *choice) part(field []float32) []float32 {
+	if ch.places == nil {
+		return field
+	}
+	return ensemble.Pick(field, ch.places)
+}
+
+// statistic computes a quantile or the probability of an event at every point.
+func statistic(f *product.Field, family *dist.Family, parameters model.ParameterFields) []float32 {
+	var value func(par []float64) float64
+	switch e := f.Event; {
+	case f.Kind == product.Quantile:
+		value = family.QuantileAt(f.Below)
+	case e.Relation == ensemble.Above:
+		value = func(par []float64) float64 { return family.Above(par, e.Lower) }
+	case e.Relation == ensemble.Below:
+		value = func(par []float64) float64 { return family.Below(par, e.Upper) }
+	default:
+		value = func(par []float64) float64 { return max(0, family.Below(par, e.Upper)-family.Below(par, e.Lower)) }
+	}
+	out, par := make([]float32, len(parameters[0])), make([]float64, len(parameters))
+	for p := range out {
+		out[p] = float32(value(parameters.At(par, p)))
+	}
+	return out
+}

@@ -1,0 +1,65 @@
+package predict
+
+import (
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	fio "github.com/ensemble-weather/ensemble/io"
+	"github.com/ensemble-weather/ensemble/io/product"
+)
+
+// templateKey says which fields of a product one GRIB message serves.
+type templateKey struct {
+	init     ensemble.Init
+	variable string
+	level    ensemble.Level
+	lead     ensemble.Lead
+	member   ensemble.Member // NoMember: statistics over members
+}
+
+// templates finds for every init, variable, level and lead the GRIB message of each
+// used member, and for statistics that of the first of them, so that centre, tables and
+// times of the output are the input's. Messages on another grid than the output's serve none.
+func templates(entries []ensemble.Entry, used []ensemble.Member, grid *ensemble.Grid) map[templateKey]ensemble.Entry {
+	out := map[templateKey]ensemble.Entry{}
+	for _, e := range entries {
+		if e.Length == 0 || e.Product != ensemble.MemberField || !slices.Contains(used, e.Member) || !e.Grid.SameAs(grid, input.GridTolerance) {
+			continue
+		}
+		k := templateKey{e.Init, e.Variable, e.Level, e.Lead, e.Member}
+		out[k] = e
+		k.member = ensemble.NoMember
+		if have, ok := out[k]; !ok || e.Member < have.Member {
+			out[k] = e
+		}
+	}
+	return out
+}
+
+// addTemplates reads the messages that a product is made like.
+func addTemplates(p *product.Product, in *fio.Input, found map[templateKey]ensemble.Entry) error {
+	read := map[ensemble.Entry][]byte{}
+	for i := range p.Fields {
+		f := &p.Fields[i]
+		k := templateKey{p.Init, f.Variable, f.Level, f.Lead, ensemble.NoMember}
+		switch {
+		case f.Kind == product.Member && p.Template != nil: // which has other members; the last one is no control
+			k.member = p.Members[len(p.Members)-1]
+		case f.Kind == product.Member:
+			k.member = f.Member
+		}
+		e, ok := found[k]
+		if !ok {
+			continue // of NetCDF files, or on another grid
+		}
+		if read[e] == nil {
+			var err error
+			if read[e], err = in.Message(e); err != nil {
+				return err
+			}
+		}
+		f.Template = read[e]
+	}
+	return nil
+}

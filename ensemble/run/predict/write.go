@@ -1,0 +1,200 @@
+package predict
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/lease"
+	"github.com/ensemble-weather/ensemble/internal/manifest"
+	"github.com/ensemble-weather/ensemble/io/product"
+	"golang.org/x/sync/errgroup"
+)
+
+// write publishes a product, unless its input changed since it was opened; already tells that the very same was there.
+func (in *opened) write(ctx context.Context, q *product.Product, pub product.Publication) (made *product.Manifest, already bool, err error) {
+	if err := in.input.Unchanged(in.filesOf(q.Init)...); err != nil {
+		return nil, false, err
+	}
+	return product.Publish(ctx, in.p.pool, in.p.o.Out, q, pub)
+}
+
+// publication is what is published of an init, but for its values, and how.
+func (in *opened) publication(init ensemble.Init, ch *choice) (*product.Product, product.Publication, error) {
+	f := in.p.forecaster
+	r := in.sel.Available[init]
+	pub := product.Publication{Formats: in.p.o.Formats, Overwrite: in.p.o.Overwrite, Options: in.p.o.Writer, ConfigChecksum: f.trained.ConfigChecksum,
+		Expected: in.p.policy.count, Missing: r.Missing, Degraded: r.Degraded() || len(in.tolerated) > 0, Warnings: slices.Concat(in.tolerated, r.Warnings)}
+	q := ch.product(init, r.Members)
+	sum, err := f.modelSum()
+	if err != nil {
+		return nil, pub, err
+	}
+	q.Command, q.Version, q.ModelChecksum = in.found.command, in.p.o.Version, sum
+	q.Control = cmp.Or(in.p.o.Policy.Members.Control, q.Control)
+	for _, m := range r.Members {
+		if in.ages != nil {
+			q.Ages = append(q.Ages, in.ages[m])
+		}
+	}
+	if q.Template, err = in.p.templateTimes(ch, init, r.Members); err != nil {
+		return q, pub, err
+	}
+	files := in.filesOf(init)
+	if q.Template != nil {
+		files = append(files, in.p.archive.Files(q.Template)...)
+	}
+	q.Inputs, err = in.inputsOf(files)
+	return q, pub, err
+}
+
+// already gives the manifest of an init that was published before from the same input, as
+// the leading rank finds it; nil if it is to be made.
+func (in *opened) already(init ensemble.Init) (*product.Manifest, error) {
+	f := in.p.forecaster
+	var there *product.Manifest
+	var err error
+	if f.ranks.Leads() {
+		there, err = in.existing(init)
+	}
+	return f.broadcast(there, err)
+}
+
+// existing is already, on one rank.
+func (in *opened) existing(init ensemble.Init) (*product.Manifest, error) {
+	q, pub, err := in.publication(init, in.choice)
+	if err != nil {
+		return nil, err
+	}
+	return product.Published(product.CycleDir(in.p.o.Out, init), pub.Manifest(q), pub.Overwrite)
+}
+
+// filesOf are the files that hold the fields that are used of an init.
+func (in *opened) filesOf(init ensemble.Init) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, e := range in.sel.Entries {
+		if e.Init == init && !seen[e.File] {
+			seen[e.File], out = true, append(out, e.File)
+		}
+	}
+	return out
+}
+
+// inputsOf lists files that an init is made from, by name: what else was on the command line,
+// in what order and in which folders, is no part of a product.
+func (in *opened) inputsOf(files []string) ([]manifest.File, error) {
+	var out []manifest.File
+	unknown := slices.DeleteFunc(slices.Clone(files), func(f string) bool { _, ok := in.sums[f]; return ok })
+	sums := make([]manifest.File, len(unknown))
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, file := range unknown {
+		g.Go(func() error {
+			s, err := manifest.Sum(file)
+			if err == nil {
+				sums[i] = s[0]
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	for i, file := range unknown {
+		in.sums[file] = sums[i]
+	}
+	for _, file := range files {
+		s := in.sums[file]
+		s.Path = filepath.Base(s.Path)
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b manifest.File) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.SHA256, b.SHA256))
+	})
+	return out, nil
+}
+
+// lockPoll is the time between two looks at the lock of another process.
+const lockPoll = time.Second
+
+// lockWait bounds for how long a rank waits for a lock: the others of its job would take it
+// for lost.
+const lockWait = config.DefaultStall / 2
+
+// lock makes this process the only one that makes the products of an init. Where another one
+// is at it, it waits until the deadline of the input; what that one published meanwhile is
+// given back, as already gives it. Of ranks that predict together the leading one has the lock.
+//
+// Errors: exit 73 if another process is at it, still at the deadline or without one;
+// ctx.Err().
+func (in *opened) lock(ctx context.Context, init ensemble.Init) (l *lease.Lease, there *product.Manifest, err error) {
+	f := in.p.forecaster
+	if f.ranks.Leads() {
+		if l, err = in.takeLock(ctx, init); err == nil {
+			there, err = in.existing(init)
+		}
+	}
+	if there, err = f.broadcast(there, err); err != nil || there != nil {
+		return nil, there, errors.Join(err, l.Release())
+	}
+	return l, nil, nil
+}
+
+func (in *opened) takeLock(ctx context.Context, init ensemble.Init) (*lease.Lease, error) {
+	p, until := in.p, in.found.until
+	if most := time.Now().Add(lockWait); p.ofJob && until.After(most) {
+		until = most
+	}
+	for first := true; ; first = false {
+		l, err := product.Lock(p.o.Out, init)
+		left := time.Until(until)
+		var e *exit.Error
+		if !errors.Is(err, lease.ErrHeld) || left <= 0 || !errors.As(err, &e) {
+			return l, err
+		}
+		if first && p.o.Warn != nil {
+			p.o.Warn(fmt.Sprintf("waiting until %s: %s: %s: %s", until.UTC().Format(time.RFC3339), e.What, e.At, e.Why))
+		}
+		pause := time.NewTimer(min(lockPoll, left))
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, ctx.Err()
+		case <-pause.C:
+		}
+	}
+}
+
+// tidy clears up after one that was killed when an init was complete. What cannot be cleared
+// up is no fault of the init.
+func (p *prediction) tidy(init ensemble.Init) {
+	if !p.forecaster.ranks.Leads() {
+		return
+	}
+	if err := product.Tidy(p.o.Out, init); err != nil && p.o.Warn != nil {
+		p.o.Warn("what a killed process left stays: " + strings.ReplaceAll(err.Error(), "\n", ": "))
+	}
+}
+
+// broadcast gives all ranks that predict together what the leading one found.
+func (f *forecaster) broadcast(there *product.Manifest, err error) (*product.Manifest, error) {
+	if f.ranks == nil {
+		return there, err
+	}
+	all, err := team.Tell(f.ranks, team.Outcome[*product.Manifest]{Result: there}, err)
+	if err != nil {
+		return nil, err
+	}
+	return all[0].Result, nil
+}
