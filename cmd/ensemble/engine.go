@@ -30,7 +30,8 @@ func enginePasses(a *app) *cobra.Command {
 		Annotations: notes("ensemble engine explain"),
 		Args:        noArgs,
 		RunE: a.do(func(context.Context, []string) (result, error) {
-			return result{data: map[string]any{"passes": explain.Passes()}, text: explain.WritePasses}, nil
+			passes := explain.Passes()
+			return result{data: map[string]any{"passes": passes}, shown: passes}, nil
 		}),
 	}
 }

@@ -136,7 +136,7 @@ var rows = []row{
 	{"ensemble/run/check", []string{"ensemble", "ensemble/config", "ensemble/run/input", "ensemble/run/samples", "ensemble/run/setup", "internal/answer", "internal/exit", "internal/phrase", "io", "io/store"}},
 	{"ensemble/run/compress", []string{"engine", "engine/backend/cpu", "engine/op", "engine/prune", "engine/prune/channels", "engine/quantise", "ensemble/config", "ensemble/model", "ensemble/run/samples", "ensemble/run/scoring", "ensemble/run/setup", "ensemble/run/train", "ensemble/run/trained", "internal/answer", "internal/atomicfile", "internal/exit", "internal/jsonfile", "internal/manifest", "internal/progress", "internal/rundir", "postproc/score"}},
 	{"ensemble/run/demo", []string{"ensemble", "ensemble/config", "ensemble/demo", "ensemble/run/predict", "ensemble/run/reports", "ensemble/run/train", "ensemble/run/trained", "internal/answer", "internal/atomicfile", "internal/exit", "internal/jsonfile", "internal/progress", "io/decode", "io/product", "postproc/score"}},
-	{"ensemble/run/explain", []string{"engine", "engine/graph", "engine/op", "engine/pass", "engine/prune/channels", "ensemble", "ensemble/config", "ensemble/model", "ensemble/run/bench", "ensemble/run/input", "ensemble/run/samples", "ensemble/run/setup", "internal/atomicfile", "internal/exit", "internal/nearest", "io", "postproc/report"}},
+	{"ensemble/run/explain", []string{"engine", "engine/graph", "engine/op", "engine/pass", "engine/prune/channels", "ensemble", "ensemble/config", "ensemble/model", "ensemble/run/bench", "ensemble/run/input", "ensemble/run/samples", "ensemble/run/setup", "internal/answer", "internal/atomicfile", "internal/exit", "internal/nearest", "io", "postproc/report"}},
 	{"ensemble/run/input", []string{"ensemble", "ensemble/config", "ensemble/model", "ensemble/regrid", "ensemble/run/setup", "ensemble/team", "internal/bigmem", "internal/exit", "internal/fieldmath", "internal/filemark", "internal/manifest", "internal/phrase", "io", "io/decode", "io/product", "io/station"}},
 	{"ensemble/run/jobs", nil},
 	{"ensemble/run/members", []string{"ensemble", "ensemble/config", "ensemble/model", "ensemble/run/input", "ensemble/team", "internal/exit", "internal/phrase", "io", "io/product", "postproc/dist", "postproc/ecc"}},
@@ -173,5 +173,4 @@ var rows = []row{
 	{"benchmarks/input", []string{"engine/ckpt", "ensemble", "ensemble/model", "internal/manifest", "internal/measure", "internal/rundir", "io", "io/decode"}},
 	{"scripts/licences", nil},
 	{"scripts/site", nil},
-	{"scripts/testsum", nil},
 }
