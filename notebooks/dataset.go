@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/check"
 	rundemo "github.com/ensemble-weather/ensemble/ensemble/run/demo"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
 	fio "github.com/ensemble-weather/ensemble/io"
@@ -30,7 +31,7 @@ type Dataset struct {
 // about is what a look into files finds.
 type about struct {
 	Version   string
-	Rows      [][]string // of check.GroupColumns
+	Rows      [][]any // of check.GroupColumns
 	Grids     []string
 	Variables []variableAbout
 	Leads     []ensemble.Lead
@@ -187,7 +188,7 @@ func (d *Dataset) MustAnalyses() *Dataset { return must(d.Analyses()) }
 
 // Table says what the files hold, as `ensemble inspect` does: a row for each variable.
 func (d *Dataset) Table() *Table {
-	t := &Table{Columns: check.GroupColumns, Rows: d.about.Rows, Title: fmt.Sprintf("%d files", len(d.files))}
+	t := &Table{Section: answer.Section{Columns: check.GroupColumns, Rows: d.about.Rows, Title: fmt.Sprintf("%d files", len(d.files))}}
 	for _, g := range d.about.Grids[:min(len(d.about.Grids), 3)] {
 		t.Title += "; grid " + g
 	}

@@ -21,7 +21,7 @@
 // above, gives another such thing; Show then ends the cell in the same way, and Err
 // tells the error.
 //
-// Show adds a picture or a table to the cell. Outside of a notebook it writes the
+// Show adds a picture or a table to the cell, ens.Show all that a job found, as its command prints it. Outside of a notebook it writes the
 // picture into the folder "shown" and prints its path, and tables as text. Pictures are
 // PNG and SVG, so that they stay in the saved notebook. Nothing prints more than
 // MaxLines lines.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	rundemo "github.com/ensemble-weather/ensemble/ensemble/run/demo"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
@@ -274,12 +275,20 @@ var cells = map[string]func(){
 		MustTrain("long", d, Target("t850"), tiny, Set("train.epochs=100000", "train.checkpoint.every=100000"))
 	},
 	"table": func() {
-		t := &Table{Columns: []string{"n"}}
+		t := &Table{Section: answer.Section{Columns: answer.Words("n")}}
 		for i := range 1000 {
-			t.Rows = append(t.Rows, []string{fmt.Sprint(i)})
+			t.Rows = append(t.Rows, []any{i})
 		}
 		t.Show()
 	},
+	"answer": func() { Show(found{}) },
+}
+
+// found is the result of a job.
+type found struct{}
+
+func (found) Sections() answer.Sections {
+	return answer.Sections{{Title: "found", Columns: answer.Numbers("%.1f", "n"), Rows: [][]any{{2.5}}}}
 }
 
 // cell runs one of them in a folder; begun is called when it has started.
@@ -316,6 +325,9 @@ func TestLines(t *testing.T) {
 	out, _, code := cell(t, "table", t.TempDir(), nil)
 	if n := strings.Count(out, "\n"); code != exit.OK || n > MaxLines || n < maxRows {
 		t.Errorf("a table of 1000 rows printed %d lines, exit %d", n, code)
+	}
+	if out, _, code := cell(t, "answer", t.TempDir(), nil); code != exit.OK || out != "found\n  n\n2.5\n" {
+		t.Errorf("the answer of a job printed %q, exit %d", out, code)
 	}
 	var b bytes.Buffer
 	l := &limited{w: &b, left: MaxLines - 1}
@@ -388,9 +400,8 @@ func TestSplit(t *testing.T) {
 		t.Fatalf("%+v", losses)
 	}
 	for _, row := range losses.Rows {
-		var difference float64
-		if _, err := fmt.Sscan(row[3], &difference); err != nil || difference > 1e-6 {
-			t.Errorf("epoch %s: one rank has %s, two %s", row[0], row[1], row[2])
+		if difference := row[3].(float64); !(difference <= 1e-6) {
+			t.Errorf("epoch %v: one rank has %v, two %v", row[0], row[1], row[2])
 		}
 	}
 	s, err := one.Split("lat:2 lon:2")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/explain"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 )
 
 // Plan is a step as the engine compiled it: the graph after every pass, the kernels, the
@@ -43,13 +44,13 @@ func (r *Run) config() (*config.TrainConfig, error) {
 
 // Passes says what each pass of the compiler left.
 func (p *Plan) Passes() *Table {
-	t := &Table{Title: p.Network, Columns: []string{"pass", "what it does", "operations", "work (MFLOP)", "moved (MB)", "arena (MB)"}}
-	mega := func(n int64) string { return fmt.Sprintf("%.2f", float64(n)/1e6) }
+	t := &Table{Section: answer.Section{Title: p.Network, Columns: slices.Concat(answer.Words("pass", "what it does"), answer.Numbers("", "operations"), answer.Numbers("%.2f", "work (MFLOP)", "moved (MB)", "arena (MB)"))}}
+	mega := func(n int64) float64 { return float64(n) / 1e6 }
 	for i, s := range p.Stages {
 		if i > 0 && len(s.Changes) == 0 && s.ArenaBytes == p.Stages[i-1].ArenaBytes {
 			continue
 		}
-		t.Rows = append(t.Rows, []string{s.Name(), s.Purpose, strconv.Itoa(s.Ops), mega(s.FLOPs), mega(s.Bytes), mega(s.ArenaBytes)})
+		t.Rows = append(t.Rows, []any{s.Name(), s.Purpose, s.Ops, mega(s.FLOPs), mega(s.Bytes), mega(s.ArenaBytes)})
 	}
 	return t
 }
@@ -83,16 +84,16 @@ func (p *Plan) Kernels(n int) *Table {
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.Ops[b].BoundS, p.Ops[a].BoundS) })
 	order = order[:min(n, len(order))]
 	slices.Sort(order)
-	t := &Table{Title: fmt.Sprintf("%d of %d kernels of %s", len(order), len(p.Ops), p.Backend),
-		Columns: []string{"#", "operation", "of", "shape", "kernel", "work (MFLOP)", "moved (MB)", "at least (µs)", "bound by", "arena at (kB)"}}
+	t := &Table{Section: answer.Section{Title: fmt.Sprintf("%d of %d kernels of %s", len(order), len(p.Ops), p.Backend),
+		Columns: slices.Concat(answer.Numbers("", "#"), answer.Words("operation", "of", "shape", "kernel"), answer.Numbers("%.2f", "work (MFLOP)", "moved (MB)"),
+			answer.Numbers("%.1f", "at least (µs)"), answer.Words("bound by"), answer.Numbers("", "arena at (kB)"))}}
 	for _, i := range order {
 		o := p.Ops[i]
 		at := o.Where
 		if at == "arena" {
 			at = strconv.FormatInt(o.Offset/1000, 10)
 		}
-		t.Rows = append(t.Rows, []string{strconv.Itoa(i), o.Op, o.Layer, fmt.Sprint(o.Shape), o.Kernel, fmt.Sprintf("%.2f", float64(o.FLOPs)/1e6),
-			fmt.Sprintf("%.2f", float64(o.Bytes)/1e6), fmt.Sprintf("%.1f", 1e6*o.BoundS), string(o.Bound), at})
+		t.Rows = append(t.Rows, []any{i, o.Op, o.Layer, o.Shape, o.Kernel, float64(o.FLOPs) / 1e6, float64(o.Bytes) / 1e6, 1e6 * o.BoundS, o.Bound, at})
 	}
 	return t
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
 	"github.com/ensemble-weather/ensemble/postproc/report"
@@ -64,7 +65,7 @@ func (s *Scores) Show(ids ...string) {
 	if len(ids) == 0 {
 		ids = Main
 	}
-	end(showTables(tablesOf(report.ScoreTables(s.result, ids...))))
+	end(showSections(sectionsOf(report.ScoreTables(s.result, ids...))))
 }
 
 // Main are the scores that are shown unless others are named.
@@ -74,7 +75,7 @@ var Main = []string{score.CRPSGauss.ID, score.CRPSFair.ID, score.RMSE.ID, score.
 // the scores with these ids, or of all that were compared.
 func (s *Scores) ShowGains(ids ...string) {
 	end(s.err)
-	end(showTables(tablesOf(report.GainTables(s.result, ids...))))
+	end(showSections(sectionsOf(report.GainTables(s.result, ids...))))
 }
 
 // Gains draws what systems gain over others, with paired intervals about a line at zero.
@@ -112,9 +113,17 @@ func pictures(all []report.Picture) *Pictures {
 	return p
 }
 
-func tablesOf(all []report.Table) (out []*Table) {
+func sectionsOf(all []report.Table) (out answer.Sections) {
 	for _, t := range all {
-		out = append(out, &Table{Title: t.Title, Columns: t.Columns, Rows: t.Rows})
+		s := answer.Section{Title: t.Title, Columns: answer.Words(t.Columns...)}
+		for _, r := range t.Rows {
+			row := make([]any, len(r))
+			for i, text := range r {
+				row[i] = text
+			}
+			s.Rows = append(s.Rows, row)
+		}
+		out = append(out, s)
 	}
 	return out
 }

@@ -3,14 +3,16 @@ package notebooks
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"html"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
-	"text/tabwriter"
 
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/gonb"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 )
@@ -105,82 +107,44 @@ func (p *Pictures) Show() {
 	end(gonb.Show(gonb.Data{gonb.HTML: b.String(), gonb.Text: titles.String()}))
 }
 
-// Table is text in rows.
-//
-// Shape: Rows [row][column].
+// Table is a section of an answer, as commands print it.
 type Table struct {
-	Title   string
-	Columns []string
-	Rows    [][]string
-	err     error
+	answer.Section
+	err error
 }
 
 // Err says why there is no table.
 func (t *Table) Err() error { return t.err }
 
 // Show adds the table to the cell; outside of a notebook it prints it.
-func (t *Table) Show() { end(showTables([]*Table{t})) }
+func (t *Table) Show() {
+	end(t.err)
+	end(showSections(answer.Sections{t.Section}))
+}
 
-// showTables shows tables one below the other, of MaxLines rows in all at most.
-func showTables(tables []*Table) error {
-	var page bytes.Buffer
-	var text bytes.Buffer
-	lines := &limited{w: &text, left: MaxLines - 1}
-	for _, t := range tables {
-		if t.err != nil {
-			return t.err
+// Show adds all that a job found to the cell, as its command prints it.
+func Show(found answer.Sectioned) { end(showSections(found.Sections())) }
+
+// maxRows bounds the rows of a table that are shown.
+const maxRows = MaxLines - 20
+
+// showSections shows sections one below the other, of MaxLines rows in all at most.
+func showSections(all answer.Sections) error {
+	all = slices.Clone(all)
+	for i, s := range all {
+		if more := len(s.Rows) - maxRows; more > 0 {
+			all[i].Rows, all[i].Notes = s.Rows[:maxRows], append([]string{fmt.Sprintf("… %d more rows", more)}, s.Notes...)
 		}
-		t.writeText(lines)
-		t.writeHTML(&page)
+	}
+	var page, text bytes.Buffer
+	if err := errors.Join(all.WriteText(&limited{w: &text, left: MaxLines - 1}), all.WriteHTML(&page)); err != nil {
+		return err
 	}
 	if gonb.Here() {
 		return gonb.Show(gonb.Data{gonb.HTML: page.String(), gonb.Text: text.String()})
 	}
 	_, err := os.Stdout.Write(text.Bytes())
 	return err
-}
-
-// maxRows bounds the rows of a table that are shown.
-const maxRows = MaxLines - 20
-
-func (t *Table) writeText(w *limited) {
-	if t.Title != "" {
-		fmt.Fprintln(w, t.Title)
-	}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, strings.ToUpper(strings.Join(t.Columns, "\t")))
-	for _, r := range t.Rows[:min(len(t.Rows), maxRows)] {
-		fmt.Fprintln(tw, strings.Join(r, "\t"))
-	}
-	tw.Flush() // into memory
-	if more := len(t.Rows) - maxRows; more > 0 {
-		fmt.Fprintf(w, "… %d more rows\n", more)
-	}
-	fmt.Fprintln(w)
-}
-
-// writeHTML leaves the style of tables to the notebook.
-func (t *Table) writeHTML(b *bytes.Buffer) {
-	if t.Title != "" {
-		fmt.Fprintf(b, "<p><b>%s</b></p>", html.EscapeString(t.Title))
-	}
-	row := func(cell string, texts []string) {
-		b.WriteString("<tr>")
-		for _, s := range texts {
-			fmt.Fprintf(b, `<%s style="text-align: left">%s</%[1]s>`, cell, html.EscapeString(s))
-		}
-		b.WriteString("</tr>")
-	}
-	b.WriteString("<table><thead>")
-	row("th", t.Columns)
-	b.WriteString("</thead><tbody>")
-	for _, r := range t.Rows[:min(len(t.Rows), maxRows)] {
-		row("td", r)
-	}
-	b.WriteString("</tbody></table>")
-	if more := len(t.Rows) - maxRows; more > 0 {
-		fmt.Fprintf(b, "<p>… %d more rows</p>", more)
-	}
 }
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9]+`)

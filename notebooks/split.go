@@ -9,6 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/plan"
 	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 	"github.com/ensemble-weather/ensemble/spatial"
 )
@@ -41,15 +42,14 @@ func (r *Run) MustSplit(mesh string) *Split { return must(r.Split(mesh)) }
 // how many rows and columns rank 0 needs beside its own, and what the rank sends that
 // sends most. In the backward pass the gradients go the same ways back.
 func (s *Split) Table() *Table {
-	t := &Table{Title: fmt.Sprintf("mesh %s: what ranks exchange in the forward pass", s.Mesh),
-		Columns: []string{"value of", "needed by", "whole value", "rows of rank 0", "columns of rank 0", "sent (kB)"}}
+	t := &Table{Section: answer.Section{Title: fmt.Sprintf("mesh %s: what ranks exchange in the forward pass", s.Mesh),
+		Columns: append(answer.Words("value of", "needed by", "whole value", "rows of rank 0", "columns of rank 0"), answer.Number("sent (kB)", "", "%.1f"))}}
 	var bytes int64
 	for _, h := range s.Halos {
-		t.Rows = append(t.Rows, []string{h.Value, h.For, fmt.Sprint(h.Shape), beyond(h.Own[0].Rows, h.Need[0].Rows), beyond(h.Own[0].Columns, h.Need[0].Columns),
-			fmt.Sprintf("%.1f", float64(h.Bytes)/1e3)})
+		t.Rows = append(t.Rows, []any{h.Value, h.For, h.Shape, beyond(h.Own[0].Rows, h.Need[0].Rows), beyond(h.Own[0].Columns, h.Need[0].Columns), float64(h.Bytes) / 1e3})
 		bytes += h.Bytes
 	}
-	t.Rows = append(t.Rows, []string{"all", "", "", "", "", fmt.Sprintf("%.1f", float64(bytes)/1e3)})
+	t.Rows = append(t.Rows, []any{"all", "", "", "", "", float64(bytes) / 1e3})
 	return t
 }
 
@@ -131,7 +131,7 @@ func around(h plan.SplitHalo, n int) (out []plan.SplitPart) {
 //
 // Errors, kept in the table: those of reading the runs.
 func CompareLosses(runs ...*Run) *Table {
-	t := &Table{Columns: []string{"epoch"}}
+	t := &Table{Section: answer.Section{Columns: answer.Numbers("", "epoch")}}
 	var lines []report.Line
 	for _, r := range runs {
 		c, err := r.config()
@@ -143,21 +143,21 @@ func CompareLosses(runs ...*Run) *Table {
 			return &Table{err: err}
 		}
 		lines = append(lines, charts[0].Lines[0])
-		t.Columns = append(t.Columns, meshName(c))
+		t.Columns = append(t.Columns, answer.Number(meshName(c), "", "%.9f"))
 	}
-	t.Columns = append(t.Columns, "largest difference")
+	t.Columns = append(t.Columns, answer.Number("largest difference", "", "%.1e"))
 	for i := range lines[0].X {
-		row := []string{fmt.Sprint(lines[0].X[i])}
+		row := []any{lines[0].X[i]}
 		low, high := lines[0].Y[i], lines[0].Y[i]
 		for _, l := range lines {
 			if i >= len(l.Y) {
-				row = append(row, "–")
+				row = append(row, nil)
 				continue
 			}
 			low, high = min(low, l.Y[i]), max(high, l.Y[i])
-			row = append(row, fmt.Sprintf("%.9f", l.Y[i]))
+			row = append(row, l.Y[i])
 		}
-		t.Rows = append(t.Rows, append(row, fmt.Sprintf("%.1e", (high-low)/high)))
+		t.Rows = append(t.Rows, append(row, (high-low)/high))
 	}
 	return t
 }

@@ -27,9 +27,9 @@ type app struct {
 	stdout, stderr io.Writer
 	root           *cobra.Command
 
-	json, quiet, verbose bool
-	logFile, logFormat   string
-	logJSON              bool // messages are JSON
+	json, markdown, quiet, verbose bool
+	logFile, logFormat             string
+	logJSON                        bool // messages are JSON
 
 	flag      *interrupt.Flag // raised by SIGTERM, SIGINT, SIGUSR1, SIGHUP
 	log       *slog.Logger    // messages
@@ -47,7 +47,9 @@ type app struct {
 type result struct {
 	// data becomes the fields of the JSON object; a structure or nil.
 	data any
-	// text prints the same for a person; nil prints nothing.
+	// shown is the same for people; nil means data, if that is an answer.Sectioned.
+	shown answer.Sectioned
+	// text prints what is no sections, such as a list of files.
 	text     func(io.Writer) error
 	outputs  []string // files that were written
 	warnings []string
@@ -80,6 +82,7 @@ func newApp(stdout, stderr io.Writer) *app {
 	a.root.CompletionOptions.DisableDefaultCmd = true
 	common := a.root.PersistentFlags()
 	common.BoolVar(&a.json, "json", false, "print one JSON object instead of text")
+	common.BoolVar(&a.markdown, "markdown", false, "print the answer as Markdown")
 	common.BoolVarP(&a.quiet, "quiet", "q", false, "print only errors beside the answer")
 	common.BoolVarP(&a.verbose, "verbose", "v", false, "print details and the causes of errors")
 	common.StringVar(&a.logFile, "log-file", "", "also write messages to this file")

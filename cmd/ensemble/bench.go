@@ -14,12 +14,10 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/bench"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/progress"
 )
 
 func benchCommand(a *app) *cobra.Command {
-	var o bench.Options
-	var c benchFlags
-	var one, parallel, check bool
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure training steps, predictions and reading here",
@@ -47,94 +45,111 @@ func benchCommand(a *app) *cobra.Command {
 		Annotations: notes("docs/bench.md, docs/loader.md", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
-	f := cmd.Flags()
-	f.StringVar(&c.model, "model", bench.BenchUNet3D, strings.Join(bench.Models, " or "))
-	f.StringVar(&c.base, "base", "32", "base widths, a `LIST` such as 8,32")
-	f.StringVar(&c.crop, "crop", "128", "sides of the field, a `LIST` such as 64,352x704")
-	f.StringVar(&c.batch, "batch", "1", "samples of a step, a `LIST`")
-	f.StringVar(&c.threads, "threads", "0", "threads, a `LIST`; 0 takes all that the machine gives")
-	depth := f.Uint("depth", 0, "levels; 0 means 2, or 1 for "+bench.BenchResNet2D)
-	f.StringVar(&c.precision, "precision", "float32", "float32, bf16, bf16_products, f16 or tf32")
-	device := deviceFlag(f)
-	operations := f.Float64("operations", 0, "remove channels until this share of the operations is left; 0 removes none")
-	multiple := f.Uint("multiple", 8, "with --operations, layers keep a multiple of so many channels")
-	memory, workspace := memoryFlag(f), workspaceFlag(f)
-	steps := f.Uint("steps", 0, "measured steps of each; 0 means as --seconds allows")
-	f.Float64Var(&o.Seconds, "seconds", 3, "time for the steps of each; at least 5 are taken, or 3 of more than 4 s")
-	f.StringVar(&o.Gradient, "gradient", "auto", "distance from float64: auto (reduces a large case), full or off")
-	f.BoolVar(&o.Movement, "movement", false, "print what each operation computes and moves")
-	f.StringVar(&o.Trace, "trace", "", "write one step's timeline to `FILE`, for Perfetto or Chrome")
-	f.BoolVar(&parallel, "parallel", false, "measure a training step on all ranks of the job")
-	f.BoolVar(&check, "check-parallel", false, "compare training on all ranks with training on one")
-	ranks := f.Uint("ranks", 0, "ranks of these within this process, where no MPI launcher started it")
-	mesh := f.String("mesh", "", "their `MESH`, such as \"data:2 lon:4\", of as many parts as ranks or more; if not given it is chosen, or all are compared")
-	shard := f.Bool("shard-optimizer", false, "with --parallel, share the optimizer out among the ranks")
-	optimizer := f.String("optimizer", "sgd", "of --check-parallel: sgd or adam")
-	f.BoolVar(&one, "one", false, "measure what standard input asks for, in this process")
-	f.Lookup("one").Hidden = true // how the command starts its own processes
-	progress := a.progressFlag(f)
-	ofStore, readStore := benchStore(f, progress)
-	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
-		if one {
-			return measureOne(ctx)
-		}
-		if store, err := ofStore(); err != nil {
-			return result{}, err
-		} else if store {
-			return readStore(ctx)
-		}
-		like := bench.Case{Model: c.model, Depth: int(*depth), Precision: c.precision, Operations: *operations}
-		if *operations > 0 {
-			like.Multiple = int(*multiple)
-		}
-		if check {
-			if err := oneOf("--optimizer", []string{*optimizer}, bench.CheckOptimizers...); err != nil {
-				return result{}, err
-			}
-			return c.checkParallel(ctx, cmd, bench.ParallelCheckOptions{Ranks: int(*ranks), Mesh: *mesh, Steps: int(*steps), Optimizer: *optimizer, Case: like})
-		}
-		if err := oneOf("--gradient", []string{o.Gradient}, "auto", "full", "off"); err != nil {
-			return result{}, err
-		}
-		var err error
-		if like.Device, err = device(); err != nil {
-			return result{}, err
-		}
-		if like.MemoryBytes, err = memory(); err != nil {
-			return result{}, err
-		}
-		if like.WorkspaceBytes, err = workspace(); err != nil {
-			return result{}, err
-		}
-		if o.Cases, err = c.cases(like); err != nil {
-			return result{}, err
-		}
-		if !(o.Seconds > 0) || math.IsInf(o.Seconds, 0) {
-			return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%g is no value for --seconds", o.Seconds), At: "the command line", Fix: "give a positive number of seconds"}
-		}
-		o.Timings = setup.UserTimings(a.log)
-		if parallel {
-			return onRanks(ctx, o, bench.RanksOptions{Mesh: *mesh, Ranks: int(*ranks), Steps: int(*steps), ShardOptimizer: *shard})
-		}
-		program, err := os.Executable()
-		if err != nil {
-			return result{}, err
-		}
-		o.Steps, o.Program = int(*steps), []string{program, "bench", "--one", "--json"}
-		if o.Progress, err = progress(); err != nil {
-			return result{}, err
-		}
-		r, err := bench.Run(ctx, o)
-		if err != nil {
-			return result{}, err
-		}
-		var outputs []string
-		if o.Trace != "" {
-			outputs = append(outputs, o.Trace)
-		}
-		return result{data: r, text: r.WriteText, outputs: outputs}, nil
-	})
+	b := benchFlags{app: a, cmd: cmd}
+	b.bind()
+	cmd.RunE = a.do(b.run)
 	return cmd
+}
+
+// benchFlags are the flags of measurements. Those that describe cases stay as they were given.
+type benchFlags struct {
+	app                                          *app
+	cmd                                          *cobra.Command
+	o                                            bench.Options
+	model, base, crop, batch, threads, precision string
+	depth, multiple, steps, ranks                uint
+	operations                                   float64
+	mesh, optimizer                              string
+	one, parallel, check, shard                  bool
+	computing                                    computing
+	reporter                                     func() (*progress.Reporter, error)
+	ofStore                                      func() (bool, error)
+	readStore                                    func(context.Context) (result, error)
+}
+
+func (b *benchFlags) bind() {
+	f := b.cmd.Flags()
+	f.StringVar(&b.model, "model", bench.BenchUNet3D, strings.Join(bench.Models, " or "))
+	f.StringVar(&b.base, "base", "32", "base widths, a `LIST` such as 8,32")
+	f.StringVar(&b.crop, "crop", "128", "sides of the field, a `LIST` such as 64,352x704")
+	f.StringVar(&b.batch, "batch", "1", "samples of a step, a `LIST`")
+	f.StringVar(&b.threads, "threads", "0", "threads, a `LIST`; 0 takes all that the machine gives")
+	f.UintVar(&b.depth, "depth", 0, "levels; 0 means 2, or 1 for "+bench.BenchResNet2D)
+	f.StringVar(&b.precision, "precision", "float32", "float32, bf16, bf16_products, f16 or tf32")
+	f.Float64Var(&b.operations, "operations", 0, "remove channels until this share of the operations is left; 0 removes none")
+	f.UintVar(&b.multiple, "multiple", 8, "with --operations, layers keep a multiple of so many channels")
+	b.computing.bind(f)
+	f.UintVar(&b.steps, "steps", 0, "measured steps of each; 0 means as --seconds allows")
+	f.Float64Var(&b.o.Seconds, "seconds", 3, "time for the steps of each; at least 5 are taken, or 3 of more than 4 s")
+	f.StringVar(&b.o.Gradient, "gradient", "auto", "distance from float64: auto (reduces a large case), full or off")
+	f.BoolVar(&b.o.Movement, "movement", false, "print what each operation computes and moves")
+	f.StringVar(&b.o.Trace, "trace", "", "write one step's timeline to `FILE`, for Perfetto or Chrome")
+	f.BoolVar(&b.parallel, "parallel", false, "measure a training step on all ranks of the job")
+	f.BoolVar(&b.check, "check-parallel", false, "compare training on all ranks with training on one")
+	f.UintVar(&b.ranks, "ranks", 0, "ranks of these within this process, where no MPI launcher started it")
+	f.StringVar(&b.mesh, "mesh", "", "their `MESH`, such as \"data:2 lon:4\", of as many parts as ranks or more; if not given it is chosen, or all are compared")
+	f.BoolVar(&b.shard, "shard-optimizer", false, "with --parallel, share the optimizer out among the ranks")
+	f.StringVar(&b.optimizer, "optimizer", "sgd", "of --check-parallel: sgd or adam")
+	f.BoolVar(&b.one, "one", false, "measure what standard input asks for, in this process")
+	f.Lookup("one").Hidden = true // how the command starts its own processes
+	b.reporter = b.app.progressFlag(f)
+	b.ofStore, b.readStore = benchStore(f, b.reporter)
+}
+
+func (b *benchFlags) run(ctx context.Context, _ []string) (result, error) {
+	if b.one {
+		return measureOne(ctx)
+	}
+	if store, err := b.ofStore(); err != nil {
+		return result{}, err
+	} else if store {
+		return b.readStore(ctx)
+	}
+	like := bench.Case{Model: b.model, Depth: int(b.depth), Precision: b.precision, Operations: b.operations}
+	if b.operations > 0 {
+		like.Multiple = int(b.multiple)
+	}
+	if b.check {
+		if err := oneOf("--optimizer", []string{b.optimizer}, bench.CheckOptimizers...); err != nil {
+			return result{}, err
+		}
+		return b.checkParallel(ctx, bench.ParallelCheckOptions{Ranks: int(b.ranks), Mesh: b.mesh, Steps: int(b.steps), Optimizer: b.optimizer, Case: like})
+	}
+	o := b.o
+	if err := oneOf("--gradient", []string{o.Gradient}, "auto", "full", "off"); err != nil {
+		return result{}, err
+	}
+	var err error
+	if like.Device, like.MemoryBytes, like.WorkspaceBytes, err = b.computing.read(); err != nil {
+		return result{}, err
+	}
+	if o.Cases, err = b.cases(like); err != nil {
+		return result{}, err
+	}
+	if !(o.Seconds > 0) || math.IsInf(o.Seconds, 0) {
+		return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%g is no value for --seconds", o.Seconds), At: "the command line", Fix: "give a positive number of seconds"}
+	}
+	o.Timings = setup.UserTimings(b.app.log)
+	if b.parallel {
+		return onRanks(ctx, o, bench.RanksOptions{Mesh: b.mesh, Ranks: int(b.ranks), Steps: int(b.steps), ShardOptimizer: b.shard})
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return result{}, err
+	}
+	o.Steps, o.Program = int(b.steps), []string{program, "bench", "--one", "--json"}
+	if o.Progress, err = b.reporter(); err != nil {
+		return result{}, err
+	}
+	r, err := bench.Run(ctx, o)
+	if err != nil {
+		return result{}, err
+	}
+	var outputs []string
+	if o.Trace != "" {
+		outputs = append(outputs, o.Trace)
+	}
+	return result{data: r, outputs: outputs}, nil
 }
 
 // measureOne is the process of one measurement: see bench.Options.Program.
@@ -150,16 +165,13 @@ func measureOne(ctx context.Context) (result, error) {
 	return result{data: map[string]any{"measurement": m}}, nil
 }
 
-// benchFlags are the flags that describe cases, as they were given.
-type benchFlags struct{ model, base, crop, batch, threads, precision string }
-
 // checkParallel compares ranks; flags that were not given describe a small case.
-func (b benchFlags) checkParallel(ctx context.Context, cmd *cobra.Command, o bench.ParallelCheckOptions) (result, error) {
+func (b *benchFlags) checkParallel(ctx context.Context, o bench.ParallelCheckOptions) (result, error) {
 	for name, small := range map[string]struct {
 		flag *string
 		text string
 	}{"base": {&b.base, "8"}, "crop": {&b.crop, "64"}, "batch": {&b.batch, "2"}} {
-		if !cmd.Flags().Changed(name) {
+		if !b.cmd.Flags().Changed(name) {
 			*small.flag = small.text
 		}
 	}
@@ -174,7 +186,7 @@ func (b benchFlags) checkParallel(ctx context.Context, cmd *cobra.Command, o ben
 	if err != nil {
 		return result{}, err
 	}
-	return result{data: r, text: r.WriteText}, nil
+	return result{data: r}, nil
 }
 
 // onRanks measures the one case on all ranks.
@@ -188,7 +200,7 @@ func onRanks(ctx context.Context, measured bench.Options, o bench.RanksOptions) 
 	if err != nil {
 		return result{}, err
 	}
-	return result{data: r, text: r.WriteText}, nil
+	return result{data: r}, nil
 }
 
 // only is the one case that a flag allows.
@@ -200,7 +212,7 @@ func only(flag string, cases []bench.Case) (bench.Case, error) {
 }
 
 // cases gives every combination of the lists, else like the given case.
-func (b benchFlags) cases(like bench.Case) ([]bench.Case, error) {
+func (b *benchFlags) cases(like bench.Case) ([]bench.Case, error) {
 	var crops []setup.Crop
 	for _, word := range strings.Split(b.crop, ",") {
 		c, err := setup.ParseCrop(strings.TrimSpace(word))

@@ -38,6 +38,6 @@ func benchStore(f *pflag.FlagSet, reporter func() (*progress.Reporter, error)) (
 		if err != nil {
 			return result{}, err
 		}
-		return result{data: r, text: r.WriteText}, nil
+		return result{data: r}, nil
 	}
 }

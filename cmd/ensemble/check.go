@@ -61,7 +61,7 @@ func checkCommand(a *app) *cobra.Command {
 		if r == nil {
 			return result{}, err
 		}
-		res := result{data: r, text: r.WriteText, told: true}
+		res := result{data: r, told: true}
 		for _, w := range r.Warnings {
 			res.warnings = append(res.warnings, w.What)
 		}

@@ -1,12 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/plan"
@@ -14,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
@@ -27,8 +29,6 @@ func dataCommand(a *app) *cobra.Command {
 }
 
 func dataPrepare(a *app) *cobra.Command {
-	o := samples.PrepareOptions{Version: version.String()}
-	var workers uint
 	cmd := &cobra.Command{
 		Use:   "prepare -c FILE [--out DIR]",
 		Short: "Write the forecasts and analyses of a training into a store",
@@ -47,79 +47,84 @@ func dataPrepare(a *app) *cobra.Command {
 		Annotations: notes("ensemble help train, docs/formats/store.md", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
-	src := configFlags(cmd)
-	f := cmd.Flags()
-	f.StringVarP(&o.Out, "out", "o", "", "`DIR` of the store; data.store if not given")
-	f.StringVar(&o.Storage, "storage", samples.Storages()[0], strings.Join(samples.Storages(), ", "))
-	words(f, "storage", samples.Storages()...)
-	protocol := f.String("protocol", "", "refuse input that lacks starts of a `PROTOCOL`: "+strings.Join(config.Protocols(), ", ")+", or a file")
-	f.UintVar(&workers, "workers", 0, "shards that are written at once; 0 means one a processor")
-	memory := sizeFlag(f, "memory", "bound of fields and buffers of all workers, a `SIZE` (default 1GiB)")
-	shard := sizeFlag(f, "shard-size", "`SIZE` of a shard, at least one start (default 256MiB)")
-	overwrite := overwriteFlag(f)
-	reporter := a.progressFlag(f)
-	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
-		if err := required(cmd, "config"); err != nil {
-			return result{}, err
-		}
-		if err := oneOf("--storage", []string{o.Storage}, samples.Storages()...); err != nil {
-			return result{}, err
-		}
-		policy, err := overwrite()
-		if err != nil {
-			return result{}, err
-		}
-		o.Overwrite, o.Workers = policy == "always", int(workers)
-		if o.Memory, err = memory(); err != nil {
-			return result{}, err
-		}
-		if o.ShardSize, err = shard(); err != nil {
-			return result{}, err
-		}
-		if o.Config, err = config.LoadTrain(*src); err != nil {
-			return result{}, err
-		}
-		if *protocol != "" {
-			if o.Protocol, err = config.LoadProtocol(*protocol); err != nil {
-				return result{}, err
-			}
-		}
-		if o.Out == "" {
-			if o.Out = string(o.Config.Data.Store); o.Out == "" {
-				return result{}, required(cmd, "out")
-			}
-		}
-		if o.Progress, err = reporter(); err != nil {
-			return result{}, err
-		}
-		defer o.Progress.Close()
-		for _, w := range o.Config.Warnings() {
-			a.warn(w)
-		}
-		o.Warn = a.warn
-		r, err := samples.Prepare(ctx, o)
-		if err != nil {
-			return result{}, err
-		}
-		return result{data: r, outputs: r.Outputs, warnings: r.Warnings, told: true, text: func(w io.Writer) error {
-			if r.Complete {
-				_, err := fmt.Fprintf(w, "%s: already complete\n", r.Out)
-				return err
-			}
-			_, err := fmt.Fprintf(w, "%s: %d starts, %d bytes in %d shards", r.Out, r.Starts, r.Bytes, r.Shards)
-			if err == nil && r.Kept > 0 {
-				_, err = fmt.Fprintf(w, ", %d of them made before", r.Kept)
-			}
-			if err == nil && r.Missing > 0 {
-				_, err = fmt.Fprintf(w, "; %d values are missing", r.Missing)
-			}
-			if err == nil {
-				_, err = fmt.Fprintln(w)
-			}
-			return err
-		}}, nil
-	})
+	p := prepareFlags{app: a, cmd: cmd, o: samples.PrepareOptions{Version: version.String(), Warn: a.warn}}
+	p.bind()
+	cmd.RunE = a.do(p.run)
 	return cmd
+}
+
+// prepareFlags are the flags of the preparation of a store.
+type prepareFlags struct {
+	app           *app
+	cmd           *cobra.Command
+	o             samples.PrepareOptions
+	src           *config.Sources
+	workers       uint
+	protocol      string
+	memory, shard func() (int64, error)
+	overwrite     func() (string, error)
+	reporter      func() (*progress.Reporter, error)
+}
+
+func (p *prepareFlags) bind() {
+	f := p.cmd.Flags()
+	p.src, p.overwrite, p.reporter = configFlags(p.cmd), overwriteFlag(f), p.app.progressFlag(f)
+	f.StringVarP(&p.o.Out, "out", "o", "", "`DIR` of the store; data.store if not given")
+	f.StringVar(&p.o.Storage, "storage", samples.Storages()[0], strings.Join(samples.Storages(), ", "))
+	words(f, "storage", samples.Storages()...)
+	f.StringVar(&p.protocol, "protocol", "", "refuse input that lacks starts of a `PROTOCOL`: "+strings.Join(config.Protocols(), ", ")+", or a file")
+	f.UintVar(&p.workers, "workers", 0, "shards that are written at once; 0 means one a processor")
+	p.memory = sizeFlag(f, "memory", "bound of fields and buffers of all workers, a `SIZE` (default 1GiB)")
+	p.shard = sizeFlag(f, "shard-size", "`SIZE` of a shard, at least one start (default 256MiB)")
+}
+
+// read checks the flags and makes options of them.
+func (p *prepareFlags) read() error {
+	if err := required(p.cmd, "config"); err != nil {
+		return err
+	}
+	if err := oneOf("--storage", []string{p.o.Storage}, samples.Storages()...); err != nil {
+		return err
+	}
+	policy, err := p.overwrite()
+	if err != nil {
+		return err
+	}
+	p.o.Overwrite, p.o.Workers = policy == "always", int(p.workers)
+	if p.o.Memory, err = p.memory(); err != nil {
+		return err
+	}
+	if p.o.ShardSize, err = p.shard(); err != nil {
+		return err
+	}
+	if p.o.Config, err = config.LoadTrain(*p.src); err != nil {
+		return err
+	}
+	if p.protocol != "" {
+		if p.o.Protocol, err = config.LoadProtocol(p.protocol); err != nil {
+			return err
+		}
+	}
+	if p.o.Out = cmp.Or(p.o.Out, string(p.o.Config.Data.Store)); p.o.Out == "" {
+		return required(p.cmd, "out")
+	}
+	p.o.Progress, err = p.reporter()
+	return err
+}
+
+func (p *prepareFlags) run(ctx context.Context, _ []string) (result, error) {
+	if err := p.read(); err != nil {
+		return result{}, err
+	}
+	defer p.o.Progress.Close()
+	for _, w := range p.o.Config.Warnings() {
+		p.app.warn(w)
+	}
+	r, err := samples.Prepare(ctx, p.o)
+	if err != nil {
+		return result{}, err
+	}
+	return result{data: r, outputs: r.Outputs, warnings: r.Warnings, told: true}, nil
 }
 
 // protocolArgument is the one argument of a command about a protocol.
@@ -177,14 +182,13 @@ func dataRequest(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		return result{data: r, outputs: r.Outputs, text: r.WriteText}, nil
+		return result{data: r, outputs: r.Outputs}, nil
 	})
 	return cmd
 }
 
 func dataSynthesize(a *app) *cobra.Command {
 	o := protocol.SynthesizeOptions{Version: version.String()}
-	var grid, years string
 	cmd := &cobra.Command{
 		Use:   "synthesize PROTOCOL --out DIR",
 		Short: "Write an archive of invented weather in the layout of a protocol",
@@ -199,34 +203,16 @@ func dataSynthesize(a *app) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVarP(&o.Out, "out", "o", "", "`DIR` of the archive")
-	f.StringVar(&grid, "grid", "", "coarser grid of ROWSxCOLUMNS points; that of the protocol if not given")
-	f.StringVar(&years, "years", "", "some of the years, FIRST-LAST; all if not given")
-	dates := f.Uint("dates", 0, "so many of the calendar days, spread over the year; 0 means all")
-	members := f.Uint("members", 0, "so many members; 0 means all")
 	f.Uint64Var(&o.Seed, "seed", 0, "start of all random numbers")
+	part := protocolPart(f)
 	threads := threadsFlag(f)
 	reporter := a.progressFlag(f)
 	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
 		if err := required(cmd, "out"); err != nil {
 			return result{}, err
 		}
-		p, err := config.LoadProtocol(args[0])
-		if err != nil {
-			return result{}, err
-		}
-		var first, last int
-		if years != "" {
-			if n, err := fmt.Sscanf(years+" ", "%d-%d ", &first, &last); err != nil || n != 2 {
-				return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q are no years", years), At: "--years", Fix: "give the first and the last, such as 1998-2001"}
-			}
-		}
-		var size setup.Crop
-		if grid != "" {
-			if size, err = setup.ParseCrop(grid); err != nil {
-				return result{}, at("--grid", err)
-			}
-		}
-		if o.Protocol, err = p.Part(first, last, int(*dates), size.Height, size.Width, int(*members)); err != nil {
+		var err error
+		if o.Protocol, err = part(args[0]); err != nil {
 			return result{}, err
 		}
 		if o.Progress, err = reporter(); err != nil {
@@ -238,10 +224,34 @@ func dataSynthesize(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		return result{data: r, outputs: r.Outputs, text: func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "%s: %d starts, %d fields in %d files, %d bytes of invented weather\n", r.Out, r.Starts, r.Fields, r.Files, r.Bytes)
-			return err
-		}}, nil
+		return result{data: r, outputs: r.Outputs}, nil
 	})
 	return cmd
+}
+
+// protocolPart adds the flags that name a part of a protocol, and gives a function that reads that part.
+func protocolPart(f *pflag.FlagSet) func(name string) (*config.ProtocolConfig, error) {
+	grid := f.String("grid", "", "coarser grid of ROWSxCOLUMNS points; that of the protocol if not given")
+	years := f.String("years", "", "some of the years, FIRST-LAST; all if not given")
+	dates := f.Uint("dates", 0, "so many of the calendar days, spread over the year; 0 means all")
+	members := f.Uint("members", 0, "so many members; 0 means all")
+	return func(name string) (*config.ProtocolConfig, error) {
+		p, err := config.LoadProtocol(name)
+		if err != nil {
+			return nil, err
+		}
+		var first, last int
+		if *years != "" {
+			if n, err := fmt.Sscanf(*years+" ", "%d-%d ", &first, &last); err != nil || n != 2 {
+				return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q are no years", *years), At: "--years", Fix: "give the first and the last, such as 1998-2001"}
+			}
+		}
+		var size setup.Crop
+		if *grid != "" {
+			if size, err = setup.ParseCrop(*grid); err != nil {
+				return nil, at("--grid", err)
+			}
+		}
+		return p.Part(first, last, int(*dates), size.Height, size.Width, int(*members))
+	}
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -61,21 +59,9 @@ func demoCommand(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		ans := result{told: true, data: map[string]any{"data_dir": r.DataDir, "run_dir": r.RunDir, "product_dir": r.ProductDir, "config": r.Config}}
+		ans := result{told: true, shown: r, data: map[string]any{"data_dir": r.DataDir, "run_dir": r.RunDir, "product_dir": r.ProductDir, "config": r.Config}}
 		if r.Report != "" {
 			ans.outputs = []string{r.Report}
-		}
-		ans.text = func(w io.Writer) error {
-			if r.Scores != nil {
-				if err := r.Scores.Summarise(w); err != nil {
-					return err
-				}
-			}
-			_, err := fmt.Fprintf(w, "\ndata      %s\n", r.DataDir)
-			if err == nil && r.Report != "" {
-				_, err = fmt.Fprintf(w, "run       %s\nproducts  %s\nreport    %s   (open it in a browser)\n", r.RunDir, r.ProductDir, r.Report)
-			}
-			return err
 		}
 		return ans, nil
 	})

@@ -24,7 +24,7 @@ func doctorCommand(a *app) *cobra.Command {
 			if err != nil {
 				return result{}, err
 			}
-			return result{data: r, text: r.WriteText}, nil
+			return result{data: r}, nil
 		}),
 	}
 	cmd.Flags().StringVar(&dir, "run-dir", ".", "look at the disk under this `DIR`")

@@ -30,15 +30,13 @@ func enginePasses(a *app) *cobra.Command {
 		Annotations: notes("ensemble engine explain"),
 		Args:        noArgs,
 		RunE: a.do(func(context.Context, []string) (result, error) {
-			return result{data: map[string]any{"passes": explain.Passes()}, text: explain.WritePasses}, nil
+			passes := explain.Passes()
+			return result{data: map[string]any{"passes": passes}, shown: passes}, nil
 		}),
 	}
 }
 
 func engineExplain(a *app) *cobra.Command {
-	var o explain.Options
-	var flops, bytes float64
-	var crop string
 	cmd := &cobra.Command{
 		Use:   "explain -c FILE",
 		Short: "Show what the compiler makes of a network",
@@ -60,56 +58,69 @@ func engineExplain(a *app) *cobra.Command {
 		Annotations: notes("ensemble engine passes", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
-	src := configFlags(cmd)
-	f := cmd.Flags()
-	f.StringVar(&o.Mode, "mode", "train", "train or predict")
-	f.StringVar(&crop, "crop", "", "field of `SIDE` or ROWSxCOLUMNS points instead of the whole grid")
-	memory, workspace := memoryFlag(f), workspaceFlag(f)
-	f.StringVar(&o.Pass, "pass", "", "only this `PASS`, with every kind of value that it changed")
-	f.StringVar(&o.DumpAfter, "dump-after", "", "print the graph after this `PASS` as text")
-	f.StringVar(&o.RunDir, "run-dir", "", "`DIR` of a finished training with this file: without the channels it removed")
-	f.StringVar(&o.HTML, "html", "", "write a page with pictures to this `FILE`")
-	f.Float64Var(&flops, "peak-gflops", 0, "GFLOP/s of the machine (default: measured)")
-	f.Float64Var(&bytes, "peak-gbs", 0, "GB/s between processor and memory (default: measured)")
-	threads, device := threadsFlag(f), deviceFlag(f)
-	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
-		if err := required(cmd, "config"); err != nil {
-			return result{}, err
-		}
-		if err := oneOf("--mode", []string{o.Mode}, "train", "predict"); err != nil {
-			return result{}, err
-		}
-		var err error
-		if f.Changed("crop") {
-			if o.Crop, err = setup.ParseCrop(crop); err != nil {
-				return result{}, at("--crop", err)
-			}
-		}
-		if o.Device, err = device(); err != nil {
-			return result{}, err
-		}
-		if f.Changed("device") {
-			src.Set = append(src.Set, "train.device="+o.Device)
-		}
-		if o.MemoryBytes, err = memory(); err != nil {
-			return result{}, err
-		}
-		if o.WorkspaceBytes, err = workspace(); err != nil {
-			return result{}, err
-		}
-		if *threads > 0 {
-			src.Set = append(src.Set, fmt.Sprintf("train.threads=%d", *threads))
-		}
-		if o.Config, err = config.LoadTrain(*src); err != nil {
-			return result{}, err
-		}
-		o.Threads, o.Peaks.FLOPs, o.Peaks.Bytes = int(*threads), flops*1e9, bytes*1e9
-		o.Timings = setup.UserTimings(a.log)
-		r, err := explain.Run(ctx, o)
-		if err != nil {
-			return result{}, err
-		}
-		return result{data: r, text: r.WriteText, outputs: r.Outputs}, nil
-	})
+	e := explainFlags{app: a, cmd: cmd}
+	e.bind()
+	cmd.RunE = a.do(e.run)
 	return cmd
+}
+
+// explainFlags are the flags of an explanation.
+type explainFlags struct {
+	app          *app
+	cmd          *cobra.Command
+	o            explain.Options
+	src          *config.Sources
+	crop         string
+	flops, bytes float64 // in units of 10⁹ a second
+	threads      *uint
+	computing    computing
+}
+
+func (e *explainFlags) bind() {
+	f := e.cmd.Flags()
+	e.src, e.threads = configFlags(e.cmd), threadsFlag(f)
+	e.computing.bind(f)
+	f.StringVar(&e.o.Mode, "mode", "train", "train or predict")
+	f.StringVar(&e.crop, "crop", "", "field of `SIDE` or ROWSxCOLUMNS points instead of the whole grid")
+	f.StringVar(&e.o.Pass, "pass", "", "only this `PASS`, with every kind of value that it changed")
+	f.StringVar(&e.o.DumpAfter, "dump-after", "", "print the graph after this `PASS` as text")
+	f.StringVar(&e.o.RunDir, "run-dir", "", "`DIR` of a finished training with this file: without the channels it removed")
+	f.StringVar(&e.o.HTML, "html", "", "write a page with pictures to this `FILE`")
+	f.Float64Var(&e.flops, "peak-gflops", 0, "GFLOP/s of the machine (default: measured)")
+	f.Float64Var(&e.bytes, "peak-gbs", 0, "GB/s between processor and memory (default: measured)")
+}
+
+func (e *explainFlags) run(ctx context.Context, _ []string) (result, error) {
+	if err := required(e.cmd, "config"); err != nil {
+		return result{}, err
+	}
+	o, f := e.o, e.cmd.Flags()
+	if err := oneOf("--mode", []string{o.Mode}, "train", "predict"); err != nil {
+		return result{}, err
+	}
+	var err error
+	if f.Changed("crop") {
+		if o.Crop, err = setup.ParseCrop(e.crop); err != nil {
+			return result{}, at("--crop", err)
+		}
+	}
+	if o.Device, o.MemoryBytes, o.WorkspaceBytes, err = e.computing.read(); err != nil {
+		return result{}, err
+	}
+	if f.Changed("device") {
+		e.src.Set = append(e.src.Set, "train.device="+o.Device)
+	}
+	if *e.threads > 0 {
+		e.src.Set = append(e.src.Set, fmt.Sprintf("train.threads=%d", *e.threads))
+	}
+	if o.Config, err = config.LoadTrain(*e.src); err != nil {
+		return result{}, err
+	}
+	o.Threads, o.Peaks.FLOPs, o.Peaks.Bytes = int(*e.threads), e.flops*1e9, e.bytes*1e9
+	o.Timings = setup.UserTimings(e.app.log)
+	r, err := explain.Run(ctx, o)
+	if err != nil {
+		return result{}, err
+	}
+	return result{data: r, text: r.WriteText, outputs: r.Outputs}, nil
 }

@@ -28,8 +28,8 @@ func (a *app) finish(err error) (code exit.Code) {
 	var perr error
 	if a.json {
 		perr = a.printJSON(err)
-	} else if a.result.text != nil { // also beside an error: the answer may be "no"
-		perr = a.result.text(a.stdout)
+	} else {
+		perr = a.printText() // also beside an error: the answer may be "no"
 	}
 	if !a.result.told {
 		for _, w := range a.result.warnings {
@@ -52,19 +52,34 @@ func (a *app) printError(err error) {
 	if a.logJSON {
 		return
 	}
-	fmt.Fprintln(a.stderr, "ensemble: "+redact.Text(printable(e.Error())))
+	fmt.Fprintln(a.stderr, "ensemble: "+redact.Text(answer.Printable(e.Error())))
 	if a.verbose && e.Err != nil {
-		fmt.Fprintln(a.stderr, "  cause: "+redact.Text(printable(e.Err.Error())))
+		fmt.Fprintln(a.stderr, "  cause: "+redact.Text(answer.Printable(e.Err.Error())))
 	}
 }
 
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return '?'
+// printText prints the answer for a person. In Markdown, what is no sections is quoted as it is.
+func (a *app) printText() error {
+	shown, is := a.result.shown, true
+	if shown == nil {
+		shown, is = a.result.data.(answer.Sectioned)
+	}
+	switch {
+	case a.result.text != nil && !a.markdown:
+		return a.result.text(a.stdout)
+	case a.result.text != nil:
+		var b strings.Builder
+		if err := a.result.text(&b); err != nil {
+			return err
 		}
-		return r
-	}, s)
+		_, err := fmt.Fprintf(a.stdout, "```text\n%s\n```\n", strings.TrimRight(b.String(), "\n"))
+		return err
+	case is && a.markdown:
+		return shown.Sections().WriteMarkdown(a.stdout)
+	case is:
+		return shown.Sections().WriteText(a.stdout)
+	}
+	return nil
 }
 
 // frame is what the answer in JSON begins with.

@@ -197,6 +197,29 @@ func oneOf(flag string, values []string, words ...string) error {
 	return nil
 }
 
+// computing are the flags that say what computes, and within which memory.
+type computing struct {
+	device            func() (string, error)
+	memory, workspace func() (int64, error)
+}
+
+// bind adds --device, --memory and --workspace.
+func (c *computing) bind(f *pflag.FlagSet) {
+	c.device, c.memory, c.workspace = deviceFlag(f), memoryFlag(f), workspaceFlag(f)
+}
+
+// read gives what was set.
+func (c *computing) read() (device string, memory, workspace int64, err error) {
+	if device, err = c.device(); err != nil {
+		return "", 0, 0, err
+	}
+	if memory, err = c.memory(); err != nil {
+		return "", 0, 0, err
+	}
+	workspace, err = c.workspace()
+	return device, memory, workspace, err
+}
+
 // memoryFlag adds --memory and gives a function that reads it in bytes, 0 without.
 func memoryFlag(f *pflag.FlagSet) func() (int64, error) {
 	return sizeFlag(f, "memory", "bound of the memory of a step, a `SIZE` such as 2GiB")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 
 	"github.com/spf13/cobra"
@@ -10,11 +9,10 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/check"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
 func inspectCommand(a *app) *cobra.Command {
-	o := check.InspectOptions{Version: version.String()}
+	var o check.InspectOptions
 	var layout func() (config.Layout, error)
 	cmd := &cobra.Command{
 		Use:   "inspect FILE...",
@@ -31,18 +29,13 @@ func inspectCommand(a *app) *cobra.Command {
 		Annotations: notes("ensemble help train", exit.BadData, exit.NotYet, exit.NoDevice, exit.IO, exit.SaveAndStop),
 		Args:        someArgs,
 		RunE: a.do(func(ctx context.Context, files []string) (result, error) {
-			o.Files, o.JSON = files, a.json
 			l, err := layout()
 			if err != nil {
 				return result{}, err
 			}
-			o.Input.Layout = input.LayoutOf(l)
-			var b bytes.Buffer // so that a full disk behind standard output is told from a fault in the files
-			err = check.Inspect(ctx, o, &b)
-			if _, perr := b.WriteTo(a.stdout); err == nil {
-				err = exit.Create("standard output", perr)
-			}
-			return result{printed: true}, err
+			o.Files, o.Input.Layout = files, input.LayoutOf(l)
+			i, err := check.Inspect(ctx, o)
+			return result{data: i.Data, shown: i, warnings: i.Warnings, told: true}, err
 		}),
 	}
 	sparseFlag(cmd.Flags(), &o.Input.Sparse)

@@ -126,7 +126,7 @@ func inLine(err error) string {
 }
 
 // warn logs a warning of a job.
-func (a *app) warn(text string) { a.log.Warn(printable(text)) }
+func (a *app) warn(text string) { a.log.Warn(answer.Printable(text)) }
 
 // recordError writes an error, and each of those found in the same pass, as a record.
 func (a *app) recordError(e *exit.Error) {

@@ -229,6 +229,15 @@ func TestDoctor(t *testing.T) {
 	if strings.Count(stdout, "\n") != 1 {
 		t.Error("want exactly one line")
 	}
+	if code, stdout, _ := call(t, "doctor", "--run-dir", t.TempDir()); code != exit.OK || !strings.Contains(stdout, "\nmemory  ") {
+		t.Errorf("exit %d, %s", code, stdout)
+	}
+	if code, stdout, _ := call(t, "doctor", "--markdown", "--run-dir", t.TempDir()); code != exit.OK || !strings.Contains(stdout, "\n|---|---|\n") || !strings.Contains(stdout, "\n| memory | ") {
+		t.Errorf("Markdown: exit %d, %s", code, stdout)
+	}
+	if code, stdout, _ := call(t, "version", "--markdown"); code != exit.OK || !strings.HasPrefix(stdout, "```text\nensemble ") || !strings.HasSuffix(stdout, "\n```\n") {
+		t.Errorf("what is no table, in Markdown: exit %d, %s", code, stdout)
+	}
 }
 
 // TestRepeatFlags: a flag for files takes all values up to the next flag.

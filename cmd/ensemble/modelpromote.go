@@ -84,7 +84,7 @@ func modelHistory(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		return result{data: map[string]any{"history": list}, text: list.Fprint}, nil
+		return result{data: map[string]any{"history": list}, shown: list}, nil
 	})
 	return cmd
 }

@@ -63,7 +63,7 @@ func planCommand(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		return result{data: r, text: r.WriteText}, nil
+		return result{data: r}, nil
 	})
 	return cmd
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -13,17 +12,17 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/internal/version"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
 func predictCommand(a *app) *cobra.Command {
-	var cycle, deadline string
+	var cycle, deadline, mesh string
 	cmd := &cobra.Command{
 		Use:   "predict [-c FILE] --run-dir DIR --input FILE... --out DIR",
 		Short: "Turn ensemble forecasts into calibrated products",
@@ -52,29 +51,20 @@ func predictCommand(a *app) *cobra.Command {
 	}
 	f := cmd.Flags()
 	reporter := a.progressFlag(f)
-	load := a.predictFlags(cmd)
+	var flags predictFlags
+	flags.bind(a, cmd)
 	f.StringVar(&cycle, "cycle", "", "only this start, such as 2026010100")
 	f.StringVar(&deadline, "deadline", "", "wait for complete input until this `TIME`: 06:40Z, +40m, 2026-01-01T06:40Z")
-	var mesh string
 	f.StringVar(&mesh, "mesh", "", "ranks that share a start, as in train.mesh: \"lat:2 lon:2\"")
 	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
-		o, c, err := load()
+		o, c, err := flags.read()
 		if err != nil {
 			return result{}, err
 		}
-		if until := cmp.Or(deadline, string(c.Members.Deadline)); until != "" {
-			if o.Deadline, err = config.ParseDeadline(until, time.Now()); err != nil {
-				return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no deadline", until), At: "--deadline", Fix: "write it as 06:40Z, +40m or 2026-01-01T06:40Z"}
-			}
+		if o.Cycle, o.Deadline, err = whenToPredict(cycle, cmp.Or(deadline, string(c.Members.Deadline))); err != nil {
+			return result{}, err
 		}
-		if cycle != "" {
-			d, err := config.ParseDate(cycle)
-			if err != nil || d.WholeDay {
-				return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no start", cycle), At: "--cycle", Fix: "write it as 2026010100 or 2026-01-01T00:00Z"}
-			}
-			o.Cycle = d.Time
-		}
-		o.Mesh, o.Command = mesh, "ensemble "+strings.Join(a.args, " ")
+		o.Mesh, o.Command, o.Timings = mesh, "ensemble "+strings.Join(a.args, " "), setup.UserTimings(a.log)
 		if o.Progress, err = reporter(); err != nil {
 			return result{}, err
 		}
@@ -82,104 +72,109 @@ func predictCommand(a *app) *cobra.Command {
 		if team.Follows() {
 			o.Progress = nil
 		}
-		o.Timings = setup.UserTimings(a.log)
 		r, err := predict.Run(ctx, o)
 		if err != nil {
 			return result{}, err
 		}
-		return result{data: map[string]any{"cycles": r.Cycles, "already_complete": r.Already, "degraded": r.Degraded}, outputs: r.Outputs, warnings: r.Warnings,
-			degraded: r.Degraded > 0,
-			text: func(w io.Writer) error {
-				for _, path := range r.Outputs {
-					if _, err := fmt.Fprintln(w, path); err != nil {
-						return err
-					}
-				}
-				_, err := fmt.Fprintf(w, "%s, %d of them already complete", phrase.Count(r.Cycles, "start"), r.Already)
-				if err == nil && r.Degraded > 0 {
-					_, err = fmt.Fprintf(w, ", %d degraded", r.Degraded)
-				}
-				if err == nil {
-					_, err = fmt.Fprintln(w)
-				}
-				return err
-			}}, nil
+		return result{data: map[string]any{"cycles": r.Cycles, "already_complete": r.Already, "degraded": r.Degraded}, shown: r, outputs: r.Outputs, warnings: r.Warnings,
+			degraded: r.Degraded > 0}, nil
 	})
 	return cmd
 }
 
-// predictFlags adds the configuration and the flags of a prediction, and gives a function that makes its
-// options of them, and of more flags for keys.
-func (a *app) predictFlags(cmd *cobra.Command) func(more ...config.Flag) (predict.Options, *config.PredictConfig, error) {
+// whenToPredict reads the start and the deadline; the zero time stands for none.
+func whenToPredict(cycle, deadline string) (init, until time.Time, err error) {
+	if deadline != "" {
+		if until, err = config.ParseDeadline(deadline, time.Now()); err != nil {
+			return init, until, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no deadline", deadline), At: "--deadline", Fix: "write it as 06:40Z, +40m or 2026-01-01T06:40Z"}
+		}
+	}
+	if cycle != "" {
+		d, err := config.ParseDate(cycle)
+		if err != nil || d.WholeDay {
+			return init, until, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no start", cycle), At: "--cycle", Fix: "write it as 2026010100 or 2026-01-01T00:00Z"}
+		}
+		init = d.Time
+	}
+	return init, until, nil
+}
+
+// predictFlags are the configuration and the flags of a prediction, once or by a service.
+type predictFlags struct {
+	app                    *app
+	cmd                    *cobra.Command
+	src                    *config.Sources
+	runDir, out, precision string
+	input                  *[]string
+	sparse                 bool
+	threads                *uint
+	computing              computing
+	publishing             func() []config.Flag
+	regrid                 func() (model.Interpolation, error)
+	overwrite              func() (string, error)
+}
+
+func (p *predictFlags) bind(a *app, cmd *cobra.Command) {
 	f := cmd.Flags()
-	src := configFlagsOf(cmd, config.PredictSchema)
-	overwrite := overwriteFlag(f)
-	threads, device := threadsFlag(f), deviceFlag(f)
-	runDir := f.String("run-dir", "", "`DIR` of a finished training")
-	input := a.filesFlag(f, "input", "forecast `FILE`s, GRIB or NetCDF, Zarr stores, or folders")
-	out := f.StringP("out", "o", "", "`DIR` of the products; one folder a start")
-	publishing := publishingFlags(cmd)
-	precision := f.String("precision", "", "fields inside the network: "+strings.Join(config.Precisions, ", ")+" (default: as in training)")
+	p.app, p.cmd, p.src, p.overwrite, p.threads = a, cmd, configFlagsOf(cmd, config.PredictSchema), overwriteFlag(f), threadsFlag(f)
+	p.computing.bind(f)
+	f.StringVar(&p.runDir, "run-dir", "", "`DIR` of a finished training")
+	p.input = a.filesFlag(f, "input", "forecast `FILE`s, GRIB or NetCDF, Zarr stores, or folders")
+	f.StringVarP(&p.out, "out", "o", "", "`DIR` of the products; one folder a start")
+	p.publishing = publishingFlags(cmd)
+	f.StringVar(&p.precision, "precision", "", "fields inside the network: "+strings.Join(config.Precisions, ", ")+" (default: as in training)")
 	words(f, "precision", config.Precisions...)
-	sparse := false
-	sparseFlag(f, &sparse)
-	regrid := regridFlag(f)
-	memory, workspace := memoryFlag(f), workspaceFlag(f)
-	return func(more ...config.Flag) (o predict.Options, c *config.PredictConfig, err error) {
-		src.Flags = append(publishing(), more...)
-		c, err = config.LoadPredict(*src)
-		if err != nil {
-			return o, c, err
-		}
-		for _, w := range c.Warnings() {
-			a.warn(w)
-		}
-		o = predict.Options{RunDir: cmp.Or(*runDir, string(c.RunDir)), Out: cmp.Or(*out, string(c.Out)), Input: *input, Version: version.String(), Policy: c.Policy, Warn: a.warn,
-			Publish: c.Publishing, Precision: *precision, Threads: int(*threads),
-			Writer: product.Options{Profile: product.Profile(c.Output.Profile), Longitude: product.Longitudes(c.Output.Longitude), Quantise: c.Output.Quantise}}
-		if o.Input == nil {
-			for _, path := range c.Input {
-				o.Input = append(o.Input, string(path))
-			}
-		}
-		var missing []string
-		for _, flag := range []struct {
-			name  string
-			given bool
-		}{{"run-dir", o.RunDir != ""}, {"input", o.Input != nil}, {"out", o.Out != ""}} {
-			if !flag.given {
-				missing = append(missing, flag.name)
-			}
-		}
-		if err := lacks(cmd, missing); err != nil {
-			return o, c, err
-		}
-		o.Policy.Sparse = o.Policy.Sparse || sparse
-		o.Aside = a.aside
-		for _, name := range c.Output.Formats {
-			o.Formats = append(o.Formats, product.Format(name))
-		}
-		if o.Precision != "" {
-			if err := oneOf("--precision", []string{o.Precision}, config.Precisions...); err != nil {
-				return o, c, err
-			}
-		}
-		if o.Regrid, err = regrid(); err != nil {
-			return o, c, err
-		}
-		if o.Device, err = device(); err != nil {
-			return o, c, err
-		}
-		if o.MemoryBytes, err = memory(); err != nil {
-			return o, c, err
-		}
-		if o.WorkspaceBytes, err = workspace(); err != nil {
-			return o, c, err
-		}
-		policy, err := overwrite()
-		o.Overwrite = product.Overwrite(policy)
+	sparseFlag(f, &p.sparse)
+	p.regrid = regridFlag(f)
+}
+
+// read makes options of the flags, and of more flags for keys.
+func (p *predictFlags) read(more ...config.Flag) (o predict.Options, c *config.PredictConfig, err error) {
+	p.src.Flags = append(p.publishing(), more...)
+	if c, err = config.LoadPredict(*p.src); err != nil {
 		return o, c, err
 	}
+	for _, w := range c.Warnings() {
+		p.app.warn(w)
+	}
+	o = predict.Options{RunDir: cmp.Or(p.runDir, string(c.RunDir)), Out: cmp.Or(p.out, string(c.Out)), Input: *p.input, Version: version.String(), Policy: c.Policy, Warn: p.app.warn,
+		Publish: c.Publishing, Precision: p.precision, Threads: int(*p.threads), Aside: p.app.aside,
+		Writer: product.Options{Profile: product.Profile(c.Output.Profile), Longitude: product.Longitudes(c.Output.Longitude), Quantise: c.Output.Quantise}}
+	if o.Input == nil {
+		for _, path := range c.Input {
+			o.Input = append(o.Input, string(path))
+		}
+	}
+	var missing []string
+	for _, flag := range []struct {
+		name  string
+		given bool
+	}{{"run-dir", o.RunDir != ""}, {"input", o.Input != nil}, {"out", o.Out != ""}} {
+		if !flag.given {
+			missing = append(missing, flag.name)
+		}
+	}
+	if err := lacks(p.cmd, missing); err != nil {
+		return o, c, err
+	}
+	o.Policy.Sparse = o.Policy.Sparse || p.sparse
+	for _, name := range c.Output.Formats {
+		o.Formats = append(o.Formats, product.Format(name))
+	}
+	if o.Precision != "" {
+		if err := oneOf("--precision", []string{o.Precision}, config.Precisions...); err != nil {
+			return o, c, err
+		}
+	}
+	if o.Regrid, err = p.regrid(); err != nil {
+		return o, c, err
+	}
+	if o.Device, o.MemoryBytes, o.WorkspaceBytes, err = p.computing.read(); err != nil {
+		return o, c, err
+	}
+	policy, err := p.overwrite()
+	o.Overwrite = product.Overwrite(policy)
+	return o, c, err
 }
 
 // publishingFlags adds the flags that stand for keys of predict.yaml, and gives a function

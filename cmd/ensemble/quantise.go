@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -52,7 +51,7 @@ func quantiseCommand(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		return result{data: r, outputs: r.Outputs, warnings: r.Warnings, told: true, text: func(w io.Writer) error { return r.Fprint(w) }}, nil
+		return result{data: r, outputs: r.Outputs, warnings: r.Warnings, told: true}, nil
 	})
 	return cmd
 }

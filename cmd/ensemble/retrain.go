@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -46,7 +45,7 @@ func retrainCommand[C any](a *app, cmd *cobra.Command, schema *config.Schema, wh
 		if err != nil {
 			return result{}, err
 		}
-		return result{data: r.Table, outputs: r.Outputs, warnings: r.Warnings, told: true, text: func(w io.Writer) error { return r.Table.Fprint(w) }}, nil
+		return result{data: r.Table, outputs: r.Outputs, warnings: r.Warnings, told: true}, nil
 	})
 	return cmd
 }

@@ -39,7 +39,7 @@ func selfTestCommand(a *app) *cobra.Command {
 		if r == nil {
 			return result{}, err
 		}
-		return result{data: r, text: r.WriteText}, err
+		return result{data: r}, err
 	})
 	return cmd
 }

@@ -32,7 +32,8 @@ func serveCommand(a *app) *cobra.Command {
 		Args:        noArgs,
 	}
 	f := cmd.Flags()
-	options := a.predictFlags(cmd)
+	var flags predictFlags
+	flags.bind(a, cmd)
 	listen := f.StringArray("listen", nil, "`ADDRESS` with port, or unix:PATH (repeatable; default 127.0.0.1:8642)")
 	load := func() (o serve.Options, err error) {
 		var more []config.Flag
@@ -43,7 +44,7 @@ func serveCommand(a *app) *cobra.Command {
 			}
 			more = append(more, config.Flag{Name: "--listen", Key: "serve.listen", Value: "[" + strings.Join(words, ", ") + "]"})
 		}
-		p, c, err := options(more...)
+		p, c, err := flags.read(more...)
 		if err != nil {
 			return o, err
 		}

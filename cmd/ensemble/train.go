@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -13,14 +12,11 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
-// tellsOfWaiting is the share of its time that a training waits for input before it says so.
-const tellsOfWaiting = 0.05
-
 func trainCommand(a *app) *cobra.Command {
-	o := train.Options{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
 	cmd := &cobra.Command{
 		Use:   "train -c FILE --run-dir DIR",
 		Short: "Train networks on past forecasts and judge them",
@@ -33,93 +29,87 @@ func trainCommand(a *app) *cobra.Command {
 		Annotations: notes("ensemble config explain, ensemble predict", exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
-	src := configFlags(cmd)
-	reporter := a.progressFlag(cmd.Flags())
-	overwrite := overwriteFlag(cmd.Flags())
-	threads := threadsFlag(cmd.Flags())
-	cmd.Flags().StringVar(&o.RunDir, "run-dir", "", "`DIR` of this run")
-	cmd.Flags().StringVar(&o.Timed.Log, "mllog", "", "new `FILE` for a log of the time to --quality, by the rules of MLPerf HPC")
-	cmd.Flags().Float64Var(&o.Timed.Target, "quality", 0, "`LOSS` on the validation starts at which the clock of --mllog stops")
-	cmd.Flags().StringVar(&o.Resume, "resume", "", "go on with a run: auto, or the number of a `STEP`")
-	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
-		if err := required(cmd, "run-dir"); err != nil {
-			return result{}, err
-		}
-		if _, err := strconv.ParseUint(o.Resume, 10, 64); o.Resume != "" && o.Resume != "auto" && err != nil {
-			return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no step", o.Resume), At: "--resume", Fix: "give auto, or the number of a step"}
-		}
-		if (o.Timed.Log == "") != !cmd.Flags().Changed("quality") {
-			return result{}, &exit.Error{Code: exit.Usage, What: "--mllog and --quality go together", At: "ensemble train", Fix: "give both, or none"}
-		}
-		o.Timed.Benchmark = "ensemble"
-		policy, err := overwrite()
-		if err != nil {
-			return result{}, err
-		}
-		o.Overwrite = policy == "always"
-		if o.Progress, err = reporter(); err != nil {
-			return result{}, err
-		}
-		defer o.Progress.Close()
-		if *threads > 0 {
-			src.Set = append(src.Set, fmt.Sprintf("train.threads=%d", *threads))
-		}
-		if o.Config, err = config.LoadTrain(*src); err != nil {
-			return result{}, err
-		}
-		if team.Follows() {
-			o.Progress = nil
-		} else {
-			for _, w := range o.Config.Warnings() {
-				a.warn(w)
-			}
-		}
-		o.Timings = setup.UserTimings(a.log)
-		r, err := train.Run(ctx, o)
-		if err != nil {
-			return result{}, err
-		}
-		data := map[string]any{"run_dir": r.RunDir, "steps": r.Steps, "complete": r.Complete, "input": r.Input}
-		if r.Scores != nil {
-			data["scores"] = r.Scores
-		}
-		if r.Sparsity != nil {
-			data["sparsity"] = r.Sparsity
-		}
-		if r.Sharing != nil {
-			data["sharing"] = r.Sharing
-		}
-		return result{data: data, outputs: r.Outputs, warnings: r.Warnings, told: true, text: func(w io.Writer) error {
-			if r.Complete {
-				_, err := fmt.Fprintf(w, "%s: already complete\n", r.RunDir)
-				return err
-			}
-			if r.Scores != nil {
-				if err := r.Scores.Summarise(w); err != nil {
-					return err
-				}
-			}
-			_, err := fmt.Fprintf(w, "\ntrained %d steps; the run is in %s: all scores in scores.json, tables and pictures by `ensemble report`\n", r.Steps, r.RunDir)
-			for _, s := range r.Sparsity {
-				if err == nil {
-					_, err = fmt.Fprintln(w, s)
-				}
-			}
-			if r.Sharing != nil && err == nil {
-				_, err = fmt.Fprintln(w, r.Sharing)
-			}
-			if in := r.Input; err == nil && (in.Share > tellsOfWaiting || in.FileSystem.Reads > 0) {
-				_, err = fmt.Fprintf(w, "steps waited for input for %.2g %% of their time", 100*in.Share)
-				if err == nil && in.FileSystem.Reads > 0 {
-					_, err = fmt.Fprintf(w, "; starts came from memory %d times, from the disk cache %d times and from the store %d times (%.3g GB)",
-						in.Memory.Reads, in.DiskCache.Reads, in.FileSystem.Reads, float64(in.FileSystem.Bytes)/1e9)
-				}
-				if err == nil {
-					_, err = fmt.Fprintln(w)
-				}
-			}
-			return err
-		}}, nil
-	})
+	t := trainFlags{app: a, cmd: cmd, o: train.Options{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}}
+	t.bind()
+	cmd.RunE = a.do(t.run)
 	return cmd
+}
+
+// trainFlags are the flags of a training.
+type trainFlags struct {
+	app       *app
+	cmd       *cobra.Command
+	o         train.Options
+	src       *config.Sources
+	reporter  func() (*progress.Reporter, error)
+	overwrite func() (string, error)
+	threads   *uint
+}
+
+func (t *trainFlags) bind() {
+	f := t.cmd.Flags()
+	t.src, t.reporter, t.overwrite, t.threads = configFlags(t.cmd), t.app.progressFlag(f), overwriteFlag(f), threadsFlag(f)
+	f.StringVar(&t.o.RunDir, "run-dir", "", "`DIR` of this run")
+	f.StringVar(&t.o.Timed.Log, "mllog", "", "new `FILE` for a log of the time to --quality, by the rules of MLPerf HPC")
+	f.Float64Var(&t.o.Timed.Target, "quality", 0, "`LOSS` on the validation starts at which the clock of --mllog stops")
+	f.StringVar(&t.o.Resume, "resume", "", "go on with a run: auto, or the number of a `STEP`")
+}
+
+// read checks the flags and makes options of them.
+func (t *trainFlags) read() (err error) {
+	if err := required(t.cmd, "run-dir"); err != nil {
+		return err
+	}
+	if _, err := strconv.ParseUint(t.o.Resume, 10, 64); t.o.Resume != "" && t.o.Resume != "auto" && err != nil {
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no step", t.o.Resume), At: "--resume", Fix: "give auto, or the number of a step"}
+	}
+	if (t.o.Timed.Log == "") != !t.cmd.Flags().Changed("quality") {
+		return &exit.Error{Code: exit.Usage, What: "--mllog and --quality go together", At: "ensemble train", Fix: "give both, or none"}
+	}
+	t.o.Timed.Benchmark = "ensemble"
+	policy, err := t.overwrite()
+	if err != nil {
+		return err
+	}
+	t.o.Overwrite = policy == "always"
+	if t.o.Progress, err = t.reporter(); err != nil {
+		return err
+	}
+	if *t.threads > 0 {
+		t.src.Set = append(t.src.Set, fmt.Sprintf("train.threads=%d", *t.threads))
+	}
+	t.o.Config, err = config.LoadTrain(*t.src)
+	return err
+}
+
+func (t *trainFlags) run(ctx context.Context, _ []string) (result, error) {
+	err := t.read()
+	defer t.o.Progress.Close()
+	if err != nil {
+		return result{}, err
+	}
+	o := t.o
+	if team.Follows() {
+		o.Progress = nil
+	} else {
+		for _, w := range o.Config.Warnings() {
+			t.app.warn(w)
+		}
+	}
+	o.Timings = setup.UserTimings(t.app.log)
+	r, err := train.Run(ctx, o)
+	if err != nil {
+		return result{}, err
+	}
+	data := map[string]any{"run_dir": r.RunDir, "steps": r.Steps, "complete": r.Complete, "input": r.Input}
+	if r.Scores != nil {
+		data["scores"] = r.Scores
+	}
+	if r.Sparsity != nil {
+		data["sparsity"] = r.Sparsity
+	}
+	if r.Sharing != nil {
+		data["sharing"] = r.Sharing
+	}
+	return result{data: data, shown: r, outputs: r.Outputs, warnings: r.Warnings, told: true}, nil
 }

@@ -3,13 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -17,7 +18,6 @@ import (
 )
 
 func verifyCommand(a *app) *cobra.Command {
-	o := verify.Options{}
 	cmd := &cobra.Command{
 		Use:   "verify --forecast FILE... --analysis FILE... | --join FILE...",
 		Short: "Score published means and spreads against analyses",
@@ -39,67 +39,87 @@ func verifyCommand(a *app) *cobra.Command {
 		Annotations: notes("ensemble predict, ensemble report", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
-	f := cmd.Flags()
-	forecast := a.filesFlag(f, "forecast", "`FILE`s that predict wrote, or their folders")
-	analysis := a.filesFlag(f, "analysis", "`FILE`s of the analyses, or their folder")
-	members := a.filesFlag(f, "members", "`FILE`s of the full ensemble of the same starts, or their folder")
-	f.StringVar(&o.RunDir, "run-dir", "", "`DIR` of the training, for its baselines")
-	f.StringVarP(&o.Out, "out", "o", "", "`DIR` for scores.json, scores.csv and tables in Parquet")
-	f.StringSliceVar(&o.Choice.Scores, "scores", nil, "`IDS` of scores, default or all (docs/scores.md)")
-	f.StringArrayVar(&o.Choice.Above, "above", nil, "thresholds of events, `VARIABLE=VALUE,VALUE`")
-	f.StringArrayVar(&o.Choice.Regions, "region", nil, "`NAME`, or NAME=SOUTH:NORTH:WEST:EAST, scored too")
-	f.BoolVar(&o.Choice.Seasons, "seasons", false, "score the seasons by themselves too")
-	f.StringVar(&o.Choice.Weights, "weights", scoring.WeightsByArea, "of points: area, or `none`, as published tables of ENS-10")
-	f.StringVar(&o.Climate, "climate", "", "`FILE` of a climate's quantiles (default: that of --run-dir)")
-	f.StringVar(&o.Sums, "sums", "", "`FILE` for the sums of these starts, to be joined")
-	join := a.filesFlag(f, "join", "`FILE`s of sums to be joined, or folders of *.sums")
-	rolling := verify.RollingOptions{Bands: verify.DefaultBands}
-	f.StringVar(&rolling.Dir, "rolling", "", "`DIR` of what was judged before, its newest scores and alarms")
-	f.IntVar(&rolling.Window, "window", 30, "newest starts that --rolling judges together")
-	bands := f.StringArray("band", nil, "without alarm: spread_skill=0.8:1.25, bias=0.25, tilt=0.1, bend=0.3, skill=0")
-	f.StringVar(&rolling.Against, "against", "", "`DIR` of --rolling of another model: gives a verdict on this one")
-	sparseFlag(f, &o.Sparse)
-	layout := layoutFlags(f)
-	regrid := regridFlag(f)
-	resamples := f.Uint("resamples", 2000, "draws of the block bootstrap behind the intervals")
-	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
-		o.Bootstrap.Resamples = int(*resamples)
-		if len(*join) > 0 {
-			return joinSums(cmd, verify.JoinOptions{Out: o.Out, Sums: o.Sums, Bootstrap: o.Bootstrap}, *join)
-		}
-		if err := required(cmd, "forecast", "analysis"); err != nil {
-			return result{}, err
-		}
-		var err error
-		if o.Layout, err = layout(); err != nil {
-			return result{}, err
-		}
-		for _, list := range []struct {
-			flag string
-			in   []string
-			to   *[]string
-		}{{"--forecast", *forecast, &o.Forecast}, {"--analysis", *analysis, &o.Analysis}, {"--members", *members, &o.Members}} {
-			if *list.to, err = a.expand(list.flag, list.in); err != nil {
-				return result{}, err
-			}
-		}
-		if o.Regrid, err = regrid(); err != nil {
-			return result{}, err
-		}
-		if rolling.Dir != "" {
-			rolling.Options = o
-			return roll(ctx, cmd, rolling, *bands)
-		}
-		if f.Changed("window") || f.Changed("band") || f.Changed("against") {
-			return result{}, &exit.Error{Code: exit.Usage, What: "--window, --band and --against belong to --rolling", At: cmd.CommandPath(), Fix: "give --rolling DIR, or leave them out"}
-		}
-		r, err := verify.Run(ctx, o)
-		if err != nil {
-			return result{}, err
-		}
-		return verified(r), nil
-	})
+	v := verifyFlags{app: a, cmd: cmd, rolling: verify.RollingOptions{Bands: verify.DefaultBands}}
+	v.bind()
+	cmd.RunE = a.do(v.run)
 	return cmd
+}
+
+// verifyFlags are the flags of a verification.
+type verifyFlags struct {
+	app                               *app
+	cmd                               *cobra.Command
+	o                                 verify.Options
+	rolling                           verify.RollingOptions
+	forecast, analysis, members, join *[]string
+	bands                             []string
+	resamples                         uint
+	layout                            func() (config.Layout, error)
+	regrid                            func() (model.Interpolation, error)
+}
+
+func (v *verifyFlags) bind() {
+	f, a := v.cmd.Flags(), v.app
+	v.forecast = a.filesFlag(f, "forecast", "`FILE`s that predict wrote, or their folders")
+	v.analysis = a.filesFlag(f, "analysis", "`FILE`s of the analyses, or their folder")
+	v.members = a.filesFlag(f, "members", "`FILE`s of the full ensemble of the same starts, or their folder")
+	f.StringVar(&v.o.RunDir, "run-dir", "", "`DIR` of the training, for its baselines")
+	f.StringVarP(&v.o.Out, "out", "o", "", "`DIR` for scores.json, scores.csv and tables in Parquet")
+	f.StringSliceVar(&v.o.Choice.Scores, "scores", nil, "`IDS` of scores, default or all (docs/scores.md)")
+	f.StringArrayVar(&v.o.Choice.Above, "above", nil, "thresholds of events, `VARIABLE=VALUE,VALUE`")
+	f.StringArrayVar(&v.o.Choice.Regions, "region", nil, "`NAME`, or NAME=SOUTH:NORTH:WEST:EAST, scored too")
+	f.BoolVar(&v.o.Choice.Seasons, "seasons", false, "score the seasons by themselves too")
+	f.StringVar(&v.o.Choice.Weights, "weights", scoring.WeightsByArea, "of points: area, or `none`, as published tables of ENS-10")
+	f.StringVar(&v.o.Climate, "climate", "", "`FILE` of a climate's quantiles (default: that of --run-dir)")
+	f.StringVar(&v.o.Sums, "sums", "", "`FILE` for the sums of these starts, to be joined")
+	v.join = a.filesFlag(f, "join", "`FILE`s of sums to be joined, or folders of *.sums")
+	f.StringVar(&v.rolling.Dir, "rolling", "", "`DIR` of what was judged before, its newest scores and alarms")
+	f.IntVar(&v.rolling.Window, "window", 30, "newest starts that --rolling judges together")
+	f.StringArrayVar(&v.bands, "band", nil, "without alarm: spread_skill=0.8:1.25, bias=0.25, tilt=0.1, bend=0.3, skill=0")
+	f.StringVar(&v.rolling.Against, "against", "", "`DIR` of --rolling of another model: gives a verdict on this one")
+	sparseFlag(f, &v.o.Sparse)
+	v.layout, v.regrid = layoutFlags(f), regridFlag(f)
+	f.UintVar(&v.resamples, "resamples", 2000, "draws of the block bootstrap behind the intervals")
+}
+
+func (v *verifyFlags) run(ctx context.Context, _ []string) (result, error) {
+	o, f := v.o, v.cmd.Flags()
+	o.Bootstrap.Resamples = int(v.resamples)
+	if len(*v.join) > 0 {
+		return joinSums(v.cmd, verify.JoinOptions{Out: o.Out, Sums: o.Sums, Bootstrap: o.Bootstrap}, *v.join)
+	}
+	if err := required(v.cmd, "forecast", "analysis"); err != nil {
+		return result{}, err
+	}
+	var err error
+	if o.Layout, err = v.layout(); err != nil {
+		return result{}, err
+	}
+	for _, list := range []struct {
+		flag string
+		in   []string
+		to   *[]string
+	}{{"--forecast", *v.forecast, &o.Forecast}, {"--analysis", *v.analysis, &o.Analysis}, {"--members", *v.members, &o.Members}} {
+		if *list.to, err = v.app.expand(list.flag, list.in); err != nil {
+			return result{}, err
+		}
+	}
+	if o.Regrid, err = v.regrid(); err != nil {
+		return result{}, err
+	}
+	if v.rolling.Dir != "" {
+		rolling := v.rolling
+		rolling.Options = o
+		return roll(ctx, v.cmd, rolling, v.bands)
+	}
+	if f.Changed("window") || f.Changed("band") || f.Changed("against") {
+		return result{}, &exit.Error{Code: exit.Usage, What: "--window, --band and --against belong to --rolling", At: v.cmd.CommandPath(), Fix: "give --rolling DIR, or leave them out"}
+	}
+	r, err := verify.Run(ctx, o)
+	if err != nil {
+		return result{}, err
+	}
+	return verified(r), nil
 }
 
 // roll judges what has come since the last call.
@@ -121,7 +141,7 @@ func roll(ctx context.Context, cmd *cobra.Command, o verify.RollingOptions, band
 	if err != nil {
 		return result{}, err
 	}
-	answer := result{data: r, outputs: r.Outputs, warnings: r.Notes, text: r.Fprint}
+	answer := result{data: r, outputs: r.Outputs, warnings: r.Notes}
 	if n := len(r.Alarms.Alarms); n > 0 {
 		return answer, &exit.Error{Code: exit.No, What: phrase.Count(n, "alarm"), At: o.Dir, Why: r.Alarms.Alarms[0].Text, Fix: "look at scores and history there; train again, or let predictions fall back: docs/rolling.md"}
 	}
@@ -130,15 +150,7 @@ func roll(ctx context.Context, cmd *cobra.Command, o verify.RollingOptions, band
 
 // verified is the answer with the scores.
 func verified(r *verify.Result) result {
-	return result{data: r.Scores, outputs: r.Outputs, warnings: r.Warnings, text: func(w io.Writer) error {
-		if err := r.Scores.Fprint(w); err != nil {
-			return err
-		}
-		if _, err := fmt.Fprint(w, "\nIn short\n\n"); err != nil {
-			return err
-		}
-		return r.Scores.Summarise(w)
-	}}
+	return result{data: r.Scores, shown: r, outputs: r.Outputs, warnings: r.Warnings}
 }
 
 // joinSums joins files of sums, which say by themselves what they are of.

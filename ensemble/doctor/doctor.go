@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/libraries"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
 	"github.com/ensemble-weather/ensemble/internal/dl"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -310,11 +310,10 @@ func GPUs() GPU {
 	return g
 }
 
-// WriteText prints the report for a person.
-func (r *Report) WriteText(w io.Writer) error {
-	var b strings.Builder
-	row := func(name, text string) { fmt.Fprintf(&b, "%-22s %s\n", name, text) }
-	gib := func(n int64) string { return strconv.FormatFloat(float64(n)/(1<<30), 'f', 1, 64) + " GiB" }
+// Sections are the report for people: a row for each part of the machine.
+func (r *Report) Sections() answer.Sections {
+	var rows [][2]string
+	row := func(name, text string) { rows = append(rows, [2]string{name, text}) }
 	row("ensemble", fmt.Sprintf("%s, %s, %s", r.Program.Version, r.Program.Go, r.Program.System))
 	row("processor", fmt.Sprintf("%s, %d cores", OrUnknown(r.CPU.Model), r.CPU.Cores))
 	row("features", OrUnknown(strings.Join(r.CPU.Features, " ")))
@@ -336,34 +335,39 @@ func (r *Report) WriteText(w io.Writer) error {
 			}
 		}
 	}
-	if r.GPU.Found {
-		row("NVIDIA driver", r.GPU.Driver+", CUDA "+r.GPU.CUDA)
-		for _, d := range r.GPU.Devices {
-			mig := ""
-			if d.MIG {
-				mig = ", cut into instances"
-			}
-			row(fmt.Sprintf("GPU %d", d.Index), fmt.Sprintf("%s, compute capability %s, %s, %s free, %s used%s", d.Name, d.Compute,
-				gib(int64(d.TotalBytes)), gib(int64(d.FreeBytes)), gib(int64(d.UsedBytes)), mig))
-			if len(d.Precisions) > 0 {
-				row("", "matrix units for train.precision: "+strings.Join(d.Precisions, ", "))
-			}
-			row("", fmt.Sprintf("%d of %d MHz, memory %d MHz, %d °C, %.0f of %.0f W, %d %% busy", d.ClockMHz, d.MaxClockMHz, d.MemoryClockMHz,
-				d.Temperature, d.PowerW, d.PowerLimitW, d.BusyPercent))
-			if len(d.Throttled) > 0 {
-				row("", "clocks are held down by: "+strings.Join(d.Throttled, ", "))
-			}
-		}
-		if r.GPU.Links != "" {
-			row("ranks on GPUs", "halos and gradients go "+r.GPU.Links)
-		}
-	} else {
-		row("GPU", "missing; it would add: "+r.GPU.Adds)
-		row("", "why: "+r.GPU.Why)
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return answer.Sections{answer.Facts(append(rows, r.GPU.rows()...)...)}
 }
+
+// rows are what there is to say of the GPUs.
+func (g GPU) rows() (rows [][2]string) {
+	if !g.Found {
+		return [][2]string{{"GPU", "missing; it would add: " + g.Adds}, {"", "why: " + g.Why}}
+	}
+	row := func(name, text string) { rows = append(rows, [2]string{name, text}) }
+	row("NVIDIA driver", g.Driver+", CUDA "+g.CUDA)
+	for _, d := range g.Devices {
+		mig := ""
+		if d.MIG {
+			mig = ", cut into instances"
+		}
+		row(fmt.Sprintf("GPU %d", d.Index), fmt.Sprintf("%s, compute capability %s, %s, %s free, %s used%s", d.Name, d.Compute,
+			gib(int64(d.TotalBytes)), gib(int64(d.FreeBytes)), gib(int64(d.UsedBytes)), mig))
+		if len(d.Precisions) > 0 {
+			row("", "matrix units for train.precision: "+strings.Join(d.Precisions, ", "))
+		}
+		row("", fmt.Sprintf("%d of %d MHz, memory %d MHz, %d °C, %.0f of %.0f W, %d %% busy", d.ClockMHz, d.MaxClockMHz, d.MemoryClockMHz,
+			d.Temperature, d.PowerW, d.PowerLimitW, d.BusyPercent))
+		if len(d.Throttled) > 0 {
+			row("", "clocks are held down by: "+strings.Join(d.Throttled, ", "))
+		}
+	}
+	if g.Links != "" {
+		row("ranks on GPUs", "halos and gradients go "+g.Links)
+	}
+	return rows
+}
+
+func gib(n int64) string { return strconv.FormatFloat(float64(n)/(1<<30), 'f', 1, 64) + " GiB" }
 
 // OrUnknown is s, or a word for nothing.
 func OrUnknown(s string) string {

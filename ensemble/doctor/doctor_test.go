@@ -20,7 +20,7 @@ func TestDoctorWithoutDecoder(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	if err := r.WriteText(&b); err != nil {
+	if err := r.Sections().WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"ensemble-decode", "missing; it would add: reading and writing GRIB and NetCDF at all", "correct or unset " + decode.ProgramEnv,
@@ -84,7 +84,7 @@ func TestDoctorGPU(t *testing.T) {
 		TotalBytes: 80 << 30, FreeBytes: 70 << 30, Readings: cuda.Readings{UsedBytes: 10 << 30, Temperature: 61, PowerW: 512.3, PowerLimitW: 700,
 			ClockMHz: 1755, MaxClockMHz: 1980, MemoryClockMHz: 2619, BusyPercent: 97, Throttled: []string{"power", "temperature"}}}}}}
 	var b strings.Builder
-	if err := r.WriteText(&b); err != nil {
+	if err := r.Sections().WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"80.0 GiB, 70.0 GiB free, 10.0 GiB used", "1755 of 1980 MHz, memory 2619 MHz, 61 °C, 512 of 700 W, 97 % busy",

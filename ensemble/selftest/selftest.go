@@ -6,13 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
 	"github.com/ensemble-weather/ensemble/ensemble/doctor"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/progress"
@@ -163,18 +163,17 @@ func (r *Report) verdict() error {
 	return nil
 }
 
-// WriteText prints the report for a person.
-func (r *Report) WriteText(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "ensemble %s, %s, %s, in %s\n\n", r.Program.Version, r.Program.Go, r.Program.System, r.Dir)
+// Sections are the report for people: a row for each check, then what they amount to.
+func (r *Report) Sections() answer.Sections {
+	checks := answer.Section{Columns: []answer.Column{{}, {}, answer.Number("", "", "%.1f s"), {}}}
 	for _, c := range r.Checks {
 		text := c.Detail
 		if c.State != Passed {
 			text = c.Why
 		}
-		fmt.Fprintf(&b, "%-8s %-23s %6.1f s  %s\n", c.State, c.Name, c.Seconds, text)
+		checks.Rows = append(checks.Rows, []any{c.State, c.Name, c.Seconds, text})
 		if c.Fix != "" {
-			fmt.Fprintf(&b, "%-43sfix: %s\n", "", c.Fix)
+			checks.Rows = append(checks.Rows, []any{"", "", "", "fix: " + c.Fix})
 		}
 	}
 	verdict := "it works"
@@ -184,7 +183,6 @@ func (r *Report) WriteText(w io.Writer) error {
 	case r.names(Missing) != "":
 		verdict = "missing: " + r.names(Missing)
 	}
-	fmt.Fprintf(&b, "\n%.0f s: %s\n", r.Seconds, verdict)
-	_, err := io.WriteString(w, b.String())
-	return err
+	return answer.Sections{{Text: []string{fmt.Sprintf("ensemble %s, %s, %s, in %s", r.Program.Version, r.Program.Go, r.Program.System, r.Dir)}}, checks,
+		{Text: []string{fmt.Sprintf("%.0f s: %s", r.Seconds, verdict)}}}
 }

@@ -1,6 +1,7 @@
-// Package answer is the frame of the JSON that every command prints: one object,
-// whose first fields are the same for all commands and the rest the command's own.
-// Fields are only added, never renamed, within a major version.
+// Package answer is how results are printed. In JSON an answer is one object, whose
+// first fields, the Frame, are the same for all commands and the rest the command's own;
+// fields are only added, never renamed, within a major version. For people it is Sections,
+// which are printed as text, Markdown and HTML.
 package answer
 
 import (

@@ -58,11 +58,3 @@ func Seconds(s float64) string {
 	}
 	return fmt.Sprintf("%.3g s", s)
 }
-
-// OrDash is a number with six digits, and a dash for none.
-func OrDash(v *float64) string {
-	if v == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%.6g", *v)
-}

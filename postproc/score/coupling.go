@@ -2,9 +2,10 @@ package score
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
+
+	"github.com/ensemble-weather/ensemble/internal/answer"
 )
 
 // Coupling is what a test says of whether the members that a system makes know of each other; then
@@ -57,29 +58,22 @@ func (r *Result) dependent() (systems []string) {
 	return systems
 }
 
-// printCoupling writes the tests as rows of a table for people.
-func (r *Result) printCoupling(w io.Writer, confidence string) {
-	if len(r.Coupling) > 0 {
-		fmt.Fprintf(w, "\ntest of members\tsystem\tdates\ttarget\tvalue\t%s low\thigh\tif independent\tindependent\t\n", confidence)
-	}
+// coupling are the tests as a table for people; below it what it means that members are not independent, and what to do.
+func (r *Result) coupling(low string) answer.Section {
+	s := answer.Section{Columns: slices.Concat(answer.Words("test of members", "system", "dates", "target"), answer.Numbers("", "value", low, "high"), answer.Numbers("%g", "if independent"),
+		answer.Words("independent"))}
 	for _, c := range r.Coupling {
 		name := c.Test
 		if c.InputMembers > 0 {
 			name += fmt.Sprint(" ", c.InputMembers)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d (%s)\t%s\t%s\t%s\t%s\t%g\t%s\t\n", name, c.System, c.N, c.Of, target(c.Variable, c.Level, c.Lead, Everywhere, AllYear),
-			digits(c.Value), digits(c.CILow), digits(c.CIHigh), float64(c.Expected), c.Word())
+		s.Rows = append(s.Rows, []any{name, c.System, fmt.Sprintf("%d (%s)", c.N, c.Of), target(c.Variable, c.Level, c.Lead, Everywhere, AllYear),
+			digits(c.Value), digits(c.CILow), digits(c.CIHigh), float64(c.Expected), c.Word()})
 	}
-}
-
-// explainCoupling says what it means that members are not independent, and what to do.
-func (r *Result) explainCoupling(w io.Writer) error {
-	systems := r.dependent()
-	if len(systems) == 0 {
-		return nil
+	if systems := r.dependent(); len(systems) > 0 {
+		s.Notes = []string{"  " + strings.Join(systems, ", ") + ": no independent draws. The members know of each other, as after most post-processing, or their",
+			"  spread does not fit their errors. This is no fault of the forecast, but a rule for its scores: compare these",
+			fmt.Sprintf("  members with others by %s, as %s can reward them for too much spread (docs/scores.md).", CRPSPlain.ID, CRPSFair.ID)}
 	}
-	_, err := fmt.Fprintf(w, "  %s: no independent draws. The members know of each other, as after most post-processing, or their\n"+
-		"  spread does not fit their errors. This is no fault of the forecast, but a rule for its scores: compare these\n"+
-		"  members with others by %s, as %s can reward them for too much spread (docs/scores.md).\n", strings.Join(systems, ", "), CRPSPlain.ID, CRPSFair.ID)
-	return err
+	return s
 }

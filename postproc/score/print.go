@@ -2,67 +2,33 @@ package score
 
 import (
 	"fmt"
-	"io"
 	"math"
+	"slices"
 	"strconv"
-	"text/tabwriter"
 
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/phrase"
 )
 
-// Fprint writes the result as tables for people: a block for each target, region and season, a
-// row for each score and system; then the comparisons, what a gain is made of, what the best
-// possible is, and what histograms show over the whole area.
-func (r *Result) Fprint(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	confidence := strconv.FormatFloat(100*r.Bootstrap.Confidence, 'g', -1, 64) + " %"
+// Sections are the result for people: a table for each target, region and season with a row for each score and system; then
+// the comparisons, what a gain is made of, what the best possible is, and what histograms show over the whole area.
+func (r *Result) Sections() answer.Sections {
+	low := r.Bootstrap.confidence() + " low"
+	var all answer.Sections
 	last := ""
 	for _, v := range r.Scores {
 		if head := target(v.Variable, v.Level, v.Lead, v.Region, v.Season); head != last {
-			if last != "" {
-				fmt.Fprintln(t)
-			}
-			fmt.Fprintf(t, "%s, %s, weights %s, %d points missing\n", head, phrase.Count(v.N, "date"), v.Weights, v.Missing)
-			fmt.Fprintf(t, "score\tsystem\tmembers\tvalue\t%s low\thigh\tunit\t\n", confidence)
 			last = head
+			all = append(all, answer.Section{Title: fmt.Sprintf("%s, %s, weights %s, %d points missing", head, phrase.Count(v.N, "date"), v.Weights, v.Missing),
+				Columns: slices.Concat(answer.Words("score", "system"), answer.Numbers("", "members", "value", low, "high"), answer.Words("unit"))})
 		}
-		members := "-"
-		if v.Members > 0 {
-			members = strconv.Itoa(v.Members)
+		s := &all[len(all)-1]
+		s.Rows = append(s.Rows, []any{v.ID, v.System, v.members(), digits(v.Value), digits(v.CILow), digits(v.CIHigh), v.Unit})
+	}
+	for _, s := range []answer.Section{r.comparisons(low), r.shares(low), r.yardsticks(low), r.coupling(low)} {
+		if len(s.Rows) > 0 {
+			all = append(all, s)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", v.ID, v.System, members, digits(v.Value), digits(v.CILow), digits(v.CIHigh), v.Unit)
-	}
-	if len(r.Comparisons) > 0 {
-		fmt.Fprintf(t, "\ngain\tsystem\tover\ttarget\t%%\t%s low\thigh\t\n", confidence)
-	}
-	for _, c := range r.Comparisons {
-		ref := c.Reference
-		if c.ReferenceID != c.ID {
-			ref += " (" + c.ReferenceID + ")"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", c.ID, c.System, ref, target(c.Variable, c.Level, c.Lead, c.Region, c.Season),
-			percent(c.Gain), percent(c.CILow), percent(c.CIHigh))
-	}
-	if len(r.Shares) > 0 {
-		fmt.Fprintf(t, "\nshare of gain\tsystem\tover\ttarget\t%%\t%s low\thigh\tCRPS\t\n", confidence)
-	}
-	for _, s := range r.Shares {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", s.Part, s.System, s.Reference+" ("+s.ReferenceID+")", target(s.Variable, s.Level, s.Lead, s.Region, s.Season),
-			percent(s.Gain), percent(s.CILow), percent(s.CIHigh), digits(s.CRPS))
-	}
-	if len(r.Yardsticks) > 0 {
-		fmt.Fprintf(t, "\nyardstick\tof\ttarget\tCRPS\t%s low\thigh\tsystem over it\tlow\thigh\t\n", confidence)
-	}
-	for _, y := range r.Yardsticks {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", y.ID, y.Reference, target(y.Variable, y.Level, y.Lead, y.Region, y.Season),
-			digits(y.CRPS), digits(y.CILow), digits(y.CIHigh), digits(y.Ratio), digits(y.RatioLow), digits(y.RatioHigh))
-	}
-	r.printCoupling(t, confidence)
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	if err := r.explainCoupling(w); err != nil {
-		return err
 	}
 	last = ""
 	for _, c := range r.Calibration {
@@ -71,15 +37,55 @@ func (r *Result) Fprint(w io.Writer) error {
 		}
 		if head := target(c.Variable, c.Level, c.Lead, "", ""); head != last {
 			last = head
-			if _, err := fmt.Fprintf(w, "\n%s\n", head); err != nil {
-				return err
-			}
+			all = append(all, answer.Section{Title: head})
 		}
-		if _, err := fmt.Fprintf(w, "  %s: %s\n", c.System, c.Text); err != nil {
-			return err
-		}
+		s := &all[len(all)-1]
+		s.Text = append(s.Text, "  "+c.System+": "+c.Text)
+	}
+	return all
+}
+
+// confidence is that of intervals, "95 %".
+func (b Bootstrap) confidence() string {
+	return strconv.FormatFloat(100*b.Confidence, 'g', -1, 64) + " %"
+}
+
+// members is their number, nil for what has none.
+func (v Value) members() any {
+	if v.Members > 0 {
+		return v.Members
 	}
 	return nil
+}
+
+func (r *Result) comparisons(low string) answer.Section {
+	s := answer.Section{Columns: append(answer.Words("gain", "system", "over", "target"), answer.Numbers("", "%", low, "high")...)}
+	for _, c := range r.Comparisons {
+		ref := c.Reference
+		if c.ReferenceID != c.ID {
+			ref += " (" + c.ReferenceID + ")"
+		}
+		s.Rows = append(s.Rows, []any{c.ID, c.System, ref, target(c.Variable, c.Level, c.Lead, c.Region, c.Season), percent(c.Gain), percent(c.CILow), percent(c.CIHigh)})
+	}
+	return s
+}
+
+func (r *Result) shares(low string) answer.Section {
+	s := answer.Section{Columns: append(answer.Words("share of gain", "system", "over", "target"), answer.Numbers("", "%", low, "high", "CRPS")...)}
+	for _, x := range r.Shares {
+		s.Rows = append(s.Rows, []any{x.Part, x.System, x.Reference + " (" + x.ReferenceID + ")", target(x.Variable, x.Level, x.Lead, x.Region, x.Season),
+			percent(x.Gain), percent(x.CILow), percent(x.CIHigh), digits(x.CRPS)})
+	}
+	return s
+}
+
+func (r *Result) yardsticks(low string) answer.Section {
+	s := answer.Section{Columns: append(answer.Words("yardstick", "of", "target"), answer.Numbers("", "CRPS", low, "high", "system over it", "low", "high")...)}
+	for _, y := range r.Yardsticks {
+		s.Rows = append(s.Rows, []any{y.ID, y.Reference, target(y.Variable, y.Level, y.Lead, y.Region, y.Season),
+			digits(y.CRPS), digits(y.CILow), digits(y.CIHigh), digits(y.Ratio), digits(y.RatioLow), digits(y.RatioHigh)})
+	}
+	return s
 }
 
 // target names what scores are of, with the part of the area and of the year if it is a part.

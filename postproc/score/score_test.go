@@ -480,18 +480,18 @@ func ExampleAccumulator() {
 		}
 	}
 	r, _ := a.Result(Bootstrap{}, nil)
-	_ = r.Fprint(os.Stdout)
+	_ = r.Sections().WriteText(os.Stdout)
 	// Output:
 	// 2t 2m +24h, 3 dates, weights none, 0 points missing
-	//           score  system  members   value  95 % low  high  unit
-	//      crps_gauss     raw        3  0.7949         -     -     K
-	//      crps_plain     raw        3  0.8333         -     -     K
-	//       crps_fair     raw        3  0.3889         -     -     K
-	//            rmse     raw        3  1.3229         -     -     K
-	//            bias     raw        3  0.5000         -     -     K
-	//          spread     raw        3  2.0000         -     -     K
-	//    spread_skill     raw        3  1.7457         -     -     1
-	//   rank_flatness     raw        3  0.6667         -     -     1
+	// score          system  members   value  95 % low  high  unit
+	// crps_gauss     raw           3  0.7949         -     -  K
+	// crps_plain     raw           3  0.8333         -     -  K
+	// crps_fair      raw           3  0.3889         -     -  K
+	// rmse           raw           3  1.3229         -     -  K
+	// bias           raw           3  0.5000         -     -  K
+	// spread         raw           3  2.0000         -     -  K
+	// spread_skill   raw           3  1.7457         -     -  1
+	// rank_flatness  raw           3  0.6667         -     -  1
 	//
 	// 2t 2m +24h
 	//   raw: The rank histogram cannot be judged from 3 dates.

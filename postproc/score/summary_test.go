@@ -6,7 +6,7 @@ import (
 )
 
 // A summary has one row for each system, with the score that says most of it, and what the first gains over it.
-func TestSummarise(t *testing.T) {
+func TestSummary(t *testing.T) {
 	number := func(id, system string, members int, v float64) Value {
 		return Value{ID: id, System: system, Members: members, Variable: "t", Level: "850hPa", Lead: "48h", Value: Number(v), N: 9, Unit: "K", Region: Everywhere, Season: AllYear}
 	}
@@ -27,14 +27,14 @@ func TestSummarise(t *testing.T) {
 	}
 	r.Calibration = []Calibration{{System: "network", Variable: "t", Level: "850hPa", Lead: "48h", Region: Everywhere, Season: AllYear, Text: "The PIT histogram is flat."}}
 	var b strings.Builder
-	if err := r.Summarise(&b); err != nil {
+	if err := r.Summary().WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
 	want := `t 850hPa +48h, 9 dates
-       system  members   value  unit        score    rmse  spread over error  gain of network  95 % low   high
-      network        5  0.6000     K  crps_family  1.2000             1.0100                                  
-         raw5        5  0.9000     K   crps_plain       -                  -          33.30 %     23.30  43.30
-  climatology        -  2.0000     K   crps_gauss       -                  -          70.00 %     60.00  80.00
+system       members   value  unit  score          rmse  spread over error  gain of network  95 % low   high
+network            5  0.6000  K     crps_family  1.2000             1.0100
+raw5               5  0.9000  K     crps_plain        -                  -          33.30 %     23.30  43.30
+climatology        -  2.0000  K     crps_gauss        -                  -          70.00 %     60.00  80.00
   network: The PIT histogram is flat.
 
 value: what the score gives, in its unit; smaller is better (docs/scores.md)

@@ -6,12 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -19,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/measure"
@@ -402,21 +400,15 @@ func Largest(x, y []float64) float64 {
 	return d
 }
 
-// WriteText prints the comparison for a person.
-func (p *ParallelCheck) WriteText(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s (%s) against one, %s of %v\n\n", setup.RanksOf(p.Ranks, p.Parts), p.Transport, phrase.Count(p.Steps, "step"), p.Network)
-	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "mesh\tforward\tgradient\tlosses\tparameters\tMiB sent a step")
+// Sections are the comparison for people.
+func (p *ParallelCheck) Sections() answer.Sections {
+	errors := answer.Section{Columns: slices.Concat(answer.Words("mesh"), answer.Numbers("%.1e", "forward", "gradient", "losses", "parameters"),
+		[]answer.Column{answer.Number("MiB sent a step", "", "%.2f")})}
 	for _, m := range p.Meshes {
-		fmt.Fprintf(t, "%s\t%.1e\t%.1e\t%.1e\t%.1e\t%.2f\n", m.Mesh, m.Forward, m.Gradient, m.Loss, m.Parameters, float64(m.BytesSent)/(1<<20))
+		errors.Rows = append(errors.Rows, []any{m.Mesh, m.Forward, m.Gradient, m.Loss, m.Parameters, float64(m.BytesSent) / (1 << 20)})
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintf(&b, "\nlargest relative error of predictions, gradients and losses %.1e\n", p.MaxRelError)
-	fmt.Fprintf(&b, "losses of one rank whose parameters begin one float32 beside: %.1e\n", p.LossFloor)
-	fmt.Fprintf(&b, "same bits as with all parts in one process: %s\n", map[bool]string{true: "yes", false: "NO"}[p.SameBits])
-	_, err := io.WriteString(w, b.String())
-	return err
+	return answer.Sections{{Text: []string{fmt.Sprintf("%s (%s) against one, %s of %v", setup.RanksOf(p.Ranks, p.Parts), p.Transport, phrase.Count(p.Steps, "step"), p.Network)}}, errors,
+		{Text: []string{fmt.Sprintf("largest relative error of predictions, gradients and losses %.1e", p.MaxRelError),
+			fmt.Sprintf("losses of one rank whose parameters begin one float32 beside: %.1e", p.LossFloor),
+			"same bits as with all parts in one process: " + map[bool]string{true: "yes", false: "NO"}[p.SameBits]}}}
 }

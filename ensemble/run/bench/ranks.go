@@ -5,13 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
@@ -20,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/measure"
@@ -274,24 +272,14 @@ func (k Case) mesh(text string, n int) (spatial.Mesh, error) {
 	return setup.FastestMesh(g, setup.TypicalMachine, n, setup.Adam, "--mesh")
 }
 
-// WriteText prints the report for a person.
-func (r *RanksReport) WriteText(w io.Writer) error {
-	var b strings.Builder
-	mesh := r.Mesh
-	if mesh == "" {
-		mesh = "none"
-	}
-	fmt.Fprintf(&b, "%s (%s), mesh %s, %v each\n", setup.RanksOf(r.Ranks, r.Parts), r.Transport, mesh, r.Network)
-	fmt.Fprintf(&b, "training step %.1f ms (%.1f to %.1f) of the slowest rank, %.2f samples/s, %.1f GFLOP/s\n\n", r.TrainMedian, r.TrainMin, r.TrainMax, r.SamplesPerS, r.GFLOPs)
-	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "rank\tpart\tms\twaited ms\tMiB sent\tmessages\tarena MiB\tpeak MiB\t")
+// Sections are the report for people.
+func (r *RanksReport) Sections() answer.Sections {
+	ranks := answer.Section{Columns: []answer.Column{answer.Number("rank", "", ""), answer.Number("part", "", ""), answer.Number("ms", "", "%.1f"), answer.Number("waited", "ms", "%.1f"),
+		answer.Number("MiB sent", "", "%.2f"), answer.Number("messages", "", ""), answer.Number("arena", "MiB", "%.1f"), answer.Number("peak", "MiB", "%.1f")}}
 	for _, k := range r.ByRank {
-		fmt.Fprintf(t, "%d\t%d\t%.1f\t%.1f\t%.2f\t%d\t%.1f\t%.1f\t\n", k.Rank, k.Part, k.TrainMedian, k.WaitMS, float64(k.BytesSent)/(1<<20), k.Messages, k.ArenaMiB, k.PeakMiB)
+		ranks.Rows = append(ranks.Rows, []any{k.Rank, k.Part, k.TrainMedian, k.WaitMS, float64(k.BytesSent) / (1 << 20), k.Messages, k.ArenaMiB, k.PeakMiB})
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintf(&b, "\nms of %s after %d more; the rest is of one step\n", phrase.Count(r.Steps, "step"), r.Warmup)
-	_, err := io.WriteString(w, b.String())
-	return err
+	return answer.Sections{{Text: []string{fmt.Sprintf("%s (%s), mesh %s, %v each", setup.RanksOf(r.Ranks, r.Parts), r.Transport, cmp.Or(r.Mesh, "none"), r.Network),
+		fmt.Sprintf("training step %.1f ms (%.1f to %.1f) of the slowest rank, %.2f samples/s, %.1f GFLOP/s", r.TrainMedian, r.TrainMin, r.TrainMax, r.SamplesPerS, r.GFLOPs)}}, ranks,
+		{Text: []string{fmt.Sprintf("ms of %s after %d more; the rest is of one step", phrase.Count(r.Steps, "step"), r.Warmup)}}}
 }

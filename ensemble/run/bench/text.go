@@ -3,47 +3,43 @@ package bench
 import (
 	"cmp"
 	"fmt"
-	"io"
-	"strings"
-	"text/tabwriter"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/ensemble/doctor"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/digits"
 	"github.com/ensemble-weather/ensemble/internal/phrase"
 )
 
-// WriteText prints the report for a person.
-func (r *Report) WriteText(w io.Writer) error {
-	var b strings.Builder
+// Sections are the report for people.
+func (r *Report) Sections() answer.Sections {
 	m := r.Machine
 	oneDNN := "no oneDNN"
 	if m.OneDNN != "" {
 		oneDNN = "oneDNN " + m.OneDNN
 	}
-	fmt.Fprintf(&b, "machine  %s, %d cores, %s, %s\n", doctor.OrUnknown(m.CPU), m.Cores, oneDNN, m.Go)
+	rows := [][2]string{{"machine", fmt.Sprintf("%s, %d cores, %s, %s", doctor.OrUnknown(m.CPU), m.Cores, oneDNN, m.Go)}}
 	for _, p := range m.Peaks {
-		fmt.Fprintf(&b, "peak     %s: %.1f GFLOP/s (%s), copy %.1f GiB/s\n", phrase.Count(p.Threads, "thread"), p.GFLOPs, p.By, p.Bandwidth)
+		rows = append(rows, [2]string{"peak", fmt.Sprintf("%s: %.1f GFLOP/s (%s), copy %.1f GiB/s", phrase.Count(p.Threads, "thread"), p.GFLOPs, p.By, p.Bandwidth)})
 	}
-	b.WriteString("\nTraining step: forward, loss, backward, Adam. ms are median, smallest and largest.\n")
-	r.table(&b, func(c Result) phaseText {
-		return phaseText{c.TrainMedian, c.TrainMin, c.TrainMax, c.SamplesPerS, c.GFLOPs, c.PeakFraction, c.ArenaMiB, c.PeakMiB, c.Steps}
-	})
-	b.WriteString("\nPrediction: forward only.\n")
-	r.table(&b, func(c Result) phaseText {
-		return phaseText{c.PredictMedian, c.PredictMin, c.PredictMax, c.PredictPerS, c.PredictGFLOPs, c.PredictShare, c.PredictArenaMiB, c.PredictPeakMiB, c.PredictSteps}
-	})
-	b.WriteString("\nGFLOP/s are useful ones of the convolutions, a training step counting three forward\n" +
-		"passes; \"of peak\" is their ratio to the matrix product above, which Winograd may pass.\n")
-	r.gradients(&b)
+	all := answer.Sections{answer.Facts(rows...),
+		r.table("Training step: forward, loss, backward, Adam. ms are median, smallest and largest.", func(c Result) phaseText {
+			return phaseText{c.TrainMedian, c.TrainMin, c.TrainMax, c.SamplesPerS, c.GFLOPs, c.PeakFraction, c.ArenaMiB, c.PeakMiB, c.Steps}
+		}),
+		r.table("Prediction: forward only.", func(c Result) phaseText {
+			return phaseText{c.PredictMedian, c.PredictMin, c.PredictMax, c.PredictPerS, c.PredictGFLOPs, c.PredictShare, c.PredictArenaMiB, c.PredictPeakMiB, c.PredictSteps}
+		}),
+		{Text: append([]string{"GFLOP/s are useful ones of the convolutions, a training step counting three forward",
+			`passes; "of peak" is their ratio to the matrix product above, which Winograd may pass.`}, r.gradients()...)},
+	}
 	for _, c := range r.Results {
 		if len(c.Movement) > 0 {
-			writeMovement(&b, "training step of "+c.title(), c.Movement)
-			writeMovement(&b, "prediction of "+c.title(), c.PredictMovement)
+			all = append(all, movement("training step of "+c.title(), c.Movement)...)
+			all = append(all, movement("prediction of "+c.title(), c.PredictMovement)...)
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return all
 }
 
 // title names the case of a result.
@@ -57,33 +53,35 @@ type phaseText struct {
 	n                                                  int
 }
 
-func (r *Report) table(w io.Writer, phase func(Result) phaseText) {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "model\tbase\tcrop\tbatch\tdepth\tthreads\tms\tmin\tmax\tsteps\tsamples/s\tGFLOP/s\tof peak\tarena MiB\tpeak MiB\t")
+func (r *Report) table(about string, phase func(Result) phaseText) answer.Section {
+	s := answer.Section{Text: []string{about}, Columns: slices.Concat(answer.Words("model"), answer.Numbers("", "base", "crop", "batch", "depth", "threads", "ms", "min", "max", "steps", "samples/s"),
+		[]answer.Column{answer.Number("GFLOP/s", "", "%.1f"), answer.Number("of peak", "", "%.2f"), answer.Number("arena", "MiB", "%.0f"), answer.Number("peak", "MiB", "%.0f")})}
 	for _, c := range r.Results {
 		p := phase(c)
-		fmt.Fprintf(t, "%s\t%d\t%v\t%d\t%d\t%d\t%s\t%s\t%s\t%d\t%s\t%.1f\t%.2f\t%.0f\t%.0f\t\n", c.Model, c.Base, c.Crop, c.Batch, c.Depth, c.Threads,
-			digits.Three(p.median), digits.Three(p.min), digits.Three(p.max), p.n, digits.Three(p.perS), p.gflops, p.share, p.arena, p.peak)
+		s.Rows = append(s.Rows, []any{c.Model, c.Base, c.Crop, c.Batch, c.Depth, c.Threads, digits.Three(p.median), digits.Three(p.min), digits.Three(p.max), p.n, digits.Three(p.perS),
+			p.gflops, p.share, p.arena, p.peak})
 	}
-	t.Flush()
+	return s
 }
 
-// gradients prints each measured distance from float64 once.
-func (r *Report) gradients(w io.Writer) {
+// gradients are lines with each measured distance from float64 once.
+func (r *Report) gradients() (lines []string) {
 	seen := map[Case]bool{}
 	for _, c := range r.Results {
 		if c.GradientCase != nil && !seen[*c.GradientCase] {
 			seen[*c.GradientCase] = true
-			fmt.Fprintf(w, "Gradient: relative distance from float64 %.1e, measured on %v.\n", *c.GradientError, *c.GradientCase)
+			lines = append(lines, fmt.Sprintf("Gradient: relative distance from float64 %.1e, measured on %v.", *c.GradientError, *c.GradientCase))
 		}
 	}
+	return lines
 }
 
-// writeMovement prints every operation of a step, then the sums of each class.
-func writeMovement(w io.Writer, title string, all []engine.KernelTime) {
-	fmt.Fprintf(w, "\nMovement, %s\n", title)
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "#\toperation\tlayer\tkernel\tshape\tclass\tMB\tMFLOP\tbound\tbound ms\tms\tGFLOP/s\tGiB/s\tMUE %\t")
+// movement is every operation of a step, then the sums of each class.
+func movement(title string, all []engine.KernelTime) answer.Sections {
+	rate := answer.Numbers("%.1f", "GFLOP/s", "GiB/s")
+	steps := answer.Section{Text: []string{"Movement, " + title}, Columns: slices.Concat([]answer.Column{answer.Number("#", "", "")}, answer.Words("operation", "layer", "kernel", "shape", "class"),
+		[]answer.Column{answer.Number("MB", "", "%.2f"), answer.Number("MFLOP", "", "%.1f"), {Name: "bound"}}, answer.Numbers("%.3f", "bound ms", "ms"), rate,
+		[]answer.Column{answer.Number("MUE", "%", "%.1f")})}
 	type sum struct {
 		n            int
 		bytes, flops int64
@@ -92,8 +90,9 @@ func writeMovement(w io.Writer, title string, all []engine.KernelTime) {
 	sums := map[engine.Class]*sum{}
 	var total float64
 	for i, k := range all {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%v\t%s\t%.2f\t%.1f\t%s\t%.3f\t%.3f\t%s\t%.1f\t\n", i, k.Op, k.Layer, k.Kernel, k.Shape, k.Class,
-			float64(k.Bytes)/1e6, float64(k.FLOPs)/1e6, k.Bound, 1e3*k.BoundS, 1e3*k.MeasuredS, rates(k.FLOPs, k.Bytes, k.MeasuredS), k.MUE)
+		gflops, gib := rates(k.FLOPs, k.Bytes, k.MeasuredS)
+		steps.Rows = append(steps.Rows, []any{i, k.Op, k.Layer, k.Kernel, k.Shape, k.Class, float64(k.Bytes) / 1e6, float64(k.FLOPs) / 1e6, k.Bound, 1e3 * k.BoundS, 1e3 * k.MeasuredS,
+			gflops, gib, k.MUE})
 		c := sums[k.Class]
 		if c == nil {
 			c = &sum{}
@@ -102,22 +101,21 @@ func writeMovement(w io.Writer, title string, all []engine.KernelTime) {
 		c.n++
 		c.bytes, c.flops, c.boundS, c.s, total = c.bytes+k.Bytes, c.flops+k.FLOPs, c.boundS+k.BoundS, c.s+k.MeasuredS, total+k.MeasuredS
 	}
-	t.Flush()
-	t = tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "class\toperations\tMB\tMFLOP\tbound ms\tms\t% of time\tGFLOP/s\tGiB/s\t")
+	classes := answer.Section{Columns: slices.Concat(answer.Words("class"), []answer.Column{answer.Number("operations", "", "")}, answer.Numbers("%.1f", "MB", "MFLOP"), answer.Numbers("%.3f", "bound ms", "ms"),
+		answer.Numbers("%.1f", "% of time"), rate)}
 	for _, name := range engine.Classes {
 		if c := sums[name]; c != nil {
-			fmt.Fprintf(t, "%s\t%d\t%.1f\t%.1f\t%.3f\t%.3f\t%.1f\t%s\t\n", name, c.n, float64(c.bytes)/1e6, float64(c.flops)/1e6,
-				1e3*c.boundS, 1e3*c.s, 100*c.s/cmp.Or(total, 1), rates(c.flops, c.bytes, c.s))
+			gflops, gib := rates(c.flops, c.bytes, c.s)
+			classes.Rows = append(classes.Rows, []any{name, c.n, float64(c.bytes) / 1e6, float64(c.flops) / 1e6, 1e3 * c.boundS, 1e3 * c.s, 100 * c.s / cmp.Or(total, 1), gflops, gib})
 		}
 	}
-	t.Flush()
+	return answer.Sections{steps, classes}
 }
 
-// rates are two columns: GFLOP/s and GiB/s.
-func rates(flops, bytes int64, seconds float64) string {
+// rates are GFLOP/s and GiB/s, nothing without a time.
+func rates(flops, bytes int64, seconds float64) (gflops, gib any) {
 	if seconds <= 0 {
-		return "\t"
+		return "", ""
 	}
-	return fmt.Sprintf("%.1f\t%.1f", float64(flops)/seconds/1e9, float64(bytes)/seconds/(1<<30))
+	return float64(flops) / seconds / 1e9, float64(bytes) / seconds / (1 << 30)
 }

@@ -65,7 +65,7 @@ func TestCheckBroken(t *testing.T) {
 		code, stderr, stdout := exit.CodeOf(err), fmt.Sprint(err), ""
 		if r != nil {
 			var b strings.Builder
-			if err := r.WriteText(&b); err != nil {
+			if err := r.Sections().WriteText(&b); err != nil {
 				t.Fatal(err)
 			}
 			stdout = b.String()

@@ -5,41 +5,46 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/internal/answer"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/store"
 )
 
-// InspectOptions says what to look at and how to print it.
+// InspectOptions says what to look at.
 type InspectOptions struct {
-	Files   []string
-	Stats   bool   // also decode all values: missing, minimum, mean, maximum
-	JSON    bool   // one JSON object instead of tables
-	Version string // of the program, for the JSON object
-	Input   fio.Options
+	Files []string
+	Stats bool // also decode all values: missing, minimum, mean, maximum
+	Input fio.Options
 }
+
+// Inspection is what files or a sample store hold.
+type Inspection struct {
+	Data     any // for JSON; nil for a store that cannot be read
+	Warnings []string
+	sections answer.Sections
+}
+
+// Sections are the inspection for people.
+func (i *Inspection) Sections() answer.Sections { return i.sections }
 
 // Inspect lists what files hold, or a sample store if its folder alone is given: variables, levels, members, leads and starts
 // with holes, grids, and what could not be used and why. Damaged messages do not
 // keep the sound ones from being listed; they are the error that is returned
-// after the listing.
+// beside the listing, which is never nil.
 //
 // Errors: as fio.Open; exit 65 if anything in the files is damaged or no field in
 // them can be used.
-func Inspect(ctx context.Context, o InspectOptions, w io.Writer) error {
+func Inspect(ctx context.Context, o InspectOptions) (*Inspection, error) {
 	if len(o.Files) == 1 && store.Holds(o.Files[0]) {
-		return inspectStore(ctx, o, w)
+		return inspectStore(ctx, o)
 	}
 	o.Input.SkipBad = true
 	files, aside, err := input.Arguments(o.Files)
@@ -48,26 +53,15 @@ func Inspect(ctx context.Context, o InspectOptions, w io.Writer) error {
 		in, err = fio.Open(ctx, files, o.Input)
 	}
 	if err != nil {
-		if o.JSON {
-			return errors.Join(err, writeInspectJSON(w, o, nil, nil, aside, err))
-		}
-		return err
+		return &Inspection{Data: inspectData(nil, nil, aside)}, err
 	}
 	defer in.Close()
 	rows, err := inspectRows(ctx, in, o.Stats)
 	if err == nil {
 		err = in.Faults()
 	}
-	if o.JSON {
-		if werr := writeInspectJSON(w, o, in.Catalogue(), rows, aside, err); werr != nil {
-			return werr
-		}
-		return err
-	}
-	if werr := writeInspectTables(w, in, rows, aside, o.Stats); werr != nil {
-		return werr
-	}
-	return err
+	cat := in.Catalogue()
+	return &Inspection{Data: inspectData(cat, rows, aside), Warnings: cat.Warnings, sections: inspectSections(in, rows, aside, o.Stats)}, err
 }
 
 // inspectRow is one field in the JSON form. Statistics are in Unit, the file's own.
@@ -173,8 +167,8 @@ type inspectUnused struct {
 	Reason   string `json:"reason"`
 }
 
-func writeInspectJSON(w io.Writer, o InspectOptions, cat *ensemble.Catalogue, rows []inspectRow, aside []input.Aside, err error) error {
-	frame := answer.New("inspect", o.Version, err)
+// inspectData are the fields of the JSON form; cat is nil if no file could be opened.
+func inspectData(cat *ensemble.Catalogue, rows []inspectRow, aside []input.Aside) any {
 	out := struct {
 		Messages int             `json:"messages"`
 		Used     int             `json:"used"`
@@ -189,23 +183,23 @@ func writeInspectJSON(w io.Writer, o InspectOptions, cat *ensemble.Catalogue, ro
 	if rows == nil {
 		out.Fields = []inspectRow{}
 	}
-	if cat != nil {
-		out.Messages = cat.Messages
-		out.Used = input.UsedMessages(cat)
-		out.Unused = out.Messages - out.Used
-		frame.Warnings = append(frame.Warnings, cat.Warnings...)
-		for _, u := range cat.Unused {
-			out.Reasons = append(out.Reasons, inspectUnused{u.File, u.Message, u.Name, u.Reason})
-		}
-		for _, g := range cat.Groups() {
-			for _, h := range g.Holes {
-				if out.HoleCount++; out.HoleCount <= maxHoles {
-					out.Holes = append(out.Holes, h.String())
-				}
+	if cat == nil {
+		return out
+	}
+	out.Messages = cat.Messages
+	out.Used = input.UsedMessages(cat)
+	out.Unused = out.Messages - out.Used
+	for _, u := range cat.Unused {
+		out.Reasons = append(out.Reasons, inspectUnused{u.File, u.Message, u.Name, u.Reason})
+	}
+	for _, g := range cat.Groups() {
+		for _, h := range g.Holes {
+			if out.HoleCount++; out.HoleCount <= maxHoles {
+				out.Holes = append(out.Holes, h.String())
 			}
 		}
 	}
-	return frame.Write(w, out)
+	return out
 }
 
 // maxHoles bounds the holes in the JSON form.
@@ -214,55 +208,30 @@ const maxHoles = 1000
 // maxLines bounds each list of the tables.
 const maxLines = 40
 
-func writeInspectTables(w io.Writer, in *fio.Input, rows []inspectRow, aside []input.Aside, stats bool) error {
+func inspectSections(in *fio.Input, rows []inspectRow, aside []input.Aside, stats bool) answer.Sections {
 	cat := in.Catalogue()
-	var b strings.Builder
 	used := input.UsedMessages(cat)
-	fmt.Fprintf(&b, "%d files, %d messages: %d used, %d unused; %d fields\n\n", len(in.Files()), cat.Messages, used, cat.Messages-used, len(cat.Entries))
-	groups := cat.Groups()
-	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	if len(groups) > 0 {
-		fmt.Fprintln(tw, strings.ToUpper(strings.Join(GroupColumns, "\t")))
-	}
-	var grids []*ensemble.Grid
-	for _, g := range groups {
-		fmt.Fprintln(tw, strings.Join(GroupRow(g), "\t"))
+	all := answer.Sections{{Text: []string{fmt.Sprintf("%d files, %d messages: %d used, %d unused; %d fields", len(in.Files()), cat.Messages, used, cat.Messages-used, len(cat.Entries))}}}
+	table := answer.Section{Columns: GroupColumns}
+	var grids, holes []string
+	for _, g := range cat.Groups() {
+		table.Rows = append(table.Rows, GroupRow(g))
 		for _, grid := range g.Grids {
-			if !slices.Contains(grids, grid) {
-				grids = append(grids, grid)
+			if text := fmt.Sprintf("grid: %s%s", grid, input.SourceOrder(grid)); !slices.Contains(grids, text) {
+				grids = append(grids, text)
 			}
 		}
-	}
-	if err := tw.Flush(); err != nil {
-		return err
-	}
-	for _, g := range grids {
-		fmt.Fprintf(&b, "\ngrid: %s%s", g, input.SourceOrder(g))
-	}
-	b.WriteString("\n")
-	if stats && len(rows) > 0 {
-		b.WriteString("\n")
-		fmt.Fprintln(tw, "FIELD\tUNIT\tMISSING\tMIN\tMEAN\tMAX")
-		for _, r := range rows[:min(len(rows), maxLines)] {
-			if r.Missing == nil {
-				fmt.Fprintf(tw, "%s\t%s\tnot decoded\t\t\t\n", r.entry.Key, r.Unit)
-				continue
-			}
-			fmt.Fprintf(tw, "%s\t%s\t%d\t%s\t%s\t%s\n", r.entry.Key, r.Unit, *r.Missing, phrase.OrDash(r.Min), phrase.OrDash(r.Mean), phrase.OrDash(r.Max))
-		}
-		if err := tw.Flush(); err != nil {
-			return err
-		}
-		more(&b, len(rows), "fields; --json lists all")
-	}
-	var holes []string
-	for _, g := range groups {
 		for _, h := range g.Holes {
 			holes = append(holes, h.String())
 		}
 	}
-	list(&b, "holes", holes)
-	var unused []string
+	if len(table.Rows) > 0 {
+		all = append(all, table, answer.Section{Text: grids})
+	}
+	if stats && len(rows) > 0 {
+		all = append(all, statistics(rows))
+	}
+	var unused, left []string
 	for _, u := range cat.Unused {
 		at := u.File
 		if u.Message > 0 {
@@ -273,52 +242,54 @@ func writeInspectTables(w io.Writer, in *fio.Input, rows []inspectRow, aside []i
 		}
 		unused = append(unused, at+": "+u.Reason)
 	}
-	list(&b, "unused", unused)
-	var left []string
 	for _, a := range aside {
 		left = append(left, a.Path+": "+a.Why)
 	}
-	list(&b, "left aside", left)
-	list(&b, "warnings", cat.Warnings)
-	_, err := io.WriteString(w, strings.Map(printable, b.String()))
-	return err
+	for _, l := range []struct {
+		of    string
+		lines []string
+	}{{"holes", holes}, {"unused", unused}, {"left aside", left}, {"warnings", cat.Warnings}} {
+		if n := len(l.lines); n > 0 {
+			all = append(all, answer.List(l.of, slices.Concat(l.lines[:min(n, maxLines)], more(n, ""))...))
+		}
+	}
+	return all
+}
+
+// statistics are those of the values of each field.
+func statistics(rows []inspectRow) answer.Section {
+	s := answer.Section{Columns: append(answer.Words("field", "unit"), answer.Numbers("%.6g", "missing", "min", "mean", "max")...)}
+	s.Columns[2].Format = "%d"
+	for _, r := range rows[:min(len(rows), maxLines)] {
+		if r.Missing == nil {
+			s.Rows = append(s.Rows, []any{r.entry.Key, r.Unit, "not decoded"})
+			continue
+		}
+		s.Rows = append(s.Rows, []any{r.entry.Key, r.Unit, r.Missing, r.Min, r.Mean, r.Max})
+	}
+	for _, line := range more(len(rows), "fields; --json lists all") {
+		s.Notes = append(s.Notes, "  "+line)
+	}
+	return s
 }
 
 // GroupColumns name what GroupRow tells.
-var GroupColumns = []string{"variable", "product", "unit", "levels", "members", "leads", "starts", "fields", "holes", "packing", "centre"}
+var GroupColumns = slices.Concat(answer.Words("variable", "product", "unit", "levels", "members", "leads", "starts"), answer.Numbers("", "fields", "holes"), answer.Words("packing", "centre"))
 
-// GroupRow is a group of a catalogue as a row of the table that Inspect prints.
-func GroupRow(g ensemble.Group) []string {
+// GroupRow is a group of a catalogue as a row of text of the table that an inspection has.
+func GroupRow(g ensemble.Group) []any {
 	holes := 0
 	for _, h := range g.Holes {
 		holes += len(h.Members)
 	}
-	return []string{g.Variable, g.Product.String(), g.Unit, input.Some(g.Levels), input.Members(g.Members), input.Some(g.Leads), input.Some(g.Inits),
+	return []any{g.Variable, g.Product.String(), g.Unit, input.Some(g.Levels), input.Members(g.Members), input.Some(g.Leads), input.Some(g.Inits),
 		strconv.Itoa(g.Count), strconv.Itoa(holes), strings.Join(g.Packings, ","), cmp.Or(strings.Join(g.Centres, ","), "-")}
 }
 
-// printable replaces control characters, which names in files may hold, so that no
-// terminal obeys them.
-func printable(r rune) rune {
-	if r < ' ' && r != '\n' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-		return '?'
+// more is a line with how many of n things are not listed; none if all are.
+func more(n int, what string) []string {
+	if n <= maxLines {
+		return nil
 	}
-	return r
-}
-
-func list(b *strings.Builder, title string, lines []string) {
-	if len(lines) == 0 {
-		return
-	}
-	fmt.Fprintf(b, "\n%s:\n", title)
-	for _, l := range lines[:min(len(lines), maxLines)] {
-		fmt.Fprintf(b, "  %s\n", l)
-	}
-	more(b, len(lines), "")
-}
-
-func more(b *strings.Builder, n int, what string) {
-	if n > maxLines {
-		fmt.Fprintf(b, "  … %d more %s\n", n-maxLines, what)
-	}
+	return []string{strings.TrimRight(fmt.Sprintf("… %d more %s", n-maxLines, what), " ")}
 }

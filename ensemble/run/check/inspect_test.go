@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
@@ -29,24 +31,26 @@ type inspected struct {
 	Error *struct{ Code, What, At string }
 }
 
+// inspect gives the answer of the command as JSON, and as text.
 func inspect(t *testing.T, o InspectOptions) (inspected, string, error) {
 	t.Helper()
 	testdecoder.Path(t)
-	var b bytes.Buffer
-	err := Inspect(context.Background(), o, &b)
-	var out inspected
-	if o.JSON {
-		d := json.NewDecoder(bytes.NewReader(b.Bytes()))
-		if jerr := d.Decode(&out); jerr != nil || d.More() {
-			t.Fatalf("not one JSON object: %v\n%.500s", jerr, b.String())
-		}
+	i, err := Inspect(context.Background(), o)
+	var b, text bytes.Buffer
+	if err := errors.Join(answer.New("inspect", "9", err).Write(&b, i.Data), i.Sections().WriteText(&text)); err != nil {
+		t.Fatal(err)
 	}
-	return out, b.String(), err
+	var out inspected
+	d := json.NewDecoder(bytes.NewReader(b.Bytes()))
+	if jerr := d.Decode(&out); jerr != nil || d.More() {
+		t.Fatalf("not one JSON object: %v\n%.500s", jerr, b.String())
+	}
+	return out, text.String(), err
 }
 
 func TestInspectJSON(t *testing.T) {
 	path := filepath.Join(testdata.Dir(t, "era5-eda"), "era5-eda_z-t_20170101T00-20170102T00.grib")
-	out, _, err := inspect(t, InspectOptions{Files: []string{path}, JSON: true, Stats: true, Version: "9"})
+	out, _, err := inspect(t, InspectOptions{Files: []string{path}, Stats: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +70,7 @@ func TestInspectAccountsForAllMessages(t *testing.T) {
 	if err != nil || len(paths) < 50 {
 		t.Fatal(paths, err)
 	}
-	out, _, err := inspect(t, InspectOptions{Files: paths, JSON: true})
+	out, _, err := inspect(t, InspectOptions{Files: paths})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +88,7 @@ func TestInspectShowsSoundPartsOfDamagedFiles(t *testing.T) {
 	if err := os.WriteFile(path, append(append([]byte(nil), b...), b[:len(b)/2]...), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, _, err := inspect(t, InspectOptions{Files: []string{path}, JSON: true})
+	out, _, err := inspect(t, InspectOptions{Files: []string{path}})
 	if exit.CodeOf(err) != exit.BadData || out.Status != "failed" || out.ExitCode != 65 || out.Messages != 2 || out.Used != 1 || out.Error == nil || !strings.Contains(out.Error.At, "message 2") {
 		t.Errorf("%+v, error %v", out, err)
 	}
@@ -96,7 +100,7 @@ func TestInspectShowsSoundPartsOfDamagedFiles(t *testing.T) {
 
 func TestInspectMissingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "absent.grib")
-	out, _, err := inspect(t, InspectOptions{Files: []string{path}, JSON: true})
+	out, _, err := inspect(t, InspectOptions{Files: []string{path}})
 	if exit.CodeOf(err) != exit.NotYet || out.ExitCode != 66 || out.Status != "failed" || out.Error == nil || out.Error.Code != "E066" {
 		t.Errorf("%+v, error %v", out, err)
 	}

@@ -1,8 +1,8 @@
 package check
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples/samplestest"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -19,9 +20,10 @@ func TestInspectStore(t *testing.T) {
 	f := demotest.Files(t)
 	dir := samplestest.Prepared(t, demotest.Config(t, f), "bf16")
 	inspect := func(o InspectOptions) (string, error) {
-		var b bytes.Buffer
 		o.Files = []string{dir}
-		err := Inspect(context.Background(), o, &b)
+		i, err := Inspect(context.Background(), o)
+		var b strings.Builder
+		err = errors.Join(err, i.Sections().WriteText(&b), answer.New("inspect", "9", err).Write(&b, i.Data))
 		return b.String(), err
 	}
 	for _, c := range []struct {
@@ -30,7 +32,7 @@ func TestInspectStore(t *testing.T) {
 	}{
 		{InspectOptions{}, []string{"bf16", "t (K), gh (m)", "850hPa", "0h", "32"}},
 		{InspectOptions{Stats: true}, []string{"all checksums are right", "forecast  48h", "analysis  48h"}},
-		{InspectOptions{JSON: true}, []string{`"schema":"ensemble.inspect/1"`, `"band_rows":`}},
+		{InspectOptions{}, []string{`"schema":"ensemble.inspect/1"`, `"band_rows":`}},
 	} {
 		text, err := inspect(c.o)
 		if err != nil {

@@ -2,42 +2,25 @@ package check
 
 import (
 	"context"
-	"io"
 
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
-	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/io/store"
 )
 
 // inspectStore lists what a sample store holds. With statistics all its bytes are
 // compared with their checksums too.
-func inspectStore(ctx context.Context, o InspectOptions, w io.Writer) error {
+func inspectStore(ctx context.Context, o InspectOptions) (*Inspection, error) {
 	s, err := store.Open(ctx, o.Files[0], store.OpenOptions{})
-	if err == nil {
-		defer s.Close()
-		if o.Stats {
-			err = s.Verify(ctx)
-		}
+	if err != nil {
+		return &Inspection{}, err
 	}
-	if o.JSON {
-		frame := answer.New("inspect", o.Version, err)
-		if s == nil {
-			return frame.Write(w, nil)
-		}
-		m := *s.Meta
-		if !o.Stats {
-			m.Statistics = nil
-		}
-		if werr := frame.Write(w, map[string]any{"store": &m}); werr != nil {
-			return werr
-		}
-		return err
+	defer s.Close()
+	if o.Stats {
+		err = s.Verify(ctx)
 	}
-	if s == nil {
-		return err
+	m := *s.Meta
+	if !o.Stats {
+		m.Statistics = nil
 	}
-	if werr := samples.WriteStore(w, s, o.Stats && err == nil); werr != nil {
-		return werr
-	}
-	return err
+	return &Inspection{Data: map[string]any{"store": &m}, sections: samples.StoreSections(s, o.Stats && err == nil)}, err
 }

@@ -2,11 +2,11 @@ package check
 
 import (
 	"fmt"
-	"io"
+	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/phrase"
 )
@@ -14,81 +14,88 @@ import (
 // shownFaults bounds the faults of one kind, and the warnings, that the text shows.
 const shownFaults = 8
 
-// WriteText prints what there is as tables, then the faults by kind.
-func (r *Result) WriteText(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d files, %d messages: %d used, %d unused; %d fields\n\n", r.Files, r.Messages, r.Used, r.Unused, r.Fields)
-	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "VARIABLE\tPRODUCT\tUNIT\tLEVELS\tSTARTS\tFIELDS\tMISSING\tINFINITE\tMIN\tMEAN\tMAX")
-	for _, v := range r.Variables {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", v.Variable, v.Product, v.Unit, short(v.Levels), v.Starts, v.Fields, v.Missing, v.Infinite,
-			phrase.OrDash(v.Min), phrase.OrDash(v.Mean), phrase.OrDash(v.Max))
-	}
-	if err := tw.Flush(); err != nil {
-		return err
-	}
+// Sections are what there is as tables, then the faults by kind.
+func (r *Result) Sections() answer.Sections {
+	all := answer.Sections{{Text: []string{fmt.Sprintf("%d files, %d messages: %d used, %d unused; %d fields", r.Files, r.Messages, r.Used, r.Unused, r.Fields)}}, r.variables()}
 	if len(r.Members) > 0 {
-		b.WriteString("\nfields by member and lead:\n")
-		fmt.Fprintln(tw, "MEMBERS\t"+strings.Join(r.Leads, "\t"))
-		for _, m := range r.Members {
-			fmt.Fprintf(tw, "%s\t%s\n", m.Members, strings.Trim(strings.ReplaceAll(fmt.Sprint(m.Fields), " ", "\t"), "[]"))
-		}
-		if err := tw.Flush(); err != nil {
-			return err
-		}
+		all = append(all, r.members())
 	}
 	for _, kind := range input.FaultKinds {
-		var of []input.Fault
+		var lines []string
+		n := 0
 		for _, f := range r.Faults {
-			if f.Kind == kind {
-				of = append(of, f)
+			if f.Kind != kind {
+				continue
 			}
-		}
-		if len(of) == 0 {
-			continue
-		}
-		fmt.Fprintf(&b, "\n%s: %d\n", kind, len(of))
-		for _, f := range of[:min(len(of), shownFaults)] {
-			fmt.Fprintf(&b, "  %s\n", f.What)
+			if n++; n > shownFaults {
+				continue
+			}
+			lines = append(lines, "  "+f.What)
 			for _, part := range []struct{ name, text string }{{"at", f.At}, {"why", f.Why}, {"fix", f.Fix}} {
 				if part.text != "" {
-					fmt.Fprintf(&b, "    %s: %s\n", part.name, part.text)
+					lines = append(lines, "    "+part.name+": "+part.text)
 				}
 			}
 		}
-		if n := len(of) - shownFaults; n > 0 {
-			fmt.Fprintf(&b, "  … %d more; --json lists them\n", n)
+		if n > 0 {
+			all = append(all, counted(string(kind), n, lines))
 		}
 	}
 	if r.WarningCount > 0 {
-		fmt.Fprintf(&b, "\nwarnings: %d\n", r.WarningCount)
+		var lines []string
 		for _, f := range r.Warnings[:min(len(r.Warnings), shownFaults)] {
-			fmt.Fprintf(&b, "  %s\n", f.Warning())
+			lines = append(lines, fmt.Sprintf("  %s", f.Warning()))
 		}
-		if n := r.WarningCount - shownFaults; n > 0 {
-			fmt.Fprintf(&b, "  … %d more; --json lists them\n", n)
+		all = append(all, counted("warnings", r.WarningCount, lines))
+	}
+	return append(all, answer.Section{Text: []string{r.conclusion()}})
+}
+
+func (r *Result) variables() answer.Section {
+	s := answer.Section{Columns: slices.Concat(answer.Words("variable", "product", "unit", "levels"), answer.Numbers("", "starts", "fields", "missing", "infinite"), answer.Numbers("%.6g", "min", "mean", "max"))}
+	for _, v := range r.Variables {
+		s.Rows = append(s.Rows, []any{v.Variable, v.Product, v.Unit, short(v.Levels), v.Starts, v.Fields, v.Missing, v.Infinite, v.Min, v.Mean, v.Max})
+	}
+	return s
+}
+
+func (r *Result) members() answer.Section {
+	s := answer.Section{Text: []string{"fields by member and lead:"}, Columns: append(answer.Words("members"), answer.Numbers("", r.Leads...)...)}
+	for _, m := range r.Members {
+		row := []any{m.Members}
+		for _, n := range m.Fields {
+			row = append(row, n)
+		}
+		s.Rows = append(s.Rows, row)
+	}
+	return s
+}
+
+// counted are the lines of the first of n things.
+func counted(name string, n int, lines []string) answer.Section {
+	s := answer.Section{Text: append([]string{fmt.Sprintf("%s: %d", name, n)}, lines...)}
+	if more := n - shownFaults; more > 0 {
+		s.Text = append(s.Text, fmt.Sprintf("  … %d more; --json lists them", more))
+	}
+	return s
+}
+
+// conclusion says what train and predict would make of the faults.
+func (r *Result) conclusion() string {
+	if r.FaultCount == 0 {
+		return "no fault found"
+	}
+	of := map[exit.Code]int{}
+	for _, f := range r.Faults {
+		of[f.Code]++
+	}
+	var ends []string
+	for _, c := range exit.All {
+		if of[c.Code] > 0 {
+			ends = append(ends, fmt.Sprintf("%d (%s)", c.Code, c.Meaning))
 		}
 	}
-	switch {
-	case r.FaultCount == 0:
-		b.WriteString("\nno fault found\n")
-	default:
-		of := map[exit.Code]int{}
-		for _, f := range r.Faults {
-			of[f.Code]++
-		}
-		fmt.Fprintf(&b, "\n%s; train and predict would end with", phrase.Count(r.FaultCount, "fault"))
-		sep := " "
-		for _, c := range exit.All {
-			if of[c.Code] > 0 {
-				fmt.Fprintf(&b, "%s%d (%s)", sep, c.Code, c.Meaning)
-				sep = " or "
-			}
-		}
-		b.WriteString("\n")
-	}
-	_, err := io.WriteString(w, strings.Map(printable, b.String()))
-	return err
+	return fmt.Sprintf("%s; train and predict would end with %s", phrase.Count(r.FaultCount, "fault"), strings.Join(ends, " or "))
 }
 
 // short lists a few words, or the ends of many.

@@ -2,14 +2,12 @@ package compress
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/prune"
@@ -18,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -273,44 +272,40 @@ func (t *EfficiencyTable) save(dir string) error {
 	return jsonfile.Write(filepath.Join(dir, efficiencyFile), t)
 }
 
-// Fprint prints the table; the first row is what the others are compared with.
-func (t *EfficiencyTable) Fprint(w io.Writer) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+// Sections are the table; the first row is what the others are compared with.
+func (t *EfficiencyTable) Sections() answer.Sections {
+	s := answer.Section{Columns: slices.Concat(answer.Words("run"), answer.Numbers("", "parameters", "nonzeros"), answer.Numbers("%.3f", "sparsity"), answer.Numbers("", "bytes"),
+		answer.Numbers("%.4g", "operations"), answer.Numbers("%.2f", "fewer"), answer.Numbers("%.3g", "ms"), answer.Numbers("%.2f", "faster"), answer.Numbers("%.4f", "skill"),
+		answer.Numbers("%.3f", "e", "e_h"))}
 	first := t.Rows[0]
-	fmt.Fprintln(tw, "run\tparameters\tnonzeros\tsparsity\tbytes\toperations\tfewer\tms\tfaster\tskill\te\te_h\t")
 	for _, r := range t.Rows {
-		fmt.Fprintf(tw, "%s\t%d\t%d\t%.3f\t%d\t%.4g\t%.2f\t%.3g\t%.2f\t%.4f\t%.3f\t%.3f\t\n", filepath.Base(r.Run), r.Parameters, r.Nonzeros,
-			1-float64(r.Nonzeros)/float64(first.Parameters), r.Bytes, float64(r.Operations), float64(first.Operations)/float64(r.Operations), r.Milliseconds,
-			first.Milliseconds/r.Milliseconds, r.Skill, r.Efficiency, r.HardEfficiency)
+		s.Rows = append(s.Rows, []any{filepath.Base(r.Run), r.Parameters, r.Nonzeros, 1 - float64(r.Nonzeros)/float64(first.Parameters), r.Bytes, float64(r.Operations),
+			float64(first.Operations) / float64(r.Operations), r.Milliseconds, first.Milliseconds / r.Milliseconds, r.Skill, r.Efficiency, r.HardEfficiency})
 	}
-	err := tw.Flush()
 	for i, c := range first.CRPS {
-		fmt.Fprintf(w, "CRPS of %s:", c.Target)
+		line := "CRPS of " + c.Target + ":"
 		for _, r := range t.Rows {
 			if i < len(r.CRPS) {
-				fmt.Fprintf(w, " %.5g", r.CRPS[i].CRPS)
+				line += fmt.Sprintf(" %.5g", r.CRPS[i].CRPS)
 			}
 		}
-		if _, e := fmt.Fprintf(w, " %s\n", c.Unit); e != nil {
-			err = errors.Join(err, e)
-		}
+		s.Notes = append(s.Notes, line+" "+c.Unit)
 	}
 	for _, reference := range t.references() {
-		fmt.Fprintf(w, "gain over %s:", reference)
+		line := "gain over " + reference + ":"
 		for _, r := range t.Rows {
 			gain := "-"
 			if i := r.gain(reference); i >= 0 {
 				gain = fmt.Sprintf("%.4f", r.Gains[i].Gain)
 			}
-			fmt.Fprint(w, " ", gain)
+			line += " " + gain
 		}
-		if _, e := fmt.Fprintln(w); e != nil {
-			err = errors.Join(err, e)
-		}
+		s.Notes = append(s.Notes, line)
 	}
-	if err == nil {
-		_, err = fmt.Fprintf(w, "%d validation starts; skill is the gain over the largest raw ensemble, e is skill and e_h 1/(1-skill) per million nonzeros; sparsity, fewer and faster against the first; ms is the network of one forecast on %d threads, all in turn\n",
-			t.Starts, t.Threads)
-	}
-	return err
+	s.Notes = append(s.Notes, fmt.Sprintf("%d validation starts; skill is the gain over the largest raw ensemble, e is skill and e_h 1/(1-skill) per million nonzeros; sparsity, fewer and faster against the first; "+
+		"ms is the network of one forecast on %d threads, all in turn", t.Starts, t.Threads))
+	return answer.Sections{s}
 }
+
+// Fprint prints the table.
+func (t *EfficiencyTable) Fprint(w io.Writer) error { return t.Sections().WriteText(w) }

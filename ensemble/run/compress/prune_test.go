@@ -62,7 +62,7 @@ func TestPruneARun(t *testing.T) {
 	}
 	check(r.Table, 0.5)
 	var text2 strings.Builder
-	if err := r.Table.Fprint(&text2); err != nil || !strings.Contains(text2.String(), "CRPS of t 850hPa +48h: ") {
+	if err := r.Table.Sections().WriteText(&text2); err != nil || !strings.Contains(text2.String(), "CRPS of t 850hPa +48h: ") {
 		t.Errorf("table %s, %v", &text2, err)
 	}
 	// A quarter of the first network's operations, at once, from the network that has half of them.

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine"
@@ -24,6 +22,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
@@ -282,27 +281,24 @@ func (r *QuantiseResult) compare(ctx context.Context, d *samples.Data, runs []st
 	return nil
 }
 
-// Fprint prints the table.
-func (r *QuantiseResult) Fprint(w io.Writer) error {
-	fmt.Fprintf(w, "%d layers in int8, %d as they were; %d training starts, %s\n", len(r.Layers), len(r.Kept), len(r.Starts), r.Method)
+// Sections are what was quantised, and the network before and after it.
+func (r *QuantiseResult) Sections() answer.Sections {
+	s := answer.Section{Text: []string{fmt.Sprintf("%d layers in int8, %d as they were; %d training starts, %s", len(r.Layers), len(r.Kept), len(r.Starts), r.Method)},
+		Columns: append(answer.Words("run"), answer.Number("MB of weights", "", "%.3f"), answer.Number("MiB of a forecast", "", "%.1f"), answer.Number("ms", "", "%.3g"),
+			answer.Number("faster", "", "%.2f"), answer.Number("skill", "", "%.4f"))}
 	for _, name := range slices.Sorted(maps.Keys(r.Kept)) {
-		fmt.Fprintf(w, "  %s: %s\n", strings.TrimSuffix(name, ".weight"), r.Kept[name])
+		s.Text = append(s.Text, fmt.Sprintf("  %s: %s", strings.TrimSuffix(name, ".weight"), r.Kept[name]))
 	}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "run\tMB of weights\tMiB of a forecast\tms\tfaster\tskill\t")
+	was, now := r.Table.Rows[0], r.Table.Rows[1]
 	for i, row := range r.Table.Rows {
-		fmt.Fprintf(tw, "%s\t%.3f\t%.1f\t%.3g\t%.2f\t%.4f\t\n", filepath.Base(row.Run), float64(row.Bytes)/1e6, float64(r.MemoryBytes[i])/(1<<20), row.Milliseconds,
-			r.Table.Rows[0].Milliseconds/row.Milliseconds, row.Skill)
+		s.Rows = append(s.Rows, []any{filepath.Base(row.Run), float64(row.Bytes) / 1e6, float64(r.MemoryBytes[i]) / (1 << 20), row.Milliseconds, was.Milliseconds / row.Milliseconds, row.Skill})
 	}
-	err := tw.Flush()
-	for i, c := range r.Table.Rows[0].CRPS {
-		fmt.Fprintf(w, "CRPS of %s: %.5g, in int8 %.5g %s\n", c.Target, c.CRPS, r.Table.Rows[1].CRPS[i].CRPS, c.Unit)
+	for i, c := range was.CRPS {
+		s.Notes = append(s.Notes, fmt.Sprintf("CRPS of %s: %.5g, in int8 %.5g %s", c.Target, c.CRPS, now.CRPS[i].CRPS, c.Unit))
 	}
 	for _, g := range r.Gains {
-		fmt.Fprintf(w, "gain over %s: %.4f, in int8 %.4f: %.2f %% kept\n", g.Over, g.Was, g.Int8, 100*g.Kept)
+		s.Notes = append(s.Notes, fmt.Sprintf("gain over %s: %.4f, in int8 %.4f: %.2f %% kept", g.Over, g.Was, g.Int8, 100*g.Kept))
 	}
-	if err == nil {
-		_, err = fmt.Fprintf(w, "%d validation starts; ms is the network of one forecast on %d threads, both in turn\n", r.Table.Starts, r.Table.Threads)
-	}
-	return err
+	s.Notes = append(s.Notes, fmt.Sprintf("%d validation starts; ms is the network of one forecast on %d threads, both in turn", r.Table.Starts, r.Table.Threads))
+	return answer.Sections{s}
 }

@@ -55,7 +55,7 @@ func TestQuantiseARun(t *testing.T) {
 		t.Errorf("gains %+v", r.Gains)
 	}
 	var text strings.Builder
-	if err := r.Fprint(&text); err != nil || !strings.Contains(text.String(), "% kept") || !strings.Contains(text.String(), "dec_conv1b: named by keep") {
+	if err := r.Sections().WriteText(&text); err != nil || !strings.Contains(text.String(), "% kept") || !strings.Contains(text.String(), "dec_conv1b: named by keep") {
 		t.Errorf("table %s, %v", &text, err)
 	}
 	m, err := model.Load(filepath.Join(codes, "model"), false)

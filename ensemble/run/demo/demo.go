@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
@@ -45,6 +46,19 @@ type Result struct {
 	Report                      string // the page to open; empty if DataOnly
 	Config                      string // of the training
 	Scores                      *score.Result
+}
+
+// Sections are the scores, and where everything lies.
+func (r *Result) Sections() answer.Sections {
+	var all answer.Sections
+	if r.Scores != nil {
+		all = r.Scores.Summary()
+	}
+	rows := [][2]string{{"data", r.DataDir}}
+	if r.Report != "" {
+		rows = append(rows, [][2]string{{"run", r.RunDir}, {"products", r.ProductDir}, {"report", r.Report + "   (open it in a browser)"}}...)
+	}
+	return append(all, answer.Facts(rows...))
 }
 
 //go:embed demo.yaml

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/op"
@@ -23,6 +22,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
@@ -344,8 +344,8 @@ type PassInfo struct {
 }
 
 // Passes lists the passes of the compiler in order.
-func Passes() []PassInfo {
-	var out []PassInfo
+func Passes() PassList {
+	var out PassList
 	for _, p := range pass.List {
 		i := PassInfo{Name: p.Name, Purpose: p.Purpose, Required: p.Required, After: []string{}}
 		for _, o := range pass.Order {
@@ -358,16 +358,18 @@ func Passes() []PassInfo {
 	return out
 }
 
-// WritePasses prints the passes, one a line.
-func WritePasses(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "#\tpass\trequired\tpurpose")
-	for i, p := range Passes() {
+// PassList are passes in their order.
+type PassList []PassInfo
+
+// Sections are the passes, one a line.
+func (l PassList) Sections() answer.Sections {
+	s := answer.Section{Columns: append(answer.Numbers("", "#"), answer.Words("pass", "required", "purpose")...)}
+	for i, p := range l {
 		required := "no"
 		if p.Required {
 			required = "yes"
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\n", i+1, p.Name, required, p.Purpose)
+		s.Rows = append(s.Rows, []any{i + 1, p.Name, required, p.Purpose})
 	}
-	return t.Flush()
+	return answer.Sections{s}
 }

@@ -321,10 +321,10 @@ func TestExplainErrors(t *testing.T) {
 // TestPasses: the list is that of the compiler, with the reasons of its order.
 func TestPasses(t *testing.T) {
 	var b strings.Builder
-	if err := WritePasses(&b); err != nil {
+	list := Passes()
+	if err := list.Sections().WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
-	list := Passes()
 	if lines := strings.Count(b.String(), "\n"); lines != len(pass.List)+1 || len(list) != len(pass.List) {
 		t.Errorf("%d lines, %d passes, want %d", lines, len(list), len(pass.List))
 	}

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -18,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/bench"
 	"github.com/ensemble-weather/ensemble/ensemble/run/explain"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/spatial"
@@ -364,80 +363,77 @@ func (c *planning) scaling(ctx context.Context, n search.Network) ([]ScalingStep
 	return all, nil
 }
 
-// WriteText prints the plan: the step, what its messages cost, the layers, the
-// alternatives, and the curves that were asked for.
-func (r *Result) WriteText(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s on %d ranks: PREDICTED, not measured\n", r.Network, r.Ranks)
-	fmt.Fprintf(&b, "machine: %s: %.4g GFLOP/s and %.4g GB/s a rank, %s a node; %s\n", r.Machine.Name, r.Machine.GFLOPs, r.Machine.GBs, phrase.Count(r.Machine.PerNode, "rank"), r.Machine.Network)
-	fmt.Fprintf(&b, "computing: %s\n\n", r.Machine.Computed)
-	r.Plan.write(&b, r.Machine.Memory)
+// Sections are the plan for people: the step, what its messages cost, the layers, the alternatives, and the curves
+// that were asked for.
+func (r *Result) Sections() answer.Sections {
+	best := r.Plan.section(r.Machine.Memory)
 	if uniform := r.Meshes[0]; uniform.Mesh == r.Plan.Mesh {
-		fmt.Fprintf(&b, "\nno plan that cuts small fields otherwise than large ones saves %.0f %%\n", 100*search.LeastGain)
+		best.Notes = []string{"", fmt.Sprintf("no plan that cuts small fields otherwise than large ones saves %.0f %%", 100*search.LeastGain)}
 	} else {
-		fmt.Fprintf(&b, "\nbest mesh that cuts all layers alike: %s, step %.3f ms; the plan takes %.1f %% less\n",
-			cmp.Or(uniform.Mesh, "1"), 1e3*uniform.StepS, 100*(1-r.Plan.StepS/uniform.StepS))
+		best.Notes = []string{"", fmt.Sprintf("best mesh that cuts all layers alike: %s, step %.3f ms; the plan takes %.1f %% less",
+			cmp.Or(uniform.Mesh, "1"), 1e3*uniform.StepS, 100*(1-r.Plan.StepS/uniform.StepS))}
 	}
-	fmt.Fprintf(&b, "\ntrain:\n  mesh: %q\n", r.Plan.Mesh)
-	if _, err := io.WriteString(w, b.String()+"\n"); err != nil {
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "layer\tresult\tdistribution")
+	layers := answer.Section{Columns: answer.Words("layer", "result", "distribution")}
 	for _, l := range r.Plan.Layers {
-		fmt.Fprintf(t, "%s\t%v\t%s\n", l.Name, l.Shape, l.Distribution)
+		layers.Rows = append(layers.Rows, []any{l.Name, l.Shape, l.Distribution})
 	}
-	fmt.Fprintln(t)
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	if err := r.writeMeshes(w); err != nil {
-		return err
+	all := answer.Sections{
+		{Text: []string{fmt.Sprintf("%s on %d ranks: PREDICTED, not measured", r.Network, r.Ranks),
+			fmt.Sprintf("machine: %s: %.4g GFLOP/s and %.4g GB/s a rank, %s a node; %s", r.Machine.Name, r.Machine.GFLOPs, r.Machine.GBs, phrase.Count(r.Machine.PerNode, "rank"), r.Machine.Network),
+			"computing: " + r.Machine.Computed}},
+		best,
+		{Text: []string{"train:", fmt.Sprintf("  mesh: %q", r.Plan.Mesh)}},
+		layers, r.meshes(),
 	}
 	if p := r.Played; p != nil {
-		if _, err := fmt.Fprintf(w, "\nplayed on a virtual cluster (%s), predicted: step %.3f ms, efficiency %.1f %%, %.1f MiB sent by all ranks\n",
-			p.Network, 1e3*p.StepS, 100*p.Efficiency, mib(p.SentBytes)); err != nil {
-			return err
-		}
+		all = append(all, answer.Section{Text: []string{fmt.Sprintf("played on a virtual cluster (%s), predicted: step %.3f ms, efficiency %.1f %%, %.1f MiB sent by all ranks",
+			p.Network, 1e3*p.StepS, 100*p.Efficiency, mib(p.SentBytes))}})
 	}
-	return r.writeScaling(w)
+	if r.Scaling != nil {
+		all = append(all, r.scaling())
+	}
+	return all
 }
 
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// write prints a step with all its parts.
-func (s PlannedStep) write(b *strings.Builder, memory int64) {
-	fmt.Fprintf(b, "best plan: mesh %s\n", cmp.Or(s.Mesh, "1"))
-	fmt.Fprintf(b, "  step        %10.3f ms: forward %.3f, backward %.3f, optimiser %.3f, gradients behind %.3f\n",
-		1e3*s.StepS, 1e3*s.ForwardS, 1e3*s.BackwardS, 1e3*s.OptimiserS, 1e3*s.GradientsS)
-	fmt.Fprintf(b, "  rate        %10.3f samples/s, efficiency %.1f %%\n", s.SamplesS, 100*s.Efficiency)
-	fmt.Fprintf(b, "  memory      %10.1f MiB a rank", mib(s.MemoryBytes))
-	if memory > 0 {
-		fmt.Fprintf(b, ", of %.1f", mib(memory))
+// section is a step with all its parts.
+func (s PlannedStep) section(memory int64) answer.Section {
+	parts := answer.Section{Text: []string{"best plan: mesh " + cmp.Or(s.Mesh, "1")}, Columns: []answer.Column{{}, answer.Number("", "", "%.3f"), {}}}
+	row := func(name string, x any, format string, args ...any) {
+		parts.Rows = append(parts.Rows, []any{"  " + name, x, fmt.Sprintf(format, args...)})
 	}
-	b.WriteByte('\n')
+	row("step", 1e3*s.StepS, "ms: forward %.3f, backward %.3f, optimiser %.3f, gradients behind %.3f", 1e3*s.ForwardS, 1e3*s.BackwardS, 1e3*s.OptimiserS, 1e3*s.GradientsS)
+	row("rate", s.SamplesS, "samples/s, efficiency %.1f %%", 100*s.Efficiency)
+	room := ""
+	if memory > 0 {
+		room = fmt.Sprintf(", of %.1f", mib(memory))
+	}
+	row("memory", fmt.Sprintf("%.1f", mib(s.MemoryBytes)), "MiB a rank%s", room)
 	for _, m := range []struct {
 		name            string
 		exposed, hidden float64
 		bytes           int64
 	}{{"halos", s.HalosS, s.HalosHiddenS, s.HaloBytes}, {"shuffles", s.ShufflesS, 0, s.ShuffleBytes},
 		{"statistics", s.SumsS, 0, s.SumBytes}, {"gradients", s.GradientsS, s.GradientsHiddenS, s.GradientBytes}} {
-		fmt.Fprintf(b, "  %-11s %10.3f ms waited for, %.3f ms hidden, %.1f MiB of the busiest rank\n", m.name, 1e3*m.exposed, 1e3*m.hidden, mib(m.bytes))
+		row(m.name, 1e3*m.exposed, "ms waited for, %.3f ms hidden, %.1f MiB of the busiest rank", 1e3*m.hidden, mib(m.bytes))
 	}
+	return parts
 }
 
-// writeMeshes prints what every mesh would cost.
-func (r *Result) writeMeshes(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "all layers cut alike\tstep ms\tefficiency %\tcompute ms\thalos ms\tgradients ms\tMiB a rank\tfits\t")
-	for _, s := range r.Meshes {
+// meshes are what every mesh would cost.
+func (r *Result) meshes() answer.Section {
+	ms, percent := func(name string) answer.Column { return answer.Number(name, "ms", "%.3f") }, answer.Number("efficiency", "%", "%.1f")
+	s := answer.Section{Columns: append(answer.Words("all layers cut alike"), ms("step"), percent, ms("compute"), ms("halos"), ms("gradients"),
+		answer.Number("MiB a rank", "", "%.1f"), answer.Column{Name: "fits"})}
+	for _, m := range r.Meshes {
 		fits := "yes"
-		if !s.Fits {
+		if !m.Fits {
 			fits = "no"
 		}
-		fmt.Fprintf(t, "%s\t%.3f\t%.1f\t%.3f\t%.3f\t%.3f\t%.1f\t%s\t\n", cmp.Or(s.Mesh, "1"), 1e3*s.StepS, 100*s.Efficiency, 1e3*s.ComputeS, 1e3*s.HalosS, 1e3*s.GradientsS, mib(s.MemoryBytes), fits)
+		s.Rows = append(s.Rows, []any{cmp.Or(m.Mesh, "1"), 1e3 * m.StepS, 100 * m.Efficiency, 1e3 * m.ComputeS, 1e3 * m.HalosS, 1e3 * m.GradientsS, mib(m.MemoryBytes), fits})
 	}
-	return t.Flush()
+	return s
 }
 
 // shortMesh is the text of a mesh with a mark in place of its changes.
@@ -451,25 +447,21 @@ func shortMesh(text string) string {
 	return cmp.Or(strings.Join(words, " "), "1")
 }
 
-// writeScaling prints the curves.
-func (r *Result) writeScaling(w io.Writer) error {
-	if r.Scaling == nil {
-		return nil
-	}
-	if _, err := fmt.Fprintf(w, "\nscaling, predicted: strong with batch %d, weak with a batch that grows with the ranks;\n@: small fields are cut otherwise than large ones\n", r.Batch); err != nil {
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "ranks\tstrong: mesh\tstep ms\tefficiency %\tweak: mesh\tbatch\tstep ms\tsamples/s\tefficiency %\t")
-	for _, s := range r.Scaling {
-		strong, weak := []string{"-", "-", "-"}, []string{"-", "-", "-", "-", "-"}
-		if p := s.Strong; p != nil {
-			strong = []string{shortMesh(p.Mesh), fmt.Sprintf("%.3f", 1e3*p.StepS), fmt.Sprintf("%.1f", 100*p.Efficiency)}
+// scaling are the curves.
+func (r *Result) scaling() answer.Section {
+	ms, percent := answer.Number("step", "ms", "%.3f"), answer.Number("efficiency", "%", "%.1f")
+	s := answer.Section{Text: []string{fmt.Sprintf("scaling, predicted: strong with batch %d, weak with a batch that grows with the ranks;", r.Batch), "@: small fields are cut otherwise than large ones"},
+		Columns: []answer.Column{answer.Number("ranks", "", ""), {Name: "strong: mesh"}, ms, percent, {Name: "weak: mesh"}, answer.Number("batch", "", ""), ms,
+			answer.Number("samples/s", "", "%.3f"), percent}}
+	for _, at := range r.Scaling {
+		strong, weak := []any{nil, nil, nil}, []any{nil, nil, nil, nil, nil}
+		if p := at.Strong; p != nil {
+			strong = []any{shortMesh(p.Mesh), 1e3 * p.StepS, 100 * p.Efficiency}
 		}
-		if p := s.Weak; p != nil {
-			weak = []string{shortMesh(p.Mesh), fmt.Sprint(s.Batch), fmt.Sprintf("%.3f", 1e3*p.StepS), fmt.Sprintf("%.3f", p.SamplesS), fmt.Sprintf("%.1f", 100*p.Efficiency)}
+		if p := at.Weak; p != nil {
+			weak = []any{shortMesh(p.Mesh), at.Batch, 1e3 * p.StepS, p.SamplesS, 100 * p.Efficiency}
 		}
-		fmt.Fprintf(t, "%d\t%s\t\n", s.Ranks, strings.Join(slices.Concat(strong, weak), "\t"))
+		s.Rows = append(s.Rows, slices.Concat([]any{at.Ranks}, strong, weak))
 	}
-	return t.Flush()
+	return s
 }

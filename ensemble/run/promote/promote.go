@@ -2,6 +2,7 @@ package promote
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,10 +13,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
@@ -371,22 +372,15 @@ func ListPromotions(name string) (list Promotions, err error) {
 	return list, nil
 }
 
-// Fprint writes the history as a table, the model in use last.
-func (l Promotions) Fprint(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "AT\tACTION\tVERSION\tBEFORE\tFROM\tVERDICT")
+// Sections are the history as a table, the model in use last.
+func (l Promotions) Sections() answer.Sections {
+	s := answer.Section{Columns: answer.Words("at", "action", "version", "before", "from", "verdict")}
 	for _, p := range l {
 		verdict := "-"
 		if p.Verdict != nil {
 			verdict = p.Verdict.Verdict
 		}
-		dash := func(s string) string {
-			if s == "" {
-				return "-"
-			}
-			return s
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", p.At.Format(time.RFC3339), p.Action, p.Version, dash(p.Previous), dash(p.From), verdict)
+		s.Rows = append(s.Rows, []any{p.At.Format(time.RFC3339), p.Action, p.Version, cmp.Or(p.Previous, "-"), cmp.Or(p.From, "-"), verdict})
 	}
-	return t.Flush()
+	return answer.Sections{s}
 }

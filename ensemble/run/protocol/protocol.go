@@ -6,14 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -21,6 +19,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
 	"github.com/ensemble-weather/ensemble/ensemble/run/plan"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
@@ -426,10 +425,12 @@ func (r *RequestResult) write(dir string) error {
 	return put("files.tsv", list.Bytes())
 }
 
-// WriteText prints what is needed for a person.
-func (r *RequestResult) WriteText(w io.Writer) error {
-	var b strings.Builder
-	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+// Sections are what is needed, for people.
+func (r *RequestResult) Sections() answer.Sections {
+	var rows [][2]string
+	row := func(name, format string, args ...any) {
+		rows = append(rows, [2]string{name, fmt.Sprintf(format, args...)})
+	}
 	size := func(n int64) string {
 		if n >= 1e12 {
 			return fmt.Sprintf("%.3g TB", float64(n)/1e12)
@@ -437,44 +438,38 @@ func (r *RequestResult) WriteText(w io.Writer) error {
 		return fmt.Sprintf("%.3g GB", float64(n)/1e9)
 	}
 	first, last := r.Files[0], r.Files[len(r.Files)-1]
-	fmt.Fprintf(tw, "%s\t%d starts, %d fields\n", r.Title, r.Starts, r.Fields)
-	fmt.Fprintf(tw, "archive\t%d files, %s … %s: %s\n", len(r.Files), first.Name, last.Name, size(r.Bytes))
+	row(r.Title, "%d starts, %d fields", r.Starts, r.Fields)
+	row("archive", "%d files, %s … %s: %s", len(r.Files), first.Name, last.Name, size(r.Bytes))
 	for _, s := range r.Stores {
-		fmt.Fprintf(tw, "store of %s", s.Task)
-		for i, kind := range store.Storages {
-			sep := "\t"
-			if i > 0 {
-				sep = ", "
-			}
-			fmt.Fprintf(tw, "%s%s %s", sep, kind, size(s.Bytes[string(kind)]))
+		var kinds []string
+		for _, kind := range store.Storages {
+			kinds = append(kinds, fmt.Sprintf("%s %s", kind, size(s.Bytes[string(kind)])))
 		}
-		fmt.Fprintln(tw)
+		row("store of "+s.Task, "%s", strings.Join(kinds, ", "))
 	}
-	fmt.Fprintf(tw, "prepare\t%s beside --memory, and %s for each decoding child; reading twice at %s GB/s: %s\n", size(r.Prepare.CatalogueBytes), size(r.Prepare.IndexBytes),
+	row("prepare", "%s beside --memory, and %s for each decoding child; reading twice at %s GB/s: %s", size(r.Prepare.CatalogueBytes), size(r.Prepare.IndexBytes),
 		decimal(r.Prepare.DiskGBs), phrase.Seconds(r.Prepare.Seconds))
 	if t := r.Training; t != nil {
-		fmt.Fprintf(tw, "training\tpredicted on %s, %s, mesh %q: %d steps of %s, %s; %s a rank\n", t.Machine.Name, phrase.Count(t.Ranks, "rank"), t.Mesh, t.Steps, phrase.Seconds(t.StepS),
+		row("training", "predicted on %s, %s, mesh %q: %d steps of %s, %s; %s a rank", t.Machine.Name, phrase.Count(t.Ranks, "rank"), t.Mesh, t.Steps, phrase.Seconds(t.StepS),
 			phrase.Seconds(t.Seconds), size(t.MemoryBytes))
 	}
-	if err := tw.Flush(); err != nil {
-		return err
-	}
+	all := answer.Sections{answer.Facts(rows...)}
 	for _, part := range []struct {
 		name string
 		text []string
 	}{{"terms to accept", r.Terms}, {"assumed, as no source says it", r.Assumed}, {"sources", r.Sources}} {
 		if len(part.text) > 0 {
-			fmt.Fprintf(&b, "\n%s:\n", part.name)
-		}
-		for _, t := range part.text {
-			fmt.Fprintf(&b, "  %s\n", t)
+			all = append(all, answer.List(part.name, part.text...))
 		}
 	}
-	if r.Outputs == nil {
-		b.WriteString("\nNothing was fetched; --out DIR writes the requests.\n")
-	} else {
-		fmt.Fprintf(&b, "\nNothing was fetched; %d requests and files.tsv are in %s.\n", len(r.Files), filepath.Dir(r.Outputs[0]))
+	fetched := "Nothing was fetched; --out DIR writes the requests."
+	if r.Outputs != nil {
+		fetched = fmt.Sprintf("Nothing was fetched; %d requests and files.tsv are in %s.", len(r.Files), filepath.Dir(r.Outputs[0]))
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return append(all, answer.Section{Text: []string{fetched}})
+}
+
+// Sections say what was written.
+func (r *SynthesizeResult) Sections() answer.Sections {
+	return answer.Sections{{Text: []string{fmt.Sprintf("%s: %d starts, %d fields in %d files, %d bytes of invented weather", r.Out, r.Starts, r.Fields, r.Files, r.Bytes)}}}
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
@@ -17,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	fio "github.com/ensemble-weather/ensemble/io"
@@ -364,12 +363,26 @@ func StoreGrid(ctx context.Context, dir string) (*ensemble.Grid, error) {
 	return s.Grid, nil
 }
 
-// WriteStore prints what a store holds.
-func WriteStore(w io.Writer, s *store.Store, stats bool) error {
-	var b strings.Builder
-	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+// Sections say what was written.
+func (r *PrepareResult) Sections() answer.Sections {
+	line := r.Out + ": already complete"
+	if !r.Complete {
+		line = fmt.Sprintf("%s: %d starts, %d bytes in %d shards", r.Out, r.Starts, r.Bytes, r.Shards)
+		if r.Kept > 0 {
+			line += fmt.Sprintf(", %d of them made before", r.Kept)
+		}
+		if r.Missing > 0 {
+			line += fmt.Sprintf("; %d values are missing", r.Missing)
+		}
+	}
+	return answer.Sections{{Text: []string{line}}}
+}
+
+// StoreSections are what a store holds, for people.
+func StoreSections(s *store.Store, stats bool) answer.Sections {
+	var rows [][2]string
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(tw, "%s\t"+format+"\n", append([]any{name}, args...)...)
+		rows = append(rows, [2]string{name, fmt.Sprintf(format, args...)})
 	}
 	axes, inits := s.Axes(), s.Inits()
 	var variables []string
@@ -388,17 +401,16 @@ func WriteStore(w io.Writer, s *store.Store, stats bool) error {
 	row("grid", "%s", s.Grid)
 	row("bands", "%d rows each", s.BandRows)
 	row("made by", "%s, of %d files", s.Version, len(s.Inputs))
-	if stats {
-		fmt.Fprintln(tw, "\nall checksums are right\t\n\nKIND\tLEAD\tVARIABLE\tLEVEL\tMISSING\tMIN\tMEAN\tSD\tMAX")
-		for _, x := range s.Statistics {
-			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%d\t%.6g\t%.6g\t%.6g\t%.6g\n", x.Kind, ensemble.Lead(time.Duration(x.Lead)*time.Second), x.Variable, x.Level, x.Missing, x.Min, x.Mean, x.SD, x.Max)
-		}
+	all := answer.Sections{answer.Facts(rows...)}
+	if !stats {
+		return all
 	}
-	if err := tw.Flush(); err != nil {
-		return err
+	values := answer.Section{Columns: append(answer.Words("kind", "lead", "variable", "level"), answer.Numbers("%.6g", "missing", "min", "mean", "sd", "max")...)}
+	values.Columns[4].Format = "%d"
+	for _, x := range s.Statistics {
+		values.Rows = append(values.Rows, []any{x.Kind, ensemble.Lead(time.Duration(x.Lead) * time.Second), x.Variable, x.Level, x.Missing, x.Min, x.Mean, x.SD, x.Max})
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return append(all, answer.Section{Text: []string{"all checksums are right"}}, values)
 }
 
 // TrainingFiles are the files by which a training knows its data: those of the archive,

@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/coldfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -239,12 +239,11 @@ func bytesFromDisk() int64 {
 	return -1
 }
 
-// WriteText prints the report for a person.
-func (r *StoreReport) WriteText(w io.Writer) error {
-	var b strings.Builder
-	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+// Sections are the report for people.
+func (r *StoreReport) Sections() answer.Sections {
+	var rows [][2]string
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(tw, "%s\t"+format+"\n", append([]any{name}, args...)...)
+		rows = append(rows, [2]string{name, fmt.Sprintf(format, args...)})
 	}
 	row("store", "%s, %s, %d starts, %.4g GB", r.Store, r.Storage, r.Starts, float64(r.Bytes)/1e9)
 	how := "past the page cache"
@@ -260,9 +259,5 @@ func (r *StoreReport) WriteText(w io.Writer) error {
 	row("page cache", "%.4g MB/s from there: checksums and decoding", r.HotBytesPerS/1e6)
 	row("time", "%.3g s, predicted %.3g s", r.Seconds, r.Predicted)
 	row("peak memory", "%.0f MiB", r.PeakMiB)
-	if err := tw.Flush(); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return answer.Sections{answer.Facts(rows...)}
 }

@@ -36,7 +36,7 @@ func TestLongStoreBench(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := r.WriteText(&b); err != nil {
+	if err := r.Sections().WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("\n%s", &b)

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"math"
@@ -24,6 +23,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/promote"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
@@ -505,27 +505,25 @@ type HistoryLine struct {
 	Alarm    bool         `json:"alarm"`
 }
 
-// Fprint writes the state in a few lines.
-func (r *RollingResult) Fprint(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s judged now, %d in the window of %s; %d wait for analyses", phrase.Count(r.New, "start"), r.Starts, r.Window, r.Waiting)
+// Sections are the state in a few lines.
+func (r *RollingResult) Sections() answer.Sections {
+	now := fmt.Sprintf("%s judged now, %d in the window of %s; %d wait for analyses", phrase.Count(r.New, "start"), r.Starts, r.Window, r.Waiting)
 	if r.Fallen > 0 {
-		fmt.Fprintf(&b, "; %s of a fall-back left out", phrase.Count(r.Fallen, "product"))
+		now += fmt.Sprintf("; %s of a fall-back left out", phrase.Count(r.Fallen, "product"))
 	}
-	b.WriteByte('\n')
+	lines := []string{now}
 	for _, a := range r.Alarms.Alarms {
-		fmt.Fprintf(&b, "ALARM since %s: %s\n", a.Since, a.Text)
+		lines = append(lines, fmt.Sprintf("ALARM since %s: %s", a.Since, a.Text))
 	}
-	if len(r.Alarms.Alarms) == 0 {
-		if len(r.Seen) == 0 {
-			b.WriteString("too few starts for intervals: nothing can be said yet\n")
-		} else {
-			fmt.Fprintf(&b, "no alarm: %s within their bands\n", phrase.Count(len(r.Seen), "score"))
-		}
+	switch {
+	case len(r.Alarms.Alarms) > 0:
+	case len(r.Seen) == 0:
+		lines = append(lines, "too few starts for intervals: nothing can be said yet")
+	default:
+		lines = append(lines, fmt.Sprintf("no alarm: %s within their bands", phrase.Count(len(r.Seen), "score")))
 	}
 	if r.Verdict != nil {
-		fmt.Fprintln(&b, r.Verdict)
+		lines = append(lines, fmt.Sprint(r.Verdict))
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return answer.Sections{{Text: lines}}
 }

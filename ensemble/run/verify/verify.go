@@ -17,6 +17,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
@@ -54,6 +55,11 @@ type Result struct {
 	Scores   *score.Result
 	Outputs  []string
 	Warnings []string
+}
+
+// Sections are all scores for people, then in short what one wants to know first.
+func (r *Result) Sections() answer.Sections {
+	return slices.Concat(r.Scores.Sections(), answer.Sections{{Title: "In short"}}, r.Scores.Summary())
 }
 
 // what one product field is: a target of verification and its statistic.
