@@ -89,7 +89,7 @@ func makeRun(ctx context.Context, python, data, dir string, base int) error {
 		task.Centre, task.Width = append(task.Centre, make([]float32, n)), append(task.Width, slices.Repeat([]float32{1}, n))
 	}
 	task.SpreadRange = 1
-	m := model.Model{Spec: model.Spec{Kind: "unet3d", Base: base, Stages: 5, Head: model.DistributionHead}, Task: task, Networks: []model.Weights{published(weights, grid)},
+	m := model.Model{Spec: model.Spec{BodySpec: model.BodySpec{Kind: "unet3d", Base: base, Stages: 5}, HeadSpec: model.HeadSpec{Head: model.DistributionHead}}, Task: task, Networks: []model.Weights{published(weights, grid)},
 		About: model.About{Version: "benchmark", Control: "exclude", Grid: grid,
 			Trained: ensemble.Period{From: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), To: time.Date(2010, 1, 1, 0, 0, 0, 0, time.UTC)}}}
 	if err := m.Save(filepath.Join(dir, "model")); err != nil {

@@ -24,20 +24,12 @@ const (
 	DistributionHead = "distribution" // that, and mean and spread of the analysis
 )
 
-// Spec is what a network is built from, apart from its task.
+// Spec is what a network is built from, apart from its task. The parts are of one network; in JSON they are one object.
 type Spec struct {
-	Kind     string  `json:"kind"`             // as in model.kind
-	Height   string  `json:"height,omitempty"` // as unet3d.Levels; empty is shared
-	Base     int     `json:"base"`
-	Stages   int     `json:"stages"`
-	Dropout  float64 `json:"dropout"`
-	Periodic bool    `json:"periodic"`
-	Head     string  `json:"head"`
-	// Loss of a spread head, or of the stage that learns the spread: "mse", "l1", "ssim" or
-	// "ms_ssim"; of a distribution head "crps", "pinball" or "cross_entropy". SpreadWeight is the weight of the squared distance of
-	// spreads beside the CRPS.
-	Loss         string  `json:"loss"`
-	SpreadWeight float64 `json:"spread_weight"`
+	BodySpec
+	HeadSpec
+	MembersSpec
+	LeadsSpec
 	// Precision is the type in which fields inside the network are stored, as in
 	// engine.Options; empty means "f32".
 	Precision string `json:"precision,omitempty"`
@@ -48,34 +40,45 @@ type Spec struct {
 	Bias   BiasSpec `json:"bias,omitzero"`
 	// Reference is the baseline that the network corrects, as in model.reference; empty for none.
 	Reference string `json:"reference,omitempty"`
+
+	// Kept are the channels that are left of layers of which some were removed.
+	Kept []channels.Kept `json:"kept,omitempty"`
+
+	// Share says how layers share parameters; the zero value: not at all.
+	Share sharing.Options `json:"share,omitzero"`
+	// Teach is the weight of a teacher in the loss of a training.
+	Teach float64 `json:"-"`
+
+	stage Stage // whose network and loss are built
+	count int   // members of a sample, if it reads members; 0 stands for those of the task
+}
+
+// BodySpec is what makes features of the input.
+type BodySpec struct {
+	Kind     string  `json:"kind"`             // as in model.kind
+	Height   string  `json:"height,omitempty"` // as unet3d.Levels; empty is shared
+	Base     int     `json:"base"`
+	Stages   int     `json:"stages"`
+	Dropout  float64 `json:"dropout"`
+	Periodic bool    `json:"periodic"`
 	// Embedding is the number of learned fields in the input.
 	Embedding int `json:"embedding,omitempty"`
 	// Auxiliary is the number of fields that do not change in the input.
 	Auxiliary int `json:"auxiliary_fields,omitempty"`
-
-	// Members is what the network sees of them, as model.members: empty, their statistics. Then
-	// Pool and Encoder describe the encoder.
-	Members string `json:"members,omitempty"`
-	Pool    string `json:"pool,omitempty"`
-	Encoder int    `json:"encoder_channels,omitempty"`
-	// Fairness is that of the loss of a network that gives members, as train.loss.fairness.
-	Fairness string `json:"fairness,omitempty"`
-	// Scales of the same loss are its train.loss.scales.
-	Scales []float64 `json:"scales,omitempty"`
-	// Attention says where members have weights for each other, as unet3d.AttentionWeights.
-	Attention string `json:"attention,omitempty"`
-
-	// Leads says where leads are, as model.leads: empty, in channels. Conditions are what rows are told,
-	// as model.conditions.
-	Leads      string   `json:"leads,omitempty"`
-	Conditions []string `json:"conditions,omitempty"`
-	// Maps adds to members what is learned of each point, as model.maps.
-	Maps bool `json:"maps,omitempty"`
 	// Recurrent are the cells of a network that has some.
 	Recurrent RecurrentSpec `json:"recurrent,omitzero"`
 	// Axial is how points attend along axes, in a network in which they do.
 	Axial AxialSpec `json:"axial,omitzero"`
+}
 
+// HeadSpec is what comes out, and the loss of it.
+type HeadSpec struct {
+	Head string `json:"head"`
+	// Loss of a spread head, or of the stage that learns the spread: "mse", "l1", "ssim" or
+	// "ms_ssim"; of a distribution head "crps", "pinball" or "cross_entropy". SpreadWeight is the weight of the squared distance of
+	// spreads beside the CRPS.
+	Loss         string  `json:"loss"`
+	SpreadWeight float64 `json:"spread_weight"`
 	// Family is the distribution whose parameters a distribution head gives, by its name in
 	// model.family; empty is normal. Degree is that of a Bernstein quantile function, Bins those of
 	// a histogram. Loss is the score of it.
@@ -88,17 +91,29 @@ type Spec struct {
 	// of what lies there.
 	Thresholds      []ensemble.Question `json:"thresholds,omitempty"`
 	ThresholdWeight float64             `json:"threshold_weight,omitempty"`
+	// Fairness is that of the loss of a network that gives members, as train.loss.fairness.
+	Fairness string `json:"fairness,omitempty"`
+	// Scales of the same loss are its train.loss.scales.
+	Scales []float64 `json:"scales,omitempty"`
+	// Maps adds to members what is learned of each point, as model.maps.
+	Maps bool `json:"maps,omitempty"`
+}
 
-	// Kept are the channels that are left of layers of which some were removed.
-	Kept []channels.Kept `json:"kept,omitempty"`
+// MembersSpec is what the network sees of members.
+type MembersSpec struct {
+	// Members is as model.members: empty, their statistics. Then Pool and Encoder describe the encoder.
+	Members string `json:"members,omitempty"`
+	Pool    string `json:"pool,omitempty"`
+	Encoder int    `json:"encoder_channels,omitempty"`
+	// Attention says where members have weights for each other, as unet3d.AttentionWeights.
+	Attention string `json:"attention,omitempty"`
+}
 
-	// Share says how layers share parameters; the zero value: not at all.
-	Share sharing.Options `json:"share,omitzero"`
-	// Teach is the weight of a teacher in the loss of a training.
-	Teach float64 `json:"-"`
-
-	stage Stage // whose network and loss are built
-	count int   // members of a sample, if it reads members; 0 stands for those of the task
+// LeadsSpec is where leads are.
+type LeadsSpec struct {
+	// Leads is as model.leads: empty, in channels. Conditions are what rows are told, as model.conditions.
+	Leads      string   `json:"leads,omitempty"`
+	Conditions []string `json:"conditions,omitempty"`
 }
 
 // BiasSpec is what the network of the first of three stages is built from.

@@ -32,7 +32,7 @@ func TestFamilyNames(t *testing.T) {
 		t.Errorf("the schema has %q, want %q", config.Families, want)
 	}
 	for _, id := range config.Families {
-		spec := model.Spec{Head: model.DistributionHead, Family: id, Degree: 3, Bins: 4}
+		spec := model.Spec{HeadSpec: model.HeadSpec{Head: model.DistributionHead, Family: id, Degree: 3, Bins: 4}}
 		if id == config.NormalFamily {
 			spec.Family = ""
 		}

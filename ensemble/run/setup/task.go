@@ -57,8 +57,12 @@ func TaskOf(c *config.TrainConfig) model.Task {
 
 // SpecOf is the network of a configuration.
 func SpecOf(c *config.TrainConfig) model.Spec {
-	s := model.Spec{Kind: c.Model.Kind, Embedding: c.Model.Embedding, Auxiliary: len(c.Data.Auxiliary.Variables), Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
-		Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread, Precision: c.Train.Train.Precision}
+	s := model.Spec{
+		BodySpec: model.BodySpec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
+			Embedding: c.Model.Embedding, Auxiliary: len(c.Data.Auxiliary.Variables)},
+		HeadSpec:  model.HeadSpec{Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread},
+		Precision: c.Train.Train.Precision,
+	}
 	s = s.OfMembers(c)
 	s = s.OfLeads(c)
 	s.HeadOf(c)
