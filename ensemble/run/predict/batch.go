@@ -51,9 +51,9 @@ type prepared struct {
 }
 
 // newBatchFiller is one for the fields that are wanted of an init, of some members.
-func newBatchFiller(task *model.Task, s *input.Selection, members []ensemble.Member, wanted []ensemble.Entry) *batchFiller {
-	b := &batchFiller{task: task, axes: s.Axes, members: members, grid: s.Grid, groups: make([]group, s.Axes.Fields())}
-	b.stats = make([]model.Statistics, len(task.Targets)*len(s.Axes.Levels))
+func newBatchFiller(t *model.Task, s *input.Selection, members []ensemble.Member, wanted []ensemble.Entry) *batchFiller {
+	b := &batchFiller{task: t, axes: s.Axes, members: members, grid: s.Grid, groups: make([]group, s.Axes.Fields())}
+	b.stats = make([]model.Statistics, len(t.Targets)*len(s.Axes.Levels))
 	for i := range b.groups {
 		b.groups[i].members = make([][]float32, len(members))
 	}

@@ -79,19 +79,19 @@ func TestListsAreReadAsWritten(t *testing.T) {
 		"scales":     {"model.head=members", "model.encoder.input=[field]", "train.loss.spread=0", "data.members.sampling=fixed", "baselines=[mbm]", "model.kind=poet", "train.loss.kind=crps_members", "train.loss.scales=[4, 2.5]"},
 	} {
 		cfg := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, set...)
-		task, spec, dir := Unfitted(TaskOf(cfg)), SpecOf(cfg), t.TempDir()
-		task.Features.Fields = []*ensemble.Normaliser{{Kind: ensemble.GlobalStandard}}
-		if err := (&model.Model{Spec: spec, Task: task, About: model.About{Grid: grid}}).SaveReference(dir); err != nil {
+		k, spec, dir := Unfitted(TaskOf(cfg)), SpecOf(cfg), t.TempDir()
+		k.Features.Fields = []*ensemble.Normaliser{{Kind: ensemble.GlobalStandard}}
+		if err := (&model.Model{Spec: spec, Task: k, About: model.About{Grid: grid}}).SaveReference(dir); err != nil {
 			t.Fatal(err)
 		}
 		m, _, err := model.LoadReference(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		lists := func(s model.Spec, k model.Task) []any {
-			return []any{s.Thresholds, s.Conditions, s.Scales, k.Features.Axes, k.Targets}
+		lists := func(s model.Spec, of model.Task) []any {
+			return []any{s.Thresholds, s.Conditions, s.Scales, of.Features.Axes, of.Targets}
 		}
-		got, want := lists(m.Spec, m.Task), lists(spec, task)
+		got, want := lists(m.Spec, m.Task), lists(spec, k)
 		if len(spec.Thresholds)+len(spec.Conditions)+len(spec.Scales) == 0 {
 			t.Errorf("%s: the network has none", of)
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// network is the present network of a training. begin makes it, end frees it.
-type network struct {
+// current is the present network of a training. begin makes it, end frees it.
+type current struct {
 	plans
 	cfg     config.Training
 	rate    optim.Schedule
@@ -42,7 +42,7 @@ type plans struct {
 
 // begin compiles the present network with fresh parameters.
 func (t *trainer) begin() error {
-	t.now = &network{cfg: t.turn().Config}
+	t.now = &current{cfg: t.turn().Config}
 	if t.at.Kept == nil {
 		t.at.Kept = t.model.Spec.Kept
 	}

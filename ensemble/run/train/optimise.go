@@ -10,7 +10,7 @@ import (
 )
 
 // optimizer gives the options of a network's optimiser.
-func (n *network) optimizer() optim.Options {
+func (n *current) optimizer() optim.Options {
 	o := optim.Options{
 		Kind: optim.Kind(n.cfg.Optimizer), Decay: n.cfg.WeightDecay, Clip: n.cfg.Clip, Threads: n.cfg.Threads, Momentum: 0.9,
 		Trust: n.cfg.Trust, EMA: n.cfg.EMA,

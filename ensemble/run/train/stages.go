@@ -108,13 +108,13 @@ func (t *trainer) correctValidation(ctx context.Context) error {
 }
 
 // correction is the output of a finished network of the first stage for one sample.
-func (t *trainer) correction(ctx context.Context, network int, fc *ensemble.Forecast, used []int) ([]float32, error) {
+func (t *trainer) correction(ctx context.Context, which int, fc *ensemble.Forecast, used []int) ([]float32, error) {
 	c := t.now.corrections
-	if c.present != network {
-		if err := model.Fill(c.net.Plan.Store(), t.finished[network]); err != nil {
+	if c.present != which {
+		if err := model.Fill(c.net.Plan.Store(), t.finished[which]); err != nil {
 			return nil, err
 		}
-		c.present = network
+		c.present = which
 	}
 	net := c.net
 	if err := t.local.Input(&net.Batch, 0, fc, used); err != nil {

@@ -16,7 +16,7 @@ import (
 type trainer struct {
 	job
 	from     inputs
-	now      *network // the present one; nil before it begins and after the last
+	now      *current // the present network; nil before it begins and after the last
 	at       position
 	finished []model.Weights // of the networks that were trained before the present one
 	seen     observers
