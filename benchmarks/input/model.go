@@ -12,6 +12,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
@@ -58,7 +60,7 @@ func makeRun(ctx context.Context, python, data, dir string, base int) error {
 	}
 	grid := globe().Part(part)
 	n := grid.Size()
-	task := model.Task{Targets: []model.Target{{Variable: "t", Lead: hours(leads[len(leads)-1])}}, Full: 2 * usedMembers}
+	task := task.Task{Targets: []task.Target{{Variable: "t", Lead: hours(leads[len(leads)-1])}}, Full: 2 * usedMembers}
 	for m := range usedMembers {
 		task.Used = append(task.Used, ensemble.Member(m+1))
 	}
@@ -89,7 +91,7 @@ func makeRun(ctx context.Context, python, data, dir string, base int) error {
 		task.Centre, task.Width = append(task.Centre, make([]float32, n)), append(task.Width, slices.Repeat([]float32{1}, n))
 	}
 	task.SpreadRange = 1
-	m := model.Model{Spec: model.Spec{BodySpec: model.BodySpec{Kind: "unet3d", Base: base, Stages: 5}, HeadSpec: model.HeadSpec{Head: model.DistributionHead}}, Task: task, Networks: []model.Weights{published(weights, grid)},
+	m := model.Model{Spec: network.Spec{BodySpec: network.BodySpec{Kind: "unet3d", Base: base, Stages: 5}, HeadSpec: network.HeadSpec{Head: network.DistributionHead}}, Task: task, Networks: []model.Weights{published(weights, grid)},
 		About: model.About{Version: "benchmark", Control: "exclude", Grid: grid,
 			Trained: ensemble.Period{From: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), To: time.Date(2010, 1, 1, 0, 0, 0, 0, time.UTC)}}}
 	if err := m.Save(filepath.Join(dir, "model")); err != nil {

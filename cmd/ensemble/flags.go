@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
@@ -232,13 +232,13 @@ func workspaceFlag(f *pflag.FlagSet) func() (int64, error) {
 }
 
 // regridFlag adds --regrid and gives a function that reads it.
-func regridFlag(f *pflag.FlagSet) func() (model.Interpolation, error) {
+func regridFlag(f *pflag.FlagSet) func() (task.Interpolation, error) {
 	methods := input.InterpolationMethods()
 	method := f.String("regrid", "", "bring fields on other grids there by a `METHOD`: "+strings.Join(methods, ", "))
 	words(f, "regrid", methods...)
-	return func() (model.Interpolation, error) {
+	return func() (task.Interpolation, error) {
 		if *method == "" {
-			return model.Interpolation{}, nil
+			return task.Interpolation{}, nil
 		}
 		return input.InterpolateBy(*method), oneOf("--regrid", []string{*method}, methods...)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
@@ -110,7 +110,7 @@ type predictFlags struct {
 	threads                *uint
 	computing              computing
 	publishing             func() []config.Flag
-	regrid                 func() (model.Interpolation, error)
+	regrid                 func() (task.Interpolation, error)
 	overwrite              func() (string, error)
 }
 

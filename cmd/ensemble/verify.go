@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -55,7 +55,7 @@ type verifyFlags struct {
 	bands                             []string
 	resamples                         uint
 	layout                            func() (config.Layout, error)
-	regrid                            func() (model.Interpolation, error)
+	regrid                            func() (task.Interpolation, error)
 }
 
 func (v *verifyFlags) bind() {

@@ -13,6 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
@@ -107,8 +109,8 @@ func Export(ctx context.Context, o ExportOptions) (*Exported, error) {
 	}
 	doc.Inputs = inputNames(m)
 	if m.Task.Corrected() != nil {
-		doc.Reference = model.CorrectedFile
-		if err := m.Task.Corrected().Save(filepath.Join(o.Out, model.CorrectedFile)); err != nil {
+		doc.Reference = task.CorrectedFile
+		if err := m.Task.Corrected().Save(filepath.Join(o.Out, task.CorrectedFile)); err != nil {
 			return nil, err
 		}
 	}
@@ -187,7 +189,7 @@ func testable(ctx context.Context, m *model.Model, o ExportOptions, w model.Weig
 	// no published widths, and the lists of what is left stand with the model.
 	if m.Spec.Body(false) != nil || len(m.Spec.Kept) > 0 {
 		a := &Architecture{Kind: m.Spec.Kind, Channels: len(inputNames(m)), Outputs: (3 + len(m.Spec.Extra())) * len(m.Task.Targets), Base: m.Spec.Base, Periodic: m.Spec.Periodic && m.Grid.Periodic()}
-		if m.Spec.Head == model.SpreadHead {
+		if m.Spec.Head == network.SpreadHead {
 			a.Outputs = len(m.Task.Targets)
 		}
 		for _, t := range w {
@@ -236,7 +238,7 @@ func inputNames(m *model.Model) (names []string) {
 		names = append(names, m.Task.Features.ChannelName(c))
 	}
 	if m.Spec.Reference != "" {
-		for _, part := range []string{model.OutShift, model.OutSigma} {
+		for _, part := range []string{network.OutShift, network.OutSigma} {
 			for _, v := range m.Task.Targets {
 				names = append(names, fmt.Sprintf("%s of %s by %s", part, m.Task.ChannelOf(v), m.Spec.Reference))
 			}
@@ -250,18 +252,18 @@ func inputNames(m *model.Model) (names []string) {
 
 // outputNames says what the channels of the network's output hold.
 func outputNames(m *model.Model, outputs int) (names []string) {
-	parts := []string{model.OutSpread}
+	parts := []string{network.OutSpread}
 	switch {
 	case m.Spec.Staged():
-		parts = []string{model.OutSigma}
-	case m.Spec.Head == model.DistributionHead:
-		parts = []string{model.OutShift, "log(sigma)"}
+		parts = []string{network.OutSigma}
+	case m.Spec.Head == network.DistributionHead:
+		parts = []string{network.OutShift, "log(sigma)"}
 		for _, e := range m.Spec.Extra() {
 			parts = append(parts, e.Name)
 		}
-		parts = append(parts, model.OutSpread)
+		parts = append(parts, network.OutSpread)
 		if m.Spec.Reference != "" {
-			parts = []string{"change of " + model.OutShift, "log of the factor of " + model.OutSigma, model.OutSpread}
+			parts = []string{"change of " + network.OutShift, "log of the factor of " + network.OutSigma, network.OutSpread}
 		}
 	}
 	for _, part := range parts {

@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
@@ -160,7 +161,7 @@ func (a *Architecture) run(ctx context.Context, w model.Weights, x ckpt.Tensor, 
 	} else if err != nil {
 		return ckpt.Tensor{}, err
 	}
-	eo := model.Options(threads, "")
+	eo := network.Options(threads, "")
 	eo.Store, eo.Mode = engine.NewStore(), engine.Infer
 	plan, err := engine.Compile(g, eo)
 	if err != nil {

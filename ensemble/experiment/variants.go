@@ -8,7 +8,8 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -43,10 +44,10 @@ var rows = []struct {
 	{Ablation, "loss-ssim", "train.loss.kind=ssim", otherLoss("ssim")},
 	{Ablation, "loss-ms-ssim", "train.loss.kind=ms_ssim", otherLoss("ms_ssim")},
 	{Ablation, "no-spread-loss", "train.loss.spread=0", func(c *config.TrainConfig) bool {
-		return c.Model.Head != model.SpreadHead && c.Train.Train.Loss.Spread > 0
+		return c.Model.Head != network.SpreadHead && c.Train.Train.Loss.Spread > 0
 	}},
 	{Ablation, "spread-loss", "train.loss.spread=1", func(c *config.TrainConfig) bool {
-		return c.Model.Head != model.SpreadHead && !(c.Train.Train.Loss.Spread > 0)
+		return c.Model.Head != network.SpreadHead && !(c.Train.Train.Loss.Spread > 0)
 	}},
 	{Kinds, config.DRNKind, "model.kind=drn model.height=shared model.dropout=0 model.base=128", otherKind(config.DRNKind)},
 	{Kinds, config.LeNetKind, "model.kind=lenet model.height=shared model.dropout=0", otherKind(config.LeNetKind)},
@@ -56,7 +57,7 @@ var rows = []struct {
 // otherLoss asks for a network of spreads that is trained by another loss.
 func otherLoss(kind string) func(*config.TrainConfig) bool {
 	return func(c *config.TrainConfig) bool {
-		return c.Model.Head == model.SpreadHead && c.Train.Train.Loss.Kind != kind
+		return c.Model.Head == network.SpreadHead && c.Train.Train.Loss.Kind != kind
 	}
 }
 
@@ -85,7 +86,7 @@ func Variants(study string, src config.Sources, members []int) ([]Variant, error
 	if study == Members {
 		return memberVariants(c.Data.Members.Full, members)
 	}
-	targets := strings.NewReplacer("TARGET_LEADS", model.LeadWords(c.Data.TargetLeads), "TARGET_LEVELS", strings.Join(targetLevels(c), ","))
+	targets := strings.NewReplacer("TARGET_LEADS", task.LeadWords(c.Data.TargetLeads), "TARGET_LEVELS", strings.Join(targetLevels(c), ","))
 	out := []Variant{{Name: "base"}}
 	for _, r := range rows {
 		if r.study == study && r.where(c) {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
@@ -18,10 +20,10 @@ type heads struct {
 
 // newHeads is nil for normal distributions and spread heads.
 func (m *Model) newHeads(n int) *heads {
-	if m.Spec.Head != DistributionHead || m.Spec.Family == "" {
+	if m.Spec.Head != network.DistributionHead || m.Spec.Family == "" {
 		return nil
 	}
-	h := &heads{m: m, names: m.Spec.parameterNames()}
+	h := &heads{m: m, names: m.Spec.ParameterNames()}
 	if !h.apart() {
 		for range h.names {
 			h.fields = append(h.fields, make([]float32, n))
@@ -50,7 +52,7 @@ func (h *heads) take(name string, x []float32, share float32) {
 // physical gives a forecast the parameters in physical units, and mean and standard deviation.
 //
 // Errors: if the networks give no distribution of the family.
-func (h *heads) physical(out *Forecast, init ensemble.Init, stats []Statistics) error {
+func (h *heads) physical(out *Forecast, init ensemble.Init, stats []task.Statistics) error {
 	k, n := h.m.Local, len(out.Spread)
 	d := len(k.Features.Axes.Levels)
 	families := make([]*dist.Family, len(k.Targets))
@@ -73,7 +75,7 @@ func (h *heads) physical(out *Forecast, init ensemble.Init, stats []Statistics) 
 				switch e := k.ErrorScale[at]; role {
 				case dist.Location:
 					par[p] = float64(centre) + e*par[p]
-					if h.m.Spec.Bins > 0 && boundedVariable(k.Targets[at/d].Variable) {
+					if h.m.Spec.Bins > 0 && network.BoundedVariable(k.Targets[at/d].Variable) {
 						par[p] = max(0, par[p]) // the rest is a mass at 0
 					}
 				case dist.Scale:

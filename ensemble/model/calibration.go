@@ -6,10 +6,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ensemble-weather/ensemble/internal/phrase"
-
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/postproc/calibration"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
@@ -54,7 +54,7 @@ func eachPoint(par [][]float32, visit func(point int, par []float64)) {
 }
 
 // calibrationsOf are those of a target, by rising thresholds.
-func (m *Model) calibrationsOf(t Target, level ensemble.Level) (out []Calibration) {
+func (m *Model) calibrationsOf(t task.Target, level ensemble.Level) (out []Calibration) {
 	for _, c := range m.Calibrations {
 		if c.Variable == t.Variable && c.Level == level.String() && (c.Lead == "" || c.Lead == t.Lead.String()) {
 			out = append(out, c)
@@ -65,7 +65,7 @@ func (m *Model) calibrationsOf(t Target, level ensemble.Level) (out []Calibratio
 
 // CalibrationWords tell of a variable's probabilities how they are calibrated, as files do: "" if
 // they are not.
-func (m *Model) CalibrationWords(t Target, level ensemble.Level) string {
+func (m *Model) CalibrationWords(t task.Target, level ensemble.Level) string {
 	of := m.calibrationsOf(t, level)
 	if of == nil {
 		return ""
@@ -88,7 +88,7 @@ func (m *Model) CalibrationWords(t Target, level ensemble.Level) string {
 // two limits, follows.
 //
 // Shape: par [parameter][point]; p [point] is changed.
-func (m *Model) Calibrate(p []float32, t Target, level ensemble.Level, e ensemble.Event, family *dist.Family, par [][]float32) {
+func (m *Model) Calibrate(p []float32, t task.Target, level ensemble.Level, e ensemble.Event, family *dist.Family, par [][]float32) {
 	of := m.calibrationsOf(t, level)
 	if of == nil {
 		return

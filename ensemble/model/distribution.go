@@ -5,6 +5,8 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
@@ -12,7 +14,7 @@ import (
 // DistributionOf is the family of a variable of which the model gives the parameters. What cannot
 // be negative is censored at 0, which keeps the probabilities of all other values.
 func (m *Model) DistributionOf(variable string) *dist.Family {
-	if !boundedVariable(variable) {
+	if !network.BoundedVariable(variable) {
 		return m.Family
 	}
 	switch m.Family.ID {
@@ -77,5 +79,5 @@ func (m *Model) Targets() string {
 			out = append(out, t.Variable+" at "+k.Features.Axes.Levels[at%d].Of(t.Variable).String())
 		}
 	}
-	return strings.Join(out, ", ") + " at " + LeadWords(k.TargetLeads())
+	return strings.Join(out, ", ") + " at " + task.LeadWords(k.TargetLeads())
 }

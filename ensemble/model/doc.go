@@ -1,9 +1,7 @@
-// Package model is what a trained model is: its task (what goes in, what is asked, and the
-// numbers between the two), the graph of its network, the distribution that its head gives,
-// its files, and a prediction with it. Jobs that train, use, prune or export models are
-// in ensemble/run.
+// Package model is what a trained model is: its task (package task), its networks (package network), the baselines
+// and calibrations that belong to it, its files, and a prediction with it. Jobs that train, use, prune or
+// export models are in ensemble/run:
 //
-// Fields of a forecast and of targets are float32 in SI units; inside the network they are
-// in units of the error scale (Task.ErrorScale). Of a target there is one field for each
-// lead, variable and level, in that order.
+//	m, err := model.Load("runs/gcm/model", true)
+//	forecast, err := m.Predict(ctx, fc, used)
 package model

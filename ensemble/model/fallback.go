@@ -6,6 +6,8 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/ecc"
@@ -28,8 +30,8 @@ func (m *Model) FallBacks(ladder []string) string {
 
 // fallBack finds the fit of a baseline to a target that gives what the network gives, or what makes it: distributions, of whatever
 // family, or of a network of members those too that correct members; nil if there is none.
-func (m *Model) fallBack(at int, id string) *Baseline {
-	if at >= len(m.Baselines) || m.Spec.Head == SpreadHead {
+func (m *Model) fallBack(at int, id string) *task.Baseline {
+	if at >= len(m.Baselines) || m.Spec.Head == network.SpreadHead {
 		return nil
 	}
 	for i, b := range m.Baselines[at].Fits {
@@ -53,7 +55,7 @@ func (m *Model) fallBack(at int, id string) *Baseline {
 // Targets that are not scored have the raw distribution.
 //
 // Shape: members [member][target][point], nil unless the network gives members. Missing: as in the members.
-func (m *Model) FallBack(rung string, init ensemble.Init, stats []Statistics, count int, members []float32) (*Forecast, error) {
+func (m *Model) FallBack(rung string, init ensemble.Init, stats []task.Statistics, count int, members []float32) (*Forecast, error) {
 	k := &m.Task
 	out := &Forecast{}
 	if m.Spec.GivesMembers() {
@@ -77,7 +79,7 @@ func (m *Model) FallBack(rung string, init ensemble.Init, stats []Statistics, co
 				return nil, err
 			}
 			continue
-		case m.Spec.Head == SpreadHead:
+		case m.Spec.Head == network.SpreadHead:
 		case b != nil:
 			m.standIn(out, at, st.Mean, b.Method.Family, b.Fit.Forecast(raw))
 		default:
@@ -146,7 +148,7 @@ func (m *Model) free(par []float64, at int, centre float64) {
 	case m.Recalibrations != nil:
 		par[2] = m.Recalibrations[at].Nu
 	case m.Family == dist.CSGamma:
-		par[1], par[2] = 1, startGammaShift
+		par[1], par[2] = 1, network.StartGammaShift
 	case m.Spec.Bins > 0: // as many bins as the networks have together, around the members' mean
 		edges := m.Task.Edges[at]
 		variable := m.Task.Targets[at/len(m.Task.Features.Axes.Levels)].Variable
@@ -154,7 +156,7 @@ func (m *Model) free(par []float64, at int, centre float64) {
 			x := float64(i) * float64(len(edges)-1) / float64(len(par)/2)
 			j := min(int(x), len(edges)-2)
 			par[i] = centre + m.Task.ErrorScale[at]*(edges[j]+(x-float64(j))*(edges[j+1]-edges[j]))
-			if boundedVariable(variable) {
+			if network.BoundedVariable(variable) {
 				par[i] = max(0, par[i])
 			}
 		}
@@ -162,7 +164,7 @@ func (m *Model) free(par []float64, at int, centre float64) {
 }
 
 // standInMembers writes the members of a target into a forecast: raw ones where b is nil.
-func (m *Model) standInMembers(out *Forecast, at, targets int, raw baseline.Raw, b *Baseline) (err error) {
+func (m *Model) standInMembers(out *Forecast, at, targets int, raw baseline.Raw, b *task.Baseline) (err error) {
 	made := raw.Members
 	switch {
 	case b == nil:
@@ -178,7 +180,7 @@ func (m *Model) standInMembers(out *Forecast, at, targets int, raw baseline.Raw,
 		}
 	}
 	k := &m.Task
-	bounded := boundedVariable(k.Targets[at/len(k.Features.Axes.Levels)].Variable)
+	bounded := network.BoundedVariable(k.Targets[at/len(k.Features.Axes.Levels)].Variable)
 	own := out.MembersOf(at, targets, len(raw.Mean))
 	for i, x := range made {
 		for q, v := range x {

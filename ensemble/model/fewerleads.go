@@ -6,6 +6,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -22,8 +23,8 @@ func (m *Model) ReadOnly(leads []ensemble.Lead) error {
 	case leads == nil || slices.Equal(leads, all):
 		return nil
 	case !slices.IsSorted(leads) || len(slices.Compact(slices.Clone(leads))) < len(leads) || slices.ContainsFunc(leads, func(l ensemble.Lead) bool { return !slices.Contains(all, l) }):
-		return refuse("leads are asked for that the model does not read", fmt.Sprintf("%s of %s", LeadWords(leads), LeadWords(all)), "give some of these, ascending")
-	case !m.Spec.takesFewerLeads():
+		return refuse("leads are asked for that the model does not read", fmt.Sprintf("%s of %s", task.LeadWords(leads), task.LeadWords(all)), "give some of these, ascending")
+	case !m.Spec.TakesFewerLeads():
 		return refuse(fmt.Sprintf("%s needs all of its %d leads", m.Spec.Kind, len(all)), "it was trained for this number of them",
 			"leave leads out, or train members without maps, with leads in rows (model.leads) that are told apart by model.conditions: [lead]")
 	case config.OverTime(m.Spec.Kind) && len(leads) < 2:

@@ -66,7 +66,7 @@ func (f *Forecast) MembersOf(at, targets, points int) (fields [][]float32) {
 //
 // Errors: as open.
 func (m *Model) ReadMembers(members int) error {
-	if !m.Spec.ReadsMembers() || m.Spec.membersOf(&m.Task) == members {
+	if !m.Spec.ReadsMembers() || m.Spec.MembersOf(&m.Task) == members {
 		return nil
 	}
 	if err := m.Network.Plan.Close(); err != nil {

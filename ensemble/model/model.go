@@ -16,6 +16,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass"
 	sharing "github.com/ensemble-weather/ensemble/engine/share"
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
@@ -26,8 +28,8 @@ import (
 // Model is a trained model: a task, the networks whose outputs are averaged, and
 // the baselines that were fitted on the same training dates.
 type Model struct {
-	Spec Spec
-	Task Task
+	Spec network.Spec
+	Task task.Task
 	About
 	// Family is that of the distribution whose parameters the networks give; nil for
 	// those that give none.
@@ -37,19 +39,19 @@ type Model struct {
 	// training had stages; Networks then give sigma.
 	Bias      Weights
 	Spreads   []Weights
-	Baselines []Baselines      // as targets are stored; empty without analyses
+	Baselines []task.Baselines // as targets are stored; empty without analyses
 	Coupling  []score.Coupling // what the test of the training found of its members
-	Climate   *Climate         // of the training that made the model; nil for none, and in models that were loaded
+	Climate   *task.Climate    // of the training that made the model; nil for none, and in models that were loaded
 	Drift     *Drift           // of the training; nil in models that were loaded until it is set to what LoadDrift reads
 
 	arrays  *ckpt.File             // from which maps are read when they are needed; nil if all are in memory
 	kept    map[place]*engine.Kept // where weights were given on a device
 	stored  *ckpt.File             // of the only network, from which its weights are read when it is opened; else nil
 	Ranks   *team.Team             // that predict together; nil for one rank alone
-	Local   *Task                  // of this rank
-	Network *Network               // compiled on first use; runs the networks in turn
+	Local   *task.Task             // of this rank
+	Network *network.Network       // compiled on first use; runs the networks in turn
 	opened  engine.Options         // of net
-	bias    *Network               // that of Bias, if there is one
+	bias    *network.Network       // that of Bias, if there is one
 	order   []int                  // of the members in the only sample of its batch, by their positions
 }
 
@@ -62,7 +64,7 @@ type About struct {
 	Origins []ensemble.Origin `json:"origins,omitempty"`
 	Grid    *ensemble.Grid    `json:"grid"`
 	// Interpolation is how fields came to Grid in training; those of predictions do too.
-	Interpolation Interpolation `json:"interpolation,omitzero"`
+	Interpolation task.Interpolation `json:"interpolation,omitzero"`
 	// Recalibrations, as targets are stored, are those of the distribution, and Calibrations those of probabilities of events, fitted on
 	// validation starts. Nil for none.
 	Recalibrations []Recalibration `json:"recalibrations,omitempty"`
@@ -92,10 +94,10 @@ const schema = "ensemble.model/1"
 type Description struct {
 	Schema   string                   `json:"schema"`
 	Networks int                      `json:"networks"` // how many files of weights there are
-	Spec     Spec                     `json:"network"`
+	Spec     network.Spec             `json:"network"`
 	Family   string                   `json:"family,omitempty"` // its ID
 	Kind     ensemble.Standardisation `json:"standardise"`
-	Task     Task                     `json:"task"`
+	Task     task.Task                `json:"task"`
 	About
 }
 
@@ -125,11 +127,11 @@ func (m *Model) Save(dir string) error {
 	if err := ckpt.WriteFile(filepath.Join(dir, ArraysFile), arrays, nil); err != nil {
 		return err
 	}
-	if err := k.Corrected().Save(filepath.Join(dir, CorrectedFile)); err != nil {
+	if err := k.Corrected().Save(filepath.Join(dir, task.CorrectedFile)); err != nil {
 		return err
 	}
 	if m.Climate != nil {
-		if err := m.Climate.Save(filepath.Join(dir, ClimateFile)); err != nil {
+		if err := m.Climate.Save(filepath.Join(dir, task.ClimateFile)); err != nil {
 			return err
 		}
 	}
@@ -176,7 +178,7 @@ func (m *Model) SaveReference(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return exit.Create(dir, err)
 	}
-	if err := saveBaselines(filepath.Join(dir, baselinesFile), m.Baselines); err != nil {
+	if err := task.SaveBaselines(filepath.Join(dir, task.BaselinesFile), m.Baselines); err != nil {
 		return err
 	}
 	if err := SaveCoupling(dir, m.Coupling); err != nil {
@@ -200,7 +202,7 @@ func Load(dir string, lean bool) (*Model, error) {
 		return nil, errors.Join(err, m.Close())
 	}
 	if m.Spec.Reference != "" {
-		r, err := loadCorrected(filepath.Join(dir, CorrectedFile), m.Spec.Reference, &m.Task, m.Grid.Size())
+		r, err := task.LoadCorrected(filepath.Join(dir, task.CorrectedFile), m.Spec.Reference, &m.Task, m.Grid.Size())
 		if err != nil {
 			return nil, errors.Join(err, m.Close())
 		}
@@ -252,7 +254,7 @@ func LoadReference(dir string) (*Model, *Description, error) {
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, nil, bad(err.Error())
 	}
-	if f.Spec.ReadsMembers() != (len(f.Task.Features.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Task.Features.Auxiliary) || f.Spec.Staged() != (f.Spec.Bias != BiasSpec{}) {
+	if f.Spec.ReadsMembers() != (len(f.Task.Features.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Task.Features.Auxiliary) || f.Spec.Staged() != (f.Spec.Bias != network.BiasSpec{}) {
 		return nil, nil, bad(fmt.Sprintf("method %q and members %q, with %d auxiliary fields, do not go with the rest", f.Spec.Method, f.Spec.Members, len(f.Task.Features.Auxiliary)))
 	}
 	m := &Model{Spec: f.Spec, Task: f.Task, About: f.About, Family: f.Spec.Predicted(f.Networks)}
@@ -271,7 +273,7 @@ func LoadReference(dir string) (*Model, *Description, error) {
 	if slices.ContainsFunc(m.Calibrations, func(c Calibration) bool { return !c.Map.Valid() || c.Event.Relation != ensemble.Above }) {
 		return nil, nil, bad("a calibration of probabilities that is no rising function")
 	}
-	if m.Baselines, err = loadBaselines(filepath.Join(dir, baselinesFile), m.Grid.Size()); err != nil {
+	if m.Baselines, err = task.LoadBaselines(filepath.Join(dir, task.BaselinesFile), m.Grid.Size()); err != nil {
 		return nil, nil, err
 	}
 	m.Coupling, err = loadCoupling(dir)
@@ -376,8 +378,8 @@ func (m *Model) Predict(ctx context.Context, o engine.Options, fc *ensemble.Fore
 
 // Prepare makes the network's input of one forecast, which is not needed after that, and
 // gives the statistics of the targets, as these are stored. The network is open.
-func (m *Model) Prepare(fc *ensemble.Forecast, members []ensemble.Member) ([]Statistics, error) {
-	used, err := Positions(fc, members)
+func (m *Model) Prepare(fc *ensemble.Forecast, members []ensemble.Member) ([]task.Statistics, error) {
+	used, err := task.Positions(fc, members)
 	if err != nil {
 		return nil, err
 	}
@@ -392,17 +394,17 @@ func (m *Model) Prepare(fc *ensemble.Forecast, members []ensemble.Member) ([]Sta
 }
 
 // Infer runs the networks on what was prepared.
-func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []Statistics) (*Forecast, error) {
+func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []task.Statistics) (*Forecast, error) {
 	n := len(m.Network.Batch.Spread)
 	out := &Forecast{Spread: make([]float32, n)}
 	other := m.newHeads(n)
-	if m.Spec.Head == DistributionHead && other == nil {
+	if m.Spec.Head == network.DistributionHead && other == nil {
 		out.Mean, out.Sigma = make([]float32, n), make([]float32, n)
 	}
 	if m.Spec.GivesMembers() {
 		out.Spread, out.Members = nil, make([]float32, len(m.Network.Batch.Raw))
 	}
-	sums := map[string][]float32{OutSpread: out.Spread, OutShift: out.Mean, OutSigma: out.Sigma, outMembers: out.Members}
+	sums := map[string][]float32{network.OutSpread: out.Spread, network.OutShift: out.Mean, network.OutSigma: out.Sigma, network.OutMembers: out.Members}
 	for _, p := range m.inferences() {
 		if m.stored == nil { // else they are there since it was opened
 			if err := m.fill(p); err != nil {
@@ -464,14 +466,14 @@ func (m *Model) fill(p inference) error {
 
 // place is where weights were given to a network.
 type place struct {
-	net     *Network
+	net     *network.Network
 	weights *ckpt.Tensor
 }
 
 // inference is one run of a compiled network in a prediction: with which weights, and which of its
 // outputs are used, each counting as a share of a mean.
 type inference struct {
-	net     *Network
+	net     *network.Network
 	weights Weights
 	outputs []string
 	share   float32
@@ -482,19 +484,19 @@ func (m *Model) inferences() (all []inference) {
 	share := 1 / float32(len(m.Networks))
 	if !m.Spec.Staged() {
 		for _, w := range m.Networks {
-			all = append(all, inference{m.Network, w, m.Spec.outputs(), share})
+			all = append(all, inference{m.Network, w, m.Spec.Outputs(), share})
 		}
 		return all
 	}
-	all = append(all, inference{m.bias, m.Bias, []string{OutShift}, 1})
+	all = append(all, inference{m.bias, m.Bias, []string{network.OutShift}, 1})
 	for i := range m.Networks {
-		all = append(all, inference{m.Network, m.Spreads[i], []string{OutSpread}, share}, inference{m.Network, m.Networks[i], []string{OutSigma}, share})
+		all = append(all, inference{m.Network, m.Spreads[i], []string{network.OutSpread}, share}, inference{m.Network, m.Networks[i], []string{network.OutSigma}, share})
 	}
 	return all
 }
 
 // physical brings the outputs of the network into physical units.
-func (m *Model) physical(out *Forecast, init ensemble.Init, stats []Statistics) error {
+func (m *Model) physical(out *Forecast, init ensemble.Init, stats []task.Statistics) error {
 	k := m.Local
 	off := 0
 	for at, st := range stats {
@@ -523,7 +525,7 @@ func (m *Model) physical(out *Forecast, init ensemble.Init, stats []Statistics) 
 	return nil
 }
 
-func notFinite(k *Task, init ensemble.Init, at, point int) error {
+func notFinite(k *task.Task, init ensemble.Init, at, point int) error {
 	return &exit.Error{Code: exit.Bug, What: "the network's output is not finite",
 		At:  fmt.Sprintf("start %s, %s, point %d", init, k.Named(at), point),
 		Fix: "check the model's weights and the input's values with `ensemble inspect --stats`"}
@@ -604,7 +606,7 @@ func (m *Model) Open(o engine.Options) error {
 		if o.Kept, err = zeroBlocksOf(m.Bias); err != nil {
 			return err
 		}
-		m.bias, err = m.Spec.Of(BiasStage).Compile(&m.Task, m.Grid, 1, 0, false, o, m.Ranks)
+		m.bias, err = m.Spec.Of(network.BiasStage).Compile(&m.Task, m.Grid, 1, 0, false, o, m.Ranks)
 		return err
 	}
 	if len(m.Networks) == 1 && m.Ranks == nil { // else each network finds in its place what the one before left
@@ -625,7 +627,7 @@ func (m *Model) Open(o engine.Options) error {
 // Close frees the compiled network and closes the files of the model.
 func (m *Model) Close() (err error) {
 	m.kept = nil
-	for _, n := range []**Network{&m.Network, &m.bias} {
+	for _, n := range []**network.Network{&m.Network, &m.bias} {
 		if *n != nil {
 			err, *n = errors.Join(err, (*n).Plan.Close()), nil
 		}
@@ -703,7 +705,7 @@ func fillFrom(s *engine.Store, read func(e engine.Entry, to []float32) (there bo
 }
 
 // Here is the task of this rank's slab.
-func (m *Model) Here() *Task {
+func (m *Model) Here() *task.Task {
 	if m.Local != nil {
 		return m.Local
 	}

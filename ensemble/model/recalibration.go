@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/ensemble-weather/ensemble/internal/phrase"
-
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
@@ -52,7 +52,7 @@ func (m *Model) recalibrated(out *Forecast, targets int) {
 }
 
 // RecalibrationWords tell of a variable's distribution how it was calibrated, as files do: "" if it was not.
-func (m *Model) RecalibrationWords(t Target, level ensemble.Level) string {
+func (m *Model) RecalibrationWords(t task.Target, level ensemble.Level) string {
 	for _, r := range m.Recalibrations {
 		if r.Variable == t.Variable && r.Level == level.String() && r.Lead == t.Lead.String() {
 			return fmt.Sprintf("; spread times %.3f, %.3g degrees of freedom, fitted on %s from %s to %s", r.Factor, r.Nu, phrase.Count(r.Starts, "start"),

@@ -14,7 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
@@ -89,7 +89,7 @@ func (k *Case) check() error {
 	if k.Precision == "" {
 		k.Precision = "float32"
 	}
-	k.Threads = model.Threads(k.Threads)
+	k.Threads = network.Threads(k.Threads)
 	if k.Depth == 0 {
 		k.Depth = 2
 		if k.Model == BenchResNet2D {
@@ -200,7 +200,7 @@ func (k Case) Compile(train, profile bool) (*Step, error) {
 // Options are those of every plan of the program, bounded by the memory of the case;
 // profile measures every kernel.
 func (k Case) Options(profile bool) engine.Options {
-	o := model.Options(k.Threads, k.Device)
+	o := network.Options(k.Threads, k.Device)
 	o.Memory.Limit, o.Workspace = k.MemoryBytes, k.WorkspaceBytes
 	o.Precision, o.Profile = benchPrecisions[k.Precision], profile
 	return o

@@ -11,7 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 )
 
 // Peak is what the machine reaches with a number of threads.
@@ -40,7 +40,7 @@ const (
 //
 // Errors: ctx.Err(); exit 69 without any backend that multiplies.
 func MeasurePeak(ctx context.Context, threads int) (Peak, error) {
-	p := Peak{Threads: model.Threads(threads), By: "oneDNN " + dnnl.Version() + " matrix product"}
+	p := Peak{Threads: network.Threads(threads), By: "oneDNN " + dnnl.Version() + " matrix product"}
 	multiply, quit, err := oneDNNProduct(p.Threads)
 	if errors.Is(err, dnnl.ErrUnavailable) {
 		p.By = "1×1×1 convolution of this program"
@@ -107,7 +107,7 @@ func ownProduct(ctx context.Context, threads int) (multiply, quit func() error, 
 	if err != nil {
 		return nil, nil, err
 	}
-	o := model.Options(threads, "")
+	o := network.Options(threads, "")
 	o.Mode = engine.Infer
 	plan, err := engine.Compile(g, o)
 	if err != nil {

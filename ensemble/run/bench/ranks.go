@@ -14,7 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/answer"
@@ -248,7 +248,7 @@ func (o RanksOptions) steps(c *comm.Comm, took time.Duration) (int, error) {
 // are all that there are, shared evenly.
 func (k Case) shared(n int) Case {
 	if k.Threads == 0 {
-		k.Threads = max(1, model.Threads(0)/n)
+		k.Threads = max(1, network.Threads(0)/n)
 	}
 	return k
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples/samplestest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
@@ -41,7 +42,7 @@ func apart(t *testing.T, a, b string, fc *ensemble.Forecast) (sum float64) {
 			t.Fatal(err)
 		}
 		defer m.Close()
-		o, err := m.Predict(context.Background(), model.Options(1, ""), fc, m.Task.Used)
+		o, err := m.Predict(context.Background(), network.Options(1, ""), fc, m.Task.Used)
 		if err != nil {
 			t.Fatal(err)
 		}

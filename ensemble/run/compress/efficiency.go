@@ -13,6 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/prune"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
@@ -102,7 +104,7 @@ func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string
 		return nil, err
 	}
 	defer d.Close()
-	o := model.Options(c.Train.Train.Threads, c.Train.Train.Device)
+	o := network.Options(c.Train.Train.Threads, c.Train.Train.Device)
 	table := &EfficiencyTable{Starts: len(d.Validation.Inits), Threads: o.Threads}
 	var models []*model.Model
 	for _, dir := range runs {
@@ -216,8 +218,8 @@ func (t *EfficiencyTable) measure(ctx context.Context, d *samples.Data, models [
 	if err != nil {
 		return err
 	}
-	o := model.Options(t.Threads, "")
-	stats := make([][]model.Statistics, len(models))
+	o := network.Options(t.Threads, "")
+	stats := make([][]task.Statistics, len(models))
 	for i, m := range models {
 		if err := m.Open(o); err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/quantise"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
@@ -129,13 +130,13 @@ func Quantise(ctx context.Context, o QuantiseOptions) (*QuantiseResult, error) {
 	if !cpu.FastInt8() {
 		r.Warnings = append(r.Warnings, setup.SlowInt8)
 	}
-	if m.Int8, err = r.calibrate(ctx, m, d.Train, o, model.Options(c.Train.Train.Threads, "")); err != nil {
+	if m.Int8, err = r.calibrate(ctx, m, d.Train, o, network.Options(c.Train.Train.Threads, "")); err != nil {
 		return nil, err
 	}
 	if err := saveQuantised(m, from, dir); err != nil {
 		return nil, err
 	}
-	if err := r.compare(ctx, d, []string{from, o.RunDir}, model.Options(c.Train.Train.Threads, "")); err != nil {
+	if err := r.compare(ctx, d, []string{from, o.RunDir}, network.Options(c.Train.Train.Threads, "")); err != nil {
 		return nil, err
 	}
 	if err := jsonfile.Write(dir.File(quantisedFile), r); err != nil {

@@ -18,6 +18,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/bench"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
@@ -186,8 +188,8 @@ func (o *Options) Check() error {
 
 // Subject is what Train or Predict compiles.
 type Subject struct {
-	Spec    model.Spec
-	Task    model.Task
+	Spec    network.Spec
+	Task    task.Task
 	Batch   int
 	Seed    uint64
 	Loss    bool

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -77,7 +77,7 @@ func SelectForecasts(in *fio.Input, axes ensemble.Axes, members []ensemble.Membe
 }
 
 // Bring has the entries read on a grid.
-func (s *Selection) Bring(in *fio.Input, grid *ensemble.Grid, how model.Interpolation) {
+func (s *Selection) Bring(in *fio.Input, grid *ensemble.Grid, how task.Interpolation) {
 	s.From, s.Grid = Bring(in, grid, how), grid
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/regrid"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -19,7 +19,7 @@ import (
 // there.
 type Destination struct {
 	Grid *ensemble.Grid
-	How  model.Interpolation
+	How  task.Interpolation
 	Fix  string // what helps if fields are not there and no way is given
 }
 
@@ -128,13 +128,13 @@ func (d Destination) Faults(entries []ensemble.Entry) []Fault {
 type onGrid struct {
 	in      *fio.Input
 	to      *ensemble.Grid
-	how     model.Interpolation
+	how     task.Interpolation
 	mu      sync.Mutex
 	weights map[*ensemble.Grid]*regrid.Weights // nil for the grid itself
 }
 
 // Bring makes the reader of fields on a grid.
-func Bring(in *fio.Input, to *ensemble.Grid, how model.Interpolation) *onGrid {
+func Bring(in *fio.Input, to *ensemble.Grid, how task.Interpolation) *onGrid {
 	return &onGrid{in: in, to: to, how: how, weights: map[*ensemble.Grid]*regrid.Weights{}}
 }
 
@@ -235,8 +235,8 @@ func (r *onGrid) Fill(ctx context.Context, entries []ensemble.Entry, w ensemble.
 }
 
 // InterpolateBy is an interpolation by its method, one of InterpolationMethods.
-func InterpolateBy(method string) model.Interpolation {
-	return model.Interpolation{Method: regrid.Method(method)}
+func InterpolateBy(method string) task.Interpolation {
+	return task.Interpolation{Method: regrid.Method(method)}
 }
 
 // InterpolationMethods are the words for InterpolateBy.

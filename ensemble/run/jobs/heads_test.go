@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
@@ -32,7 +33,7 @@ func TestFamilyNames(t *testing.T) {
 		t.Errorf("the schema has %q, want %q", config.Families, want)
 	}
 	for _, id := range config.Families {
-		spec := model.Spec{HeadSpec: model.HeadSpec{Head: model.DistributionHead, Family: id, Degree: 3, Bins: 4}}
+		spec := network.Spec{HeadSpec: network.HeadSpec{Head: network.DistributionHead, Family: id, Degree: 3, Bins: 4}}
 		if id == config.NormalFamily {
 			spec.Family = ""
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples/samplestest"
@@ -207,7 +208,7 @@ func TestEarlyWarning(t *testing.T) {
 		}
 	}
 	m, err := model.Load(filepath.Join(runDir, "model"), false)
-	if err != nil || m.Task.Targets[0] != (model.Target{Variable: "t", Lead: ensemble.Lead(48 * time.Hour)}) || len(m.Task.Features.Axes.Leads) != 2 {
+	if err != nil || m.Task.Targets[0] != (task.Target{Variable: "t", Lead: ensemble.Lead(48 * time.Hour)}) || len(m.Task.Features.Axes.Leads) != 2 {
 		t.Errorf("the model's task %+v, %v", m.Task.Targets, err)
 	}
 }

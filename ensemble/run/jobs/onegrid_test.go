@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/regrid"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
@@ -314,10 +315,10 @@ func TestPredictFromAnotherGrid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (model.Interpolation{Method: regrid.Bilinear, MinValid: 0.4}); m.Interpolation != want {
+	if want := (task.Interpolation{Method: regrid.Bilinear, MinValid: 0.4}); m.Interpolation != want {
 		t.Errorf("the model keeps %v, want %v", m.Interpolation, want)
 	}
-	m.Interpolation = model.Interpolation{}
+	m.Interpolation = task.Interpolation{}
 	if err := m.Save(filepath.Join(runDir, "model")); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/exchange"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
@@ -79,12 +80,12 @@ func TestNetworkBaselines(t *testing.T) {
 		}
 		// The model's reference is the baseline that it is compared with, bit for bit.
 		raw := baseline.Raw{Valid: m.Trained.To.AddDate(0, 1, 0), Mean: m.Task.Centre[0], Std: m.Task.Width[0]}
-		at := slices.IndexFunc(m.Baselines[0].Fits, func(b model.Baseline) bool { return b.Method.ID == "emos_grid" })
+		at := slices.IndexFunc(m.Baselines[0].Fits, func(b task.Baseline) bool { return b.Method.ID == "emos_grid" })
 		got, want := m.Task.Corrected().Fits[0].Forecast(raw), m.Baselines[0].Fits[at].Fit.Forecast(raw)
 		if len(got[0]) != m.Grid.Size() || !slices.Equal(got[0], want[0]) || !slices.Equal(got[1], want[1]) {
 			t.Errorf("the model corrects N(%g, %g) at its first point, the baseline is N(%g, %g)", got[0][0], got[1][0], want[0][0], want[1][0])
 		}
-		if err := os.Remove(filepath.Join(runDir, "model", model.CorrectedFile)); err != nil {
+		if err := os.Remove(filepath.Join(runDir, "model", task.CorrectedFile)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := model.Load(filepath.Join(runDir, "model"), false); exit.CodeOf(err) != exit.BadData {

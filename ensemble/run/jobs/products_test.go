@@ -10,6 +10,8 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/check"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
@@ -201,11 +203,11 @@ func TestPredictRefusesProducts(t *testing.T) {
 	if _, err := m.FamilyOf("tcc"); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("cloud cover: %v", err)
 	}
-	m.Spec.Head, m.Task.Targets = model.SpreadHead, []model.Target{{Variable: "t", Lead: 48}}
+	m.Spec.Head, m.Task.Targets = network.SpreadHead, []task.Target{{Variable: "t", Lead: 48}}
 	if _, err := predict.ChooseProducts(m, runtest.Publishing(t, "quantiles=[0.5]"), nil, ""); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "no quantiles") {
 		t.Errorf("quantiles of a spread: %v", err)
 	}
-	if e, err := model.EventOf(ensemble.Question{Variable: "2t", Event: ensemble.Event{Relation: ensemble.Between, Lower: 0, Upper: 5}, Unit: "degC"}); err != nil || e.Lower != 273.15 || e.Upper != 278.15 {
+	if e, err := task.EventOf(ensemble.Question{Variable: "2t", Event: ensemble.Event{Relation: ensemble.Between, Lower: 0, Upper: 5}, Unit: "degC"}); err != nil || e.Lower != 273.15 || e.Upper != 278.15 {
 		t.Errorf("0 to 5 degC is %s, %v", e, err)
 	}
 }

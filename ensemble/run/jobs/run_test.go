@@ -20,6 +20,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
@@ -330,7 +331,7 @@ func TestMissingPointsStayMissing(t *testing.T) {
 	const hole = 77
 	lead, variable := m.Task.TargetAt(0)
 	fc.Field(lead, 1, variable, 0)[hole] = float32(math.NaN())
-	out, err := m.Predict(context.Background(), model.Options(1, ""), fc, m.Task.Used)
+	out, err := m.Predict(context.Background(), network.Options(1, ""), fc, m.Task.Used)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/exchange"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples/samplestest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train/traintest"
 )
@@ -49,7 +50,7 @@ func TestSharedParameters(t *testing.T) {
 		if asTrained {
 			m.Spec.Share, m.Networks[0] = doc.Spec.Share, exchange.Weights(stored)
 		}
-		out, err := m.Predict(context.Background(), model.Options(1, ""), fc, m.Task.Used)
+		out, err := m.Predict(context.Background(), network.Options(1, ""), fc, m.Task.Used)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
@@ -190,8 +190,8 @@ func unweighted(t *testing.T, o verify.Options) {
 // noClimate: a climate must be of the forecasts' grid, and be one.
 func noClimate(t *testing.T, o verify.Options) {
 	t.Helper()
-	path := filepath.Join(o.RunDir, "model", model.ClimateFile)
-	c, err := model.LoadClimate(path)
+	path := filepath.Join(o.RunDir, "model", task.ClimateFile)
+	c, err := task.LoadClimate(path)
 	if err != nil || c.Dates != 17 || c.Fewest < 4 || len(c.Warnings()) != 1 {
 		t.Fatalf("%+v, %v", c, err)
 	}
@@ -202,7 +202,7 @@ func noClimate(t *testing.T, o verify.Options) {
 	g := *c.Grid
 	g.Lat = append([]float64{g.Lat[0] - 1}, g.Lat[1:]...)
 	c.Grid = &g
-	o.Climate = filepath.Join(t.TempDir(), model.ClimateFile)
+	o.Climate = filepath.Join(t.TempDir(), task.ClimateFile)
 	if err := c.Save(o.Climate); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package members
 import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 )
 
@@ -12,7 +13,7 @@ import (
 // Shape: [member][lead][variable][level][point].
 func RawMembers(m *model.Model, fc *ensemble.Forecast, used []ensemble.Member) ([]float32, error) {
 	k := m.Local
-	at, err := model.Positions(fc, used)
+	at, err := task.Positions(fc, used)
 	if err != nil {
 		return nil, err
 	}

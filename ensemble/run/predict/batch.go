@@ -8,6 +8,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 )
 
@@ -15,11 +16,11 @@ import (
 // members of a field are there its channels are made, and the memory of the members is used
 // for other fields. No more than a few fields of all members are in memory at once.
 type batchFiller struct {
-	task    *model.Task
+	task    *task.Task
 	axes    ensemble.Axes
 	members []ensemble.Member
 	grid    *ensemble.Grid
-	batch   func() (*model.Batch, error)                                            // of the network, which it waits for; nil where there is none
+	batch   func() (*task.Batch, error)                                             // of the network, which it waits for; nil where there is none
 	drift   func(k ensemble.Key, fields [][]float32) (_ model.Strangeness, ok bool) // compares a field of all members with those of the training; nil where these are not known
 	prepared
 
@@ -45,15 +46,15 @@ type spare struct {
 // statistics of the targets, [variable][level], and the members of the targets if they are
 // asked for, as RawMembers gives them.
 type prepared struct {
-	stats []model.Statistics
+	stats []task.Statistics
 	raw   []float32
 	input []model.Strangeness // of the fields, where the model knows those of the training, in any order
 }
 
 // newBatchFiller is one for the fields that are wanted of an init, of some members.
-func newBatchFiller(t *model.Task, s *input.Selection, members []ensemble.Member, wanted []ensemble.Entry) *batchFiller {
+func newBatchFiller(t *task.Task, s *input.Selection, members []ensemble.Member, wanted []ensemble.Entry) *batchFiller {
 	b := &batchFiller{task: t, axes: s.Axes, members: members, grid: s.Grid, groups: make([]group, s.Axes.Fields())}
-	b.stats = make([]model.Statistics, len(t.Targets)*len(s.Axes.Levels))
+	b.stats = make([]task.Statistics, len(t.Targets)*len(s.Axes.Levels))
 	for i := range b.groups {
 		b.groups[i].members = make([][]float32, len(members))
 	}
@@ -181,8 +182,8 @@ func (b *batchFiller) missing() []float32 {
 }
 
 // target takes what is needed of the members of a target: its statistics, and the members where they are kept or read.
-func (b *batchFiller) target(to *model.Batch, at int, fields [][]float32) {
-	st := model.Statistics{Mean: make([]float32, b.grid.Size()), Std: make([]float32, b.grid.Size())}
+func (b *batchFiller) target(to *task.Batch, at int, fields [][]float32) {
+	st := task.Statistics{Mean: make([]float32, b.grid.Size()), Std: make([]float32, b.grid.Size())}
 	b.task.Features.Statistics(st.Mean, st.Std, fields)
 	b.stats[at] = st
 	for m := range fields {

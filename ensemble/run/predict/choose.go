@@ -8,6 +8,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/members"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -54,7 +56,7 @@ func ChooseProducts(m *model.Model, c config.Publishing, grid *ensemble.Grid, fa
 		ch.words = defaultProducts(m, c)
 	}
 	for _, w := range ch.words {
-		if m.Spec.Head == model.SpreadHead && w != config.EnsembleSpreadProduct {
+		if m.Spec.Head == network.SpreadHead && w != config.EnsembleSpreadProduct {
 			return nil, &exit.Error{Code: exit.Usage, What: "the model has no " + w, At: "products", Why: "it predicts the spread of the full ensemble, and no distribution",
 				Fix: "ask for " + config.EnsembleSpreadProduct + ", or train with model.head: distribution"}
 		}
@@ -80,7 +82,7 @@ func ChooseProducts(m *model.Model, c config.Publishing, grid *ensemble.Grid, fa
 
 // defaultProducts are those of a model unless some are asked for.
 func defaultProducts(m *model.Model, c config.Publishing) (words []string) {
-	if m.Spec.Head != model.SpreadHead {
+	if m.Spec.Head != network.SpreadHead {
 		words = append(words, config.MeanProduct, config.SpreadProduct)
 	}
 	if m.Spec.GivesMembers() {
@@ -134,7 +136,7 @@ func (ch *choice) plan(c config.Publishing) error {
 }
 
 // fieldsOf are the fields of one product of one target, which f names.
-func (ch *choice) fieldsOf(c config.Publishing, word string, t model.Target, f product.Field) ([]product.Field, error) {
+func (ch *choice) fieldsOf(c config.Publishing, word string, t task.Target, f product.Field) ([]product.Field, error) {
 	switch word {
 	case config.MeanProduct:
 		f.Kind = product.Mean
@@ -146,7 +148,7 @@ func (ch *choice) fieldsOf(c config.Publishing, word string, t model.Target, f p
 		f.Kind = product.EnsembleSpread
 		return []product.Field{f}, nil
 	}
-	name, how, err := ch.distribution(model.Target{Variable: f.Variable, Lead: f.Lead}, f.Level)
+	name, how, err := ch.distribution(task.Target{Variable: f.Variable, Lead: f.Lead}, f.Level)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +190,7 @@ func probabilities(c config.Publishing, f product.Field, distribution string) (o
 		if q.Variable != f.Variable {
 			continue
 		}
-		if f.Event, err = model.EventOf(q); err != nil {
+		if f.Event, err = task.EventOf(q); err != nil {
 			return nil, err
 		}
 		out = append(out, f)
@@ -251,7 +253,7 @@ func (ch *choice) product(init ensemble.Init, used []ensemble.Member) *product.P
 		Members:      used, DDOF: m.Task.Features.DDOF, Control: m.Control,
 	}}
 	if m.Task.ReadsFewer() {
-		p.LeadsRead = model.LeadWords(m.Task.Features.Axes.Leads)
+		p.LeadsRead = task.LeadWords(m.Task.Features.Axes.Leads)
 	}
 	if ch.grid.Kind == ensemble.Points {
 		p.Places = ensemble.StationsOf(ch.grid)
@@ -279,14 +281,14 @@ func (ch *choice) product(init ensemble.Init, used []ensemble.Member) *product.P
 }
 
 // calibrationWords describe the calibration of probabilities, and recalibrationWords of the distribution's.
-func (ch *choice) calibrationWords(t model.Target, level ensemble.Level) string {
+func (ch *choice) calibrationWords(t task.Target, level ensemble.Level) string {
 	if ch.fallback != "" {
 		return ""
 	}
 	return ch.model.CalibrationWords(t, level)
 }
 
-func (ch *choice) recalibrationWords(t model.Target, level ensemble.Level) string {
+func (ch *choice) recalibrationWords(t task.Target, level ensemble.Level) string {
 	if ch.fallback != "" {
 		return ""
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
@@ -70,7 +71,7 @@ func (fl *filler) fillAt(p *product.Product, at places) error {
 	at.coupled = map[int][][]float32{}
 	for i := range p.Fields {
 		f := &p.Fields[i]
-		target := k.At(model.Target{Variable: f.Variable, Lead: f.Lead}, f.Level)
+		target := k.At(task.Target{Variable: f.Variable, Lead: f.Lead}, f.Level)
 		part := func(fields []float32) []float32 { return at.take(fields[target*n : (target+1)*n]) }
 		switch {
 		case f.Kind == product.Mean:
@@ -141,7 +142,7 @@ func (fl *filler) fillDistribution(p *product.Product, f *product.Field, target 
 // calibrate brings probabilities of a field's event to what the model's calibrations say, which are those of the network.
 func (ch *choice) calibrate(f *product.Field, p []float32, family *dist.Family, par [][]float32) {
 	if ch.fallback == "" {
-		ch.model.Calibrate(p, model.Target{Variable: f.Variable, Lead: f.Lead}, f.Level, f.Event, family, par)
+		ch.model.Calibrate(p, task.Target{Variable: f.Variable, Lead: f.Lead}, f.Level, f.Event, family, par)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -58,7 +59,7 @@ func TestHeightsOfStations(t *testing.T) {
 	if math.Abs(float64(s.Warmer[0])-5.2) > 1e-3 || s.Warmer[1] != 0 {
 		t.Errorf("stations are warmer by %v, want 5.2 and 0", s.Warmer)
 	}
-	ch := &choice{model: &model.Model{About: model.About{Grid: g}, Family: dist.Normal, Task: model.Task{Targets: []model.Target{{Variable: "2t"}}, Features: ensemble.Features{Axes: ensemble.Axes{Levels: []ensemble.Level{ensemble.SingleLevel}}}}}, stations: s,
+	ch := &choice{model: &model.Model{About: model.About{Grid: g}, Family: dist.Normal, Task: task.Task{Targets: []task.Target{{Variable: "2t"}}, Features: ensemble.Features{Axes: ensemble.Axes{Levels: []ensemble.Level{ensemble.SingleLevel}}}}}, stations: s,
 		fields: []product.Field{{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 2}, Kind: product.Quantile, Below: 0.5}}, grid: g}
 	out := &model.Forecast{Mean: make([]float32, g.Size()), Sigma: make([]float32, g.Size())}
 	for i := range out.Mean {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/members"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 )
@@ -105,7 +106,7 @@ func (in *opened) withoutNetwork(ctx context.Context, init ensemble.Init, fc *en
 	}
 	a.prepared = &prepared{}
 	realisations := in.sel.Available[init].Members
-	used, err := model.Positions(fc, realisations)
+	used, err := task.Positions(fc, realisations)
 	if err != nil {
 		return a, err
 	}
@@ -122,7 +123,7 @@ func (in *opened) withoutNetwork(ctx context.Context, init ensemble.Init, fc *en
 }
 
 // fallBack forecasts an init by the fallback; of ranks that predict together the leading one does.
-func (in *opened) fallBack(init ensemble.Init, stats []model.Statistics, raw []float32) (*model.Forecast, error) {
+func (in *opened) fallBack(init ensemble.Init, stats []task.Statistics, raw []float32) (*model.Forecast, error) {
 	f := in.p.forecaster
 	members := len(in.sel.Available[init].Members)
 	if f.ranks != nil {
@@ -141,7 +142,7 @@ func (in *opened) fallBack(init ensemble.Init, stats []model.Statistics, raw []f
 		n := f.model.Grid.Size()
 		stats = nil
 		for at := range f.model.Task.Score {
-			stats = append(stats, model.Statistics{Mean: mean[at*n : (at+1)*n], Std: std[at*n : (at+1)*n]})
+			stats = append(stats, task.Statistics{Mean: mean[at*n : (at+1)*n], Std: std[at*n : (at+1)*n]})
 		}
 	}
 	return f.model.FallBack(f.fallback, init, stats, members, raw)

@@ -7,6 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/product"
 )
@@ -15,7 +16,7 @@ import (
 // are made.
 //
 // Errors: as family.
-func (ch *choice) distribution(t model.Target, level ensemble.Level) (name, how string, err error) {
+func (ch *choice) distribution(t task.Target, level ensemble.Level) (name, how string, err error) {
 	if ch.model.Spec.GivesMembers() {
 		if ch.fallback != "" {
 			return "empirical distribution of the members", ch.madeOf(), nil

@@ -4,6 +4,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/neighbourhood"
@@ -14,7 +15,7 @@ import (
 //
 // Errors: those of eventOf.
 func (ch *choice) neighbourhoods(c config.Publishing, word string, f product.Field, family *dist.Family) (out []product.Field, err error) {
-	target := model.Target{Variable: f.Variable, Lead: f.Lead}
+	target := task.Target{Variable: f.Variable, Lead: f.Lead}
 	f.Kind, f.Distribution = product.Neighbourhood, family.Name+ch.recalibrationWords(target, f.Level)+ch.calibrationWords(target, f.Level)
 	if word == config.NeighbourhoodAnyProduct {
 		f.Kind, f.Distribution = product.NeighbourhoodAny, family.Name+"; of members: "+ch.coupling.Words()
@@ -23,7 +24,7 @@ func (ch *choice) neighbourhoods(c config.Publishing, word string, f product.Fie
 		if q.Variable != f.Variable {
 			continue
 		}
-		if f.Event, err = model.EventOf(q); err != nil {
+		if f.Event, err = task.EventOf(q); err != nil {
 			return nil, err
 		}
 		for _, r := range c.Neighbourhood.Radius {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/members"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
@@ -32,7 +32,7 @@ type Options struct {
 	Overwrite product.Overwrite
 	// Regrid brings input on another grid to that of the model, in place of what the model
 	// was trained with.
-	Regrid    model.Interpolation
+	Regrid    task.Interpolation
 	Writer    product.Options
 	Threads   int
 	Device    string        // "cpu" (also if empty), "cuda" or "auto"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -72,7 +73,7 @@ func (in *opened) readAlone(ctx context.Context, init ensemble.Init) (*prepared,
 	members := in.sel.Available[init].Members
 	wanted := slices.DeleteFunc(slices.Clone(in.sel.Entries), func(e ensemble.Entry) bool { return e.Init != init })
 	b := newBatchFiller(&f.model.Task, in.sel, members, wanted)
-	b.batch = sync.OnceValues(func() (*model.Batch, error) {
+	b.batch = sync.OnceValues(func() (*task.Batch, error) {
 		if f.opened() != nil {
 			return nil, nil // which is reported when all is read: faults of the input say more
 		}

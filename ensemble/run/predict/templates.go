@@ -7,7 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/members"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -44,7 +44,7 @@ func openArchive(ctx context.Context, pool *decode.Pool, c config.Coupling, ch *
 	k := &ch.model.Task
 	d := len(k.Features.Axes.Levels)
 	for _, f := range ch.fields {
-		at := k.At(model.Target{Variable: f.Variable, Lead: f.Lead}, f.Level)
+		at := k.At(task.Target{Variable: f.Variable, Lead: f.Lead}, f.Level)
 		one := members.Archived{At: at, Variable: f.Variable, Level: k.Features.Axes.Levels[at%d], Later: time.Duration(f.Lead - k.Targets[0].Lead)}
 		if (f.Kind == product.Member || f.Kind == product.NeighbourhoodAny) && !slices.Contains(a.Fields, one) {
 			a.Fields = append(a.Fields, one)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -42,7 +43,7 @@ func (in *opened) driftOf(fc *ensemble.Forecast) (all []model.Strangeness, err e
 	if d == nil {
 		return nil, nil
 	}
-	used, err := model.Positions(fc, fc.Members)
+	used, err := task.Positions(fc, fc.Members)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -79,7 +79,7 @@ func standardised(x []float32, weights []float64) []float32 {
 	}
 	out := slices.Clone(x)
 	for p, v := range x {
-		out[p] = model.OrZero(float32((float64(v) - mean) / scale))
+		out[p] = task.OrZero(float32((float64(v) - mean) / scale))
 	}
 	return out
 }

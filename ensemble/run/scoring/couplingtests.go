@@ -8,6 +8,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/members"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
@@ -287,7 +289,7 @@ func testPart(ctx context.Context, m *model.Model, o engine.Options, test sample
 
 // testsMembers tells whether there are members of the model's predictions.
 func testsMembers(m *model.Model) bool {
-	return m.Spec.Head == model.DistributionHead || m.Spec.GivesMembers()
+	return m.Spec.Head == network.DistributionHead || m.Spec.GivesMembers()
 }
 
 // observeStart appends the analyses of the targets, at the places that are looked at; on ranks that
@@ -355,7 +357,7 @@ func calibratedMembers(ctx context.Context, m *model.Model, o engine.Options, fc
 // targets of the other; before is what was made without a change.
 func jacobian(ctx context.Context, m *model.Model, o engine.Options, fc *ensemble.Forecast, before [][][]float32, leaks []int) error {
 	k := m.Here()
-	used, err := model.Positions(fc, k.Used)
+	used, err := task.Positions(fc, k.Used)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -77,7 +78,7 @@ func exampleOf(m *model.Model, fc *ensemble.Forecast, cases []*Case) *Example {
 }
 
 // ExampleOfStart shows what was predicted of one start, beside the members it was made of.
-func ExampleOfStart(m *model.Model, init ensemble.Init, used []ensemble.Member, control string, stats []model.Statistics, out *model.Forecast) *Example {
+func ExampleOfStart(m *model.Model, init ensemble.Init, used []ensemble.Member, control string, stats []task.Statistics, out *model.Forecast) *Example {
 	k, levels, n := &m.Task, m.Task.Features.Axes.Levels, m.Grid.Size()
 	e := &Example{Init: init, Lead: k.Targets[0].Lead, Grid: m.Grid, Used: len(used), Full: k.Full, Control: control}
 	for i, st := range stats {

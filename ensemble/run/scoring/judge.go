@@ -7,6 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/progress"
@@ -116,7 +117,7 @@ func EachPrediction(ctx context.Context, m *model.Model, name string, of samples
 // not asked for, and on ranks that do not lead.
 func casesOf(m *model.Model, fc *ensemble.Forecast, analyses []*ensemble.Analysis, out *model.Forecast) ([]*Case, error) {
 	k, p, d := &m.Task, m.Grid.Size(), len(m.Task.Features.Axes.Levels)
-	used, err := model.Positions(fc, k.Used)
+	used, err := task.Positions(fc, k.Used)
 	if err != nil {
 		return nil, err
 	}

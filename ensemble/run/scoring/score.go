@@ -6,6 +6,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/gain"
@@ -37,7 +38,7 @@ type Judgement struct {
 	Target    score.Target
 	Grid      *ensemble.Grid
 	DDOF      int
-	Baselines *model.Baselines // nil: none
+	Baselines *task.Baselines // nil: none
 	Climate   *score.Climate
 	Bootstrap score.Bootstrap
 	Choice    Choice
@@ -79,7 +80,7 @@ type Scoring struct {
 	Shape
 	distributions, spreads *score.Accumulator // nil for what cannot be judged
 	Systems                [2][]score.System  // of both
-	used                   []model.Baseline   // among the systems of distributions
+	used                   []task.Baseline    // among the systems of distributions
 	options                score.Options      // of distributions
 	weights                []float64
 	weightsName            string

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/headed"
@@ -154,7 +154,7 @@ func (s *Scoring) Head() SumsHead {
 
 // begin starts a scoring that can be given the sums of the head.
 func (h *SumsHead) begin(b score.Bootstrap, inits []ensemble.Init) (*Scoring, error) {
-	j := Judgement{Target: score.Target(h.Target), Grid: h.Grid, DDOF: h.DDOF, Choice: Choice(h.Choice), Bootstrap: b, Baselines: &model.Baselines{Affine: h.Affine},
+	j := Judgement{Target: score.Target(h.Target), Grid: h.Grid, DDOF: h.DDOF, Choice: Choice(h.Choice), Bootstrap: b, Baselines: &task.Baselines{Affine: h.Affine},
 		Inits: inits, Of: score.OfProducts, Keep: true}
 	if h.Family != "" {
 		if j.Family = dist.FamilyOf(h.Family, h.Parameters); j.Family == nil {
@@ -166,7 +166,7 @@ func (h *SumsHead) begin(b score.Bootstrap, inits []ensemble.Init) (*Scoring, er
 		if at < 0 {
 			return nil, fmt.Errorf("there is no baseline %q", id)
 		}
-		j.Baselines.Fits = append(j.Baselines.Fits, model.Baseline{Method: baseline.Methods[at]})
+		j.Baselines.Fits = append(j.Baselines.Fits, task.Baseline{Method: baseline.Methods[at]})
 	}
 	if h.Split > 0 {
 		j.Baselines.Gain = &gain.Steps{Members: h.Split}

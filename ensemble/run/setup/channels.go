@@ -7,13 +7,14 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // StartChannels are those that model.channels_of gives a network; nil without it.
 //
 // Errors: 66 if the training is not there, 64 if no channel went there, or if it had another network.
-func StartChannels(c *config.TrainConfig, k *model.Task, g *ensemble.Grid) ([]channels.Kept, error) {
+func StartChannels(c *config.TrainConfig, k *task.Task, g *ensemble.Grid) ([]channels.Kept, error) {
 	dir := string(c.Model.ChannelsOf)
 	if dir == "" {
 		return nil, nil

@@ -7,7 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 )
 
@@ -19,7 +19,7 @@ func TestRoomForMembers(t *testing.T) {
 	}
 	c := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, runtest.Encoding()...)
 	k, spec := Unfitted(TaskOf(c)), SpecOf(c)
-	o := model.Options(1, "")
+	o := network.Options(1, "")
 	o.Store, o.Mode = engine.NewStore(), engine.Train
 	net, err := spec.Compile(&k, grid, 2, 1, true, o, nil)
 	if err != nil {

@@ -5,7 +5,8 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/phrase"
@@ -58,7 +59,7 @@ func fastest(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) (spatial.
 
 // LayOut gives every rank of a team its slab of a network's fields, as the network will
 // be cut for batches of n samples.
-func LayOut(t *team.Team, s model.Spec, k model.Task, g *ensemble.Grid, n int) error {
+func LayOut(t *team.Team, s network.Spec, k task.Task, g *ensemble.Grid, n int) error {
 	if t == nil {
 		return nil
 	}

@@ -4,7 +4,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/tune"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 )
 
 // SeedOf is the seed of one of the networks of a training.
@@ -21,7 +21,7 @@ type Inference struct {
 
 // Options are those of the engine.
 func (i Inference) Options() engine.Options {
-	e := model.Options(i.Threads, i.Device)
+	e := network.Options(i.Threads, i.Device)
 	e.Timings, e.Precision = i.Timings.Open(i.Threads), i.Precision
 	e.Memory.Limit, e.Workspace = i.Memory, i.Workspace
 	return e
@@ -29,7 +29,7 @@ func (i Inference) Options() engine.Options {
 
 // EngineOptions are those of every plan of a training.
 func EngineOptions(c config.Training, table *tune.Table) engine.Options {
-	o := model.Options(c.Threads, c.Device)
+	o := network.Options(c.Threads, c.Device)
 	o.Memory.Limit, o.Workspace, o.Timings = int64(c.Memory), int64(c.Workspace), table
 	return o
 }

@@ -5,13 +5,13 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
 // Turn is the training of one network.
 type Turn struct {
-	Stage  model.Stage
+	Stage  network.Stage
 	name   string          // of what it learns and from which starts; empty without stages
 	Starts []int           // of the training, ascending; nil for all
 	Config config.Training // of this network
@@ -39,7 +39,7 @@ func (j Turn) Values(number int) []rundir.Value {
 // second and third stage. foldOf is the block of each start; nil without stages.
 //
 // Errors: those of ensemble.Folds.
-func TurnsOf(s model.Spec, c config.Training, inits []ensemble.Init, target ensemble.Lead) (turns []Turn, foldOf []int, err error) {
+func TurnsOf(s network.Spec, c config.Training, inits []ensemble.Init, target ensemble.Lead) (turns []Turn, foldOf []int, err error) {
 	if !s.Staged() {
 		for range c.Networks {
 			turns = append(turns, Turn{Config: c})
@@ -57,14 +57,14 @@ func TurnsOf(s model.Spec, c config.Training, inits []ensemble.Init, target ense
 		if to > from {
 			name += fmt.Sprintf(" to %d", to)
 		}
-		turns = append(turns, Turn{model.BiasStage, name, fold.In, c.Of(c.Stages.Bias)})
+		turns = append(turns, Turn{network.BiasStage, name, fold.In, c.Of(c.Stages.Bias)})
 		for _, i := range fold.Out {
 			foldOf[i] = f
 		}
 	}
-	turns = append(turns, Turn{model.BiasStage, "bias", nil, c.Of(c.Stages.Bias)})
+	turns = append(turns, Turn{network.BiasStage, "bias", nil, c.Of(c.Stages.Bias)})
 	for range c.Networks {
-		turns = append(turns, Turn{model.SpreadStage, "spread", nil, c.Of(c.Stages.Spread.Stage)}, Turn{model.SigmaStage, "sigma", nil, c.Of(c.Stages.Sigma)})
+		turns = append(turns, Turn{network.SpreadStage, "spread", nil, c.Of(c.Stages.Spread.Stage)}, Turn{network.SigmaStage, "sigma", nil, c.Of(c.Stages.Sigma)})
 	}
 	return turns, foldOf, nil
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -88,7 +90,7 @@ func TestListsAreReadAsWritten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lists := func(s model.Spec, of model.Task) []any {
+		lists := func(s network.Spec, of task.Task) []any {
 			return []any{s.Thresholds, s.Conditions, s.Scales, of.Features.Axes, of.Targets}
 		}
 		got, want := lists(m.Spec, m.Task), lists(spec, k)
@@ -113,9 +115,9 @@ func TestInceptionReadsItsChannels(t *testing.T) {
 	for _, set := range [][]string{{"model.head=spread", "train.loss.kind=mse"}, {"model.method=three_stage", "train.loss.spread=0"}} {
 		c := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, append(set, "model.kind=inception", "model.base=16", "data.levels=[850hPa]", "data.features=[spread, offset, first]")...)
 		k := Unfitted(TaskOf(c))
-		o := model.Options(1, "")
+		o := network.Options(1, "")
 		o.Store = engine.NewStore()
-		spec := SpecOf(c).Of(model.SpreadStage)
+		spec := SpecOf(c).Of(network.SpreadStage)
 		for _, mode := range []engine.Mode{engine.Train, engine.Infer} { // the first draws weights
 			o.Mode = mode
 			net, err := spec.Compile(&k, grid, 1, 1, true, o, nil)
@@ -134,7 +136,7 @@ func TestInceptionReadsItsChannels(t *testing.T) {
 						t.Fatal(err)
 					}
 					name := k.Features.ChannelName(channel)
-					if y := net.Output(model.OutSpread)[points/2]; (math.Abs(float64(y)) > 1e-2) != (name == "spread(t) at 48h") {
+					if y := net.Output(network.OutSpread)[points/2]; (math.Abs(float64(y)) > 1e-2) != (name == "spread(t) at 48h") {
 						t.Errorf("%q: %g of a field of ones", name, y)
 					}
 				}
@@ -158,9 +160,9 @@ func TestSpreadStageHasItsLoss(t *testing.T) {
 		c := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, "model.method=three_stage", "train.loss.spread=0", "train.stages.spread.loss="+loss)
 		k := Unfitted(TaskOf(c))
 		k.SpreadRange = 4
-		o := model.Options(1, "")
+		o := network.Options(1, "")
 		o.Store = engine.NewStore()
-		net, err := SpecOf(c).Of(model.SpreadStage).Compile(&k, grid, 1, 1, true, o, nil)
+		net, err := SpecOf(c).Of(network.SpreadStage).Compile(&k, grid, 1, 1, true, o, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

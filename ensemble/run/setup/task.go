@@ -7,7 +7,8 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/regrid"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 )
@@ -23,7 +24,7 @@ func auxiliaryOf(c *config.TrainConfig) (all []ensemble.Auxiliary) {
 // Unfitted is a task with some numbers in place of those that a training fits to
 // data. They are constants of the graph and do not change its form, as long as none
 // is 0 or 1 and no two are equal: the compiler merges equal constants.
-func Unfitted(k model.Task) model.Task {
+func Unfitted(k task.Task) task.Task {
 	k.SpreadRange = 1.3
 	for i := range len(k.Targets) * len(k.Features.Axes.Levels) {
 		x := float64(i)
@@ -34,11 +35,11 @@ func Unfitted(k model.Task) model.Task {
 }
 
 // InterpolationOf is that of a configuration.
-func InterpolationOf(c *config.TrainConfig) model.Interpolation {
+func InterpolationOf(c *config.TrainConfig) task.Interpolation {
 	if c.Data.Grid.To == "" {
-		return model.Interpolation{}
+		return task.Interpolation{}
 	}
-	return model.Interpolation{Method: regrid.Method(c.Data.Grid.Method), MinValid: c.Data.Grid.MinValid}
+	return task.Interpolation{Method: regrid.Method(c.Data.Grid.Method), MinValid: c.Data.Grid.MinValid}
 }
 
 // AxesOf are the axes of the features of a configuration.
@@ -47,20 +48,20 @@ func AxesOf(c *config.TrainConfig) ensemble.Axes {
 }
 
 // TaskOf is the task of a configuration without what the data decide.
-func TaskOf(c *config.TrainConfig) model.Task {
-	return model.Task{
+func TaskOf(c *config.TrainConfig) task.Task {
+	return task.Task{
 		Features: ensemble.Features{Axes: AxesOf(c), Aggregates: aggregates(c.Data.Features), Location: c.Model.Location, Season: c.Model.Season, DDOF: c.Data.SpreadDDOF, Auxiliary: auxiliaryOf(c),
-			OfMembers: model.MemberFields(c)},
-		Targets: model.TargetsOf(TargetVariables(c), c.Data.TargetLeads),
+			OfMembers: network.MemberFields(c)},
+		Targets: task.TargetsOf(TargetVariables(c), c.Data.TargetLeads),
 	}
 }
 
 // SpecOf is the network of a configuration.
-func SpecOf(c *config.TrainConfig) model.Spec {
-	s := model.Spec{
-		BodySpec: model.BodySpec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
+func SpecOf(c *config.TrainConfig) network.Spec {
+	s := network.Spec{
+		BodySpec: network.BodySpec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
 			Embedding: c.Model.Embedding, Auxiliary: len(c.Data.Auxiliary.Variables)},
-		HeadSpec:  model.HeadSpec{Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread},
+		HeadSpec:  network.HeadSpec{Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread},
 		Precision: c.Train.Train.Precision,
 	}
 	s = s.OfMembers(c)
@@ -75,7 +76,7 @@ func SpecOf(c *config.TrainConfig) model.Spec {
 	}
 	if m := c.Model; m.Method == config.StagesMethod {
 		s.Method, s.SpreadWeight, s.Loss = m.Method, 0, c.Train.Train.Stages.Spread.Loss
-		s.Bias = model.BiasSpec{Base: m.Bias.Base, Stages: m.Bias.Stages, Local: m.Bias.Local, Smooth: m.Bias.Smooth, Folds: m.Bias.Folds}
+		s.Bias = network.BiasSpec{Base: m.Bias.Base, Stages: m.Bias.Stages, Local: m.Bias.Local, Smooth: m.Bias.Smooth, Folds: m.Bias.Folds}
 	}
 	return s
 }
@@ -118,7 +119,7 @@ func aggregates(names []string) []ensemble.Aggregate {
 // of threads and memory: all parts one as large, so that they choose the same kernels.
 func Resolved(c config.Training, ranks *team.Team) config.Training {
 	parts := ranks.Most()
-	c.Threads = max(1, model.Threads(c.Threads)/parts)
+	c.Threads = max(1, network.Threads(c.Threads)/parts)
 	c.Memory /= config.Bytes(parts)
 	c.Workspace /= config.Bytes(parts)
 	return c

@@ -7,7 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu"
 	"github.com/ensemble-weather/ensemble/engine/tune"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 )
 
 // Timings is where measured times of kernels are kept from run to run. They decide
@@ -36,7 +36,7 @@ func (t Timings) Open(threads int) *tune.Table {
 	if t.Dir == "" {
 		return nil
 	}
-	return tune.Open(t.Dir, cpu.Machine(model.Threads(threads)), t.Log)
+	return tune.Open(t.Dir, cpu.Machine(network.Threads(threads)), t.Log)
 }
 
 // Save writes what was measured. A table is a hint: that it cannot be written is

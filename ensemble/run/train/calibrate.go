@@ -7,6 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
@@ -31,7 +32,7 @@ func checkCalibration(d *samples.Data, c *config.TrainConfig) error {
 	}
 	m := model.Model{Spec: setup.SpecOf(c), Family: setup.SpecOf(c).Predicted(c.Train.Train.Networks)}
 	for _, q := range c.Calibrate.Events {
-		if _, err := model.EventOf(q); err != nil {
+		if _, err := task.EventOf(q); err != nil {
 			return err
 		}
 		if _, err := m.FamilyOf(q.Variable); err != nil {
@@ -80,7 +81,7 @@ func (t *trainer) calibrateEvents(ctx context.Context, c config.Calibrate, show 
 	}
 	var fits []*fit
 	for _, q := range c.Events {
-		e, err := model.EventOf(q)
+		e, err := task.EventOf(q)
 		if err != nil {
 			return err
 		}

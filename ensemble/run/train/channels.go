@@ -11,6 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
@@ -80,7 +82,7 @@ func (r *removal) at(step int) (channels.Goal, bool) {
 }
 
 // check refuses a goal that cannot be reached, before the first step.
-func (r *removal) check(s model.Spec, k *model.Task, g *ensemble.Grid) error {
+func (r *removal) check(s network.Spec, k *task.Task, g *ensemble.Grid) error {
 	if r == nil {
 		return nil
 	}

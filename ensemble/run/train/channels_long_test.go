@@ -11,7 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/bench"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/unet3d"
@@ -95,7 +95,7 @@ func TestLongPatternSpeed(t *testing.T) {
 			}
 		}
 		flops[i] = float64(g.FLOPs())
-		o := model.Options(1, "")
+		o := network.Options(1, "")
 		o.Mode, o.Store = engine.Infer, engine.NewStore()
 		if plans[i], err = engine.Compile(g, o); err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
@@ -67,7 +68,7 @@ func (t *trainer) enter(o Options, state rundir.State) (uint64, error) {
 	if err := t.dir.WriteConfig(c.YAML(), sources); err != nil {
 		return 0, err
 	}
-	t.seen.environment = &rundir.Environment{Version: o.Version, Threads: model.Threads(c.Train.Train.Threads), Seed: int64(t.base.Seed), Determinism: "D1", Start: time.Now().UTC()}
+	t.seen.environment = &rundir.Environment{Version: o.Version, Threads: network.Threads(c.Train.Train.Threads), Seed: int64(t.base.Seed), Determinism: "D1", Start: time.Now().UTC()}
 	return 0, t.dir.WriteEnvironment(*t.seen.environment)
 }
 

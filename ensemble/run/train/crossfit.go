@@ -6,7 +6,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -21,9 +21,9 @@ import (
 type crossFit struct {
 	folds  []ensemble.Fold
 	foldOf []int // of each training start, its fold
-	all    *model.Reference
-	final  *model.Reference   // of the trained model
-	of     []*model.Reference // [fold]
+	all    *task.Reference
+	final  *task.Reference   // of the trained model
+	of     []*task.Reference // [fold]
 	err    error
 }
 
@@ -39,9 +39,9 @@ func newCrossFit(c *config.TrainConfig, inits []ensemble.Init) (*crossFit, error
 	if err != nil {
 		return nil, err
 	}
-	x := &crossFit{folds: folds, foldOf: make([]int, len(inits)), all: &model.Reference{Method: m}, final: &model.Reference{Method: m}}
+	x := &crossFit{folds: folds, foldOf: make([]int, len(inits)), all: &task.Reference{Method: m}, final: &task.Reference{Method: m}}
 	for f, fold := range folds {
-		x.of = append(x.of, &model.Reference{Method: m})
+		x.of = append(x.of, &task.Reference{Method: m})
 		for _, i := range fold.Out {
 			x.foldOf[i] = f
 		}
@@ -59,7 +59,7 @@ func (x *crossFit) add(target string, set *baseline.Set) {
 	for i := range every {
 		every[i] = i
 	}
-	fit := func(r *model.Reference, dates []int) {
+	fit := func(r *task.Reference, dates []int) {
 		f, err := r.Method.Fit(datesOf(set, dates))
 		if err != nil {
 			x.err = cmp.Or(x.err, error(&exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s cannot be fitted to %d starts of %s", r.Method.ID, len(dates), target),
@@ -96,12 +96,12 @@ func (x *crossFit) share(ranks *team.Team) (*crossFit, error) {
 	if err := ranks.Together(x.err); err != nil || ranks.Own() == nil {
 		return x, err
 	}
-	var parts [][]model.FitParts
+	var parts [][]task.FitParts
 	if ranks.Leads() {
-		for _, r := range append([]*model.Reference{x.all, x.final}, x.of...) {
-			var fits []model.FitParts
+		for _, r := range append([]*task.Reference{x.all, x.final}, x.of...) {
+			var fits []task.FitParts
 			for _, f := range r.Fits {
-				fits = append(fits, model.PartsOfFit(f))
+				fits = append(fits, task.PartsOfFit(f))
 			}
 			parts = append(parts, fits)
 		}
@@ -112,7 +112,7 @@ func (x *crossFit) share(ranks *team.Team) (*crossFit, error) {
 	}
 	out := &crossFit{folds: x.folds, foldOf: x.foldOf}
 	for i, fits := range parts {
-		r := &model.Reference{Method: x.all.Method}
+		r := &task.Reference{Method: x.all.Method}
 		for _, p := range fits {
 			r.Fits = append(r.Fits, p.Fit(r.Method))
 		}
@@ -132,7 +132,7 @@ func (x *crossFit) share(ranks *team.Team) (*crossFit, error) {
 }
 
 // whole is the reference of validation starts; nil for none.
-func (x *crossFit) whole() *model.Reference {
+func (x *crossFit) whole() *task.Reference {
 	if x == nil {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (x *crossFit) whole() *model.Reference {
 }
 
 // trained is the reference of the trained model; nil for none.
-func (x *crossFit) trained() *model.Reference {
+func (x *crossFit) trained() *task.Reference {
 	if x == nil {
 		return nil
 	}
@@ -148,7 +148,7 @@ func (x *crossFit) trained() *model.Reference {
 }
 
 // task is a task with the reference of a training start.
-func (x *crossFit) task(k *model.Task, start int) *model.Task {
+func (x *crossFit) task(k *task.Task, start int) *task.Task {
 	if x == nil {
 		return k
 	}

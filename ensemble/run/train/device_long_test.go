@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -99,7 +100,7 @@ func TestLongTrainInFloat16(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := model.Options(1, "cpu")
+		o := network.Options(1, "cpu")
 		o.Precision = precision
 		if err := m.Open(o); exit.CodeOf(err) != want {
 			t.Errorf("opened on a processor in precision %q: %v", precision, err)

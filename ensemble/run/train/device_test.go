@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 )
@@ -75,7 +76,7 @@ func TestAveragedNetworksOnDevice(t *testing.T) {
 		m.Networks = append(m.Networks, other)
 		defer m.Close()
 		for _, k := range []int{0, 1, 0, 2} {
-			out, err := m.Predict(context.Background(), model.Options(1, device), samples[k].Forecast, m.Task.Used)
+			out, err := m.Predict(context.Background(), network.Options(1, device), samples[k].Forecast, m.Task.Used)
 			if err != nil {
 				t.Fatal(err)
 			}

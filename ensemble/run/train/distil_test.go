@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples/samplestest"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -54,7 +55,7 @@ func TestWhatATeacherTells(t *testing.T) {
 	}
 	k := teacher.models[0].Task
 	k.ErrorScale = []float64{2, 3} // not the teacher's own
-	b := model.Spec{Teach: 0.5}.NewBatch(&k, fc.Grid, 2, len(used), true)
+	b := network.Spec{Teach: 0.5}.NewBatch(&k, fc.Grid, 2, len(used), true)
 	if err := teacher.fill(context.Background(), &k, &b, slot{at: 1, fc: fc, used: used}); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestWhatATeacherTells(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer m.Close()
-		out, err := m.Predict(context.Background(), model.Options(1, ""), fc, members)
+		out, err := m.Predict(context.Background(), network.Options(1, ""), fc, members)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +109,7 @@ func TestTeachersThatCannotTeach(t *testing.T) {
 	defer d.Close()
 	for want, change := range map[string]func(m *model.Model, c *config.TrainConfig, d *samples.Data){
 		"":                                  func(*model.Model, *config.TrainConfig, *samples.Data) {},
-		"the teacher gives no normal":       func(m *model.Model, _ *config.TrainConfig, _ *samples.Data) { m.Spec.Head = model.SpreadHead },
+		"the teacher gives no normal":       func(m *model.Model, _ *config.TrainConfig, _ *samples.Data) { m.Spec.Head = network.SpreadHead },
 		"its family logistic":               func(m *model.Model, _ *config.TrainConfig, _ *samples.Data) { m.Spec.Family = "logistic" },
 		"the teacher corrects a baseline":   func(m *model.Model, _ *config.TrainConfig, _ *samples.Data) { m.Spec.Reference = "emos" },
 		"the teacher has other targets":     func(_ *model.Model, c *config.TrainConfig, _ *samples.Data) { c.Data.Targets[0].Variable = "gh" },

@@ -4,17 +4,18 @@ import (
 	"context"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/io/loader"
 )
 
 // ready is a batch on its way from the goroutine that prepares it.
 type ready struct {
-	batch  *model.Batch
+	batch  *task.Batch
 	starts []int // of its samples, by their numbers among those of the training
 	err    error
-	in     *model.Network // whose inputs hold it already; nil otherwise
+	in     *network.Network // whose inputs hold it already; nil otherwise
 }
 
 // feed is the goroutine that prepares batches.
@@ -60,7 +61,7 @@ func (t *trainer) startFeed(ctx context.Context) *feed {
 }
 
 // newBatch is room for a batch of so many samples of the present network.
-func (t *trainer) newBatch(size int) model.Batch {
+func (t *trainer) newBatch(size int) task.Batch {
 	grid := t.ranks.Own().Part(t.model.Grid)
 	spec := t.model.Spec
 	spec.Teach = t.from.teacher.share()
@@ -82,7 +83,7 @@ type feeder struct {
 	samples  int            // of an epoch
 	lo, size int            // first and number of this rank's samples of a batch
 	at, end  int            // the next batch, and the one behind the last, counted over all epochs
-	room     [2]model.Batch
+	room     [2]task.Batch
 }
 
 // run fills batch after batch and hands them over, until one fails or the receiver has enough.
@@ -105,7 +106,7 @@ func (f *feeder) run(ctx context.Context, to chan<- ready) {
 
 // build fills the next batch with those training samples. The last batch of an epoch starts over with
 // the first samples, at weight zero, when the samples do not fill it.
-func (f *feeder) build(ctx context.Context, b *model.Batch, starts []int) error {
+func (f *feeder) build(ctx context.Context, b *task.Batch, starts []int) error {
 	epoch, batch := f.at/f.batches, f.at%f.batches
 	left := f.samples - (batch*f.job.base.BatchSize + f.lo)
 	if f.job.model.Spec.ReadsMembers() {
@@ -132,7 +133,7 @@ type slot struct {
 }
 
 // sample fills a slot of a batch of an epoch with the next sample.
-func (f *feeder) sample(ctx context.Context, b *model.Batch, s slot, epoch uint64) error {
+func (f *feeder) sample(ctx context.Context, b *task.Batch, s slot, epoch uint64) error {
 	fc, analyses, err := f.next.NextForecast()
 	if err != nil {
 		return err
@@ -154,7 +155,7 @@ func (f *feeder) sample(ctx context.Context, b *model.Batch, s slot, epoch uint6
 // members are the positions of those that are input of a training sample in an epoch: count of them, or
 // as many as chance decides if it is 0.
 func (j *job) members(fc *ensemble.Forecast, count int, seed, epoch, start uint64) ([]int, error) {
-	used, err := model.Positions(fc, j.local.Used)
+	used, err := task.Positions(fc, j.local.Used)
 	if err != nil {
 		return nil, err
 	}

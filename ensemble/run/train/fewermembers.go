@@ -2,13 +2,14 @@ package train
 
 import (
 	"github.com/ensemble-weather/ensemble/engine"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 )
 
 // fewerNetworks compiles those of the present network that read fewer members. They share its
 // parameters and gradients.
-func (t *trainer) fewerNetworks(spec model.Spec, o engine.Options) error {
-	t.now.ofFewer = map[int]*model.Network{}
+func (t *trainer) fewerNetworks(spec network.Spec, o engine.Options) error {
+	t.now.ofFewer = map[int]*network.Network{}
 	for n := t.plansOfMembers() - 1; n > 0; n-- {
 		count := len(t.model.Task.Used) - n
 		net, err := spec.Reading(count).Compile(&t.model.Task, t.model.Grid, t.now.cfg.BatchSize, t.seed(), true, o, t.ranks)
@@ -30,7 +31,7 @@ func (j *job) plansOfMembers() int {
 }
 
 // of is the network for a batch.
-func (p *plans) of(b *model.Batch) *model.Network {
+func (p *plans) of(b *task.Batch) *network.Network {
 	if net := p.ofFewer[b.Count]; net != nil {
 		return net
 	}

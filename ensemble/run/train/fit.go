@@ -7,6 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
@@ -17,11 +18,11 @@ import (
 // fitted is what is fitted to the samples before the first network is trained. Statistics are of the training
 // samples; baselines and climate, with which networks are compared, of those of validation as well.
 type fitted struct {
-	task, local      *model.Task  // of all points, and of this rank's slab
+	task, local      *task.Task   // of all points, and of this rank's slab
 	drift            *model.Drift // what inputs are like; nil for too few samples, and where this rank does not lead
-	baselines        []model.Baselines
-	climate          *model.Climate // nil for none
-	fits, references *crossFit      // of all points where this rank leads, and of its slab; nil for none
+	baselines        []task.Baselines
+	climate          *task.Climate // nil for none
+	fits, references *crossFit     // of all points where this rank leads, and of its slab; nil for none
 }
 
 // fit fits statistics, baselines and climate of a configuration.
@@ -54,7 +55,7 @@ func fit(ctx context.Context, c *config.TrainConfig, d *samples.Data) (*fitted, 
 }
 
 // taskOf is the task of a configuration, for the members that there are, with the targets that are scored.
-func taskOf(c *config.TrainConfig, d *samples.Data) *model.Task {
+func taskOf(c *config.TrainConfig, d *samples.Data) *task.Task {
 	task := setup.TaskOf(c)
 	task.Used, task.Least, task.Full = d.Used, c.Data.Members.Least, len(d.All)
 	task.Score = make([]float64, len(task.Targets)*len(d.Axes.Levels))
@@ -96,7 +97,7 @@ func (f *fitted) statistics(ctx context.Context, c *config.TrainConfig, d *sampl
 	if err = d.Ranks.Together(err); err != nil {
 		return err
 	}
-	f.local, err = model.ShareTask(d.Ranks, f.task)
+	f.local, err = task.ShareTask(d.Ranks, f.task)
 	return err
 }
 
@@ -123,7 +124,7 @@ func (f *fitted) withBaselines(ctx context.Context, c *config.TrainConfig, d *sa
 
 // sumsOf are the sums over the training dates. Of a store, whose samples are all read here for
 // the first time, the values are judged too.
-func sumsOf(ctx context.Context, d *samples.Data, k *model.Task, head *model.HeadSums, watch *inputWatch) (*model.TaskSums, error) {
+func sumsOf(ctx context.Context, d *samples.Data, k *task.Task, head *task.HeadSums, watch *inputWatch) (*task.TaskSums, error) {
 	sums, err := k.NewSums(d.All)
 	if err != nil {
 		return nil, err

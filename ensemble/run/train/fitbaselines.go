@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
@@ -28,7 +28,7 @@ func methodsOf(ids []string) []*baseline.Method {
 // Memory: on the leading rank seven numbers of 4 bytes a date and point of all levels, and
 // seven of one level; if a method looks at members, one more of each for each that was used.
 // Cost: reads the starts once for each target variable and lead.
-func fitBaselines(ctx context.Context, k *model.Task, methods []*baseline.Method, d *samples.Data, also func(name string, set *baseline.Set)) (all []model.Baselines, warnings []string, err error) {
+func fitBaselines(ctx context.Context, k *task.Task, methods []*baseline.Method, d *samples.Data, also func(name string, set *baseline.Set)) (all []task.Baselines, warnings []string, err error) {
 	past, grid, ranks := d.Past(), d.Grid, d.Ranks
 	w, n := grid.Weights(), grid.Size()
 	fields := baselineStatistics
@@ -38,7 +38,7 @@ func fitBaselines(ctx context.Context, k *model.Task, methods []*baseline.Method
 	for v := range k.Targets {
 		dates := make([][]float32, len(past.Inits)) // [date][statistic][level][point]
 		err := past.Each(ctx, ranks, func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error {
-			used, err := model.Positions(fc, k.Used)
+			used, err := task.Positions(fc, k.Used)
 			if err != nil {
 				return err
 			}
@@ -75,7 +75,7 @@ func fitBaselines(ctx context.Context, k *model.Task, methods []*baseline.Method
 				}
 			}
 			whole.Valid, whole.Obs = set.Valid, set.Obs
-			b := model.Baselines{FittedTo: slices.SortedFunc(slices.Values(set.Valid), time.Time.Compare)}
+			b := task.Baselines{FittedTo: slices.SortedFunc(slices.Values(set.Valid), time.Time.Compare)}
 			name := k.Named(v*len(k.Features.Axes.Levels) + l)
 			lacking := func(what string, err error) {
 				if err != nil {
@@ -92,7 +92,7 @@ func fitBaselines(ctx context.Context, k *model.Task, methods []*baseline.Method
 					if err != nil {
 						continue
 					}
-					b.Fits = append(b.Fits, model.Baseline{Method: m, Fit: fit})
+					b.Fits = append(b.Fits, task.Baseline{Method: m, Fit: fit})
 					if f, ok := fit.(baseline.Noted); ok && f.Note() != "" {
 						warnings = append(warnings, fmt.Sprintf("%s of %s: %s", m.ID, name, f.Note()))
 					}
@@ -117,7 +117,7 @@ const baselineStatistics = 7
 // that are used.
 //
 // Shape: [field][level][point] of the forecast.
-func baselineFields(k *model.Task, fc *ensemble.Forecast, analyses []*ensemble.Analysis, used []int, v, fields int) ([]float32, error) {
+func baselineFields(k *task.Task, fc *ensemble.Forecast, analyses []*ensemble.Analysis, used []int, v, fields int) ([]float32, error) {
 	n, depth := fc.Grid.Size(), len(fc.Axes.Levels)
 	t, x := k.TargetAt(v)
 	answer, _ := k.AnswerAt(fc, v)
@@ -126,8 +126,8 @@ func baselineFields(k *model.Task, fc *ensemble.Forecast, analyses []*ensemble.A
 		of := func(statistic int) []float32 { return out[(statistic*depth+l)*n:][:n] }
 		fc.MeanStd(of(0), of(1), t, x, l, used, 1)
 		fc.MeanStd(unused, of(2), t, x, l, used, k.Features.DDOF)
-		fc.MeanStd(unused, of(3), answer, x, l, model.EveryMember(fc), k.Features.DDOF)
-		fc.MeanStd(of(4), of(5), answer, x, l, model.EveryMember(fc), 1)
+		fc.MeanStd(unused, of(3), answer, x, l, task.EveryMember(fc), k.Features.DDOF)
+		fc.MeanStd(of(4), of(5), answer, x, l, task.EveryMember(fc), 1)
 		if analyses != nil {
 			obs, err := k.Observed(analyses, fc.Init, v, level)
 			if err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
@@ -24,14 +24,14 @@ const climateRoom = 1 << 30
 //
 // Memory: climateRoom bytes, or the values of one point. Cost: reads the starts once for each
 // target variable and lead and for each climateRoom of values.
-func fitClimate(ctx context.Context, k *model.Task, o config.Climate, d *samples.Data) (*model.Climate, error) {
+func fitClimate(ctx context.Context, k *task.Task, o config.Climate, d *samples.Data) (*task.Climate, error) {
 	past, grid, ranks := d.Past(), d.Grid, d.Ranks
 	n, depth, members := grid.Size(), len(k.Features.Axes.Levels), 1
 	if o.Of == config.ClimateMembers {
 		members = k.Full
 	}
 	first, last := past.Inits[0], past.Inits[len(past.Inits)-1]
-	c := &model.Climate{Of: o.Of, Period: ensemble.Period{From: first.Time, To: last.Time}, Dates: len(past.Inits), Steps: o.Steps, Windows: o.Windows, Days: o.Days, Grid: grid}
+	c := &task.Climate{Of: o.Of, Period: ensemble.Period{From: first.Time, To: last.Time}, Dates: len(past.Inits), Steps: o.Steps, Windows: o.Windows, Days: o.Days, Grid: grid}
 	band := max(1, climateRoom/(4*len(past.Inits)*members*depth))
 	for v, one := range k.Targets {
 		var valid []time.Time
@@ -42,7 +42,7 @@ func fitClimate(ctx context.Context, k *model.Task, o config.Climate, d *samples
 		for l := range depth {
 			if k.Score[v*depth+l] > 0 {
 				levels = append(levels, l)
-				c.Targets = append(c.Targets, model.ClimateTarget{Variable: one.Variable, Level: k.Features.Axes.Levels[l].Of(one.Variable), Lead: one.Lead.String()})
+				c.Targets = append(c.Targets, task.ClimateTarget{Variable: one.Variable, Level: k.Features.Axes.Levels[l].Of(one.Variable), Lead: one.Lead.String()})
 				c.Fitted = append(c.Fitted, c.Empty())
 			}
 		}
@@ -87,7 +87,7 @@ func fitClimate(ctx context.Context, k *model.Task, o config.Climate, d *samples
 // climateFields are the values of target v on one date.
 //
 // Shape: [member][level][point] of the forecast, or one analysis in place of members.
-func climateFields(k *model.Task, fc *ensemble.Forecast, a []*ensemble.Analysis, v int, of string) (part []float32, err error) {
+func climateFields(k *task.Task, fc *ensemble.Forecast, a []*ensemble.Analysis, v int, of string) (part []float32, err error) {
 	t, x := k.AnswerAt(fc, v)
 	if of == config.ClimateMembers {
 		for m := range fc.Members {
@@ -110,7 +110,7 @@ func climateFields(k *model.Task, fc *ensemble.Forecast, a []*ensemble.Analysis,
 // OnClimateGrid checks that the climate is of a grid.
 //
 // Errors: exit 65.
-func OnClimateGrid(c *model.Climate, g *ensemble.Grid, path string) error {
+func OnClimateGrid(c *task.Climate, g *ensemble.Grid, path string) error {
 	if c.Grid.SameAs(g, input.GridTolerance) {
 		return nil
 	}
@@ -119,14 +119,14 @@ func OnClimateGrid(c *model.Climate, g *ensemble.Grid, path string) error {
 }
 
 // ClimateOf makes or reads the climate that a configuration asks for; nil for none.
-func ClimateOf(ctx context.Context, o config.Climate, k *model.Task, d *samples.Data) (c *model.Climate, warnings []string, err error) {
+func ClimateOf(ctx context.Context, o config.Climate, k *task.Task, d *samples.Data) (c *task.Climate, warnings []string, err error) {
 	grid, ranks := d.Grid, d.Ranks
 	switch {
 	case o.File != "":
 		if !ranks.Leads() {
 			return nil, nil, ranks.Together(nil)
 		}
-		if c, err = model.LoadClimate(string(o.File)); err == nil {
+		if c, err = task.LoadClimate(string(o.File)); err == nil {
 			err = OnClimateGrid(c, grid, string(o.File))
 		}
 		if err = ranks.Together(err); err != nil {

@@ -15,6 +15,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
@@ -74,7 +76,7 @@ func predicted(t *testing.T, m *model.Model, samples []*store.Sample) (all []*mo
 	t.Helper()
 	n := 0
 	for _, s := range samples {
-		out, err := m.Predict(context.Background(), model.Options(1, ""), s.Forecast, m.Task.Used)
+		out, err := m.Predict(context.Background(), network.Options(1, ""), s.Forecast, m.Task.Used)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +95,7 @@ func predicted(t *testing.T, m *model.Model, samples []*store.Sample) (all []*mo
 // untrained gives a model the network that a training starts from.
 func untrained(t *testing.T, tr *trainer) *model.Model {
 	t.Helper()
-	o := model.Options(1, "")
+	o := network.Options(1, "")
 	o.Mode, o.Store = engine.Infer, engine.NewStore()
 	net, err := tr.model.Spec.Compile(&tr.model.Task, tr.model.Grid, 1, 1, true, o, nil)
 	if err != nil {
@@ -196,13 +198,13 @@ func TestThresholdsOfTheLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		k, s, grid := &tr.model.Task, samples[2], tr.model.Grid
-		o := model.Options(1, "")
+		o := network.Options(1, "")
 		o.Mode, o.Store = engine.Infer, engine.NewStore()
 		net, err := tr.model.Spec.Compile(k, grid, 1, 1, true, o, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		used, err := model.Positions(s.Forecast, k.Used)
+		used, err := task.Positions(s.Forecast, k.Used)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +216,7 @@ func TestThresholdsOfTheLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		tr.model.Networks = []model.Weights{model.WeightsOf(o.Store)}
-		out, err := tr.model.Predict(context.Background(), model.Options(1, ""), s.Forecast, k.Used)
+		out, err := tr.model.Predict(context.Background(), network.Options(1, ""), s.Forecast, k.Used)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/tune"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
@@ -19,7 +21,7 @@ type job struct {
 	prune    config.Prune
 	removal  *removal     // of channels; nil for none
 	model    *model.Model // gets its networks when all are trained
-	local    *model.Task  // of this rank's slab
+	local    *task.Task   // of this rank's slab
 	data     *samples.Data
 	ranks    *team.Team // nil for one rank alone
 	dir      *rundir.Dir
@@ -75,7 +77,7 @@ func (j *job) allSteps(turns []setup.Turn) (n int) {
 
 // inferring gives the options of plans that predict with the trained model.
 func (j *job) inferring() engine.Options {
-	o := model.Options(j.base.Threads, j.base.Device)
+	o := network.Options(j.base.Threads, j.base.Device)
 	o.Timings = j.kernels.table
 	return o
 }

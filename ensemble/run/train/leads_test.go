@@ -12,6 +12,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples/samplestest"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -45,13 +47,13 @@ func TestNetworksOverTime(t *testing.T) {
 		}
 		fc := samplestest.StartWithMembers(t, c, f.NetCDF[17])
 		give := func(fc *ensemble.Forecast) (out []float32, members [][]float32) {
-			x, err := m.Predict(context.Background(), model.Options(1, ""), fc, m.Task.Used)
+			x, err := m.Predict(context.Background(), network.Options(1, ""), fc, m.Task.Used)
 			if err != nil {
 				t.Fatalf("%s: %v", c.Model.Kind, err)
 			}
 			n := m.Grid.Size()
 			for _, lead := range c.Data.TargetLeads {
-				at := m.Task.At(model.Target{Variable: "t", Lead: lead}, ensemble.PressureLevel(850))
+				at := m.Task.At(task.Target{Variable: "t", Lead: lead}, ensemble.PressureLevel(850))
 				for _, x := range [][]float32{x.Mean, x.Spread} {
 					if x != nil {
 						out = append(out, x[at*n:(at+1)*n]...)

@@ -12,7 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/engine/prune"
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
@@ -222,7 +222,7 @@ func (t *trainer) validate(ctx context.Context) (float64, error) {
 	}
 	var sum float64
 	err := t.data.Validation.Each(ctx, t.ranks, func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis) error {
-		used, err := model.Positions(fc, t.local.Used)
+		used, err := task.Positions(fc, t.local.Used)
 		if err != nil {
 			return err
 		}

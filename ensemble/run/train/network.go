@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/optim"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
@@ -34,10 +35,10 @@ type plans struct {
 	store       *engine.Store
 	shown       *engine.Store // what is validated and kept: store, or the running average of it
 	opt         *optim.Optimizer
-	train       *model.Network         // batch_size samples
-	ofFewer     map[int]*model.Network // as train, by numbers of members, where batches differ in them
-	eval        *model.Network         // inference form with loss, one sample, of shown
-	corrections *corrections           // of the means around which the network learns sigma; else nil
+	train       *network.Network         // batch_size samples
+	ofFewer     map[int]*network.Network // as train, by numbers of members, where batches differ in them
+	eval        *network.Network         // inference form with loss, one sample, of shown
+	corrections *corrections             // of the means around which the network learns sigma; else nil
 }
 
 // begin compiles the present network with fresh parameters.
@@ -54,7 +55,7 @@ func (t *trainer) begin() error {
 			return err
 		}
 	}
-	if t.turn().Stage == model.SigmaStage { // goes on from the stage before
+	if t.turn().Stage == network.SigmaStage { // goes on from the stage before
 		if err := model.Fill(t.now.store, t.finished[t.at.Network-1]); err != nil {
 			return err
 		}
@@ -114,7 +115,7 @@ func (t *trainer) compile() error {
 		return t.namedMemory(err)
 	}
 	maps.Copy(t.kernels.choices, n.eval.Plan.Choices())
-	if stage == model.SigmaStage {
+	if stage == network.SigmaStage {
 		if err := t.correctable(o); err != nil {
 			return err
 		}
@@ -133,7 +134,7 @@ func (t *trainer) compile() error {
 // close frees the plans and the optimiser. It may be repeated.
 func (p *plans) close() error {
 	var err error
-	nets := []*model.Network{p.train, p.eval}
+	nets := []*network.Network{p.train, p.eval}
 	if p.corrections != nil {
 		nets = append(nets, p.corrections.net)
 	}

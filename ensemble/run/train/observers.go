@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
@@ -67,7 +67,7 @@ func (o *observers) Epoch(at position, d *samples.Data, costs rankCosts, values 
 
 // device reports what a network computes on, in events and the record of the environment, and
 // begins to read it, where that is a GPU. The leading rank does, of its own.
-func (o *observers) device(j *job, net *model.Network, at position) error {
+func (o *observers) device(j *job, net *network.Network, at position) error {
 	if o.gauge != nil || !j.ranks.Leads() {
 		return nil
 	}

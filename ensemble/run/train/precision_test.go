@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -32,7 +33,7 @@ func TestTrainPrecision(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := model.Options(1, "")
+		o := network.Options(1, "")
 		o.Precision = precision
 		if err := m.Open(o); err != nil {
 			t.Fatal(err)
@@ -51,7 +52,7 @@ func TestTrainPrecision(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.Spec.Precision = "f16"
-		o := model.Options(1, "")
+		o := network.Options(1, "")
 		o.Precision = precision
 		if err := m.Open(o); exit.CodeOf(err) != want {
 			t.Errorf("a model of float16, asked for %q: %v", precision, err)

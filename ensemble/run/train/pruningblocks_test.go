@@ -8,7 +8,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 )
 
 // TestTrainingLeavesBlocksOut: as far as the mask of blocks stays, the plans of training and
@@ -22,7 +22,7 @@ func TestTrainingLeavesBlocksOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		tr.seen.report = func(int, string) {
-			for i, n := range []*model.Network{tr.now.train, tr.now.eval} {
+			for i, n := range []*network.Network{tr.now.train, tr.now.eval} {
 				told[i] = 0
 				for _, nd := range n.Plan.Graph().Nodes {
 					if a, ok := nd.Attrs.(op.Fused); ok && strings.Contains(string(a.Kept), "0") {

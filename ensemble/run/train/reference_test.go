@@ -10,6 +10,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/demo"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
@@ -59,9 +61,9 @@ func TestReferenceIsCrossFitted(t *testing.T) {
 			}
 		})
 		fc := samples[start].Forecast
-		of := func(tr *trainer, k *model.Task) []float32 {
-			b := model.NewBatch(k, fc.Grid, 1)
-			used, err := model.Positions(fc, k.Used)
+		of := func(tr *trainer, k *task.Task) []float32 {
+			b := task.NewBatch(k, fc.Grid, 1)
+			used, err := task.Positions(fc, k.Used)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +116,7 @@ func TestUntrainedNetworkIsItsReference(t *testing.T) {
 	mean, std := scoring.MeanStd([][]float32{fc.Field(0, 0, 0, 0), fc.Field(0, 1, 0, 0), fc.Field(0, 2, 0, 0)}, 1)
 	want := tr.from.references.final.Fits[0].Forecast(baseline.Raw{Valid: fc.Init.Valid(tr.model.Task.Targets[0].Lead).Time, Mean: mean, Std: std})
 	for name, m := range map[string]*model.Model{"trained": tr.model, "loaded": loaded} {
-		f, err := m.Predict(context.Background(), model.Options(1, ""), fc, m.Task.Used)
+		f, err := m.Predict(context.Background(), network.Options(1, ""), fc, m.Task.Used)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 )
 
@@ -14,9 +16,9 @@ func takeNetworks(m *model.Model, turns []setup.Turn, finished []model.Weights) 
 	m.Networks, m.Spreads = nil, nil
 	for i, w := range finished {
 		switch turns[i].Stage {
-		case model.BiasStage:
+		case network.BiasStage:
 			m.Bias = w // the last one is that of all years
-		case model.SpreadStage:
+		case network.SpreadStage:
 			m.Spreads = append(m.Spreads, w)
 		default:
 			m.Networks = append(m.Networks, w)
@@ -31,7 +33,7 @@ func takeNetworks(m *model.Model, turns []setup.Turn, finished []model.Weights) 
 // Shape: train and validation [start][variable][level][point] of this rank's slab, in units
 // of the error scale.
 type corrections struct {
-	net        *model.Network // of the first stage, one start
+	net        *network.Network // of the first stage, one start
 	train      [][]float32
 	validation [][]float32
 	epoch      int // whose draws of members train is of; -1 before the first
@@ -39,7 +41,7 @@ type corrections struct {
 }
 
 // into gives the samples of a batch the corrections of their starts.
-func (c *corrections) into(b *model.Batch, starts []int) {
+func (c *corrections) into(b *task.Batch, starts []int) {
 	for i, s := range starts {
 		copy(b.Corrected[i*len(c.train[s]):], c.train[s])
 	}
@@ -49,7 +51,7 @@ func (c *corrections) into(b *model.Batch, starts []int) {
 // that infer.
 func (t *trainer) correctable(o engine.Options) error {
 	o.Store = engine.NewStore()
-	net, err := t.model.Spec.Of(model.BiasStage).Compile(&t.model.Task, t.model.Grid, 1, t.seed(), false, o, t.ranks)
+	net, err := t.model.Spec.Of(network.BiasStage).Compile(&t.model.Task, t.model.Grid, 1, t.seed(), false, o, t.ranks)
 	if err != nil {
 		return t.namedMemory(err)
 	}
@@ -97,7 +99,7 @@ func (t *trainer) correct(ctx context.Context) error {
 func (t *trainer) correctValidation(ctx context.Context) error {
 	c, allYears := t.now.corrections, len(t.turns)-1-2*t.base.Networks
 	return t.data.Validation.Each(ctx, t.ranks, func(_ int, fc *ensemble.Forecast, _ []*ensemble.Analysis) error {
-		used, err := model.Positions(fc, t.local.Used)
+		used, err := task.Positions(fc, t.local.Used)
 		if err != nil {
 			return err
 		}
@@ -124,5 +126,5 @@ func (t *trainer) correction(ctx context.Context, which int, fc *ensemble.Foreca
 	if err := net.Plan.Run(ctx, evalStep); err != nil {
 		return nil, err
 	}
-	return append([]float32(nil), net.Output(model.OutShift)...), nil
+	return append([]float32(nil), net.Output(network.OutShift)...), nil
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
@@ -80,7 +80,7 @@ train:
 		defer tr.model.Close()
 		var spread, skill float64
 		for _, s := range cases[24:] {
-			f, err := tr.model.Predict(context.Background(), model.Options(1, ""), s.Forecast, members[:3])
+			f, err := tr.model.Predict(context.Background(), network.Options(1, ""), s.Forecast, members[:3])
 			if err != nil {
 				t.Fatal(err)
 			}

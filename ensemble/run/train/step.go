@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 )
 
 // gather computes the loss and the gradients of one step, over todo batches. A
@@ -70,7 +70,7 @@ func (t *trainer) receive() *ready {
 }
 
 // load fills the inputs of the plan that computes a batch, unless they are.
-func (p *plans) load(b *ready) *model.Network {
+func (p *plans) load(b *ready) *network.Network {
 	net := p.of(b.batch)
 	if b.in == net {
 		return net
@@ -85,7 +85,7 @@ func (p *plans) load(b *ready) *model.Network {
 // ahead has the next batch begin its way to a device that works on the present one, if that
 // has memory of its own and the batch goes to the same plan; there is none behind the last
 // of the network.
-func (t *trainer) ahead(net *model.Network) error {
+func (t *trainer) ahead(net *network.Network) error {
 	if !net.Plan.Away() {
 		return nil
 	}

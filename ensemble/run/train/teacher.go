@@ -11,6 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
@@ -65,7 +67,7 @@ func newTeacher(c *config.TrainConfig, d *samples.Data) (*teacher, error) {
 		return nil, &exit.Error{Code: exit.Usage, What: "a teacher is given to a training on several ranks", At: "teacher.runs", Why: "its networks predict whole fields, of which each rank has a part",
 			Fix: "train on one rank, with several train.threads"}
 	}
-	t := &teacher{weight: c.Teacher.Weight, options: model.Options(c.Train.Train.Threads, c.Train.Train.Device)}
+	t := &teacher{weight: c.Teacher.Weight, options: network.Options(c.Train.Train.Threads, c.Train.Train.Device)}
 	if c.Data.Members.Sampling != randomMembers && c.Data.Members.Least == 0 {
 		t.kept = map[int]taught{}
 	}
@@ -92,7 +94,7 @@ func teaches(run string, m *model.Model, c *config.TrainConfig, d *samples.Data)
 	k, own := &m.Task, setup.TaskOf(c)
 	a, b := k.Features.Axes, d.Axes
 	switch {
-	case m.Spec.Head != model.DistributionHead || m.Spec.Family != "":
+	case m.Spec.Head != network.DistributionHead || m.Spec.Family != "":
 		return no("the teacher gives no normal distribution", fmt.Sprintf("its head is %s, its family %s", m.Spec.Head, familyName(m.Spec)))
 	case m.Spec.Reference != "":
 		return no("the teacher corrects a baseline", fmt.Sprintf("%s, which was fitted to validation starts too, and to the training starts without leaving one out", m.Spec.Reference))
@@ -110,7 +112,7 @@ func teaches(run string, m *model.Model, c *config.TrainConfig, d *samples.Data)
 	return unseen(m, run, d.Split)
 }
 
-func familyName(s model.Spec) string {
+func familyName(s network.Spec) string {
 	if s.Family == "" {
 		return config.NormalFamily
 	}
@@ -178,7 +180,7 @@ func (t *teacher) close() (err error) {
 // units of the error scale. Means and standard deviations of several networks are averaged, as in a prediction.
 //
 // Memory: two fields of each target and level for each training sample, where these have always the same members.
-func (t *teacher) fill(ctx context.Context, k *model.Task, b *model.Batch, s slot) error {
+func (t *teacher) fill(ctx context.Context, k *task.Task, b *task.Batch, s slot) error {
 	if t == nil {
 		return nil
 	}

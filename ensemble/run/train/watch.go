@@ -5,6 +5,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/postproc/drift"
@@ -23,7 +24,7 @@ type inputWatch struct {
 // mostWatched bounds the starts that are looked at, and so the memory: a kilobyte each for every field.
 const mostWatched = 400
 
-func newInputWatch(k *model.Task, d *samples.Data) *inputWatch {
+func newInputWatch(k *task.Task, d *samples.Data) *inputWatch {
 	w := &inputWatch{known: &model.Drift{Boxes: drift.NewBoxes(d.Grid), Axes: k.Features.Axes}, ranks: d.Ranks,
 		every: (len(d.Train.Inits) + mostWatched - 1) / mostWatched}
 	for i, m := range d.All {

@@ -9,6 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 )
 
 // TestPrunedModel: a model with blocks of zeros, in memory or from its files, is predicted
@@ -99,7 +100,7 @@ func TestPrunedModel(t *testing.T) {
 	dense := *m
 	dense.Networks = []model.Weights{second}
 	defer dense.Close()
-	if err := dense.Open(model.Options(1, "")); err != nil {
+	if err := dense.Open(network.Options(1, "")); err != nil {
 		t.Fatal(err)
 	}
 	dense.Networks = m.Networks

@@ -7,16 +7,16 @@ import (
 	"path/filepath"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 )
 
 // findClimate loads the climate of a verification: the file that is named, or that of the
 // training; nil if there is none.
-func findClimate(o Options, grid *ensemble.Grid) (*model.Climate, error) {
+func findClimate(o Options, grid *ensemble.Grid) (*task.Climate, error) {
 	path := o.Climate
 	if path == "" && o.RunDir != "" {
-		path = filepath.Join(o.RunDir, "model", model.ClimateFile)
+		path = filepath.Join(o.RunDir, "model", task.ClimateFile)
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}
@@ -24,7 +24,7 @@ func findClimate(o Options, grid *ensemble.Grid) (*model.Climate, error) {
 	if path == "" {
 		return nil, nil
 	}
-	c, err := model.LoadClimate(path)
+	c, err := task.LoadClimate(path)
 	if err != nil {
 		return nil, err
 	}

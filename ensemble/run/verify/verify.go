@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/promote"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
@@ -36,8 +37,8 @@ type Options struct {
 	// RunDir is the training that the products come from, for the baselines fitted
 	// there. Empty: those that predict left beside the products.
 	RunDir    string
-	Regrid    model.Interpolation // brings members and analyses to the grid of the products
-	Out       string              // folder for scores.json and the tables; empty: none
+	Regrid    task.Interpolation // brings members and analyses to the grid of the products
+	Out       string             // folder for scores.json and the tables; empty: none
 	Choice    scoring.Choice
 	Bootstrap score.Bootstrap
 	// Climate is a file of quantiles for extreme forecast indices. Empty: that of RunDir, if
@@ -145,8 +146,8 @@ const datesAtATime = 8
 // Verification is the files of a Verify, and what is to be judged of them.
 type Verification struct {
 	Options   Options
-	reference *model.Model   // nil without
-	Climate   *model.Climate // nil without
+	reference *model.Model  // nil without
+	Climate   *task.Climate // nil without
 	Warnings  []string
 	pool      *decode.Pool
 	products  *fio.Input
@@ -377,9 +378,9 @@ func (v *Verification) Cases(ctx context.Context, t *Verified, inits []ensemble.
 			for m := range fc.Members {
 				c.Members = append(c.Members, fc.Field(0, m, 0, 0))
 			}
-			c.Used = model.EveryMember(fc)
+			c.Used = task.EveryMember(fc)
 			if v.reference != nil {
-				if c.Used, err = model.Positions(fc, v.reference.Task.Used); err != nil {
+				if c.Used, err = task.Positions(fc, v.reference.Task.Used); err != nil {
 					return nil, err
 				}
 			}
@@ -460,9 +461,9 @@ func findReference(o Options, warnings *[]string) (*model.Model, error) {
 }
 
 // BaselinesOf finds the baselines of a target, nil if it was none of the model's.
-func BaselinesOf(m *model.Model, k ProductKey) *model.Baselines {
+func BaselinesOf(m *model.Model, k ProductKey) *task.Baselines {
 	d := len(m.Task.Features.Axes.Levels)
-	v, l := slices.Index(m.Task.Targets, model.Target{Variable: k.Variable, Lead: k.Lead}), ensemble.FindLevel(m.Task.Features.Axes.Levels, k.Variable, k.Level)
+	v, l := slices.Index(m.Task.Targets, task.Target{Variable: k.Variable, Lead: k.Lead}), ensemble.FindLevel(m.Task.Features.Axes.Levels, k.Variable, k.Level)
 	if v < 0 || l < 0 || v*d+l >= len(m.Baselines) {
 		return nil
 	}
@@ -476,7 +477,7 @@ func leadsFor(m *model.Model, k ProductKey) []ensemble.Lead {
 	if m == nil {
 		return out
 	}
-	v := slices.Index(m.Task.Targets, model.Target{Variable: k.Variable, Lead: k.Lead})
+	v := slices.Index(m.Task.Targets, task.Target{Variable: k.Variable, Lead: k.Lead})
 	if known := m.Task.Features.Axes.Leads; v >= 0 && !slices.Contains(known, k.Lead) {
 		out = append(out, known[len(known)-1])
 	}

@@ -1,4 +1,4 @@
-package model
+package network
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	sharing "github.com/ensemble-weather/ensemble/engine/share"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/unet3d"
@@ -133,7 +134,7 @@ const (
 
 // Graph builds the network for a batch of n samples on a grid, with its loss if
 // asked for; the outputs are the same.
-func (s Spec) Graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*graph.Graph, error) {
+func (s Spec) Graph(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*graph.Graph, error) {
 	b := graph.New(seed)
 	d, v := len(k.Features.Axes.Levels), len(k.Targets)
 	targets := graph.Shape{n, v, d, g.NY, g.NX}
@@ -199,11 +200,11 @@ func (s Spec) Graph(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*
 		if s.Family == config.HistogramFamily {
 			given = probabilities(b, h.parameters)
 		}
-		for i, name := range s.parameterNames() {
+		for i, name := range s.ParameterNames() {
 			give[name] = given[i]
 		}
 	}
-	for _, name := range s.outputs() {
+	for _, name := range s.Outputs() {
 		b.Output(name, give[name])
 	}
 	switch {
@@ -236,7 +237,7 @@ func (s Spec) oneOutput() bool {
 
 // oneField builds a network that makes one spread field on one level from the channels of the
 // features, in units of the spread's scale.
-func (s Spec) oneField(b *graph.Builder, k *Task, features graph.Value, wrap bool) graph.Value {
+func (s Spec) oneField(b *graph.Builder, k *task.Task, features graph.Value, wrap bool) graph.Value {
 	f := &k.Features
 	if s.Kind == config.ResNetKind {
 		return unet3d.ResNet2D{Periodic: wrap, Reinject: f.Channel(k.Targets[0].Lead, ensemble.SpreadOfUsed, k.Targets[0].Variable)}.Build(b, features)
@@ -262,17 +263,17 @@ const (
 	OutSigma  = "sigma"
 )
 
-// outputs are those of the network.
-func (s Spec) outputs() []string {
+// Outputs are those of the network.
+func (s Spec) Outputs() []string {
 	switch {
 	case s.GivesMembers():
-		return []string{outMembers}
+		return []string{OutMembers}
 	case s.stage == BiasStage:
 		return []string{OutShift}
 	case s.Staged():
 		return []string{OutSpread, OutSigma}
 	case s.Head == DistributionHead && s.Family != "":
-		return append([]string{OutSpread}, s.parameterNames()...)
+		return append([]string{OutSpread}, s.ParameterNames()...)
 	case s.Head == DistributionHead:
 		return []string{OutSpread, OutShift, OutSigma}
 	}
@@ -281,12 +282,12 @@ func (s Spec) outputs() []string {
 
 // toTargets gives a network's one output channel, in units of the spread's scale,
 // the scale of the target.
-func (s Spec) toTargets(b *graph.Builder, y graph.Value, k *Task) graph.Value {
+func (s Spec) toTargets(b *graph.Builder, y graph.Value, k *task.Task) graph.Value {
 	return op.Scale(b, y, k.SpreadScale[0]/k.ErrorScale[0])
 }
 
 // loss is the training loss in units of the error scale.
-func (s Spec) loss(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, h head, targets graph.Shape) graph.Value {
+func (s Spec) loss(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, h head, targets graph.Shape) graph.Value {
 	full, weight := b.Input("full_spread", targets), b.Input("weight", targets)
 	have, want := inSpreads(b, k, out.Spread), inSpreads(b, k, full)
 	if s.Head == DistributionHead {
@@ -304,7 +305,7 @@ func (s Spec) loss(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, h hea
 }
 
 // spreadLoss is the distance to the full ensemble's spread, both in units of its scale.
-func (s Spec) spreadLoss(b *graph.Builder, k *Task, have, want, weight graph.Value) graph.Value {
+func (s Spec) spreadLoss(b *graph.Builder, k *task.Task, have, want, weight graph.Value) graph.Value {
 	similarity := op.SimilarityOptions{Range: k.SpreadRange}
 	one := b.Scalar(1)
 	switch s.Loss {
@@ -325,7 +326,7 @@ func (s Spec) spreadLoss(b *graph.Builder, k *Task, have, want, weight graph.Val
 // stageLoss is the training loss of a stage: of the correction the squared error in units of
 // the error scale and its weights' roughness, of the spread the squared distance in units
 // of its scale or another loss of spreads, of sigma the CRPS around the corrected mean.
-func (s Spec) stageLoss(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, roughness graph.Value, targets graph.Shape) graph.Value {
+func (s Spec) stageLoss(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, roughness graph.Value, targets graph.Shape) graph.Value {
 	weight := b.Input("weight", targets)
 	switch s.stage {
 	case BiasStage:
@@ -342,7 +343,7 @@ func (s Spec) stageLoss(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, 
 }
 
 // inSpreads gives spreads in units of the spread's scale.
-func inSpreads(b *graph.Builder, k *Task, x graph.Value) graph.Value {
+func inSpreads(b *graph.Builder, k *task.Task, x graph.Value) graph.Value {
 	inverse := make([]float32, x.Dim(1)*x.Dim(2))
 	for i := range inverse {
 		inverse[i] = float32(k.ErrorScale[i] / k.SpreadScale[i])
@@ -357,12 +358,12 @@ type Network struct {
 	ranks  *team.Team             // that compute the network together; nil for one
 	shapes map[string]graph.Shape // of inputs and outputs
 	Rows   spatial.Interval       // samples of a batch that this rank has
-	Batch  Batch                  // of this rank's samples and slab
+	Batch  task.Batch             // of this rank's samples and slab
 }
 
 // Compile builds a network for n samples and compiles it, with its loss if asked
 // for; of several ranks, one's part. Networks that share a store share their parameters.
-func (s Spec) Compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, o engine.Options, ranks *team.Team) (*Network, error) {
+func (s Spec) Compile(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss bool, o engine.Options, ranks *team.Team) (*Network, error) {
 	gr, err := s.Graph(k, g, n, seed, loss)
 	if err != nil {
 		return nil, err
@@ -403,10 +404,10 @@ func (s Spec) Compile(k *Task, g *ensemble.Grid, n int, seed uint64, loss bool, 
 		}
 		net.Rows = own[0]
 	}
-	here := Task{Features: k.Features, Targets: k.Targets}
+	here := task.Task{Features: k.Features, Targets: k.Targets}
 	here.Correct(k.Corrected())
 	here.Features.Axes = ranks.Own().Axes(k.Features.Axes)
-	net.Batch = s.NewBatch(&here, ranks.Own().Part(g), net.Rows.Len(), s.membersOf(k), loss)
+	net.Batch = s.NewBatch(&here, ranks.Own().Part(g), net.Rows.Len(), s.MembersOf(k), loss)
 	return net, nil
 }
 
@@ -418,8 +419,8 @@ func (s Spec) Options(o engine.Options) engine.Options {
 
 // NewBatch gives n samples of a task room for what the network reads, with so many members of each; and for what a loss
 // needs of them, or what a prediction.
-func (s Spec) NewBatch(k *Task, g *ensemble.Grid, n, members int, loss bool) Batch {
-	b := NewBatch(k, g, n)
+func (s Spec) NewBatch(k *task.Task, g *ensemble.Grid, n, members int, loss bool) task.Batch {
+	b := task.NewBatch(k, g, n)
 	if s.readsCentre() {
 		b.Centre = make([]float32, len(b.Spread))
 	}
@@ -445,7 +446,7 @@ func (s Spec) NewBatch(k *Task, g *ensemble.Grid, n, members int, loss bool) Bat
 
 // Load hands a batch to the plan: this rank's samples and slab. Inputs that the network
 // does not read (the anomaly of a spread head) have no place there and are left out.
-func (n *Network) Load(b *Batch) {
+func (n *Network) Load(b *task.Batch) {
 	for name, x := range map[string][]float32{
 		"features": b.Features, "spread": b.Spread, "anomaly": b.Anomaly, "season": b.Season,
 		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight, "corrected": b.Corrected, "members": b.Members, "deviation": b.Deviation, "centre": b.Centre, "conditions": b.Conditions,

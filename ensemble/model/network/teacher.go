@@ -1,4 +1,4 @@
-package model
+package network
 
 import (
 	"github.com/ensemble-weather/ensemble/engine/graph"

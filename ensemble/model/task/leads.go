@@ -1,4 +1,4 @@
-package model
+package task
 
 import (
 	"encoding/json"
@@ -7,9 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ensemble-weather/ensemble/internal/phrase"
-
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/phrase"
 )
 
 // Target is what is predicted, on all levels: a variable at a lead.

@@ -1,4 +1,4 @@
-package model
+package network
 
 import (
 	"fmt"
@@ -8,12 +8,13 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// outMembers is what is added to each member, in units of the error scale.
-const outMembers = "member_shift"
+// OutMembers is what is added to each member, in units of the error scale.
+const OutMembers = "member_shift"
 
 // GivesMembers tells whether the network corrects members one for one.
 func (s Spec) GivesMembers() bool { return s.Head == config.MembersHead }
@@ -29,10 +30,10 @@ const stdFloor = 1e-6
 // memberGraph builds a network that gives members, with its loss if asked for. A member sees its
 // own channels and those of place, season and auxiliary fields, but no statistic of others: what
 // a member knows of others comes by its network alone.
-func (s Spec) memberGraph(b *graph.Builder, k *Task, features, season graph.Value, wrap bool, targets graph.Shape, loss bool) {
+func (s Spec) memberGraph(b *graph.Builder, k *task.Task, features, season graph.Value, wrap bool, targets graph.Shape, loss bool) {
 	f := &k.Features
 	n, d, h, w := targets[0], targets[2], targets[3], targets[4]
-	members, own := s.membersOf(k), f.MemberChannels()
+	members, own := s.MembersOf(k), f.MemberChannels()
 	fields := op.Reshape(b, b.Input("members", graph.Shape{n, members * own, d, h, w}), graph.Shape{n * members, own, d, h, w})
 	x := fields
 	if s.InRows() {
@@ -54,7 +55,7 @@ func (s Spec) memberGraph(b *graph.Builder, k *Task, features, season graph.Valu
 	if s.Maps {
 		shift = op.Add(b, shift, s.memberMaps(b, k, fields, season, targets))
 	}
-	b.Output(outMembers, shift)
+	b.Output(OutMembers, shift)
 	if !loss {
 		return
 	}
@@ -86,8 +87,8 @@ func (s Spec) memberGraph(b *graph.Builder, k *Task, features, season graph.Valu
 // them.
 //
 // Shape: own [N·M C D H W], the channels of members; season [N 2 1 1 1] → [N·M V D H W] for targets [N V D H W].
-func (s Spec) memberMaps(b *graph.Builder, k *Task, own, season graph.Value, targets graph.Shape) graph.Value {
-	f, members := &k.Features, s.membersOf(k)
+func (s Spec) memberMaps(b *graph.Builder, k *task.Task, own, season graph.Value, targets graph.Shape) graph.Value {
+	f, members := &k.Features, s.MembersOf(k)
 	v, d, h, w := targets[1], targets[2], targets[3], targets[4]
 	mapOf := func(name string) graph.Value {
 		return b.Param(unet3d.MapsPrefix+name, graph.Shape{1, v, d, h, w}, graph.Zeros())

@@ -1,4 +1,4 @@
-package model
+package network
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
@@ -18,8 +19,8 @@ import (
 // ReadsMembers tells whether the network has an input of the members themselves.
 func (s Spec) ReadsMembers() bool { return s.Members == config.MemberEncoder || s.GivesMembers() }
 
-// membersOf is how many members a sample has.
-func (s Spec) membersOf(k *Task) int { return cmp.Or(s.count, len(k.Used)) }
+// MembersOf is how many members a sample has.
+func (s Spec) MembersOf(k *task.Task) int { return cmp.Or(s.count, len(k.Used)) }
 
 // Reading is the network that reads so many members.
 func (s Spec) Reading(members int) Spec {
@@ -58,9 +59,9 @@ func MemberFields(c *config.TrainConfig) []ensemble.MemberChannel {
 // joinMembers joins what the encoder makes of the members with the features. A member's channels
 // lie behind those of the one before in the input, so that the axis of samples is cut as in
 // others.
-func (s Spec) joinMembers(b *graph.Builder, k *Task, features graph.Value, wrap bool) graph.Value {
+func (s Spec) joinMembers(b *graph.Builder, k *task.Task, features graph.Value, wrap bool) graph.Value {
 	n, d, h, w := features.Dim(0), features.Dim(2), features.Dim(3), features.Dim(4)
-	count, c := s.membersOf(k), k.Features.MemberChannels()
+	count, c := s.MembersOf(k), k.Features.MemberChannels()
 	x := op.Reshape(b, b.Input("members", graph.Shape{n, count * c, d, h, w}), graph.Shape{n * count, c, d, h, w})
 	e := unet3d.MemberEncoder{Channels: s.Encoder, Pool: unet3d.Pool(s.Pool), Periodic: wrap}
 	return op.Concat(b, 1, features, e.Build(b, x, count))

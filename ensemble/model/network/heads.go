@@ -1,4 +1,4 @@
-package model
+package network
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
@@ -77,7 +78,7 @@ func (s *Spec) HeadOf(c *config.TrainConfig) {
 // Errors: as EventOf.
 func (s Spec) thresholds() (out []ensemble.Question, err error) {
 	for _, q := range s.Thresholds {
-		if q.Event, err = EventOf(q); err != nil {
+		if q.Event, err = task.EventOf(q); err != nil {
 			return nil, err
 		}
 		out = append(out, q)
@@ -89,9 +90,9 @@ func (s Spec) thresholds() (out []ensemble.Question, err error) {
 // scale: it matters where 0 and thresholds are.
 func (s Spec) readsCentre() bool { return s.Family != "" || len(s.Thresholds) > 0 }
 
-// parameterNames are the outputs of the network beside the spread, of a family that is not normal.
+// ParameterNames are the outputs of the network beside the spread, of a family that is not normal.
 // The edges of a histogram are none: they are the task's.
-func (s Spec) parameterNames() []string {
+func (s Spec) ParameterNames() []string {
 	var out []string
 	f := s.family(1)
 	for i, name := range f.Parameters {
@@ -114,7 +115,7 @@ func (s Spec) Extra() []unet3d.ExtraOutput {
 	case dist.ZeroNormal.ID:
 		return []unet3d.ExtraOutput{{Name: "p"}}
 	case dist.CSGamma.ID:
-		return []unet3d.ExtraOutput{{Name: "gamma_shift", Start: unet3d.InverseSoftplus(startGammaShift)}}
+		return []unet3d.ExtraOutput{{Name: "gamma_shift", Start: unet3d.InverseSoftplus(StartGammaShift)}}
 	case config.BernsteinFamily:
 		z := dist.NormalCoefficients(s.Degree)
 		return many("step", s.Degree, func(i int) float64 { return unet3d.InverseSoftplus(z[i+1] - z[i]) })
@@ -124,13 +125,13 @@ func (s Spec) Extra() []unet3d.ExtraOutput {
 	return nil
 }
 
-// startGammaShift is how far left a gamma distribution is shifted at first, in units of the error
+// StartGammaShift is how far left a gamma distribution is shifted at first, in units of the error
 // scale. Where all members have no rain, zero has then a probability of about 0.6.
-const startGammaShift = 0.35
+const StartGammaShift = 0.35
 
 // link makes the parameters of a family of the outputs of a network, [N V D H W] each, in the
-// order of parameterNames; of a histogram the logarithms of its probabilities, but for a constant.
-func (s Spec) link(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, centre graph.Value) []graph.Value {
+// order of ParameterNames; of a histogram the logarithms of its probabilities, but for a constant.
+func (s Spec) link(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, centre graph.Value) []graph.Value {
 	shift, sigma := out.Shift, out.Sigma
 	mean := func() graph.Value { return op.Add(b, centre, shift) }
 	switch s.Family {
@@ -163,7 +164,7 @@ func (s Spec) link(b *graph.Builder, k *Task, out unet3d.CalibratedOutput, centr
 
 // logits are the logarithms of the probabilities of the bins under a logistic distribution of the
 // network's mean and standard deviation, and what the network adds to each.
-func (s Spec) logits(b *graph.Builder, k *Task, out unet3d.CalibratedOutput) []graph.Value {
+func (s Spec) logits(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput) []graph.Value {
 	width := op.Scale(b, out.Sigma, 1/dist.LogisticStd)
 	var below, logits []graph.Value // below the upper edge of each bin but the last
 	for i := range s.Bins - 1 {
@@ -186,13 +187,15 @@ func (s Spec) logits(b *graph.Builder, k *Task, out unet3d.CalibratedOutput) []g
 }
 
 // NewHeadSums are those of no date; nil if the head needs none.
-func (s Spec) NewHeadSums(targets int) *HeadSums { return NewHeadSums(s.family(1), s.Bins, targets) }
+func (s Spec) NewHeadSums(targets int) *task.HeadSums {
+	return task.NewHeadSums(s.family(1), s.Bins, targets)
+}
 
 // edgeOf is edge i of the histograms of some variables, from number v on, in units of the error
 // scale; of a task that is not fitted any number.
 //
 // Shape: that of a factor of fields of those variables.
-func edgeOf(b *graph.Builder, k *Task, like graph.Value, v, i int) graph.Value {
+func edgeOf(b *graph.Builder, k *task.Task, like graph.Value, v, i int) graph.Value {
 	x := make([]float32, like.Dim(1)*like.Dim(2))
 	for at := range x {
 		if x[at] = float32(i); k.Edges != nil {
@@ -215,8 +218,8 @@ func probabilities(b *graph.Builder, logits []graph.Value) []graph.Value {
 	return out
 }
 
-// boundedVariable tells whether values of a variable are known to end at 0.
-func boundedVariable(name string) bool {
+// BoundedVariable tells whether values of a variable are known to end at 0.
+func BoundedVariable(name string) bool {
 	v, _ := ensemble.VariableNamed(name)
 	bounded, _ := v.NonNegative()
 	return bounded
@@ -235,7 +238,7 @@ type head struct {
 // members' mean, point by point, with what lies beyond thresholds.
 //
 // Shape: residual [N V D H W] → the same.
-func (s Spec) distributionScore(b *graph.Builder, k *Task, h head, residual graph.Value) graph.Value {
+func (s Spec) distributionScore(b *graph.Builder, k *task.Task, h head, residual graph.Value) graph.Value {
 	if !s.readsCentre() {
 		return op.GaussianCRPS(b, h.parameters[0], h.parameters[1], residual)
 	}
@@ -262,7 +265,7 @@ func (s Spec) distributionScore(b *graph.Builder, k *Task, h head, residual grap
 			continue
 		}
 		f := s.family(1)
-		if boundedVariable(name) && f.ID == config.BernsteinFamily {
+		if BoundedVariable(name) && f.ID == config.BernsteinFamily {
 			f = dist.CensoredBernstein(s.Degree)
 		}
 		mine := slices.DeleteFunc(slices.Clone(events), func(q ensemble.Question) bool { return q.Variable != ensemble.ShortName(name) })
@@ -301,7 +304,7 @@ func (s Spec) scored(b *graph.Builder, f *dist.Family, par []graph.Value, y grap
 
 // inEvent is the score weighted with 1 where values are of an event, else 0; whole is that without
 // weights.
-func (s Spec) inEvent(b *graph.Builder, k *Task, v int, f *dist.Family, par []graph.Value, y, whole graph.Value, e ensemble.Event) graph.Value {
+func (s Spec) inEvent(b *graph.Builder, k *task.Task, v int, f *dist.Family, par []graph.Value, y, whole graph.Value, e ensemble.Event) graph.Value {
 	above := func(limit float64) graph.Value {
 		d := y.Dim(2)
 		x := make([]float32, d)
@@ -327,7 +330,7 @@ func (s Spec) inEvent(b *graph.Builder, k *Task, v int, f *dist.Family, par []gr
 }
 
 // crossEntropy is that of one variable's histograms.
-func (s Spec) crossEntropy(b *graph.Builder, k *Task, v int, logits []graph.Value, y graph.Value) graph.Value {
+func (s Spec) crossEntropy(b *graph.Builder, k *task.Task, v int, logits []graph.Value, y graph.Value) graph.Value {
 	bin := op.AtLeast(b, y, edgeOf(b, k, y, v, 1))
 	for i := 2; i < s.Bins; i++ {
 		bin = op.Add(b, bin, op.AtLeast(b, y, edgeOf(b, k, y, v, i)))

@@ -1,20 +1,21 @@
-package model
+package network
 
 import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // Whole is the network before any channel goes, as channels are found in it.
-func (s Spec) Whole(k *Task, g *ensemble.Grid) (*channels.Network, error) {
+func (s Spec) Whole(k *task.Task, g *ensemble.Grid) (*channels.Network, error) {
 	s.Kept = nil
 	return s.Channels(k, g)
 }
 
 // Channels are those of the network as it is.
-func (s Spec) Channels(k *Task, g *ensemble.Grid) (*channels.Network, error) {
+func (s Spec) Channels(k *task.Task, g *ensemble.Grid) (*channels.Network, error) {
 	gr, err := s.Graph(k, g, 1, 0, false)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package model
+package network
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	sharing "github.com/ensemble-weather/ensemble/engine/share"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -53,7 +54,7 @@ func (s Spec) planShare(g *graph.Graph) (*sharing.Plan, error) {
 }
 
 // SharePlan is the plan of a network of a task; nil if it shares nothing.
-func (s Spec) SharePlan(k *Task, grid *ensemble.Grid) (*sharing.Plan, error) {
+func (s Spec) SharePlan(k *task.Task, grid *ensemble.Grid) (*sharing.Plan, error) {
 	if !s.Shares() {
 		return nil, nil
 	}

@@ -1,4 +1,4 @@
-package model
+package task
 
 import (
 	"encoding/json"
@@ -126,7 +126,7 @@ func (p FitParts) Fit(m *baseline.Method) baseline.Fit {
 
 // Save writes the reference, if there is one.
 //
-// Errors: as saveBaselines.
+// Errors: as SaveBaselines.
 func (r *Reference) Save(path string) error {
 	if r == nil {
 		return nil
@@ -135,14 +135,14 @@ func (r *Reference) Save(path string) error {
 	for i, f := range r.Fits {
 		all[i].Fits = []Baseline{{r.Method, f}}
 	}
-	return saveBaselines(path, all)
+	return SaveBaselines(path, all)
 }
 
-// loadCorrected reads the reference that a model's networks correct, fits of a method to the targets of a task on so many points.
+// LoadCorrected reads the reference that a model's networks correct, fits of a method to the targets of a task on so many points.
 //
-// Errors: exit 65 if it is missing or does not fit the model, and as loadBaselines.
-func loadCorrected(path, method string, k *Task, points int) (*Reference, error) {
-	all, err := loadBaselines(path, points)
+// Errors: exit 65 if it is missing or does not fit the model, and as LoadBaselines.
+func LoadCorrected(path, method string, k *Task, points int) (*Reference, error) {
+	all, err := LoadBaselines(path, points)
 	if err != nil {
 		return nil, err
 	}

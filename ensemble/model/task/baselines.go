@@ -1,4 +1,4 @@
-package model
+package task
 
 import (
 	"encoding/json"
@@ -31,11 +31,11 @@ type Baseline struct {
 	Fit    baseline.Fit
 }
 
-// baselinesFile is their file in a model folder.
-const baselinesFile = "baselines.safetensors"
+// BaselinesFile is their file in a model folder.
+const BaselinesFile = "baselines.safetensors"
 
-// saveBaselines writes maps as tensors, and all else as metadata.
-func saveBaselines(path string, all []Baselines) error {
+// SaveBaselines writes maps as tensors, and all else as metadata.
+func SaveBaselines(path string, all []Baselines) error {
 	var tensors []ckpt.Tensor
 	meta := map[string]string{}
 	put := func(name string, i int, data any) {
@@ -72,9 +72,9 @@ const (
 	fittedKey    = "fitted_to"
 )
 
-// loadBaselines is the inverse of saveBaselines, for a grid of so many points; without a
+// LoadBaselines is the inverse of SaveBaselines, for a grid of so many points; without a
 // file there are none.
-func loadBaselines(path string, points int) ([]Baselines, error) {
+func LoadBaselines(path string, points int) ([]Baselines, error) {
 	tensors, meta, err := ckpt.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || exit.CodeOf(err) == exit.NotYet {
 		return nil, nil

@@ -1,4 +1,4 @@
-package model
+package network
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
@@ -49,7 +50,7 @@ type RecurrentSpec struct {
 }
 
 // rowLeads are those of the rows: networks over time see all that are read, others those that are asked for.
-func (s Spec) rowLeads(k *Task) []ensemble.Lead {
+func (s Spec) rowLeads(k *task.Task) []ensemble.Lead {
 	if config.OverTime(s.Kind) {
 		return k.Features.Axes.Leads
 	}
@@ -57,7 +58,7 @@ func (s Spec) rowLeads(k *Task) []ensemble.Lead {
 }
 
 // conditionsOf are those of a network; without names there are none.
-func (s Spec) conditionsOf(k *Task) Conditions {
+func (s Spec) conditionsOf(k *task.Task) task.Conditions {
 	return k.ConditionsOf(s.Conditions, s.rowLeads(k))
 }
 
@@ -66,7 +67,7 @@ func (s Spec) conditionsOf(k *Task) Conditions {
 //
 // Shape: x [N·sets T·c D H W] of all leads that are read, features [N C D H W] → [N·sets·T' c+… D H W] for
 // the T' leads of the rows.
-func (s Spec) leadRows(b *graph.Builder, k *Task, x, features graph.Value, sets int) graph.Value {
+func (s Spec) leadRows(b *graph.Builder, k *task.Task, x, features graph.Value, sets int) graph.Value {
 	f, leads := &k.Features, s.rowLeads(k)
 	all, t := len(f.Axes.Leads), len(leads)
 	samples, each := x.Dim(0), x.Dim(1)/all
@@ -106,7 +107,7 @@ func joined(b *graph.Builder, parts []graph.Value) graph.Value {
 // askedOf brings what a network makes of rows into the order of targets, so many numbers of each.
 //
 // Shape: y [N·T each·V D H W] → [N each·T'·V D H W] for the T' target leads, [each][lead][variable].
-func (s Spec) askedOf(b *graph.Builder, k *Task, y graph.Value, each int) graph.Value {
+func (s Spec) askedOf(b *graph.Builder, k *task.Task, y graph.Value, each int) graph.Value {
 	leads, vars := s.rowLeads(k), len(k.TargetVariables())
 	y = op.Reshape(b, y, graph.Shape{y.Dim(0) / len(leads), len(leads) * each * vars, y.Dim(2), y.Dim(3), y.Dim(4)})
 	asked := k.TargetLeads()
@@ -124,7 +125,7 @@ func (s Spec) askedOf(b *graph.Builder, k *Task, y graph.Value, each int) graph.
 }
 
 // rowsBody is the network of rows, in place of one of all leads together.
-func (s Spec) rowsBody(k *Task, wrap bool) unet3d.Body {
+func (s Spec) rowsBody(k *task.Task, wrap bool) unet3d.Body {
 	return func(b *graph.Builder, x graph.Value, out int) graph.Value {
 		each := out / len(k.Targets)
 		rows := s.leadRows(b, k, op.Slice(b, x, 1, 0, k.Features.StatisticChannels()), x, 1)
@@ -136,7 +137,7 @@ func (s Spec) rowsBody(k *Task, wrap bool) unet3d.Body {
 // other, if the network is one that lets them.
 //
 // Shape: x [N·together·T C D H W] → [N·together·T out D H W].
-func (s Spec) rowNetwork(b *graph.Builder, k *Task, x graph.Value, out, together int, wrap bool) graph.Value {
+func (s Spec) rowNetwork(b *graph.Builder, k *task.Task, x graph.Value, out, together int, wrap bool) graph.Value {
 	leads, told := len(s.rowLeads(k)), unet3d.FiLM{Conditions: s.conditionsOf(k).Each()} // in the last channels
 	unet := unet3d.UNet{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Levels: unet3d.Levels(s.Height), Periodic: wrap, Out: out, ZeroLast: true}
 	switch s.Kind {
@@ -171,8 +172,8 @@ func (s Spec) toldLeads() bool {
 	return slices.Contains(s.Conditions, config.LeadCondition)
 }
 
-// takesFewerLeads tells whether the network reads any of its leads: they are in rows, nothing is learned of
+// TakesFewerLeads tells whether the network reads any of its leads: they are in rows, nothing is learned of
 // their number, and no map is of one of them.
-func (s Spec) takesFewerLeads() bool {
+func (s Spec) TakesFewerLeads() bool {
 	return s.InRows() && s.GivesMembers() && !s.Maps && (s.toldLeads() || !config.OverTime(s.Kind))
 }
