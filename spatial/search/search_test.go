@@ -100,7 +100,7 @@ func randomUNet(r *rand.Rand, stages, chain int) Network {
 // The dynamic programme finds a plan as good as the best of all, on chains, U-Nets and
 // graphs with arbitrary joins, with and without hiding, with and without a limit of memory;
 // times are equal to the picosecond.
-func TestDynamicEqualsexhaustive(t *testing.T) {
+func TestDynamicEqualsExhaustive(t *testing.T) {
 	one := []spatial.Mesh{{{Name: "lon", Size: 2}}, {{Name: "lat", Size: 4}}, {{Name: "data", Size: 2}}, {{Name: "lon", Size: 8}}, {{Name: "lat", Size: 3}}, {{Name: "level", Size: 2}}}
 	two := []spatial.Mesh{{{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}, {{Name: "data", Size: 2}, {Name: "lon", Size: 4}}, {{Name: "lat", Size: 2}, {Name: "lon", Size: 4}}}
 	three := []spatial.Mesh{{{Name: "data", Size: 2}, {Name: "lat", Size: 2}, {Name: "lon", Size: 2}}}
