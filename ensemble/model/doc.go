@@ -3,5 +3,5 @@
 // export models are in ensemble/run:
 //
 //	m, err := model.Load("runs/gcm/model", true)
-//	forecast, err := m.Predict(ctx, fc, used)
+//	forecast, err := m.Predict(ctx, options, fc, used)
 package model
