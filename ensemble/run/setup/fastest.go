@@ -17,7 +17,7 @@ import (
 // message through a kernel's path to its card. An assumption.
 const assumedAlpha = 5 * cluster.Microsecond
 
-// The machine on which a training chooses its mesh when it starts if train.machine describes
+// TypicalMachine is that on which a training chooses its mesh when it starts if train.machine describes
 // none, with rates of a server of some ten cores. Only their ratios matter.
 var TypicalMachine = search.Machine{FLOPs: 5e11, Bytes: 5e10, PerNode: 1,
 	Between: search.Link{Alpha: assumedAlpha, Rate: cluster.FastCable.Rate}, Inside: search.Link{Alpha: cluster.Microsecond, Rate: 10_000_000_000},

@@ -63,7 +63,7 @@ func (r *Result) Sections() answer.Sections {
 	return slices.Concat(r.Scores.Sections(), answer.Sections{{Title: "In short"}}, r.Scores.Summary())
 }
 
-// what one product field is: a target of verification and its statistic.
+// ProductKey says what a field of a product is: a target of verification and its statistic.
 type ProductKey struct {
 	Variable string
 	Level    ensemble.Level
