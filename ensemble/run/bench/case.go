@@ -176,7 +176,7 @@ type Step struct {
 	n    uint64
 }
 
-// FLOPs is the useful work of one Run; see BenchCase.FLOPs.
+// FLOPs is the useful work of one Run; see Case.FLOPs.
 func (s *Step) FLOPs() (int64, error) {
 	n, err := s.of.FLOPs()
 	if s.opt != nil {

@@ -75,7 +75,7 @@ type Result struct {
 	Graph   string   `json:"graph,omitempty"`
 	Outputs []string `json:"-"`
 
-	pass string // of ExplainOptions
+	pass string // of Options
 }
 
 // Run compiles the network of a configuration as Train or Predict does and

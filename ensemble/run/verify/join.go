@@ -17,8 +17,8 @@ func SumsFiles(key string, names []string) ([]string, error) {
 
 // JoinOptions say which sums make one verification.
 type JoinOptions struct {
-	Files     []string // that Verify left, VerifyOptions.Sums
-	Out       string   // as VerifyOptions.Out
+	Files     []string // that Run left, Options.Sums
+	Out       string   // as Options.Out
 	Sums      string   // file for the sums of all of them; empty: none
 	Bootstrap score.Bootstrap
 }
