@@ -2,5 +2,5 @@
 // losses by family of distributions, what makes it one of members or of leads, and what of its parameters is shared,
 // pruned or taught. A Spec describes it:
 //
-//	n, err := spec.Compile(task, grid, 8, true, options)
+//	n, err := spec.Compile(task, grid, batch, seed, true, options, nil)
 package network

@@ -40,8 +40,8 @@ type Options struct {
 	Trace string
 	// Timings of kernels: what is not known is measured before anything else.
 	Timings setup.Timings
-	// Program starts the process of one measurement: it reads a BenchRequest from
-	// standard input and prints the answer of BenchMeasure in the frame of package
+	// Program starts the process of one measurement: it reads a Request from
+	// standard input and prints the answer of Measure in the frame of package
 	// answer.
 	Program  []string
 	Progress *progress.Reporter

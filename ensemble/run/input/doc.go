@@ -2,5 +2,5 @@
 // have. Jobs give it the axes and members that they need; it selects, reads, regrids and joins lagged members:
 //
 //	chosen, err := input.SelectForecasts(files, axes, members, to)
-//	forecasts, mask, err := chosen.Read(ctx, chosen.Inits, nil)
+//	forecasts, warnings, err := chosen.Read(ctx, chosen.Inits, nil)
 package input

@@ -3,5 +3,5 @@
 // begins here, so that training, prediction and explanation build the same network:
 //
 //	spec, task := setup.SpecOf(c), setup.TaskOf(c)
-//	plan := setup.EngineOptions(c.Train.Train, timings.Open(c.Train.Train.Threads))
+//	options := setup.EngineOptions(c.Train.Train, timings.Open(c.Train.Train.Threads))
 package setup
