@@ -27,7 +27,7 @@ type AxialTransformer struct {
 	Leads    int // T; 0 and 1 have no attention over leads
 	Out      int // output channels; 0 means 1
 	Width    int // channels; 0 means 32
-	Heads    int // 0 means 4
+	Heads    int // 0 means axialHeads
 	Blocks   int // 0 means 2
 	Stages   int // halvings of the grid before attention; 0 means 1, negative none
 	Window   int // points of a window along latitudes and longitudes, at most; 0 means 8
@@ -37,11 +37,14 @@ type AxialTransformer struct {
 	Condition FiLM
 }
 
+// axialHeads is how many heads there are without Heads.
+const axialHeads = 4
+
 // Offsets beyond these count as these.
 const axialReach = 7 // of leads and levels; of windows it is their size less 1
 
 func (a AxialTransformer) withDefaults() AxialTransformer {
-	a.Leads, a.Out, a.Width, a.Heads = max(a.Leads, 1), cmp.Or(a.Out, 1), cmp.Or(a.Width, 32), cmp.Or(a.Heads, 4)
+	a.Leads, a.Out, a.Width, a.Heads = max(a.Leads, 1), cmp.Or(a.Out, 1), cmp.Or(a.Width, 32), cmp.Or(a.Heads, axialHeads)
 	a.Blocks, a.Stages, a.Window = cmp.Or(a.Blocks, 2), max(cmp.Or(a.Stages, 1), 0), cmp.Or(a.Window, 8)
 	return a
 }
@@ -147,4 +150,15 @@ func (a AxialTransformer) Parameters(channels, levels int) int {
 		widths[i] = w
 	}
 	return n + a.Blocks*block + a.Condition.parameters(widths...)
+}
+
+// AxialKind is the transformer along axes.
+var AxialKind = &Kind{
+	Name: "axial_transformer", Doc: "attention along leads, levels, latitudes and longitudes in turn, of model.base channels at the grid that model.stages leaves",
+	Leads: LeadsInRows, Members: MembersCorrected, Section: "axial",
+	BaseMultiple: axialHeads, BaseReason: "the channels of axial_transformer are divided among its heads",
+	Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
+		return AxialTransformer{Leads: l.Leads, Out: l.Out, Width: l.Base, Blocks: l.Axial.Blocks, Stages: l.Stages, Window: l.Axial.Window,
+			Periodic: l.Periodic, ZeroLast: true, Condition: l.Condition}.BuildPadded(b, x)
+	},
 }

@@ -42,8 +42,6 @@ import (
 // connected layers, CRPS); Rasp and Lerch 2018, doi:10.1175/MWR-D-18-0187.1
 // (distribution parameters as output).
 type Calibrated struct {
-	UNet UNet // Out and ZeroLast are set by Build
-	// Body, if not nil, is the network in place of the U-Net.
 	Body Body
 	// NoMaps leaves all maps out, for networks that are to know of places what their input tells.
 	NoMaps bool
@@ -115,17 +113,11 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 			len(c.SpreadAffine), len(c.SpreadScale), v, d, in.Features.Shape(), graph.ErrShape))
 		return CalibratedOutput{}
 	}
-	net := c.UNet
-	net.Out, net.ZeroLast = (3+len(c.Extra))*v, true
+	outputs := 3 + len(c.Extra)
 	if c.SpreadOnly {
-		net.Out = v
+		outputs = 1
 	}
-	var u graph.Value
-	if c.Body != nil {
-		u = c.Body(b, in.Features, net.Out)
-	} else {
-		u = net.BuildPadded(b, in.Features)
-	}
+	u := c.Body(b, in.Features, outputs*v)
 	part := func(k int) graph.Value { return op.Slice(b, u, 1, k*v, (k+1)*v) }
 	mapOf := func(name string, start float64) graph.Value {
 		return b.Param(MapsPrefix+name, graph.Shape{1, v, d, h, w}, graph.Fill(start))
@@ -140,7 +132,7 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 
 	base := op.Add(b, op.Mul(b, in.Spread, perTarget(func(i int) float64 { return c.SpreadAffine[i][1] })),
 		perTarget(func(i int) float64 { return c.SpreadAffine[i][0] }))
-	change := part(net.Out/v - 1)
+	change := part(outputs - 1)
 	if !c.NoMaps {
 		change = op.Add(b, change, mapOf("spread", 0))
 	}

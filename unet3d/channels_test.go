@@ -66,7 +66,7 @@ var prunable = []struct {
 	{"calibrated", graph.Shape{2, 3, 2, 7, 9}, func(b *graph.Builder, x graph.Value) graph.Value {
 		v := func(name string, s graph.Shape) graph.Value { return b.Input(name, s) }
 		s := graph.Shape{2, 1, 2, 7, 9}
-		out := Calibrated{UNet: UNet{Base: 2, Stages: 1}, SpreadAffine: make([][2]float64, 2), SpreadScale: []float64{1, 2}}.Build(b,
+		out := Calibrated{Body: UNetKind.Body(Layout{Base: 2, Stages: 1}), SpreadAffine: make([][2]float64, 2), SpreadScale: []float64{1, 2}}.Build(b,
 			CalibratedInput{Features: x, Spread: v("spread", s), Anomaly: v("anomaly", s), Season: v("season", graph.Shape{2, 2, 1, 1, 1})})
 		return op.Concat(b, 1, out.Shift, out.Sigma, out.Spread)
 	}, 4, "input spread"},

@@ -28,6 +28,9 @@ type Inception struct {
 // inceptionBlocks is how many blocks follow each other, each 1/16 of the width wider.
 const inceptionBlocks = 10
 
+// inceptionStep is what widths are a multiple of.
+const inceptionStep = 16
+
 // Build extends the graph by the network, from spreads of the used members and fields of the first
 // one. Each block reads its operand by filters of 3×3, 5×5 and 7×7, joins their result after
 // batch norm and ReLU with the operand, and reduces it by a linear 1×1 layer. Filters start as the
@@ -41,8 +44,8 @@ func (r Inception) Build(b *graph.Builder, spreads, members graph.Value) graph.V
 	if r.Width == 0 {
 		r.Width = 64
 	}
-	grow := r.Width / 16
-	if spreads.Dim(2) != 1 || r.Own < 0 || r.Own >= spreads.Dim(1) || grow < 1 || r.Width%16 != 0 {
+	grow := r.Width / inceptionStep
+	if spreads.Dim(2) != 1 || r.Own < 0 || r.Own >= spreads.Dim(1) || grow < 1 || r.Width%inceptionStep != 0 {
 		return b.Fail("inception", fmt.Errorf("spreads %v (one level), channel %d of them, width %d (a multiple of 16): %w",
 			spreads.Shape(), r.Own, r.Width, graph.ErrShape))
 	}
@@ -98,4 +101,21 @@ func (r Inception) conv(b *graph.Builder, name string, x graph.Value, out, k int
 		start = graph.KaimingUniform(x.Dim(1))
 	}
 	return conv2D(b, name, x, out, k, start, r.Periodic)
+}
+
+// InceptionKind is the network of stage U by its code, InceptionFigureKind by the figure of its paper.
+var (
+	InceptionKind       = inceptionKind("inception", "the inception ResNet of the three-stage method, of one spread field on one level, by its code", false)
+	InceptionFigureKind = inceptionKind("inception_figure", "the same by the figure of its paper, which differs", true)
+)
+
+func inceptionKind(name, doc string, figure bool) *Kind {
+	return &Kind{
+		Name: name, Doc: doc + " (model.base 64 as published)",
+		OneField: true, BaseMultiple: inceptionStep, BaseReason: "each block of " + name + " is wider by a sixteenth of it", Needs: []string{"spread", "first"},
+		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
+			net := Inception{Figure: figure, Width: l.Base, Own: l.Spread.Own, Periodic: l.Periodic}
+			return net.Build(b, channelsOf(b, x, l.Spread.Spreads), channelsOf(b, x, l.Spread.Members))
+		},
+	}
 }

@@ -49,3 +49,12 @@ func (t MemberTransformer) Build(b *graph.Builder, x graph.Value) graph.Value {
 	}
 	return conv2D(b, "out", x, t.Out, 1, start, t.Periodic)
 }
+
+// TransformerKind is the ensemble transformer.
+var TransformerKind = &Kind{
+	Name: "ens_transformer", Doc: "three layers and attention over members (model.base 64 as published)",
+	Members: MembersAttend,
+	Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
+		return MemberTransformer{Attention: Attention{Set: l.Members, Weights: l.Attention}, Out: l.Out, Width: l.Base, Periodic: l.Periodic, ZeroLast: true}.Build(b, x)
+	},
+}

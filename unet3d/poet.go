@@ -39,7 +39,7 @@ func (p PoET) withDefaults() PoET {
 		p.Widths = []int{8, 16, 32, 64}
 	}
 	if p.Attended == 0 {
-		p.Attended = min(3, len(p.Widths))
+		p.Attended = min(attendedStages, len(p.Widths))
 	}
 	for _, a := range []*Attention{&p.Attention, &p.Leads} {
 		if a.Stride == 0 && a.Weights == GlobalWeights {
@@ -123,4 +123,50 @@ func (p PoET) up(b *graph.Builder, name string, x, skip graph.Value) graph.Value
 	w := b.Param(name+".weight", graph.Shape{in, out, 2, 2}, graph.HeNormal(in))
 	y := op.ConvTranspose3D(b, x, op.Reshape(b, w, graph.Shape{in, out, 1, 2, 2}), op.Conv{Stride: [3]int{1, 2, 2}}, skip.Shape())
 	return op.ReLU(b, op.Bias(b, y, b.Param(name+".bias", graph.Shape{out}, graph.Zeros())))
+}
+
+// PoETKind is the U-Net whose deepest stages attend over members; TrajectoryKind has attention over the leads of each member
+// there, and HierarchicalKind over these and then over members.
+var (
+	PoETKind = &Kind{
+		Name: "poet", Doc: "the U-Net of that name, whose deepest stages attend over members (model.base 8 and model.stages 3 as published)",
+		Members: MembersAttend,
+		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
+			return l.poet(Attention{Set: l.Members, Weights: l.Attention}).Build(b, x)
+		},
+	}
+	TrajectoryKind = &Kind{
+		Name: "trajectory", Doc: "poet with attention over the leads of each member, whose network reads no other member",
+		Leads: LeadsInRows, Members: MembersAttend,
+		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
+			return l.trajectory(Attention{Weights: l.Attention}).Build(b, x)
+		},
+	}
+	HierarchicalKind = &Kind{
+		Name: "hierarchical", Doc: "poet with attention over the leads of each member and then over members",
+		Leads: LeadsInRows, Members: MembersAttend,
+		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
+			return l.trajectory(Attention{Set: l.Members, Weights: l.Attention}).Build(b, x)
+		},
+	}
+)
+
+// attendedStages is how many of the deepest stages attend, as published.
+const attendedStages = 3
+
+// poet is the U-Net of a layout whose deepest stages attend.
+func (l Layout) poet(members Attention) PoET {
+	net := PoET{Attention: members, Out: l.Out, Periodic: l.Periodic, ZeroLast: true}
+	for stage := range l.Stages + 1 {
+		net.Widths = append(net.Widths, l.Base<<stage)
+	}
+	net.Attended = min(attendedStages, len(net.Widths))
+	return net
+}
+
+// trajectory is poet with attention over leads.
+func (l Layout) trajectory(members Attention) PoET {
+	net := l.poet(members)
+	net.Leads, net.Condition = Attention{Set: l.Leads, Weights: l.Attention, Places: !l.LeadsKnown}, l.Condition
+	return net
 }

@@ -102,3 +102,21 @@ func (l LeNet) Parameters(channels, out int) (n int) {
 	}
 	return n + (channels+1)*w[3] + (w[3]+1)*out
 }
+
+// DRNKind is the network by point, and LeNetKind the one of the points around each.
+var (
+	DRNKind = &Kind{
+		Name: "drn", Doc: "a baseline: one hidden layer by point, of model.base units (128 in ENS-10)",
+		ByPoint: true, Baseline: true, Published: "model.base=128",
+		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
+			return DRN{Hidden: l.Base}.Build(b, x, l.Out)
+		},
+	}
+	LeNetKind = &Kind{
+		Name: "lenet", Doc: "a baseline: the 13 x 13 points around each",
+		Baseline: true,
+		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
+			return LeNet{Periodic: l.Periodic}.Build(b, x, l.Out)
+		},
+	}
+)

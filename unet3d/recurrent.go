@@ -187,3 +187,21 @@ func (r RecurrentUNet) Parameters(channels int) int {
 	}
 	return n
 }
+
+// ConvLSTMKind and ConvGRUKind are U-Nets with recurrent cells between leads.
+var (
+	ConvLSTMKind = recurrentKind("conv_lstm", "the U-Net of each lead with LSTM cells between leads", ConvLSTM)
+	ConvGRUKind  = recurrentKind("conv_gru", "the same with gated recurrent units", ConvGRU)
+)
+
+func recurrentKind(name, doc string, cell Cell) *Kind {
+	return &Kind{
+		Name: name, Doc: doc,
+		Leads: LeadsInRows, Members: MembersCorrected, Section: "recurrent",
+		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
+			r := l.Recurrent
+			return RecurrentUNet{UNet: l.unet(), Cell: cell, Leads: l.Leads, Hidden: r.Hidden, Recurrent: r.Stages, Truncate: r.Truncate,
+				Bidirectional: r.Bidirectional, Condition: l.Condition}.BuildPadded(b, x)
+		},
+	}
+}

@@ -98,3 +98,12 @@ func batchNormOf(b *graph.Builder, name string, x graph.Value, o op.BatchNormOpt
 		b.Param(name+".weight", c, graph.Ones()), b.Param(name+".bias", c, graph.Zeros()),
 		b.State(name+".running_mean", c, graph.Zeros()), b.State(name+".running_var", c, graph.Ones()), o)
 }
+
+// ResNetKind is the published network of one spread field.
+var ResNetKind = &Kind{
+	Name: "resnet2d_simple", Doc: "the published 2-D network of one spread field on one level",
+	OneField: true,
+	Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
+		return ResNet2D{Periodic: l.Periodic, Reinject: l.Spread.channel()}.Build(b, x)
+	},
+}

@@ -87,3 +87,21 @@ func (n TimeUNet) Parameters(channels int) int {
 	}
 	return total
 }
+
+// TimeDepthKind has leads for depth, FactorisedKind filters over leads behind those over space.
+var (
+	TimeDepthKind = &Kind{
+		Name: "unet_time", Doc: "the U-Net with leads for depth",
+		Leads: LeadsInRows, Members: MembersCorrected, NoConditions: true,
+		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
+			return TimeUNet{UNet: l.unet(), Leads: l.Leads}.BuildPadded(b, x)
+		},
+	}
+	FactorisedKind = &Kind{
+		Name: "unet_2plus1d", Doc: "the U-Net with filters over leads behind its others",
+		Leads: LeadsInRows, Members: MembersCorrected,
+		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
+			return TimeUNet{UNet: l.unet(), Leads: l.Leads, Factorised: true, Condition: l.Condition}.BuildPadded(b, x)
+		},
+	}
+)

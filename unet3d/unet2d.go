@@ -86,3 +86,12 @@ func (u UNet2D) Parameters(channels, out int) (n int) {
 	}
 	return n + (9*channels+1)*out
 }
+
+// UNet2DKind is the 2-D U-Net of ENS-10.
+var UNet2DKind = &Kind{
+	Name: "unet2d", Doc: "a baseline: the 2-D U-Net of ENS-10 (model.base 32)",
+	Baseline: true, Published: "model.base=32",
+	Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
+		return UNet2D{Base: l.Base, Periodic: l.Periodic}.Build(b, x, l.Out)
+	},
+}

@@ -189,3 +189,10 @@ func (u UNet) Parameters(channels int) int {
 	}
 	return n + conv(up, u.Out)
 }
+
+// UNetKind is the 3-D U-Net.
+var UNetKind = &Kind{
+	Name: "unet3d", Doc: "the 3-D U-Net, of all heads",
+	Leads: LeadsInEither, Members: MembersJoined, AnyLevels: true,
+	Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value { return l.unet().BuildPadded(b, x) },
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
 // Families of distributions that stand for themselves here; the others have the names of
@@ -56,8 +57,8 @@ func (c *TrainConfig) checkHead() []*exit.Error {
 		add("model.family", "model.family is given to head "+m.Head, "only head distribution gives one", "remove it, or set model.head: distribution")
 		return faults
 	}
-	if oneField(m.Kind) && m.Family != NormalFamily {
-		add("model.family", m.Kind+" gives no parameters of "+m.Family, "it makes one spread field", "set model.kind: "+UNetKind+", or leave model.family out")
+	if m.NetworkKind().OneField && m.Family != NormalFamily {
+		add("model.family", m.Kind+" gives no parameters of "+m.Family, "it makes one spread field", "set model.kind: "+unet3d.UNetKind.Name+", or leave model.family out")
 	}
 	if m.Method == StagesMethod && m.Family != NormalFamily {
 		add("model.family", "three stages are trained for family "+m.Family, "they are those of mean and standard deviation: "+NormalFamily,

@@ -3,10 +3,10 @@ package config
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
 // Where the leads of a sample are, for a network.
@@ -16,22 +16,7 @@ const (
 	RowLeads     = "rows"     // one behind the other in the batch, as members of a set are
 )
 
-// Networks over time: of trajectories, whose leads attend to each other inside each member, and then, of the
-// hierarchical one, members at each lead; U-Nets with recurrent cells between leads, with leads for depth, and with filters
-// of their own over leads.
-const (
-	TrajectoryKind   = "trajectory"
-	HierarchicalKind = "hierarchical"
-	ConvLSTMKind     = "conv_lstm"
-	ConvGRUKind      = "conv_gru"
-	TimeDepthKind    = "unet_time"
-	FactorisedKind   = "unet_2plus1d"
-)
-
-// timeKinds are all of them.
-var timeKinds = []string{TrajectoryKind, HierarchicalKind, ConvLSTMKind, ConvGRUKind, TimeDepthKind, FactorisedKind, AxialKind}
-
-// Recurrent describes the cells of conv_lstm and conv_gru.
+// Recurrent describes the cells of networks that have some, as conv_lstm.
 type Recurrent struct {
 	Stages        int  `key:"stages"`
 	Hidden        int  `key:"hidden"`   // channels; 0 means half of those of the stage
@@ -57,6 +42,16 @@ func leadKeys() []Key {
 			Help: "Where a network sees leads: channels, all in one input of the network, which has an output for each target lead; rows, one behind the other in the batch with the same weights for all, told apart by model.conditions. auto is rows for networks over time, which have no other form, and channels for others."},
 		{Path: "model.conditions", Check: OneOf(LeadCondition, DayCondition, HourCondition), Example: "[lead, day_of_year, hour]",
 			Help: "What a network with leads in rows is told of each: the lead over the last one, and sine and cosine of the day of the year and of the hour of the day of its valid time."},
+		{Path: "model.maps", Default: "false", Example: "true",
+			Help: "Whether members (model.head: members) also get what is learned of each point, season and target: a shift that is the same for all members, and a factor of the member's own field. Other heads have such maps anyway."},
+		{Path: "train.loss.leads", Check: Above(0), Example: "[1, 0.5]",
+			Help: "Weight of each of data.target_leads in the loss, in their order; without it all are alike."},
+	}
+}
+
+// recurrentKeys describe the cells of recurrent networks.
+func recurrentKeys() []Key {
+	return []Key{
 		{Path: "model.recurrent.stages", Default: "1", Check: Between(1, 6), Example: "2",
 			Help: "In how many of the deepest stages conv_lstm and conv_gru have a cell that remembers earlier leads."},
 		{Path: "model.recurrent.hidden", Default: "0", Check: Between(0, 4096), Example: "16",
@@ -65,10 +60,6 @@ func leadKeys() []Key {
 			Help: "After how many leads gradients of conv_lstm and conv_gru do not go on; 0 never ends them."},
 		{Path: "model.recurrent.bidirectional", Default: "true", Example: "false",
 			Help: "Whether conv_lstm and conv_gru read leads in both orders: when a forecast is issued all are known."},
-		{Path: "model.maps", Default: "false", Example: "true",
-			Help: "Whether members (model.head: members) also get what is learned of each point, season and target: a shift that is the same for all members, and a factor of the member's own field. Other heads have such maps anyway."},
-		{Path: "train.loss.leads", Check: Above(0), Example: "[1, 0.5]",
-			Help: "Weight of each of data.target_leads in the loss, in their order; without it all are alike."},
 	}
 }
 
@@ -86,11 +77,8 @@ func (d Data) ReadLeads() []ensemble.Lead {
 
 // LeadsInRows tells whether the network sees leads one behind the other in the batch.
 func (m Model) LeadsInRows() bool {
-	return m.Leads == RowLeads || m.Leads == AutoLeads && OverTime(m.Kind)
+	return m.Leads == RowLeads || m.Leads == AutoLeads && m.NetworkKind().OverTime()
 }
-
-// OverTime tells whether networks of a kind work along leads.
-func OverTime(kind string) bool { return slices.Contains(timeKinds, kind) }
 
 // settleLeads makes one list of data.target_lead and data.target_leads.
 func (c *TrainConfig) settleLeads() []*exit.Error {
@@ -113,7 +101,7 @@ func (c *TrainConfig) settleLeads() []*exit.Error {
 func (c *TrainConfig) checkLeads() []*exit.Error {
 	var faults []*exit.Error
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
-	d, m := c.Data, c.Model
+	d, m, kind := c.Data, c.Model, c.Model.NetworkKind()
 	for i := 1; i < len(d.Leads); i++ {
 		if d.Leads[i] <= d.Leads[i-1] {
 			add("data.leads", fmt.Sprintf("data.leads do not ascend: %s after %s", d.Leads[i], d.Leads[i-1]), "", "sort them and give each once")
@@ -143,17 +131,17 @@ func (c *TrainConfig) checkLeads() []*exit.Error {
 	}
 	several := len(d.TargetLeads) > 1
 	switch {
-	case oneField(m.Kind) && several:
-		add(key, fmt.Sprintf("%s predicts one spread field, not at %d leads", m.Kind, len(d.TargetLeads)), "", "give one target lead, or set model.kind: "+UNetKind)
-	case oneField(m.Kind) && early:
-		add(key, m.Kind+" goes on from the spread at the target lead", "", "add the target lead to data.leads, or set model.kind: "+UNetKind)
+	case kind.OneField && several:
+		add(key, fmt.Sprintf("%s predicts one spread field, not at %d leads", m.Kind, len(d.TargetLeads)), "", "give one target lead, or set model.kind: "+unet3d.UNetKind.Name)
+	case kind.OneField && early:
+		add(key, m.Kind+" goes on from the spread at the target lead", "", "add the target lead to data.leads, or set model.kind: "+unet3d.UNetKind.Name)
 	}
 	rows := m.LeadsInRows()
 	switch {
-	case m.Leads == ChannelLeads && OverTime(m.Kind):
+	case m.Leads == ChannelLeads && kind.OverTime():
 		add("model.leads", m.Kind+" works along leads, and is to see them as channels", "", "set model.leads: "+RowLeads+", or remove it")
-	case rows && !OverTime(m.Kind) && m.Kind != UNetKind:
-		add("model.leads", m.Kind+" sees leads as channels only", "", "set model.leads: "+ChannelLeads+", or model.kind: "+UNetKind)
+	case rows && kind.Leads == unet3d.LeadsInChannels:
+		add("model.leads", m.Kind+" sees leads as channels only", "", "set model.leads: "+ChannelLeads+", or model.kind: "+unet3d.UNetKind.Name)
 	case rows && (m.Method == StagesMethod || m.Reference != NoReference || m.Members == MemberEncoder || m.Embedding > 0):
 		add("model.leads", "leads in rows are given to a network in stages, with a reference, an encoder of members or learned fields", "these are of all leads together",
 			"set model.leads: "+ChannelLeads+", or remove model.method, model.reference, model.members and model.embedding")
@@ -165,22 +153,12 @@ func (c *TrainConfig) checkLeads() []*exit.Error {
 	if m.Maps && m.Head != MembersHead {
 		add("model.maps", "model.maps is given and head "+m.Head+" has its own", "", "remove it, or set model.head: "+MembersHead)
 	}
-	recurrent := m.Kind == ConvLSTMKind || m.Kind == ConvGRUKind
-	for _, k := range leadKeys() {
-		if strings.HasPrefix(k.Path, "model.recurrent.") && c.text(k.Path) != k.Default && !recurrent {
-			add(k.Path, k.Path+" is given and "+m.Kind+" has no recurrent cells", "", "remove it, or set model.kind: "+ConvLSTMKind+" or "+ConvGRUKind)
-		}
+	if kind.NoConditions && len(m.Conditions) > 0 {
+		add("model.conditions", m.Kind+" has no layer that conditions change", "its filters go over several leads", "remove them, or set another model.kind")
 	}
-	if recurrent && m.Recurrent.Stages > m.Stages {
-		add("model.recurrent.stages", fmt.Sprintf("cells in %d of %d stages", m.Recurrent.Stages, m.Stages), "", "give at most model.stages")
-	}
-	if m.Kind == TimeDepthKind && len(m.Conditions) > 0 {
-		add("model.conditions", m.Kind+" has leads for depth, of which none is told anything", "a filter goes over several", "remove them, or set model.kind: "+FactorisedKind)
-	}
-	if OverTime(m.Kind) && len(d.Leads) < 2 {
+	if kind.OverTime() && len(d.Leads) < 2 {
 		add("data.leads", fmt.Sprintf("%s works along leads, and there is %d", m.Kind, len(d.Leads)), "", "add leads, or set another model.kind")
 	}
-	faults = append(faults, c.checkAxial()...)
 	if w := c.Train.Train.Loss.Leads; len(w) > 0 && len(w) != len(d.TargetLeads) {
 		add("train.loss.leads", fmt.Sprintf("train.loss.leads has %d weights for %d target leads", len(w), len(d.TargetLeads)), "target leads are "+list(d.TargetLeads), "give one weight each")
 	}

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
 // What a network sees of the members.
@@ -27,12 +27,6 @@ const (
 	FairFairness       = "fair"
 	AlmostFairFairness = "almost_fair"
 	CrossPairFairness  = "cross_pair"
-)
-
-// Kinds of networks whose members attend to each other.
-const (
-	PoETKind        = "poet"
-	TransformerKind = "ens_transformer"
 )
 
 // GlobalAttention has one weight of a member for another over the whole field.
@@ -89,11 +83,11 @@ func (c *TrainConfig) checkMembers() []*exit.Error {
 	if given("train.loss.fairness") && loss.Kind != MembersLoss {
 		add("train.loss.fairness", "train.loss.fairness is given to another loss than "+MembersLoss, "train.loss.kind is "+loss.Kind, "remove it, or set train.loss.kind: "+MembersLoss)
 	}
-	attends := m.Kind == PoETKind || m.Kind == TransformerKind || m.Kind == TrajectoryKind || m.Kind == HierarchicalKind
-	if attends && !gives {
+	kind := m.NetworkKind()
+	if kind.Attends() && !gives {
 		add("model.head", m.Kind+" gives members", "model.head is "+m.Head, "set model.head: "+MembersHead)
-	} else if !attends && given("model.attention") {
-		add("model.attention", "model.attention is given and nothing in "+m.Kind+" attends", "", "remove it, or set model.kind: "+PoETKind+", "+TransformerKind+", "+TrajectoryKind+" or "+HierarchicalKind)
+	} else if !kind.Attends() && given("model.attention") {
+		add("model.attention", "model.attention is given and nothing in "+m.Kind+" attends", "", "remove it, or set model.kind: "+kindsThat((*unet3d.Kind).Attends))
 	}
 	if len(loss.Scales) > 0 && (loss.Kind != MembersLoss || loss.Fairness == CrossPairFairness) {
 		add("train.loss.scales", "train.loss.scales is given to another loss than "+MembersLoss+", or to cross_pair", "train.loss.kind is "+loss.Kind, "remove it, or set train.loss.kind: "+MembersLoss+" with another fairness")
@@ -113,9 +107,9 @@ func (c *TrainConfig) checkMembers() []*exit.Error {
 	if gives {
 		add("model.members", "a network that gives members has an encoder of members", "it reads them itself", "set model.members: "+MemberStatistics)
 	}
-	if m.Kind != UNetKind {
-		add("model.members", m.Kind+" has no encoder of members", "only the features of "+UNetKind+" are joined with those of members",
-			"set model.kind: "+UNetKind+", or model.members: "+MemberStatistics)
+	if joins := func(k *unet3d.Kind) bool { return k.Members == unet3d.MembersJoined }; !joins(kind) {
+		add("model.members", m.Kind+" has no encoder of members", "only the features of "+kindsThat(joins)+" are joined with those of members",
+			"set model.kind: "+kindsThat(joins)+", or model.members: "+MemberStatistics)
 	}
 	if m.Method == StagesMethod {
 		add("model.members", "three stages are trained with an encoder of members", "they learn from statistics", "set model.method: "+JointMethod+", or model.members: "+MemberStatistics)
@@ -126,8 +120,8 @@ func (c *TrainConfig) checkMembers() []*exit.Error {
 // checkMembersHead: members are trained against analyses, by a network that can give them.
 func (c *TrainConfig) checkMembersHead(add func(path, what, why, fix string)) {
 	m, loss, members := c.Model, c.Train.Train.Loss, c.Data.Members
-	if !slices.Contains(memberKinds, m.Kind) {
-		add("model.kind", m.Kind+" gives no members", "it is no network of single members", "set model.kind: "+strings.Join(memberKinds, " or ")+", or another model.head")
+	if !m.NetworkKind().GivesMembers() {
+		add("model.kind", m.Kind+" gives no members", "it is no network of single members", "set model.kind: "+kindsThat((*unet3d.Kind).GivesMembers)+", or another model.head")
 	}
 	if loss.Kind != "crps" && loss.Kind != MembersLoss {
 		add("train.loss.kind", "head members is trained with "+loss.Kind, "members are compared with the analysis", "set train.loss.kind: crps or "+MembersLoss)
@@ -155,6 +149,3 @@ func (c *TrainConfig) checkMembersHead(add func(path, what, why, fix string)) {
 		add("model.encoder.input", "members see the mean of both halves", "their offset is from the mean of all", "set model.encoder.input: [field]")
 	}
 }
-
-// memberKinds are the networks that can give members.
-var memberKinds = append([]string{UNetKind, PoETKind, TransformerKind}, timeKinds...)

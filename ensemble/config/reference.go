@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
 // NoReference is the reference of networks that correct the members' mean by themselves.
@@ -68,11 +69,11 @@ func (c *TrainConfig) checkPlaces() []*exit.Error {
 			add("data.auxiliary.variables", fmt.Sprintf("variable %s is listed twice", v), "", "list each variable once")
 		}
 	}
-	if c.Model.Embedding > 0 && (oneField(c.Model.Kind) || c.Model.Method != JointMethod) {
+	if c.Model.Embedding > 0 && (c.Model.NetworkKind().OneField || c.Model.Method != JointMethod) {
 		add("model.embedding", "model.embedding is given to "+c.Model.Kind+" by "+c.Model.Method, "networks of one spread field, and those of stages, have maps of their own",
-			"remove it, or set model.kind: "+UNetKind+" and model.method: "+JointMethod)
+			"remove it, or set model.kind: "+unet3d.UNetKind.Name+" and model.method: "+JointMethod)
 	}
-	if k := c.Model.Kind; (k == DRNKind || k == LeNetKind || k == UNet2DKind) && c.Model.Method != JointMethod {
+	if k := c.Model.Kind; c.Model.NetworkKind().Baseline && c.Model.Method != JointMethod {
 		add("model.kind", k+" is trained by "+c.Model.Method, "it is a baseline for networks that are trained at once", "set model.method: "+JointMethod)
 	}
 	return faults

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
 // Train is the configuration of `ensemble train`.
@@ -131,17 +132,6 @@ type Fractions struct {
 	Train      float64 `key:"train"`
 	Validation float64 `key:"validation"`
 }
-
-// Kinds of networks.
-const (
-	UNetKind            = "unet3d"
-	ResNetKind          = "resnet2d_simple"
-	InceptionKind       = "inception"
-	InceptionFigureKind = "inception_figure"
-	DRNKind             = "drn"
-	LeNetKind           = "lenet"
-	UNet2DKind          = "unet2d"
-)
 
 // SharedHeight is the treatment of levels by which all have one filter.
 const SharedHeight = "shared"
@@ -331,8 +321,8 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 	{Path: "data.spread_ddof", Default: "1", Check: OneOf("0", "1"), Example: "1",
 		Help: "Divisor of the spread that is input and target: members minus this."},
 
-	{Path: "model.kind", Default: "unet3d", Check: OneOf(UNetKind, ResNetKind, InceptionKind, InceptionFigureKind, DRNKind, LeNetKind, UNet2DKind, PoETKind, TransformerKind, TrajectoryKind, HierarchicalKind, ConvLSTMKind, ConvGRUKind, TimeDepthKind, FactorisedKind, AxialKind), Example: "unet3d",
-		Help: "The network: unet3d, or one that makes a single spread field on one level: resnet2d_simple, or the inception ResNet of the three-stage method by its code (inception) or by the figure of its paper (inception_figure), which differ. Those are of a model.base that is a multiple of 16; 64 is the published one. Baselines: drn, one hidden layer by point with model.base units (128 in ENS-10), lenet, the points around each, and unet2d, the 2-D U-Net of ENS-10 (model.base: 32). For model.head: members: poet, the U-Net of that name whose deepest stages attend over members, and ens_transformer, three layers and attention over members; model.base and model.stages are theirs too (8 and 3 as published, and 64); trajectory, the first of them with attention over the leads of each member, which knows of no other; hierarchical, with that and then over members. U-Nets over time, of any head: conv_lstm and conv_gru with recurrent cells between leads, unet_time with leads for depth, unet_2plus1d with filters over leads behind others; axial_transformer, with attention along leads, levels, latitudes and longitudes in turn, of model.base channels at the grid that model.stages leaves."},
+	{Path: "model.kind", Default: unet3d.UNetKind.Name, Check: OneOf(unet3d.NamesOf(func(*unet3d.Kind) bool { return true })...), Example: "unet3d",
+		Help: kindHelp()},
 	{Path: "model.height", Default: SharedHeight, Check: OneOf(SharedHeight, "full", "affine", "separable"), Example: "affine",
 		Help: "How layers of the U-Net treat levels, which are not alike. shared: one filter for all. full: a filter for each. affine: one filter, and a factor for each level. separable: one filter along latitude and longitude, then one across the levels for each level."},
 	{Path: "model.base", Default: "16", Check: Between(1, 1024), Example: "32",
@@ -412,7 +402,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "How long a rank of an MPI job waits for another one, which is then taken for lost: the job ends, and its last checkpoint is resumed. Longer than the longest step, and than reading the data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", Resume: true, Neutral: true,
 		Help: "Whether each rank of an MPI job keeps the moments of a part of the parameters only, and moves that part for all. Saves memory (with adamw two values a parameter, but for the rank's share) and changes no bit."},
-}, layoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), placeKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys(), leadKeys(), axialKeys(), shareKeys(), teacherKeys()))
+}, layoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), placeKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys(), leadKeys(), recurrentKeys(), axialKeys(), shareKeys(), teacherKeys()))
 
 // TrainConfig is a loaded train.yaml: the values and where they came from.
 type TrainConfig struct {
@@ -573,28 +563,7 @@ func (c *TrainConfig) checkModel() []*exit.Error {
 		add("model.head", "head distribution has no data.analyses", "it predicts the distribution of the analysis",
 			"add data.analyses, or set model.head: spread")
 	}
-	d, kind := c.Data, c.Model.Kind
-	if kind != UNetKind && c.Model.Height != SharedHeight {
-		add("model.height", "model.height is given and "+kind+" has one filter for all levels", "model.height is "+c.Model.Height, "remove it, or set model.kind: "+UNetKind)
-	}
-	if oneField(kind) && (c.Model.Head != "spread" && c.Model.Method != StagesMethod || len(d.Levels) != 1 || len(d.Targets) != 1) {
-		add("model.kind", kind+" predicts one spread field", "it has one output and works on one level",
-			"set model.head: spread or model.method: "+StagesMethod+", with one level and one target, or model.kind: unet3d")
-	}
-	if kind == InceptionKind || kind == InceptionFigureKind {
-		if c.Model.Base%16 != 0 {
-			add("model.base", fmt.Sprintf("model.base is %d, no multiple of 16", c.Model.Base), "each block of "+kind+" is wider by a sixteenth of it", "give 16, 32, 48 or 64")
-		}
-		if !slices.Contains(d.Features, "spread") || !slices.Contains(d.Features, "first") {
-			add("data.features", kind+" lacks spread or first", "it joins them in places of their own", "set data.features: [spread, first]")
-		}
-	}
-	return faults
-}
-
-// oneField says whether networks of a kind make a single spread field.
-func oneField(kind string) bool {
-	return kind == ResNetKind || kind == InceptionKind || kind == InceptionFigureKind
+	return append(faults, c.checkKind()...)
 }
 
 func (c *TrainConfig) checkSplit() []*exit.Error {

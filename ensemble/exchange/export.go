@@ -187,7 +187,7 @@ func exportNetwork(ctx context.Context, m *model.Model, o ExportOptions, w model
 func testable(ctx context.Context, m *model.Model, o ExportOptions, w model.Weights) (*Architecture, []ckpt.Tensor, error) {
 	// The layers of these are not looked for in imported files; those of which channels were removed have
 	// no published widths, and the lists of what is left stand with the model.
-	if m.Spec.Body(false) != nil || len(m.Spec.Kept) > 0 {
+	if m.Spec.NetworkKind().Baseline || len(m.Spec.Kept) > 0 {
 		a := &Architecture{Kind: m.Spec.Kind, Channels: len(inputNames(m)), Outputs: (3 + len(m.Spec.Extra())) * len(m.Task.Targets), Base: m.Spec.Base, Periodic: m.Spec.Periodic && m.Grid.Periodic()}
 		if m.Spec.Head == network.SpreadHead {
 			a.Outputs = len(m.Task.Targets)
@@ -204,7 +204,7 @@ func testable(ctx context.Context, m *model.Model, o ExportOptions, w model.Weig
 		return nil, nil, err
 	}
 	shape := []int{1, a.Channels, 16, 24}
-	if a.Kind == ResNetKind {
+	if a.Kind == unet3d.ResNetKind.Name {
 		c := m.Task.Features.Channel(m.Task.Targets[0].Lead, ensemble.SpreadOfUsed, m.Task.Targets[0].Variable)
 		a.Reinject = &c
 	} else {

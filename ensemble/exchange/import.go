@@ -117,7 +117,7 @@ func Import(ctx context.Context, o ImportOptions) (*Imported, error) {
 
 // chooseChannel settles the channel that a ResNet feeds in again.
 func (a *Architecture) chooseChannel(o ImportOptions) error {
-	if a.Kind != ResNetKind {
+	if a.Kind != unet3d.ResNetKind.Name {
 		if o.Reinject != nil {
 			return &exit.Error{Code: exit.Usage, What: "a " + a.Kind + " feeds no channel in again", At: "--reinject", Fix: "leave it out"}
 		}

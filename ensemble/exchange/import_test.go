@@ -14,6 +14,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
 // golden are the files with PyTorch's weights, input and output.
@@ -21,8 +22,8 @@ var golden = []struct {
 	file string
 	want Architecture
 }{
-	{"unet3d_base2.safetensors", Architecture{Kind: UNetKind, Channels: 3, Outputs: 1, Base: 2, Stages: 5, Parameters: 67343}},
-	{"resnet2d_simple_div8.safetensors", Architecture{Kind: ResNetKind, Channels: 42, Outputs: 1, Widths: []int{8, 12, 16, 20, 28}, Reinject: new(28), Parameters: 62078}},
+	{"unet3d_base2.safetensors", Architecture{Kind: unet3d.UNetKind.Name, Channels: 3, Outputs: 1, Base: 2, Stages: 5, Parameters: 67343}},
+	{"resnet2d_simple_div8.safetensors", Architecture{Kind: unet3d.ResNetKind.Name, Channels: 42, Outputs: 1, Widths: []int{8, 12, 16, 20, 28}, Reinject: new(28), Parameters: 62078}},
 }
 
 func goldenPath(file string) string { return filepath.Join("..", "..", "unet3d", "testdata", file) }

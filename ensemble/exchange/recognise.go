@@ -7,16 +7,9 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/graph"
-	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/unet3d"
-)
-
-// Kinds of networks, as configurations and imported weights name them.
-const (
-	UNetKind   = config.UNetKind
-	ResNetKind = config.ResNetKind
 )
 
 // Architecture is a network as names and shapes of its weights tell it.
@@ -36,7 +29,7 @@ type Architecture struct {
 
 // build extends a graph by the network.
 func (a *Architecture) build(b *graph.Builder, x graph.Value) graph.Value {
-	if a.Kind == ResNetKind {
+	if a.Kind == unet3d.ResNetKind.Name {
 		return unet3d.ResNet2D{Widths: a.Widths, Reinject: *a.Reinject, Periodic: a.Periodic}.Build(b, x)
 	}
 	return unet3d.UNet{Out: a.Outputs, Base: a.Base, Stages: a.Stages, Periodic: a.Periodic}.Build(b, x)
@@ -119,7 +112,7 @@ func unfit(path, name, why string) error {
 }
 
 func recogniseUNet(path string, shapes map[string][]int, side func(string, int, int) (int, error)) (*Architecture, error) {
-	a := &Architecture{Kind: UNetKind}
+	a := &Architecture{Kind: unet3d.UNetKind.Name}
 	first, err := side("enc_conv0.weight", 5, 0)
 	if err != nil {
 		return nil, err
@@ -150,7 +143,7 @@ func recogniseUNet(path string, shapes map[string][]int, side func(string, int, 
 }
 
 func recogniseResNet(side func(string, int, int) (int, error)) (*Architecture, error) {
-	a := &Architecture{Kind: ResNetKind, Outputs: 1}
+	a := &Architecture{Kind: unet3d.ResNetKind.Name, Outputs: 1}
 	var err error
 	if a.Channels, err = side("convBR0.conv.weight", 4, 1); err != nil {
 		return nil, err
@@ -214,7 +207,7 @@ func (a *Architecture) fit(path string, w model.Weights) error {
 
 // String describes the network in a few words.
 func (a *Architecture) String() string {
-	if a.Kind == ResNetKind {
+	if a.Kind == unet3d.ResNetKind.Name {
 		return fmt.Sprintf("%s with widths %v, %d channels in, %d out", a.Kind, a.Widths, a.Channels, a.Outputs)
 	}
 	return fmt.Sprintf("%s of base %d and %d stages, %d channels in, %d out", a.Kind, a.Base, a.Stages, a.Channels, a.Outputs)

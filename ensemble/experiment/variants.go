@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
 // Variant is one training of an experiment: its name, which is that of its folder, and what
@@ -28,7 +29,7 @@ const (
 )
 
 // rows are the variants of studies: the keys that differ from the configuration, which is the variant "base", and what a
-// configuration has to be for that. TARGET_LEADS and TARGET_LEVELS are those at which something is predicted.
+// configuration has to be for that; those of Kinds are the baselines of unet3d.Kinds. TARGET_LEADS and TARGET_LEVELS are those at which something is predicted.
 var rows = []struct {
 	study, name, keys string
 	where             func(c *config.TrainConfig) bool
@@ -49,9 +50,6 @@ var rows = []struct {
 	{Ablation, "spread-loss", "train.loss.spread=1", func(c *config.TrainConfig) bool {
 		return c.Model.Head != network.SpreadHead && !(c.Train.Train.Loss.Spread > 0)
 	}},
-	{Kinds, config.DRNKind, "model.kind=drn model.height=shared model.dropout=0 model.base=128", otherKind(config.DRNKind)},
-	{Kinds, config.LeNetKind, "model.kind=lenet model.height=shared model.dropout=0", otherKind(config.LeNetKind)},
-	{Kinds, config.UNet2DKind, "model.kind=unet2d model.height=shared model.dropout=0 model.base=32", otherKind(config.UNet2DKind)},
 }
 
 // otherLoss asks for a network of spreads that is trained by another loss.
@@ -59,10 +57,6 @@ func otherLoss(kind string) func(*config.TrainConfig) bool {
 	return func(c *config.TrainConfig) bool {
 		return c.Model.Head == network.SpreadHead && c.Train.Train.Loss.Kind != kind
 	}
-}
-
-func otherKind(kind string) func(*config.TrainConfig) bool {
-	return func(c *config.TrainConfig) bool { return c.Model.Kind != kind }
 }
 
 func targetLevels(c *config.TrainConfig) (levels []string) {
@@ -88,6 +82,14 @@ func Variants(study string, src config.Sources, members []int) ([]Variant, error
 	}
 	targets := strings.NewReplacer("TARGET_LEADS", task.LeadWords(c.Data.TargetLeads), "TARGET_LEVELS", strings.Join(targetLevels(c), ","))
 	out := []Variant{{Name: "base"}}
+	if study == Kinds {
+		for _, k := range unet3d.Kinds {
+			if k.Baseline && k.Name != c.Model.Kind {
+				set := []string{"model.kind=" + k.Name, "model.height=" + config.SharedHeight, "model.dropout=0"}
+				out = append(out, Variant{k.Name, append(set, strings.Fields(k.Published)...)})
+			}
+		}
+	}
 	for _, r := range rows {
 		if r.study == study && r.where(c) {
 			set := strings.Fields(r.keys)

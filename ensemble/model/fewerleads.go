@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
@@ -27,7 +26,7 @@ func (m *Model) ReadOnly(leads []ensemble.Lead) error {
 	case !m.Spec.TakesFewerLeads():
 		return refuse(fmt.Sprintf("%s needs all of its %d leads", m.Spec.Kind, len(all)), "it was trained for this number of them",
 			"leave leads out, or train members without maps, with leads in rows (model.leads) that are told apart by model.conditions: [lead]")
-	case config.OverTime(m.Spec.Kind) && len(leads) < 2:
+	case m.Spec.NetworkKind().OverTime() && len(leads) < 2:
 		return refuse(fmt.Sprintf("%s works along leads, and there is %d", m.Spec.Kind, len(leads)), "", "give two or more")
 	case !slices.ContainsFunc(k.TargetLeads(), func(l ensemble.Lead) bool { return slices.Contains(leads, l) }):
 		return refuse("no lead is read that is predicted", "the model predicts "+m.Targets(), "add one of these leads")

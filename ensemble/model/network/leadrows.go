@@ -1,7 +1,6 @@
 package network
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -26,10 +25,10 @@ func (s Spec) OfLeads(c *config.TrainConfig) Spec {
 		s.Leads, s.Conditions = config.RowLeads, c.Model.Conditions
 	}
 	s.Maps = c.Model.Maps
-	if k := c.Model.Kind; k == config.ConvLSTMKind || k == config.ConvGRUKind {
+	switch c.Model.NetworkKind().Section {
+	case config.RecurrentSection:
 		s.Recurrent = RecurrentSpec(c.Model.Recurrent)
-	}
-	if c.Model.Kind == config.AxialKind {
+	case config.AxialSection:
 		s.Axial = AxialSpec(c.Model.Axial)
 	}
 	return s
@@ -51,7 +50,7 @@ type RecurrentSpec struct {
 
 // rowLeads are those of the rows: networks over time see all that are read, others those that are asked for.
 func (s Spec) rowLeads(k *task.Task) []ensemble.Lead {
-	if config.OverTime(s.Kind) {
+	if s.NetworkKind().OverTime() {
 		return k.Features.Axes.Leads
 	}
 	return k.TargetLeads()
@@ -138,33 +137,10 @@ func (s Spec) rowsBody(k *task.Task, wrap bool) unet3d.Body {
 //
 // Shape: x [N·together·T C D H W] → [N·together·T out D H W].
 func (s Spec) rowNetwork(b *graph.Builder, k *task.Task, x graph.Value, out, together int, wrap bool) graph.Value {
-	leads, told := len(s.rowLeads(k)), unet3d.FiLM{Conditions: s.conditionsOf(k).Each()} // in the last channels
-	unet := unet3d.UNet{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Levels: unet3d.Levels(s.Height), Periodic: wrap, Out: out, ZeroLast: true}
-	switch s.Kind {
-	case config.UNetKind: // each by itself
-		return unet.BuildPadded(b, x)
-	case config.ConvLSTMKind, config.ConvGRUKind:
-		cell := map[string]unet3d.Cell{config.ConvLSTMKind: unet3d.ConvLSTM, config.ConvGRUKind: unet3d.ConvGRU}[s.Kind]
-		r := s.Recurrent
-		return unet3d.RecurrentUNet{UNet: unet, Cell: cell, Leads: leads, Hidden: r.Hidden, Recurrent: r.Stages, Truncate: r.Truncate, Bidirectional: r.Bidirectional, Condition: told}.BuildPadded(b, x)
-	case config.TimeDepthKind:
-		return unet3d.TimeUNet{UNet: unet, Leads: leads}.BuildPadded(b, x)
-	case config.AxialKind:
-		return unet3d.AxialTransformer{Leads: leads, Out: out, Width: s.Base, Blocks: s.Axial.Blocks, Stages: s.Stages, Window: s.Axial.Window,
-			Periodic: wrap, ZeroLast: true, Condition: told}.BuildPadded(b, x)
-	case config.FactorisedKind:
-		return unet3d.TimeUNet{UNet: unet, Leads: leads, Factorised: true, Condition: told}.BuildPadded(b, x)
-	case config.TrajectoryKind, config.HierarchicalKind:
-		weights := unet3d.AttentionWeights(s.Attention)
-		members := unet3d.Attention{Weights: weights}
-		if s.Kind == config.HierarchicalKind {
-			members.Set = together
-		}
-		net := s.poet(members, out, wrap)
-		net.Leads, net.Condition = unet3d.Attention{Set: leads, Weights: weights, Places: !s.toldLeads()}, told
-		return net.Build(b, x)
-	}
-	return b.Fail("leads", fmt.Errorf("network %q has no leads in rows", s.Kind))
+	l := s.layout(wrap)
+	l.Out, l.Members, l.Leads = out, together, len(s.rowLeads(k))
+	l.Condition, l.LeadsKnown = unet3d.FiLM{Conditions: s.conditionsOf(k).Each()}, s.toldLeads()
+	return s.NetworkKind().Build(b, x, l)
 }
 
 // toldLeads tells whether rows are told apart by their leads; else attention learns their places.
@@ -175,5 +151,5 @@ func (s Spec) toldLeads() bool {
 // TakesFewerLeads tells whether the network reads any of its leads: they are in rows, nothing is learned of
 // their number, and no map is of one of them.
 func (s Spec) TakesFewerLeads() bool {
-	return s.InRows() && s.GivesMembers() && !s.Maps && (s.toldLeads() || !config.OverTime(s.Kind))
+	return s.InRows() && s.GivesMembers() && !s.Maps && (s.toldLeads() || !s.NetworkKind().OverTime())
 }

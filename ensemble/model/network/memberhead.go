@@ -1,7 +1,6 @@
 package network
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -114,28 +113,7 @@ func (s Spec) memberMaps(b *graph.Builder, k *task.Task, own, season graph.Value
 // memberNetwork makes the shifts of members of which together many lie one behind the other in x
 // and may see each other.
 func (s Spec) memberNetwork(b *graph.Builder, x graph.Value, variables, together int, wrap bool) graph.Value {
-	attention := unet3d.Attention{Set: together, Weights: unet3d.AttentionWeights(s.Attention)}
-	switch s.Kind {
-	case config.UNetKind: // each by itself
-		net := unet3d.UNet{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Levels: unet3d.Levels(s.Height), Periodic: wrap, Out: variables, ZeroLast: true}
-		return net.BuildPadded(b, x)
-	case config.PoETKind:
-		return s.poet(attention, variables, wrap).Build(b, x)
-	case config.TransformerKind:
-		return unet3d.MemberTransformer{Attention: attention, Out: variables, Width: s.Base, Periodic: wrap, ZeroLast: true}.Build(b, x)
-	}
-	return b.Fail("members", fmt.Errorf("network %q gives no members", s.Kind))
+	l := s.layout(wrap)
+	l.Out, l.Members = variables, together
+	return s.NetworkKind().Build(b, x, l)
 }
-
-// poet is the U-Net whose deepest stages attend.
-func (s Spec) poet(attention unet3d.Attention, out int, wrap bool) unet3d.PoET {
-	net := unet3d.PoET{Attention: attention, Out: out, Periodic: wrap, ZeroLast: true}
-	for stage := range s.Stages + 1 {
-		net.Widths = append(net.Widths, s.Base<<stage)
-	}
-	net.Attended = min(attendedStages, len(net.Widths))
-	return net
-}
-
-// attendedStages is how many of the deepest stages of PoET attend, as published.
-const attendedStages = 3

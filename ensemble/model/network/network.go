@@ -161,12 +161,15 @@ func (s Spec) Graph(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss boo
 	}
 	var out unet3d.CalibratedOutput
 	var roughness graph.Value
+	kind := s.NetworkKind()
 	switch {
+	case kind == nil:
+		return nil, fmt.Errorf("network: there is no kind %q: %w", s.Kind, graph.ErrShape)
 	case s.stage == BiasStage:
 		net := unet3d.Correction{UNet: unet3d.BiasUNet{Base: s.Bias.Base, Stages: s.Bias.Stages, Periodic: wrap}, Local: s.Bias.Local}
 		out.Shift, roughness = net.Build(b, in.Features, in.Anomaly)
-	case s.oneOutput():
-		out.Spread = s.toTargets(b, s.oneField(b, k, in.Features, wrap), k)
+	case kind.OneField:
+		out.Spread = s.toTargets(b, kind.Build(b, in.Features, s.oneField(k, wrap)), k)
 		if s.Staged() {
 			out.Sigma = unet3d.SigmaOf(b, out.Spread)
 		}
@@ -176,14 +179,12 @@ func (s Spec) Graph(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss boo
 			scale[i] = k.SpreadScale[i] / k.ErrorScale[i]
 			affine[i] = [2]float64{k.SpreadAffine[i][0] / k.ErrorScale[i], k.SpreadAffine[i][1]}
 		}
-		body := s.Body(wrap)
-		noMaps := body != nil
+		body := kind.Body(s.layout(wrap))
 		if s.InRows() {
 			body = s.rowsBody(k, wrap)
 		}
 		net := unet3d.Calibrated{
-			UNet: unet3d.UNet{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Levels: unet3d.Levels(s.Height), Periodic: wrap},
-			Body: body, NoMaps: noMaps,
+			Body: body, NoMaps: kind.Baseline,
 			SpreadAffine: affine, SpreadScale: scale, SpreadOnly: s.Head == SpreadHead || s.Staged(), SigmaOfSpread: s.Staged(),
 			Extra: s.Extra(),
 		}
@@ -216,44 +217,33 @@ func (s Spec) Graph(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss boo
 	return s.shrunk(b)
 }
 
-// Body is the network by point, by patch or in two dimensions; nil for other kinds. These are
-// baselines: they have no maps, and know of places what their input tells.
-func (s Spec) Body(wrap bool) unet3d.Body {
-	switch s.Kind {
-	case config.DRNKind:
-		return unet3d.DRN{Hidden: s.Base}.Build
-	case config.LeNetKind:
-		return unet3d.LeNet{Periodic: wrap}.Build
-	case config.UNet2DKind:
-		return unet3d.UNet2D{Base: s.Base, Periodic: wrap}.Build
-	}
-	return nil
+// NetworkKind is the kind of the network; nil if there is none of its name.
+func (s Spec) NetworkKind() *unet3d.Kind { return unet3d.KindNamed(s.Kind) }
+
+// layout is the size of the network, whose rows are by themselves.
+func (s Spec) layout(wrap bool) unet3d.Layout {
+	return unet3d.Layout{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Levels: unet3d.Levels(s.Height), Periodic: wrap,
+		Attention: unet3d.AttentionWeights(s.Attention), Recurrent: unet3d.Recurrent(s.Recurrent), Axial: unet3d.Axial(s.Axial)}
 }
 
-// oneOutput tells whether the network makes a single spread field.
-func (s Spec) oneOutput() bool {
-	return s.Kind == config.ResNetKind || s.Kind == config.InceptionKind || s.Kind == config.InceptionFigureKind
-}
-
-// oneField builds a network that makes one spread field on one level from the channels of the
+// oneField is the layout of a network that makes one spread field on one level from the channels of the
 // features, in units of the spread's scale.
-func (s Spec) oneField(b *graph.Builder, k *task.Task, features graph.Value, wrap bool) graph.Value {
-	f := &k.Features
-	if s.Kind == config.ResNetKind {
-		return unet3d.ResNet2D{Periodic: wrap, Reinject: f.Channel(k.Targets[0].Lead, ensemble.SpreadOfUsed, k.Targets[0].Variable)}.Build(b, features)
-	}
+func (s Spec) oneField(k *task.Task, wrap bool) unet3d.Layout {
+	f, l := &k.Features, s.layout(wrap)
 	// All channels of an aggregate, which lie together at each lead.
-	of := func(a ensemble.Aggregate) graph.Value {
-		var parts []graph.Value
+	of := func(a ensemble.Aggregate) (out [][2]int) {
+		if !slices.Contains(f.Aggregates, a) {
+			return nil
+		}
 		for _, lead := range f.Axes.Leads {
 			c := f.Channel(lead, a, f.Axes.Variables[0])
-			parts = append(parts, op.Slice(b, features, 1, c, c+len(f.Axes.Variables)))
+			out = append(out, [2]int{c, c + len(f.Axes.Variables)})
 		}
-		return op.Concat(b, 1, parts...)
+		return out
 	}
 	lead, variable := k.TargetAt(0)
-	net := unet3d.Inception{Figure: s.Kind == config.InceptionFigureKind, Width: s.Base, Own: lead*len(f.Axes.Variables) + variable, Periodic: wrap}
-	return net.Build(b, of(ensemble.SpreadOfUsed), of(ensemble.FirstMember))
+	l.Out, l.Spread = 1, unet3d.SpreadChannels{Spreads: of(ensemble.SpreadOfUsed), Members: of(ensemble.FirstMember), Own: lead*len(f.Axes.Variables) + variable}
+	return l
 }
 
 // Names of the outputs of networks, in units of the error scale.

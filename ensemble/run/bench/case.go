@@ -22,9 +22,9 @@ import (
 )
 
 // The networks that `ensemble bench` measures.
-const (
-	BenchUNet3D   = "unet3d"
-	BenchResNet2D = "resnet2d_simple"
+var (
+	BenchUNet3D   = unet3d.UNetKind.Name
+	BenchResNet2D = unet3d.ResNetKind.Name
 )
 
 // Models lists them, the default first.

@@ -15,6 +15,7 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/station"
+	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
 // Sites takes values of a grid at single places.
@@ -79,15 +80,16 @@ func SitesOf(ctx context.Context, pool *decode.Pool, c config.Output, grid *ense
 //
 // Errors: exit 64.
 func CheckPlaces(c *config.TrainConfig, grid *ensemble.Grid) error {
-	if grid.Kind != ensemble.Points || c.Model.Kind == config.DRNKind && c.Model.Members != config.MemberEncoder {
+	if grid.Kind != ensemble.Points || c.Model.NetworkKind().ByPoint && c.Model.Members != config.MemberEncoder {
 		return nil
 	}
 	what, at := "model.kind is "+c.Model.Kind, "model.kind"
-	if c.Model.Kind == config.DRNKind {
+	byPoint := unet3d.NamesOf(func(k *unet3d.Kind) bool { return k.ByPoint })
+	if c.Model.NetworkKind().ByPoint {
 		what, at = "model.members is "+c.Model.Members, "model.members"
 	}
 	return &exit.Error{Code: exit.Usage, What: what + " and the forecasts are of single places", At: at,
-		Why: grid.String() + ": what stands beside a place in a list is not beside it on the Earth", Fix: "set model.kind: " + config.DRNKind + ", a network by point, and model.members: " + config.MemberStatistics}
+		Why: grid.String() + ": what stands beside a place in a list is not beside it on the Earth", Fix: "set model.kind: " + strings.Join(byPoint, " or ") + ", a network by point, and model.members: " + config.MemberStatistics}
 }
 
 // Take interpolates a field to the stations. Missing: where a point with weight is.

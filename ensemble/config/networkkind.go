@@ -1,0 +1,68 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/unet3d"
+)
+
+// RecurrentSection and AxialSection are the sections of model that only some kinds of networks have, as
+// unet3d.Kind.Section names them.
+const (
+	RecurrentSection = "recurrent"
+	AxialSection     = "axial"
+)
+
+// NetworkKind is the kind of the network.
+func (m Model) NetworkKind() *unet3d.Kind { return unet3d.KindNamed(m.Kind) }
+
+// kindHelp describes model.kind by the table of kinds.
+func kindHelp() string {
+	parts := make([]string, len(unet3d.Kinds))
+	for i, k := range unet3d.Kinds {
+		parts[i] = k.Name + ": " + k.Doc
+	}
+	members := unet3d.NamesOf((*unet3d.Kind).Attends)
+	return "The network. " + strings.Join(parts, ". ") + ". Of these " + strings.Join(members, ", ") + " are for model.head: members only."
+}
+
+// kindsThat are the names of kinds that have a property, as a fix has them.
+func kindsThat(has func(*unet3d.Kind) bool) string { return strings.Join(unet3d.NamesOf(has), " or ") }
+
+// checkKind: what is given of the network must be of its kind.
+func (c *TrainConfig) checkKind() []*exit.Error {
+	var faults []*exit.Error
+	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
+	d, m, kind := c.Data, c.Model, c.Model.NetworkKind()
+	if !kind.AnyLevels && m.Height != SharedHeight {
+		add("model.height", "model.height is given and "+m.Kind+" has one filter for all levels", "model.height is "+m.Height,
+			"remove it, or set model.kind: "+kindsThat(func(k *unet3d.Kind) bool { return k.AnyLevels }))
+	}
+	if kind.OneField && (m.Head != "spread" && m.Method != StagesMethod || len(d.Levels) != 1 || len(d.Targets) != 1) {
+		add("model.kind", m.Kind+" predicts one spread field", "it has one output and works on one level",
+			"set model.head: spread or model.method: "+StagesMethod+", with one level and one target, or model.kind: "+unet3d.UNetKind.Name)
+	}
+	if n := kind.BaseMultiple; n > 0 && m.Base%n != 0 {
+		add("model.base", fmt.Sprintf("model.base is %d, no multiple of %d", m.Base, n), kind.BaseReason, fmt.Sprintf("give %d, %d, %d or another multiple", n, 2*n, 3*n))
+	}
+	for _, need := range kind.Needs {
+		if !slices.Contains(d.Features, need) {
+			add("data.features", m.Kind+" lacks "+need, "it reads "+strings.Join(kind.Needs, " and ")+" in places of their own", "set data.features: ["+strings.Join(kind.Needs, ", ")+"]")
+			break
+		}
+	}
+	for _, k := range slices.Concat(recurrentKeys(), axialKeys()) {
+		section := strings.Split(k.Path, ".")[1]
+		owners := func(k *unet3d.Kind) bool { return k.Section == section }
+		if !owners(kind) && c.text(k.Path) != k.Default {
+			add(k.Path, k.Path+" is given to "+m.Kind, "model."+section+" is of "+kindsThat(owners), "remove it, or set model.kind: "+kindsThat(owners))
+		}
+	}
+	if kind.Section == RecurrentSection && m.Recurrent.Stages > m.Stages {
+		add("model.recurrent.stages", fmt.Sprintf("cells in %d of %d stages", m.Recurrent.Stages, m.Stages), "", "give at most model.stages")
+	}
+	return faults
+}

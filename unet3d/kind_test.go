@@ -1,0 +1,164 @@
+package unet3d
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
+
+// kindRows are 2 samples of 2 members of 3 leads, if the kind reads them so, of 6 channels on 6×8 points.
+const (
+	kindMembers, kindLeads, kindChannels = 2, 3, 6
+	kindH, kindW                         = 6, 8
+)
+
+func layoutOf(k *Kind) Layout {
+	l := Layout{Base: max(k.BaseMultiple, 8), Stages: 1, Out: 2, Levels: SharedLevels, Recurrent: Recurrent{Stages: 1}, Axial: Axial{Blocks: 1, Window: 4}, LeadsKnown: true}
+	if k.OneField {
+		l.Out, l.Spread = 1, SpreadChannels{Spreads: [][2]int{{0, 1}, {2, 3}}, Members: [][2]int{{1, 2}, {3, 4}}, Own: 1}
+	}
+	if k.GivesMembers() {
+		l.Members = kindMembers
+	}
+	if k.OverTime() {
+		l.Leads = kindLeads
+	}
+	return l
+}
+
+// buildKind is the graph of a kind and the number of its rows.
+func buildKind(k *Kind, l Layout) (*graph.Graph, int, error) {
+	rows := 2 * max(l.Members, 1) * max(l.Leads, 1)
+	b := graph.New(1)
+	b.Output("y", k.Build(b, b.Input("x", graph.Shape{rows, kindChannels, 1, kindH, kindW}), l))
+	g, err := b.Build()
+	return g, rows, err
+}
+
+// What the table says of a kind holds for the network: which points and which leads reach a value, how many fields come
+// out, and what it refuses.
+func TestKindsAreWhatTheySay(t *testing.T) {
+	for _, k := range Kinds {
+		t.Run(k.Name, func(t *testing.T) {
+			l := layoutOf(k)
+			g, rows, err := buildKind(k, l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: "ref"}, Mode: engine.Infer})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer plan.Close()
+			random := rand.New(rand.NewPCG(1, 2))
+			for i, v := range plan.Store().Params() {
+				if v > -1e-3 && v < 1e-3 { // layers that begin at zero, or near it, would hide what they read
+					plan.Store().Params()[i] = 0.2 * float32(random.NormFloat64())
+				}
+			}
+			x := make([]float32, rows*kindChannels*kindH*kindW)
+			for i := range x {
+				x[i] = float32(random.NormFloat64())
+			}
+			run := func() []float32 {
+				copy(plan.Input("x"), x)
+				if err := plan.Run(context.Background(), 0); err != nil {
+					t.Fatal(err)
+				}
+				return append([]float32(nil), plan.Output("y")...)
+			}
+			before := run()
+			if want := rows * l.Out * kindH * kindW; len(before) != want {
+				t.Fatalf("%d values, want %d", len(before), want)
+			}
+			// The first row changes at one point.
+			const point = 2*kindW + 3
+			for c := range kindChannels {
+				x[c*kindH*kindW+point] += 1
+			}
+			after := run()
+			changed := func(row int, besides bool) (any bool) {
+				for i := range l.Out * kindH * kindW {
+					at := row*l.Out*kindH*kindW + i
+					any = any || before[at] != after[at] && !(besides && i%(kindH*kindW) == point)
+				}
+				return any
+			}
+			if !changed(0, false) {
+				t.Error("the row does not reach its own result")
+			}
+			if got := changed(0, true); got == k.ByPoint {
+				t.Errorf("other points change: %v, by point: %v", got, k.ByPoint)
+			}
+			if got := rows > 1 && changed(1, false); l.Leads > 1 && got != k.OverTime() {
+				t.Errorf("the next lead changes: %v, over time: %v", got, k.OverTime())
+			}
+			if changed(rows/2, false) && !k.OneField && !k.Baseline { // batch statistics join samples in training only
+				t.Error("another sample changes")
+			}
+		})
+	}
+}
+
+// A layout that a kind does not have is refused, and one that it has is not.
+func TestKindsRefuseLayouts(t *testing.T) {
+	for _, k := range Kinds {
+		l := layoutOf(k)
+		l.Levels = FullLevels
+		if _, _, err := buildKind(k, l); k.AnyLevels && err != nil {
+			t.Errorf("%s with filters of each level: %v", k.Name, err)
+		}
+		if k.OverTime() {
+			l = layoutOf(k)
+			l.Condition = FiLM{Conditions: 1}
+			g, _, err := buildKind(k, l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := false
+			for _, n := range g.Nodes {
+				told = told || strings.HasPrefix(n.Name, "condition.")
+			}
+			if told == k.NoConditions {
+				t.Errorf("%s has layers of conditions: %v, says that it has none: %v", k.Name, told, k.NoConditions)
+			}
+		}
+		if n := k.BaseMultiple; n > 0 {
+			l = layoutOf(k)
+			l.Base = n + 1
+			if _, _, err := buildKind(k, l); err == nil {
+				t.Errorf("%s of base %d is no multiple of %d, and was built", k.Name, n+1, n)
+			}
+		}
+	}
+}
+
+// A page has every kind, and no name stands twice.
+func TestKindsAreDocumented(t *testing.T) {
+	var pages strings.Builder
+	for _, page := range []string{"networks", "temporal", "members", "stages"} {
+		text, err := os.ReadFile("../docs/" + page + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages.Write(text)
+	}
+	seen := map[string]bool{}
+	for _, k := range Kinds {
+		if seen[k.Name] || k.Doc == "" || k.Build == nil {
+			t.Errorf("kind %q is listed twice, or has no description or network", k.Name)
+		}
+		seen[k.Name] = true
+		if !strings.Contains(pages.String(), "`"+k.Name+"`") {
+			t.Errorf("no page of docs has `%s`", k.Name)
+		}
+	}
+	if KindNamed("unet3d") != UNetKind || KindNamed("") != nil {
+		t.Error("KindNamed finds another kind")
+	}
+}
