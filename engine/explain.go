@@ -3,11 +3,12 @@ package engine
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 )
 
 // Explanation is what the compiler made of a graph: the graph after every pass,
@@ -132,24 +133,23 @@ func (p *Plan) describe(peak Peaks) *Explanation {
 // Explain prints the plan: every kernel in order with its result, its place in
 // the arena, its work, and the mean time and rate if the plan was compiled with
 // Profile; then sums and the notes of the network.
-func (p *Plan) Explain(w io.Writer) error { return p.describe(Peaks{}).WritePlan(w) }
+func (p *Plan) Explain(w io.Writer) error { return p.describe(Peaks{}).PlanSections().WriteText(w) }
 
-// WritePlan prints the plan without the passes: a line per kernel, sums, notes.
-func (e *Explanation) WritePlan(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
+// PlanSections are the plan without the passes: a row per kernel, sums, a row per class, notes.
+func (e *Explanation) PlanSections() answer.Sections {
 	known := e.Peaks.FLOPs > 0 || e.Peaks.Bytes > 0
 	var measured float64
 	for _, o := range e.Ops {
 		measured += o.MeasuredS
 	}
-	head := "#\tresult\toperation\tclass\tshape\tkernel\tscratch KiB\tat byte\tMFLOP\tMiB\t"
+	kernels := answer.Section{Columns: slices.Concat(answer.Numbers("", "#"), answer.Words("result", "operation", "class", "shape", "kernel"),
+		[]answer.Column{answer.Number("scratch", "KiB", ""), answer.Number("at byte", "", ""), answer.Number("MFLOP", "", "%.2f"), answer.Number("MiB", "", "%.3f")})}
 	if known {
-		head += "bound µs\tby\t"
+		kernels.Columns = append(kernels.Columns, answer.Number("bound", "µs", "%.1f"), answer.Column{Name: "by"})
 	}
 	if measured > 0 {
-		head += "ms\tGFLOP/s\t"
+		kernels.Columns = append(kernels.Columns, answer.Number("ms", "", "%.3f"), answer.Number("GFLOP/s", "", "%.1f"))
 	}
-	fmt.Fprintln(t, head)
 	for i, o := range e.Ops {
 		where := fmt.Sprint(o.Offset)
 		if o.Where == "host" {
@@ -157,66 +157,61 @@ func (e *Explanation) WritePlan(w io.Writer) error {
 		} else if o.Where != "arena" {
 			where = "∂" + o.Where
 		}
-		fmt.Fprintf(t, "%d\t%%%d\t%s\t%s\t%v\t%s\t%d\t%s\t%.2f\t%.3f\t", i, o.Node, o.Op, o.Class, o.Shape, o.Kernel, (o.Scratch+1023)>>10, where, float64(o.FLOPs)/1e6, float64(o.Bytes)/(1<<20))
+		row := []any{i, fmt.Sprintf("%%%d", o.Node), o.Op, o.Class, o.Shape, o.Kernel, (o.Scratch + 1023) >> 10, where, float64(o.FLOPs) / 1e6, float64(o.Bytes) / (1 << 20)}
 		if known {
-			fmt.Fprintf(t, "%.1f\t%s\t", 1e6*o.BoundS, o.Bound)
+			row = append(row, 1e6*o.BoundS, o.Bound)
 		}
 		if measured > 0 {
-			fmt.Fprintf(t, "%.3f\t%.1f\t", 1e3*o.MeasuredS, float64(o.FLOPs)/max(1e9*o.MeasuredS, 1))
+			row = append(row, 1e3*o.MeasuredS, float64(o.FLOPs)/max(1e9*o.MeasuredS, 1))
 		}
-		fmt.Fprintln(t)
+		kernels.Rows = append(kernels.Rows, row)
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "backend %s, %d threads, %d kernels, %.3f GFLOP, %.1f MiB moved; %d parameters\n",
-		e.Backend, e.Threads, len(e.Ops), float64(e.FLOPs)/1e9, float64(e.Bytes)/(1<<20), e.Parameters)
-	fmt.Fprintf(&b, "arena %.1f MiB, at least %.1f MiB alive at one time; scratch %.1f MiB, used by one kernel after the other\n",
-		float64(e.ArenaBytes)/(1<<20), float64(e.LiveBytes)/(1<<20), float64(e.ScratchBytes)/(1<<20))
+	sums := []string{fmt.Sprintf("backend %s, %d threads, %d kernels, %.3f GFLOP, %.1f MiB moved; %d parameters",
+		e.Backend, e.Threads, len(e.Ops), float64(e.FLOPs)/1e9, float64(e.Bytes)/(1<<20), e.Parameters),
+		fmt.Sprintf("arena %.1f MiB, at least %.1f MiB alive at one time; scratch %.1f MiB, used by one kernel after the other",
+			float64(e.ArenaBytes)/(1<<20), float64(e.LiveBytes)/(1<<20), float64(e.ScratchBytes)/(1<<20))}
 	if measured > 0 {
-		fmt.Fprintf(&b, "kernels %.3f ms, %.1f GFLOP/s\n", 1e3*measured, float64(e.FLOPs)/measured/1e9)
+		sums = append(sums, fmt.Sprintf("kernels %.3f ms, %.1f GFLOP/s", 1e3*measured, float64(e.FLOPs)/measured/1e9))
 	}
 	if known {
-		fmt.Fprintf(&b, "bound %.3f ms at %.1f GFLOP/s and %.1f GB/s\n", 1e3*e.BoundS, e.Peaks.FLOPs/1e9, e.Peaks.Bytes/1e9)
+		sums = append(sums, fmt.Sprintf("bound %.3f ms at %.1f GFLOP/s and %.1f GB/s", 1e3*e.BoundS, e.Peaks.FLOPs/1e9, e.Peaks.Bytes/1e9))
+	}
+	classes := answer.Section{Text: sums, Columns: slices.Concat(answer.Words("class"), answer.Numbers("", "kernels"), answer.Numbers("%.2f", "% of work", "% of bytes"))}
+	if known {
+		classes.Columns = append(classes.Columns, answer.Number("% of bound", "", "%.2f"))
 	}
 	for _, c := range e.Classes {
-		fmt.Fprintf(&b, "%-13s %4d kernels, %5.2f %% of the work, %5.2f %% of the bytes", c.Class, c.Ops, share(c.FLOPs, e.FLOPs), share(c.Bytes, e.Bytes))
+		row := []any{c.Class, c.Ops, share(c.FLOPs, e.FLOPs), share(c.Bytes, e.Bytes)}
 		if known {
-			fmt.Fprintf(&b, ", %5.2f %% of the bound", 100*c.BoundS/e.BoundS)
+			row = append(row, 100*c.BoundS/e.BoundS)
 		}
-		b.WriteByte('\n')
+		classes.Rows = append(classes.Rows, row)
 	}
 	for _, n := range e.Notes {
-		fmt.Fprintf(&b, "note: %s\n", n)
+		classes.Notes = append(classes.Notes, "note: "+n)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return answer.Sections{kernels, classes}
 }
 
 // share is 100·a/b.
 func share(a, b int64) float64 { return 100 * float64(a) / float64(max(b, 1)) }
 
-// WriteStages prints a line per pass: what the graph and a plan of it cost, and
-// what the pass changed.
-func (e *Explanation) WriteStages(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "after\tvalues\toperations\tGFLOP\tMiB moved\tMiB alive\tMiB arena\tmatches\t")
+// StageSections are a row per pass, with what the graph and a plan of it cost, then what each pass changed.
+func (e *Explanation) StageSections() answer.Sections {
+	const mib = 1 << 20
+	costs := answer.Section{Columns: slices.Concat(answer.Words("after"), answer.Numbers("", "values", "operations"), answer.Numbers("%.3f", "GFLOP"),
+		answer.Numbers("%.1f", "MiB moved", "MiB alive", "MiB arena"), answer.Numbers("", "matches"))}
+	var changed [][2]string
 	for _, s := range e.Stages {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%.3f\t%.1f\t%.1f\t%.1f\t%d\t\n", s.Name(), s.Values, s.Ops, float64(s.FLOPs)/1e9, float64(s.Bytes)/(1<<20),
-			float64(s.LiveBytes)/(1<<20), float64(s.ArenaBytes)/(1<<20), s.Matches)
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	for _, s := range e.Stages {
+		costs.Rows = append(costs.Rows, []any{s.Name(), s.Values, s.Ops, float64(s.FLOPs) / 1e9, float64(s.Bytes) / mib, float64(s.LiveBytes) / mib, float64(s.ArenaBytes) / mib, s.Matches})
 		if text := s.ChangesText(); text != "" {
-			if _, err := fmt.Fprintf(w, "%s: %s\n", s.Name(), text); err != nil {
-				return err
-			}
+			changed = append(changed, [2]string{s.Name(), text})
 		}
 	}
-	return nil
+	if changed == nil {
+		return answer.Sections{costs}
+	}
+	return answer.Sections{costs, answer.Facts(changed...)}
 }
 
 // Name is the name of the pass, or what stands before the first.

@@ -143,13 +143,13 @@ func TestExplainErrors(t *testing.T) {
 	}
 }
 
-// TestWriteStages: the table names every pass and what fuse changed.
-func TestWriteStages(t *testing.T) {
+// TestStageSections: the table names every pass, and below it stands what fuse changed.
+func TestStageSections(t *testing.T) {
 	var b strings.Builder
-	if err := explained(t, engine.Options{Device: engine.Device{Backend: "ref"}}).WriteStages(&b); err != nil {
+	if err := explained(t, engine.Options{Device: engine.Device{Backend: "ref"}}).StageSections().WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"(as built)", "plan-memory", "fuse: ", "+3 conv3d_fused"} {
+	for _, want := range []string{"(as built)", "plan-memory", "\nfuse ", "+3 conv3d_fused"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, b.String())
 		}

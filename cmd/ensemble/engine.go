@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -122,5 +123,12 @@ func (e *explainFlags) run(ctx context.Context, _ []string) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	return result{data: r, text: r.WriteText, outputs: r.Outputs}, nil
+	out := result{data: r, outputs: r.Outputs}
+	if r.Graph != "" {
+		out.text = func(w io.Writer) error {
+			_, err := io.WriteString(w, r.Graph)
+			return err
+		}
+	}
+	return out, nil
 }

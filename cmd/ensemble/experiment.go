@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -122,11 +121,6 @@ func runExperiment(a *app, cmd *cobra.Command, choose func(*experiment.VaryOptio
 		if err != nil {
 			return result{}, err
 		}
-		return result{data: e, outputs: e.Outputs(), text: func(w io.Writer) error {
-			if err := e.Fprint(w); err != nil {
-				return err
-			}
-			return printLines(w, e.Outputs())
-		}}, nil
+		return result{data: e, outputs: e.Outputs()}, nil
 	})
 }

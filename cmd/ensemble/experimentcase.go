@@ -2,17 +2,17 @@ package main
 
 import (
 	"context"
-	"io"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/casestudy"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
 func experimentCase(a *app) *cobra.Command {
-	o := casestudy.Options{Version: version.String()}
 	cmd := &cobra.Command{
 		Use:   "case --forecast FILE... --out DIR",
 		Short: "Study one event: CRPS of the network and the raw members there",
@@ -31,10 +31,27 @@ func experimentCase(a *app) *cobra.Command {
 		Annotations: notes("ensemble predict, ensemble verify", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO),
 		Args:        noArgs,
 	}
-	f := cmd.Flags()
-	forecast := a.filesFlag(f, "forecast", "`FILE`s that predict wrote, or their folders")
-	analysis := a.filesFlag(f, "analysis", "`FILE`s of the analyses, or their folder")
-	members := a.filesFlag(f, "members", "`FILE`s of the full ensemble of the same starts, or their folder")
+	c := caseFlags{app: a, cmd: cmd, o: casestudy.Options{Version: version.String()}}
+	c.bind()
+	cmd.RunE = a.do(c.run)
+	return cmd
+}
+
+// caseFlags are the flags of a case study.
+type caseFlags struct {
+	app                         *app
+	cmd                         *cobra.Command
+	o                           casestudy.Options
+	forecast, analysis, members *[]string
+	layout                      func() (config.Layout, error)
+	regrid                      func() (task.Interpolation, error)
+}
+
+func (c *caseFlags) bind() {
+	a, f, o := c.app, c.cmd.Flags(), &c.o
+	c.forecast = a.filesFlag(f, "forecast", "`FILE`s that predict wrote, or their folders")
+	c.analysis = a.filesFlag(f, "analysis", "`FILE`s of the analyses, or their folder")
+	c.members = a.filesFlag(f, "members", "`FILE`s of the full ensemble of the same starts, or their folder")
 	f.StringVar(&o.Verify.RunDir, "run-dir", "", "`DIR` of the training, for its members and climate")
 	f.StringVarP(&o.Dir, "out", "o", "", "`DIR` of the study")
 	f.StringVar(&o.Box, "box", "", "`NAME`, or NAME=SOUTH:NORTH:WEST:EAST")
@@ -45,38 +62,33 @@ func experimentCase(a *app) *cobra.Command {
 	f.IntVar(&o.Maps, "maps", casestudy.DefaultMaps, "`STARTS` of each target that have maps, the first ones")
 	f.StringVar(&o.Verify.Climate, "climate", "", "`FILE` of a climate's quantiles (default: that of --run-dir)")
 	sparseFlag(f, &o.Verify.Sparse)
-	layout := layoutFlags(f)
-	regrid := regridFlag(f)
-	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
-		if err := required(cmd, "forecast", "analysis", "members", "out"); err != nil {
+	c.layout, c.regrid = layoutFlags(f), regridFlag(f)
+}
+
+func (c *caseFlags) run(ctx context.Context, _ []string) (result, error) {
+	if err := required(c.cmd, "forecast", "analysis", "members", "out"); err != nil {
+		return result{}, err
+	}
+	o := c.o
+	var err error
+	if o.Verify.Layout, err = c.layout(); err != nil {
+		return result{}, err
+	}
+	for _, list := range []struct {
+		flag string
+		in   []string
+		to   *[]string
+	}{{"--forecast", *c.forecast, &o.Verify.Forecast}, {"--analysis", *c.analysis, &o.Verify.Analysis}, {"--members", *c.members, &o.Verify.Members}} {
+		if *list.to, err = c.app.expand(list.flag, list.in); err != nil {
 			return result{}, err
 		}
-		var err error
-		if o.Verify.Layout, err = layout(); err != nil {
-			return result{}, err
-		}
-		for _, list := range []struct {
-			flag string
-			in   []string
-			to   *[]string
-		}{{"--forecast", *forecast, &o.Verify.Forecast}, {"--analysis", *analysis, &o.Verify.Analysis}, {"--members", *members, &o.Verify.Members}} {
-			if *list.to, err = a.expand(list.flag, list.in); err != nil {
-				return result{}, err
-			}
-		}
-		if o.Verify.Regrid, err = regrid(); err != nil {
-			return result{}, err
-		}
-		c, err := casestudy.Run(ctx, o)
-		if err != nil {
-			return result{}, err
-		}
-		return result{data: c, outputs: c.Outputs(), warnings: c.Warnings, text: func(w io.Writer) error {
-			if err := c.Fprint(w); err != nil {
-				return err
-			}
-			return printLines(w, c.Outputs())
-		}}, nil
-	})
-	return cmd
+	}
+	if o.Verify.Regrid, err = c.regrid(); err != nil {
+		return result{}, err
+	}
+	r, err := casestudy.Run(ctx, o)
+	if err != nil {
+		return result{}, err
+	}
+	return result{data: r, outputs: r.Outputs(), warnings: r.Warnings}, nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +27,7 @@ func experimentEfficiency(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		return result{data: t, text: func(w io.Writer) error { return t.Fprint(w) }}, nil
+		return result{data: t}, nil
 	})
 	return cmd
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -82,12 +81,7 @@ func experimentRun(a *app) *cobra.Command {
 		if !r.Passed() {
 			err = &exit.Error{Code: exit.No, What: "the experiment " + o.Experiment.Name + " did not reach what is expected of it", At: r.Path, Fix: "see the table; `ensemble experiment reproduce` says what differs from a record that did"}
 		}
-		return result{data: r.Record, outputs: []string{r.Path}, told: true, text: func(w io.Writer) error {
-			if err := r.Fprint(w); err != nil {
-				return err
-			}
-			return printLines(w, []string{r.Path})
-		}}, err
+		return result{data: r.Record, shown: r, outputs: []string{r.Path}, told: true}, err
 	})
 	return cmd
 }
@@ -123,12 +117,7 @@ func experimentReproduce(a *app) *cobra.Command {
 		if !r.Passed() {
 			err = &exit.Error{Code: exit.No, What: "the record was not reproduced", At: args[0], Fix: "see the table"}
 		}
-		return result{data: r.Comparison, outputs: []string{r.Path}, told: true, text: func(w io.Writer) error {
-			if err := r.Fprint(w); err != nil {
-				return err
-			}
-			return printLines(w, []string{r.Path})
-		}}, err
+		return result{data: r.Comparison, shown: r, outputs: []string{r.Path}, told: true}, err
 	})
 	return cmd
 }
@@ -152,7 +141,7 @@ func experimentList(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		return result{data: map[string]any{"experiments": list}, text: func(w io.Writer) error { return experiment.FprintList(w, list) }}, nil
+		return result{data: map[string]any{"experiments": list}, shown: list}, nil
 	})
 	return cmd
 }
@@ -176,18 +165,12 @@ func experimentCompare(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		var made []string
 		if *out != "" {
-			if made, err = c.Save(*out); err != nil {
+			if err := c.Save(*out); err != nil {
 				return result{}, err
 			}
 		}
-		return result{data: c, outputs: made, text: func(w io.Writer) error {
-			if err := c.Fprint(w); err != nil {
-				return err
-			}
-			return printLines(w, made)
-		}}, nil
+		return result{data: c, outputs: c.Outputs}, nil
 	})
 	return cmd
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -19,8 +18,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/table"
 	"github.com/ensemble-weather/ensemble/postproc/report"
@@ -88,6 +87,7 @@ type Collected struct {
 	Times []CollectedTime `json:"times_to_quality"`
 	// Differences are between the machines of the first run with a record and each other, by run.
 	Differences map[string][]record.Difference `json:"differences"`
+	Outputs     []string                       `json:"-"` // that Save wrote
 }
 
 // Collect finds all runs with scores in folders, times to a quality, and what records and manifests say of them. A folder may be a run, an
@@ -262,18 +262,19 @@ func (c *Collected) Rows() (out []CollectedScore) {
 // collectedTable is the table of all scores of a comparison.
 const collectedTable = "scores.parquet"
 
-// Save writes the table of all scores and a page that compares the runs into a folder, and gives their paths.
+// Save writes the table of all scores and a page that compares the runs into a folder.
 //
 // Errors: exit 73 and 74.
-func (c *Collected) Save(dir string) ([]string, error) {
+func (c *Collected) Save(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, exit.Create(dir, err)
+		return exit.Create(dir, err)
 	}
 	path := filepath.Join(dir, collectedTable)
 	if err := table.Write(path, c.Rows()); err != nil {
-		return nil, err
+		return err
 	}
-	return []string{path, filepath.Join(dir, reports.PageFile)}, reports.WritePage(dir, c.page())
+	c.Outputs = []string{path, filepath.Join(dir, reports.PageFile)}
+	return reports.WritePage(dir, c.page())
 }
 
 // comparedScore is what is compared between runs.
@@ -307,77 +308,103 @@ func (c *Collected) compared() (order []comparedScore, of map[comparedScore]map[
 	return order, of
 }
 
-// runCells are the runs as text.
-func (c *Collected) runCells() (head []string, rows [][]string) {
-	head = []string{"run", "no.", "seed", "record", "program", "seconds", "to quality, s", "processor", "kernels", "threads"}
+// runTable has the runs.
+func (c *Collected) runTable() answer.Section {
+	s := answer.Section{Title: "Runs", Columns: slices.Concat(answer.Words("run"), answer.Numbers("", "no.", "seed"), answer.Words("record", "program"), answer.Numbers(fiveDigits, "seconds", "to quality, s"),
+		answer.Words("processor", "kernels"), answer.Numbers("", "threads"))}
 	for _, r := range c.Runs {
-		row := []string{r.Called(), strconv.Itoa(r.number), strconv.Itoa(r.Seed), cmp.Or(r.Status, "–"), cmp.Or(r.Program, "–"), shortNumber(r.Seconds), shortNumber(r.ToQuality), "–", "–", "–"}
+		row := []any{r.Called(), r.number, r.Seed, cmp.Or(r.Status, "-"), cmp.Or(r.Program, "-"), r.Seconds, r.ToQuality, nil, nil, nil}
 		if m := r.Machine; m != nil {
-			row[7], row[8], row[9] = cmp.Or(m.CPU, "–"), cmp.Or(m.Kernels, "–"), strconv.Itoa(m.Threads)
+			row[7], row[8], row[9] = cmp.Or(m.CPU, "-"), cmp.Or(m.Kernels, "-"), m.Threads
 		}
-		rows = append(rows, row)
+		s.Rows = append(s.Rows, row)
 	}
-	return head, rows
+	return s
 }
 
-// timeCells are the times to a quality as text.
-func (c *Collected) timeCells() (head []string, rows [][]string) {
-	head = []string{"experiment", "variant", "loss", "seconds to it, by seed", "result", "of processors", "epochs, by seed", "result", "program", "processor", "threads"}
+// timeTable has the times to a quality.
+func (c *Collected) timeTable() answer.Section {
+	s := answer.Section{Title: "Time to quality", Columns: slices.Concat(answer.Words("experiment", "variant"), answer.Numbers("", "loss"), answer.Words("seconds to it, by seed"),
+		answer.Numbers(fiveDigits, "result", "of processors"), answer.Words("epochs, by seed"), answer.Numbers(fiveDigits, "result"), answer.Words("program", "processor"), answer.Numbers("", "threads"))}
 	for _, q := range c.Times {
 		seconds, epochs := make([]string, len(q.Seconds)), make([]string, len(q.Epochs))
-		for i, s := range q.Seconds {
-			seconds[i] = shortNumber(s)
+		for i, x := range q.Seconds {
+			seconds[i] = "-"
+			if x == x {
+				seconds[i] = fmt.Sprintf(fiveDigits, x)
+			}
 		}
 		for i, n := range q.Epochs {
 			epochs[i] = strconv.Itoa(n)
 		}
-		rows = append(rows, []string{q.Experiment, q.Variant, strconv.FormatFloat(q.Target, 'g', -1, 64), strings.Join(seconds, ", "), shortNumber(q.Result), shortNumber(q.ProcessorResult),
-			strings.Join(epochs, ", "), shortNumber(q.EpochsResult), cmp.Or(q.Program, "–"), cmp.Or(q.CPU, "–"), strconv.Itoa(q.Threads)})
+		s.Rows = append(s.Rows, []any{q.Experiment, q.Variant, q.Target, strings.Join(seconds, ", "), q.Result, q.ProcessorResult,
+			strings.Join(epochs, ", "), q.EpochsResult, cmp.Or(q.Program, "-"), cmp.Or(q.CPU, "-"), q.Threads})
 	}
-	return head, rows
+	return s
 }
 
-// scoreCells are the scores of networks, a column a run.
-func (c *Collected) scoreCells() (head []string, rows [][]string) {
-	head = []string{"score", "unit"}
+// scoreTable has the scores of networks, a column a run.
+func (c *Collected) scoreTable() answer.Section {
+	s := answer.Section{Title: "Scores by the numbers of the runs", Columns: answer.Words("score", "unit")}
 	for _, r := range c.Runs {
-		head = append(head, strconv.Itoa(r.number))
+		s.Columns = append(s.Columns, answer.Number(strconv.Itoa(r.number), "", fiveDigits))
 	}
 	order, of := c.compared()
 	for _, t := range order {
-		row := []string{fmt.Sprintf("%s %s %s +%s", t.score, t.variable, t.level, t.lead), cmp.Or(t.unit, "1")}
+		row := []any{fmt.Sprintf("%s %s %s +%s", t.score, t.variable, t.level, t.lead), cmp.Or(t.unit, "1")}
 		for _, r := range c.Runs {
-			cell := "–"
+			value := score.Missing()
 			if v := of[t][r]; v != nil {
-				cell = shortNumber(v.Value)
+				value = v.Value
 			}
-			row = append(row, cell)
+			row = append(row, value)
 		}
-		rows = append(rows, row)
+		s.Rows = append(s.Rows, row)
 	}
-	return head, rows
+	return s
 }
 
-// Fprint writes runs and scores as tables.
-func (c *Collected) Fprint(w io.Writer) error {
-	for _, cells := range []func() ([]string, [][]string){c.runCells, c.timeCells, c.scoreCells} {
-		head, rows := cells()
-		if rows == nil {
-			continue
+// longTable has the same scores with their intervals, a row each.
+func (c *Collected) longTable() answer.Section {
+	s := answer.Section{Title: "Scores with intervals", Columns: slices.Concat(answer.Words("run", "score", "variable", "level", "lead"), answer.Numbers(fiveDigits, "value", "low", "high"),
+		answer.Words("unit"), answer.Numbers("", "starts", "seed"))}
+	order, of := c.compared()
+	for _, r := range c.Runs {
+		for _, t := range order {
+			if v := of[t][r]; v != nil {
+				s.Rows = append(s.Rows, []any{r.Called(), t.score, t.variable, t.level, t.lead, v.Value, v.CILow, v.CIHigh, cmp.Or(t.unit, "1"), v.N, r.Seed})
+			}
 		}
-		if err := phrase.FprintTable(w, head, rows); err != nil {
-			return err
-		}
-		fmt.Fprintln(w)
 	}
+	return s
+}
+
+// machineTable has the differences of machines.
+func (c *Collected) machineTable() answer.Section {
+	s := answer.Section{Title: "Made elsewhere than the first", Columns: answer.Words("run", "differs in", "there", "first", "may change bits")}
 	for _, name := range slices.Sorted(maps.Keys(c.Differences)) {
-		var words []string
-		for _, d := range c.Differences[name] {
-			words = append(words, fmt.Sprintf("%s %s (%s)", d.What, orNothing(d.B), orNothing(d.A)))
+		for _, x := range c.Differences[name] {
+			may := "no"
+			if x.Bits {
+				may = "yes"
+			}
+			s.Rows = append(s.Rows, []any{name, x.What, orNothing(x.B), orNothing(x.A), may})
 		}
-		fmt.Fprintf(w, "%s was made elsewhere than the first: %s\n", name, strings.Join(words, ", "))
 	}
-	return nil
+	return s
+}
+
+// Sections are runs, times, scores and differences of machines as tables, and the files that Save wrote.
+func (c *Collected) Sections() (all answer.Sections) {
+	for _, s := range []answer.Section{c.runTable(), c.timeTable(), c.scoreTable(), c.machineTable()} {
+		if s.Rows != nil {
+			all = append(all, s)
+		}
+	}
+	if c.Outputs != nil {
+		all = append(all, answer.Section{Text: c.Outputs})
+	}
+	return all
 }
 
 // orNothing is a word for what is not there.
@@ -388,39 +415,21 @@ const mostLines = 6
 
 // page compares the runs.
 func (c *Collected) page() *report.Page {
-	p := &report.Page{Title: "Runs compared", ChartsTitle: "Charts", Status: []report.Fact{{Name: "runs", Text: strconv.Itoa(len(c.Runs))}}}
-	head, rows := c.runCells()
-	p.Tables = append(p.Tables, report.Table{Title: "Runs", Columns: head, Rows: rows, Sortable: true})
-	if head, rows := c.timeCells(); rows != nil {
-		p.Tables = append(p.Tables, report.Table{Title: "Time to quality", Columns: head, Rows: rows, Sortable: true})
-	}
-	order, of := c.compared()
-	long := report.Table{Title: "Scores with intervals", Sortable: true, Columns: []string{"run", "score", "variable", "level", "lead", "value", "low", "high", "unit", "starts", "seed"}}
 	experiments := map[string]bool{}
 	for _, r := range c.Runs {
 		experiments[r.Experiment] = true
-		for _, t := range order {
-			if v := of[t][r]; v != nil {
-				long.Rows = append(long.Rows, []string{r.Called(), t.score, t.variable, t.level, t.lead, shortNumber(v.Value), shortNumber(v.CILow), shortNumber(v.CIHigh), cmp.Or(t.unit, "1"), strconv.Itoa(v.N), strconv.Itoa(r.Seed)})
-			}
+	}
+	long := c.longTable()
+	p := &report.Page{Title: "Runs compared", ChartsTitle: "Charts", Status: []report.Fact{{Name: "runs", Text: strconv.Itoa(len(c.Runs))},
+		{Name: "experiments", Text: strconv.Itoa(len(experiments))}, {Name: "scores of networks", Text: strconv.Itoa(len(long.Rows))}}}
+	for _, s := range []answer.Section{c.runTable(), c.timeTable(), c.scoreTable(), long, c.machineTable()} {
+		if s.Rows != nil {
+			t := report.TableOf(s.Title, s)
+			t.Sortable = true
+			p.Tables = append(p.Tables, t)
 		}
 	}
-	p.Status = append(p.Status, report.Fact{Name: "experiments", Text: strconv.Itoa(len(experiments))}, report.Fact{Name: "scores of networks", Text: strconv.Itoa(len(long.Rows))})
-	head, rows = c.scoreCells()
-	p.Tables = append(p.Tables, report.Table{Title: "Scores by the numbers of the runs", Columns: head, Rows: rows, Sortable: true}, long)
-	if len(c.Differences) > 0 {
-		d := report.Table{Title: "Made elsewhere than the first", Columns: []string{"run", "differs in", "there", "first", "may change bits"}}
-		for _, name := range slices.Sorted(maps.Keys(c.Differences)) {
-			for _, x := range c.Differences[name] {
-				may := "no"
-				if x.Bits {
-					may = "yes"
-				}
-				d.Rows = append(d.Rows, []string{name, x.What, orNothing(x.B), orNothing(x.A), may})
-			}
-		}
-		p.Tables = append(p.Tables, d)
-	}
+	order, of := c.compared()
 	p.Charts = append(c.lossCharts(), c.scoreCharts(order, of)...)
 	return p
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -89,7 +90,7 @@ func TestCollect(t *testing.T) {
 		t.Errorf("a replay: %v, %s and %s", err, both.Runs[0].Called(), both.Runs[1].Called())
 	}
 	out := t.TempDir()
-	if _, err := c.Save(out); err != nil {
+	if err := c.Save(out); err != nil {
 		t.Fatal(err)
 	}
 	page := read(t, filepath.Join(out, reports.PageFile))
@@ -99,7 +100,7 @@ func TestCollect(t *testing.T) {
 		}
 	}
 	var text strings.Builder
-	if err := c.Fprint(&text); err != nil || !strings.Contains(text.String(), "second/base/seed-1 was made elsewhere than the first: kernels base (avx2)") {
+	if err := c.Sections().WriteText(&text); err != nil || !regexp.MustCompile(`(?m)^second/base/seed-1 +kernels +base +avx2 +yes$`).MatchString(text.String()) || !strings.HasSuffix(text.String(), c.Outputs[1]+"\n") {
 		t.Errorf("%v\n%s", err, text.String())
 	}
 	if _, err := Collect(context.Background(), []string{t.TempDir()}); exit.CodeOf(err) != exit.NotYet {

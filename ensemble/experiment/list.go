@@ -1,18 +1,16 @@
 package experiment
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 )
 
 // Listed is a row of the list of experiments.
@@ -30,7 +28,7 @@ type Listed struct {
 // of runs.
 //
 // Errors: exit 66 if there is none; 64 for one that cannot be read.
-func List(root, runs string) ([]Listed, error) {
+func List(root, runs string) (Listing, error) {
 	paths, err := filepath.Glob(filepath.Join(root, "*", config.ExperimentFileName))
 	if err != nil {
 		return nil, err
@@ -39,7 +37,7 @@ func List(root, runs string) ([]Listed, error) {
 		return nil, &exit.Error{Code: exit.NotYet, What: "no experiment is here", At: root, Why: "no folder in it has " + config.ExperimentFileName, Fix: "give the folder of the experiments"}
 	}
 	slices.Sort(paths)
-	var out []Listed
+	var out Listing
 	for _, path := range paths {
 		c, err := config.LoadExperiment(filepath.Dir(path))
 		if err != nil {
@@ -63,18 +61,14 @@ func List(root, runs string) ([]Listed, error) {
 	return out, nil
 }
 
-// FprintList writes the list as a table.
-func FprintList(w io.Writer, list []Listed) error {
-	var rows [][]string
-	for _, e := range list {
-		last := e.Last
-		if last == "" {
-			last = "–"
-		}
-		rows = append(rows, []string{e.Name, strconv.Itoa(e.Trainings), strconv.Itoa(e.Checks), e.Data, last, e.Title})
+// Listing is a list of experiments.
+type Listing []Listed
+
+// Sections are the list as a table.
+func (l Listing) Sections() answer.Sections {
+	s := answer.Section{Columns: slices.Concat(answer.Words("experiment"), answer.Numbers("", "trainings", "checks"), answer.Words("data", "last", "title"))}
+	for _, e := range l {
+		s.Rows = append(s.Rows, []any{e.Name, e.Trainings, e.Checks, e.Data, cmp.Or(e.Last, "-"), e.Title})
 	}
-	if err := phrase.FprintTable(w, []string{"experiment", "trainings", "checks", "data", "last", ""}, rows); err != nil {
-		return fmt.Errorf("list: %w", err)
-	}
-	return nil
+	return answer.Sections{s}
 }

@@ -3,7 +3,6 @@ package experiment
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/phrase"
@@ -125,102 +125,98 @@ func incomplete(r *record.Record, e *config.ExperimentConfig) string {
 // tolerances elsewhere.
 func (r *Reproduced) Passed() bool { return r.Comparison.Verdict != record.Differs }
 
-// Fprint says what differs.
-func (r *Reproduced) Fprint(w io.Writer) error {
-	return fprintComparison(w, r.Comparison, "recorded", "here")
+// Sections say what differs between the record and its replay, and what that comes to.
+func (r *Reproduced) Sections() answer.Sections {
+	c := r.Comparison
+	all := answer.Sections{differences(c)}
+	if c.Runs != nil {
+		all = append(all, sameRuns(c.Runs), sameChecks(c.Checks))
+	}
+	if c.Times != nil {
+		all = append(all, sameTimes(c.Times))
+	}
+	return append(all, answer.Section{Text: []string{verdict(c)}}, answer.Section{Text: []string{r.Path}})
 }
 
-// fprintComparison writes what two records say differently.
-func fprintComparison(w io.Writer, c *record.Comparison, a, b string) error {
-	var rows [][]string
+// differences are those of what is run, of the machines and of the inputs.
+func differences(c *record.Comparison) answer.Section {
+	const may = "may change bits"
+	s := answer.Section{Columns: answer.Words("differs in", "recorded", "here", "")}
 	for _, d := range c.Sources {
-		rows = append(rows, []string{d.What, d.A, d.B, "what is run"})
+		s.Rows = append(s.Rows, []any{d.What, d.A, d.B, "what is run"})
 	}
 	for _, d := range c.Machine {
-		may := ""
+		note := ""
 		if d.Bits {
-			may = "may change bits"
+			note = may
 		}
-		rows = append(rows, []string{d.What, d.A, d.B, may})
+		s.Rows = append(s.Rows, []any{d.What, d.A, d.B, note})
 	}
 	for i, d := range c.Data {
 		if i == phrase.MaxListed {
-			rows = append(rows, []string{fmt.Sprintf("and %d inputs more", len(c.Data)-i), "", "", "may change bits"})
+			s.Rows = append(s.Rows, []any{fmt.Sprintf("and %d inputs more", len(c.Data)-i), "", "", may})
 			break
 		}
-		rows = append(rows, []string{"input " + d.What, d.A, d.B, "may change bits"})
+		s.Rows = append(s.Rows, []any{"input " + d.What, d.A, d.B, may})
 	}
-	if rows == nil {
-		rows = [][]string{{"nothing", "", "", ""}}
+	if s.Rows == nil {
+		s.Rows = [][]any{{"nothing"}}
 	}
-	if err := phrase.FprintTable(w, []string{"differs in", a, b, ""}, rows); err != nil {
-		return err
-	}
-	if c.Runs != nil {
-		if err := fprintSameRuns(w, c, a, b); err != nil {
-			return err
-		}
-	}
-	if err := fprintSameTimes(w, c.Times, a, b); err != nil {
-		return err
-	}
-	return fprintVerdict(w, c)
+	return s
 }
 
-// fprintSameRuns writes what came out of trainings in two records, and the checks.
-func fprintSameRuns(w io.Writer, c *record.Comparison, a, b string) error {
-	fmt.Fprintln(w)
-	var rows [][]string
-	word := func(same *bool) string {
-		switch {
-		case same == nil:
-			return "–"
-		case *same:
-			return "same bits"
-		}
-		return "other bits"
+// sameBits says whether bits are the same, nil where nothing is known.
+func sameBits(same *bool) any {
+	switch {
+	case same == nil:
+		return nil
+	case *same:
+		return "same bits"
 	}
-	for _, x := range c.Runs {
-		largest := "–"
+	return "other bits"
+}
+
+// sameRuns are the trainings of two records.
+func sameRuns(all []record.SameRun) answer.Section {
+	s := answer.Section{Columns: answer.Words("training", "weights", "checkpoint", "scores", "products", "largest difference of a score")}
+	for _, x := range all {
+		var largest any
 		if x.Largest == x.Largest {
 			largest = "0"
 			if x.Largest > 0 {
 				largest = fmt.Sprintf("%.2g %% (%s)", 100*float64(x.Largest), x.Of)
 			}
 		}
-		rows = append(rows, []string{fmt.Sprintf("%s, seed %d", x.Variant, x.Seed), word(x.Weights), word(x.Checkpoint), word(x.Scores), word(x.Products), largest})
+		s.Rows = append(s.Rows, []any{fmt.Sprintf("%s, seed %d", x.Variant, x.Seed), sameBits(x.Weights), sameBits(x.Checkpoint), sameBits(x.Scores), sameBits(x.Products), largest})
 	}
-	if err := phrase.FprintTable(w, []string{"training", "weights", "checkpoint", "scores", "products", "largest difference of a score"}, rows); err != nil {
-		return err
-	}
-	fmt.Fprintln(w)
-	rows = nil
-	for _, x := range c.Checks {
+	return s
+}
+
+// sameChecks are the checks of two records.
+func sameChecks(all []record.SameCheck) answer.Section {
+	s := answer.Section{Columns: slices.Concat(answer.Words("check"), answer.Numbers(fiveDigits, "recorded", "here", "difference", "tolerance"), answer.Words(""))}
+	for _, x := range all {
 		verdict := "pass"
 		if !x.Pass {
 			verdict = "FAIL"
 		}
-		rows = append(rows, []string{x.Name, shortNumber(x.A), shortNumber(x.B), shortNumber(x.B - x.A), shortNumber(x.Tolerance), verdict})
+		s.Rows = append(s.Rows, []any{x.Name, x.A, x.B, x.B - x.A, x.Tolerance, verdict})
 	}
-	return phrase.FprintTable(w, []string{"check", a, b, "difference", "tolerance", ""}, rows)
+	return s
 }
 
-// fprintVerdict says what the comparison comes to, and why.
-func fprintVerdict(w io.Writer, c *record.Comparison) error {
+// verdict says what a comparison comes to, and why.
+func verdict(c *record.Comparison) string {
 	causes := strings.Join(c.Causes, "; ")
-	text := ""
 	switch {
 	case c.Verdict == record.SameBits && c.Promised:
-		text = "the same bits, as promised: nothing differs on which they may depend"
+		return "the same bits, as promised: nothing differs on which they may depend"
 	case c.Verdict == record.SameBits:
-		text = "the same bits, though they might differ by " + causes
+		return "the same bits, though they might differ by " + causes
 	case c.Verdict == record.WithinTolerance:
-		text = "other bits, within the tolerances; the probable cause is " + causes
+		return "other bits, within the tolerances; the probable cause is " + causes
 	case c.Promised:
-		text = "NOT reproduced, though nothing differs on which bits may depend: a defect of the machine or of the program"
-	default:
-		text = "NOT reproduced: beyond a tolerance; what differs is " + causes
+		return "NOT reproduced, though nothing differs on which bits may depend: a defect of the machine or of the program"
 	}
-	_, err := fmt.Fprintf(w, "\n%s\n", text)
-	return err
+	return "NOT reproduced: beyond a tolerance; what differs is " + causes
 }

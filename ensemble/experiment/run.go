@@ -5,7 +5,6 @@ package experiment
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -23,9 +22,9 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/product"
@@ -361,34 +360,28 @@ func checksOf(e *config.ExperimentConfig, runs []record.Run, results []*score.Re
 // Passed says whether all checks passed.
 func (r *Result) Passed() bool { return r.Record.Status == record.Pass }
 
-// Fprint writes the table of checks.
-func (r *Result) Fprint(w io.Writer) error {
-	head := []string{"", "value", "expected", "± tolerance", "at least", "at most", "seeds", ""}
-	var rows [][]string
+// fiveDigits is how tables print scores and times.
+const fiveDigits = "%.5g"
+
+// Sections are the checks, the times to a quality, and the file of the record.
+func (r *Result) Sections() answer.Sections {
+	var all answer.Sections
+	s := answer.Section{Columns: slices.Concat(answer.Words("check"), answer.Numbers(fiveDigits, "value"), answer.Words("unit"), answer.Numbers(fiveDigits, "expected", "± tolerance", "at least", "at most"),
+		answer.Numbers("", "seeds"), answer.Words(""))}
 	for i := range r.Record.Checks {
 		c := &r.Record.Checks[i]
-		tolerance := "–"
+		var tolerance any
 		if c.Tolerance > 0 {
-			tolerance = shortNumber(score.Number(c.Tolerance))
+			tolerance = c.Tolerance
 		}
 		verdict := "pass"
 		if !c.Pass {
 			verdict = "FAIL: " + c.Why
 		}
-		rows = append(rows, []string{c.Called(), strings.TrimSpace(shortNumber(c.Value) + " " + c.Unit), shortNumber(c.Expected), tolerance, shortNumber(c.AtLeast), shortNumber(c.AtMost), strconv.Itoa(len(c.Values)), verdict})
+		s.Rows = append(s.Rows, []any{c.Called(), c.Value, c.Unit, c.Expected, tolerance, c.AtLeast, c.AtMost, len(c.Values), verdict})
 	}
-	if rows != nil {
-		if err := phrase.FprintTable(w, head, rows); err != nil {
-			return err
-		}
+	if s.Rows != nil {
+		all = append(all, s)
 	}
-	return fprintTimes(w, r.Record.Quality)
-}
-
-// shortNumber is a number in a table.
-func shortNumber(n score.Number) string {
-	if n != n {
-		return "–"
-	}
-	return strconv.FormatFloat(float64(n), 'g', 5, 64)
+	return append(append(all, timesOf(r.Record.Quality)...), answer.Section{Text: []string{r.Path}})
 }

@@ -153,7 +153,7 @@ func TestRecordedIsReproduced(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	if err := p.Fprint(&b); err != nil || p.Passed() || !strings.Contains(b.String(), "NOT reproduced, though nothing differs") || !strings.Contains(b.String(), "other bits") {
+	if err := p.Sections().WriteText(&b); err != nil || p.Passed() || !strings.Contains(b.String(), "NOT reproduced, though nothing differs") || !strings.Contains(b.String(), "other bits") {
 		t.Errorf("%v\n%s", err, b.String())
 	}
 }

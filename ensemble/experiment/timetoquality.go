@@ -1,20 +1,18 @@
 package experiment
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
@@ -127,25 +125,20 @@ func (o *Options) timesToQuality(seeds []int, log func(variant string, seed int)
 	return out, nil
 }
 
-// fprintTimes writes times to a quality as tables.
-func fprintTimes(w io.Writer, all []record.TimeToQuality) error {
+// timesOf are times to a quality, a table each.
+func timesOf(all []record.TimeToQuality) (out answer.Sections) {
 	for i := range all {
 		q := &all[i]
-		var rows [][]string
-		for k, s := range q.Seconds {
-			row := []string{"–", shortNumber(s), "–", "–", "–", "–", "–"}
+		s := answer.Section{Title: fmt.Sprintf("%s: time to a %s of %g", q.Variant, q.Metric, q.Target),
+			Columns: slices.Concat(answer.Words("seed"), answer.Numbers(fiveDigits, "seconds", "until read", "of processors", "epochs"), answer.Numbers("", "steps"), answer.Numbers(fiveDigits, "loss"))}
+		for k, seconds := range q.Seconds {
+			row := []any{nil, seconds, nil, nil, nil, nil, nil}
 			if q.Seeds != nil {
-				row = []string{strconv.Itoa(q.Seeds[k]), shortNumber(s), shortNumber(q.Staging[k]), shortNumber(q.Processor[k]), strconv.Itoa(q.Epochs[k]), strconv.FormatUint(q.Steps[k], 10), shortNumber(q.Loss[k])}
+				row = []any{q.Seeds[k], seconds, q.Staging[k], q.Processor[k], float64(q.Epochs[k]), q.Steps[k], q.Loss[k]}
 			}
-			rows = append(rows, row)
+			s.Rows = append(s.Rows, row)
 		}
-		rows = append(rows, []string{"result", shortNumber(q.Result), "", shortNumber(q.ProcessorResult), shortNumber(q.EpochsResult), "", ""})
-		if _, err := fmt.Fprintf(w, "\n%s: time to a %s of %g\n", q.Variant, q.Metric, q.Target); err != nil {
-			return err
-		}
-		if err := phrase.FprintTable(w, []string{"seed", "seconds", "until read", "of processors", "epochs", "steps", "loss"}, rows); err != nil {
-			return err
-		}
+		s.Rows = append(s.Rows, []any{"result", q.Result, "", q.ProcessorResult, q.EpochsResult})
 		note := "the result is the mean without the fastest and the slowest"
 		switch {
 		case q.Why != "":
@@ -153,26 +146,17 @@ func fprintTimes(w io.Writer, all []record.TimeToQuality) error {
 		case len(q.Seconds) < config.FewestTimed:
 			note = fmt.Sprintf("a result takes %d trainings", config.FewestTimed)
 		}
-		if _, err := fmt.Fprintln(w, note); err != nil {
-			return err
-		}
+		s.Notes = []string{note}
+		out = append(out, s)
 	}
-	return nil
+	return out
 }
 
-// fprintSameTimes writes how two records came to their quality.
-func fprintSameTimes(w io.Writer, all []record.SameTime, a, b string) error {
-	if all == nil {
-		return nil
-	}
-	var rows [][]string
+// sameTimes are the ways of two records to their quality.
+func sameTimes(all []record.SameTime) answer.Section {
+	s := answer.Section{Columns: slices.Concat(answer.Words("to quality"), answer.Numbers("", "epochs recorded", "here"), answer.Words("steps and loss"), answer.Numbers(fiveDigits, "seconds recorded", "here"))}
 	for _, x := range all {
-		verdict := "other bits"
-		if x.Same {
-			verdict = "same bits"
-		}
-		rows = append(rows, []string{fmt.Sprintf("%s, seed %d", x.Variant, x.Seed), strconv.Itoa(x.EpochsA), strconv.Itoa(x.EpochsB), verdict, shortNumber(x.SecondsA), shortNumber(x.SecondsB)})
+		s.Rows = append(s.Rows, []any{fmt.Sprintf("%s, seed %d", x.Variant, x.Seed), x.EpochsA, x.EpochsB, sameBits(&x.Same), x.SecondsA, x.SecondsB})
 	}
-	_, err := fmt.Fprintln(w)
-	return cmp.Or(err, phrase.FprintTable(w, []string{"to quality", "epochs " + a, b, "steps and loss", "seconds " + a, b}, rows))
+	return s
 }

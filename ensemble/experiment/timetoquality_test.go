@@ -59,10 +59,10 @@ func TestTimesAlone(t *testing.T) {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	var b bytes.Buffer
-	if err := c.Fprint(&b); err != nil || !strings.Contains(b.String(), "tiny") || !strings.Contains(b.String(), "1, 1") {
+	if err := c.Sections().WriteText(&b); err != nil || !strings.Contains(b.String(), "tiny") || !strings.Contains(b.String(), "1, 1") {
 		t.Errorf("%v\n%s", err, b.String())
 	}
-	if _, err := c.Save(filepath.Join(o.Dir, "page")); err != nil {
+	if err := c.Save(filepath.Join(o.Dir, "page")); err != nil {
 		t.Error(err)
 	}
 
@@ -92,7 +92,7 @@ func TestTimesAlone(t *testing.T) {
 			t.Errorf("%+v", p.Comparison)
 		}
 		b.Reset()
-		if err := p.Fprint(&b); err != nil || !strings.Contains(b.String(), "base, seed 4") || strings.Contains(b.String(), "other bits") != wrong {
+		if err := p.Sections().WriteText(&b); err != nil || !strings.Contains(b.String(), "base, seed 4") || strings.Contains(b.String(), "other bits") != wrong {
 			t.Errorf("%v\n%s", err, b.String())
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"path/filepath"
 	"slices"
@@ -16,8 +15,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/io/table"
 	"github.com/ensemble-weather/ensemble/postproc/report"
@@ -348,39 +347,35 @@ func (e *Varied) Outputs() []string {
 	return []string{filepath.Join(e.Dir, experimentTable), filepath.Join(e.Dir, "report", "index.html"), filepath.Join(e.Dir, experimentFile)}
 }
 
-// Fprint writes the rows as a table.
-func (e *Varied) Fprint(w io.Writer) error {
-	head, rows := e.cells()
-	return phrase.FprintTable(w, head, rows)
+// Sections are the rows as a table, and the files.
+func (e *Varied) Sections() answer.Sections {
+	return answer.Sections{e.table(), {Text: e.Outputs()}}
 }
 
-// cells are the rows as text.
-func (e *Varied) cells() (head []string, rows [][]string) {
-	head = []string{"variant", "members", "target", "score", "value", "sd over seeds", "unweighted", "sd", "raw, used", "raw, all", "EMOS by point", "gain over raw, all", "interval", "where EFI is largest", "interval", "gain over " + e.Against, "interval"}
-	percent := func(n score.Number) string {
-		if n != n {
-			return "–"
-		}
-		return fmt.Sprintf("%.2f %%", 100*n)
+// table has the rows.
+func (e *Varied) table() answer.Section {
+	percent := func(name string) []answer.Column {
+		return append([]answer.Column{answer.Number(name, "", "%.2f %%")}, answer.Words("interval")...)
 	}
-	between := func(low, high score.Number) string {
+	s := answer.Section{Columns: slices.Concat(answer.Words("variant"), answer.Numbers("", "members"), answer.Words("target", "score"), answer.Numbers(fiveDigits, "value"), answer.Words("unit"),
+		answer.Numbers(fiveDigits, "sd over seeds", "unweighted", "sd", "raw, used", "raw, all", "EMOS by point"),
+		percent("gain over raw, all"), percent("where EFI is largest"), percent("gain over "+e.Against))}
+	between := func(low, high score.Number) any {
 		if low != low {
-			return "–"
+			return nil
 		}
 		return fmt.Sprintf("%.2f to %.2f", 100*low, 100*high)
 	}
 	for _, r := range e.Rows {
-		rows = append(rows, []string{r.Variant, strconv.Itoa(r.Members), r.Variable + " " + r.Level + " +" + r.Lead, r.Score, shortNumber(r.Value) + " " + r.Unit, shortNumber(r.SD), shortNumber(r.Unweighted), shortNumber(r.UnweightedSD),
-			shortNumber(r.RawUsed), shortNumber(r.RawFull), shortNumber(r.EMOSGrid), percent(r.GainRaw), between(r.GainRawLow, r.GainRawHigh), percent(r.GainExtreme), between(r.GainExtremeLow, r.GainExtremeHigh),
-			percent(r.GainAgainst), between(r.GainAgainstLow, r.GainAgainstHigh)})
+		s.Rows = append(s.Rows, []any{r.Variant, r.Members, r.Variable + " " + r.Level + " +" + r.Lead, r.Score, r.Value, r.Unit, r.SD, r.Unweighted, r.UnweightedSD, r.RawUsed, r.RawFull, r.EMOSGrid,
+			100 * r.GainRaw, between(r.GainRawLow, r.GainRawHigh), 100 * r.GainExtreme, between(r.GainExtremeLow, r.GainExtremeHigh), 100 * r.GainAgainst, between(r.GainAgainstLow, r.GainAgainstHigh)})
 	}
-	return head, rows
+	return s
 }
 
 // page shows the rows, and curves over the number of members if that is what differs.
 func (e *Varied) page() *report.Page {
-	head, rows := e.cells()
-	p := &report.Page{Title: "Experiment " + filepath.Base(e.Dir), ChartsTitle: "Members", Tables: []report.Table{{Title: "Variants", Columns: head, Rows: rows}},
+	p := &report.Page{Title: "Experiment " + filepath.Base(e.Dir), ChartsTitle: "Members", Tables: []report.Table{report.TableOf("Variants", e.table())},
 		Status: []report.Fact{{Name: "variants", Text: strconv.Itoa(len(e.Variants))}, {Name: "seeds", Text: strconv.Itoa(e.Seeds)}, {Name: "compared with", Text: e.Against}, {Name: "program", Text: e.Version}}}
 	type target struct{ variable, level, lead, score string }
 	byTarget := map[target][]VariedRow{}

@@ -32,7 +32,7 @@ func TestLongDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	var table strings.Builder
-	if err := r.Fprint(&table); err != nil {
+	if err := r.Sections().WriteText(&table); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("\n%s", table.String())

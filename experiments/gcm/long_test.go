@@ -28,7 +28,7 @@ func TestLongTraining(t *testing.T) {
 		t.Fatal(err)
 	}
 	var table strings.Builder
-	if err := r.Fprint(&table); err != nil {
+	if err := r.Sections().WriteText(&table); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%d steps in %.0f s\n%s", r.Record.Runs[0].Steps, r.Record.Runs[0].Seconds, table.String())

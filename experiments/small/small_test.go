@@ -34,7 +34,7 @@ func TestRecordIsReproduced(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	if err := r.Fprint(&b); err != nil || !r.Passed() || len(r.Record.Runs) != 2 || len(r.Record.Runs[0].Products) == 0 {
+	if err := r.Sections().WriteText(&b); err != nil || !r.Passed() || len(r.Record.Runs) != 2 || len(r.Record.Runs[0].Products) == 0 {
 		t.Errorf("%v", err)
 	}
 	t.Log("\n" + b.String())

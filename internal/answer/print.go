@@ -50,7 +50,7 @@ const gap = 2
 
 // writeColumns writes the table in columns as wide as their widest cell.
 func (s Section) writeColumns(b *strings.Builder) {
-	head, rows := s.table()
+	head, rows := s.Cells()
 	if head != nil {
 		rows = append([][]string{head}, rows...)
 	}
@@ -120,7 +120,7 @@ func (s Section) markdownTable() string {
 	if len(s.Columns) == 0 {
 		return ""
 	}
-	head, rows := s.table()
+	head, rows := s.Cells()
 	if head == nil {
 		head = make([]string, len(s.Columns)) // Markdown has no table without a head
 	}
@@ -181,7 +181,7 @@ func (s Section) writeTable(b *strings.Builder) {
 		}
 		b.WriteString("</tr>")
 	}
-	head, rows := s.table()
+	head, rows := s.Cells()
 	b.WriteString("<table>")
 	if head != nil {
 		b.WriteString("<thead>")

@@ -92,8 +92,8 @@ func (c Column) cell(x any) string {
 	return fmt.Sprintf(c.Format, v.Interface())
 }
 
-// table is the head, nil for none, and the cells as text, a cell for each column.
-func (s Section) table() (head []string, rows [][]string) {
+// Cells are the head, nil for none, and the cells as text, a cell for each column.
+func (s Section) Cells() (head []string, rows [][]string) {
 	named := false
 	for _, c := range s.Columns {
 		head = append(head, c.head())

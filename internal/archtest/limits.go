@@ -37,9 +37,6 @@ var exceptions = map[string]map[string]exception{
 		"ensemble/run/bench.RanksOptions.measure":  {109, "a measurement in its order: warm up, time, gather, judge; its parts share every number"},
 		"postproc/baseline.leastAbsolute.minimise": {124, "a walk from corner to corner of a linear program: its turns share the path and the point"},
 	},
-	"function lines of a command": {
-		"cmd/ensemble.experimentCase": {69, "its flags go into a struct when texts of experiments become sections (docs/PLAN.md)"},
-	},
 	"arguments": {
 		"engine/backend/cpu/dnnl.SGEMM":                    {7, ofKernel},
 		"engine/backend/cpu/kern.PointNorm.run":            {8, ofKernel},

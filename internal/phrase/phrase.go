@@ -3,9 +3,7 @@ package phrase
 
 import (
 	"fmt"
-	"io"
 	"strings"
-	"text/tabwriter"
 )
 
 // Count is a number of things with a regular plural: "1 rank", "2 ranks".
@@ -34,16 +32,6 @@ func List(words []string) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(words[:MaxListed], ", "), n)
 	}
 	return strings.Join(words, ", ")
-}
-
-// FprintTable writes rows of text below their heads, columns to the right.
-func FprintTable(w io.Writer, head []string, rows [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, strings.Join(head, "\t")+"\t")
-	for _, r := range rows {
-		fmt.Fprintln(t, strings.Join(r, "\t")+"\t")
-	}
-	return t.Flush()
 }
 
 // Seconds is a time that is only known roughly.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -36,6 +37,13 @@ type Table struct {
 	Rows    [][]string
 	// Sortable tables have columns to click on, by a script in the page.
 	Sortable bool
+}
+
+// TableOf is a section of an answer as a table of a page.
+func TableOf(title string, s answer.Section) Table {
+	t := Table{Title: title}
+	t.Columns, t.Rows = s.Cells()
+	return t
 }
 
 // File is an input or output with its checksum.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/csv"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -18,8 +17,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/postproc/report"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -570,12 +569,11 @@ func around(g *ensemble.Grid, outline []report.Place) (*ensemble.Grid, []int) {
 
 // save writes the table, the page with its maps and, last, case.json.
 func (c *CaseStudy) save() error {
-	head, rows := c.cells()
-	page := &report.Page{Title: "Case " + filepath.Base(c.Dir), Panels: c.panels, Tables: []report.Table{{Title: "CRPS in the area", Columns: head, Rows: rows}}, Warnings: c.Warnings,
+	page := &report.Page{Title: "Case " + filepath.Base(c.Dir), Panels: c.panels, Tables: []report.Table{report.TableOf("CRPS in the area", c.table())}, Warnings: c.Warnings,
 		Status: []report.Fact{{Name: "area", Text: c.Area}, {Name: "program", Text: c.Version}}}
 	for i, r := range c.Rows {
-		if next := i + 1; next == len(c.Rows) || c.Rows[next].Variable != r.Variable || c.Rows[next].Level != r.Level || c.Rows[next].Lead != r.Lead { // all starts of a target
-			page.Status = append(page.Status, report.Fact{Name: rows[i][0], Text: fmt.Sprintf("gain over all %d raw members %s", r.FullMembers, rows[i][7])})
+		if next := i + 1; next == len(c.Rows) || c.Rows[next].target() != r.target() { // all starts of a target
+			page.Status = append(page.Status, report.Fact{Name: r.target(), Text: fmt.Sprintf("gain over all %d raw members %.1f %%", r.FullMembers, 100*r.Gain)})
 		}
 	}
 	return reports.SaveFindings(c.Dir, caseTable, c.Rows, page, caseFile, c)
@@ -586,34 +584,30 @@ func (c *CaseStudy) Outputs() []string {
 	return []string{filepath.Join(c.Dir, caseTable), filepath.Join(c.Dir, "report", "index.html"), filepath.Join(c.Dir, caseFile)}
 }
 
-// Fprint writes the rows as a table.
-func (c *CaseStudy) Fprint(w io.Writer) error {
-	if _, err := fmt.Fprintln(w, c.Area); err != nil {
-		return err
-	}
-	head, rows := c.cells()
-	return phrase.FprintTable(w, head, rows)
+// Sections are the area, the rows as a table, and the files.
+func (c *CaseStudy) Sections() answer.Sections {
+	s := c.table()
+	s.Text = []string{c.Area}
+	return answer.Sections{s, {Text: c.Outputs()}}
 }
 
-// cells are the rows as text.
-func (c *CaseStudy) cells() (head []string, rows [][]string) {
-	head = []string{"target", "start", "about", "EFI", "network", "raw, used", "raw, all", "gain over raw, all", "interval", "gain everywhere", "worse in"}
-	number := func(n score.Number, format string, factor float64) string {
-		if n != n {
-			return "–"
-		}
-		return fmt.Sprintf(format, factor*float64(n))
-	}
+// table has the rows.
+func (c *CaseStudy) table() answer.Section {
+	percent := func(name string) answer.Column { return answer.Number(name, "", "%.1f %%") }
+	s := answer.Section{Columns: slices.Concat(answer.Words("target", "start", "about"), answer.Numbers("%.2f", "EFI"), answer.Numbers("%.4g", "network", "raw, used", "raw, all"), answer.Words("unit"),
+		[]answer.Column{percent("gain over raw, all"), {Name: "interval"}, percent("gain everywhere"), answer.Number("worse in", "", "%.0f %%")})}
 	for _, r := range c.Rows {
-		about, between := "–", "–"
+		var about, between any
 		if r.RadiusKM == r.RadiusKM {
 			about = fmt.Sprintf("%.1f° N %.1f° E", float64(r.Lat), float64(r.Lon))
 		}
 		if r.GainLow == r.GainLow {
 			between = fmt.Sprintf("%.1f to %.1f", 100*r.GainLow, 100*r.GainHigh)
 		}
-		rows = append(rows, []string{r.Variable + " " + r.Level + " +" + r.Lead, r.Start, about, number(r.EFI, "%.2f", 1), number(r.Network, "%.4g ", 1) + r.Unit,
-			number(r.RawUsed, "%.4g", 1), number(r.RawFull, "%.4g", 1), number(r.Gain, "%.1f %%", 100), between, number(r.Everywhere, "%.1f %%", 100), number(r.WorseShare, "%.0f %%", 100)})
+		s.Rows = append(s.Rows, []any{r.target(), r.Start, about, r.EFI, r.Network, r.RawUsed, r.RawFull, r.Unit, 100 * r.Gain, between, 100 * r.Everywhere, 100 * r.WorseShare})
 	}
-	return head, rows
+	return s
 }
+
+// target names what a row is of.
+func (r *Row) target() string { return r.Variable + " " + r.Level + " +" + r.Lead }

@@ -3,7 +3,6 @@ package compress
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -308,6 +307,3 @@ func (t *EfficiencyTable) Sections() answer.Sections {
 		"ms is the network of one forecast on %d threads, all in turn", t.Starts, t.Threads))
 	return answer.Sections{s}
 }
-
-// Fprint prints the table.
-func (t *EfficiencyTable) Fprint(w io.Writer) error { return t.Sections().WriteText(w) }

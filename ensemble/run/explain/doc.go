@@ -2,5 +2,5 @@
 // estimated times, as text, JSON or a page. Engineers read it to see why a step costs what it costs:
 //
 //	r, err := explain.Run(ctx, explain.Options{Config: c})
-//	err = r.WritePlan(os.Stdout)
+//	err = r.PlanSections().WriteText(os.Stdout)
 package explain

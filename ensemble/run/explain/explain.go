@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -289,31 +288,17 @@ func orCrop(err error) error {
 	return &named
 }
 
-// WriteText prints the graph that was asked for, or the stage of one pass, or
-// everything: all stages, then the plan.
-func (r *Result) WriteText(w io.Writer) error {
-	if r.Graph != "" {
-		_, err := io.WriteString(w, r.Graph)
-		return err
-	}
+// Sections are the stage of one pass if that was asked for, or everything: all stages, then the plan.
+func (r *Result) Sections() answer.Sections {
 	if r.pass != "" {
-		return r.writePass(w)
+		return r.passSections()
 	}
-	if _, err := fmt.Fprintf(w, "%s, %s\n\n", r.Network, r.Mode); err != nil {
-		return err
-	}
-	if err := r.WriteStages(w); err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintln(w); err != nil {
-		return err
-	}
-	return r.WritePlan(w)
+	return slices.Concat(answer.Sections{{Text: []string{r.Network + ", " + r.Mode}}}, r.StageSections(), r.PlanSections())
 }
 
-// writePass prints what one pass did: the counts before and after, and every
+// passSections say what one pass did: the counts before and after, and every
 // kind of value that came or went.
-func (r *Result) writePass(w io.Writer) error {
+func (r *Result) passSections() answer.Sections {
 	i := r.stageAfter(r.pass)
 	before, after := r.Stages[i-1], r.Stages[i]
 	both := engine.Explanation{Stages: []engine.Stage{before, after}}
@@ -322,19 +307,11 @@ func (r *Result) writePass(w io.Writer) error {
 	if after.Required {
 		required = "required"
 	}
-	if _, err := fmt.Fprintf(w, "%s: %s (%s)\n\n", after.Pass, after.Purpose, required); err != nil {
-		return err
-	}
-	if err := both.WriteStages(w); err != nil {
-		return err
-	}
 	lines := engine.Difference(before.Graph, after.Graph)
 	if len(lines) == 0 {
-		_, err := fmt.Fprintln(w, "the values are the same as before")
-		return err
+		lines = []string{"the values are the same as before"}
 	}
-	_, err := fmt.Fprintf(w, "\n%s\n", strings.Join(lines, "\n"))
-	return err
+	return slices.Concat(answer.Sections{{Text: []string{fmt.Sprintf("%s: %s (%s)", after.Pass, after.Purpose, required)}}}, both.StageSections(), answer.Sections{{Text: lines}})
 }
 
 // PassInfo is one pass of the compiler.

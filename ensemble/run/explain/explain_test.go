@@ -62,7 +62,7 @@ func explainedPlan(t *testing.T, o Options) string {
 	o.Peaks = engine.Peaks{FLOPs: 1, Bytes: 1} // not measured
 	r := explain(t, o)
 	r.Peaks = engine.Peaks{}
-	return planText(t, r.WritePlan)
+	return planText(t, r.PlanSections().WriteText)
 }
 
 // TestExplainBounds: the bounds of the options take the place of those of the
@@ -120,11 +120,11 @@ func TestExplainText(t *testing.T) {
 	o := explainOptions(t)
 	var all strings.Builder
 	r := explain(t, o)
-	if err := r.WriteText(&all); err != nil {
+	if err := r.Sections().WriteText(&all); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range pass.List {
-		if !regexp.MustCompile(`(?m)^ +` + p.Name + ` +\d`).MatchString(all.String()) {
+		if !regexp.MustCompile(`(?m)^` + p.Name + ` +\d`).MatchString(all.String()) {
 			t.Errorf("the report lacks pass %s", p.Name)
 		}
 	}
@@ -133,7 +133,7 @@ func TestExplainText(t *testing.T) {
 	}
 	o.Pass = "fuse"
 	var one strings.Builder
-	if err := explain(t, o).WriteText(&one); err != nil {
+	if err := explain(t, o).Sections().WriteText(&one); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(one.String(), "\n−") || !strings.Contains(one.String(), "\n+") || strings.Contains(one.String(), "schedule") {
@@ -141,19 +141,19 @@ func TestExplainText(t *testing.T) {
 	}
 }
 
-// TestExplainDump: the graph after a pass, as WriteText gives it: a gradient for
+// TestExplainDump: the graph after a pass is that of its stage: a gradient for
 // each parameter after add-gradients, none before.
 func TestExplainDump(t *testing.T) {
 	o := explainOptions(t)
 	for name, grads := range map[string]bool{"choose-mode": false, "add-gradients": true, "plan-memory": true} {
 		o.DumpAfter = name
 		r := explain(t, o)
-		var text, want strings.Builder
-		if err := errors.Join(r.WriteText(&text), r.Stages[r.stageAfter(name)].Graph.WriteText(&want)); err != nil {
+		var want strings.Builder
+		if err := r.Stages[r.stageAfter(name)].Graph.WriteText(&want); err != nil {
 			t.Fatal(err)
 		}
-		if text.String() != want.String() || strings.Contains(text.String(), "\ngradient ") != grads {
-			t.Errorf("after %s: %d bytes, want %d, gradients: %v", name, text.Len(), want.Len(), grads)
+		if r.Graph != want.String() || strings.Contains(r.Graph, "\ngradient ") != grads {
+			t.Errorf("after %s: %d bytes, want %d, gradients: %v", name, len(r.Graph), want.Len(), grads)
 		}
 	}
 }

@@ -137,7 +137,7 @@ func plannedText(t *testing.T, o explain.Options) string {
 	}
 	r.Peaks = engine.Peaks{}
 	var text strings.Builder
-	if err := r.WritePlan(&text); err != nil {
+	if err := r.PlanSections().WriteText(&text); err != nil {
 		t.Fatal(err)
 	}
 	return text.String()
