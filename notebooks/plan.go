@@ -1,9 +1,11 @@
 package notebooks
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -11,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/explain"
 	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // Plan is a step as the engine compiled it: the graph after every pass, the kernels, the
@@ -56,15 +59,21 @@ func (p *Plan) Passes() *Table {
 }
 
 // Graph draws the graph after a pass, as the passes' table names it, with what the pass
-// made outlined; "" is the graph before all of them.
+// made outlined; "" is the graph before all of them. Graphviz draws it.
 //
-// Errors, kept in the picture: 64 for a pass that did not run.
+// Errors, kept in the picture: 64 for a pass that did not run, 69 if Graphviz is not installed.
 func (p *Plan) Graph(after string) *Picture {
-	g, err := p.GraphPicture(after)
-	if err != nil {
+	var text bytes.Buffer
+	if err := p.WriteDOT(&text, after); err != nil {
 		return &Picture{err: err}
 	}
-	return drawn(g)
+	cmd := exec.Command("dot", "-Tsvg", "-Gsize=9,60")
+	cmd.Stdin = &text
+	svg, err := cmd.Output()
+	if err != nil {
+		err = &exit.Error{Code: exit.NoDevice, What: "Graphviz did not draw the graph", Why: err.Error(), Fix: "install the program dot: apt-get install graphviz", Err: err}
+	}
+	return &Picture{Title: "graph " + cmp.Or(after, "as built"), SVG: svg, err: err}
 }
 
 // Memory draws the arena over the step: every value at its place, from the first to the

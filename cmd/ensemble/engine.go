@@ -86,7 +86,7 @@ func (e *explainFlags) bind() {
 	f.StringVar(&e.o.Pass, "pass", "", "only this `PASS`, with every kind of value that it changed")
 	f.StringVar(&e.o.DumpAfter, "dump-after", "", "print the graph after this `PASS` as text")
 	f.StringVar(&e.o.RunDir, "run-dir", "", "`DIR` of a finished training with this file: without the channels it removed")
-	f.StringVar(&e.o.HTML, "html", "", "write a page with pictures to this `FILE`")
+	f.StringVar(&e.o.HTML, "html", "", "write a page with pictures to this `FILE`, and beside it the graph as .dot for Graphviz")
 	f.Float64Var(&e.flops, "peak-gflops", 0, "GFLOP/s of the machine (default: measured)")
 	f.Float64Var(&e.bytes, "peak-gbs", 0, "GB/s between processor and memory (default: measured)")
 }

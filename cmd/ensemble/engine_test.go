@@ -48,11 +48,13 @@ func TestEngineExplain(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != exit.OK {
 		t.Fatalf("exit %d, %v, %s", code, err, stderr)
 	}
-	if len(answer.Outputs) != 1 || answer.Outputs[0] != page || !strings.Contains(answer.Graph, "\nloss = ") || answer.Stages[1].Pass != "check-shapes" || answer.Peaks.FLOPs != 100e9 {
+	if len(answer.Outputs) != 2 || answer.Outputs[0] != page || answer.Outputs[1] != strings.TrimSuffix(page, ".html")+".dot" || !strings.Contains(answer.Graph, "\nloss = ") || answer.Stages[1].Pass != "check-shapes" || answer.Peaks.FLOPs != 100e9 {
 		t.Errorf("outputs %v, graph of %d bytes, peak %g", answer.Outputs, len(answer.Graph), answer.Peaks.FLOPs)
 	}
-	if _, err := os.Stat(page); err != nil {
-		t.Error(err)
+	for _, path := range answer.Outputs {
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
 	}
 	code, stdout, stderr = call(t, explainArgs("--mode", "predict", "--pass", "choose-mode")...)
 	if code != exit.OK || !strings.Contains(stdout, "−1 dropout") {

@@ -32,7 +32,7 @@ var programs = []program{
 	{"gdalinfo", "gdal-bin", ""}, {"gdallocationinfo", "gdal-bin", ""}, {"gdalmdiminfo", "gdal-bin", ""},
 	{"grib_copy", "libeccodes-tools", ""}, {"grib_get", "libeccodes-tools", ""}, {"grib_get_data", "libeccodes-tools", ""}, {"grib_ls", "libeccodes-tools", ""},
 	{"grib_set", "libeccodes-tools", ""},
-	{"chromium", "chromium", ""},
+	{"chromium", "chromium", ""}, {"dot", "graphviz", ""},
 	{"mandoc", "mandoc", ""}, {"groff", "groff-base", ""},
 	{"zsh", "zsh", ""}, {"fish", "fish", ""},
 	{"ecflow_server", "ecflow-server", ""}, {"ecflow_client", "ecflow-client", ""},

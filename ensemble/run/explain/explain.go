@@ -52,7 +52,7 @@ type Options struct {
 	DumpAfter string
 	// Peaks of the machine; rates that are 0 are measured first.
 	Peaks engine.Peaks
-	HTML  string // file of the picture; empty for none
+	HTML  string // file of the page, beside which the graph lies as DOT; empty for neither
 	// RunDir is that of a finished training with the configuration: the network is the one without the
 	// channels that it removed, and predictions are in int8 if it was quantised. Empty has the whole one.
 	RunDir string
@@ -85,7 +85,7 @@ type Result struct {
 // Errors: 64 for an unknown pass or mode and a size that the network cannot
 // have, 64 and 69 for a bound of the memory that is too small, with the least that
 // will do, 65 and 66 for the forecast files if their grid is needed, 69 without the
-// device, 73 and 74 for the picture.
+// device, 73 and 74 for the page.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -134,17 +134,34 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		r.Graph = b.String()
 	}
 	if o.HTML != "" {
-		var b bytes.Buffer
-		if err := r.WriteHTML(&b); err != nil {
+		if err := r.writePage(o.HTML); err != nil {
 			return nil, err
 		}
-		if err := exit.Create(o.HTML, atomicfile.WriteFile(o.HTML, b.Bytes())); err != nil {
-			return nil, err
-		}
-		r.Outputs = append(r.Outputs, o.HTML)
 	}
 	return r, nil
 }
+
+// writePage writes the page, and beside it the graph for Graphviz.
+func (r *Result) writePage(path string) error {
+	dot := strings.TrimSuffix(path, ".html") + ".dot"
+	var page, graph bytes.Buffer
+	if err := errors.Join(r.WriteDOT(&graph, r.drawn()), r.writeHTML(&page, filepath.Base(dot))); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		path string
+		text []byte
+	}{{dot, graph.Bytes()}, {path, page.Bytes()}} {
+		if err := exit.Create(f.path, atomicfile.WriteFile(f.path, f.text)); err != nil {
+			return err
+		}
+	}
+	r.Outputs = append(r.Outputs, path, dot)
+	return nil
+}
+
+// drawn is the pass after which the graph is drawn: the one that was asked for, or the last.
+func (r *Result) drawn() string { return cmp.Or(r.pass, r.Stages[len(r.Stages)-1].Pass) }
 
 // stageAfter is the place among the stages of the one after a pass that check has
 // found in the list. It is not the first, which is before all passes.

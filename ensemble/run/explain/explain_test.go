@@ -1,14 +1,18 @@
 package explain
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -204,17 +208,10 @@ func TestExplainHTML(t *testing.T) {
 		t.Errorf("the page holds %q", m)
 	}
 	svgs := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(page, -1)
-	if len(svgs) < 5 { // memory, timeline, shares and at least two graphs
-		t.Fatalf("%d pictures", len(svgs))
+	if len(svgs) != 3 {
+		t.Fatalf("%d pictures, want memory, timeline and shares", len(svgs))
 	}
-	drawn, err := r.GraphPicture("fuse")
-	if err != nil || !strings.Contains(string(drawn.SVG), " new") {
-		t.Errorf("the graph after fuse alone: %v", err)
-	}
-	if _, err := r.GraphPicture("fusion"); exit.CodeOf(err) != exit.Usage {
-		t.Errorf("a pass that there is not: %v", err)
-	}
-	for _, p := range []report.Picture{drawn, r.MemoryPicture(), r.TimePicture()} {
+	for _, p := range []report.Picture{r.MemoryPicture(), r.TimePicture()} {
 		if strings.Count(string(p.SVG), " width=") == 0 || !strings.Contains(string(p.SVG), "--contraction: #") {
 			t.Errorf("%s alone has no size or no colours", p.Title)
 		}
@@ -233,54 +230,71 @@ func TestExplainHTML(t *testing.T) {
 	if rows := strings.Count(page, "<tr class="); rows != len(r.Ops) {
 		t.Errorf("%d rows for %d operations", rows, len(r.Ops))
 	}
-	last := newPicture(r.Explanation.Graph, func(*graph.Node) bool { return false })
-	ops := 0
-	for _, d := range last.nodes {
-		if d.class != "" {
-			ops++
-		}
-	}
-	if ops != len(r.Ops) {
-		t.Errorf("the last picture shows %d operations of %d", ops, len(r.Ops))
-	}
-	for _, want := range []string{"recompute", "plan-memory", "conv3d_fused"} {
+	for _, want := range []string{"recompute", "plan-memory", "conv3d_fused", "dot -Tsvg plan.dot"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
 }
 
-// TestPicture: no two boxes overlap, forward operands stand above their results,
-// backward ones below, and forward stands left of backward in every row.
-func TestPicture(t *testing.T) {
+// TestDOT: Graphviz draws the graph after every pass of two networks; it has every operation that is not an
+// alias, what a pass made is outlined, and the text is the same every time.
+func TestDOT(t *testing.T) {
+	dot, err := exec.LookPath("dot")
+	if err != nil {
+		t.Skip("skipped: no Graphviz to draw the graph with")
+	}
 	for _, set := range [][]string{nil, {"model.kind=resnet2d_simple", "model.head=spread", "train.loss.kind=mse",
-		"data.levels=[850hPa]", "data.targets=[{variable: t, levels: [850hPa]}]"}, {"model.stages=3", "model.base=8"}} {
+		"data.levels=[850hPa]", "data.targets=[{variable: t, levels: [850hPa]}]"}} {
 		r := explain(t, explainOptions(t, set...))
 		for _, s := range r.Stages {
-			p := newPicture(s.Graph, func(*graph.Node) bool { return false })
-			for i, d := range p.nodes {
-				if d.x < 0 || d.x+d.width() > p.width || d.y() < pictureTop || d.y()+d.height() > p.height {
-					t.Fatalf("%v after %q: %s lies outside: %+v of %gx%g", set, s.Pass, d.node.Label(), d, p.width, p.height)
+			var text, again bytes.Buffer
+			if err := errors.Join(r.WriteDOT(&text, s.Pass), r.WriteDOT(&again, s.Pass)); err != nil || !bytes.Equal(text.Bytes(), again.Bytes()) {
+				t.Fatalf("%v after %q: %v, or another text the second time", set, s.Pass, err)
+			}
+			cmd := exec.Command(dot, "-Tsvg")
+			cmd.Stdin = &text
+			var said bytes.Buffer
+			cmd.Stderr = &said
+			svg, err := cmd.Output()
+			if err != nil || said.Len() > 0 {
+				t.Fatalf("%v after %q: %v, %s", set, s.Pass, err, said.String())
+			}
+			ops, reads := 0, 0
+			need, seen := s.Graph.Needed(s.Graph.Roots()), map[[2]int]bool{}
+			shown := func(n *graph.Node) bool {
+				return need[n.ID] && (n.Kind == graph.KindInput || n.Kind == graph.KindOp && !n.Op.Alias)
+			}
+			for _, n := range s.Graph.Nodes {
+				if !shown(n) {
+					continue
 				}
-				for _, o := range d.in {
-					src := p.nodes[o]
-					if src.backward == d.backward && (src.row < d.row) == d.backward {
-						t.Fatalf("%v after %q: %s in row %d reads %s in row %d", set, s.Pass, kindName(d.node), d.row, kindName(src.node), src.row)
+				ops++
+				for _, id := range n.In {
+					from := s.Graph.Nodes[id]
+					for from.Kind == graph.KindOp && from.Op.Alias {
+						from = s.Graph.Nodes[from.In[0]]
 					}
-				}
-				for _, e := range p.nodes[:i] {
-					if e.row != d.row {
-						continue
-					}
-					a, b := e, d
-					if a.x > b.x {
-						a, b = b, a
-					}
-					if a.x+a.width() > b.x || a.backward && !b.backward {
-						t.Fatalf("%v after %q, row %d: %s at %g and %s at %g", set, s.Pass, d.row, a.node.Label(), a.x, b.node.Label(), b.x)
+					if e := [2]int{from.ID, n.ID}; shown(from) && !seen[e] {
+						seen[e] = true
+						reads++
 					}
 				}
 			}
+			if nodes, edges := bytes.Count(svg, []byte(`class="node"`)), bytes.Count(svg, []byte(`class="edge"`)); nodes != ops || edges != reads {
+				t.Errorf("%v after %q: %d nodes and %d edges are drawn, the graph has %d operations and inputs, which read %d values", set, s.Pass, nodes, edges, ops, reads)
+			}
+			if made := slices.ContainsFunc(s.Changes, func(c engine.Change) bool { return c.Name != "const" && c.Added+c.Changed > 0 }); made != bytes.Contains(svg, []byte("#f2b400")) {
+				t.Errorf("%v after %q: outlined: %v", set, s.Pass, !made)
+			}
+		}
+		if err := r.WriteDOT(io.Discard, "fusion"); exit.CodeOf(err) != exit.Usage {
+			t.Errorf("a pass that there is not: %v", err)
+		}
+	}
+	for class, colour := range fills {
+		if !strings.Contains(explainStyles, fmt.Sprintf("--%s: %s;", class, colour)) {
+			t.Errorf("%s has another colour on the page than %s", class, colour)
 		}
 	}
 }

@@ -1,0 +1,121 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// fills are the colours of the classes, those of explain.css.
+var fills = map[engine.Class]string{engine.Contraction: "#2d62a3", engine.Normalisation: "#7c4b96", engine.Resampling: "#20806a", engine.Pointwise: "#bd6a14", engine.Copying: "#76808a"}
+
+// WriteDOT writes the graph after a pass, "" being the graph before all passes, in the language of Graphviz: a node for
+// each input and operation with its shape, in the colour of its class, and an edge with its bytes for each value that
+// another is computed from. What the pass made is outlined. Forward goes down and backward, beside it, up, with dashed
+// edges from values that are kept for gradients. Left out are parameters, states, constants, values that nothing depends
+// on, and aliases, whose edges begin at what they are aliases of.
+//
+// Errors: exit 64 for a pass that did not run; those of w.
+func (r *Result) WriteDOT(w io.Writer, after string) error {
+	i := slices.IndexFunc(r.Stages, func(s engine.Stage) bool { return s.Pass == after })
+	if i < 0 {
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no pass %q ran", after), Fix: "name one of the stages"}
+	}
+	g := r.Stages[i].Graph
+	isNew := engine.NewIn(r.Stages[max(i-1, 0)].Graph, g)
+	need, backward := g.Needed(g.Roots()), engine.Backward(g)
+	var nodes [2]strings.Builder // forward and backward
+	var edges strings.Builder
+	drawn := map[int]int{} // the node of a value, by its number
+	for _, n := range g.Nodes {
+		if !need[n.ID] || n.Kind != graph.KindOp && n.Kind != graph.KindInput {
+			continue
+		}
+		if n.Kind == graph.KindOp && n.Op.Alias {
+			if of, is := drawn[n.In[0]]; is {
+				drawn[n.ID] = of
+			}
+			continue
+		}
+		drawn[n.ID] = n.ID
+		side := &nodes[btoi(backward[n.ID])]
+		fmt.Fprintf(side, "    n%d [label=%s tooltip=%s", n.ID, dotText(nodeName(n)+"\n"+shapeText(n.Shape)), dotText(nodeText(g, n)))
+		if n.Kind == graph.KindOp {
+			fmt.Fprintf(side, " fillcolor=%q", fills[engine.ClassOf(g, n)])
+		} else {
+			side.WriteString(` fillcolor="white" fontcolor="black"`)
+		}
+		if isNew(n) {
+			side.WriteString(` color="#f2b400" penwidth=3`)
+		}
+		side.WriteString("];\n")
+		var from []int
+		for _, id := range n.In {
+			if at, is := drawn[id]; is && !slices.Contains(from, at) {
+				from = append(from, at)
+				size := dotText(bytesText(valueBytes(g.Nodes[at])))
+				switch {
+				case backward[n.ID] && backward[at]:
+					fmt.Fprintf(&edges, "  n%d -> n%d [label=%s dir=back];\n", n.ID, at, size)
+				case backward[n.ID]: // no lower than its gradients: these stand beside it
+					fmt.Fprintf(&edges, "  n%d -> n%d [tooltip=%s style=dashed minlen=0];\n", at, n.ID, size)
+				default:
+					fmt.Fprintf(&edges, "  n%d -> n%d [label=%s];\n", at, n.ID, size)
+				}
+			}
+		}
+	}
+	_, err := fmt.Fprintf(w, `digraph {
+  graph [label=%s labelloc=t fontname="sans-serif" fontsize=16];
+  node [shape=box style=filled fontname="sans-serif" fontsize=11 fontcolor=white];
+  edge [fontname="sans-serif" fontsize=8 color="#8b98a5" fontcolor="#59626b"];
+  subgraph cluster_forward {
+    label="forward ↓";
+%s  }
+`, dotText(fmt.Sprintf("%s, %s: %s", r.Network, r.Mode, r.Stages[i].Name())), nodes[0].String())
+	if err == nil && nodes[1].Len() > 0 {
+		_, err = fmt.Fprintf(w, "  subgraph cluster_backward {\n    label=\"↑ backward\";\n%s  }\n", nodes[1].String())
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s}\n", edges.String())
+	}
+	return err
+}
+
+// dotText is a text in quotes.
+func dotText(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
+}
+
+// nodeName is the operation of a value, or the name of an input.
+func nodeName(n *graph.Node) string {
+	if n.Kind == graph.KindOp {
+		return n.Op.Name
+	}
+	return n.Name
+}
+
+// shapeText is a shape in few characters.
+func shapeText(s graph.Shape) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(s), " ", "·"), "[]")
+}
+
+func valueBytes(n *graph.Node) int64 { return int64(n.Elems()) * int64(n.DType.Bytes()) }
+
+// nodeText is what there is to say of a value beside its edges.
+func nodeText(g *graph.Graph, n *graph.Node) string {
+	text := fmt.Sprintf("%s, %s", n.Label(), bytesText(valueBytes(n)))
+	if n.Kind == graph.KindOp {
+		flops, bytes := n.Op.FLOPs(g.InShapes(n), n.Shape, n.Attrs), engine.BytesOf(g, n)
+		text += fmt.Sprintf("\n%s: %s, %s moved\n%s", engine.ClassOf(g, n), flopsText(flops), bytesText(bytes), graph.AttrText(n.Attrs))
+	}
+	if n.Layout != graph.Plain {
+		text += "\n" + n.Layout.String() + " layout"
+	}
+	return text
+}
