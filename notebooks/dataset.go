@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filemark"
 	"github.com/ensemble-weather/ensemble/internal/version"
 	fio "github.com/ensemble-weather/ensemble/io"
 )
@@ -31,7 +32,8 @@ type Dataset struct {
 // about is what a look into files finds.
 type about struct {
 	Version   string
-	Rows      [][]any // of check.GroupColumns
+	Marks     []filemark.Mark // of the files
+	Rows      [][]any         // of check.GroupColumns
 	Grids     []string
 	Variables []variableAbout
 	Leads     []ensemble.Lead
@@ -108,15 +110,23 @@ func expand(what string, patterns []string) ([]string, error) {
 func (d *Dataset) look(ctx context.Context) error {
 	var memo string
 	if d.cached {
-		memo = filepath.Join(d.memory(), "datasets", stamp(d.files)+".json")
+		memo = filepath.Join(d.memory(), "datasets", key(d.files...)+".json")
 		var known about
-		if text, err := os.ReadFile(memo); err == nil && json.Unmarshal(text, &known) == nil && known.Version == version.String() {
+		if text, err := os.ReadFile(memo); err == nil && json.Unmarshal(text, &known) == nil && known.Version == version.String() && known.of(d.files) {
 			d.about = &known
 			return nil
 		}
 	}
 	o := fio.Options{}
+	var marks []filemark.Mark // before they are read, in case that they change
 	if d.cached {
+		for _, f := range d.files {
+			mark, err := filemark.Of(f)
+			if err != nil {
+				return exit.Read(f, err)
+			}
+			marks = append(marks, mark)
+		}
 		o.Cache = d.index()
 		if err := os.MkdirAll(o.Cache, 0o755); err != nil {
 			return exit.Create(o.Cache, err)
@@ -131,7 +141,18 @@ func (d *Dataset) look(ctx context.Context) error {
 	if !d.cached {
 		return nil
 	}
+	d.about.Marks = marks
 	return writeJSON(memo, d.about)
+}
+
+// of says that the files are as they were.
+func (a *about) of(files []string) bool {
+	for i, f := range files {
+		if i >= len(a.Marks) || !still(f, a.Marks[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 func aboutOf(cat *ensemble.Catalogue) *about {

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/filemark"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
@@ -27,56 +27,22 @@ func key(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))[:keyDigits]
 }
 
-// seen is what a file looked like without reading it.
-type seen struct {
-	Size    int64
-	Changed time.Time
+// still says that a file, or a folder as stores are, is as it was marked.
+func still(path string, m filemark.Mark) bool {
+	if m.Still(path) {
+		return true
+	}
+	now, err := filemark.Of(path) // a folder's
+	return err == nil && now.Untouched(m)
 }
 
-// look gives what a file, or a folder as stores are, looks like.
-func look(path string) (seen, error) {
-	st, err := os.Stat(path)
-	if err != nil {
-		return seen{}, exit.Read(path, err)
-	}
-	s := seen{st.Size(), st.ModTime().UTC()}
-	if !st.IsDir() {
-		return s, nil
-	}
-	parts, err := manifest.Parts(path)
-	if err != nil {
-		return seen{}, exit.Read(path, err)
-	}
-	for _, p := range parts {
-		inner, err := look(filepath.Join(path, p.Path))
-		if err != nil {
-			return seen{}, err
-		}
-		s.Size += inner.Size
-		if inner.Changed.After(s.Changed) {
-			s.Changed = inner.Changed
-		}
-	}
-	return s, nil
-}
-
-// stamp names files by what they look like.
-func stamp(files []string) string {
-	parts := make([]string, 0, 2*len(files))
-	for _, f := range files {
-		s, err := look(f)
-		parts = append(parts, f, fmt.Sprint(s.Size, s.Changed.UnixNano(), err))
-	}
-	return key(parts...)
-}
-
-// content gives the checksums of files. With a memory, those of files that look as they
-// did are taken from there.
+// content gives the checksums of files. With a memory, those of files that are as they
+// were are taken from there.
 //
 // Errors: those of reading a file; 73 and 74 of the memory.
 func content(files []string, memory string) ([]string, error) {
 	type sum struct {
-		seen
+		Mark   filemark.Mark
 		SHA256 string
 	}
 	known := map[string]sum{}
@@ -88,20 +54,20 @@ func content(files []string, memory string) ([]string, error) {
 	}
 	out, learned := make([]string, len(files)), false
 	for i, f := range files {
-		now, err := look(f)
-		if err != nil {
-			return nil, err
-		}
-		if k, ok := known[f]; ok && k.Size == now.Size && k.Changed.Equal(now.Changed) {
+		if k, ok := known[f]; ok && still(f, k.Mark) {
 			out[i] = k.SHA256
 			continue
+		}
+		mark, err := filemark.Of(f)
+		if err != nil {
+			return nil, exit.Read(f, err)
 		}
 		sums, err := manifest.Sum(f)
 		if err != nil {
 			return nil, err
 		}
 		out[i] = sums[0].SHA256
-		known[f], learned = sum{now, out[i]}, true
+		known[f], learned = sum{mark, out[i]}, true
 	}
 	if memory == "" || !learned {
 		return out, nil

@@ -180,8 +180,7 @@ func changed(t *testing.T, dir string) map[string]time.Time {
 }
 
 // TestContent: names go by content. A file that was only touched is the same, one of
-// which a byte differs is not, also where its size and time are as before and nothing
-// remembers them.
+// which a byte differs is not, also where its size and time are as before.
 func TestContent(t *testing.T) {
 	dir := t.TempDir()
 	file, memory := filepath.Join(dir, "a"), filepath.Join(dir, "memory")
@@ -210,8 +209,8 @@ func TestContent(t *testing.T) {
 		t.Error("another content has the same name")
 	}
 	write("one", at.Add(2*time.Hour))
-	if sum(memory) != second || sum("") != first {
-		t.Error("with a memory files go by size and time, without by content")
+	if sum(memory) != first || sum("") != first {
+		t.Error("a change of the content with its old size and time was not seen")
 	}
 	if err := os.WriteFile(filepath.Join(memory, "checksums.json"), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
@@ -244,7 +243,7 @@ func TestErrors(t *testing.T) {
 		{"levels that do not go together", errOf(Train("x", d, Target("t850"), Target("t2m"))), exit.Usage},
 		{"no name", errOf(Train("../x", d)), exit.Usage},
 		{"an unknown key", errOf(Train("x", d, Set("train.epoch=5"))), exit.Usage},
-		{"one member", errOf(Train("x", d, Members(1))), exit.Usage},
+		{"one member", errOf(Train("x", d, Set("data.members.use=1"))), exit.Usage},
 		{"no time", d.Cycle("yesterday").Err(), exit.Usage},
 		{"a time without its zone", d.Cycle("2001-01-01T00").Err(), exit.Usage},
 		{"a start that is not there", errOf(r.Predict(d.Cycle("1999-01-01T00Z"))), exit.NotYet},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -26,12 +27,9 @@ type options struct {
 	targets       []string
 	lead          ensemble.Lead
 	leadGiven     bool
-	members       int
 	set           []string
-	quantiles     []float64
-	events        []string
-	metrics       []string
-	above         []string
+	publish       config.Publishing
+	choice        scoring.Choice
 	since         *config.Date
 }
 
@@ -82,44 +80,43 @@ func Lead(text string) Option {
 	}}
 }
 
-// Members says how many members are input; half of them without it. For Train.
-func Members(n int) Option {
-	return Option{"Members", func(o *options) error {
-		if n < 2 {
-			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d members are too few", n), At: "Members", Fix: "give 2 or more"}
-		}
-		o.members = n
-		return nil
-	}}
-}
-
 // Set changes a key of the configuration, as after --set of `ensemble train`:
-// "train.epochs=5". For Train.
+// "train.epochs=5"; "data.members.use=5" for other members than half of them. For Train.
 func Set(assignments ...string) Option {
 	return Option{"Set", func(o *options) error { o.set = append(o.set, assignments...); return nil }}
 }
 
 // Quantiles adds quantiles of the distribution to the products. For Predict.
 func Quantiles(probabilities ...float64) Option {
-	return Option{"Quantiles", func(o *options) error { o.quantiles = append(o.quantiles, probabilities...); return nil }}
+	return Option{"Quantiles", func(o *options) error {
+		o.publish.Quantiles = append(o.publish.Quantiles, probabilities...)
+		return nil
+	}}
 }
 
 // Event adds the probability of an event such as "t2m>273.15" or "t2m<0 degC" to the
 // products. For Predict.
 func Event(question string) Option {
-	return Option{"Event", func(o *options) error { o.events = append(o.events, question); return nil }}
+	return Option{"Event", func(o *options) error {
+		q, err := ensemble.ParseQuestion(question)
+		if err != nil {
+			return &exit.Error{Code: exit.Usage, What: err.Error(), At: "Event", Fix: `write it as "t2m>273.15"`}
+		}
+		o.publish.Probabilities = append(o.publish.Probabilities, q)
+		return nil
+	}}
 }
 
 // Metrics names the scores, by the ids that `ensemble scores` lists; "all" and "default"
 // stand for several. For Score and Verify.
 func Metrics(ids ...string) Option {
-	return Option{"Metrics", func(o *options) error { o.metrics = append(o.metrics, ids...); return nil }}
+	return Option{"Metrics", func(o *options) error { o.choice.Scores = append(o.choice.Scores, ids...); return nil }}
 }
 
 // Above adds scores of the events that a variable exceeds thresholds: "t=273.15,280", in
 // SI. For Score and Verify.
 func Above(thresholds ...string) Option {
-	return Option{"Above", func(o *options) error { o.above = append(o.above, thresholds...); return nil }}
+	return Option{"Above", func(o *options) error { o.choice.Above = append(o.choice.Above, thresholds...); return nil }}
 }
 
 // Since leaves out starts before a date such as "2001-11-01". For Verify.

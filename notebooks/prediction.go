@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -53,9 +52,14 @@ func (r *Run) Predict(c Cycle, opts ...Option) (*Prediction, error) {
 }
 
 func (r *Run) predict(c Cycle, o options) (*Prediction, error) {
-	pub, folder, err := r.publishing(o)
-	if err != nil {
-		return nil, err
+	pub, folder := o.publish, r.Dir+"-products"
+	slices.Sort(pub.Quantiles)
+	pub.Quantiles = slices.Compact(pub.Quantiles)
+	if n := len(pub.Quantiles); n > 0 && !(pub.Quantiles[0] > 0 && pub.Quantiles[n-1] < 1) {
+		return nil, &exit.Error{Code: exit.Usage, What: "quantiles lie between 0 and 1", At: fmt.Sprint(pub.Quantiles), Fix: "for 10 % write 0.1"}
+	}
+	if pub.Quantiles != nil || pub.Probabilities != nil {
+		folder += "-" + key(fmt.Sprint(pub.Quantiles, pub.Probabilities))
 	}
 	p := &Prediction{Cycle: c, run: r}
 	if o.leadGiven {
@@ -85,28 +89,6 @@ func (r *Run) predict(c Cycle, o options) (*Prediction, error) {
 
 // MustPredict is Predict, and ends the cell on an error.
 func (r *Run) MustPredict(c Cycle, opts ...Option) *Prediction { return must(r.Predict(c, opts...)) }
-
-// publishing is what is published, and the folder of its cycles.
-func (r *Run) publishing(o options) (pub config.Publishing, folder string, err error) {
-	folder = r.Dir + "-products"
-	if o.quantiles == nil && o.events == nil {
-		return pub, folder, nil
-	}
-	pub.Quantiles = slices.Clone(o.quantiles)
-	slices.Sort(pub.Quantiles)
-	pub.Quantiles = slices.Compact(pub.Quantiles)
-	if n := len(pub.Quantiles); n > 0 && !(pub.Quantiles[0] > 0 && pub.Quantiles[n-1] < 1) {
-		return pub, "", &exit.Error{Code: exit.Usage, What: "quantiles lie between 0 and 1", At: fmt.Sprint(o.quantiles), Fix: "for 10 % write 0.1"}
-	}
-	for _, text := range o.events {
-		q, err := ensemble.ParseQuestion(text)
-		if err != nil {
-			return pub, "", &exit.Error{Code: exit.Usage, What: err.Error(), At: "Event", Fix: `write it as "t2m>273.15"`}
-		}
-		pub.Probabilities = append(pub.Probabilities, q)
-	}
-	return pub, folder + "-" + key(fmt.Sprint(pub.Quantiles), strings.Join(o.events, "\n")), nil
-}
 
 // Mean is the post-processed mean of a variable: "t2m", "t850", "t@850hPa".
 func (p *Prediction) Mean(name string) *Field {

@@ -7,10 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
 	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
-	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/version"
 	"github.com/ensemble-weather/ensemble/postproc/report"
@@ -65,7 +63,7 @@ func (s *Scores) Show(ids ...string) {
 	if len(ids) == 0 {
 		ids = Main
 	}
-	end(showSections(sectionsOf(report.ScoreTables(s.result, ids...))))
+	end(showSections(report.ScoreTables(s.result, ids...)))
 }
 
 // Main are the scores that are shown unless others are named.
@@ -75,57 +73,32 @@ var Main = []string{score.CRPSGauss.ID, score.CRPSFair.ID, score.RMSE.ID, score.
 // the scores with these ids, or of all that were compared.
 func (s *Scores) ShowGains(ids ...string) {
 	end(s.err)
-	end(showSections(sectionsOf(report.GainTables(s.result, ids...))))
+	end(showSections(report.GainTables(s.result, ids...)))
 }
 
 // Gains draws what systems gain over others, with paired intervals about a line at zero.
-func (s *Scores) Gains(ids ...string) *Pictures {
-	if s.err != nil {
-		return &Pictures{err: s.err}
-	}
-	return pictures(report.GainPictures(s.result, ids...))
-}
+func (s *Scores) Gains(ids ...string) *Pictures { return s.draw(report.GainPictures, ids) }
 
 // Histograms draws how often each rank among the members was that of the analysis:
 // level for calibrated members.
 func (s *Scores) Histograms() *Pictures {
-	if s.err != nil {
-		return &Pictures{err: s.err}
-	}
-	return pictures(report.Histograms(s.result))
+	return s.draw(func(r *score.Result, _ ...string) []report.Picture { return report.Histograms(r) }, nil)
 }
 
 // Diagrams draws calibration and value, as far as they were scored: spread and skill,
 // PIT histograms, and of events reliability, ROC and economic value. With ids, those of
 // these scores.
-func (s *Scores) Diagrams(ids ...string) *Pictures {
+func (s *Scores) Diagrams(ids ...string) *Pictures { return s.draw(report.Diagrams, ids) }
+
+func (s *Scores) draw(by func(*score.Result, ...string) []report.Picture, ids []string) *Pictures {
 	if s.err != nil {
 		return &Pictures{err: s.err}
 	}
-	return pictures(report.Diagrams(s.result, ids...))
-}
-
-func pictures(all []report.Picture) *Pictures {
 	p := &Pictures{}
-	for _, one := range all {
+	for _, one := range by(s.result, ids...) {
 		p.All = append(p.All, drawn(one))
 	}
 	return p
-}
-
-func sectionsOf(all []report.Table) (out answer.Sections) {
-	for _, t := range all {
-		s := answer.Section{Title: t.Title, Columns: answer.Words(t.Columns...)}
-		for _, r := range t.Rows {
-			row := make([]any, len(r))
-			for i, text := range r {
-				row[i] = text
-			}
-			s.Rows = append(s.Rows, row)
-		}
-		out = append(out, s)
-	}
-	return out
 }
 
 // Verify predicts all starts of a dataset and judges them by its analyses, or finds what
@@ -164,7 +137,7 @@ func (r *Run) MustVerify(d *Dataset, opts ...Option) *Scores { return must(r.Ver
 
 // judge verifies predictions, or finds the scores that were kept.
 func (r *Run) judge(all []*Prediction, d *Dataset, o options) *Scores {
-	vo := verify.Options{Analysis: d.analyses, RunDir: r.Dir, Choice: scoring.Choice{Scores: o.metrics, Above: o.above}}
+	vo := verify.Options{Analysis: d.analyses, RunDir: r.Dir, Choice: o.choice}
 	if d.analyses == nil {
 		vo.Analysis = d.files
 	}
@@ -175,7 +148,7 @@ func (r *Run) judge(all []*Prediction, d *Dataset, o options) *Scores {
 	if err != nil {
 		return &Scores{err: err}
 	}
-	vo.Out = r.Dir + "-scores-" + key(append(sums, version.String(), fmt.Sprint(o.metrics), strings.Join(o.above, "\n"))...)
+	vo.Out = r.Dir + "-scores-" + key(append(sums, version.String(), fmt.Sprint(o.choice))...)
 	if s, err := trained.ReadScores(vo.Out); exit.CodeOf(err) != exit.NotYet {
 		return &Scores{result: s, err: err}
 	}

@@ -34,7 +34,7 @@ type Run struct {
 // levels that they share, all leads up to the longest, half of the members; the first
 // 70 % of the starts are learned from, 10 % are for validation, and the last 20 % judge
 // it. With analyses the network gives their distribution, without them the spread of the
-// full ensemble. Takes Lead, Members, Set, Small and Target.
+// full ensemble. Takes Lead, Set, Small and Target.
 //
 // Errors: 64 for options that do not fit the data, 65 and 66 for the data, 73 and 74 for
 // the folder, 75 after a stop.
@@ -58,7 +58,7 @@ func Train(name string, d *Dataset, opts ...Option) (*Run, error) {
 
 // locate finds out where the run of a training is, or will be.
 func (d *Dataset) locate(name string, opts []Option) (*Run, *config.TrainConfig, error) {
-	o, err := collect("Train", opts, "Lead", "Members", "Set", "Small", "Target")
+	o, err := collect("Train", opts, "Lead", "Set", "Small", "Target")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -117,10 +117,6 @@ func (d *Dataset) yaml(o options) (string, error) {
 		return "", &exit.Error{Code: exit.Usage, What: "the lead is not in the files", At: "Lead", Why: "they have " + words(d.about.Leads), Fix: "name one of these"}
 	}
 	members := len(d.about.Members)
-	used := o.members
-	if used == 0 {
-		used = max(2, members/2)
-	}
 	head := "distribution"
 	if d.analyses == nil {
 		head = "spread"
@@ -134,7 +130,7 @@ func (d *Dataset) yaml(o options) (string, error) {
 		fmt.Fprintf(&b, "  index_cache: %s\n", strconv.Quote(d.index()))
 	}
 	fmt.Fprintf(&b, "  members: {use: %d, full: %d}\n  leads: [%s]\n  target_lead: %s\n  levels: [%s]\n  variables: [%s]\n  targets: [%s]\n",
-		used, members, words(leads), leads[len(leads)-1], words(levels), strings.Join(variables, ", "), strings.Join(targets, ", "))
+		max(2, members/2), members, words(leads), leads[len(leads)-1], words(levels), strings.Join(variables, ", "), strings.Join(targets, ", "))
 	fmt.Fprintf(&b, "model: {head: %s", head)
 	if o.small {
 		b.WriteString(", base: 8, stages: 2")

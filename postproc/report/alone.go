@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -87,9 +88,9 @@ func Diagrams(r *score.Result, ids ...string) (out []Picture) {
 //
 // Shape: Rows [system][system, members, score …], without systems that have none of the
 // scores; intervals stand in brackets.
-func ScoreTables(r *score.Result, ids ...string) (out []Table) {
+func ScoreTables(r *score.Result, ids ...string) (out answer.Sections) {
 	for _, t := range targets(r) {
-		table := Table{Title: t.Name + ". " + t.About, Columns: []string{"system", "members"}}
+		table := answer.Section{Title: t.Name + ". " + t.About, Columns: answer.Words("system", "members")}
 		var shown []int
 		for i, c := range t.Columns {
 			if len(ids) > 0 && !slices.Contains(ids, c.ID) {
@@ -100,10 +101,10 @@ func ScoreTables(r *score.Result, ids ...string) (out []Table) {
 			if c.Unit != "" {
 				name += " (" + c.Unit + ")"
 			}
-			table.Columns = append(table.Columns, name+", "+c.Better)
+			table.Columns = append(table.Columns, answer.Column{Name: name + ", " + c.Better})
 		}
 		for _, row := range t.Rows {
-			cells := []string{row.System, row.Members}
+			cells := []any{row.System, row.Members}
 			judged := false
 			for _, i := range shown {
 				c := row.Cells[i]
@@ -126,12 +127,12 @@ func ScoreTables(r *score.Result, ids ...string) (out []Table) {
 // lead, with paired intervals and what they decide.
 //
 // Shape: Rows [comparison][score, system, over, gain, interval, verdict].
-func GainTables(r *score.Result, ids ...string) (out []Table) {
+func GainTables(r *score.Result, ids ...string) (out answer.Sections) {
 	for _, t := range targets(r) {
-		table := Table{Title: t.Name, Columns: []string{"score", "system", "over", "gain", "interval", "verdict"}}
+		table := answer.Section{Title: t.Name, Columns: answer.Words("score", "system", "over", "gain", "interval", "verdict")}
 		for _, g := range t.Gains {
 			if len(ids) == 0 || slices.Contains(ids, g.ID) {
-				table.Rows = append(table.Rows, []string{g.ID, g.System, g.Reference, g.Value, g.Interval, g.Verdict})
+				table.Rows = append(table.Rows, []any{g.ID, g.System, g.Reference, g.Value, g.Interval, g.Verdict})
 			}
 		}
 		out = append(out, table)
