@@ -237,7 +237,7 @@ func TestExplainHTML(t *testing.T) {
 	}
 }
 
-// TestDOT: Graphviz draws the graph after every pass of two networks; it has every operation that is not an
+// TestDOT: Graphviz draws the graph after every pass that changes it, of two networks; it has every operation that is not an
 // alias, what a pass made is outlined, and the text is the same every time.
 func TestDOT(t *testing.T) {
 	dot, err := exec.LookPath("dot")
@@ -247,7 +247,10 @@ func TestDOT(t *testing.T) {
 	for _, set := range [][]string{nil, {"model.kind=resnet2d_simple", "model.head=spread", "train.loss.kind=mse",
 		"data.levels=[850hPa]", "data.targets=[{variable: t, levels: [850hPa]}]"}} {
 		r := explain(t, explainOptions(t, set...))
-		for _, s := range r.Stages {
+		for i, s := range r.Stages {
+			if i > 0 && len(s.Changes) == 0 {
+				continue
+			}
 			var text, again bytes.Buffer
 			if err := errors.Join(r.WriteDOT(&text, s.Pass), r.WriteDOT(&again, s.Pass)); err != nil || !bytes.Equal(text.Bytes(), again.Bytes()) {
 				t.Fatalf("%v after %q: %v, or another text the second time", set, s.Pass, err)
