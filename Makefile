@@ -30,7 +30,7 @@ build: setup-build
 # copy build/gpu, or its archive, and run gpu.sh (docs/GPU.md).
 build-gpu: setup-build
 	rm -rf build/gpu && mkdir -p build/gpu
-	$(GO) build -buildvcs=false -trimpath -p $(THREADS) -ldflags '-s -w $(LDFLAGS)' -o build/gpu/ensemble-gpu ./benchmarks/gpu
+	$(GO) build -buildvcs=false -trimpath -p $(THREADS) -ldflags '-s -w $(LDFLAGS)' -o build/gpu/ ./cmd/ensemble
 	for p in engine/backend/conformance engine/backend/cuda engine/backend/cuda/cudnn spatial/comm/nccl; do \
 	  $(GO) test -c -trimpath -p $(THREADS) -ldflags '-s -w' -o build/gpu/$${p##*/}.test ./$$p || exit 1; done
 	cp benchmarks/gpu.sh benchmarks/gpu_pytorch.py benchmarks/pytorch.py build/gpu/

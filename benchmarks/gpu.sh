@@ -13,7 +13,7 @@
 #
 # The machine needs a driver, CUDA's libraries or the Python packages that hold them, and
 # for the peer a python3 with PyTorch ($PYTHON names another). `make build-gpu` builds
-# ensemble-gpu and the test programs, which are looked for beside this script and in
+# ensemble and the test programs, which are looked for beside this script and in
 # build/gpu. Nothing is installed, fetched or compiled here.
 #
 # Exit: 0 the report is written, whatever it says; 64 usage; 69 the programs are missing
@@ -41,11 +41,11 @@ while [ $# -gt 0 ]; do
 done
 
 for dir in "$here" "$here/../build/gpu" build/gpu; do
-  [ -x "$dir/ensemble-gpu" ] && break
+  [ -x "$dir/ensemble" ] && break
 done
-[ -x "$dir/ensemble-gpu" ] || fail 69 "ensemble-gpu is missing" "it is neither beside this script nor in build/gpu" "make build-gpu, and copy the folder build/gpu"
+[ -x "$dir/ensemble" ] || fail 69 "ensemble is missing" "it is neither beside this script nor in build/gpu" "make build-gpu, and copy the folder build/gpu"
 dir=$(cd "$dir" && pwd)
-gpu=$dir/ensemble-gpu
+ensemble=$dir/ensemble
 python=${PYTHON:-python3}
 script=$here/gpu_pytorch.py
 command -v timeout >/dev/null || fail 69 "timeout is missing" "parts must be able to hang without harm" "install coreutils"
@@ -61,6 +61,7 @@ rm -rf "$parts" && mkdir -p "$parts" || fail 69 "$parts cannot be made" "see abo
 setting() { printf '%s\t%s\n' "$1" "$2" >>"$parts/settings"; }
 setting started "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
 for s in quick peer emulated budget; do setting "$s" "${!s}"; done
+setting kernel "$(uname -r)"
 setting cuda_path "${ENSEMBLE_CUDA_PATH:-}"
 if command -v nvidia-smi >/dev/null; then
   setting nvidia_smi "$(nvidia-smi --query-gpu=name,driver_version,clocks.max.sm,clocks.max.mem,clocks.sm,temperature.gpu,power.limit,clocks_throttle_reasons.active --format=csv,noheader 2>&1 | tr '\n\t' '; ')"
@@ -90,12 +91,12 @@ part() {
 sizes=() field2=(--field 2x352x704) globe2=(--field 2x361x720) globe11=(--field 11x361x720) one11=(--field 11x361x720 --batch 1) width=(--base 32) narrow=(--base 8) device=()
 agree=(--base 8 --field 2x32x32 --batch 1) learn=(--base 4 --channels 8 --field 2x32x32 --batch 2)
 if [ $emulated = 1 ]; then
-  sizes=(--emulated) field2=() globe2=(--field 2x7x8) globe11=(--field 3x7x8) one11=(--field 2x8x8 --batch 4) width=() narrow=() device=(--tiny) agree=() learn=()
+  sizes=(--device emulated) field2=() globe2=(--field 2x7x8) globe11=(--field 3x7x8) one11=(--field 2x8x8 --batch 4) width=() narrow=() device=(--tiny) agree=() learn=()
 fi
 ours() { # ours NAME SECONDS COMMAND FLAGS...
   local name=$1 limit=$2 command=$3
   shift 3
-  part "$name" "$limit" "$gpu" "$command" ${sizes[@]+"${sizes[@]}"} "$@"
+  part "$name" "$limit" "$ensemble" bench device "$command" --json ${sizes[@]+"${sizes[@]}"} "$@"
 }
 theirs() { # theirs NAME SECONDS COMMAND FLAGS...
   local name=$1
@@ -134,7 +135,7 @@ if [ $have = 0 ]; then
   [ $processes -le 8 ] || processes=8
   [ $processes -ge 1 ] || processes=1
   [ $emulated = 0 ] || run='^TestValues$/^cuda-1$/^(add|mul)$' processes=1
-  part conformance 90 "$gpu" conformance --program "$dir/conformance.test" --run "$run" --processes $processes --limit 85
+  part conformance 90 "$ensemble" bench device conformance --json --program "$dir/conformance.test" --run "$run" --processes $processes --limit 85
 
   # Predictions and the case of many levels, at the batch that the peer can hold.
   ours predict 25 predict --case predict-2 ${width[@]+"${width[@]}"} "${globe2[@]}" --batch 1
@@ -150,7 +151,7 @@ if [ $have = 0 ]; then
   for package in cuda cudnn nccl; do
     if [ $emulated = 1 ]; then skip "tests-$package" "there is no device"
     elif [ ! -x "$dir/$package.test" ]; then skip "tests-$package" "$package.test is not beside the others"
-    else part "tests-$package" 25 "$gpu" conformance --case "tests-$package" --program "$dir/$package.test" --run '^TestDevice' --limit 20
+    else part "tests-$package" 25 "$ensemble" bench device conformance --json --case "tests-$package" --program "$dir/$package.test" --run '^TestDevice' --limit 20
     fi
   done
 
@@ -178,5 +179,5 @@ fi
 
 [ $have != 0 ] || ours info-again 20 info # warmer now
 setting seconds $(($(elapsed) / 1000))
-"$gpu" report --parts "$parts" --out "$out" >/dev/null || fail 69 "the report could not be written" "see above" "what was measured is in $parts"
+"$ensemble" bench device report --parts "$parts" --out "$out" >&2 || fail 69 "the report could not be written" "see above" "what was measured is in $parts"
 echo "gpu.sh: $out" >&2

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The networks of benchmarks/gpu in PyTorch on a GPU: the peer of benchmarks/gpu.sh.
+"""The networks of `ensemble bench device` in PyTorch on a GPU: the peer of benchmarks/gpu.sh.
 
     gpu_pytorch.py info
     gpu_pytorch.py peak
@@ -385,7 +385,7 @@ def main():
         r = json.loads(sys.argv[2])
         print(json.dumps(COMMANDS[r["command"]](r, r["form"])), flush=True)
         return 0
-    ap = argparse.ArgumentParser(description="The networks of benchmarks/gpu in PyTorch on a GPU.")
+    ap = argparse.ArgumentParser(description="The networks of `ensemble bench device` in PyTorch on a GPU.")
     ap.add_argument("command", choices=[*COMMANDS, "check"])
     ap.add_argument("--case", default="")
     ap.add_argument("--base", type=int, default=32)

@@ -20,7 +20,7 @@ import (
 func benchCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure training steps, predictions and reading here",
+		Short: "Measure steps, predictions, reading and GPUs here",
 		Long: "Measure training steps and predictions of the networks on this machine: times,\n" +
 			"useful GFLOP/s beside the peak of a matrix product measured in the same run,\n" +
 			"peak memory, and the gradient's distance from float64. Flags that take lists\n" +
@@ -29,25 +29,20 @@ func benchCommand(a *app) *cobra.Command {
 			"With --check-parallel nothing is timed: a small step (base 8, crop 64, batch 2,\n" +
 			"if not given) is trained on one rank and on all ranks of the job, on every mesh\n" +
 			"that they can form, and the differences are printed. The bits must be those of\n" +
-			"the same mesh with all its parts in one process.\n\n" +
-			"With --store the reading of a sample store is measured, in the random order of a\n" +
-			"training, from a cold disk and with nothing kept in memory, beside the disk's\n" +
-			"own rate: whole shards, read forward in large blocks past the page cache, in\n" +
-			"turns with the other. The time is printed beside the one that the simulator of\n" +
-			"the loader predicts, and the peak memory of the process. It is read twice.",
+			"the same mesh with all its parts in one process.",
 		Example: "  ensemble bench --base 8 --crop 128\n" +
 			"  ensemble bench --json --base 8,32 --crop 64,128,256 --threads 1,2\n" +
 			"  ensemble bench --base 8 --crop 128 --trace step.json --movement\n" +
 			"  mpirun -n 2 ensemble bench --base 8 --crop 256 --threads 1 --parallel\n" +
 			"  mpirun -n 4 ensemble bench --check-parallel\n" +
-			"  mpirun -n 2 ensemble bench --check-parallel --mesh \"data:2 lat:2\"\n" +
-			"  ensemble bench --store store --starts 100 --prefetch 8 --direct --json",
-		Annotations: notes("docs/bench.md, docs/loader.md", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
-		Args:        noArgs,
+			"  mpirun -n 2 ensemble bench --check-parallel --mesh \"data:2 lat:2\"",
+		Annotations: notes("docs/bench.md", exit.No, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        unknownCommand,
 	}
 	b := benchFlags{app: a, cmd: cmd}
 	b.bind()
 	cmd.RunE = a.do(b.run)
+	cmd.AddCommand(benchRead(a), benchStore(a), benchDevice(a))
 	return cmd
 }
 
@@ -63,8 +58,6 @@ type benchFlags struct {
 	one, parallel, check, shard                  bool
 	computing                                    computing
 	reporter                                     func() (*progress.Reporter, error)
-	ofStore                                      func() (bool, error)
-	readStore                                    func(context.Context) (result, error)
 }
 
 func (b *benchFlags) bind() {
@@ -93,17 +86,11 @@ func (b *benchFlags) bind() {
 	f.BoolVar(&b.one, "one", false, "measure what standard input asks for, in this process")
 	f.Lookup("one").Hidden = true // how the command starts its own processes
 	b.reporter = b.app.progressFlag(f)
-	b.ofStore, b.readStore = benchStore(f, b.reporter)
 }
 
 func (b *benchFlags) run(ctx context.Context, _ []string) (result, error) {
 	if b.one {
 		return measureOne(ctx)
-	}
-	if store, err := b.ofStore(); err != nil {
-		return result{}, err
-	} else if store {
-		return b.readStore(ctx)
 	}
 	like := bench.Case{Model: b.model, Depth: int(b.depth), Precision: b.precision, Operations: b.operations}
 	if b.operations > 0 {

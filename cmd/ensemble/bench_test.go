@@ -147,9 +147,10 @@ func TestBenchErrors(t *testing.T) {
 		{[]string{"--precision", "f8"}, exit.NoDevice, "f8"},
 		{[]string{"--seconds", "-1"}, exit.Usage, "--seconds"},
 		{[]string{"--gradient", "ful"}, exit.Usage, "did you mean `full`?"},
-		{[]string{"unet3d"}, exit.Usage, "unexpected argument"},
-		{[]string{"--prefetch", "3"}, exit.Usage, "--prefetch without --store"},
-		{[]string{"--store", "/nonexistent/store"}, exit.NotYet, "/nonexistent/store"},
+		{[]string{"unet3d"}, exit.Usage, "unknown command"},
+		{[]string{"stor"}, exit.Usage, "did you mean `ensemble bench store`?"},
+		{[]string{"store", "/nonexistent/store"}, exit.NotYet, "/nonexistent/store"},
+		{[]string{"read"}, exit.Usage, "an argument is missing"},
 		{[]string{"--base", "2", "--crop", "32", "--trace", "/nonexistent/t.json", "--steps", "1", "--gradient", "off"}, exit.CannotWrite, "/nonexistent/t.json"},
 	} {
 		code, stdout, stderr := call(t, append([]string{"bench", "--progress", "none"}, c.args...)...)

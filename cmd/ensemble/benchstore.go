@@ -2,33 +2,36 @@ package main
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/progress"
 )
 
-// benchStore adds --store and its flags; measure is what they ask for, and given whether they do.
-func benchStore(f *pflag.FlagSet, reporter func() (*progress.Reporter, error)) (given func() (bool, error), measure func(context.Context) (result, error)) {
+func benchStore(a *app) *cobra.Command {
 	var o samples.StoreBenchOptions
-	f.StringVar(&o.Dir, "store", "", "measure how fast the sample store in `DIR` is read here")
-	starts := f.Uint("starts", 0, "with --store, read the first so many starts only; 0 means all")
-	prefetch := f.Uint("prefetch", 0, "with --store, starts that are read ahead, as data.prefetch; 0 means its default")
-	f.BoolVar(&o.Direct, "direct", false, "with --store, read past the page cache, as data.direct")
-	f.Uint64Var(&o.Seed, "seed", 1, "with --store, of the order")
-	given = func() (bool, error) {
-		for _, name := range []string{"starts", "prefetch", "direct", "seed"} {
-			if o.Dir == "" && f.Changed(name) {
-				return false, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("--%s without --store", name), At: "the command line", Fix: "name the folder of a store with --store"}
-			}
-		}
-		return o.Dir != "", nil
+	cmd := &cobra.Command{
+		Use:   "store DIR",
+		Short: "Measure how fast a sample store is read here",
+		Long: "Measure the reading of a sample store in the random order of a training, from a\n" +
+			"cold disk and with nothing kept in memory, beside the disk's own rate: whole\n" +
+			"shards, read forward in large blocks past the page cache, in turns with the\n" +
+			"other. The time is printed beside the one that the simulator of the loader\n" +
+			"predicts, and the peak memory of the process. It is read twice.",
+		Example: "  ensemble bench store store\n" +
+			"  ensemble bench store store --starts 100 --prefetch 8 --direct --json",
+		Annotations: notes("docs/loader.md", exit.BadData, exit.NotYet, exit.IO, exit.SaveAndStop),
+		Args:        oneArg,
 	}
-	return given, func(ctx context.Context) (result, error) {
-		o.Starts, o.Prefetch = int(*starts), int(*prefetch)
+	f := cmd.Flags()
+	starts := f.Uint("starts", 0, "read the first so many starts only; 0 means all")
+	prefetch := f.Uint("prefetch", 0, "starts that are read ahead, as data.prefetch; 0 means its default")
+	f.BoolVar(&o.Direct, "direct", false, "read past the page cache, as data.direct")
+	f.Uint64Var(&o.Seed, "seed", 1, "of the order")
+	reporter := a.progressFlag(f)
+	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
+		o.Dir, o.Starts, o.Prefetch = args[0], int(*starts), int(*prefetch)
 		var err error
 		if o.Progress, err = reporter(); err != nil {
 			return result{}, err
@@ -39,5 +42,6 @@ func benchStore(f *pflag.FlagSet, reporter func() (*progress.Reporter, error)) (
 			return result{}, err
 		}
 		return result{data: r}, nil
-	}
+	})
+	return cmd
 }

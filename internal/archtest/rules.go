@@ -73,8 +73,6 @@ var layers = []layer{
 		"an experiment uses the public face, as any other program would"},
 	{"benchmarks/...", []string{"ensemble/run/...", "ensemble/model/...", "ensemble", "engine/...", "io/...", "internal/..."},
 		"benchmarks measure the networks through the public face, single operations through the engine, and readers as jobs use them"},
-	{"benchmarks/gpu/...", []string{"engine/...", "engine", "unet3d", "internal/..."},
-		"it is carried to machines that have a GPU and nothing else, so it links no job and no reader"},
 	{"scripts/...", nil,
 		"tools of the build work before the program does"},
 }

@@ -19,7 +19,7 @@ var programs = []program{
 	{"find", debian, ""}, {"grep", debian, ""}, {"gzip", debian, ""}, {"head", debian, ""}, {"id", debian, ""}, {"install", debian, ""}, {"ln", debian, ""},
 	{"logger", debian, ""}, {"ls", debian, ""}, {"md5sum", debian, ""}, {"mkdir", debian, ""}, {"mktemp", debian, ""}, {"mount", debian, ""}, {"nproc", debian, ""},
 	{"rm", debian, ""}, {"sed", debian, ""}, {"sh", debian, ""}, {"sha256sum", debian, ""}, {"sleep", debian, ""}, {"sort", debian, ""}, {"tail", debian, ""},
-	{"tar", debian, ""}, {"tee", debian, ""}, {"timeout", debian, ""}, {"touch", debian, ""}, {"tr", debian, ""}, {"true", debian, ""}, {"unshare", debian, ""},
+	{"tar", debian, ""}, {"tee", debian, ""}, {"timeout", debian, ""}, {"touch", debian, ""}, {"tr", debian, ""}, {"true", debian, ""}, {"uname", debian, ""}, {"unshare", debian, ""},
 	{"xargs", debian, ""},
 
 	{"git", "git", ""}, {"make", "make", ""}, {"gcc", "gcc", ""}, {"cc", "gcc", ""}, {"pkg-config", "pkg-config", ""},
@@ -75,18 +75,13 @@ var indirect = map[string][]string{
 	"bench.go: b.Program[0]":            nil, // ensemble, or the shell of a test
 	"bench_test.go: c.script":           nil, // the shell's own words
 	"child.go: o.Program":               {"ensemble-decode"},
-	"conformance.go: c.program":         nil, // a flag
-	"main.go: o.ensemble":               nil, // a flag
-	"main.go: o.python":                 nil, // a flag
+	"conformance.go: c.Program":         nil, // a flag
 	"parts_test.go: launcher":           nil, // of mpitest.Launchers
 	"peers_long_test.go: launcher":      nil, // of mpitest.Launchers
 	"peers_test.go: launcher":           nil, // of mpitest.Launchers
-	"predict.go: p.ensemble":            nil, // a flag
-	"predict.go: p.torch":               nil, // a flag
+	"predict.go: o.Program[0]":          nil, // ensemble
 	"programs_test.go: p.name":          nil, // of the table
 	"rankfailure_test.go: launcher":     nil, // of mpitest.Launchers
-	"reading.go: m.loop":                nil, // what gcc made
-	"reading.go: o.python":              nil, // a flag
 	"rolling_test.go: program[0]":       {"ncap2", "cdo"},
 	"serve_test.go: line[0]":            {"unshare"}, // or ensemble
 	"servefaults_test.go: words[0]":     {"unshare"},

@@ -227,7 +227,7 @@ func (b *bencher) measure(ctx context.Context, c Case, peak Peak) (*Result, erro
 		TrainMedian: train.MS.Median, TrainMin: train.MS.Min, TrainMax: train.MS.Max,
 		PredictMedian: predict.MS.Median, PredictMin: predict.MS.Min, PredictMax: predict.MS.Max,
 		SamplesPerS: 1000 * float64(c.Batch) / train.MS.Median, PredictPerS: 1000 * float64(c.Batch) / predict.MS.Median,
-		GFLOP: float64(flops) / 1e9, GFLOPs: rate(trainPasses, train.MS), PredictGFLOPs: rate(1, predict.MS),
+		GFLOP: float64(flops) / 1e9, GFLOPs: rate(TrainPasses, train.MS), PredictGFLOPs: rate(1, predict.MS),
 		PeakGFLOPs: peak.GFLOPs, Bandwidth: peak.Bandwidth,
 		PeakMiB: train.PeakMiB, ArenaMiB: train.ArenaMiB, PredictPeakMiB: predict.PeakMiB, PredictArenaMiB: predict.ArenaMiB,
 		Loss: train.Loss, Steps: train.MS.N, PredictSteps: predict.MS.N, Warmup: train.Warmup, CompileMS: train.CompileMS,

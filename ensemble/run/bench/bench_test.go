@@ -288,7 +288,7 @@ func TestRepeat(t *testing.T) {
 			taken++
 			return nil
 		}
-		all, warmup, err := repeat(step, func() { warmed++ }, c.steps, c.seconds, func() time.Time { return now })
+		all, warmup, err := Repeat(step, func() { warmed++ }, c.steps, c.seconds, func() time.Time { return now })
 		if err != nil || warmup != c.warmup || len(all) != c.count || taken != c.warmup+c.count || warmed != 1 {
 			t.Errorf("%s: %d warm-up, %d measured of %d, error %v; want %d and %d", c.name, warmup, len(all), taken, err, c.warmup, c.count)
 		}
@@ -298,7 +298,7 @@ func TestRepeat(t *testing.T) {
 			}
 		}
 	}
-	if _, _, err := repeat(func() error { return context.Canceled }, func() {}, 0, 1, time.Now); !errors.Is(err, context.Canceled) {
+	if _, _, err := Repeat(func() error { return context.Canceled }, func() {}, 0, 1, time.Now); !errors.Is(err, context.Canceled) {
 		t.Errorf("a step that fails: %v", err)
 	}
 }

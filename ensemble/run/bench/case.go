@@ -33,9 +33,9 @@ var Models = []string{BenchUNet3D, BenchResNet2D}
 // Channels is the number of input channels of the published networks.
 const Channels = 42
 
-// trainPasses is how many forward passes a training step counts: one forward, and
+// TrainPasses is how many forward passes a training step counts: one forward, and
 // the gradients of input and filter.
-const trainPasses = 3
+const TrainPasses = 3
 
 // benchRate is the learning rate of the measured training steps.
 const benchRate = 1e-4
@@ -151,7 +151,7 @@ func (k Case) graph(train bool) (*graph.Graph, error) {
 
 // FLOPs is the useful work of one forward pass: that of the convolutions, twice
 // the number of products, taps that fall on the padding in depth left out. A
-// training step counts trainPasses times as much.
+// training step counts TrainPasses times as much.
 //
 // Errors: ErrShape, if the case is no network.
 func (k Case) FLOPs() (int64, error) {
@@ -159,13 +159,17 @@ func (k Case) FLOPs() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	var sum int64
+	return UsefulFLOPs(g), nil
+}
+
+// UsefulFLOPs is the work of the contractions of a graph.
+func UsefulFLOPs(g *graph.Graph) (sum int64) {
 	for _, n := range g.Nodes {
 		if n.Kind == graph.KindOp && engine.ClassOf(g, n) == engine.Contraction {
 			sum += n.Op.FLOPs(g.InShapes(n), n.Shape, n.Attrs)
 		}
 	}
-	return sum, nil
+	return sum
 }
 
 // Step is a compiled case that can be run again and again.
@@ -180,7 +184,7 @@ type Step struct {
 func (s *Step) FLOPs() (int64, error) {
 	n, err := s.of.FLOPs()
 	if s.opt != nil {
-		n *= trainPasses
+		n *= TrainPasses
 	}
 	return n, err
 }

@@ -68,11 +68,11 @@ const (
 	benchLeastSlow = 3
 )
 
-// repeat warms a step up, calls warm, and takes the step's times: as many as steps
+// Repeat warms a step up, calls warm, and takes the step's times: as many as steps
 // says, or if that is 0, as many as seconds allow and no fewer than the least. The
 // last step of the warm-up tells whether it is a slow one (the first also pays for
 // what is done once), and is the first measured one then. clock is time.Now.
-func repeat(step func() error, warm func(), steps int, seconds float64, clock func() time.Time) (all []time.Duration, warmup int, err error) {
+func Repeat(step func() error, warm func(), steps int, seconds float64, clock func() time.Time) (all []time.Duration, warmup int, err error) {
 	var start time.Time
 	for range benchWarmup {
 		start = clock()
@@ -121,7 +121,7 @@ func Measure(ctx context.Context, r Request) (*Measurement, error) {
 		CompileMS: float64(time.Since(begin)) / 1e6, ArenaMiB: float64(s.plan.ArenaBytes()) / (1 << 20),
 		Parameters: s.plan.Store().ParamCount(),
 	}
-	all, warmup, err := repeat(func() error { return s.Run(ctx) }, s.plan.ResetTimes, r.Steps, r.Seconds, time.Now)
+	all, warmup, err := Repeat(func() error { return s.Run(ctx) }, s.plan.ResetTimes, r.Steps, r.Seconds, time.Now)
 	if err != nil {
 		return nil, err
 	}

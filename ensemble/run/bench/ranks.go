@@ -226,7 +226,7 @@ func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksReport
 	slowest := slices.MaxFunc(r.ByRank, func(a, b RankReport) int { return cmp.Compare(a.TrainMedian, b.TrainMedian) })
 	r.TrainMedian, r.TrainMin, r.TrainMax = slowest.TrainMedian, slowest.TrainMin, slowest.TrainMax
 	r.SamplesPerS = 1000 * float64(k.Batch) / r.TrainMedian
-	r.GFLOPs = trainPasses * float64(flops) / r.TrainMedian / 1e6
+	r.GFLOPs = TrainPasses * float64(flops) / r.TrainMedian / 1e6
 	return r, nil
 }
 

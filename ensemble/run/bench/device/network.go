@@ -1,4 +1,4 @@
-package main
+package device
 
 import (
 	"context"
@@ -14,44 +14,62 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
 	"github.com/ensemble-weather/ensemble/engine/optim"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/run/bench"
+	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/digits"
+	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/measure"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// network is the 3-D U-Net on fields of a size.
-type network struct {
+// Network is the 3-D U-Net on fields of a size.
+type Network struct {
 	Base      int    `json:"base"`
 	Stages    int    `json:"stages"`
 	Batch     int    `json:"batch"`
 	Channels  int    `json:"channels"`
-	Field     field  `json:"field"`
+	Field     Field  `json:"field"`
 	Precision string `json:"precision"`
 	Threads   int    `json:"-"`
 }
 
-// field is levels, rows and columns: "2x352x704".
-type field [3]int
+// Field is levels, rows and columns: "2x352x704".
+type Field [3]int
 
 // MarshalText gives the text of the command line.
-func (f field) MarshalText() ([]byte, error) {
+func (f Field) MarshalText() ([]byte, error) {
 	return fmt.Appendf(nil, "%dx%dx%d", f[0], f[1], f[2]), nil
 }
 
 // UnmarshalText reads it.
-func (f *field) UnmarshalText(text []byte) error {
+//
+// Errors: exit 64.
+func (f *Field) UnmarshalText(text []byte) error {
 	var end string
 	n, _ := fmt.Sscanf(string(text)+" .", "%dx%dx%d %s", &f[0], &f[1], &f[2], &end)
 	if n != 4 || end != "." {
-		return fmt.Errorf("%q is no field: give levels, rows and columns, 2x352x704", text)
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no field", text), At: "--field", Fix: "give levels, rows and columns, 2x352x704"}
 	}
 	return nil
+}
+
+// facts are rows of what was measured, below what it was measured on.
+func (n Network) facts(backend string, rows ...[2]string) answer.Sections {
+	about := fmt.Sprintf("3-D U-Net of base %d, %d channels, %dx%dx%d, batch %d, %s, on %s", n.Base, n.Channels, n.Field[0], n.Field[1], n.Field[2], n.Batch, n.Precision, backend)
+	return answer.Sections{answer.Facts(append([][2]string{{"network", about}}, rows...)...)}
+}
+
+// times are those of a step as people read them.
+func times(t measure.Times) string {
+	return fmt.Sprintf("%s ms [%s–%s], %d steps", digits.Three(t.Median), digits.Three(t.Min), digits.Three(t.Max), t.N)
 }
 
 // precisions are the names of the engine. Fields that are stored as bfloat16 are also
 // multiplied so, as the peer does.
 var precisions = map[string]string{"f32": "f32", "tf32": "tf32", "bf16": "bf16_products", "f16": "f16"}
 
-func (n network) check() error {
+func (n Network) check() error {
 	if precisions[n.Precision] == "" {
 		return fmt.Errorf("precision %q: known are f32, tf32, bf16 and f16", n.Precision)
 	}
@@ -66,7 +84,7 @@ func (n network) check() error {
 
 // graph is the network with the mean absolute error, or for predictions without. Sides
 // that do not divide are padded within.
-func (n network) graph(train bool, seed uint64) (*graph.Graph, error) {
+func (n Network) graph(train bool, seed uint64) (*graph.Graph, error) {
 	b := graph.New(seed)
 	x := b.Input("x", graph.Shape{n.Batch, n.Channels, n.Field[0], n.Field[1], n.Field[2]})
 	y := unet3d.UNet{Base: n.Base, Stages: n.Stages}.BuildPadded(b, x)
@@ -77,29 +95,20 @@ func (n network) graph(train bool, seed uint64) (*graph.Graph, error) {
 	return b.Build()
 }
 
-// passes is how many forward passes a training step counts: one forward, and the
-// gradients of input and filter.
-const passes = 3
-
-// flops is the useful work of one forward pass: twice the products of the convolutions,
-// taps on the padding in depth left out.
-func (n network) flops() (int64, error) {
+// flops is the useful work of one forward pass.
+func (n Network) flops() (int64, error) {
 	g, err := n.graph(false, 1)
 	if err != nil {
 		return 0, err
 	}
-	var sum int64
-	for _, v := range g.Nodes {
-		if v.Kind == graph.KindOp && engine.ClassOf(g, v) == engine.Contraction {
-			sum += v.Op.FLOPs(g.InShapes(v), v.Shape, v.Attrs)
-		}
-	}
-	return sum, nil
+	return bench.UsefulFLOPs(g), nil
 }
 
-// options are those of every plan on a device.
-func (n network) options(backend string) engine.Options {
-	return engine.Options{Device: engine.Device{Backend: backend, Threads: n.Threads}, Numerics: engine.Numerics{Precision: precisions[n.Precision]}}
+// options are those of every plan on a device, as trainings and predictions have them.
+func (n Network) options(backend string) engine.Options {
+	o := network.Options(n.Threads, backend)
+	o.Precision = precisions[n.Precision]
+	return o
 }
 
 // Adam's rate where only time is measured.
@@ -115,7 +124,7 @@ type trainer struct {
 }
 
 // trainer compiles the step.
-func (n network) trainer(o engine.Options, seed uint64) (*trainer, error) {
+func (n Network) trainer(o engine.Options, seed uint64) (*trainer, error) {
 	g, err := n.graph(true, seed)
 	if err != nil {
 		return nil, err
@@ -188,23 +197,14 @@ func noise(x []float32, seed uint64) {
 // by kernel, the second also records.
 const warmup = 3
 
-// repeat takes the times of a step: steps of them, or as many as the seconds allow and at
-// least five.
-func (c *config) repeat(step func() error) (measure.Times, error) {
-	const least = 5
-	for range warmup {
-		if err := step(); err != nil {
-			return measure.Times{}, err
-		}
+// repeat takes the times of a step, behind one that bench.Repeat does not count.
+func (c *Options) repeat(step func() error) (measure.Times, error) {
+	if err := step(); err != nil {
+		return measure.Times{}, err
 	}
-	var all []time.Duration
-	end := time.Now().Add(time.Duration(c.seconds * float64(time.Second)))
-	for len(all) < c.steps || c.steps == 0 && (len(all) < least || time.Now().Before(end)) {
-		start := time.Now()
-		if err := step(); err != nil {
-			return measure.Times{}, err
-		}
-		all = append(all, time.Since(start))
+	all, _, err := bench.Repeat(step, func() {}, c.Steps, c.Seconds, time.Now)
+	if err != nil {
+		return measure.Times{}, err
 	}
 	return measure.TimesOf(all), nil
 }

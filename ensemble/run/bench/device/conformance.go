@@ -1,4 +1,4 @@
-package main
+package device
 
 import (
 	"bufio"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -53,8 +54,8 @@ type slow struct {
 
 // conformance runs the suite, in several processes at once if it is to be: kernels are compiled
 // and references computed on the processor, and what breaks the device breaks it for one of them.
-func conformance(ctx context.Context, c *config) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(c.limit*float64(time.Second)))
+func conformance(ctx context.Context, c *Options) (answer.Sectioned, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(c.Limit*float64(time.Second)))
 	defer cancel()
 	start := time.Now()
 	patterns := c.patterns()
@@ -68,7 +69,7 @@ func conformance(ctx context.Context, c *config) (any, error) {
 	for _, p := range parts[1:] {
 		v.join(p)
 	}
-	v.Run, v.Processes, v.Seconds = c.run, len(parts), time.Since(start).Seconds()
+	v.Run, v.Processes, v.Seconds = c.Tests, len(parts), time.Since(start).Seconds()
 	v.Slowest = v.Slowest[:min(len(v.Slowest), slowestKept)]
 	if v.Failed > 0 || !v.Complete {
 		return v, &exit.Error{Code: exit.No, What: "the backend does not conform", At: v.Running, Why: v.Why, Fix: "see failures"}
@@ -76,18 +77,28 @@ func conformance(ctx context.Context, c *config) (any, error) {
 	return v, nil
 }
 
+// Sections are the report for people.
+func (v *verdict) Sections() answer.Sections {
+	all := answer.Sections{answer.Facts([2]string{"suite", fmt.Sprintf("%s, %s, %.1f s", v.Program, v.Run, v.Seconds)},
+		[2]string{"tests", fmt.Sprintf("%d of %d passed, %d failed, %d skipped", v.Passed, v.Started, v.Failed, v.Skipped)})}
+	for _, f := range v.Failures {
+		all = append(all, answer.Section{Text: append([]string{f.Test}, strings.Split(f.Text, "\n")...)})
+	}
+	return all
+}
+
 // patterns are those of tests, one for each process: operations are dealt out.
-func (c *config) patterns() []string {
-	if c.processes == 1 {
-		return []string{c.run}
+func (c *Options) patterns() []string {
+	if c.Processes == 1 {
+		return []string{c.Tests}
 	}
-	names := make([][]string, c.processes)
+	names := make([][]string, c.Processes)
 	for i, o := range op.Table {
-		names[i%c.processes] = append(names[i%c.processes], regexp.QuoteMeta(o.Name))
+		names[i%c.Processes] = append(names[i%c.Processes], regexp.QuoteMeta(o.Name))
 	}
-	all := make([]string, c.processes)
+	all := make([]string, c.Processes)
 	for i, n := range names {
-		all[i] = c.run + "/^(" + strings.Join(n, "|") + ")$"
+		all[i] = c.Tests + "/^(" + strings.Join(n, "|") + ")$"
 	}
 	return all
 }
@@ -112,9 +123,9 @@ func joined(a, b string) string {
 
 // suite runs tests in one process and reads what it prints as it goes, so that one that is
 // cut short or crashes still tells how far it came.
-func (c *config) suite(ctx context.Context, pattern string) *verdict {
-	v := &verdict{Case: c.Case, Program: c.program, Failures: []broken{}, Slowest: []slow{}}
-	cmd := exec.CommandContext(ctx, c.program, "-test.v", "-test.run", pattern)
+func (c *Options) suite(ctx context.Context, pattern string) *verdict {
+	v := &verdict{Case: c.Case, Program: c.Program, Failures: []broken{}, Slowest: []slow{}}
+	cmd := exec.CommandContext(ctx, c.Program, "-test.v", "-test.run", pattern)
 	r, w := io.Pipe()
 	cmd.Stdout, cmd.Stderr = w, w
 	cmd.WaitDelay = 2 * time.Second
@@ -129,7 +140,7 @@ func (c *config) suite(ctx context.Context, pattern string) *verdict {
 	<-read
 	switch {
 	case ctx.Err() != nil:
-		v.Why = "it took longer than " + strconv.FormatFloat(c.limit, 'g', -1, 64) + " s"
+		v.Why = "it took longer than " + strconv.FormatFloat(c.Limit, 'g', -1, 64) + " s"
 	case err != nil && v.Failed == 0:
 		v.Why = strings.TrimSpace(v.Why + " " + err.Error())
 	case v.Passed == 0 && v.Failed == 0:

@@ -1,6 +1,6 @@
 //go:build long && cgo && linux
 
-package main
+package device
 
 import (
 	"testing"
@@ -88,12 +88,12 @@ func TestLongPlansAgain(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		n     network
+		n     Network
 		infer bool
 	}{
-		{name: "predict", n: network{Base: 32, Batch: 1, Field: field{2, 361, 720}, Precision: "bf16"}, infer: true},
-		{name: "train bf16", n: network{Base: 32, Batch: 2, Field: field{2, 352, 704}, Precision: "bf16"}},
-		{name: "train f32", n: network{Base: 32, Batch: 2, Field: field{2, 352, 704}, Precision: "f32"}},
+		{name: "predict", n: Network{Base: 32, Batch: 1, Field: Field{2, 361, 720}, Precision: "bf16"}, infer: true},
+		{name: "train bf16", n: Network{Base: 32, Batch: 2, Field: Field{2, 352, 704}, Precision: "bf16"}},
+		{name: "train f32", n: Network{Base: 32, Batch: 2, Field: Field{2, 352, 704}, Precision: "f32"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()

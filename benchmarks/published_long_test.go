@@ -1,12 +1,14 @@
-package main
+//go:build long
+
+package benchmarks
 
 import (
-	"context"
 	"fmt"
-	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
@@ -42,22 +44,14 @@ with netCDF4.Dataset(sys.argv[1]) as d:
 
 // makeRun makes the run directory of a finished training whose network has the weights of
 // pipeline_py.py and standardises with its maps.
-func makeRun(ctx context.Context, python, data, dir string, base int) error {
-	if err := os.RemoveAll(dir); err != nil {
-		return err
+func makeRun(t *testing.T, python, data string, base int) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "run")
+	path := filepath.Join(t.TempDir(), "norm.safetensors")
+	if out, err := exec.Command(python, "-c", maps, filepath.Join(data, "norm.nc"), path).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	path := filepath.Join(data, "norm.safetensors")
-	if _, err := output(ctx, python, "-c", maps, filepath.Join(data, "norm.nc"), path); err != nil {
-		return err
-	}
-	norm, err := tensors(path)
-	if err != nil {
-		return err
-	}
-	weights, err := tensors(filepath.Join(data, fmt.Sprintf("weights_b%d.safetensors", base)))
-	if err != nil {
-		return err
-	}
+	norm, weights := tensors(t, path), tensors(t, filepath.Join(data, fmt.Sprintf("weights_b%d.safetensors", base)))
 	grid := globe().Part(part)
 	n := grid.Size()
 	task := task.Task{Targets: []task.Target{{Variable: "t", Lead: hours(leads[len(leads)-1])}}, Full: 2 * usedMembers}
@@ -95,18 +89,21 @@ func makeRun(ctx context.Context, python, data, dir string, base int) error {
 		About: model.About{Version: "benchmark", Control: "exclude", Grid: grid,
 			Trained: ensemble.Period{From: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), To: time.Date(2010, 1, 1, 0, 0, 0, 0, time.UTC)}}}
 	if err := m.Save(filepath.Join(dir, "model")); err != nil {
-		return err
+		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "model", "*"))
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
 	for i, path := range files {
 		if files[i], err = filepath.Rel(dir, path); err != nil {
-			return err
+			t.Fatal(err)
 		}
 	}
-	return rundir.WriteManifest(dir, rundir.Manifest{Record: manifest.Record{Status: manifest.OK}, Command: "benchmark"}, files)
+	if err := rundir.WriteManifest(dir, rundir.Manifest{Record: manifest.Record{Status: manifest.OK}, Command: "benchmark"}, files); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 func hours(n int) ensemble.Lead { return ensemble.Lead(time.Duration(n) * time.Hour) }
@@ -124,13 +121,17 @@ func globe() *ensemble.Grid {
 }
 
 // tensors reads a file of tensors by name.
-func tensors(path string) (map[string]ckpt.Tensor, error) {
+func tensors(t *testing.T, path string) map[string]ckpt.Tensor {
+	t.Helper()
 	list, _, err := ckpt.ReadFile(path)
-	out := map[string]ckpt.Tensor{}
-	for _, t := range list {
-		out[t.Name] = t
+	if err != nil {
+		t.Fatal(err)
 	}
-	return out, err
+	out := map[string]ckpt.Tensor{}
+	for _, x := range list {
+		out[x.Name] = x
+	}
+	return out
 }
 
 var layer = regexp.MustCompile(`^(enc|dec)(\d\w?)\.(weight|bias)$`)

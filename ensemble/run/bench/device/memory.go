@@ -1,11 +1,13 @@
-package main
+package device
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/measure"
 )
@@ -15,7 +17,7 @@ import (
 type bounded struct {
 	Case    string `json:"case"`
 	Backend string `json:"backend"`
-	network
+	Network
 	Share float64 `json:"share"` // of the memory: the smallest that was tried and suffices
 	// Refused are shares with which there is no plan, whatever is computed again or moved.
 	Refused []float64 `json:"refused"`
@@ -36,13 +38,13 @@ type part struct {
 
 // memory measures both. Where there is no plan with the share of the command line, tenths
 // are added until there is one.
-func memory(ctx context.Context, c *config) (any, error) {
-	a := &bounded{Case: c.Case, Backend: c.backend, network: c.network, Refused: []float64{}}
+func memory(ctx context.Context, c *Options) (answer.Sectioned, error) {
+	a := &bounded{Case: c.Case, Backend: c.Backend, Network: c.Network, Refused: []float64{}}
 	var err error
 	if a.Whole, err = c.under(ctx, 0); err != nil {
 		return nil, err
 	}
-	for tenths := int(10*c.share + 0.5); ; tenths++ {
+	for tenths := int(10*c.Share + 0.5); ; tenths++ {
 		a.Share = float64(tenths) / 10
 		a.Less, err = c.under(ctx, int64(a.Share*float64(a.Whole.Bytes)))
 		if err == nil {
@@ -57,9 +59,17 @@ func memory(ctx context.Context, c *config) (any, error) {
 	return a, nil
 }
 
+// Sections are the report for people.
+func (a *bounded) Sections() answer.Sections {
+	row := func(p part) string {
+		return fmt.Sprintf("%.4g GB, %d kernels, %s", float64(p.Bytes)/1e9, p.Kernels, times(p.MS))
+	}
+	return a.facts(a.Backend, [2]string{"whole", row(a.Whole)}, [2]string{fmt.Sprintf("%g of it", a.Share), row(a.Less)}, [2]string{"ratio", fmt.Sprintf("%.3f of the times", a.Ratio)})
+}
+
 // under measures the step under a bound of memory.
-func (c *config) under(ctx context.Context, limit int64) (m part, err error) {
-	o := c.options(c.backend)
+func (c *Options) under(ctx context.Context, limit int64) (m part, err error) {
+	o := c.options(c.Backend)
 	o.Memory.Limit = limit
 	start := time.Now()
 	t, err := c.trainer(o, 1)

@@ -1,4 +1,4 @@
-package main
+package device
 
 import (
 	"bufio"
@@ -10,10 +10,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/measure"
@@ -58,7 +59,7 @@ type line struct {
 	Case       string         `json:"case"`
 	Peer       string         `json:"peer"`
 	Form       string         `json:"form"`
-	Error      string         `json:"error"`
+	Error      any            `json:"error"` // nil: none
 	Precision  string         `json:"precision"`
 	Batch      int            `json:"batch"`
 	Train      *measure.Times `json:"train_ms"`
@@ -81,8 +82,8 @@ type line struct {
 	exit       int
 }
 
-// report joins the parts, writes the file and prints a table to standard error.
-func report(_ context.Context, c *config) (any, error) {
+// report joins the parts and writes the file.
+func report(_ context.Context, c *Options) (answer.Sectioned, error) {
 	r, lines, err := c.collect()
 	if err != nil {
 		return nil, err
@@ -98,19 +99,18 @@ func report(_ context.Context, c *config) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := atomicfile.WriteFile(c.out, append(text, '\n')); err != nil {
+	if err := atomicfile.WriteFile(c.Out, append(text, '\n')); err != nil {
 		return nil, err
 	}
-	r.print(os.Stderr)
-	return map[string]string{"out": c.out}, nil
+	return r, nil
 }
 
 // collect reads the folder of the parts: settings, a list with one line a part (name, exit
 // status, seconds, limit, and if it was left out the reason, separated by tabs), and what
 // each part printed.
-func (c *config) collect() (*whole, []line, error) {
+func (c *Options) collect() (*whole, []line, error) {
 	r := &whole{Schema: "ensemble.gpu/1", Run: settings{}, Parts: []piece{}}
-	if err := eachLine(filepath.Join(c.parts, "settings"), func(text string) error {
+	if err := eachLine(filepath.Join(c.Parts, "settings"), func(text string) error {
 		k, v, _ := strings.Cut(text, "\t")
 		r.Run[k] = v
 		return nil
@@ -119,17 +119,17 @@ func (c *config) collect() (*whole, []line, error) {
 	}
 	r.Emulated = r.Run["emulated"] == "1"
 	var lines []line
-	err := eachLine(filepath.Join(c.parts, "list"), func(text string) error {
+	err := eachLine(filepath.Join(c.Parts, "list"), func(text string) error {
 		f := strings.Split(text, "\t")
 		if len(f) != 5 {
-			return &exit.Error{Code: exit.BadData, What: "the list of parts is damaged", At: filepath.Join(c.parts, "list"), Why: fmt.Sprintf("%q has no five columns", text), Fix: "run gpu.sh again"}
+			return &exit.Error{Code: exit.BadData, What: "the list of parts is damaged", At: filepath.Join(c.Parts, "list"), Why: fmt.Sprintf("%q has no five columns", text), Fix: "run gpu.sh again"}
 		}
 		p := piece{Name: f[0], Why: f[4], Results: []json.RawMessage{}}
 		for i, to := range []*float64{&p.Seconds, &p.Limit} {
 			*to, _ = strconv.ParseFloat(f[2+i], 64) // a part that was left out has none
 		}
 		p.Exit, _ = strconv.Atoi(f[1])
-		stem := filepath.Join(c.parts, p.Name)
+		stem := filepath.Join(c.Parts, p.Name)
 		out, err := os.ReadFile(stem + ".json")
 		if err != nil && p.Why == "" {
 			return exit.Read(stem+".json", err)
@@ -210,7 +210,7 @@ func ratios(lines []line) []ratio {
 			form = ""
 		}
 		for what, t := range map[string]*measure.Times{stepTime: l.Train, predictTime: l.Predict} {
-			if t == nil || t.N == 0 || l.Error != "" {
+			if t == nil || t.N == 0 || l.Error != nil {
 				continue
 			}
 			k := key{l.Case, l.Precision, form, what}
@@ -247,43 +247,38 @@ func ratios(lines []line) []ratio {
 	return out
 }
 
-// print gives the table that people read.
-func (r *whole) print(w io.Writer) {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "part\ts\t")
+// firstLine is what fits a table.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+// Sections are the report for people.
+func (r *whole) Sections() answer.Sections {
+	parts := answer.Section{Columns: []answer.Column{{Name: "part"}, answer.Number("s", "", "%.1f"), {}}}
 	for _, p := range r.Parts {
-		state := "done"
-		if p.Why != "" {
-			first, _, _ := strings.Cut(p.Why, "\n")
-			state = first
-		}
-		fmt.Fprintf(t, "%s\t%.1f\t%s\n", p.Name, p.Seconds, state)
+		parts.Rows = append(parts.Rows, []any{p.Name, p.Seconds, cmp.Or(firstLine(p.Why), "done")})
 	}
-	if len(r.Ratios) > 0 {
-		fmt.Fprintln(t, "\ncase\tprecision\twhat\tours\tpeer\tratio\tform")
-	}
+	compared := answer.Section{Columns: slices.Concat(answer.Words("case", "precision", "what"), answer.Numbers("%.4g", "ours", "peer", "ratio"), answer.Words("form"))}
 	for _, x := range r.Ratios {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.4g\t%.4g\t%.3f\t%s\n", x.Case, x.Precision, x.What, x.Ours, x.Peer, x.Ratio, x.Form)
+		compared.Rows = append(compared.Rows, []any{x.Case, x.Precision, x.What, x.Ours, x.Peer, x.Ratio, x.Form})
 	}
-	fmt.Fprintln(t, "\ntarget\twanted\tgot\tmet")
+	judged := answer.Section{Columns: append(answer.Words("target", "wanted"), answer.Number("got", "", "%.4g"), answer.Column{Name: "met"})}
 	for _, x := range r.Targets {
-		met, got := "not measured", "-"
+		met := "not measured"
 		if x.Met != nil {
 			met = map[bool]string{true: "yes", false: "NO"}[*x.Met]
 		}
-		if x.Got != nil {
-			got = fmt.Sprintf("%.4g", *x.Got)
-		}
 		if x.Why != "" {
-			first, _, _ := strings.Cut(x.Why, "\n")
-			met += ": " + first
+			met += ": " + firstLine(x.Why)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", x.Name, x.Want, got, met)
-	}
-	if err := t.Flush(); err != nil {
-		fmt.Fprintln(w, err)
+		judged.Rows = append(judged.Rows, []any{x.Name, x.Want, x.Got, met})
 	}
 	if r.Emulated {
-		fmt.Fprintln(w, "emulated on the processor: these figures say nothing of a GPU")
+		judged.Notes = []string{"emulated on the processor: these figures say nothing of a GPU"}
 	}
+	if len(r.Ratios) == 0 {
+		return answer.Sections{parts, judged}
+	}
+	return answer.Sections{parts, compared, judged}
 }

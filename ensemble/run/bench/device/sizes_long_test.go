@@ -1,6 +1,6 @@
 //go:build long && cgo && linux
 
-package main
+package device
 
 import (
 	"testing"
@@ -98,17 +98,17 @@ func TestLongFullSizes(t *testing.T) {
 	}})
 	for _, c := range []struct {
 		name  string
-		n     network
+		n     Network
 		infer bool
 		share float64
 	}{
-		{name: "train bf16", n: network{Base: 32, Batch: 2, Field: field{2, 352, 704}, Precision: "bf16"}},
-		{name: "train f32", n: network{Base: 32, Batch: 2, Field: field{2, 352, 704}, Precision: "f32"}},
-		{name: "narrow", n: network{Base: 8, Batch: 2, Field: field{2, 352, 704}, Precision: "bf16"}},
-		{name: "levels, 1", n: network{Base: 32, Batch: 1, Field: field{11, 361, 720}, Precision: "bf16"}},
-		{name: "levels, 4", n: network{Base: 32, Batch: 4, Field: field{11, 361, 720}, Precision: "bf16"}},
-		{name: "levels, half", n: network{Base: 32, Batch: 1, Field: field{11, 361, 720}, Precision: "bf16"}, share: 0.5},
-		{name: "predict", n: network{Base: 32, Batch: 1, Field: field{2, 361, 720}, Precision: "bf16"}, infer: true},
+		{name: "train bf16", n: Network{Base: 32, Batch: 2, Field: Field{2, 352, 704}, Precision: "bf16"}},
+		{name: "train f32", n: Network{Base: 32, Batch: 2, Field: Field{2, 352, 704}, Precision: "f32"}},
+		{name: "narrow", n: Network{Base: 8, Batch: 2, Field: Field{2, 352, 704}, Precision: "bf16"}},
+		{name: "levels, 1", n: Network{Base: 32, Batch: 1, Field: Field{11, 361, 720}, Precision: "bf16"}},
+		{name: "levels, 4", n: Network{Base: 32, Batch: 4, Field: Field{11, 361, 720}, Precision: "bf16"}},
+		{name: "levels, half", n: Network{Base: 32, Batch: 1, Field: Field{11, 361, 720}, Precision: "bf16"}, share: 0.5},
+		{name: "predict", n: Network{Base: 32, Batch: 1, Field: Field{2, 361, 720}, Precision: "bf16"}, infer: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.n.Channels, c.n.Stages, c.n.Threads = 42, 5, 2
@@ -150,14 +150,14 @@ func TestLongFullSizes(t *testing.T) {
 		})
 	}
 	// The yardsticks too; a device that does nothing is infinitely fast.
-	yard := config{network: network{Threads: 2}, backend: name}
+	yard := Options{Network: Network{Threads: 2}, Backend: name}
 	for _, precision := range []string{"bf16", "f32"} {
 		if rate, err := yard.products(t.Context(), productSide, precision); err != nil || rate <= 0 {
 			t.Errorf("products in %s: %g, %v", precision, rate, err)
 		}
 	}
 	// Arrays have at most 2³¹ elements, and the widest here is that of 170 channels.
-	c := config{network: network{Base: 32, Stages: 5, Batch: 6, Channels: 42, Field: field{11, 361, 720}, Precision: "bf16", Threads: 2}, backend: name, less: true}
+	c := Options{Network: Network{Base: 32, Stages: 5, Batch: 6, Channels: 42, Field: Field{11, 361, 720}, Precision: "bf16", Threads: 2}, Backend: name, Less: true}
 	if asked, why, err := c.lower(); asked != 6 || c.Batch != 4 || why == "" || err != nil {
 		t.Errorf("of 6 samples %d (asked %d, %q, %v), want 4", c.Batch, asked, why, err)
 	}

@@ -1,4 +1,4 @@
-package main
+package device
 
 import (
 	"context"
@@ -7,13 +7,14 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
 // learned are trainings from several seeds on two devices.
 type learned struct {
 	Case string `json:"case"`
-	network
+	Network
 	Steps  int      `json:"steps"`
 	First  float64  `json:"first_loss"` // mean over the trainings
 	Device outcomes `json:"device"`
@@ -42,30 +43,30 @@ const (
 
 // learn trains the same networks on both devices. A seed decides initial weights and the
 // order of the samples; samples are those of all seeds.
-func learn(ctx context.Context, c *config) (any, error) {
-	n := c.network
-	steps := c.steps
+func learn(ctx context.Context, c *Options) (answer.Sectioned, error) {
+	n := c.Network
+	steps := c.Steps
 	if steps == 0 {
 		steps = learnSteps
 	}
-	a := &learned{Case: c.Case, network: n, Steps: steps}
+	a := &learned{Case: c.Case, Network: n, Steps: steps}
 	cpu := n
 	cpu.Precision = "f32"
 	data := samples(n)
 	for _, d := range []struct {
 		to      *outcomes
-		network network
+		network Network
 		backend string
-	}{{&a.Device, n, c.backend}, {&a.CPU, cpu, "cpu"}} {
+	}{{&a.Device, n, c.Backend}, {&a.CPU, cpu, "cpu"}} {
 		*d.to = outcomes{Backend: d.backend, Precision: d.network.Precision}
-		for seed := range uint64(c.seeds) {
+		for seed := range uint64(c.Seeds) {
 			first, last, err := d.network.fit(ctx, d.backend, seed+1, steps, data)
 			if err != nil {
 				return nil, fmt.Errorf("on %s: %w", d.backend, err)
 			}
 			d.to.Losses = append(d.to.Losses, last)
-			d.to.Mean += last / float64(c.seeds)
-			a.First += first / float64(2*c.seeds)
+			d.to.Mean += last / float64(c.Seeds)
+			a.First += first / float64(2*c.Seeds)
 		}
 	}
 	low, high := math.Inf(1), math.Inf(-1)
@@ -77,11 +78,17 @@ func learn(ctx context.Context, c *config) (any, error) {
 	return a, nil
 }
 
+// Sections are the report for people.
+func (a *learned) Sections() answer.Sections {
+	return a.facts(a.Device.Backend, [2]string{"loss", fmt.Sprintf("%.4g before, after %d steps %.4g on %s, %.4g on the processor", a.First, a.Steps, a.Device.Mean, a.Device.Backend, a.CPU.Mean)},
+		[2]string{"difference", fmt.Sprintf("%.2g, the processor's spread over %d seeds is %.2g", a.Difference, len(a.CPU.Losses), a.Spread)})
+}
+
 // sample is what a network reads and what it is to give.
 type sample struct{ x, y []float32 }
 
 // fit trains a network and gives its first loss and its final one.
-func (n network) fit(ctx context.Context, backend string, seed uint64, steps int, data []sample) (first, last float64, err error) {
+func (n Network) fit(ctx context.Context, backend string, seed uint64, steps int, data []sample) (first, last float64, err error) {
 	t, err := n.trainer(n.options(backend), seed)
 	if err != nil {
 		return 0, 0, err
@@ -118,7 +125,7 @@ func (n network) fit(ctx context.Context, backend string, seed uint64, steps int
 
 // samples draws pairs that a network can learn: channels are waves around the globe, and
 // the target is a product of two of them, smoothed by a saturating function, plus noise.
-func samples(n network) []sample {
+func samples(n Network) []sample {
 	r := rand.New(rand.NewPCG(5, 11))
 	depth, rows, columns := n.Field[0], n.Field[1], n.Field[2]
 	points := depth * rows * columns

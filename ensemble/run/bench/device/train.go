@@ -1,13 +1,16 @@
-package main
+package device
 
 import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/ensemble/run/bench"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/measure"
 )
@@ -16,7 +19,7 @@ import (
 type trained struct {
 	Case    string `json:"case"`
 	Backend string `json:"backend"`
-	network
+	Network
 	// Asked is the batch of the command line, where no step has so many samples.
 	Asked     int           `json:"asked_batch,omitempty"`
 	Why       string        `json:"why,omitempty"`
@@ -53,7 +56,7 @@ type classTime struct {
 const slowest = 12
 
 // train measures training steps, then one kernel by kernel.
-func train(ctx context.Context, c *config) (any, error) {
+func train(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	asked, why, err := c.lower()
 	if err != nil {
 		return nil, err
@@ -62,7 +65,7 @@ func train(ctx context.Context, c *config) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &trained{Asked: asked, Why: why, Case: c.Case, Backend: c.backend, network: c.network, BeforeBytes: usedBytes(), GFLOP: float64(passes*flops) / 1e9}
+	a := &trained{Asked: asked, Why: why, Case: c.Case, Backend: c.Backend, Network: c.Network, BeforeBytes: usedBytes(), GFLOP: float64(bench.TrainPasses*flops) / 1e9}
 	if err := c.trainSteps(ctx, a); err != nil {
 		return nil, err
 	}
@@ -71,11 +74,33 @@ func train(ctx context.Context, c *config) (any, error) {
 	return a, c.trainKernels(ctx, a)
 }
 
+// Sections are the report for people.
+func (a *trained) Sections() answer.Sections {
+	kernels := answer.Section{Text: []string{"The slowest kernels"}, Columns: append(answer.Words("operation", "layer", "kernel", "shape"), answer.Number("ms", "", "%.3f"))}
+	for _, k := range a.Slowest {
+		kernels.Rows = append(kernels.Rows, []any{k.Op, k.Layer, k.Kernel, k.Shape, float64(k.Duration) / 1e6})
+	}
+	return append(a.facts(a.Backend, [2]string{"training step", times(a.MS) + fmt.Sprintf(", %.4g ms a sample", a.PerSample)},
+		[2]string{"useful work", fmt.Sprintf("%.4g GFLOP, %.4g GFLOP/s, of convolutions alone %.4g", a.GFLOP, a.GFLOPs, a.ConvGFLOPs)},
+		[2]string{"memory", fmt.Sprintf("%.4g GB of the device, %.4g of it the arena", float64(a.DeviceBytes)/1e9, float64(a.ArenaBytes)/1e9)},
+		[2]string{"loss", fmt.Sprintf("%.4g after the last step", a.Loss)}), classTable(a.Classes), kernels)
+}
+
+// classTable is the time of each class of kernels.
+func classTable(all []classTime) answer.Section {
+	s := answer.Section{Text: []string{"Kernel by kernel, each waited for"}, Columns: append(answer.Words("class"), answer.Number("operations", "", ""), answer.Number("ms", "", "%.3f"),
+		answer.Number("GFLOP", "", "%.1f"), answer.Number("GB", "", "%.3f"))}
+	for _, c := range all {
+		s.Rows = append(s.Rows, []any{c.Class, c.Ops, c.MS, c.GFLOP, c.GB})
+	}
+	return s
+}
+
 // lower makes the batch as small as a step needs that can be built and compiled, if --less
 // says so. It gives the batch that was asked for, if it is another, and why it is.
-func (c *config) lower() (asked int, why string, err error) {
-	for first := c.Batch; c.less; c.Batch-- {
-		t, err := c.trainer(c.options(c.backend), 1)
+func (c *Options) lower() (asked int, why string, err error) {
+	for first := c.Batch; c.Less; c.Batch-- {
+		t, err := c.trainer(c.options(c.Backend), 1)
 		if err == nil {
 			return asked, why, t.Close()
 		}
@@ -88,9 +113,9 @@ func (c *config) lower() (asked int, why string, err error) {
 }
 
 // trainSteps fills in what whole steps take.
-func (c *config) trainSteps(ctx context.Context, a *trained) error {
+func (c *Options) trainSteps(ctx context.Context, a *trained) error {
 	start := time.Now()
-	t, err := c.trainer(c.options(c.backend), 1)
+	t, err := c.trainer(c.options(c.Backend), 1)
 	if err != nil {
 		return err
 	}
@@ -107,8 +132,8 @@ func (c *config) trainSteps(ctx context.Context, a *trained) error {
 }
 
 // trainKernels adds the times of kernels.
-func (c *config) trainKernels(ctx context.Context, a *trained) error {
-	o := c.options(c.backend)
+func (c *Options) trainKernels(ctx context.Context, a *trained) error {
+	o := c.options(c.Backend)
 	o.Profile = true
 	t, err := c.trainer(o, 1)
 	if err != nil {

@@ -1,12 +1,14 @@
-package main
+package device
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/measure"
 )
 
@@ -14,7 +16,7 @@ import (
 type agreement struct {
 	Case    string `json:"case"`
 	Backend string `json:"backend"`
-	network
+	Network
 	// Output and Gradient are |x − x64|₂ / |x64|₂, of the draws the median. A value that
 	// rounding puts on the other side of a ReLU moves a gradient by more than rounding does.
 	Output   float64 `json:"relative_output_error"`
@@ -26,9 +28,9 @@ type agreement struct {
 const draws = 3
 
 // agree runs the first step of the network on the device and on the reference.
-func agree(ctx context.Context, c *config) (any, error) {
-	a := &agreement{Case: c.Case, Backend: c.backend, network: c.network, Draws: draws}
-	ours, err := c.firstSteps(ctx, c.options(c.backend))
+func agree(ctx context.Context, c *Options) (answer.Sectioned, error) {
+	a := &agreement{Case: c.Case, Backend: c.Backend, Network: c.Network, Draws: draws}
+	ours, err := c.firstSteps(ctx, c.options(c.Backend))
 	if err != nil {
 		return nil, err
 	}
@@ -48,6 +50,11 @@ func agree(ctx context.Context, c *config) (any, error) {
 	return a, nil
 }
 
+// Sections are the report for people.
+func (a *agreement) Sections() answer.Sections {
+	return a.facts(a.Backend, [2]string{"from float64", fmt.Sprintf("output %.2g, gradient %.2g, loss %.2g, of %d draws", a.Output, a.Gradient, a.Loss, a.Draws)})
+}
+
 // firstStep is what a step gives before any update.
 type firstStep struct {
 	output, gradient []float32
@@ -55,7 +62,7 @@ type firstStep struct {
 }
 
 // firstSteps runs the step on several draws of the fields.
-func (n network) firstSteps(ctx context.Context, o engine.Options) ([]firstStep, error) {
+func (n Network) firstSteps(ctx context.Context, o engine.Options) ([]firstStep, error) {
 	t, err := n.trainer(o, 1)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package main
+package device
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 )
 
 // peaks are rates that the engine reaches on the device where nothing else counts.
@@ -31,10 +32,10 @@ const productSide = 4096
 
 // peak measures matrix products as the engine does them, and copies. The best repetition
 // counts.
-func peak(ctx context.Context, c *config) (any, error) {
-	a := &peaks{Case: c.Case, Backend: c.backend, Side: productSide}
+func peak(ctx context.Context, c *Options) (answer.Sectioned, error) {
+	a := &peaks{Case: c.Case, Backend: c.Backend, Side: productSide}
 	floats := 1 << 28
-	if c.emulated {
+	if c.Backend == Emulated {
 		a.Side, floats = 32, 1<<16
 	}
 	for precision, to := range map[string]*float64{"bf16": &a.BF16, "tf32": &a.TF32, "f32": &a.F32} {
@@ -43,21 +44,27 @@ func peak(ctx context.Context, c *config) (any, error) {
 			return nil, err
 		}
 	}
-	dev, err := open(c)
+	dev, err := c.open()
 	if err != nil {
 		return nil, err
 	}
 	r, ok := dev.(backend.Remote)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("backend %s has no memory of its own", c.backend), dev.Close())
+		return nil, errors.Join(fmt.Errorf("backend %s has no memory of its own", c.Backend), dev.Close())
 	}
 	err = dev.Do(func() error { return a.copies(r, floats) })
 	return a, errors.Join(err, dev.Close())
 }
 
+// Sections are the report for people.
+func (a *peaks) Sections() answer.Sections {
+	return answer.Sections{answer.Facts([2]string{"matrix product", fmt.Sprintf("%.4g GFLOP/s in bf16, %.4g in tf32, %.4g in f32, %d channels, on %s", a.BF16, a.TF32, a.F32, a.Side, a.Backend)},
+		[2]string{"copy", fmt.Sprintf("%.4g GB/s, from the host %.4g, to it %.4g", a.Copy, a.Host, a.Back)})}
+}
+
 // products is the rate of three products of matrices of side by side with as many columns
 // as four sides, in GFLOP/s.
-func (c *config) products(ctx context.Context, side int, precision string) (float64, error) {
+func (c *Options) products(ctx context.Context, side int, precision string) (float64, error) {
 	const layers, repetitions = 3, 10
 	b := graph.New(1)
 	h, w := side/32, 32*4
@@ -71,9 +78,9 @@ func (c *config) products(ctx context.Context, side int, precision string) (floa
 	if err != nil {
 		return 0, err
 	}
-	n := c.network
+	n := c.Network
 	n.Precision = precision
-	o := n.options(c.backend)
+	o := n.options(c.Backend)
 	o.Mode, o.Profile = engine.Infer, true
 	p, err := engine.Compile(g, o)
 	if err != nil {

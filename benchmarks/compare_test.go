@@ -1,9 +1,8 @@
-package main
+package benchmarks
 
 import (
-	"context"
-	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +16,16 @@ func script(t *testing.T, dir, name, text string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// compare runs compare.py.
+func compare(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	cmd := exec.Command("python3", append([]string{"compare.py"}, args...)...)
+	var out, log strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &log
+	err = cmd.Run()
+	return out.String(), log.String(), err
 }
 
 // TestCompare plays both sides by scripts: turns alternate, later rounds leave out
@@ -48,10 +57,9 @@ for f in $(echo $last | tr , ' '); do
 done
 `)
 	out := filepath.Join(dir, "out.md")
-	o := options{ensemble: ours, python: python, script: "peer.py", model: "unet3d", base: "8", crop: "32x64", batch: "1", threads: "1", forms: "all", rounds: 3, out: out}
-	var got, progress strings.Builder
-	if err := o.run(context.Background(), &got, &progress); err != nil {
-		t.Fatal(err)
+	got, progress, err := compare(t, "--ensemble", ours, "--python", python, "--script", "peer.py", "--base", "8", "--crop", "32x64", "--threads", "1", "--seconds", "0", "--out", out)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, progress)
 	}
 	calls, err := os.ReadFile(log)
 	if err != nil {
@@ -77,47 +85,45 @@ done
 		"| nan | 1.00 | 1.00 | 300 | not finite (wrong) | 1 |",
 		"| broken | does not run: no such / thing |",
 	} {
-		if !strings.Contains(got.String(), want) {
-			t.Errorf("no %q in\n%s", want, got.String())
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	if text, err := os.ReadFile(out); err != nil || string(text) != got.String() {
+	if text, err := os.ReadFile(out); err != nil || string(text) != got {
 		t.Errorf("the file differs from what was printed: %v", err)
 	}
 }
 
-// TestSkip: without PyTorch the program says so and does nothing.
-func TestSkip(t *testing.T) {
+// TestCompareSkips: without PyTorch the program says so and does nothing.
+func TestCompareSkips(t *testing.T) {
 	for name, python := range map[string]string{
 		"no torch":  script(t, t.TempDir(), "python", "echo \"No module named 'torch'\" >&2; exit 1\n"),
 		"no python": filepath.Join(t.TempDir(), "python3"),
 	} {
-		var got, log strings.Builder
-		o := options{ensemble: "/nonexistent", python: python, base: "8", crop: "32", batch: "1", threads: "1", rounds: 1}
-		if err := o.run(context.Background(), &got, &log); err != nil || got.String() != "" || !strings.Contains(log.String(), "skipped: "+python+" has no PyTorch") {
-			t.Errorf("%s: error %v, %q, %q", name, err, got.String(), log.String())
+		got, log, err := compare(t, "--ensemble", "/nonexistent", "--python", python)
+		if err != nil || got != "" || !strings.Contains(log, "skipped: "+python+" has no PyTorch") {
+			t.Errorf("%s: error %v, %q, %q", name, err, got, log)
 		}
 	}
 }
 
-// TestFailures: what a side answers when it fails reaches the user.
-func TestFailures(t *testing.T) {
+// TestCompareFailures: what a side answers when it fails reaches the user.
+func TestCompareFailures(t *testing.T) {
 	dir := t.TempDir()
-	good := script(t, dir, "good", "echo '{\"results\":[{\"train_ms_median\":1,\"predict_ms_median\":1}]}'\n")
+	good := script(t, dir, "good", `echo '{"machine":{},"results":[{"train_ms_median":1,"predict_ms_median":1}]}'`+"\n")
 	bad := script(t, dir, "bad", "echo 'error[E064]: no' >&2; exit 64\n")
-	torch := func(answer string) string { // a Python with PyTorch that answers so
-		return script(t, dir, "python"+fmt.Sprint(len(answer)), "[ \"$1\" = -c ] && exit 0\n"+answer)
+	none := script(t, dir, "none", `echo '{"results":[]}'`+"\n")
+	torch := func(name, answer string) string { // a Python with PyTorch that answers so
+		return script(t, dir, name, "[ \"$1\" = -c ] && exit 0\n"+answer)
 	}
 	for _, c := range []struct{ ensemble, python, want string }{
-		{bad, torch("exit 0\n"), "error[E064]: no"},
-		{torch("echo nothing"), torch("exit 0\n"), "gave 0 results"},
-		{good, torch("echo oops >&2; exit 3\n"), "oops"},
-		{good, torch("echo '{\"form\":\"d3\",\"error\":\"x\"}'\n"), "no form of PyTorch ran"},
+		{bad, torch("fine", "exit 0\n"), "error[E064]: no"},
+		{none, torch("fine", "exit 0\n"), "gave 0 results"},
+		{good, torch("fails", "echo oops >&2; exit 3\n"), "oops"},
+		{good, torch("broken", `echo '{"form":"d3","error":"x"}'`+"\n"), "no form of PyTorch ran"},
 	} {
-		o := options{ensemble: c.ensemble, python: c.python, base: "8", crop: "32", batch: "1", threads: "1", rounds: 1}
-		var got, log strings.Builder
-		if err := o.run(context.Background(), &got, &log); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("error %v, want %q", err, c.want)
+		if _, log, err := compare(t, "--ensemble", c.ensemble, "--python", c.python, "--base", "8", "--crop", "32", "--threads", "1", "--rounds", "1"); err == nil || !strings.Contains(log, c.want) {
+			t.Errorf("error %v, %q, want %q", err, log, c.want)
 		}
 	}
 }

@@ -1,10 +1,12 @@
-package main
+package device
 
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/measure"
 )
 
@@ -12,7 +14,7 @@ import (
 type predicted struct {
 	Case    string `json:"case"`
 	Backend string `json:"backend"`
-	network
+	Network
 	MS          measure.Times `json:"predict_ms"`
 	GFLOP       float64       `json:"gflop"`
 	GFLOPs      float64       `json:"gflops"`
@@ -24,13 +26,13 @@ type predicted struct {
 }
 
 // predict measures predictions with parameters that stay on the device.
-func predict(ctx context.Context, c *config) (any, error) {
+func predict(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	flops, err := c.flops()
 	if err != nil {
 		return nil, err
 	}
-	a := &predicted{Case: c.Case, Backend: c.backend, network: c.network, GFLOP: float64(flops) / 1e9, BeforeBytes: usedBytes()}
-	o := c.options(c.backend)
+	a := &predicted{Case: c.Case, Backend: c.Backend, Network: c.Network, GFLOP: float64(flops) / 1e9, BeforeBytes: usedBytes()}
+	o := c.options(c.Backend)
 	o.Mode = engine.Infer
 	err = c.plan(o, func(p *engine.Plan) error {
 		n := uint64(0)
@@ -62,8 +64,14 @@ func predict(ctx context.Context, c *config) (any, error) {
 	})
 }
 
+// Sections are the report for people.
+func (a *predicted) Sections() answer.Sections {
+	return append(a.facts(a.Backend, [2]string{"prediction", times(a.MS)}, [2]string{"useful work", fmt.Sprintf("%.4g GFLOP, %.4g GFLOP/s", a.GFLOP, a.GFLOPs)},
+		[2]string{"memory", fmt.Sprintf("%.4g GB of the device", float64(a.DeviceBytes)/1e9)}), classTable(a.Classes))
+}
+
 // plan compiles a prediction, fills its input and closes it behind f.
-func (c *config) plan(o engine.Options, f func(*engine.Plan) error) error {
+func (c *Options) plan(o engine.Options, f func(*engine.Plan) error) error {
 	g, err := c.graph(false, 1)
 	if err != nil {
 		return err

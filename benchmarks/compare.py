@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""`ensemble bench` and pytorch.py in turn on the same cases: their times, memory and gradient
+errors as Markdown, with ratios.
+
+    benchmarks/compare.py --python V/bin/python --base 8,32 --crop 64,128 --threads 1,0
+
+Turns alternate (ours, theirs, ours, ...), so that a busy hour hits both; figures are medians
+over the rounds. The first round tries every form of PyTorch, the later ones those that can
+still be the fastest, and the published ones. A form whose gradient is further than 5 % from
+float64 is not counted as best.
+
+Without PyTorch it says so and exits with 0.
+"""
+import argparse
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+PUBLISHED = ("d3", "d3_cl", "f32", "cl")  # forms in which the networks were published
+WORST_GRADIENT = 0.05  # distance from float64 up to which a form counts: that of bfloat16 is about 1 %
+BEHIND = 1.3  # how much slower than the fastest a form may be to stay in the race
+
+# title, and the keys of time, memory, rate and share of the peak
+PHASES = (("Training step", "train_ms_median", "peak_mib", "gflops", "peak_fraction"),
+          ("Prediction", "predict_ms_median", "predict_peak_mib", "predict_gflops", "predict_peak_fraction"))
+
+
+def log(*words):
+    print("compare:", *words, file=sys.stderr, flush=True)
+
+
+def output(*command):
+    """The standard output of a program."""
+    p = subprocess.run(command, capture_output=True, text=True)
+    if p.returncode:
+        sys.exit(f"compare: {' '.join(command)}: exit {p.returncode}\n{p.stderr}{p.stdout}")
+    return p.stdout
+
+
+def three(x):
+    return f"{x:.0f}" if x >= 100 else f"{x:.1f}" if x >= 10 else f"{x:.2f}"
+
+
+def median(runs, key):
+    return statistics.median(r.get(key) or 0 for r in runs)
+
+
+def series(runs, key):
+    """The median, with the smallest and largest if there are several."""
+    all_ = [r.get(key) or 0 for r in runs]
+    text = three(statistics.median(all_))
+    return text if len(all_) == 1 else f"{text} [{three(min(all_))}–{three(max(all_))}]"
+
+
+def gradient(run):
+    if run.get("relative_gradient_error") is not None:
+        return f"{run['relative_gradient_error']:.1e}"
+    return "not finite" if run.get("gradient_case") else "not measured"
+
+
+class Duel:
+    """One case, measured by both sides in turn."""
+
+    def __init__(self, case):
+        self.case, self.ours, self.theirs = case, [], {}  # theirs by form, in order
+
+    def sound(self, form):
+        """Whether a form ran and gives the right gradient."""
+        runs = self.theirs[form]
+        if any(r.get("error") for r in runs):
+            return False
+        e = runs[0].get("relative_gradient_error")
+        return not runs[0].get("gradient_case") if e is None else e <= WORST_GRADIENT
+
+    def best(self, ms, forms=None):
+        """The fastest sound form, None if there is none."""
+        ok = [f for f in self.theirs if (forms is None or f in forms) and self.sound(f)]
+        return min(ok, key=lambda f: median(self.theirs[f], ms), default=None)
+
+    def contenders(self):
+        """The forms for the next round: published, or near the best."""
+        def near(form, ms):
+            return median(self.theirs[form], ms) <= BEHIND * median(self.theirs[self.best(ms)], ms)
+        return [f for f in self.theirs if self.sound(f) and (f in PUBLISHED or any(near(f, p[1]) for p in PHASES))]
+
+    def measure(self, a):
+        forms = a.forms
+        for n in range(a.rounds):
+            common = [*self.case, "--steps", str(a.steps), "--seconds", f"{a.seconds:g}"]
+            off = [] if n == 0 else ["--gradient", "off"]
+            answer = json.loads(output(a.ensemble, "bench", "--json", "--progress", "none", "--precision", a.precision, *common, *off))
+            if len(answer["results"]) != 1:
+                sys.exit(f"compare: {a.ensemble} gave {len(answer['results'])} results")
+            ours, self.machine = answer["results"][0], answer["machine"]
+            self.ours.append(ours)
+            if n == 0 and ours.get("gradient_case"):
+                off = ["--gradient", ",".join(str(ours["gradient_case"][k]) for k in ("base", "crop", "batch", "depth"))]
+            for line in output(a.python, a.script, *common, *off, "--forms", forms).splitlines():
+                r = json.loads(line)
+                self.theirs.setdefault(r["form"], []).append(r)
+                if r.get("error"):
+                    log(f"PyTorch's form {r['form']} does not run: {r['error']}")
+            forms = ",".join(self.contenders())
+            if not forms:
+                sys.exit("compare: no form of PyTorch ran")
+            log(f"round {n + 1} of {a.rounds}: ours {ours['train_ms_median']:.1f} and {ours['predict_ms_median']:.1f} ms")
+
+    def title(self):
+        c = self.ours[0]
+        return f"{c['model']} base {c['base']}, {c['crop']}, batch {c['batch']}, depth {c['depth']} | {c['threads']}"
+
+    def row(self, _, ms, peak, rate, share):
+        ours = median(self.ours, ms)
+        cells = [self.title(), series(self.ours, ms), f"{median(self.ours, rate):.0f} ({median(self.ours, share):.2f})", "", ""]
+        form = self.best(ms, PUBLISHED)
+        if form:
+            cells[3:] = [f"{series(self.theirs[form], ms)} ({form})", f"{median(self.theirs[form], ms) / ours:.2f}"]
+        mib, form = median(self.ours, peak), self.best(ms)
+        if form:
+            runs = self.theirs[form]
+            cells += [form, series(runs, ms), f"{median(runs, ms) / ours:.2f}", f"{mib:.0f}", f"{median(runs, peak):.0f}", f"{mib / median(runs, peak):.2f}", gradient(self.ours[0]), gradient(runs[0])]
+        else:
+            cells += ["none", "", "", f"{mib:.0f}", "", "", gradient(self.ours[0]), ""]
+        return "| " + " | ".join(cells) + " |"
+
+    def forms(self):
+        for form, runs in self.theirs.items():
+            if runs[0].get("error"):
+                yield f"| {self.title()} | {form} | does not run: {runs[0]['error'].replace('|', '/')} |  |  |  | {len(runs)} |"
+                continue
+            note = "" if self.sound(form) else " (wrong)"
+            yield f"| {self.title()} | {form} | {series(runs, PHASES[0][1])} | {series(runs, PHASES[1][1])} | {median(runs, 'peak_mib'):.0f} | {gradient(runs[0])}{note} | {len(runs)} |"
+
+
+def markdown(duels, a):
+    """One table for each phase, and one of all forms."""
+    m, peer = duels[0].machine, next(iter(duels[0].theirs.values()))[0]
+    preload = f", LD_PRELOAD={peer['preload']}" if peer.get("preload") else ""
+    lines = [f"{m['cpu']}, {m['cores']} cores; {m['go']}, oneDNN {m['onednn']}; PyTorch {peer.get('torch')}, OMP_WAIT_POLICY={peer.get('wait_policy')}{preload}. "
+             f"Ours in {a.precision}. Medians of {a.rounds} alternate rounds, with the smallest and largest of them."]
+    for p in PHASES:
+        lines += ["", f"## {p[0]}", "", "| network | threads | ours ms | GFLOP/s (of peak) | published ms | ratio | PyTorch's best | ms | ratio | ours MiB | best MiB | ratio | gradient error ours | best |",
+                  "|---|--:|--:|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|", *(d.row(*p) for d in duels)]
+    lines += ["", "Ratios above 1 in time: we are faster. Ratios below 1 in memory: we need less. Memory is the peak of the process that did only this.",
+              "", "## All forms of PyTorch, ms", "", "| network | threads | form | training step | prediction | peak MiB | gradient error | rounds |", "|---|--:|---|--:|--:|--:|--:|--:|"]
+    for d in duels:
+        lines += d.forms()
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--ensemble", default="bin/ensemble", help="the program")
+    p.add_argument("--python", default=os.environ.get("PYTHON", sys.executable), help="a Python that has PyTorch")
+    p.add_argument("--script", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "pytorch.py"), help="the peer")
+    p.add_argument("--model", default="unet3d", help="unet3d or resnet2d_simple")
+    for flag, value in (("base", "8,32"), ("crop", "64,128"), ("batch", "1"), ("threads", "1,0")):
+        p.add_argument("--" + flag, default=value, help="a list, as in ensemble bench")
+    p.add_argument("--depth", type=int, default=0, help="levels; 0 means 2, or 1 for resnet2d_simple")
+    p.add_argument("--precision", default="float32", help="of ours, as in ensemble bench; PyTorch's is a matter of its form")
+    p.add_argument("--forms", default="all", help="of PyTorch: all, published, or a list")
+    p.add_argument("--rounds", type=int, default=3, help="turns of each")
+    p.add_argument("--steps", type=int, default=0, help="measured steps of a turn; 0 means as --seconds allows")
+    p.add_argument("--seconds", type=float, default=3, help="time for the steps of a turn")
+    p.add_argument("--out", help="also write the tables to this file, after every case")
+    a = p.parse_args()
+    if a.rounds < 1:
+        p.error(f"--rounds {a.rounds}: at least one is needed")
+    try:
+        tried = subprocess.run([a.python, "-c", "import torch"], capture_output=True, text=True)
+        why = tried.stderr.strip().split("\n")[-1] if tried.returncode else None
+    except OSError as e:
+        why = str(e)
+    if why is not None:
+        log(f"skipped: {a.python} has no PyTorch: {why}\n  fix: install it (pip install torch numpy) and name that Python with --python or PYTHON")
+        return
+    duels = []
+    for base, crop, batch, threads in itertools.product(*(x.split(",") for x in (a.base, a.crop, a.batch, a.threads))):
+        d = Duel(["--model", a.model, "--base", base, "--crop", crop, "--batch", batch, "--threads", threads, "--depth", str(a.depth)])
+        log(*d.case)
+        d.measure(a)
+        duels.append(d)
+        if a.out:
+            with open(a.out, "w") as f:
+                f.write(markdown(duels, a))
+    print(markdown(duels, a), end="")
+
+
+main()

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ensemble-weather/ensemble/ensemble/run/bench/read"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+func benchRead(a *app) *cobra.Command {
+	var o read.Options
+	cmd := &cobra.Command{
+		Use:   "read FILE...",
+		Short: "Measure how fast files of fields are read, or a whole prediction",
+		Long: "Measure how fast each GRIB or NetCDF file or Zarr store is opened and all of its\n" +
+			"fields are read, with the file in memory and the decoding processes running, and\n" +
+			"what its catalogue takes in memory.\n\n" +
+			"With --run-dir a whole prediction from these files is measured instead, from\n" +
+			"cold process to written files: its time, and the memory of all its processes.",
+		Example: "  ensemble bench read forecast.grib2\n" +
+			"  ensemble bench read --open --rounds 3 fc/*.grib2 --json\n" +
+			"  ensemble bench read --run-dir runs/a --threads 2 forecast.grib2",
+		Annotations: notes("docs/bench.md, ensemble bench store", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        someArgs,
+	}
+	f := cmd.Flags()
+	rounds := f.Uint("rounds", 7, "measured rounds; of predictions at most 3")
+	f.BoolVar(&o.OpenOnly, "open", false, "open files only, read no values")
+	f.StringVar(&o.RunDir, "run-dir", "", "measure predictions with the finished training in this `DIR`")
+	f.StringVarP(&o.Out, "out", "o", "", "with --run-dir, leave the products in this `DIR`")
+	threads := threadsFlag(f)
+	reporter := a.progressFlag(f)
+	cmd.RunE = a.do(func(ctx context.Context, files []string) (result, error) {
+		program, err := os.Executable()
+		if err != nil {
+			return result{}, err
+		}
+		o.Files, o.Rounds, o.Threads, o.Program = files, int(*rounds), int(*threads), []string{program}
+		if o.Progress, err = reporter(); err != nil {
+			return result{}, err
+		}
+		defer o.Progress.Close()
+		r, err := read.Run(ctx, o)
+		if err != nil {
+			return result{}, err
+		}
+		return result{data: r}, nil
+	})
+	return cmd
+}
