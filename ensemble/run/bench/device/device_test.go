@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine/op"
-	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/measure"
 )
 
@@ -98,19 +97,6 @@ func TestTargets(t *testing.T) {
 	}
 	if len(wants) > 0 {
 		t.Errorf("no targets %v", wants)
-	}
-}
-
-// TestMeasureRefuses: what cannot be measured is refused before anything is opened.
-func TestMeasureRefuses(t *testing.T) {
-	for _, c := range []struct {
-		part string
-		o    Options
-	}{{"", Options{}}, {"trian", Options{}}, {"train", Options{Network: Network{Precision: "fp8"}}}, {"train", Options{Network: Network{Batch: -1}}}, {"train", Options{Network: Network{Stages: 6}}},
-		{"learn", Options{Seeds: 1}}, {"memory", Options{Share: 1}}, {"train", Options{Seconds: -1}}, {"info", Options{Backend: "tpu"}}} {
-		if _, err := Measure(t.Context(), c.part, c.o); exit.CodeOf(err) != exit.Usage {
-			t.Errorf("%s of %+v: %v", c.part, c.o, err)
-		}
 	}
 }
 
