@@ -271,17 +271,16 @@ func TestFailedKernelCancelsSums(t *testing.T) {
 
 // Ranks that share an optimiser move the parameters, and their average, to the bits to
 // which each would move them alone, by every optimiser.
-func TestShards(t *testing.T) {
+func TestShards(t *testing.T) { shards(t, 5) }
+
+func shards(t *testing.T, most int) {
 	for _, c := range []struct {
 		mesh  Mesh
 		steps int
 	}{{Mesh{{Name: "data", Size: 2}, {Name: "lat", Size: 2}}, 20}, {Mesh{{Name: "lon", Size: 3}}, 4}} {
 		for _, kind := range optim.Kinds {
-			r := training{mesh: c.mesh, steps: c.steps, size: smallBuckets,
+			r := training{mesh: c.mesh, steps: min(c.steps, most), size: smallBuckets,
 				optimizer: &optim.Options{Kind: kind, Momentum: 0.9, Decay: 0.01, Clip: 0.5, EMA: 0.9, NoDecay: optim.Biases}}
-			if testing.Short() {
-				r.steps = 4
-			}
 			want := r.inProcess(t, wide(), comm.Free)
 			r.sharded = true
 			got := r.inProcess(t, wide(), comm.Free)

@@ -69,7 +69,7 @@ func TestShardOnDevices(t *testing.T) {
 				t.Fatal(n.name, err)
 			}
 			for _, m := range []Mesh{{{Name: "data", Size: 2}}, {{Name: "lon", Size: 2}}, {{Name: "data", Size: 2}, {Name: "lat", Size: 2}}} {
-				if !n.fits(m) || k > 0 && m[0].Name == "data" {
+				if !n.fits(m) || k > 0 && m[0].Name == "data" || c.precision != "f32" && m.Size() > 2 {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s in %s on %v", n.name, c.precision, m), func(t *testing.T) {

@@ -368,15 +368,21 @@ func (n network) fits(m Mesh) bool {
 
 // In float64 on the reference backend every network gives the same on every mesh, but
 // for rounding.
-func TestShard(t *testing.T) {
+func TestShard(t *testing.T) { shard(t, aThird) }
+
+// aThird of the cases of two tables of networks and of meshes: every network is cut in several ways, and every mesh
+// cuts several networks. The long tests have all.
+func aThird(network, mesh int) bool { return (network+mesh)%3 == 0 }
+
+func shard(t *testing.T, take func(network, mesh int) bool) {
 	o := engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}}
-	for _, n := range networks {
+	for k, n := range networks {
 		one, err := n.run(t, Mesh{{Name: "lon", Size: 1}}, comm.Free, o)
 		if err != nil {
 			t.Fatal(n.name, err)
 		}
 		for i, m := range meshes {
-			if !n.fits(m) {
+			if !n.fits(m) || !take(k, i) {
 				continue
 			}
 			mode := comm.Free
@@ -398,18 +404,20 @@ func TestShard(t *testing.T) {
 
 // On the CPU backend, with Winograd's products on blocked values, a mesh gives what one
 // rank gives, within the rounding of float32; in bfloat16 within that of bfloat16.
-func TestShardOnCPU(t *testing.T) {
+func TestShardOnCPU(t *testing.T) { shardOnCPU(t, aThird) }
+
+func shardOnCPU(t *testing.T, take func(network, mesh int) bool) {
 	nets := []network{
 		unet("U-Net", graph.Shape{2, 17, 2, 32, 64}, 6, false),
 		unet("U-Net, periodic", graph.Shape{2, 6, 3, 32, 48}, 6, true), // with 5 channels rounding decides a ReLU
 		named(t, "MS-SSIM"), named(t, "resampling"), named(t, "members"), named(t, "attention"),
 	}
-	for _, c := range []struct {
+	for p, c := range []struct {
 		precision         string
 		forward, gradient float64
 	}{{"f32", 1e-6, 1e-5}, {"bf16", 1e-2, 5e-2}} {
 		o := engine.Options{Numerics: engine.Numerics{Winograd: true, ByRule: true, Precision: c.precision}}
-		for _, n := range nets {
+		for k, n := range nets {
 			one, err := n.run(t, Mesh{{Name: "lon", Size: 1}}, comm.Free, o)
 			if exit.CodeOf(err) == exit.NoDevice {
 				t.Skip("skipped: no device: ", err)
@@ -417,8 +425,8 @@ func TestShardOnCPU(t *testing.T) {
 			if err != nil {
 				t.Fatal(n.name, err)
 			}
-			for _, m := range meshes {
-				if !n.fits(m) {
+			for i, m := range meshes {
+				if !n.fits(m) || !take(k+p, i) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s in %s on %v", n.name, c.precision, m), func(t *testing.T) {

@@ -286,6 +286,10 @@ func TestRanksAreRefused(t *testing.T) {
 				}
 			}
 			onLaunchers(t, func(t *testing.T, launcher string) {
+				// Ranks compare what they run and read in the same way under every launcher; how they end does not.
+				if mpich := strings.HasSuffix(launcher, "mpich"); mpich && c.what == "program" || !mpich && c.what == "data" {
+					return
+				}
 				r := failing(t, filepath.Join(t.TempDir(), "run"))
 				if c.job != nil {
 					c.job(&r)

@@ -99,7 +99,8 @@ func TestBlockedUpsample(t *testing.T) {
 			x := tensorOf(t, b, b16, random(1, b.Plain(), -1, 1))
 			y := newTensor(t, o, b16)
 			p.BlockedUpsample(y.stored(), x.stored(), b, c.f, c.wrap)
-			keep(fmt.Sprint("upsample ", c), y)
+			what := fmt.Sprintf("upsample %+v", c)
+			keep(what, y)
 			dy := tensorOf(t, o, b16, random(2, o.Plain(), -1, 1))
 			want := make([]float64, b.Plain()) // of the gradient: the transpose of the weights
 			for i := range o.Plain() {
@@ -126,7 +127,7 @@ func TestBlockedUpsample(t *testing.T) {
 					sum += m * float64(x.at(q))
 					want[q] += m * float64(dy.at(i))
 				}
-				rounded(t, fmt.Sprintf("upsample %+v", c), i, b16, y.at(i), sum, 5e-7)
+				rounded(t, what, i, b16, y.at(i), sum, 5e-7)
 			}
 			for _, mode := range modes {
 				old := tensorOf(t, b, b16, random(3, b.Plain(), -1, 1))

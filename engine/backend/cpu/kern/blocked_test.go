@@ -132,7 +132,6 @@ func nearest16(x float32) uint16 {
 // rounded fails unless got is want in the storage: half a unit of the last
 // place of bfloat16 beside tol, the error before rounding.
 func rounded(t *testing.T, what string, i int, b16 bool, got float32, want, tol float64) {
-	t.Helper()
 	if b16 {
 		_, e := math.Frexp(want)
 		tol += math.Ldexp(1, e-9) // 8 bits: units of 2^(e-8)
@@ -141,6 +140,7 @@ func rounded(t *testing.T, what string, i int, b16 bool, got float32, want, tol 
 		return
 	}
 	if !(math.Abs(float64(got)-want) <= tol) {
+		t.Helper() // not above: it costs more than the comparison
 		t.Fatalf("%s [%d]: got %g, want %g", what, i, got, want)
 	}
 }

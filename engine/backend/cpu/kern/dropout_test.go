@@ -19,7 +19,8 @@ func TestDropout(t *testing.T) {
 				tx, ty := tensorOf(t, b, b16, x), newTensor(t, b, b16)
 				p.BlockedDropout(ty.stored(), tx.stored(), d, b)
 				ty.ok()
-				keep(fmt.Sprint(b, rate), ty)
+				what := fmt.Sprint("blocked ", b, rate)
+				keep(what, ty)
 				y, ok := guarded(t, len(x))
 				p.Dropout(y, x, d)
 				ok()
@@ -28,7 +29,7 @@ func TestDropout(t *testing.T) {
 					if rng.Uniform(d.Key, uint64(i)) < rate {
 						want, plain = 0, 0
 					}
-					rounded(t, fmt.Sprint("blocked ", b, rate), i, b16, ty.at(i), want, 0x1p-24)
+					rounded(t, what, i, b16, ty.at(i), want, 0x1p-24)
 					if y[i] != plain {
 						t.Fatalf("%+v, rate %g [%d]: got %g, want %g", b, rate, i, y[i], plain)
 					}

@@ -1,4 +1,4 @@
-package trained_test
+package jobs
 
 import (
 	"math"

@@ -1,9 +1,0 @@
-package trained_test
-
-import (
-	"testing"
-
-	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
-)
-
-func TestMain(m *testing.M) { demotest.Main(m) }

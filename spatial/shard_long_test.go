@@ -1,0 +1,15 @@
+//go:build long
+
+package spatial
+
+import "testing"
+
+func every(network, mesh int) bool { return true }
+
+// All networks on all meshes.
+func TestLongShard(t *testing.T)             { shard(t, every) }
+func TestLongShardOnCPU(t *testing.T)        { shardOnCPU(t, every) }
+func TestLongShardUnlikeStages(t *testing.T) { shardUnlikeStages(t, every) }
+
+// The moments of 20 steps.
+func TestLongShards(t *testing.T) { shards(t, 20) }
