@@ -218,8 +218,8 @@ func TestGatherOnDevices(t *testing.T) {
 		b[3], b[4] = Needs(lat, b[3], s[3]), Needs(lon, b[4], s[4])
 		halo.Need, halo.Room = append(halo.Need, b), append(halo.Room, room)
 	}
-	turned := Shuffle(globe, s, halo.From, dist(s, map[int]MeshAxis{4: globe[0], 0: globe[0], 3: globe[1]}))
-	channels := Shuffle(globe, s, dist(s, map[int]MeshAxis{1: globe[1]}), halo.From)
+	turned := shuffle(globe, s, halo.From, dist(s, map[int]MeshAxis{4: globe[0], 0: globe[0], 3: globe[1]}))
+	channels := shuffle(globe, s, dist(s, map[int]MeshAxis{1: globe[1]}), halo.From)
 	for _, c := range []struct {
 		name   string
 		parts  Parts

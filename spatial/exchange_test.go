@@ -46,7 +46,7 @@ func TestExchange(t *testing.T) {
 			mode = comm.Replay(trial)
 		}
 		err := comm.Run(mesh.Size(), mode, func(c *comm.Comm) error {
-			e, err := NewExchange(c, 3, Shuffle(mesh, s, from, to), 4)
+			e, err := NewExchange(c, 3, shuffle(mesh, s, from, to), 4)
 			if err != nil {
 				return err
 			}

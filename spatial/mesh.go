@@ -292,15 +292,6 @@ type Parts struct {
 	Room []Box
 }
 
-// Shuffle are the parts that bring a value of shape s from one distribution into another.
-func Shuffle(m Mesh, s graph.Shape, from, to graph.Dist) Parts {
-	p := Parts{Mesh: m, Shape: s, From: from}
-	for r := range m.Size() {
-		p.Need = append(p.Need, m.Owned(to, s, r))
-	}
-	return p
-}
-
 // room is what a rank has room for.
 func (p Parts) room(rank int) Box {
 	if p.Room == nil {

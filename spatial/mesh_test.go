@@ -20,7 +20,7 @@ func dist(s graph.Shape, cuts map[int]MeshAxis) graph.Dist {
 // quarter of its quarter: a known count of bytes.
 func TestShuffleBytes(t *testing.T) {
 	s, four := graph.Shape{1, 64, 2, 352, 704}, MeshAxis{Name: "space", Size: 4}
-	moves, err := Shuffle(Mesh{four}, s, dist(s, map[int]MeshAxis{4: four}), dist(s, map[int]MeshAxis{3: four})).Moves()
+	moves, err := shuffle(Mesh{four}, s, dist(s, map[int]MeshAxis{4: four}), dist(s, map[int]MeshAxis{3: four})).Moves()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestShuffleByBruteForce(t *testing.T) {
 	}
 	for range 300 {
 		from, to := random(), random()
-		moves, err := Shuffle(mesh, s, from, to).Moves()
+		moves, err := shuffle(mesh, s, from, to).Moves()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,8 +105,17 @@ func TestShuffleRefuses(t *testing.T) {
 		dist(s, map[int]MeshAxis{4: {Name: "lat", Size: 2}}),
 		dist(s, map[int]MeshAxis{4: lon, 3: lon}),
 	} {
-		if _, err := Shuffle(Mesh{lon}, s, d, graph.Dist{}).Moves(); err == nil {
+		if _, err := shuffle(Mesh{lon}, s, d, graph.Dist{}).Moves(); err == nil {
 			t.Errorf("%v is accepted", d)
 		}
 	}
+}
+
+// shuffle are the parts that bring a value of shape s from one distribution into another.
+func shuffle(m Mesh, s graph.Shape, from, to graph.Dist) Parts {
+	p := Parts{Mesh: m, Shape: s, From: from}
+	for r := range m.Size() {
+		p.Need = append(p.Need, m.Owned(to, s, r))
+	}
+	return p
 }
