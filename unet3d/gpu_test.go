@@ -144,21 +144,49 @@ var losses = map[string]func(b *graph.Builder, z, y graph.Value) graph.Value{
 	},
 }
 
+// scoreOf is the mean score of distributions with so many parameters.
+func scoreOf(rule dist.Rule, family string, n int) func(b *graph.Builder, z, y graph.Value) graph.Value {
+	return func(b *graph.Builder, z, y graph.Value) graph.Value {
+		par := op.Softplus(b, op.Concat(b, 1, slices.Repeat([]graph.Value{z}, (n+1)/2)...))
+		return op.Mean(b, op.DistributionScore(b, op.Slice(b, par, 1, 0, n), op.Slice(b, y, 1, 0, 1), op.Scored{Rule: rule, Family: family, Parameters: n}))
+	}
+}
+
 func init() {
-	add := func(rule, family string, n int) {
-		losses[rule+" of "+family] = func(b *graph.Builder, z, y graph.Value) graph.Value {
-			par := op.Softplus(b, op.Concat(b, 1, slices.Repeat([]graph.Value{z}, (n+1)/2)...))
-			return op.Mean(b, op.DistributionScore(b, op.Slice(b, par, 1, 0, n), op.Slice(b, y, 1, 0, 1), op.Scored{Rule: rule, Family: family, Parameters: n}))
+	for _, r := range dist.Table { // one without a program of its own would be among what runs on the processor
+		for _, rule := range r.Rules {
+			n := len(r.Of(7).Parameters)
+			if rule == dist.CrossEntropyRule { // of as many logits as there are bins
+				n = 5
+			}
+			losses[string(rule)+" of "+r.ID] = scoreOf(rule, r.ID, n)
 		}
 	}
-	for _, f := range dist.Families {
-		add(op.CRPSRule, f.ID, len(f.Parameters))
+}
+
+// onTheProcessor are the operations of a network that have no kernel on the GPU.
+func onTheProcessor(t *testing.T, name string, g *graph.Graph, o engine.Options) (left []string) {
+	t.Helper()
+	o.Backend = "idle"
+	p, err := engine.Compile(g, o)
+	if err != nil {
+		t.Errorf("%s: %v", name, err)
+		return nil
 	}
-	for _, f := range []*dist.Family{dist.Bernstein(7), dist.CensoredBernstein(7)} {
-		add(op.CRPSRule, f.ID, 8)
-		add(op.PinballRule, f.ID, 8)
+	var text bytes.Buffer
+	if err := p.Explain(&text); err != nil {
+		t.Fatal(err)
 	}
-	add(op.CrossEntropyRule, dist.Histogram(1).ID, 5)
+	for line := range strings.Lines(text.String()) {
+		if strings.Contains(line, "on the processor") {
+			left = append(left, operation.FindString(line))
+		}
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(left)
+	return slices.Compact(left)
 }
 
 // TestNothingRunsOnTheProcessor: of every network and loss all operations have kernels on the GPU.
@@ -166,28 +194,8 @@ func TestNothingRunsOnTheProcessor(t *testing.T) {
 	check := func(name string, g *graph.Graph) {
 		t.Helper()
 		for _, o := range []engine.Options{{Numerics: engine.Numerics{Precision: "bf16"}}, {Mode: engine.Infer}} {
-			o.Backend = "idle"
-			p, err := engine.Compile(g, o)
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-				continue
-			}
-			var text bytes.Buffer
-			if err := p.Explain(&text); err != nil {
-				t.Fatal(err)
-			}
-			var left []string
-			for _, line := range strings.Split(text.String(), "\n") {
-				if strings.Contains(line, "on the processor") {
-					left = append(left, operation.FindString(line))
-				}
-			}
-			slices.Sort(left)
-			if left = slices.Compact(left); len(left) > 0 {
+			if left := onTheProcessor(t, name, g, o); len(left) > 0 {
 				t.Errorf("%s, mode %v, precision %s: %v run on the processor", name, o.Mode, o.Precision, left)
-			}
-			if err := p.Close(); err != nil {
-				t.Fatal(err)
 			}
 		}
 	}
@@ -205,14 +213,34 @@ func TestNothingRunsOnTheProcessor(t *testing.T) {
 		check(name, g)
 	}
 	for name, loss := range losses {
-		b := graph.New(1)
-		z := conv3D(b, "z", b.Input("x", graph.Shape{4, 2, 1, 16, 32}), 2, [3]int{1, 3, 3}, true)
-		b.Loss(loss(b, z, b.Input("y", z.Shape())))
-		g, err := b.Build()
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		check("loss "+name, g)
+		check("loss "+name, graphOfLoss(t, name, loss))
+	}
+}
+
+// graphOfLoss is a convolution with a loss.
+func graphOfLoss(t *testing.T, name string, loss func(b *graph.Builder, z, y graph.Value) graph.Value) *graph.Graph {
+	t.Helper()
+	b := graph.New(1)
+	z := conv3D(b, "z", b.Input("x", graph.Shape{4, 2, 1, 16, 32}), 2, [3]int{1, 3, 3}, true)
+	b.Loss(loss(b, z, b.Input("y", z.Shape())))
+	g, err := b.Build()
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return g
+}
+
+// A family of which the device has no program is scored by the processor, not by a program of another one.
+func TestFamilyWithoutProgram(t *testing.T) {
+	before := dist.Table
+	t.Cleanup(func() { dist.Table = before })
+	f := *dist.Logistic
+	f.ID = "without_program"
+	dist.Table = append(slices.Clone(before), dist.Row{ID: f.ID, Of: func(int) *dist.Family { return &f }, Rules: []dist.Rule{dist.CRPSRule}, Head: true})
+	g := graphOfLoss(t, f.ID, scoreOf(dist.CRPSRule, f.ID, 2))
+	left, want := onTheProcessor(t, f.ID, g, engine.Options{}), []string{"distribution_score", "distribution_score_grad"}
+	if !slices.Equal(left, want) {
+		t.Errorf("%v run on the processor, want %v", left, want)
 	}
 }
 

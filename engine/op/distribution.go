@@ -8,14 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Rules by which a distribution is scored.
-const (
-	CRPSRule         = "crps"          // of a family of package dist, in closed form
-	PinballRule      = "pinball"       // twice the mean pinball loss of a Bernstein quantile function
-	CrossEntropyRule = "cross_entropy" // of a histogram's logits and the number of the bin with the observation
-)
-
-// PinballLevels is the number of levels of PinballRule, i/100.
+// PinballLevels is the number of levels of dist.PinballRule, i/100.
 //
 // Source: Bremnes 2020, doi:10.1175/MWR-D-19-0227.1.
 const PinballLevels = 99
@@ -23,8 +16,9 @@ const PinballLevels = 99
 // Scored is the attribute of operations that score a distribution whose parameters are the
 // channels of an operand: by which rule, and of which family.
 type Scored struct {
-	Rule, Family string
-	Parameters   int
+	Rule       dist.Rule
+	Family     string
+	Parameters int
 }
 
 // ScoreOf is a score and its derivatives by the parameters, as dist.Family.CRPS.
@@ -32,34 +26,29 @@ type ScoreOf func(grad, par []float64, y float64) float64
 
 // Formula is that of package dist.
 //
-// Errors: ErrShape if there is no such family of so many parameters.
+// Errors: ErrShape if there is no such family of so many parameters, or it is not scored so.
 func (a Scored) Formula() (ScoreOf, error) {
-	if a.Rule == CrossEntropyRule {
+	row, ok := dist.RowOf(a.Family)
+	if !ok || !row.ScoredBy(a.Rule) {
+		return nil, shapeError("no score %q of family %q", a.Rule, a.Family)
+	}
+	if a.Rule == dist.CrossEntropyRule { // of logits, whatever their number
 		return dist.HistogramCrossEntropy, nil
 	}
 	f := dist.FamilyOf(a.Family, a.Parameters)
 	switch {
-	case f == nil || f.ID == histogramFamily.ID:
+	case f == nil:
 		return nil, shapeError("no score %q of family %q with %d parameters", a.Rule, a.Family, a.Parameters)
-	case a.Rule == CRPSRule:
-		return f.CRPS, nil
-	case a.Rule == PinballRule && f.ID == bernsteinFamily.ID, a.Rule == PinballRule && f.ID == censoredBernsteinFamily.ID:
+	case a.Rule == dist.PinballRule:
 		return dist.BernsteinPinball(a.Parameters-1, PinballLevels, f.Positive), nil
 	}
-	return nil, shapeError("no score %q of family %q", a.Rule, a.Family)
+	return f.CRPS, nil
 }
-
-// Families of as many parameters as one likes, for their names.
-var (
-	histogramFamily         = dist.Histogram(1)
-	bernsteinFamily         = dist.Bernstein(1)
-	censoredBernsteinFamily = dist.CensoredBernstein(1)
-)
 
 // byObservation is the derivative by y: of the CRPS 2F(y) − 1, of the pinball loss its slopes.
 func (a Scored) byObservation() func(par []float64, y float64) float64 {
 	f := dist.FamilyOf(a.Family, a.Parameters)
-	if a.Rule == CRPSRule {
+	if a.Rule == dist.CRPSRule {
 		return func(par []float64, y float64) float64 { return 2*f.CDF(par, y) - 1 }
 	}
 	return func(par []float64, y float64) float64 {
@@ -97,11 +86,10 @@ func scoredWindow([]Shape, Scored) Window { return Window{Whole: []int{1}} }
 // scoredCost is a rough number of operations: of incomplete gamma functions more.
 func scoredCost(in []Shape, _ Shape, a Scored) int64 {
 	each := int64(100)
-	switch {
-	case a.Family == dist.CSGamma.ID:
-		each = 2000
-	case a.Rule == PinballRule:
+	if a.Rule == dist.PinballRule {
 		each = 4 * PinballLevels * int64(a.Parameters)
+	} else if f := dist.FamilyOf(a.Family, a.Parameters); f != nil && f.FLOPs > 0 {
+		each = f.FLOPs
 	}
 	return each * int64(in[1].Size())
 }
@@ -183,7 +171,7 @@ var distributionScore = Define(Spec[Scored]{
 	Shape:  func(in []Shape, a Scored) (Shape, error) { return scoredShapes(in, a, 2) },
 	Grad: func(b *Builder, in []Value, _, dy Value, a Scored) []Value {
 		out := []Value{distributionScoreGrad.add(b, a, in[0], in[1], dy)}
-		if a.Rule == CrossEntropyRule { // the number of a bin
+		if a.Rule == dist.CrossEntropyRule { // the number of a bin
 			return append(out, Value{})
 		}
 		return append(out, distributionScoreDy.add(b, a, in[0], in[1], dy))
@@ -220,10 +208,10 @@ var distributionScoreDy = Define(Spec[Scored]{
 // by y if that is asked for.
 func scoredCases(operands int, byY bool) []Case[Scored] {
 	var out []Case[Scored]
-	add := func(rule string, f *dist.Family, n int, fit func(par []float64)) {
+	add := func(rule dist.Rule, f *dist.Family, n int, fit func(par []float64)) {
 		par, y := Shape{2, n, 1, 3, 4}, Shape{2, 1, 1, 3, 4}
-		c := Case[Scored]{Name: rule + " of " + f.ID, In: []Shape{par, y, y}[:operands], A: Scored{rule, f.ID, n}, Low: 0.2, High: 0.9}
-		if rule == CrossEntropyRule {
+		c := Case[Scored]{Name: string(rule) + " of " + f.ID, In: []Shape{par, y, y}[:operands], A: Scored{rule, f.ID, n}, Low: 0.2, High: 0.9}
+		if rule == dist.CrossEntropyRule {
 			c.Fixed = []int{1}
 		}
 		c.Make = func(in [][]float64) {
@@ -239,40 +227,48 @@ func scoredCases(operands int, byY bool) []Case[Scored] {
 					in[0][first+k*points] = v[k]
 				}
 				switch rule {
-				case CrossEntropyRule:
+				case dist.CrossEntropyRule:
 					in[1][i] = math.Floor(in[1][i] * float64(n))
-				case PinballRule: // between two quantiles, where the loss has no kink
+				case dist.PinballRule: // between two quantiles, where the loss has no kink
 					in[1][i] = f.Quantile(v, 0.725)
 				}
 			}
 		}
 		out = append(out, c)
 	}
-	for _, f := range dist.Families {
-		fit := func([]float64) {}
-		if f == dist.Student {
-			fit = func(par []float64) { par[2] += 2 } // a variance
-		}
-		add(CRPSRule, f, len(f.Parameters), fit)
-	}
-	const degree, bins = 5, 4
-	for _, rule := range []string{CRPSRule, PinballRule} {
-		add(rule, dist.Bernstein(degree), degree+1, slices.Sort)
-		add(rule, dist.CensoredBernstein(degree), degree+1, func(par []float64) {
-			slices.Sort(par)
-			for k := range par {
-				par[k] -= 0.4
+	const size = 5
+	for _, r := range dist.Table {
+		f := r.Of(size)
+		for _, rule := range r.Rules {
+			switch {
+			case rule != dist.CrossEntropyRule:
+				add(rule, f, len(f.Parameters), func(par []float64) { inRange(f, par) })
+			case !byY:
+				add(rule, f, size, func([]float64) {})
 			}
-		})
-	}
-	if !byY {
-		add(CrossEntropyRule, histogramFamily, bins, func([]float64) {})
+		}
 	}
 	return out
 }
 
+// inRange makes parameters of a family of numbers between 0 and 1: locations ascend, of what is censored they begin below 0, and degrees of
+// freedom are such that there is a variance.
+func inRange(f *dist.Family, par []float64) {
+	switch {
+	case f == dist.Student:
+		par[2] += 2
+	case slices.Equal(f.Roles[:2], []dist.Role{dist.Location, dist.Location}):
+		slices.Sort(par)
+		for k := range par {
+			if f.Positive {
+				par[k] -= 0.4
+			}
+		}
+	}
+}
+
 // DistributionScore scores distributions, whose parameters are the channels of par, against
-// observations, point by point, by the rule that a names: CRPSRule for all families but
+// observations, point by point, by a rule of dist.Table that a names: CRPSRule for all families but
 // histograms, PinballRule for Bernstein quantile functions, CrossEntropyRule for the logits of a
 // histogram, where y is the number of a bin.
 //

@@ -7,36 +7,25 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// Families of distributions that stand for themselves here; the others have the names of
-// postproc/dist.
-const (
-	NormalFamily    = "normal"
-	BernsteinFamily = "bernstein"
-	HistogramFamily = "histogram"
-)
-
-// Families are what the head of a network may give, as docs/heads.md has them.
-var Families = []string{NormalFamily, "truncated_normal", "censored_normal", "zero_normal", "log_normal",
-	"logistic", "truncated_logistic", "censored_logistic", "censored_shifted_gamma", BernsteinFamily, HistogramFamily}
-
-// thresholded are the families whose CRPS above a threshold has a closed form.
-var thresholded = []string{NormalFamily, "censored_normal", "logistic", "censored_logistic", "censored_shifted_gamma", BernsteinFamily}
+// NormalFamily is the family of model.family if nothing is said; all are those of dist.Table.
+const NormalFamily = "normal"
 
 // Losses of distributions.
 const (
-	CRPSLoss         = "crps"
-	PinballLoss      = "pinball"
-	CrossEntropyLoss = "cross_entropy"
+	CRPSLoss         = string(dist.CRPSRule)
+	PinballLoss      = string(dist.PinballRule)
+	CrossEntropyLoss = string(dist.CrossEntropyRule)
 )
 
 // headKeys describe the distribution that comes out, and its loss.
 func headKeys() []Key {
 	return []Key{
-		{Path: "model.family", Default: NormalFamily, Check: OneOf(Families...), Example: "censored_shifted_gamma",
-			Help: "Distribution whose parameters head distribution gives (docs/heads.md). truncated and censored families, zero_normal, log_normal and censored_shifted_gamma have no values below 0: for wind speed, precipitation and the like."},
+		{Path: "model.family", Default: NormalFamily, Check: OneOf(dist.HeadNames(nil)...), Example: "censored_shifted_gamma",
+			Help: "Distribution whose parameters head distribution gives (docs/heads.md). " + strings.Join(dist.HeadNames(positive), ", ") + " have no values below 0: for wind speed, precipitation and the like."},
 		{Path: "model.degree", Default: "12", Check: Between(1, 50), Example: "8",
 			Help: "Degree of the Bernstein quantile function."},
 		{Path: "model.bins", Default: "20", Check: Between(2, 200), Example: "40",
@@ -47,6 +36,15 @@ func headKeys() []Key {
 			Help: "Weight of each of those scores beside the CRPS."},
 	}
 }
+
+// positive tells whether a family has no values below 0.
+func positive(r dist.Row) bool { return r.Any().Positive }
+
+// thresholded tells whether the CRPS of a family above a threshold has a closed form.
+func thresholded(r dist.Row) bool { return r.Any().Excess.Family != nil }
+
+// sizeKeys are the keys of the sizes of families.
+var sizeKeys = map[dist.Size]string{dist.Degree: "model.degree", dist.Bins: "model.bins"}
 
 // checkHead: the family, its loss and the head belong together.
 func (c *TrainConfig) checkHead() []*exit.Error {
@@ -64,21 +62,22 @@ func (c *TrainConfig) checkHead() []*exit.Error {
 		add("model.family", "three stages are trained for family "+m.Family, "they are those of mean and standard deviation: "+NormalFamily,
 			"set model.method: "+JointMethod+", or leave model.family out")
 	}
-	for path, family := range map[string]string{"model.degree": BernsteinFamily, "model.bins": HistogramFamily} {
+	row, _ := dist.RowOf(m.Family)
+	for size, path := range sizeKeys {
 		i := slices.IndexFunc(headKeys(), func(k Key) bool { return k.Path == path })
 		// Defaults may be given: an effective configuration, which has them all, is trained again.
-		if m.Family != family && c.text(path) != headKeys()[i].Default {
+		if row.Size != size && c.text(path) != headKeys()[i].Default {
+			family := dist.HeadNames(func(r dist.Row) bool { return r.Size == size })[0]
 			add(path, path+" is given to family "+m.Family, "only "+family+" has it", "remove it, or set model.family: "+family)
 		}
 	}
-	switch {
-	case m.Head != "distribution":
-	case m.Family == HistogramFamily && loss.Kind != CrossEntropyLoss:
-		add("train.loss.kind", "a histogram is trained with "+loss.Kind, "its probabilities are fitted by their logarithm", "set train.loss.kind: "+CrossEntropyLoss)
-	case m.Family != HistogramFamily && loss.Kind == CrossEntropyLoss:
-		add("train.loss.kind", "family "+m.Family+" is trained with "+CrossEntropyLoss, "only a histogram has bins", "set train.loss.kind: "+CRPSLoss+", or model.family: "+HistogramFamily)
-	case m.Family != BernsteinFamily && loss.Kind == PinballLoss:
-		add("train.loss.kind", "family "+m.Family+" is trained with "+PinballLoss, "only "+BernsteinFamily+" is given by its quantiles", "set train.loss.kind: "+CRPSLoss+", or model.family: "+BernsteinFamily)
+	rule := dist.Rule(loss.Kind)
+	if takes := dist.HeadNames(func(r dist.Row) bool { return r.ScoredBy(rule) }); m.Head == "distribution" && len(takes) > 0 && !row.ScoredBy(rule) {
+		fix := "set train.loss.kind: " + string(row.Rules[0])
+		if len(takes) == 1 {
+			fix += ", or model.family: " + takes[0]
+		}
+		add("train.loss.kind", "family "+m.Family+" is trained with "+loss.Kind, "it is not scored so", fix)
 	}
 	return append(faults, c.checkThresholds()...)
 }
@@ -94,9 +93,9 @@ func (c *TrainConfig) checkThresholds() []*exit.Error {
 		}
 		return faults
 	}
-	if !slices.Contains(thresholded, m.Family) || m.Head != "distribution" || m.Method == StagesMethod || loss.Kind == CrossEntropyLoss {
+	if row, _ := dist.RowOf(m.Family); !thresholded(row) || m.Head != "distribution" || m.Method == StagesMethod || loss.Kind == CrossEntropyLoss {
 		add("train.loss.threshold is given to family "+m.Family+", head "+m.Head+", method "+m.Method, "its score above a threshold has no closed form here",
-			"remove it, or set model.head: distribution, model.method: "+JointMethod+" and model.family: "+strings.Join(thresholded, ", "))
+			"remove it, or set model.head: distribution, model.method: "+JointMethod+" and model.family: "+strings.Join(dist.HeadNames(thresholded), ", "))
 	}
 	for _, q := range loss.Threshold {
 		if !slices.ContainsFunc(c.Data.Targets, func(t Target) bool { return ensemble.ShortName(t.Variable) == q.Variable }) {

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
@@ -34,7 +33,7 @@ func (m *Model) newHeads(n int) *heads {
 
 // apart tells whether the average of networks does not have the means of their parameters.
 func (h *heads) apart() bool {
-	return h.m.Spec.Family == config.HistogramFamily || h.m.Spec.Family == dist.CSGamma.ID
+	return h.m.Family.Average != nil
 }
 
 // take adds an output of a network, which counts as a share of a mean.
@@ -120,9 +119,9 @@ func (h *heads) at(i, target int) []float64 {
 		}
 		p = append(p, q)
 	}
-	if h.m.Spec.Family == dist.CSGamma.ID {
-		return dist.AverageCSGamma(p)
+	var fixed []float64
+	if h.m.Local.Edges != nil {
+		fixed = h.m.Local.Edges[target]
 	}
-	edges, share := dist.AverageHistograms(h.m.Local.Edges[target], p)
-	return append(edges, share...)
+	return h.m.Family.Average(fixed, p)
 }

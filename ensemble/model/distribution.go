@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
@@ -17,15 +16,7 @@ func (m *Model) DistributionOf(variable string) *dist.Family {
 	if !network.BoundedVariable(variable) {
 		return m.Family
 	}
-	switch m.Family.ID {
-	case dist.Normal.ID:
-		return dist.CensoredNormal
-	case dist.Logistic.ID:
-		return dist.CensoredLogistic
-	case config.BernsteinFamily:
-		return dist.CensoredBernstein(m.Spec.Degree)
-	}
-	return m.Family
+	return m.Family.Censored()
 }
 
 // FamilyOf is the distribution of a variable of which the model gives the parameters.

@@ -72,7 +72,6 @@ var exceptions = map[string]map[string]exception{
 		"ensemble/run/scoring.EachPrediction":              {7, oneStep},
 		"ensemble/run/scoring.testPart":                    {7, oneStep},
 		"io/product.ncBuilder.series":                      {8, oneStep},
-		"postproc/dist.locationScale":                      {7, ofFormula},
 		"postproc/neighbourhood.Discs.row":                 {7, ofFormula},
 		"postproc/simd.NormalSums":                         {7, ofKernel},
 		"postproc/simd.normalSums":                         {8, ofKernel},

@@ -474,7 +474,7 @@ func TestRegressionAsSciPy(t *testing.T) {
 			}
 			continue
 		}
-		r, err := FitRegression(s, RegressionOptions{Family: dist.FamilyByID(c.Family), Link: c.Link})
+		r, err := FitRegression(s, RegressionOptions{Family: dist.FamilyOf(c.Family, 2), Link: c.Link})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -249,8 +249,9 @@ func PinballSlope(q, y, tau float64) float64 {
 	return slope
 }
 
+// Names of families with a size.
 const (
-	bernsteinID         = "bernstein"
+	BernsteinID         = "bernstein"
 	censoredBernsteinID = "censored_bernstein"
 )
 
@@ -287,14 +288,14 @@ func CensoredBernstein(degree int) *Family {
 
 func bernsteinFamily(degree int) *Family {
 	z := NormalCoefficients(degree)
-	f := &Family{ID: bernsteinID, Name: "Bernstein quantile function",
+	f := &Family{ID: BernsteinID, Name: "Bernstein quantile function",
 		CDF: BernsteinCDF, Quantile: BernsteinQuantile, CRPS: BernsteinCRPS,
 		Moments: func(par []float64) (mean, std float64) { return bernsteinMoments(par, false) },
-		ofMoments: func(par []float64, mean, std float64) {
+		shortcuts: shortcuts{ofMoments: func(par []float64, mean, std float64) {
 			for j := range par {
 				par[j] = mean + std*z[j]
 			}
-		}}
+		}}}
 	for j := range degree + 1 {
 		f.Parameters, f.Roles = append(f.Parameters, fmt.Sprintf("a_%02d", j)), append(f.Roles, Location)
 		f.Excess.Signs = append(f.Excess.Signs, -1)

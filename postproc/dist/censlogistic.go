@@ -43,3 +43,7 @@ func censoredLogistic(mu, s, y float64) (crps, dmu, ds float64) {
 	}
 	return s * g, -(gz + gl), g - z*gz - l*gl
 }
+
+// CensoredLogistic is the family of logistic distributions censored at 0.
+var CensoredLogistic = censoredAs(cutAtZero(twoParameters("censored_logistic", "logistic censored at 0",
+	CensoredLogisticCDF, CensoredLogisticQuantile, CensoredLogisticCRPS), logisticUnit, censoredLogisticMoments), nil, -1, 0)

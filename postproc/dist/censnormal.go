@@ -46,3 +46,13 @@ func censoredNormal(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	}
 	return sigma * g, -(gz + gl), g - z*gz - l*gl
 }
+
+// CensoredNormal is the family of normal distributions censored at 0.
+var CensoredNormal = func() *Family {
+	f := cutAtZero(twoParameters("censored_normal", "normal censored at 0", CensoredNormalCDF, CensoredNormalQuantile, CensoredNormalCRPS), normalUnit, censoredNormalMoments)
+	f.quantileAt = func(p float64) func(par []float64) float64 {
+		z := NormalQuantile(p)
+		return func(par []float64) float64 { return max(0, par[0]+par[1]*z) }
+	}
+	return censoredAs(f, nil, -1, 0)
+}()

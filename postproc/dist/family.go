@@ -1,9 +1,6 @@
 package dist
 
-import (
-	"math"
-	"sync/atomic"
-)
+import "math"
 
 // Family is a kind of distribution with few parameters: its functions over a slice of
 // them, for code that works with any family.
@@ -28,12 +25,30 @@ type Family struct {
 	Positive bool
 	// Excess is the family of what lies above a threshold, if that is one of the table.
 	Excess Excess
+	// Unit are the moments of what has location 0 and scale 1, before it is cut at 0, of a family that has both and no other parameter.
+	// The zero value is of all others.
+	Unit Moments
+	// Average gives the parameters of an average of distributions whose parameters are given, [distribution][parameter], if they are not the means of the
+	// parameters. Of fixed parameters, which all of them have in common, given has none.
+	Average func(fixed []float64, given [][]float64) []float64
+	// FLOPs is a rough number of operations of the CRPS with its derivatives; 0 stands for 100.
+	FLOPs int64
 
+	shortcuts
+}
+
+// shortcuts are what a family has of OfMoments and QuantileAt.
+type shortcuts struct {
 	// One of both is behind OfMoments: the parameters themselves, or those of scale 1 and a location, which
 	// give every ratio of the moments.
 	ofMoments func(par []float64, mean, std float64)
 	standard  func(par []float64, u float64)
+	// quantileAt is nil where QuantileAt saves nothing.
+	quantileAt func(p float64) func(par []float64) float64
 }
+
+// Moments are a mean and a standard deviation.
+type Moments struct{ Mean, Std float64 }
 
 // Role says what becomes of a parameter if the variable is shifted by a and multiplied by b.
 type Role uint8
@@ -64,95 +79,11 @@ func (f *Family) CRPSAbove(grad, par []float64, t, y float64) float64 {
 	return f.Excess.Family.CRPS(grad, par, max(y-t, 0))
 }
 
-// Families lists all of them. Histograms and Bernstein quantile functions have as many
-// parameters as one likes and stand apart: see FamilyOf.
-var Families = []*Family{Normal, TruncatedNormal, CensoredNormal, ZeroNormal, LogNormal, Logistic, TruncatedLogistic, CensoredLogistic, CSGamma, Student}
-
-// The families.
-var (
-	Normal = locationScale("normal", "normal", false,
-		func(mu, sigma, x float64) float64 { return NormalCDF((x - mu) / sigma) },
-		func(mu, sigma, p float64) float64 { return mu + sigma*NormalQuantile(p) }, NormalCRPS, normalMoments)
-	TruncatedNormal = locationScale("truncated_normal", "normal truncated below at 0", true,
-		TruncatedNormalCDF, TruncatedNormalQuantile, TruncatedNormalCRPS, truncatedNormalMoments)
-	CensoredNormal = locationScale("censored_normal", "normal censored at 0", true,
-		CensoredNormalCDF, CensoredNormalQuantile, CensoredNormalCRPS, censoredNormalMoments)
-	LogNormal = &Family{ID: "log_normal", Name: "log-normal", Parameters: []string{"mu", "sigma"}, Roles: []Role{Log, Pure}, Positive: true,
-		CDF:      func(par []float64, x float64) float64 { return LogNormalCDF(par[0], par[1], x) },
-		Quantile: func(par []float64, p float64) float64 { return LogNormalQuantile(par[0], par[1], p) },
-		CRPS: func(grad, par []float64, y float64) float64 {
-			crps, dmu, dsigma := LogNormalCRPS(par[0], par[1], y)
-			return fill(grad, crps, dmu, dsigma)
-		}, Moments: logNormalMoments}
-	Logistic = locationScale("logistic", "logistic", false,
-		func(mu, s, x float64) float64 { return LogisticCDF((x - mu) / s) },
-		func(mu, s, p float64) float64 { return mu + s*LogisticQuantile(p) }, LogisticCRPS, logisticMoments)
-	TruncatedLogistic = locationScale("truncated_logistic", "logistic truncated below at 0", true,
-		TruncatedLogisticCDF, TruncatedLogisticQuantile, TruncatedLogisticCRPS, truncatedLogisticMoments)
-	CensoredLogistic = locationScale("censored_logistic", "logistic censored at 0", true,
-		CensoredLogisticCDF, CensoredLogisticQuantile, CensoredLogisticCRPS, censoredLogisticMoments)
-
-	// ZeroNormal is 0 with probability p, else a normal truncated below at 0.
-	ZeroNormal = &Family{ID: "zero_normal", Name: "truncated normal with a probability of 0", Parameters: []string{"p", "mu", "sigma"},
-		Roles: []Role{Pure, Location, Scale}, Positive: true,
-		CDF:      func(par []float64, x float64) float64 { return ZeroNormalCDF(par[0], par[1], par[2], x) },
-		Quantile: func(par []float64, p float64) float64 { return ZeroNormalQuantile(par[0], par[1], par[2], p) },
-		CRPS: func(grad, par []float64, y float64) float64 {
-			crps, dp, dmu, dsigma := ZeroNormalCRPS(par[0], par[1], par[2], y)
-			return fill(grad, crps, dp, dmu, dsigma)
-		}, Moments: zeroNormalMoments}
-	// CSGamma is the censored, shifted gamma distribution.
-	CSGamma = &Family{ID: "censored_shifted_gamma", Name: "gamma shifted left and censored at 0", Parameters: []string{"shape", "scale", "shift"},
-		Roles: []Role{Pure, Scale, Scale}, Positive: true,
-		CDF:      func(par []float64, x float64) float64 { return CSGammaCDF(par[0], par[1], par[2], x) },
-		Quantile: func(par []float64, p float64) float64 { return CSGammaQuantile(par[0], par[1], par[2], p) },
-		CRPS: func(grad, par []float64, y float64) float64 {
-			crps, dshape, dscale, dshift := CSGammaCRPS(par[0], par[1], par[2], y)
-			return fill(grad, crps, dshape, dscale, dshift)
-		}, Moments: csGammaMoments}
-	// Student is Student's t distribution, with a location and a scale.
-	Student = &Family{ID: "student", Name: "Student's t", Parameters: []string{"mu", "sigma", "nu"}, Roles: []Role{Location, Scale, Pure},
-		CDF:      func(par []float64, x float64) float64 { return StudentCDF(par[2], (x-par[0])/par[1]) },
-		Quantile: func(par []float64, p float64) float64 { return par[0] + par[1]*StudentQuantile(par[2], p) },
-		CRPS: func(grad, par []float64, y float64) float64 {
-			crps, dmu, dsigma := StudentCRPS(par[0], par[1], par[2], y)
-			if grad == nil {
-				return crps
-			}
-			return fill(grad, crps, dmu, dsigma, studentByTails(par[0], par[1], par[2], y))
-		}, Moments: studentMoments,
-		HalfDistance: func(par []float64) float64 { return par[1] * studentHalfDistance(par[2]) }}
-)
-
-func init() { // which families of the table cannot say of each other in their declarations
-	for f, e := range map[*Family]*Family{Normal: CensoredNormal, CensoredNormal: CensoredNormal, Logistic: CensoredLogistic, CensoredLogistic: CensoredLogistic} {
-		f.Excess = Excess{e, []float64{-1, 0}}
-	}
-	Normal.HalfDistance = func(par []float64) float64 { return par[1] / math.Sqrt(math.Pi) }
-	Logistic.HalfDistance = func(par []float64) float64 { return par[1] }
-	CSGamma.Excess = Excess{CSGamma, []float64{0, 0, 1}}
-}
-
 // QuantileAt is Quantile for one p and many parameters: what depends on p alone is
 // computed once.
 func (f *Family) QuantileAt(p float64) func(par []float64) float64 {
-	z := NormalQuantile(p)
-	switch f {
-	case Normal:
-		return func(par []float64) float64 { return par[0] + par[1]*z }
-	case CensoredNormal:
-		return func(par []float64) float64 { return max(0, par[0]+par[1]*z) }
-	case Student: // all points of a field have the same tails
-		type known struct{ nu, z float64 }
-		var last atomic.Pointer[known]
-		return func(par []float64) float64 {
-			k := last.Load()
-			if k == nil || k.nu != par[2] {
-				k = &known{par[2], StudentQuantile(par[2], p)}
-				last.Store(k)
-			}
-			return par[0] + par[1]*k.z
-		}
+	if f.quantileAt != nil {
+		return f.quantileAt(p)
 	}
 	return func(par []float64) float64 { return f.Quantile(par, p) }
 }
@@ -178,43 +109,78 @@ func (f *Family) Above(par []float64, x float64) float64 {
 	return 1 - f.CDF(par, x)
 }
 
-// FamilyByID finds a family of the table, or nil.
-func FamilyByID(id string) *Family {
-	for _, f := range Families {
-		if f.ID == id {
-			return f
-		}
-	}
-	return nil
-}
-
-// FamilyOf finds a family by its name and the number of its parameters: one of the table, or
-// one of those that have as many as one likes; nil if there is none.
-func FamilyOf(id string, parameters int) *Family {
-	switch {
-	case id == bernsteinID && parameters > 1:
-		return Bernstein(parameters - 1)
-	case id == censoredBernsteinID && parameters > 1:
-		return CensoredBernstein(parameters - 1)
-	case id == histogramID && parameters > 2 && parameters%2 == 1:
-		return Histogram(parameters / 2)
-	}
-	if f := FamilyByID(id); f != nil && len(f.Parameters) == parameters {
+// Censored is the distribution of max(X, 0), by the same parameters: f itself where no closed form of it is written, or none is needed.
+func (f *Family) Censored() *Family {
+	if f.Excess.Family == nil {
 		return f
 	}
-	return nil
+	return f.Excess.Family
 }
 
-// locationScale is a family of two parameters, those of the parent where it is cut.
-func locationScale(id, name string, positive bool, cdf, quantile func(mu, sigma, v float64) float64,
-	crps func(mu, sigma, y float64) (crps, dmu, dsigma float64), moments func(par []float64) (mean, std float64)) *Family {
-	return &Family{ID: id, Name: name, Parameters: []string{"mu", "sigma"}, Roles: []Role{Location, Scale}, Positive: positive,
+// Shape is what a family of a location and a scale is made of: the functions of the distribution of location 0 and scale 1.
+type Shape struct {
+	CDF      func(z float64) float64
+	Quantile func(p float64) float64
+	// CRPS is that of the distribution with any location and scale, with its derivatives by both.
+	CRPS func(mu, sigma, y float64) (crps, dmu, dsigma float64)
+	Moments
+	// HalfDistance is ½E|X−X'| of any scale; nil where no closed form is written.
+	HalfDistance func(sigma float64) float64
+}
+
+// locationScale is the family of what has a location and a scale. Its name is for people.
+func locationScale(id, name string, s Shape) *Family {
+	mean := func(mu, sigma float64) float64 {
+		if s.Mean == 0 { // also of an infinite scale
+			return mu
+		}
+		return mu + s.Mean*sigma
+	}
+	f := twoParameters(id, name,
+		func(mu, sigma, x float64) float64 { return s.CDF((x - mu) / sigma) },
+		func(mu, sigma, p float64) float64 { return mu + sigma*s.Quantile(p) }, s.CRPS)
+	f.Unit = s.Moments
+	f.Moments = func(par []float64) (float64, float64) { return mean(par[0], par[1]), par[1] * s.Std }
+	f.ofMoments = func(par []float64, m, std float64) {
+		par[1] = std / s.Std
+		par[0] = mean(m, -par[1])
+	}
+	f.quantileAt = func(p float64) func(par []float64) float64 {
+		z := s.Quantile(p)
+		return func(par []float64) float64 { return par[0] + par[1]*z }
+	}
+	if s.HalfDistance != nil {
+		f.HalfDistance = func(par []float64) float64 { return s.HalfDistance(par[1]) }
+	}
+	return f
+}
+
+// cutAtZero makes of a family of two parameters one of what has no values below 0, whose unit is that of its parent.
+func cutAtZero(f *Family, unit Moments, moments func(par []float64) (mean, std float64)) *Family {
+	f.Positive, f.Unit, f.Moments = true, unit, moments
+	f.standard = func(par []float64, u float64) { par[0], par[1] = u, 1 }
+	return f
+}
+
+// twoParameters is a family of a location and a scale, or those of its parent.
+func twoParameters(id, name string, cdf, quantile func(mu, sigma, v float64) float64, crps func(mu, sigma, y float64) (crps, dmu, dsigma float64)) *Family {
+	return &Family{ID: id, Name: name, Parameters: []string{"mu", "sigma"}, Roles: []Role{Location, Scale},
 		CDF:      func(par []float64, x float64) float64 { return cdf(par[0], par[1], x) },
 		Quantile: func(par []float64, p float64) float64 { return quantile(par[0], par[1], p) },
 		CRPS: func(grad, par []float64, y float64) float64 {
 			c, dmu, dsigma := crps(par[0], par[1], y)
 			return fill(grad, c, dmu, dsigma)
-		}, Moments: moments}
+		}}
+}
+
+// censoredAs gives a family that of what lies above a threshold, with the signs of Excess; nil is the family itself, since what is censored
+// once is of the same family when it is censored again.
+func censoredAs(f, excess *Family, signs ...float64) *Family {
+	if excess == nil {
+		excess = f
+	}
+	f.Excess = Excess{excess, signs}
+	return f
 }
 
 func fill(grad []float64, crps float64, d ...float64) float64 {

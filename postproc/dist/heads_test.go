@@ -38,8 +38,8 @@ func TestMoments(t *testing.T) {
 			t.Errorf("%s%v: mean %g, std %g, by quantiles %g, %g", f.ID, par, mean, std, sum, want)
 		}
 	}
-	for _, f := range Families {
-		for _, par := range familyCases[f.ID] {
+	for _, f := range fixedFamilies() {
+		for _, par := range casesOf(f) {
 			check(f, par)
 		}
 	}
@@ -82,13 +82,13 @@ func TestFamiliesOfManyParameters(t *testing.T) {
 // What lies above a threshold scores ∫_t^∞ (F−1[x≥y])².
 func TestCRPSAbove(t *testing.T) {
 	n := 0
-	families := append(slices.Clone(Families), manyParameters[1].f, manyParameters[2].f)
+	families := append(fixedFamilies(), manyParameters[1].f, manyParameters[2].f)
 	for _, f := range families {
 		if f.Excess.Family == nil {
 			continue
 		}
 		n++
-		cases := familyCases[f.ID]
+		cases := casesOf(f)
 		if cases == nil {
 			cases = [][]float64{manyParameters[1].par}
 		}

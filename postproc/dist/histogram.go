@@ -111,12 +111,13 @@ func HistogramMoments(edges, p []float64) (mean, std float64) {
 	return fromRaw(e, e2)
 }
 
-const histogramID = "histogram"
+// HistogramID is the name of the family of histograms.
+const HistogramID = "histogram"
 
 // Histogram is the family of histograms with so many bins. Its parameters are the edges, then
 // the probabilities.
 func Histogram(bins int) *Family {
-	f := &Family{ID: histogramID, Name: "histogram"}
+	f := &Family{ID: HistogramID, Name: "histogram"}
 	for i := range bins + 1 {
 		f.Parameters, f.Roles = append(f.Parameters, fmt.Sprintf("edge_%02d", i)), append(f.Roles, Location)
 	}
@@ -127,6 +128,10 @@ func Histogram(bins int) *Family {
 	f.Quantile = func(par []float64, p float64) float64 { return HistogramQuantile(par[:bins+1], par[bins+1:], p) }
 	f.Moments = func(par []float64) (mean, std float64) { return HistogramMoments(par[:bins+1], par[bins+1:]) }
 	f.ofMoments = func(par []float64, mean, std float64) { normalBins(par[bins+1:], par[:bins+1], mean, std) }
+	f.Average = func(edges []float64, p [][]float64) []float64 {
+		means, probabilities := AverageHistograms(edges, p)
+		return append(means, probabilities...)
+	}
 	f.CRPS = func(grad, par []float64, y float64) float64 {
 		if grad != nil {
 			panic("dist: the CRPS of a histogram has no derivatives by its edges")

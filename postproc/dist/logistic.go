@@ -56,3 +56,10 @@ func logisticTail(z float64) (q, k float64) {
 	e := math.Exp(z)
 	return 1 / (1 + e), math.Log1p(e) - z
 }
+
+// logisticUnit are the moments of the standard logistic distribution.
+var logisticUnit = Moments{Std: LogisticStd}
+
+// Logistic is the family of logistic distributions.
+var Logistic = censoredAs(locationScale("logistic", "logistic", Shape{CDF: LogisticCDF, Quantile: LogisticQuantile, CRPS: LogisticCRPS, Moments: logisticUnit,
+	HalfDistance: func(s float64) float64 { return s }}), CensoredLogistic, -1, 0)

@@ -55,3 +55,14 @@ func LogNormalCRPS(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	crps = y*math.Erf(z/math.Sqrt2) - 2*e*a
 	return crps, -2 * e * a, -2*e*sigma*a - math.Sqrt2*e*NormalPDF(sigma/math.Sqrt2) + density
 }
+
+// LogNormal is the family of log-normal distributions.
+var LogNormal = &Family{ID: "log_normal", Name: "log-normal", Parameters: []string{"mu", "sigma"}, Roles: []Role{Log, Pure}, Positive: true,
+	CDF:      func(par []float64, x float64) float64 { return LogNormalCDF(par[0], par[1], x) },
+	Quantile: func(par []float64, p float64) float64 { return LogNormalQuantile(par[0], par[1], p) },
+	CRPS: func(grad, par []float64, y float64) float64 {
+		crps, dmu, dsigma := LogNormalCRPS(par[0], par[1], y)
+		return fill(grad, crps, dmu, dsigma)
+	},
+	Moments:   logNormalMoments,
+	shortcuts: shortcuts{ofMoments: func(par []float64, mean, std float64) { par[0], par[1] = LogNormalFromMoments(mean, std) }}}

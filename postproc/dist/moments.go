@@ -11,12 +11,6 @@ import (
 // Source: Johnson, Kotz and Balakrishnan 1994, Continuous univariate distributions, ch. 10,
 // 13, 14, 17 and 23; of what is cut at 0 by integration of the tails.
 
-func normalMoments(par []float64) (mean, std float64) { return par[0], par[1] }
-
-func logisticMoments(par []float64) (mean, std float64) {
-	return par[0], par[1] * LogisticStd
-}
-
 // LogisticStd is the standard deviation of the standard logistic distribution, π/√3.
 const LogisticStd = math.Pi / 1.7320508075688772935274463415058723669428052538103806
 

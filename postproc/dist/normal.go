@@ -75,3 +75,10 @@ func NormalCRPS(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 //
 // The matrix is never negative: the score is convex in mu and sigma together.
 func NormalCRPSCurvature(dsigma, sigma float64) float64 { return (dsigma + invSqrtPi) / sigma }
+
+// normalUnit are the moments of the standard normal distribution.
+var normalUnit = Moments{Std: 1}
+
+// Normal is the family of normal distributions.
+var Normal = censoredAs(locationScale("normal", "normal", Shape{CDF: NormalCDF, Quantile: NormalQuantile, CRPS: NormalCRPS, Moments: normalUnit,
+	HalfDistance: func(sigma float64) float64 { return sigma / math.Sqrt(math.Pi) }}), CensoredNormal, -1, 0)

@@ -54,21 +54,6 @@ func (f *Family) OfMoments(par []float64, mean, std float64) {
 // farthest is how many scales below 0 what is cut there is located at most.
 const farthest = 40.0
 
-func init() {
-	Normal.ofMoments = func(par []float64, mean, std float64) { par[0], par[1] = mean, std }
-	Logistic.ofMoments = func(par []float64, mean, std float64) { par[0], par[1] = mean, std/LogisticStd }
-	Student.ofMoments = func(par []float64, mean, std float64) { par[0], par[1] = mean, std/StudentStd(par[2]) }
-	LogNormal.ofMoments = func(par []float64, mean, std float64) { par[0], par[1] = LogNormalFromMoments(mean, std) }
-	ZeroNormal.ofMoments = func(par []float64, mean, std float64) {
-		CensoredNormal.OfMoments(par[1:], mean, std)
-		par[0] = NormalCDF(-par[1] / par[2])
-	}
-	for _, f := range []*Family{TruncatedNormal, CensoredNormal, TruncatedLogistic, CensoredLogistic} {
-		f.standard = func(par []float64, u float64) { par[0], par[1] = u, 1 }
-	}
-	CSGamma.standard = func(par []float64, u float64) { par[0], par[1], par[2] = math.Exp(u/4), 1, par[2]/par[1] }
-}
-
 // NormalCoefficients are the coefficients of a Bernstein quantile function near that of the standard normal
 // distribution: quantiles of the middle levels, stretched to unit variance. Their mean is 0.
 func NormalCoefficients(degree int) []float64 {

@@ -2,6 +2,7 @@ package dist
 
 import (
 	"math"
+	"sync/atomic"
 
 	"gonum.org/v1/gonum/mathext"
 )
@@ -114,3 +115,32 @@ func StudentStd(nu float64) float64 {
 	}
 	return math.Sqrt(nu / (nu - 2))
 }
+
+// Student is the family of Student's t distributions, with a location and a scale.
+var Student = &Family{ID: "student", Name: "Student's t", Parameters: []string{"mu", "sigma", "nu"}, Roles: []Role{Location, Scale, Pure},
+	CDF:      func(par []float64, x float64) float64 { return StudentCDF(par[2], (x-par[0])/par[1]) },
+	Quantile: func(par []float64, p float64) float64 { return par[0] + par[1]*StudentQuantile(par[2], p) },
+	CRPS: func(grad, par []float64, y float64) float64 {
+		crps, dmu, dsigma := StudentCRPS(par[0], par[1], par[2], y)
+		if grad == nil {
+			return crps
+		}
+		return fill(grad, crps, dmu, dsigma, studentByTails(par[0], par[1], par[2], y))
+	},
+	Moments:      studentMoments,
+	HalfDistance: func(par []float64) float64 { return par[1] * studentHalfDistance(par[2]) },
+	shortcuts: shortcuts{
+		ofMoments: func(par []float64, mean, std float64) { par[0], par[1] = mean, std/StudentStd(par[2]) },
+		quantileAt: func(p float64) func(par []float64) float64 { // all points of a field have the same tails
+			type known struct{ nu, z float64 }
+			var last atomic.Pointer[known]
+			return func(par []float64) float64 {
+				k := last.Load()
+				if k == nil || k.nu != par[2] {
+					k = &known{par[2], StudentQuantile(par[2], p)}
+					last.Store(k)
+				}
+				return par[0] + par[1]*k.z
+			}
+		},
+	}}

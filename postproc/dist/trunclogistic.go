@@ -71,3 +71,7 @@ func truncatedLogistic(mu, s, y float64) (crps, dmu, ds float64) {
 	ds = 2*a + h + y/s*(1-gz) + l*dmu // g − (z−l) g_z − l (g_z+g_l)
 	return crps, dmu, ds
 }
+
+// TruncatedLogistic is the family of logistic distributions truncated below at 0.
+var TruncatedLogistic = cutAtZero(twoParameters("truncated_logistic", "logistic truncated below at 0",
+	TruncatedLogisticCDF, TruncatedLogisticQuantile, TruncatedLogisticCRPS), logisticUnit, truncatedLogisticMoments)

@@ -121,3 +121,7 @@ func mills(x float64) float64 {
 	}
 	return 1 / f
 }
+
+// TruncatedNormal is the family of normal distributions truncated below at 0.
+var TruncatedNormal = cutAtZero(twoParameters("truncated_normal", "normal truncated below at 0",
+	TruncatedNormalCDF, TruncatedNormalQuantile, TruncatedNormalCRPS), normalUnit, truncatedNormalMoments)

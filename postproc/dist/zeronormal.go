@@ -66,3 +66,18 @@ func ZeroNormalCRPS(p, mu, sigma, y float64) (crps, dp, dmu, dsigma float64) {
 	g := z*gz - l*p*p + 2*r*(c.b-c.h) + r*r*(2*c.h-c.d)
 	return sigma*g + below, sigma * (2*u - 2*r*v), -(gz + gl), g - z*gz - l*gl
 }
+
+// ZeroNormal is the family of what is 0 with probability p, else a normal truncated below at 0.
+var ZeroNormal = &Family{ID: "zero_normal", Name: "truncated normal with a probability of 0", Parameters: []string{"p", "mu", "sigma"},
+	Roles: []Role{Pure, Location, Scale}, Positive: true,
+	CDF:      func(par []float64, x float64) float64 { return ZeroNormalCDF(par[0], par[1], par[2], x) },
+	Quantile: func(par []float64, p float64) float64 { return ZeroNormalQuantile(par[0], par[1], par[2], p) },
+	CRPS: func(grad, par []float64, y float64) float64 {
+		crps, dp, dmu, dsigma := ZeroNormalCRPS(par[0], par[1], par[2], y)
+		return fill(grad, crps, dp, dmu, dsigma)
+	},
+	Moments: zeroNormalMoments,
+	shortcuts: shortcuts{ofMoments: func(par []float64, mean, std float64) {
+		CensoredNormal.OfMoments(par[1:], mean, std)
+		par[0] = NormalCDF(-par[1] / par[2])
+	}}}

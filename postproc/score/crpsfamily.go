@@ -1,6 +1,6 @@
 package score
 
-// CRPSFamily is the CRPS of the system's own distribution, of any family of dist.Families,
+// CRPSFamily is the CRPS of the system's own distribution, of any family of dist.Table,
 // in closed form:
 //
 //	< ∫ ( F(x) − 1[x ≥ y] )² dx >

@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"math"
-	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
@@ -11,23 +10,25 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Programs of scores: of closed forms, of those with incomplete gamma and beta functions, and of polynomials.
+// The families whose CRPS programs have, by name, with their numbers there: closed forms, and those with incomplete gamma and beta functions.
 var (
-	scoring      = func(family int) device.Program { return kernels.Program("scores.cu", define("FAMILY", family)) }
-	studentScore = kernels.Program("gammas.cu", define("FAMILY", 0))
-	gammaScore   = kernels.Program("gammas.cu", define("FAMILY", 1))
-	bernsteins   = kernels.Program("bernstein.cu")
+	closedForms = map[string]int{dist.Normal.ID: 0, dist.TruncatedNormal.ID: 1, dist.CensoredNormal.ID: 2, dist.ZeroNormal.ID: 3, dist.LogNormal.ID: 4,
+		dist.Logistic.ID: 5, dist.TruncatedLogistic.ID: 6, dist.CensoredLogistic.ID: 7}
+	gammaForms = map[string]int{dist.Student.ID: 0, dist.CSGamma.ID: 1}
 )
 
-// scored are the families whose closed forms scores.cu has, in its order.
-var scored = []*dist.Family{dist.Normal, dist.TruncatedNormal, dist.CensoredNormal, dist.ZeroNormal, dist.LogNormal, dist.Logistic, dist.TruncatedLogistic,
-	dist.CensoredLogistic}
+// Their programs, and that of polynomials.
+var (
+	closedForm = func(family int) device.Program { return kernels.Program("scores.cu", define("FAMILY", family)) }
+	gammaForm  = func(family int) device.Program { return kernels.Program("gammas.cu", define("FAMILY", family)) }
+	bernsteins = kernels.Program("bernstein.cu")
+)
 
 // mostCoefficients is the number of coefficients that bernstein.cu holds.
 const mostCoefficients = 64
 
 // distribution serves the scores of distributions by kernels whose names end so; the reference kernel those of polynomials of a
-// higher degree.
+// higher degree, and of families of which there is no program.
 func distribution(ending string) prepare {
 	return func(b *Backend, q backend.Request) (backend.Kernel, error) { return distributionPart(b, q, ending) }
 }
@@ -41,23 +42,23 @@ func distributionPart(b *Backend, q backend.Request, ending string) (backend.Ker
 		w.call(p, name, over(n), append(append(addresses(q), n, points), more...)...)
 		return w.kernel(name)
 	}
-	family := slices.IndexFunc(scored, func(f *dist.Family) bool { return f.ID == a.Family })
 	censored := int32(0)
 	if f := dist.FamilyOf(a.Family, a.Parameters); f != nil && f.Positive {
 		censored = 1
 	}
+	closed, inClosed := closedForms[a.Family]
+	gamma, inGammas := gammaForms[a.Family]
+	row, _ := dist.RowOf(a.Family)
 	switch {
-	case a.Rule == op.CrossEntropyRule:
-		return kernel(scoring(0), "entropy", count)
-	case family >= 0:
-		return kernel(scoring(family), "score", count)
-	case a.Family == dist.Student.ID:
-		return kernel(studentScore, "score")
-	case a.Family == dist.CSGamma.ID:
-		return kernel(gammaScore, "score")
-	case count > mostCoefficients:
+	case a.Rule == dist.CrossEntropyRule:
+		return kernel(closedForm(0), "entropy", count)
+	case inClosed:
+		return kernel(closedForm(closed), "score", count)
+	case inGammas:
+		return kernel(gammaForm(gamma), "score")
+	case row.Size != dist.Degree || count > mostCoefficients:
 		return backend.Kernel{}, nil
-	case a.Rule == op.CRPSRule:
+	case a.Rule == dist.CRPSRule:
 		return kernel(bernsteins, "bernstein", count, censored)
 	}
 	basis, release, err := b.table(polynomials(a.Parameters))

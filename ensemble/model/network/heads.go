@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -26,20 +27,22 @@ const logitOfNormal = 1.702
 // leastProbability is that of a bin of an untrained histogram, in which no observation may lie.
 const leastProbability = 1e-6
 
+// row is that of the family of a distribution head.
+func (s Spec) row() dist.Row {
+	r, _ := dist.RowOf(cmp.Or(s.Family, config.NormalFamily))
+	return r
+}
+
+// size is that of the family, if it has one.
+func (s Spec) size() int { return max(s.Degree, s.Bins) }
+
 // family is the distribution whose parameters the average of so many networks gives; nil for a
 // spread head.
 func (s Spec) family(networks int) *dist.Family {
-	switch {
-	case s.Head != DistributionHead:
+	if s.Head != DistributionHead {
 		return nil
-	case s.Family == "":
-		return dist.Normal
-	case s.Family == config.BernsteinFamily:
-		return dist.Bernstein(s.Degree)
-	case s.Family == config.HistogramFamily:
-		return dist.Histogram(networks*(s.Bins-1) + 1)
 	}
-	return dist.FamilyByID(s.Family)
+	return s.row().OfAverage(s.size(), networks)
 }
 
 // Predicted is the family of what a model of so many networks predicts: as family, but for what is made of it
@@ -62,10 +65,10 @@ func (s *Spec) HeadOf(c *config.TrainConfig) {
 	if c.Calibrate.Distribution != config.NoCalibration {
 		s.Tails = c.Calibrate.Distribution
 	}
-	switch s.Family {
-	case config.BernsteinFamily:
+	switch s.row().Size {
+	case dist.Degree:
 		s.Degree = c.Model.Degree
-	case config.HistogramFamily:
+	case dist.Bins:
 		s.Bins = c.Model.Bins
 	}
 	if loss := c.Train.Train.Loss; len(loss.Threshold) > 0 {
@@ -96,7 +99,7 @@ func (s Spec) ParameterNames() []string {
 	var out []string
 	f := s.family(1)
 	for i, name := range f.Parameters {
-		if s.Family != config.HistogramFamily || f.Roles[i] == dist.Pure {
+		if s.Family != dist.HistogramID || f.Roles[i] == dist.Pure {
 			out = append(out, "parameter_"+name)
 		}
 	}
@@ -116,10 +119,10 @@ func (s Spec) Extra() []unet3d.ExtraOutput {
 		return []unet3d.ExtraOutput{{Name: "p"}}
 	case dist.CSGamma.ID:
 		return []unet3d.ExtraOutput{{Name: "gamma_shift", Start: unet3d.InverseSoftplus(StartGammaShift)}}
-	case config.BernsteinFamily:
+	case dist.BernsteinID:
 		z := dist.NormalCoefficients(s.Degree)
 		return many("step", s.Degree, func(i int) float64 { return unet3d.InverseSoftplus(z[i+1] - z[i]) })
-	case config.HistogramFamily:
+	case dist.HistogramID:
 		return many("bin", s.Bins, func(int) float64 { return 0 })
 	}
 	return nil
@@ -149,14 +152,14 @@ func (s Spec) link(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, 
 		m := unet3d.SigmaOf(b, op.Add(b, mean(), left))
 		scale := op.Div(b, op.Square(b, sigma), m)
 		return []graph.Value{op.Div(b, m, scale), scale, left}
-	case config.BernsteinFamily:
+	case dist.BernsteinID:
 		level := b.Scalar(dist.NormalCoefficients(s.Degree)[0])
 		a := []graph.Value{op.Add(b, shift, op.Mul(b, sigma, level))}
 		for _, step := range out.Extra {
 			a = append(a, op.Add(b, a[len(a)-1], op.Mul(b, sigma, op.Softplus(b, step))))
 		}
 		return a
-	case config.HistogramFamily:
+	case dist.HistogramID:
 		return s.logits(b, k, out)
 	}
 	return []graph.Value{shift, sigma}
@@ -260,12 +263,12 @@ func (s Spec) distributionScore(b *graph.Builder, k *task.Task, h head, residual
 			par[i] = of(p)
 		}
 		y := of(residual)
-		if s.Family == config.HistogramFamily {
+		if s.Family == dist.HistogramID {
 			scores = append(scores, s.crossEntropy(b, k, v, par, y))
 			continue
 		}
 		f := s.family(1)
-		if BoundedVariable(name) && f.ID == config.BernsteinFamily {
+		if BoundedVariable(name) && f.ID == dist.BernsteinID {
 			f = dist.CensoredBernstein(s.Degree)
 		}
 		mine := slices.DeleteFunc(slices.Clone(events), func(q ensemble.Question) bool { return q.Variable != ensemble.ShortName(name) })
@@ -295,9 +298,9 @@ func (s Spec) scored(b *graph.Builder, f *dist.Family, par []graph.Value, y grap
 	if f == dist.Normal {
 		return op.GaussianCRPS(b, par[0], par[1], y)
 	}
-	rule := op.CRPSRule
+	rule := dist.CRPSRule
 	if s.Loss == config.PinballLoss {
-		rule = op.PinballRule
+		rule = dist.PinballRule
 	}
 	return op.DistributionScore(b, op.Concat(b, 1, par...), y, op.Scored{Rule: rule, Family: f.ID, Parameters: len(par)})
 }
@@ -335,5 +338,5 @@ func (s Spec) crossEntropy(b *graph.Builder, k *task.Task, v int, logits []graph
 	for i := 2; i < s.Bins; i++ {
 		bin = op.Add(b, bin, op.AtLeast(b, y, edgeOf(b, k, y, v, i)))
 	}
-	return op.DistributionScore(b, op.Concat(b, 1, logits...), bin, op.Scored{Rule: op.CrossEntropyRule, Family: config.HistogramFamily, Parameters: len(logits)})
+	return op.DistributionScore(b, op.Concat(b, 1, logits...), bin, op.Scored{Rule: dist.CrossEntropyRule, Family: dist.HistogramID, Parameters: len(logits)})
 }

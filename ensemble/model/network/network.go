@@ -12,7 +12,6 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	sharing "github.com/ensemble-weather/ensemble/engine/share"
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/spatial"
@@ -198,7 +197,7 @@ func (s Spec) Graph(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss boo
 	if s.Family != "" {
 		h.parameters = s.link(b, k, out, h.centre)
 		given := h.parameters
-		if s.Family == config.HistogramFamily {
+		if s.Bins > 0 {
 			given = probabilities(b, h.parameters)
 		}
 		for i, name := range s.ParameterNames() {

@@ -3,6 +3,7 @@ package task
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
@@ -105,7 +106,7 @@ func (k *Task) FitHead(h *HeadSums, ranks *team.Team) error {
 		if k.Score[at] != 0 && h.positive && l.Value < -negligible*k.ErrorScale[at] {
 			return &exit.Error{Code: exit.BadData, What: "an analysis has values below 0, and the family of model.family has none",
 				At: fmt.Sprintf("%s at %s, training analyses", name, l.When), Why: fmt.Sprintf("the least value is %g", l.Value),
-				Fix: "set model.family: normal, logistic, bernstein or histogram, or correct the analyses"}
+				Fix: "set model.family: " + strings.Join(dist.HeadNames(func(r dist.Row) bool { return !r.Any().Positive }), " or ") + ", or correct the analyses"}
 		}
 	}
 	for at := range counts {

@@ -12,7 +12,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
-	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
@@ -21,27 +20,26 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// The schema names the families of package dist, and those that can be scored above thresholds.
+// The schema takes the families that heads give and no others, each with its loss, and thresholds of those that have a closed form above them.
 func TestFamilyNames(t *testing.T) {
-	var ids []string
-	for _, f := range dist.Families {
-		if f != dist.Student { // which calibration makes
-			ids = append(ids, f.ID)
+	for _, r := range dist.Table {
+		set := append(slices.Clone(runtest.RainKeys), "model.family="+r.ID, runtest.LossOf(r.ID))
+		path := demotest.Config(t, runtest.Nowhere, runtest.RainKeys...).Files()[0].Path
+		load := func(more ...string) error {
+			_, err := config.LoadTrain(config.Sources{Files: []string{path}, Set: append(slices.Clone(set), more...)})
+			return err
 		}
-	}
-	if want := append(ids, config.BernsteinFamily, config.HistogramFamily); !slices.Equal(config.Families, want) {
-		t.Errorf("the schema has %q, want %q", config.Families, want)
-	}
-	for _, id := range config.Families {
-		spec := network.Spec{HeadSpec: network.HeadSpec{Head: network.DistributionHead, Family: id, Degree: 3, Bins: 4}}
-		if id == config.NormalFamily {
-			spec.Family = ""
+		if err := load(); r.Head != (err == nil) {
+			t.Errorf("%s: heads give it: %v, and %v", r.ID, r.Head, err)
 		}
-		set := append(slices.Clone(runtest.RainKeys), "model.family="+id, runtest.LossOf(id))
-		c := demotest.Config(t, runtest.Nowhere, set...)
-		_, err := config.LoadTrain(config.Sources{Files: []string{c.Files()[0].Path}, Set: append(set, "train.loss.threshold=[tp>1mm]")})
-		if allowed := spec.Predicted(1).Excess.Family != nil; allowed != (err == nil) {
-			t.Errorf("%s: a threshold is allowed: %v, and %v", id, allowed, err)
+		allowed := r.Head && r.Any().Excess.Family != nil
+		if err := load("train.loss.threshold=[tp>1mm]"); allowed != (err == nil) {
+			t.Errorf("%s: a threshold is allowed: %v, and %v", r.ID, allowed, err)
+		}
+		for _, rule := range []dist.Rule{dist.CRPSRule, dist.PinballRule, dist.CrossEntropyRule} {
+			if err := load("train.loss.kind=" + string(rule)); (r.Head && r.ScoredBy(rule)) != (err == nil) {
+				t.Errorf("%s is trained with %s: %v", r.ID, rule, err)
+			}
 		}
 	}
 }

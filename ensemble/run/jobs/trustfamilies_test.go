@@ -79,9 +79,9 @@ func familiesFallBack(t *testing.T, families ...*dist.Family) {
 				}
 				m.Calibrations = []model.Calibration{{Variable: "t", Level: "850hPa", Lead: "48h", Event: ensemble.Event{Relation: ensemble.Above, Lower: 275}, Method: config.IsotonicCalibration,
 					Map: calibration.Map{X: []float64{0, 1}, Y: []float64{0.5, 0.5}}}} // of the network, not of what stands in for it
-			case config.BernsteinFamily:
+			case dist.BernsteinID:
 				m.Spec.Degree = 5
-			case config.HistogramFamily: // of two networks
+			case dist.HistogramID: // of two networks
 				m.Spec.Bins = 6
 				for range m.Task.Score {
 					m.Task.Edges = append(m.Task.Edges, []float64{-4, -1.2, -0.5, 0, 0.5, 1.2, 4})
@@ -96,7 +96,7 @@ func familiesFallBack(t *testing.T, families ...*dist.Family) {
 				t.Helper()
 				for p := range got["mean"] {
 					a, s := mean(p), std(p)
-					if family.ID == config.HistogramFamily { // what a normal distribution has in the bins around the members' mean
+					if family.ID == dist.HistogramID { // what a normal distribution has in the bins around the members' mean
 						var first, second, below float64
 						edge := func(i int) float64 {
 							x := 6 * float64(i) / 11
@@ -119,7 +119,7 @@ func familiesFallBack(t *testing.T, families ...*dist.Family) {
 					if math.Abs(float64(got["mean"][p])-a) > 2e-4 || math.Abs(float64(got["spread"][p])-s) > 2e-4*(1+s) {
 						t.Fatalf("point %d: %g ± %g, want %g ± %g", p, got["mean"][p], got["spread"][p], a, s)
 					}
-					if family.ID == config.HistogramFamily {
+					if family.ID == dist.HistogramID {
 						continue
 					}
 					par := make([]float64, len(family.Parameters))

@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/store"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
 // LosingChannels is quick with half of the channels removed between steps 4 and 12 of 16.
@@ -21,12 +22,10 @@ func LosingChannels(t *testing.T, f *demo.Files, set ...string) *config.TrainCon
 		"prune.every=2", "prune.multiple=1"}, set...)...)
 }
 
-// LossOf is the loss that a family needs.
+// LossOf is the loss that a family is trained with if nothing is said.
 func LossOf(family string) string {
-	if family == config.HistogramFamily {
-		return "train.loss.kind=cross_entropy"
-	}
-	return "train.loss.kind=crps"
+	row, _ := dist.RowOf(family)
+	return "train.loss.kind=" + string(row.Rules[0])
 }
 
 // RainKeys make quick a training of precipitation.

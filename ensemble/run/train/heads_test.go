@@ -113,13 +113,13 @@ func untrained(t *testing.T, tr *trainer) *model.Model {
 // Heads of families whose parameters are linked in different ways start from a distribution around
 // the members' mean, learn to be better, and say the same after the model was saved and read.
 func TestHeads(t *testing.T) {
-	for _, id := range []string{dist.TruncatedLogistic.ID, dist.ZeroNormal.ID, dist.LogNormal.ID, dist.CSGamma.ID, config.BernsteinFamily, config.HistogramFamily} {
+	for _, id := range []string{dist.TruncatedLogistic.ID, dist.ZeroNormal.ID, dist.LogNormal.ID, dist.CSGamma.ID, dist.BernsteinID, dist.HistogramID} {
 		t.Run(id, func(t *testing.T) {
 			set := []string{"model.family=" + id, runtest.LossOf(id), "train.networks=1", "train.epochs=3"}
 			switch id {
-			case config.BernsteinFamily:
+			case dist.BernsteinID:
 				set = append(set, "model.degree=6", "train.loss.kind=pinball")
-			case config.HistogramFamily: // of two networks, whose quantiles are averaged
+			case dist.HistogramID: // of two networks, whose quantiles are averaged
 				set = append(set, "model.bins=8", "train.networks=2")
 			}
 			tr, samples, err := rain(t, rainConfig(t, set...), nil)
@@ -191,7 +191,7 @@ func TestNegativeTargetsAreRefused(t *testing.T) {
 // The loss is the CRPS and, times their weight, the integrals over the values of events, by
 // Simpson's rule.
 func TestThresholdsOfTheLoss(t *testing.T) {
-	for _, id := range []string{config.NormalFamily, dist.CSGamma.ID, config.BernsteinFamily} {
+	for _, id := range []string{config.NormalFamily, dist.CSGamma.ID, dist.BernsteinID} {
 		c := rainConfig(t, "model.family="+id, "train.loss.threshold=[\"tp>6mm\", \"tp<2\", \"1<tp<4mm\"]", "train.loss.threshold_weight=3")
 		tr, samples, err := rain(t, c, nil)
 		if err != nil {

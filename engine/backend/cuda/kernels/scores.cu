@@ -4,7 +4,7 @@
 
 constexpr double inv_sqrt_pi = 0.564189583547756287, inv_sqrt_2pi = 0.398942280401432678, sqrt2 = 1.41421356237309505, sqrt_half = 0.707106781186547524;
 
-// The families, in the order of scores.go.
+// The families, by their numbers in scores.go.
 enum family { normal, truncated_normal, censored_normal, zero_normal, log_normal, logistic, truncated_logistic, censored_logistic };
 
 // A score with its derivatives by up to three parameters.
