@@ -147,8 +147,6 @@ func (m *Model) free(par []float64, at int, centre float64) {
 	switch {
 	case m.Recalibrations != nil:
 		par[2] = m.Recalibrations[at].Nu
-	case m.Family == dist.CSGamma:
-		par[1], par[2] = 1, network.StartGammaShift
 	case m.Spec.Bins > 0: // as many bins as the networks have together, around the members' mean
 		edges := m.Task.Edges[at]
 		variable := m.Task.Targets[at/len(m.Task.Features.Axes.Levels)].Variable
@@ -160,6 +158,8 @@ func (m *Model) free(par []float64, at int, centre float64) {
 				par[i] = max(0, par[i])
 			}
 		}
+	default:
+		network.FreeParameters(m.Family, par)
 	}
 }
 

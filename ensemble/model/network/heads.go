@@ -2,7 +2,6 @@ package network
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -13,19 +12,6 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
-
-// A head of any family has the same outputs as that of a normal distribution, shift and sigma, and
-// some more. Links make the parameters of them, in units of the error scale; those that say where
-// the distribution lies count from the members' mean. An untrained network gives a distribution
-// around that mean, with a standard deviation that is affine in the members' one.
-
-// logitOfNormal brings the logistic distribution function near that of the normal distribution.
-//
-// Source: Haley 1952, Stanford Applied Mathematics and Statistics Laboratory, technical report 15.
-const logitOfNormal = 1.702
-
-// leastProbability is that of a bin of an untrained histogram, in which no observation may lie.
-const leastProbability = 1e-6
 
 // row is that of the family of a distribution head.
 func (s Spec) row() dist.Row {
@@ -99,7 +85,7 @@ func (s Spec) ParameterNames() []string {
 	var out []string
 	f := s.family(1)
 	for i, name := range f.Parameters {
-		if s.Family != dist.HistogramID || f.Roles[i] == dist.Pure {
+		if s.row().Size != dist.Bins || f.Roles[i] == dist.Pure {
 			out = append(out, "parameter_"+name)
 		}
 	}
@@ -108,85 +94,36 @@ func (s Spec) ParameterNames() []string {
 
 // Extra are the outputs that the family needs beside shift and sigma.
 func (s Spec) Extra() []unet3d.ExtraOutput {
-	many := func(name string, n int, start func(i int) float64) (out []unet3d.ExtraOutput) {
-		for i := range n {
-			out = append(out, unet3d.ExtraOutput{Name: fmt.Sprintf("%s_%02d", name, i+1), Start: start(i)})
-		}
-		return out
+	f := s.family(1)
+	if f == nil {
+		return nil
 	}
-	switch s.Family {
-	case dist.ZeroNormal.ID:
-		return []unet3d.ExtraOutput{{Name: "p"}}
-	case dist.CSGamma.ID:
-		return []unet3d.ExtraOutput{{Name: "gamma_shift", Start: unet3d.InverseSoftplus(StartGammaShift)}}
-	case dist.BernsteinID:
-		z := dist.NormalCoefficients(s.Degree)
-		return many("step", s.Degree, func(i int) float64 { return unet3d.InverseSoftplus(z[i+1] - z[i]) })
-	case dist.HistogramID:
-		return many("bin", s.Bins, func(int) float64 { return 0 })
+	if extra := linkOf(f).extra; extra != nil {
+		return extra(f)
 	}
 	return nil
 }
 
-// StartGammaShift is how far left a gamma distribution is shifted at first, in units of the error
-// scale. Where all members have no rain, zero has then a probability of about 0.6.
-const StartGammaShift = 0.35
-
-// link makes the parameters of a family of the outputs of a network, [N V D H W] each, in the
-// order of ParameterNames; of a histogram the logarithms of its probabilities, but for a constant.
-func (s Spec) link(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, centre graph.Value) []graph.Value {
-	shift, sigma := out.Shift, out.Sigma
-	mean := func() graph.Value { return op.Add(b, centre, shift) }
-	switch s.Family {
-	case dist.Logistic.ID, dist.TruncatedLogistic.ID, dist.CensoredLogistic.ID:
-		return []graph.Value{shift, op.Scale(b, sigma, 1/dist.LogisticStd)}
-	case dist.LogNormal.ID: // by its moments
-		m := unet3d.SigmaOf(b, mean())
-		v := op.Log(b, op.AddScalar(b, op.Square(b, op.Div(b, sigma, m)), 1))
-		return []graph.Value{op.Sub(b, op.Log(b, m), op.Scale(b, v, 0.5)), op.Sqrt(b, v)}
-	case dist.ZeroNormal.ID: // near the censored normal distribution
-		logit := op.Scale(b, op.Div(b, mean(), sigma), -logitOfNormal)
-		return []graph.Value{op.Sigmoid(b, op.Add(b, logit, out.Extra[0])), shift, sigma}
-	case dist.CSGamma.ID: // by the moments of the gamma distribution before it is shifted back
-		left := op.Softplus(b, out.Extra[0])
-		m := unet3d.SigmaOf(b, op.Add(b, mean(), left))
-		scale := op.Div(b, op.Square(b, sigma), m)
-		return []graph.Value{op.Div(b, m, scale), scale, left}
-	case dist.BernsteinID:
-		level := b.Scalar(dist.NormalCoefficients(s.Degree)[0])
-		a := []graph.Value{op.Add(b, shift, op.Mul(b, sigma, level))}
-		for _, step := range out.Extra {
-			a = append(a, op.Add(b, a[len(a)-1], op.Mul(b, sigma, op.Softplus(b, step))))
-		}
-		return a
-	case dist.HistogramID:
-		return s.logits(b, k, out)
+// rule is that of the loss.
+func (s Spec) rule() dist.Rule {
+	row := s.row()
+	if rule := dist.Rule(s.Loss); row.ScoredBy(rule) {
+		return rule
 	}
-	return []graph.Value{shift, sigma}
+	return row.Rules[0]
 }
 
-// logits are the logarithms of the probabilities of the bins under a logistic distribution of the
-// network's mean and standard deviation, and what the network adds to each.
-func (s Spec) logits(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput) []graph.Value {
-	width := op.Scale(b, out.Sigma, 1/dist.LogisticStd)
-	var below, logits []graph.Value // below the upper edge of each bin but the last
-	for i := range s.Bins - 1 {
-		z := op.Div(b, op.Sub(b, edgeOf(b, k, out.Shift, 0, i+1), out.Shift), width)
-		below = append(below, op.Sigmoid(b, z))
+// link makes the parameters of a family of the outputs of a network, [N V D H W] each, in the
+// order of ParameterNames, and what comes out of the network.
+func (s Spec) link(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, centre graph.Value) (parameters, given []graph.Value) {
+	f := s.family(1)
+	l := linkOf(f)
+	parameters = l.parameters(b, f, distributionOutputs{shift: out.Shift, sigma: out.Sigma, centre: centre, extra: out.Extra,
+		edge: func(i int) graph.Value { return edgeOf(b, k, out.Shift, 0, i) }})
+	if given = parameters; l.given != nil {
+		given = l.given(b, parameters)
 	}
-	for i, extra := range out.Extra {
-		var p graph.Value
-		switch i {
-		case 0:
-			p = below[0]
-		case s.Bins - 1:
-			p = op.AddScalar(b, op.Scale(b, below[i-1], -1), 1)
-		default:
-			p = op.Sub(b, below[i], below[i-1])
-		}
-		logits = append(logits, op.Add(b, op.Log(b, op.AddScalar(b, p, leastProbability)), extra))
-	}
-	return logits
+	return parameters, given
 }
 
 // NewHeadSums are those of no date; nil if the head needs none.
@@ -206,19 +143,6 @@ func edgeOf(b *graph.Builder, k *task.Task, like graph.Value, v, i int) graph.Va
 		}
 	}
 	return b.Const("", graph.Shape{1, like.Dim(1), like.Dim(2), 1, 1}, x)
-}
-
-// probabilities are the softmax of logits.
-func probabilities(b *graph.Builder, logits []graph.Value) []graph.Value {
-	total := logits[0] // log Σ exp: log(eˣ+eʸ) = x + softplus(y−x), which never overflows
-	for _, l := range logits[1:] {
-		total = op.Add(b, total, op.Softplus(b, op.Sub(b, l, total)))
-	}
-	out := make([]graph.Value, len(logits))
-	for i, l := range logits {
-		out[i] = op.Exp(b, op.Sub(b, l, total))
-	}
-	return out
 }
 
 // BoundedVariable tells whether values of a variable are known to end at 0.
@@ -263,13 +187,13 @@ func (s Spec) distributionScore(b *graph.Builder, k *task.Task, h head, residual
 			par[i] = of(p)
 		}
 		y := of(residual)
-		if s.Family == dist.HistogramID {
+		if s.rule() == dist.CrossEntropyRule {
 			scores = append(scores, s.crossEntropy(b, k, v, par, y))
 			continue
 		}
 		f := s.family(1)
-		if BoundedVariable(name) && f.ID == dist.BernsteinID {
-			f = dist.CensoredBernstein(s.Degree)
+		if BoundedVariable(name) && linkOf(f).censored {
+			f = f.Censored()
 		}
 		mine := slices.DeleteFunc(slices.Clone(events), func(q ensemble.Question) bool { return q.Variable != ensemble.ShortName(name) })
 		if f.Positive || len(mine) > 0 { // where 0 and thresholds are
@@ -298,11 +222,7 @@ func (s Spec) scored(b *graph.Builder, f *dist.Family, par []graph.Value, y grap
 	if f == dist.Normal {
 		return op.GaussianCRPS(b, par[0], par[1], y)
 	}
-	rule := dist.CRPSRule
-	if s.Loss == config.PinballLoss {
-		rule = dist.PinballRule
-	}
-	return op.DistributionScore(b, op.Concat(b, 1, par...), y, op.Scored{Rule: rule, Family: f.ID, Parameters: len(par)})
+	return op.DistributionScore(b, op.Concat(b, 1, par...), y, op.Scored{Rule: s.rule(), Family: f.ID, Parameters: len(par)})
 }
 
 // inEvent is the score weighted with 1 where values are of an event, else 0; whole is that without
@@ -335,8 +255,8 @@ func (s Spec) inEvent(b *graph.Builder, k *task.Task, v int, f *dist.Family, par
 // crossEntropy is that of one variable's histograms.
 func (s Spec) crossEntropy(b *graph.Builder, k *task.Task, v int, logits []graph.Value, y graph.Value) graph.Value {
 	bin := op.AtLeast(b, y, edgeOf(b, k, y, v, 1))
-	for i := 2; i < s.Bins; i++ {
+	for i := 2; i < len(logits); i++ {
 		bin = op.Add(b, bin, op.AtLeast(b, y, edgeOf(b, k, y, v, i)))
 	}
-	return op.DistributionScore(b, op.Concat(b, 1, logits...), bin, op.Scored{Rule: dist.CrossEntropyRule, Family: dist.HistogramID, Parameters: len(logits)})
+	return op.DistributionScore(b, op.Concat(b, 1, logits...), bin, op.Scored{Rule: s.rule(), Family: s.row().ID, Parameters: len(logits)})
 }

@@ -195,11 +195,8 @@ func (s Spec) Graph(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss boo
 		h.centre = b.Input("centre", targets)
 	}
 	if s.Family != "" {
-		h.parameters = s.link(b, k, out, h.centre)
-		given := h.parameters
-		if s.Bins > 0 {
-			given = probabilities(b, h.parameters)
-		}
+		var given []graph.Value
+		h.parameters, given = s.link(b, k, out, h.centre)
 		for i, name := range s.ParameterNames() {
 			give[name] = given[i]
 		}
