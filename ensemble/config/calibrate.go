@@ -52,8 +52,8 @@ func (c *TrainConfig) checkCalibrate() []*exit.Error {
 	if len(k.Events) == 0 {
 		add("calibrate.events", "probabilities are calibrated without an event", "each event has a calibration of its own", "name events, such as [t2m>273.15]")
 	}
-	if c.Model.Head != "distribution" {
-		add("calibrate.probabilities", "head "+c.Model.Head+" has no probabilities", "", "set model.head: distribution, or calibrate.probabilities: none")
+	if c.Model.Head != DistributionHead {
+		add("calibrate.probabilities", "head "+string(c.Model.Head)+" has no probabilities", "", "set model.head: distribution, or calibrate.probabilities: none")
 	}
 	for _, q := range k.Events {
 		if !slices.ContainsFunc(c.Data.Targets, func(t Target) bool { return t.Variable == q.Variable }) {
@@ -69,10 +69,10 @@ func (c *TrainConfig) checkCalibrate() []*exit.Error {
 // checkDistribution refuses to calibrate what is not a normal distribution.
 func (c *TrainConfig) checkDistribution(add func(path, what, why, fix string)) {
 	const path, none = "calibrate.distribution", ", or calibrate.distribution: none"
-	if c.Model.Head != "distribution" {
-		add(path, "head "+c.Model.Head+" gives no distribution to calibrate", "", "set model.head: distribution"+none)
+	if c.Model.Head != DistributionHead {
+		add(path, "head "+string(c.Model.Head)+" gives no distribution to calibrate", "", "set model.head: distribution"+none)
 	} else if c.Model.Family != NormalFamily {
-		add(path, "family "+c.Model.Family+" is not calibrated", "Student's t distribution stands for a normal one", "set model.family: "+NormalFamily+none)
+		add(path, "family "+string(c.Model.Family)+" is not calibrated", "Student's t distribution stands for a normal one", "set model.family: "+string(NormalFamily)+none)
 	}
 	for _, t := range c.Data.Targets {
 		if v, known := ensemble.VariableNamed(t.Variable); known {

@@ -48,11 +48,11 @@ func Below(lo, hi float64) Check {
 }
 
 // OneOf allows the given words, or the given whole numbers.
-func OneOf(names ...string) Check {
-	list := make([]any, len(names))
-	for i, n := range names {
-		list[i] = n
-		if v, err := strconv.Atoi(n); err == nil {
+func OneOf[T ~string](words ...T) Check {
+	names, list := make([]string, len(words)), make([]any, len(words))
+	for i, w := range words {
+		names[i], list[i] = string(w), string(w)
+		if v, err := strconv.Atoi(string(w)); err == nil {
 			list[i] = v
 		}
 	}

@@ -46,8 +46,8 @@ func (c *TrainConfig) checkClimate() []*exit.Error {
 		faults = append(faults, c.fault("train.loss.extreme", "unusual forecasts have a weight, and there is no climate", "climate.of is none and there is no climate.file",
 			"set climate.of: members, or name a climate.file"))
 	}
-	if kind := c.Train.Train.Loss.Kind; c.Train.Train.Loss.Extreme > 0 && (kind == "ssim" || kind == "ms_ssim") {
-		faults = append(faults, c.fault("train.loss.extreme", "train.loss.extreme is given to a loss of windows", "train.loss.kind is "+kind, "remove it, or set another train.loss.kind"))
+	if kind := c.Train.Train.Loss.Kind; c.Train.Train.Loss.Extreme > 0 && (kind == SSIMLoss || kind == MSSSIMLoss) {
+		faults = append(faults, c.fault("train.loss.extreme", "train.loss.extreme is given to a loss of windows", "train.loss.kind is "+string(kind), "remove it, or set another train.loss.kind"))
 	}
 	if c.Climate.Of != NoClimate && c.Climate.File != "" {
 		faults = append(faults, c.fault("climate.file", "a climate is to be read, and to be made", "climate.of is "+c.Climate.Of, "remove climate.file, or climate.of"))

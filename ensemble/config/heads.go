@@ -11,20 +11,10 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// NormalFamily is the family of model.family if nothing is said; all are those of dist.Table.
-const NormalFamily = "normal"
-
-// Losses of distributions.
-const (
-	CRPSLoss         = string(dist.CRPSRule)
-	PinballLoss      = string(dist.PinballRule)
-	CrossEntropyLoss = string(dist.CrossEntropyRule)
-)
-
 // headKeys describe the distribution that comes out, and its loss.
 func headKeys() []Key {
 	return []Key{
-		{Path: "model.family", Default: NormalFamily, Check: OneOf(dist.HeadNames(nil)...), Example: "censored_shifted_gamma",
+		{Path: "model.family", Default: string(NormalFamily), Check: OneOf(dist.HeadNames(nil)...), Example: "censored_shifted_gamma",
 			Help: "Distribution whose parameters head distribution gives (docs/heads.md). " + strings.Join(dist.HeadNames(positive), ", ") + " have no values below 0: for wind speed, precipitation and the like."},
 		{Path: "model.degree", Default: "12", Check: Between(1, 50), Example: "8",
 			Help: "Degree of the Bernstein quantile function."},
@@ -51,33 +41,33 @@ func (c *TrainConfig) checkHead() []*exit.Error {
 	var faults []*exit.Error
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
 	m, loss := c.Model, c.Train.Train.Loss
-	if m.Head != "distribution" && m.Family != NormalFamily {
-		add("model.family", "model.family is given to head "+m.Head, "only head distribution gives one", "remove it, or set model.head: distribution")
+	if m.Head != DistributionHead && m.Family != NormalFamily {
+		add("model.family", "model.family is given to head "+string(m.Head), "only head distribution gives one", "remove it, or set model.head: distribution")
 		return faults
 	}
 	if m.NetworkKind().OneField && m.Family != NormalFamily {
-		add("model.family", m.Kind+" gives no parameters of "+m.Family, "it makes one spread field", "set model.kind: "+unet3d.UNetKind.Name+", or leave model.family out")
+		add("model.family", m.Kind+" gives no parameters of "+string(m.Family), "it makes one spread field", "set model.kind: "+unet3d.UNetKind.Name+", or leave model.family out")
 	}
 	if m.Method == StagesMethod && m.Family != NormalFamily {
-		add("model.family", "three stages are trained for family "+m.Family, "they are those of mean and standard deviation: "+NormalFamily,
-			"set model.method: "+JointMethod+", or leave model.family out")
+		add("model.family", "three stages are trained for family "+string(m.Family), "they are those of mean and standard deviation: "+string(NormalFamily),
+			"set model.method: "+string(JointMethod)+", or leave model.family out")
 	}
-	row, _ := dist.RowOf(m.Family)
+	row := m.Family.Row()
 	for size, path := range sizeKeys {
 		i := slices.IndexFunc(headKeys(), func(k Key) bool { return k.Path == path })
 		// Defaults may be given: an effective configuration, which has them all, is trained again.
 		if row.Size != size && c.text(path) != headKeys()[i].Default {
 			family := dist.HeadNames(func(r dist.Row) bool { return r.Size == size })[0]
-			add(path, path+" is given to family "+m.Family, "only "+family+" has it", "remove it, or set model.family: "+family)
+			add(path, path+" is given to family "+string(m.Family), "only "+family+" has it", "remove it, or set model.family: "+family)
 		}
 	}
 	rule := dist.Rule(loss.Kind)
-	if takes := dist.HeadNames(func(r dist.Row) bool { return r.ScoredBy(rule) }); m.Head == "distribution" && len(takes) > 0 && !row.ScoredBy(rule) {
+	if takes := dist.HeadNames(func(r dist.Row) bool { return r.ScoredBy(rule) }); m.Head == DistributionHead && len(takes) > 0 && !row.ScoredBy(rule) {
 		fix := "set train.loss.kind: " + string(row.Rules[0])
 		if len(takes) == 1 {
 			fix += ", or model.family: " + takes[0]
 		}
-		add("train.loss.kind", "family "+m.Family+" is trained with "+loss.Kind, "it is not scored so", fix)
+		add("train.loss.kind", fmt.Sprintf("family %s is trained with %s", m.Family, loss.Kind), "it is not scored so", fix)
 	}
 	return append(faults, c.checkThresholds()...)
 }
@@ -93,9 +83,9 @@ func (c *TrainConfig) checkThresholds() []*exit.Error {
 		}
 		return faults
 	}
-	if row, _ := dist.RowOf(m.Family); !thresholded(row) || m.Head != "distribution" || m.Method == StagesMethod || loss.Kind == CrossEntropyLoss {
-		add("train.loss.threshold is given to family "+m.Family+", head "+m.Head+", method "+m.Method, "its score above a threshold has no closed form here",
-			"remove it, or set model.head: distribution, model.method: "+JointMethod+" and model.family: "+strings.Join(dist.HeadNames(thresholded), ", "))
+	if !thresholded(m.Family.Row()) || m.Head != DistributionHead || m.Method == StagesMethod || loss.Kind == CrossEntropyLoss {
+		add(fmt.Sprintf("train.loss.threshold is given to family %s, head %s, method %s", m.Family, m.Head, m.Method), "its score above a threshold has no closed form here",
+			"remove it, or set model.head: distribution, model.method: "+string(JointMethod)+" and model.family: "+strings.Join(dist.HeadNames(thresholded), ", "))
 	}
 	for _, q := range loss.Threshold {
 		if !slices.ContainsFunc(c.Data.Targets, func(t Target) bool { return ensemble.ShortName(t.Variable) == q.Variable }) {

@@ -122,7 +122,7 @@ func (c *TrainConfig) checkLeads() []*exit.Error {
 	for _, l := range d.TargetLeads {
 		switch {
 		case slices.Contains(d.Leads, l):
-		case len(d.Leads) > 0 && l < d.Leads[len(d.Leads)-1] || m.Head != "spread" || m.Method == StagesMethod:
+		case len(d.Leads) > 0 && l < d.Leads[len(d.Leads)-1] || m.Head != SpreadHead || m.Method == StagesMethod:
 			add(key, fmt.Sprintf("%s %s is not one of data.leads", key, l), "the leads are "+list(d.Leads)+"; only the spread (model.head: spread, in one stage) is predicted for leads after the last of them, of which no field is read",
 				"add it to data.leads, or choose one of them")
 		default:
@@ -151,7 +151,7 @@ func (c *TrainConfig) checkLeads() []*exit.Error {
 		add("model.conditions", "model.conditions are given and leads are channels", "they tell rows apart", "remove them, or set model.leads: "+RowLeads)
 	}
 	if m.Maps && m.Head != MembersHead {
-		add("model.maps", "model.maps is given and head "+m.Head+" has its own", "", "remove it, or set model.head: "+MembersHead)
+		add("model.maps", "model.maps is given and head "+string(m.Head)+" has its own", "", "remove it, or set model.head: "+string(MembersHead))
 	}
 	if kind.NoConditions && len(m.Conditions) > 0 {
 		add("model.conditions", m.Kind+" has no layer that conditions change", "its filters go over several leads", "remove them, or set another model.kind")

@@ -15,20 +15,6 @@ const (
 	MemberEncoder    = "encoder"    // beside them, what an encoder makes of each member, pooled over members
 )
 
-// MembersHead is the head of networks that give members, and MembersLoss the CRPS of these.
-const (
-	MembersHead = "members"
-	MembersLoss = "crps_members"
-)
-
-// Fairness of the CRPS of members (postproc/dist), and of members that were made in two groups.
-const (
-	PlainFairness      = "plain"
-	FairFairness       = "fair"
-	AlmostFairFairness = "almost_fair"
-	CrossPairFairness  = "cross_pair"
-)
-
 // GlobalAttention has one weight of a member for another over the whole field.
 const GlobalAttention = "global"
 
@@ -56,7 +42,7 @@ func memberKeys() []Key {
 			Help: "Where members have weights for each other, with poet and ens_transformer, or leads with trajectory, and both with hierarchical: one for the whole field (global), one for each row and one for each column (axial), or one at each point."},
 		{Path: "train.loss.scales", Check: Above(0), Example: "[8, 4, 2]",
 			Help: "Standard deviations of Gaussians in grid points, falling: crps_members is the sum of that of members smoothed so, of what is between two of them, and of the rest. Members then have the variability of the analysis at each scale. Not with cross_pair."},
-		{Path: "train.loss.fairness", Default: AlmostFairFairness, Check: OneOf(PlainFairness, FairFairness, AlmostFairFairness, CrossPairFairness), Example: CrossPairFairness,
+		{Path: "train.loss.fairness", Default: string(AlmostFairFairness), Check: OneOf(PlainFairness, FairFairness, AlmostFairFairness, CrossPairFairness), Example: string(CrossPairFairness),
 			Help: "How much of the members' mutual distances counts in crps_members: plain, as for these members and no others; fair, as if they were independent draws of any number; almost_fair, 0.95 of fair and the rest plain; cross_pair: only distances between two halves of the members that the network corrects apart, so that it gains nothing from members that know of each other."},
 	}
 }
@@ -78,25 +64,25 @@ func (c *TrainConfig) checkMembers() []*exit.Error {
 		}
 	}
 	if slices.Contains(m.Encoder.Input, noiseInput) && !gives {
-		add("model.encoder.input", "noise is given to members that are pooled", "a distribution is made of what they have in common", "remove it, or set model.head: "+MembersHead)
+		add("model.encoder.input", "noise is given to members that are pooled", "a distribution is made of what they have in common", "remove it, or set model.head: "+string(MembersHead))
 	}
 	if given("train.loss.fairness") && loss.Kind != MembersLoss {
-		add("train.loss.fairness", "train.loss.fairness is given to another loss than "+MembersLoss, "train.loss.kind is "+loss.Kind, "remove it, or set train.loss.kind: "+MembersLoss)
+		add("train.loss.fairness", "train.loss.fairness is given to another loss than "+string(MembersLoss), "train.loss.kind is "+string(loss.Kind), "remove it, or set train.loss.kind: "+string(MembersLoss))
 	}
 	kind := m.NetworkKind()
 	if kind.Attends() && !gives {
-		add("model.head", m.Kind+" gives members", "model.head is "+m.Head, "set model.head: "+MembersHead)
+		add("model.head", m.Kind+" gives members", "model.head is "+string(m.Head), "set model.head: "+string(MembersHead))
 	} else if !kind.Attends() && given("model.attention") {
 		add("model.attention", "model.attention is given and nothing in "+m.Kind+" attends", "", "remove it, or set model.kind: "+kindsThat((*unet3d.Kind).Attends))
 	}
 	if len(loss.Scales) > 0 && (loss.Kind != MembersLoss || loss.Fairness == CrossPairFairness) {
-		add("train.loss.scales", "train.loss.scales is given to another loss than "+MembersLoss+", or to cross_pair", "train.loss.kind is "+loss.Kind, "remove it, or set train.loss.kind: "+MembersLoss+" with another fairness")
+		add("train.loss.scales", "train.loss.scales is given to another loss than "+string(MembersLoss)+", or to cross_pair", "train.loss.kind is "+string(loss.Kind), "remove it, or set train.loss.kind: "+string(MembersLoss)+" with another fairness")
 	}
 	if !slices.IsSortedFunc(loss.Scales, func(a, b float64) int { return cmp.Compare(b, a) }) {
 		add("train.loss.scales", "train.loss.scales rise", fmt.Sprint(loss.Scales), "begin with the largest")
 	}
 	if loss.Kind == MembersLoss && !gives {
-		add("train.loss.kind", MembersLoss+" is the loss of a network that gives no members", "model.head is "+m.Head, "set train.loss.kind: crps, or model.head: "+MembersHead)
+		add("train.loss.kind", string(MembersLoss)+" is the loss of a network that gives no members", "model.head is "+string(m.Head), "set train.loss.kind: crps, or model.head: "+string(MembersHead))
 	}
 	if gives {
 		c.checkMembersHead(add)
@@ -112,7 +98,7 @@ func (c *TrainConfig) checkMembers() []*exit.Error {
 			"set model.kind: "+kindsThat(joins)+", or model.members: "+MemberStatistics)
 	}
 	if m.Method == StagesMethod {
-		add("model.members", "three stages are trained with an encoder of members", "they learn from statistics", "set model.method: "+JointMethod+", or model.members: "+MemberStatistics)
+		add("model.members", "three stages are trained with an encoder of members", "they learn from statistics", "set model.method: "+string(JointMethod)+", or model.members: "+MemberStatistics)
 	}
 	return faults
 }
@@ -123,8 +109,8 @@ func (c *TrainConfig) checkMembersHead(add func(path, what, why, fix string)) {
 	if !m.NetworkKind().GivesMembers() {
 		add("model.kind", m.Kind+" gives no members", "it is no network of single members", "set model.kind: "+kindsThat((*unet3d.Kind).GivesMembers)+", or another model.head")
 	}
-	if loss.Kind != "crps" && loss.Kind != MembersLoss {
-		add("train.loss.kind", "head members is trained with "+loss.Kind, "members are compared with the analysis", "set train.loss.kind: crps or "+MembersLoss)
+	if loss.Kind != CRPSLoss && loss.Kind != MembersLoss {
+		add("train.loss.kind", "head members is trained with "+string(loss.Kind), "members are compared with the analysis", "set train.loss.kind: crps or "+string(MembersLoss))
 	}
 	if loss.Spread > 0 {
 		add("train.loss.spread", "train.loss.spread is given to head members", "it gives no estimate of the full ensemble's spread", "remove it")
@@ -133,7 +119,7 @@ func (c *TrainConfig) checkMembersHead(add func(path, what, why, fix string)) {
 		add("model.head", "head members has no data.analyses", "members are compared with the analysis", "add data.analyses, or set model.head: spread")
 	}
 	if m.Method != JointMethod || m.Reference != NoReference {
-		add("model.head", "head members is trained in stages, or corrects a reference", "members have no distribution of their own", "set model.method: "+JointMethod+" and model.reference: "+NoReference)
+		add("model.head", "head members is trained in stages, or corrects a reference", "members have no distribution of their own", "set model.method: "+string(JointMethod)+" and model.reference: "+NoReference)
 	}
 	if m.Embedding > 0 {
 		add("model.embedding", "model.embedding is given to head members", "it would be the same of all members", "remove it")

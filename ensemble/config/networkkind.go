@@ -41,9 +41,9 @@ func (c *TrainConfig) checkKind() []*exit.Error {
 		add("model.height", "model.height is given and "+m.Kind+" has one filter for all levels", "model.height is "+m.Height,
 			"remove it, or set model.kind: "+kindsThat(func(k *unet3d.Kind) bool { return k.AnyLevels }))
 	}
-	if kind.OneField && (m.Head != "spread" && m.Method != StagesMethod || len(d.Levels) != 1 || len(d.Targets) != 1) {
+	if kind.OneField && (m.Head != SpreadHead && m.Method != StagesMethod || len(d.Levels) != 1 || len(d.Targets) != 1) {
 		add("model.kind", m.Kind+" predicts one spread field", "it has one output and works on one level",
-			"set model.head: spread or model.method: "+StagesMethod+", with one level and one target, or model.kind: "+unet3d.UNetKind.Name)
+			"set model.head: spread or model.method: "+string(StagesMethod)+", with one level and one target, or model.kind: "+unet3d.UNetKind.Name)
 	}
 	if n := kind.BaseMultiple; n > 0 && m.Base%n != 0 {
 		add("model.base", fmt.Sprintf("model.base is %d, no multiple of %d", m.Base, n), kind.BaseReason, fmt.Sprintf("give %d, %d, %d or another multiple", n, 2*n, 3*n))

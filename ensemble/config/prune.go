@@ -231,7 +231,7 @@ func (c *TrainConfig) checkPrune() []*exit.Error {
 		add("prune.structure", "structure 2:4 is given to method "+p.Method+", scope "+p.ScopeOf(), "it has two of each four weights, and nothing to exchange or to deal out", "choose another structure, or prune.scope: "+GlobalScope+" and another method")
 	}
 	if c.Model.Method == StagesMethod {
-		add("prune.method", "networks of three stages are pruned", "the last of them begins with the weights of another", "set model.method: "+JointMethod+", or prune.method: "+NoPruning)
+		add("prune.method", "networks of three stages are pruned", "the last of them begins with the weights of another", "set model.method: "+string(JointMethod)+", or prune.method: "+NoPruning)
 	}
 	return faults
 }

@@ -70,11 +70,11 @@ func (c *TrainConfig) checkPlaces() []*exit.Error {
 		}
 	}
 	if c.Model.Embedding > 0 && (c.Model.NetworkKind().OneField || c.Model.Method != JointMethod) {
-		add("model.embedding", "model.embedding is given to "+c.Model.Kind+" by "+c.Model.Method, "networks of one spread field, and those of stages, have maps of their own",
-			"remove it, or set model.kind: "+unet3d.UNetKind.Name+" and model.method: "+JointMethod)
+		add("model.embedding", "model.embedding is given to "+c.Model.Kind+" by "+string(c.Model.Method), "networks of one spread field, and those of stages, have maps of their own",
+			"remove it, or set model.kind: "+unet3d.UNetKind.Name+" and model.method: "+string(JointMethod))
 	}
 	if k := c.Model.Kind; c.Model.NetworkKind().Baseline && c.Model.Method != JointMethod {
-		add("model.kind", k+" is trained by "+c.Model.Method, "it is a baseline for networks that are trained at once", "set model.method: "+JointMethod)
+		add("model.kind", k+" is trained by "+string(c.Model.Method), "it is a baseline for networks that are trained at once", "set model.method: "+string(JointMethod))
 	}
 	return faults
 }
@@ -92,11 +92,11 @@ func (c *TrainConfig) checkReference() []*exit.Error {
 		}
 		return faults
 	}
-	if c.Model.Head != "distribution" {
-		add("model.reference", "a reference is given for head "+c.Model.Head, "it is a distribution of the analysis", "set model.head: distribution, or model.reference: none")
+	if c.Model.Head != DistributionHead {
+		add("model.reference", "a reference is given for head "+string(c.Model.Head), "it is a distribution of the analysis", "set model.head: distribution, or model.reference: none")
 	}
 	if c.Model.Method != JointMethod {
-		add("model.reference", "a reference is given for model.method "+c.Model.Method, "its stages correct the members' mean", "set model.method: "+JointMethod+", or model.reference: none")
+		add("model.reference", "a reference is given for model.method "+string(c.Model.Method), "its stages correct the members' mean", "set model.method: "+string(JointMethod)+", or model.reference: none")
 	}
 	if c.Data.SpreadDDOF != 1 {
 		add("data.spread_ddof", fmt.Sprintf("data.spread_ddof is %d and there is a reference", c.Data.SpreadDDOF), "baselines are fitted to spreads with divisor M - 1", "set data.spread_ddof: 1")

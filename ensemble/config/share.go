@@ -77,7 +77,7 @@ func (c *TrainConfig) checkShare() []*exit.Error {
 		add(path, "parameters are shared and pruned", "a weight of a store that becomes 0 would be so in many places of many layers", "set prune.method: "+NoPruning+or)
 	}
 	if c.Model.Method == StagesMethod {
-		add(path, "parameters are shared by networks of three stages", "the last of them begins with the weights of another", "set model.method: "+JointMethod+or)
+		add(path, "parameters are shared by networks of three stages", "the last of them begins with the weights of another", "set model.method: "+string(JointMethod)+or)
 	}
 	if c.Model.Start != "" {
 		add(path, "parameters are shared, and model.start names weights", "filters of a file are of no store", "remove model.start"+or)

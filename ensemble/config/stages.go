@@ -7,12 +7,6 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Methods of training.
-const (
-	JointMethod  = "joint"       // one network learns shift, sigma and spread at once
-	StagesMethod = "three_stage" // bias, then spread, then sigma around the corrected mean
-)
-
 // BiasModel is the network of the first of three stages, which corrects the mean.
 type BiasModel struct {
 	Base   int     `key:"base"`
@@ -39,11 +33,8 @@ type Stages struct {
 // SpreadStage is the stage that learns the spread of the full ensemble.
 type SpreadStage struct {
 	Stage
-	Loss string `key:"loss"`
+	Loss Loss `key:"loss"`
 }
-
-// SpreadLosses are the distances to the full ensemble's spread that can be lowered.
-var SpreadLosses = []string{"mse", "l1", "ssim", "ms_ssim"}
 
 // Of is the training of a stage.
 func (t Training) Of(s Stage) Training {
@@ -56,7 +47,7 @@ func (t Training) Of(s Stage) Training {
 // biasKeys describe model.bias.
 func biasKeys() []Key {
 	return []Key{
-		{Path: "model.method", Default: JointMethod, Check: OneOf(JointMethod, StagesMethod), Example: StagesMethod,
+		{Path: "model.method", Default: string(JointMethod), Check: OneOf(JointMethod, StagesMethod), Example: string(StagesMethod),
 			Help: "joint: one network learns the mean, its spread and that of the full ensemble at once. three_stage: a network corrects the mean, one learns the spread of the full ensemble, and that one goes on to the spread around the corrected mean."},
 		{Path: "model.bias.base", Default: "32", Check: Between(1, 1024), Example: "32",
 			Help: "Channels of the first stage of the network that corrects the mean, with three_stage."},
@@ -82,7 +73,7 @@ func stageKeys() []Key {
 			Key{Path: "train.stages." + s.name + ".learning_rate", Check: Above(0), Example: "0.0005", Help: "train.learning_rate of that stage, if another."},
 			Key{Path: "train.stages." + s.name + ".patience", Check: AtLeast(1), Example: "6", Help: "train.early_stop.patience of that stage, if another."})
 	}
-	return append(keys, Key{Path: "train.stages.spread.loss", Default: SpreadLosses[0], Check: OneOf(SpreadLosses...), Example: "ms_ssim",
+	return append(keys, Key{Path: "train.stages.spread.loss", Default: string(MSELoss), Check: OneOf(SpreadLosses...), Example: "ms_ssim",
 		Help: "Distance to the full ensemble's spread that the second of three stages lowers."})
 }
 
@@ -94,22 +85,22 @@ func (c *TrainConfig) checkStages() []*exit.Error {
 		for _, k := range slices.Concat(biasKeys(), stageKeys()) {
 			// Defaults may be given: an effective configuration, which has them all, is trained again.
 			if k.Path != "model.method" && c.text(k.Path) != k.Default {
-				add(k.Path, k.Path+" is given and there are no stages", "model.method is "+c.Model.Method, "remove it, or set model.method: "+StagesMethod)
+				add(k.Path, k.Path+" is given and there are no stages", "model.method is "+string(c.Model.Method), "remove it, or set model.method: "+string(StagesMethod))
 			}
 		}
 		return faults
 	}
 	if c.Train.Train.Loss.Spread > 0 {
-		add("train.loss.spread", "train.loss.spread is given and the spread has a stage of its own", "model.method is "+c.Model.Method,
-			"remove it, or set model.method: "+JointMethod)
+		add("train.loss.spread", "train.loss.spread is given and the spread has a stage of its own", "model.method is "+string(c.Model.Method),
+			"remove it, or set model.method: "+string(JointMethod))
 	}
-	if c.Model.Head != "distribution" {
-		add("model.head", "three stages are trained for head "+c.Model.Head, "the last of them gives the distribution of the analysis",
-			"set model.head: distribution, or model.method: "+JointMethod)
+	if c.Model.Head != DistributionHead {
+		add("model.head", "three stages are trained for head "+string(c.Model.Head), "the last of them gives the distribution of the analysis",
+			"set model.head: distribution, or model.method: "+string(JointMethod))
 	}
 	if c.Model.Start != "" {
 		add("model.start", "model.start is given and there are three stages", "their networks differ, and one file has the weights of one",
-			"remove it, or set model.method: "+JointMethod)
+			"remove it, or set model.method: "+string(JointMethod))
 	}
 	return faults
 }

@@ -38,11 +38,11 @@ func (c *TrainConfig) checkTeacher() []*exit.Error {
 	}
 	const path, or = "teacher.runs", ", or remove teacher"
 	m := c.Model
-	if m.Head != "distribution" || m.Family != NormalFamily {
-		add(path, "a teacher is given to head "+m.Head+", family "+m.Family, "the distance is that of two normal distributions", "set model.head: distribution and model.family: "+NormalFamily+or)
+	if m.Head != DistributionHead || m.Family != NormalFamily {
+		add(path, "a teacher is given to head "+string(m.Head)+", family "+string(m.Family), "the distance is that of two normal distributions", "set model.head: distribution and model.family: "+string(NormalFamily)+or)
 	}
 	if m.Method == StagesMethod {
-		add(path, "a teacher is given to networks of three stages", "each of them has a loss of its own", "set model.method: "+JointMethod+or)
+		add(path, "a teacher is given to networks of three stages", "each of them has a loss of its own", "set model.method: "+string(JointMethod)+or)
 	}
 	if len(c.Train.Train.Loss.Threshold) > 0 {
 		add(path, "a teacher and train.loss.threshold are given", "the distance knows no thresholds", "remove train.loss.threshold"+or)

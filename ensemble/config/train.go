@@ -146,17 +146,17 @@ type Model struct {
 	Location bool    `key:"location"`
 	Season   bool    `key:"season"`
 	Periodic bool    `key:"periodic"`
-	Head     string  `key:"head"`
+	Head     Head    `key:"head"`
 	Start    Path    `key:"start"`
 	// ChannelsOf is the run whose channels the network has from its start.
 	ChannelsOf Path      `key:"channels_of"`
-	Method     string    `key:"method"`
+	Method     Method    `key:"method"`
 	Bias       BiasModel `key:"bias"`
 	Members    string    `key:"members"`
 	Pool       string    `key:"pool"`
 	Encoder    Encoder   `key:"encoder"`
 	Attention  string    `key:"attention"`
-	Family     string    `key:"family"`
+	Family     Family    `key:"family"`
 	Degree     int       `key:"degree"`
 	Bins       int       `key:"bins"`
 
@@ -189,7 +189,7 @@ type Training struct {
 	Warmup         int           `key:"warmup"`
 	Clip           float64       `key:"clip"`
 	EMA            float64       `key:"ema"` // 0 keeps no average
-	Loss           Loss          `key:"loss"`
+	Loss           LossTerms     `key:"loss"`
 	Seed           int           `key:"seed"`
 	EarlyStop      EarlyStop     `key:"early_stop"`
 	Checkpoint     Checkpoint    `key:"checkpoint"`
@@ -209,11 +209,11 @@ type Training struct {
 // DefaultStall is how long a rank waits for another one unless it is told.
 const DefaultStall = 10 * time.Minute
 
-// Loss is what the optimiser lowers.
-type Loss struct {
-	Kind     string    `key:"kind"`
+// LossTerms are what the optimiser lowers.
+type LossTerms struct {
+	Kind     Loss      `key:"kind"`
 	Spread   float64   `key:"spread"` // weight of the spread term beside the main one
-	Fairness string    `key:"fairness"`
+	Fairness Fairness  `key:"fairness"`
 	Scales   []float64 `key:"scales"` // standard deviations in grid points, falling
 
 	Threshold       []ensemble.Question `key:"threshold"`
@@ -337,7 +337,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Whether the time of year is input."},
 	{Path: "model.periodic", Default: "true", Example: "true",
 		Help: "Whether convolutions wrap around in longitude on grids that do."},
-	{Path: "model.head", Default: "distribution", Check: OneOf("spread", "distribution", MembersHead), Example: "distribution",
+	{Path: "model.head", Default: string(DistributionHead), Check: OneOf(SpreadHead, DistributionHead, MembersHead), Example: string(DistributionHead),
 		Help: "What comes out: the spread of the full ensemble; mean and spread of the analysis; or members, each of which is a corrected member of the input."},
 	{Path: "model.start", Example: "models/published/weights.safetensors",
 		Help: "Weights to start from, as safetensors: those whose names and shapes match are taken, the rest start at random."},
@@ -370,7 +370,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Largest norm of the gradient; 0 never clips."},
 	{Path: "train.ema", Default: "0", Check: Below(0, 1), Example: "0.999",
 		Help: "Decay of a running average of the weights, which is then what is validated, kept as best and saved in the model; 0 keeps none."},
-	{Path: "train.loss.kind", Default: "crps", Check: OneOf(append([]string{CRPSLoss, PinballLoss, CrossEntropyLoss, MembersLoss}, SpreadLosses...)...), Example: "crps",
+	{Path: "train.loss.kind", Default: string(CRPSLoss), Check: OneOf(Losses...), Example: string(CRPSLoss),
 		Help: "What is lowered: the CRPS of the distribution against the analysis (pinball: of a Bernstein quantile function at 99 levels; cross_entropy: of a histogram; of members that come out, that of their mean and standard deviation), crps_members, the CRPS of such members themselves, or a distance to the full ensemble's spread."},
 	{Path: "train.loss.spread", Default: "0", Check: AtLeast(0), Example: "0.5",
 		Help: "Weight of the distance to the full ensemble's spread beside the main loss."},
@@ -553,13 +553,13 @@ func (c *TrainConfig) checkModel() []*exit.Error {
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
 	loss := c.Train.Train.Loss.Kind
 	switch {
-	case c.Model.Head == "distribution" && slices.Contains(SpreadLosses, loss):
-		add("train.loss.kind", "head distribution is trained with another loss than those of distributions", "train.loss.kind is "+loss,
+	case c.Model.Head == DistributionHead && slices.Contains(SpreadLosses, loss):
+		add("train.loss.kind", "head distribution is trained with another loss than those of distributions", "train.loss.kind is "+string(loss),
 			"set train.loss.kind: crps, or model.head: spread")
-	case c.Model.Head == "spread" && !slices.Contains(SpreadLosses, loss):
-		add("model.head", "head spread is trained with "+loss, "the spread of the full ensemble is a field, not an observation",
+	case c.Model.Head == SpreadHead && !slices.Contains(SpreadLosses, loss):
+		add("model.head", "head spread is trained with "+string(loss), "the spread of the full ensemble is a field, not an observation",
 			"set train.loss.kind: mse, l1, ssim or ms_ssim, or model.head: distribution")
-	case c.Model.Head == "distribution" && len(c.Data.Analyses) == 0:
+	case c.Model.Head == DistributionHead && len(c.Data.Analyses) == 0:
 		add("model.head", "head distribution has no data.analyses", "it predicts the distribution of the analysis",
 			"add data.analyses, or set model.head: spread")
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
-	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/unet3d"
@@ -40,22 +39,22 @@ var rows = []struct {
 	{Ablation, "local-standardisation", "data.standardise=las", func(c *config.TrainConfig) bool { return c.Data.Standardise != ensemble.LAS }},
 	{Ablation, "no-location", "model.location=false", func(c *config.TrainConfig) bool { return c.Model.Location }},
 	{Ablation, "no-season", "model.season=false", func(c *config.TrainConfig) bool { return c.Model.Season }},
-	{Ablation, "loss-mse", "train.loss.kind=mse", otherLoss("mse")},
-	{Ablation, "loss-l1", "train.loss.kind=l1", otherLoss("l1")},
-	{Ablation, "loss-ssim", "train.loss.kind=ssim", otherLoss("ssim")},
-	{Ablation, "loss-ms-ssim", "train.loss.kind=ms_ssim", otherLoss("ms_ssim")},
+	{Ablation, "loss-mse", "train.loss.kind=mse", otherLoss(config.MSELoss)},
+	{Ablation, "loss-l1", "train.loss.kind=l1", otherLoss(config.L1Loss)},
+	{Ablation, "loss-ssim", "train.loss.kind=ssim", otherLoss(config.SSIMLoss)},
+	{Ablation, "loss-ms-ssim", "train.loss.kind=ms_ssim", otherLoss(config.MSSSIMLoss)},
 	{Ablation, "no-spread-loss", "train.loss.spread=0", func(c *config.TrainConfig) bool {
-		return c.Model.Head != network.SpreadHead && c.Train.Train.Loss.Spread > 0
+		return c.Model.Head != config.SpreadHead && c.Train.Train.Loss.Spread > 0
 	}},
 	{Ablation, "spread-loss", "train.loss.spread=1", func(c *config.TrainConfig) bool {
-		return c.Model.Head != network.SpreadHead && !(c.Train.Train.Loss.Spread > 0)
+		return c.Model.Head != config.SpreadHead && !(c.Train.Train.Loss.Spread > 0)
 	}},
 }
 
 // otherLoss asks for a network of spreads that is trained by another loss.
-func otherLoss(kind string) func(*config.TrainConfig) bool {
+func otherLoss(kind config.Loss) func(*config.TrainConfig) bool {
 	return func(c *config.TrainConfig) bool {
-		return c.Model.Head == network.SpreadHead && c.Train.Train.Loss.Kind != kind
+		return c.Model.Head == config.SpreadHead && c.Train.Train.Loss.Kind != kind
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
@@ -19,7 +20,7 @@ type heads struct {
 
 // newHeads is nil for normal distributions and spread heads.
 func (m *Model) newHeads(n int) *heads {
-	if m.Spec.Head != network.DistributionHead || m.Spec.Family == "" {
+	if m.Spec.Head != config.DistributionHead || m.Spec.Family == "" {
 		return nil
 	}
 	h := &heads{m: m, names: m.Spec.ParameterNames()}

@@ -16,6 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass"
 	sharing "github.com/ensemble-weather/ensemble/engine/share"
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
@@ -398,7 +399,7 @@ func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []task.Stat
 	n := len(m.Network.Batch.Spread)
 	out := &Forecast{Spread: make([]float32, n)}
 	other := m.newHeads(n)
-	if m.Spec.Head == network.DistributionHead && other == nil {
+	if m.Spec.Head == config.DistributionHead && other == nil {
 		out.Mean, out.Sigma = make([]float32, n), make([]float32, n)
 	}
 	if m.Spec.GivesMembers() {

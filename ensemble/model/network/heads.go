@@ -14,10 +14,7 @@ import (
 )
 
 // row is that of the family of a distribution head.
-func (s Spec) row() dist.Row {
-	r, _ := dist.RowOf(cmp.Or(s.Family, config.NormalFamily))
-	return r
-}
+func (s Spec) row() dist.Row { return cmp.Or(s.Family, config.NormalFamily).Row() }
 
 // size is that of the family, if it has one.
 func (s Spec) size() int { return max(s.Degree, s.Bins) }
@@ -25,7 +22,7 @@ func (s Spec) size() int { return max(s.Degree, s.Bins) }
 // family is the distribution whose parameters the average of so many networks gives; nil for a
 // spread head.
 func (s Spec) family(networks int) *dist.Family {
-	if s.Head != DistributionHead {
+	if s.Head != config.DistributionHead {
 		return nil
 	}
 	return s.row().OfAverage(s.size(), networks)
@@ -42,7 +39,7 @@ func (s Spec) Predicted(networks int) *dist.Family {
 
 // HeadOf is the part of a spec that a configuration says of the head.
 func (s *Spec) HeadOf(c *config.TrainConfig) {
-	if c.Model.Head != DistributionHead {
+	if c.Model.Head != config.DistributionHead {
 		return
 	}
 	if c.Model.Family != config.NormalFamily {

@@ -1,8 +1,11 @@
 package network
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
@@ -21,5 +24,12 @@ func TestLinks(t *testing.T) {
 		if !known[id] {
 			t.Errorf("a link of no family: %s", id)
 		}
+	}
+}
+
+// The schema takes the losses of spreads that a network can be trained with.
+func TestSpreadLosses(t *testing.T) {
+	if have, want := slices.Sorted(maps.Keys(spreadLosses)), slices.Sorted(slices.Values(config.SpreadLosses)); !slices.Equal(have, want) {
+		t.Errorf("the network has %q, the schema %q", have, want)
 	}
 }

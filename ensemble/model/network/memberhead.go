@@ -68,7 +68,7 @@ func (s Spec) memberGraph(b *graph.Builder, k *task.Task, features, season graph
 	case halves:
 		score = op.CrossPairCRPS(b, made, residual, members, members/2)
 	default:
-		fairness := map[string]dist.Fairness{config.PlainFairness: dist.Plain, config.FairFairness: dist.Fair, config.AlmostFairFairness: dist.AlmostFair(alphaFair)}[s.Fairness]
+		fairness := map[config.Fairness]dist.Fairness{config.PlainFairness: dist.Plain, config.FairFairness: dist.Fair, config.AlmostFairFairness: dist.AlmostFair(alphaFair)}[s.Fairness]
 		var smoothings []op.Smoothing
 		for _, points := range s.Scales {
 			smoothings = append(smoothings, op.Gaussian(points, h, w, wrap))

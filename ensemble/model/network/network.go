@@ -12,16 +12,11 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/prune/channels"
 	sharing "github.com/ensemble-weather/ensemble/engine/share"
 	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/unet3d"
-)
-
-// Heads of a network: what comes out of it.
-const (
-	SpreadHead       = "spread"       // the full ensemble's spread
-	DistributionHead = "distribution" // that, and mean and spread of the analysis
 )
 
 // Spec is what a network is built from, apart from its task. The parts are of one network; in JSON they are one object.
@@ -36,8 +31,8 @@ type Spec struct {
 	// Method is that of the training: empty, one network learns all at once, or
 	// config.StagesMethod. Then Bias is the network of the first stage, and the rest describes
 	// that of the others.
-	Method string   `json:"method,omitempty"`
-	Bias   BiasSpec `json:"bias,omitzero"`
+	Method config.Method `json:"method,omitempty"`
+	Bias   BiasSpec      `json:"bias,omitzero"`
 	// Reference is the baseline that the network corrects, as in model.reference; empty for none.
 	Reference string `json:"reference,omitempty"`
 
@@ -73,18 +68,18 @@ type BodySpec struct {
 
 // HeadSpec is what comes out, and the loss of it.
 type HeadSpec struct {
-	Head string `json:"head"`
+	Head config.Head `json:"head"`
 	// Loss of a spread head, or of the stage that learns the spread: "mse", "l1", "ssim" or
 	// "ms_ssim"; of a distribution head "crps", "pinball" or "cross_entropy". SpreadWeight is the weight of the squared distance of
 	// spreads beside the CRPS.
-	Loss         string  `json:"loss"`
-	SpreadWeight float64 `json:"spread_weight"`
+	Loss         config.Loss `json:"loss"`
+	SpreadWeight float64     `json:"spread_weight"`
 	// Family is the distribution whose parameters a distribution head gives, by its name in
 	// model.family; empty is normal. Degree is that of a Bernstein quantile function, Bins those of
 	// a histogram. Loss is the score of it.
-	Family string `json:"family,omitempty"`
-	Degree int    `json:"degree,omitempty"`
-	Bins   int    `json:"bins,omitempty"`
+	Family config.Family `json:"family,omitempty"`
+	Degree int           `json:"degree,omitempty"`
+	Bins   int           `json:"bins,omitempty"`
 	// Tails says what calibration makes of a normal distribution, as calibrate.distribution does; empty is nothing.
 	Tails string `json:"tails,omitempty"`
 	// Thresholds are the events of train.loss.threshold, and ThresholdWeight the weight of the scores
@@ -92,7 +87,7 @@ type HeadSpec struct {
 	Thresholds      []ensemble.Question `json:"thresholds,omitempty"`
 	ThresholdWeight float64             `json:"threshold_weight,omitempty"`
 	// Fairness is that of the loss of a network that gives members, as train.loss.fairness.
-	Fairness string `json:"fairness,omitempty"`
+	Fairness config.Fairness `json:"fairness,omitempty"`
 	// Scales of the same loss are its train.loss.scales.
 	Scales []float64 `json:"scales,omitempty"`
 	// Maps adds to members what is learned of each point, as model.maps.
@@ -184,7 +179,7 @@ func (s Spec) Graph(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss boo
 		}
 		net := unet3d.Calibrated{
 			Body: body, NoMaps: kind.Baseline,
-			SpreadAffine: affine, SpreadScale: scale, SpreadOnly: s.Head == SpreadHead || s.Staged(), SigmaOfSpread: s.Staged(),
+			SpreadAffine: affine, SpreadScale: scale, SpreadOnly: s.Head == config.SpreadHead || s.Staged(), SigmaOfSpread: s.Staged(),
 			Extra: s.Extra(),
 		}
 		out = net.Build(b, in)
@@ -258,9 +253,9 @@ func (s Spec) Outputs() []string {
 		return []string{OutShift}
 	case s.Staged():
 		return []string{OutSpread, OutSigma}
-	case s.Head == DistributionHead && s.Family != "":
+	case s.Head == config.DistributionHead && s.Family != "":
 		return append([]string{OutSpread}, s.ParameterNames()...)
-	case s.Head == DistributionHead:
+	case s.Head == config.DistributionHead:
 		return []string{OutSpread, OutShift, OutSigma}
 	}
 	return []string{OutSpread}
@@ -276,7 +271,7 @@ func (s Spec) toTargets(b *graph.Builder, y graph.Value, k *task.Task) graph.Val
 func (s Spec) loss(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, h head, targets graph.Shape) graph.Value {
 	full, weight := b.Input("full_spread", targets), b.Input("weight", targets)
 	have, want := inSpreads(b, k, out.Spread), inSpreads(b, k, full)
-	if s.Head == DistributionHead {
+	if s.Head == config.DistributionHead {
 		residual := b.Input("residual", targets)
 		loss := op.WeightedMean(b, s.distributionScore(b, k, h, residual), weight)
 		if s.Teach > 0 {
@@ -290,23 +285,30 @@ func (s Spec) loss(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, 
 	return s.spreadLoss(b, k, have, want, weight)
 }
 
-// spreadLoss is the distance to the full ensemble's spread, both in units of its scale.
-func (s Spec) spreadLoss(b *graph.Builder, k *task.Task, have, want, weight graph.Value) graph.Value {
-	similarity := op.SimilarityOptions{Range: k.SpreadRange}
-	one := b.Scalar(1)
-	switch s.Loss {
-	case "mse":
+// spreadLosses build the distances of spreads to those of the full ensemble, both in units of its scale.
+var spreadLosses = map[config.Loss]func(b *graph.Builder, have, want, weight graph.Value, o op.SimilarityOptions) graph.Value{
+	config.MSELoss: func(b *graph.Builder, have, want, weight graph.Value, _ op.SimilarityOptions) graph.Value {
 		return op.WeightedMSE(b, have, want, weight)
-	case "l1":
+	},
+	config.L1Loss: func(b *graph.Builder, have, want, weight graph.Value, _ op.SimilarityOptions) graph.Value {
 		return op.WeightedL1(b, have, want, weight)
-	case "ssim":
-		return op.Sub(b, one, op.SSIM(b, have, want, similarity))
-	case "ms_ssim":
-		distance := op.Sub(b, one, op.MSSSIM(b, have, want, similarity))
+	},
+	config.SSIMLoss: func(b *graph.Builder, have, want, _ graph.Value, o op.SimilarityOptions) graph.Value {
+		return op.Sub(b, b.Scalar(1), op.SSIM(b, have, want, o))
+	},
+	config.MSSSIMLoss: func(b *graph.Builder, have, want, weight graph.Value, o op.SimilarityOptions) graph.Value {
+		distance := op.Sub(b, b.Scalar(1), op.MSSSIM(b, have, want, o))
 		return op.Add(b, op.Scale(b, op.WeightedL1(b, have, want, weight), mixL1), op.Scale(b, distance, mixSSIM))
-	default:
+	},
+}
+
+// spreadLoss is the distance to the full ensemble's spread by the loss of the network.
+func (s Spec) spreadLoss(b *graph.Builder, k *task.Task, have, want, weight graph.Value) graph.Value {
+	build := spreadLosses[s.Loss]
+	if build == nil {
 		return b.Fail("loss", fmt.Errorf("unknown loss %q of a spread head", s.Loss))
 	}
+	return build(b, have, want, weight, op.SimilarityOptions{Range: k.SpreadRange})
 }
 
 // stageLoss is the training loss of a stage: of the correction the squared error in units of

@@ -70,7 +70,7 @@ func familiesFallBack(t *testing.T, families ...*dist.Family) {
 			m, err := model.Load(filepath.Join(runDir, "model"), false)
 			runtest.Must(t, err)
 			defer m.Close()
-			m.Family, m.Spec.Family = family, family.ID
+			m.Family, m.Spec.Family = family, config.Family(family.ID)
 			switch family.ID {
 			case dist.Student.ID:
 				m.Spec.Family, m.Spec.Tails = "", config.StudentCalibration

@@ -8,7 +8,6 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
-	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/members"
@@ -56,7 +55,7 @@ func ChooseProducts(m *model.Model, c config.Publishing, grid *ensemble.Grid, fa
 		ch.words = defaultProducts(m, c)
 	}
 	for _, w := range ch.words {
-		if m.Spec.Head == network.SpreadHead && w != config.EnsembleSpreadProduct {
+		if m.Spec.Head == config.SpreadHead && w != config.EnsembleSpreadProduct {
 			return nil, &exit.Error{Code: exit.Usage, What: "the model has no " + w, At: "products", Why: "it predicts the spread of the full ensemble, and no distribution",
 				Fix: "ask for " + config.EnsembleSpreadProduct + ", or train with model.head: distribution"}
 		}
@@ -82,7 +81,7 @@ func ChooseProducts(m *model.Model, c config.Publishing, grid *ensemble.Grid, fa
 
 // defaultProducts are those of a model unless some are asked for.
 func defaultProducts(m *model.Model, c config.Publishing) (words []string) {
-	if m.Spec.Head != network.SpreadHead {
+	if m.Spec.Head != config.SpreadHead {
 		words = append(words, config.MeanProduct, config.SpreadProduct)
 	}
 	if m.Spec.GivesMembers() {

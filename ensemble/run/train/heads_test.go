@@ -191,7 +191,7 @@ func TestNegativeTargetsAreRefused(t *testing.T) {
 // The loss is the CRPS and, times their weight, the integrals over the values of events, by
 // Simpson's rule.
 func TestThresholdsOfTheLoss(t *testing.T) {
-	for _, id := range []string{config.NormalFamily, dist.CSGamma.ID, dist.BernsteinID} {
+	for _, id := range []string{dist.Normal.ID, dist.CSGamma.ID, dist.BernsteinID} {
 		c := rainConfig(t, "model.family="+id, "train.loss.threshold=[\"tp>6mm\", \"tp<2\", \"1<tp<4mm\"]", "train.loss.threshold_weight=3")
 		tr, samples, err := rain(t, c, nil)
 		if err != nil {
@@ -221,7 +221,7 @@ func TestThresholdsOfTheLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := tr.model.DistributionOf("tp")
-		if id == config.NormalFamily {
+		if id == dist.Normal.ID {
 			f = dist.Normal // as it is trained
 		}
 		fields, par := out.ParametersAt(0, grid.Size(), model.WholeField), make([]float64, len(f.Parameters))

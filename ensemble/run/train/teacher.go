@@ -94,7 +94,7 @@ func teaches(run string, m *model.Model, c *config.TrainConfig, d *samples.Data)
 	k, own := &m.Task, setup.TaskOf(c)
 	a, b := k.Features.Axes, d.Axes
 	switch {
-	case m.Spec.Head != network.DistributionHead || m.Spec.Family != "":
+	case m.Spec.Head != config.DistributionHead || m.Spec.Family != "":
 		return no("the teacher gives no normal distribution", fmt.Sprintf("its head is %s, its family %s", m.Spec.Head, familyName(m.Spec)))
 	case m.Spec.Reference != "":
 		return no("the teacher corrects a baseline", fmt.Sprintf("%s, which was fitted to validation starts too, and to the training starts without leaving one out", m.Spec.Reference))
@@ -112,7 +112,7 @@ func teaches(run string, m *model.Model, c *config.TrainConfig, d *samples.Data)
 	return unseen(m, run, d.Split)
 }
 
-func familyName(s network.Spec) string {
+func familyName(s network.Spec) config.Family {
 	if s.Family == "" {
 		return config.NormalFamily
 	}
