@@ -85,7 +85,7 @@ func makeRun(t *testing.T, python, data string, base int) (dir string) {
 		task.Centre, task.Width = append(task.Centre, make([]float32, n)), append(task.Width, slices.Repeat([]float32{1}, n))
 	}
 	task.SpreadRange = 1
-	m := model.Model{Spec: network.Spec{BodySpec: network.BodySpec{Kind: "unet3d", Base: base, Stages: 5}, HeadSpec: network.HeadSpec{Head: "distribution"}}, Task: task, Networks: []model.Weights{published(weights, grid)},
+	m := model.Model{Spec: network.Spec{BodySpec: network.BodySpec{Kind: "unet3d", Base: base, Stages: 5}, Head: network.HeadSpec{Distribution: &network.DistributionSpec{Family: "normal", Rule: "crps"}}}, Task: task, Networks: []model.Weights{published(weights, grid)},
 		About: model.About{Version: "benchmark", Control: "exclude", Grid: grid,
 			Trained: ensemble.Period{From: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), To: time.Date(2010, 1, 1, 0, 0, 0, 0, time.UTC)}}}
 	if err := m.Save(filepath.Join(dir, "model")); err != nil {

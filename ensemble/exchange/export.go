@@ -12,7 +12,6 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
@@ -190,7 +189,7 @@ func testable(ctx context.Context, m *model.Model, o ExportOptions, w model.Weig
 	// no published widths, and the lists of what is left stand with the model.
 	if m.Spec.NetworkKind().Baseline || len(m.Spec.Kept) > 0 {
 		a := &Architecture{Kind: m.Spec.Kind, Channels: len(inputNames(m)), Outputs: (3 + len(m.Spec.Extra())) * len(m.Task.Targets), Base: m.Spec.Base, Periodic: m.Spec.Periodic && m.Grid.Periodic()}
-		if m.Spec.Head == config.SpreadHead {
+		if m.Spec.Head.Spread != nil {
 			a.Outputs = len(m.Task.Targets)
 		}
 		for _, t := range w {
@@ -257,7 +256,7 @@ func outputNames(m *model.Model, outputs int) (names []string) {
 	switch {
 	case m.Spec.Staged():
 		parts = []string{network.OutSigma}
-	case m.Spec.Head == config.DistributionHead:
+	case m.Spec.Head.Distribution != nil:
 		parts = []string{network.OutShift, "log(sigma)"}
 		for _, e := range m.Spec.Extra() {
 			parts = append(parts, e.Name)

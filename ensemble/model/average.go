@@ -20,7 +20,7 @@ type heads struct {
 
 // newHeads is nil for normal distributions and spread heads.
 func (m *Model) newHeads(n int) *heads {
-	if m.Spec.Head != config.DistributionHead || m.Spec.Family == "" {
+	if d := m.Spec.Head.Distribution; d == nil || d.Family == config.NormalFamily {
 		return nil
 	}
 	h := &heads{m: m, names: m.Spec.ParameterNames()}
@@ -75,7 +75,7 @@ func (h *heads) physical(out *Forecast, init ensemble.Init, stats []task.Statist
 				switch e := k.ErrorScale[at]; role {
 				case dist.Location:
 					par[p] = float64(centre) + e*par[p]
-					if h.m.Spec.Bins > 0 && network.BoundedVariable(k.Targets[at/d].Variable) {
+					if h.m.Spec.Head.Bins() > 0 && network.BoundedVariable(k.Targets[at/d].Variable) {
 						par[p] = max(0, par[p]) // the rest is a mass at 0
 					}
 				case dist.Scale:

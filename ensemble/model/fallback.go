@@ -31,7 +31,7 @@ func (m *Model) FallBacks(ladder []string) string {
 // fallBack finds the fit of a baseline to a target that gives what the network gives, or what makes it: distributions, of whatever
 // family, or of a network of members those too that correct members; nil if there is none.
 func (m *Model) fallBack(at int, id string) *task.Baseline {
-	if at >= len(m.Baselines) || m.Spec.Head == config.SpreadHead {
+	if at >= len(m.Baselines) || m.Spec.Head.Spread != nil {
 		return nil
 	}
 	for i, b := range m.Baselines[at].Fits {
@@ -79,7 +79,7 @@ func (m *Model) FallBack(rung string, init ensemble.Init, stats []task.Statistic
 				return nil, err
 			}
 			continue
-		case m.Spec.Head == config.SpreadHead:
+		case m.Spec.Head.Spread != nil:
 		case b != nil:
 			m.standIn(out, at, st.Mean, b.Method.Family, b.Fit.Forecast(raw))
 		default:
@@ -147,7 +147,7 @@ func (m *Model) free(par []float64, at int, centre float64) {
 	switch {
 	case m.Recalibrations != nil:
 		par[2] = m.Recalibrations[at].Nu
-	case m.Spec.Bins > 0: // as many bins as the networks have together, around the members' mean
+	case m.Spec.Head.Bins() > 0: // as many bins as the networks have together, around the members' mean
 		edges := m.Task.Edges[at]
 		variable := m.Task.Targets[at/len(m.Task.Features.Axes.Levels)].Variable
 		for i := range par[:len(par)/2+1] {

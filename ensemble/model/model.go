@@ -16,7 +16,6 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass"
 	sharing "github.com/ensemble-weather/ensemble/engine/share"
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
@@ -89,7 +88,7 @@ const (
 )
 
 // schema names what the keys of model.json mean.
-const schema = "ensemble.model/1"
+const schema = "ensemble.model/2"
 
 // Description is model.json: everything but the arrays.
 type Description struct {
@@ -258,17 +257,20 @@ func LoadReference(dir string) (*Model, *Description, error) {
 	if f.Spec.ReadsMembers() != (len(f.Task.Features.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Task.Features.Auxiliary) || f.Spec.Staged() != (f.Spec.Bias != network.BiasSpec{}) {
 		return nil, nil, bad(fmt.Sprintf("method %q and members %q, with %d auxiliary fields, do not go with the rest", f.Spec.Method, f.Spec.Members, len(f.Task.Features.Auxiliary)))
 	}
+	if err := f.Spec.Head.Check(); err != nil {
+		return nil, nil, bad(err.Error())
+	}
 	m := &Model{Spec: f.Spec, Task: f.Task, About: f.About, Family: f.Spec.Predicted(f.Networks)}
 	if (f.Family == "") != (m.Family == nil) || m.Family != nil && f.Family != m.Family.ID {
 		return nil, nil, bad(fmt.Sprintf("distribution %q, which its network does not give", f.Family))
 	}
-	if bins := m.Spec.Bins; bins > 0 && slices.ContainsFunc(m.Task.Edges, func(e []float64) bool { return len(e) != bins+1 }) || bins > 0 != (m.Task.Edges != nil) {
+	if bins := m.Spec.Head.Bins(); bins > 0 && slices.ContainsFunc(m.Task.Edges, func(e []float64) bool { return len(e) != bins+1 }) || bins > 0 != (m.Task.Edges != nil) {
 		return nil, nil, bad(fmt.Sprintf("a histogram of %d bins and edges of another", bins))
 	}
 	if err := f.int8Faults(); err != nil {
 		return nil, nil, bad(err.Error())
 	}
-	if (m.Spec.Tails != "") != (len(m.Recalibrations) > 0) || slices.ContainsFunc(m.Recalibrations, func(r Recalibration) bool { return !r.valid() }) {
+	if (m.Spec.Head.Tails() != "") != (len(m.Recalibrations) > 0) || slices.ContainsFunc(m.Recalibrations, func(r Recalibration) bool { return !r.valid() }) {
 		return nil, nil, bad("a distribution that was to be calibrated and is not, or not to a distribution")
 	}
 	if slices.ContainsFunc(m.Calibrations, func(c Calibration) bool { return !c.Map.Valid() || c.Event.Relation != ensemble.Above }) {
@@ -399,7 +401,7 @@ func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []task.Stat
 	n := len(m.Network.Batch.Spread)
 	out := &Forecast{Spread: make([]float32, n)}
 	other := m.newHeads(n)
-	if m.Spec.Head == config.DistributionHead && other == nil {
+	if m.Spec.Head.Distribution != nil && other == nil {
 		out.Mean, out.Sigma = make([]float32, n), make([]float32, n)
 	}
 	if m.Spec.GivesMembers() {

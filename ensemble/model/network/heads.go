@@ -1,7 +1,6 @@
 package network
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/ensemble-weather/ensemble/engine/graph"
@@ -13,57 +12,30 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// row is that of the family of a distribution head.
-func (s Spec) row() dist.Row { return cmp.Or(s.Family, config.NormalFamily).Row() }
-
-// size is that of the family, if it has one.
-func (s Spec) size() int { return max(s.Degree, s.Bins) }
-
-// family is the distribution whose parameters the average of so many networks gives; nil for a
-// spread head.
+// family is the distribution whose parameters the average of so many networks gives; nil for other
+// heads.
 func (s Spec) family(networks int) *dist.Family {
-	if s.Head != config.DistributionHead {
+	d := s.Head.Distribution
+	if d == nil {
 		return nil
 	}
-	return s.row().OfAverage(s.size(), networks)
+	return d.row().OfAverage(max(d.Degree, d.Bins), networks)
 }
 
 // Predicted is the family of what a model of so many networks predicts: as family, but for what is made of it
 // by calibration.
 func (s Spec) Predicted(networks int) *dist.Family {
-	if s.Tails == config.StudentCalibration {
+	if s.Head.Tails() == config.StudentCalibration {
 		return dist.Student
 	}
 	return s.family(networks)
 }
 
-// HeadOf is the part of a spec that a configuration says of the head.
-func (s *Spec) HeadOf(c *config.TrainConfig) {
-	if c.Model.Head != config.DistributionHead {
-		return
-	}
-	if c.Model.Family != config.NormalFamily {
-		s.Family = c.Model.Family
-	}
-	if c.Calibrate.Distribution != config.NoCalibration {
-		s.Tails = c.Calibrate.Distribution
-	}
-	switch s.row().Size {
-	case dist.Degree:
-		s.Degree = c.Model.Degree
-	case dist.Bins:
-		s.Bins = c.Model.Bins
-	}
-	if loss := c.Train.Train.Loss; len(loss.Threshold) > 0 {
-		s.Thresholds, s.ThresholdWeight = loss.Threshold, loss.ThresholdWeight
-	}
-}
-
 // thresholds are the events of the loss, with their limits in SI units.
 //
 // Errors: as EventOf.
-func (s Spec) thresholds() (out []ensemble.Question, err error) {
-	for _, q := range s.Thresholds {
+func (d *DistributionSpec) thresholds() (out []ensemble.Question, err error) {
+	for _, q := range d.Thresholds {
 		if q.Event, err = task.EventOf(q); err != nil {
 			return nil, err
 		}
@@ -74,7 +46,10 @@ func (s Spec) thresholds() (out []ensemble.Question, err error) {
 
 // readsCentre tells whether the network has an input of the members' mean in units of the error
 // scale: it matters where 0 and thresholds are.
-func (s Spec) readsCentre() bool { return s.Family != "" || len(s.Thresholds) > 0 }
+func (s Spec) readsCentre() bool {
+	d := s.Head.Distribution
+	return d != nil && (d.linked() || len(d.Thresholds) > 0)
+}
 
 // ParameterNames are the outputs of the network beside the spread, of a family that is not normal.
 // The edges of a histogram are none: they are the task's.
@@ -82,7 +57,7 @@ func (s Spec) ParameterNames() []string {
 	var out []string
 	f := s.family(1)
 	for i, name := range f.Parameters {
-		if s.row().Size != dist.Bins || f.Roles[i] == dist.Pure {
+		if s.Head.Bins() == 0 || f.Roles[i] == dist.Pure {
 			out = append(out, "parameter_"+name)
 		}
 	}
@@ -101,15 +76,6 @@ func (s Spec) Extra() []unet3d.ExtraOutput {
 	return nil
 }
 
-// rule is that of the loss.
-func (s Spec) rule() dist.Rule {
-	row := s.row()
-	if rule := dist.Rule(s.Loss); row.ScoredBy(rule) {
-		return rule
-	}
-	return row.Rules[0]
-}
-
 // link makes the parameters of a family of the outputs of a network, [N V D H W] each, in the
 // order of ParameterNames, and what comes out of the network.
 func (s Spec) link(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, centre graph.Value) (parameters, given []graph.Value) {
@@ -125,7 +91,7 @@ func (s Spec) link(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, 
 
 // NewHeadSums are those of no date; nil if the head needs none.
 func (s Spec) NewHeadSums(targets int) *task.HeadSums {
-	return task.NewHeadSums(s.family(1), s.Bins, targets)
+	return task.NewHeadSums(s.family(1), s.Head.Bins(), targets)
 }
 
 // edgeOf is edge i of the histograms of some variables, from number v on, in units of the error
@@ -166,7 +132,7 @@ func (s Spec) distributionScore(b *graph.Builder, k *task.Task, h head, residual
 	if !s.readsCentre() {
 		return op.GaussianCRPS(b, h.parameters[0], h.parameters[1], residual)
 	}
-	events, err := s.thresholds()
+	events, err := s.Head.Distribution.thresholds()
 	if err != nil {
 		return b.Fail("loss", err)
 	}
@@ -184,7 +150,7 @@ func (s Spec) distributionScore(b *graph.Builder, k *task.Task, h head, residual
 			par[i] = of(p)
 		}
 		y := of(residual)
-		if s.rule() == dist.CrossEntropyRule {
+		if s.Head.Distribution.Rule == dist.CrossEntropyRule {
 			scores = append(scores, s.crossEntropy(b, k, v, par, y))
 			continue
 		}
@@ -204,7 +170,7 @@ func (s Spec) distributionScore(b *graph.Builder, k *task.Task, h head, residual
 		score := s.scored(b, f, par, y)
 		whole := score
 		for _, q := range mine {
-			score = op.Add(b, score, op.Scale(b, s.inEvent(b, k, v, f, par, y, whole, q.Event), s.ThresholdWeight))
+			score = op.Add(b, score, op.Scale(b, s.inEvent(b, k, v, f, par, y, whole, q.Event), s.Head.Distribution.ThresholdWeight))
 		}
 		scores = append(scores, score)
 	}
@@ -219,7 +185,7 @@ func (s Spec) scored(b *graph.Builder, f *dist.Family, par []graph.Value, y grap
 	if f == dist.Normal {
 		return op.GaussianCRPS(b, par[0], par[1], y)
 	}
-	return op.DistributionScore(b, op.Concat(b, 1, par...), y, op.Scored{Rule: s.rule(), Family: f.ID, Parameters: len(par)})
+	return op.DistributionScore(b, op.Concat(b, 1, par...), y, op.Scored{Rule: s.Head.Distribution.Rule, Family: f.ID, Parameters: len(par)})
 }
 
 // inEvent is the score weighted with 1 where values are of an event, else 0; whole is that without
@@ -255,5 +221,5 @@ func (s Spec) crossEntropy(b *graph.Builder, k *task.Task, v int, logits []graph
 	for i := 2; i < len(logits); i++ {
 		bin = op.Add(b, bin, op.AtLeast(b, y, edgeOf(b, k, y, v, i)))
 	}
-	return op.DistributionScore(b, op.Concat(b, 1, logits...), bin, op.Scored{Rule: s.rule(), Family: s.row().ID, Parameters: len(logits)})
+	return op.DistributionScore(b, op.Concat(b, 1, logits...), bin, op.Scored{Rule: s.Head.Distribution.Rule, Family: s.family(1).ID, Parameters: len(logits)})
 }

@@ -24,7 +24,6 @@ func (s Spec) OfLeads(c *config.TrainConfig) Spec {
 	if c.Model.LeadsInRows() {
 		s.Leads, s.Conditions = config.RowLeads, c.Model.Conditions
 	}
-	s.Maps = c.Model.Maps
 	switch c.Model.NetworkKind().Section {
 	case config.RecurrentSection:
 		s.Recurrent = RecurrentSpec(c.Model.Recurrent)
@@ -151,5 +150,5 @@ func (s Spec) toldLeads() bool {
 // TakesFewerLeads tells whether the network reads any of its leads: they are in rows, nothing is learned of
 // their number, and no map is of one of them.
 func (s Spec) TakesFewerLeads() bool {
-	return s.InRows() && s.GivesMembers() && !s.Maps && (s.toldLeads() || !s.NetworkKind().OverTime())
+	return s.InRows() && s.GivesMembers() && !s.Head.Members.Maps && (s.toldLeads() || !s.NetworkKind().OverTime())
 }

@@ -16,7 +16,7 @@ import (
 const OutMembers = "member_shift"
 
 // GivesMembers tells whether the network corrects members one for one.
-func (s Spec) GivesMembers() bool { return s.Head == config.MembersHead }
+func (s Spec) GivesMembers() bool { return s.Head.Members != nil }
 
 // alphaFair is the share of the fair score in the almost fair one.
 // Source: Lang et al. 2024, arXiv:2412.15832.
@@ -40,7 +40,8 @@ func (s Spec) memberGraph(b *graph.Builder, k *task.Task, features, season graph
 	} else if statistics := f.StatisticChannels(); statistics < f.Channels() {
 		x = op.Concat(b, 1, x, op.SetRepeat(b, op.Slice(b, features, 1, statistics, f.Channels()), members))
 	}
-	halves := s.Loss == config.MembersLoss && s.Fairness == config.CrossPairFairness
+	head := s.Head.Members
+	halves := head.Loss == config.MembersLoss && head.Fairness == config.CrossPairFairness
 	together := members
 	if halves && loss { // each half by itself
 		together = members / 2
@@ -51,7 +52,7 @@ func (s Spec) memberGraph(b *graph.Builder, k *task.Task, features, season graph
 	} else {
 		shift = s.memberNetwork(b, x, targets[1], together, wrap)
 	}
-	if s.Maps {
+	if head.Maps {
 		shift = op.Add(b, shift, s.memberMaps(b, k, fields, season, targets))
 	}
 	b.Output(OutMembers, shift)
@@ -63,14 +64,14 @@ func (s Spec) memberGraph(b *graph.Builder, k *task.Task, features, season graph
 	residual, weight := b.Input("residual", targets), b.Input("weight", targets)
 	var score graph.Value
 	switch {
-	case s.Loss != config.MembersLoss:
+	case head.Loss != config.MembersLoss:
 		score = op.GaussianCRPS(b, op.SetMean(b, made, members), op.AddScalar(b, op.SetStd(b, made, members), stdFloor), residual)
 	case halves:
 		score = op.CrossPairCRPS(b, made, residual, members, members/2)
 	default:
-		fairness := map[config.Fairness]dist.Fairness{config.PlainFairness: dist.Plain, config.FairFairness: dist.Fair, config.AlmostFairFairness: dist.AlmostFair(alphaFair)}[s.Fairness]
+		fairness := map[config.Fairness]dist.Fairness{config.PlainFairness: dist.Plain, config.FairFairness: dist.Fair, config.AlmostFairFairness: dist.AlmostFair(alphaFair)}[head.Fairness]
 		var smoothings []op.Smoothing
-		for _, points := range s.Scales {
+		for _, points := range head.Scales {
 			smoothings = append(smoothings, op.Gaussian(points, h, w, wrap))
 		}
 		score = op.MultiScaleCRPS(b, made, residual, members, fairness, smoothings, nil)

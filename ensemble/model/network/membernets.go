@@ -35,9 +35,6 @@ func (s Spec) OfMembers(c *config.TrainConfig) Spec {
 	if c.Model.Members == config.MemberEncoder {
 		s.Members, s.Pool, s.Encoder = c.Model.Members, c.Model.Pool, c.Model.Encoder.Channels
 	}
-	if s.Loss == config.MembersLoss {
-		s.Fairness, s.Scales = c.Train.Train.Loss.Fairness, c.Train.Train.Loss.Scales
-	}
 	if c.Model.Head == config.MembersHead && c.Model.Attention != config.GlobalAttention {
 		s.Attention = c.Model.Attention
 	}

@@ -19,12 +19,12 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// Spec is what a network is built from, apart from its task. The parts are of one network; in JSON they are one object.
+// Spec is what a network is built from, apart from its task. The parts are of one network; in JSON they are one object, with that of the head in it.
 type Spec struct {
 	BodySpec
-	HeadSpec
 	MembersSpec
 	LeadsSpec
+	Head HeadSpec `json:"head"`
 	// Precision is the type in which fields inside the network are stored, as in
 	// engine.Options; empty means "f32".
 	Precision string `json:"precision,omitempty"`
@@ -33,6 +33,8 @@ type Spec struct {
 	// that of the others.
 	Method config.Method `json:"method,omitempty"`
 	Bias   BiasSpec      `json:"bias,omitzero"`
+	// SpreadLoss is the loss of the stage that learns the spread.
+	SpreadLoss config.Loss `json:"spread_loss,omitempty"`
 	// Reference is the baseline that the network corrects, as in model.reference; empty for none.
 	Reference string `json:"reference,omitempty"`
 
@@ -64,34 +66,6 @@ type BodySpec struct {
 	Recurrent RecurrentSpec `json:"recurrent,omitzero"`
 	// Axial is how points attend along axes, in a network in which they do.
 	Axial AxialSpec `json:"axial,omitzero"`
-}
-
-// HeadSpec is what comes out, and the loss of it.
-type HeadSpec struct {
-	Head config.Head `json:"head"`
-	// Loss of a spread head, or of the stage that learns the spread: "mse", "l1", "ssim" or
-	// "ms_ssim"; of a distribution head "crps", "pinball" or "cross_entropy". SpreadWeight is the weight of the squared distance of
-	// spreads beside the CRPS.
-	Loss         config.Loss `json:"loss"`
-	SpreadWeight float64     `json:"spread_weight"`
-	// Family is the distribution whose parameters a distribution head gives, by its name in
-	// model.family; empty is normal. Degree is that of a Bernstein quantile function, Bins those of
-	// a histogram. Loss is the score of it.
-	Family config.Family `json:"family,omitempty"`
-	Degree int           `json:"degree,omitempty"`
-	Bins   int           `json:"bins,omitempty"`
-	// Tails says what calibration makes of a normal distribution, as calibrate.distribution does; empty is nothing.
-	Tails string `json:"tails,omitempty"`
-	// Thresholds are the events of train.loss.threshold, and ThresholdWeight the weight of the scores
-	// of what lies there.
-	Thresholds      []ensemble.Question `json:"thresholds,omitempty"`
-	ThresholdWeight float64             `json:"threshold_weight,omitempty"`
-	// Fairness is that of the loss of a network that gives members, as train.loss.fairness.
-	Fairness config.Fairness `json:"fairness,omitempty"`
-	// Scales of the same loss are its train.loss.scales.
-	Scales []float64 `json:"scales,omitempty"`
-	// Maps adds to members what is learned of each point, as model.maps.
-	Maps bool `json:"maps,omitempty"`
 }
 
 // MembersSpec is what the network sees of members.
@@ -179,7 +153,7 @@ func (s Spec) Graph(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss boo
 		}
 		net := unet3d.Calibrated{
 			Body: body, NoMaps: kind.Baseline,
-			SpreadAffine: affine, SpreadScale: scale, SpreadOnly: s.Head == config.SpreadHead || s.Staged(), SigmaOfSpread: s.Staged(),
+			SpreadAffine: affine, SpreadScale: scale, SpreadOnly: s.Head.Spread != nil || s.Staged(), SigmaOfSpread: s.Staged(),
 			Extra: s.Extra(),
 		}
 		out = net.Build(b, in)
@@ -189,7 +163,7 @@ func (s Spec) Graph(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss boo
 	if s.readsCentre() {
 		h.centre = b.Input("centre", targets)
 	}
-	if s.Family != "" {
+	if s.Head.Distribution.linked() {
 		var given []graph.Value
 		h.parameters, given = s.link(b, k, out, h.centre)
 		for i, name := range s.ParameterNames() {
@@ -253,9 +227,9 @@ func (s Spec) Outputs() []string {
 		return []string{OutShift}
 	case s.Staged():
 		return []string{OutSpread, OutSigma}
-	case s.Head == config.DistributionHead && s.Family != "":
+	case s.Head.Distribution.linked():
 		return append([]string{OutSpread}, s.ParameterNames()...)
-	case s.Head == config.DistributionHead:
+	case s.Head.Distribution != nil:
 		return []string{OutSpread, OutShift, OutSigma}
 	}
 	return []string{OutSpread}
@@ -271,14 +245,14 @@ func (s Spec) toTargets(b *graph.Builder, y graph.Value, k *task.Task) graph.Val
 func (s Spec) loss(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, h head, targets graph.Shape) graph.Value {
 	full, weight := b.Input("full_spread", targets), b.Input("weight", targets)
 	have, want := inSpreads(b, k, out.Spread), inSpreads(b, k, full)
-	if s.Head == config.DistributionHead {
+	if d := s.Head.Distribution; d != nil {
 		residual := b.Input("residual", targets)
 		loss := op.WeightedMean(b, s.distributionScore(b, k, h, residual), weight)
 		if s.Teach > 0 {
 			loss = s.taughtLoss(b, loss, h, weight)
 		}
-		if s.SpreadWeight > 0 {
-			loss = op.Add(b, loss, op.Scale(b, op.WeightedMSE(b, have, want, weight), s.SpreadWeight))
+		if d.SpreadWeight > 0 {
+			loss = op.Add(b, loss, op.Scale(b, op.WeightedMSE(b, have, want, weight), d.SpreadWeight))
 		}
 		return loss
 	}
@@ -304,9 +278,13 @@ var spreadLosses = map[config.Loss]func(b *graph.Builder, have, want, weight gra
 
 // spreadLoss is the distance to the full ensemble's spread by the loss of the network.
 func (s Spec) spreadLoss(b *graph.Builder, k *task.Task, have, want, weight graph.Value) graph.Value {
-	build := spreadLosses[s.Loss]
+	loss := s.SpreadLoss
+	if s.Head.Spread != nil {
+		loss = s.Head.Spread.Loss
+	}
+	build := spreadLosses[loss]
 	if build == nil {
-		return b.Fail("loss", fmt.Errorf("unknown loss %q of a spread head", s.Loss))
+		return b.Fail("loss", fmt.Errorf("unknown loss %q of spreads", loss))
 	}
 	return build(b, have, want, weight, op.SimilarityOptions{Range: k.SpreadRange})
 }

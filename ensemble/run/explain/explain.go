@@ -246,7 +246,7 @@ func (s *Subject) Describe(grid *ensemble.Grid) string {
 	if n := len(s.Spec.Kept); n > 0 {
 		text += fmt.Sprintf(", without channels of %d layers", n)
 	}
-	text += fmt.Sprintf(", %s head, %d channels, depth %d, field %d×%d, batch %d, %s", s.Spec.Head, s.Task.Features.Channels(),
+	text += fmt.Sprintf(", %s head, %d channels, depth %d, field %d×%d, batch %d, %s", s.Spec.Head.Name(), s.Task.Features.Channels(),
 		len(s.Task.Features.Axes.Levels), grid.NY, grid.NX, s.Batch, s.Options.Precision)
 	if s.Options.Memory.Limit > 0 {
 		text += fmt.Sprintf(", memory %v", config.Bytes(s.Options.Memory.Limit))

@@ -26,6 +26,10 @@ func TestOtherFormatsAreRefused(t *testing.T) {
 			_, err := model.Load(dir, false)
 			return err
 		}, "train"},
+		"model with a head in words": {model.File, `{"schema": "ensemble.model/1", "version": "test", "network": {"kind": "unet3d", "head": "distribution", "loss": "crps"}, "networks": 1}`, func(dir, _ string) error {
+			_, _, err := model.LoadReference(dir)
+			return err
+		}, "train"},
 		"model of numbered formats": {model.File, `{"format": 12, "version": "test", "network": {}, "networks": 1}`, func(dir, _ string) error {
 			_, _, err := model.LoadReference(dir)
 			return err

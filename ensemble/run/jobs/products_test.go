@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/check"
 	"github.com/ensemble-weather/ensemble/ensemble/run/predict"
@@ -203,7 +203,7 @@ func TestPredictRefusesProducts(t *testing.T) {
 	if _, err := m.FamilyOf("tcc"); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("cloud cover: %v", err)
 	}
-	m.Spec.Head, m.Task.Targets = config.SpreadHead, []task.Target{{Variable: "t", Lead: 48}}
+	m.Spec.Head.Spread, m.Task.Targets = &network.SpreadSpec{}, []task.Target{{Variable: "t", Lead: 48}}
 	if _, err := predict.ChooseProducts(m, runtest.Publishing(t, "quantiles=[0.5]"), nil, ""); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "no quantiles") {
 		t.Errorf("quantiles of a spread: %v", err)
 	}

@@ -70,19 +70,20 @@ func familiesFallBack(t *testing.T, families ...*dist.Family) {
 			m, err := model.Load(filepath.Join(runDir, "model"), false)
 			runtest.Must(t, err)
 			defer m.Close()
-			m.Family, m.Spec.Family = family, config.Family(family.ID)
+			head := m.Spec.Head.Distribution
+			m.Family, head.Family = family, config.Family(family.ID)
 			switch family.ID {
 			case dist.Student.ID:
-				m.Spec.Family, m.Spec.Tails = "", config.StudentCalibration
+				head.Family, head.Tails = config.NormalFamily, config.StudentCalibration
 				for at := range m.Task.Score {
 					m.Recalibrations = append(m.Recalibrations, model.Recalibration{Variable: "t", Level: m.Task.Features.Axes.Levels[at%2].String(), Lead: "48h", Factor: 3, Nu: 5})
 				}
 				m.Calibrations = []model.Calibration{{Variable: "t", Level: "850hPa", Lead: "48h", Event: ensemble.Event{Relation: ensemble.Above, Lower: 275}, Method: config.IsotonicCalibration,
 					Map: calibration.Map{X: []float64{0, 1}, Y: []float64{0.5, 0.5}}}} // of the network, not of what stands in for it
 			case dist.BernsteinID:
-				m.Spec.Degree = 5
+				head.Degree = 5
 			case dist.HistogramID: // of two networks
-				m.Spec.Bins = 6
+				head.Bins, head.Rule = 6, dist.CrossEntropyRule
 				for range m.Task.Score {
 					m.Task.Edges = append(m.Task.Edges, []float64{-4, -1.2, -0.5, 0, 0.5, 1.2, 4})
 				}

@@ -55,7 +55,7 @@ func ChooseProducts(m *model.Model, c config.Publishing, grid *ensemble.Grid, fa
 		ch.words = defaultProducts(m, c)
 	}
 	for _, w := range ch.words {
-		if m.Spec.Head == config.SpreadHead && w != config.EnsembleSpreadProduct {
+		if m.Spec.Head.Spread != nil && w != config.EnsembleSpreadProduct {
 			return nil, &exit.Error{Code: exit.Usage, What: "the model has no " + w, At: "products", Why: "it predicts the spread of the full ensemble, and no distribution",
 				Fix: "ask for " + config.EnsembleSpreadProduct + ", or train with model.head: distribution"}
 		}
@@ -81,7 +81,7 @@ func ChooseProducts(m *model.Model, c config.Publishing, grid *ensemble.Grid, fa
 
 // defaultProducts are those of a model unless some are asked for.
 func defaultProducts(m *model.Model, c config.Publishing) (words []string) {
-	if m.Spec.Head != config.SpreadHead {
+	if m.Spec.Head.Spread == nil {
 		words = append(words, config.MeanProduct, config.SpreadProduct)
 	}
 	if m.Spec.GivesMembers() {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/run/members"
@@ -289,7 +288,7 @@ func testPart(ctx context.Context, m *model.Model, o engine.Options, test sample
 
 // testsMembers tells whether there are members of the model's predictions.
 func testsMembers(m *model.Model) bool {
-	return m.Spec.Head == config.DistributionHead || m.Spec.GivesMembers()
+	return m.Spec.Head.Distribution != nil || m.Spec.GivesMembers()
 }
 
 // observeStart appends the analyses of the targets, at the places that are looked at; on ranks that

@@ -34,7 +34,7 @@ func TestModelIsReadAsWritten(t *testing.T) {
 	}{
 		{"joint", "", "", true},
 		{"three_stage", "", "", true},
-		{"joint", `"ensemble.model/1"`, `"ensemble.model/2"`, false},
+		{"joint", `"ensemble.model/2"`, `"ensemble.model/1"`, false},
 		{"joint", `"schema"`, `"format"`, false},
 		{"three_stage", `"method": "three_stage",`, "", false},
 	} {
@@ -91,10 +91,16 @@ func TestListsAreReadAsWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		lists := func(s network.Spec, of task.Task) []any {
-			return []any{s.Thresholds, s.Conditions, s.Scales, of.Features.Axes, of.Targets}
+			var head any
+			if s.Head.Distribution != nil {
+				head = *s.Head.Distribution
+			} else if s.Head.Members != nil {
+				head = *s.Head.Members
+			}
+			return []any{head, s.Conditions, of.Features.Axes, of.Targets}
 		}
 		got, want := lists(m.Spec, m.Task), lists(spec, k)
-		if len(spec.Thresholds)+len(spec.Conditions)+len(spec.Scales) == 0 {
+		if d, m := spec.Head.Distribution, spec.Head.Members; len(spec.Conditions) == 0 && (d == nil || len(d.Thresholds) == 0) && (m == nil || len(m.Scales) == 0) {
 			t.Errorf("%s: the network has none", of)
 		}
 		for i := range want {

@@ -61,12 +61,11 @@ func SpecOf(c *config.TrainConfig) network.Spec {
 	s := network.Spec{
 		BodySpec: network.BodySpec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
 			Embedding: c.Model.Embedding, Auxiliary: len(c.Data.Auxiliary.Variables)},
-		HeadSpec:  network.HeadSpec{Head: c.Model.Head, Loss: c.Train.Train.Loss.Kind, SpreadWeight: c.Train.Train.Loss.Spread},
+		Head:      network.HeadOf(c),
 		Precision: c.Train.Train.Precision,
 	}
 	s = s.OfMembers(c)
 	s = s.OfLeads(c)
-	s.HeadOf(c)
 	s.ShareOf(c)
 	if c.Model.Height != config.SharedHeight {
 		s.Height = c.Model.Height
@@ -75,7 +74,7 @@ func SpecOf(c *config.TrainConfig) network.Spec {
 		s.Reference = c.Model.Reference
 	}
 	if m := c.Model; m.Method == config.StagesMethod {
-		s.Method, s.SpreadWeight, s.Loss = m.Method, 0, c.Train.Train.Stages.Spread.Loss
+		s.Method, s.SpreadLoss = m.Method, c.Train.Train.Stages.Spread.Loss
 		s.Bias = network.BiasSpec{Base: m.Bias.Base, Stages: m.Bias.Stages, Local: m.Bias.Local, Smooth: m.Bias.Smooth, Folds: m.Bias.Folds}
 	}
 	return s

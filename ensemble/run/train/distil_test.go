@@ -108,9 +108,13 @@ func TestTeachersThatCannotTeach(t *testing.T) {
 	}
 	defer d.Close()
 	for want, change := range map[string]func(m *model.Model, c *config.TrainConfig, d *samples.Data){
-		"":                                  func(*model.Model, *config.TrainConfig, *samples.Data) {},
-		"the teacher gives no normal":       func(m *model.Model, _ *config.TrainConfig, _ *samples.Data) { m.Spec.Head = config.SpreadHead },
-		"its family logistic":               func(m *model.Model, _ *config.TrainConfig, _ *samples.Data) { m.Spec.Family = "logistic" },
+		"": func(*model.Model, *config.TrainConfig, *samples.Data) {},
+		"the teacher gives no normal": func(m *model.Model, _ *config.TrainConfig, _ *samples.Data) {
+			m.Spec.Head = network.HeadSpec{Spread: &network.SpreadSpec{}}
+		},
+		"its family logistic": func(m *model.Model, _ *config.TrainConfig, _ *samples.Data) {
+			m.Spec.Head.Distribution.Family = "logistic"
+		},
 		"the teacher corrects a baseline":   func(m *model.Model, _ *config.TrainConfig, _ *samples.Data) { m.Spec.Reference = "emos" },
 		"the teacher has other targets":     func(_ *model.Model, c *config.TrainConfig, _ *samples.Data) { c.Data.Targets[0].Variable = "gh" },
 		"the teacher reads other fields":    func(_ *model.Model, _ *config.TrainConfig, d *samples.Data) { d.Axes.Leads = d.Axes.Leads[1:] },

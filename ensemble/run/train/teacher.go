@@ -80,7 +80,7 @@ func newTeacher(c *config.TrainConfig, d *samples.Data) (*teacher, error) {
 		if err := teaches(string(run), m, c, d); err != nil {
 			return nil, errors.Join(err, t.close())
 		}
-		m.Recalibrations, m.Spec.Tails = nil, ""
+		m.Recalibrations, m.Spec.Head.Distribution.Tails = nil, ""
 	}
 	return t, nil
 }
@@ -91,11 +91,11 @@ func teaches(run string, m *model.Model, c *config.TrainConfig, d *samples.Data)
 	no := func(what, why string) error {
 		return &exit.Error{Code: exit.Usage, What: what, At: run, Why: why, Fix: "name a teacher that was trained on the same data and targets, or change those of the student"}
 	}
-	k, own := &m.Task, setup.TaskOf(c)
+	k, own, head := &m.Task, setup.TaskOf(c), m.Spec.Head
 	a, b := k.Features.Axes, d.Axes
 	switch {
-	case m.Spec.Head != config.DistributionHead || m.Spec.Family != "":
-		return no("the teacher gives no normal distribution", fmt.Sprintf("its head is %s, its family %s", m.Spec.Head, familyName(m.Spec)))
+	case head.Distribution == nil || head.Distribution.Family != config.NormalFamily:
+		return no("the teacher gives no normal distribution", fmt.Sprintf("its head is %s%s", head.Name(), familyWords(head)))
 	case m.Spec.Reference != "":
 		return no("the teacher corrects a baseline", fmt.Sprintf("%s, which was fitted to validation starts too, and to the training starts without leaving one out", m.Spec.Reference))
 	case !slices.Equal(k.Targets, own.Targets):
@@ -112,11 +112,12 @@ func teaches(run string, m *model.Model, c *config.TrainConfig, d *samples.Data)
 	return unseen(m, run, d.Split)
 }
 
-func familyName(s network.Spec) config.Family {
-	if s.Family == "" {
-		return config.NormalFamily
+// familyWords name the family of a distribution head.
+func familyWords(h network.HeadSpec) string {
+	if h.Distribution == nil {
+		return ""
 	}
-	return s.Family
+	return fmt.Sprintf(", its family %s", h.Distribution.Family)
 }
 
 // unseen refuses a teacher that was trained on starts for which the student is to be chosen or judged, or was chosen by
