@@ -1,6 +1,7 @@
 package dist
 
 import (
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -47,6 +48,29 @@ func TestUnits(t *testing.T) {
 	}
 	if n < 6 {
 		t.Errorf("%d families have a unit", n)
+	}
+}
+
+// A shape whose mean is not its location: what is exponential from a location on.
+func TestLocationScaleOfAnyMean(t *testing.T) {
+	f := locationScale("shifted_exponential", "exponential from a location on", Shape{
+		CDF:      func(z float64) float64 { return max(0, -math.Expm1(-z)) },
+		Quantile: func(p float64) float64 { return -math.Log1p(-p) },
+		Moments:  Moments{1, 1},
+	})
+	par := make([]float64, 2)
+	f.OfMoments(par, 3, 0.5)
+	mean, std := f.Moments(par)
+	near(t, "mean", mean, 3, 1e-15)
+	near(t, "standard deviation", std, 0.5, 1e-15)
+	near(t, "location", par[0], 2.5, 1e-15)
+	for _, p := range []float64{0.1, 0.5, 0.99} {
+		q := f.Quantile(par, p)
+		near(t, "quantile", q, f.QuantileAt(p)(par), 1e-15)
+		near(t, "distribution function", f.CDF(par, q), p, 1e-12)
+	}
+	if f.HalfDistance != nil || f.Censored() != f {
+		t.Error("what was not given is there")
 	}
 }
 

@@ -1,10 +1,14 @@
 package network
 
 import (
+	"context"
 	"maps"
+	"math"
 	"slices"
 	"testing"
 
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
@@ -31,5 +35,47 @@ func TestLinks(t *testing.T) {
 func TestSpreadLosses(t *testing.T) {
 	if have, want := slices.Sorted(maps.Keys(spreadLosses)), slices.Sorted(slices.Values(config.SpreadLosses)); !slices.Equal(have, want) {
 		t.Errorf("the network has %q, the schema %q", have, want)
+	}
+}
+
+// What has a location and a scale has the moments that the network gives, before it is cut at 0; also where its mean is not its location.
+func TestLocationScaleHasTheMoments(t *testing.T) {
+	skew := *dist.Normal // its unit is all that the link reads
+	skew.ID, skew.Unit = "skew", dist.Moments{Mean: 0.6, Std: 1.7}
+	families := []*dist.Family{&skew}
+	for _, r := range dist.Table {
+		if f := r.Any(); r.Head && f.Unit != (dist.Moments{}) {
+			families = append(families, f)
+		}
+	}
+	for _, f := range families {
+		b := graph.New(1)
+		shape := graph.Shape{1, 1, 1, 1, 2}
+		par := linkOf(f).parameters(b, f, distributionOutputs{shift: b.Input("shift", shape), sigma: b.Input("sigma", shape)})
+		b.Output("location", par[0])
+		b.Output("scale", par[1])
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := engine.Compile(g, engine.Options{Mode: engine.Infer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shift, sigma := []float32{0.3, -2}, []float32{0.8, 1.5}
+		copy(p.Input("shift"), shift)
+		copy(p.Input("sigma"), sigma)
+		if err := p.Run(context.Background(), 0); err != nil {
+			t.Fatal(err)
+		}
+		for i := range shift {
+			location, scale := float64(p.Output("location")[i]), float64(p.Output("scale")[i])
+			if mean, std := location+f.Unit.Mean*scale, f.Unit.Std*scale; math.Abs(mean-float64(shift[i])) > 1e-6 || math.Abs(std-float64(sigma[i])) > 1e-6 {
+				t.Errorf("%s: %g ± %g, want %g ± %g", f.ID, mean, std, shift[i], sigma[i])
+			}
+		}
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
