@@ -143,7 +143,7 @@ func (m Moment) String() string {
 func pruneKeys() []Key {
 	return []Key{
 		{Path: "prune.method", Default: NoPruning, Check: OneOf(append([]string{NoPruning}, PruneMethods...)...), Example: MagnitudePruning,
-			Help: "How weights are chosen that become 0 for good: magnitude, the smallest, step by step; random, for comparison; movement, those that training moves towards 0; taylor, channels without which the loss would change least; set and rigl, sparse from the start, exchange some for random ones or those of the largest gradient; lottery, the smallest at prune.to, and training goes back to the weights of prune.from; early_bird, the smallest as soon as they stay the same ones. See docs/pruning.md."},
+			Help: "How weights are chosen that become 0 for good: magnitude, the smallest, step by step; random, for comparison; movement, those that training moves towards 0; taylor, channels without which the loss would change least; set and rigl, sparse from the start, exchange some for random ones or those of the largest gradient; lottery, the smallest at prune.to, and training goes back to the weights of prune.from; early_bird, the smallest as soon as they stay the same ones. See docs/compression.md."},
 		{Path: "prune.structure", Default: ElementStructure, Check: OneOf(PruneStructures...), Example: BlockStructure,
 			Help: "What is removed as one: single weights (element), blocks of output and input channels (block), or two of each four weights along the inputs of a filter (2:4); biases and norms are never pruned. With channel whole channels go, with all that belongs to them, and the network becomes a smaller dense one."},
 		{Path: "prune.scope", Check: OneOf(GlobalScope, UniformScope, ERKScope), Example: ERKScope,

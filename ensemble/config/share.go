@@ -47,7 +47,7 @@ func (p Percent) String() string { return strconv.FormatFloat(float64(p)*100, 'g
 func shareKeys() []Key {
 	return []Key{
 		{Path: "model.share.budget", Example: "50%",
-			Help: "Parameters that the filters of all convolutions have together, as a share of those of the network itself: layers build their filters in every step from stores that groups of them have. Without it each layer has its own. See docs/sharing.md."},
+			Help: "Parameters that the filters of all convolutions have together, as a share of those of the network itself: layers build their filters in every step from stores that groups of them have. Without it each layer has its own. See docs/compression.md."},
 		{Path: "model.share.groups", Default: "shape", Check: OneOf("shape", "one"), Example: "one",
 			Help: "Which layers have a store together: those with filters of one shape, while others keep their own; or all in one."},
 		{Path: "model.share.coefficients", Default: "free", Check: OneOf("average", "free", "embedding"), Example: "embedding",

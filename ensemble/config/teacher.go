@@ -15,7 +15,7 @@ const DefaultTeacherWeight = "0.5"
 func teacherKeys() []Key {
 	return []Key{
 		{Path: "teacher.runs", Example: "[runs/large]",
-			Help: "Folders of finished trainings from which the network learns too: the distribution that it gives is drawn to the one that they predict, the mean of all their networks. Their data, targets and training dates are to be those of this training. See docs/distillation.md."},
+			Help: "Folders of finished trainings from which the network learns too: the distribution that it gives is drawn to the one that they predict, the mean of all their networks. Their data, targets and training dates are to be those of this training. See docs/compression.md."},
 		{Path: "teacher.weight", Default: DefaultTeacherWeight, Check: Between(0, 1), Example: "0.8",
 			Help: "Weight w of the teacher in the loss: (1 - w) times the CRPS against the analysis, w times the distance to the teacher's distribution."},
 	}
