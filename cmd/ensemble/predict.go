@@ -31,7 +31,7 @@ func predictCommand(a *app) *cobra.Command {
 			"Each start becomes one folder of files with a manifest, published as a whole.\n" +
 			"A folder in --input stands for the files in it; folders and quoted patterns are\n" +
 			"looked at again while the program waits. Without all members it waits, refuses\n" +
-			"or goes on as the members section of -c says (docs/predict.md). A start that is\n" +
+			"or goes on as the members section of -c says (docs/products.md). A start that is\n" +
 			"there already from the same input is not made again.\n" +
 			"Under mpirun or srun the ranks deal the starts out among themselves; --mesh\n" +
 			"lays several ranks out over each start, for grids too large for one.",

@@ -34,7 +34,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageSource))
 
 // page is one page of the site.
 type page struct {
-	source  string // path in the repository, "docs/predict.md"; empty for what is generated
+	source  string // path in the repository, "docs/products.md"; empty for what is generated
 	target  string // path in the site, "docs/predict.html"
 	title   string
 	section string
