@@ -19,7 +19,7 @@ func modelPromote(a *app) *cobra.Command {
 		Long: "Copy the model of a finished training below the folder NAME, and let NAME stand\n" +
 			"for it: `ensemble predict --run-dir NAME` takes it from then on. The one before\n" +
 			"stays, for `ensemble model rollback`. With --verdict it is promoted only if the\n" +
-			"verification of its shadow run says that it is better (docs/rolling.md).\n" +
+			"verification of its shadow run says that it is better (docs/verification.md).\n" +
 			"RUN_DIR may be another name, whose model NAME is to stand for too.",
 		Example: "  ensemble model promote runs/a --as models/t850\n" +
 			"  ensemble model promote runs/b --as models/t850 \\\n" +

@@ -26,7 +26,7 @@ func verifyCommand(a *app) *cobra.Command {
 			"or srun the ranks deal the starts out among themselves, with the same scores.\n" +
 			"Sums that are saved month by month are joined to the scores of all months.\n" +
 			"--rolling judges products as their analyses arrive, with alarms, and ends with 1\n" +
-			"while there are any (docs/rolling.md).",
+			"while there are any (docs/verification.md).",
 		Example: "  ensemble verify --forecast products/*/*.nc --analysis an/*.nc\n" +
 			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc \\\n" +
 			"    --members fc/*.grib2 --run-dir runs/a --out scores\n" +
@@ -65,7 +65,7 @@ func (v *verifyFlags) bind() {
 	v.members = a.filesFlag(f, "members", "`FILE`s of the full ensemble of the same starts, or their folder")
 	f.StringVar(&v.o.RunDir, "run-dir", "", "`DIR` of the training, for its baselines")
 	f.StringVarP(&v.o.Out, "out", "o", "", "`DIR` for scores.json, scores.csv and tables in Parquet")
-	f.StringSliceVar(&v.o.Choice.Scores, "scores", nil, "`IDS` of scores, default or all (docs/scores.md)")
+	f.StringSliceVar(&v.o.Choice.Scores, "scores", nil, "`IDS` of scores, default or all (docs/verification.md)")
 	f.StringArrayVar(&v.o.Choice.Above, "above", nil, "thresholds of events, `VARIABLE=VALUE,VALUE`")
 	f.StringArrayVar(&v.o.Choice.Regions, "region", nil, "`NAME`, or NAME=SOUTH:NORTH:WEST:EAST, scored too")
 	f.BoolVar(&v.o.Choice.Seasons, "seasons", false, "score the seasons by themselves too")
@@ -143,7 +143,7 @@ func roll(ctx context.Context, cmd *cobra.Command, o verify.RollingOptions, band
 	}
 	answer := result{data: r, outputs: r.Outputs, warnings: r.Notes}
 	if n := len(r.Alarms.Alarms); n > 0 {
-		return answer, &exit.Error{Code: exit.No, What: phrase.Count(n, "alarm"), At: o.Dir, Why: r.Alarms.Alarms[0].Text, Fix: "look at scores and history there; train again, or let predictions fall back: docs/rolling.md"}
+		return answer, &exit.Error{Code: exit.No, What: phrase.Count(n, "alarm"), At: o.Dir, Why: r.Alarms.Alarms[0].Text, Fix: "look at scores and history there; train again, or let predictions fall back: docs/verification.md"}
 	}
 	return answer, nil
 }

@@ -12,7 +12,7 @@ import (
 // NoReference is the reference of networks that correct the members' mean by themselves.
 const NoReference = "none"
 
-// References are the baselines of docs/baselines.md that a network can correct: those that
+// References are the baselines of docs/verification.md that a network can correct: those that
 // give a normal distribution.
 var References = []string{"emos", "emos_grid", "samos", "emos_point", "climatology"}
 
@@ -29,7 +29,7 @@ const DefaultGap = 5 * 24 * time.Hour
 func referenceKeys() []Key {
 	return []Key{
 		{Path: "model.reference", Default: NoReference, Check: OneOf(append([]string{NoReference}, References...)...), Example: "emos_grid",
-			Help: "Baseline of docs/baselines.md that the network corrects: its shift is added to the mean of the baseline and its factor multiplies the standard deviation, so that an untrained network is the baseline. Both are input, too. none: the network starts from the members' mean."},
+			Help: "Baseline of docs/verification.md that the network corrects: its shift is added to the mean of the baseline and its factor multiplies the standard deviation, so that an untrained network is the baseline. Both are input, too. none: the network starts from the members' mean."},
 		{Path: "model.cross_fit.folds", Default: "5", Check: Between(2, 100), Example: "5",
 			Help: "Blocks of training starts for cross-fitting: the reference of a training start is fitted without its block. Of years where there are as many calendar years, else of consecutive starts."},
 		{Path: "model.cross_fit.gap", Default: formatDuration(DefaultGap), Check: AtLeast(0), Example: "10d",

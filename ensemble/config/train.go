@@ -248,7 +248,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "baselines", Default: "[emos, emos_grid, climatology]", Check: OneOf(Baselines...), Example: "[emos, emos_grid, emos_point, mbm, climatology]",
-		Help: "What the network is compared with beside the raw ensemble: names of docs/baselines.md. They are fitted to the training and validation starts and scored where the network is."},
+		Help: "What the network is compared with beside the raw ensemble: names of docs/verification.md. They are fitted to the training and validation starts and scored where the network is."},
 
 	{Path: "data.forecasts", Required: true, Example: "[fc/*.grib2]",
 		Help: "Files of the ensemble forecasts, GRIB or NetCDF, and Zarr stores; patterns with * and ?, and folders, which stand for the files in them."},

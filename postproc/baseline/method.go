@@ -83,7 +83,7 @@ var Methods = slices.Concat([]*Method{
 	{
 		ID: "emos", Name: "EMOS for all points",
 		Formula: "N(a + b m, c^2 + d^2 s^2), one a, b, c, d for all points and dates, of least area-weighted CRPS",
-		Doc:     "Bias and spread of the whole area. Needs few dates; knows no places.",
+		Doc:     "One bias and spread correction for the whole area; needs few dates.",
 		Source:  "doi:10.1175/MWR2904.1", Looks: AtMoments, Family: dist.Normal,
 		Fit:   func(s *Set) (Fit, error) { return fitted(FitEMOS(s, EMOSOptions{})) },
 		Empty: func() Fit { return &EMOS{} },
@@ -91,7 +91,7 @@ var Methods = slices.Concat([]*Method{
 	{
 		ID: "emos_grid", Name: "EMOS by point, drawn to that for all",
 		Formula: "N(m + a + a1 sin t + a2 cos t + e (m - <m>), (sp(p) + sp(q) s)^2) at each point, of least CRPS + L |theta - theta_all|^2",
-		Doc:     "Bias of place and season, and spread of the place. The penalty L is chosen by leaving years out, so that few dates suffice. Needs at least eight dates.",
+		Doc:     "Local, seasonal bias and local spread, shrunk towards the fit for all points. The penalty L is chosen by leaving years out. Needs at least eight dates.",
 		Source:  "doi:10.1175/MWR2904.1", Looks: AtMoments, Family: dist.Normal,
 		Fit:   func(s *Set) (Fit, error) { return fitted(FitGridEMOS(s, GridEMOSOptions{})) },
 		Empty: func() Fit { return &GridEMOS{} }, File: "emos",
@@ -108,7 +108,7 @@ var Methods = slices.Concat([]*Method{
 	{
 		ID: "samos", Name: "EMOS of standardised anomalies",
 		Formula: "N(y0 + sy (a + b (m - m0)/sm), (sy exp(c + d log(s/sm)))^2), one a, b, c, d for all points; y0, sy and m0, sm: climatology of analyses and of ensemble means",
-		Doc:     "Bias of place and season without a fit for each point: each stands in for all others. Needs dates of a whole year.",
+		Doc:     "Local, seasonal bias from one fit for all points. Needs dates of a whole year.",
 		Source:  "doi:10.1002/qj.2975", Looks: AtMoments, Family: dist.Normal,
 		Fit:   func(s *Set) (Fit, error) { return fitted(FitSAMOS(s)) },
 		Empty: func() Fit { return emptySAMOS() },
@@ -117,7 +117,7 @@ var Methods = slices.Concat([]*Method{
 	{
 		ID: "mbm", Name: "members corrected one by one, by moments",
 		Formula: "x_i' = a + b m + t (x_i - m) at each point; a, b by least squares, t^2 = mean (a + b m - y)^2 / ((1 + 1/M) mean s^2)",
-		Doc:     "Members that keep their order and patterns and have the right spread on average.",
+		Doc:     "Members keep order and patterns and get the right mean spread.",
 		Source:  "doi:10.1002/qj.2397", Looks: AtMembers,
 		Fit:   func(s *Set) (Fit, error) { return fitted(FitMembersByPoint(s, FitMemberMoments)) },
 		Empty: func() Fit { return &MembersByPoint{} },
@@ -125,7 +125,7 @@ var Methods = slices.Concat([]*Method{
 	{
 		ID: "mbm_crps", Name: "members corrected one by one, by CRPS",
 		Formula: "x_i' = a + b m + t (x_i - m), t >= 0, at each point, of least plain CRPS: a linear program, solved exactly",
-		Doc:     "As mbm, and less moved by single misses. Some milliseconds a point.",
+		Doc:     "As mbm, more robust to outliers; milliseconds a point.",
 		Source:  "doi:10.1002/qj.2397", Looks: AtMembers,
 		Fit: func(s *Set) (Fit, error) {
 			return fitted(FitMembersByPoint(s, func(x, y []float64) (MemberByMember, error) { return FitMemberCRPS(x, y, dist.Plain) }))
@@ -135,7 +135,7 @@ var Methods = slices.Concat([]*Method{
 	{
 		ID: "quantile_map", Name: "quantile mapping",
 		Formula: "x_i' = Q_y(F_x(x_i)) at each point, between 50 quantiles, with the shift of the outermost beyond them",
-		Doc:     "Gives members the climate of the observations; knows nothing of how well they forecast. Needs 50 dates, of all seasons that it is used for.",
+		Doc:     "Gives members the climate of the analyses; ignores forecast skill. Needs 50 dates, of all seasons that it is used for.",
 		Source:  "doi:10.1002/joc.1602", Looks: AtMembers,
 		Fit: func(s *Set) (Fit, error) {
 			if _, err := s.members("quantile map"); err != nil {
@@ -148,7 +148,7 @@ var Methods = slices.Concat([]*Method{
 	{
 		ID: "climatology", Name: "climatology",
 		Formula: "N(c0 + c1 sin t + c2 cos t + c3 sin 2t + c4 cos 2t, s^2) at each point, by least squares",
-		Doc:     "What is usual at the place and season; looks at no forecast. Needs dates of a whole year.",
+		Doc:     "Local, seasonal normal distribution without any forecast. Needs dates of a whole year.",
 		Source:  "doi:10.1016/C2017-0-03921-6, ch. 3", Looks: AtNothing, Family: dist.Normal,
 		Fit:   func(s *Set) (Fit, error) { return fitted(FitClimatology(s)) },
 		Empty: func() Fit { return &Climatology{} },
@@ -183,13 +183,13 @@ func regressionMethods(pooled bool) []*Method {
 		family *dist.Family
 		doc    string
 	}{
-		{dist.Normal, "Nothing holds points together: for many dates. Convex."},
+		{dist.Normal, "Independent fit at each point: needs many dates. Convex."},
 		{dist.Logistic, "As the normal one with heavier tails. Convex."},
-		{dist.TruncatedNormal, "For what is never below 0 and seldom near: wind speed."},
+		{dist.TruncatedNormal, "For values above 0, seldom near it: wind speed."},
 		{dist.TruncatedLogistic, "As the truncated normal one with heavier tails: gusts."},
-		{dist.CensoredNormal, "For what is often exactly 0: precipitation, best as its square root."},
+		{dist.CensoredNormal, "For values often exactly 0: precipitation, best as its square root."},
 		{dist.CensoredLogistic, "As the censored normal one with heavier tails."},
-		{dist.LogNormal, "For what is above 0 and skewed: wind speed. Cases with an ensemble mean below 0 are left out."},
+		{dist.LogNormal, "For skewed values above 0: wind speed. Cases with an ensemble mean below 0 are left out."},
 	} {
 		if pooled && m.family == dist.Normal {
 			continue

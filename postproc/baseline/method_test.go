@@ -195,34 +195,41 @@ func TestMethodsRefuse(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write docs/baselines.md again")
+var update = flag.Bool("update", false, "write docs/verification.md again")
 
-// docs/baselines.md lists the methods as they are.
+// docs/verification.md lists the methods as they are.
 func TestDocs(t *testing.T) {
-	const path = "../../docs/baselines.md"
+	const path = "../../docs/verification.md"
+	const heading = "\n## Table of baselines\n"
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, _, ok := strings.Cut(string(raw), "\n## Table\n")
+	head, _, ok := strings.Cut(string(raw), heading)
 	if !ok {
-		t.Fatal("docs/baselines.md has no table")
+		t.Fatal("docs/verification.md has no table of baselines")
 	}
 	var b strings.Builder
+	b.WriteString("\n| `id` | baseline | formula | reads | gives | source |\n|---|---|---|---|---|---|\n")
+	first := map[string]string{} // the method that shows a formula, by the formula without its family
 	for _, m := range Methods {
-		gives := "members"
+		gives, general := "members", m.Formula
 		if m.Family != nil {
-			gives = "a distribution, " + m.Family.Name
+			gives, general = "a distribution, "+m.Family.Name, strings.Replace(m.Formula, m.Family.Name+",", "", 1)
 		}
-		looks := [...]string{"nothing but the date", "mean and spread of the members", "members"}[m.Looks]
-		fmt.Fprintf(&b, "\n### %s\n\n%s. %s\n\n    %s\n\nlooks at %s; gives %s. Source: %s.\n", m.ID, strings.ToUpper(m.Name[:1])+m.Name[1:], m.Doc, m.Formula, looks, gives, m.Source)
+		formula := "as `" + first[general] + "`"
+		if first[general] == "" {
+			first[general], formula = m.ID, "`"+strings.ReplaceAll(m.Formula, "|", `\|`)+"`"
+		}
+		reads := [...]string{"the date", "mean and spread", "members"}[m.Looks]
+		fmt.Fprintf(&b, "| `%s` | %s. %s | %s | %s | %s | %s |\n", m.ID, strings.ToUpper(m.Name[:1])+m.Name[1:], m.Doc, formula, reads, gives, m.Source)
 	}
-	want := head + "\n## Table\n" + b.String()
+	want := head + heading + b.String()
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	} else if string(raw) != want {
-		t.Error("docs/baselines.md differs from the table: go test ./postproc/baseline -run TestDocs -update")
+		t.Error("docs/verification.md differs from the table: go test ./postproc/baseline -run TestDocs -update")
 	}
 }

@@ -7,7 +7,7 @@ package score
 // Better: lower. Source: Brier 1950, doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2.
 var Brier = &Score{
 	ID: "brier", Name: "Brier score", Formula: "<(p-o)^2>",
-	Doc:    "Squared distance of the probability from what happened; few members cost score, see brier_fair.",
+	Doc:    "Squared error of the probability; worse for small ensembles, see brier_fair.",
 	Source: "doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2",
 	Unit:   Dimensionless, Better: Lower, Divisor: "M", Needs: Distribution | Events, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = c.brier() },
@@ -28,7 +28,7 @@ func (c *Case) brier() float64 {
 // Better: lower. Source: Ferro 2014, doi:10.1002/qj.2270.
 var BrierFair = &Score{
 	ID: "brier_fair", Name: "Brier score, fair", Formula: "<(p-o)^2 - p(1-p)/(M-1)>",
-	Doc:    "Brier score without the cost of few members; ensembles of different size compare.",
+	Doc:    "Brier score corrected for ensemble size, so that ensembles of different size compare.",
 	Source: "doi:10.1002/qj.2270",
 	Unit:   Dimensionless, Better: Lower, Divisor: "M-1", Needs: Members | Events, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) {
@@ -44,7 +44,7 @@ var BrierFair = &Score{
 // Better: higher. Source: Wilks 2019, ch. 9.
 var BrierSkill = &Score{
 	ID: "brier_skill", Name: "Brier skill score", Formula: "1 - <(p-o)^2>/(<o>(1-<o>))",
-	Doc:    "Gain over the event's frequency in the sample that is judged; above 0 is skill.",
+	Doc:    "Skill relative to the event's frequency in the verified sample.",
 	Source: "doi:10.1016/C2017-0-03921-6, ch. 9",
 	Unit:   Dimensionless, Better: Higher, Divisor: "M", Needs: Distribution | Events, MinMembers: 2, Parts: 2,
 	Point: func(parts []float64, c *Case) {

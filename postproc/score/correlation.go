@@ -13,7 +13,7 @@ import "math"
 // Better: near 1. Source: Wilks 2019, ch. 3.
 var Correlation = &Score{
 	ID: "correlation", Name: "correlation of the mean", Formula: "(<my>-<m><y>)/sqrt((<m^2>-<m>^2)(<y^2>-<y>^2))",
-	Doc:    "Linear correlation over points and dates; high on large areas for any forecast, since places differ.",
+	Doc:    "Linear correlation over points and dates; high on large areas for any forecast, since locations differ.",
 	Source: "doi:10.1016/C2017-0-03921-6, ch. 3",
 	Unit:   Dimensionless, Better: One, Needs: Mean, Parts: 5,
 	Point: func(parts []float64, c *Case) {

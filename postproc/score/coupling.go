@@ -73,7 +73,7 @@ func (r *Result) coupling(low string) answer.Section {
 	if systems := r.dependent(); len(systems) > 0 {
 		s.Notes = []string{"  " + strings.Join(systems, ", ") + ": no independent draws. The members know of each other, as after most post-processing, or their",
 			"  spread does not fit their errors. This is no fault of the forecast, but a rule for its scores: compare these",
-			fmt.Sprintf("  members with others by %s, as %s can reward them for too much spread (docs/scores.md).", CRPSPlain.ID, CRPSFair.ID)}
+			fmt.Sprintf("  members with others by %s, as %s can reward them for too much spread (docs/verification.md).", CRPSPlain.ID, CRPSFair.ID)}
 	}
 	return s
 }

@@ -18,7 +18,7 @@ var (
 func coverage(id string, p float64) *Score {
 	return &Score{
 		ID: id, Name: "coverage of the central " + id[len(id)-2:] + " % interval", Formula: "<1[q_low <= y <= q_high]>, q of probability (1-p)/2 and (1+p)/2",
-		Doc:    "How often the reference lies in the interval; few members give intervals that are too narrow.",
+		Doc:    "How often the reference lies in the interval; small ensembles give intervals that are too narrow.",
 		Source: "doi:10.1111/j.1467-9868.2007.00587.x",
 		Unit:   Dimensionless, Better: Nominal, Needs: Distribution, MinMembers: 2, Parts: 1,
 		Point: func(parts []float64, c *Case) {
@@ -39,7 +39,7 @@ func coverage(id string, p float64) *Score {
 // Source: Gneiting and Raftery 2007, doi:10.1198/016214506000001437, eq. 43.
 var IntervalScore90 = &Score{
 	ID: "interval_score_90", Name: "interval score of the central 90 % interval", Formula: "<(u-l) + (2/0.1)(l-y)+ + (2/0.1)(y-u)+>",
-	Doc:    "Width of the interval and what it misses by; proper, so no interval can be tuned to it.",
+	Doc:    "Width of the interval plus penalties for misses; proper.",
 	Source: "doi:10.1198/016214506000001437",
 	Unit:   SameAsVariable, Better: Lower, Needs: Distribution, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) {

@@ -15,7 +15,7 @@ import "github.com/ensemble-weather/ensemble/postproc/dist"
 var CRPSAbove = &Score{
 	ID: "crps_above", Name: "CRPS above a threshold",
 	Formula: "<integral from t of (F(x)-1[x>=y])^2 dx>, members: 1/(2 M^2)",
-	Doc:     "CRPS of what lies above the threshold only; extremes count without forecasters being judged on extreme outcomes alone.",
+	Doc:     "Threshold-weighted CRPS: only values above the threshold count. Proper, unlike verification of extreme outcomes alone.",
 	Source:  "doi:10.1198/jbes.2010.08110",
 	Unit:    SameAsVariable, Better: Lower, Divisor: "M^2", Normal: true, Needs: Mean | Spread | Events, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) {

@@ -14,7 +14,7 @@ import "github.com/ensemble-weather/ensemble/postproc/dist"
 var CRPSAlmostFair = &Score{
 	ID: "crps_almost_fair", Name: "CRPS of the members, almost fair",
 	Formula: "<mean_i|x_i-y| - (1-e)/(2 M (M-1)) sum_ij|x_i-x_j|>, e=0.05/M",
-	Doc:     "The loss of trainings that make members, as a score.",
+	Doc:     "The loss of networks that make members, as a score.",
 	Source:  "arXiv:2412.15832",
 	Unit:    SameAsVariable, Better: Lower, Divisor: "M(M-1)/(1-e)", Needs: Members, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = dist.KernelCRPS(c.Members, c.Obs, almostFair) },

@@ -18,7 +18,7 @@ import (
 // doi:10.1198/016214506000001437, section 4.2.
 var CRPSExpected = &Score{
 	ID: "crps_expected", Name: "CRPS that the forecast expects", Formula: "<E|X-X'|/2>: of a normal distribution s/sqrt(pi), of members sum_ij|x_i-x_j|/(2 M(M-1))",
-	Doc:    "CRPS that would be reached if the reference were a draw of the forecast: what is chance, if the forecast is right.",
+	Doc:    "CRPS that the forecast would have if the reference were a draw from it.",
 	Source: "doi:10.1198/016214506000001437",
 	Unit:   SameAsVariable, Better: Neither, Divisor: "M(M-1)", Needs: Spread | Distribution, MinMembers: 2, Expects: true, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = c.expectedCRPS() },
@@ -31,7 +31,7 @@ var CRPSExpected = &Score{
 // Unit: none. Better: near 1. Source: as CRPSExpected.
 var CRPSOverExpected = &Score{
 	ID: "crps_over_expected", Name: "CRPS over the CRPS that the forecast expects", Formula: "crps_gauss or crps_family/crps_expected; of members crps_fair/crps_expected",
-	Doc:    "1 if forecasts know their own error; above 1 they are too sure of themselves, or biased.",
+	Doc:    "1 if calibrated; above 1 underdispersive or biased.",
 	Source: "doi:10.1198/016214506000001437",
 	Unit:   Dimensionless, Better: One, Divisor: "M(M-1)", Needs: Mean | Spread | Distribution, MinMembers: 2, Expects: true, Parts: 2,
 	Point: func(parts []float64, c *Case) {

@@ -14,7 +14,7 @@ import "github.com/ensemble-weather/ensemble/postproc/dist"
 var CRPSFair = &Score{
 	ID: "crps_fair", Name: "CRPS of the members, fair",
 	Formula: "<mean_i|x_i-y| - 1/(2 M (M-1)) sum_ij|x_i-x_j|>",
-	Doc:     "CRPS that an ensemble of infinitely many such members would have; needs members that are independent draws.",
+	Doc:     "CRPS of an infinite ensemble of such members; needs independent members.",
 	Source:  "doi:10.1002/qj.2270",
 	Unit:    SameAsVariable, Better: Lower, Divisor: "M(M-1)", Needs: Members, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = dist.KernelCRPS(c.Members, c.Obs, dist.Fair) },

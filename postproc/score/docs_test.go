@@ -9,49 +9,61 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/scores.md again")
+var update = flag.Bool("update", false, "write docs/verification.md again")
 
-// docs/scores.md lists the table as it is.
+// docs/verification.md lists the table as it is.
 func TestDocs(t *testing.T) {
-	const path = "../../docs/scores.md"
+	const path = "../../docs/verification.md"
+	const heading = "\n## Table of scores\n"
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, _, ok := strings.Cut(string(raw), "\n## Table\n")
-	if !ok {
-		t.Fatal("docs/scores.md has no table")
+	head, rest, ok := strings.Cut(string(raw), heading)
+	at := strings.Index(rest, "\n## ")
+	if !ok || at < 0 {
+		t.Fatal("docs/verification.md has no table of scores, or no section behind it")
 	}
-	want := head + "\n## Table\n" + list()
+	want := head + heading + list() + rest[at:]
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	} else if string(raw) != want {
-		t.Error("docs/scores.md differs from the table: go test ./postproc/score -run TestDocs -update")
+		t.Error("docs/verification.md differs from the table: go test ./postproc/score -run TestDocs -update")
 	}
 }
 
 func list() string {
 	var b strings.Builder
+	b.WriteString("\nBold scores are computed by default. Those with a climate or earlier leads are added when available.\n" +
+		"In parentheses stands the divisor of variances or pairs of members. Unit `variable` is that of the variable.\n")
+	b.WriteString("\n| `id` | score | formula | unit; better | for | source |\n|---|---|---|---|---|---|\n")
+	cell := strings.NewReplacer("|", `\|`)
 	for _, s := range Table {
-		fmt.Fprintf(&b, "\n### %s\n\n%s. %s\n\n    %s\n\n", s.ID, strings.ToUpper(s.Name[:1])+s.Name[1:], s.Doc, s.Formula)
-		words := []string{"unit " + s.UnitOf("that of the variable")}
+		id := "`" + s.ID + "`"
+		if slices.Contains(Default, s.ID) {
+			id = "**" + id + "**"
+		}
+		unit := s.UnitOf("variable")
 		if s.Unit == Dimensionless {
-			words[0] = "unit 1"
+			unit = "1"
 		}
 		if s.Value != nil {
-			words = append(words, "better: "+s.Better.String())
+			unit += "; " + s.Better.String()
 		}
-		var of []string
-		if s.Needs&Members != 0 {
-			of = append(of, "members")
-		} else if s.Needs&Parameters != 0 {
-			of = append(of, "families")
-		} else if s.NoMembers {
-			of = append(of, "distributions")
-		} else {
-			of = append(of, "members and distributions")
+		members := "members"
+		if s.Divisor != "" {
+			members += " (" + s.Divisor + ")"
+		}
+		of := []string{members + ", distributions"}
+		switch {
+		case s.Needs&Members != 0:
+			of[0] = members
+		case s.Needs&Parameters != 0:
+			of[0] = "families"
+		case s.NoMembers:
+			of[0] = "distributions"
 		}
 		for _, n := range []struct {
 			need Need
@@ -61,17 +73,11 @@ func list() string {
 				of = append(of, "with "+n.what)
 			}
 		}
-		words = append(words, "for "+strings.Join(of, " "))
-		if s.Divisor != "" {
-			words = append(words, "divisor for members "+s.Divisor)
-		}
+		doc := s.Doc
 		if s.Diagram != nil {
-			words = append(words, "diagram with "+strings.Join(s.Diagram.Columns, ", "))
+			doc += " Diagram: " + strings.Join(s.Diagram.Columns, ", ") + "."
 		}
-		if slices.Contains(Default, s.ID) {
-			words = append(words, "computed unless others are chosen")
-		}
-		fmt.Fprintf(&b, "%s. Source: %s.\n", strings.Join(words, "; "), s.Source)
+		fmt.Fprintf(&b, "| %s | %s. %s | `%s` | %s | %s | %s |\n", id, cell.Replace(strings.ToUpper(s.Name[:1])+s.Name[1:]), cell.Replace(doc), cell.Replace(s.Formula), unit, strings.Join(of, " "), s.Source)
 	}
 	return b.String()
 }

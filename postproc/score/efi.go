@@ -144,7 +144,7 @@ func SOT(forecast, climate, climateExtreme float64) float64 {
 var (
 	EFISize = &Score{
 		ID: "efi", Name: "size of the extreme forecast index", Formula: "<|EFI|>, EFI = 2/pi integral of (p-F(q_p))/sqrt(p(1-p)) dp, q_p of the climate",
-		Doc:    "How unusual the forecast is for place and season: 0 is as the climate, 1 beyond all of it.",
+		Doc:    "How unusual the forecast is for location and season: 0 as the climate, 1 beyond all of it.",
 		Source: "doi:10.1256/qj.02.152",
 		Unit:   Dimensionless, Better: Neither, Needs: Distribution | Quantiles, Parts: 1,
 		Point: func(parts []float64, c *Case) {
@@ -178,7 +178,7 @@ const farShift = 10
 func shiftOfTails(id, which string, p, extreme float64) *Score {
 	return &Score{
 		ID: id, Name: "shift of the " + which + " tail", Formula: fmt.Sprintf("<-(Q_f(%g)-Q_c(%g))/(Q_c(%g)-Q_c(%g))>, Q_f of the forecast, Q_c of the climate, each within +-10", p, extreme, p, extreme),
-		Doc:    "Above 0 a tenth of the forecast lies beyond the climate's outermost hundredth; -1 is the climate's own tail.",
+		Doc:    "Above 0 a tenth of the forecast lies beyond the climate's outermost hundredth; -1 as the climate.",
 		Source: "Zsoter 2006, ECMWF Newsletter 107",
 		Unit:   Dimensionless, Better: Neither, NoRatio: true, Needs: Distribution | Tails, Parts: 2,
 		Point: func(parts []float64, c *Case) {
@@ -206,7 +206,7 @@ var (
 func eecrps(id string, of *Score) *Score {
 	return &Score{
 		ID: id, Name: of.Name + ", weighted by |EFI|", Formula: "<|EFI| " + of.ID + ">",
-		Doc:    "CRPS where the raw ensemble says that weather is unusual; divided by the whole area, as published.",
+		Doc:    "CRPS where the raw ensemble predicts unusual weather; averaged over the whole area, as published.",
 		Source: "arXiv:2206.14786",
 		Unit:   SameAsVariable, Better: Lower, Divisor: of.Divisor, Normal: of.Normal, Needs: of.Needs | Index, MinMembers: of.MinMembers, Parts: 1,
 		Point: func(parts []float64, c *Case) {

@@ -90,7 +90,7 @@ var (
 func energyScore(id, name, divisor string, least int, fair bool) *Score {
 	return &Score{
 		ID: id, Name: name, Formula: "mean_i|x_i-y| - 1/(2 " + divisor + ") sum_ij|x_i-x_j|, |.| the weighted RMS over points",
-		Doc:    "CRPS of whole fields by their RMS distance; sees the members' patterns, mostly large scales.",
+		Doc:    "CRPS of whole fields by their RMS distance; sensitive to patterns, mostly large scales.",
 		Source: "doi:10.1198/016214506000001437",
 		Unit:   SameAsVariable, Better: Lower, Divisor: divisor, Needs: Members, MinMembers: least, From: distances,
 		Daily: func(mean []float64, m int) { mean[0] = energy(mean, m, fair) },

@@ -60,7 +60,7 @@ func hersbachParts(mean []float64, m int) (reliability, potential float64) {
 var CRPSReliability = &Score{
 	ID: "crps_reliability", Name: "reliability part of the CRPS",
 	Formula: "sum_i g_i (o_i - i/M)^2, of crps_plain",
-	Doc:     "What of the plain CRPS would vanish if every bin between members held the reference as often as it should.",
+	Doc:     "Part of the plain CRPS due to miscalibration of the bins between members.",
 	Source:  "doi:10.1175/1520-0434(2000)015<0559:DOTCRP>2.0.CO;2",
 	Unit:    SameAsVariable, Better: Lower, NoRatio: true, Divisor: "M^2", Needs: Members, MinMembers: 1, From: hersbach,
 	Value: func(mean []float64, m int) float64 { r, _ := hersbachParts(mean, m); return r },

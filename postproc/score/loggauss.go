@@ -13,7 +13,7 @@ import "math"
 // doi:10.1198/016214506000001437.
 var LogGauss = &Score{
 	ID: "log_gauss", Name: "Gaussian logarithmic score", Formula: "<z^2/2 + log(s sqrt(2 pi))>, z=(y-m)/s",
-	Doc:    "Minus the logarithm of the forecast density at the reference; punishes sure and wrong forecasts without bound.",
+	Doc:    "Negative log density at the reference; penalises overconfident misses without bound.",
 	Source: "doi:10.1198/016214506000001437",
 	Unit:   Dimensionless, Better: Lower, NoRatio: true, Normal: true, Divisor: "M-1", Needs: Mean | Spread, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) {

@@ -12,7 +12,7 @@ const pitBins = 20
 // doi:10.1111/j.1467-9868.2007.00587.x.
 var PITFlatness = &Score{
 	ID: "pit_flatness", Name: "distance of the PIT histogram from a flat one", Formula: "sum_k |share_k - 1/20|, bins of F(y)",
-	Doc:    "Calibration of distributions: in a flat histogram every probability came true as often as it was said.",
+	Doc:    "Calibration of distributions; 0 if every probability comes true as often as forecast.",
 	Source: "doi:10.1111/j.1467-9868.2007.00587.x",
 	Unit:   Dimensionless, Better: Lower, NoRatio: true, Needs: Distribution, NoMembers: true,
 	From: &Sums{

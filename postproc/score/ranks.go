@@ -136,7 +136,7 @@ func addRank(counts, shares []float64, members []float64, y, w float64) {
 // Better: lower. Source: Delle Monache et al. 2006, doi:10.1029/2005JD006917.
 var RankFlatness = &Score{
 	ID: "rank_flatness", Name: "distance of the rank histogram from a flat one", Formula: "sum_k |share_k - 1/(M+1)|",
-	Doc:    "How far the places of the reference among the members are from equally likely; few dates are never quite flat.",
+	Doc:    "Calibration of members: distance of the reference's ranks from equally likely; never 0 with few dates.",
 	Source: "doi:10.1029/2005JD006917",
 	Unit:   Dimensionless, Better: Lower, NoRatio: true, Needs: Members, MinMembers: 1, From: ranks,
 	Value: func(mean []float64, m int) float64 { return unevenness(mean[m+1:]) },

@@ -60,11 +60,11 @@ func Decompose(table []float64) (d Decomposition) {
 // event, or each hundredth of probability.
 var (
 	BrierReliability = brierPart("brier_reliability", "reliability part of the Brier score", "sum_k n_k (p_k-o_k)^2 / n", Lower,
-		"What of the Brier score would vanish if events happened as often as forecast.", func(d Decomposition) float64 { return d.Reliability })
+		"Part of the Brier score due to miscalibration.", func(d Decomposition) float64 { return d.Reliability })
 	BrierResolution = brierPart("brier_resolution", "resolution part of the Brier score", "sum_k n_k (o_k-<o>)^2 / n", Higher,
-		"How much the frequency of the event differs between forecasts; it lowers the Brier score.", func(d Decomposition) float64 { return d.Resolution })
+		"How much the event's frequency differs between forecasts; lowers the Brier score.", func(d Decomposition) float64 { return d.Resolution })
 	BrierUncertainty = brierPart("brier_uncertainty", "uncertainty part of the Brier score", "<o>(1-<o>)", Neither,
-		"Brier score of always saying the event's frequency; the same for all systems.", func(d Decomposition) float64 { return d.Uncertainty })
+		"Brier score of always forecasting the event's frequency; the same for all systems.", func(d Decomposition) float64 { return d.Uncertainty })
 )
 
 func brierPart(id, name, formula string, better Better, doc string, part func(Decomposition) float64) *Score {
@@ -83,7 +83,7 @@ func brierPart(id, name, formula string, better Better, doc string, part func(De
 // Source: Bröcker and Smith 2007, doi:10.1175/WAF993.1.
 var ReliabilityDiagram = &Score{
 	ID: "reliability", Name: "reliability diagram", Formula: "<o> by forecast probability p",
-	Doc:    "On the diagonal, events happen as often as forecast; flatter is too sure of itself.",
+	Doc:    "On the diagonal events happen as often as forecast; a flatter curve is overconfident.",
 	Source: "doi:10.1175/WAF993.1",
 	Unit:   Dimensionless, Better: Neither, Needs: Distribution | Events, MinMembers: 2, From: probabilities,
 	Diagram: &Drawing{

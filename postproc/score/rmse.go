@@ -8,7 +8,7 @@ package score
 // Source: Wilks 2019, Statistical Methods in the Atmospheric Sciences, ch. 9.
 var RMSE = &Score{
 	ID: "rmse", Name: "RMSE of the mean", Formula: "sqrt(<(m-y)^2>)",
-	Doc:    "Skill of the mean alone; the root is taken once, after all averaging.",
+	Doc:    "Error of the ensemble mean; the root is taken once, after all averaging.",
 	Source: "doi:10.1016/C2017-0-03921-6, ch. 9",
 	Unit:   SameAsVariable, Better: Lower, Needs: Mean, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = (c.Mean - c.Obs) * (c.Mean - c.Obs) },

@@ -25,7 +25,7 @@ func rates(table []float64) (hits, alarms []float64, base float64) {
 // Better: higher. Source: Mason and Graham 2002, doi:10.1256/003590002320603584.
 var ROCArea = &Score{
 	ID: "roc_area", Name: "area below the ROC curve", Formula: "integral of the hit rate over the false-alarm rate",
-	Doc:    "Whether events get higher probabilities than other cases, rightly sized or not; 0.5 is none.",
+	Doc:    "Whether events get higher probabilities than other cases, calibrated or not; 0.5 is no discrimination.",
 	Source: "doi:10.1256/003590002320603584",
 	Unit:   Dimensionless, Better: Higher, Needs: Distribution | Events, MinMembers: 2, From: probabilities,
 	Value: func(mean []float64, _ int) float64 {
@@ -62,7 +62,7 @@ var ROCArea = &Score{
 // Better: higher. Source: Richardson 2000, doi:10.1002/qj.49712656313.
 var EconomicValue = &Score{
 	ID: "economic_value", Name: "largest economic value", Formula: "max_p (H-F); diagram: (min(a,o)-F a(1-o)+H o(1-a)-o)/(min(a,o)-o a)",
-	Doc:    "Share of a perfect forecast's saving that the warnings bring to the user they suit best.",
+	Doc:    "Share of a perfect forecast's saving, for the cost-loss ratio that benefits most.",
 	Source: "doi:10.1002/qj.49712656313",
 	Unit:   Dimensionless, Better: Higher, Needs: Distribution | Events, MinMembers: 2, From: probabilities,
 	Value: func(mean []float64, _ int) float64 {

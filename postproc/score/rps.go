@@ -35,7 +35,7 @@ var RPS = &Score{
 // Better: lower. Source: Ferro 2014, doi:10.1002/qj.2270.
 var RPSFair = &Score{
 	ID: "rps_fair", Name: "ranked probability score, fair", Formula: "<sum_t (P_t-o_t)^2 - P_t(1-P_t)/(M-1)>",
-	Doc:    "RPS without the cost of few members; ensembles of different size compare.",
+	Doc:    "RPS corrected for ensemble size, so that ensembles of different size compare.",
 	Source: "doi:10.1002/qj.2270",
 	Unit:   Dimensionless, Better: Lower, Divisor: "M-1", Needs: Members | Events, MinMembers: 2, From: thresholdSums,
 	Value: func(mean []float64, m int) float64 { return mean[0] - mean[1]/float64(m-1) },
@@ -47,7 +47,7 @@ var RPSFair = &Score{
 // Better: higher. Source: Wilks 2019, ch. 9.
 var RPSSkill = &Score{
 	ID: "rps_skill", Name: "ranked probability skill score", Formula: "1 - <sum_t (P_t-o_t)^2>/sum_t <o_t>(1-<o_t>)",
-	Doc:    "Gain over the frequencies of the categories in the sample that is judged; above 0 is skill.",
+	Doc:    "Skill relative to the frequencies of the categories in the verified sample.",
 	Source: "doi:10.1016/C2017-0-03921-6, ch. 9",
 	Unit:   Dimensionless, Better: Higher, Divisor: "M", Needs: Distribution | Events, MinMembers: 2, From: thresholdSums,
 	Value: func(mean []float64, _ int) float64 {

@@ -13,7 +13,7 @@ import "math"
 // Better: near 1. Source: Fortin et al. 2014, doi:10.1175/JHM-D-14-0008.1.
 var SpreadSkill = &Score{
 	ID: "spread_skill", Name: "spread-skill ratio", Formula: "sqrt((M+1)/M) sqrt(<s^2>)/sqrt(<(m-y)^2>); factor 1 for distributions",
-	Doc:    "Whether the spread says how large the distance of the mean from the reference is; below 1 too narrow.",
+	Doc:    "Whether the spread matches the error of the mean; below 1 underdispersive.",
 	Source: "doi:10.1175/JHM-D-14-0008.1",
 	Unit:   Dimensionless, Better: One, Divisor: "M-1", Needs: Mean | Spread, MinMembers: 2, Parts: 2,
 	Point: func(parts []float64, c *Case) {
@@ -41,7 +41,7 @@ func finite(members int) float64 {
 // doi:10.1016/j.jcp.2007.02.014 (bins).
 var SpreadSkillBins = &Score{
 	ID: "spread_skill_bins", Name: "spread and skill by spread", Formula: "sqrt((M+1)/M) sqrt(<s^2>) and sqrt(<(m-y)^2>) of the cases of a bin of s",
-	Doc:    "Whether larger spread means larger error, and in proportion; a flat curve is spread without information.",
+	Doc:    "Whether error grows in proportion to spread; a flat curve is spread without information.",
 	Source: "doi:10.1175/JHM-D-14-0008.1",
 	Unit:   SameAsVariable, Better: Neither, Divisor: "M-1", Needs: Mean | Spread, MinMembers: 2,
 	From: &Sums{

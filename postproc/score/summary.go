@@ -33,7 +33,7 @@ func (r *Result) Summary() answer.Sections {
 	if compared == "" {
 		return nil
 	}
-	return append(all, answer.Section{Text: []string{"value: what the score gives, in its unit; smaller is better (docs/scores.md)",
+	return append(all, answer.Section{Text: []string{"value: what the score gives, in its unit; smaller is better (docs/verification.md)",
 		"spread over error: 1 is right; below it forecasts are too sure of themselves, above it not sure enough",
 		fmt.Sprintf("gain of %s: how much smaller its value is; low and high hold it with %s confidence", compared, r.Bootstrap.confidence())}})
 }

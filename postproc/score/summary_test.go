@@ -37,7 +37,7 @@ raw5               5  0.9000  K     crps_plain        -                  -      
 climatology        -  2.0000  K     crps_gauss        -                  -          70.00 %     60.00  80.00
   network: The PIT histogram is flat.
 
-value: what the score gives, in its unit; smaller is better (docs/scores.md)
+value: what the score gives, in its unit; smaller is better (docs/verification.md)
 spread over error: 1 is right; below it forecasts are too sure of themselves, above it not sure enough
 gain of network: how much smaller its value is; low and high hold it with 95 % confidence
 `

@@ -47,7 +47,7 @@ var (
 func energyOverLeads(id, name, divisor string, least int, fair bool) *Score {
 	return &Score{
 		ID: id, Name: name, Formula: "<mean_i|x_i-y| - 1/(2 " + divisor + ") sum_ij|x_i-x_j|>, |.| the RMS over leads",
-		Doc:    "CRPS of the values of a point at all leads up to this one; sees whether members are possible courses.",
+		Doc:    "CRPS of a point's values at all leads up to this one; sensitive to unrealistic trajectories.",
 		Source: "doi:10.1198/016214506000001437",
 		Unit:   SameAsVariable, Better: Lower, Divisor: divisor, Needs: Members | Leads, MinMembers: least, Parts: 2,
 		Point: overLeads(func(x [][]float64, y []float64) float64 { return EnergyScore(x, y, nil, fair) }),

@@ -35,7 +35,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageSource))
 // page is one page of the site.
 type page struct {
 	source  string // path in the repository, "docs/products.md"; empty for what is generated
-	target  string // path in the site, "docs/predict.html"
+	target  string // path in the site, "docs/products.html"
 	title   string
 	section string
 	body    template.HTML

@@ -44,7 +44,7 @@ func TestLongRateOfFalseAlarms(t *testing.T) {
 	const windows, points = 3000, 24
 	for _, c := range []struct {
 		memory, bias float64
-		most         float64 // of the rate; docs/rolling.md states it
+		most         float64 // of the rate; docs/verification.md states it
 	}{{0, 0, 0.002}, {0.6, 0, 0.01}, {0, DefaultBands.Bias, 0.05}, {0.6, DefaultBands.Bias, 0.11}} {
 		e := &invented{memory: c.memory, bias: c.bias, r: rand.New(rand.NewPCG(16, 3))}
 		alarms := 0
