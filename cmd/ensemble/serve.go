@@ -19,10 +19,11 @@ func serveCommand(a *app) *cobra.Command {
 		Short: "Stay, issue products as forecasts come, and show them over HTTP",
 		Long: "Stay, issue products as forecasts come, and show them over HTTP.\n" +
 			"Each start of the input is issued as `ensemble predict` would issue it, as soon\n" +
-			"as its files are complete, or at its deadline (docs/serve.md); the model stays\n" +
-			"ready in between. Products, health, metrics and a page with the latest maps are\n" +
-			"read at --listen, of this machine only unless it says otherwise. Nothing can be\n" +
-			"written there. SIGHUP reads the configuration again; SIGTERM ends with 75.",
+			"as its files are complete, or at its deadline (docs/operations.md); the model\n" +
+			"stays ready in between. Products, health, metrics and a page with the latest\n" +
+			"maps are read at --listen, of this machine only unless it says otherwise.\n" +
+			"Nothing can be written there. SIGHUP reads the configuration again; SIGTERM\n" +
+			"ends with 75.",
 		Example: "  ensemble serve --run-dir runs/a --input fc --out products\n" +
 			"  ensemble serve -c serve.yaml\n" +
 			"  ensemble serve -c predict.yaml --listen 127.0.0.1:8642 \\\n" +

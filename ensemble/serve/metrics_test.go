@@ -118,9 +118,9 @@ func spaced(object []byte) string {
 	return string(bytes.Replace(object, []byte(`":"`), []byte(`": "`), 1))
 }
 
-// docs/serve.md has every metric of ours.
+// docs/operations.md has every metric of ours.
 func TestMetricsDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/serve.md")
+	doc, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestMetricsDocumented(t *testing.T) {
 			continue
 		}
 		if n++; !bytes.Contains(doc, []byte("`"+f[2]+"`")) && !bytes.Contains(doc, []byte("`"+f[2]+"{")) {
-			t.Errorf("%s is not in docs/serve.md", f[2])
+			t.Errorf("%s is not in docs/operations.md", f[2])
 		}
 	}
 	if n < 15 {
