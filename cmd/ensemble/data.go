@@ -150,7 +150,7 @@ func dataRequest(a *app) *cobra.Command {
 		Example: "  ensemble data request ens10\n" +
 			"  ensemble data request ens10 --out requests --disk-gb-s 0.5\n" +
 			"  ensemble data request ens10 -c experiments/ens10/z500.yaml --ranks 16 \\\n    --machine machine.yaml",
-		Annotations: notes("docs/ens10.md, ensemble help plan", exit.No, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: notes("docs/experiments.md, ensemble help plan", exit.No, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        protocolArgument,
 	}
 	src := configFlags(cmd)
@@ -198,7 +198,7 @@ func dataSynthesize(a *app) *cobra.Command {
 			"scores on it say nothing about one.",
 		Example: "  ensemble data synthesize ens10 --out archive --grid 16x32 --years 1998-2001 \\\n    --dates 4\n" +
 			"  ensemble data synthesize ens5-mini --out mini",
-		Annotations: notes("docs/ens10.md, ensemble demo", exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: notes("docs/experiments.md, ensemble demo", exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        protocolArgument,
 	}
 	f := cmd.Flags()
