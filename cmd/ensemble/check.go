@@ -20,14 +20,14 @@ func checkCommand(a *app) *cobra.Command {
 		Long: "Look for all faults of an ensemble's files at once, in what they hold and in\n" +
 			"every value: damage, missing members and leads, mixed cycles, duplicates, grids,\n" +
 			"units, values that cannot be, copies. What train and predict refuse is a fault\n" +
-			"and ends with 1, what they warn about a warning. docs/check.md lists all.\n" +
+			"and ends with 1, what they warn about a warning. docs/data.md lists all.\n" +
 			"With -c the files must meet the demands of a training; without files they are\n" +
 			"the training's own, with its analyses.",
 		Example: "  ensemble check forecast.grib2\n" +
 			"  ensemble check fc/*.grib2 --expect members=50+control,steps=0:48:24\n" +
 			"  ensemble check fc/*.grib2 --expect variables=t,gh,levels=850hPa,500hPa --json\n" +
 			"  ensemble check -c train.yaml",
-		Annotations: notes("docs/check.md, ensemble inspect", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.IO, exit.SaveAndStop),
+		Annotations: notes("docs/data.md, ensemble inspect", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.IO, exit.SaveAndStop),
 	}
 	f := cmd.Flags()
 	src := configFlags(cmd)

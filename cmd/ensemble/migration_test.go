@@ -11,7 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
-const migrationPage = "../../docs/migration.md"
+const migrationPage = "../../docs/data.md"
 
 // sections are the headings of the migration page, and what writes their data and judges what was made of them.
 var sections = []struct{ heading, data string }{{"## From IMPROVER", "improver"}, {"## From a PyTorch script", "pytorch"}, {"## From ENS-10's baselines", ""}}

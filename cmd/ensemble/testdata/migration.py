@@ -1,4 +1,4 @@
-"""Writes invented data as users of other programs have them, for the tests of docs/migration.md, and judges what the
+"""Writes invented data as users of other programs have them, for the tests of docs/data.md, and judges what the
 commands of that page made of them.
 
     python migration.py improver|pytorch DIR STARTS
