@@ -37,7 +37,7 @@ func TestDocs(t *testing.T) {
 func list() string {
 	var b strings.Builder
 	b.WriteString("\nBold scores are computed by default. Those with a climate or earlier leads are added when available.\n" +
-		"In parentheses stands the divisor of variances or pairs of members. Unit `variable` is that of the variable.\n")
+		"Parentheses give the divisor of variances or pairs of members. The unit `variable` is that of the variable.\n")
 	b.WriteString("\n| `id` | score | formula | unit; better | for | source |\n|---|---|---|---|---|---|\n")
 	cell := strings.NewReplacer("|", `\|`)
 	for _, s := range Table {
