@@ -414,7 +414,7 @@ func (s *site) ecflow() (end func(), again func(time.Time)) {
 
 // siteNames are the places of an installed suite, and of this one.
 func (s *site) siteNames() []string {
-	const at = "/usr/share/doc/ensemble/ops"
+	const at = "/usr/share/doc/ensemble/examples/ops"
 	return []string{at + "/site.sh", s.siteFile(), at, s.ops}
 }
 
