@@ -68,10 +68,13 @@ demo: build
 TOOL      := $(GO) tool -modfile=scripts/tools/go.mod
 GOTESTSUM := $(TOOL) gotestsum --format-icons text --format-hide-empty-pkg
 
+# Packages that are tested at once: one more than a small machine has processors, as tests of ranks and services wait.
+TESTS ?= 3
+
 # The packages whose tests take longest begin first, so that none of them is left alone at the end. On a busy machine
 # they take several times as long as on a quiet one, which is no failure.
 test: build setup-test
-	$(GOTESTSUM) --format pkgname-and-test-fails --jsonfile build/test.json -- -p $(THREADS) -timeout 40m ./ensemble/run/jobs ./cmd/ensemble ./ensemble/run/train ./spatial ./...; \
+	$(GOTESTSUM) --format pkgname-and-test-fails --jsonfile build/test.json -- -p $(TESTS) -timeout 40m ./ensemble/run/jobs ./cmd/ensemble ./ensemble/run/train ./spatial ./...; \
 	  code=$$?; echo "The slowest tests:"; $(TOOL) gotestsum tool slowest --jsonfile build/test.json --num 10; exit $$code
 
 # What changed since the branch left main, in about a minute; BASE= names another commit to compare with.

@@ -95,6 +95,14 @@ func Normal(normal, stored []float32, g *ensemble.Grid) error {
 		func(n, s, count int) { copy(normal[n:n+count], stored[s:s+count]) })
 }
 
+// Stored copies a field from normal order back into that of the input.
+//
+// Shape, Errors: as Normal.
+func Stored(stored, normal []float32, g *ensemble.Grid) error {
+	return each(g, len(normal), len(stored), func(n, s int) { stored[s] = normal[n] },
+		func(n, s, count int) { copy(stored[s:s+count], normal[n:n+count]) })
+}
+
 // each walks both orders: one point at a time, or runs where both are contiguous.
 func each(g *ensemble.Grid, lenNormal, lenStored int, one func(n, s int), run func(n, s, count int)) error {
 	if lenNormal != g.Size() || lenStored != g.Size() {

@@ -84,7 +84,7 @@ func TestAllScanningModes(t *testing.T) {
 					}
 				}
 				back := make([]float32, nx*ny)
-				if err := storedOf(back, normal, g); err != nil {
+				if err := Stored(back, normal, g); err != nil {
 					t.Fatal(err)
 				}
 				for k := range back {
@@ -160,10 +160,4 @@ func TestRects(t *testing.T) {
 	if _, err := Rects(&ensemble.Grid{NX: nx, NY: ny, Source: ensemble.SourceOrder{ScanningMode: 16}}, ensemble.Window{}); err == nil {
 		t.Error("rows in turns have rectangles")
 	}
-}
-
-// storedOf is the inverse of Normal.
-func storedOf(stored, normal []float32, g *ensemble.Grid) error {
-	return each(g, len(normal), len(stored), func(n, s int) { stored[s] = normal[n] },
-		func(n, s, count int) { copy(stored[s:s+count], normal[n:n+count]) })
 }
