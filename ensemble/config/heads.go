@@ -15,7 +15,7 @@ import (
 func headKeys() []Key {
 	return []Key{
 		{Path: "model.family", Default: string(NormalFamily), Check: OneOf(dist.HeadNames(nil)...), Example: "censored_shifted_gamma",
-			Help: "Distribution whose parameters head distribution gives (docs/heads.md). " + strings.Join(dist.HeadNames(positive), ", ") + " have no values below 0: for wind speed, precipitation and the like."},
+			Help: "Distribution whose parameters head distribution gives (docs/networks.md). " + strings.Join(dist.HeadNames(positive), ", ") + " have no values below 0: for wind speed, precipitation and the like."},
 		{Path: "model.degree", Default: "12", Check: Between(1, 50), Example: "8",
 			Help: "Degree of the Bernstein quantile function."},
 		{Path: "model.bins", Default: "20", Check: Between(2, 200), Example: "40",

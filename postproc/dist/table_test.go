@@ -74,9 +74,9 @@ func TestLocationScaleOfAnyMean(t *testing.T) {
 	}
 }
 
-// The page of heads says of each family what the table does.
-func TestPageOfHeads(t *testing.T) {
-	text, err := os.ReadFile("../../docs/heads.md")
+// The page of networks has the same values of each family as the table.
+func TestPageOfFamilies(t *testing.T) {
+	text, err := os.ReadFile("../../docs/networks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
