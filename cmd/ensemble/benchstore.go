@@ -21,7 +21,7 @@ func benchStore(a *app) *cobra.Command {
 			"predicts, and the peak memory of the process. It is read twice.",
 		Example: "  ensemble bench store store\n" +
 			"  ensemble bench store store --starts 100 --prefetch 8 --direct --json",
-		Annotations: notes("docs/loader.md", exit.BadData, exit.NotYet, exit.IO, exit.SaveAndStop),
+		Annotations: notes("docs/training.md", exit.BadData, exit.NotYet, exit.IO, exit.SaveAndStop),
 		Args:        oneArg,
 	}
 	f := cmd.Flags()
