@@ -27,7 +27,7 @@ build: setup-build
 	$(GO) build -buildvcs=false -p $(THREADS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 # What a machine with a GPU and nothing else needs to say where the engine stands there:
-# copy build/gpu, or its archive, and run gpu.sh (docs/GPU.md).
+# copy build/gpu, or its archive, and run gpu.sh (docs/performance.md).
 build-gpu: setup-build
 	rm -rf build/gpu && mkdir -p build/gpu
 	$(GO) build -buildvcs=false -trimpath -p $(THREADS) -ldflags '-s -w $(LDFLAGS)' -o build/gpu/ ./cmd/ensemble

@@ -36,7 +36,7 @@ func benchCommand(a *app) *cobra.Command {
 			"  mpirun -n 2 ensemble bench --base 8 --crop 256 --threads 1 --parallel\n" +
 			"  mpirun -n 4 ensemble bench --check-parallel\n" +
 			"  mpirun -n 2 ensemble bench --check-parallel --mesh \"data:2 lat:2\"",
-		Annotations: notes("docs/bench.md", exit.No, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: notes("docs/performance.md", exit.No, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        unknownCommand,
 	}
 	b := benchFlags{app: a, cmd: cmd}

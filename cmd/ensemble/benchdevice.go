@@ -31,7 +31,7 @@ func benchDevice(a *app) *cobra.Command {
 			"  ensemble bench device train --base 32 --field 2x352x704 --batch 2\n" +
 			"  ensemble bench device memory --share 0.5 --json\n" +
 			"  ensemble bench device train --device emulated",
-		Annotations: notes("docs/GPU.md, ensemble bench", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: notes("docs/performance.md, ensemble bench", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        oneArg, ValidArgs: names,
 	}
 	b := benchDeviceFlags{cmd: cmd}

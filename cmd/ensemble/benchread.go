@@ -23,7 +23,7 @@ func benchRead(a *app) *cobra.Command {
 		Example: "  ensemble bench read forecast.grib2\n" +
 			"  ensemble bench read --open --rounds 3 fc/*.grib2 --json\n" +
 			"  ensemble bench read --run-dir runs/a --threads 2 forecast.grib2",
-		Annotations: notes("docs/bench.md, ensemble bench store", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: notes("docs/performance.md, ensemble bench store", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        someArgs,
 	}
 	f := cmd.Flags()

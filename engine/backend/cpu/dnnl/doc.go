@@ -6,7 +6,7 @@
 // burns the core that its partner needs. The interface spoken (2.x or 3.x) is
 // that of the headers at compile time; the library opened must have the same
 // major version. Built and tested with 2.6.3 (Debian 12) and, by hand, with 3.2 and
-// 3.13 (see docs/onednn.md), where all forms agree with the same judge and Winograd
+// 3.13 (see docs/performance.md), where all forms agree with the same judge and Winograd
 // is refused as it should be.
 //
 // A Pass is one direction of one convolution over fixed shapes. Everything
