@@ -72,19 +72,19 @@ var others = map[string]string{
 
 // indirect are expressions that could not be followed, by file, and the programs that they may be.
 var indirect = map[string][]string{
-	"bench.go: b.Program[0]":            nil, // ensemble, or the shell of a test
-	"bench_test.go: c.script":           nil, // the shell's own words
-	"child.go: o.Program":               {"ensemble-decode"},
-	"conformance.go: c.Program":         nil, // a flag
-	"parts_test.go: launcher":           nil, // of mpitest.Launchers
-	"peers_long_test.go: launcher":      nil, // of mpitest.Launchers
-	"peers_test.go: launcher":           nil, // of mpitest.Launchers
-	"predict.go: o.Program[0]":          nil, // ensemble
-	"programs_test.go: p.name":          nil, // of the table
-	"rankfailure_test.go: launcher":     nil, // of mpitest.Launchers
-	"rolling_test.go: program[0]":       {"ncap2", "cdo"},
-	"serve_test.go: line[0]":            {"unshare"}, // or ensemble
-	"servefaults_test.go: words[0]":     {"unshare"},
-	"tutorial_test.go: script.String()": nil, // of the pages, which are looked at
+	"bench.go: b.Program[0]":              nil, // ensemble, or the shell of a test
+	"bench_test.go: c.script":             nil, // the shell's own words
+	"child.go: o.Program":                 {"ensemble-decode"},
+	"conformance.go: c.Program":           nil, // a flag
+	"parts_test.go: launcher":             nil, // of mpitest.Launchers
+	"peers_long_test.go: launcher":        nil, // of mpitest.Launchers
+	"peers_test.go: launcher":             nil, // of mpitest.Launchers
+	"predict.go: o.Program[0]":            nil, // ensemble
+	"programs_test.go: p.name":            nil, // of the table
+	"quickstart_test.go: script.String()": nil, // of the pages, which are looked at
+	"rankfailure_test.go: launcher":       nil, // of mpitest.Launchers
+	"rolling_test.go: program[0]":         {"ncap2", "cdo"},
+	"serve_test.go: line[0]":              {"unshare"}, // or ensemble
+	"servefaults_test.go: words[0]":       {"unshare"},
 	`world_test.go: map[string]string{"Open MPI": mpitest.Launchers[0], "MPICH": mpitest.Launchers[1]}[i.Name]`: nil,
 }

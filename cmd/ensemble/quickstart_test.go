@@ -16,7 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 )
 
-const tutorialPage = "../../docs/tutorial.md"
+const quickstartPage = "../../docs/quickstart.md"
 
 // block is one of a page's blocks of commands, and what the page states of its output.
 type block struct {
@@ -144,10 +144,10 @@ func smallData(t *testing.T) string {
 	return r.DataDir
 }
 
-// TestTutorial follows the tutorial in small: with the data of a few starts, and one small
+// TestQuickstart follows the quickstart in small: with the data of a few starts, and one small
 // network. Its first and its last step are left out, self-test and the pictures of the
-// report, which take eight seconds each. The tutorial as it is: TestLongTutorial.
-func TestTutorial(t *testing.T) {
+// report, which take eight seconds each. The quickstart as it is: TestLongQuickstart.
+func TestQuickstart(t *testing.T) {
 	t.Setenv("ENSEMBLE_DECODE", testdecoder.Path(t))
 	program, err := filepath.Abs(os.Args[0])
 	if err != nil {
@@ -164,12 +164,12 @@ esac
 	if err := os.WriteFile(filepath.Join(programs, "ensemble"), []byte(wrapper), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	all := blocks(t, tutorialPage)
+	all := blocks(t, quickstartPage)
 	last := len(all) - 1
-	if len(all) < 9 || all[0].commands != "ensemble self-test\n" || all[last].commands != "ensemble report runs/tutorial\n" {
-		t.Fatalf("%s: %d blocks of commands, the first %q, the last %q", tutorialPage, len(all), all[0].commands, all[last].commands)
+	if len(all) < 9 || all[0].commands != "ensemble self-test\n" || all[last].commands != "ensemble report runs/quickstart\n" {
+		t.Fatalf("%s: %d blocks of commands, the first %q, the last %q", quickstartPage, len(all), all[0].commands, all[last].commands)
 	}
-	follow(t, tutorialPage, all[1:last], programs, true)
+	follow(t, quickstartPage, all[1:last], programs, true)
 }
 
 // TestUnstated: what a page states must be there, in its order.

@@ -21,9 +21,9 @@ func installed(t *testing.T) string {
 	return programs
 }
 
-// TestLongTutorial follows the tutorial as it stands, with the installed programs.
-func TestLongTutorial(t *testing.T) {
+// TestLongQuickstart follows the quickstart as it stands, with the installed programs.
+func TestLongQuickstart(t *testing.T) {
 	programs := installed(t)
 	t.Setenv("ENSEMBLE_DECODE", "")
-	follow(t, tutorialPage, blocks(t, tutorialPage), programs, false)
+	follow(t, quickstartPage, blocks(t, quickstartPage), programs, false)
 }
