@@ -86,7 +86,7 @@ func writeHelp(w io.Writer, cmd *cobra.Command) {
 	}
 	see := cmd.Annotations[seeNote]
 	if see == "" && !cmd.HasParent() {
-		see = "ensemble help exit-codes, ensemble help COMMAND"
+		see = "ensemble help exit-codes, ensemble help COMMAND, docs/glossary.md"
 	}
 	if see != "" {
 		fmt.Fprintf(w, "\nSee also: %s\n", see)
