@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/quality"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
@@ -18,8 +19,8 @@ import (
 )
 
 // timed is what the trainings of the experiment are timed to, logged in a file.
-func (o *Options) timed(log string) train.Timed {
-	return train.Timed{Log: log, Benchmark: "ensemble_" + o.Experiment.Name, Target: o.Experiment.Quality.Target}
+func (o *Options) timed(log string) quality.Options {
+	return quality.Options{Log: log, Benchmark: "ensemble_" + o.Experiment.Name, Target: o.Experiment.Quality.Target}
 }
 
 // logOf is the log of a training of the whole schedule that is timed.
@@ -78,7 +79,7 @@ func (o *Options) timeAlone(ctx context.Context, r *record.Record, d *experiment
 // timeOne times one training. Its log gets its name when it is whole; what the training writes besides, checkpoints among it,
 // goes when it has ended.
 func (o *Options) timeOne(ctx context.Context, c *config.TrainConfig, log string, d *experimentData, machine *record.Machine) error {
-	if had, err := train.ReadTiming(log); err == nil && !o.Overwrite && had.Threads == c.Train.Train.Threads && had.Identity == manifest.Identity(o.Version, c.Identity(), d.record.Files) && elsewhere(log, machine) == nil {
+	if had, err := quality.Read(log); err == nil && !o.Overwrite && had.Threads == c.Train.Train.Threads && had.Identity == manifest.Identity(o.Version, c.Identity(), d.record.Files) && elsewhere(log, machine) == nil {
 		return nil
 	}
 	dir := log[:len(log)-len(filepath.Ext(log))]
@@ -109,7 +110,7 @@ func (o *Options) timesToQuality(seeds []int, log func(variant string, seed int)
 			q.ExpectedEpochs, q.Tolerance = score.Number(want.Epochs), want.Tolerance
 		}
 		for _, seed := range seeds {
-			t, err := train.ReadTiming(log(v.Name, seed))
+			t, err := quality.Read(log(v.Name, seed))
 			if err != nil {
 				return nil, err
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
 	"github.com/ensemble-weather/ensemble/ensemble/record"
 	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/quality"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/mllog/mllogtest"
 )
@@ -85,7 +86,7 @@ func TestTimesAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if now, err := train.ReadTiming(first); err != nil || now.Threads != 1 || read(t, first) == was {
+		if now, err := quality.Read(first); err != nil || now.Threads != 1 || read(t, first) == was {
 			t.Errorf("%+v, %v", now, err)
 		}
 		if p.Passed() == wrong || !p.Comparison.Promised || len(p.Comparison.Times) != 2 || !p.Comparison.Times[0].Same || p.Comparison.Times[1].Same == wrong {

@@ -14,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/bench"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/quality"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
@@ -39,11 +40,11 @@ func TestLongChannelSpeed(t *testing.T) {
 		}
 		var took time.Duration
 		for range 2 { // the first fills memory
-			began := processorTime()
+			began := quality.ProcessorTime()
 			if err := s.Run(context.Background()); err != nil {
 				t.Fatal(err)
 			}
-			took = processorTime() - began
+			took = quality.ProcessorTime() - began
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -105,11 +106,11 @@ func TestLongPatternSpeed(t *testing.T) {
 	took := [2]time.Duration{time.Hour, time.Hour}
 	for range 4 {
 		for i, p := range plans {
-			began := processorTime()
+			began := quality.ProcessorTime()
 			if err := p.Run(context.Background(), 1); err != nil {
 				t.Fatal(err)
 			}
-			took[i] = min(took[i], processorTime()-began)
+			took[i] = min(took[i], quality.ProcessorTime()-began)
 		}
 	}
 	fewer, faster := flops[0]/flops[1], took[0].Seconds()/took[1].Seconds()

@@ -13,6 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/prune"
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/quality"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
@@ -94,7 +95,7 @@ func (t *trainer) epoch(ctx context.Context) error {
 	if t.now.feed == nil {
 		t.now.feed = t.startFeed(ctx)
 	}
-	if err := t.seen.clock.begins(); err != nil {
+	if err := t.seen.clock.BeginEpoch(); err != nil {
 		return err
 	}
 	for n := t.batches(); t.at.Batch < n; {
@@ -188,15 +189,15 @@ func (t *trainer) closeEpoch(ctx context.Context) error {
 // judgeEpoch gives the validation loss, keeps the weights if it is the lowest, and tells the schedule of
 // the learning rate.
 //
-// Errors: errAtQuality where the training is for its time only, and there.
+// Errors: quality.ErrReached where the training is for its time only, and there.
 func (t *trainer) judgeEpoch(ctx context.Context) (float64, error) {
-	t.seen.clock.validates()
+	t.seen.clock.BeginValidation()
 	loss, err := t.validate(ctx)
-	if err := cmp.Or(err, t.seen.clock.validated(loss, t.at.Step)); err != nil {
+	if err := cmp.Or(err, t.seen.clock.Validated(loss, t.at.Step)); err != nil {
 		return 0, err
 	}
 	if t.seen.timed.Only && loss <= t.seen.timed.Target { // all ranks have this loss
-		return 0, errAtQuality
+		return 0, quality.ErrReached
 	}
 	if t.now.pruning.unfinished() {
 		t.at.BestEpoch = t.at.Epoch // patience begins with the mask of the end

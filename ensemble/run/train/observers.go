@@ -6,6 +6,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda"
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/quality"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
@@ -14,8 +15,8 @@ import (
 type observers struct {
 	dir    *rundir.Dir
 	report func(done int, note string) // called after every step; nil for nothing
-	timed  Timed
-	clock  *clock // of the time to a quality; nil for none
+	timed  quality.Options
+	clock  *quality.Clock // of the time to a quality; nil for none
 	// environment is what was written of the machine when the run began; nil in a resumed one.
 	environment *rundir.Environment
 	gauge       *gauge             // of the GPU; nil before it is looked for, and where this rank does not lead

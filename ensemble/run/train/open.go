@@ -10,6 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/quality"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
@@ -17,8 +18,8 @@ import (
 
 // opened is a run directory, and the files whose training it holds.
 type opened struct {
-	ranks    *team.Team // nil for one rank alone
-	clock    *clock     // of the time to a quality; nil for none
+	ranks    *team.Team     // nil for one rank alone
+	clock    *quality.Clock // of the time to a quality; nil for none
 	started  time.Time
 	files    trainingFiles
 	inputs   []manifest.File // all files, with their checksums
@@ -35,7 +36,7 @@ type trainingFiles struct {
 
 // openRun opens the run directory of a training. Its identity is made of the program, the configuration and
 // the bytes of every file that is read; all ranks have the same.
-func openRun(o Options, ranks *team.Team, timed *clock) (*opened, error) {
+func openRun(o Options, ranks *team.Team, timed *quality.Clock) (*opened, error) {
 	r := &opened{ranks: ranks, clock: timed, started: time.Now().UTC()}
 	var err error
 	c := o.Config

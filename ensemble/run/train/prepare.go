@@ -27,7 +27,7 @@ func prepare(ctx context.Context, o Options, run *opened, d *samples.Data) (*tra
 	if err != nil {
 		return nil, err
 	}
-	if err := run.ranks.Together(run.clock.describe(j.base, c, run.identity, len(d.Train.Inits), len(d.Validation.Inits))); err != nil {
+	if err := run.ranks.Together(run.clock.Describe(j.base, c, run.identity, len(d.Train.Inits), len(d.Validation.Inits))); err != nil {
 		return nil, err
 	}
 	if err := shape(j.model, o); err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/demo/demotest"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/quality"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/mllog"
 	"github.com/ensemble-weather/ensemble/internal/mllog/mllogtest"
@@ -21,11 +22,11 @@ func TestTimedTraining(t *testing.T) {
 	dir := t.TempDir()
 	c := demotest.Config(t, f, "train.networks=1", "train.epochs=3")
 	log := filepath.Join(dir, "never.txt")
-	o := Options{Config: c, RunDir: filepath.Join(dir, "a"), Version: "test", Timed: Timed{Log: log, Benchmark: "ensemble_test", Target: 1e-3}}
+	o := Options{Config: c, RunDir: filepath.Join(dir, "a"), Version: "test", Timed: quality.Options{Log: log, Benchmark: "ensemble_test", Target: 1e-3}}
 	if _, err := Run(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
-	if was, err := ReadTiming(log); err != nil || was.Reached || !(was.Seconds > 0) || !(was.Processor > 0) || was.Epochs != 3 || was.Steps != 12 {
+	if was, err := quality.Read(log); err != nil || was.Reached || !(was.Seconds > 0) || !(was.Processor > 0) || was.Epochs != 3 || was.Steps != 12 {
 		t.Errorf("%+v, %v", was, err)
 	}
 	all, err := rundir.ReadEvents(o.RunDir)
@@ -55,7 +56,7 @@ func TestTimedTraining(t *testing.T) {
 	if _, err := Run(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
-	was, err := ReadTiming(o.Timed.Log)
+	was, err := quality.Read(o.Timed.Log)
 	if last := eventsOf(t, o.Timed.Log); err != nil || !was.Reached || was.Epochs != 2 || was.Loss != losses[1] || last[len(last)-1].Key != mllog.RunStop || strings.Count(read(t, o.Timed.Log), mllog.EvalAccuracy) != 2 {
 		t.Errorf("%+v, %v\n%s", was, err, read(t, o.Timed.Log))
 	}
@@ -75,7 +76,7 @@ func TestTimedTraining(t *testing.T) {
 	if err := os.WriteFile(log, []byte(strings.Replace(read(t, log), mllog.RunStop, "eval_stop", 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadTiming(log); exit.CodeOf(err) != exit.BadData {
+	if _, err := quality.Read(log); exit.CodeOf(err) != exit.BadData {
 		t.Errorf("a log without an end: %v", err)
 	}
 }

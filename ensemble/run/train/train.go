@@ -12,6 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train/quality"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/progress"
@@ -37,7 +38,7 @@ type Options struct {
 	Timings  setup.Timings      // of kernels
 	Progress *progress.Reporter // nil shows nothing
 	Warn     func(string)       // nil drops warnings; they are in the manifest too
-	Timed    Timed              // to a quality; a run that goes on or is finished cannot be
+	Timed    quality.Options    // to a quality; a run that goes on or is finished cannot be
 
 	Kept []channels.Kept // that are left of the network with whose weights it begins
 }
@@ -94,12 +95,12 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 
 // RunAs trains as one rank of a team, and ends the log of its time.
 func RunAs(ctx context.Context, o Options, ranks *team.Team) (*Result, error) {
-	timed, err := newClock(o.Timed, ranks)
+	timed, err := quality.NewClock(o.Timed, ranks)
 	if err := ranks.Together(err); err != nil {
 		return nil, err
 	}
 	r, err := trainTimed(ctx, o, ranks, timed)
-	if ended := timed.close(err); err == nil {
+	if ended := timed.Close(err); err == nil {
 		err = ended
 	}
 	return r, err
@@ -107,7 +108,7 @@ func RunAs(ctx context.Context, o Options, ranks *team.Team) (*Result, error) {
 
 // trainTimed trains as one rank of a team, with a clock where its time is logged. The stages stand in files of
 // their names: open, read, prepare, then those of run.
-func trainTimed(ctx context.Context, o Options, ranks *team.Team, timed *clock) (*Result, error) {
+func trainTimed(ctx context.Context, o Options, ranks *team.Team, timed *quality.Clock) (*Result, error) {
 	if o.Stop == nil {
 		o.Stop = func() error { return nil }
 	}
@@ -116,10 +117,10 @@ func trainTimed(ctx context.Context, o Options, ranks *team.Team, timed *clock) 
 		return nil, err
 	}
 	if run.state == rundir.Complete {
-		return &Result{RunDir: o.RunDir, Complete: true}, timed.timeable(run.state, o.RunDir)
+		return &Result{RunDir: o.RunDir, Complete: true}, timed.Timeable(run.state, o.RunDir)
 	}
 	defer run.dir.Close()
-	if err := ranks.Together(timed.timeable(run.state, o.RunDir)); err != nil {
+	if err := ranks.Together(timed.Timeable(run.state, o.RunDir)); err != nil {
 		return nil, err
 	}
 	d, err := readData(ctx, o.Config, run)
@@ -146,7 +147,7 @@ func (t *trainer) run(ctx context.Context, o Options, run *opened) (*Result, err
 	t.seen.report = func(done int, note string) { task.Set(int64(done), note) }
 	err = t.loop(context.WithoutCancel(ctx))
 	task.Done()
-	if o.Timed.Only && (err == nil || errors.Is(err, errAtQuality)) {
+	if o.Timed.Only && (err == nil || errors.Is(err, quality.ErrReached)) {
 		return &Result{RunDir: o.RunDir, Steps: t.at.Step, Input: t.seen.input.Result(), Warnings: t.data.Warnings}, nil
 	}
 	if err != nil {

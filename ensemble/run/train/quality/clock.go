@@ -1,10 +1,8 @@
-package train
+package quality
 
 import (
 	"cmp"
 	"errors"
-	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -18,20 +16,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Timed asks for a log of the time that a training takes to a quality, by the rules of MLPerf HPC.
-type Timed struct {
+// Options ask for a log of the time that a training takes to a quality, by the rules of MLPerf HPC.
+type Options struct {
 	Log       string  // file; "" keeps none
 	Benchmark string  // what is timed
 	Target    float64 // loss on the validation starts; the clock stops where it is reached
 	Only      bool    // the training too stops there, and leaves a run directory without a model
 }
 
-// errAtQuality ends a training that was for its time only.
-var errAtQuality = errors.New("the quality is reached")
+// ErrReached ends a training that is for its time only.
+var ErrReached = errors.New("the quality is reached")
 
-// clock logs a training. The nil clock does nothing. The clock runs from the beginning: what is read for checksums
+// The facts of a log that are its own: points, and metadata of the run's end.
+const (
+	stagingKey   = "staging"
+	identityKey  = "run_identity"
+	threadsKey   = "number_of_threads"
+	stepsKey     = "steps"
+	processorKey = "processor_s"
+)
+
+// Clock logs a training. The nil clock does nothing. The clock runs from the beginning: what is read for checksums
 // and for values counts, and so does the compilation of the network.
-type clock struct {
+type Clock struct {
 	*mllog.Log
 	file   *os.File
 	target float64
@@ -41,10 +48,10 @@ type clock struct {
 	began  time.Duration // of the processor's time
 }
 
-// newClock begins the log of a training. Of several ranks the leading one has it.
+// NewClock begins the log of a training. Of several ranks the leading one has it.
 //
 // Errors: exit 73 for a log that is there, 73 and 74 if it cannot be written.
-func newClock(o Timed, ranks *team.Team) (*clock, error) {
+func NewClock(o Options, ranks *team.Team) (*Clock, error) {
 	if o.Log == "" || !ranks.Leads() {
 		return nil, nil
 	}
@@ -55,7 +62,7 @@ func newClock(o Timed, ranks *team.Team) (*clock, error) {
 	if err != nil {
 		return nil, exit.Create(o.Log, err)
 	}
-	c := &clock{Log: mllog.New(f), file: f, target: o.Target, began: processorTime()}
+	c := &Clock{Log: mllog.New(f), file: f, target: o.Target, began: ProcessorTime()}
 	c.Point("submission_benchmark", o.Benchmark, nil)
 	c.Point("submission_org", "ensemble", nil)
 	c.Point("submission_platform", "unknown", nil)
@@ -70,15 +77,15 @@ func newClock(o Timed, ranks *team.Team) (*clock, error) {
 }
 
 // fault is what kept the log from being written.
-func (c *clock) fault() error {
+func (c *Clock) fault() error {
 	if c == nil || c.Err() == nil {
 		return nil
 	}
 	return exit.Create(c.file.Name(), c.Err())
 }
 
-// timeable refuses a run whose beginning was not timed.
-func (c *clock) timeable(state rundir.State, dir string) error {
+// Timeable refuses a run whose beginning was not timed.
+func (c *Clock) Timeable(state rundir.State, dir string) error {
 	switch {
 	case c == nil:
 		return nil
@@ -90,8 +97,8 @@ func (c *clock) timeable(state rundir.State, dir string) error {
 	return nil
 }
 
-// describe logs what is trained, when it is known, and the identity of its run.
-func (c *clock) describe(cfg config.Training, of *config.TrainConfig, identity string, train, validation int) error {
+// Describe logs what is trained, when it is known, and the identity of its run.
+func (c *Clock) Describe(cfg config.Training, of *config.TrainConfig, identity string, train, validation int) error {
 	if c == nil {
 		return nil
 	}
@@ -121,8 +128,8 @@ func (c *clock) describe(cfg config.Training, of *config.TrainConfig, identity s
 	return c.fault()
 }
 
-// begins logs that an epoch begins, if none is under way: pruning may go back within one.
-func (c *clock) begins() error {
+// BeginEpoch logs that an epoch begins, if none is under way: pruning may go back within one.
+func (c *Clock) BeginEpoch() error {
 	if c == nil || c.open {
 		return nil
 	}
@@ -132,8 +139,8 @@ func (c *clock) begins() error {
 	return c.fault()
 }
 
-// validates logs the end of an epoch, before its evaluation.
-func (c *clock) validates() {
+// BeginValidation logs the end of an epoch, before its evaluation.
+func (c *Clock) BeginValidation() {
 	if c != nil {
 		c.open = false
 		c.Stop("epoch", c.number())
@@ -141,8 +148,8 @@ func (c *clock) validates() {
 	}
 }
 
-// validated logs a loss after a step, and the end of the run where it is at the target.
-func (c *clock) validated(loss float64, step uint64) error {
+// Validated logs a loss after a step, and the end of the run where it is at the target.
+func (c *Clock) Validated(loss float64, step uint64) error {
 	if c == nil {
 		return nil
 	}
@@ -155,22 +162,22 @@ func (c *clock) validated(loss float64, step uint64) error {
 	return c.fault()
 }
 
-func (c *clock) number() mllog.Metadata { return mllog.Metadata{mllog.EpochNum: c.epoch} }
+func (c *Clock) number() mllog.Metadata { return mllog.Metadata{mllog.EpochNum: c.epoch} }
 
 // ends logs the end of the run, with what it took besides time: steps of the optimiser until the last
 // validation, and the processor's time.
-func (c *clock) ends(status string) {
+func (c *Clock) ends(status string) {
 	c.End(status, c.processor(mllog.Metadata{stepsKey: c.step}))
 }
 
 // processor adds the processor's time since the beginning to metadata.
-func (c *clock) processor(m mllog.Metadata) mllog.Metadata {
-	m[processorKey] = (processorTime() - c.began).Seconds()
+func (c *Clock) processor(m mllog.Metadata) mllog.Metadata {
+	m[processorKey] = (ProcessorTime() - c.began).Seconds()
 	return m
 }
 
-// processorTime is what this process and its children that ended have used of the processor.
-func processorTime() (sum time.Duration) {
+// ProcessorTime is what this process and its children that ended have used of the processor.
+func ProcessorTime() (sum time.Duration) {
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
 		var u unix.Rusage
 		if unix.Getrusage(who, &u) == nil {
@@ -180,8 +187,8 @@ func processorTime() (sum time.Duration) {
 	return sum
 }
 
-// close ends the log, of a run that did not reach its target too. Of one that failed before it trained nothing is left.
-func (c *clock) close(failed error) error {
+// Close ends the log, of a run that did not reach its target too. Of one that failed before it trained nothing is left.
+func (c *Clock) Close(failed error) error {
 	if c == nil {
 		return nil
 	}
@@ -194,70 +201,4 @@ func (c *clock) close(failed error) error {
 		return errors.Join(err, exit.Create(path, os.Remove(path)))
 	}
 	return cmp.Or(c.fault(), err)
-}
-
-// The facts of a log that are its own: points, and metadata of the run's end.
-const (
-	stagingKey   = "staging"
-	identityKey  = "run_identity"
-	threadsKey   = "number_of_threads"
-	stepsKey     = "steps"
-	processorKey = "processor_s"
-)
-
-// Timing is what a log says.
-type Timing struct {
-	Identity  string // of the run: program, configuration, inputs
-	Threads   int
-	Reached   bool
-	Seconds   float64 // from the start to the end
-	Staging   float64 // of them, until all was read
-	Processor float64 // seconds of all its cores meanwhile
-	Epochs    int     // that were validated, over all networks
-	Steps     uint64
-	Loss      float64 // the last
-}
-
-// ReadTiming reads a log.
-//
-// Errors: exit 66 if it is not there, 65 if it is damaged or has no end.
-func ReadTiming(path string) (*Timing, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, exit.Read(path, err)
-	}
-	defer f.Close()
-	events, err := mllog.Read(f)
-	t := &Timing{Processor: math.NaN()}
-	if err == nil {
-		t.Seconds, t.Reached, err = mllog.Seconds(events)
-	}
-	if err != nil {
-		return nil, &exit.Error{Code: exit.BadData, What: "the log has no time", At: path, Why: fmt.Sprint(err), Fix: "time the training again with --overwrite always", Err: err}
-	}
-	var began int64
-	for _, e := range events {
-		number, _ := e.Value.(float64)
-		switch e.Key {
-		case identityKey:
-			t.Identity, _ = e.Value.(string)
-		case mllog.RunStart:
-			began = e.TimeMS
-		case stagingKey + "_stop":
-			t.Staging = float64(e.TimeMS-began) / 1000
-		case threadsKey:
-			t.Threads = int(number)
-		case mllog.EvalAccuracy:
-			t.Loss = number
-			t.Epochs++
-		case mllog.RunStop:
-			if s, ok := e.Metadata[processorKey].(float64); ok {
-				t.Processor = s
-			}
-			if n, ok := e.Metadata[stepsKey].(float64); ok {
-				t.Steps = uint64(n)
-			}
-		}
-	}
-	return t, nil
 }
