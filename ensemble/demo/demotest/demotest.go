@@ -3,12 +3,15 @@ package demotest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,6 +32,43 @@ var small = sync.OnceValues(func() (*demo.Files, error) {
 		return nil, err
 	}
 	made = dir
+	shared := os.Getenv("ENSEMBLE_TEST_DEMO")
+	if shared == "" {
+		return write(dir)
+	}
+	// Tests write beside the files, so each package has its own copy of what the first one makes.
+	if err := os.MkdirAll(shared, 0o700); err != nil {
+		return nil, err
+	}
+	lock, err := os.Create(filepath.Join(shared, "lock"))
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, err
+	}
+	done := filepath.Join(shared, "data")
+	if _, err := os.Stat(done); errors.Is(err, fs.ErrNotExist) {
+		partial, err := os.MkdirTemp(shared, "partial-")
+		if err != nil {
+			return nil, err
+		}
+		if _, err := write(partial); err != nil {
+			return nil, err
+		}
+		if err := os.Rename(partial, done); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.CopyFS(dir, os.DirFS(done)); err != nil {
+		return nil, err
+	}
+	return filesIn(dir)
+})
+
+// write makes the demonstration.
+func write(dir string) (*demo.Files, error) {
 	pool, err := decode.NewPool(decode.Options{})
 	if err != nil {
 		return nil, err
@@ -36,7 +76,18 @@ var small = sync.OnceValues(func() (*demo.Files, error) {
 	defer pool.Close()
 	cfg := demo.Config{Starts: 20, Every: 28 * 24 * time.Hour, Members: 4}
 	return demo.Write(context.Background(), cfg, dir, demo.GRIB2|demo.NetCDF, demo.Encoder{Pool: pool}, nil)
-})
+}
+
+// filesIn are those of a demonstration that was made.
+func filesIn(dir string) (f *demo.Files, err error) {
+	f = new(demo.Files)
+	for pattern, list := range map[string]*[]string{"demo_fc_*.grib2": &f.GRIB2, "demo_fc_*.nc": &f.NetCDF, "demo_an_*.nc": &f.Analyses} {
+		if *list, err = filepath.Glob(filepath.Join(dir, pattern)); err != nil || len(*list) == 0 {
+			return nil, fmt.Errorf("no %s in %s: %w", pattern, dir, err)
+		}
+	}
+	return f, nil
+}
 
 // Files gives the demonstration: 4 members, leads to 48 h.
 func Files(t *testing.T) *demo.Files {
