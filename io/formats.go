@@ -27,17 +27,21 @@ type format struct {
 	matches func(head []byte) bool
 	// index reads structure and metadata of a file.
 	index func(ctx context.Context, in *Input, f *file) error
+	// read decodes the values of a batch of fields of one file.
+	read func(ctx context.Context, in *Input, b *batch) error
+	// whole says why a file does not look complete; "" if it does.
+	whole func(f *file, o Options) (why string, err error)
 }
 
 // formats is the table of what can be read, tried in order.
 var formats = []format{
-	{"NetCDF", []string{".nc", ".nc4", ".cdf"}, isNetCDF, indexNetCDF},
+	{"NetCDF", []string{".nc", ".nc4", ".cdf"}, isNetCDF, indexNetCDF, readNetCDF, wholeNetCDF},
 	stores, // before GRIB, whose mark may stand anywhere in its head
-	{"GRIB", []string{".grib", ".grib1", ".grib2", ".grb", ".grb1", ".grb2"}, isGRIB, indexGRIB},
+	{"GRIB", []string{".grib", ".grib1", ".grib2", ".grb", ".grb1", ".grb2"}, isGRIB, indexGRIB, readGRIB, wholeGRIB},
 }
 
 // stores is also the format of a folder that holds a store.
-var stores = format{"Zarr", []string{".zarr.zip"}, isZip, indexZarr}
+var stores = format{"Zarr", []string{".zarr.zip"}, isZip, indexZarr, readZarr, wholeZarr}
 
 // headSize is how much of a file is looked at to tell its format; real GRIB
 // files have up to some kilobytes of bulletin header before the first message.

@@ -187,9 +187,9 @@ func (b *batch) place(pieces []piece, k int, stored []float32) {
 	}
 }
 
-// decodeNetCDF reads the values of a batch: of every field the rectangles that hold its
+// readNetCDF reads the values of a batch: of every field the rectangles that hold its
 // window.
-func (in *Input) decodeNetCDF(ctx context.Context, b *batch) error {
+func readNetCDF(ctx context.Context, in *Input, b *batch) error {
 	pieces, err := piecesOf(b)
 	if err != nil {
 		return err

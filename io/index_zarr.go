@@ -48,9 +48,9 @@ func indexZarr(ctx context.Context, in *Input, f *file) error {
 	return nil
 }
 
-// decodeZarr reads the values of a batch in this process: of every field the rectangles
+// readZarr reads the values of a batch in this process: of every field the rectangles
 // that hold its window, of every array the chunks that these touch, once each.
-func (in *Input) decodeZarr(ctx context.Context, b *batch) error {
+func readZarr(ctx context.Context, in *Input, b *batch) error {
 	pieces, err := piecesOf(b)
 	if err != nil {
 		return err

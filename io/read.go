@@ -83,7 +83,7 @@ func (in *Input) ReadPart(ctx context.Context, entries []ensemble.Entry, w ensem
 				return gctx.Err()
 			}
 			g.Go(func() error {
-				b.err = in.decode(gctx, b)
+				b.err = b.file.format.read(gctx, in, b)
 				close(b.done)
 				return nil
 			})
@@ -147,7 +147,7 @@ func (in *Input) Fill(ctx context.Context, entries []ensemble.Entry, w ensemble.
 	g.SetLimit(in.pool.Size() + 1) // the work of one here is beside that of all children
 	for _, b := range batches {
 		g.Go(func() error {
-			err := in.decode(gctx, b)
+			err := b.file.format.read(gctx, in, b)
 			if changed := b.file.same(); changed != nil { // as above
 				return changed
 			}
@@ -242,15 +242,9 @@ func (in *Input) plan(entries []ensemble.Entry, w ensemble.Window) ([]*batch, er
 	return out, nil
 }
 
-// decode reads the values of a batch. If the child dies on several fields, each is
+// readGRIB reads the values of a batch of messages. If the child dies on several fields, each is
 // tried alone, so that the error names the one that kills it.
-func (in *Input) decode(ctx context.Context, b *batch) error {
-	if b.file.zarr != nil {
-		return in.decodeZarr(ctx, b)
-	}
-	if b.fields[0].slab != nil {
-		return in.decodeNetCDF(ctx, b)
-	}
+func readGRIB(ctx context.Context, in *Input, b *batch) error {
 	b.values = make([][]float32, len(b.fields))
 	err := in.decodeGRIB(ctx, b, 0, len(b.fields))
 	var died *decode.DiedError

@@ -26,21 +26,27 @@ func Whole(path string, o Options) (why string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if f.format == &stores {
-		return wholeStore(f, o)
+	if f.f != nil {
+		defer f.f.Close()
 	}
-	defer f.f.Close()
-	if f.format.name == "NetCDF" {
-		err := netcdf.Scan(f.f, f.size)
-		var fault *netcdf.Fault
-		if errors.As(err, &fault) {
-			return fault.What + ": " + fault.Why, nil
-		}
-		return "", exit.Read(path, err)
+	return f.format.whole(f, o)
+}
+
+// wholeNetCDF compares the sizes in the header with that of the file.
+func wholeNetCDF(f *file, _ Options) (why string, err error) {
+	err = netcdf.Scan(f.f, f.size)
+	var fault *netcdf.Fault
+	if errors.As(err, &fault) {
+		return fault.What + ": " + fault.Why, nil
 	}
+	return "", exit.Read(f.path, err)
+}
+
+// wholeGRIB looks for the end of the last message.
+func wholeGRIB(f *file, _ Options) (why string, err error) {
 	tail := make([]byte, min(f.size, tailSize))
 	if _, err := f.f.ReadAt(tail, f.size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
-		return "", exit.Read(path, err)
+		return "", exit.Read(f.path, err)
 	}
 	end := bytes.TrimRight(tail, "\x00\x03\r\n ")
 	if len(end) > 0 && !bytes.HasSuffix(end, []byte("7777")) {
@@ -49,11 +55,8 @@ func Whole(path string, o Options) (why string, err error) {
 	return "", nil
 }
 
-// wholeStore is Whole for a Zarr store, which has all its chunks, unless it is sparse.
-func wholeStore(f *file, o Options) (why string, err error) {
-	if f.f != nil {
-		f.f.Close()
-	}
+// wholeZarr looks for absent chunks, which only a sparse store may have.
+func wholeZarr(f *file, o Options) (why string, err error) {
 	s, err := zarr.Open(f.path, zarr.Options{Sparse: o.Sparse})
 	var bad *exit.Error
 	if errors.As(err, &bad) && bad.Code == exit.BadData {
