@@ -141,7 +141,7 @@ var sections = []struct {
 	has   func(string) bool
 }{
 	{"Start", func(p string) bool {
-		return slices.Contains([]string{"README.md", "docs/quickstart.md", "docs/data.md", "notebooks/README.md"}, p)
+		return slices.Contains([]string{"README.md", "docs/quickstart.md", "docs/data.md", "docs/configuration.md", "notebooks/README.md"}, p)
 	}},
 	{"Formats", under("docs/formats/")},
 	{"Decisions", under("docs/decisions/")},
