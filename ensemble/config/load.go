@@ -67,7 +67,7 @@ type effective struct {
 
 // environmentOnly are ENSEMBLE_ names of the environment that set no key.
 // ENSEMBLE_VERSION is what a site's module system says of the program.
-var environmentOnly = []string{"ENSEMBLE_CUDA_PATH", "ENSEMBLE_DATA", "ENSEMBLE_DECODE", "ENSEMBLE_TEST_DATA", "ENSEMBLE_TEST_DEMO", "ENSEMBLE_VERSION"}
+var environmentOnly = []string{"ENSEMBLE_CUDA_PATH", "ENSEMBLE_DATA", "ENSEMBLE_DECODE", "ENSEMBLE_PEERS", "ENSEMBLE_TEST_DATA", "ENSEMBLE_TEST_DEMO", "ENSEMBLE_VERSION"}
 
 // load reads all sources and lays them over each other.
 //

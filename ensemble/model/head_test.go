@@ -42,3 +42,23 @@ func TestHeadsThatAreNone(t *testing.T) {
 		}
 	}
 }
+
+// A network is of a kind, which has the head and the place of the leads that are said of it.
+func TestKindsThatAreNone(t *testing.T) {
+	for network, want := range map[string]string{
+		`"kind": "unet4d", "head": {"spread": {"loss": "mse"}}`:                               `no kind of network is called "unet4d"`,
+		`"kind": "drn", "head": {"members": {"loss": "crps"}}`:                                `a network "drn" with the head "members"`,
+		`"kind": "poet", "head": {"spread": {"loss": "mse"}}`:                                 `a network "poet" with the head "spread"`,
+		`"kind": "conv_lstm", "head": {"distribution": {"family": "normal", "rule": "crps"}}`: `a network "conv_lstm" with its leads in "channels"`,
+		`"kind": "lenet", "leads": "rows", "head": {"spread": {"loss": "mse"}}`:               `a network "lenet" with its leads in "rows"`,
+	} {
+		dir := t.TempDir()
+		text := fmt.Sprintf(`{"schema": %q, "networks": 1, "family": "normal", "network": {%s}}`, schema, network)
+		if err := os.WriteFile(filepath.Join(dir, File), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := LoadReference(dir); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want exit %d with %q", network, err, exit.BadData, want)
+		}
+	}
+}

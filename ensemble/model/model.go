@@ -254,11 +254,11 @@ func LoadReference(dir string) (*Model, *Description, error) {
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, nil, bad(err.Error())
 	}
+	if err := f.Spec.Check(); err != nil {
+		return nil, nil, bad(err.Error())
+	}
 	if f.Spec.ReadsMembers() != (len(f.Task.Features.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Task.Features.Auxiliary) || f.Spec.Staged() != (f.Spec.Bias != network.BiasSpec{}) {
 		return nil, nil, bad(fmt.Sprintf("method %q and members %q, with %d auxiliary fields, do not go with the rest", f.Spec.Method, f.Spec.Members, len(f.Task.Features.Auxiliary)))
-	}
-	if err := f.Spec.Head.Check(); err != nil {
-		return nil, nil, bad(err.Error())
 	}
 	m := &Model{Spec: f.Spec, Task: f.Task, About: f.About, Family: f.Spec.Predicted(f.Networks)}
 	if (f.Family == "") != (m.Family == nil) || m.Family != nil && f.Family != m.Family.ID {

@@ -182,6 +182,19 @@ func (s Spec) Graph(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss boo
 	return s.shrunk(b)
 }
 
+// Check refuses a network of no kind, with no head, or with a head that its kind does not have.
+func (s Spec) Check() error {
+	switch kind := s.NetworkKind(); {
+	case kind == nil:
+		return fmt.Errorf("no kind of network is called %q", s.Kind)
+	case s.GivesMembers() && !kind.GivesMembers(), !s.GivesMembers() && kind.Attends():
+		return fmt.Errorf("a network %q with the head %q", s.Kind, s.Head.Name())
+	case s.InRows() && kind.Leads == unet3d.LeadsInChannels, !s.InRows() && kind.OverTime():
+		return fmt.Errorf("a network %q with its leads in %q", s.Kind, cmp.Or(s.Leads, config.ChannelLeads))
+	}
+	return s.Head.Check()
+}
+
 // NetworkKind is the kind of the network; nil if there is none of its name.
 func (s Spec) NetworkKind() *unet3d.Kind { return unet3d.KindNamed(s.Kind) }
 

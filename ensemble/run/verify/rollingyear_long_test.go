@@ -15,6 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/run/promote"
 	"github.com/ensemble-weather/ensemble/ensemble/run/runtest"
+	"github.com/ensemble-weather/ensemble/internal/testdecoder"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -100,6 +101,7 @@ func TestLongYearOfAlarms(t *testing.T) {
 	g.Source.ScanningMode = -1
 	ctx, dir, lead := context.Background(), t.TempDir(), ensemble.Lead(24*time.Hour)
 	first := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
+	testdecoder.Path(t)
 	pool, err := decode.NewPool(decode.Options{})
 	runtest.Must(t, err)
 	defer pool.Close()
