@@ -155,7 +155,7 @@ func (a AxialTransformer) Parameters(channels, levels int) int {
 // AxialKind is the transformer along axes.
 var AxialKind = &Kind{
 	Name: "axial_transformer", Doc: "attention along leads, levels, latitudes and longitudes in turn, of model.base channels at the grid that model.stages leaves",
-	Leads: LeadsInRows, Members: MembersCorrected, Section: "axial",
+	Leads: LeadsInRows, Members: MembersCorrected, Section: AxialSection,
 	BaseMultiple: axialHeads, BaseReason: "the channels of axial_transformer are divided among its heads",
 	Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
 		return AxialTransformer{Leads: l.Leads, Out: l.Out, Width: l.Base, Blocks: l.Axial.Blocks, Stages: l.Stages, Window: l.Axial.Window,

@@ -88,18 +88,24 @@ type Layout struct {
 	Spread SpreadChannels
 }
 
-// Recurrent are the cells of networks that have some.
+// RecurrentSection and AxialSection are the sections of options that only some kinds have.
+const (
+	RecurrentSection = "recurrent"
+	AxialSection     = "axial"
+)
+
+// Recurrent are the cells of networks that have some, also in JSON.
 type Recurrent struct {
-	Stages        int // how many of the deepest have a cell
-	Hidden        int // channels of a state; 0 means half of those of its stage
-	Truncate      int // leads after which gradients do not go on; 0 never
-	Bidirectional bool
+	Stages        int  `json:"stages"`   // how many of the deepest have a cell
+	Hidden        int  `json:"hidden"`   // channels of a state; 0 means half of those of its stage
+	Truncate      int  `json:"truncate"` // leads after which gradients do not go on; 0 never
+	Bidirectional bool `json:"bidirectional"`
 }
 
-// Axial is how points attend along axes.
+// Axial is how points attend along axes, also in JSON.
 type Axial struct {
-	Blocks int
-	Window int // points of latitude and longitude that see each other, at most
+	Blocks int `json:"blocks"`
+	Window int `json:"window"` // points of latitude and longitude that see each other, at most
 }
 
 // SpreadChannels are those that a network of one field reads by name, each an interval of channels [from, to).

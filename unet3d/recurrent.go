@@ -197,7 +197,7 @@ var (
 func recurrentKind(name, doc string, cell Cell) *Kind {
 	return &Kind{
 		Name: name, Doc: doc,
-		Leads: LeadsInRows, Members: MembersCorrected, Section: "recurrent",
+		Leads: LeadsInRows, Members: MembersCorrected, Section: RecurrentSection,
 		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
 			r := l.Recurrent
 			return RecurrentUNet{UNet: l.unet(), Cell: cell, Leads: l.Leads, Hidden: r.Hidden, Recurrent: r.Stages, Truncate: r.Truncate,

@@ -9,13 +9,6 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// RecurrentSection and AxialSection are the sections of model that only some kinds of networks have, as
-// unet3d.Kind.Section names them.
-const (
-	RecurrentSection = "recurrent"
-	AxialSection     = "axial"
-)
-
 // NetworkKind is the kind of the network.
 func (m Model) NetworkKind() *unet3d.Kind { return unet3d.KindNamed(m.Kind) }
 
@@ -61,7 +54,7 @@ func (c *TrainConfig) checkKind() []*exit.Error {
 			add(k.Path, k.Path+" is given to "+m.Kind, "model."+section+" is of "+kindsThat(owners), "remove it, or set model.kind: "+kindsThat(owners))
 		}
 	}
-	if kind.Section == RecurrentSection && m.Recurrent.Stages > m.Stages {
+	if kind.Section == unet3d.RecurrentSection && m.Recurrent.Stages > m.Stages {
 		add("model.recurrent.stages", fmt.Sprintf("cells in %d of %d stages", m.Recurrent.Stages, m.Stages), "", "give at most model.stages")
 	}
 	return faults

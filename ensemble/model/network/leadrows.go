@@ -25,26 +25,12 @@ func (s Spec) OfLeads(c *config.TrainConfig) Spec {
 		s.Leads, s.Conditions = config.RowLeads, c.Model.Conditions
 	}
 	switch c.Model.NetworkKind().Section {
-	case config.RecurrentSection:
-		s.Recurrent = RecurrentSpec(c.Model.Recurrent)
-	case config.AxialSection:
-		s.Axial = AxialSpec(c.Model.Axial)
+	case unet3d.RecurrentSection:
+		s.Recurrent = unet3d.Recurrent(c.Model.Recurrent)
+	case unet3d.AxialSection:
+		s.Axial = unet3d.Axial(c.Model.Axial)
 	}
 	return s
-}
-
-// AxialSpec is what attention along axes is built from, as model.axial.
-type AxialSpec struct {
-	Blocks int `json:"blocks"`
-	Window int `json:"window"`
-}
-
-// RecurrentSpec is what recurrent cells are built from, as model.recurrent.
-type RecurrentSpec struct {
-	Stages        int  `json:"stages"`
-	Hidden        int  `json:"hidden"`
-	Truncate      int  `json:"truncate"`
-	Bidirectional bool `json:"bidirectional"`
 }
 
 // rowLeads are those of the rows: networks over time see all that are read, others those that are asked for.

@@ -63,9 +63,9 @@ type BodySpec struct {
 	// Auxiliary is the number of fields that do not change in the input.
 	Auxiliary int `json:"auxiliary_fields,omitempty"`
 	// Recurrent are the cells of a network that has some.
-	Recurrent RecurrentSpec `json:"recurrent,omitzero"`
+	Recurrent unet3d.Recurrent `json:"recurrent,omitzero"`
 	// Axial is how points attend along axes, in a network in which they do.
-	Axial AxialSpec `json:"axial,omitzero"`
+	Axial unet3d.Axial `json:"axial,omitzero"`
 }
 
 // MembersSpec is what the network sees of members.
@@ -201,7 +201,7 @@ func (s Spec) NetworkKind() *unet3d.Kind { return unet3d.KindNamed(s.Kind) }
 // layout is the size of the network, whose rows are by themselves.
 func (s Spec) layout(wrap bool) unet3d.Layout {
 	return unet3d.Layout{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Levels: unet3d.Levels(s.Height), Periodic: wrap,
-		Attention: unet3d.AttentionWeights(s.Attention), Recurrent: unet3d.Recurrent(s.Recurrent), Axial: unet3d.Axial(s.Axial)}
+		Attention: unet3d.AttentionWeights(s.Attention), Recurrent: s.Recurrent, Axial: s.Axial}
 }
 
 // oneField is the layout of a network that makes one spread field on one level from the channels of the
