@@ -26,7 +26,7 @@ func trainCommand(a *app) *cobra.Command {
 		Example: "  ensemble train -c train.yaml --run-dir runs/a\n" +
 			"  ensemble train -c train.yaml --run-dir runs/a --resume auto\n" +
 			"  ensemble train -c train.yaml --run-dir runs/b --set train.seed=2",
-		Annotations: notes("ensemble config explain, ensemble predict", exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: notes("ensemble config explain, ensemble predict", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
 	t := trainFlags{app: a, cmd: cmd, o: train.Options{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}}
