@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/ensemble/run/bench/read"
-	"github.com/ensemble-weather/ensemble/internal/measure"
+	"github.com/ensemble-weather/ensemble/internal/benchstats"
 )
 
 // combination is a way to run pipeline_py.py.
@@ -26,7 +26,7 @@ var usual = combination{"cfgrib", "d3"}
 var combinations = []combination{{"eccodes", "fold"}, {"eccodes", "d3"}, {"cfgrib", "fold"}, usual}
 
 // taken is what processes take: wall time in seconds, and resident memory with that of children at the peak in MiB.
-type taken struct{ seconds, mib measure.Series }
+type taken struct{ seconds, mib benchstats.Series }
 
 func (t *taken) add(seconds, mib float64) {
 	t.seconds, t.mib = append(t.seconds, seconds), append(t.mib, mib)
@@ -91,7 +91,7 @@ func TestLongPredictBesidePython(t *testing.T) {
 						if theirs[c] == nil {
 							theirs[c] = &taken{}
 						}
-						took, bytes, err := read.Cold(t.Context(), python, script, "--run", data, "--out", peerOut, "--form", c.form, "--base", fmt.Sprint(base), "--reader", c.reader, "--threads", fmt.Sprint(threads))
+						took, bytes, err := read.RunCold(t.Context(), python, script, "--run", data, "--out", peerOut, "--form", c.form, "--base", fmt.Sprint(base), "--reader", c.reader, "--threads", fmt.Sprint(threads))
 						if err != nil {
 							t.Fatal(err)
 						}

@@ -52,14 +52,14 @@ func makeRun(t *testing.T, python, data string, base int) (dir string) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	norm, weights := tensors(t, path), tensors(t, filepath.Join(data, fmt.Sprintf("weights_b%d.safetensors", base)))
-	grid := globe().Part(part)
+	grid := globe().Subgrid(part)
 	n := grid.Size()
-	task := task.Task{Targets: []task.Target{{Variable: "t", Lead: hours(leads[len(leads)-1])}}, Full: 2 * usedMembers}
+	task := task.Task{Targets: []task.Target{{Variable: "t", Lead: hours(leads[len(leads)-1])}}, FullMembers: 2 * usedMembers}
 	for m := range usedMembers {
-		task.Used = append(task.Used, ensemble.Member(m+1))
+		task.UsedMembers = append(task.UsedMembers, ensemble.Member(m+1))
 	}
 	f := &task.Features
-	f.Aggregates = []ensemble.Aggregate{ensemble.SpreadOfUsed, ensemble.FirstMember}
+	f.Aggregates = []ensemble.Aggregate{ensemble.UsedSpread, ensemble.FirstMember}
 	f.Axes = ensemble.Axes{Variables: variables, Levels: levels}
 	for _, lead := range leads {
 		f.Axes.Leads = append(f.Axes.Leads, hours(lead))
@@ -68,7 +68,7 @@ func makeRun(t *testing.T, python, data string, base int) (dir string) {
 				at := func(name string) []float64 {
 					whole := norm[name].Data.([]float32)[(v*len(levels)+l)*gridRows*gridCols:][:gridRows*gridCols]
 					out := make([]float64, 0, n)
-					for _, x := range ensemble.Cut(whole, globe(), part) {
+					for _, x := range ensemble.CropField(whole, globe(), part) {
 						out = append(out, float64(x))
 					}
 					return out
@@ -80,13 +80,13 @@ func makeRun(t *testing.T, python, data string, base int) (dir string) {
 		}
 	}
 	for range levels {
-		task.Score, task.ErrorScale, task.SpreadScale = append(task.Score, 1), append(task.ErrorScale, 1), append(task.SpreadScale, 1)
+		task.TargetWeights, task.ErrorScale, task.SpreadScale = append(task.TargetWeights, 1), append(task.ErrorScale, 1), append(task.SpreadScale, 1)
 		task.SpreadAffine = append(task.SpreadAffine, [2]float64{}) // nothing but the network
 		task.Centre, task.Width = append(task.Centre, make([]float32, n)), append(task.Width, slices.Repeat([]float32{1}, n))
 	}
 	task.SpreadRange = 1
 	m := model.Model{Spec: network.Spec{BodySpec: network.BodySpec{Kind: "unet3d", Base: base, Stages: 5}, Head: network.HeadSpec{Distribution: &network.DistributionSpec{Family: "normal", Rule: "crps"}}}, Task: task, Networks: []model.Weights{published(weights, grid)},
-		About: model.About{Version: "benchmark", Control: "exclude", Grid: grid,
+		Metadata: model.Metadata{Version: "benchmark", Control: "exclude", Grid: grid,
 			Trained: ensemble.Period{From: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), To: time.Date(2010, 1, 1, 0, 0, 0, 0, time.UTC)}}}
 	if err := m.Save(filepath.Join(dir, "model")); err != nil {
 		t.Fatal(err)

@@ -37,13 +37,13 @@ var (
 )
 
 // keptAtRandom draws which blocks of a filter are kept: all but the share s, rounded down.
-func keptAtRandom(w graph.Shape, s float64) op.Kept {
+func keptAtRandom(w graph.Shape, s float64) op.BlockMask {
 	n := (w[0] + op.FilterBlock - 1) / op.FilterBlock * ((w[1] + op.FilterBlock - 1) / op.FilterBlock)
 	k := []byte(strings.Repeat("1", n))
 	for _, i := range rand.New(rand.NewPCG(uint64(n), 7)).Perm(n)[:int(s*float64(n)+1e-9)] {
 		k[i] = '0'
 	}
-	return op.Kept(k)
+	return op.BlockMask(k)
 }
 
 // pair are the fastest cuts of one pass of a convolution, with products of all blocks and of
@@ -55,8 +55,8 @@ type pair struct {
 }
 
 // passOf asks for a pass of a convolution on blocked fields of numbers.
-func passOf(pass string, x, f graph.Shape, kept op.Kept) backend.Request {
-	a := op.Conv{Stride: [3]int{1, 1, 1}, Dilation: [3]int{1, 1, 1}, Pad: op.Same(3, 3, 3), Kept: kept}
+func passOf(pass string, x, f graph.Shape, kept op.BlockMask) backend.Request {
+	a := op.Conv{Stride: [3]int{1, 1, 1}, Dilation: [3]int{1, 1, 1}, Pad: op.Same(3, 3, 3), Mask: kept}
 	value := func(s graph.Shape, l graph.Layout) backend.Tensor {
 		t := backend.Tensor{Shape: s, Layout: l, F32: bigmem.Make[float32](l.Elems(s))}
 		for i := range t.F32 {
@@ -80,11 +80,11 @@ func passOf(pass string, x, f graph.Shape, kept op.Kept) backend.Request {
 
 // fastest prepares the cuts of a pass that were measured to be the fastest.
 func fastest(b *testing.B, dev backend.Backend, q backend.Request) pair {
-	cuts, err := dev.(backend.Cuts).Cuts(q)
+	cuts, err := dev.(backend.VariantLister).Variants(q)
 	if err != nil {
 		b.Fatal(err)
 	}
-	var best [2]*backend.Cut
+	var best [2]*backend.Variant
 	for _, c := range cuts {
 		i := 0
 		if strings.HasPrefix(c.Name, "wino sparse") {
@@ -99,7 +99,7 @@ func fastest(b *testing.B, dev backend.Backend, q backend.Request) pair {
 		if c == nil {
 			b.Fatalf("cuts %+v", cuts)
 		}
-		q.Cut = c.Name
+		q.Variant = c.Name
 		if err := dev.Do(func() (err error) { p.kernel[i], err = dev.Prepare(q); return err }); err != nil {
 			b.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func BenchmarkSparseConv(b *testing.B) {
 			for _, pass := range []string{"forward", "data", "filter"} {
 				b.Run(fmt.Sprintf("%s/S=%v/%s", l.name, s, pass), func(b *testing.B) {
 					threads := runtime.GOMAXPROCS(0)
-					dev, err := cpu.Open(cpu.Options{Threads: threads, ByRule: true, Winograd: true, Timings: tune.Open(b.TempDir(), cpu.Machine(threads), nil)})
+					dev, err := cpu.Open(cpu.Options{Threads: threads, UseHeuristics: true, Winograd: true, Timings: tune.Open(b.TempDir(), cpu.Machine(threads), nil)})
 					if exit.CodeOf(err) == exit.NoDevice {
 						b.Skip("skipped: no device: ", err)
 					}

@@ -55,7 +55,7 @@ func benchNet(tb testing.TB, batch int) *graph.Graph {
 // sets the threads.
 func BenchmarkTrainStep(b *testing.B) {
 	explain := os.Getenv("ENSEMBLE_EXPLAIN") != ""
-	p, err := engine.Compile(benchNet(b, 8), engine.Options{Device: engine.Device{Threads: min(2, runtime.GOMAXPROCS(0))}, Debug: engine.Debug{Profile: explain}, Numerics: engine.Numerics{Winograd: os.Getenv("ENSEMBLE_WINOGRAD") != "", ByRule: os.Getenv("ENSEMBLE_BY_RULE") != ""}})
+	p, err := engine.Compile(benchNet(b, 8), engine.Options{Device: engine.Device{Threads: min(2, runtime.GOMAXPROCS(0))}, Debug: engine.Debug{Profile: explain}, Numerics: engine.Numerics{Winograd: os.Getenv("ENSEMBLE_WINOGRAD") != "", UseHeuristics: os.Getenv("ENSEMBLE_BY_RULE") != ""}})
 	if err != nil {
 		b.Skip("skipped: no device: ", err)
 	}

@@ -53,7 +53,7 @@ func TestChains(t *testing.T) {
 	for _, back := range available(t) {
 		for _, mode := range []engine.Mode{engine.Infer, engine.Train} {
 			run := func(passes []pass.Pass) (*engine.Plan, *engine.Explanation, [][]float32) {
-				o := engine.Options{Device: engine.Device{Backend: back, Threads: 2}, Mode: mode, Numerics: engine.Numerics{Float64: back == "ref", ByRule: true}, Debug: engine.Debug{Passes: passes}}
+				o := engine.Options{Device: engine.Device{Backend: back, Threads: 2}, Mode: mode, Numerics: engine.Numerics{Float64: back == "ref", UseHeuristics: true}, Debug: engine.Debug{Passes: passes}}
 				e, err := engine.Explain(g, o, engine.Peaks{})
 				if err != nil {
 					t.Fatal(err)

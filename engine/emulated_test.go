@@ -11,5 +11,5 @@ import (
 // waits for it.
 func init() {
 	engine.Backends = append(engine.Backends, engine.Backend{Name: "emulated", Purpose: "kernels of the GPU on the processor",
-		Open: func(engine.Options) (backend.Backend, error) { return emulated.OpenLate(1 << 30) }})
+		Open: func(engine.Options) (backend.Backend, error) { return emulated.OpenLazy(1 << 30) }})
 }

@@ -163,8 +163,8 @@ func TestSameBits(t *testing.T) {
 			t.Errorf("%s: two runs with the same seed differ", name)
 		}
 		for _, p := range []*engine.Plan{
-			compile(t, unet(t, 2, 1), engine.Options{Device: engine.Device{Backend: name, Threads: 2}, Numerics: engine.Numerics{ByRule: true}}),
-			compile(t, unet(t, 2, 1), engine.Options{Device: engine.Device{Backend: name, Threads: 2}, Numerics: engine.Numerics{ByRule: true}}),
+			compile(t, unet(t, 2, 1), engine.Options{Device: engine.Device{Backend: name, Threads: 2}, Numerics: engine.Numerics{UseHeuristics: true}}),
+			compile(t, unet(t, 2, 1), engine.Options{Device: engine.Device{Backend: name, Threads: 2}, Numerics: engine.Numerics{UseHeuristics: true}}),
 		} {
 			train(t, p, 3)
 			if name == "ref" && bits(p.Store()) != bits(first.Store()) {
@@ -449,7 +449,7 @@ func TestExplain(t *testing.T) {
 		t.Fatal(err)
 	}
 	var passes []string
-	p := compile(t, g, engine.Options{Device: engine.Device{Backend: "ref"}, Debug: engine.Debug{Profile: true, After: func(name string, _ *graph.Graph) { passes = append(passes, name) }}})
+	p := compile(t, g, engine.Options{Device: engine.Device{Backend: "ref"}, Debug: engine.Debug{Profile: true, AfterPass: func(name string, _ *graph.Graph) { passes = append(passes, name) }}})
 	if err := p.Run(context.Background(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -485,7 +485,7 @@ func TestConsume(t *testing.T) {
 		var results [2][]float32
 		var arenas [2]int64
 		for i := range results {
-			p := compile(t, g, engine.Options{Device: engine.Device{Backend: name}, Mode: engine.Infer, Memory: engine.Memory{Consume: i == 1}})
+			p := compile(t, g, engine.Options{Device: engine.Device{Backend: name}, Mode: engine.Infer, Memory: engine.Memory{DonateInputs: i == 1}})
 			arenas[i] = p.ArenaBytes()
 			for run := range 2 {
 				for q := range p.Input("x") {

@@ -14,18 +14,18 @@ import (
 // Explanation is what the compiler made of a graph: the graph after every pass,
 // and the plan.
 type Explanation struct {
-	Backend    string      `json:"backend"`
-	Threads    int         `json:"threads"`
-	Stages     []Stage     `json:"stages"`
-	Ops        []PlannedOp `json:"ops"`
-	Classes    []ClassSum  `json:"classes"`
-	Buffers    []Buffer    `json:"buffers"`
-	FLOPs      int64       `json:"flops"`
-	Bytes      int64       `json:"bytes"`
-	BoundS     float64     `json:"bound_s"` // sum over the operations
-	Peaks      Peaks       `json:"peaks"`
-	ArenaBytes int64       `json:"arena_bytes"`
-	LiveBytes  int64       `json:"live_bytes"` // at least alive at one time
+	Backend     string       `json:"backend"`
+	Threads     int          `json:"threads"`
+	PassReports []PassReport `json:"stages"`
+	Ops         []PlannedOp  `json:"ops"`
+	Classes     []ClassSum   `json:"classes"`
+	Buffers     []Buffer     `json:"buffers"`
+	FLOPs       int64        `json:"flops"`
+	Bytes       int64        `json:"bytes"`
+	BoundS      float64      `json:"bound_s"` // sum over the operations
+	Peaks       Peaks        `json:"peaks"`
+	ArenaBytes  int64        `json:"arena_bytes"`
+	LiveBytes   int64        `json:"live_bytes"` // at least alive at one time
 	// ScratchBytes is the buffer that kernels use in turn, beside the arena.
 	ScratchBytes int64    `json:"scratch_bytes"`
 	Parameters   int      `json:"parameters"`
@@ -81,7 +81,7 @@ func Explain(g *graph.Graph, o Options, peak Peaks) (*Explanation, error) {
 		return nil, err
 	}
 	e := p.describe(peak)
-	e.Stages = t.stages
+	e.PassReports = t.reports
 	return e, p.Close()
 }
 
@@ -89,17 +89,17 @@ func Explain(g *graph.Graph, o Options, peak Peaks) (*Explanation, error) {
 func (p *Plan) describe(peak Peaks) *Explanation {
 	m, elem := p.unit.Memory, int64(p.unit.ElemBytes)
 	e := &Explanation{Backend: p.dev.Name(), Threads: p.opts.Threads, Peaks: peak, Graph: p.graph,
-		ArenaBytes: p.ArenaBytes(), ScratchBytes: p.ScratchBytes(), LiveBytes: int64(m.Lower) * elem,
+		ArenaBytes: p.ArenaBytes(), ScratchBytes: p.ScratchBytes(), LiveBytes: int64(m.LowerBound) * elem,
 		Parameters: p.opts.Store.ParamCount(), Notes: p.graph.Notes}
 	sums := map[Class]*ClassSum{}
 	layers := p.layers()
 	for i, mv := range p.Movement(peak) {
 		at := m.Places[mv.Node]
 		o := PlannedOp{Movement: mv, Layer: layers[mv.Node], Where: "arena", Offset: int64(at.Offset) * elem, Size: int64(at.Size) * elem, Scratch: p.kernels[i].Scratch}
-		if at.Where == pass.Host {
+		if at.Space == pass.Host {
 			o.Where = "host"
-		} else if at.Where != pass.Arena {
-			o.Where = p.graph.Nodes[at.Of].Name
+		} else if at.Space != pass.Arena {
+			o.Where = p.graph.Nodes[at.Owner].Name
 		}
 		e.Ops = append(e.Ops, o)
 		s := sums[mv.Class]
@@ -142,13 +142,13 @@ func (e *Explanation) PlanSections() answer.Sections {
 	for _, o := range e.Ops {
 		measured += o.MeasuredS
 	}
-	kernels := answer.Section{Columns: slices.Concat(answer.Numbers("", "#"), answer.Words("result", "operation", "class", "shape", "kernel"),
-		[]answer.Column{answer.Number("scratch", "KiB", ""), answer.Number("at byte", "", ""), answer.Number("MFLOP", "", "%.2f"), answer.Number("MiB", "", "%.3f")})}
+	kernels := answer.Section{Columns: slices.Concat(answer.NumberColumns("", "#"), answer.TextColumns("result", "operation", "class", "shape", "kernel"),
+		[]answer.Column{answer.NumberColumn("scratch", "KiB", ""), answer.NumberColumn("at byte", "", ""), answer.NumberColumn("MFLOP", "", "%.2f"), answer.NumberColumn("MiB", "", "%.3f")})}
 	if known {
-		kernels.Columns = append(kernels.Columns, answer.Number("bound", "µs", "%.1f"), answer.Column{Name: "by"})
+		kernels.Columns = append(kernels.Columns, answer.NumberColumn("bound", "µs", "%.1f"), answer.Column{Name: "by"})
 	}
 	if measured > 0 {
-		kernels.Columns = append(kernels.Columns, answer.Number("ms", "", "%.3f"), answer.Number("GFLOP/s", "", "%.1f"))
+		kernels.Columns = append(kernels.Columns, answer.NumberColumn("ms", "", "%.3f"), answer.NumberColumn("GFLOP/s", "", "%.1f"))
 	}
 	for i, o := range e.Ops {
 		where := fmt.Sprint(o.Offset)
@@ -176,9 +176,9 @@ func (e *Explanation) PlanSections() answer.Sections {
 	if known {
 		sums = append(sums, fmt.Sprintf("bound %.3f ms at %.1f GFLOP/s and %.1f GB/s", 1e3*e.BoundS, e.Peaks.FLOPs/1e9, e.Peaks.Bytes/1e9))
 	}
-	classes := answer.Section{Text: sums, Columns: slices.Concat(answer.Words("class"), answer.Numbers("", "kernels"), answer.Numbers("%.2f", "% of work", "% of bytes"))}
+	classes := answer.Section{Text: sums, Columns: slices.Concat(answer.TextColumns("class"), answer.NumberColumns("", "kernels"), answer.NumberColumns("%.2f", "% of work", "% of bytes"))}
 	if known {
-		classes.Columns = append(classes.Columns, answer.Number("% of bound", "", "%.2f"))
+		classes.Columns = append(classes.Columns, answer.NumberColumn("% of bound", "", "%.2f"))
 	}
 	for _, c := range e.Classes {
 		row := []any{c.Class, c.Ops, share(c.FLOPs, e.FLOPs), share(c.Bytes, e.Bytes)}
@@ -196,13 +196,13 @@ func (e *Explanation) PlanSections() answer.Sections {
 // share is 100·a/b.
 func share(a, b int64) float64 { return 100 * float64(a) / float64(max(b, 1)) }
 
-// StageSections are a row per pass, with what the graph and a plan of it cost, then what each pass changed.
-func (e *Explanation) StageSections() answer.Sections {
+// PassSections are a row per pass, with what the graph and a plan of it cost, then what each pass changed.
+func (e *Explanation) PassSections() answer.Sections {
 	const mib = 1 << 20
-	costs := answer.Section{Columns: slices.Concat(answer.Words("after"), answer.Numbers("", "values", "operations"), answer.Numbers("%.3f", "GFLOP"),
-		answer.Numbers("%.1f", "MiB moved", "MiB alive", "MiB arena"), answer.Numbers("", "matches"))}
+	costs := answer.Section{Columns: slices.Concat(answer.TextColumns("after"), answer.NumberColumns("", "values", "operations"), answer.NumberColumns("%.3f", "GFLOP"),
+		answer.NumberColumns("%.1f", "MiB moved", "MiB alive", "MiB arena"), answer.NumberColumns("", "matches"))}
 	var changed [][2]string
-	for _, s := range e.Stages {
+	for _, s := range e.PassReports {
 		costs.Rows = append(costs.Rows, []any{s.Name(), s.Values, s.Ops, float64(s.FLOPs) / 1e9, float64(s.Bytes) / mib, float64(s.LiveBytes) / mib, float64(s.ArenaBytes) / mib, s.Matches})
 		if text := s.ChangesText(); text != "" {
 			changed = append(changed, [2]string{s.Name(), text})
@@ -211,11 +211,11 @@ func (e *Explanation) StageSections() answer.Sections {
 	if changed == nil {
 		return answer.Sections{costs}
 	}
-	return answer.Sections{costs, answer.Facts(changed...)}
+	return answer.Sections{costs, answer.FactsSection(changed...)}
 }
 
 // Name is the name of the pass, or what stands before the first.
-func (s Stage) Name() string {
+func (s PassReport) Name() string {
 	if s.Pass == "" {
 		return "(as built)"
 	}
@@ -224,7 +224,7 @@ func (s Stage) Name() string {
 
 // ChangesText is the list of changes on one line: "+17 conv3d_fused, −17 conv3d,
 // ~2 mul"; empty if there are none.
-func (s Stage) ChangesText() string {
+func (s PassReport) ChangesText() string {
 	var parts []string
 	for _, c := range s.Changes {
 		for _, d := range []struct {

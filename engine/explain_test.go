@@ -25,8 +25,8 @@ func explained(t *testing.T, o engine.Options) *engine.Explanation {
 func TestExplainStages(t *testing.T) {
 	e := explained(t, engine.Options{Device: engine.Device{Backend: "ref"}})
 	var names []string
-	by := map[string]engine.Stage{}
-	for i, s := range e.Stages {
+	by := map[string]engine.PassReport{}
+	for i, s := range e.PassReports {
 		names = append(names, s.Pass)
 		by[s.Pass] = s
 		if err := s.Graph.Check(); err != nil {
@@ -42,7 +42,7 @@ func TestExplainStages(t *testing.T) {
 			continue
 		}
 		for _, c := range s.Changes {
-			before, after := count(e.Stages[i-1].Graph, c.Name), count(s.Graph, c.Name)
+			before, after := count(e.PassReports[i-1].Graph, c.Name), count(s.Graph, c.Name)
 			if after-before != c.Added-c.Removed {
 				t.Errorf("%s: %+v, but there were %d and are %d", s.Pass, c, before, after)
 			}
@@ -69,7 +69,7 @@ func TestExplainStages(t *testing.T) {
 	if dead := by["remove-dead"]; dead.Dead != 0 || len(dead.Changes) != 0 {
 		t.Errorf("remove-dead left %d dead and changed %q", dead.Dead, dead.ChangesText())
 	}
-	last := e.Stages[len(e.Stages)-1]
+	last := e.PassReports[len(e.PassReports)-1]
 	if last.Ops != len(e.Ops) || last.FLOPs != e.FLOPs || last.Bytes != e.Bytes || last.LiveBytes != e.LiveBytes || last.ArenaBytes != e.ArenaBytes {
 		t.Errorf("after the last pass %d operations, %d FLOPs, %d bytes, %d alive, arena %d; the plan has %d, %d, %d, %d, %d",
 			last.Ops, last.FLOPs, last.Bytes, last.LiveBytes, last.ArenaBytes, len(e.Ops), e.FLOPs, e.Bytes, e.LiveBytes, e.ArenaBytes)
@@ -146,7 +146,7 @@ func TestExplainErrors(t *testing.T) {
 // TestStageSections: the table names every pass, and below it stands what fuse changed.
 func TestStageSections(t *testing.T) {
 	var b strings.Builder
-	if err := explained(t, engine.Options{Device: engine.Device{Backend: "ref"}}).StageSections().WriteText(&b); err != nil {
+	if err := explained(t, engine.Options{Device: engine.Device{Backend: "ref"}}).PassSections().WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"(as built)", "plan-memory", "\nfuse ", "+3 conv3d_fused"} {

@@ -9,10 +9,10 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass"
 )
 
-// Stage is the graph as one pass left it, and what a plan of it would cost if
+// PassReport is the graph as one pass left it, and what a plan of it would cost if
 // no optional pass followed. Values that nothing depends on are counted as dead
 // and nowhere else.
-type Stage struct {
+type PassReport struct {
 	Pass     string `json:"pass"` // empty before the first pass
 	Purpose  string `json:"purpose"`
 	Required bool   `json:"required"`
@@ -42,7 +42,7 @@ type Change struct {
 }
 
 // tracer records the stages of a compilation.
-type tracer struct{ stages []Stage }
+type tracer struct{ reports []PassReport }
 
 // wrap gives the same list of passes, each of which leaves a stage.
 func (t *tracer) wrap(list []pass.Pass) []pass.Pass {
@@ -50,7 +50,7 @@ func (t *tracer) wrap(list []pass.Pass) []pass.Pass {
 	for i, p := range list {
 		out[i].Run = func(u *pass.Unit) error {
 			if i == 0 {
-				t.stages = nil // of a plan that is made again
+				t.reports = nil // of a plan that is made again
 				if err := t.add(pass.Pass{}, u); err != nil {
 					return err
 				}
@@ -66,13 +66,13 @@ func (t *tracer) wrap(list []pass.Pass) []pass.Pass {
 
 // add records what p left.
 func (t *tracer) add(p pass.Pass, u *pass.Unit) error {
-	s := Stage{Pass: p.Name, Purpose: p.Purpose, Required: p.Required, Graph: snapshot(u.Graph)}
-	g, memory, err := finish(u)
+	s := PassReport{Pass: p.Name, Purpose: p.Purpose, Required: p.Required, Graph: snapshot(u.Graph)}
+	g, memory, err := planCopy(u)
 	if err != nil {
 		return err
 	}
 	elem := int64(u.ElemBytes)
-	s.LiveBytes, s.ArenaBytes = int64(memory.Lower)*elem, int64(memory.ArenaSize)*elem
+	s.LiveBytes, s.ArenaBytes = int64(memory.LowerBound)*elem, int64(memory.ArenaSize)*elem
 	need := u.Graph.Needed(u.Graph.Roots())
 	for _, n := range u.Graph.Nodes {
 		if !need[n.ID] && n.Kind == graph.KindOp {
@@ -87,10 +87,10 @@ func (t *tracer) add(p pass.Pass, u *pass.Unit) error {
 			s.Bytes += nodeBytes(g, n, u.ElemBytes)
 		}
 	}
-	if len(t.stages) > 0 {
-		s.Changes, s.Matches = changes(t.stages[len(t.stages)-1].Graph, s.Graph)
+	if len(t.reports) > 0 {
+		s.Changes, s.Matches = changes(t.reports[len(t.reports)-1].Graph, s.Graph)
 	}
-	t.stages = append(t.stages, s)
+	t.reports = append(t.reports, s)
 	return nil
 }
 
@@ -105,9 +105,9 @@ func snapshot(g *graph.Graph) *graph.Graph {
 	return &c
 }
 
-// finish plans a copy of the unit with what is required and not done yet: dead
+// planCopy plans a copy of the unit with what is required and not done yet: dead
 // values dropped, an order of execution, places in memory.
-func finish(u *pass.Unit) (*graph.Graph, *pass.Memory, error) {
+func planCopy(u *pass.Unit) (*graph.Graph, *pass.Memory, error) {
 	v := *u
 	v.Graph, v.MemoryLimit = snapshot(u.Graph), 0
 	todo := []string{"plan-memory"}
@@ -123,15 +123,15 @@ func finish(u *pass.Unit) (*graph.Graph, *pass.Memory, error) {
 	return v.Graph, v.Memory, nil
 }
 
-// excess counts by kind and description how many more values of it the second
+// countDifference counts by kind and description how many more values of it the second
 // graph needs than the first, without regard to their numbers.
-func excess(before, after *graph.Graph) map[[2]string]int {
+func countDifference(before, after *graph.Graph) map[[2]string]int {
 	count := map[[2]string]int{}
 	tally := func(g *graph.Graph, by int) {
 		need := g.Needed(g.Roots())
 		for _, n := range g.Nodes {
 			if need[n.ID] && (n.Kind == graph.KindOp || n.Kind == graph.KindConst) {
-				count[[2]string{kindOf(n), describe(g, n)}] += by
+				count[[2]string{kindOf(n), nodeText(g, n)}] += by
 			}
 		}
 	}
@@ -140,12 +140,12 @@ func excess(before, after *graph.Graph) map[[2]string]int {
 	return count
 }
 
-// Difference lists what the second graph needs and the first did not, and the
+// Diff lists what the second graph needs and the first did not, and the
 // other way round, one line for equal operations: "+2 relu f32 [1 8 2 16 16] of
 // [[1 8 2 16 16]]". Values have no numbers in it. Sorted by what they are.
-func Difference(before, after *graph.Graph) []string {
+func Diff(before, after *graph.Graph) []string {
 	var keys [][2]string
-	count := excess(before, after)
+	count := countDifference(before, after)
 	for k, d := range count {
 		if d != 0 {
 			keys = append(keys, k)
@@ -163,16 +163,16 @@ func Difference(before, after *graph.Graph) []string {
 	return out
 }
 
-// NewIn tells which values of the second graph, or others equal to them, are
+// AddedNodes tells which values of the second graph, or others equal to them, are
 // not in the first.
-func NewIn(before, after *graph.Graph) func(*graph.Node) bool {
-	count := excess(before, after)
-	return func(n *graph.Node) bool { return count[[2]string{kindOf(n), describe(after, n)}] > 0 }
+func AddedNodes(before, after *graph.Graph) func(*graph.Node) bool {
+	count := countDifference(before, after)
+	return func(n *graph.Node) bool { return count[[2]string{kindOf(n), nodeText(after, n)}] > 0 }
 }
 
 // changes sums the difference of two graphs by kind.
 func changes(before, after *graph.Graph) (list []Change, matches int) {
-	count := excess(before, after)
+	count := countDifference(before, after)
 	byName := map[string]*Change{}
 	for k, d := range count {
 		if d == 0 {
@@ -212,9 +212,9 @@ func kindOf(n *graph.Node) string {
 	return n.Kind.String()
 }
 
-// describe is what a value is, without its number: operation, attributes, type,
+// nodeText is what a value is, without its number: operation, attributes, type,
 // layout, and shapes of result and operands.
-func describe(g *graph.Graph, n *graph.Node) string {
+func nodeText(g *graph.Graph, n *graph.Node) string {
 	s := fmt.Sprintf("%s %v %v", kindOf(n), n.DType, n.Shape)
 	if n.Layout != graph.Plain {
 		s += fmt.Sprintf(" %v", n.Layout)

@@ -63,7 +63,7 @@ func TestFoldNorms(t *testing.T) {
 	}
 	for _, back := range available(t) {
 		for _, winograd := range []bool{false, true} {
-			o := engine.Options{Device: engine.Device{Backend: back}, Numerics: engine.Numerics{Winograd: winograd, ByRule: true}}
+			o := engine.Options{Device: engine.Device{Backend: back}, Numerics: engine.Numerics{Winograd: winograd, UseHeuristics: true}}
 			for i, v := range predict(o) {
 				if math.Abs(float64(v-want[i])) > 1e-5*largest {
 					t.Fatalf("%s: [%d]: got %g, want %g", back, i, v, want[i])

@@ -57,7 +57,7 @@ func TestLayouts(t *testing.T) {
 				return p
 			}
 			want := run(engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}})
-			first := run(engine.Options{Numerics: engine.Numerics{Winograd: true, ByRule: true}})
+			first := run(engine.Options{Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}})
 			blocked := 0
 			for _, n := range first.Graph().Nodes {
 				if n.Layout == graph.Blocked {
@@ -78,7 +78,7 @@ func TestLayouts(t *testing.T) {
 					t.Errorf("output %s differs by %.2e", name, e)
 				}
 			}
-			second := run(engine.Options{Numerics: engine.Numerics{Winograd: true, ByRule: true}, Device: engine.Device{Threads: 2}})
+			second := run(engine.Options{Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}, Device: engine.Device{Threads: 2}})
 			if bits(first.Store()) != bits(second.Store()) {
 				t.Error("two threads give other bits than one")
 			}
@@ -178,7 +178,7 @@ func TestMeasuredLayouts(t *testing.T) {
 	if bits(first.Store()) == bits(other.Store()) {
 		t.Error("other layouts give the same bits: they need not be kept")
 	}
-	estimated := engine.Options{Device: engine.Device{Threads: options.Threads}, Numerics: engine.Numerics{Winograd: true, ByRule: true}}
+	estimated := engine.Options{Device: engine.Device{Threads: options.Threads}, Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}}
 	ruled := estimated
 	ruled.Timings = options.Timings
 	if a, b := convolutions(run(estimated)), convolutions(run(ruled)); a != b {

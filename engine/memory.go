@@ -71,26 +71,26 @@ func (m *memory) bind(p *Plan) (err error) {
 	if err != nil {
 		return err
 	}
-	if p.opts.Mode == Train && p.unit.Taken == nil && !away {
+	if p.opts.Mode == Train && p.unit.ExternalGrads == nil && !away {
 		m.pin(p.opts.Store.grads())
 	}
 	outside := map[[2]int]backend.Tensor{} // of the store, by memory and node
 	m.tensors = make([]backend.Tensor, len(g.Nodes))
 	for i, n := range g.Nodes {
 		at := plan.Places[i]
-		if at.Where == pass.Host {
-			m.tensors[i] = valueIn(m.remote.host[at.Offset:at.Offset+at.Size:at.Offset+at.Size], n.DType, n.Elems())
-		} else if at.Where == pass.Arena {
+		if at.Space == pass.Host {
+			m.tensors[i] = tensorIn(m.remote.host[at.Offset:at.Offset+at.Size:at.Offset+at.Size], n.DType, n.Elems())
+		} else if at.Space == pass.Arena {
 			if wide {
 				m.tensors[i].F64 = arena64[at.Offset : at.Offset+at.Size : at.Offset+at.Size]
 			} else {
-				m.tensors[i] = valueIn(arena32[at.Offset:at.Offset+at.Size:at.Offset+at.Size], n.DType, n.Elems())
+				m.tensors[i] = tensorIn(arena32[at.Offset:at.Offset+at.Size:at.Offset+at.Size], n.DType, n.Elems())
 			}
 		} else {
-			key := [2]int{int(at.Where), at.Of}
+			key := [2]int{int(at.Space), at.Owner}
 			t, ok := outside[key]
 			if !ok {
-				t = m.external(p, at, wide)
+				t = m.storeTensor(p, at, wide)
 				outside[key] = t
 			}
 			m.tensors[i] = t
@@ -106,8 +106,8 @@ func (m *memory) bind(p *Plan) (err error) {
 	return nil
 }
 
-// valueIn is n elements of a type in a place of the arena, or in other memory of its kind.
-func valueIn(place []float32, d graph.DType, n int) backend.Tensor {
+// tensorIn is n elements of a type in a place of the arena, or in other memory of its kind.
+func tensorIn(place []float32, d graph.DType, n int) backend.Tensor {
 	switch d {
 	case graph.BFloat16, graph.Float16:
 		return backend.Tensor{DType: d, U16: unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(place))), n)}
@@ -117,8 +117,8 @@ func valueIn(place []float32, d graph.DType, n int) backend.Tensor {
 	return backend.Tensor{F32: place}
 }
 
-// words is the memory of a value as elements of the arena, and the type in which it is stored.
-func words(t backend.Tensor) ([]float32, graph.DType) {
+// arenaSlice is the memory of a value as elements of the arena, and the type in which it is stored.
+func arenaSlice(t backend.Tensor) ([]float32, graph.DType) {
 	n := t.Layout.Elems(t.Shape)
 	switch {
 	case t.U16 != nil:
@@ -138,22 +138,22 @@ func (m *memory) pin(bufs ...[]float32) {
 	}
 }
 
-// external binds a parameter, gradient or state.
-func (m *memory) external(p *Plan, at pass.Place, wide bool) backend.Tensor {
+// storeTensor binds a parameter, gradient or state.
+func (m *memory) storeTensor(p *Plan, at pass.Place, wide bool) backend.Tensor {
 	s := p.opts.Store
-	e := s.byName[p.graph.Nodes[at.Of].Name]
+	e := s.byName[p.graph.Nodes[at.Owner].Name]
 	if m.remote != nil {
-		return backend.Tensor{F32: m.remote.external(at.Where, e)}
+		return backend.Tensor{F32: m.remote.storeSlice(at.Space, e)}
 	}
 	v := s.slice(e)
-	if at.Where == pass.Grad {
+	if at.Space == pass.Grad {
 		v = s.grads()[e.Offset : e.Offset+e.Size()]
 	}
 	if !wide {
 		return backend.Tensor{F32: v}
 	}
 	w := make([]float64, len(v))
-	if at.Where == pass.Grad {
+	if at.Space == pass.Grad {
 		m.stores = append(m.stores, mirror{v, w})
 	} else {
 		m.loads = append(m.loads, mirror{v, w})
@@ -201,21 +201,21 @@ func (m *memory) finish(p *Plan) {
 	}
 	switch {
 	case p.opts.Mode == Infer:
-	case p.unit.Taken != nil:
-		for _, id := range p.unit.Memory.Zero {
+	case p.unit.ExternalGrads != nil:
+		for _, id := range p.unit.Memory.ZeroGrads {
 			name := g.Nodes[id].Name
 			do(func() { p.extension.TakeGrad(name, backend.Tensor{}) })
 		}
-		for _, c := range p.unit.Memory.Copies {
+		for _, c := range p.unit.Memory.GradCopies {
 			name, x := g.Nodes[c.Param].Name, m.tensors[c.Value]
 			do(func() { p.extension.TakeGrad(name, x) })
 		}
 	default:
-		for _, id := range p.unit.Memory.Zero {
+		for _, id := range p.unit.Memory.ZeroGrads {
 			dst, _ := s.Grad(g.Nodes[id].Name)
 			do(func() { clear(dst) })
 		}
-		for _, c := range p.unit.Memory.Copies {
+		for _, c := range p.unit.Memory.GradCopies {
 			dst, _ := s.Grad(g.Nodes[c.Param].Name)
 			do(copyOut(dst, m.tensors[c.Value]))
 		}
@@ -224,7 +224,7 @@ func (m *memory) finish(p *Plan) {
 	for _, a := range g.Assigns {
 		dst := s.slice(s.byName[g.Nodes[a.State].Name])
 		src := m.tensors[a.Value]
-		if p.unit.Memory.Places[a.Value].Where == pass.State { // of a state's value before the step
+		if p.unit.Memory.Places[a.Value].Space == pass.State { // of a state's value before the step
 			old := backend.Tensor{Shape: src.Shape, F32: slices.Clone(src.F32), F64: slices.Clone(src.F64)}
 			now := src
 			do(func() { copy(old.F32, now.F32); copy(old.F64, now.F64) })

@@ -23,7 +23,7 @@ var Classes = []Class{Contraction, Normalisation, Resampling, Pointwise, Copying
 // ClassOf is the class of an operation of g.
 func ClassOf(g *graph.Graph, n *graph.Node) Class {
 	w, class := n.Op.Window(g.InShapes(n), n.Attrs), n.Op.Class
-	if f, ok := n.Attrs.(op.Framed); ok {
+	if f, ok := n.Attrs.(op.HaloOp); ok {
 		class = f.Op.Class
 	}
 	switch {
@@ -31,7 +31,7 @@ func ClassOf(g *graph.Graph, n *graph.Node) Class {
 		return Contraction
 	case n.Op.FLOPs(g.InShapes(n), n.Shape, n.Attrs) == 0:
 		return Copying
-	case class == graph.Normalisation || len(w.Whole) > 0:
+	case class == graph.Normalisation || len(w.FullAxes) > 0:
 		return Normalisation
 	case len(w.Axes) > 0:
 		return Resampling
@@ -110,7 +110,7 @@ func (m Movement) Intensity() float64 {
 //
 // Source: Ivanov et al. 2021, arXiv:2007.00072, section 4.
 func (p *Plan) Movement(peak Peaks) []Movement {
-	backward := Backward(p.graph)
+	backward := BackwardNodes(p.graph)
 	out := make([]Movement, len(p.kernels))
 	for i, k := range p.kernels {
 		n := k.node
@@ -149,16 +149,16 @@ func nodeBytes(g *graph.Graph, n *graph.Node, elem int) int64 {
 // as fill its memory in float32.
 func stored(n *graph.Node) graph.Shape {
 	s := n.Shape
-	if n.Room() != s.Size() {
+	if n.ArenaElems() != s.Size() {
 		s = s.Clone()
-		s[1] = s[1] * n.Room() / n.Shape.Size()
+		s[1] = s[1] * n.ArenaElems() / n.Shape.Size()
 	}
 	return s
 }
 
-// Backward marks the nodes that no output, loss or assignment needs: those
+// BackwardNodes marks the nodes that no output, loss or assignment needs: those
 // that only gradients need.
-func Backward(g *graph.Graph) []bool {
+func BackwardNodes(g *graph.Graph) []bool {
 	forward := *g
 	forward.Grads = nil
 	back := g.Needed(forward.Roots())

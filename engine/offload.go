@@ -12,22 +12,22 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// linked tells the passes what a device with memory of its own offers, and gives their
+// setDeviceLimits tells the passes what a device with memory of its own offers, and gives their
 // limit of the memory: that of the options, or what the device has left beside parameters,
 // what moves them, states, inputs under way, and a reserve for libraries and their scratch.
-func linked(u *pass.Unit, dev backend.Backend, o Options) error {
+func setDeviceLimits(u *pass.Unit, dev backend.Backend, o Options) error {
 	r, ok := dev.(backend.Remote)
 	if !ok {
 		return nil
 	}
 	u.Links = func() (toHost, fromHost float64, err error) {
 		err = dev.Do(func() (err error) {
-			toHost, fromHost, err = r.Links()
+			toHost, fromHost, err = r.CopyRates()
 			return err
 		})
 		return toHost, fromHost, err
 	}
-	u.Seconds = r.Seconds
+	u.Seconds = r.EstimateSeconds
 	if u.MemoryLimit > 0 {
 		return nil
 	}
@@ -46,16 +46,16 @@ func linked(u *pass.Unit, dev backend.Backend, o Options) error {
 	}
 	for _, n := range u.Graph.Nodes {
 		if n.Kind == graph.KindInput {
-			own += 2 * n.Room() // one on its way, one staged
+			own += 2 * n.ArenaElems() // one on its way, one staged
 		}
 	}
 	u.MemoryLimit = max(free-free/reserve-elem*int64(own), 1)
 	return nil
 }
 
-// ofDevice says of a limit that nobody set that it is the device's.
-func ofDevice(err error, o Options) error {
-	var small *pass.TooSmall
+// deviceMemoryError says of a limit that nobody set that it is the device's.
+func deviceMemoryError(err error, o Options) error {
+	var small *pass.MemoryLimitError
 	if o.Memory.Limit > 0 || !errors.As(err, &small) {
 		return err
 	}
@@ -66,43 +66,43 @@ func ofDevice(err error, o Options) error {
 
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// offloads makes the kernels of copies to the program's memory and back: what begins one
+// pendingCopies makes the kernels of copies to the program's memory and back: what begins one
 // leaves for what ends it how it is waited for.
-type offloads map[int]func() error
+type pendingCopies map[int]func() error
 
 // kernel makes the one of n.
-func (o offloads) kernel(r *remote, n *graph.Node, q backend.Request) backend.Kernel {
+func (o pendingCopies) kernel(r *remote, n *graph.Node, q backend.Request) backend.Kernel {
 	k := backend.Kernel{Name: "copy aside"}
-	if n.Op == op.OffloadedOp || n.Op == op.FetchedOp {
+	if n.Op == op.OffloadDoneOp || n.Op == op.FetchDoneOp {
 		k.Run = func() error { return o[n.In[0]]() }
 		return k
 	}
-	to, _ := words(q.Out)
-	from, _ := words(q.In[0])
+	to, _ := arenaSlice(q.Out)
+	from, _ := arenaSlice(q.In[0])
 	k.Run = func() (err error) {
-		o[n.ID], err = r.Aside(to, from)
+		o[n.ID], err = r.CopyAsync(to, from)
 		return err
 	}
 	return k
 }
 
-// apart marks the kernels that are not recorded although they do not wait for the device:
+// unrecordedKernels marks the kernels that are not recorded although they do not wait for the device:
 // those between beginning and end of what goes on aside, which one recording must hold, if one
 // among them waits or is marked. also are some that are marked.
-func (p *Plan) apart(also []bool) []bool {
+func (p *Plan) unrecordedKernels(also []bool) []bool {
 	begun := map[int]int{} // by node: place of what begins its copy
 	var spans [][2]int
 	marked := make([]bool, len(p.kernels))
 	for i := range p.kernels {
 		k := &p.kernels[i]
-		marked[i] = waits(k) || also != nil && also[i]
+		marked[i] = waitsForDevice(k) || also != nil && also[i]
 		switch {
-		case k.node.Op == op.OffloadOp || k.node.Op == op.FetchOp:
+		case k.node.Op == op.OffloadStartOp || k.node.Op == op.FetchStartOp:
 			begun[k.node.ID] = i
-		case k.node.Op == op.OffloadedOp || k.node.Op == op.FetchedOp:
+		case k.node.Op == op.OffloadDoneOp || k.node.Op == op.FetchDoneOp:
 			spans = append(spans, [2]int{begun[k.node.In[0]], i})
-		case k.Beside:
-			spans = append(spans, [2]int{i, min(k.reader, len(p.kernels)-1)})
+		case k.Async:
+			spans = append(spans, [2]int{i, min(k.firstReader, len(p.kernels)-1)})
 		}
 	}
 	for more := true; more; {
@@ -120,5 +120,5 @@ func (p *Plan) apart(also []bool) []bool {
 	return marked
 }
 
-// waits tells whether a kernel waits for the device.
-func waits(k *kernel) bool { return k.Waits || k.hosts }
+// waitsForDevice tells whether a kernel waits for the device.
+func waitsForDevice(k *kernel) bool { return k.Blocking || k.waitsForHost }

@@ -32,14 +32,14 @@ func (s slow) Properties() device.Properties {
 	return p
 }
 
-func (s slow) CopyAside(dst, src device.Pointer, bytes int64) (device.Ticket, error) {
+func (s slow) CopyAsync(dst, src device.Pointer, bytes int64) (device.Event, error) {
 	time.Sleep(20 * time.Millisecond)
-	return s.Device.CopyAside(dst, src, bytes)
+	return s.Device.CopyAsync(dst, src, bytes)
 }
 
 // TestLinks: rates are measured, once, and what was allocated for that is free again.
 func TestLinks(t *testing.T) {
-	b, err := cuda.Over(func() (device.Device, error) {
+	b, err := cuda.New(func() (device.Device, error) {
 		d, err := emulate.Open(1 << 28)
 		return slow{d}, err
 	})
@@ -54,10 +54,10 @@ func TestLinks(t *testing.T) {
 		if before, err = dev.FreeBytes(); err != nil {
 			return err
 		}
-		if rates[0], rates[1], err = dev.Links(); err != nil {
+		if rates[0], rates[1], err = dev.CopyRates(); err != nil {
 			return err
 		}
-		if rates[2], rates[3], err = dev.Links(); err != nil {
+		if rates[2], rates[3], err = dev.CopyRates(); err != nil {
 			return err
 		}
 		after, err = dev.FreeBytes()
@@ -130,30 +130,30 @@ func row(t *testing.T) *graph.Graph {
 // counted is a device that counts copies aside, and recordings, and refuses to wait in one
 // for what began in another.
 type counted struct {
-	*emulate.Late
+	*emulate.LazyDevice
 	aside, recorded, now int // now is the number of the recording under way, or 0
-	begun                map[device.Ticket]int
+	begun                map[device.Event]int
 }
 
-func (c *counted) CopyAside(dst, src device.Pointer, bytes int64) (device.Ticket, error) {
+func (c *counted) CopyAsync(dst, src device.Pointer, bytes int64) (device.Event, error) {
 	c.aside++
-	t, err := c.Late.CopyAside(dst, src, bytes)
+	t, err := c.LazyDevice.CopyAsync(dst, src, bytes)
 	c.begun[t] = c.now
 	return t, err
 }
 
-func (c *counted) Join(t device.Ticket) error {
+func (c *counted) Join(t device.Event) error {
 	if in, ok := c.begun[t]; ok && in != c.now {
 		return fmt.Errorf("a copy of recording %d is waited for in %d", in, c.now)
 	}
-	return c.Late.Join(t)
+	return c.LazyDevice.Join(t)
 }
 
 func (c *counted) Record(f func() error) (device.Recording, error) {
 	c.recorded++
 	c.now = c.recorded
 	defer func() { c.now = 0 }()
-	return c.Late.Record(f)
+	return c.LazyDevice.Record(f)
 }
 
 // TestOffload: training in less memory, of which a part lies in the program's for a while,
@@ -167,9 +167,9 @@ func TestOffload(t *testing.T) {
 	var dev *counted
 	memory := int64(1 << 28)
 	e.Open = func(engine.Options) (backend.Backend, error) {
-		return cuda.Over(func() (device.Device, error) {
-			d, err := emulate.OpenLate(memory)
-			dev = &counted{Late: d, begun: map[device.Ticket]int{}}
+		return cuda.New(func() (device.Device, error) {
+			d, err := emulate.OpenLazy(memory)
+			dev = &counted{LazyDevice: d, begun: map[device.Event]int{}}
 			return dev, err
 		})
 	}
@@ -187,7 +187,7 @@ func TestOffload(t *testing.T) {
 		// the scratch of kernels is known once they are made, which is when the arena fits
 		o.Memory.Limit = 1
 		for range 5 {
-			var small *pass.TooSmall
+			var small *pass.MemoryLimitError
 			p, err := engine.Compile(c.g, o)
 			if errors.As(err, &small) {
 				o.Memory.Limit = small.Smallest
@@ -249,9 +249,9 @@ func TestOffloadAroundKernels(t *testing.T) {
 	e.Name = "counted"
 	var dev *counted
 	e.Open = func(engine.Options) (backend.Backend, error) {
-		return cuda.Over(func() (device.Device, error) {
-			d, err := emulate.OpenLate(1 << 28)
-			dev = &counted{Late: d, begun: map[device.Ticket]int{}}
+		return cuda.New(func() (device.Device, error) {
+			d, err := emulate.OpenLazy(1 << 28)
+			dev = &counted{LazyDevice: d, begun: map[device.Event]int{}}
 			return dev, err
 		})
 	}

@@ -63,21 +63,21 @@ type Numerics struct {
 	// Winograd admits convolutions by Winograd's products on backend "cpu": faster
 	// on larger fields, with results that differ by a few 1e-6.
 	Winograd bool
-	// ByRule chooses kernels by a fixed rule and layouts by estimates instead of
+	// UseHeuristics chooses kernels by a fixed rule and layouts by estimates instead of
 	// timing them: Compile is quick, and every process on this kind of machine gets
 	// the same bits.
-	ByRule bool
+	UseHeuristics bool
 	// Float64 keeps all values of backend "ref" in float64 instead of rounding
 	// each to float32.
 	Float64 bool
 	// Int8 has the convolutions of a prediction whose filters are named multiply codes of
 	// eight bits, with these scales.
-	Int8 map[string]*op.Int8
-	// Kept promises for filters, by the names of parameters, that the blocks that are not
+	Int8 map[string]*op.Int8Scales
+	// BlockMasks promises for filters, by the names of parameters, that the blocks that are not
 	// kept are zero whenever the plan runs (op.KeptOf); kernels skip them where they were
 	// measured to be faster so, and the gradients of these blocks are zero. It changes no
 	// other bit.
-	Kept map[string]op.Kept
+	BlockMasks map[string]op.BlockMask
 }
 
 // Memory bounds the memory of a plan.
@@ -89,9 +89,9 @@ type Memory struct {
 	// Workspace bounds the scratch that kernels use in turn, in bytes; 0 means no
 	// bound. It changes bits as Limit does.
 	Workspace int64
-	// Consume lets a run overwrite its inputs once they are read for the last time: they are
+	// DonateInputs lets a run overwrite its inputs once they are read for the last time: they are
 	// filled before every run, and their memory is that of other values too.
-	Consume bool
+	DonateInputs bool
 }
 
 // Reuse is what plans have in common.
@@ -114,8 +114,8 @@ type Debug struct {
 	Profile bool
 	// Passes replaces the compiler's list of passes; nil means pass.List.
 	Passes []pass.Pass
-	// After, if not nil, sees the graph after each pass.
-	After func(pass string, g *graph.Graph)
+	// AfterPass, if not nil, sees the graph after each pass.
+	AfterPass func(pass string, g *graph.Graph)
 	// Log receives what a developer may want to know; nil is silent.
 	Log *slog.Logger
 }
@@ -124,20 +124,20 @@ type Debug struct {
 type Extension interface {
 	// Kernels prepare operations that the device does not know, by name.
 	Kernels() map[string]func(backend.Request) (backend.Kernel, error)
-	// Opened gets the device before anything is compiled for it. Of the operations
+	// OnOpen gets the device before anything is compiled for it. Of the operations
 	// of Kernels it names those whose operands lie where the device has them, in any of its layouts
 	// if they say so (graph.Op.AnyLayout); on a device with memory of its own the others run on
 	// copies.
-	Opened(dev backend.Backend) (native map[string]bool, err error)
-	// Agree has several plans that run together decide alike: it gives the largest
+	OnOpen(dev backend.Backend) (native map[string]bool, err error)
+	// AllReduceMax has several plans that run together decide alike: it gives the largest
 	// of each of their numbers.
-	Agree([]int64) error
-	// Ended is called within Do behind every wait for the end of a run on a device with memory of its own, with
+	AllReduceMax([]int64) error
+	// OnRunEnd is called within Do behind every wait for the end of a run on a device with memory of its own, with
 	// its error, and may give another.
-	Ended(err error) error
-	// Closed is called within Do when a plan is closed, behind all that it has asked for, and when none could be
+	OnRunEnd(err error) error
+	// OnClose is called within Do when a plan is closed, behind all that it has asked for, and when none could be
 	// made for a device that Opened got.
-	Closed() error
+	OnClose() error
 	// Finish is called in every run behind the last kernel, or the one that
 	// failed with err, before outputs and gradients are read: it ends what kernels of
 	// Kernels have started. The run fails with the error that it returns.
@@ -154,17 +154,17 @@ type NoExtension struct{}
 // Kernels are none.
 func (NoExtension) Kernels() map[string]func(backend.Request) (backend.Kernel, error) { return nil }
 
-// Opened names nothing.
-func (NoExtension) Opened(backend.Backend) (map[string]bool, error) { return nil, nil }
+// OnOpen names nothing.
+func (NoExtension) OnOpen(backend.Backend) (map[string]bool, error) { return nil, nil }
 
-// Agree leaves all numbers: there is one plan.
-func (NoExtension) Agree([]int64) error { return nil }
+// AllReduceMax leaves all numbers: there is one plan.
+func (NoExtension) AllReduceMax([]int64) error { return nil }
 
-// Ended is the error of the run.
-func (NoExtension) Ended(err error) error { return err }
+// OnRunEnd is the error of the run.
+func (NoExtension) OnRunEnd(err error) error { return err }
 
-// Closed has nothing to close.
-func (NoExtension) Closed() error { return nil }
+// OnClose has nothing to close.
+func (NoExtension) OnClose() error { return nil }
 
 // Finish is the error of the kernels.
 func (NoExtension) Finish(err error) error { return err }
@@ -172,16 +172,16 @@ func (NoExtension) Finish(err error) error { return err }
 // TakeGrad takes nothing.
 func (NoExtension) TakeGrad(string, backend.Tensor) {}
 
-// AtEnd is an Extension that calls f behind the kernels of every run (Extension.Finish).
-func AtEnd(f func(err error) error) Extension { return atEnd{finish: f} }
+// FinishFunc is an Extension that calls f behind the kernels of every run (Extension.Finish).
+func FinishFunc(f func(err error) error) Extension { return finishExtension{finish: f} }
 
-type atEnd struct {
+type finishExtension struct {
 	NoExtension
 	finish func(err error) error
 }
 
 // Finish calls the function.
-func (a atEnd) Finish(err error) error { return a.finish(err) }
+func (a finishExtension) Finish(err error) error { return a.finish(err) }
 
 // check completes the options.
 func (o *Options) check() error {
@@ -236,14 +236,14 @@ type Backend struct {
 // Backends lists them, the default first.
 var Backends = []Backend{
 	{"cpu", "oneDNN and kernels of our own, float32", func(o Options) (backend.Backend, error) {
-		return cpu.Open(cpu.Options{Threads: o.Threads, Winograd: o.Winograd, ByRule: o.ByRule, Choices: o.Choices, Timings: o.Timings,
-			Halves: o.Precision == "bf16_products"})
+		return cpu.Open(cpu.Options{Threads: o.Threads, Winograd: o.Winograd, UseHeuristics: o.UseHeuristics, Choices: o.Choices, Timings: o.Timings,
+			BF16Products: o.Precision == "bf16_products"})
 	}},
 	{"cuda", "NVIDIA GPU: cuDNN and kernels of our own, float32, bfloat16 and float16", func(o Options) (backend.Backend, error) {
 		return cuda.Open(cuda.Options{Choices: o.Choices, TF32: o.Precision == "tf32"})
 	}},
 	{"ref", "plain Go with float64 sums: the judge of the others", func(o Options) (backend.Backend, error) {
-		return ref.New(ref.Options{Round: !o.Float64}), nil
+		return ref.New(ref.Options{RoundFloat32: !o.Float64}), nil
 	}},
 }
 

@@ -27,50 +27,50 @@ type Plan struct {
 	memory  memory
 	after   []func() error // assignments and gradients that need a copy
 	closed  bool
-	outside
-	values
-	turn
-	rooms
+	extensionState
+	ioBuffers
+	stepState
+	extraMemory
 }
 
-// outside is what runs beside the kernels of the device.
-type outside struct {
+// extensionState is what runs beside the kernels of the device.
+type extensionState struct {
 	extension Extension // that of the options, or one that does nothing
 	foreign   map[string]func(backend.Request) (backend.Kernel, error)
 }
 
-// values are those that enter and leave a plan.
-type values struct {
+// ioBuffers are those that enter and leave a plan.
+type ioBuffers struct {
 	inputs  map[string][]float32
 	outputs map[string][]float32
 	loss    []float32
 	scale   float32 // ScaleLoss
 }
 
-// turn is a run of a plan.
-type turn struct {
+// stepState is a run of a plan.
+type stepState struct {
 	step    uint64
 	runStep func() error // built once, so that Run allocates nothing
 	endStep func() error // the same, of Wait; nil if a run is over when it was started
 	began   time.Time    // of the last run, with Profile
 }
 
-// rooms are bytes beside the arena: of scratch for which that has no room, and of memory that
+// extraMemory are bytes beside the arena: of scratch for which that has no room, and of memory that
 // Reserve gave.
-type rooms struct{ scratchBeside, reserved int64 }
+type extraMemory struct{ extraScratch, reserved int64 }
 
 // kernel is one prepared operation and the time it took: so far, and last.
 type kernel struct {
 	backend.Kernel
-	node   *graph.Node
-	ends   []func() error // of operands that this kernel is the first to read
-	hosts  bool           // whether any of these is more than work of the device
-	reader int            // that calls Finish, if there is one
-	lend   func()         // gives the device the scratch of the kernel; nil if it needs none
-	ns     int64
-	runs   int64
-	start  time.Time
-	last   time.Duration
+	node         *graph.Node
+	finishers    []func() error // of operands that this kernel is the first to read
+	waitsForHost bool           // whether any of these is more than work of the device
+	firstReader  int            // that calls Finish, if there is one
+	bindScratch  func()         // gives the device the scratch of the kernel; nil if it needs none
+	ns           int64
+	runs         int64
+	start        time.Time
+	last         time.Duration
 }
 
 // Compile runs the passes over g, opens the device and prepares every kernel.
@@ -102,26 +102,26 @@ func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 		extension = NoExtension{}
 	}
 	foreign := extension.Kernels()
-	u := &pass.Unit{Graph: own, Debug: pass.Debug{Log: o.Log, After: o.After}}
-	u.Wanted = pass.Wanted{Infer: o.Mode == Infer, Consume: o.Consume, MemoryLimit: o.Memory.Limit, Workspace: o.Workspace,
-		Precision: precisions[cmp.Or(o.Precision, "f32")], Kept: o.Kept, Int8: o.Int8, Choices: o.Choices}
+	u := &pass.Unit{Graph: own, Debug: pass.Debug{Log: o.Log, AfterPass: o.AfterPass}}
+	u.Options = pass.Options{Infer: o.Mode == Infer, DonateInputs: o.DonateInputs, MemoryLimit: o.Memory.Limit, Workspace: o.Workspace,
+		Precision: precisions[cmp.Or(o.Precision, "f32")], BlockMasks: o.BlockMasks, Int8: o.Int8, Choices: o.Choices}
 	u.ElemBytes = dev.Elem().Bytes()
 	u.Foreign = func(n *graph.Op) bool { return foreign[n.Name] != nil }
 	u.Layouts, _ = dev.(backend.Layouts)
-	u.Cuts, _ = dev.(backend.Cuts)
-	if err := linked(u, dev, o); err != nil {
+	u.Cuts, _ = dev.(backend.VariantLister)
+	if err := setDeviceLimits(u, dev, o); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	native, err := extension.Opened(dev)
+	native, err := extension.OnOpen(dev)
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
 	u.Native = func(n *graph.Op) bool { return native[n.Name] }
 	if err := pass.Run(o.Passes, u); err != nil {
-		return nil, errors.Join(ofDevice(err, o), dev.Do(extension.Closed), dev.Close())
+		return nil, errors.Join(deviceMemoryError(err, o), dev.Do(extension.OnClose), dev.Close())
 	}
-	p = &Plan{graph: u.Graph, unit: u, dev: dev, opts: o, outside: outside{extension, foreign},
-		values: values{inputs: map[string][]float32{}, outputs: map[string][]float32{}, scale: 1}}
+	p = &Plan{graph: u.Graph, unit: u, dev: dev, opts: o, extensionState: extensionState{extension, foreign},
+		ioBuffers: ioBuffers{inputs: map[string][]float32{}, outputs: map[string][]float32{}, scale: 1}}
 	err = dev.Do(func() error {
 		if err := p.memory.bind(p); err != nil {
 			return err
@@ -133,8 +133,8 @@ func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 	}
 	p.runStep = p.execute
 	if p.memory.remote != nil {
-		p.runStep = func() error { return p.memory.remote.start(p) }
-		p.endStep = func() error { return extension.Ended(p.memory.remote.Wait()) }
+		p.runStep = func() error { return p.memory.remote.startStep(p) }
+		p.endStep = func() error { return extension.OnRunEnd(p.memory.remote.Wait()) }
 	}
 	maps.Copy(o.Store.choices, p.Choices())
 	for _, n := range u.Graph.Notes {
@@ -147,20 +147,20 @@ func Compile(g *graph.Graph, o Options) (p *Plan, err error) {
 
 // prepare makes the kernels in the order of execution.
 func (p *Plan) prepare() error {
-	if borrower, ok := p.dev.(backend.Borrower); ok {
-		borrower.Lend(nil)
+	if borrower, ok := p.dev.(backend.ScratchSetter); ok {
+		borrower.SetScratch(nil)
 	}
-	aside, under := offloads{}, underWay{}
+	aside, under := pendingCopies{}, pendingResults{}
 	for _, id := range p.unit.Sequence {
 		n := p.graph.Nodes[id]
-		q := backend.Request{Op: n.Op, Attrs: n.Attrs, Out: p.memory.tensors[id], Cut: p.unit.CutOf[id], Seed: p.graph.Seed, Step: &p.step}
+		q := backend.Request{Op: n.Op, Attrs: n.Attrs, Out: p.memory.tensors[id], Variant: p.unit.CutOf[id], Seed: p.graph.Seed, Step: &p.step}
 		for _, in := range n.In {
 			q.In = append(q.In, p.memory.tensors[in])
 		}
 		if p.memory.remote != nil {
-			q.There = under.read(p.graph, n)
+			q.Ready = under.read(p.graph, n)
 		}
-		if r := p.memory.remote; r != nil && op.IsOffload(n.Op) {
+		if r := p.memory.remote; r != nil && op.IsHostCopy(n.Op) {
 			p.kernels = append(p.kernels, kernel{Kernel: aside.kernel(r, n, q), node: n})
 			continue
 		}
@@ -168,25 +168,25 @@ func (p *Plan) prepare() error {
 		if own, ok := p.foreign[n.Op.Name]; ok {
 			prepare = own
 			if r := p.memory.remote; r != nil && !p.unit.Native(n.Op) {
-				prepare = r.here(own)
+				prepare = r.onHost(own)
 			}
 		}
 		k, err := prepare(q)
 		if err != nil {
 			return fmt.Errorf("prepare %s %v (%s): %w", n.Op.Name, n.Shape, n.At, err)
 		}
-		if k.Finish != nil && !k.Late {
-			under[id] = k.There
+		if k.Finish != nil && !k.ResultAtEnd {
+			under[id] = k.Ready
 		}
 		p.kernels = append(p.kernels, kernel{Kernel: k, node: n})
 	}
-	p.end()
+	p.assignFinishers()
 	if r := p.memory.remote; r != nil {
-		if err := r.settle(p); err != nil {
+		if err := r.chooseRecorded(p); err != nil {
 			return err
 		}
 	}
-	if err := p.lend(); err != nil {
+	if err := p.assignScratch(); err != nil {
 		return err
 	}
 	if need := p.ScratchBytes(); p.opts.Workspace > 0 && need > p.opts.Workspace { // a kernel of which there is one cut
@@ -196,20 +196,20 @@ func (p *Plan) prepare() error {
 	return nil
 }
 
-// underWay are the results that are only begun when the next kernel is prepared, and what is there of them.
-type underWay map[int]*backend.Region
+// pendingResults are the results that are only begun when the next kernel is prepared, and what is there of them.
+type pendingResults map[int]*backend.Region
 
-// read tells what is there of the operands of n, before it ends what is under way (Plan.end); nil if all is.
-func (u underWay) read(g *graph.Graph, n *graph.Node) (there []*backend.Region) {
+// read tells what is there of the operands of n, before it ends what is under way (Plan.assignFinishers); nil if all is.
+func (u pendingResults) read(g *graph.Graph, n *graph.Node) (there []*backend.Region) {
 	for i, id := range n.In {
-		part, begun := u[g.Root(id)]
+		part, begun := u[g.AliasRoot(id)]
 		if !begun {
 			continue
 		}
 		if there == nil {
 			there = make([]*backend.Region, len(n.In))
 		}
-		if part == nil || g.Root(id) != id {
+		if part == nil || g.AliasRoot(id) != id {
 			none := make(graph.Shape, len(g.Nodes[id].Shape))
 			part = &backend.Region{Lo: none, Size: none}
 		}
@@ -217,25 +217,25 @@ func (u underWay) read(g *graph.Graph, n *graph.Node) (there []*backend.Region) 
 	}
 	if !n.Op.Alias {
 		for _, id := range n.In {
-			delete(u, g.Root(id))
+			delete(u, g.AliasRoot(id))
 		}
 	}
 	return there
 }
 
-// lend gives each kernel its scratch: of the arena what no value takes while it runs, or if
+// assignScratch gives each kernel its scratch: of the arena what no value takes while it runs, or if
 // that is too small what all such kernels use in turn.
-func (p *Plan) lend() (err error) {
+func (p *Plan) assignScratch() (err error) {
 	const elem = 4 // bytes
-	borrower, _ := p.dev.(backend.Borrower)
-	p.scratchBeside = 0
+	borrower, _ := p.dev.(backend.ScratchSetter)
+	p.extraScratch = 0
 	length := func(k *kernel) int { return int(k.Scratch / elem) }
 	give := func(k *kernel, scratch []float32) error {
 		switch {
-		case k.Place != nil:
-			return k.Place(scratch)
+		case k.SetScratch != nil:
+			return k.SetScratch(scratch)
 		case borrower != nil:
-			k.lend = func() { borrower.Lend(scratch) }
+			k.bindScratch = func() { borrower.SetScratch(scratch) }
 		}
 		return nil
 	}
@@ -245,10 +245,10 @@ func (p *Plan) lend() (err error) {
 		if k.Scratch == 0 {
 			continue
 		}
-		at, ok := p.unit.Memory.Gap(i, i, length(k))
+		at, ok := p.unit.Memory.FindGap(i, i, length(k))
 		if !ok {
 			beside = append(beside, k)
-			p.scratchBeside = max(p.scratchBeside, k.Scratch)
+			p.extraScratch = max(p.extraScratch, k.Scratch)
 			continue
 		}
 		if err := give(k, p.memory.arena[at:at+length(k)]); err != nil {
@@ -256,7 +256,7 @@ func (p *Plan) lend() (err error) {
 		}
 	}
 	scratch := []float32(nil)
-	if n := int(p.scratchBeside / elem); p.memory.remote == nil {
+	if n := int(p.extraScratch / elem); p.memory.remote == nil {
 		scratch = bigmem.Make[float32](n)
 	} else if scratch, err = p.memory.remote.scratch(n); err != nil {
 		return err
@@ -274,46 +274,46 @@ func (p *Plan) lend() (err error) {
 // where that has room. It is called before the first run.
 func (p *Plan) Reserve(first, n int) []float32 {
 	m := p.unit.Memory
-	at, ok := m.Gap(first, len(p.kernels), n)
+	at, ok := m.FindGap(first, len(p.kernels), n)
 	if !ok || p.memory.arena == nil || p.memory.remote != nil {
 		p.reserved += 4 * int64(n)
 		return bigmem.Make[float32](n)
 	}
 	m.Spans = append(m.Spans, pass.Span{Offset: at, Size: n, First: first, Last: len(p.kernels)})
-	if _, ok := p.dev.(backend.Borrower); ok {
-		_ = p.lend() // only memory of a device can be missing
+	if _, ok := p.dev.(backend.ScratchSetter); ok {
+		_ = p.assignScratch() // only memory of a device can be missing
 	}
 	return p.memory.arena[at : at+n : at+n]
 }
 
-// end has every result that a kernel only starts ended by the first kernel that reads
+// assignFinishers has every result that a kernel only starts ended by the first kernel that reads
 // it, or else behind the last of all.
-func (p *Plan) end() {
+func (p *Plan) assignFinishers() {
 	for i := range p.kernels {
 		k := &p.kernels[i]
 		if k.Finish == nil {
 			continue
 		}
-		k.reader = len(p.kernels)
-		for at := len(p.kernels) - 1; at > i && !k.Late; at-- {
+		k.firstReader = len(p.kernels)
+		for at := len(p.kernels) - 1; at > i && !k.ResultAtEnd; at-- {
 			n := p.kernels[at].node
-			if !n.Op.Alias && slices.ContainsFunc(n.In, func(id int) bool { return p.graph.Root(id) == k.node.ID }) {
-				k.reader = at
+			if !n.Op.Alias && slices.ContainsFunc(n.In, func(id int) bool { return p.graph.AliasRoot(id) == k.node.ID }) {
+				k.firstReader = at
 			}
 		}
-		if k.reader < len(p.kernels) {
-			reader := &p.kernels[k.reader]
-			reader.ends, reader.hosts = append(reader.ends, k.Finish), reader.hosts || !k.Beside
+		if k.firstReader < len(p.kernels) {
+			reader := &p.kernels[k.firstReader]
+			reader.finishers, reader.waitsForHost = append(reader.finishers, k.Finish), reader.waitsForHost || !k.Async
 		}
 	}
 }
 
-// rest gives the ends of results that no kernel reads, and whether each is not recorded, which apart tells of the
+// finishUnread gives the ends of results that no kernel reads, and whether each is not recorded, which apart tells of the
 // kernel that began it.
-func (p *Plan) rest(do visit, apart func(i int) bool) error {
+func (p *Plan) finishUnread(do visitor, apart func(i int) bool) error {
 	for i := range p.kernels {
 		k := &p.kernels[i]
-		if k.Finish == nil || k.reader < len(p.kernels) {
+		if k.Finish == nil || k.firstReader < len(p.kernels) {
 			continue
 		}
 		if err := do(apart(i), k.Finish); err != nil {
@@ -325,15 +325,15 @@ func (p *Plan) rest(do visit, apart func(i int) bool) error {
 
 // run runs a kernel whose operands may still be under way.
 func (k *kernel) run() error {
-	if k.lend != nil {
-		k.lend()
+	if k.bindScratch != nil {
+		k.bindScratch()
 	}
-	if k.Early != nil {
-		if err := k.Early(); err != nil {
+	if k.RunEarly != nil {
+		if err := k.RunEarly(); err != nil {
 			return err
 		}
 	}
-	for _, end := range k.ends {
+	for _, end := range k.finishers {
 		if err := end(); err != nil {
 			return err
 		}
@@ -384,7 +384,7 @@ func (p *Plan) runKernels() error {
 			return fmt.Errorf("%s %v (%s): %w", k.node.Op.Name, k.node.Shape, k.node.At, err)
 		}
 	}
-	return p.rest(now, func(int) bool { return true })
+	return p.finishUnread(runNow, func(int) bool { return true })
 }
 
 // Run computes one step: it reads the inputs and the store, and writes outputs,
@@ -432,25 +432,25 @@ func (p *Plan) Wait() error {
 	return p.dev.Do(p.endStep)
 }
 
-// Away tells whether the plan computes on a device with memory of its own, which works by
+// HasDeviceMemory tells whether the plan computes on a device with memory of its own, which works by
 // itself between Start and Wait.
-func (p *Plan) Away() bool { return p.memory.remote != nil }
+func (p *Plan) HasDeviceMemory() bool { return p.memory.remote != nil }
 
 // Device tells what the plan computes on; false if that is the processor.
-func (p *Plan) Device() (about backend.About, ok bool) {
-	if d, ok := p.dev.(backend.Described); ok {
-		return d.About(), true
+func (p *Plan) Device() (about backend.DeviceInfo, ok bool) {
+	if d, ok := p.dev.(backend.InfoProvider); ok {
+		return d.DeviceInfo(), true
 	}
 	return about, false
 }
 
-// Stage says that the inputs of the next step are filled: they are on their way to a device
+// StageInputs says that the inputs of the next step are filled: they are on their way to a device
 // with memory of its own from here on, while that works, and Input gives other memory. It is
 // never needed, and does nothing elsewhere. Inputs may be filled again when Stage, or Start
 // without it, returns.
 //
 // Errors: of the device.
-func (p *Plan) Stage() error {
+func (p *Plan) StageInputs() error {
 	if p.memory.remote == nil || p.closed {
 		return nil
 	}
@@ -495,14 +495,14 @@ func (p *Plan) Choices() map[string]string {
 
 // FLOPs counts the useful floating point operations of one run: without those
 // that are computed again to save memory.
-func (p *Plan) FLOPs() int64 { return p.graph.FLOPs() - p.unit.Again.FLOPs }
+func (p *Plan) FLOPs() int64 { return p.graph.FLOPs() - p.unit.Recomputed.FLOPs }
 
 // ArenaBytes is the size of the arena: all values of a step.
 func (p *Plan) ArenaBytes() int64 { return int64(p.unit.Memory.ArenaSize) * int64(p.unit.ElemBytes) }
 
 // MemoryBytes is the size of the arena, and of scratch and what Reserve gives for which it
 // has no room.
-func (p *Plan) MemoryBytes() int64 { return p.ArenaBytes() + p.scratchBeside + p.reserved }
+func (p *Plan) MemoryBytes() int64 { return p.ArenaBytes() + p.extraScratch + p.reserved }
 
 // ScratchBytes is the most scratch that a kernel uses. It lies where the arena has room
 // while the kernel runs, or else in a buffer that kernels use in turn (MemoryBytes).
@@ -522,9 +522,9 @@ func (p *Plan) Close() error {
 	}
 	p.closed = true
 	var err error
-	if h := p.opts.Store.home; h != nil && h.at == p.memory.remote {
-		h.leave()
-		err = h.failed()
+	if h := p.opts.Store.device; h != nil && h.remote == p.memory.remote {
+		h.release()
+		err = h.takeErr()
 	}
 	err = errors.Join(err, p.dev.Do(func() error {
 		for _, k := range p.kernels {
@@ -536,7 +536,7 @@ func (p *Plan) Close() error {
 		if p.memory.remote != nil {
 			err = p.memory.remote.close()
 		}
-		return errors.Join(err, p.extension.Closed())
+		return errors.Join(err, p.extension.OnClose())
 	}))
 	p.kernels = nil
 	err = errors.Join(err, p.dev.Close())

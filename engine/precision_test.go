@@ -17,7 +17,7 @@ import (
 
 // bf16 are the options of a plan in bfloat16.
 func bf16() engine.Options {
-	return engine.Options{Numerics: engine.Numerics{Precision: "bf16", Winograd: true, ByRule: true}, Reuse: engine.Reuse{Store: engine.NewStore()}}
+	return engine.Options{Numerics: engine.Numerics{Precision: "bf16", Winograd: true, UseHeuristics: true}, Reuse: engine.Reuse{Store: engine.NewStore()}}
 }
 
 // gradientTolerance16 bounds the relative error of a gradient whose activations

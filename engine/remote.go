@@ -15,98 +15,98 @@ import (
 // the program in every run, parameters and states before one if they may have changed.
 type remote struct {
 	backend.Remote
-	flat    [pass.Grad + 1][]float32 // parameters, states and gradients on the device, in the layout of the store
-	version [pass.Grad + 1]int       // of the store, that parameters and states have here
-	uses    *Kept                    // that parameters and states are, as long as their versions stay
-	host    []float32                // of the program, for what leaves the device for a while
-	apart   []bool                   // kernels that are not recorded
-	beside  []float32                // scratch for which the arena has no room
-	feeds   []*feed                  // of inputs
-	stores  []link                   // behind all kernels, to such memory
-	runs    int
-	late    []link            // results of kernels that are in the program's memory when all have run
-	records [2][]func() error // of kernels and of what is behind them: pieces that are asked for as a whole, and what lies between
-	ends    []func() error    // that free them
+	flat         [pass.Grad + 1][]float32 // parameters, states and gradients on the device, in the layout of the store
+	version      [pass.Grad + 1]int       // of the store, that parameters and states have here
+	snapshot     *Snapshot                // that parameters and states are, as long as their versions stay
+	host         []float32                // of the program, for what leaves the device for a while
+	unrecorded   []bool                   // kernels that are not recorded
+	extraScratch []float32                // scratch for which the arena has no room
+	inputs       []*inputCopy             // of inputs
+	outputs      []copyPair               // behind all kernels, to such memory
+	runs         int
+	lateResults  []copyPair        // results of kernels that are in the program's memory when all have run
+	records      [2][]func() error // of kernels and of what is behind them: pieces that are asked for as a whole, and what lies between
+	releases     []func() error    // that free them
 }
 
-// feed brings an input to the device.
-type feed struct {
-	name        string
-	here, there []float32     // being filled, and its place on the device
-	next        *[2][]float32 // the same that Stage takes in turns with these; nil before its first call
-	from        []float32     // where the input is, or will be, on the device; nil before it is sent
-	to          []float32     // in the arena
-	arrived     func() error
+// inputCopy brings an input to the device.
+type inputCopy struct {
+	name         string
+	host, device []float32     // being filled, and its place on the device
+	spare        *[2][]float32 // the same that Stage takes in turns with these; nil before its first call
+	source       []float32     // where the input is, or will be, on the device; nil before it is sent
+	dest         []float32     // in the arena
+	arrived      func() error
 }
 
 // send begins to copy what was filled, unless that has begun.
-func (f *feed) send(r *remote) (err error) {
-	if f.from != nil || len(f.to) == 0 {
+func (f *inputCopy) send(r *remote) (err error) {
+	if f.source != nil || len(f.dest) == 0 {
 		return nil
 	}
-	f.from = f.there
-	f.arrived, err = r.Send(f.there, f.here)
+	f.source = f.device
+	f.arrived, err = r.CopyNow(f.device, f.host)
 	return err
 }
 
 // swap goes on to the other memory.
-func (f *feed) swap(r *remote) (err error) {
-	if f.next == nil {
-		f.next = &[2][]float32{}
-		if f.next[0], err = r.MakeHost(len(f.to)); err != nil {
+func (f *inputCopy) swap(r *remote) (err error) {
+	if f.spare == nil {
+		f.spare = &[2][]float32{}
+		if f.spare[0], err = r.AllocHost(len(f.dest)); err != nil {
 			return err
 		}
-		if f.next[1], err = r.Make(len(f.to)); err != nil {
+		if f.spare[1], err = r.Alloc(len(f.dest)); err != nil {
 			return err
 		}
 	}
-	f.here, f.there, f.next[0], f.next[1] = f.next[0], f.next[1], f.here, f.there
+	f.host, f.device, f.spare[0], f.spare[1] = f.spare[0], f.spare[1], f.host, f.device
 	return nil
 }
 
-// link is two places of one value, one of them on the device.
-type link struct{ to, from []float32 }
+// copyPair is two places of one value, one of them on the device.
+type copyPair struct{ to, from []float32 }
 
 // scratch makes memory for the scratch of kernels in place of what was made before.
 func (r *remote) scratch(n int) (x []float32, err error) {
-	if r.beside != nil {
-		err = r.Free(r.beside)
+	if r.extraScratch != nil {
+		err = r.Free(r.extraScratch)
 	}
-	if r.beside = nil; n == 0 || err != nil {
+	if r.extraScratch = nil; n == 0 || err != nil {
 		return nil, err
 	}
-	r.beside, err = r.Make(n)
-	return r.beside, err
+	r.extraScratch, err = r.Alloc(n)
+	return r.extraScratch, err
 }
 
 // bind makes the memory on the device.
 func (r *remote) bind(p *Plan) (arena []float32, err error) {
 	s := p.opts.Store
 	for _, part := range []struct {
-		where pass.Where
+		where pass.MemorySpace
 		n     int
 	}{{pass.Param, len(s.flatParams)}, {pass.State, len(s.flatStates)}, {pass.Grad, len(s.flatParams)}} {
-		if part.where == pass.Grad && (p.opts.Mode == Infer || p.unit.Taken != nil) {
+		if part.where == pass.Grad && (p.opts.Mode == Infer || p.unit.ExternalGrads != nil) {
 			continue
 		}
-		if r.flat[part.where], err = r.Make(part.n); err != nil {
+		if r.flat[part.where], err = r.Alloc(part.n); err != nil {
 			return nil, err
 		}
 	}
-	for _, where := range kept {
+	for _, where := range persistentKinds {
 		r.version[where] = -1
 	}
-	if p.opts.Mode == Train && p.unit.Taken == nil && s.home == nil {
-		s.home = &home{dev: p.dev, at: r, of: s}
+	if p.opts.Mode == Train && p.unit.ExternalGrads == nil && s.device == nil {
+		s.device = &deviceCopy{dev: p.dev, remote: r, store: s}
 	}
-	if r.host, err = r.MakeHost(p.unit.Memory.HostSize); err != nil {
+	if r.host, err = r.AllocHost(p.unit.Memory.HostSize); err != nil {
 		return nil, err
 	}
-	return r.Make(p.unit.Memory.ArenaSize)
+	return r.Alloc(p.unit.Memory.ArenaSize)
 }
 
-// external is the place of a parameter, state or gradient on the device.
-func (r *remote) external(where pass.Where, e Entry) []float32 {
+// storeSlice is the place of a parameter, state or gradient on the device.
+func (r *remote) storeSlice(where pass.MemorySpace, e Entry) []float32 {
 	return r.flat[where][e.Offset : e.Offset+e.Size() : e.Offset+e.Size()]
 }
 
@@ -121,22 +121,22 @@ func (r *remote) fill(p *Plan) error {
 				return err
 			}
 		case graph.KindInput:
-			f := &feed{name: n.Name, to: m.tensors[i].F32}
+			f := &inputCopy{name: n.Name, dest: m.tensors[i].F32}
 			var err error
-			if f.here, err = r.MakeHost(len(f.to)); err != nil {
+			if f.host, err = r.AllocHost(len(f.dest)); err != nil {
 				return err
 			}
-			if f.there, err = r.Make(len(f.to)); err != nil {
+			if f.device, err = r.Alloc(len(f.dest)); err != nil {
 				return err
 			}
-			p.inputs[n.Name] = f.here
-			r.feeds = append(r.feeds, f)
+			p.inputs[n.Name] = f.host
+			r.inputs = append(r.inputs, f)
 		}
 	}
 	leaves := func(id int) ([]float32, error) {
 		x := m.tensors[id].F32
-		here, err := r.MakeHost(len(x))
-		r.stores = append(r.stores, link{here, x})
+		here, err := r.AllocHost(len(x))
+		r.outputs = append(r.outputs, copyPair{here, x})
 		return here, err
 	}
 	var err error
@@ -163,14 +163,14 @@ func (r *remote) finish(p *Plan) error {
 	switch {
 	case p.opts.Mode == Infer:
 		return nil
-	case p.unit.Taken != nil:
-		for _, id := range p.unit.Memory.Zero {
+	case p.unit.ExternalGrads != nil:
+		for _, id := range p.unit.Memory.ZeroGrads {
 			name := p.graph.Nodes[id].Name
 			p.after = append(p.after, func() error { p.extension.TakeGrad(name, backend.Tensor{}); return nil })
 		}
-		for _, c := range p.unit.Memory.Copies {
+		for _, c := range p.unit.Memory.GradCopies {
 			name, x := p.graph.Nodes[c.Param].Name, m.tensors[c.Value]
-			here, err := r.MakeHost(len(x.F32))
+			here, err := r.AllocHost(len(x.F32))
 			if err != nil {
 				return err
 			}
@@ -186,23 +186,23 @@ func (r *remote) finish(p *Plan) error {
 			})
 		}
 	default:
-		for _, c := range p.unit.Memory.Copies {
-			move(r.external(pass.Grad, s.byName[p.graph.Nodes[c.Param].Name]), m.tensors[c.Value].F32)
+		for _, c := range p.unit.Memory.GradCopies {
+			move(r.storeSlice(pass.Grad, s.byName[p.graph.Nodes[c.Param].Name]), m.tensors[c.Value].F32)
 		}
 	}
-	var late []link
+	var late []copyPair
 	for _, a := range p.graph.Assigns {
-		to := r.external(pass.State, s.byName[p.graph.Nodes[a.State].Name])
+		to := r.storeSlice(pass.State, s.byName[p.graph.Nodes[a.State].Name])
 		from := m.tensors[a.Value].F32
-		if p.unit.Memory.Places[a.Value].Where == pass.State { // of a state's value before the step
-			old, err := r.Make(len(from))
+		if p.unit.Memory.Places[a.Value].Space == pass.State { // of a state's value before the step
+			old, err := r.Alloc(len(from))
 			if err != nil {
 				return err
 			}
 			move(old, from)
 			from = old
 		}
-		late = append(late, link{to, from})
+		late = append(late, copyPair{to, from})
 	}
 	for _, l := range late {
 		move(l.to, l.from)
@@ -213,8 +213,8 @@ func (r *remote) finish(p *Plan) error {
 // stage has the inputs of the next step begin their way, and gives other memory for those
 // of the step behind it. What the loss is multiplied by is not known before that begins.
 func (r *remote) stage(p *Plan) error {
-	for _, f := range r.feeds {
-		if f.from != nil || f.name == pass.LossScale { // is staged
+	for _, f := range r.inputs {
+		if f.source != nil || f.name == pass.LossScale { // is staged
 			continue
 		}
 		if err := f.send(r); err != nil {
@@ -223,39 +223,39 @@ func (r *remote) stage(p *Plan) error {
 		if err := f.swap(r); err != nil {
 			return err
 		}
-		p.inputs[f.name] = f.here
+		p.inputs[f.name] = f.host
 	}
 	return nil
 }
 
-// start asks for all work of a step. The first run asks for every kernel by itself, and
+// startStep asks for all work of a step. The first run asks for every kernel by itself, and
 // later ones for the recorded parts between kernels that wait for the device.
-func (r *remote) start(p *Plan) error {
+func (r *remote) startStep(p *Plan) error {
 	if p.opts.Profile {
 		p.began = time.Now()
 	}
-	if err := r.Begin(p.step); err != nil {
+	if err := r.SetStep(p.step); err != nil {
 		return err
 	}
 	if err := r.load(p.opts.Store); err != nil {
 		return err
 	}
 	left := false
-	for _, f := range r.feeds {
-		left = left || f.from == nil && len(f.to) > 0
+	for _, f := range r.inputs {
+		left = left || f.source == nil && len(f.dest) > 0
 		if err := f.send(r); err != nil {
 			return err
 		}
-		if len(f.to) == 0 {
+		if len(f.dest) == 0 {
 			continue
 		}
 		if err := f.arrived(); err != nil {
 			return err
 		}
-		if err := r.Copy(f.to, f.from); err != nil {
+		if err := r.Copy(f.dest, f.source); err != nil {
 			return err
 		}
-		f.from = nil
+		f.source = nil
 	}
 	// What was not staged is free again, here and there, when Start returns: Stage, which waits
 	// for nothing, may use it at once.
@@ -266,43 +266,43 @@ func (r *remote) start(p *Plan) error {
 	}
 	err := r.run(p)
 	if err == nil && p.opts.Mode == Train {
-		err = r.leave(p)
+		err = r.publish(p)
 	}
 	return err
 }
 
-// kept are the kinds of values that a run finds as the one before it, or the program, left them.
-var kept = [...]pass.Where{pass.Param, pass.State}
+// persistentKinds are the kinds of values that a run finds as the one before it, or the program, left them.
+var persistentKinds = [...]pass.MemorySpace{pass.Param, pass.State}
 
 // load brings parameters and states to the device if they may have changed.
 func (r *remote) load(s *Store) error {
-	for _, where := range kept {
-		if s.home != nil && s.home.at != r {
-			s.home.fetch(where)
+	for _, where := range persistentKinds {
+		if s.device != nil && s.device.remote != r {
+			s.device.download(where)
 		}
 		if r.version[where] == s.version[where] {
 			continue
 		}
-		r.uses = nil
+		r.snapshot = nil
 		if err := r.Copy(r.flat[where], s.flat(where)); err != nil {
 			return err
 		}
 		r.version[where] = s.version[where]
 	}
-	return s.home.failed()
+	return s.device.takeErr()
 }
 
-// leave has the store know the states and gradients of a run: where its home is they stay,
+// publish has the store know the states and gradients of a run: where its home is they stay,
 // else they are copied.
-func (r *remote) leave(p *Plan) error {
+func (r *remote) publish(p *Plan) error {
 	s := p.opts.Store
-	if s.home != nil && s.home.at == r {
-		s.home.ahead[pass.State], s.home.ahead[pass.Grad] = true, true
+	if s.device != nil && s.device.remote == r {
+		s.device.newer[pass.State], s.device.newer[pass.Grad] = true, true
 		return nil
 	}
 	s.touch(pass.State)
 	r.version[pass.State] = s.version[pass.State]
-	if err := r.Copy(s.flatStates, r.flat[pass.State]); err != nil || p.unit.Taken != nil {
+	if err := r.Copy(s.flatStates, r.flat[pass.State]); err != nil || p.unit.ExternalGrads != nil {
 		return err
 	}
 	return r.Copy(s.grads(), r.flat[pass.Grad])
@@ -311,9 +311,9 @@ func (r *remote) leave(p *Plan) error {
 // run does the work of a run on the device: as one whole if nothing else has to end
 // between the kernels and what is behind them.
 func (r *remote) run(p *Plan) error {
-	kernels, behind := r.kernels, r.behind
+	kernels, behind := r.eachKernel, r.eachAfterKernels
 	if p.opts.Extension == nil {
-		kernels, behind = r.all, nil
+		kernels, behind = r.eachWork, nil
 	}
 	r.runs++
 	const firstRecorded = 2 // libraries make what they need in the first run
@@ -326,20 +326,20 @@ func (r *remote) run(p *Plan) error {
 			return err
 		}
 	}
-	err := r.part(p, r.records[0], kernels)
+	err := r.runPart(p, r.records[0], kernels)
 	if behind == nil {
 		return err
 	}
 	if err := p.extension.Finish(err); err != nil {
 		return err
 	}
-	return r.part(p, r.records[1], behind)
+	return r.runPart(p, r.records[1], behind)
 }
 
-// part does a part of the work of a run, as it was recorded if it was.
-func (r *remote) part(p *Plan, recorded []func() error, work func(*Plan, visit) error) error {
+// runPart does a part of the work of a run, as it was recorded if it was.
+func (r *remote) runPart(p *Plan, recorded []func() error, work func(*Plan, visitor) error) error {
 	if recorded == nil {
-		return work(p, now)
+		return work(p, runNow)
 	}
 	for _, f := range recorded {
 		if err := f(); err != nil {
@@ -349,25 +349,25 @@ func (r *remote) part(p *Plan, recorded []func() error, work func(*Plan, visit) 
 	return nil
 }
 
-// visit is given work in order, and whether it waits for the device.
-type visit func(waits bool, f func() error) error
+// visitor is given work in order, and whether it waits for the device.
+type visitor func(waits bool, f func() error) error
 
-// now does work when it is given.
-func now(_ bool, f func() error) error { return f() }
+// runNow does work when it is given.
+func runNow(_ bool, f func() error) error { return f() }
 
-// all gives all work.
-func (r *remote) all(p *Plan, do visit) error {
-	if err := r.kernels(p, do); err != nil {
+// eachWork gives all work.
+func (r *remote) eachWork(p *Plan, do visitor) error {
+	if err := r.eachKernel(p, do); err != nil {
 		return err
 	}
-	return r.behind(p, do)
+	return r.eachAfterKernels(p, do)
 }
 
-// kernels gives all kernels.
-func (r *remote) kernels(p *Plan, do visit) error {
+// eachKernel gives all kernels.
+func (r *remote) eachKernel(p *Plan, do visitor) error {
 	for i := range p.kernels {
 		k := &p.kernels[i]
-		err := do(r.apart[i], func() error {
+		err := do(r.unrecorded[i], func() error {
 			if !p.opts.Profile {
 				return k.run()
 			}
@@ -377,13 +377,13 @@ func (r *remote) kernels(p *Plan, do visit) error {
 			return fmt.Errorf("%s %v (%s): %w", k.node.Op.Name, k.node.Shape, k.node.At, err)
 		}
 	}
-	return p.rest(do, func(i int) bool { return r.apart[i] || !p.kernels[i].Beside })
+	return p.finishUnread(do, func(i int) bool { return r.unrecorded[i] || !p.kernels[i].Async })
 }
 
-// settle decides which kernels are recorded. What goes on between plans that run together is so on all
+// chooseRecorded decides which kernels are recorded. What goes on between plans that run together is so on all
 // of them or on none.
-func (r *remote) settle(p *Plan) error {
-	r.apart = p.apart(nil)
+func (r *remote) chooseRecorded(p *Plan) error {
+	r.unrecorded = p.unrecordedKernels(nil)
 	if p.opts.Extension == nil {
 		return nil
 	}
@@ -391,14 +391,14 @@ func (r *remote) settle(p *Plan) error {
 	for {
 		var told []int64
 		for i := range p.kernels {
-			if p.kernels[i].Beside {
+			if p.kernels[i].Async {
 				told = append(told, 0)
-				if r.apart[i] {
+				if r.unrecorded[i] {
 					told[len(told)-1] = 1
 				}
 			}
 		}
-		if err := p.extension.Agree(told); err != nil {
+		if err := p.extension.AllReduceMax(told); err != nil {
 			return err
 		}
 		if slices.Equal(told, before) { // as none at first
@@ -406,28 +406,28 @@ func (r *remote) settle(p *Plan) error {
 		}
 		before = told
 		for i, k := 0, 0; i < len(p.kernels); i++ {
-			if p.kernels[i].Beside {
-				r.apart[i] = told[k] == 1
+			if p.kernels[i].Async {
+				r.unrecorded[i] = told[k] == 1
 				k++
 			}
 		}
-		r.apart = p.apart(r.apart)
+		r.unrecorded = p.unrecordedKernels(r.unrecorded)
 	}
 }
 
-// behind gives what happens behind all kernels.
-func (r *remote) behind(p *Plan, do visit) error {
-	for _, l := range r.late {
+// eachAfterKernels gives what happens behind all kernels.
+func (r *remote) eachAfterKernels(p *Plan, do visitor) error {
+	for _, l := range r.lateResults {
 		if err := do(false, func() error { return r.Copy(l.to, l.from) }); err != nil {
 			return err
 		}
 	}
 	for _, f := range p.after {
-		if err := do(p.unit.Taken != nil, f); err != nil {
+		if err := do(p.unit.ExternalGrads != nil, f); err != nil {
 			return err
 		}
 	}
-	for _, l := range r.stores {
+	for _, l := range r.outputs {
 		if err := do(false, func() error { return r.Copy(l.to, l.from) }); err != nil {
 			return err
 		}
@@ -437,7 +437,7 @@ func (r *remote) behind(p *Plan, do visit) error {
 
 // record writes down a part of the work of a run, in pieces between what waits for the
 // device.
-func (r *remote) record(p *Plan, work func(*Plan, visit) error) ([]func() error, error) {
+func (r *remote) record(p *Plan, work func(*Plan, visitor) error) ([]func() error, error) {
 	records := []func() error{}
 	var piece []func() error
 	flush := func() error {
@@ -455,7 +455,7 @@ func (r *remote) record(p *Plan, work func(*Plan, visit) error) ([]func() error,
 			return nil
 		})
 		if err == nil {
-			records, r.ends = append(records, run), append(r.ends, end)
+			records, r.releases = append(records, run), append(r.releases, end)
 		}
 		return err
 	}
@@ -478,25 +478,25 @@ func (r *remote) record(p *Plan, work func(*Plan, visit) error) ([]func() error,
 
 // close frees what was recorded; the device frees its memory when it is closed.
 func (r *remote) close() error {
-	for _, f := range r.ends {
+	for _, f := range r.releases {
 		if err := f(); err != nil {
 			return err
 		}
 	}
-	r.ends, r.records = nil, [2][]func() error{}
+	r.releases, r.records = nil, [2][]func() error{}
 	return nil
 }
 
-// here has a kernel that knows the program's memory only run there, on copies of its
+// onHost has a kernel that knows the program's memory only run there, on copies of its
 // operands.
-func (r *remote) here(prepare func(backend.Request) (backend.Kernel, error)) func(backend.Request) (backend.Kernel, error) {
+func (r *remote) onHost(prepare func(backend.Request) (backend.Kernel, error)) func(backend.Request) (backend.Kernel, error) {
 	return func(q backend.Request) (backend.Kernel, error) {
-		var links []link
+		var links []copyPair
 		mirror := func(t backend.Tensor) (backend.Tensor, error) {
-			there, stored := words(t)
-			here, err := r.MakeHost(len(there))
-			links = append(links, link{here, there})
-			own := valueIn(here, stored, t.Layout.Elems(t.Shape))
+			there, stored := arenaSlice(t)
+			here, err := r.AllocHost(len(there))
+			links = append(links, copyPair{here, there})
+			own := tensorIn(here, stored, t.Layout.Elems(t.Shape))
 			own.Shape, own.Layout = t.Shape, t.Layout
 			return own, err
 		}
@@ -518,9 +518,9 @@ func (r *remote) here(prepare func(backend.Request) (backend.Kernel, error)) fun
 		if err != nil {
 			return k, err
 		}
-		run, finish, early := k.Run, k.Finish, k.Early
+		run, finish, early := k.Run, k.Finish, k.RunEarly
 		back := func() error { return r.Copy(out.from, out.to) }
-		k.Waits, k.Early = true, nil
+		k.Blocking, k.RunEarly = true, nil
 		k.Run = func() error {
 			for _, l := range links[:len(links)-1] {
 				if err := r.Copy(l.to, l.from); err != nil {
@@ -538,13 +538,13 @@ func (r *remote) here(prepare func(backend.Request) (backend.Kernel, error)) fun
 			if err := run(); err != nil {
 				return err
 			}
-			if finish != nil || k.Late {
+			if finish != nil || k.ResultAtEnd {
 				return nil
 			}
 			return back()
 		}
-		if k.Late {
-			r.late = append(r.late, link{out.from, out.to})
+		if k.ResultAtEnd {
+			r.lateResults = append(r.lateResults, copyPair{out.from, out.to})
 		}
 		if finish != nil {
 			k.Finish = func() error {

@@ -22,7 +22,7 @@ import (
 
 // watched is an emulated device that counts the bytes it copies and fails when told to.
 type watched struct {
-	*emulate.Late
+	*emulate.LazyDevice
 	copied   int64
 	fail     error // of the next copies
 	recorded int
@@ -33,12 +33,12 @@ func (w *watched) Copy(dst, src device.Pointer, bytes int64) error {
 	if w.fail != nil {
 		return w.fail
 	}
-	return w.Late.Copy(dst, src, bytes)
+	return w.LazyDevice.Copy(dst, src, bytes)
 }
 
 func (w *watched) Record(f func() error) (device.Recording, error) {
 	w.recorded++
-	return w.Late.Record(f)
+	return w.LazyDevice.Record(f)
 }
 
 // watch adds a backend of this name over watched devices, and gives the last one opened.
@@ -50,9 +50,9 @@ func watch(t *testing.T, name string) func() *watched {
 	e := before[0]
 	e.Name = name
 	e.Open = func(engine.Options) (backend.Backend, error) {
-		return cuda.Over(func() (device.Device, error) {
-			d, err := emulate.OpenLate(1 << 28)
-			last = &watched{Late: d}
+		return cuda.New(func() (device.Device, error) {
+			d, err := emulate.OpenLazy(1 << 28)
+			last = &watched{LazyDevice: d}
 			return last, err
 		})
 	}
@@ -212,11 +212,11 @@ func TestDeviceMemory(t *testing.T) {
 	e := before[0]
 	e.Name = "small"
 	e.Open = func(engine.Options) (backend.Backend, error) {
-		return cuda.Over(func() (device.Device, error) { return emulate.Open(1 << 14) })
+		return cuda.New(func() (device.Device, error) { return emulate.Open(1 << 14) })
 	}
 	engine.Backends = append(slices.Clone(before), e)
 	_, err := engine.Compile(unet(t, 2, 1), engine.Options{Device: engine.Device{Backend: "small"}})
-	var small *pass.TooSmall
+	var small *pass.MemoryLimitError
 	if !errors.As(err, &small) || small.Limit >= 1<<14 || small.Smallest <= small.Limit || !strings.Contains(err.Error(), "too little memory") {
 		t.Errorf("%v", err)
 	}
@@ -246,12 +246,12 @@ func TestStage(t *testing.T) {
 			}
 		}
 		put(p, 0)
-		call(p.Stage)
+		call(p.StageInputs)
 		for n := range uint64(6) {
 			call(func() error { return p.Start(ctx, n) })
 			if n != 3 { // one that is not staged
 				put(p, n+1)
-				call(p.Stage)
+				call(p.StageInputs)
 			}
 			call(p.Wait)
 			if n == 3 {

@@ -18,7 +18,7 @@ import (
 
 // pruned is a network of two convolutions, one of them of two parts, and what is kept of
 // their filters.
-func pruned(t *testing.T) (*graph.Graph, map[string]op.Kept) {
+func pruned(t *testing.T) (*graph.Graph, map[string]op.BlockMask) {
 	t.Helper()
 	b := graph.New(4)
 	conv := func(name string, x graph.Value, out int) graph.Value {
@@ -33,7 +33,7 @@ func pruned(t *testing.T) (*graph.Graph, map[string]op.Kept) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g, map[string]op.Kept{"first": "010" + "100" + "000" + "011", "last": op.Kept("1000010" + "0000000" + "0010001" + "0100000")}
+	return g, map[string]op.BlockMask{"first": "010" + "100" + "000" + "011", "last": op.BlockMask("1000010" + "0000000" + "0010001" + "0100000")}
 }
 
 // step runs one step of a network with zero blocks and gives its numbers: the output and all
@@ -60,7 +60,7 @@ func sparseStep(t *testing.T, o engine.Options) (p *engine.Plan, out []float32, 
 		d, _ := p.Store().Grad(name)
 		_, shape, _ := p.Store().Get(name)
 		grads[name] = slices.Clone(d)
-		if o.Kept == nil { // what a dense plan computes beside
+		if o.BlockMasks == nil { // what a dense plan computes beside
 			k.Clear(grads[name], shape)
 		}
 	}
@@ -86,7 +86,7 @@ func TestZeroBlocks(t *testing.T) {
 		}
 	}
 	measured := tune.Open(t.TempDir(), cpu.Machine(2), nil)
-	sparseStep(t, engine.Options{Numerics: engine.Numerics{Kept: kept, ByRule: true}, Reuse: engine.Reuse{Timings: measured}})
+	sparseStep(t, engine.Options{Numerics: engine.Numerics{BlockMasks: kept, UseHeuristics: true}, Reuse: engine.Reuse{Timings: measured}})
 	raced := 0
 	// says is a table in which kernels of kept blocks take a tenth of the others' time, or ten
 	// times theirs.
@@ -112,7 +112,7 @@ func TestZeroBlocks(t *testing.T) {
 		table *tune.Table
 		want  int
 	}{{"without a table", nil, 0}, {"by a table where they win", says(true), 5}, {"by a table where they lose", says(false), 0}} {
-		p, o, g := sparseStep(t, engine.Options{Numerics: engine.Numerics{Kept: kept, ByRule: true}, Reuse: engine.Reuse{Timings: c.table}})
+		p, o, g := sparseStep(t, engine.Options{Numerics: engine.Numerics{BlockMasks: kept, UseHeuristics: true}, Reuse: engine.Reuse{Timings: c.table}})
 		same(c.what, o, g)
 		if n := count(p); n != c.want {
 			t.Errorf("%s %d kernels leave blocks out, want %d: %v", c.what, n, c.want, kernelNames(p))
@@ -138,7 +138,7 @@ func TestZeroBlocks(t *testing.T) {
 func TestZeroBlocksOfAnotherShape(t *testing.T) {
 	g, kept := pruned(t)
 	kept["last"] = kept["last"][1:]
-	_, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Kept: kept}})
+	_, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{BlockMasks: kept}})
 	if exit.CodeOf(err) != exit.Usage || !errors.Is(err, op.ErrShape) || !strings.Contains(fmt.Sprint(err), "last") {
 		t.Errorf("%v, want a usage error that names the filter", err)
 	}

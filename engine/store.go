@@ -28,8 +28,8 @@ type Store struct {
 	flatGrads      []float32
 	flatStates     []float32
 	laidOut        bool
-	// home is where a device that trains has them too; nil if none has.
-	home *home
+	// device is where a device that trains has them too; nil if none has.
+	device *deviceCopy
 	// version counts how often parameters and states may have changed, for devices that have
 	// copies of them.
 	version [pass.Grad + 1]int
@@ -49,7 +49,7 @@ type Entry struct {
 }
 
 // where is the kind of memory in which it lies.
-func (e Entry) where() pass.Where {
+func (e Entry) where() pass.MemorySpace {
 	if e.State {
 		return pass.State
 	}
@@ -164,7 +164,7 @@ func (s *Store) Grad(name string) ([]float32, bool) {
 	if !ok || e.State {
 		return nil, false
 	}
-	s.home.fetch(pass.Grad)
+	s.device.download(pass.Grad)
 	return s.grads()[e.Offset : e.Offset+e.Size()], true
 }
 
@@ -192,7 +192,7 @@ func (s *Store) Params() []float32 {
 
 // Grads is the memory of all gradients, in the layout of Params.
 func (s *Store) Grads() []float32 {
-	s.home.fetch(pass.Grad)
+	s.device.download(pass.Grad)
 	return s.grads()
 }
 
@@ -203,13 +203,13 @@ func (s *Store) States() []float32 {
 }
 
 // touch brings parameters or states up to date for somebody who may change them.
-func (s *Store) touch(where pass.Where) {
-	s.home.fetch(where)
+func (s *Store) touch(where pass.MemorySpace) {
+	s.device.download(where)
 	s.version[where]++
 }
 
 // flat is the memory of parameters, states or gradients.
-func (s *Store) flat(where pass.Where) []float32 {
+func (s *Store) flat(where pass.MemorySpace) []float32 {
 	switch where {
 	case pass.Param:
 		return s.flatParams

@@ -45,11 +45,11 @@ func (p *Plan) layers() []string {
 	nodes := p.graph.Nodes
 	out := make([]string, len(nodes))
 	for _, d := range p.graph.Grads {
-		out[p.graph.Root(d.Value)] = nodes[d.Param].Name
+		out[p.graph.AliasRoot(d.Value)] = nodes[d.Param].Name
 	}
 	for _, n := range nodes {
 		for _, in := range n.In {
-			if s := nodes[p.graph.Root(in)]; out[n.ID] == "" && s.Kind == graph.KindParam {
+			if s := nodes[p.graph.AliasRoot(in)]; out[n.ID] == "" && s.Kind == graph.KindParam {
 				out[n.ID] = s.Name
 			}
 		}

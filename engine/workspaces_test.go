@@ -52,13 +52,13 @@ func kernelNames(p *engine.Plan) (out []string) {
 // with the layer and that limit, and no limit changes a bit.
 func TestWorkspace(t *testing.T) {
 	run := func(workspace int64) *engine.Plan {
-		p := compile(t, wide(t), engine.Options{Device: engine.Device{Threads: 2}, Numerics: engine.Numerics{Winograd: true, ByRule: true}, Memory: engine.Memory{Workspace: workspace}})
+		p := compile(t, wide(t), engine.Options{Device: engine.Device{Threads: 2}, Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}, Memory: engine.Memory{Workspace: workspace}})
 		train(t, p, 2)
 		return p
 	}
 	free := run(0)
 	want, all := bits(free.Store()), free.ScratchBytes()
-	_, err := engine.Compile(wide(t), engine.Options{Device: engine.Device{Threads: 2}, Numerics: engine.Numerics{Winograd: true, ByRule: true}, Memory: engine.Memory{Workspace: 1}})
+	_, err := engine.Compile(wide(t), engine.Options{Device: engine.Device{Threads: 2}, Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}, Memory: engine.Memory{Workspace: 1}})
 	var small *pass.WorkspaceError
 	if exit.CodeOf(err) != exit.Usage || !errors.As(err, &small) || !errors.Is(err, workspace.ErrLimit) {
 		t.Fatalf("a workspace of one byte: %v", err)
@@ -78,7 +78,7 @@ func TestWorkspace(t *testing.T) {
 			t.Errorf("a limit of %d bytes changes bits", limit)
 		}
 	}
-	if _, err := engine.Compile(wide(t), engine.Options{Device: engine.Device{Threads: 2}, Numerics: engine.Numerics{Winograd: true, ByRule: true}, Memory: engine.Memory{Workspace: small.Smallest - 1}}); !errors.Is(err, workspace.ErrLimit) {
+	if _, err := engine.Compile(wide(t), engine.Options{Device: engine.Device{Threads: 2}, Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}, Memory: engine.Memory{Workspace: small.Smallest - 1}}); !errors.Is(err, workspace.ErrLimit) {
 		t.Errorf("one byte less than the least: %v", err)
 	}
 	if _, err := engine.Compile(wide(t), engine.Options{Memory: engine.Memory{Workspace: -1}}); exit.CodeOf(err) != exit.Usage {
@@ -106,7 +106,7 @@ func TestLeastWorkspace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := engine.Options{Mode: engine.Infer, Device: engine.Device{Threads: 2}, Numerics: engine.Numerics{Winograd: true, ByRule: true}, Memory: engine.Memory{Workspace: 1}}
+	o := engine.Options{Mode: engine.Infer, Device: engine.Device{Threads: 2}, Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}, Memory: engine.Memory{Workspace: 1}}
 	_, err = engine.Compile(g, o)
 	var small *pass.WorkspaceError
 	if exit.CodeOf(err) == exit.NoDevice {
@@ -132,7 +132,7 @@ func TestLeastWorkspace(t *testing.T) {
 func TestMemoryLimit(t *testing.T) {
 	for _, mode := range []engine.Mode{engine.Train, engine.Infer} {
 		options := func(limit int64) engine.Options {
-			return engine.Options{Device: engine.Device{Threads: 2}, Numerics: engine.Numerics{Winograd: true, ByRule: true}, Mode: mode, Memory: engine.Memory{Limit: limit}}
+			return engine.Options{Device: engine.Device{Threads: 2}, Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}, Mode: mode, Memory: engine.Memory{Limit: limit}}
 		}
 		bitsOf := func(p *engine.Plan) string {
 			train(t, p, 2)
@@ -141,7 +141,7 @@ func TestMemoryLimit(t *testing.T) {
 		free := compile(t, wide(t), options(0))
 		want, all := bitsOf(free), free.ArenaBytes()+free.ScratchBytes()
 		_, err := engine.Compile(wide(t), options(1))
-		var small *pass.TooSmall
+		var small *pass.MemoryLimitError
 		if exit.CodeOf(err) != exit.NoDevice || !errors.As(err, &small) {
 			t.Fatalf("mode %v, a limit of one byte: %v", mode, err)
 		}
@@ -170,7 +170,7 @@ func TestMemoryLimit(t *testing.T) {
 func TestTimings(t *testing.T) {
 	dir := t.TempDir()
 	run := func(table *tune.Table) *engine.Plan {
-		p := compile(t, wide(t), engine.Options{Device: engine.Device{Threads: 2}, Numerics: engine.Numerics{Winograd: true, ByRule: true}, Reuse: engine.Reuse{Timings: table}})
+		p := compile(t, wide(t), engine.Options{Device: engine.Device{Threads: 2}, Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}, Reuse: engine.Reuse{Timings: table}})
 		train(t, p, 2)
 		return p
 	}

@@ -73,9 +73,9 @@ func eastOf(lon, from float64) float64 {
 	return d
 }
 
-// onArea is how far outside of an area a point may lie and still be on its edge: less than
+// areaTolerance is how far outside of an area a point may lie and still be on its edge: less than
 // grids are rounded by.
-const onArea = 1e-4
+const areaTolerance = 1e-4
 
 // Crop gives the grid of the points in an area, and where each of them stands in fields of
 // g. Columns run from west to east, also across Greenwich and the date line. All of g is g
@@ -88,13 +88,13 @@ func (g *Grid) Crop(a Area) (part *Grid, places []int, err error) {
 	}
 	var rows, cols []int
 	for j, lat := range g.Lat {
-		if lat <= a.North+onArea && lat >= a.South-onArea {
+		if lat <= a.North+areaTolerance && lat >= a.South-areaTolerance {
 			rows = append(rows, j)
 		}
 	}
-	offset := func(i int) float64 { return eastOf(g.Lon[i]+onArea, a.West) }
+	offset := func(i int) float64 { return eastOf(g.Lon[i]+areaTolerance, a.West) }
 	for i := range g.NX {
-		if offset(i) <= a.width()+2*onArea {
+		if offset(i) <= a.width()+2*areaTolerance {
 			cols = append(cols, i)
 		}
 	}
@@ -107,9 +107,9 @@ func (g *Grid) Crop(a Area) (part *Grid, places []int, err error) {
 	if len(cols) < g.NX {
 		slices.SortFunc(cols, func(x, y int) int { return cmp.Compare(offset(x), offset(y)) })
 	}
-	part = &Grid{Kind: g.Kind, NX: len(cols), NY: len(rows), Mapping: g.Mapping, Source: g.Source, whole: g}
-	if g.whole != nil {
-		part.whole = g.whole
+	part = &Grid{Kind: g.Kind, NX: len(cols), NY: len(rows), Mapping: g.Mapping, Source: g.Source, parent: g}
+	if g.parent != nil {
+		part.parent = g.parent
 	}
 	for _, j := range rows {
 		part.Lat = append(part.Lat, g.Lat[j])
@@ -119,27 +119,27 @@ func (g *Grid) Crop(a Area) (part *Grid, places []int, err error) {
 	}
 	first := eastOf(g.Lon[cols[0]], 0)
 	for _, i := range cols {
-		part.Lon = append(part.Lon, first+eastOf(g.Lon[i]-g.Lon[cols[0]]+onArea, 0)-onArea)
+		part.Lon = append(part.Lon, first+eastOf(g.Lon[i]-g.Lon[cols[0]]+areaTolerance, 0)-areaTolerance)
 	}
 	if len(cols) < g.NX {
 		part.Source.Roll = 0
-		part.Source.FirstLon = g.Source.FirstLon + eastOf(part.Lon[0]+onArea, g.Source.FirstLon) - onArea
+		part.Source.FirstLon = g.Source.FirstLon + eastOf(part.Lon[0]+areaTolerance, g.Source.FirstLon) - areaTolerance
 	} else {
 		part.Lon = g.Lon
 	}
 	return part, places, nil
 }
 
-// Complete is the grid that this one is a part of, or the grid itself.
-func (g *Grid) Complete() *Grid {
-	if g.whole != nil {
-		return g.whole
+// Parent is the grid that this one is a part of, or the grid itself.
+func (g *Grid) Parent() *Grid {
+	if g.parent != nil {
+		return g.parent
 	}
 	return g
 }
 
-// Pick gives the values at some places of a field.
-func Pick[T any](field []T, places []int) []T {
+// Take gives the values at some places of a field.
+func Take[T any](field []T, places []int) []T {
 	out := make([]T, len(places))
 	for k, p := range places {
 		out[k] = field[p]

@@ -55,7 +55,7 @@ func TestCrop(t *testing.T) {
 			t.Errorf("%s: %s", c.area, g)
 			continue
 		}
-		if math.Abs(g.Source.FirstLon-c.firstLon) > 1e-9 || g.Complete() != whole {
+		if math.Abs(g.Source.FirstLon-c.firstLon) > 1e-9 || g.Parent() != whole {
 			t.Errorf("%s: starts at %g", c.area, g.Source.FirstLon)
 		}
 		if places == nil {
@@ -64,7 +64,7 @@ func TestCrop(t *testing.T) {
 			}
 			continue
 		}
-		if got, want := Pick(lonLat(whole), places), lonLat(g); fmt.Sprint(got) != fmt.Sprint(want) {
+		if got, want := Take(lonLat(whole), places), lonLat(g); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: points %v, want %v", c.area, got, want)
 		}
 	}
@@ -82,7 +82,7 @@ func TestCrop(t *testing.T) {
 }
 
 func TestParseQuestion(t *testing.T) {
-	for s, want := range map[string]Question{
+	for s, want := range map[string]VariableEvent{
 		"t2m>273.15":        {"2t", Event{Above, 273.15, 0}, ""},
 		"2t < 0 degC":       {"2t", Event{Below, 0, 0}, "degC"},
 		"10si>17.2m s-1":    {"10si", Event{Above, 17.2, 0}, "m s-1"},
@@ -91,16 +91,16 @@ func TestParseQuestion(t *testing.T) {
 		" gh > -1.5 ":       {"gh", Event{Above, -1.5, 0}, ""},
 		"5 < 2t < 10 degC ": {"2t", Event{Between, 5, 10}, "degC"},
 	} {
-		got, err := ParseQuestion(s)
+		got, err := ParseVariableEvent(s)
 		if err != nil || got != want {
 			t.Errorf("%q: %+v, %v; want %+v", s, got, err, want)
 		}
-		if again, err := ParseQuestion(got.String()); err != nil || again != got {
+		if again, err := ParseVariableEvent(got.String()); err != nil || again != got {
 			t.Errorf("%q is printed as %q: %+v, %v", s, got, again, err)
 		}
 	}
 	for _, s := range []string{"", "2t", "2t>", "2t>>3", "2t>=3", "2t>x", "5<2t<3", "1K<2t<2degC", "2t=3", ">3", "2t>1e999"} {
-		if got, err := ParseQuestion(s); err == nil {
+		if got, err := ParseVariableEvent(s); err == nil {
 			t.Errorf("%q gives %+v", s, got)
 		}
 	}

@@ -89,8 +89,8 @@ type Catalogue struct {
 	Warnings []string
 }
 
-// Hole is a field that the rest of the input leads one to expect.
-type Hole struct {
+// MissingField is a field that the rest of the input leads one to expect.
+type MissingField struct {
 	Variable string
 	Level    Level
 	Product  Product
@@ -113,7 +113,7 @@ type Group struct {
 	Packings []string
 	Centres  []string // that messages say; none of NetCDF
 	Count    int
-	Holes    []Hole
+	Missing  []MissingField
 }
 
 // unique gives the sorted distinct values of a property.
@@ -198,13 +198,13 @@ func (c *Catalogue) Groups() []Group {
 				g.Grids = append(g.Grids, e.Grid)
 			}
 		}
-		g.Holes = holes(by[n], g)
+		g.Missing = findMissing(by[n], g)
 		out = append(out, g)
 	}
 	return out
 }
 
-func holes(entries []Entry, g Group) []Hole {
+func findMissing(entries []Entry, g Group) []MissingField {
 	type place struct {
 		init   Init
 		lead   Lead
@@ -215,7 +215,7 @@ func holes(entries []Entry, g Group) []Hole {
 	for _, e := range entries {
 		have[place{e.Init, e.Lead, e.Level, e.Member}] = true
 	}
-	var out []Hole
+	var out []MissingField
 	for _, init := range g.Inits {
 		for _, lead := range g.Leads {
 			for _, level := range g.Levels {
@@ -226,7 +226,7 @@ func holes(entries []Entry, g Group) []Hole {
 					}
 				}
 				if absent != nil {
-					out = append(out, Hole{g.Variable, level, g.Product, init, lead, absent})
+					out = append(out, MissingField{g.Variable, level, g.Product, init, lead, absent})
 				}
 			}
 		}
@@ -250,7 +250,7 @@ func (c *Catalogue) Duplicates() [][]Entry {
 }
 
 // String says a hole in a few words.
-func (h Hole) String() string {
+func (h MissingField) String() string {
 	s := fmt.Sprintf("%s %s %s start %s lead %s", h.Variable, h.Level, h.Product, h.Init, h.Lead)
 	if len(h.Members) == 1 && h.Members[0] == NoMember {
 		return s

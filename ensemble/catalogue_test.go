@@ -25,13 +25,13 @@ func entries(skip func(Entry) bool) []Entry {
 
 func TestHoles(t *testing.T) {
 	full := Catalogue{Entries: entries(func(Entry) bool { return false })}
-	if g := full.Groups(); len(g) != 1 || g[0].Count != 16 || len(g[0].Holes) != 0 || len(g[0].Grids) != 1 {
+	if g := full.Groups(); len(g) != 1 || g[0].Count != 16 || len(g[0].Missing) != 0 || len(g[0].Grids) != 1 {
 		t.Fatalf("groups %+v", g)
 	}
 	c := Catalogue{Entries: entries(func(e Entry) bool {
 		return e.Member == 2 && e.Lead > 0 || e.Member == 3 && e.Lead > 0 && e.Level == PressureLevel(850)
 	})}
-	h := c.Groups()[0].Holes
+	h := c.Groups()[0].Missing
 	if len(h) != 2 {
 		t.Fatalf("holes %v", h)
 	}

@@ -54,30 +54,30 @@ func (e Event) Compare(o Event) int {
 	return cmp.Or(cmp.Compare(e.Relation, o.Relation), cmp.Compare(e.Lower, o.Lower), cmp.Compare(e.Upper, o.Upper))
 }
 
-// Question is an event of a variable, as a person asks for its probability.
-type Question struct {
+// VariableEvent is an event of a variable, as a person asks for its probability.
+type VariableEvent struct {
 	Variable string // short name
 	Event    Event  // limits in Unit
 	Unit     string // of the limits; empty: SI
 }
 
 var (
-	oneSided = regexp.MustCompile(`^([A-Za-z0-9_]+)\s*([<>])\s*(.+)$`)
-	twoSided = regexp.MustCompile(`^([^<>]+)<\s*([A-Za-z0-9_]+)\s*<\s*(.+)$`)
-	measured = regexp.MustCompile(`^([-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*(\S.*)?$`)
+	oneSidedEvent  = regexp.MustCompile(`^([A-Za-z0-9_]+)\s*([<>])\s*(.+)$`)
+	twoSidedEvent  = regexp.MustCompile(`^([^<>]+)<\s*([A-Za-z0-9_]+)\s*<\s*(.+)$`)
+	numberWithUnit = regexp.MustCompile(`^([-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*(\S.*)?$`)
 )
 
-// ParseQuestion reads "t2m>273.15", "2t < 0 degC" and "0degC<2t<5degC": a short name of
+// ParseVariableEvent reads "t2m>273.15", "2t < 0 degC" and "0degC<2t<5degC": a short name of
 // the vocabulary or its identifier, and limits with or without a unit.
 //
 // Errors: if it is none of these, with what to write instead.
-func ParseQuestion(s string) (Question, error) {
+func ParseVariableEvent(s string) (VariableEvent, error) {
 	s = strings.TrimSpace(s)
 	if strings.ContainsAny(s, "≤≥") || strings.Contains(s, "<=") || strings.Contains(s, ">=") {
-		return Question{}, fmt.Errorf("%q: write > for >=, and < for <=: one value alone has no probability", s)
+		return VariableEvent{}, fmt.Errorf("%q: write > for >=, and < for <=: one value alone has no probability", s)
 	}
 	limit := func(text string) (v float64, unit string, err error) {
-		m := measured.FindStringSubmatch(strings.TrimSpace(text))
+		m := numberWithUnit.FindStringSubmatch(strings.TrimSpace(text))
 		if m == nil {
 			return 0, "", fmt.Errorf("%q: %q is no number with a unit", s, strings.TrimSpace(text))
 		}
@@ -86,32 +86,32 @@ func ParseQuestion(s string) (Question, error) {
 		}
 		return v, strings.TrimSpace(m[2]), nil
 	}
-	if m := twoSided.FindStringSubmatch(s); m != nil {
+	if m := twoSidedEvent.FindStringSubmatch(s); m != nil {
 		lower, u, err := limit(m[1])
 		if err != nil {
-			return Question{}, err
+			return VariableEvent{}, err
 		}
 		upper, unit, err := limit(m[3])
 		if err != nil {
-			return Question{}, err
+			return VariableEvent{}, err
 		}
 		if u != "" && u != unit {
-			return Question{}, fmt.Errorf("%q: its limits are in %q and in %q", s, u, unit)
+			return VariableEvent{}, fmt.Errorf("%q: its limits are in %q and in %q", s, u, unit)
 		}
 		if lower >= upper {
-			return Question{}, fmt.Errorf("%q: nothing lies between its limits", s)
+			return VariableEvent{}, fmt.Errorf("%q: nothing lies between its limits", s)
 		}
-		return Question{ShortName(m[2]), Event{Between, lower, upper}, unit}, nil
+		return VariableEvent{ShortName(m[2]), Event{Between, lower, upper}, unit}, nil
 	}
-	m := oneSided.FindStringSubmatch(s)
+	m := oneSidedEvent.FindStringSubmatch(s)
 	if m == nil {
-		return Question{}, fmt.Errorf("%q is no event: write t2m>273.15, \"t2m<0 degC\" or 0degC<t2m<5degC", s)
+		return VariableEvent{}, fmt.Errorf("%q is no event: write t2m>273.15, \"t2m<0 degC\" or 0degC<t2m<5degC", s)
 	}
 	v, unit, err := limit(m[3])
 	if err != nil {
-		return Question{}, err
+		return VariableEvent{}, err
 	}
-	q := Question{Variable: ShortName(m[1]), Event: Event{Relation: Above, Lower: v}, Unit: unit}
+	q := VariableEvent{Variable: ShortName(m[1]), Event: Event{Relation: Above, Lower: v}, Unit: unit}
 	if m[2] == "<" {
 		q.Event = Event{Relation: Below, Upper: v}
 	}
@@ -128,17 +128,17 @@ func ShortName(word string) string {
 	return word
 }
 
-// MarshalText writes what ParseQuestion reads.
-func (q Question) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
+// MarshalText writes what ParseVariableEvent reads.
+func (q VariableEvent) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
 
 // UnmarshalText is the inverse of MarshalText.
-func (q *Question) UnmarshalText(text []byte) (err error) {
-	*q, err = ParseQuestion(string(text))
+func (q *VariableEvent) UnmarshalText(text []byte) (err error) {
+	*q, err = ParseVariableEvent(string(text))
 	return err
 }
 
-// String prints what ParseQuestion reads.
-func (q Question) String() string {
+// String prints what ParseVariableEvent reads.
+func (q VariableEvent) String() string {
 	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) + q.Unit }
 	switch q.Event.Relation {
 	case Above:

@@ -19,9 +19,9 @@ type Aggregate string
 // The aggregates, in the order in which the published networks stack the first
 // two of them.
 const (
-	SpreadOfUsed Aggregate = "spread" // standard deviation over the used members, over its training RMS
-	FirstMember  Aggregate = "first"  // standardised field of the first used member
-	OffsetOfMean Aggregate = "offset" // mean over the used members minus the first, over the RMS of spread
+	UsedSpread  Aggregate = "spread" // standard deviation over the used members, over its training RMS
+	FirstMember Aggregate = "first"  // standardised field of the first used member
+	MeanOffset  Aggregate = "offset" // mean over the used members minus the first, over the RMS of spread
 )
 
 // Features turns the used members of a forecast into the input of a network.
@@ -43,8 +43,8 @@ type Features struct {
 	DDOF       int         `json:"spread_ddof"` // divisor of the standard deviation is members - DDOF
 	// Auxiliary are fields that do not change; their channels come last.
 	Auxiliary []Auxiliary `json:"auxiliary,omitempty"`
-	// OfMembers are the channels of each member, for networks that read members; else nil.
-	OfMembers []MemberChannel `json:"member_channels,omitempty"`
+	// MemberInputs are the channels of each member, for networks that read members; else nil.
+	MemberInputs []MemberChannel `json:"member_channels,omitempty"`
 
 	// Fitted on training dates, indexed by Axes: lead, variable, level.
 	Fields  []*Normaliser `json:"-"`       // of the first member's fields
@@ -112,17 +112,17 @@ func (f *Features) Channel(lead Lead, a Aggregate, variable string) int {
 	return -1
 }
 
-// at is the position of lead t, variable v, level l in Fields and Spreads.
-func (f *Features) at(t, v, l int) int {
+// index is the position of lead t, variable v, level l in Fields and Spreads.
+func (f *Features) index(t, v, l int) int {
 	return (t*len(f.Axes.Variables)+v)*len(f.Axes.Levels) + l
 }
 
-// Join makes the fields [level][point] of a whole grid from the parts of it that
+// Gather makes the fields [level][point] of a whole grid from the parts of it that
 // several have. Those that are not to fit anything get nil.
-type Join func(part []float64) (whole []float64, err error)
+type Gather func(part []float64) (whole []float64, err error)
 
-// Alone is the Join of one who has all of it.
-func Alone(part []float64) ([]float64, error) { return part, nil }
+// GatherLocal is the Join of one who has all of it.
+func GatherLocal(part []float64) ([]float64, error) { return part, nil }
 
 // Fit estimates normalisers and spread scales from training forecasts.
 //
@@ -136,7 +136,7 @@ func (f *Features) Fit(train []*Forecast, used []int, kind Standardisation, las 
 	for _, fc := range train {
 		sums.Add(fc)
 	}
-	return f.FitSums(sums, kind, las, train[0].Grid, Alone)
+	return f.FitSums(sums, kind, las, train[0].Grid, GatherLocal)
 }
 
 // FeatureSums are sums over dates by grid point, from which features are fitted. Several
@@ -171,9 +171,9 @@ func (s *FeatureSums) Add(fc *Forecast) {
 	for t := range s.f.Axes.Leads {
 		for v := range s.f.Axes.Variables {
 			for l := range s.levels {
-				x := s.fields[s.at(t, v, l)]
+				x := s.fields[s.index(t, v, l)]
 				if next {
-					x.close()
+					x.endYear()
 				}
 				x.year.Add(fc.Field(t, s.used[0], v, l))
 				fc.MeanStd(s.mean, s.std, t, v, l, s.used, s.f.DDOF)
@@ -199,11 +199,11 @@ func (s *FeatureSums) start(fc *Forecast) {
 	}
 }
 
-// at is the position of lead t, variable v, level l in fields.
-func (s *FeatureSums) at(t, v, l int) int { return (t*len(s.f.Axes.Variables)+v)*s.levels + l }
+// index is the position of lead t, variable v, level l in fields.
+func (s *FeatureSums) index(t, v, l int) int { return (t*len(s.f.Axes.Variables)+v)*s.levels + l }
 
-// close adds a year to those before it.
-func (x fieldSums) close() {
+// endYear adds a year to those before it.
+func (x fieldSums) endYear() {
 	x.all.join(x.year)
 	for _, y := range [][]float64{x.year.N, x.year.Sum, x.year.Sq} {
 		clear(y)
@@ -215,7 +215,7 @@ func (x fieldSums) close() {
 // fitted. The sums are used up.
 //
 // Errors: as Fit; those of join.
-func (f *Features) FitSums(s *FeatureSums, kind Standardisation, las LASOptions, grid *Grid, join Join) error {
+func (f *Features) FitSums(s *FeatureSums, kind Standardisation, las LASOptions, grid *Grid, join Gather) error {
 	if s.fields == nil {
 		return fmt.Errorf("no forecast to fit features on")
 	}
@@ -228,8 +228,8 @@ func (f *Features) FitSums(s *FeatureSums, kind Standardisation, las LASOptions,
 		for v := range f.Axes.Variables {
 			var sums [6][]float64 // of all levels: PointSums, and count and sum of squares of spreads
 			for l := range s.levels {
-				x := s.fields[s.at(t, v, l)]
-				x.close()
+				x := s.fields[s.index(t, v, l)]
+				x.endYear()
 				for i, part := range [6][]float64{x.all.N, x.all.Sum, x.all.Sq, x.all.Pivot, x.count, x.sq} {
 					sums[i] = append(sums[i], part...)
 				}
@@ -248,9 +248,9 @@ func (f *Features) FitSums(s *FeatureSums, kind Standardisation, las LASOptions,
 				points := PointSums{of(0), of(1), of(2), of(3)}
 				var err error
 				if kind == LAS {
-					fields[f.at(t, v, l)], err = points.LAS(grid, las)
+					fields[f.index(t, v, l)], err = points.LAS(grid, las)
 				} else {
-					fields[f.at(t, v, l)], err = points.Global(grid)
+					fields[f.index(t, v, l)], err = points.Global(grid)
 				}
 				if err != nil && bad == nil {
 					bad = fmt.Errorf("normaliser of %s %s at %s: %w", f.Axes.Variables[v], f.Axes.Levels[l], f.Axes.Leads[t], err)
@@ -264,7 +264,7 @@ func (f *Features) FitSums(s *FeatureSums, kind Standardisation, las LASOptions,
 				if !(rms > 0) {
 					rms = 1 // a lead at which all members are equal
 				}
-				spreads[f.at(t, v, l)] = rms
+				spreads[f.index(t, v, l)] = rms
 			}
 		}
 	}
@@ -286,26 +286,26 @@ func (f *Features) Build(dst []float32, fc *Forecast, used []int) error {
 		return fmt.Errorf("features: %d values wanted, room for %d", f.Channels()*d*n, len(dst))
 	}
 	for _, a := range f.Aggregates {
-		if a != FirstMember && a != OffsetOfMean && a != SpreadOfUsed {
+		if a != FirstMember && a != MeanOffset && a != UsedSpread {
 			return fmt.Errorf("features: unknown aggregate %q", a)
 		}
 	}
-	if err := f.eachField(n, func(t, v, l int, r *Room) error {
+	if err := f.eachField(n, func(t, v, l int, r *Scratch) error {
 		fields := make([][]float32, len(used))
 		for i, m := range used {
 			fields[i] = fc.Field(t, m, v, l)
 		}
-		return f.Field(dst, fields, t, v, l, r)
+		return f.WriteField(dst, fields, t, v, l, r)
 	}); err != nil {
 		return err
 	}
-	f.Fixed(dst, fc.Init, fc.Grid)
+	f.WriteFixed(dst, fc.Init, fc.Grid)
 	return nil
 }
 
-// Fixed writes the channels of place and season, and of auxiliary fields. dst is that of
+// WriteFixed writes the channels of place and season, and of auxiliary fields. dst is that of
 // Build.
-func (f *Features) Fixed(dst []float32, init Init, grid *Grid) {
+func (f *Features) WriteFixed(dst []float32, init Init, grid *Grid) {
 	n, d := grid.Size(), len(f.Axes.Levels)
 	c := len(f.Axes.Leads) * len(f.Aggregates) * len(f.Axes.Variables)
 	if f.Location {
@@ -338,18 +338,18 @@ func (f *Features) Fixed(dst []float32, init Init, grid *Grid) {
 	}
 }
 
-// Room is what a processor needs to make the channels of a field.
-type Room struct {
+// Scratch is what a processor needs to make the channels of a field.
+type Scratch struct {
 	mean, std []float32
 	norm      Normaliser // read from a file
 }
 
-// NewRoom is room for fields of n points.
-func NewRoom(n int) *Room { return &Room{mean: make([]float32, n), std: make([]float32, n)} }
+// NewScratch is room for fields of n points.
+func NewScratch(n int) *Scratch { return &Scratch{mean: make([]float32, n), std: make([]float32, n)} }
 
 // eachField calls do for every lead, variable and level, on all processors, each with room
 // for fields of n points.
-func (f *Features) eachField(n int, do func(t, v, l int, r *Room) error) error {
+func (f *Features) eachField(n int, do func(t, v, l int, r *Scratch) error) error {
 	d, vars := len(f.Axes.Levels), len(f.Axes.Variables)
 	fields := len(f.Axes.Leads) * vars * d
 	errs := make([]error, fields)
@@ -357,7 +357,7 @@ func (f *Features) eachField(n int, do func(t, v, l int, r *Room) error) error {
 	var wait sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), fields) {
 		wait.Go(func() {
-			r := NewRoom(n)
+			r := NewScratch(n)
 			for i := int(next.Add(1)) - 1; i < fields; i = int(next.Add(1)) - 1 {
 				errs[i] = do(i/d/vars, i/d%vars, i%d, r)
 			}
@@ -367,17 +367,17 @@ func (f *Features) eachField(n int, do func(t, v, l int, r *Room) error) error {
 	return errors.Join(errs...)
 }
 
-// Field writes the channels of the field at lead t, of variable v and level l: fields are
+// WriteField writes the channels of the field at lead t, of variable v and level l: fields are
 // those of the used members, in their order. Another may write those of another field at
 // the same time, with a room of its own.
 //
 // Shape: dst as in Build; each of fields [point].
 // Errors: those of Maps.
-func (f *Features) Field(dst []float32, fields [][]float32, t, v, l int, r *Room) error {
+func (f *Features) WriteField(dst []float32, fields [][]float32, t, v, l int, r *Scratch) error {
 	first := fields[0]
 	n, d := len(first), len(f.Axes.Levels)
-	if slices.Contains(f.Aggregates, OffsetOfMean) || slices.Contains(f.Aggregates, SpreadOfUsed) {
-		f.Statistics(r.mean, r.std, fields)
+	if slices.Contains(f.Aggregates, MeanOffset) || slices.Contains(f.Aggregates, UsedSpread) {
+		f.MeanStd(r.mean, r.std, fields)
 	}
 	var norm *Normaliser
 	if slices.Contains(f.Aggregates, FirstMember) {
@@ -386,12 +386,12 @@ func (f *Features) Field(dst []float32, fields [][]float32, t, v, l int, r *Room
 			return err
 		}
 	}
-	inverse := float32(1 / f.Spreads[f.at(t, v, l)])
+	inverse := float32(1 / f.Spreads[f.index(t, v, l)])
 	for i, a := range f.Aggregates {
 		c := (t*len(f.Aggregates)+i)*len(f.Axes.Variables) + v
 		out := dst[(c*d+l)*n : (c*d+l+1)*n]
 		switch {
-		case a == SpreadOfUsed:
+		case a == UsedSpread:
 			fieldmath.Scale(out, r.std, inverse)
 			continue
 		case a == FirstMember && len(norm.Mean) == n:
@@ -399,7 +399,7 @@ func (f *Features) Field(dst []float32, fields [][]float32, t, v, l int, r *Room
 			continue
 		case a == FirstMember:
 			norm.Apply(out, first)
-		case a == OffsetOfMean:
+		case a == MeanOffset:
 			for p, x := range first {
 				out[p] = (r.mean[p] - x) * inverse
 			}

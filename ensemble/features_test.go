@@ -34,7 +34,7 @@ var testAxes = Axes{
 }
 
 func TestPublishedChannelOrder(t *testing.T) {
-	f := &Features{Axes: testAxes, Aggregates: []Aggregate{SpreadOfUsed, FirstMember}}
+	f := &Features{Axes: testAxes, Aggregates: []Aggregate{UsedSpread, FirstMember}}
 	if f.Channels() != 42 {
 		t.Fatalf("%d channels, want 42", f.Channels())
 	}
@@ -45,7 +45,7 @@ func TestPublishedChannelOrder(t *testing.T) {
 			t.Errorf("channel %d is %q, want %q", c, got, want)
 		}
 	}
-	if got := f.Channel(testAxes.Leads[2], SpreadOfUsed, "z"); got != 33 {
+	if got := f.Channel(testAxes.Leads[2], UsedSpread, "z"); got != 33 {
 		t.Errorf("z spread at 48 h found at %d", got)
 	}
 }
@@ -57,7 +57,7 @@ func TestFeaturesAreStandardised(t *testing.T) {
 		train = append(train, testForecast(time.Date(2000, 1, 1+20*k, 0, 0, 0, 0, time.UTC), testAxes, 5, grid))
 	}
 	used := []int{0, 1, 2, 3, 4}
-	f := &Features{Axes: testAxes, Aggregates: []Aggregate{SpreadOfUsed, FirstMember, OffsetOfMean}, Location: true, Season: true, DDOF: 1}
+	f := &Features{Axes: testAxes, Aggregates: []Aggregate{UsedSpread, FirstMember, MeanOffset}, Location: true, Season: true, DDOF: 1}
 	if err := f.Fit(train, used, GlobalStandard, LASOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestFeaturesAreStandardised(t *testing.T) {
 	for c := range 3 * 3 * 7 {
 		m, s := sum[c]/area, sq[c]/area
 		switch f.Aggregates[c/7%3] {
-		case SpreadOfUsed:
+		case UsedSpread:
 			if math.Abs(s-1) > 1e-5 {
 				t.Errorf("%s: mean square %g, want 1", f.ChannelName(c), s)
 			}
@@ -105,7 +105,7 @@ func TestFeaturesAreStandardised(t *testing.T) {
 func TestFeaturesUnderMemberPermutation(t *testing.T) {
 	grid := testGrid(8, 9, true)
 	fc := testForecast(time.Date(2001, 5, 4, 0, 0, 0, 0, time.UTC), testAxes, 5, grid)
-	f := &Features{Axes: testAxes, Aggregates: []Aggregate{SpreadOfUsed, FirstMember}, DDOF: 0}
+	f := &Features{Axes: testAxes, Aggregates: []Aggregate{UsedSpread, FirstMember}, DDOF: 0}
 	if err := f.Fit([]*Forecast{fc}, []int{0, 1, 2, 3, 4}, LAS, LASOptions{Window: 3, Smooth: 1}); err != nil {
 		t.Fatal(err)
 	}

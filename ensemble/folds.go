@@ -11,7 +11,7 @@ import (
 // Fold is one block of years of the training starts, by their positions: Out are those of the
 // block, In those that may be learned from to judge them. Others lie so near to the block
 // that their forecasts overlap with its.
-type Fold struct{ In, Out []int }
+type Fold struct{ Train, HeldOut []int }
 
 // Folds cuts starts into k blocks of consecutive years, for cross-fitting: what is fitted on
 // In of a fold is applied to Out, so that every start is met once by a fit that did not see it.
@@ -29,7 +29,7 @@ func Folds(inits []Init, k int, target Lead) ([]Fold, error) {
 			At: "model.bias.folds", Why: "each block is predicted by a network that learned from the other years; two are the least",
 			Fix: "lower model.bias.folds to the number of years, or extend data.split.train"}
 	}
-	return cutFolds(inits, k, target, 0, yearBlocks(inits, years, k), "model.bias.folds")
+	return makeFolds(inits, k, target, 0, yearBlocks(inits, years, k), "model.bias.folds")
 }
 
 // GapFolds are Folds where there are so many years, and else k blocks of equally many
@@ -46,9 +46,9 @@ func GapFolds(inits []Init, k int, target Lead, gap time.Duration) ([]Fold, erro
 			Fix: "lower " + at + ", or extend data.split.train"}
 	}
 	if years := yearsOf(inits); len(years) >= k {
-		return cutFolds(inits, k, target, gap, yearBlocks(inits, years, k), at)
+		return makeFolds(inits, k, target, gap, yearBlocks(inits, years, k), at)
 	}
-	return cutFolds(inits, k, target, gap, func(i int) int { return (k*(i+1) - 1) / len(inits) }, at)
+	return makeFolds(inits, k, target, gap, func(i int) int { return (k*(i+1) - 1) / len(inits) }, at)
 }
 
 // yearsOf lists the years of starts, ascending.
@@ -67,8 +67,8 @@ func yearBlocks(inits []Init, years []int, k int) func(i int) int {
 	return func(i int) int { return (k*(slices.Index(years, inits[i].Time.Year())+1) - 1) / len(years) }
 }
 
-// cutFolds makes folds of the blocks of starts; at is the key that an error names.
-func cutFolds(inits []Init, k int, target Lead, gap time.Duration, block func(i int) int, at string) ([]Fold, error) {
+// makeFolds makes folds of the blocks of starts; at is the key that an error names.
+func makeFolds(inits []Init, k int, target Lead, gap time.Duration, block func(i int) int, at string) ([]Fold, error) {
 	overlap := func(a, b Init) bool {
 		return !a.Time.After(b.Valid(target).Add(gap)) && !b.Time.After(a.Valid(target).Add(gap))
 	}
@@ -77,16 +77,16 @@ func cutFolds(inits []Init, k int, target Lead, gap time.Duration, block func(i 
 		own := &folds[f]
 		for i := range inits {
 			if block(i) == f {
-				own.Out = append(own.Out, i)
+				own.HeldOut = append(own.HeldOut, i)
 			}
 		}
 		for i, in := range inits {
-			if block(i) != f && !slices.ContainsFunc(own.Out, func(o int) bool { return overlap(in, inits[o]) }) {
-				own.In = append(own.In, i)
+			if block(i) != f && !slices.ContainsFunc(own.HeldOut, func(o int) bool { return overlap(in, inits[o]) }) {
+				own.Train = append(own.Train, i)
 			}
 		}
-		if len(own.In) == 0 {
-			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("nothing is left to learn from beside the block of %d", inits[own.Out[0]].Time.Year()),
+		if len(own.Train) == 0 {
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("nothing is left to learn from beside the block of %d", inits[own.HeldOut[0]].Time.Year()),
 				At: at, Why: "all other starts overlap with those of the block", Fix: "extend data.split.train"}
 		}
 	}

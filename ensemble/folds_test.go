@@ -31,11 +31,11 @@ func TestFolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range []Fold{
-		{In: []int{3, 4, 5, 6}, Out: []int{0, 1}}, // 2 begins when 1 is valid
-		{In: []int{0, 5, 6}, Out: []int{2, 3, 4}}, // 4 is valid before 5 begins
-		{In: []int{0, 1, 2, 3, 4}, Out: []int{5, 6}},
+		{Train: []int{3, 4, 5, 6}, HeldOut: []int{0, 1}}, // 2 begins when 1 is valid
+		{Train: []int{0, 5, 6}, HeldOut: []int{2, 3, 4}}, // 4 is valid before 5 begins
+		{Train: []int{0, 1, 2, 3, 4}, HeldOut: []int{5, 6}},
 	} {
-		if !slices.Equal(folds[i].In, want.In) || !slices.Equal(folds[i].Out, want.Out) {
+		if !slices.Equal(folds[i].Train, want.Train) || !slices.Equal(folds[i].HeldOut, want.HeldOut) {
 			t.Errorf("fold %d: %v, want %v", i, folds[i], want)
 		}
 	}
@@ -56,10 +56,10 @@ func TestFoldsPartition(t *testing.T) {
 		}
 		var met []int
 		for _, f := range folds {
-			if years := len(f.Out) / 12; years < 15/k || years > 15/k+1 {
+			if years := len(f.HeldOut) / 12; years < 15/k || years > 15/k+1 {
 				t.Errorf("%d blocks: one of %d years", k, years)
 			}
-			met = append(met, f.Out...)
+			met = append(met, f.HeldOut...)
 		}
 		if !slices.IsSorted(met) || len(met) != len(inits) {
 			t.Errorf("%d blocks hold %d of %d starts, in order: %v", k, len(met), len(inits), slices.IsSorted(met))
@@ -90,13 +90,13 @@ func TestGapFolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []Fold{{In: []int{3, 4, 5}, Out: []int{0, 1}}, {In: []int{0, 5}, Out: []int{2, 3}}, {In: []int{0, 1, 2}, Out: []int{4, 5}}} {
-		if !slices.Equal(folds[i].In, want.In) || !slices.Equal(folds[i].Out, want.Out) {
+	for i, want := range []Fold{{Train: []int{3, 4, 5}, HeldOut: []int{0, 1}}, {Train: []int{0, 5}, HeldOut: []int{2, 3}}, {Train: []int{0, 1, 2}, HeldOut: []int{4, 5}}} {
+		if !slices.Equal(folds[i].Train, want.Train) || !slices.Equal(folds[i].HeldOut, want.HeldOut) {
 			t.Errorf("fold %d: %v, want %v", i, folds[i], want)
 		}
 	}
 	years := daily(t, "2001-06-01", "2002-06-01", "2002-06-30")
-	if folds, err = GapFolds(years, 2, Lead(48*time.Hour), 0); err != nil || !slices.Equal(folds[1].Out, []int{1, 2}) {
+	if folds, err = GapFolds(years, 2, Lead(48*time.Hour), 0); err != nil || !slices.Equal(folds[1].HeldOut, []int{1, 2}) {
 		t.Errorf("two years in two blocks: %v, %v", folds, err)
 	}
 	for name, c := range map[string]struct {

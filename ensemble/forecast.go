@@ -94,10 +94,10 @@ func (f *Forecast) Field(t, m, v, l int) []float32 {
 	return f.Values[at : at+n]
 }
 
-// Place is the field of a key. It is a view, not a copy.
+// FieldAt is the field of a key. It is a view, not a copy.
 //
 // Errors: if the key has no place here.
-func (f *Forecast) Place(k Key) ([]float32, error) {
+func (f *Forecast) FieldAt(k Key) ([]float32, error) {
 	t, v, l, ok := f.Axes.Find(k)
 	m := slices.Index(f.Members, k.Member)
 	if !ok || m < 0 {
@@ -110,7 +110,7 @@ func (f *Forecast) Place(k Key) ([]float32, error) {
 //
 // Errors: if the key has no place here or the number of points differs.
 func (f *Forecast) Put(field *Field) error {
-	to, err := f.Place(field.Key)
+	to, err := f.FieldAt(field.Key)
 	if err != nil {
 		return err
 	}

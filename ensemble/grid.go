@@ -66,7 +66,7 @@ type Grid struct {
 	// Source is how the input had the points, so that outputs can go back.
 	Source SourceOrder `json:"source"`
 
-	whole   *Grid     // of which this is a part; nil for none
+	parent  *Grid     // of which this is a part; nil for none
 	weights []float64 // of a part of a reduced grid, where they do not follow from the points
 }
 
@@ -89,14 +89,14 @@ type Window struct{ Rows, Cols [2]int }
 // Size is the number of points.
 func (g *Grid) Size() int { return g.NX * g.NY }
 
-// Whole tells whether a window is all of the grid.
-func (g *Grid) Whole(w Window) bool {
+// IsWhole tells whether a window is all of the grid.
+func (g *Grid) IsWhole(w Window) bool {
 	return w == Window{} || w == Window{[2]int{0, g.NY}, [2]int{0, g.NX}}
 }
 
 // SizeOf is the number of points in a window.
 func (g *Grid) SizeOf(w Window) int {
-	if g.Whole(w) {
+	if g.IsWhole(w) {
 		return g.Size()
 	}
 	return (w.Rows[1] - w.Rows[0]) * (w.Cols[1] - w.Cols[0])
@@ -106,15 +106,15 @@ func (g *Grid) SizeOf(w Window) int {
 // networks and maps need them: reduced grids and lists of places have none.
 func (g *Grid) Rectangular() bool { return g.Kind != Points && g.Rows == nil }
 
-// Part is the grid of the points in a window. Its points have the weights that they have
+// Subgrid is the grid of the points in a window. Its points have the weights that they have
 // in g. Parts of reduced grids are lists of points.
-func (g *Grid) Part(w Window) *Grid {
-	if g.Whole(w) {
+func (g *Grid) Subgrid(w Window) *Grid {
+	if g.IsWhole(w) {
 		return g
 	}
-	p := &Grid{Kind: g.Kind, NX: w.Cols[1] - w.Cols[0], NY: w.Rows[1] - w.Rows[0], Mapping: g.Mapping, Source: g.Source, whole: g}
-	if g.whole != nil {
-		p.whole = g.whole
+	p := &Grid{Kind: g.Kind, NX: w.Cols[1] - w.Cols[0], NY: w.Rows[1] - w.Rows[0], Mapping: g.Mapping, Source: g.Source, parent: g}
+	if g.parent != nil {
+		p.parent = g.parent
 	}
 	if g.X != nil {
 		p.X, p.Y = g.X[w.Cols[0]:w.Cols[1]], g.Y[w.Rows[0]:w.Rows[1]]
@@ -123,25 +123,25 @@ func (g *Grid) Part(w Window) *Grid {
 		p.Lat, p.Lon = g.Lat[w.Rows[0]:w.Rows[1]], g.Lon[w.Cols[0]:w.Cols[1]]
 		return p
 	}
-	p.Lat, p.Lon = cutRows(g.Lat, g.NX, w), cutRows(g.Lon, g.NX, w)
+	p.Lat, p.Lon = cropRows(g.Lat, g.NX, w), cropRows(g.Lon, g.NX, w)
 	if g.Rows != nil || g.weights != nil {
-		p.Kind, p.weights = Points, cutRows(g.Weights(), g.NX, w)
+		p.Kind, p.weights = Points, cropRows(g.Weights(), g.NX, w)
 	}
 	return p
 }
 
-// Cut gives the values of a field of g in a window: a copy, or the field if it is all.
+// CropField gives the values of a field of g in a window: a copy, or the field if it is all.
 //
 // Shape: field [g.Size()], the result [g.SizeOf(w)].
-func Cut[T any](field []T, g *Grid, w Window) []T {
-	if g.Whole(w) {
+func CropField[T any](field []T, g *Grid, w Window) []T {
+	if g.IsWhole(w) {
 		return field
 	}
-	return cutRows(field, g.NX, w)
+	return cropRows(field, g.NX, w)
 }
 
-// cutRows are the values of a window of a field with nx columns.
-func cutRows[T any](x []T, nx int, w Window) []T {
+// cropRows are the values of a window of a field with nx columns.
+func cropRows[T any](x []T, nx int, w Window) []T {
 	out := make([]T, 0, (w.Rows[1]-w.Rows[0])*(w.Cols[1]-w.Cols[0]))
 	for j := w.Rows[0]; j < w.Rows[1]; j++ {
 		out = append(out, x[j*nx+w.Cols[0]:j*nx+w.Cols[1]]...)
@@ -192,8 +192,8 @@ func (g *Grid) Weights() []float64 {
 	}
 	pole := 0.0
 	whole := g
-	if g.whole != nil {
-		whole = g.whole
+	if g.parent != nil {
+		whole = g.parent
 	}
 	if whole.NY > 1 {
 		pole = poleWeight(whole.Lat[0] - whole.Lat[1])

@@ -44,8 +44,8 @@ func TestReducedGrid(t *testing.T) {
 	if lat, lon := g.LatAt(0, 20), g.LonAt(0, 21); lat != 30 || lon != 15 {
 		t.Errorf("second row: %g N, then %g E", lat, lon)
 	}
-	part := g.Part(Window{Rows: [2]int{0, 1}, Cols: [2]int{18, 22}})
-	if got := part.Weights(); part.Kind != Points || !slices.Equal(got, w[18:22]) || !slices.Equal(part.Part(Window{Rows: [2]int{0, 1}, Cols: [2]int{1, 3}}).Weights(), w[19:21]) {
+	part := g.Subgrid(Window{Rows: [2]int{0, 1}, Cols: [2]int{18, 22}})
+	if got := part.Weights(); part.Kind != Points || !slices.Equal(got, w[18:22]) || !slices.Equal(part.Subgrid(Window{Rows: [2]int{0, 1}, Cols: [2]int{1, 3}}).Weights(), w[19:21]) {
 		t.Errorf("a part is %s with weights %v, want %v", part.Kind, got, w[18:22])
 	}
 	other := *g

@@ -19,7 +19,7 @@ const (
 	HeightAboveSoil                  // value in m
 	MeanSea                          // mean sea level; value 0
 	OtherLevel                       // kept, compared, never interpreted
-	OwnLevel                         // an axis of fields that stand each where its variable belongs; no field's
+	VariableLevel                    // an axis of fields that stand each where its variable belongs; no field's
 )
 
 // Level is a vertical coordinate.
@@ -43,7 +43,7 @@ func (l Level) String() string {
 		return num(l.Value) + "m"
 	case MeanSea:
 		return "msl"
-	case OwnLevel:
+	case VariableLevel:
 		return "single"
 	default:
 		return "level" + num(l.Value)
@@ -54,11 +54,11 @@ var levelWord = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(hPa|Pa|m)$`)
 
 // SingleLevel is the level axis of variables that stand at one level each: 2t at 2 m,
 // msl at mean sea level.
-var SingleLevel = Level{Kind: OwnLevel}
+var SingleLevel = Level{Kind: VariableLevel}
 
-// Of is the level of a variable's fields that stand on l of a level axis: l itself, and
+// ForVariable is the level of a variable's fields that stand on l of a level axis: l itself, and
 // on SingleLevel the one to which the variable belongs.
-func (l Level) Of(variable string) Level {
+func (l Level) ForVariable(variable string) Level {
 	if l != SingleLevel {
 		return l
 	}
@@ -71,7 +71,7 @@ func (l Level) Of(variable string) Level {
 
 // FindLevel is the position on a level axis of a variable's field at a level, or -1.
 func FindLevel(axis []Level, variable string, at Level) int {
-	return slices.IndexFunc(axis, func(l Level) bool { return l.Of(variable) == at })
+	return slices.IndexFunc(axis, func(l Level) bool { return l.ForVariable(variable) == at })
 }
 
 // ParseLevel reads 850hPa, 85000Pa, 2m, surface, msl and single: what String prints of
@@ -147,9 +147,9 @@ func (p Product) String() string {
 	return [...]string{"member", "mean", "spread", "other", "quantile", "probability"}[p]
 }
 
-// Measures says whether values of a product are values or differences of its variable, in its
+// HasVariableUnit says whether values of a product are values or differences of its variable, in its
 // unit and range.
-func (p Product) Measures() bool { return p != OtherProduct && p != Probability }
+func (p Product) HasVariableUnit() bool { return p != OtherProduct && p != Probability }
 
 // Key names one field. Two fields of one input with equal keys are duplicates.
 type Key struct {
@@ -159,10 +159,10 @@ type Key struct {
 	Product  Product
 	Init     Init
 	Lead     Lead
-	// Below is the probability that belongs to a Quantile, Event what a Probability
+	// QuantileProbability is the probability that belongs to a Quantile, Event what a Probability
 	// is of; zero for other products.
-	Below float64
-	Event Event
+	QuantileProbability float64
+	Event               Event
 }
 
 // Valid is the time the field is valid at.
@@ -175,7 +175,7 @@ func (k Key) String() string {
 		of = k.Product.String()
 		switch k.Product {
 		case Quantile:
-			of += " " + strconv.FormatFloat(k.Below, 'g', -1, 64)
+			of += " " + strconv.FormatFloat(k.QuantileProbability, 'g', -1, 64)
 		case Probability:
 			of += " " + k.Event.String()
 		}
@@ -201,7 +201,7 @@ func (k Key) Compare(o Key) int {
 		cmp.Compare(k.Level.Kind, o.Level.Kind),
 		cmp.Compare(o.Level.Value, k.Level.Value),
 		cmp.Compare(k.Product, o.Product),
-		cmp.Compare(k.Below, o.Below),
+		cmp.Compare(k.QuantileProbability, o.QuantileProbability),
 		k.Event.Compare(o.Event),
 		cmp.Compare(k.Member, o.Member),
 	)

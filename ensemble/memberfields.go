@@ -12,15 +12,15 @@ type MemberChannel string
 
 // The fields of members that networks may read.
 const (
-	FieldOfMember  MemberChannel = "field"  // standardised, as that of FirstMember
-	OffsetOfMember MemberChannel = "offset" // from the mean over the used members, over the RMS of spread
-	NoiseOfMember  MemberChannel = "noise"  // normal numbers, as noise makes them of the member's own field
+	StandardisedMember MemberChannel = "field"  // standardised, as that of FirstMember
+	MemberOffset       MemberChannel = "offset" // from the mean over the used members, over the RMS of spread
+	MemberNoise        MemberChannel = "noise"  // normal numbers, as noise makes them of the member's own field
 )
 
 // MemberChannels is the number of channels that each member has: channel c = (lead·K + kind)·V +
 // variable for K kinds of V variables.
 func (f *Features) MemberChannels() int {
-	return len(f.Axes.Leads) * len(f.OfMembers) * len(f.Axes.Variables)
+	return len(f.Axes.Leads) * len(f.MemberInputs) * len(f.Axes.Variables)
 }
 
 // BuildMembers writes the channels of each used member of one forecast.
@@ -32,39 +32,39 @@ func (f *Features) BuildMembers(dst []float32, fc *Forecast, used []int) error {
 	if len(dst) != len(used)*f.MemberChannels()*d*n {
 		return fmt.Errorf("members: %d values wanted, room for %d", len(used)*f.MemberChannels()*d*n, len(dst))
 	}
-	return f.eachField(n, func(t, v, l int, r *Room) error {
+	return f.eachField(n, func(t, v, l int, r *Scratch) error {
 		fields := make([][]float32, len(used))
 		for i, m := range used {
 			fields[i] = fc.Field(t, m, v, l)
 		}
-		return f.MemberField(dst, fields, t, v, l, r)
+		return f.WriteMemberField(dst, fields, t, v, l, r)
 	})
 }
 
-// MemberField writes the channels of members of the field at lead t, of variable v and level l,
+// WriteMemberField writes the channels of members of the field at lead t, of variable v and level l,
 // as Field does those of statistics.
 //
 // Shape: dst as in BuildMembers; each of fields [point]. Errors: those of Maps.
-func (f *Features) MemberField(dst []float32, fields [][]float32, t, v, l int, r *Room) error {
+func (f *Features) WriteMemberField(dst []float32, fields [][]float32, t, v, l int, r *Scratch) error {
 	n, d := len(fields[0]), len(f.Axes.Levels)
 	norm, err := f.normaliser(t, v, l, r)
 	if err != nil {
 		return err
 	}
-	if slices.Contains(f.OfMembers, OffsetOfMember) {
-		f.Statistics(r.mean, r.std, fields)
+	if slices.Contains(f.MemberInputs, MemberOffset) {
+		f.MeanStd(r.mean, r.std, fields)
 	}
-	inverse := float32(1 / f.Spreads[f.at(t, v, l)])
+	inverse := float32(1 / f.Spreads[f.index(t, v, l)])
 	for m, x := range fields {
-		for i, kind := range f.OfMembers {
-			c := m*f.MemberChannels() + (t*len(f.OfMembers)+i)*len(f.Axes.Variables) + v
+		for i, kind := range f.MemberInputs {
+			c := m*f.MemberChannels() + (t*len(f.MemberInputs)+i)*len(f.Axes.Variables) + v
 			out := dst[(c*d+l)*n : (c*d+l+1)*n]
 			switch kind {
-			case FieldOfMember:
+			case StandardisedMember:
 				norm.Apply(out, x)
-			case NoiseOfMember:
-				noise(out, x, uint64(f.at(t, v, l)))
-			case OffsetOfMember:
+			case MemberNoise:
+				noise(out, x, uint64(f.index(t, v, l)))
+			case MemberOffset:
 				for p, y := range x {
 					out[p] = (y - r.mean[p]) * inverse
 				}
@@ -99,16 +99,16 @@ func noise(dst, field []float32, stream uint64) {
 }
 
 // normaliser is that of a field, whose maps may lie in a file.
-func (f *Features) normaliser(t, v, l int, r *Room) (*Normaliser, error) {
-	norm := f.Fields[f.at(t, v, l)]
+func (f *Features) normaliser(t, v, l int, r *Scratch) (*Normaliser, error) {
+	norm := f.Fields[f.index(t, v, l)]
 	if norm.Mean != nil {
 		return norm, nil
 	}
-	return &r.norm, f.Maps(f.at(t, v, l), &r.norm)
+	return &r.norm, f.Maps(f.index(t, v, l), &r.norm)
 }
 
-// Statistics is MeanStd over the fields of the used members, whose order decides no bit.
-func (f *Features) Statistics(mean, std []float32, fields [][]float32) {
+// MeanStd is MeanStd over the fields of the used members, whose order decides no bit.
+func (f *Features) MeanStd(mean, std []float32, fields [][]float32) {
 	MeanStd(mean, std, fields, f.DDOF)
 }
 
@@ -123,12 +123,12 @@ func SortMembers(parts []float32, members int) (from []int) {
 		from[m] = m
 	}
 	slices.SortStableFunc(from, func(a, b int) int { return compareFields(part(parts, a), part(parts, b)) })
-	TakeMembers(parts, from)
+	PermuteMembers(parts, from)
 	return from
 }
 
-// TakeMembers puts the part of member from[i] to place i, for every i.
-func TakeMembers(parts []float32, from []int) {
+// PermuteMembers puts the part of member from[i] to place i, for every i.
+func PermuteMembers(parts []float32, from []int) {
 	if slices.IsSorted(from) {
 		return
 	}

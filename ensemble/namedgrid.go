@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// maxNamed bounds the points of a grid that a name asks for: a global grid of 0.05° has
+// maxGridPoints bounds the points of a grid that a name asks for: a global grid of 0.05° has
 // 26 million.
-const maxNamed = 1 << 28
+const maxGridPoints = 1 << 28
 
 // NamedGrid makes a grid of its name. 1.5deg is the regular latitude-longitude grid of that
 // distance with rows on the poles; 360x180 has so many columns and rows, which stand in
@@ -27,8 +27,8 @@ func NamedGrid(name string) (*Grid, error) {
 		switch {
 		case cut:
 			return nil, fmt.Errorf("grid %q: areas are cut out of grids like 1deg only", name)
-		case nx < 2 || ny < 2 || nx > maxNamed/ny:
-			return nil, fmt.Errorf("grid %q: at least 2 columns and rows, and at most %d points are possible", name, maxNamed)
+		case nx < 2 || ny < 2 || nx > maxGridPoints/ny:
+			return nil, fmt.Errorf("grid %q: at least 2 columns and rows, and at most %d points are possible", name, maxGridPoints)
 		}
 		g.Lat, g.Lon = steps(90-90/float64(ny), -180/float64(ny), ny), steps(0, 360/float64(nx), nx)
 		g.NX, g.NY = nx, ny
@@ -52,19 +52,19 @@ func NamedGrid(name string) (*Grid, error) {
 	}
 	north, west, south, east := 90.0, 0.0, -90.0, 360-step
 	if cut {
-		if north, west, south, east, err = corners(area); err != nil {
+		if north, west, south, east, err = parseCorners(area); err != nil {
 			return nil, fmt.Errorf("grid %q: %w", name, err)
 		}
-	} else if _, ok := parts(360, step); !ok {
+	} else if _, ok := wholeSteps(360, step); !ok {
 		return nil, fmt.Errorf("grid %q: the globe is no multiple of %g degrees", name, step)
 	}
-	rows, ok := parts(north-south, step)
-	columns, too := parts(east-west, step)
+	rows, ok := wholeSteps(north-south, step)
+	columns, too := wholeSteps(east-west, step)
 	if !ok || !too {
 		return nil, fmt.Errorf("grid %q: from %g to %g N and from %g to %g E are no multiples of %g degrees", name, south, north, west, east, step)
 	}
-	if (float64(rows)+1)*(float64(columns)+1) > maxNamed {
-		return nil, fmt.Errorf("grid %q has more than %d points", name, maxNamed)
+	if (float64(rows)+1)*(float64(columns)+1) > maxGridPoints {
+		return nil, fmt.Errorf("grid %q has more than %d points", name, maxGridPoints)
 	}
 	west -= 360 * math.Floor(west/360)
 	g.Kind, g.Lat, g.Lon = RegularLatLon, steps(north, -step, rows+1), steps(west, step, columns+1)
@@ -72,8 +72,8 @@ func NamedGrid(name string) (*Grid, error) {
 	return g, nil
 }
 
-// corners reads north/west/south/east.
-func corners(area string) (north, west, south, east float64, err error) {
+// parseCorners reads north/west/south/east.
+func parseCorners(area string) (north, west, south, east float64, err error) {
 	words := strings.Split(area, "/")
 	var x [4]float64
 	for i := range x {
@@ -93,8 +93,8 @@ func corners(area string) (north, west, south, east float64, err error) {
 	return x[0], x[1], x[2], x[3], nil
 }
 
-// parts is how many steps a distance has; ok is false if they do not divide it.
-func parts(distance, step float64) (n int, ok bool) {
+// wholeSteps is how many steps a distance has; ok is false if they do not divide it.
+func wholeSteps(distance, step float64) (n int, ok bool) {
 	x := math.Round(distance / step)
 	return int(x), math.Abs(x*step-distance) < 1e-6*step
 }

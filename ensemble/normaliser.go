@@ -94,9 +94,9 @@ func (s PointSums) join(o PointSums) {
 	}
 }
 
-// shared gives the sums one pivot for all points, the first that there is; ok is false
+// withCommonPivot gives the sums one pivot for all points, the first that there is; ok is false
 // if there is no value.
-func (s PointSums) shared() (out PointSums, pivot float64, ok bool) {
+func (s PointSums) withCommonPivot() (out PointSums, pivot float64, ok bool) {
 	first := slices.IndexFunc(s.Pivot, func(p float64) bool { return p == p })
 	if first < 0 {
 		return s, 0, false
@@ -119,7 +119,7 @@ func (s PointSums) shared() (out PointSums, pivot float64, ok bool) {
 // Errors: if no value was added. A constant field gets the scale 1.
 func (s PointSums) Global(g *Grid) (*Normaliser, error) {
 	var n, sum, sq float64
-	same, pivot, ok := s.shared()
+	same, pivot, ok := s.withCommonPivot()
 	if !ok {
 		return nil, fmt.Errorf("no value to fit a normaliser on")
 	}
@@ -157,7 +157,7 @@ func (s PointSums) LAS(g *Grid, o LASOptions) (*Normaliser, error) {
 	if g.NX < o.Window || g.NY < o.Window {
 		return nil, fmt.Errorf("window of %d points on a grid of %d x %d", o.Window, g.NX, g.NY)
 	}
-	same, pivot, ok := s.shared()
+	same, pivot, ok := s.withCommonPivot()
 	if !ok {
 		return nil, fmt.Errorf("no value to fit a normaliser on")
 	}

@@ -30,8 +30,8 @@ func Origins(entries []Entry) []Origin {
 	return slices.Compact(out)
 }
 
-// Like says whether two origins may be one: what only one of them knows is no difference.
-func (o Origin) Like(p Origin) bool {
+// Matches says whether two origins may be one: what only one of them knows is no difference.
+func (o Origin) Matches(p Origin) bool {
 	same := func(a, b string) bool { return a == "" || b == "" || a == b }
 	return same(o.Centre, p.Centre) && same(o.Process, p.Process) && same(o.Points, p.Points)
 }

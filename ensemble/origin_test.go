@@ -20,7 +20,7 @@ func TestOrigins(t *testing.T) {
 		o    Origin
 		like bool
 	}{{Origin{"ecmf", "153", ""}, true}, {Origin{"", "", "2x1"}, true}, {Origin{"ecmf", "154", ""}, false}, {Origin{"kwbc", "", ""}, false}, {Origin{"", "", "x"}, false}} {
-		if c.o.Like(want[0]) != c.like || want[0].Like(c.o) != c.like {
+		if c.o.Matches(want[0]) != c.like || want[0].Matches(c.o) != c.like {
 			t.Errorf("%q like %q: want %v", c.o, want[0], c.like)
 		}
 	}

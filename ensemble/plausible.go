@@ -7,8 +7,8 @@ import "math"
 // Unit: SI, that of the variable.
 type Range struct{ Min, Max float64 }
 
-// Has says whether a value lies in the range. NaN does not.
-func (r Range) Has(v float64) bool { return v >= r.Min && v <= r.Max }
+// Contains says whether a value lies in the range. NaN does not.
+func (r Range) Contains(v float64) bool { return v >= r.Min && v <= r.Max }
 
 // ranges are the values that instantaneous fields and accumulations can have anywhere in
 // the atmosphere below 0.01 hPa, wide enough for any model and narrow enough that a
@@ -108,15 +108,15 @@ func StandardHeight(p float64) float64 {
 	return b.height + b.temperature/b.lapse*(math.Pow(p/b.pressure, -gas*b.lapse/StandardGravity)-1)
 }
 
-// Mistake is a unit that values are in though the file says otherwise.
-type Mistake struct {
+// UnitMistake is a unit that values are in though the file says otherwise.
+type UnitMistake struct {
 	Unit          string // what the values seem to be in
 	Scale, Offset float64
 }
 
-// mistakes are units, by the SI unit that a file states or implies, that values are
+// unitMistakes are units, by the SI unit that a file states or implies, that values are
 // often in instead: SI = Scale·value + Offset.
-var mistakes = map[string][]Mistake{
+var unitMistakes = map[string][]UnitMistake{
 	"K":       {{"degC", 1, 273.15}, {"degF", 5.0 / 9, 459.67 * 5 / 9}, {"hundredths of K", 0.01, 0}},
 	"m":       {{"dam", 10, 0}, {"m2 s-2 (geopotential)", 1 / StandardGravity, 0}, {"km", 1000, 0}},
 	"m2 s-2":  {{"m (height)", StandardGravity, 0}, {"dam (height)", 10 * StandardGravity, 0}},
@@ -125,35 +125,35 @@ var mistakes = map[string][]Mistake{
 	"kg m-2":  {{"m", 1000, 0}, {"thousandths of kg m-2", 1e-3, 0}},
 }
 
-// Mistaken guesses what unit values are in that reach from lo to hi and should be in the
+// GuessUnit guesses what unit values are in that reach from lo to hi and should be in the
 // unit of the variable.
-func (v Variable) Mistaken(l Level, lo, hi float64) (Mistake, bool) {
+func (v Variable) GuessUnit(l Level, lo, hi float64) (UnitMistake, bool) {
 	r, ok := v.Plausible(l)
-	if !ok || r.Has(lo) && r.Has(hi) {
-		return Mistake{}, false
+	if !ok || r.Contains(lo) && r.Contains(hi) {
+		return UnitMistake{}, false
 	}
-	for _, m := range mistakes[v.Unit] {
-		if r.Has(m.Scale*lo+m.Offset) && r.Has(m.Scale*hi+m.Offset) {
+	for _, m := range unitMistakes[v.Unit] {
+		if r.Contains(m.Scale*lo+m.Offset) && r.Contains(m.Scale*hi+m.Offset) {
 			return m, true
 		}
 	}
-	return Mistake{}, false
+	return UnitMistake{}, false
 }
 
-// Prescribed says whether members may share a field that others differ in, and leads
+// IsPrescribed says whether members may share a field that others differ in, and leads
 // repeat it: the sea surface of a model without an ocean, or with fewer analyses of the
 // ocean than members.
-func (v Variable) Prescribed() bool { return v.Name == "sst" }
+func (v Variable) IsPrescribed() bool { return v.Name == "sst" }
 
-// Masked says whether fields of the variable have no values in some places by nature: the
+// IsMasked says whether fields of the variable have no values in some places by nature: the
 // temperature of the sea on land.
-func (v Variable) Masked() bool { return v.Name == "sst" }
+func (v Variable) IsMasked() bool { return v.Name == "sst" }
 
 // Evolves says whether fields of the variable at a level differ between any two times and
 // members: those of the vocabulary at their own level do. Others may be prescribed, as
 // orography and masks are.
 func (v Variable) Evolves(l Level) bool {
-	if v.Prescribed() {
+	if v.IsPrescribed() {
 		return false
 	}
 	if v.OnManyLevels() {

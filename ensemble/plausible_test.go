@@ -27,14 +27,14 @@ func TestPlausible(t *testing.T) {
 		}
 		r, ok := v.Plausible(l)
 		u := usual[v.Name]
-		if !ok || u == [2]float64{} || !r.Has(u[0]) || !r.Has(u[1]) {
+		if !ok || u == [2]float64{} || !r.Contains(u[0]) || !r.Contains(u[1]) {
 			t.Errorf("%s: range %v, %v; usual values %v", v.Name, r, ok, u)
 		}
-		if _, wrong := v.Mistaken(l, u[0], u[1]); wrong {
+		if _, wrong := v.GuessUnit(l, u[0], u[1]); wrong {
 			t.Errorf("%s: usual values %v are taken for a mistake", v.Name, u)
 		}
-		if v.Evolves(l) == v.Prescribed() || v.Prescribed() != (v.Name == "sst") {
-			t.Errorf("%s at %s: evolves %v, prescribed %v", v.Name, l, v.Evolves(l), v.Prescribed())
+		if v.Evolves(l) == v.IsPrescribed() || v.IsPrescribed() != (v.Name == "sst") {
+			t.Errorf("%s at %s: evolves %v, prescribed %v", v.Name, l, v.Evolves(l), v.IsPrescribed())
 		}
 	}
 	for name, reach := range ranges {
@@ -59,14 +59,14 @@ func TestPlausible(t *testing.T) {
 		{"t", PressureLevel(850), 250, 290, ""},
 	} {
 		v, _ := VariableNamed(c.name)
-		if m, ok := v.Mistaken(c.level, c.lo, c.hi); m.Unit != c.want || ok != (c.want != "") {
+		if m, ok := v.GuessUnit(c.level, c.lo, c.hi); m.Unit != c.want || ok != (c.want != "") {
 			t.Errorf("%s from %g to %g: %q, want %q", c.name, c.lo, c.hi, m.Unit, c.want)
 		}
 	}
 	if v, _ := VariableNamed("z"); v.Evolves(Level{Kind: Surface}) {
 		t.Error("the geopotential of the ground is said to evolve")
 	}
-	if (Range{0, 1}).Has(math.NaN()) {
+	if (Range{0, 1}).Contains(math.NaN()) {
 		t.Error("NaN lies in a range")
 	}
 }

@@ -16,8 +16,8 @@ type Station struct {
 	Altitude float64 `json:"-"`
 }
 
-// PointsOf is the grid of some stations.
-func PointsOf(stations []Station) *Grid {
+// StationGrid is the grid of some stations.
+func StationGrid(stations []Station) *Grid {
 	g := &Grid{Kind: Points, NX: len(stations), NY: 1, Source: SourceOrder{ScanningMode: -1}}
 	for _, s := range stations {
 		g.Lat, g.Lon = append(g.Lat, s.Lat), append(g.Lon, math.Mod(s.Lon+360, 360))
@@ -25,8 +25,8 @@ func PointsOf(stations []Station) *Grid {
 	return g
 }
 
-// StationsOf are the places of a grid of single places, by their numbers from 1 in its order.
-func StationsOf(g *Grid) []Station {
+// GridStations are the places of a grid of single places, by their numbers from 1 in its order.
+func GridStations(g *Grid) []Station {
 	out := make([]Station, g.NX)
 	for i := range out {
 		out[i] = Station{ID: strconv.Itoa(i + 1), Lat: g.Lat[i], Lon: g.Lon[i], Altitude: math.NaN()}

@@ -22,8 +22,8 @@ type Variable struct {
 	Period string
 }
 
-// onPressure is the Level of variables that come on many levels.
-var onPressure = Level{Kind: Pressure}
+// pressureLevels is the Level of variables that come on many levels.
+var pressureLevels = Level{Kind: Pressure}
 
 // Variables is the vocabulary. Readers look foreign names up in it, writers take
 // names, units and codes from it; a further variable is one further line.
@@ -31,16 +31,16 @@ var onPressure = Level{Kind: Pressure}
 // Source: CF standard name table 79; WMO FM 92 GRIB2 code table 4.2; ECMWF
 // parameter table 128.
 var Variables = []Variable{
-	{"t", "t", "air_temperature", "temperature", "K", onPressure, 0, 0, 0, 130, ""},
-	{"gh", "gh", "geopotential_height", "geopotential height", "m", onPressure, 0, 3, 5, 156, ""},
-	{"z", "z", "geopotential", "geopotential", "m2 s-2", onPressure, 0, 3, 4, 129, ""},
-	{"u", "u", "eastward_wind", "eastward wind", "m s-1", onPressure, 0, 2, 2, 131, ""},
-	{"v", "v", "northward_wind", "northward wind", "m s-1", onPressure, 0, 2, 3, 132, ""},
-	{"w", "w", "lagrangian_tendency_of_air_pressure", "vertical velocity", "Pa s-1", onPressure, 0, 2, 8, 135, ""},
-	{"q", "q", "specific_humidity", "specific humidity", "kg kg-1", onPressure, 0, 1, 0, 133, ""},
-	{"r", "r", "relative_humidity", "relative humidity", "%", onPressure, 0, 1, 1, 157, ""},
-	{"d", "d", "divergence_of_wind", "divergence", "s-1", onPressure, 0, 2, 13, 155, ""},
-	{"vo", "vo", "atmosphere_relative_vorticity", "relative vorticity", "s-1", onPressure, 0, 2, 12, 138, ""},
+	{"t", "t", "air_temperature", "temperature", "K", pressureLevels, 0, 0, 0, 130, ""},
+	{"gh", "gh", "geopotential_height", "geopotential height", "m", pressureLevels, 0, 3, 5, 156, ""},
+	{"z", "z", "geopotential", "geopotential", "m2 s-2", pressureLevels, 0, 3, 4, 129, ""},
+	{"u", "u", "eastward_wind", "eastward wind", "m s-1", pressureLevels, 0, 2, 2, 131, ""},
+	{"v", "v", "northward_wind", "northward wind", "m s-1", pressureLevels, 0, 2, 3, 132, ""},
+	{"w", "w", "lagrangian_tendency_of_air_pressure", "vertical velocity", "Pa s-1", pressureLevels, 0, 2, 8, 135, ""},
+	{"q", "q", "specific_humidity", "specific humidity", "kg kg-1", pressureLevels, 0, 1, 0, 133, ""},
+	{"r", "r", "relative_humidity", "relative humidity", "%", pressureLevels, 0, 1, 1, 157, ""},
+	{"d", "d", "divergence_of_wind", "divergence", "s-1", pressureLevels, 0, 2, 13, 155, ""},
+	{"vo", "vo", "atmosphere_relative_vorticity", "relative vorticity", "s-1", pressureLevels, 0, 2, 12, 138, ""},
 	{"2t", "t2m", "air_temperature", "2 metre temperature", "K", Level{HeightAboveSoil, 2}, 0, 0, 0, 167, ""},
 	{"2d", "d2m", "dew_point_temperature", "2 metre dew point temperature", "K", Level{HeightAboveSoil, 2}, 0, 0, 6, 168, ""},
 	{"10u", "u10", "eastward_wind", "10 metre eastward wind", "m s-1", Level{HeightAboveSoil, 10}, 0, 2, 2, 165, ""},
@@ -70,7 +70,7 @@ func VariableNamed(name string) (Variable, bool) {
 
 // OnManyLevels says whether the variable comes on a level axis, rather than
 // belonging to one place like 2t or msl.
-func (v Variable) OnManyLevels() bool { return v.Level == onPressure }
+func (v Variable) OnManyLevels() bool { return v.Level == pressureLevels }
 
 // WindComponent says whether the variable is a component of the wind, whose values depend
 // on the axes that it is taken along.

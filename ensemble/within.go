@@ -9,13 +9,13 @@ func (g *Grid) Within(whole *Grid, tol float64) (w Window, ok bool) {
 	if g.Kind != whole.Kind || g.Kind != RegularLatLon && g.Kind != RegularGaussian {
 		return w, false
 	}
-	rows, ok1 := run(g.Lat, whole.Lat, tol)
-	cols, ok2 := run(g.Lon, whole.Lon, tol)
+	rows, ok1 := findRun(g.Lat, whole.Lat, tol)
+	cols, ok2 := findRun(g.Lon, whole.Lon, tol)
 	return Window{Rows: rows, Cols: cols}, ok1 && ok2
 }
 
-// run finds numbers that follow each other in others as well.
-func run(part, all []float64, tol float64) (at [2]int, ok bool) {
+// findRun finds numbers that follow each other in others as well.
+func findRun(part, all []float64, tol float64) (at [2]int, ok bool) {
 	for i := 0; i+len(part) <= len(all) && len(part) > 0; i++ {
 		same := true
 		for k, x := range part {

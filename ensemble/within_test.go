@@ -5,11 +5,11 @@ import "testing"
 func TestWithin(t *testing.T) {
 	whole := testGrid(8, 12, true)
 	for _, w := range []Window{{Rows: [2]int{0, 8}, Cols: [2]int{0, 12}}, {Rows: [2]int{2, 5}, Cols: [2]int{3, 12}}, {Rows: [2]int{7, 8}, Cols: [2]int{0, 1}}} {
-		if got, ok := whole.Part(w).Within(whole, 1e-3); !ok || got != w {
+		if got, ok := whole.Subgrid(w).Within(whole, 1e-3); !ok || got != w {
 			t.Errorf("part %v found at %v, %v", w, got, ok)
 		}
 	}
-	shifted := *whole.Part(Window{Rows: [2]int{2, 5}, Cols: [2]int{3, 9}})
+	shifted := *whole.Subgrid(Window{Rows: [2]int{2, 5}, Cols: [2]int{3, 9}})
 	shifted.Lon = append([]float64(nil), shifted.Lon...)
 	shifted.Lon[2] += 0.01
 	other := *whole

@@ -32,11 +32,11 @@ func TestOctetsAgreeWithTheDecoder(t *testing.T) {
 		for _, p := range paths {
 			in := open(t, Options{SkipBad: true}, p)
 			f := in.files[0]
-			var part []asked
+			var part []describeRequest
 			fields := indexOf(t, f).Fields
 			for i := range fields {
 				if i%7 == 0 || i < 12 {
-					part = append(part, asked{&fields[i], new(grib.Description)})
+					part = append(part, describeRequest{&fields[i], new(grib.Description)})
 				}
 			}
 			if err := in.describe(context.Background(), f, part); err != nil {
@@ -58,7 +58,7 @@ func TestOctetsAgreeWithTheDecoder(t *testing.T) {
 				if d.StepKnown && d.End < 1e9 && int64(fd.Time.Lead/time.Second) != d.End {
 					t.Errorf("%s message %d: lead %s, ecCodes %d s", filepath.Base(p), fd.Message, fd.Time.Lead, d.End)
 				}
-				if fd.Member.Known && fd.Member.Is && d.NumberKnown && fd.Member.ID != d.Number {
+				if fd.Member.Known && fd.Member.InEnsemble && d.NumberKnown && fd.Member.ID != d.Number {
 					t.Errorf("%s message %d: member %d, ecCodes %d", filepath.Base(p), fd.Message, fd.Member.ID, d.Number)
 				}
 			}
@@ -278,10 +278,10 @@ func TestKnownFieldsAgreeWithTheDecoder(t *testing.T) {
 	for _, p := range append(paths, path) {
 		in := open(t, Options{SkipBad: true}, p)
 		fields := indexOf(t, in.files[0]).Fields
-		var part []asked
+		var part []describeRequest
 		for i := range fields {
 			if _, ok := fields[i].Description(); ok && (len(fields) < 1000 || i%7 == 0 || p == path) {
-				part = append(part, asked{&fields[i], new(grib.Description)})
+				part = append(part, describeRequest{&fields[i], new(grib.Description)})
 			}
 		}
 		if err := in.describe(context.Background(), in.files[0], part); err != nil {

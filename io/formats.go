@@ -14,34 +14,34 @@ import (
 	"syscall"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/filemark"
+	"github.com/ensemble-weather/ensemble/internal/fingerprint"
 	"github.com/ensemble-weather/ensemble/io/zarr"
 )
 
 // format is one kind of file.
 type format struct {
 	name string
-	// endings are those that names of such files have.
-	endings []string
+	// suffixes are those that names of such files have.
+	suffixes []string
 	// matches looks at the first bytes of a file.
 	matches func(head []byte) bool
 	// index reads structure and metadata of a file.
 	index func(ctx context.Context, in *Input, f *file) error
 	// read decodes the values of a batch of fields of one file.
 	read func(ctx context.Context, in *Input, b *batch) error
-	// whole says why a file does not look complete; "" if it does.
-	whole func(f *file, o Options) (why string, err error)
+	// complete says why a file does not look complete; "" if it does.
+	complete func(f *file, o Options) (why string, err error)
 }
 
 // formats is the table of what can be read, tried in order.
 var formats = []format{
-	{"NetCDF", []string{".nc", ".nc4", ".cdf"}, isNetCDF, indexNetCDF, readNetCDF, wholeNetCDF},
-	stores, // before GRIB, whose mark may stand anywhere in its head
-	{"GRIB", []string{".grib", ".grib1", ".grib2", ".grb", ".grb1", ".grb2"}, isGRIB, indexGRIB, readGRIB, wholeGRIB},
+	{"NetCDF", []string{".nc", ".nc4", ".cdf"}, isNetCDF, indexNetCDF, readNetCDF, completeNetCDF},
+	zarrFormat, // before GRIB, whose mark may stand anywhere in its head
+	{"GRIB", []string{".grib", ".grib1", ".grib2", ".grb", ".grb1", ".grb2"}, isGRIB, indexGRIB, readGRIB, completeGRIB},
 }
 
-// stores is also the format of a folder that holds a store.
-var stores = format{"Zarr", []string{".zarr.zip"}, isZip, indexZarr, readZarr, wholeZarr}
+// zarrFormat is also the format of a folder that holds a store.
+var zarrFormat = format{"Zarr", []string{".zarr.zip"}, isZip, indexZarr, readZarr, completeZarr}
 
 // headSize is how much of a file is looked at to tell its format; real GRIB
 // files have up to some kilobytes of bulletin header before the first message.
@@ -66,8 +66,8 @@ func isNetCDF(head []byte) bool {
 	return false
 }
 
-// guesses name what a wrong file probably is, by its first bytes.
-var guesses = []struct{ prefix, what string }{
+// foreignSignatures name what a wrong file probably is, by its first bytes.
+var foreignSignatures = []struct{ prefix, what string }{
 	{"\x1f\x8b", "a gzip archive"}, {"BZh", "a bzip2 archive"}, {"\xfd7zXZ", "an xz archive"},
 	{"(\xb5/\xfd", "a zstd archive"}, {"\x89PNG", "a PNG image"}, {"%PDF", "a PDF document"}, {"BUFR", "a BUFR file"},
 	{"<!DOCTYPE", "an HTML page"}, {"<html", "an HTML page"}, {"<HTML", "an HTML page"}, {"<?xml", "an XML document"}, {"{", "a JSON text"},
@@ -83,23 +83,23 @@ func detect(path string) (*file, error) {
 	case os.IsNotExist(err):
 		return nil, &exit.Error{Code: exit.NotYet, What: "input file is not there", At: path, Fix: "check the name, or wait until it has arrived", Err: err}
 	case errors.Is(err, syscall.ELOOP):
-		return nil, wrongKind(path, "it is a link that leads back to itself", "name the file that it should lead to")
+		return nil, unsupportedFile(path, "it is a link that leads back to itself", "name the file that it should lead to")
 	case err != nil:
 		return nil, unreadable(path, err)
-	case st.IsDir() && zarr.Holds(path):
-		return &file{path: path, format: &stores}, nil
+	case st.IsDir() && zarr.IsStore(path):
+		return &file{path: path, format: &zarrFormat}, nil
 	case st.IsDir():
-		return nil, wrongKind(path, "it is a folder without Zarr metadata", "name the files in it")
+		return nil, unsupportedFile(path, "it is a folder without Zarr metadata", "name the files in it")
 	case st.Mode()&fs.ModeType != 0:
-		return nil, wrongKind(path, "it is no regular file but "+st.Mode().Type().String(), "copy its content into a file")
+		return nil, unsupportedFile(path, "it is no regular file but "+st.Mode().Type().String(), "copy its content into a file")
 	case st.Size() == 0:
-		return nil, wrongKind(path, "the file is empty", "fetch it again")
+		return nil, unsupportedFile(path, "the file is empty", "fetch it again")
 	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, unreadable(path, err)
 	}
-	mark, err := filemark.OfFile(f)
+	mark, err := fingerprint.OfFile(f)
 	if err != nil {
 		f.Close()
 		return nil, unreadable(path, err)
@@ -115,13 +115,13 @@ func detect(path string) (*file, error) {
 		}
 	}
 	f.Close()
-	return nil, wrongKind(path, foreign(head), "give GRIB or NetCDF files or Zarr stores")
+	return nil, unsupportedFile(path, describeForeign(head), "give GRIB or NetCDF files or Zarr stores")
 }
 
-// guess says what a wrong file probably is, "" if that is not known.
-func guess(head []byte) string {
+// guessFormat says what a wrong file probably is, "" if that is not known.
+func guessFormat(head []byte) string {
 	text := strings.TrimLeft(string(head), " \t\r\n\ufeff")
-	for _, g := range guesses {
+	for _, g := range foreignSignatures {
 		if strings.HasPrefix(text, g.prefix) {
 			return g.what
 		}
@@ -129,15 +129,15 @@ func guess(head []byte) string {
 	return ""
 }
 
-// foreign says what is wrong with a file of no known format.
-func foreign(head []byte) string {
-	if what := guess(head); what != "" {
+// describeForeign says what is wrong with a file of no known format.
+func describeForeign(head []byte) string {
+	if what := guessFormat(head); what != "" {
 		return "it looks like " + what
 	}
 	return fmt.Sprintf("it begins with %q", head[:min(16, len(head))])
 }
 
-func wrongKind(path, why, fix string) error {
+func unsupportedFile(path, why, fix string) error {
 	return &exit.Error{Code: exit.BadData, What: "not a GRIB or NetCDF file nor a Zarr store", At: path, Why: why, Fix: fix}
 }
 

@@ -222,7 +222,7 @@ func checkNetCDF(t *testing.T, in *Input, want expectedFile) {
 		t.Fatal(err)
 	}
 	fields := map[string][]ensemble.Entry{}
-	for _, i := range f.at {
+	for _, i := range f.entryIndex {
 		fd, err := in.find(in.cat.Entries[i])
 		if err != nil {
 			t.Fatal(err)

@@ -118,7 +118,7 @@ func open(t *testing.T, o Options, paths ...string) *Input {
 // indexOf reads the index of a file again.
 func indexOf(t *testing.T, f *file) *grib.Index {
 	t.Helper()
-	idx, err := grib.ReadIndex(context.Background(), f.f, f.size, new(grib.Grids))
+	idx, err := grib.ReadIndex(context.Background(), f.f, f.size, new(grib.GridCache))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,10 +139,10 @@ func fieldStats(t *testing.T, in *Input, e ensemble.Entry) stats {
 		t.Fatalf("%s message %d: %v", filepath.Base(e.File), e.Message, err)
 	}
 	stored := make([]float32, len(f.Values))
-	if err := order.Stored(stored, f.Values, f.Grid); err != nil {
+	if err := order.ToStored(stored, f.Values, f.Grid); err != nil {
 		t.Fatal(err)
 	}
-	conv := in.Native(e)
+	conv := in.Conversion(e)
 	native := make([]float64, len(stored))
 	for i, v := range stored {
 		native[i] = conv.ToNative(float64(v))
@@ -277,7 +277,7 @@ func checkCorners(t *testing.T, e ensemble.Entry, w expectedField) {
 	if n > 1<<24 {
 		return
 	}
-	if err := order.Stored(back, idx, g); err != nil {
+	if err := order.ToStored(back, idx, g); err != nil {
 		t.Fatal(err)
 	}
 	for k, p := range []int{int(back[0]), int(back[n-1])} {
@@ -354,7 +354,7 @@ func TestProjectedCoordinates(t *testing.T) {
 		for i := range idx {
 			idx[i] = float32(i)
 		}
-		if err := order.Stored(stored, idx, e.Grid); err != nil {
+		if err := order.ToStored(stored, idx, e.Grid); err != nil {
 			t.Fatal(err)
 		}
 		p := int(stored[(c.at+n)%n])

@@ -21,7 +21,7 @@ import (
 // indexGRIB reads structure and headers of a GRIB file, and asks what those parameters are
 // called that are not known, unless another file had the same.
 func indexGRIB(ctx context.Context, in *Input, f *file) error {
-	idx, err := in.readGRIB(func() (*grib.Index, error) { return grib.ReadIndex(ctx, f.f, f.size, &in.grids) }, f)
+	idx, err := in.gribIndex(func() (*grib.Index, error) { return grib.ReadIndex(ctx, f.f, f.size, &in.grids) }, f)
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -42,34 +42,34 @@ func indexGRIB(ctx context.Context, in *Input, f *file) error {
 		f.warnings = append(f.warnings, fmt.Sprintf("%s: %d bytes in %d places belong to no message, the first at byte %d", f.path, bytes, len(idx.Junk), idx.Junk[0].Offset))
 	}
 	if len(idx.Messages) == 0 && len(idx.Faults) == 0 {
-		return wrongKind(f.path, "it holds no GRIB message", "fetch the file again")
+		return unsupportedFile(f.path, "it holds no GRIB message", "fetch the file again")
 	}
 	if len(idx.Faults) == 0 { // else the file is what is wrong
-		f.hint(idx)
+		f.checkSidecar(idx)
 	}
-	return in.fieldsGRIB(ctx, f, idx.Fields)
+	return in.addGRIBEntries(ctx, f, idx.Fields)
 }
 
-// names are what the decoder says about kinds of fields, once for each kind.
-type names struct {
-	mu sync.Mutex
-	of map[grib.ID]*grib.Description
+// descriptionCache are what the decoder says about kinds of fields, once for each kind.
+type descriptionCache struct {
+	mu     sync.Mutex
+	byKind map[grib.ID]*grib.Description
 }
 
-// asked is one field that the decoder is asked about.
-type asked struct {
+// describeRequest is one field that the decoder is asked about.
+type describeRequest struct {
 	field *grib.Field
 	out   *grib.Description
 }
 
-// fieldsGRIB makes entries of the fields of a file.
-func (in *Input) fieldsGRIB(ctx context.Context, f *file, fields []grib.Field) error {
+// addGRIBEntries makes entries of the fields of a file.
+func (in *Input) addGRIBEntries(ctx context.Context, f *file, fields []grib.Field) error {
 	described := make([]*grib.Description, len(fields))
-	var alone []asked
+	var alone []describeRequest
 	for i := range fields {
-		if fd := &fields[i]; in.grids.Def(fd.Grid).Grid != nil && (!fd.Time.Known || !fd.Member.Known) {
+		if fd := &fields[i]; in.grids.Get(fd.Grid).Grid != nil && (!fd.Time.Known || !fd.Member.Known) {
 			described[i] = new(grib.Description)
-			alone = append(alone, asked{fd, described[i]})
+			alone = append(alone, describeRequest{fd, described[i]})
 		}
 	}
 	if err := in.describeKinds(ctx, f, fields, described); err != nil {
@@ -82,14 +82,14 @@ func (in *Input) fieldsGRIB(ctx context.Context, f *file, fields []grib.Field) e
 	for i := range fields {
 		fd := &fields[i]
 		several := fd.Partial || i > 0 && fields[i-1].Message == fd.Message || i+1 < len(fields) && fields[i+1].Message == fd.Message
-		in.entryGRIB(f, fd, described[i], several)
+		in.addGRIBEntry(f, fd, described[i], several)
 	}
-	f.warnWind()
+	f.warnGridRelativeWind()
 	return nil
 }
 
-// warnWind says that components of the wind stay along the axes of their grid.
-func (f *file) warnWind() {
+// warnGridRelativeWind says that components of the wind stay along the axes of their grid.
+func (f *file) warnGridRelativeWind() {
 	n := 0
 	for _, e := range f.entries {
 		if v, known := ensemble.VariableNamed(e.Variable); known && v.WindComponent() && e.Grid.WindAlongAxes {
@@ -104,20 +104,20 @@ func (f *file) warnWind() {
 // describeKinds gives the fields that have no description yet that of their kind, which
 // the decoder is asked about if no file had it before.
 func (in *Input) describeKinds(ctx context.Context, f *file, fields []grib.Field, described []*grib.Description) error {
-	in.names.mu.Lock() // until all is known, so that nobody asks again
-	defer in.names.mu.Unlock()
+	in.descriptions.mu.Lock() // until all is known, so that nobody asks again
+	defer in.descriptions.mu.Unlock()
 	fresh := map[grib.ID]*grib.Description{}
-	var part []asked
+	var part []describeRequest
 	for i := range fields {
 		fd := &fields[i]
-		if described[i] != nil || in.grids.Def(fd.Grid).Grid == nil {
+		if described[i] != nil || in.grids.Get(fd.Grid).Grid == nil {
 			continue
 		}
-		if described[i] = in.names.of[fd.Kind]; described[i] == nil {
+		if described[i] = in.descriptions.byKind[fd.Kind]; described[i] == nil {
 			if fresh[fd.Kind] == nil {
 				d, known := fd.Description()
 				if fresh[fd.Kind] = &d; !known {
-					part = append(part, asked{fd, &d})
+					part = append(part, describeRequest{fd, &d})
 				}
 			}
 			described[i] = fresh[fd.Kind]
@@ -126,10 +126,10 @@ func (in *Input) describeKinds(ctx context.Context, f *file, fields []grib.Field
 	if err := in.describe(ctx, f, part); err != nil {
 		return err
 	}
-	if in.names.of == nil {
-		in.names.of = map[grib.ID]*grib.Description{}
+	if in.descriptions.byKind == nil {
+		in.descriptions.byKind = map[grib.ID]*grib.Description{}
 	}
-	maps.Copy(in.names.of, fresh)
+	maps.Copy(in.descriptions.byKind, fresh)
 	return nil
 }
 
@@ -138,29 +138,29 @@ const describeBatch = 500
 
 // describe asks about some fields of one file. If the decoder dies on a batch, each field
 // of it is asked about alone, so that one bad message costs itself only.
-func (in *Input) describe(ctx context.Context, f *file, part []asked) error {
+func (in *Input) describe(ctx context.Context, f *file, part []describeRequest) error {
 	for batch := range slices.Chunk(part, describeBatch) {
-		if err := in.describeSome(ctx, f, batch); err != nil {
+		if err := in.requestDescriptions(ctx, f, batch); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (in *Input) describeSome(ctx context.Context, f *file, part []asked) error {
+func (in *Input) requestDescriptions(ctx context.Context, f *file, part []describeRequest) error {
 	b := grib.Batch{Path: f.path}
 	for _, a := range part {
-		b.Fields = append(b.Fields, refOf(a.field, true))
+		b.Fields = append(b.Fields, gribRef(a.field, true))
 	}
 	var out []grib.Description
-	err := in.pool.Do(ctx, decode.Call{Kind: grib.DescribeKind, Args: b, Result: &out, Once: len(part) > 1})
+	err := in.pool.Do(ctx, decode.Call{Kind: grib.DescribeKind, Args: b, Result: &out, NoRetry: len(part) > 1})
 	var died *decode.DiedError
 	switch {
 	case errors.As(err, &died) && len(part) == 1:
 		out = []grib.Description{{Error: died.Error()}}
 	case errors.As(err, &died):
 		for i := range part {
-			if err := in.describeSome(ctx, f, part[i:i+1]); err != nil {
+			if err := in.requestDescriptions(ctx, f, part[i:i+1]); err != nil {
 				return err
 			}
 		}
@@ -176,8 +176,8 @@ func (in *Input) describeSome(ctx context.Context, f *file, part []asked) error 
 	return nil
 }
 
-// refOf is where a field lies; several says that its message has more fields.
-func refOf(fd *grib.Field, several bool) grib.Ref {
+// gribRef is where a field lies; several says that its message has more fields.
+func gribRef(fd *grib.Field, several bool) grib.Ref {
 	r := grib.Ref{Offset: fd.Offset, Length: fd.Length}
 	if several && fd.Edition == 2 {
 		s := fd.Sections
@@ -186,8 +186,8 @@ func refOf(fd *grib.Field, several bool) grib.Ref {
 	return r
 }
 
-// entryGRIB makes an entry of a field, or a line in f.unused.
-func (in *Input) entryGRIB(f *file, fd *grib.Field, d *grib.Description, several bool) {
+// addGRIBEntry makes an entry of a field, or a line in f.unused.
+func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, several bool) {
 	drop := func(reason string) {
 		u := ensemble.Unused{File: f.path, Message: fd.Message, Reason: reason}
 		if d != nil {
@@ -195,7 +195,7 @@ func (in *Input) entryGRIB(f *file, fd *grib.Field, d *grib.Description, several
 		}
 		f.unused = append(f.unused, u)
 	}
-	def := in.grids.Def(fd.Grid)
+	def := in.grids.Get(fd.Grid)
 	switch {
 	case def.Grid == nil:
 		drop(def.Reason)
@@ -215,7 +215,7 @@ func (in *Input) entryGRIB(f *file, fd *grib.Field, d *grib.Description, several
 		kind.Process = strconv.Itoa(fd.Process)
 	}
 	e := ensemble.Entry{File: f.path, Message: fd.Message, Sub: fd.Sub, Offset: fd.Offset, Length: fd.Length, Kind: &kind}
-	if reason := timeOf(&e, fd, d); reason != "" {
+	if reason := setTime(&e, fd, d); reason != "" {
 		drop(reason)
 		return
 	}
@@ -228,7 +228,7 @@ func (in *Input) entryGRIB(f *file, fd *grib.Field, d *grib.Description, several
 	}
 	if fd.Product == ensemble.Probability {
 		// Decoders have names of their own for some events; it is the quantity that counts.
-		if v, ok := vocabularyOf(fd); ok {
+		if v, ok := variableByCodes(fd); ok {
 			e.Variable = v
 		}
 	}
@@ -240,33 +240,33 @@ func (in *Input) entryGRIB(f *file, fd *grib.Field, d *grib.Description, several
 	if ok && !known.OnManyLevels() && (e.Level.Kind != ensemble.Pressure) {
 		e.Level = known.Level // edition 1 has 2t at the surface, edition 2 at 2 m
 	}
-	e.Member, kind.Members, e.Product = memberOf(fd, d)
+	e.Member, kind.Members, e.Product = memberAndProduct(fd, d)
 	conv := unit.ToSI(d.Unit, known.Unit)
-	kind.NativeUnit = unit.Spelling(d.Unit)
+	kind.NativeUnit = unit.Normalise(d.Unit)
 	switch e.Product {
 	case ensemble.Spread:
 		conv = conv.Difference()
 	case ensemble.Quantile:
-		e.Below = fd.Below
+		e.QuantileProbability = fd.Below
 	case ensemble.Probability:
 		// The unit that the decoder names is that of the quantity, and of the limits;
 		// values are per cent.
-		e.Event = eventSI(fd.Event, conv)
-		conv, kind.NativeUnit = perCent, "%"
+		e.Event = eventToSI(fd.Event, conv)
+		conv, kind.NativeUnit = percentToFraction, "%"
 	}
 	kind.Unit = conv.SI
-	e.Kind = in.kinds.share(kind, conv)
-	if ref := refOf(fd, several); ref.Sections != nil {
+	e.Kind = in.kinds.intern(kind, conv)
+	if ref := gribRef(fd, several); ref.Sections != nil {
 		if f.sections == nil {
-			f.sections = map[part]*grib.Sections{}
+			f.sections = map[fieldPosition]*grib.Sections{}
 		}
-		f.sections[part{fd.Message, fd.Sub}] = ref.Sections
+		f.sections[fieldPosition{fd.Message, fd.Sub}] = ref.Sections
 	}
 	f.entries = append(f.entries, e)
 }
 
-// vocabularyOf is our name of a quantity by its GRIB2 codes and its level.
-func vocabularyOf(fd *grib.Field) (string, bool) {
+// variableByCodes is our name of a quantity by its GRIB2 codes and its level.
+func variableByCodes(fd *grib.Field) (string, bool) {
 	for _, v := range ensemble.Variables {
 		if fd.LevelKnown && grib.ParameterName(v.Discipline, v.Category, v.Number) == fd.Parameter && (v.Level == fd.Level || v.OnManyLevels() && fd.Level.Kind == ensemble.Pressure) {
 			return v.Name, true
@@ -275,12 +275,12 @@ func vocabularyOf(fd *grib.Field) (string, bool) {
 	return "", false
 }
 
-// perCent brings probabilities that are stored as per cent, as all centres do in GRIB, to
+// percentToFraction brings probabilities that are stored as per cent, as all centres do in GRIB, to
 // 0 to 1.
-var perCent = unit.Conversion{SI: "1", Scale: 0.01}
+var percentToFraction = unit.Conversion{SI: "1", Scale: 0.01}
 
-// eventSI is an event with its limits in SI units.
-func eventSI(e ensemble.Event, c unit.Conversion) ensemble.Event {
+// eventToSI is an event with its limits in SI units.
+func eventToSI(e ensemble.Event, c unit.Conversion) ensemble.Event {
 	if e.Relation != ensemble.Below {
 		e.Lower = c.Scale*e.Lower + c.Offset
 	}
@@ -296,8 +296,8 @@ var aliases = map[string]string{"prmsl": "msl", "10ws": "10si", "i10fg": "10fg",
 // statistics are ecCodes' step types in the words of CF cell methods.
 var statistics = map[string]string{"accum": "sum", "avg": "mean", "max": "maximum", "min": "minimum", "diff": "difference", "sd": "standard_deviation", "rms": "root_mean_square"}
 
-// timeOf fills in start, lead and interval; the reason is why it cannot.
-func timeOf(e *ensemble.Entry, fd *grib.Field, d *grib.Description) string {
+// setTime fills in start, lead and interval; the reason is why it cannot.
+func setTime(e *ensemble.Entry, fd *grib.Field, d *grib.Description) string {
 	if fd.Time.Known {
 		e.Init, e.Lead, e.Interval = ensemble.InitAt(fd.Time.Init), ensemble.Lead(fd.Time.Lead), ensemble.Lead(fd.Time.Interval)
 		return ""
@@ -316,38 +316,38 @@ func timeOf(e *ensemble.Entry, fd *grib.Field, d *grib.Description) string {
 	return ""
 }
 
-// notMembers are ecCodes data types of fields that are statistics over an
+// productByDataType are ecCodes data types of fields that are statistics over an
 // ensemble or a climate, by product.
-var notMembers = map[string]ensemble.Product{
+var productByDataType = map[string]ensemble.Product{
 	"em": ensemble.EnsembleMean, "es": ensemble.Spread, "ses": ensemble.OtherProduct, "taem": ensemble.OtherProduct, "taes": ensemble.OtherProduct,
 	"ep": ensemble.OtherProduct, "pb": ensemble.OtherProduct, "cd": ensemble.OtherProduct, "cm": ensemble.OtherProduct, "cs": ensemble.OtherProduct,
 	"cr": ensemble.OtherProduct, "bf": ensemble.OtherProduct, "efi": ensemble.OtherProduct, "efic": ensemble.OtherProduct, "sot": ensemble.OtherProduct,
 	"hcmean": ensemble.OtherProduct, "fp": ensemble.OtherProduct, "cl": ensemble.OtherProduct, "ppm": ensemble.OtherProduct, "si": ensemble.OtherProduct,
 }
 
-// memberStreams are ECMWF's streams of ensembles, whose members count from 0 even
+// ensembleStreams are ECMWF's streams of ensembles, whose members count from 0 even
 // where the size of the ensemble is not given.
-var memberStreams = map[string]bool{"enfo": true, "enfh": true, "efhs": true, "enda": true, "elda": true, "waef": true, "ewda": true,
+var ensembleStreams = map[string]bool{"enfo": true, "enfh": true, "efhs": true, "enda": true, "elda": true, "waef": true, "ewda": true,
 	"seas": true, "mmsf": true, "msmm": true, "mmsa": true, "swmm": true, "wasf": true, "mofc": true, "mnfc": true}
 
-// memberOf says which member a field is, and that a statistic over members is
+// memberAndProduct says which member a field is, and that a statistic over members is
 // none of them.
-func memberOf(fd *grib.Field, d *grib.Description) (ensemble.Member, int, ensemble.Product) {
+func memberAndProduct(fd *grib.Field, d *grib.Description) (ensemble.Member, int, ensemble.Product) {
 	product := fd.Product
-	if p, ok := notMembers[d.DataType]; ok && product == ensemble.MemberField {
+	if p, ok := productByDataType[d.DataType]; ok && product == ensemble.MemberField {
 		product = p
 	}
 	if product != ensemble.MemberField {
-		return ensemble.NoMember, max(fd.Member.Of, 0), product
+		return ensemble.NoMember, max(fd.Member.EnsembleSize, 0), product
 	}
 	if fd.Member.Known {
-		if !fd.Member.Is {
+		if !fd.Member.InEnsemble {
 			return ensemble.NoMember, 0, product
 		}
-		return ensemble.Member(fd.Member.ID), fd.Member.Of, product
+		return ensemble.Member(fd.Member.ID), fd.Member.EnsembleSize, product
 	}
-	if d.NumberKnown && (memberStreams[d.Stream] || d.Of > 0 || d.Number > 0 || d.DataType == "cf" || d.DataType == "pf") {
-		return ensemble.Member(d.Number), d.Of, product
+	if d.NumberKnown && (ensembleStreams[d.Stream] || d.EnsembleSize > 0 || d.Number > 0 || d.DataType == "cf" || d.DataType == "pf") {
+		return ensemble.Member(d.Number), d.EnsembleSize, product
 	}
 	return ensemble.NoMember, 0, product
 }

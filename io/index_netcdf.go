@@ -20,13 +20,13 @@ import (
 	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
-// ncGrids makes one Grid of equal ones.
-type ncGrids struct {
+// gridTable makes one Grid of equal ones.
+type gridTable struct {
 	mu  sync.Mutex
 	all []*ensemble.Grid
 }
 
-func (t *ncGrids) share(g *ensemble.Grid) *ensemble.Grid {
+func (t *gridTable) intern(g *ensemble.Grid) *ensemble.Grid {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, o := range t.all {
@@ -57,7 +57,7 @@ func indexNetCDF(ctx context.Context, in *Input, f *file) error {
 	var h cf.Header
 	err := in.pool.Do(ctx, decode.Call{Kind: netcdf.HeaderKind, Args: netcdf.HeaderRequest{Path: f.path}, Result: &h})
 	if err == nil {
-		err = in.fieldsOf(f, &h, func(vars []int) (map[int][]float64, error) { return in.coordinates(ctx, f, &h, vars) })
+		err = in.addCFEntries(f, &h, func(vars []int) (map[int][]float64, error) { return in.coordinates(ctx, f, &h, vars) })
 	}
 	var died *decode.DiedError
 	var bad *exit.Error
@@ -72,9 +72,9 @@ func indexNetCDF(ctx context.Context, in *Input, f *file) error {
 	return nil
 }
 
-// fieldsOf makes entries of the fields of a file; values reads coordinates.
-func (in *Input) fieldsOf(f *file, h *cf.Header, values cf.Fetch) error {
-	fields, unused, err := cf.Fields(h, values, in.ncGrids.share)
+// addCFEntries makes entries of the fields of a file; values reads coordinates.
+func (in *Input) addCFEntries(f *file, h *cf.Header, values cf.Fetch) error {
+	fields, unused, err := cf.Fields(h, values, in.gridTable.intern)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (in *Input) fieldsOf(f *file, h *cf.Header, values cf.Fetch) error {
 		f.unused = append(f.unused, ensemble.Unused{File: f.path, Message: u.Number, Name: u.Name, Reason: u.Reason})
 	}
 	for _, nf := range fields {
-		if n := int64(nf.Grid.Size()); grib.Inflates(n, f.size) {
+		if n := int64(nf.Grid.Size()); grib.IsImplausible(n, f.size) {
 			return &exit.Error{Code: exit.BadData, What: "impossible grid", At: f.path + ", variable " + h.Vars[nf.Slab.Var].Path(),
 				Why: fmt.Sprintf("%d points in a file of %d bytes", n, f.size), Fix: "fetch the file again"}
 		}
@@ -93,19 +93,19 @@ func (in *Input) fieldsOf(f *file, h *cf.Header, values cf.Fetch) error {
 		case ensemble.Spread:
 			conv = conv.Difference()
 		case ensemble.Probability:
-			nf.Key.Event = eventSI(nf.Key.Event, unit.ToSI(nf.EventUnit, known.Unit))
+			nf.Key.Event = eventToSI(nf.Key.Event, unit.ToSI(nf.EventUnit, known.Unit))
 			if conv.SI == "%" {
-				conv = perCent
+				conv = percentToFraction
 			}
 		}
-		if n := len(f.slabs); n == 0 || f.slabs[n-1].whole.Var != nf.Slab.Var {
-			v := slabs{first: nf.Number, whole: nf.Slab}
+		if n := len(f.slabs); n == 0 || f.slabs[n-1].slab.Var != nf.Slab.Var {
+			v := variableSlabs{first: nf.Number, slab: nf.Slab}
 			for _, d := range h.Vars[nf.Slab.Var].Dims {
-				v.counts = append(v.counts, h.Dims[d].Len)
+				v.shape = append(v.shape, h.Dims[d].Len)
 			}
 			f.slabs = append(f.slabs, v)
 		}
-		f.entries = append(f.entries, ensemble.Entry{Key: nf.Key, File: f.path, Message: nf.Number, Sub: 1, Kind: in.kinds.share(ensemble.Kind{
+		f.entries = append(f.entries, ensemble.Entry{Key: nf.Key, File: f.path, Message: nf.Number, Sub: 1, Kind: in.kinds.intern(ensemble.Kind{
 			Unit: conv.SI, NativeUnit: nf.NativeUnit, LongName: nf.LongName, Grid: nf.Grid, LevelType: nf.LevelType, Statistic: nf.Statistic,
 			Interval: nf.Interval, Members: nf.Members, Packing: nf.Packing}, conv)})
 	}
@@ -124,12 +124,12 @@ func (in *Input) coordinates(ctx context.Context, f *file, h *cf.Header, vars []
 	}
 	out := map[int][]float64{}
 	var list []wire.Values
-	err := in.pool.Do(ctx, decode.Call{Kind: netcdf.ValuesKind, Args: req, Result: &list, Out: func(payload []byte) error {
+	err := in.pool.Do(ctx, decode.Call{Kind: netcdf.ValuesKind, Args: req, Result: &list, ReadOutput: func(payload []byte) error {
 		if len(list) != len(vars) {
 			return fmt.Errorf("%s: %d results for %d coordinates", f.path, len(list), len(vars))
 		}
 		for i, r := range list {
-			raw, err := r.In(payload, 8)
+			raw, err := r.Bytes(payload, 8)
 			if err != nil {
 				return &exit.Error{Code: exit.BadData, What: "coordinates cannot be read", At: f.path + ", variable " + h.Vars[vars[i]].Path(), Why: err.Error(), Fix: "fetch the file again"}
 			}
@@ -144,44 +144,44 @@ func (in *Input) coordinates(ctx context.Context, f *file, h *cf.Header, vars []
 	return out, err
 }
 
-// piece is a rectangle of a field of a batch, and where its values are stored.
-type piece struct {
+// fieldRect is a rectangle of a field of a batch, and where its values are stored.
+type fieldRect struct {
 	field int
 	rect  order.Rect
 	slab  cf.Slab
 }
 
-// piecesOf are the rectangles that hold the window of a batch's fields.
-func piecesOf(b *batch) ([]piece, error) {
-	var pieces []piece
+// fieldRects are the rectangles that hold the window of a batch's fields.
+func fieldRects(b *batch) ([]fieldRect, error) {
+	var pieces []fieldRect
 	for k, fd := range b.fields {
-		rects, err := order.Rects(fd.entry.Grid, b.window)
+		rects, err := order.WindowRects(fd.entry.Grid, b.window)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range rects {
-			pieces = append(pieces, piece{k, r, slabOf(*fd.slab, fd.entry.Grid, r)})
+			pieces = append(pieces, fieldRect{k, r, rectSlab(*fd.slab, fd.entry.Grid, r)})
 		}
 	}
 	return pieces, nil
 }
 
-// rooms gives the memory for the values of all fields.
-func (b *batch) rooms(in *Input) (err error) {
+// allocateOutputs gives the memory for the values of all fields.
+func (b *batch) allocateOutputs(in *Input) (err error) {
 	b.values = make([][]float32, len(b.fields))
 	for k := range b.fields {
-		if b.values[k], err = b.room(in, k); err != nil {
+		if b.values[k], err = b.outputBuffer(in, k); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// place puts stored values of piece k into their field, which is SI after its last piece.
-func (b *batch) place(pieces []piece, k int, stored []float32) {
+// placeRect puts stored values of piece k into their field, which is SI after its last piece.
+func (b *batch) placeRect(pieces []fieldRect, k int, stored []float32) {
 	p := pieces[k]
 	fd := b.fields[p.field]
-	p.rect.Place(b.values[p.field], stored, fd.entry.Grid, b.window)
+	p.rect.CopyToWindow(b.values[p.field], stored, fd.entry.Grid, b.window)
 	if k+1 == len(pieces) || pieces[k+1].field != p.field {
 		fd.conv.Apply(b.values[p.field])
 	}
@@ -190,7 +190,7 @@ func (b *batch) place(pieces []piece, k int, stored []float32) {
 // readNetCDF reads the values of a batch: of every field the rectangles that hold its
 // window.
 func readNetCDF(ctx context.Context, in *Input, b *batch) error {
-	pieces, err := piecesOf(b)
+	pieces, err := fieldRects(b)
 	if err != nil {
 		return err
 	}
@@ -198,26 +198,26 @@ func readNetCDF(ctx context.Context, in *Input, b *batch) error {
 	for _, p := range pieces {
 		req.Slabs = append(req.Slabs, p.slab)
 	}
-	if err := b.rooms(in); err != nil {
+	if err := b.allocateOutputs(in); err != nil {
 		return err
 	}
-	err = in.values(ctx, decode.Call{Kind: netcdf.ValuesKind, Args: req}, len(pieces), func(k int) (*field, int, func([]byte) error) {
+	err = in.decodeValues(ctx, decode.Call{Kind: netcdf.ValuesKind, Args: req}, len(pieces), func(k int) (*field, int, func([]byte) error) {
 		p := pieces[k]
 		return b.fields[p.field], p.rect.Rows * p.rect.Cols, func(raw []byte) error {
-			b.place(pieces, k, wire.Floats(raw))
+			b.placeRect(pieces, k, wire.Floats(raw))
 			return nil
 		}
 	})
 	var died *decode.DiedError
 	if errors.As(err, &died) {
-		return notDecoded(b.fields[0], died.Error())
+		return decodeError(b.fields[0], died.Error())
 	}
 	return err
 }
 
-// slabOf narrows the slab of a field to a rectangle of it. Rows and columns are its
+// rectSlab narrows the slab of a field to a rectangle of it. Rows and columns are its
 // dimensions of more than one value, in the order in which the grid was stored.
-func slabOf(s cf.Slab, g *ensemble.Grid, r order.Rect) cf.Slab {
+func rectSlab(s cf.Slab, g *ensemble.Grid, r order.Rect) cf.Slab {
 	axes := [][3]int{{g.NY, r.Row, r.Rows}, {g.NX, r.Col, r.Cols}}
 	if g.Source.ColumnMajor {
 		slices.Reverse(axes)

@@ -29,7 +29,7 @@ func indexZarr(ctx context.Context, in *Input, f *file) error {
 	whole := func(vars []int) (map[int][]float64, error) {
 		out := map[int][]float64{}
 		for _, k := range vars {
-			v, err := s.Whole(ctx, k)
+			v, err := s.ReadAll(ctx, k)
 			if err != nil {
 				return nil, err
 			}
@@ -37,7 +37,7 @@ func indexZarr(ctx context.Context, in *Input, f *file) error {
 		}
 		return out, nil
 	}
-	if err := in.fieldsOf(f, s.Header(), whole); err != nil {
+	if err := in.addCFEntries(f, s.Header(), whole); err != nil {
 		return damaged(err)
 	}
 	for _, u := range s.Unused {
@@ -51,22 +51,22 @@ func indexZarr(ctx context.Context, in *Input, f *file) error {
 // readZarr reads the values of a batch in this process: of every field the rectangles
 // that hold its window, of every array the chunks that these touch, once each.
 func readZarr(ctx context.Context, in *Input, b *batch) error {
-	pieces, err := piecesOf(b)
+	pieces, err := fieldRects(b)
 	if err != nil {
 		return err
 	}
-	parts := make([]*zarr.Part, len(pieces))
+	parts := make([]*zarr.Request, len(pieces))
 	for k, p := range pieces {
-		parts[k] = &zarr.Part{Slab: p.slab}
+		parts[k] = &zarr.Request{Slab: p.slab}
 	}
-	if err := b.file.zarr.Read(ctx, parts, in.memory); err != nil {
+	if err := b.file.zarr.Read(ctx, parts, in.buffer); err != nil {
 		return err
 	}
-	if err := b.rooms(in); err != nil {
+	if err := b.allocateOutputs(in); err != nil {
 		return err
 	}
 	for k := range pieces {
-		b.place(pieces, k, parts[k].Values)
+		b.placeRect(pieces, k, parts[k].Values)
 		in.Recycle(parts[k].Values)
 	}
 	return nil

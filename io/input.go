@@ -13,7 +13,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/filemark"
+	"github.com/ensemble-weather/ensemble/internal/fingerprint"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/grib"
 	"github.com/ensemble-weather/ensemble/io/unit"
@@ -41,36 +41,36 @@ type Options struct {
 	// Cache is a folder in which indexes of GRIB files are kept for their next opening; empty
 	// keeps none.
 	Cache string
-	// Layout says whose fields are members, and which.
-	Layout Layout
+	// Members says whose fields are members, and which.
+	Members MemberOptions
 }
 
 // Input is a set of files and stores, indexed. Its methods may be called from several
 // goroutines.
 type Input struct {
-	opt     Options
-	pool    *decode.Pool
-	ownPool bool
-	files   []*file
-	grids   grib.Grids
-	ncGrids ncGrids
-	cat     ensemble.Catalogue
-	byName  map[string]*file
-	kinds   kinds
-	names   names
-	room    sync.Mutex    // of free
-	free    [][]float32   // values that were given back
-	lost    []*exit.Error // of files that were left out
-	beside  beside
+	opt          Options
+	pool         *decode.Pool
+	ownPool      bool
+	files        []*file
+	grids        grib.GridCache
+	gridTable    gridTable
+	cat          ensemble.Catalogue
+	byName       map[string]*file
+	kinds        kindTable
+	descriptions descriptionCache
+	freeMu       sync.Mutex    // of free
+	free         [][]float32   // values that were given back
+	skipped      []*exit.Error // of files that were left out
+	excluded     excludedKinds
 
-	arranged arrangement
-	messages sync.Pool // of *[]byte, GRIB messages that are being unpacked
+	memberCounts memberCounts
+	messages     sync.Pool // of *[]byte, GRIB messages that are being unpacked
 }
 
-// beside is one of each kind of fields that Options.Keep does not keep, without starts.
-type beside struct {
-	mu sync.Mutex
-	of map[ensemble.Identity]ensemble.Entry
+// excludedKinds is one of each kind of fields that Options.Keep does not keep, without starts.
+type excludedKinds struct {
+	mu      sync.Mutex
+	entries map[ensemble.Identity]ensemble.Entry
 }
 
 // file is one file of an input, or a folder that is a store. The index functions fill
@@ -78,19 +78,19 @@ type beside struct {
 type file struct {
 	path   string
 	size   int64
-	f      *os.File      // nil for a folder
-	mark   filemark.Mark // when it was opened; of no folder
+	f      *os.File         // nil for a folder
+	mark   fingerprint.File // when it was opened; of no folder
 	format *format
 
-	messages int
-	entries  []ensemble.Entry // until they are in the catalogue
-	at       []int32          // where they are there, by message
-	sections map[part]*grib.Sections
-	slabs    []slabs
-	unused   []ensemble.Unused
-	warnings []string
-	faults   []*exit.Error
-	zarr     *zarr.Store
+	messages   int
+	entries    []ensemble.Entry // until they are in the catalogue
+	entryIndex []int32          // where they are there, by message
+	sections   map[fieldPosition]*grib.Sections
+	slabs      []variableSlabs
+	unused     []ensemble.Unused
+	warnings   []string
+	faults     []*exit.Error
+	zarr       *zarr.Store
 }
 
 // Open indexes files: their structure, then what each field in them is. No values
@@ -104,7 +104,7 @@ func Open(ctx context.Context, paths []string, o Options) (*Input, error) {
 		return nil, &exit.Error{Code: exit.Usage, What: "no input files", Fix: "name at least one GRIB or NetCDF file or Zarr store"}
 	}
 	in := &Input{opt: o, pool: o.Pool, byName: map[string]*file{}}
-	in.beside.of = map[ensemble.Identity]ensemble.Entry{}
+	in.excluded.entries = map[ensemble.Identity]ensemble.Entry{}
 	if err := in.open(ctx, paths); err != nil {
 		in.Close()
 		return nil, err
@@ -137,9 +137,9 @@ func (in *Input) open(ctx context.Context, paths []string) error {
 		in.files = append(in.files, f)
 	}
 	if len(faults) > 0 && (!in.opt.SkipFiles || len(in.files) == 0) {
-		return joined(faults)
+		return joinFaults(faults)
 	}
-	in.lost = faults
+	in.skipped = faults
 	if in.pool == nil {
 		pool, err := decode.NewPool(in.opt.Decode)
 		if err != nil {
@@ -159,24 +159,24 @@ func (in *Input) open(ctx context.Context, paths []string) error {
 			if err != nil {
 				return err
 			}
-			in.arrange(f)
-			in.sift(f)
+			in.assignMembers(f)
+			in.filter(f)
 			return gctx.Err()
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return in.collect()
+	return in.buildCatalogue()
 }
 
-// sift drops the entries of a file that are not kept.
-func (in *Input) sift(f *file) {
+// filter drops the entries of a file that are not kept.
+func (in *Input) filter(f *file) {
 	if in.opt.Keep == nil {
 		return
 	}
-	in.beside.mu.Lock()
-	defer in.beside.mu.Unlock()
+	in.excluded.mu.Lock()
+	defer in.excluded.mu.Unlock()
 	var kept []ensemble.Entry
 	for _, e := range f.entries {
 		if in.opt.Keep(e) {
@@ -185,34 +185,34 @@ func (in *Input) sift(f *file) {
 		}
 		kind := e.Identity()
 		kind.Init = ensemble.Init{}
-		if first, ok := in.beside.of[kind]; !ok || e.Compare(first) < 0 {
-			in.beside.of[kind] = e
+		if first, ok := in.excluded.entries[kind]; !ok || e.Compare(first) < 0 {
+			in.excluded.entries[kind] = e
 		}
 	}
 	f.entries = kept
 }
 
-// joined makes one error of several faults: the first, with the others behind it.
+// joinFaults makes one error of several faults: the first, with the others behind it.
 // A file that is absent weighs less than one that is bad: waiting does not help.
-func joined(faults []*exit.Error) error {
+func joinFaults(faults []*exit.Error) error {
 	first := slices.IndexFunc(faults, func(e *exit.Error) bool { return e.Code == exit.BadData })
 	first = max(first, 0)
 	e := *faults[first]
 	e.More = append(append([]*exit.Error(nil), faults[:first]...), faults[first+1:]...)
-	if len(e.More) > maxMore {
-		more := len(e.More) - maxMore
-		e.More = append(e.More[:maxMore:maxMore], &exit.Error{Code: e.Code, What: fmt.Sprintf("%d more faults", more), At: "the same input"})
+	if len(e.More) > maxReported {
+		more := len(e.More) - maxReported
+		e.More = append(e.More[:maxReported:maxReported], &exit.Error{Code: e.Code, What: fmt.Sprintf("%d more faults", more), At: "the same input"})
 	}
 	return &e
 }
 
-// maxMore faults are shown beside the first.
-const maxMore = 9
+// maxReported faults are shown beside the first.
+const maxReported = 9
 
-// collect makes the catalogue of what the files hold.
-func (in *Input) collect() error {
+// buildCatalogue makes the catalogue of what the files hold.
+func (in *Input) buildCatalogue() error {
 	var faults []*exit.Error
-	fields := len(in.beside.of)
+	fields := len(in.excluded.entries)
 	for _, f := range in.files {
 		fields += len(f.entries)
 	}
@@ -224,29 +224,29 @@ func (in *Input) collect() error {
 		in.cat.Warnings = append(in.cat.Warnings, f.warnings...)
 		in.cat.Entries = append(in.cat.Entries, f.entries...)
 		in.byName[f.path] = f
-		f.at, f.entries = make([]int32, 0, len(f.entries)), nil
+		f.entryIndex, f.entries = make([]int32, 0, len(f.entries)), nil
 	}
 	if len(faults) > 0 && !in.opt.SkipBad {
-		return joined(faults)
+		return joinFaults(faults)
 	}
-	warnings, err := in.arranged.result(in.opt.Layout)
+	warnings, err := in.memberCounts.report(in.opt.Members)
 	if err != nil {
 		return err
 	}
 	in.cat.Warnings = append(in.cat.Warnings, warnings...)
-	for _, e := range in.beside.of {
+	for _, e := range in.excluded.entries {
 		in.cat.Entries = append(in.cat.Entries, e)
 	}
 	slices.SortFunc(in.cat.Entries, ensemble.Entry.Compare)
-	in.locate()
+	in.indexEntries()
 	slices.SortFunc(in.cat.Unused, func(a, b ensemble.Unused) int {
-		return cmpOr(a.File, b.File, a.Message, b.Message)
+		return compareFileMessage(a.File, b.File, a.Message, b.Message)
 	})
 	slices.Sort(in.cat.Warnings)
 	return nil
 }
 
-func cmpOr(a, b string, m, n int) int {
+func compareFileMessage(a, b string, m, n int) int {
 	if a != b {
 		if a < b {
 			return -1
@@ -256,25 +256,25 @@ func cmpOr(a, b string, m, n int) int {
 	return m - n
 }
 
-// Unchanged verifies that some files, or all, are those that were indexed.
+// VerifyUnchanged verifies that some files, or all, are those that were indexed.
 //
 // Errors: exit 66 if one was replaced, or grew, or was written to.
-func (in *Input) Unchanged(paths ...string) error {
+func (in *Input) VerifyUnchanged(paths ...string) error {
 	for _, f := range in.files {
 		if len(paths) > 0 && !slices.Contains(paths, f.path) {
 			continue
 		}
-		if err := f.same(); err != nil {
+		if err := f.verifyUnchanged(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// same verifies that a file is the one that was indexed.
-func (f *file) same() error {
+// verifyUnchanged verifies that a file is the one that was indexed.
+func (f *file) verifyUnchanged() error {
 	if f.zarr != nil {
-		return f.zarr.Same()
+		return f.zarr.VerifyUnchanged()
 	}
 	return f.mark.Verify(f.path)
 }
@@ -294,14 +294,14 @@ func (in *Input) Files() []string {
 // Faults is the damage found, if Options.SkipBad let it pass; nil if there is none.
 func (in *Input) Faults() error {
 	if faults := in.Damage(); len(faults) > 0 {
-		return joined(faults)
+		return joinFaults(faults)
 	}
 	return nil
 }
 
 // Damage lists all that Faults joins, and the files that Options.SkipFiles left out.
 func (in *Input) Damage() []*exit.Error {
-	faults := in.lost[:len(in.lost):len(in.lost)]
+	faults := in.skipped[:len(in.skipped):len(in.skipped)]
 	for _, f := range in.files {
 		faults = append(faults, f.faults...)
 	}
@@ -323,8 +323,8 @@ func (in *Input) Close() {
 	}
 }
 
-// Native is how the values of an entry's file become SI.
-func (in *Input) Native(e ensemble.Entry) unit.Conversion {
+// Conversion is how the values of an entry's file become SI.
+func (in *Input) Conversion(e ensemble.Entry) unit.Conversion {
 	if fd, err := in.find(e); err == nil {
 		return fd.conv
 	}

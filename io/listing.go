@@ -16,8 +16,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/zarr"
 )
 
-// Aside is what lies in a folder of input files and is none.
-type Aside struct {
+// IgnoredFile is what lies in a folder of input files and is none.
+type IgnoredFile struct {
 	Path string `json:"file"`
 	Why  string `json:"why"`
 }
@@ -25,15 +25,15 @@ type Aside struct {
 // Listing finds the files and stores that names, patterns and folders stand for. Asked again, it
 // looks only into files that have changed. The zero value is ready; it is for one goroutine.
 type Listing struct {
-	// Ending is that of the files that a folder stands for, where they are none of the formats here.
-	Ending string
+	// Suffix is that of the files that a folder stands for, where they are none of the formats here.
+	Suffix string
 
-	known map[string]content // by path, of files whose names do not say what they are
-	used  map[string]bool    // of known, in this look
+	cache map[string]cachedCheck // by path, of files whose names do not say what they are
+	seen  map[string]bool        // of known, in this look
 }
 
-// content is what the first bytes of a file say, as long as it has this size and time.
-type content struct {
+// cachedCheck is what the first bytes of a file say, as long as it has this size and time.
+type cachedCheck struct {
 	size    int64
 	written time.Time
 	inode   os.FileInfo
@@ -43,7 +43,7 @@ type content struct {
 // List is the first look of a Listing. key says in errors where the patterns were given.
 //
 // Errors: those of Listing.List.
-func List(key string, patterns []string) (files []string, aside []Aside, err error) {
+func List(key string, patterns []string) (files []string, aside []IgnoredFile, err error) {
 	var l Listing
 	return l.List(key, patterns)
 }
@@ -56,11 +56,11 @@ func List(key string, patterns []string) (files []string, aside []Aside, err err
 //
 // Errors: exit 66 if a pattern stands for no file, with the files of the others; 64 if it is no valid
 // pattern; 66 or 74 for a folder that cannot be read.
-func (l *Listing) List(key string, patterns []string) (files []string, aside []Aside, err error) {
-	l.used = map[string]bool{}
+func (l *Listing) List(key string, patterns []string) (files []string, aside []IgnoredFile, err error) {
+	l.seen = map[string]bool{}
 	there := map[string]bool{}
 	for _, p := range patterns {
-		found, left, perr := l.one(key, p)
+		found, left, perr := l.expand(key, p)
 		var e *exit.Error
 		if perr != nil && (!errors.As(perr, &e) || e.Code != exit.NotYet) {
 			return nil, nil, perr
@@ -74,16 +74,16 @@ func (l *Listing) List(key string, patterns []string) (files []string, aside []A
 			}
 		}
 	}
-	for path := range l.known {
-		if !l.used[path] {
-			delete(l.known, path)
+	for path := range l.cache {
+		if !l.seen[path] {
+			delete(l.cache, path)
 		}
 	}
 	return files, aside, err
 }
 
-// one lists what one pattern stands for.
-func (l *Listing) one(key, pattern string) (files []string, aside []Aside, err error) {
+// expand lists what one pattern stands for.
+func (l *Listing) expand(key, pattern string) (files []string, aside []IgnoredFile, err error) {
 	absent := func(why string) error {
 		return &exit.Error{Code: exit.NotYet, What: "no such file", At: pattern, Why: why, Fix: "correct the path, or wait until the file is there"}
 	}
@@ -97,16 +97,16 @@ func (l *Listing) one(key, pattern string) (files []string, aside []Aside, err e
 		if named, err = filepath.Glob(pattern); err != nil {
 			return nil, nil, &exit.Error{Code: exit.Usage, What: "not a valid file pattern", At: pattern, Why: err.Error(), Fix: "correct " + key, Err: err}
 		}
-		named = slices.DeleteFunc(named, func(name string) bool { return dotMatched(pattern, name) })
+		named = slices.DeleteFunc(named, func(name string) bool { return matchesHidden(pattern, name) })
 	}
 	var folders []string
 	for _, name := range named {
-		if isPattern && namedAsData(name) || !IsFolder(name) || zarr.Holds(name) { // no look at each of many files
+		if isPattern && hasDataSuffix(name) || !IsFolder(name) || zarr.IsStore(name) { // no look at each of many files
 			files = append(files, name)
 			continue
 		}
 		folders = append(folders, name)
-		in, left, err := l.folder(name)
+		in, left, err := l.listFolder(name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -117,13 +117,13 @@ func (l *Listing) one(key, pattern string) (files []string, aside []Aside, err e
 		return files, aside, nil
 	case len(folders) > 0:
 		fix := "wait until files have arrived, or name the folder that has them"
-		if slices.ContainsFunc(aside, func(a Aside) bool { return a.Why == isAFolder }) {
+		if slices.ContainsFunc(aside, func(a IgnoredFile) bool { return a.Why == reasonFolder }) {
 			fix = "name the folders in it by a pattern, \"" + filepath.Join(pattern, "*") + "\", or wait until files have arrived"
 		}
-		return nil, aside, &exit.Error{Code: exit.NotYet, What: "there is no input in the folder", At: pattern, Why: leftAside(key, aside), Fix: fix}
+		return nil, aside, &exit.Error{Code: exit.NotYet, What: "there is no input in the folder", At: pattern, Why: describeIgnored(key, aside), Fix: fix}
 	}
 	why := "named by " + key
-	if d := fixedFolder(pattern); d != "" {
+	if d := patternRoot(pattern); d != "" {
 		if f, err := os.Open(d); err != nil {
 			why += ", and its folder cannot be opened: " + err.Error()
 		} else {
@@ -133,11 +133,11 @@ func (l *Listing) one(key, pattern string) (files []string, aside []Aside, err e
 	return nil, nil, absent(why)
 }
 
-// isAFolder says why a folder in a folder is left aside.
-const isAFolder = "it is a folder"
+// reasonFolder says why a folder in a folder is left aside.
+const reasonFolder = "it is a folder"
 
-// leftAside says why a folder stands for nothing.
-func leftAside(key string, aside []Aside) string {
+// describeIgnored says why a folder stands for nothing.
+func describeIgnored(key string, aside []IgnoredFile) string {
 	if len(aside) == 0 {
 		return "named by " + key + "; it is empty"
 	}
@@ -157,8 +157,8 @@ func leftAside(key string, aside []Aside) string {
 // HasMeta tells a pattern from a plain name.
 func HasMeta(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 
-// fixedFolder is the folder of a pattern before its first part that is none by itself; "" for this one.
-func fixedFolder(pattern string) string {
+// patternRoot is the folder of a pattern before its first part that is none by itself; "" for this one.
+func patternRoot(pattern string) string {
 	for HasMeta(pattern) {
 		next := filepath.Dir(pattern)
 		if next == pattern || next == "." {
@@ -169,9 +169,9 @@ func fixedFolder(pattern string) string {
 	return pattern
 }
 
-// dotMatched tells names in which a wildcard stands for a dot at the beginning, which shells have not:
+// matchesHidden tells names in which a wildcard stands for a dot at the beginning, which shells have not:
 // so are files named that are not to be seen, such as copies under way.
-func dotMatched(pattern, name string) bool {
+func matchesHidden(pattern, name string) bool {
 	separator := string(filepath.Separator)
 	p, n := strings.Split(filepath.Clean(pattern), separator), strings.Split(filepath.Clean(name), separator)
 	for i := 1; i <= min(len(p), len(n)); i++ {
@@ -182,12 +182,12 @@ func dotMatched(pattern, name string) bool {
 	return false
 }
 
-// namedAsData tells names of files that are input whatever they begin with, so that one that is empty or
+// hasDataSuffix tells names of files that are input whatever they begin with, so that one that is empty or
 // damaged is not passed over.
-func namedAsData(name string) bool {
+func hasDataSuffix(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc(formats, func(f format) bool {
-		return slices.ContainsFunc(f.endings, func(e string) bool { return strings.HasSuffix(name, e) })
+		return slices.ContainsFunc(f.suffixes, func(e string) bool { return strings.HasSuffix(name, e) })
 	})
 }
 
@@ -197,8 +197,8 @@ func IsFolder(path string) bool {
 	return err == nil && st.IsDir()
 }
 
-// folder lists what is input in a folder, by name, and what is not.
-func (l *Listing) folder(dir string) (files []string, aside []Aside, err error) {
+// listFolder lists what is input in a folder, by name, and what is not.
+func (l *Listing) listFolder(dir string) (files []string, aside []IgnoredFile, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil // removed since it was found
@@ -208,11 +208,11 @@ func (l *Listing) folder(dir string) (files []string, aside []Aside, err error) 
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		switch why, is := l.judge(path, e); {
+		switch why, is := l.classify(path, e); {
 		case is:
 			files = append(files, path)
 		case why != "":
-			aside = append(aside, Aside{path, why})
+			aside = append(aside, IgnoredFile{path, why})
 		}
 	}
 	return files, aside, nil
@@ -227,16 +227,16 @@ func unreadableFolder(path string, err error) error {
 	return e
 }
 
-// partial are endings that programs give files while they copy or write them.
-var partial = []string{".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", ".download", ".incomplete", ".swp", "~"}
+// partialSuffixes are endings that programs give files while they copy or write them.
+var partialSuffixes = []string{".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", ".download", ".incomplete", ".swp", "~"}
 
-// judge says whether something in a folder is input, or why not; neither for what is gone by now.
-func (l *Listing) judge(path string, e fs.DirEntry) (why string, is bool) {
+// classify says whether something in a folder is input, or why not; neither for what is gone by now.
+func (l *Listing) classify(path string, e fs.DirEntry) (why string, is bool) {
 	name := e.Name()
 	if strings.HasPrefix(name, ".") {
 		return "it is hidden", false
 	}
-	for _, ending := range partial {
+	for _, ending := range partialSuffixes {
 		if strings.HasSuffix(strings.ToLower(name), ending) {
 			return "by its name it is not complete", false
 		}
@@ -245,27 +245,27 @@ func (l *Listing) judge(path string, e fs.DirEntry) (why string, is bool) {
 	if kind&fs.ModeSymlink != 0 {
 		st, err := os.Stat(path)
 		if err != nil { // its file may come; who reads it says what is wrong
-			return "it leads to nothing", namedAsData(name)
+			return "it leads to nothing", hasDataSuffix(name)
 		}
 		kind = st.Mode().Type()
 	}
 	switch {
-	case kind.IsDir() && zarr.Holds(path):
+	case kind.IsDir() && zarr.IsStore(path):
 		return "", true
 	case kind.IsDir():
-		return isAFolder, false
+		return reasonFolder, false
 	case kind != 0:
 		return "it is no regular file but " + kind.String(), false
-	case l.Ending != "" && !strings.HasSuffix(name, l.Ending):
-		return "its name does not end with " + l.Ending, false
-	case l.Ending != "", namedAsData(name):
+	case l.Suffix != "" && !strings.HasSuffix(name, l.Suffix):
+		return "its name does not end with " + l.Suffix, false
+	case l.Suffix != "", hasDataSuffix(name):
 		return "", true
 	}
-	return l.look(path)
+	return l.checkHead(path)
 }
 
-// look judges a file by its first bytes.
-func (l *Listing) look(path string) (why string, is bool) {
+// checkHead judges a file by its first bytes.
+func (l *Listing) checkHead(path string) (why string, is bool) {
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", false
@@ -273,8 +273,8 @@ func (l *Listing) look(path string) (why string, is bool) {
 	if err != nil {
 		return err.Error(), false
 	}
-	l.used[path] = true
-	if c, ok := l.known[path]; ok && c.size == st.Size() && c.written.Equal(st.ModTime()) && os.SameFile(c.inode, st) {
+	l.seen[path] = true
+	if c, ok := l.cache[path]; ok && c.size == st.Size() && c.written.Equal(st.ModTime()) && os.SameFile(c.inode, st) {
 		return c.why, c.why == ""
 	}
 	head, err := readHead(path, st.Size())
@@ -284,11 +284,11 @@ func (l *Listing) look(path string) (why string, is bool) {
 	if err != nil {
 		return err.Error(), false // it may be readable at the next look
 	}
-	if l.known == nil {
-		l.known = map[string]content{}
+	if l.cache == nil {
+		l.cache = map[string]cachedCheck{}
 	}
-	c := content{st.Size(), st.ModTime(), st, noInput(head)}
-	l.known[path] = c
+	c := cachedCheck{st.Size(), st.ModTime(), st, headProblem(head)}
+	l.cache[path] = c
 	return c.why, c.why == ""
 }
 
@@ -307,36 +307,36 @@ func readHead(path string, size int64) ([]byte, error) {
 	return head[:n], err
 }
 
-// noInput says why a file with this head is not taken for input, "" if it is. The mark of GRIB alone is not
+// headProblem says why a file with this head is not taken for input, "" if it is. The mark of GRIB alone is not
 // enough here: texts and indexes have it too.
-func noInput(head []byte) string {
+func headProblem(head []byte) string {
 	switch {
 	case len(head) == 0:
 		return "it is empty"
-	case isNetCDF(head), isMessage(head):
+	case isNetCDF(head), isGRIBMessage(head):
 		return ""
 	case isZip(head):
-		if zarr.Names(head) {
+		if zarr.HasMetadataName(head) {
 			return ""
 		}
 		return "it is a zip archive and no Zarr store"
 	}
-	if guess(head) != "" {
-		return foreign(head)
+	if guessFormat(head) != "" {
+		return describeForeign(head)
 	}
 	for rest := head; len(rest) > 0; rest = rest[1:] {
 		next := bytes.Index(rest, []byte("GRIB"))
 		if next < 0 {
 			break
 		}
-		if rest = rest[next:]; isMessage(rest) {
+		if rest = rest[next:]; isGRIBMessage(rest) {
 			return ""
 		}
 	}
-	return foreign(head)
+	return describeForeign(head)
 }
 
-// isMessage tells the beginning of a GRIB message from a text with that word.
-func isMessage(b []byte) bool {
+// isGRIBMessage tells the beginning of a GRIB message from a text with that word.
+func isGRIBMessage(b []byte) bool {
 	return len(b) >= 8 && bytes.HasPrefix(b, []byte("GRIB")) && (b[7] == 1 || b[7] == 2)
 }

@@ -181,7 +181,7 @@ func TestList(t *testing.T) {
 // Folders of other files than those of the formats here.
 func TestListingEnding(t *testing.T) {
 	dir := lay(t, map[string]string{"a.sums": "x", "b.sums": "", "c.nc": "CDF\x01", ".d.sums": ""})
-	l := Listing{Ending: ".sums"}
+	l := Listing{Suffix: ".sums"}
 	got, aside, err := l.List("--join", []string{dir})
 	if err != nil || !slices.Equal(got, []string{filepath.Join(dir, "a.sums"), filepath.Join(dir, "b.sums")}) || len(aside) != 2 {
 		t.Errorf("%q, %v, %v", got, aside, err)
@@ -233,7 +233,7 @@ func TestListingAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	list("fc1")
-	if len(l.known) != 2 {
-		t.Errorf("%d files are remembered, want 2", len(l.known))
+	if len(l.cache) != 2 {
+		t.Errorf("%d files are remembered, want 2", len(l.cache))
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/decode/wire"
 	"github.com/ensemble-weather/ensemble/io/grib"
-	"github.com/ensemble-weather/ensemble/io/grib/numbers"
+	"github.com/ensemble-weather/ensemble/io/grib/simplepack"
 	"github.com/ensemble-weather/ensemble/io/order"
 )
 
@@ -36,11 +36,11 @@ type batch struct {
 	err    error
 }
 
-// room gives the memory for the values of field k.
-func (b *batch) room(in *Input, k int) ([]float32, error) {
+// outputBuffer gives the memory for the values of field k.
+func (b *batch) outputBuffer(in *Input, k int) ([]float32, error) {
 	n := b.fields[k].entry.Grid.SizeOf(b.window)
 	if b.into == nil {
-		return in.memory(n), nil
+		return in.buffer(n), nil
 	}
 	x, err := b.into(b.first + k)
 	if err == nil && len(x) != n {
@@ -58,15 +58,15 @@ func (b *batch) room(in *Input, k int) ([]float32, error) {
 // exit 66 if an entry is not of this input, or if a file has changed since it was
 // opened; what visit returns; ctx.Err().
 func (in *Input) Read(ctx context.Context, entries []ensemble.Entry, visit func(i int, f *ensemble.Field) error) error {
-	return in.ReadPart(ctx, entries, ensemble.Window{}, visit)
+	return in.ReadWindow(ctx, entries, ensemble.Window{}, visit)
 }
 
-// ReadPart is Read for a window of every field. Of NetCDF and Zarr no more than the window
+// ReadWindow is Read for a window of every field. Of NetCDF and Zarr no more than the window
 // is read, as far as the chunks allow; GRIB messages are decoded whole, and
 // the window is kept.
 //
 // Errors: as Read.
-func (in *Input) ReadPart(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, visit func(i int, f *ensemble.Field) error) error {
+func (in *Input) ReadWindow(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, visit func(i int, f *ensemble.Field) error) error {
 	batches, err := in.plan(entries, w)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (in *Input) ReadPart(ctx context.Context, entries []ensemble.Entry, w ensem
 			}
 			// Children open a file by its name, and would give what lies at the old places of a
 			// new one. Its change may also be what broke the field.
-			if err := b.file.same(); err != nil {
+			if err := b.file.verifyUnchanged(); err != nil {
 				return err
 			}
 			if b.err != nil {
@@ -108,7 +108,7 @@ func (in *Input) ReadPart(ctx context.Context, entries []ensemble.Entry, w ensem
 			}
 			for k, fd := range b.fields {
 				if parts[fd.entry.Grid] == nil {
-					parts[fd.entry.Grid] = fd.entry.Grid.Part(w)
+					parts[fd.entry.Grid] = fd.entry.Grid.Subgrid(w)
 				}
 				f := &ensemble.Field{Key: fd.entry.Key, Unit: fd.entry.Unit, Grid: parts[fd.entry.Grid], Values: b.values[k]}
 				b.values[k] = nil
@@ -128,14 +128,14 @@ func (in *Input) ReadPart(ctx context.Context, entries []ensemble.Entry, w ensem
 	return err
 }
 
-// Fill decodes fields in parallel, a window of each, into memory of the caller, and says of
+// ReadInto decodes fields in parallel, a window of each, into memory of the caller, and says of
 // each that it is there: into, which gives the memory for entry i when it is needed, and
 // done are called from several goroutines at once, in any order. A field may be asked for
 // twice before it is done.
 //
 // Shape: into [window].
 // Errors: as Read; what into and done return.
-func (in *Input) Fill(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, into func(i int) ([]float32, error), done func(i int) error) error {
+func (in *Input) ReadInto(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, into func(i int) ([]float32, error), done func(i int) error) error {
 	batches, err := in.plan(entries, w)
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func (in *Input) Fill(ctx context.Context, entries []ensemble.Entry, w ensemble.
 	for _, b := range batches {
 		g.Go(func() error {
 			err := b.file.format.read(gctx, in, b)
-			if changed := b.file.same(); changed != nil { // as above
+			if changed := b.file.verifyUnchanged(); changed != nil { // as above
 				return changed
 			}
 			for k := range b.fields {
@@ -165,8 +165,8 @@ func (in *Input) Fill(ctx context.Context, entries []ensemble.Entry, w ensemble.
 // Recycle gives back the values of a field that was read, which nobody looks at any more:
 // later fields are read into their memory, which spares the system fresh pages.
 func (in *Input) Recycle(values []float32) {
-	in.room.Lock()
-	defer in.room.Unlock()
+	in.freeMu.Lock()
+	defer in.freeMu.Unlock()
 	if len(in.free) < maxFree {
 		in.free = append(in.free, values)
 	}
@@ -175,10 +175,10 @@ func (in *Input) Recycle(values []float32) {
 // maxFree bounds the fields whose memory is kept.
 const maxFree = 64
 
-// memory gives room for n values, of any content.
-func (in *Input) memory(n int) []float32 {
-	in.room.Lock()
-	defer in.room.Unlock()
+// buffer gives room for n values, of any content.
+func (in *Input) buffer(n int) []float32 {
+	in.freeMu.Lock()
+	defer in.freeMu.Unlock()
 	for i := len(in.free) - 1; i >= 0; i-- {
 		if x := in.free[i]; cap(x) >= n {
 			in.free = slices.Delete(in.free, i, i+1)
@@ -254,7 +254,7 @@ func readGRIB(ctx context.Context, in *Input, b *batch) error {
 	for k := range b.fields {
 		err := in.decodeGRIB(ctx, b, k, k+1)
 		if errors.As(err, &died) {
-			return notDecoded(b.fields[k], died.Error())
+			return decodeError(b.fields[k], died.Error())
 		}
 		if err != nil {
 			return err
@@ -263,7 +263,7 @@ func readGRIB(ctx context.Context, in *Input, b *batch) error {
 	return nil
 }
 
-func notDecoded(fd *field, why string) error {
+func decodeError(fd *field, why string) error {
 	e := fd.entry
 	at := fmt.Sprintf("%s, field %d", e.File, e.Message)
 	if e.Length > 0 {
@@ -292,14 +292,14 @@ func (in *Input) decodeGRIB(ctx context.Context, b *batch, from, end int) error 
 	if rest == nil {
 		return nil
 	}
-	return in.values(ctx, decode.Call{Kind: grib.ValuesKind, Args: req, Once: len(rest) > 1}, len(rest), func(i int) (*field, int, func([]byte) error) {
+	return in.decodeValues(ctx, decode.Call{Kind: grib.ValuesKind, Args: req, NoRetry: len(rest) > 1}, len(rest), func(i int) (*field, int, func([]byte) error) {
 		k := rest[i]
 		fd := b.fields[k]
 		return fd, fd.entry.Grid.Size(), func(raw []byte) (err error) {
-			if b.values[k], err = b.room(in, k); err != nil {
+			if b.values[k], err = b.outputBuffer(in, k); err != nil {
 				return err
 			}
-			return normal(b.values[k], wire.Floats(raw), fd, b.window)
+			return toNormalOrder(b.values[k], wire.Floats(raw), fd, b.window)
 		}
 	})
 }
@@ -307,8 +307,8 @@ func (in *Input) decodeGRIB(ctx context.Context, b *batch, from, end int) error 
 // simplePacking is what ecCodes calls the packing that needs no library.
 const simplePacking = "grid_simple"
 
-// InChild tells whether the values of an entry are decoded in a child.
-func (in *Input) InChild(e ensemble.Entry) bool {
+// NeedsDecoder tells whether the values of an entry are decoded in a child.
+func (in *Input) NeedsDecoder(e ensemble.Entry) bool {
 	f := in.byName[e.File]
 	return f != nil && f.zarr == nil && (e.Length == 0 || e.Packing != simplePacking)
 }
@@ -328,83 +328,83 @@ func (in *Input) unpack(b *batch, k int) (done bool, err error) {
 	defer in.messages.Put(message)
 	text, err := fd.ref.Extract(*message, fd.file.f)
 	if err != nil {
-		return false, notDecoded(fd, err.Error())
+		return false, decodeError(fd, err.Error())
 	}
 	*message = text
-	p, ok, err := grib.SimpleOf(text, g.Size())
+	p, ok, err := grib.ParseSimplePacking(text, g.Size())
 	if err != nil {
-		return false, notDecoded(fd, err.Error())
+		return false, decodeError(fd, err.Error())
 	}
-	if !ok || p.Code != nil {
+	if !ok || p.CCSDS != nil {
 		return false, nil
 	}
-	if b.values[k], err = b.room(in, k); err != nil {
+	if b.values[k], err = b.outputBuffer(in, k); err != nil {
 		return false, err
 	}
-	if direct, err := unpackTo(b.values[k], &p, g, b.window); direct || err != nil {
+	if direct, err := unpackDirect(b.values[k], &p, g, b.window); direct || err != nil {
 		if err != nil {
-			return false, notDecoded(fd, err.Error())
+			return false, decodeError(fd, err.Error())
 		}
 		fd.conv.Apply(b.values[k])
 		return true, nil
 	}
-	stored := in.memory(g.Size())
+	stored := in.buffer(g.Size())
 	defer in.Recycle(stored)
-	if err = numbers.Unpack(stored, &p, numbers.Whole(&p)); err == nil {
-		err = p.Spread(stored)
+	if err = simplepack.Unpack(stored, &p, simplepack.AllValues(&p)); err == nil {
+		err = p.ApplyBitmap(stored)
 	}
 	if err != nil {
-		return false, notDecoded(fd, err.Error())
+		return false, decodeError(fd, err.Error())
 	}
-	return true, normal(b.values[k], stored, fd, b.window)
+	return true, toNormalOrder(b.values[k], stored, fd, b.window)
 }
 
-// unpackTo unpacks the numbers of a window to where they belong in normal order; ok is
+// unpackDirect unpacks the numbers of a window to where they belong in normal order; ok is
 // false if the field is not stored in rows from west to east of whole bytes each, or not
 // at all points.
-func unpackTo(out []float32, p *grib.Simple, g *ensemble.Grid, w ensemble.Window) (ok bool, err error) {
-	if p.Values != g.Size() || !p.Everywhere() {
+func unpackDirect(out []float32, p *grib.SimplePacking, g *ensemble.Grid, w ensemble.Window) (ok bool, err error) {
+	if p.Count != g.Size() || !p.HasAllPoints() {
 		return false, nil
 	}
-	rects, err := order.Rects(g, w)
+	rects, err := order.WindowRects(g, w)
 	if err != nil {
 		return false, nil // rows that differ
 	}
-	var list []numbers.Rect
+	var list []simplepack.Rect
 	for _, r := range rects {
-		to, step, rows := r.Lines(g, w)
-		n := numbers.Rect{Rows: r.Rows, Columns: r.Cols, First: r.Row*g.NX + r.Col, Stride: g.NX, To: to, Step: step}
-		if !rows || !n.Aligned(p.Bits) {
+		to, step, rows := r.RowLayout(g, w)
+		n := simplepack.Rect{Rows: r.Rows, Columns: r.Cols, First: r.Row*g.NX + r.Col, Stride: g.NX, To: to, Step: step}
+		if !rows || !n.IsAligned(p.Bits) {
 			return false, nil
 		}
 		list = append(list, n)
 	}
 	for _, n := range list {
-		if err := numbers.Unpack(out, p, n); err != nil {
+		if err := simplepack.Unpack(out, p, n); err != nil {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// values lets a child do what call asks for, with n results, and shows each to its
+// decodeValues lets a child do what call asks for, with n results, and shows each to its
 // taker: of says whose it is, of how many values, and who takes them.
-func (in *Input) values(ctx context.Context, call decode.Call, n int, of func(k int) (fd *field, count int, take func(raw []byte) error)) error {
+func (in *Input) decodeValues(ctx context.Context, call decode.Call, n int, of func(k int) (fd *field, count int, take func(raw []byte) error)) error {
 	var list []wire.Values
 	call.Result = &list
-	call.Out = func(payload []byte) error {
+	call.ReadOutput = func(payload []byte) error {
 		if len(list) != n {
 			fd, _, _ := of(0)
 			return fmt.Errorf("%s: %d results for %d fields", fd.file.path, len(list), n)
 		}
 		for k := range list {
 			fd, count, take := of(k)
-			raw, err := list[k].In(payload, 4)
+			raw, err := list[k].Bytes(payload, 4)
 			if err != nil {
-				return notDecoded(fd, err.Error())
+				return decodeError(fd, err.Error())
 			}
 			if list[k].Count != count {
-				return notDecoded(fd, fmt.Sprintf("%d values for %d points", list[k].Count, count))
+				return decodeError(fd, fmt.Sprintf("%d values for %d points", list[k].Count, count))
 			}
 			if err := take(raw); err != nil {
 				return err
@@ -415,26 +415,26 @@ func (in *Input) values(ctx context.Context, call decode.Call, n int, of func(k 
 	return in.pool.Do(ctx, call)
 }
 
-// normal makes a field's values, in a window, of those in stored order and the file's unit:
+// toNormalOrder makes a field's values, in a window, of those in stored order and the file's unit:
 // SI in normal order.
 //
 // Shape: out [window], stored [point].
-func normal(out, stored []float32, fd *field, w ensemble.Window) error {
+func toNormalOrder(out, stored []float32, fd *field, w ensemble.Window) error {
 	g := fd.entry.Grid
-	if g.Whole(w) {
-		if err := order.Normal(out, stored, g); err != nil {
+	if g.IsWhole(w) {
+		if err := order.ToNormal(out, stored, g); err != nil {
 			return err
 		}
-	} else if rects, err := order.Rects(g, w); err == nil {
+	} else if rects, err := order.WindowRects(g, w); err == nil {
 		for _, r := range rects {
-			r.PlaceOf(out, stored, g, w)
+			r.CopyFieldToWindow(out, stored, g, w)
 		}
 	} else {
 		whole := make([]float32, g.Size())
-		if err := order.Normal(whole, stored, g); err != nil {
+		if err := order.ToNormal(whole, stored, g); err != nil {
 			return err
 		}
-		copy(out, ensemble.Cut(whole, g, w))
+		copy(out, ensemble.CropField(whole, g, w))
 	}
 	fd.conv.Apply(out)
 	return nil

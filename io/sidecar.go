@@ -20,9 +20,9 @@ type IndexRow struct {
 // End is the last byte that the row is about, and one.
 func (r IndexRow) End() int64 { return r.Offset + max(r.Length, 1) }
 
-// Beside is the file that goes with another: with an ending behind its name, or in place
+// Sidecar is the file that goes with another: with an ending behind its name, or in place
 // of the name's own; "" if there is none.
-func Beside(path, ending string) string {
+func Sidecar(path, ending string) string {
 	for _, name := range []string{path + ending, strings.TrimSuffix(path, filepath.Ext(path)) + ending} {
 		if s, err := os.Stat(name); name != path && err == nil && s.Mode().IsRegular() {
 			return name
@@ -86,15 +86,15 @@ func indexRow(text string) (r IndexRow, ok bool) {
 	return IndexRow{Offset: at}, err == nil && at >= 0
 }
 
-// indexEndings are those of indexes that lie beside GRIB files: ECMWF's and wgrib2's.
-var indexEndings = []string{".index", ".idx"}
+// indexSuffixes are those of indexes that lie beside GRIB files: ECMWF's and wgrib2's.
+var indexSuffixes = []string{".index", ".idx"}
 
-// hint compares the index beside a file with the messages that were found in it. An index
+// checkSidecar compares the index beside a file with the messages that were found in it. An index
 // is a hint only, so that one that does not fit is no fault of the file: it is said and
 // ignored.
-func (f *file) hint(idx *grib.Index) {
-	for _, ending := range indexEndings {
-		name := Beside(f.path, ending)
+func (f *file) checkSidecar(idx *grib.Index) {
+	for _, ending := range indexSuffixes {
+		name := Sidecar(f.path, ending)
 		if name == "" {
 			continue
 		}

@@ -16,7 +16,7 @@ func sameBits(a, b float32) bool {
 	return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b
 }
 
-// What ReadPart and Fill give of a window is what Read gives of it, on its grid, for
+// What ReadWindow and Fill give of a window is what Read gives of it, on its grid, for
 // fields of all kinds of files.
 func TestReadPart(t *testing.T) {
 	compared := 0
@@ -42,8 +42,8 @@ func TestReadPart(t *testing.T) {
 					continue
 				}
 				w := ensemble.Window{Rows: [2]int{g.NY / 3, g.NY}, Cols: [2]int{g.NX / 4, max(g.NX*3/4, g.NX/4+1)}}
-				want := ensemble.Cut(whole.Values, g, w)
-				err = in.ReadPart(context.Background(), []ensemble.Entry{e}, w, func(_ int, f *ensemble.Field) error {
+				want := ensemble.CropField(whole.Values, g, w)
+				err = in.ReadWindow(context.Background(), []ensemble.Entry{e}, w, func(_ int, f *ensemble.Field) error {
 					if len(f.Values) != len(want) || f.Grid.Size() != len(want) || f.Grid.LatAt(0, 0) != g.LatAt(w.Rows[0], w.Cols[0]) || f.Grid.LonAt(0, 0) != g.LonAt(w.Rows[0], w.Cols[0]) {
 						t.Errorf("%s: %d values, want %d; grid %v of %v", p, len(f.Values), len(want), f.Grid, g)
 						return nil
@@ -61,10 +61,10 @@ func TestReadPart(t *testing.T) {
 				}
 				for _, w := range []ensemble.Window{w, {}} {
 					into, called := [][]float32{make([]float32, g.SizeOf(w))}, 0
-					if err := in.Fill(context.Background(), []ensemble.Entry{e}, w, given(into), func(int) error { called++; return nil }); err != nil || called != 1 {
+					if err := in.ReadInto(context.Background(), []ensemble.Entry{e}, w, given(into), func(int) error { called++; return nil }); err != nil || called != 1 {
 						t.Fatalf("%s: fill: %v, %d fields", p, err, called)
 					}
-					if !slices.EqualFunc(into[0], ensemble.Cut(whole.Values, g, w), sameBits) {
+					if !slices.EqualFunc(into[0], ensemble.CropField(whole.Values, g, w), sameBits) {
 						t.Errorf("%s, %s: filled memory differs in window %v", p, e.Key, w)
 					}
 				}
@@ -89,11 +89,11 @@ func TestFillErrors(t *testing.T) {
 		}
 		return into
 	}
-	if err := in.Fill(context.Background(), entries, ensemble.Window{}, given(room(1)), func(int) error { return nil }); err == nil {
+	if err := in.ReadInto(context.Background(), entries, ensemble.Window{}, given(room(1)), func(int) error { return nil }); err == nil {
 		t.Error("memory of another size is filled")
 	}
 	stop := errors.New("stop")
-	if err := in.Fill(context.Background(), entries, ensemble.Window{}, given(room(0)), func(i int) error {
+	if err := in.ReadInto(context.Background(), entries, ensemble.Window{}, given(room(0)), func(i int) error {
 		if i == 3 {
 			return stop
 		}

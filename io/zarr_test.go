@@ -123,12 +123,12 @@ func TestZarrWindows(t *testing.T) {
 	for _, w := range []ensemble.Window{{Rows: [2]int{1, 4}, Cols: [2]int{2, 7}}, {Rows: [2]int{0, 7}, Cols: [2]int{6, 8}}, {Rows: [2]int{6, 7}, Cols: [2]int{0, 1}}} {
 		var whole [][]float32
 		if err := in.Read(context.Background(), entries, func(_ int, f *ensemble.Field) error {
-			whole = append(whole, ensemble.Cut(f.Values, f.Grid, w))
+			whole = append(whole, ensemble.CropField(f.Values, f.Grid, w))
 			return nil
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if err := in.ReadPart(context.Background(), entries, w, func(i int, f *ensemble.Field) error {
+		if err := in.ReadWindow(context.Background(), entries, w, func(i int, f *ensemble.Field) error {
 			if !slices.EqualFunc(f.Values, whole[i], func(a, b float32) bool { return a == b || a != a && b != b }) {
 				t.Errorf("window %+v of %s: %v, want %v", w, f.Key, f.Values, whole[i])
 			}
@@ -145,7 +145,7 @@ func TestZarrAbsentChunk(t *testing.T) {
 	path := filepath.Join(zarrStores(t), "wb2.zarr")
 	whole := func(o Options, want string) {
 		t.Helper()
-		if why, err := Whole(path, o); err != nil || why != want {
+		if why, err := CheckComplete(path, o); err != nil || why != want {
 			t.Errorf("whole: %q, %v, want %q", why, err, want)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/filemark"
+	"github.com/ensemble-weather/ensemble/internal/fingerprint"
 	"github.com/ensemble-weather/ensemble/internal/version"
 	fio "github.com/ensemble-weather/ensemble/io"
 )
@@ -26,30 +26,30 @@ type Dataset struct {
 	analyses []string
 	cached   bool
 	folder   string // of everything, absolute
-	about    *about
+	summary  *summary
 }
 
-// about is what a look into files finds.
-type about struct {
+// summary is what a look into files finds.
+type summary struct {
 	Version   string
-	Marks     []filemark.Mark // of the files
-	Rows      [][]any         // of check.GroupColumns
+	Marks     []fingerprint.File // of the files
+	Rows      [][]any            // of check.GroupColumns
 	Grids     []string
-	Variables []variableAbout
+	Variables []variableSummary
 	Leads     []ensemble.Lead
 	Members   []ensemble.Member
-	Starts    []startAbout
+	Inits     []initSummary
 	Unused    int
 }
 
-// variableAbout is a variable with members.
-type variableAbout struct {
+// variableSummary is a variable with members.
+type variableSummary struct {
 	Name   string
 	Levels []ensemble.Level
 }
 
-// startAbout is a start with the files that have fields of it.
-type startAbout struct {
+// initSummary is a start with the files that have fields of it.
+type initSummary struct {
 	Init  ensemble.Init
 	Files []string
 }
@@ -61,7 +61,7 @@ type startAbout struct {
 // Errors: 64 for options that it does not take, 65 for damaged files, 66 if no file
 // matches.
 func Open(pattern string, opts ...Option) (*Dataset, error) {
-	o, err := collect("Open", opts, "Analyses", "Cached", "In")
+	o, err := applyOptions("Open", opts, "Analyses", "Cached", "In")
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func open(patterns []string, o options) (*Dataset, error) {
 	}
 	folder, err := filepath.Abs(o.folder)
 	if err != nil {
-		return nil, exit.Create(o.folder, err)
+		return nil, exit.CreateError(o.folder, err)
 	}
 	d := &Dataset{cached: o.cached, folder: folder}
 	if d.files, err = expand("the forecasts", patterns); err != nil {
@@ -88,7 +88,7 @@ func open(patterns []string, o options) (*Dataset, error) {
 			return nil, err
 		}
 	}
-	return do(func(ctx context.Context, _ job) (*Dataset, error) { return d, d.look(ctx) })
+	return runJob(func(ctx context.Context, _ job) (*Dataset, error) { return d, d.inspect(ctx) })
 }
 
 // expand lists the files of patterns by absolute paths.
@@ -97,39 +97,39 @@ func expand(what string, patterns []string) ([]string, error) {
 	for _, p := range patterns {
 		abs, err := filepath.Abs(p)
 		if err != nil {
-			return nil, exit.Read(p, err)
+			return nil, exit.ReadError(p, err)
 		}
 		paths = append(paths, abs)
 	}
-	files, _, err := input.Files(what, paths)
+	files, _, err := input.ListFiles(what, paths)
 	slices.Sort(files)
 	return files, err
 }
 
-// look finds out what the files hold, or knows it from before.
-func (d *Dataset) look(ctx context.Context) error {
+// inspect finds out what the files hold, or knows it from before.
+func (d *Dataset) inspect(ctx context.Context) error {
 	var memo string
 	if d.cached {
-		memo = filepath.Join(d.memory(), "datasets", key(d.files...)+".json")
-		var known about
-		if text, err := os.ReadFile(memo); err == nil && json.Unmarshal(text, &known) == nil && known.Version == version.String() && known.of(d.files) {
-			d.about = &known
+		memo = filepath.Join(d.cacheDir(), "datasets", contentKey(d.files...)+".json")
+		var known summary
+		if text, err := os.ReadFile(memo); err == nil && json.Unmarshal(text, &known) == nil && known.Version == version.String() && known.matches(d.files) {
+			d.summary = &known
 			return nil
 		}
 	}
 	o := fio.Options{}
-	var marks []filemark.Mark // before they are read, in case that they change
+	var marks []fingerprint.File // before they are read, in case that they change
 	if d.cached {
 		for _, f := range d.files {
-			mark, err := filemark.Of(f)
+			mark, err := fingerprint.Of(f)
 			if err != nil {
-				return exit.Read(f, err)
+				return exit.ReadError(f, err)
 			}
 			marks = append(marks, mark)
 		}
-		o.Cache = d.index()
+		o.Cache = d.indexDir()
 		if err := os.MkdirAll(o.Cache, 0o755); err != nil {
-			return exit.Create(o.Cache, err)
+			return exit.CreateError(o.Cache, err)
 		}
 	}
 	in, err := fio.Open(ctx, d.files, o)
@@ -137,26 +137,26 @@ func (d *Dataset) look(ctx context.Context) error {
 		return err
 	}
 	defer in.Close()
-	d.about = aboutOf(in.Catalogue())
+	d.summary = summarise(in.Catalogue())
 	if !d.cached {
 		return nil
 	}
-	d.about.Marks = marks
-	return writeJSON(memo, d.about)
+	d.summary.Marks = marks
+	return writeJSON(memo, d.summary)
 }
 
-// of says that the files are as they were.
-func (a *about) of(files []string) bool {
+// matches says that the files are as they were.
+func (a *summary) matches(files []string) bool {
 	for i, f := range files {
-		if i >= len(a.Marks) || !still(f, a.Marks[i]) {
+		if i >= len(a.Marks) || !isUnchanged(f, a.Marks[i]) {
 			return false
 		}
 	}
 	return true
 }
 
-func aboutOf(cat *ensemble.Catalogue) *about {
-	a := &about{Version: version.String(), Unused: len(cat.Unused)}
+func summarise(cat *ensemble.Catalogue) *summary {
+	a := &summary{Version: version.String(), Unused: len(cat.Unused)}
 	for _, g := range cat.Groups() {
 		a.Rows = append(a.Rows, check.GroupRow(g))
 		for _, grid := range g.Grids {
@@ -165,18 +165,18 @@ func aboutOf(cat *ensemble.Catalogue) *about {
 			}
 		}
 		if _, known := ensemble.VariableNamed(g.Variable); known && g.Product == ensemble.MemberField {
-			a.Variables = append(a.Variables, variableAbout{g.Variable, g.Levels})
+			a.Variables = append(a.Variables, variableSummary{g.Variable, g.Levels})
 		}
 	}
 	fields := ensemble.Catalogue{Entries: cat.Select(func(e ensemble.Entry) bool { return e.Product == ensemble.MemberField })}
 	a.Leads, a.Members = fields.Leads(), fields.Members()
 	at := map[ensemble.Init]int{}
 	for _, init := range cat.Inits() {
-		at[init] = len(a.Starts)
-		a.Starts = append(a.Starts, startAbout{Init: init})
+		at[init] = len(a.Inits)
+		a.Inits = append(a.Inits, initSummary{Init: init})
 	}
 	for _, e := range cat.Entries {
-		s := &a.Starts[at[e.Init]]
+		s := &a.Inits[at[e.Init]]
 		if !slices.Contains(s.Files, e.File) {
 			s.Files = append(s.Files, e.File)
 		}
@@ -184,11 +184,11 @@ func aboutOf(cat *ensemble.Catalogue) *about {
 	return a
 }
 
-// memory is the folder of what later cells need not find out again.
-func (d *Dataset) memory() string { return filepath.Join(d.folder, "notebooks") }
+// cacheDir is the folder of what later cells need not find out again.
+func (d *Dataset) cacheDir() string { return filepath.Join(d.folder, "notebooks") }
 
-// index is the folder of indexes of GRIB files.
-func (d *Dataset) index() string { return filepath.Join(d.memory(), "index") }
+// indexDir is the folder of indexes of GRIB files.
+func (d *Dataset) indexDir() string { return filepath.Join(d.cacheDir(), "index") }
 
 // Files lists the forecast files.
 func (d *Dataset) Files() []string { return slices.Clone(d.files) }
@@ -209,12 +209,12 @@ func (d *Dataset) MustAnalyses() *Dataset { return must(d.Analyses()) }
 
 // Table says what the files hold, as `ensemble inspect` does: a row for each variable.
 func (d *Dataset) Table() *Table {
-	t := &Table{Section: answer.Section{Columns: check.GroupColumns, Rows: d.about.Rows, Title: fmt.Sprintf("%d files", len(d.files))}}
-	for _, g := range d.about.Grids[:min(len(d.about.Grids), 3)] {
+	t := &Table{Section: answer.Section{Columns: check.GroupColumns, Rows: d.summary.Rows, Title: fmt.Sprintf("%d files", len(d.files))}}
+	for _, g := range d.summary.Grids[:min(len(d.summary.Grids), 3)] {
 		t.Title += "; grid " + g
 	}
-	if d.about.Unused > 0 {
-		t.Title += fmt.Sprintf("; %d messages are not used: `ensemble inspect` says why", d.about.Unused)
+	if d.summary.Unused > 0 {
+		t.Title += fmt.Sprintf("; %d messages are not used: `ensemble inspect` says why", d.summary.Unused)
 	}
 	return t
 }
@@ -222,50 +222,50 @@ func (d *Dataset) Table() *Table {
 // Show adds the table to the cell.
 func (d *Dataset) Show() { d.Table().Show() }
 
-// Cycles lists the starts of the forecasts, ascending.
-func (d *Dataset) Cycles() []ensemble.Init {
+// Inits lists the starts of the forecasts, ascending.
+func (d *Dataset) Inits() []ensemble.Init {
 	var out []ensemble.Init
-	for _, s := range d.about.Starts {
+	for _, s := range d.summary.Inits {
 		out = append(out, s.Init)
 	}
 	return out
 }
 
-// Cycle is one start of a dataset.
-type Cycle struct {
-	Init  ensemble.Init
-	Files []string // with fields of it
-	data  *Dataset
-	err   error
+// Init is one start of a dataset.
+type Init struct {
+	Init    ensemble.Init
+	Files   []string // with fields of it
+	dataset *Dataset
+	err     error
 }
 
 // Err says why there is no such start.
-func (c Cycle) Err() error { return c.err }
+func (c Init) Err() error { return c.err }
 
-// Cycle finds a start, given as "2017-02-26T00Z", "2017022600" or RFC 3339; "first" and
+// Init finds a start, given as "2017-02-26T00Z", "2017022600" or RFC 3339; "first" and
 // "last" are those of the dataset. One that is not there is an error of what is made of
 // it: 64 for a text that is no time, 66 if the files have no such start.
-func (d *Dataset) Cycle(text string) Cycle {
-	starts := d.about.Starts
+func (d *Dataset) Init(text string) Init {
+	starts := d.summary.Inits
 	if n := len(starts); n > 0 && text == "first" {
-		return Cycle{starts[0].Init, starts[0].Files, d, nil}
+		return Init{starts[0].Init, starts[0].Files, d, nil}
 	} else if n > 0 && text == "last" {
-		return Cycle{starts[n-1].Init, starts[n-1].Files, d, nil}
+		return Init{starts[n-1].Init, starts[n-1].Files, d, nil}
 	}
 	date, err := config.ParseDate(text)
 	if err != nil || date.WholeDay {
-		return Cycle{err: &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no start", text), At: "Cycle", Fix: `write it as "2017-02-26T00Z" or "2017022600"`}}
+		return Init{err: &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no start", text), At: "Cycle", Fix: `write it as "2017-02-26T00Z" or "2017022600"`}}
 	}
 	for _, s := range starts {
 		if s.Init.Equal(date.Time) {
-			return Cycle{s.Init, s.Files, d, nil}
+			return Init{s.Init, s.Files, d, nil}
 		}
 	}
 	e := &exit.Error{Code: exit.NotYet, What: "the cycle is not in the files", At: ensemble.InitAt(date.Time).String(), Fix: "ds.Cycles() lists those that are"}
 	if n := len(starts); n > 0 {
 		e.Why = fmt.Sprintf("they have %d starts from %s to %s", n, starts[0].Init, starts[n-1].Init)
 	}
-	return Cycle{err: e}
+	return Init{err: e}
 }
 
 // Demo makes the data of `ensemble demo`, weather that the program invents: ensembles
@@ -274,7 +274,7 @@ func (d *Dataset) Cycle(text string) Cycle {
 //
 // Errors: 73 and 74 for the folder.
 func Demo(opts ...Option) (*Dataset, error) {
-	o, err := collect("Demo", opts, "In", "Small")
+	o, err := applyOptions("Demo", opts, "In", "Small")
 	if err != nil {
 		return nil, err
 	}
@@ -285,7 +285,7 @@ func Demo(opts ...Option) (*Dataset, error) {
 	do := rundemo.Options{Root: folder, DataOnly: true, Version: version.String()}
 	if o.small {
 		do.Root = filepath.Join(folder, "small")
-		do.Data.Starts = weeksOfYear
+		do.Data.Inits = smallDemoInits
 	}
 	dir, err := makeDemo(do)
 	if err != nil {
@@ -294,14 +294,14 @@ func Demo(opts ...Option) (*Dataset, error) {
 	return open([]string{filepath.Join(dir, "demo_fc_*.grib2")}, options{cached: true, folder: folder, analyses: []string{filepath.Join(dir, "demo_an_*.nc")}})
 }
 
-// weeksOfYear are the starts of a small demonstration.
-const weeksOfYear = 52
+// smallDemoInits are the starts of a small demonstration.
+const smallDemoInits = 52
 
 // MustDemo is Demo, and ends the cell on an error.
 func MustDemo(opts ...Option) *Dataset { return must(Demo(opts...)) }
 
 func makeDemo(o rundemo.Options) (dir string, err error) {
-	return do(func(ctx context.Context, j job) (string, error) {
+	return runJob(func(ctx context.Context, j job) (string, error) {
 		o.Progress, o.Warn = j.progress, j.warn
 		r, err := rundemo.Run(ctx, o)
 		if err != nil {

@@ -27,26 +27,26 @@ func (f *Field) Err() error { return f.err }
 
 // Float32s are the values, row by row.
 func (f *Field) Float32s() []float32 {
-	end(f.err)
+	exitOnError(f.err)
 	return slices.Clone(f.Values)
 }
 
 // Shape is the number of rows and columns.
 func (f *Field) Shape() [2]int {
-	end(f.err)
+	exitOnError(f.err)
 	return [2]int{f.Grid.NY, f.Grid.NX}
 }
 
 // Lat are the latitudes of the rows in degrees, and Lon the longitudes of the columns;
 // on projections and lists of points they are those of each point.
 func (f *Field) Lat() []float64 {
-	end(f.err)
+	exitOnError(f.err)
 	return slices.Clone(f.Grid.Lat)
 }
 
 // Lon are the longitudes, as Lat.
 func (f *Field) Lon() []float64 {
-	end(f.err)
+	exitOnError(f.err)
 	return slices.Clone(f.Grid.Lon)
 }
 
@@ -57,16 +57,16 @@ type Area = ensemble.Area
 // The areas that verification names too; Globe is all of a grid.
 var (
 	Globe                Area
-	NorthernExtratropics = box("northern_extratropics")
-	Tropics              = box("tropics")
-	SouthernExtratropics = box("southern_extratropics")
-	Europe               = box("europe")
-	NorthAmerica         = box("north_america")
-	EastAsia             = box("east_asia")
+	NorthernExtratropics = regionNamed("northern_extratropics")
+	Tropics              = regionNamed("tropics")
+	SouthernExtratropics = regionNamed("southern_extratropics")
+	Europe               = regionNamed("europe")
+	NorthAmerica         = regionNamed("north_america")
+	EastAsia             = regionNamed("east_asia")
 )
 
-func box(name string) Area {
-	b := score.Boxes[slices.IndexFunc(score.Boxes, func(b score.Box) bool { return b.Name == name })]
+func regionNamed(name string) Area {
+	b := score.NamedBoxes[slices.IndexFunc(score.NamedBoxes, func(b score.Box) bool { return b.Name == name })]
 	return Area{North: b.North, West: b.West, South: b.South, East: b.East}
 }
 
@@ -84,7 +84,7 @@ func (f *Field) Map(a Area) *Picture {
 			return &Picture{err: &exit.Error{Code: exit.Usage, What: err.Error(), At: "area " + a.String(), Fix: "name an area with points of " + grid.String()}}
 		}
 		if grid = part; places != nil {
-			values = ensemble.Pick(values, places)
+			values = ensemble.Take(values, places)
 		}
 	}
 	v, _ := ensemble.VariableNamed(f.Key.Variable)
@@ -101,6 +101,6 @@ func (f *Field) Map(a Area) *Picture {
 	if err != nil {
 		return &Picture{err: err}
 	}
-	png, err := encode(m)
+	png, err := encodePNG(m)
 	return &Picture{Title: fmt.Sprintf("%s, %s", panel.Title, panel.Maps[0].Title), PNG: png, err: err}
 }

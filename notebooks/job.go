@@ -26,13 +26,13 @@ type job struct {
 	warn     func(string)
 }
 
-// do runs a job. A stop that left something to go on with is the error of exit 75.
-func do[T any](work func(ctx context.Context, j job) (T, error)) (T, error) {
+// runJob runs a job. A stop that left something to go on with is the error of exit 75.
+func runJob[T any](work func(ctx context.Context, j job) (T, error)) (T, error) {
 	j := job{flag: interrupt.Watch(func() { os.Exit(130) })}
 	defer j.flag.Close()
 	ctx, cancel := j.flag.Context(context.Background())
 	defer cancel()
-	lines := &limited{w: os.Stderr, left: MaxLines - 1}
+	lines := &lineLimiter{w: os.Stderr, left: MaxLines - 1}
 	j.progress = reporter(lines)
 	defer j.progress.Close()
 	j.warn = func(text string) { fmt.Fprintln(lines, "ensemble: warning: "+text) }
@@ -50,7 +50,7 @@ func do[T any](work func(ctx context.Context, j job) (T, error)) (T, error) {
 
 // reporter shows progress in the cell, anew in one place, or as lines.
 func reporter(w io.Writer) *progress.Reporter {
-	if !gonb.Here() {
+	if !gonb.IsCell() {
 		return progress.New(w, progress.Auto, 0)
 	}
 	id := fmt.Sprintf("ensemble-%d-%d", os.Getpid(), time.Now().UnixNano())
@@ -60,14 +60,14 @@ func reporter(w io.Writer) *progress.Reporter {
 	})
 }
 
-// limited prints as many lines as it may, and says so where it ends.
-type limited struct {
+// lineLimiter prints as many lines as it may, and says so where it ends.
+type lineLimiter struct {
 	w    io.Writer
 	left int
 }
 
 // Write drops what comes after the last line.
-func (l *limited) Write(p []byte) (int, error) {
+func (l *lineLimiter) Write(p []byte) (int, error) {
 	for line := range bytes.Lines(p) {
 		if l.left == 0 {
 			break
@@ -87,18 +87,18 @@ func (l *limited) Write(p []byte) (int, error) {
 
 // must gives x, or ends the cell.
 func must[T any](x T, err error) T {
-	end(err)
+	exitOnError(err)
 	return x
 }
 
-// end prints an error as the program does and ends the cell with its exit code. Without
+// exitOnError prints an error as the program does and ends the cell with its exit code. Without
 // an error it does nothing.
-func end(err error) {
+func exitOnError(err error) {
 	if err == nil {
 		return
 	}
 	e := answer.Error(err)
-	fmt.Fprintln(&limited{w: os.Stderr, left: MaxLines - 1}, "ensemble: "+e.Error())
+	fmt.Fprintln(&lineLimiter{w: os.Stderr, left: MaxLines - 1}, "ensemble: "+e.Error())
 	_ = gonb.Flush() // the cell ends in any case
 	os.Exit(int(e.Code))
 }

@@ -49,7 +49,7 @@ var weather = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	o := rundemo.Options{Root: dir, DataOnly: true}
-	o.Data.Starts, o.Data.Members = 8, 4
+	o.Data.Inits, o.Data.Members = 8, 4
 	_, err = rundemo.Run(context.Background(), o)
 	return dir, err
 })
@@ -84,7 +84,7 @@ func TestFiveLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cycle := d.Cycle("2001-02-19T00Z")
+	cycle := d.Init("2001-02-19T00Z")
 	p, err := r.Predict(cycle, Lead("48h"), Quantiles(0.9), Event("t>273.15"))
 	if err != nil {
 		t.Fatal(err)
@@ -137,10 +137,10 @@ print("%.6g %.6g %.6g %.6g" % (x[0, 1], x[-1, -1], f["latitude"][0], f["longitud
 		t.Errorf("scores of the prediction: %v", s.Err())
 	}
 
-	if of := s.Of("network"); of.Err() != nil || of.result.Find("crps_gauss", "network", "t", "850hPa", "48h") == nil || of.result.Find("crps_gauss", "raw2", "t", "850hPa", "48h") != nil {
+	if of := s.Select("network"); of.Err() != nil || of.result.Find("crps_gauss", "network", "t", "850hPa", "48h") == nil || of.result.Find("crps_gauss", "raw2", "t", "850hPa", "48h") != nil {
 		t.Errorf("scores of the network: %v", of.Err())
 	}
-	if code := exit.CodeOf(s.Of("nobody").Gains().Err()); code != exit.Usage {
+	if code := exit.CodeOf(s.Select("nobody").SkillScores().Err()); code != exit.Usage {
 		t.Errorf("scores of nobody: exit %d", code)
 	}
 
@@ -191,7 +191,7 @@ func TestContent(t *testing.T) {
 		}
 	}
 	sum := func(memory string) string {
-		s, err := content([]string{file}, memory)
+		s, err := checksums([]string{file}, memory)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +225,7 @@ func TestContent(t *testing.T) {
 func TestErrors(t *testing.T) {
 	d := data(t)
 	r := &Run{Dir: filepath.Join(t.TempDir(), "none"), data: d}
-	p := &Prediction{Cycle: d.Cycle("first"), Outputs: d.files[:1], run: r}
+	p := &Prediction{Init: d.Init("first"), Outputs: d.files[:1], run: r}
 	errOf := func(_ any, err error) error { return err }
 	for _, c := range []struct {
 		name string
@@ -244,12 +244,12 @@ func TestErrors(t *testing.T) {
 		{"no name", errOf(Train("../x", d)), exit.Usage},
 		{"an unknown key", errOf(Train("x", d, Set("train.epoch=5"))), exit.Usage},
 		{"one member", errOf(Train("x", d, Set("data.members.use=1"))), exit.Usage},
-		{"no time", d.Cycle("yesterday").Err(), exit.Usage},
-		{"a time without its zone", d.Cycle("2001-01-01T00").Err(), exit.Usage},
-		{"a start that is not there", errOf(r.Predict(d.Cycle("1999-01-01T00Z"))), exit.NotYet},
-		{"no training", errOf(r.Predict(d.Cycle("first"))), exit.NotYet},
-		{"quantiles in per cent", errOf(r.Predict(d.Cycle("first"), Quantiles(10))), exit.Usage},
-		{"no event", errOf(r.Predict(d.Cycle("first"), Event("warm"))), exit.Usage},
+		{"no time", d.Init("yesterday").Err(), exit.Usage},
+		{"a time without its zone", d.Init("2001-01-01T00").Err(), exit.Usage},
+		{"a start that is not there", errOf(r.Predict(d.Init("1999-01-01T00Z"))), exit.NotYet},
+		{"no training", errOf(r.Predict(d.Init("first"))), exit.NotYet},
+		{"quantiles in per cent", errOf(r.Predict(d.Init("first"), Quantiles(10))), exit.Usage},
+		{"no event", errOf(r.Predict(d.Init("first"), Event("warm"))), exit.Usage},
 		{"nothing since", errOf(r.Verify(d, Since("2030-01-01"))), exit.NotYet},
 		{"no losses", r.Loss().Err(), exit.NotYet},
 		{"no scores", r.Scores().Err(), exit.NotYet},
@@ -268,13 +268,13 @@ func TestErrors(t *testing.T) {
 // cells are programs as the kernel makes them.
 var cells = map[string]func(){
 	"error": func() { MustOpen("nothing/*.grib2") },
-	"chain": func() { (&Prediction{Cycle: Cycle{}, run: &Run{}}).Spread("temperature").Map(Europe).Show() },
+	"chain": func() { (&Prediction{Init: Init{}, run: &Run{}}).Spread("temperature").Map(Europe).Show() },
 	"train": func() {
 		d := must(openAt(os.Getenv(dataVariable), Cached(), In("kept")))
 		MustTrain("long", d, Target("t850"), tiny, Set("train.epochs=100000", "train.checkpoint.every=100000"))
 	},
 	"table": func() {
-		t := &Table{Section: answer.Section{Columns: answer.Words("n")}}
+		t := &Table{Section: answer.Section{Columns: answer.TextColumns("n")}}
 		for i := range 1000 {
 			t.Rows = append(t.Rows, []any{i})
 		}
@@ -287,7 +287,7 @@ var cells = map[string]func(){
 type found struct{}
 
 func (found) Sections() answer.Sections {
-	return answer.Sections{{Title: "found", Columns: answer.Numbers("%.1f", "n"), Rows: [][]any{{2.5}}}}
+	return answer.Sections{{Title: "found", Columns: answer.NumberColumns("%.1f", "n"), Rows: [][]any{{2.5}}}}
 }
 
 // cell runs one of them in a folder; begun is called when it has started.
@@ -329,7 +329,7 @@ func TestLines(t *testing.T) {
 		t.Errorf("the answer of a job printed %q, exit %d", out, code)
 	}
 	var b bytes.Buffer
-	l := &limited{w: &b, left: MaxLines - 1}
+	l := &lineLimiter{w: &b, left: MaxLines - 1}
 	for i := range 1000 {
 		fmt.Fprintf(l, "%d\n%d", i, i)
 	}
@@ -374,7 +374,7 @@ func TestStop(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	for text, want := range map[string]string{"t2m": "2t@2m", "2t": "2t@2m", "t": "t", "t850": "t@850hPa", "gh@500hPa": "gh@500hPa", "msl": "msl@msl", "u10": "10u@10m", "z500": "z@500hPa",
 		"t0": "", "x850": "", "850": "", "": "", "t@": "", "msl850": "", "t8.5": ""} {
-		p, err := parsePlace(text)
+		p, err := parseVariable(text)
 		if got := p.String(); (err != nil) != (want == "") || err == nil && got != want {
 			t.Errorf("%q is %q, %v; want %q", text, got, err, want)
 		}
@@ -419,7 +419,7 @@ func TestSplit(t *testing.T) {
 		t.Errorf("%d parts %v do not cover the grid once", len(s.Parts), s.Parts)
 	}
 	rim := 0
-	for _, p := range around(s.Halos[0], s.Grid.NX) {
+	for _, p := range haloParts(s.Halos[0], s.Grid.NX) {
 		rim += p.Rows.Len() * p.Columns.Len()
 	}
 	if want := 34 + 2*16; rim != want { // a row below with its corners, a column on both sides
@@ -443,6 +443,6 @@ func Example() {
 	ds := MustDemo(Small())
 	ds.Show()
 	run := MustTrain("quick", ds, Target("t850"), Small())
-	p := run.MustPredict(ds.Cycle("2001-12-17T00Z"), Lead("48h"))
+	p := run.MustPredict(ds.Init("2001-12-17T00Z"), Lead("48h"))
 	p.Spread("t850").Map(Europe).Show()
 }

@@ -21,16 +21,16 @@ type Option struct {
 
 // options is what options say together.
 type options struct {
-	cached, small bool
-	folder        string
-	analyses      []string
-	targets       []string
-	lead          ensemble.Lead
-	leadGiven     bool
-	set           []string
-	publish       config.Publishing
-	choice        scoring.Choice
-	since         *config.Date
+	cached, small  bool
+	folder         string
+	analyses       []string
+	targets        []string
+	lead           ensemble.Lead
+	leadGiven      bool
+	set            []string
+	publish        config.Publishing
+	scoreSelection scoring.Selection
+	since          *config.Date
 }
 
 // DefaultFolder is where everything is kept unless In names another folder.
@@ -98,7 +98,7 @@ func Quantiles(probabilities ...float64) Option {
 // products. For Predict.
 func Event(question string) Option {
 	return Option{"Event", func(o *options) error {
-		q, err := ensemble.ParseQuestion(question)
+		q, err := ensemble.ParseVariableEvent(question)
 		if err != nil {
 			return &exit.Error{Code: exit.Usage, What: err.Error(), At: "Event", Fix: `write it as "t2m>273.15"`}
 		}
@@ -110,13 +110,16 @@ func Event(question string) Option {
 // Metrics names the scores, by the ids that `ensemble scores` lists; "all" and "default"
 // stand for several. For Score and Verify.
 func Metrics(ids ...string) Option {
-	return Option{"Metrics", func(o *options) error { o.choice.Scores = append(o.choice.Scores, ids...); return nil }}
+	return Option{"Metrics", func(o *options) error { o.scoreSelection.Scores = append(o.scoreSelection.Scores, ids...); return nil }}
 }
 
 // Above adds scores of the events that a variable exceeds thresholds: "t=273.15,280", in
 // SI. For Score and Verify.
 func Above(thresholds ...string) Option {
-	return Option{"Above", func(o *options) error { o.choice.Above = append(o.choice.Above, thresholds...); return nil }}
+	return Option{"Above", func(o *options) error {
+		o.scoreSelection.Thresholds = append(o.scoreSelection.Thresholds, thresholds...)
+		return nil
+	}}
 }
 
 // Since leaves out starts before a date such as "2001-11-01". For Verify.
@@ -131,10 +134,10 @@ func Since(date string) Option {
 	}}
 }
 
-// collect joins options of a call that takes those with the given names.
+// applyOptions joins options of a call that takes those with the given names.
 //
 // Errors: exit 64 for an option that it does not take; those of the options.
-func collect(call string, opts []Option, takes ...string) (options, error) {
+func applyOptions(call string, opts []Option, takes ...string) (options, error) {
 	var o options
 	for _, opt := range opts {
 		if opt.apply == nil || !slices.Contains(takes, opt.name) {
@@ -148,35 +151,35 @@ func collect(call string, opts []Option, takes ...string) (options, error) {
 	return o, nil
 }
 
-// place is a variable at a level; on many levels if the level is not said.
-type place struct {
+// variableLevel is a variable at a level; on many levels if the level is not said.
+type variableLevel struct {
 	variable string
 	level    *ensemble.Level
 }
 
-// String is the place as parsePlace reads it.
-func (p place) String() string {
+// String is the place as parseVariable reads it.
+func (p variableLevel) String() string {
 	if p.level == nil {
 		return p.variable
 	}
 	return p.variable + "@" + p.level.String()
 }
 
-// parsePlace reads "t2m", "t", "t850" (hPa) and "t@850hPa".
+// parseVariable reads "t2m", "t", "t850" (hPa) and "t@850hPa".
 //
 // Errors: exit 64 for anything else.
-func parsePlace(text string) (place, error) {
-	bad := func(why string) (place, error) {
-		return place{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no variable", text), Why: why,
+func parseVariable(text string) (variableLevel, error) {
+	bad := func(why string) (variableLevel, error) {
+		return variableLevel{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no variable", text), Why: why,
 			Fix: `write "t2m", "t850", "t@850hPa", or "t" for all levels; ds.Show() lists the variables`}
 	}
 	name, at, found := strings.Cut(text, "@")
 	if !found {
 		if v, known := ensemble.VariableNamed(ensemble.ShortName(name)); known {
 			if v.OnManyLevels() {
-				return place{variable: v.Name}, nil
+				return variableLevel{variable: v.Name}, nil
 			}
-			return place{v.Name, &v.Level}, nil
+			return variableLevel{v.Name, &v.Level}, nil
 		}
 		letters := strings.TrimRight(name, "0123456789")
 		hPa, err := strconv.Atoi(name[len(letters):])
@@ -185,7 +188,7 @@ func parsePlace(text string) (place, error) {
 			return bad("neither its name nor its level is known")
 		}
 		level := ensemble.PressureLevel(float64(hPa))
-		return place{v.Name, &level}, nil
+		return variableLevel{v.Name, &level}, nil
 	}
 	v, known := ensemble.VariableNamed(ensemble.ShortName(name))
 	if !known {
@@ -195,5 +198,5 @@ func parsePlace(text string) (place, error) {
 	if err != nil {
 		return bad(err.Error())
 	}
-	return place{v.Name, &level}, nil
+	return variableLevel{v.Name, &level}, nil
 }

@@ -31,7 +31,7 @@ func (r *Run) Plan() (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return do(func(ctx context.Context, _ job) (*Plan, error) {
+	return runJob(func(ctx context.Context, _ job) (*Plan, error) {
 		e, err := explain.Run(ctx, explain.Options{Config: c, RunDir: r.Dir})
 		return &Plan{e}, err
 	})
@@ -47,10 +47,10 @@ func (r *Run) config() (*config.TrainConfig, error) {
 
 // Passes says what each pass of the compiler left.
 func (p *Plan) Passes() *Table {
-	t := &Table{Section: answer.Section{Title: p.Network, Columns: slices.Concat(answer.Words("pass", "what it does"), answer.Numbers("", "operations"), answer.Numbers("%.2f", "work (MFLOP)", "moved (MB)", "arena (MB)"))}}
+	t := &Table{Section: answer.Section{Title: p.Network, Columns: slices.Concat(answer.TextColumns("pass", "what it does"), answer.NumberColumns("", "operations"), answer.NumberColumns("%.2f", "work (MFLOP)", "moved (MB)", "arena (MB)"))}}
 	mega := func(n int64) float64 { return float64(n) / 1e6 }
-	for i, s := range p.Stages {
-		if i > 0 && len(s.Changes) == 0 && s.ArenaBytes == p.Stages[i-1].ArenaBytes {
+	for i, s := range p.PassReports {
+		if i > 0 && len(s.Changes) == 0 && s.ArenaBytes == p.PassReports[i-1].ArenaBytes {
 			continue
 		}
 		t.Rows = append(t.Rows, []any{s.Name(), s.Purpose, s.Ops, mega(s.FLOPs), mega(s.Bytes), mega(s.ArenaBytes)})
@@ -78,10 +78,10 @@ func (p *Plan) Graph(after string) *Picture {
 
 // Memory draws the arena over the step: every value at its place, from the first to the
 // last kernel that needs it.
-func (p *Plan) Memory() *Picture { return drawn(p.MemoryPicture()) }
+func (p *Plan) Memory() *Picture { return pictureOf(p.MemoryPicture()) }
 
 // Time draws the kernels one after the other, as long as the machine needs at least.
-func (p *Plan) Time() *Picture { return drawn(p.TimePicture()) }
+func (p *Plan) Time() *Picture { return pictureOf(p.TimePicture()) }
 
 // Kernels lists the n kernels of the step that the machine needs longest for, in the
 // order in which they run. The operation says in which layout it reads and writes.
@@ -94,8 +94,8 @@ func (p *Plan) Kernels(n int) *Table {
 	order = order[:min(n, len(order))]
 	slices.Sort(order)
 	t := &Table{Section: answer.Section{Title: fmt.Sprintf("%d of %d kernels of %s", len(order), len(p.Ops), p.Backend),
-		Columns: slices.Concat(answer.Numbers("", "#"), answer.Words("operation", "of", "shape", "kernel"), answer.Numbers("%.2f", "work (MFLOP)", "moved (MB)"),
-			answer.Numbers("%.1f", "at least (µs)"), answer.Words("bound by"), answer.Numbers("", "arena at (kB)"))}}
+		Columns: slices.Concat(answer.NumberColumns("", "#"), answer.TextColumns("operation", "of", "shape", "kernel"), answer.NumberColumns("%.2f", "work (MFLOP)", "moved (MB)"),
+			answer.NumberColumns("%.1f", "at least (µs)"), answer.TextColumns("bound by"), answer.NumberColumns("", "arena at (kB)"))}}
 	for _, i := range order {
 		o := p.Ops[i]
 		at := o.Where

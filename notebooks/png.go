@@ -9,10 +9,10 @@ import (
 	"slices"
 )
 
-// encode makes a picture a PNG that is small enough to be kept in a notebook: of its 256
+// encodePNG makes a picture a PNG that is small enough to be kept in a notebook: of its 256
 // most frequent colours, which are those of surfaces; those of the edges between them
 // become the nearest of these.
-func encode(m image.Image) ([]byte, error) {
+func encodePNG(m image.Image) ([]byte, error) {
 	type count struct {
 		colour color.RGBA
 		n      int

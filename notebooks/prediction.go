@@ -18,7 +18,7 @@ import (
 
 // Prediction names the published products of one start.
 type Prediction struct {
-	Cycle   Cycle
+	Init    Init
 	Outputs []string // paths of the NetCDF files, one a lead
 	run     *Run
 	lead    *ensemble.Lead // that is shown; nil if there is one only
@@ -29,8 +29,8 @@ type Prediction struct {
 //
 // Errors: those of the cycle; 64 for products and leads that the model cannot give, 65 and 66 for
 // the files, 69 if the decoding program is not installed, 73 and 74 for the folder.
-func (r *Run) Predict(c Cycle, opts ...Option) (*Prediction, error) {
-	o, err := collect("Predict", opts, "Event", "Lead", "Quantiles")
+func (r *Run) Predict(c Init, opts ...Option) (*Prediction, error) {
+	o, err := applyOptions("Predict", opts, "Event", "Lead", "Quantiles")
 	if err == nil {
 		err = c.err
 	}
@@ -51,7 +51,7 @@ func (r *Run) Predict(c Cycle, opts ...Option) (*Prediction, error) {
 	return p, nil
 }
 
-func (r *Run) predict(c Cycle, o options) (*Prediction, error) {
+func (r *Run) predict(c Init, o options) (*Prediction, error) {
 	pub, folder := o.publish, r.Dir+"-products"
 	slices.Sort(pub.Quantiles)
 	pub.Quantiles = slices.Compact(pub.Quantiles)
@@ -59,15 +59,15 @@ func (r *Run) predict(c Cycle, o options) (*Prediction, error) {
 		return nil, &exit.Error{Code: exit.Usage, What: "quantiles lie between 0 and 1", At: fmt.Sprint(pub.Quantiles), Fix: "for 10 % write 0.1"}
 	}
 	if pub.Quantiles != nil || pub.Probabilities != nil {
-		folder += "-" + key(fmt.Sprint(pub.Quantiles, pub.Probabilities))
+		folder += "-" + contentKey(fmt.Sprint(pub.Quantiles, pub.Probabilities))
 	}
-	p := &Prediction{Cycle: c, run: r}
+	p := &Prediction{Init: c, run: r}
 	if o.leadGiven {
 		p.lead = &o.lead
 	}
-	po := predict.Options{RunDir: r.Dir, Input: c.Files, Out: folder, Cycle: c.Init.Time, Publish: pub, Formats: []product.Format{product.NetCDF},
+	po := predict.Options{RunDir: r.Dir, Input: c.Files, Out: folder, Init: c.Init.Time, Publish: pub, Formats: []product.Format{product.NetCDF},
 		Command: "notebook", Version: version.String()}
-	made, err := do(func(ctx context.Context, j job) (*predict.Result, error) {
+	made, err := runJob(func(ctx context.Context, j job) (*predict.Result, error) {
 		po.Progress, po.Warn = j.progress, j.warn
 		made, err := predict.Run(ctx, po)
 		if exit.CodeOf(err) == exit.CannotWrite { // of other files or another version: those here are nobody else's
@@ -88,7 +88,7 @@ func (r *Run) predict(c Cycle, o options) (*Prediction, error) {
 }
 
 // MustPredict is Predict, and ends the cell on an error.
-func (r *Run) MustPredict(c Cycle, opts ...Option) *Prediction { return must(r.Predict(c, opts...)) }
+func (r *Run) MustPredict(c Init, opts ...Option) *Prediction { return must(r.Predict(c, opts...)) }
 
 // Mean is the post-processed mean of a variable: "t2m", "t850", "t@850hPa".
 func (p *Prediction) Mean(name string) *Field {
@@ -110,12 +110,12 @@ func (p *Prediction) Spread(name string) *Field {
 // Quantile is the value below which the variable lies with a probability, one of those
 // that Quantiles named.
 func (p *Prediction) Quantile(name string, below float64) *Field {
-	return p.field(name, product.Quantile, fmt.Sprintf("quantile %g", below), func(k ensemble.Key) bool { return k.Below == below })
+	return p.field(name, product.Quantile, fmt.Sprintf("quantile %g", below), func(k ensemble.Key) bool { return k.QuantileProbability == below })
 }
 
 // Probability is that of an event of a variable, of those that Event named.
 func (p *Prediction) Probability(question string) *Field {
-	q, err := ensemble.ParseQuestion(question)
+	q, err := ensemble.ParseVariableEvent(question)
 	if err != nil {
 		return &Field{err: &exit.Error{Code: exit.Usage, What: err.Error(), At: "Probability", Fix: `write it as "t2m>273.15"`}}
 	}
@@ -127,11 +127,11 @@ func (p *Prediction) Probability(question string) *Field {
 // Errors, kept in the field: 64 for a name that is none or of several fields, 66 if the
 // products do not have it.
 func (p *Prediction) field(name string, kind product.Kind, what string, keep func(ensemble.Key) bool) *Field {
-	at, err := parsePlace(name)
+	at, err := parseVariable(name)
 	if err != nil {
 		return &Field{err: err}
 	}
-	found, err := do(func(ctx context.Context, _ job) ([]verify.ProductField, error) {
+	found, err := runJob(func(ctx context.Context, _ job) ([]verify.ProductField, error) {
 		return verify.ReadProducts(ctx, p.Outputs, func(k ensemble.Key, is product.Kind) bool {
 			return is == kind && k.Variable == at.variable && (at.level == nil || k.Level == *at.level) && (p.lead == nil || k.Lead == *p.lead) && (keep == nil || keep(k))
 		})
@@ -142,7 +142,7 @@ func (p *Prediction) field(name string, kind product.Kind, what string, keep fun
 	if len(found) == 1 {
 		return &Field{Field: found[0].Field, What: what, percent: kind == product.Probability}
 	}
-	e := &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("the products have no %s of %s", what, at), At: p.Cycle.Init.String(),
+	e := &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("the products have no %s of %s", what, at), At: p.Init.Init.String(),
 		Fix: "name a target of the training, at a lead that it has; quantiles and events are options of Predict"}
 	if len(found) > 1 {
 		var names []string
@@ -158,11 +158,11 @@ func (p *Prediction) field(name string, kind product.Kind, what string, keep fun
 // Score judges the prediction by analyses of its valid time: those that a dataset was
 // opened with, or else its own files. Takes Above and Metrics.
 func (p *Prediction) Score(analyses *Dataset, opts ...Option) *Scores {
-	o, err := collect("Score", opts, "Above", "Metrics")
+	o, err := applyOptions("Score", opts, "Above", "Metrics")
 	if err != nil {
 		return &Scores{err: err}
 	}
-	return p.run.judge([]*Prediction{p}, analyses, o)
+	return p.run.verify([]*Prediction{p}, analyses, o)
 }
 
 // WriteNetCDF copies the products to a file, of the lead that is shown.
@@ -172,19 +172,19 @@ func (p *Prediction) WriteNetCDF(path string) error {
 	files := p.Outputs
 	if p.lead != nil {
 		files = slices.DeleteFunc(slices.Clone(files), func(f string) bool {
-			return filepath.Base(f) != product.NetCDFName(p.Cycle.Init, *p.lead)
+			return filepath.Base(f) != product.NetCDFName(p.Init.Init, *p.lead)
 		})
 	}
 	if len(files) != 1 {
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the prediction has %d files, one a lead", len(files)), At: p.Cycle.Init.String(),
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the prediction has %d files, one a lead", len(files)), At: p.Init.Init.String(),
 			Fix: `name a lead that it has: ens.Lead("48h") of Predict`}
 	}
 	text, err := os.ReadFile(files[0])
 	if err != nil {
-		return exit.Read(files[0], err)
+		return exit.ReadError(files[0], err)
 	}
 	return writeFile(path, text)
 }
 
 // MustWriteNetCDF is WriteNetCDF, and ends the cell on an error.
-func (p *Prediction) MustWriteNetCDF(path string) { end(p.WriteNetCDF(path)) }
+func (p *Prediction) MustWriteNetCDF(path string) { exitOnError(p.WriteNetCDF(path)) }

@@ -28,10 +28,10 @@ func (s *Scores) Err() error { return s.err }
 // Result is all that was found, as scores.json has it.
 func (s *Scores) Result() (*score.Result, error) { return s.result, s.err }
 
-// Of leaves the scores of some systems: "network", "raw5", "emos".
+// Select leaves the scores of some systems: "network", "raw5", "emos".
 //
 // Errors, kept in the scores: 64 for a system that was not scored.
-func (s *Scores) Of(systems ...string) *Scores {
+func (s *Scores) Select(systems ...string) *Scores {
 	if s.err != nil {
 		return s
 	}
@@ -59,25 +59,25 @@ func (s *Scores) Of(systems ...string) *Scores {
 // Show adds a table for each variable, level and lead to the cell: of the scores with
 // these ids, or of the Main ones. `ensemble scores` lists ids.
 func (s *Scores) Show(ids ...string) {
-	end(s.err)
+	exitOnError(s.err)
 	if len(ids) == 0 {
-		ids = Main
+		ids = MainScores
 	}
-	end(showSections(report.ScoreTables(s.result, ids...)))
+	exitOnError(showSections(report.ScoreTables(s.result, ids...)))
 }
 
-// Main are the scores that are shown unless others are named.
-var Main = []string{score.CRPSGauss.ID, score.CRPSFair.ID, score.RMSE.ID, score.Bias.ID, score.SpreadSkill.ID, score.Coverage90.ID}
+// MainScores are the scores that are shown unless others are named.
+var MainScores = []string{score.CRPSGauss.ID, score.CRPSFair.ID, score.RMSE.ID, score.Bias.ID, score.SpreadSkill.ID, score.Coverage90.ID}
 
-// ShowGains adds what systems gain over others to the cell, with paired intervals: of
+// ShowSkillScores adds what systems gain over others to the cell, with paired intervals: of
 // the scores with these ids, or of all that were compared.
-func (s *Scores) ShowGains(ids ...string) {
-	end(s.err)
-	end(showSections(report.GainTables(s.result, ids...)))
+func (s *Scores) ShowSkillScores(ids ...string) {
+	exitOnError(s.err)
+	exitOnError(showSections(report.SkillTables(s.result, ids...)))
 }
 
-// Gains draws what systems gain over others, with paired intervals about a line at zero.
-func (s *Scores) Gains(ids ...string) *Pictures { return s.draw(report.GainPictures, ids) }
+// SkillScores draws what systems gain over others, with paired intervals about a line at zero.
+func (s *Scores) SkillScores(ids ...string) *Pictures { return s.draw(report.SkillPictures, ids) }
 
 // Histograms draws how often each rank among the members was that of the analysis:
 // level for calibrated members.
@@ -96,7 +96,7 @@ func (s *Scores) draw(by func(*score.Result, ...string) []report.Picture, ids []
 	}
 	p := &Pictures{}
 	for _, one := range by(s.result, ids...) {
-		p.All = append(p.All, drawn(one))
+		p.All = append(p.All, pictureOf(one))
 	}
 	return p
 }
@@ -107,12 +107,12 @@ func (s *Scores) draw(by func(*score.Result, ...string) []report.Picture, ids []
 //
 // Errors: 64 for options, 65 and 66 for the files, 66 too if no start is left.
 func (r *Run) Verify(d *Dataset, opts ...Option) (*Scores, error) {
-	o, err := collect("Verify", opts, "Above", "Metrics", "Since")
+	o, err := applyOptions("Verify", opts, "Above", "Metrics", "Since")
 	if err != nil {
 		return nil, err
 	}
 	var files []string
-	for _, s := range d.about.Starts {
+	for _, s := range d.summary.Inits {
 		if o.since == nil || !s.Init.Before(o.since.Time) {
 			files = append(files, s.Files...)
 		}
@@ -121,38 +121,38 @@ func (r *Run) Verify(d *Dataset, opts ...Option) (*Scores, error) {
 		return nil, &exit.Error{Code: exit.NotYet, What: "no start is left to verify", Fix: "name an earlier date with Since"}
 	}
 	slices.Sort(files)
-	all, err := r.predict(Cycle{Files: slices.Compact(files), data: d}, options{})
+	all, err := r.predict(Init{Files: slices.Compact(files), dataset: d}, options{})
 	if err != nil {
 		return nil, err
 	}
 	if o.since != nil {
 		all.Outputs = slices.DeleteFunc(all.Outputs, func(f string) bool { return filepath.Base(filepath.Dir(f)) < o.since.Format("2006010215") })
 	}
-	s := r.judge([]*Prediction{all}, d, o)
+	s := r.verify([]*Prediction{all}, d, o)
 	return s, s.err
 }
 
 // MustVerify is Verify, and ends the cell on an error.
 func (r *Run) MustVerify(d *Dataset, opts ...Option) *Scores { return must(r.Verify(d, opts...)) }
 
-// judge verifies predictions, or finds the scores that were kept.
-func (r *Run) judge(all []*Prediction, d *Dataset, o options) *Scores {
-	vo := verify.Options{Analysis: d.analyses, RunDir: r.Dir, Choice: o.choice}
+// verify verifies predictions, or finds the scores that were kept.
+func (r *Run) verify(all []*Prediction, d *Dataset, o options) *Scores {
+	vo := verify.Options{Analysis: d.analyses, RunDir: r.Dir, Selection: o.scoreSelection}
 	if d.analyses == nil {
 		vo.Analysis = d.files
 	}
 	for _, p := range all {
-		vo.Forecast, vo.Members = append(vo.Forecast, p.Outputs...), append(vo.Members, p.Cycle.Files...)
+		vo.Forecast, vo.Members = append(vo.Forecast, p.Outputs...), append(vo.Members, p.Init.Files...)
 	}
-	sums, err := content(slices.Concat(vo.Forecast, vo.Analysis, vo.Members), d.memory())
+	sums, err := checksums(slices.Concat(vo.Forecast, vo.Analysis, vo.Members), d.cacheDir())
 	if err != nil {
 		return &Scores{err: err}
 	}
-	vo.Out = r.Dir + "-scores-" + key(append(sums, version.String(), fmt.Sprint(o.choice))...)
+	vo.Out = r.Dir + "-scores-" + contentKey(append(sums, version.String(), fmt.Sprint(o.scoreSelection))...)
 	if s, err := trained.ReadScores(vo.Out); exit.CodeOf(err) != exit.NotYet {
 		return &Scores{result: s, err: err}
 	}
-	v, err := do(func(ctx context.Context, j job) (*verify.Result, error) {
+	v, err := runJob(func(ctx context.Context, j job) (*verify.Result, error) {
 		v, err := verify.Run(ctx, vo)
 		if err == nil {
 			for _, w := range v.Warnings {

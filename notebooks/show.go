@@ -33,13 +33,13 @@ func (p *Picture) Err() error { return p.err }
 
 // Show adds the picture to the cell; outside of a notebook it writes a file into the
 // folder "shown" and prints its path.
-func (p *Picture) Show() { end(p.show()) }
+func (p *Picture) Show() { exitOnError(p.show()) }
 
 func (p *Picture) show() error {
 	if p.err != nil {
 		return p.err
 	}
-	if gonb.Here() {
+	if gonb.IsCell() {
 		if p.PNG != nil {
 			return gonb.Show(gonb.Data{gonb.PNG: p.PNG, gonb.Text: p.Title})
 		}
@@ -72,8 +72,8 @@ func (p *Picture) Write(path string) error {
 	return writeFile(path, text)
 }
 
-// drawn is a picture of the report.
-func drawn(p report.Picture) *Picture { return &Picture{Title: p.Title, SVG: p.SVG} }
+// pictureOf is a picture of the report.
+func pictureOf(p report.Picture) *Picture { return &Picture{Title: p.Title, SVG: p.SVG} }
 
 // Pictures are shown beside each other.
 type Pictures struct {
@@ -86,16 +86,16 @@ func (p *Pictures) Err() error { return p.err }
 
 // Show adds the pictures to the cell, side by side where there is room.
 func (p *Pictures) Show() {
-	end(p.err)
-	if !gonb.Here() || len(p.All) == 1 {
+	exitOnError(p.err)
+	if !gonb.IsCell() || len(p.All) == 1 {
 		for _, one := range p.All {
-			end(one.show())
+			exitOnError(one.show())
 		}
 		return
 	}
 	var b, titles strings.Builder
 	for _, one := range p.All {
-		end(one.err)
+		exitOnError(one.err)
 		kind, data := gonb.SVG, one.SVG
 		if one.PNG != nil {
 			kind, data = gonb.PNG, one.PNG
@@ -104,7 +104,7 @@ func (p *Pictures) Show() {
 			html.EscapeString(one.Title), kind, base64.StdEncoding.EncodeToString(data))
 		fmt.Fprintln(&titles, one.Title)
 	}
-	end(gonb.Show(gonb.Data{gonb.HTML: b.String(), gonb.Text: titles.String()}))
+	exitOnError(gonb.Show(gonb.Data{gonb.HTML: b.String(), gonb.Text: titles.String()}))
 }
 
 // Table is a section of an answer, as commands print it.
@@ -118,12 +118,12 @@ func (t *Table) Err() error { return t.err }
 
 // Show adds the table to the cell; outside of a notebook it prints it.
 func (t *Table) Show() {
-	end(t.err)
-	end(showSections(answer.Sections{t.Section}))
+	exitOnError(t.err)
+	exitOnError(showSections(answer.Sections{t.Section}))
 }
 
 // Show adds all that a job found to the cell, as its command prints it.
-func Show(found answer.Sectioned) { end(showSections(found.Sections())) }
+func Show(found answer.Sectioned) { exitOnError(showSections(found.Sections())) }
 
 // maxRows bounds the rows of a table that are shown.
 const maxRows = MaxLines - 20
@@ -137,10 +137,10 @@ func showSections(all answer.Sections) error {
 		}
 	}
 	var page, text bytes.Buffer
-	if err := errors.Join(all.WriteText(&limited{w: &text, left: MaxLines - 1}), all.WriteHTML(&page)); err != nil {
+	if err := errors.Join(all.WriteText(&lineLimiter{w: &text, left: MaxLines - 1}), all.WriteHTML(&page)); err != nil {
 		return err
 	}
-	if gonb.Here() {
+	if gonb.IsCell() {
 		return gonb.Show(gonb.Data{gonb.HTML: page.String(), gonb.Text: text.String()})
 	}
 	_, err := os.Stdout.Write(text.Bytes())

@@ -29,7 +29,7 @@ func (r *Run) Split(mesh string) (*Split, error) {
 	if err != nil {
 		return nil, err
 	}
-	return do(func(ctx context.Context, _ job) (*Split, error) {
+	return runJob(func(ctx context.Context, _ job) (*Split, error) {
 		s, err := plan.Split(ctx, c, mesh)
 		return &Split{s}, err
 	})
@@ -43,18 +43,18 @@ func (r *Run) MustSplit(mesh string) *Split { return must(r.Split(mesh)) }
 // sends most. In the backward pass the gradients go the same ways back.
 func (s *Split) Table() *Table {
 	t := &Table{Section: answer.Section{Title: fmt.Sprintf("mesh %s: what ranks exchange in the forward pass", s.Mesh),
-		Columns: append(answer.Words("value of", "needed by", "whole value", "rows of rank 0", "columns of rank 0"), answer.Number("sent (kB)", "", "%.1f"))}}
+		Columns: append(answer.TextColumns("value of", "needed by", "whole value", "rows of rank 0", "columns of rank 0"), answer.NumberColumn("sent (kB)", "", "%.1f"))}}
 	var bytes int64
 	for _, h := range s.Halos {
-		t.Rows = append(t.Rows, []any{h.Value, h.For, h.Shape, beyond(h.Own[0].Rows, h.Need[0].Rows), beyond(h.Own[0].Columns, h.Need[0].Columns), float64(h.Bytes) / 1e3})
+		t.Rows = append(t.Rows, []any{h.Producer, h.Consumer, h.Shape, extent(h.Own[0].Rows, h.Need[0].Rows), extent(h.Own[0].Columns, h.Need[0].Columns), float64(h.Bytes) / 1e3})
 		bytes += h.Bytes
 	}
 	t.Rows = append(t.Rows, []any{"all", "", "", "", "", float64(bytes) / 1e3})
 	return t
 }
 
-// beyond says how far a need reaches over what is there.
-func beyond(own, need spatial.Interval) string {
+// extent says how far a need reaches over what is there.
+func extent(own, need spatial.Interval) string {
 	return fmt.Sprintf("%d: %d before, %d behind", own.Len(), max(own.Lo-need.Lo, 0), max(need.Hi-own.Hi, 0))
 }
 
@@ -82,7 +82,7 @@ func (s *Split) Picture() *Picture {
 		rect("part", rankColours[rank%len(rankColours)], p)
 	}
 	if len(s.Halos) > 0 {
-		for _, p := range around(s.Halos[0], s.Grid.NX) {
+		for _, p := range haloParts(s.Halos[0], s.Grid.NX) {
 			rect("halo", "none", p)
 		}
 	}
@@ -97,16 +97,16 @@ func (s *Split) Picture() *Picture {
 			rank, p.Rows.Lo, p.Rows.Hi-1, p.Columns.Lo, p.Columns.Hi-1)
 	}
 	b.WriteString("</svg>")
-	return drawn(report.Alone(title, b.String(), splitStyles))
+	return pictureOf(report.Standalone(title, b.String(), splitStyles))
 }
 
 const splitStyles = `.part { stroke: #1c2228; stroke-width: 1.4; } .halo { stroke: #a34700; stroke-width: 2; stroke-dasharray: 5 3; fill: #a34700; fill-opacity: .16; }
 .g { stroke: #1c2228; stroke-opacity: .1; stroke-width: .6; } .h { font-size: 14px; font-weight: 650; fill: #1c2228; }
 .r { font-size: 13px; font-weight: 600; fill: #1c2228; stroke: #fff; stroke-width: 3; stroke-opacity: .8; paint-order: stroke; }`
 
-// around is what rank 0 needs of others, on a grid of n columns that goes around: what
+// haloParts is what rank 0 needs of others, on a grid of n columns that goes around: what
 // lies before, behind, above and below its part.
-func around(h plan.SplitHalo, n int) (out []plan.SplitPart) {
+func haloParts(h plan.SplitHalo, n int) (out []plan.SplitPart) {
 	own, need := h.Own[0], h.Need[0]
 	add := func(rows, columns spatial.Interval) {
 		if rows.Len() <= 0 || columns.Len() <= 0 {
@@ -131,7 +131,7 @@ func around(h plan.SplitHalo, n int) (out []plan.SplitPart) {
 //
 // Errors, kept in the table: those of reading the runs.
 func CompareLosses(runs ...*Run) *Table {
-	t := &Table{Section: answer.Section{Columns: answer.Numbers("", "epoch")}}
+	t := &Table{Section: answer.Section{Columns: answer.NumberColumns("", "epoch")}}
 	var lines []report.Line
 	for _, r := range runs {
 		c, err := r.config()
@@ -143,9 +143,9 @@ func CompareLosses(runs ...*Run) *Table {
 			return &Table{err: err}
 		}
 		lines = append(lines, charts[0].Lines[0])
-		t.Columns = append(t.Columns, answer.Number(meshName(c), "", "%.9f"))
+		t.Columns = append(t.Columns, answer.NumberColumn(meshName(c), "", "%.9f"))
 	}
-	t.Columns = append(t.Columns, answer.Number("largest difference", "", "%.1e"))
+	t.Columns = append(t.Columns, answer.NumberColumn("largest difference", "", "%.1e"))
 	for i := range lines[0].X {
 		row := []any{lines[0].X[i]}
 		low, high := lines[0].Y[i], lines[0].Y[i]

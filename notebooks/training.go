@@ -49,7 +49,7 @@ func Train(name string, d *Dataset, opts ...Option) (*Run, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	return do(func(ctx context.Context, j job) (*Run, error) {
+	return runJob(func(ctx context.Context, j job) (*Run, error) {
 		_, err := train.Run(ctx, train.Options{Config: c, RunDir: r.Dir, Resume: "auto", Version: version.String(),
 			Stop: j.flag.Err, Progress: j.progress, Warn: j.warn})
 		return r, err
@@ -58,7 +58,7 @@ func Train(name string, d *Dataset, opts ...Option) (*Run, error) {
 
 // locate finds out where the run of a training is, or will be.
 func (d *Dataset) locate(name string, opts []Option) (*Run, *config.TrainConfig, error) {
-	o, err := collect("Train", opts, "Lead", "Set", "Small", "Target")
+	o, err := applyOptions("Train", opts, "Lead", "Set", "Small", "Target")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -68,13 +68,13 @@ func (d *Dataset) locate(name string, opts []Option) (*Run, *config.TrainConfig,
 	}
 	memory := ""
 	if d.cached {
-		memory = d.memory()
+		memory = d.cacheDir()
 	}
-	sums, err := content(slices.Concat(d.files, d.analyses), memory)
+	sums, err := checksums(slices.Concat(d.files, d.analyses), memory)
 	if err != nil {
 		return nil, nil, err
 	}
-	return &Run{filepath.Join(d.folder, name+"-"+key(append(sums, version.String(), c.Identity())...)), d}, c, nil
+	return &Run{filepath.Join(d.folder, name+"-"+contentKey(append(sums, version.String(), c.Identity())...)), d}, c, nil
 }
 
 // MustTrain is Train, and ends the cell on an error.
@@ -92,7 +92,7 @@ func (d *Dataset) configure(name string, o options) (*config.TrainConfig, error)
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(d.memory(), name+".yaml")
+	file := filepath.Join(d.cacheDir(), name+".yaml")
 	if err := writeFile(file, []byte(text)); err != nil {
 		return nil, err
 	}
@@ -109,28 +109,28 @@ func (d *Dataset) yaml(o options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	leads := slices.Clone(d.about.Leads)
+	leads := slices.Clone(d.summary.Leads)
 	if o.leadGiven {
 		leads = slices.DeleteFunc(leads, func(l ensemble.Lead) bool { return l > o.lead })
 	}
 	if len(leads) == 0 || o.leadGiven && !slices.Contains(leads, o.lead) {
-		return "", &exit.Error{Code: exit.Usage, What: "the lead is not in the files", At: "Lead", Why: "they have " + words(d.about.Leads), Fix: "name one of these"}
+		return "", &exit.Error{Code: exit.Usage, What: "the lead is not in the files", At: "Lead", Why: "they have " + joinValues(d.summary.Leads), Fix: "name one of these"}
 	}
-	members := len(d.about.Members)
+	members := len(d.summary.Members)
 	head := "distribution"
 	if d.analyses == nil {
 		head = "spread"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "version: 1\ndata:\n  forecasts: %s\n", quoted(d.files))
+	fmt.Fprintf(&b, "version: 1\ndata:\n  forecasts: %s\n", yamlPaths(d.files))
 	if d.analyses != nil {
-		fmt.Fprintf(&b, "  analyses: %s\n", quoted(d.analyses))
+		fmt.Fprintf(&b, "  analyses: %s\n", yamlPaths(d.analyses))
 	}
 	if d.cached {
-		fmt.Fprintf(&b, "  index_cache: %s\n", strconv.Quote(d.index()))
+		fmt.Fprintf(&b, "  index_cache: %s\n", strconv.Quote(d.indexDir()))
 	}
 	fmt.Fprintf(&b, "  members: {use: %d, full: %d}\n  leads: [%s]\n  target_lead: %s\n  levels: [%s]\n  variables: [%s]\n  targets: [%s]\n",
-		max(2, members/2), members, words(leads), leads[len(leads)-1], words(levels), strings.Join(variables, ", "), strings.Join(targets, ", "))
+		max(2, members/2), members, joinValues(leads), leads[len(leads)-1], joinValues(levels), strings.Join(variables, ", "), strings.Join(targets, ", "))
 	fmt.Fprintf(&b, "model: {head: %s", head)
 	if o.small {
 		b.WriteString(", base: 8, stages: 2")
@@ -147,7 +147,7 @@ func (d *Dataset) yaml(o options) (string, error) {
 func (d *Dataset) axes(targets []string) (levels []ensemble.Level, variables []string, err error) {
 	many := map[bool]bool{} // whether variables on many levels, and at one, are asked for
 	for _, text := range targets {
-		p, err := parsePlace(text)
+		p, err := parseVariable(text)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -160,9 +160,9 @@ func (d *Dataset) axes(targets []string) (levels []ensemble.Level, variables []s
 	}
 	onPressure := many[true]
 	if len(targets) == 0 {
-		onPressure = slices.ContainsFunc(d.about.Variables, variableAbout.onPressure)
+		onPressure = slices.ContainsFunc(d.summary.Variables, variableSummary.onPressure)
 	}
-	for _, v := range d.about.Variables {
+	for _, v := range d.summary.Variables {
 		if v.onPressure() != onPressure {
 			continue
 		}
@@ -180,12 +180,12 @@ func (d *Dataset) axes(targets []string) (levels []ensemble.Level, variables []s
 	}
 	if len(variables) == 0 || len(levels) == 0 {
 		return nil, nil, &exit.Error{Code: exit.BadData, What: "the files have nothing to learn from", At: d.files[0],
-			Why: "they have " + d.has(), Fix: "open files with ensemble members of variables that the program knows, which share a level"}
+			Why: "they have " + d.describeVariables(), Fix: "open files with ensemble members of variables that the program knows, which share a level"}
 	}
 	return levels, variables, nil
 }
 
-func (v variableAbout) onPressure() bool {
+func (v variableSummary) onPressure() bool {
 	known, _ := ensemble.VariableNamed(v.Name)
 	return known.OnManyLevels()
 }
@@ -198,7 +198,7 @@ func (d *Dataset) targets(names, variables []string, levels []ensemble.Level) ([
 	at := map[string][]ensemble.Level{}
 	var order []string
 	for _, name := range names {
-		p, err := parsePlace(name)
+		p, err := parseVariable(name)
 		if err != nil {
 			return nil, err
 		}
@@ -207,7 +207,7 @@ func (d *Dataset) targets(names, variables []string, levels []ensemble.Level) ([
 			wanted = []ensemble.Level{*p.level}
 		}
 		if !slices.Contains(variables, p.variable) || !slices.ContainsFunc(wanted, func(l ensemble.Level) bool { return slices.Contains(levels, l) }) {
-			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the target %s is not in the files", p), Why: "they have " + d.has(),
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the target %s is not in the files", p), Why: "they have " + d.describeVariables(),
 				Fix: "name one of these, such as t2m, t850 or t@850hPa"}
 		}
 		if at[p.variable] == nil {
@@ -222,16 +222,16 @@ func (d *Dataset) targets(names, variables []string, levels []ensemble.Level) ([
 	var out []string
 	for _, v := range order {
 		slices.SortFunc(at[v], func(a, b ensemble.Level) int { return slices.Index(levels, a) - slices.Index(levels, b) })
-		out = append(out, fmt.Sprintf("{variable: %s, levels: [%s]}", strconv.Quote(v), words(at[v])))
+		out = append(out, fmt.Sprintf("{variable: %s, levels: [%s]}", strconv.Quote(v), joinValues(at[v])))
 	}
 	return out, nil
 }
 
-// has lists the variables with their levels.
-func (d *Dataset) has() string {
+// describeVariables lists the variables with their levels.
+func (d *Dataset) describeVariables() string {
 	var out []string
-	for _, v := range d.about.Variables {
-		out = append(out, v.Name+" at "+words(v.Levels))
+	for _, v := range d.summary.Variables {
+		out = append(out, v.Name+" at "+joinValues(v.Levels))
 	}
 	if out == nil {
 		return "no members of any variable"
@@ -239,8 +239,8 @@ func (d *Dataset) has() string {
 	return strings.Join(out, "; ")
 }
 
-// words lists values as a sequence of YAML has them.
-func words[T fmt.Stringer](v []T) string {
+// joinValues lists values as a sequence of YAML has them.
+func joinValues[T fmt.Stringer](v []T) string {
 	s := make([]string, len(v))
 	for i, x := range v {
 		s[i] = x.String()
@@ -248,18 +248,18 @@ func words[T fmt.Stringer](v []T) string {
 	return strings.Join(s, ", ")
 }
 
-// quoted lists paths as YAML has them, each on a line: patterns in names are no
+// yamlPaths lists paths as YAML has them, each on a line: patterns in names are no
 // patterns.
-func quoted(paths []string) string {
+func yamlPaths(paths []string) string {
 	var b strings.Builder
 	for _, p := range paths {
-		fmt.Fprintf(&b, "\n    - %s", strconv.Quote(literal.Replace(p)))
+		fmt.Fprintf(&b, "\n    - %s", strconv.Quote(escapePattern.Replace(p)))
 	}
 	return b.String()
 }
 
-// literal makes a path a pattern that only it matches.
-var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+// escapePattern makes a path a pattern that only it matches.
+var escapePattern = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // Loss draws the losses of the training over its epochs.
 func (r *Run) Loss() *Picture {
@@ -270,7 +270,7 @@ func (r *Run) Loss() *Picture {
 	if len(charts) == 0 {
 		return &Picture{err: &exit.Error{Code: exit.NotYet, What: "the training has no losses", At: r.Dir, Fix: "train it with train.epochs above 0"}}
 	}
-	return drawn(charts[0].Picture())
+	return pictureOf(charts[0].Picture())
 }
 
 // Scores are those of the starts that the training was judged on.

@@ -20,15 +20,15 @@ import (
 // Source: Li et al. 2020, arXiv:2006.15704, section 3.2.3, whose default it is.
 const BucketBytes = 25 << 20
 
-// late are the attributes of sum_ranks_later: the axes, and the parameters whose
+// deferredSumAttrs are the attributes of sum_ranks_later: the axes, and the parameters whose
 // gradient the sum is.
-type late struct {
-	along
+type deferredSumAttrs struct {
+	meshAxes
 	Params []string
 }
 
-// sumLater is sum_ranks whose result is there at the end of a run only.
-var sumLater = &graph.Op{
+// sumRanksDeferred is sum_ranks whose result is there at the end of a run only.
+var sumRanksDeferred = &graph.Op{
 	Name:   "sum_ranks_later",
 	Doc:    "The sum over the ranks along axes of the mesh, which ends with the run: nothing but the store of gradients reads it.",
 	Source: "Li et al. 2020, arXiv:2006.15704, section 3.2",
@@ -42,30 +42,30 @@ func deferSums(u *pass.Unit) error {
 	g := u.Graph
 	params := map[int][]string{} // by sum
 	for _, d := range g.Grads {
-		params[g.Root(d.Value)] = append(params[g.Root(d.Value)], g.Nodes[d.Param].Name)
+		params[g.AliasRoot(d.Value)] = append(params[g.AliasRoot(d.Value)], g.Nodes[d.Param].Name)
 	}
 	for _, n := range g.Nodes {
 		if n.Kind == graph.KindOp && !n.Op.Alias {
 			for _, id := range n.In {
-				delete(params, g.Root(id))
+				delete(params, g.AliasRoot(id))
 			}
 		}
 	}
 	for _, o := range g.Outputs {
-		delete(params, g.Root(o.ID))
+		delete(params, g.AliasRoot(o.ID))
 	}
 	for _, a := range g.Assigns {
-		delete(params, g.Root(a.Value))
+		delete(params, g.AliasRoot(a.Value))
 	}
 	if g.Loss >= 0 {
-		delete(params, g.Root(g.Loss))
+		delete(params, g.AliasRoot(g.Loss))
 	}
 	var err error
 	u.Graph, err = g.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 		if n.Kind != graph.KindOp || n.Op != sumRanks || len(params[n.ID]) == 0 {
 			return graph.Value{}
 		}
-		return b.Node(sumLater, late{n.Attrs.(along), params[n.ID]}, in[0])
+		return b.Node(sumRanksDeferred, deferredSumAttrs{n.Attrs.(meshAxes), params[n.ID]}, in[0])
 	})
 	return err
 }
@@ -79,30 +79,30 @@ const inFlight = 2
 // are summed together, and by which algorithm, depends on their sizes and on the number
 // of ranks alone: so do the bits.
 type gradientSums struct {
-	filling
-	c      *comm.Comm
-	inTurn bool         // each sum ends before the next kernel runs
-	tasks  []*comm.Task // of the present run
-	shared bool         // ranks keep their own pieces of the sums only, in shards
-	shards *Shards
-	first  int // operation with which the first sum may start, if shared
-	costs  SumCosts
+	bucketBuilder
+	c        *comm.Comm
+	blocking bool         // each sum ends before the next kernel runs
+	tasks    []*comm.Task // of the present run
+	sharded  bool         // ranks keep their own pieces of the sums only, in shards
+	shards   *Shards
+	firstSum int // operation with which the first sum may start, if shared
+	costs    SumCosts
 }
 
 func newGradientSums(c *comm.Comm) *gradientSums {
-	return &gradientSums{c: c, filling: filling{size: BucketBytes}}
+	return &gradientSums{c: c, bucketBuilder: bucketBuilder{size: BucketBytes}}
 }
 
-// filling puts gradients into buckets, in the order in which the backward pass makes them.
-type filling struct {
+// bucketBuilder puts gradients into buckets, in the order in which the backward pass makes them.
+type bucketBuilder struct {
 	size    int // of a bucket in bytes, from which on it is full
 	buckets []*bucket
 	open    map[string]*bucket // by axes of the mesh
 }
 
-// next is the bucket of the next gradient that is summed along axes of the mesh, of so many
+// bucketFor is the bucket of the next gradient that is summed along axes of the mesh, of so many
 // bytes.
-func (f *filling) next(axes string, bytes int) *bucket {
+func (f *bucketBuilder) bucketFor(axes string, bytes int) *bucket {
 	if f.open == nil {
 		f.open = map[string]*bucket{}
 	}
@@ -123,17 +123,17 @@ type bucket struct {
 	axes    string // of the mesh
 	bytes   int
 	group   *comm.Comm // of tasks only
-	parts   []summed
+	grads   []bucketGrad
 	n       int   // values
 	cuts    []int // of the n values into pieces, one for each rank of the group
-	missing int   // parts that the present run has not made yet
+	pending int   // parts that the present run has not made yet
 	// Of devices that add them up themselves: parts that the present run has made, and what waits for the sum.
-	made    int
-	arrived func() error
+	computed int
+	wait     func() error
 }
 
-// summed is one gradient of a bucket.
-type summed struct {
+// bucketGrad is one gradient of a bucket.
+type bucketGrad struct {
 	params []string
 	x      backend.Tensor
 	n      int
@@ -151,44 +151,44 @@ type SumCosts struct {
 
 // add puts a gradient into the bucket that is open along its axes of the mesh.
 func (s *gradientSums) add(q backend.Request) *bucket {
-	a := q.Attrs.(late)
+	a := q.Attrs.(deferredSumAttrs)
 	n, unit := len(q.Out.F32), 4
 	if q.Out.F64 != nil {
 		n, unit = len(q.Out.F64), 8
 	}
-	b := s.next(a.along.String(), n*unit)
-	b.parts, b.n = append(b.parts, summed{a.Params, q.Out, n}), b.n+n
+	b := s.bucketFor(a.meshAxes.String(), n*unit)
+	b.grads, b.n = append(b.grads, bucketGrad{a.Params, q.Out, n}), b.n+n
 	return b
 }
 
 // prepare makes the kernel of a gradient that is summed in a bucket.
 func (s *gradientSums) prepare(q backend.Request) (backend.Kernel, error) {
 	b := s.add(q)
-	return backend.Kernel{Name: "bucket", Late: true, Run: func() error {
+	return backend.Kernel{Name: "bucket", ResultAtEnd: true, Run: func() error {
 		copy(q.Out.F32, q.In[0].F32)
 		copy(q.Out.F64, q.In[0].F64)
-		if b.missing--; b.missing > 0 {
+		if b.pending--; b.pending > 0 {
 			return nil
 		}
 		return s.start(b)
 	}}, nil
 }
 
-// taken is pass.Unit.Taken for sums whose ranks keep their own pieces: the memory of a
+// lifetimes is pass.Unit.Taken for sums whose ranks keep their own pieces: the memory of a
 // bucket is free when the sum inFlight behind it starts.
-func (s *gradientSums) taken(elemBytes int) func(*graph.Graph, []int) map[int]int {
+func (s *gradientSums) lifetimes(elemBytes int) func(*graph.Graph, []int) map[int]int {
 	return func(g *graph.Graph, sequence []int) map[int]int {
-		fill := filling{size: s.size}
+		fill := bucketBuilder{size: s.size}
 		parts, last := map[*bucket][]int{}, map[*bucket]int{} // nodes, and the place of the last
 		for at, id := range sequence {
-			if n := g.Nodes[id]; n.Op == sumLater {
-				b := fill.next(n.Attrs.(late).along.String(), n.Room()*elemBytes)
+			if n := g.Nodes[id]; n.Op == sumRanksDeferred {
+				b := fill.bucketFor(n.Attrs.(deferredSumAttrs).meshAxes.String(), n.ArenaElems()*elemBytes)
 				parts[b], last[b] = append(parts[b], id), at
 			}
 		}
 		slices.SortFunc(fill.buckets, func(a, b *bucket) int { return cmp.Compare(last[a], last[b]) })
-		if s.first = len(sequence); len(fill.buckets) > 0 {
-			s.first = last[fill.buckets[0]]
+		if s.firstSum = len(sequence); len(fill.buckets) > 0 {
+			s.firstSum = last[fill.buckets[0]]
 		}
 		until := map[int]int{}
 		for k, b := range fill.buckets {
@@ -204,8 +204,8 @@ func (s *gradientSums) taken(elemBytes int) func(*graph.Graph, []int) map[int]in
 	}
 }
 
-// begin gives the buckets their groups, once all kernels are prepared.
-func (s *gradientSums) begin(groups map[string]*comm.Comm) error {
+// assignGroups gives the buckets their groups, once all kernels are prepared.
+func (s *gradientSums) assignGroups(groups map[string]*comm.Comm) error {
 	beside := map[string]*comm.Comm{} // messages of tasks must not mix with those of kernels
 	for _, b := range s.buckets {
 		if beside[b.axes] == nil {
@@ -214,19 +214,19 @@ func (s *gradientSums) begin(groups map[string]*comm.Comm) error {
 				return err
 			}
 		}
-		b.group, b.missing = beside[b.axes], len(b.parts)
+		b.group, b.pending = beside[b.axes], len(b.grads)
 		var pieces []int
-		for _, p := range b.parts {
-			pieces = append(pieces, optim.PieceSizes(p.n)...)
+		for _, p := range b.grads {
+			pieces = append(pieces, optim.ChunkSizes(p.n)...)
 		}
-		b.cuts = cutPieces(pieces, b.group.Size())
+		b.cuts = partition(pieces, b.group.Size())
 	}
 	return nil
 }
 
-// cutPieces cuts consecutive pieces of these sizes among ranks as evenly as whole pieces
+// partition cuts consecutive pieces of these sizes among ranks as evenly as whole pieces
 // allow.
-func cutPieces(sizes []int, ranks int) []int {
+func partition(sizes []int, ranks int) []int {
 	total := 0
 	for _, n := range sizes {
 		total += n
@@ -250,7 +250,7 @@ func (s *gradientSums) start(b *bucket) error {
 	if n := len(s.tasks); n > 0 {
 		last = s.tasks[n-1]
 	}
-	if k := len(s.tasks) - inFlight; s.shared && k >= 0 { // what follows uses its memory
+	if k := len(s.tasks) - inFlight; s.sharded && k >= 0 { // what follows uses its memory
 		begin := time.Now()
 		if err := s.tasks[k].Wait(s.c); err != nil {
 			return err
@@ -260,13 +260,13 @@ func (s *gradientSums) start(b *bucket) error {
 	t := b.group.Go(last, func(g *comm.Comm) error {
 		begin := time.Now()
 		defer func() { s.costs.Running += time.Since(begin) }()
-		if b.parts[0].x.F64 != nil {
-			return sumBucket(s, b, g, func(p summed) []float64 { return p.x.F64 })
+		if b.grads[0].x.F64 != nil {
+			return sumBucket(s, b, g, func(p bucketGrad) []float64 { return p.x.F64 })
 		}
-		return sumBucket(s, b, g, func(p summed) []float32 { return p.x.F32 })
+		return sumBucket(s, b, g, func(p bucketGrad) []float32 { return p.x.F32 })
 	})
 	s.tasks = append(s.tasks, t)
-	if s.inTurn {
+	if s.blocking {
 		return t.Wait(s.c)
 	}
 	return nil
@@ -274,23 +274,23 @@ func (s *gradientSums) start(b *bucket) error {
 
 // sumBucket gives every rank of the group the sums of a bucket where its gradients are, or
 // if ranks share them the shards their pieces.
-func sumBucket[T float32 | float64](s *gradientSums, b *bucket, g *comm.Comm, values func(summed) []T) error {
+func sumBucket[T float32 | float64](s *gradientSums, b *bucket, g *comm.Comm, values func(bucketGrad) []T) error {
 	var x comm.Parts[T]
-	for _, p := range b.parts {
+	for _, p := range b.grads {
 		x = append(x, values(p))
 	}
 	if err := comm.ReduceScatterParts(g, x, b.cuts, comm.Auto); err != nil {
 		return fmt.Errorf("summing gradients: %w", err)
 	}
-	if !s.shared || !s.shards.sums(b) {
-		if err := comm.GatherParts(g, x, b.cuts, comm.Auto); err != nil {
+	if !s.sharded || !s.shards.spansAllRanks(b) {
+		if err := comm.AllGatherParts(g, x, b.cuts, comm.Auto); err != nil {
 			return fmt.Errorf("summing gradients: %w", err)
 		}
 	}
-	if s.shared {
-		for i, p := range b.parts {
+	if s.sharded {
+		for i, p := range b.grads {
 			for _, param := range p.params {
-				keep(s.shards, param, x[i])
+				storeGrad(s.shards, param, x[i])
 			}
 		}
 	}
@@ -313,8 +313,8 @@ func (s *gradientSums) finish(err error) error {
 	}
 	s.tasks = s.tasks[:0]
 	for _, b := range s.buckets {
-		b.missing = len(b.parts)
-		for _, p := range b.parts {
+		b.pending = len(b.grads)
+		for _, p := range b.grads {
 			s.costs.Bytes += int64(4*len(p.x.F32) + 8*len(p.x.F64))
 		}
 	}

@@ -38,11 +38,11 @@ func (r training) compile(n network, c *comm.Comm) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return compile(g, c, r.mesh, engine.Options{Device: engine.Device{Backend: cmp.Or(r.device, "ref")}, Numerics: engine.Numerics{Winograd: true, ByRule: true}}, func(s *gradientSums) {
+	return compile(g, c, r.mesh, engine.Options{Device: engine.Device{Backend: cmp.Or(r.device, "ref")}, Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}}, func(s *gradientSums) {
 		if r.size > 0 {
 			s.size = r.size
 		}
-		s.inTurn, s.shared = r.inTurn, r.sharded
+		s.blocking, s.sharded = r.inTurn, r.sharded
 	})
 }
 
@@ -84,22 +84,22 @@ func (r training) on(c *comm.Comm, n network) (out outcome, err error) {
 		defer func() { err = errors.Join(err, opt.Close()) }()
 		move = func(step uint64) error {
 			if step%3 == 1 { // gathered over two runs
-				opt.Add(0.25)
+				opt.Accumulate(0.25)
 				if err := p.Run(context.Background(), step+100); err != nil {
 					return err
 				}
-				opt.Add(0.75)
+				opt.Accumulate(0.75)
 			}
 			if _, err := opt.Step(0.02); err != nil {
 				return err
 			}
-			return opt.GatherAverage()
+			return opt.AllGatherAverage()
 		}
 	}
 	for step := range uint64(r.steps) {
 		for name, s := range map[string]graph.Shape{"x": n.x, "y": n.y} {
 			if s != nil {
-				Take(p.Input(name), field(step+uint64(name[0]), s), s, p.Part(name, s))
+				ExtractBox(p.Input(name), field(step+uint64(name[0]), s), s, p.OwnedBox(name, s))
 			}
 		}
 		if err := p.Run(context.Background(), step); err != nil {
@@ -153,17 +153,17 @@ func TestBuckets(t *testing.T) {
 			r := training{mesh: m, steps: 2, size: smallBuckets}
 			inTurn := r
 			inTurn.inTurn = true
-			want := inTurn.inProcess(t, n, comm.Free).grads
+			want := inTurn.inProcess(t, n, comm.Parallel).grads
 			for seed := range seeds {
 				if !slices.Equal(r.inProcess(t, n, comm.Replay(seed)).grads, want) {
 					t.Errorf("%s on %v, seed %d: other bits than without overlap", n.name, m, seed)
 				}
 			}
-			if !slices.Equal(r.inProcess(t, n, comm.Free).grads, want) {
+			if !slices.Equal(r.inProcess(t, n, comm.Parallel).grads, want) {
 				t.Errorf("%s on %v: other bits than without overlap", n.name, m)
 			}
 			r.size = 0
-			if d := distance(r.inProcess(t, n, comm.Free).grads, want); d > 1e-6 || d > 0 && m.Size() != 3 {
+			if d := distance(r.inProcess(t, n, comm.Parallel).grads, want); d > 1e-6 || d > 0 && m.Size() != 3 {
 				t.Errorf("%s on %v: buckets of another size change the gradient by %.2g", n.name, m, d)
 			}
 		}
@@ -173,7 +173,7 @@ func TestBuckets(t *testing.T) {
 // Buckets are filled in the order of the backward pass up to their size, by axes; only
 // gradients that no operation reads wait in them.
 func TestBucketsAreFilledInOrder(t *testing.T) {
-	err := comm.Run(2, comm.Free, func(c *comm.Comm) error {
+	err := comm.Run(2, comm.Parallel, func(c *comm.Comm) error {
 		p, err := training{mesh: Mesh{{Name: "lon", Size: 2}}, size: smallBuckets}.compile(wide(), c)
 		if err != nil {
 			return err
@@ -182,7 +182,7 @@ func TestBucketsAreFilledInOrder(t *testing.T) {
 		var got [][]string
 		for _, b := range p.sums.buckets {
 			var names []string
-			for _, x := range b.parts {
+			for _, x := range b.grads {
 				names = append(names, x.params...)
 			}
 			got = append(got, names)
@@ -219,7 +219,7 @@ func runAndLose(c *comm.Comm, lost int) error {
 	defer p.Close()
 	if c.Rank() == lost {
 		for _, k := range p.sums.buckets {
-			k.missing = math.MaxInt
+			k.pending = math.MaxInt
 		}
 	}
 	return p.Run(context.Background(), 0)
@@ -228,7 +228,7 @@ func runAndLose(c *comm.Comm, lost int) error {
 // A rank that is lost while a sum is under way ends the run of the others, which name
 // it: neither they nor their tasks hang.
 func TestLostDuringASum(t *testing.T) {
-	for _, mode := range []comm.Mode{comm.Free, comm.Replay(3)} {
+	for _, mode := range []comm.Mode{comm.Parallel, comm.Replay(3)} {
 		gone := errors.New("gone")
 		seen := make([]error, 3)
 		err := comm.Run(3, mode, func(c *comm.Comm) error {
@@ -255,7 +255,7 @@ func TestLostDuringASum(t *testing.T) {
 // its tasks wait for fails too.
 func TestFailedKernelCancelsSums(t *testing.T) {
 	broken := errors.New("broken")
-	err := comm.Run(2, comm.Free, func(c *comm.Comm) error {
+	err := comm.Run(2, comm.Parallel, func(c *comm.Comm) error {
 		s := newGradientSums(c)
 		x := make([]float32, 1)
 		s.tasks = append(s.tasks, c.Go(nil, func(g *comm.Comm) error { return g.Recv(1-g.Rank(), 0, x).Wait() }))
@@ -281,9 +281,9 @@ func shards(t *testing.T, most int) {
 		for _, kind := range optim.Kinds {
 			r := training{mesh: c.mesh, steps: min(c.steps, most), size: smallBuckets,
 				optimizer: &optim.Options{Kind: kind, Momentum: 0.9, Decay: 0.01, Clip: 0.5, EMA: 0.9, NoDecay: optim.Biases}}
-			want := r.inProcess(t, wide(), comm.Free)
+			want := r.inProcess(t, wide(), comm.Parallel)
 			r.sharded = true
-			got := r.inProcess(t, wide(), comm.Free)
+			got := r.inProcess(t, wide(), comm.Parallel)
 			if !slices.Equal(got.params, want.params) || !slices.Equal(got.average, want.average) {
 				t.Errorf("%s on %v: parameters differ by %.2g, their average by %.2g", kind, c.mesh, distance(got.params, want.params), distance(got.average, want.average))
 			}
@@ -306,7 +306,7 @@ func TestShardsOnCPU(t *testing.T) {
 			var params [2][]float32
 			for i := range params {
 				r.sharded = i == 1
-				err := comm.Run(m.Size(), comm.Free, func(c *comm.Comm) error {
+				err := comm.Run(m.Size(), comm.Parallel, func(c *comm.Comm) error {
 					p, err := r.compile(n, c)
 					if err != nil {
 						return err
@@ -322,7 +322,7 @@ func TestShardsOnCPU(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				params[i] = r.inProcess(t, n, comm.Free).params
+				params[i] = r.inProcess(t, n, comm.Parallel).params
 			}
 			if !slices.Equal(params[0], params[1]) {
 				t.Errorf("%s on %v: parameters differ by %.2g", n.name, m, distance(params[0], params[1]))
@@ -344,7 +344,7 @@ func TestOwners(t *testing.T) {
 				continue
 			}
 			all := make([][]int, m.Size())
-			err := comm.Run(m.Size(), comm.Free, func(c *comm.Comm) error {
+			err := comm.Run(m.Size(), comm.Parallel, func(c *comm.Comm) error {
 				p, err := training{mesh: m, size: smallBuckets, sharded: true}.compile(n, c)
 				if err != nil {
 					return err
@@ -354,7 +354,7 @@ func TestOwners(t *testing.T) {
 				all[c.Rank()] = s.Owners()
 				share := make([]int, c.Size())
 				total, largest := 0, 0
-				for i, x := range optim.Pieces(p.Store()) {
+				for i, x := range optim.Chunks(p.Store()) {
 					share[s.Owners()[i]] += x.Hi - x.Lo
 					total, largest = total+x.Hi-x.Lo, max(largest, x.Hi-x.Lo)
 				}
@@ -363,14 +363,14 @@ func TestOwners(t *testing.T) {
 				}
 				x := make([]float32, len(p.Store().Params()))
 				want := make([]float32, len(x))
-				for i, k := range optim.Pieces(p.Store()) {
+				for i, k := range optim.Chunks(p.Store()) {
 					for j := k.Lo; j < k.Hi; j++ {
 						if want[j] = float32(j); s.Owners()[i] == c.Rank() {
 							x[j] = float32(j)
 						}
 					}
 				}
-				if err := s.Gather(x); err != nil {
+				if err := s.AllGather(x); err != nil {
 					return err
 				}
 				if !slices.Equal(x, want) {

@@ -25,8 +25,8 @@ type Plan struct {
 	sums *gradientSums
 	// devices are the exchanges whose values stay on devices; nil if the program exchanges all. Links says which, and
 	// why, and nothing where there are no devices with memory of their own.
-	devices *onDevices
-	links   string
+	devices   *devicePlan
+	transport string
 }
 
 // Compile compiles the part of g that this rank of c computes, over a mesh of as many
@@ -39,10 +39,10 @@ func Compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options) (*Plan, err
 	return compile(g, c, m, o, nil)
 }
 
-// CompileShared is Compile for ranks that share an optimiser, Plan.Shards: each has the
+// CompileShardedOptimiser is Compile for ranks that share an optimiser, Plan.Shards: each has the
 // gradients of its own pieces of the parameters, in the shards, and the store has none.
-func CompileShared(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options) (*Plan, error) {
-	return compile(g, c, m, o, func(s *gradientSums) { s.shared = true })
+func CompileShardedOptimiser(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options) (*Plan, error) {
+	return compile(g, c, m, o, func(s *gradientSums) { s.sharded = true })
 }
 
 // compile is Compile; change, if not nil, sees how gradients are summed before the rest
@@ -77,20 +77,20 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 		o.Passes = slices.Insert(o.Passes, at+1, pass.Pass{Name: "fuse-halos", Run: fuseHalos,
 			Purpose: "let operations read halos apart from what they surround"})
 		if c.Rank() == 0 {
-			o.Passes = slices.Insert(o.Passes, at+1, lead(c))
+			o.Passes = slices.Insert(o.Passes, at+1, broadcastLayouts(c))
 		} else {
-			o.Passes = slices.Insert(o.Passes, at, follow(c))
+			o.Passes = slices.Insert(o.Passes, at, receiveLayouts(c))
 		}
 	}
 	at = slices.IndexFunc(o.Passes, func(p pass.Pass) bool { return p.Name == "schedule" })
 	o.Passes = slices.Insert(o.Passes, at, pass.Pass{Name: "defer-sums", Purpose: "let the sums of gradients over ranks run beside the backward pass",
 		Run: func(u *pass.Unit) error {
-			if p.sums.shared {
-				u.Taken = p.sums.taken(u.ElemBytes)
+			if p.sums.sharded {
+				u.ExternalGrads = p.sums.lifetimes(u.ElemBytes)
 			}
 			return deferSums(u)
 		}})
-	e := &extension{plan: p, c: c, groups: groups, log: o.Log, shared: &buffers{}}
+	e := &extension{plan: p, c: c, groups: groups, log: o.Log, buffers: &buffers{}}
 	o.Extension = e
 	if o.Backend != "" && o.Backend != "cpu" && o.Backend != "ref" {
 		o.Extension = &deviceExtension{e}
@@ -99,14 +99,14 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 		return nil, err
 	}
 	if p.devices != nil {
-		if err := p.devices.dev.(backend.Backend).Do(p.devices.begin); err != nil {
+		if err := p.devices.dev.(backend.Backend).Do(p.devices.allocate); err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
 	}
-	if err := p.sums.begin(groups); err != nil {
+	if err := p.sums.assignGroups(groups); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	if p.sums.shared {
+	if p.sums.sharded {
 		if p.sums.shards, err = newShards(p.sums, p.Plan); err != nil {
 			return nil, errors.Join(err, p.Close())
 		}
@@ -117,25 +117,25 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 // extension runs the operations between ranks of a plan, by the memory of the program.
 type extension struct {
 	engine.NoExtension
-	plan   *Plan
-	c      *comm.Comm
-	groups map[string]*comm.Comm
-	log    *slog.Logger
-	shared *buffers
+	plan    *Plan
+	c       *comm.Comm
+	groups  map[string]*comm.Comm
+	log     *slog.Logger
+	buffers *buffers
 }
 
 // Kernels are those of all operations of this package.
 func (e *extension) Kernels() map[string]func(backend.Request) (backend.Kernel, error) {
 	return map[string]func(backend.Request) (backend.Kernel, error){
-		gather.Name: func(q backend.Request) (backend.Kernel, error) { return gatherKernel(e.c, e.shared, q) },
-		frame.Name:  func(q backend.Request) (backend.Kernel, error) { return frameKernel(e.c, e.shared, q) },
-		crop.Name:   cropKernel,
+		gather.Name:     func(q backend.Request) (backend.Kernel, error) { return gatherKernel(e.c, e.buffers, q) },
+		gatherHalo.Name: func(q backend.Request) (backend.Kernel, error) { return gatherHaloKernel(e.c, e.buffers, q) },
+		crop.Name:       cropKernel,
 		sumRanks.Name: func(q backend.Request) (backend.Kernel, error) {
-			return sumKernel(e.groups[q.Attrs.(along).String()], q)
+			return sumKernel(e.groups[q.Attrs.(meshAxes).String()], q)
 		},
-		sumLater.Name: e.plan.sums.prepare,
+		sumRanksDeferred.Name: e.plan.sums.prepare,
 		joinMoments.Name: func(q backend.Request) (backend.Kernel, error) {
-			return joinKernel(e.groups[q.Attrs.(counted).String()], q)
+			return joinMomentsKernel(e.groups[q.Attrs.(joinMomentsAttrs).String()], q)
 		},
 	}
 }
@@ -164,7 +164,7 @@ func (m Mesh) Groups(c *comm.Comm) (map[string]*comm.Comm, error) {
 		for r := range m.Size() {
 			here := true
 			for i, a := range m {
-				here = here && (set>>i&1 == 1 || m.Along(r, a.Name) == m.Along(c.Rank(), a.Name))
+				here = here && (set>>i&1 == 1 || m.Coordinate(r, a.Name) == m.Coordinate(c.Rank(), a.Name))
 			}
 			if here {
 				ranks = append(ranks, r)
@@ -179,19 +179,21 @@ func (m Mesh) Groups(c *comm.Comm) (map[string]*comm.Comm, error) {
 	return out, nil
 }
 
-// Part is the rank's own part of an input of the graph.
-func (p *Plan) Part(input string, s graph.Shape) Box { return p.mesh.Owned(p.Inputs[input], s, p.rank) }
-
-// Take copies a rank's part of a whole value.
-func Take(part, whole []float32, s graph.Shape, own Box) {
-	at := 0
-	c := copied{own, s}
-	c.rows(c.dense(), func(i, n int) { at += copy(part[at:], whole[i:i+n]) })
+// OwnedBox is the rank's own part of an input of the graph.
+func (p *Plan) OwnedBox(input string, s graph.Shape) Box {
+	return p.mesh.Owned(p.Inputs[input], s, p.rank)
 }
 
-// Put copies a rank's part into a whole value.
-func Put(whole, part []float32, s graph.Shape, own Box) {
+// ExtractBox copies a rank's part of a whole value.
+func ExtractBox(part, whole []float32, s graph.Shape, own Box) {
 	at := 0
-	c := copied{own, s}
-	c.rows(c.dense(), func(i, n int) { at += copy(whole[i:i+n], part[at:]) })
+	c := subarray{own, s}
+	c.eachRun(c.contiguousFrom(), func(i, n int) { at += copy(part[at:], whole[i:i+n]) })
+}
+
+// InsertBox copies a rank's part into a whole value.
+func InsertBox(whole, part []float32, s graph.Shape, own Box) {
+	at := 0
+	c := subarray{own, s}
+	c.eachRun(c.contiguousFrom(), func(i, n int) { at += copy(whole[i:i+n], part[at:]) })
 }

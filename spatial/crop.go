@@ -7,24 +7,24 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// cropped is the part of a value of a shape that stays.
-type cropped struct {
+// cropAttrs is the part of a value of a shape that stays.
+type cropAttrs struct {
 	Box Box
 	Of  graph.Shape
 }
 
 // Bound keeps to plain channels where the box parts those that lie together.
-func (a cropped) Bound(inner graph.Layout) (graph.Layout, bool) {
-	return graph.Plain, a.Box.parts(inner, a.Of)
+func (a cropAttrs) Bound(inner graph.Layout) (graph.Layout, bool) {
+	return graph.Plain, a.Box.splitsChannels(inner, a.Of)
 }
 
-// parts tells whether a box of a value [N C D H W] has a part of a block of channels, or of all that lie last.
-func (b Box) parts(inner graph.Layout, of graph.Shape) bool {
+// splitsChannels tells whether a box of a value [N C D H W] has a part of a block of channels, or of all that lie last.
+func (b Box) splitsChannels(inner graph.Layout, of graph.Shape) bool {
 	if len(b) != 5 {
 		return false
 	}
 	together := graph.BlockSize
-	if inner == graph.Last {
+	if inner == graph.ChannelsLast {
 		together = of[channels]
 	}
 	lo, hi := b[channels].Lo%together, b[channels].Hi%together
@@ -38,7 +38,7 @@ var crop = &graph.Op{
 	Source: "elementary",
 	NoGrad: noGrad,
 	Shape: func(in []graph.Shape, attrs any) (graph.Shape, error) {
-		a := attrs.(cropped)
+		a := attrs.(cropAttrs)
 		for i, v := range a.Box {
 			if len(in) != 1 || !in[0].Equal(a.Of) || len(in[0]) != len(a.Box) || v.Lo < 0 || v.Hi > in[0][i] || v.Len() == 0 {
 				return nil, fmt.Errorf("%v of %v: %w", a.Box, in, graph.ErrShape)
@@ -49,18 +49,18 @@ var crop = &graph.Op{
 	Window:    func([]graph.Shape, any) graph.Window { return graph.Window{} },
 	FLOPs:     noFLOPs,
 	Bytes:     func(_ []graph.Shape, out graph.Shape, _ any) int64 { return 8 * int64(out.Size()) },
-	InPlace:   never,
+	InPlace:   neverInPlace,
 	AnyLayout: true,
 	Ref: func(c graph.Call, attrs any) {
 		at := 0
-		part := copied{attrs.(cropped).Box, c.InShape[0]}
-		part.rows(part.dense(), func(i, n int) { at += copy(c.Out[at:], c.In[0][i:i+n]) })
+		part := subarray{attrs.(cropAttrs).Box, c.InShape[0]}
+		part.eachRun(part.contiguousFrom(), func(i, n int) { at += copy(c.Out[at:], c.In[0][i:i+n]) })
 	},
 }
 
 // cropKernel prepares crop.
 func cropKernel(q backend.Request) (backend.Kernel, error) {
-	part := copied{append(Box{}, q.Attrs.(cropped).Box...), q.In[0].Shape.Clone()}
+	part := subarray{append(Box{}, q.Attrs.(cropAttrs).Box...), q.In[0].Shape.Clone()}
 	x, unit := bytesOf(q.In[0])
 	y, _ := bytesOf(q.Out)
 	if q.Out.Layout == graph.Blocked {
@@ -71,7 +71,7 @@ func cropKernel(q backend.Request) (backend.Kernel, error) {
 	}
 	return backend.Kernel{Name: "copy", Run: func() error {
 		at := 0
-		part.rows(part.dense(), func(i, n int) { at += copy(y[at:], x[i*unit:(i+n)*unit]) })
+		part.eachRun(part.contiguousFrom(), func(i, n int) { at += copy(y[at:], x[i*unit:(i+n)*unit]) })
 		return nil
 	}}, nil
 }

@@ -31,18 +31,18 @@ import (
 // themselves if they are linked.
 func onEmulated(t *testing.T, late, linked bool) {
 	t.Helper()
-	backends, links := engine.Backends, Links
-	t.Cleanup(func() { engine.Backends, Links = backends, links })
-	Links = slices.DeleteFunc(slices.Clone(links), func(l Link) bool { return l.Name == "emulated" })
+	backends, links := engine.Backends, DeviceTransports
+	t.Cleanup(func() { engine.Backends, DeviceTransports = backends, links })
+	DeviceTransports = slices.DeleteFunc(slices.Clone(links), func(l DeviceTransport) bool { return l.Name == "emulated" })
 	engine.Backends = append([]engine.Backend{}, engine.Backend{Name: "emulated", Open: func(engine.Options) (backend.Backend, error) {
 		if late {
-			return cuda.OpenLate(1 << 28)
+			return cuda.OpenLazy(1 << 28)
 		}
 		return cuda.Open(1 << 28)
 	}})
 	if linked {
-		Links = append(Links, Link{"emulated", func(_ *comm.Comm, dev backend.Backend) (Devices, string, error) {
-			d, why := emulated.Serve(dev)
+		DeviceTransports = append(DeviceTransports, DeviceTransport{"emulated", func(_ *comm.Comm, dev backend.Backend) (Devices, string, error) {
+			d, why := emulated.NewDevices(dev)
 			if d == nil {
 				return nil, why, nil
 			}
@@ -64,7 +64,7 @@ func TestShardOnDevices(t *testing.T) {
 			}
 			o := engine.Options{Device: engine.Device{Backend: "emulated"}, Numerics: engine.Numerics{Precision: c.precision}}
 			onEmulated(t, true, false)
-			one, err := n.run(t, Mesh{{Name: "lon", Size: 1}}, comm.Free, o)
+			one, err := n.run(t, Mesh{{Name: "lon", Size: 1}}, comm.Parallel, o)
 			if err != nil {
 				t.Fatal(n.name, err)
 			}
@@ -75,7 +75,7 @@ func TestShardOnDevices(t *testing.T) {
 				t.Run(fmt.Sprintf("%s in %s on %v", n.name, c.precision, m), func(t *testing.T) {
 					run := func(late, linked bool) result {
 						onEmulated(t, late, linked)
-						r, err := n.run(t, m, comm.Free, o)
+						r, err := n.run(t, m, comm.Parallel, o)
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -124,7 +124,7 @@ func TestNothingCrossesTheHost(t *testing.T) {
 			}
 			return b, err
 		}
-		if err := comm.Run(m.Size(), comm.Free, func(c *comm.Comm) error {
+		if err := comm.Run(m.Size(), comm.Parallel, func(c *comm.Comm) error {
 			p, err := Compile(g, c, m, engine.Options{Device: engine.Device{Backend: "emulated"}, Numerics: engine.Numerics{Precision: "bf16"}, Reuse: engine.Reuse{Store: engine.NewStore()}})
 			if err != nil {
 				return err
@@ -184,8 +184,8 @@ func laid(box, need Box, s graph.Shape, l graph.Layout, unit int) []byte {
 		if !inside {
 			continue
 		}
-		if at = i; l == graph.Last {
-			at = (((c[0]*part[2]+c[2])*part[3]+c[3])*part[4]+c[4])*l.Lanes(part[1]) + c[1]
+		if at = i; l == graph.ChannelsLast {
+			at = (((c[0]*part[2]+c[2])*part[3]+c[3])*part[4]+c[4])*l.PaddedChannels(part[1]) + c[1]
 		}
 		for b := range unit {
 			x[at*unit+b] = byte((number + 1) >> (8 * b))
@@ -208,58 +208,58 @@ func words(x []byte) []float32 {
 func TestGatherOnDevices(t *testing.T) {
 	globe := Mesh{{Name: "lat", Size: 2}, {Name: "lon", Size: 3}}
 	s := graph.Shape{2, 11, 2, 6, 8}
-	halo := Parts{Mesh: globe, Shape: s, From: dist(s, map[int]MeshAxis{3: globe[0], 4: globe[1]})}
+	halo := Redistribution{Mesh: globe, Shape: s, From: dist(s, map[int]MeshAxis{3: globe[0], 4: globe[1]})}
 	lat := graph.WindowAxis{Size: 5, Stride: 1, Dilation: 1, Pad: 2}
 	lon := lat
 	lon.Periodic = true
 	for r := range globe.Size() {
 		b, room := globe.Owned(halo.From, s, r), globe.Owned(halo.From, s, r)
-		room[3], room[4] = Reach(lat, b[3]), Reach(lon, b[4])
-		b[3], b[4] = Needs(lat, b[3], s[3]), Needs(lon, b[4], s[4])
+		room[3], room[4] = PaddedInputRange(lat, b[3]), PaddedInputRange(lon, b[4])
+		b[3], b[4] = InputRange(lat, b[3], s[3]), InputRange(lon, b[4], s[4])
 		halo.Need, halo.Room = append(halo.Need, b), append(halo.Room, room)
 	}
 	turned := shuffle(globe, s, halo.From, dist(s, map[int]MeshAxis{4: globe[0], 0: globe[0], 3: globe[1]}))
 	channels := shuffle(globe, s, dist(s, map[int]MeshAxis{1: globe[1]}), halo.From)
 	for _, c := range []struct {
 		name   string
-		parts  Parts
+		parts  Redistribution
 		layout graph.Layout
 		unit   int
 		late   bool
 	}{
-		{"halo", halo, graph.Plain, 4, false}, {"halo", halo, graph.Last, 4, true}, {"halo", halo, graph.Last, 2, true},
-		{"another cut", turned, graph.Plain, 4, true}, {"another cut", turned, graph.Last, 2, false}, {"channels", channels, graph.Plain, 4, true},
+		{"halo", halo, graph.Plain, 4, false}, {"halo", halo, graph.ChannelsLast, 4, true}, {"halo", halo, graph.ChannelsLast, 2, true},
+		{"another cut", turned, graph.Plain, 4, true}, {"another cut", turned, graph.ChannelsLast, 2, false}, {"channels", channels, graph.Plain, 4, true},
 	} {
 		t.Run(fmt.Sprint(c.name, c.layout, c.unit, c.late), func(t *testing.T) {
-			err := comm.Run(globe.Size(), comm.Free, func(world *comm.Comm) error {
+			err := comm.Run(globe.Size(), comm.Parallel, func(world *comm.Comm) error {
 				open := cuda.Open
 				if c.late {
-					open = cuda.OpenLate
+					open = cuda.OpenLazy
 				}
 				b, err := open(1 << 24)
 				if err != nil {
 					return err
 				}
 				defer b.Close()
-				devices, _ := emulated.Serve(b)
-				o := &onDevices{c: world, dev: b.(packer), devices: devices}
+				devices, _ := emulated.NewDevices(b)
+				o := &devicePlan{c: world, dev: b.(deviceMemory), devices: devices}
 				me := world.Rank()
 				own := globe.Owned(c.parts.From, s, me)
 				x, want := laid(own, own, s, c.layout, c.unit), laid(c.parts.room(me), c.parts.Need[me], s, c.layout, c.unit)
 				return b.Do(func() error {
 					there := func(n int, box Box) ([]float32, backend.Tensor) {
-						memory, e := o.dev.Make(n)
+						memory, e := o.dev.Alloc(n)
 						err = errors.Join(err, e)
 						like := backend.Tensor{Layout: c.layout}
 						if c.unit == 2 {
 							like.U16 = []uint16{}
 						}
-						return memory, o.dev.Within(memory, like, box.Shape())
+						return memory, o.dev.TensorAt(memory, like, box.Shape())
 					}
 					from, source := there(len(x)/4, own)
 					to, result := there(len(want)/4, c.parts.room(me))
-					k, e := o.gather(backend.Request{Attrs: gathered{Parts: c.parts, Rank: me}, In: []backend.Tensor{source}, Out: result})
-					if err := errors.Join(err, e, o.begin(), o.dev.Copy(from, words(x))); err != nil {
+					k, e := o.gather(backend.Request{Attrs: gatherAttrs{Redistribution: c.parts, Rank: me}, In: []backend.Tensor{source}, Out: result})
+					if err := errors.Join(err, e, o.allocate(), o.dev.Copy(from, words(x))); err != nil {
 						return err
 					}
 					run, end, err := o.dev.Record(func() error { return errors.Join(k.Run(), k.Finish()) })
@@ -296,7 +296,7 @@ func TestRankFailsOnDevice(t *testing.T) {
 	onEmulated(t, true, true)
 	errs := make([]error, m.Size())
 	lost := errors.New("the link is lost")
-	_ = comm.Run(m.Size(), comm.Free, func(c *comm.Comm) error {
+	_ = comm.Run(m.Size(), comm.Parallel, func(c *comm.Comm) error {
 		p, err := Compile(g, c, m, engine.Options{Device: engine.Device{Backend: "emulated"}, Reuse: engine.Reuse{Store: engine.NewStore()}})
 		if err != nil {
 			return err
@@ -323,7 +323,7 @@ type waiting struct{ *gpu.Backend }
 
 func (w waiting) Prepare(q backend.Request) (backend.Kernel, error) {
 	k, err := w.Backend.Prepare(q)
-	k.Waits = k.Waits || q.Op.Name == "max_pool_grad"
+	k.Blocking = k.Blocking || q.Op.Name == "max_pool_grad"
 	return k, err
 }
 
@@ -332,7 +332,7 @@ func (w waiting) Prepare(q backend.Request) (backend.Kernel, error) {
 func TestAllRanksRecordAlike(t *testing.T) {
 	n, m := unet("U-Net", graph.Shape{2, 3, 2, 8, 16}, 1, false), Mesh{{Name: "data", Size: 2}}
 	onEmulated(t, true, true)
-	want, err := n.run(t, m, comm.Free, engine.Options{Device: engine.Device{Backend: "emulated"}})
+	want, err := n.run(t, m, comm.Parallel, engine.Options{Device: engine.Device{Backend: "emulated"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func TestAllRanksRecordAlike(t *testing.T) {
 		}
 		return b, err
 	}
-	got, err := n.run(t, m, comm.Free, engine.Options{Device: engine.Device{Backend: "emulated"}})
+	got, err := n.run(t, m, comm.Parallel, engine.Options{Device: engine.Device{Backend: "emulated"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -361,7 +361,7 @@ func TestTrainingsOnDevices(t *testing.T) {
 	train := func(linked, sharded bool) []float32 {
 		onEmulated(t, true, linked)
 		r := training{mesh: Mesh{{Name: "lat", Size: 2}}, steps: 3, size: 500, device: "emulated", sharded: sharded, optimizer: &optim.Options{Kind: optim.Adam, Clip: 0.5}}
-		return r.inProcess(t, n, comm.Free).params
+		return r.inProcess(t, n, comm.Parallel).params
 	}
 	want := train(false, false)
 	for _, sharded := range []bool{false, true} {

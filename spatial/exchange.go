@@ -12,22 +12,22 @@ import (
 // Exchange carries parts of a value between ranks, the same ones again and again. Its
 // memory is allocated in the first.
 type Exchange struct {
-	c           *comm.Comm
-	tag         int
-	unit        int // bytes of an element
-	sends, gets []transfer
-	keep        []kept // what a rank has already
-	zero        []run  // room around what it needs
-	requests    []comm.Request
-	buffers     *buffers
-	moving      bool
+	c               *comm.Comm
+	tag             int
+	unit            int // bytes of an element
+	sends, receives []peerMessage
+	localCopies     []localCopy // what a rank has already
+	zeroRuns        []run       // room around what it needs
+	requests        []comm.Request
+	buffers         *buffers
+	active          bool
 }
 
 // buffers is memory for messages, which exchanges take in turn.
 type buffers struct{ free [][]byte }
 
-// take gives room for n bytes: the least that is free and large enough.
-func (b *buffers) take(n int) []byte {
+// get gives room for n bytes: the least that is free and large enough.
+func (b *buffers) get(n int) []byte {
 	best := -1
 	for i, x := range b.free {
 		if cap(x) >= n && (best < 0 || cap(x) < cap(b.free[best])) {
@@ -42,20 +42,20 @@ func (b *buffers) take(n int) []byte {
 	return x[:n]
 }
 
-// give takes room back.
-func (b *buffers) give(x []byte) { b.free = append(b.free, x) }
+// put takes room back.
+func (b *buffers) put(x []byte) { b.free = append(b.free, x) }
 
-// transfer is what goes to a rank or comes from it, run by run, its bytes, and the buffer
+// peerMessage is what goes to a rank or comes from it, run by run, its bytes, and the buffer
 // it travels in.
-type transfer struct {
+type peerMessage struct {
 	rank   int
 	runs   []run
 	bytes  int
 	buffer []byte
 }
 
-// copied is a box within an array of a shape.
-type copied struct {
+// subarray is a box within an array of a shape.
+type subarray struct {
 	box   Box
 	shape []int
 }
@@ -63,48 +63,48 @@ type copied struct {
 // run is consecutive elements.
 type run struct{ at, n int }
 
-// kept is a run that stays on the rank, where it lies before and after.
-type kept struct{ from, to, n int }
+// localCopy is a run that stays on the rank, where it lies before and after.
+type localCopy struct{ from, to, n int }
 
 // NewExchange prepares to give every rank of a group, which are those of the mesh, its
 // part of a value with elements of so many bytes. All ranks prepare the same. Messages
 // of different exchanges that are under way together need different tags.
 //
 // Errors: as for Moves; a mesh of another size than c.
-func NewExchange(c *comm.Comm, tag int, p Parts, unit int) (*Exchange, error) {
+func NewExchange(c *comm.Comm, tag int, p Redistribution, unit int) (*Exchange, error) {
 	e := &Exchange{c: c, tag: tag, unit: unit, buffers: &buffers{}}
-	if err := e.prepare(p, copied.dense, func(i int) (int, bool) { return i, true }); err != nil {
+	if err := e.prepare(p, subarray.contiguousFrom, func(i int) (int, bool) { return i, true }); err != nil {
 		return nil, err
 	}
-	e.zero = around(within(p.room(c.Rank()), p.Need[c.Rank()]))
+	e.zeroRuns = outsideRuns(relativeTo(p.room(c.Rank()), p.Need[c.Rank()]))
 	return e, nil
 }
 
-// NewFrameExchange prepares the same for what lies around a rank's own part, which
-// arrives in a frame (op.Frame). Ranks send each other what they send for the whole, so
+// NewHaloExchange prepares the same for what lies around a rank's own part, which
+// arrives in a frame (op.Halo). Ranks send each other what they send for the whole, so
 // that some may want a frame and others the whole.
 //
 // Errors: as for NewExchange; parts that are no fields [N C D H W] with their own in the
 // middle.
-func NewFrameExchange(c *comm.Comm, tag int, p Parts, unit int) (*Exchange, error) {
+func NewHaloExchange(c *comm.Comm, tag int, p Redistribution, unit int) (*Exchange, error) {
 	own := p.Mesh.Owned(p.From, p.Shape, c.Rank())
-	f, ok := p.frame(c.Rank())
+	f, ok := p.haloFrame(c.Rank())
 	if !ok {
 		return nil, fmt.Errorf("%v around %v is no frame", p.room(c.Rank()), own)
 	}
 	s := own.Shape()
-	all, frame := f.Around(s), f.Of(s)
-	e := &Exchange{c: c, tag: tag, unit: unit, buffers: &buffers{}, zero: []run{{n: frame.Size()}}}
-	rows := func(copied) int { return len(s) - 1 }
+	all, frame := f.PaddedShape(s), f.Shape(s)
+	e := &Exchange{c: c, tag: tag, unit: unit, buffers: &buffers{}, zeroRuns: []run{{n: frame.Size()}}}
+	rows := func(subarray) int { return len(s) - 1 }
 	return e, e.prepare(p, rows, func(i int) (int, bool) {
-		cell, apart := f.At(s[3], s[4], i/all[4]%all[3], i%all[4])
+		cell, apart := f.Locate(s[3], s[4], i/all[4]%all[3], i%all[4])
 		return i/(all[3]*all[4])*frame[3] + cell, apart
 	})
 }
 
-// frame is how much room a rank has around its own part; ok is false where that is not
+// haloFrame is how much room a rank has around its own part; ok is false where that is not
 // all that it gets.
-func (p Parts) frame(rank int) (f op.Frame, ok bool) {
+func (p Redistribution) haloFrame(rank int) (f op.Halo, ok bool) {
 	own, room := p.Mesh.Owned(p.From, p.Shape, rank), p.room(rank)
 	if len(own) != 5 || !slices.Equal(own[:3], room[:3]) || !slices.Equal(p.Need[rank][:3], room[:3]) {
 		return f, false
@@ -114,13 +114,13 @@ func (p Parts) frame(rank int) (f op.Frame, ok bool) {
 			return f, false
 		}
 	}
-	return op.Frame{North: own[3].Lo - room[3].Lo, South: room[3].Hi - own[3].Hi, West: own[4].Lo - room[4].Lo, East: room[4].Hi - own[4].Hi}, true
+	return op.Halo{North: own[3].Lo - room[3].Lo, South: room[3].Hi - own[3].Hi, West: own[4].Lo - room[4].Lo, East: room[4].Hi - own[4].Hi}, true
 }
 
 // prepare lists what is copied and sent. Where a box arrives, axes from the one that
 // dense names on lie together, and place tells where an element of the room goes, if
 // anywhere.
-func (e *Exchange) prepare(p Parts, dense func(copied) int, place func(i int) (at int, ok bool)) error {
+func (e *Exchange) prepare(p Redistribution, dense func(subarray) int, place func(i int) (at int, ok bool)) error {
 	if p.Mesh.Size() != e.c.Size() || len(p.Need) != e.c.Size() {
 		return fmt.Errorf("a mesh of %d ranks and %d parts for a group of %d", p.Mesh.Size(), len(p.Need), e.c.Size())
 	}
@@ -131,18 +131,18 @@ func (e *Exchange) prepare(p Parts, dense func(copied) int, place func(i int) (a
 	me := e.c.Rank()
 	own, room := p.Mesh.Owned(p.From, p.Shape, me), p.room(me)
 	for _, v := range moves {
-		at, into := within(own, v.At), within(room, v.Into)
-		switch from := max(at.dense(), dense(into)); {
+		at, into := relativeTo(own, v.At), relativeTo(room, v.Into)
+		switch from := max(at.contiguousFrom(), dense(into)); {
 		case v.From != me && v.To != me:
 		case v.To != me:
-			e.sends = append(e.sends, transfer{v.To, at.runs(at.dense()), e.unit * v.At.Size(), nil})
+			e.sends = append(e.sends, peerMessage{v.To, at.runs(at.contiguousFrom()), e.unit * v.At.Size(), nil})
 		case v.From != me:
-			e.gets = append(e.gets, transfer{v.From, placed(into.runs(dense(into)), place), e.unit * v.At.Size(), nil})
+			e.receives = append(e.receives, peerMessage{v.From, placeRuns(into.runs(dense(into)), place), e.unit * v.At.Size(), nil})
 		default:
 			source := at.runs(from)
 			for i, r := range into.runs(from) {
 				if to, ok := place(r.at); ok {
-					e.keep = append(e.keep, kept{from: source[i].at, to: to, n: r.n})
+					e.localCopies = append(e.localCopies, localCopy{from: source[i].at, to: to, n: r.n})
 				}
 			}
 		}
@@ -150,17 +150,17 @@ func (e *Exchange) prepare(p Parts, dense func(copied) int, place func(i int) (a
 	return nil
 }
 
-// placed are runs where place puts them.
-func placed(runs []run, place func(i int) (at int, ok bool)) []run {
+// placeRuns are runs where place puts them.
+func placeRuns(runs []run, place func(i int) (at int, ok bool)) []run {
 	for i, r := range runs {
 		runs[i].at, _ = place(r.at)
 	}
 	return runs
 }
 
-// within gives a box in the coordinates of the part that holds it.
-func within(part, box Box) copied {
-	c := copied{box: make(Box, len(box)), shape: make([]int, len(part))}
+// relativeTo gives a box in the coordinates of the part that holds it.
+func relativeTo(part, box Box) subarray {
+	c := subarray{box: make(Box, len(box)), shape: make([]int, len(part))}
 	for i, v := range box {
 		c.box[i], c.shape[i] = Interval{v.Lo - part[i].Lo, v.Hi - part[i].Lo}, part[i].Len()
 	}
@@ -169,19 +169,19 @@ func within(part, box Box) copied {
 
 // Start sends what others want of x, the part that the rank owns.
 func (e *Exchange) Start(x []byte) {
-	if e.moving {
+	if e.active {
 		panic("spatial: an exchange is started twice")
 	}
-	e.moving = true
+	e.active = true
 	e.requests = e.requests[:0]
-	for i := range e.gets {
-		t := &e.gets[i]
-		t.buffer = e.buffers.take(t.bytes)
+	for i := range e.receives {
+		t := &e.receives[i]
+		t.buffer = e.buffers.get(t.bytes)
 		e.requests = append(e.requests, e.c.Recv(t.rank, e.tag, t.buffer))
 	}
 	for i := range e.sends {
 		t := &e.sends[i]
-		t.buffer = e.buffers.take(t.bytes)
+		t.buffer = e.buffers.get(t.bytes)
 		at := 0
 		for _, r := range t.runs {
 			at += copy(t.buffer[at:], x[r.at*e.unit:(r.at+r.n)*e.unit])
@@ -190,13 +190,13 @@ func (e *Exchange) Start(x []byte) {
 	}
 }
 
-// Keep puts what the rank has itself into y, which is not x, and zeros around what it
+// CopyLocal puts what the rank has itself into y, which is not x, and zeros around what it
 // needs.
-func (e *Exchange) Keep(y, x []byte) {
-	for _, r := range e.zero {
+func (e *Exchange) CopyLocal(y, x []byte) {
+	for _, r := range e.zeroRuns {
 		clear(y[r.at*e.unit : (r.at+r.n)*e.unit])
 	}
-	for _, r := range e.keep {
+	for _, r := range e.localCopies {
 		copy(y[r.to*e.unit:(r.to+r.n)*e.unit], x[r.from*e.unit:])
 	}
 }
@@ -205,26 +205,26 @@ func (e *Exchange) Keep(y, x []byte) {
 //
 // Errors: those of other ranks.
 func (e *Exchange) Finish(y []byte) error {
-	e.moving = false
+	e.active = false
 	if err := comm.WaitAll(e.requests...); err != nil {
 		return fmt.Errorf("exchanging parts of a value: %w", err)
 	}
-	for i := range e.gets {
-		t := &e.gets[i]
+	for i := range e.receives {
+		t := &e.receives[i]
 		at := 0
 		for _, r := range t.runs {
 			at += copy(y[r.at*e.unit:(r.at+r.n)*e.unit], t.buffer[at:])
 		}
-		e.buffers.give(t.buffer)
+		e.buffers.put(t.buffer)
 	}
 	for i := range e.sends {
-		e.buffers.give(e.sends[i].buffer)
+		e.buffers.put(e.sends[i].buffer)
 	}
 	return nil
 }
 
-// dense is the first axis such that the box is whole on all axes behind it.
-func (c copied) dense() int {
+// contiguousFrom is the first axis such that the box is whole on all axes behind it.
+func (c subarray) contiguousFrom() int {
 	k := len(c.shape) - 1
 	for k > 0 && c.box[k] == (Interval{0, c.shape[k]}) {
 		k--
@@ -232,9 +232,9 @@ func (c copied) dense() int {
 	return max(k, 0)
 }
 
-// rows calls f with start and length of every run of the box: axes from the given one
+// eachRun calls f with start and length of every run of the box: axes from the given one
 // on lie together.
-func (c copied) rows(from int, f func(i, n int)) {
+func (c subarray) eachRun(from int, f func(i, n int)) {
 	if len(c.shape) == 0 {
 		f(0, 1)
 		return
@@ -275,13 +275,13 @@ func (c copied) rows(from int, f func(i, n int)) {
 }
 
 // runs lists the runs of the box, as rows calls them.
-func (c copied) runs(from int) (out []run) {
-	c.rows(from, func(i, n int) { out = append(out, run{i, n}) })
+func (c subarray) runs(from int) (out []run) {
+	c.eachRun(from, func(i, n int) { out = append(out, run{i, n}) })
 	return out
 }
 
-// around lists the runs of the array outside of the box.
-func around(c copied) []run {
+// outsideRuns lists the runs of the array outside of the box.
+func outsideRuns(c subarray) []run {
 	var out []run
 	end := 0
 	add := func(lo, hi int) {
@@ -289,7 +289,7 @@ func around(c copied) []run {
 			out = append(out, run{lo, hi - lo})
 		}
 	}
-	c.rows(c.dense(), func(i, n int) {
+	c.eachRun(c.contiguousFrom(), func(i, n int) {
 		add(end, i)
 		end = i + n
 	})
@@ -297,8 +297,8 @@ func around(c copied) []run {
 	return out
 }
 
-// Sent is the bytes that a rank sends in one exchange.
-func (e *Exchange) Sent() int64 {
+// BytesSent is the bytes that a rank sends in one exchange.
+func (e *Exchange) BytesSent() int64 {
 	var n int64
 	for _, t := range e.sends {
 		n += int64(t.bytes)

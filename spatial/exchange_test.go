@@ -11,11 +11,11 @@ import (
 )
 
 // filled is a rank's part of the value whose elements are their own numbers.
-func filled(m Mesh, d graph.Dist, s graph.Shape, rank int) []float32 {
+func filled(m Mesh, d graph.Distribution, s graph.Shape, rank int) []float32 {
 	own := m.Owned(d, s, rank)
-	c := within(Box{{0, s[0]}, {0, s[1]}, {0, s[2]}, {0, s[3]}, {0, s[4]}}, own)
+	c := relativeTo(Box{{0, s[0]}, {0, s[1]}, {0, s[2]}, {0, s[3]}, {0, s[4]}}, own)
 	var x []float32
-	c.rows(len(s)-1, func(i, n int) {
+	c.eachRun(len(s)-1, func(i, n int) {
 		for k := range n {
 			x = append(x, float32(i+k))
 		}
@@ -29,7 +29,7 @@ func TestExchange(t *testing.T) {
 	mesh := Mesh{{Name: "data", Size: 2}, {Name: "lat", Size: 1}, {Name: "lon", Size: 3}}
 	s := graph.Shape{2, 3, 2, 5, 7}
 	rng := rand.New(rand.NewPCG(5, 6))
-	random := func() graph.Dist {
+	random := func() graph.Distribution {
 		cuts := map[int]MeshAxis{}
 		axes := rng.Perm(5)
 		for i, m := range mesh {
@@ -41,7 +41,7 @@ func TestExchange(t *testing.T) {
 	}
 	for trial := range uint64(40) {
 		from, to := random(), random()
-		mode := comm.Free
+		mode := comm.Parallel
 		if trial%2 == 1 {
 			mode = comm.Replay(trial)
 		}
@@ -57,8 +57,8 @@ func TestExchange(t *testing.T) {
 				if err := exchange(e, y, x); err != nil {
 					return err
 				}
-				if sent := c.Traffic().Sub(before).Bytes; sent != e.Sent() {
-					return fmt.Errorf("sent %d bytes, foreseen were %d", sent, e.Sent())
+				if sent := c.Traffic().Sub(before).Bytes; sent != e.BytesSent() {
+					return fmt.Errorf("sent %d bytes, foreseen were %d", sent, e.BytesSent())
 				}
 				for i := range y {
 					if y[i] != want[i] {
@@ -83,11 +83,11 @@ func TestHaloExchange(t *testing.T) {
 	lat := graph.WindowAxis{Size: 5, Stride: 1, Dilation: 1, Pad: 2}
 	lon := lat
 	lon.Periodic = true
-	parts := Parts{Mesh: mesh, Shape: s, From: d}
+	parts := Redistribution{Mesh: mesh, Shape: s, From: d}
 	for r := range mesh.Size() {
 		b, room := mesh.Owned(d, s, r), mesh.Owned(d, s, r)
-		room[3], room[4] = Reach(lat, b[3]), Reach(lon, b[4])
-		b[3], b[4] = Needs(lat, b[3], s[3]), Needs(lon, b[4], s[4])
+		room[3], room[4] = PaddedInputRange(lat, b[3]), PaddedInputRange(lon, b[4])
+		b[3], b[4] = InputRange(lat, b[3], s[3]), InputRange(lon, b[4], s[4])
 		parts.Need, parts.Room = append(parts.Need, b), append(parts.Room, room)
 	}
 	for seed := range uint64(10) {
@@ -132,6 +132,6 @@ func TestHaloExchange(t *testing.T) {
 // exchange is one exchange of float32.
 func exchange(e *Exchange, y, x []float32) error {
 	e.Start(bigmem.Bytes(x))
-	e.Keep(bigmem.Bytes(y), bigmem.Bytes(x))
+	e.CopyLocal(bigmem.Bytes(y), bigmem.Bytes(x))
 	return e.Finish(bigmem.Bytes(y))
 }

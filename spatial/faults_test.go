@@ -29,13 +29,13 @@ func TestShardInAnyOrder(t *testing.T) {
 	n := named(t, "U-Net, periodic")
 	o := engine.Options{Device: engine.Device{Backend: "ref"}}
 	for _, m := range []Mesh{{{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}, {{Name: "data", Size: 2}, {Name: "level", Size: 2}}} {
-		want, err := n.run(t, m, comm.Free, o)
+		want, err := n.run(t, m, comm.Parallel, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		modes := []comm.Mode{comm.Free}
+		modes := []comm.Mode{comm.Parallel}
 		for seed := range uint64(3) {
-			modes = append(modes, comm.Replay(seed), comm.Free.With(comm.Faults{Seed: seed, Delay: 300 * time.Microsecond}))
+			modes = append(modes, comm.Replay(seed), comm.Parallel.WithFaults(comm.Faults{Seed: seed, Delay: 300 * time.Microsecond}))
 		}
 		for i, mode := range modes {
 			got, err := n.run(t, m, mode, o)
@@ -60,17 +60,17 @@ func TestShardLosesAMessage(t *testing.T) {
 	n := named(t, "U-Net")
 	m := Mesh{{Name: "lon", Size: 2}}
 	sent := 0
-	count := comm.Faults{Lose: func(from, to, n int) bool {
+	count := comm.Faults{Drop: func(from, to, n int) bool {
 		if from == 1 {
 			sent = n + 1
 		}
 		return false
 	}}
-	if _, err := n.run(t, m, comm.Replay(1).With(count), engine.Options{Device: engine.Device{Backend: "ref"}}); err != nil {
+	if _, err := n.run(t, m, comm.Replay(1).WithFaults(count), engine.Options{Device: engine.Device{Backend: "ref"}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, at := range []int{sent - 1, sent - 2} { // behind an earlier one the next may take its place
-		_, err := n.run(t, m, comm.Free.With(comm.Faults{Lose: func(from, to, n int) bool { return from == 1 && n == at }}), engine.Options{Device: engine.Device{Backend: "ref"}})
+		_, err := n.run(t, m, comm.Parallel.WithFaults(comm.Faults{Drop: func(from, to, n int) bool { return from == 1 && n == at }}), engine.Options{Device: engine.Device{Backend: "ref"}})
 		if err == nil || !strings.Contains(err.Error(), "rank 0 for a message of rank 1") {
 			t.Errorf("message %d of %d: %v", at, sent, err)
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// gathered are the attributes of gather: which part of a value a rank gets.
-type gathered struct {
-	Parts
+// gatherAttrs are the attributes of gather: which part of a value a rank gets.
+type gatherAttrs struct {
+	Redistribution
 	Rank   int
 	Tag    int
 	Layout graph.Layout // of the messages, once the ranks agree
@@ -20,9 +20,9 @@ type gathered struct {
 
 // Bound is plain where any rank has or gets a part of a block of channels, or of the channels that lie last, else the
 // layout that ranks have agreed on.
-func (a gathered) Bound(inner graph.Layout) (graph.Layout, bool) {
+func (a gatherAttrs) Bound(inner graph.Layout) (graph.Layout, bool) {
 	for r := range a.Need {
-		if a.room(r).parts(inner, a.Shape) || a.Mesh.Owned(a.From, a.Shape, r).parts(inner, a.Shape) {
+		if a.room(r).splitsChannels(inner, a.Shape) || a.Mesh.Owned(a.From, a.Shape, r).splitsChannels(inner, a.Shape) {
 			return graph.Plain, true
 		}
 	}
@@ -30,7 +30,7 @@ func (a gathered) Bound(inner graph.Layout) (graph.Layout, bool) {
 }
 
 // String tells the part of the value that the rank gets, and how the value is cut.
-func (a gathered) String() string { return fmt.Sprintf("%v of %v", a.room(a.Rank), a.From) }
+func (a gatherAttrs) String() string { return fmt.Sprintf("%v of %v", a.room(a.Rank), a.From) }
 
 // gather gives every rank the box of a value that it needs: a halo, or another cut.
 var gather = &graph.Op{
@@ -39,7 +39,7 @@ var gather = &graph.Op{
 	Source: "Dryden et al. 2019, arXiv:1903.06681, section III",
 	NoGrad: noGrad,
 	Shape: func(in []graph.Shape, attrs any) (graph.Shape, error) {
-		a := attrs.(gathered)
+		a := attrs.(gatherAttrs)
 		own := a.Mesh.Owned(a.From, a.Shape, a.Rank)
 		if len(in) != 1 || !in[0].Equal(own.Shape()) {
 			return nil, fmt.Errorf("operands %v, want the part %v: %w", in, own, graph.ErrShape)
@@ -49,7 +49,7 @@ var gather = &graph.Op{
 	Window:    func([]graph.Shape, any) graph.Window { return graph.Window{} },
 	FLOPs:     noFLOPs,
 	Bytes:     func(_ []graph.Shape, out graph.Shape, _ any) int64 { return 8 * int64(out.Size()) },
-	InPlace:   never,
+	InPlace:   neverInPlace,
 	Ordered:   true,
 	AnyLayout: true,
 }
@@ -59,7 +59,7 @@ const noGrad = "the pass shard makes it after gradients have been added"
 
 func noFLOPs([]graph.Shape, graph.Shape, any) int64 { return 0 }
 
-func never(int, any) bool { return false }
+func neverInPlace(int, any) bool { return false }
 
 // Shape is the sizes of a box.
 func (b Box) Shape() graph.Shape {
@@ -72,12 +72,12 @@ func (b Box) Shape() graph.Shape {
 
 // gatherKernel prepares gather on a rank of c.
 func gatherKernel(c *comm.Comm, b *buffers, q backend.Request) (backend.Kernel, error) {
-	return exchangeKernel(c, b, q, q.Attrs.(gathered), NewExchange)
+	return exchangeKernel(c, b, q, q.Attrs.(gatherAttrs), NewExchange)
 }
 
 // exchangeKernel prepares an exchange, which ends before its result is read.
-func exchangeKernel(c *comm.Comm, b *buffers, q backend.Request, a gathered, prepare func(*comm.Comm, int, Parts, int) (*Exchange, error)) (backend.Kernel, error) {
-	parts, lanes := a.Parts, 1
+func exchangeKernel(c *comm.Comm, b *buffers, q backend.Request, a gatherAttrs, prepare func(*comm.Comm, int, Redistribution, int) (*Exchange, error)) (backend.Kernel, error) {
+	parts, lanes := a.Redistribution, 1
 	if q.Out.Layout == graph.Blocked {
 		parts, lanes = parts.blocked(), graph.BlockSize
 	}
@@ -92,7 +92,7 @@ func exchangeKernel(c *comm.Comm, b *buffers, q backend.Request, a gathered, pre
 		Name: "exchange",
 		Run: func() error {
 			e.Start(x)
-			e.Keep(y, x)
+			e.CopyLocal(y, x)
 			return nil
 		},
 		Finish: func() error { return e.Finish(y) },
@@ -101,7 +101,7 @@ func exchangeKernel(c *comm.Comm, b *buffers, q backend.Request, a gathered, pre
 
 // blocked are the parts of a value in the blocked layout, whose elements are blocks of
 // channels. Channels are cut at blocks only.
-func (p Parts) blocked() Parts {
+func (p Redistribution) blocked() Redistribution {
 	const size = graph.BlockSize
 	up := func(n int) int { return (n + size - 1) / size }
 	boxes := func(in []Box) []Box {
@@ -118,14 +118,14 @@ func (p Parts) blocked() Parts {
 	p.Need, p.Room = boxes(p.Need), boxes(p.Room)
 	p.Shape = p.Shape.Clone()
 	p.Shape[1] = up(p.Shape[1])
-	if len(p.From.Cuts) > 0 {
-		cuts := append([]graph.Cut{}, p.From.Cuts...)
+	if len(p.From.Axes) > 0 {
+		cuts := append([]graph.AxisPartition{}, p.From.Axes...)
 		starts := append([]int{}, cuts[1].Starts...)
 		for i := range starts {
 			starts[i] /= size
 		}
 		cuts[1].Starts = starts
-		p.From.Cuts = cuts
+		p.From.Axes = cuts
 	}
 	return p
 }

@@ -35,15 +35,15 @@ type askedBackend struct {
 
 func (b askedBackend) Prepare(q backend.Request) (backend.Kernel, error) {
 	k, err := b.Backend.Prepare(q)
-	if k.Early != nil {
-		k.Early, k.Run = b.asked.add("interior of "+q.Op.Name, k.Early), b.asked.add("rim of "+q.Op.Name, k.Run)
+	if k.RunEarly != nil {
+		k.RunEarly, k.Run = b.asked.add("interior of "+q.Op.Name, k.RunEarly), b.asked.add("rim of "+q.Op.Name, k.Run)
 	}
 	return k, err
 }
 
-// Ways are those with channels last wherever there are any: small fields are plain otherwise.
-func (b askedBackend) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.Way {
-	ways := b.Backend.Ways(o, attrs, in, out)
+// LayoutOptions are those with channels last wherever there are any: small fields are plain otherwise.
+func (b askedBackend) LayoutOptions(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.LayoutOption {
+	ways := b.Backend.LayoutOptions(o, attrs, in, out)
 	return ways[len(ways)-1:]
 }
 
@@ -63,7 +63,7 @@ type askedPeers struct {
 	asked *asked
 }
 
-func (p askedPeers) Exchange(parts []backend.Part) (arrived func() error, err error) {
+func (p askedPeers) Exchange(parts []backend.Transfer) (arrived func() error, err error) {
 	p.asked.all = append(p.asked.all, "halo begins")
 	arrived, err = p.Peers.Exchange(parts)
 	return p.asked.add("halo arrived", arrived), err
@@ -91,14 +91,14 @@ func TestInteriorRunsBesideTheHalo(t *testing.T) {
 			return askedBackend{b.(*gpu.Backend), a}, nil
 		}
 		if linked {
-			link := &Links[len(Links)-1]
+			link := &DeviceTransports[len(DeviceTransports)-1]
 			serve := link.Open
 			link.Open = func(c *comm.Comm, dev backend.Backend) (Devices, string, error) {
 				d, why, err := serve(c, dev)
 				return askedDevices{d, dev.(askedBackend).asked}, why, err
 			}
 		}
-		r, err := n.run(t, m, comm.Free, engine.Options{Device: engine.Device{Backend: "emulated"}, Numerics: engine.Numerics{Precision: "bf16"}})
+		r, err := n.run(t, m, comm.Parallel, engine.Options{Device: engine.Device{Backend: "emulated"}, Numerics: engine.Numerics{Precision: "bf16"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,9 +16,9 @@ func (v Interval) Len() int { return max(0, v.Hi-v.Lo) }
 // Intersect is what both hold.
 func (v Interval) Intersect(w Interval) Interval { return Interval{max(v.Lo, w.Lo), min(v.Hi, w.Hi)} }
 
-// Part is the interval of an axis of n indices that the rank-th of a cut's ranks owns.
-func Part(c graph.Cut, rank, n int) Interval {
-	if c.Mesh == "" {
+// OwnedInterval is the interval of an axis of n indices that the rank-th of a cut's ranks owns.
+func OwnedInterval(c graph.AxisPartition, rank, n int) Interval {
+	if c.MeshAxis == "" {
 		return Interval{0, n}
 	}
 	hi := n
@@ -28,18 +28,18 @@ func Part(c graph.Cut, rank, n int) Interval {
 	return Interval{c.Starts[rank], hi}
 }
 
-// OutputCut is the cut of an operation's result along an axis when its operand is cut by
+// OutputSplit is the cut of an operation's result along an axis when its operand is cut by
 // c: the rank that owns input o·stride owns output o, or for an upsampling the rank that
 // owns input ⌊o/up⌋. m is the size of the result.
 //
 // ok is false if a rank would own nothing.
-func OutputCut(a graph.WindowAxis, c graph.Cut, m int) (out graph.Cut, ok bool) {
-	if c.Mesh == "" {
+func OutputSplit(a graph.WindowAxis, c graph.AxisPartition, m int) (out graph.AxisPartition, ok bool) {
+	if c.MeshAxis == "" {
 		return c, true
 	}
-	out = graph.Cut{Mesh: c.Mesh, Starts: make([]int, len(c.Starts))}
+	out = graph.AxisPartition{MeshAxis: c.MeshAxis, Starts: make([]int, len(c.Starts))}
 	for r, i := range c.Starts {
-		o := ceil(i*max(a.Up, 1), a.Stride)
+		o := ceil(i*max(a.UpFactor, 1), a.Stride)
 		if o >= m || r > 0 && o <= out.Starts[r-1] {
 			return out, false
 		}
@@ -48,36 +48,36 @@ func OutputCut(a graph.WindowAxis, c graph.Cut, m int) (out graph.Cut, ok bool) 
 	return out, true
 }
 
-// Reach is what the outputs of an interval read, padding included.
-func Reach(a graph.WindowAxis, outputs Interval) Interval {
+// PaddedInputRange is what the outputs of an interval read, padding included.
+func PaddedInputRange(a graph.WindowAxis, outputs Interval) Interval {
 	if outputs.Len() == 0 {
 		return Interval{}
 	}
-	up := max(a.Up, 1)
+	up := max(a.UpFactor, 1)
 	return Interval{
 		floor(outputs.Lo*a.Stride, up) - a.Pad,
 		floor((outputs.Hi-1)*a.Stride, up) - a.Pad + (a.Size-1)*a.Dilation + 1,
 	}
 }
 
-// Needs is what the outputs of an interval read of an axis of n inputs. Without
+// InputRange is what the outputs of an interval read of an axis of n inputs. Without
 // periodicity it ends at the ends of the axis; what lies beyond is padding.
-func Needs(a graph.WindowAxis, outputs Interval, n int) Interval {
-	need := Reach(a, outputs)
+func InputRange(a graph.WindowAxis, outputs Interval, n int) Interval {
+	need := PaddedInputRange(a, outputs)
 	if !a.Periodic {
 		need = need.Intersect(Interval{0, n})
 	}
 	return need
 }
 
-// NeedsAdjoint is the outputs, of m, whose windows hold an input of an interval: what
+// AdjointRange is the outputs, of m, whose windows hold an input of an interval: what
 // the gradient of these inputs reads.
-func NeedsAdjoint(a graph.WindowAxis, inputs Interval, m int) Interval {
+func AdjointRange(a graph.WindowAxis, inputs Interval, m int) Interval {
 	if inputs.Len() == 0 {
 		return Interval{}
 	}
 	// Output o reads from ⌊o·Stride/Up⌋ − Pad on, Reach indices further at most.
-	up, reach := max(a.Up, 1), (a.Size-1)*a.Dilation
+	up, reach := max(a.UpFactor, 1), (a.Size-1)*a.Dilation
 	need := Interval{
 		ceil((inputs.Lo+a.Pad-reach)*up, a.Stride),
 		floor((inputs.Hi-1+a.Pad)*up+up-1, a.Stride) + 1,
@@ -88,20 +88,20 @@ func NeedsAdjoint(a graph.WindowAxis, inputs Interval, m int) Interval {
 	return need
 }
 
-// Halo is how many indices a rank needs before and behind its own.
-func Halo(need, own Interval) (before, behind int) {
+// HaloWidths is how many indices a rank needs before and behind its own.
+func HaloWidths(need, own Interval) (before, behind int) {
 	if need.Len() == 0 {
 		return 0, 0
 	}
 	return max(0, own.Lo-need.Lo), max(0, need.Hi-own.Hi)
 }
 
-// Interior is the outputs, of those a rank owns, that read nothing of other ranks: they
+// InteriorOutputs is the outputs, of those a rank owns, that read nothing of other ranks: they
 // can be computed while the halo is under way. n is the size of the operand's axis.
-func Interior(a graph.WindowAxis, outputs, own Interval, n int) Interval {
+func InteriorOutputs(a graph.WindowAxis, outputs, own Interval, n int) Interval {
 	in := outputs
 	whole := func(o int) bool {
-		need := Needs(a, Interval{o, o + 1}, n)
+		need := InputRange(a, Interval{o, o + 1}, n)
 		return need.Lo >= own.Lo && need.Hi <= own.Hi
 	}
 	for in.Len() > 0 && !whole(in.Lo) {
@@ -123,13 +123,13 @@ type Piece struct {
 
 // Sources lists who owns the parts of what a rank needs of an axis of n indices cut by
 // c, its own included, in the order of indices.
-func Sources(c graph.Cut, need Interval, n int) []Piece {
+func Sources(c graph.AxisPartition, need Interval, n int) []Piece {
 	var pieces []Piece
 	if need.Len() == 0 {
 		return nil
 	}
 	ranks := max(1, len(c.Starts))
-	if c.Mesh == "" {
+	if c.MeshAxis == "" {
 		ranks = 1
 	}
 	for turn := floor(need.Lo, n); turn*n < need.Hi; turn++ {
@@ -138,7 +138,7 @@ func Sources(c graph.Cut, need Interval, n int) []Piece {
 			first = max(0, sort.SearchInts(c.Starts, need.Lo-turn*n+1)-1)
 		}
 		for r := first; r < ranks; r++ {
-			own := Part(c, r, n)
+			own := OwnedInterval(c, r, n)
 			if own.Lo+turn*n >= need.Hi {
 				break
 			}

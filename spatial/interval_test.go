@@ -55,17 +55,17 @@ func TestHalo(t *testing.T) {
 			[][2]int{one, zero}, [][2]int{zero, one}},
 	} {
 		m := outputs(k.axis, k.n)
-		in := graph.Cut{Mesh: "lon", Starts: k.cut}
-		out, ok := OutputCut(k.axis, in, m)
+		in := graph.AxisPartition{MeshAxis: "lon", Starts: k.cut}
+		out, ok := OutputSplit(k.axis, in, m)
 		if !ok || k.out != nil && !slices.Equal(out.Starts, k.out) {
 			t.Errorf("%s: outputs are cut at %v, %v, want %v", k.name, out.Starts, ok, k.out)
 		}
 		for r := range k.forward {
-			before, behind := Halo(Needs(k.axis, Part(out, r, m), k.n), Part(in, r, k.n))
+			before, behind := HaloWidths(InputRange(k.axis, OwnedInterval(out, r, m), k.n), OwnedInterval(in, r, k.n))
 			if got := [2]int{before, behind}; got != k.forward[r] {
 				t.Errorf("%s, rank %d: forward %v, want %v", k.name, r, got, k.forward[r])
 			}
-			before, behind = Halo(NeedsAdjoint(k.axis, Part(in, r, k.n), m), Part(out, r, m))
+			before, behind = HaloWidths(AdjointRange(k.axis, OwnedInterval(in, r, k.n), m), OwnedInterval(out, r, m))
 			if got := [2]int{before, behind}; got != k.back[r] {
 				t.Errorf("%s, rank %d: backward %v, want %v", k.name, r, got, k.back[r])
 			}
@@ -84,29 +84,29 @@ func TestNeedsByBruteForce(t *testing.T) {
 		a.Pad = rng.IntN((a.Size-1)*a.Dilation/2 + 1)
 		n, p := 6+rng.IntN(30), 1+rng.IntN(4)
 		if rng.IntN(5) == 0 {
-			a = graph.WindowAxis{Size: 3, Stride: 1, Dilation: 1, Pad: 1, Up: 2, Periodic: a.Periodic}
+			a = graph.WindowAxis{Size: 3, Stride: 1, Dilation: 1, Pad: 1, UpFactor: 2, Periodic: a.Periodic}
 		}
 		m := outputs(a, n)
-		if a.Up > 1 {
-			m = n * a.Up
+		if a.UpFactor > 1 {
+			m = n * a.UpFactor
 		}
 		starts := []int{0}
 		for len(starts) < p {
 			starts = append(starts, starts[len(starts)-1]+1+rng.IntN(n/p))
 		}
-		in := graph.Cut{Mesh: "lon", Starts: starts}
+		in := graph.AxisPartition{MeshAxis: "lon", Starts: starts}
 		if m < 1 || starts[p-1] >= n || a.Periodic && (n%a.Stride != 0 || (a.Size-1)*a.Dilation >= n) {
 			continue
 		}
-		out, ok := OutputCut(a, in, m)
+		out, ok := OutputSplit(a, in, m)
 		if !ok {
 			continue
 		}
 		cases++
 		for r := range p {
-			own, made := Part(in, r, n), Part(out, r, m)
-			forward, back := Needs(a, made, n), NeedsAdjoint(a, own, m)
-			inside := Interior(a, made, own, n)
+			own, made := OwnedInterval(in, r, n), OwnedInterval(out, r, m)
+			forward, back := InputRange(a, made, n), AdjointRange(a, own, m)
+			inside := InteriorOutputs(a, made, own, n)
 			for o := range m {
 				for i := range n {
 					if !a.Reads(o, i, n) {
@@ -125,7 +125,7 @@ func TestNeedsByBruteForce(t *testing.T) {
 			}
 			at := forward.Lo
 			for _, s := range Sources(in, forward, n) {
-				if s.To.Lo != at || s.At.Len() != s.To.Len() || (s.To.Lo-s.At.Lo)%n != 0 || s.At.Intersect(Part(in, s.Rank, n)) != s.At {
+				if s.To.Lo != at || s.At.Len() != s.To.Len() || (s.To.Lo-s.At.Lo)%n != 0 || s.At.Intersect(OwnedInterval(in, s.Rank, n)) != s.At {
 					t.Fatalf("%+v n %d cut %v: rank %d needs %v, sources %v", a, n, starts, r, forward, Sources(in, forward, n))
 				}
 				at = s.To.Hi

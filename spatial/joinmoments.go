@@ -8,10 +8,10 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// counted are the attributes of join_moments: how many values of a channel the ranks
+// joinMomentsAttrs are the attributes of join_moments: how many values of a channel the ranks
 // along axes of the mesh have, in the order of the group.
-type counted struct {
-	along
+type joinMomentsAttrs struct {
+	meshAxes
 	Counts []int
 }
 
@@ -35,16 +35,16 @@ var joinMoments = &graph.Op{
 	Ordered: true,
 }
 
-// joinKernel prepares join_moments within a group.
-func joinKernel(c *comm.Comm, q backend.Request) (backend.Kernel, error) {
-	counts := q.Attrs.(counted).Counts
+// joinMomentsKernel prepares join_moments within a group.
+func joinMomentsKernel(c *comm.Comm, q backend.Request) (backend.Kernel, error) {
+	counts := q.Attrs.(joinMomentsAttrs).Counts
 	if y := q.Out.F64; y != nil {
-		return joining(c, counts, y, q.In[0].F64), nil
+		return joinMomentsOver(c, counts, y, q.In[0].F64), nil
 	}
-	return joining(c, counts, q.Out.F32, q.In[0].F32), nil
+	return joinMomentsOver(c, counts, q.Out.F32, q.In[0].F32), nil
 }
 
-func joining[T float32 | float64](c *comm.Comm, counts []int, y, x []T) backend.Kernel {
+func joinMomentsOver[T float32 | float64](c *comm.Comm, counts []int, y, x []T) backend.Kernel {
 	return backend.Kernel{Name: "all-gather", Run: func() error {
 		all, err := comm.AllGather(c, x)
 		if err != nil {
@@ -54,7 +54,7 @@ func joining[T float32 | float64](c *comm.Comm, counts []int, y, x []T) backend.
 			var n, mean, squares float64
 			for r, count := range counts {
 				part := all[r*len(x):]
-				n, mean, squares = joinParts(n, mean, squares, float64(count), float64(part[k]), float64(part[ch+k])*float64(count))
+				n, mean, squares = mergeMoments(n, mean, squares, float64(count), float64(part[k]), float64(part[ch+k])*float64(count))
 			}
 			y[k], y[ch+k] = T(mean), T(squares/n)
 		}
@@ -62,9 +62,9 @@ func joining[T float32 | float64](c *comm.Comm, counts []int, y, x []T) backend.
 	}}
 }
 
-// joinParts gives count, mean and sum of squared differences from the mean of two sets
+// mergeMoments gives count, mean and sum of squared differences from the mean of two sets
 // of values together.
-func joinParts(n, mean, squares, m, mean2, squares2 float64) (count, both, sum float64) {
+func mergeMoments(n, mean, squares, m, mean2, squares2 float64) (count, both, sum float64) {
 	count = n + m
 	d := mean2 - mean
 	return count, mean + d*m/count, squares + squares2 + d*d*n*m/count

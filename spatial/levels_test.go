@@ -13,12 +13,12 @@ import (
 func TestShardLevels(t *testing.T) {
 	o := engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}}
 	n := unet("U-Net of four levels", graph.Shape{2, 3, 4, 8, 16}, 1, true)
-	one, err := n.run(t, Mesh{{Name: "level", Size: 1}}, comm.Free, o)
+	one, err := n.run(t, Mesh{{Name: "level", Size: 1}}, comm.Parallel, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range []Mesh{{{Name: "level", Size: 3}}, {{Name: "level", Size: 4}}, {{Name: "level", Size: 4}, {Name: "lon", Size: 2}}, {{Name: "data", Size: 2}, {Name: "level", Size: 3}}} {
-		many, err := n.run(t, m, comm.Free, o)
+		many, err := n.run(t, m, comm.Parallel, o)
 		if err != nil {
 			t.Fatal(m, err)
 		}

@@ -17,32 +17,32 @@ type Mesh []MeshAxis
 // "channel". It cuts the axis of fields of that name, but for the sizes of fields that
 // Changes lists.
 type MeshAxis struct {
-	Name    string
-	Size    int
-	Changes []Change
+	Name      string
+	Size      int
+	Overrides []Override
 }
 
-// Change is a size of fields at which an axis of the mesh cuts something else than what its
+// Override is a size of fields at which an axis of the mesh cuts something else than what its
 // name says: the axis To of fields, or nothing if To is "none". It cuts space as evenly as it
 // can, also along its own axis, where the name stands for cuts that suit all sizes.
-type Change struct {
+type Override struct {
 	Level, Lat, Lon int
 	To              string
 }
 
 // String is the text that ParseMesh reads: "2x11x22=channel".
-func (c Change) String() string { return fmt.Sprintf("%dx%dx%d=%s", c.Level, c.Lat, c.Lon, c.To) }
+func (c Override) String() string { return fmt.Sprintf("%dx%dx%d=%s", c.Level, c.Lat, c.Lon, c.To) }
 
 // Axes of fields [N C D H W] by the names of the axes of the mesh along which they
 // are cut.
 var fieldAxes = map[string]int{"data": 0, "channel": 1, "level": 2, "lat": 3, "lon": 4}
 
-// uncut in Change.To leaves fields whole.
-const uncut = "none"
+// noAxis in Change.To leaves fields whole.
+const noAxis = "none"
 
-// Field is the axis of fields [N C D H W] that an axis of that name cuts; −1 for a name
+// FieldAxis is the axis of fields [N C D H W] that an axis of that name cuts; −1 for a name
 // that ParseMesh does not know.
-func (a MeshAxis) Field() int { return fieldAxis(a.Name) }
+func (a MeshAxis) FieldAxis() int { return fieldAxis(a.Name) }
 
 func fieldAxis(name string) int {
 	if axis, ok := fieldAxes[name]; ok {
@@ -51,21 +51,21 @@ func fieldAxis(name string) int {
 	return -1
 }
 
-// Cuts is the axis of fields of shape s [N C D H W] that an axis of the mesh cuts, −1 for
+// SplitAxis is the axis of fields of shape s [N C D H W] that an axis of the mesh cuts, −1 for
 // none, and whether a change says so.
-func (a MeshAxis) Cuts(s graph.Shape) (axis int, changed bool) {
-	for _, c := range a.Changes {
+func (a MeshAxis) SplitAxis(s graph.Shape) (axis int, changed bool) {
+	for _, c := range a.Overrides {
 		if len(s) == 5 && s[2] == c.Level && s[3] == c.Lat && s[4] == c.Lon {
 			return fieldAxis(c.To), true
 		}
 	}
-	return a.Field(), false
+	return a.FieldAxis(), false
 }
 
 // String is the text that ParseMesh reads: "lon:4@2x11x22=channel".
 func (a MeshAxis) String() string {
 	text, mark := fmt.Sprintf("%s:%d", a.Name, a.Size), "@"
-	for _, c := range a.Changes {
+	for _, c := range a.Overrides {
 		text += mark + c.String()
 		mark = ","
 	}
@@ -103,20 +103,20 @@ func ParseMesh(text string) (Mesh, error) {
 		a := MeshAxis{Name: name, Size: n}
 		if more {
 			for _, text := range strings.Split(changes, ",") {
-				c, ok := parseChange(text)
-				if !ok || slices.ContainsFunc(a.Changes, func(d Change) bool { return c.on(d) }) {
+				c, ok := parseOverride(text)
+				if !ok || slices.ContainsFunc(a.Overrides, func(d Override) bool { return c.sameSize(d) }) {
 					return nil, wrong("behind @ stand sizes of fields, each once, with an axis or none")
 				}
-				a.Changes = append(a.Changes, c)
+				a.Overrides = append(a.Overrides, c)
 			}
 		}
 		m = append(m, a)
 	}
 	for i, a := range m {
-		for _, c := range a.Changes {
+		for _, c := range a.Overrides {
 			for j, b := range m {
 				axis := fieldAxis(c.To)
-				if other, _ := b.Cuts(graph.Shape{1, 1, c.Level, c.Lat, c.Lon}); i != j && axis >= 0 && axis == other {
+				if other, _ := b.SplitAxis(graph.Shape{1, 1, c.Level, c.Lat, c.Lon}); i != j && axis >= 0 && axis == other {
 					return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s and %s cut the same axis of fields of %dx%dx%d", a.Name, b.Name, c.Level, c.Lat, c.Lon),
 						At: text, Why: "an axis of fields is cut along one axis of the mesh", Fix: "let one of them cut something else there, or none"}
 				}
@@ -126,24 +126,26 @@ func ParseMesh(text string) (Mesh, error) {
 	return m, nil
 }
 
-// on tells whether both are about fields of one size.
-func (c Change) on(d Change) bool { return c.Level == d.Level && c.Lat == d.Lat && c.Lon == d.Lon }
+// sameSize tells whether both are about fields of one size.
+func (c Override) sameSize(d Override) bool {
+	return c.Level == d.Level && c.Lat == d.Lat && c.Lon == d.Lon
+}
 
-// parseChange reads "2x11x22=channel".
-func parseChange(text string) (Change, bool) {
+// parseOverride reads "2x11x22=channel".
+func parseOverride(text string) (Override, bool) {
 	size, to, _ := strings.Cut(text, "=")
 	var n [3]int
 	words := strings.Split(size, "x")
-	if len(words) != len(n) || to != uncut && fieldAxis(to) < 0 {
-		return Change{}, false
+	if len(words) != len(n) || to != noAxis && fieldAxis(to) < 0 {
+		return Override{}, false
 	}
 	for i, w := range words {
 		var err error
 		if n[i], err = strconv.Atoi(w); err != nil || n[i] < 1 {
-			return Change{}, false
+			return Override{}, false
 		}
 	}
-	return Change{n[0], n[1], n[2], to}, true
+	return Override{n[0], n[1], n[2], to}, true
 }
 
 // Meshes lists the meshes of n ranks whose axes, in that order, have at most so many
@@ -179,8 +181,8 @@ func (m Mesh) Size() int {
 	return n
 }
 
-// Along is where a rank stands on the axis of that name; 0 if the mesh has none.
-func (m Mesh) Along(rank int, name string) int {
+// Coordinate is where a rank stands on the axis of that name; 0 if the mesh has none.
+func (m Mesh) Coordinate(rank int, name string) int {
 	for i := len(m) - 1; i >= 0; i-- {
 		if m[i].Name == name {
 			return rank % m[i].Size
@@ -208,7 +210,7 @@ func (m Mesh) Group(rank int, names []string) []int {
 	for r := range m.Size() {
 		same := true
 		for _, a := range m {
-			same = same && (slices.Contains(names, a.Name) || m.Along(r, a.Name) == m.Along(rank, a.Name))
+			same = same && (slices.Contains(names, a.Name) || m.Coordinate(r, a.Name) == m.Coordinate(rank, a.Name))
 		}
 		if same {
 			out = append(out, r)
@@ -219,22 +221,22 @@ func (m Mesh) Group(rank int, names []string) []int {
 
 // check refuses distributions that the mesh does not have, and those that cut two
 // axes of a value along one of the mesh.
-func (m Mesh) check(d graph.Dist) error {
+func (m Mesh) check(d graph.Distribution) error {
 	used := map[string]bool{}
-	for i, c := range d.Cuts {
-		if c.Mesh == "" {
+	for i, c := range d.Axes {
+		if c.MeshAxis == "" {
 			continue
 		}
 		size := 0
 		for _, a := range m {
-			if a.Name == c.Mesh {
+			if a.Name == c.MeshAxis {
 				size = a.Size
 			}
 		}
-		if size != len(c.Starts) || used[c.Mesh] {
-			return fmt.Errorf("axis %d is cut into %d along %q of the mesh %v", i, len(c.Starts), c.Mesh, m)
+		if size != len(c.Starts) || used[c.MeshAxis] {
+			return fmt.Errorf("axis %d is cut into %d along %q of the mesh %v", i, len(c.Starts), c.MeshAxis, m)
 		}
-		used[c.Mesh] = true
+		used[c.MeshAxis] = true
 	}
 	return nil
 }
@@ -261,12 +263,12 @@ func (b Box) Intersect(c Box) Box {
 }
 
 // Owned is the part of a value of shape s that a rank holds.
-func (m Mesh) Owned(d graph.Dist, s graph.Shape, rank int) Box {
+func (m Mesh) Owned(d graph.Distribution, s graph.Shape, rank int) Box {
 	b := make(Box, len(s))
 	for i, n := range s {
 		b[i] = Interval{0, n}
-		if len(d.Cuts) > 0 {
-			b[i] = Part(d.Cuts[i], m.Along(rank, d.Cuts[i].Mesh), n)
+		if len(d.Axes) > 0 {
+			b[i] = OwnedInterval(d.Axes[i], m.Coordinate(rank, d.Axes[i].MeshAxis), n)
 		}
 	}
 	return b
@@ -280,11 +282,11 @@ type Move struct {
 	At, Into Box
 }
 
-// Parts says what every rank gets of a value that is distributed over a mesh.
-type Parts struct {
+// Redistribution says what every rank gets of a value that is distributed over a mesh.
+type Redistribution struct {
 	Mesh  Mesh
 	Shape graph.Shape // of the value
-	From  graph.Dist
+	From  graph.Distribution
 	// Need is what each rank gets. It may run over the ends of periodic axes.
 	Need []Box
 	// Room is what each rank has room for, its Need in it and zeros around; nil for
@@ -293,7 +295,7 @@ type Parts struct {
 }
 
 // room is what a rank has room for.
-func (p Parts) room(rank int) Box {
+func (p Redistribution) room(rank int) Box {
 	if p.Room == nil {
 		return p.Need[rank]
 	}
@@ -305,41 +307,41 @@ func (p Parts) room(rank int) Box {
 // stands as it does on the axes of the mesh along which the value is not cut.
 //
 // Errors: a distribution that the mesh does not have.
-func (p Parts) Moves() ([]Move, error) {
+func (p Redistribution) Moves() ([]Move, error) {
 	if err := p.Mesh.check(p.From); err != nil {
 		return nil, err
 	}
 	var moves []Move
 	for r := range p.Mesh.Size() {
-		moves = append(moves, p.movesTo(r)...)
+		moves = append(moves, p.movesInto(r)...)
 	}
 	return moves, nil
 }
 
-// movesTo lists what one rank gets.
-func (p Parts) movesTo(r int) []Move {
-	cut := func(axis int) graph.Cut {
-		if len(p.From.Cuts) == 0 {
-			return graph.Cut{}
+// movesInto lists what one rank gets.
+func (p Redistribution) movesInto(r int) []Move {
+	cut := func(axis int) graph.AxisPartition {
+		if len(p.From.Axes) == 0 {
+			return graph.AxisPartition{}
 		}
-		return p.From.Cuts[axis]
+		return p.From.Axes[axis]
 	}
 	pieces := make([][]Piece, len(p.Shape))
 	for i, n := range p.Shape {
 		pieces[i] = Sources(cut(i), p.Need[r][i], n)
 	}
 	var moves []Move
-	each(pieces, func(chosen []Piece) {
+	eachCombination(pieces, func(chosen []Piece) {
 		v := Move{To: r, At: make(Box, len(p.Shape)), Into: make(Box, len(p.Shape))}
 		along := map[string]int{}
 		for i, c := range chosen {
 			v.At[i], v.Into[i] = c.At, c.To
-			along[cut(i).Mesh] = c.Rank
+			along[cut(i).MeshAxis] = c.Rank
 		}
 		for _, a := range p.Mesh {
 			at, ok := along[a.Name]
 			if !ok {
-				at = p.Mesh.Along(r, a.Name)
+				at = p.Mesh.Coordinate(r, a.Name)
 			}
 			v.From = v.From*a.Size + at
 		}
@@ -348,8 +350,8 @@ func (p Parts) movesTo(r int) []Move {
 	return moves
 }
 
-// each calls f with every choice of one piece of each list, the last list fastest.
-func each(lists [][]Piece, f func([]Piece)) {
+// eachCombination calls f with every choice of one piece of each list, the last list fastest.
+func eachCombination(lists [][]Piece, f func([]Piece)) {
 	chosen := make([]Piece, len(lists))
 	var choose func(i int)
 	choose = func(i int) {

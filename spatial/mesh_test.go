@@ -8,10 +8,10 @@ import (
 )
 
 // dist cuts axes of a value of five, evenly.
-func dist(s graph.Shape, cuts map[int]MeshAxis) graph.Dist {
-	d := graph.Dist{Cuts: make([]graph.Cut, len(s))}
+func dist(s graph.Shape, cuts map[int]MeshAxis) graph.Distribution {
+	d := graph.Distribution{Axes: make([]graph.AxisPartition, len(s))}
 	for axis, m := range cuts {
-		d.Cuts[axis] = graph.Cut{Mesh: m.Name, Starts: even(s[axis], m.Size)}
+		d.Axes[axis] = graph.AxisPartition{MeshAxis: m.Name, Starts: even(s[axis], m.Size)}
 	}
 	return d
 }
@@ -43,7 +43,7 @@ func TestShuffleByBruteForce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	mesh := Mesh{{Name: "data", Size: 2}, {Name: "lat", Size: 3}, {Name: "lon", Size: 2}}
 	s := graph.Shape{2, 3, 4, 7, 6}
-	random := func() graph.Dist {
+	random := func() graph.Distribution {
 		cuts := map[int]MeshAxis{}
 		axes := rng.Perm(5)
 		for i, m := range mesh {
@@ -100,20 +100,20 @@ func TestShuffleByBruteForce(t *testing.T) {
 // A mesh has the axes that cuts name, and cuts each along one axis only.
 func TestShuffleRefuses(t *testing.T) {
 	s, lon := graph.Shape{1, 1, 1, 8, 8}, MeshAxis{Name: "lon", Size: 2}
-	for _, d := range []graph.Dist{
+	for _, d := range []graph.Distribution{
 		dist(s, map[int]MeshAxis{4: {Name: "lon", Size: 4}}),
 		dist(s, map[int]MeshAxis{4: {Name: "lat", Size: 2}}),
 		dist(s, map[int]MeshAxis{4: lon, 3: lon}),
 	} {
-		if _, err := shuffle(Mesh{lon}, s, d, graph.Dist{}).Moves(); err == nil {
+		if _, err := shuffle(Mesh{lon}, s, d, graph.Distribution{}).Moves(); err == nil {
 			t.Errorf("%v is accepted", d)
 		}
 	}
 }
 
 // shuffle are the parts that bring a value of shape s from one distribution into another.
-func shuffle(m Mesh, s graph.Shape, from, to graph.Dist) Parts {
-	p := Parts{Mesh: m, Shape: s, From: from}
+func shuffle(m Mesh, s graph.Shape, from, to graph.Distribution) Redistribution {
+	p := Redistribution{Mesh: m, Shape: s, From: from}
 	for r := range m.Size() {
 		p.Need = append(p.Need, m.Owned(to, s, r))
 	}

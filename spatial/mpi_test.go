@@ -111,7 +111,7 @@ func onLaunchers(t *testing.T, what string, then func(t *testing.T, code exit.Co
 // Over MPI, sums run beside kernels as between goroutines: the weights have the same
 // bits.
 func TestShardsOverMPI(t *testing.T) {
-	want := "weights " + overMPI.inProcess(t, wide(), comm.Free).sum()
+	want := "weights " + overMPI.inProcess(t, wide(), comm.Parallel).sum()
 	onLaunchers(t, "train", func(t *testing.T, code exit.Code, out string) {
 		if code != exit.OK || !strings.Contains(out, want) {
 			t.Errorf("exit %d, want %q:\n%s", code, want, out)

@@ -12,7 +12,7 @@ import (
 type Sharded struct {
 	Local *graph.Graph
 	// Inputs and Outputs are the distributions of fields that enter and leave.
-	Inputs, Outputs map[string]graph.Dist
+	Inputs, Outputs map[string]graph.Distribution
 }
 
 // Shard rewrites a graph, gradients included, to the part that one rank of the mesh
@@ -34,8 +34,8 @@ type Sharded struct {
 // Errors: a mesh with unknown axes or more ranks than elements; operations that
 // cannot be cut so.
 func Shard(g *graph.Graph, m Mesh, rank int) (*Sharded, error) {
-	s := &sharding{mesh: m, rank: rank, g: g, dist: make([]graph.Dist, len(g.Nodes)), field: make([]bool, len(g.Nodes)),
-		values: make([]graph.Value, len(g.Nodes)), cuts: map[axisSize]graph.Cut{}, stored: map[int]bool{}, leaves: map[int]bool{}, fetched: map[string]graph.Value{}}
+	s := &sharding{mesh: m, rank: rank, g: g, dist: make([]graph.Distribution, len(g.Nodes)), isField: make([]bool, len(g.Nodes)),
+		values: make([]graph.Value, len(g.Nodes)), cuts: map[axisSize]graph.AxisPartition{}, stored: map[int]bool{}, leaves: map[int]bool{}, fetched: map[string]graph.Value{}}
 	for _, d := range g.Grads {
 		s.stored[d.Value] = true
 	}
@@ -55,7 +55,7 @@ func Shard(g *graph.Graph, m Mesh, rank int) (*Sharded, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Sharded{Local: local, Inputs: map[string]graph.Dist{}, Outputs: map[string]graph.Dist{}}
+	out := &Sharded{Local: local, Inputs: map[string]graph.Distribution{}, Outputs: map[string]graph.Distribution{}}
 	for i, n := range g.Nodes {
 		if n.Kind == graph.KindInput {
 			out.Inputs[n.Name] = s.dist[i]
@@ -75,12 +75,12 @@ type sharding struct {
 	mesh    Mesh
 	rank    int
 	g       *graph.Graph
-	cuts    map[axisSize]graph.Cut
-	field   []bool        // by node: cut like fields of its size
-	dist    []graph.Dist  // by node
-	stored  map[int]bool  // values for parameters and states, which are on all ranks
-	leaves  map[int]bool  // outputs of the size of an input
-	values  []graph.Value // by node: the rank's parts of fields
+	cuts    map[axisSize]graph.AxisPartition
+	isField []bool               // by node: cut like fields of its size
+	dist    []graph.Distribution // by node
+	stored  map[int]bool         // values for parameters and states, which are on all ranks
+	leaves  map[int]bool         // outputs of the size of an input
+	values  []graph.Value        // by node: the rank's parts of fields
 	fetched map[string]graph.Value
 	tags    int
 }
@@ -92,7 +92,7 @@ func (s *sharding) cutFields() error {
 		return fmt.Errorf("the network has no field [N C D H W] that could be cut over the mesh %v", s.mesh)
 	}
 	for _, a := range s.mesh {
-		axis, n := a.Field(), s.g.Nodes[first].Shape
+		axis, n := a.FieldAxis(), s.g.Nodes[first].Shape
 		if axis < 0 || a.Size < 1 {
 			return fmt.Errorf("mesh %v: axis %q of %d ranks; known are data, channel, level, lat and lon", s.mesh, a.Name, a.Size)
 		}
@@ -103,20 +103,20 @@ func (s *sharding) cutFields() error {
 			return fmt.Errorf("mesh %v: %d ranks along %q, where the field %v has %d", s.mesh, a.Size, a.Name, n, n[axis])
 		}
 		if a.Size > 1 {
-			s.cuts[axisSize{axis, n[axis]}] = graph.Cut{Mesh: a.Name, Starts: Starts(n[axis], a.Size, s.unit(axis, n[axis]))}
+			s.cuts[axisSize{axis, n[axis]}] = graph.AxisPartition{MeshAxis: a.Name, Starts: ShardStarts(n[axis], a.Size, s.commonUnit(axis, n[axis]))}
 		}
 	}
 	for _, n := range s.g.Nodes {
 		if n.Kind == graph.KindOp {
-			s.follow(n)
+			s.propagate(n)
 		}
 	}
 	return nil
 }
 
-// unit is the largest number that an axis of n is a multiple of by the sizes that the
+// commonUnit is the largest number that an axis of n is a multiple of by the sizes that the
 // axis has in the graph: cuts at its multiples suit all of them.
-func (s *sharding) unit(axis, n int) int {
+func (s *sharding) commonUnit(axis, n int) int {
 	unit := 1
 	for _, nd := range s.g.Nodes {
 		if nd.Kind != graph.KindOp || len(nd.Shape) != 5 {
@@ -127,16 +127,16 @@ func (s *sharding) unit(axis, n int) int {
 		if axis == 0 && w.Samples > 0 && n%w.Samples == 0 {
 			unit = max(unit, n/w.Samples)
 		}
-		if len(w.Axes) == 5 && w.Against == 0 && n%nd.Shape[axis] == 0 {
+		if len(w.Axes) == 5 && w.CorrelateWith == 0 && n%nd.Shape[axis] == 0 {
 			unit = max(unit, n/nd.Shape[axis])
 		}
 	}
 	return unit
 }
 
-// Starts cuts n indices into p parts, as evenly as multiples of unit allow, the larger
+// ShardStarts cuts n indices into p parts, as evenly as multiples of unit allow, the larger
 // ones first; if there are fewer multiples than parts, at any index.
-func Starts(n, p, unit int) []int {
+func ShardStarts(n, p, unit int) []int {
 	if n/unit < p {
 		unit = 1
 	}
@@ -151,38 +151,38 @@ func Starts(n, p, unit int) []int {
 	return starts
 }
 
-// follow carries cuts from the operand of a window to the result.
-func (s *sharding) follow(n *graph.Node) {
+// propagate carries cuts from the operand of a window to the result.
+func (s *sharding) propagate(n *graph.Node) {
 	shapes := s.g.InShapes(n)
 	if n.Op.Split == graph.SplitReshape {
 		for i := range shapes[0] {
 			if j, ok := sameAxis(shapes[0], n.Shape, i); ok && len(shapes[0]) == 5 && len(n.Shape) == 5 {
-				s.scaled(axisSize{i, shapes[0][i]}, axisSize{j, n.Shape[j]})
+				s.propagateScaled(axisSize{i, shapes[0][i]}, axisSize{j, n.Shape[j]})
 			}
 		}
 		return
 	}
 	w := n.Op.Window(shapes, n.Attrs)
 	if w.Samples > 0 {
-		s.followSets(n)
+		s.propagateSets(n)
 		return
 	}
-	if len(w.Axes) != 5 || w.Adjoint || w.Against > 0 {
+	if len(w.Axes) != 5 || w.Adjoint || w.CorrelateWith > 0 {
 		return
 	}
 	for axis, a := range w.Axes {
 		from, to := axisSize{axis, shapes[w.Operand][axis]}, axisSize{axis, n.Shape[axis]}
-		if _, ok := s.cuts[to]; ok || s.cuts[from].Mesh == "" {
+		if _, ok := s.cuts[to]; ok || s.cuts[from].MeshAxis == "" {
 			continue
 		}
-		if cut, ok := OutputCut(a, s.cuts[from], to.n); ok {
+		if cut, ok := OutputSplit(a, s.cuts[from], to.n); ok {
 			s.cuts[to] = cut
 		}
 	}
 }
 
-// scaled carries a cut to an axis that is so many times as long, or as short.
-func (s *sharding) scaled(from, to axisSize) {
+// propagateScaled carries a cut to an axis that is so many times as long, or as short.
+func (s *sharding) propagateScaled(from, to axisSize) {
 	c, ok := s.cuts[from]
 	if _, known := s.cuts[to]; !ok || known {
 		return
@@ -194,7 +194,7 @@ func (s *sharding) scaled(from, to axisSize) {
 		}
 		starts[i] = at * to.n / from.n
 	}
-	s.cuts[to] = graph.Cut{Mesh: c.Mesh, Starts: starts}
+	s.cuts[to] = graph.AxisPartition{MeshAxis: c.MeshAxis, Starts: starts}
 }
 
 // sameAxis is the axis of the result of a reshape along which neighbours are those along
@@ -213,43 +213,45 @@ func sameAxis(from, to graph.Shape, i int) (j int, ok bool) {
 // channels is the axis of fields [N C D H W] along which a norm has its statistics.
 const channels = 1
 
-// of is how a field of that shape is cut: along the axes that the mesh names, where windows
+// fieldDist is how a field of that shape is cut: along the axes that the mesh names, where windows
 // lead the cuts, or what an axis of the mesh cuts instead in fields of that size, as evenly
 // as it can. Channels are cut at multiples of graph.BlockSize. What would leave a rank
 // without a part is not cut.
-func (s *sharding) of(shape graph.Shape) graph.Dist { return s.cutsOf(shape, MeshAxis.Cuts) }
+func (s *sharding) fieldDist(shape graph.Shape) graph.Distribution {
+	return s.distBy(shape, MeshAxis.SplitAxis)
+}
 
-// outside is how a field of that shape is cut that enters or leaves the network: ranks have
+// boundaryDist is how a field of that shape is cut that enters or leaves the network: ranks have
 // all channels, and of space and samples the parts that the names of the mesh's axes say.
-func (s *sharding) outside(shape graph.Shape) graph.Dist {
-	return s.cutsOf(shape, func(a MeshAxis, shape graph.Shape) (axis int, changed bool) {
-		switch axis, changed = a.Cuts(shape); {
-		case a.Field() == channels:
+func (s *sharding) boundaryDist(shape graph.Shape) graph.Distribution {
+	return s.distBy(shape, func(a MeshAxis, shape graph.Shape) (axis int, changed bool) {
+		switch axis, changed = a.SplitAxis(shape); {
+		case a.FieldAxis() == channels:
 			return -1, false
-		case axis != a.Field():
-			return a.Field(), false
+		case axis != a.FieldAxis():
+			return a.FieldAxis(), false
 		}
 		return axis, changed
 	})
 }
 
-func (s *sharding) cutsOf(shape graph.Shape, by func(MeshAxis, graph.Shape) (axis int, changed bool)) graph.Dist {
+func (s *sharding) distBy(shape graph.Shape, by func(MeshAxis, graph.Shape) (axis int, changed bool)) graph.Distribution {
 	if len(shape) != 5 {
-		return graph.Dist{}
+		return graph.Distribution{}
 	}
-	d := graph.Dist{Cuts: make([]graph.Cut, len(shape))}
+	d := graph.Distribution{Axes: make([]graph.AxisPartition, len(shape))}
 	for _, a := range s.mesh {
 		axis, changed := by(a, shape)
-		if axis < 0 || a.Size == 1 || d.Cuts[axis].Mesh != "" {
+		if axis < 0 || a.Size == 1 || d.Axes[axis].MeshAxis != "" {
 			continue
 		}
 		switch natural := s.cuts[axisSize{axis, shape[axis]}]; {
-		case natural.Mesh == a.Name && !changed:
-			d.Cuts[axis] = natural
+		case natural.MeshAxis == a.Name && !changed:
+			d.Axes[axis] = natural
 		case axis == channels && shape[axis] >= a.Size*graph.BlockSize:
-			d.Cuts[axis] = graph.Cut{Mesh: a.Name, Starts: Starts(shape[axis], a.Size, graph.BlockSize)}
+			d.Axes[axis] = graph.AxisPartition{MeshAxis: a.Name, Starts: ShardStarts(shape[axis], a.Size, graph.BlockSize)}
 		case axis != channels && changed && shape[axis] >= a.Size:
-			d.Cuts[axis] = graph.Cut{Mesh: a.Name, Starts: Starts(shape[axis], a.Size, 1)}
+			d.Axes[axis] = graph.AxisPartition{MeshAxis: a.Name, Starts: ShardStarts(shape[axis], a.Size, 1)}
 		}
 	}
 	return d
@@ -262,17 +264,17 @@ func (s *sharding) visit(b *graph.Builder, n *graph.Node, in []graph.Value) grap
 		if len(n.Shape) != 5 {
 			return graph.Value{}
 		}
-		s.field[n.ID], s.dist[n.ID] = true, s.outside(n.Shape)
-		s.values[n.ID] = b.Input(n.Name, s.own(n.ID, s.rank).Shape())
+		s.isField[n.ID], s.dist[n.ID] = true, s.boundaryDist(n.Shape)
+		s.values[n.ID] = b.Input(n.Name, s.owned(n.ID, s.rank).Shape())
 		return s.values[n.ID]
 	case graph.KindOp:
-		v := s.operation(b, n, in)
+		v := s.rewrite(b, n, in)
 		if v.Valid() && s.stored[n.ID] {
-			v = s.whole(b, n.ID, v)
-			s.dist[n.ID] = graph.Dist{}
+			v = s.replicate(b, n.ID, v)
+			s.dist[n.ID] = graph.Distribution{}
 		}
-		if v.Valid() && s.field[n.ID] && s.leaves[n.ID] {
-			to := s.outside(n.Shape)
+		if v.Valid() && s.isField[n.ID] && s.leaves[n.ID] {
+			to := s.boundaryDist(n.Shape)
 			v = s.fetch(b, n.ID, v, func(r int) Box { return s.mesh.Owned(to, n.Shape, r) }, nil)
 			s.dist[n.ID] = to
 		}
@@ -282,31 +284,31 @@ func (s *sharding) visit(b *graph.Builder, n *graph.Node, in []graph.Value) grap
 	return graph.Value{}
 }
 
-// own is the part of a value that a rank holds.
-func (s *sharding) own(id, rank int) Box {
+// owned is the part of a value that a rank holds.
+func (s *sharding) owned(id, rank int) Box {
 	return s.mesh.Owned(s.dist[id], s.g.Nodes[id].Shape, rank)
 }
 
-// operation gives what a rank computes of an operation, by the kind of its window.
-func (s *sharding) operation(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+// rewrite gives what a rank computes of an operation, by the kind of its window.
+func (s *sharding) rewrite(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	w := n.Op.Window(s.g.InShapes(n), n.Attrs)
-	fields := slices.ContainsFunc(n.In, func(id int) bool { return s.field[id] })
-	if !fields && n.Op.Split != graph.SplitStretch {
+	fields := slices.ContainsFunc(n.In, func(id int) bool { return s.isField[id] })
+	if !fields && n.Op.Split != graph.SplitBroadcast {
 		return graph.Value{}
 	}
-	s.field[n.ID] = len(n.Shape) == 5 && w.Against == 0
-	if s.field[n.ID] {
-		s.dist[n.ID] = s.of(n.Shape)
+	s.isField[n.ID] = len(n.Shape) == 5 && w.CorrelateWith == 0
+	if s.isField[n.ID] {
+		s.dist[n.ID] = s.fieldDist(n.Shape)
 	}
 	if w.Unshared {
 		s.wholeChannels(n.ID)
 	}
 	switch n.Op.Split {
 	case graph.SplitAxis:
-		return s.alongAxis(b, n, in)
+		return s.axisAttention(b, n, in)
 	case graph.SplitReshape:
 		return s.reshape(b, n, in)
-	case graph.SplitDraw:
+	case graph.SplitRandom:
 		return s.dropout(b, n, in)
 	case graph.SplitMoments:
 		return s.moments(b, n, in)
@@ -314,41 +316,41 @@ func (s *sharding) operation(b *graph.Builder, n *graph.Node, in []graph.Value) 
 		return s.momentsGrad(b, n, in)
 	}
 	switch n.Op.Moves {
-	case graph.Joins:
+	case graph.MoveConcat:
 		return s.concat(b, n, in)
-	case graph.Takes, graph.Embeds:
+	case graph.MoveSlice, graph.MovePad:
 		return s.slice(b, n, in)
 	}
 	switch {
 	case w.Samples > 0:
 		return s.sets(b, n, in, w)
-	case w.Against > 0 && w.Unshared:
-		return s.againstPoints(b, n, in, w)
-	case w.Against > 0:
-		return s.against(b, n, in, w)
+	case w.CorrelateWith > 0 && w.Unshared:
+		return s.pointFilterGrad(b, n, in, w)
+	case w.CorrelateWith > 0:
+		return s.filterGrad(b, n, in, w)
 	case len(w.Axes) > 0 && w.Adjoint:
 		return s.adjoint(b, n, in, w)
 	case len(w.Axes) > 0:
 		return s.windowed(b, n, in, w)
-	case len(w.Whole) > 0:
+	case len(w.FullAxes) > 0:
 		return s.reduction(b, n, in, w)
 	}
 	return s.pointwise(b, n, in)
 }
 
 // cut is how an axis of a value is cut.
-func (s *sharding) cut(id, axis int) graph.Cut {
+func (s *sharding) cut(id, axis int) graph.AxisPartition {
 	if s.dist[id].Replicated() {
-		return graph.Cut{}
+		return graph.AxisPartition{}
 	}
-	return s.dist[id].Cuts[axis]
+	return s.dist[id].Axes[axis]
 }
 
 // local appends the operation with the attributes of a part.
-func (s *sharding) local(b *graph.Builder, n *graph.Node, l graph.Local, in ...graph.Value) graph.Value {
+func (s *sharding) local(b *graph.Builder, n *graph.Node, l graph.Shard, in ...graph.Value) graph.Value {
 	attrs := n.Attrs
-	if n.Op.Local != nil {
-		attrs = n.Op.Local(attrs, l)
+	if n.Op.ShardAttrs != nil {
+		attrs = n.Op.ShardAttrs(attrs, l)
 	}
 	return b.Node(n.Op, attrs, in...)
 }
@@ -365,13 +367,13 @@ func (s *sharding) boxes(of func(rank int) Box) []Box {
 // fetch gives a rank the box that it needs of node id, of which v is its part, with room
 // around. Once for every value and box.
 func (s *sharding) fetch(b *graph.Builder, id int, v graph.Value, need, room func(rank int) Box) graph.Value {
-	p := Parts{Mesh: s.mesh, Shape: s.g.Nodes[id].Shape, From: s.dist[id], Need: s.boxes(need)}
+	p := Redistribution{Mesh: s.mesh, Shape: s.g.Nodes[id].Shape, From: s.dist[id], Need: s.boxes(need)}
 	if room != nil {
 		p.Room = s.boxes(room)
 	}
 	same := true
 	for r := range s.mesh.Size() {
-		same = same && slices.Equal(s.own(id, r), p.room(r)) && slices.Equal(p.Need[r], p.room(r))
+		same = same && slices.Equal(s.owned(id, r), p.room(r)) && slices.Equal(p.Need[r], p.room(r))
 	}
 	if same {
 		return v
@@ -383,9 +385,9 @@ func (s *sharding) fetch(b *graph.Builder, id int, v graph.Value, need, room fun
 			return joined
 		}
 		if s.dist[id].Replicated() && slices.Equal(p.Need[s.rank], p.room(s.rank)) && inside(p.Need[s.rank], p.Shape) {
-			s.fetched[key] = b.Node(crop, cropped{p.Need[s.rank], p.Shape}, v)
+			s.fetched[key] = b.Node(crop, cropAttrs{p.Need[s.rank], p.Shape}, v)
 		} else {
-			s.fetched[key] = b.Node(gather, gathered{Parts: p, Rank: s.rank, Tag: s.tags}, v)
+			s.fetched[key] = b.Node(gather, gatherAttrs{Redistribution: p, Rank: s.rank, Tag: s.tags}, v)
 		}
 		s.tags++ // also for a crop, where other ranks gather
 	}
@@ -396,7 +398,7 @@ func (s *sharding) fetch(b *graph.Builder, id int, v graph.Value, need, room fun
 // joins what came: operations that read joins in parts then read no copy of the whole.
 func (s *sharding) fetchParts(b *graph.Builder, id int, need, room func(rank int) Box) graph.Value {
 	n := s.g.Nodes[id]
-	if !op.JoinsChannels(n) || len(n.Shape) != 5 {
+	if !op.IsChannelConcat(n) || len(n.Shape) != 5 {
 		return graph.Value{}
 	}
 	parts := make([]graph.Value, len(n.In))
@@ -430,21 +432,21 @@ func inside(b Box, s graph.Shape) bool {
 	return true
 }
 
-// whole gives all ranks all of a value.
-func (s *sharding) whole(b *graph.Builder, id int, v graph.Value) graph.Value {
-	all := graph.Dist{}
+// replicate gives all ranks all of a value.
+func (s *sharding) replicate(b *graph.Builder, id int, v graph.Value) graph.Value {
+	all := graph.Distribution{}
 	return s.fetch(b, id, v, func(r int) Box { return s.mesh.Owned(all, s.g.Nodes[id].Shape, r) }, nil)
 }
 
-// like gives a rank the part of an operand that goes with the part of the field node to
+// fetchLike gives a rank the part of an operand that goes with the part of the field node to
 // that it holds; axes of size 1 are stretched. What is no field is on all ranks.
-func (s *sharding) like(b *graph.Builder, id int, v graph.Value, to int) graph.Value {
+func (s *sharding) fetchLike(b *graph.Builder, id int, v graph.Value, to int) graph.Value {
 	shape, target := s.g.Nodes[id].Shape, s.g.Nodes[to].Shape
 	if len(shape) != 5 || len(target) != 5 {
-		return s.whole(b, id, v)
+		return s.replicate(b, id, v)
 	}
 	return s.fetch(b, id, v, func(r int) Box {
-		box := s.own(to, r)
+		box := s.owned(to, r)
 		for i := range box {
 			if shape[i] != target[i] {
 				box[i] = Interval{0, shape[i]}
@@ -457,9 +459,9 @@ func (s *sharding) like(b *graph.Builder, id int, v graph.Value, to int) graph.V
 // pointwise computes the part of the result from the same part of all operands.
 func (s *sharding) pointwise(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	for i, id := range n.In {
-		in[i] = s.with(b, id, in[i], n.ID)
+		in[i] = s.fetchAligned(b, id, in[i], n.ID)
 	}
-	return s.local(b, n, graph.Local{To: s.own(n.ID, s.rank).Shape()}, in...)
+	return s.local(b, n, graph.Shard{Shape: s.owned(n.ID, s.rank).Shape()}, in...)
 }
 
 // reduction adds up over the ranks that hold parts of the axes that are summed. All
@@ -467,67 +469,67 @@ func (s *sharding) pointwise(b *graph.Builder, n *graph.Node, in []graph.Value) 
 func (s *sharding) reduction(b *graph.Builder, n *graph.Node, in []graph.Value, w graph.Window) graph.Value {
 	field := n.In[w.Operand]
 	var over []string
-	for _, axis := range w.Whole {
-		if c := s.cut(field, axis); c.Mesh != "" {
-			over = append(over, c.Mesh)
+	for _, axis := range w.FullAxes {
+		if c := s.cut(field, axis); c.MeshAxis != "" {
+			over = append(over, c.MeshAxis)
 		}
 	}
-	if len(over) > 0 && !w.Sums {
-		return s.everywhere(b, n, in)
+	if len(over) > 0 && !w.Additive {
+		return s.replicated(b, n, in)
 	}
-	if s.field[n.ID] {
+	if s.isField[n.ID] {
 		for axis := range n.Shape {
-			s.dist[n.ID].Cuts[axis] = graph.Cut{}
-			if !slices.Contains(w.Whole, axis) {
-				s.dist[n.ID].Cuts[axis] = s.cut(field, axis)
+			s.dist[n.ID].Axes[axis] = graph.AxisPartition{}
+			if !slices.Contains(w.FullAxes, axis) {
+				s.dist[n.ID].Axes[axis] = s.cut(field, axis)
 			}
 		}
 	}
 	for i, id := range n.In {
-		in[i] = s.with(b, id, in[i], field)
+		in[i] = s.fetchAligned(b, id, in[i], field)
 	}
 	part := b.Node(n.Op, n.Attrs, in...)
-	if !s.field[n.ID] && !slices.Contains(w.Whole, channels) {
-		return s.overChannels(b, part, len(n.Shape)-1, field, over)
+	if !s.isField[n.ID] && !slices.Contains(w.FullAxes, channels) {
+		return s.sumChannels(b, part, len(n.Shape)-1, field, over)
 	}
 	return s.sum(b, part, over)
 }
 
-// with gives a rank what goes with the part of the field to that it holds: of a field
+// fetchAligned gives a rank what goes with the part of the field to that it holds: of a field
 // likewise a part, of values per channel [C] or [2 C] those of its channels.
-func (s *sharding) with(b *graph.Builder, id int, v graph.Value, to int) graph.Value {
+func (s *sharding) fetchAligned(b *graph.Builder, id int, v graph.Value, to int) graph.Value {
 	shape := s.g.Nodes[id].Shape
-	if axis := len(shape) - 1; s.field[to] && (axis == 0 || axis == 1) {
-		return s.ofChannels(b, v, axis, to)
+	if axis := len(shape) - 1; s.isField[to] && (axis == 0 || axis == 1) {
+		return s.sliceChannels(b, v, axis, to)
 	}
-	return s.like(b, id, v, to)
+	return s.fetchLike(b, id, v, to)
 }
 
-// ofChannels gives a rank the part of a value on all ranks that belongs to its channels of
+// sliceChannels gives a rank the part of a value on all ranks that belongs to its channels of
 // a field, which are an axis of the value.
-func (s *sharding) ofChannels(b *graph.Builder, v graph.Value, axis, field int) graph.Value {
-	if s.cut(field, channels).Mesh == "" {
+func (s *sharding) sliceChannels(b *graph.Builder, v graph.Value, axis, field int) graph.Value {
+	if s.cut(field, channels).MeshAxis == "" {
 		return v
 	}
 	box := make(Box, len(v.Shape()))
 	for i, n := range v.Shape() {
 		box[i] = Interval{0, n}
 	}
-	box[axis] = s.own(field, s.rank)[channels]
-	return b.Node(crop, cropped{box, v.Shape()}, v)
+	box[axis] = s.owned(field, s.rank)[channels]
+	return b.Node(crop, cropAttrs{box, v.Shape()}, v)
 }
 
-// overChannels adds up a value over the ranks along axes of the mesh, and where the ranks
+// sumChannels adds up a value over the ranks along axes of the mesh, and where the ranks
 // along others have parts for their channels of a field, along an axis of the value, gives
 // all ranks the whole.
-func (s *sharding) overChannels(b *graph.Builder, part graph.Value, axis, field int, over []string) graph.Value {
+func (s *sharding) sumChannels(b *graph.Builder, part graph.Value, axis, field int, over []string) graph.Value {
 	c := s.cut(field, channels)
-	if c.Mesh == "" {
+	if c.MeshAxis == "" {
 		return s.sum(b, part, over)
 	}
-	own := s.own(field, s.rank)[channels]
+	own := s.owned(field, s.rank)[channels]
 	n := s.g.Nodes[field].Shape[channels]
-	return s.sum(b, op.PadZeros(b, part, axis, own.Lo, n-own.Hi), append(over, c.Mesh))
+	return s.sum(b, op.PadZeros(b, part, axis, own.Lo, n-own.Hi), append(over, c.MeshAxis))
 }
 
 // sum adds up a value over the ranks along axes of the mesh.
@@ -535,14 +537,14 @@ func (s *sharding) sum(b *graph.Builder, v graph.Value, over []string) graph.Val
 	if len(over) == 0 {
 		return v
 	}
-	return b.Node(sumRanks, along{s.mesh.sorted(over)}, v)
+	return b.Node(sumRanks, meshAxes{s.mesh.sorted(over)}, v)
 }
 
-// everywhere computes the whole result on every rank.
-func (s *sharding) everywhere(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
-	s.dist[n.ID] = graph.Dist{}
+// replicated computes the whole result on every rank.
+func (s *sharding) replicated(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+	s.dist[n.ID] = graph.Distribution{}
 	for i, id := range n.In {
-		in[i] = s.whole(b, id, in[i])
+		in[i] = s.replicate(b, id, in[i])
 	}
 	return b.Node(n.Op, n.Attrs, in...)
 }
@@ -550,7 +552,7 @@ func (s *sharding) everywhere(b *graph.Builder, n *graph.Node, in []graph.Value)
 // dropout draws for the whole field, so that the draw does not depend on cuts, and
 // takes its part.
 func (s *sharding) dropout(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
-	if !s.field[n.ID] || s.dist[n.ID].Replicated() {
+	if !s.isField[n.ID] || s.dist[n.ID].Replicated() {
 		return s.pointwise(b, n, in)
 	}
 	ones := make([]float32, n.Shape.Size())
@@ -558,5 +560,5 @@ func (s *sharding) dropout(b *graph.Builder, n *graph.Node, in []graph.Value) gr
 		ones[i] = 1
 	}
 	all := b.Node(n.Op, n.Attrs, b.Const("", n.Shape, ones))
-	return op.Mul(b, s.like(b, n.In[0], in[0], n.ID), b.Node(crop, cropped{s.own(n.ID, s.rank), n.Shape}, all))
+	return op.Mul(b, s.fetchLike(b, n.In[0], in[0], n.ID), b.Node(crop, cropAttrs{s.owned(n.ID, s.rank), n.Shape}, all))
 }

@@ -175,8 +175,8 @@ func axial(name string, x graph.Shape, size int) network {
 		h := conv(b, "in", x, 4, [3]int{1, 3, 3}, op.Conv{Pad: op.SameGlobal(1, 3, 3)})
 		for i, a := range []op.AxisAttention{
 			{Axis: 0, Set: size, Starts: []int{0}}, {Axis: 2, Starts: []int{0}},
-			{Axis: 3, Starts: op.EvenWindows(x.Dim(3), 3, false, false)}, {Axis: 3, Starts: op.EvenWindows(x.Dim(3), 4, true, false)},
-			{Axis: 4, Starts: op.EvenWindows(x.Dim(4), 5, false, true)}, {Axis: 4, Starts: op.EvenWindows(x.Dim(4), 5, true, true)},
+			{Axis: 3, Starts: op.WindowStarts(x.Dim(3), 3, false, false)}, {Axis: 3, Starts: op.WindowStarts(x.Dim(3), 4, true, false)},
+			{Axis: 4, Starts: op.WindowStarts(x.Dim(4), 5, false, true)}, {Axis: 4, Starts: op.WindowStarts(x.Dim(4), 5, true, true)},
 			{Axis: 4, Starts: []int{0}},
 		} {
 			a.Heads = 2
@@ -297,7 +297,7 @@ func (n network) run(t testing.TB, m Mesh, mode comm.Mode, o engine.Options) (re
 		defer p.Close()
 		for name, s := range map[string]graph.Shape{"x": n.x, "y": n.y} {
 			if s != nil {
-				Take(p.Input(name), field(uint64(len(name)+int(name[0])), s), s, p.Part(name, s))
+				ExtractBox(p.Input(name), field(uint64(len(name)+int(name[0])), s), s, p.OwnedBox(name, s))
 			}
 		}
 		if engine.ScalesLoss(o.Precision) {
@@ -309,12 +309,12 @@ func (n network) run(t testing.TB, m Mesh, mode comm.Mode, o engine.Options) (re
 			}
 		}
 		for name, s := range shapes { // ranks of one process write side by side
-			Put(r.outputs[name], p.Output(name), s, m.Owned(p.Outputs[name], s, c.Rank()))
+			InsertBox(r.outputs[name], p.Output(name), s, m.Owned(p.Outputs[name], s, c.Rank()))
 		}
 		if err := comm.Barrier(c); err != nil || c.Rank() > 0 {
 			return err
 		}
-		r.loss, r.links = p.Loss(), p.Links()
+		r.loss, r.links = p.Loss(), p.Transport()
 		r.grads, r.states = slices.Clone(p.Store().Grads()), slices.Clone(p.Store().States())
 		return nil
 	})
@@ -377,7 +377,7 @@ func aThird(network, mesh int) bool { return (network+mesh)%3 == 0 }
 func shard(t *testing.T, take func(network, mesh int) bool) {
 	o := engine.Options{Device: engine.Device{Backend: "ref"}, Numerics: engine.Numerics{Float64: true}}
 	for k, n := range networks {
-		one, err := n.run(t, Mesh{{Name: "lon", Size: 1}}, comm.Free, o)
+		one, err := n.run(t, Mesh{{Name: "lon", Size: 1}}, comm.Parallel, o)
 		if err != nil {
 			t.Fatal(n.name, err)
 		}
@@ -385,7 +385,7 @@ func shard(t *testing.T, take func(network, mesh int) bool) {
 			if !n.fits(m) || !take(k, i) {
 				continue
 			}
-			mode := comm.Free
+			mode := comm.Parallel
 			if i%2 == 1 {
 				mode = comm.Replay(uint64(i))
 			}
@@ -416,9 +416,9 @@ func shardOnCPU(t *testing.T, take func(network, mesh int) bool) {
 		precision         string
 		forward, gradient float64
 	}{{"f32", 1e-6, 1e-5}, {"bf16", 1e-2, 5e-2}} {
-		o := engine.Options{Numerics: engine.Numerics{Winograd: true, ByRule: true, Precision: c.precision}}
+		o := engine.Options{Numerics: engine.Numerics{Winograd: true, UseHeuristics: true, Precision: c.precision}}
 		for k, n := range nets {
-			one, err := n.run(t, Mesh{{Name: "lon", Size: 1}}, comm.Free, o)
+			one, err := n.run(t, Mesh{{Name: "lon", Size: 1}}, comm.Parallel, o)
 			if exit.CodeOf(err) == exit.NoDevice {
 				t.Skip("skipped: no device: ", err)
 			}
@@ -430,7 +430,7 @@ func shardOnCPU(t *testing.T, take func(network, mesh int) bool) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s in %s on %v", n.name, c.precision, m), func(t *testing.T) {
-					many, err := n.run(t, m, comm.Free, o)
+					many, err := n.run(t, m, comm.Parallel, o)
 					if err != nil {
 						t.Fatal(err)
 					}

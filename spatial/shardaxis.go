@@ -7,26 +7,26 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// alongAxis computes attention along an axis, or a gradient of it, for a part of the result: a rank reads the
+// axisAttention computes attention along an axis, or a gradient of it, for a part of the result: a rank reads the
 // windows that its own points lie in, whole. Rows are cut at whole sets where leads attend to each other, and channels are not cut.
-func (s *sharding) alongAxis(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+func (s *sharding) axisAttention(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	a := n.Attrs.(op.AxisAttention)
 	field, x := n.ID, s.g.Nodes[n.In[0]].Shape
 	gradient := len(n.In) == 3
-	if !s.field[n.ID] { // of weights of offsets: each rank adds what its own points of dy say
-		if field = n.In[2]; !s.field[field] {
-			return s.everywhere(b, n, in)
+	if !s.isField[n.ID] { // of weights of offsets: each rank adds what its own points of dy say
+		if field = n.In[2]; !s.isField[field] {
+			return s.replicated(b, n, in)
 		}
 	}
-	dist := graph.Dist{Cuts: slices.Clone(s.dist[field].Cuts)}
+	dist := graph.Distribution{Axes: slices.Clone(s.dist[field].Axes)}
 	if dist.Replicated() {
-		dist.Cuts = make([]graph.Cut, len(x))
+		dist.Axes = make([]graph.AxisPartition, len(x))
 	}
-	dist.Cuts[channels] = graph.Cut{}
-	if a.Axis == 0 && slices.ContainsFunc(dist.Cuts[0].Starts, func(at int) bool { return at%a.Set != 0 }) {
-		dist.Cuts[0] = graph.Cut{}
+	dist.Axes[channels] = graph.AxisPartition{}
+	if a.Axis == 0 && slices.ContainsFunc(dist.Axes[0].Starts, func(at int) bool { return at%a.Set != 0 }) {
+		dist.Axes[0] = graph.AxisPartition{}
 	}
-	if s.field[n.ID] {
+	if s.isField[n.ID] {
 		s.dist[n.ID] = dist
 	}
 	shape := s.g.Nodes[field].Shape
@@ -36,7 +36,7 @@ func (s *sharding) alongAxis(b *graph.Builder, n *graph.Node, in []graph.Value) 
 		box := own(r)
 		box[channels] = Interval{0, width}
 		if a.Axis > 0 {
-			box[a.Axis] = windowsOf(a, box[a.Axis], x[a.Axis])
+			box[a.Axis] = windowSpan(a, box[a.Axis], x[a.Axis])
 		}
 		return box
 	}
@@ -45,14 +45,14 @@ func (s *sharding) alongAxis(b *graph.Builder, n *graph.Node, in []graph.Value) 
 	mine := cover(s.rank, third)
 	local := a
 	if a.Axis > 0 {
-		local.Starts = startsWithin(a, mine[a.Axis], x[a.Axis])
+		local.Starts = windowStarts(a, mine[a.Axis], x[a.Axis])
 	}
-	if !s.field[n.ID] {
+	if !s.isField[n.ID] {
 		in[2] = s.fetch(b, n.In[2], in[2], own, func(r int) Box { return cover(r, third) })
 		var over []string
-		for _, c := range dist.Cuts {
-			if c.Mesh != "" {
-				over = append(over, c.Mesh)
+		for _, c := range dist.Axes {
+			if c.MeshAxis != "" {
+				over = append(over, c.MeshAxis)
 			}
 		}
 		return s.sum(b, b.Node(n.Op, local, in...), over)
@@ -73,14 +73,14 @@ func (s *sharding) alongAxis(b *graph.Builder, n *graph.Node, in []graph.Value) 
 	if keep[a.Axis].Len() == made.Dim(a.Axis) {
 		return made
 	}
-	return b.Node(crop, cropped{keep, made.Shape()}, made)
+	return b.Node(crop, cropAttrs{keep, made.Shape()}, made)
 }
 
-// windowsOf is what the windows cover that points of an interval of an axis of n lie in. It may begin before the axis, or
+// windowSpan is what the windows cover that points of an interval of an axis of n lie in. It may begin before the axis, or
 // end behind it, where a window goes around.
-func windowsOf(a op.AxisAttention, own Interval, n int) Interval {
+func windowSpan(a op.AxisAttention, own Interval, n int) Interval {
 	var cover Interval
-	for _, w := range turned(a, n) {
+	for _, w := range windowIntervals(a, n) {
 		if w.Intersect(own).Len() > 0 {
 			if cover.Len() == 0 {
 				cover = w
@@ -94,8 +94,8 @@ func windowsOf(a op.AxisAttention, own Interval, n int) Interval {
 	return cover
 }
 
-// turned lists the windows, and before them the last one where it goes around.
-func turned(a op.AxisAttention, n int) []Interval {
+// windowIntervals lists the windows, and before them the last one where it goes around.
+func windowIntervals(a op.AxisAttention, n int) []Interval {
 	var out []Interval
 	windows := a.Windows(n)
 	if last := windows[len(windows)-1]; last[0]+last[1] > n {
@@ -107,13 +107,13 @@ func turned(a op.AxisAttention, n int) []Interval {
 	return out
 }
 
-// startsWithin are the starts of the windows in what a rank reads.
-func startsWithin(a op.AxisAttention, cover Interval, n int) []int {
+// windowStarts are the starts of the windows in what a rank reads.
+func windowStarts(a op.AxisAttention, cover Interval, n int) []int {
 	if cover.Len() == n {
 		return a.Starts
 	}
 	var starts []int
-	for _, w := range turned(a, n) {
+	for _, w := range windowIntervals(a, n) {
 		if w.Lo >= cover.Lo && w.Hi <= cover.Hi {
 			starts = append(starts, w.Lo-cover.Lo)
 		}

@@ -17,17 +17,17 @@ type Shards struct {
 	c      *comm.Comm
 	owners []int // by piece
 	grads  []float32
-	own    map[string][]ownPiece // by parameter
-	spans  [][2]int              // of the parameters, those of one owner side by side
-	cuts   []int                 // of spans, between owners
+	owned  map[string][]ownedRange // by parameter
+	spans  [][2]int                // of the parameters, those of one owner side by side
+	cuts   []int                   // of spans, between owners
 	costs  *SumCosts
 }
 
 var _ optim.Ranks = (*Shards)(nil)
 
-// ownPiece is the values of a parameter from lo up to before hi, whose gradient this rank
+// ownedRange is the values of a parameter from lo up to before hi, whose gradient this rank
 // has from at on.
-type ownPiece struct{ lo, hi, at int }
+type ownedRange struct{ lo, hi, at int }
 
 // Shards are those of a plan that CompileShared made; nil for others.
 func (p *Plan) Shards() *Shards { return p.sums.shards }
@@ -43,8 +43,8 @@ func newShards(sums *gradientSums, plan *engine.Plan) (*Shards, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Shards{c: c, own: map[string][]ownPiece{}, costs: &sums.costs}
-	pieces := optim.Pieces(plan.Store())
+	s := &Shards{c: c, owned: map[string][]ownedRange{}, costs: &sums.costs}
+	pieces := optim.Chunks(plan.Store())
 	s.owners = make([]int, len(pieces))
 	of := map[string][]int{} // numbers of the pieces of a parameter
 	for i, x := range pieces {
@@ -52,13 +52,13 @@ func newShards(sums *gradientSums, plan *engine.Plan) (*Shards, error) {
 		s.owners[i] = -1
 	}
 	for _, b := range sums.buckets {
-		if !s.sums(b) {
+		if !s.spansAllRanks(b) {
 			continue
 		}
 		at := 0
-		for _, part := range b.parts {
+		for _, part := range b.grads {
 			for _, param := range part.params {
-				s.deal(of[param], pieces, at, b.cuts)
+				s.assign(of[param], pieces, at, b.cuts)
 			}
 			at += part.n
 		}
@@ -69,24 +69,24 @@ func newShards(sums *gradientSums, plan *engine.Plan) (*Shards, error) {
 			rest, sizes = append(rest, i), append(sizes, x.Hi-x.Lo)
 		}
 	}
-	s.deal(rest, pieces, 0, cutPieces(sizes, c.Size()))
-	s.gathered(pieces)
-	at, n := optim.Places(pieces, s.owners, c.Rank())
-	s.grads = plan.Reserve(sums.first, n)
+	s.assign(rest, pieces, 0, partition(sizes, c.Size()))
+	s.addSpans(pieces)
+	at, n := optim.ChunkOffsets(pieces, s.owners, c.Rank())
+	s.grads = plan.Reserve(sums.firstSum, n)
 	for param, numbers := range of {
 		first := pieces[numbers[0]].Lo
 		for _, i := range numbers {
 			if at[i] >= 0 {
-				s.own[param] = append(s.own[param], ownPiece{pieces[i].Lo - first, pieces[i].Hi - first, at[i]})
+				s.owned[param] = append(s.owned[param], ownedRange{pieces[i].Lo - first, pieces[i].Hi - first, at[i]})
 			}
 		}
 	}
 	return s, nil
 }
 
-// keep takes this rank's pieces of the gradient of a parameter.
-func keep[T float32 | float64](s *Shards, param string, x []T) {
-	for _, p := range s.own[param] {
+// storeGrad takes this rank's pieces of the gradient of a parameter.
+func storeGrad[T float32 | float64](s *Shards, param string, x []T) {
+	for _, p := range s.owned[param] {
 		for i, v := range x[p.lo:p.hi] {
 			s.grads[p.at+i] = float32(v)
 		}
@@ -97,21 +97,21 @@ func keep[T float32 | float64](s *Shards, param string, x []T) {
 func (s *Shards) take(param string, g backend.Tensor) {
 	switch {
 	case g.F64 != nil:
-		keep(s, param, g.F64)
+		storeGrad(s, param, g.F64)
 	case g.F32 != nil:
-		keep(s, param, g.F32)
+		storeGrad(s, param, g.F32)
 	default:
-		for _, p := range s.own[param] {
+		for _, p := range s.owned[param] {
 			clear(s.grads[p.at : p.at+p.hi-p.lo])
 		}
 	}
 }
 
-// sums tells whether a bucket is summed over all ranks.
-func (s *Shards) sums(b *bucket) bool { return b.group.Size() == s.c.Size() }
+// spansAllRanks tells whether a bucket is summed over all ranks.
+func (s *Shards) spansAllRanks(b *bucket) bool { return b.group.Size() == s.c.Size() }
 
-// deal gives pieces that lie one behind the other from at on their owners.
-func (s *Shards) deal(numbers []int, pieces []optim.Piece, at int, cuts []int) {
+// assign gives pieces that lie one behind the other from at on their owners.
+func (s *Shards) assign(numbers []int, pieces []optim.Chunk, at int, cuts []int) {
 	owner := make([]int, s.c.Size()) // of what lies between two cuts
 	for r := range owner {
 		owner[comm.Auto.Piece(r, len(owner))] = r
@@ -126,10 +126,10 @@ func (s *Shards) deal(numbers []int, pieces []optim.Piece, at int, cuts []int) {
 	}
 }
 
-// gathered puts the pieces of one owner side by side.
-func (s *Shards) gathered(pieces []optim.Piece) {
+// addSpans puts the pieces of one owner side by side.
+func (s *Shards) addSpans(pieces []optim.Chunk) {
 	ranks := s.c.Size()
-	turns := make([][]optim.Piece, ranks)
+	turns := make([][]optim.Chunk, ranks)
 	for i, x := range pieces {
 		k := comm.Auto.Piece(s.owners[i], ranks)
 		turns[k] = append(turns[k], x)
@@ -155,25 +155,25 @@ func (s *Shards) Rank() int { return s.c.Rank() }
 // Size is the number of ranks.
 func (s *Shards) Size() int { return s.c.Size() }
 
-// Owners gives the rank that moves each of optim.Pieces.
+// Owners gives the rank that moves each of optim.Chunks.
 func (s *Shards) Owners() []int { return s.owners }
 
-// Sum adds up x over the ranks.
-func (s *Shards) Sum(x []float64) error { return comm.AllReduce(s.c, x, comm.Auto) }
+// AllReduce adds up x over the ranks.
+func (s *Shards) AllReduce(x []float64) error { return comm.AllReduce(s.c, x, comm.Auto) }
 
 // Grads is the memory of the gradients of this rank's pieces.
 func (s *Shards) Grads() []float32 { return s.grads }
 
-// Gather gives all ranks all of x, which lies as the parameters do and of which each has
+// AllGather gives all ranks all of x, which lies as the parameters do and of which each has
 // its own pieces.
-func (s *Shards) Gather(x []float32) error {
+func (s *Shards) AllGather(x []float32) error {
 	begin := time.Now()
 	defer func() { s.costs.Exposed += time.Since(begin) }()
 	parts := make(comm.Parts[float32], len(s.spans))
 	for i, p := range s.spans {
 		parts[i] = x[p[0]:p[1]]
 	}
-	if err := comm.GatherParts(s.c, parts, s.cuts, comm.Auto); err != nil {
+	if err := comm.AllGatherParts(s.c, parts, s.cuts, comm.Auto); err != nil {
 		return fmt.Errorf("gathering parameters: %w", err)
 	}
 	return nil
@@ -182,8 +182,8 @@ func (s *Shards) Gather(x []float32) error {
 // collectTag is the only tag of messages in the group of shards.
 const collectTag = 0
 
-// Collect calls put on rank 0 with the x of each rank in turn; sizes are their lengths.
-func (s *Shards) Collect(x []float32, sizes []int, put func(rank int, x []float32)) error {
+// GatherToRoot calls put on rank 0 with the x of each rank in turn; sizes are their lengths.
+func (s *Shards) GatherToRoot(x []float32, sizes []int, put func(rank int, x []float32)) error {
 	if s.Rank() > 0 {
 		return s.c.Send(0, collectTag, x).Wait()
 	}

@@ -22,11 +22,11 @@ func TestCutsOfSets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		starts := func(d graph.Dist) string {
+		starts := func(d graph.Distribution) string {
 			if d.Replicated() {
 				return "[]"
 			}
-			return fmt.Sprint(d.Cuts[0].Starts)
+			return fmt.Sprint(d.Axes[0].Starts)
 		}
 		if got := starts(s.Inputs["x"]); got != c.members {
 			t.Errorf("%d ranks: members are cut at %s, want %s", c.ranks, got, c.members)

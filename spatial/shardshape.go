@@ -9,12 +9,12 @@ import (
 func (s *sharding) reshape(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	id := n.In[0]
 	from := s.g.Nodes[id].Shape
-	kept := graph.Dist{Cuts: make([]graph.Cut, len(from))} // of the operand
-	cuts := make([]graph.Cut, len(n.Shape))                // of the result
+	kept := graph.Distribution{Axes: make([]graph.AxisPartition, len(from))} // of the operand
+	cuts := make([]graph.AxisPartition, len(n.Shape))                        // of the result
 	for i := range from {
 		c := s.cut(id, i)
 		j, ok := sameAxis(from, n.Shape, i)
-		if c.Mesh == "" || !ok || !s.field[n.ID] {
+		if c.MeshAxis == "" || !ok || !s.isField[n.ID] {
 			continue
 		}
 		starts := make([]int, len(c.Starts))
@@ -23,25 +23,25 @@ func (s *sharding) reshape(b *graph.Builder, n *graph.Node, in []graph.Value) gr
 			starts[r] = at * n.Shape[j] / from[i]
 		}
 		if ok {
-			kept.Cuts[i], cuts[j] = c, graph.Cut{Mesh: c.Mesh, Starts: starts}
+			kept.Axes[i], cuts[j] = c, graph.AxisPartition{MeshAxis: c.MeshAxis, Starts: starts}
 		}
 	}
-	if s.field[n.ID] {
-		s.dist[n.ID] = graph.Dist{Cuts: cuts}
+	if s.isField[n.ID] {
+		s.dist[n.ID] = graph.Distribution{Axes: cuts}
 	}
 	x := s.fetch(b, id, in[0], func(r int) Box { return s.mesh.Owned(kept, from, r) }, nil)
-	return s.local(b, n, graph.Local{To: s.own(n.ID, s.rank).Shape()}, x)
+	return s.local(b, n, graph.Shard{Shape: s.owned(n.ID, s.rank).Shape()}, x)
 }
 
 // concat joins parts that are cut alike; the axis along which they are joined is whole.
 func (s *sharding) concat(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	axis := n.Attrs.(op.AlongAxis).Axis
-	if s.field[n.ID] {
-		s.dist[n.ID].Cuts[axis] = graph.Cut{}
+	if s.isField[n.ID] {
+		s.dist[n.ID].Axes[axis] = graph.AxisPartition{}
 	}
 	for i, id := range n.In {
 		in[i] = s.fetch(b, id, in[i], func(r int) Box {
-			box := s.own(n.ID, r)
+			box := s.owned(n.ID, r)
 			box[axis] = Interval{0, s.g.Nodes[id].Shape[axis]}
 			return box
 		}, nil)
@@ -54,13 +54,13 @@ func (s *sharding) concat(b *graph.Builder, n *graph.Node, in []graph.Value) gra
 func (s *sharding) slice(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	id, a := n.In[0], n.Attrs.(op.Range)
 	size := s.g.Nodes[id].Shape[a.Axis]
-	whole := s.cut(n.ID, a.Axis).Mesh == "" && s.cut(id, a.Axis).Mesh == ""
+	whole := s.cut(n.ID, a.Axis).MeshAxis == "" && s.cut(id, a.Axis).MeshAxis == ""
 	shift := a.Lo
-	if n.Moves(graph.Embeds) {
+	if n.Moves(graph.MovePad) {
 		shift = -a.Lo
 	}
 	room := func(r int) Box {
-		box := s.own(n.ID, r)
+		box := s.owned(n.ID, r)
 		box[a.Axis] = Interval{box[a.Axis].Lo + shift, box[a.Axis].Hi + shift}
 		if whole {
 			box[a.Axis] = Interval{0, size}

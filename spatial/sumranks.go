@@ -9,11 +9,11 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// along are the axes of the mesh over which ranks act together.
-type along struct{ Mesh []string }
+// meshAxes are the axes of the mesh over which ranks act together.
+type meshAxes struct{ Mesh []string }
 
 // String names the axes.
-func (a along) String() string { return strings.Join(a.Mesh, " ") }
+func (a meshAxes) String() string { return strings.Join(a.Mesh, " ") }
 
 // sumRanks adds up what the ranks along axes of the mesh have computed of a sum.
 var sumRanks = &graph.Op{

@@ -18,15 +18,15 @@ const (
 	PointWeights  AttentionWeights = "point" // one at each point
 )
 
-// AttentionNorm says what stands before projections, a standardisation of each row over all channels
+// NormKind says what stands before projections, a standardisation of each row over all channels
 // and points, and with which factors and offsets.
-type AttentionNorm string
+type NormKind string
 
 // The norms. That of cells is the published one; it ties a network to one grid.
 const (
-	ChannelNorm AttentionNorm = ""     // one factor and offset for each channel
-	CellNorm    AttentionNorm = "cell" // for each channel and point
-	NoNorm      AttentionNorm = "none"
+	ChannelNorm NormKind = ""     // one factor and offset for each channel
+	PointNorm   NormKind = "cell" // for each channel and point
+	NoNorm      NormKind = "none"
 )
 
 // Attention is a block in which the rows of each set (members of an ensemble, leads of a trajectory) attend to
@@ -47,13 +47,13 @@ const (
 // Source: Finn 2021, arXiv:2106.13924; Ben Bouallègue et al. 2024, arXiv:2303.17195; with leads for
 // rows, Roberts 2026, arXiv:2602.15830.
 type Attention struct {
-	Set     int // rows of a set
-	Heads   int // 0 means 8
-	Width   int // channels of values, keys and queries; 0 means one for each head
-	Stride  int // of keys and queries; 0 means 1
-	Weights AttentionWeights
-	Norm    AttentionNorm
-	Places  bool
+	SetSize    int // rows of a set
+	Heads      int // 0 means 8
+	Width      int // channels of values, keys and queries; 0 means one for each head
+	Stride     int // of keys and queries; 0 means 1
+	Weights    AttentionWeights
+	Norm       NormKind
+	Positional bool
 }
 
 // Build extends the graph by the block. Parameters are name.norm, name.places, name.value, name.key,
@@ -70,16 +70,16 @@ func (a Attention) Build(b *graph.Builder, name string, z graph.Value) graph.Val
 		a.Width = a.Heads
 	}
 	a.Stride = max(a.Stride, 1)
-	if a.Set < 1 || z.Dim(0)%a.Set != 0 || a.Width%a.Heads != 0 {
-		return b.Fail(name, fmt.Errorf("sets of %d in %v, %d heads, width %d: %w", a.Set, z.Shape(), a.Heads, a.Width, graph.ErrShape))
+	if a.SetSize < 1 || z.Dim(0)%a.SetSize != 0 || a.Width%a.Heads != 0 {
+		return b.Fail(name, fmt.Errorf("sets of %d in %v, %d heads, width %d: %w", a.SetSize, z.Shape(), a.Heads, a.Width, graph.ErrShape))
 	}
 	n := a.norm(b, name, z)
-	if a.Places {
-		n = atPlaces(b, name+".places", n, a.Set)
+	if a.Positional {
+		n = addPositions(b, name+".places", n, a.SetSize)
 	}
-	v := filtered(b, name+".value", n, a.Width, 1, graph.KaimingUniform(z.Dim(1)))
+	v := stridedConv(b, name+".value", n, a.Width, 1, graph.KaimingUniform(z.Dim(1)))
 	key := func(name string) graph.Value {
-		return op.ReLU(b, filtered(b, name, n, a.Width, a.Stride, graph.KaimingUniform(z.Dim(1)*a.Stride*a.Stride)))
+		return op.ReLU(b, stridedConv(b, name, n, a.Width, a.Stride, graph.KaimingUniform(z.Dim(1)*a.Stride*a.Stride)))
 	}
 	k, q := key(name+".key"), key(name+".query")
 	out := b.Param(name+".out.weight", graph.Shape{z.Dim(1), a.Width, 1, 1}, graph.Zeros())
@@ -92,7 +92,7 @@ func (a Attention) Build(b *graph.Builder, name string, z graph.Value) graph.Val
 	}
 	var sum graph.Value
 	for i, cells := range weights {
-		w := op.Attention{Set: a.Set, Heads: a.Heads, Cells: cells}
+		w := op.Attention{Set: a.SetSize, Heads: a.Heads, Cells: cells}
 		o := op.Attend(b, v, w, op.SetAttention(b, k, q, w))
 		y := op.Bias(b, op.Conv3D(b, o, op.Reshape(b, out, graph.Shape{z.Dim(1), a.Width, 1, 1, 1}), op.Conv{}), shift)
 		y = op.Add(b, y, z)
@@ -111,7 +111,7 @@ func (a Attention) norm(b *graph.Builder, name string, z graph.Value) graph.Valu
 	switch a.Norm {
 	case NoNorm:
 		return z
-	case CellNorm:
+	case PointNorm:
 		shape = graph.Shape{1, z.Dim(1), z.Dim(2), z.Dim(3), z.Dim(4)}
 	case ChannelNorm:
 	default:
@@ -120,8 +120,8 @@ func (a Attention) norm(b *graph.Builder, name string, z graph.Value) graph.Valu
 	return op.LayerNorm(b, z, b.Param(name+".norm.weight", shape, graph.Ones()), b.Param(name+".norm.bias", shape, graph.Zeros()), 0)
 }
 
-// atPlaces adds learned numbers of the place in its set to each row, one for each channel.
-func atPlaces(b *graph.Builder, name string, x graph.Value, size int) graph.Value {
+// addPositions adds learned numbers of the place in its set to each row, one for each channel.
+func addPositions(b *graph.Builder, name string, x graph.Value, size int) graph.Value {
 	s := x.Shape()
 	if !x.Valid() {
 		return x
@@ -131,8 +131,8 @@ func atPlaces(b *graph.Builder, name string, x graph.Value, size int) graph.Valu
 	return op.Reshape(b, op.Add(b, side, places), s)
 }
 
-// filtered is a k×k convolution of stride k, without bias.
-func filtered(b *graph.Builder, name string, x graph.Value, out, k int, start graph.Init) graph.Value {
+// stridedConv is a k×k convolution of stride k, without bias.
+func stridedConv(b *graph.Builder, name string, x graph.Value, out, k int, start graph.Init) graph.Value {
 	in := x.Dim(1)
 	w := b.Param(name+".weight", graph.Shape{out, in, k, k}, start)
 	return op.Conv3D(b, x, op.Reshape(b, w, graph.Shape{out, in, 1, k, k}), op.Conv{Stride: [3]int{1, k, k}})

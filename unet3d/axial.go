@@ -41,7 +41,7 @@ type AxialTransformer struct {
 const axialHeads = 4
 
 // Offsets beyond these count as these.
-const axialReach = 7 // of leads and levels; of windows it is their size less 1
+const maxOffset = 7 // of leads and levels; of windows it is their size less 1
 
 func (a AxialTransformer) withDefaults() AxialTransformer {
 	a.Leads, a.Out, a.Width, a.Heads = max(a.Leads, 1), cmp.Or(a.Out, 1), cmp.Or(a.Width, 32), cmp.Or(a.Heads, axialHeads)
@@ -51,24 +51,24 @@ func (a AxialTransformer) withDefaults() AxialTransformer {
 
 // axialAxis is attention along an axis in a block.
 type axialAxis struct {
-	name  string
-	reach int
-	of    op.AxisAttention
+	name      string
+	maxOffset int
+	attention op.AxisAttention
 }
 
 // axes are those along which points of rows like h attend in a block.
 func (a AxialTransformer) axes(h graph.Value, block int) []axialAxis {
 	var out []axialAxis
 	if a.Leads > 1 {
-		out = append(out, axialAxis{"lead", axialReach, op.AxisAttention{Axis: 0, Set: a.Leads, Starts: []int{0}}})
+		out = append(out, axialAxis{"lead", maxOffset, op.AxisAttention{Axis: 0, Set: a.Leads, Starts: []int{0}}})
 	}
 	if h.Dim(2) > 1 {
-		out = append(out, axialAxis{"level", axialReach, op.AxisAttention{Axis: 2, Starts: []int{0}}})
+		out = append(out, axialAxis{"level", maxOffset, op.AxisAttention{Axis: 2, Starts: []int{0}}})
 	}
 	shifted := block%2 == 1
 	return append(out,
-		axialAxis{"lat", a.Window - 1, op.AxisAttention{Axis: 3, Starts: op.EvenWindows(h.Dim(3), a.Window, shifted, false)}},
-		axialAxis{"lon", a.Window - 1, op.AxisAttention{Axis: 4, Starts: op.EvenWindows(h.Dim(4), a.Window, shifted, a.Periodic)}})
+		axialAxis{"lat", a.Window - 1, op.AxisAttention{Axis: 3, Starts: op.WindowStarts(h.Dim(3), a.Window, shifted, false)}},
+		axialAxis{"lon", a.Window - 1, op.AxisAttention{Axis: 4, Starts: op.WindowStarts(h.Dim(4), a.Window, shifted, a.Periodic)}})
 }
 
 // Build extends the graph by the network. Filters are [out in d h w], as PyTorch's Conv3d has them, of up as
@@ -84,7 +84,7 @@ func (a AxialTransformer) Build(b *graph.Builder, x graph.Value) graph.Value {
 		return b.Fail("axial_transformer", fmt.Errorf("%d leads in %v, sides that divide by %d, %d heads in %d channels, %d blocks, windows of %d, %d outputs: %w",
 			a.Leads, x.Shape(), side, a.Heads, a.Width, a.Blocks, a.Window, a.Out, graph.ErrShape))
 	}
-	p, fine := newShared(b), a.Width/2
+	p, fine := newSharedParams(b), a.Width/2
 	code := a.Condition.code(p, x)
 	wide := func(name string, x graph.Value, out int) graph.Value {
 		return op.ReLU(b, p.bias(name, p.conv(name, x, out, [3]int{3, 3, 3}, a.Periodic, graph.HeNormal(27*x.Dim(1))), graph.Zeros()))
@@ -96,10 +96,10 @@ func (a AxialTransformer) Build(b *graph.Builder, x graph.Value) graph.Value {
 	for block := range a.Blocks {
 		for _, axis := range a.axes(h, block) {
 			name := fmt.Sprintf("block%d.%s", block, axis.name)
-			axis.of.Heads = a.Heads
+			axis.attention.Heads = a.Heads
 			of := p.linear(name+".qkv", a.norm(p, name, h), 3*a.Width, graph.KaimingUniform(a.Width))
-			offsets := p.param(name+".offsets", graph.Shape{a.Heads, 2*axis.reach + 1}, graph.Zeros())
-			h = op.Add(b, h, p.linear(name+".out", op.AttendAxis(b, of, offsets, axis.of), a.Width, graph.Zeros()))
+			offsets := p.param(name+".offsets", graph.Shape{a.Heads, 2*axis.maxOffset + 1}, graph.Zeros())
+			h = op.Add(b, h, p.linear(name+".out", op.AttendAxis(b, of, offsets, axis.attention), a.Width, graph.Zeros()))
 		}
 		name := fmt.Sprintf("block%d.mlp", block)
 		of := a.Condition.build(p, name, a.norm(p, name, h), code)
@@ -117,7 +117,7 @@ func (a AxialTransformer) Build(b *graph.Builder, x graph.Value) graph.Value {
 
 // BuildPadded is Build for fields whose sides need not divide (padded).
 func (a AxialTransformer) BuildPadded(b *graph.Builder, x graph.Value) graph.Value {
-	return padded(b, x, a.withDefaults().Stages, a.Periodic, func(x graph.Value, periodic bool) graph.Value {
+	return buildPadded(b, x, a.withDefaults().Stages, a.Periodic, func(x graph.Value, periodic bool) graph.Value {
 		a.Periodic = periodic
 		return a.Build(b, x)
 	})
@@ -126,7 +126,7 @@ func (a AxialTransformer) BuildPadded(b *graph.Builder, x graph.Value) graph.Val
 // norm standardises the channels of each point, with a factor and an offset for each channel.
 //
 // Source: Ba et al. 2016, arXiv:1607.06450, with points for rows.
-func (a AxialTransformer) norm(p shared, name string, x graph.Value) graph.Value {
+func (a AxialTransformer) norm(p sharedParams, name string, x graph.Value) graph.Value {
 	of, c := graph.Shape{1, x.Dim(1), 1, 1, 1}, graph.Shape{x.Dim(1)}
 	weight := op.Reshape(p.b, p.param(name+".norm.weight", of, graph.Ones()), c)
 	return op.PointNorm(p.b, x, weight, op.Reshape(p.b, p.param(name+".norm.bias", of, graph.Zeros()), c), 0)
@@ -139,10 +139,10 @@ func (a AxialTransformer) Parameters(channels, levels int) int {
 	attended := func(reach int) int { return 2*w + (w+1)*3*w + (w+1)*w + a.Heads*(2*reach+1) }
 	block := 2*attended(a.Window-1) + 2*w + (w+1)*2*w + (2*w+1)*w
 	if a.Leads > 1 {
-		block += attended(axialReach)
+		block += attended(maxOffset)
 	}
 	if levels > 1 {
-		block += attended(axialReach)
+		block += attended(maxOffset)
 	}
 	n := (27*channels+1)*fine + fine*w*side*side + w + w*fine*side*side + fine + (27*2*fine+1)*fine + (fine+1)*a.Out
 	widths := make([]int, a.Blocks)

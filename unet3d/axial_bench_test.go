@@ -30,7 +30,7 @@ func BenchmarkAxialStep(b *testing.B) {
 				b.Fatal(err)
 			}
 			explain := os.Getenv("ENSEMBLE_EXPLAIN") != ""
-			p, err := engine.Compile(built, engine.Options{Device: engine.Device{Threads: 1}, Debug: engine.Debug{Profile: explain}, Numerics: engine.Numerics{ByRule: true}})
+			p, err := engine.Compile(built, engine.Options{Device: engine.Device{Threads: 1}, Debug: engine.Debug{Profile: explain}, Numerics: engine.Numerics{UseHeuristics: true}})
 			if err != nil {
 				b.Skip("skipped: no device: ", err)
 			}

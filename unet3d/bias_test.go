@@ -36,7 +36,7 @@ func TestLocalParameterCounts(t *testing.T) {
 		{360, 1, 2073601}, {360, 3, 16588801}, {361, 1, 2079361}, {361, 3, 16634881},
 	} {
 		got := count(t, func(b *graph.Builder) {
-			Local{Size: c.size, Periodic: true}.Build(b, "local", b.Input("x", graph.Shape{1, 7, 1, c.rows, 720}))
+			LocallyConnected{Size: c.size, Periodic: true}.Build(b, "local", b.Input("x", graph.Shape{1, 7, 1, c.rows, 720}))
 		})
 		if got != c.want {
 			t.Errorf("%d×%d on %d rows: %d parameters, want %d", c.size, c.size, c.rows, got, c.want)
@@ -53,7 +53,7 @@ func TestBiasStartsAtZero(t *testing.T) {
 		b := graph.New(3)
 		x := b.Input("x", graph.Shape{2, 3, 2, c.grid[0], c.grid[1]})
 		y := BiasUNet{Out: 3, Base: 2, Stages: c.stages, Periodic: true}.Build(b, x)
-		local, _ := Local{Size: 3, Out: 2, Periodic: true}.Build(b, "local", op.Add(b, y, x))
+		local, _ := LocallyConnected{Size: 3, Out: 2, Periodic: true}.Build(b, "local", op.Add(b, y, x))
 		b.Output("fields", y)
 		b.Output("local", local)
 		g, err := b.Build()
@@ -97,7 +97,7 @@ func TestRoughnessOracle(t *testing.T) {
 		{false, (10./3 + 9./4 + 4./3 + 5./4) / 4}, // in longitude 1, 2, 2, 4 of W and 1, 1, 2, 1 of b
 	} {
 		b := graph.New(1)
-		_, r := Local{Periodic: c.periodic}.Build(b, "local", b.Input("x", graph.Shape{1, 1, 1, 2, 3}))
+		_, r := LocallyConnected{Periodic: c.periodic}.Build(b, "local", b.Input("x", graph.Shape{1, 1, 1, 2, 3}))
 		b.Loss(r)
 		g, err := b.Build()
 		if err != nil {
@@ -118,7 +118,7 @@ func TestRoughnessOracle(t *testing.T) {
 func TestLocalIsOwnSums(t *testing.T) {
 	const rows, columns, channels = 4, 5, 2
 	b := graph.New(1)
-	y, _ := Local{Size: 3, Periodic: true}.Build(b, "local", b.Input("x", graph.Shape{1, channels, 1, rows, columns}))
+	y, _ := LocallyConnected{Size: 3, Periodic: true}.Build(b, "local", b.Input("x", graph.Shape{1, channels, 1, rows, columns}))
 	b.Output("y", y)
 	g, err := b.Build()
 	if err != nil {
@@ -160,7 +160,7 @@ func TestBiasRefusals(t *testing.T) {
 	for i, build := range []func(*graph.Builder, graph.Value){
 		func(b *graph.Builder, x graph.Value) { BiasUNet{Stages: 4}.Build(b, x) },
 		func(b *graph.Builder, x graph.Value) { BiasUNet{Base: -1}.Build(b, x) },
-		func(b *graph.Builder, x graph.Value) { Local{Size: 2}.Build(b, "local", x) },
+		func(b *graph.Builder, x graph.Value) { LocallyConnected{Size: 2}.Build(b, "local", x) },
 	} {
 		b := graph.New(1)
 		build(b, b.Input("x", graph.Shape{1, 2, 1, 8, 8}))

@@ -50,9 +50,9 @@ type Calibrated struct {
 	SpreadScale  []float64
 	// SpreadOnly leaves shift and sigma out.
 	SpreadOnly bool
-	// SigmaOfSpread gives, with SpreadOnly, the sigma of SigmaOf the spread before it is cut
+	// SigmaFromSpread gives, with SpreadOnly, the sigma of SoftFloor the spread before it is cut
 	// off at 0.
-	SigmaOfSpread bool
+	SigmaFromSpread bool
 	// Extra are further outputs, of which a distribution has parameters beside its location and
 	// scale: a channel of the U-Net each, and a map.
 	Extra []ExtraOutput
@@ -60,8 +60,8 @@ type Calibrated struct {
 
 // ExtraOutput is one of Calibrated.Extra: the name of its map, and that map's start.
 type ExtraOutput struct {
-	Name  string
-	Start float64
+	Name    string
+	Initial float64
 }
 
 // CalibratedInput are the values that enter.
@@ -92,8 +92,8 @@ const MapsPrefix = "maps."
 // The start of sigma, in units of the error scale: floor and slope as a global
 // regression on a few under-dispersive members typically has them.
 const (
-	startFloor = 0.35
-	startSlope = 0.85
+	initialFloor = 0.35
+	initialSlope = 0.85
 )
 
 // Sigma that goes on from a spread, and the members' spread as a unit: the smallest value, in units of the error scale, and how
@@ -140,16 +140,16 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 	estimate := op.Add(b, base, change)
 	out := CalibratedOutput{Spread: op.ReLU(b, estimate)}
 	if c.SpreadOnly {
-		if c.SigmaOfSpread {
-			out.Sigma = SigmaOf(b, estimate)
+		if c.SigmaFromSpread {
+			out.Sigma = SoftFloor(b, estimate)
 		}
 		return out
 	}
 
 	for i, e := range c.Extra {
-		x := op.AddScalar(b, part(2+i), e.Start)
+		x := op.AddScalar(b, part(2+i), e.Initial)
 		if !c.NoMaps {
-			x = op.Add(b, part(2+i), mapOf(e.Name, e.Start))
+			x = op.Add(b, part(2+i), mapOf(e.Name, e.Initial))
 		}
 		out.Extra = append(out.Extra, x)
 	}
@@ -170,18 +170,18 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 	}
 	out.Shift = op.Add(b, out.Shift, op.Mul(b, mapOf("shift_anomaly", 0), in.Anomaly))
 
-	floor := op.Softplus(b, mapOf("sigma_floor", InverseSoftplus(startFloor)))
-	slope := op.Softplus(b, mapOf("sigma_slope", InverseSoftplus(startSlope)))
+	floor := op.Softplus(b, mapOf("sigma_floor", InverseSoftplus(initialFloor)))
+	slope := op.Softplus(b, mapOf("sigma_slope", InverseSoftplus(initialSlope)))
 	out.Sigma = op.Mul(b, op.Add(b, op.Mul(b, in.Spread, slope), floor), op.Exp(b, part(1)))
 	return out
 }
 
-// SigmaOf is a sigma that goes on from a spread x, whose network may have any sign,
+// SoftFloor is a sigma that goes on from a spread x, whose network may have any sign,
 //
 //	floor + softplus(k·x) / k
 //
 // with k = 10, in units of the error scale: positive, and x itself where x is not small.
-func SigmaOf(b *graph.Builder, x graph.Value) graph.Value {
+func SoftFloor(b *graph.Builder, x graph.Value) graph.Value {
 	return op.AddScalar(b, op.Scale(b, op.Softplus(b, op.Scale(b, x, sigmaBend)), 1./sigmaBend), sigmaFloor)
 }
 

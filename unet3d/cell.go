@@ -25,14 +25,14 @@ const (
 	ConvGRU  Cell = "convgru"
 )
 
-// gates is how many parts the filters have.
-func (c Cell) gates() int { return map[Cell]int{ConvLSTM: 4, ConvGRU: 3}[c] }
+// gateCount is how many parts the filters have.
+func (c Cell) gateCount() int { return map[Cell]int{ConvLSTM: 4, ConvGRU: 3}[c] }
 
-// memory is what a cell remembers: h, and c of a ConvLSTM; no values before the first lead.
-type memory struct{ h, c graph.Value }
+// cellState is what a cell remembers: h, and c of a ConvLSTM; no values before the first lead.
+type cellState struct{ h, c graph.Value }
 
-// forget cuts a memory off from the leads before it: gradients do not go beyond.
-func (m memory) forget(b *graph.Builder) memory {
+// detach cuts a memory off from the leads before it: gradients do not go beyond.
+func (m cellState) detach(b *graph.Builder) cellState {
 	if m.h.Valid() {
 		m.h = op.StopGradient(b, m.h)
 	}
@@ -42,12 +42,12 @@ func (m memory) forget(b *graph.Builder) memory {
 	return m
 }
 
-// read is one step of a cell that remembers so many channels.
+// step is one step of a cell that remembers so many channels.
 //
 // Parameters: name.input.weight [gates·hidden C 3 3 3], name.input.bias, name.state.weight [gates·hidden hidden 3 3 3];
 // the part of the bias that belongs to the gate f starts at 1 (Jozefowicz et al. 2015), others at 0.
-func (c Cell) read(p shared, name string, x graph.Value, m memory, hidden int, periodic bool) memory {
-	b, gates, size := p.b, c.gates(), [3]int{3, 3, 3}
+func (c Cell) step(p sharedParams, name string, x graph.Value, m cellState, hidden int, periodic bool) cellState {
+	b, gates, size := p.b, c.gateCount(), [3]int{3, 3, 3}
 	if gates == 0 || hidden < 1 {
 		b.Fail(name, fmt.Errorf("cell %q of %d channels: %w", c, hidden, graph.ErrShape))
 		return m
@@ -75,10 +75,10 @@ func (c Cell) read(p shared, name string, x graph.Value, m memory, hidden int, p
 		z := part(gate, 1, 1)
 		if !m.h.Valid() {
 			n = op.Tanh(b, n)
-			return memory{h: op.Sub(b, n, op.Mul(b, z, n))}
+			return cellState{h: op.Sub(b, n, op.Mul(b, z, n))}
 		}
 		n = op.Tanh(b, op.Add(b, n, op.Mul(b, part(gate, 0, 1), part(s, 2, 1))))
-		return memory{h: op.Add(b, n, op.Mul(b, z, op.Sub(b, m.h, n)))}
+		return cellState{h: op.Add(b, n, op.Mul(b, z, op.Sub(b, m.h, n)))}
 	}
 	if m.h.Valid() {
 		input = op.Add(b, input, state())
@@ -88,5 +88,5 @@ func (c Cell) read(p shared, name string, x graph.Value, m memory, hidden int, p
 	if m.c.Valid() {
 		next = op.Add(b, next, op.Mul(b, part(gate, 1, 1), m.c))
 	}
-	return memory{h: op.Mul(b, part(gate, 2, 1), op.Tanh(b, next)), c: next}
+	return cellState{h: op.Mul(b, part(gate, 2, 1), op.Tanh(b, next)), c: next}
 }

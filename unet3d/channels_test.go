@@ -36,7 +36,7 @@ var prunable = []struct {
 	}, 7, "input x"},
 	{"resnet2d", graph.Shape{2, 4, 1, 4, 5}, ResNet2D{Widths: []int{4, 4, 8, 8, 8}, Reinject: 2}.Build, 26, ""},
 	{"inception", graph.Shape{2, 3, 1, 2, 4}, func(b *graph.Builder, x graph.Value) graph.Value {
-		return Inception{Width: 16, Own: 1}.Build(b, x, x)
+		return Inception{Width: 16, Target: 1}.Build(b, x, x)
 	}, 44, ""},
 	{"inception, figure", graph.Shape{2, 3, 1, 2, 4}, func(b *graph.Builder, x graph.Value) graph.Value {
 		return Inception{Width: 16, Figure: true}.Build(b, x, x)
@@ -54,14 +54,14 @@ var prunable = []struct {
 	{"members, attention", graph.Shape{6, 3, 2, 4, 6}, func(b *graph.Builder, x graph.Value) graph.Value {
 		return UNet{Base: 2, Stages: 1}.Build(b, MemberEncoder{Channels: 8, Pool: AttentionPool}.Build(b, x, 3))
 	}, 7, "set_mix at unet3d/memberencoder.go"},
-	{"poet", graph.Shape{4, 3, 1, 12, 14}, PoET{Attention: Attention{Set: 2, Heads: 2}, Widths: []int{4, 6, 8}, Attended: 1}.Build, 10, "sum at unet3d/attention.go"},
-	{"poet of places", graph.Shape{4, 3, 1, 8, 9}, PoET{Attention: Attention{Set: 2, Heads: 2, Places: true, Norm: NoNorm}, Widths: []int{4, 6}, Attended: 1}.Build, 6, "reshape at unet3d/attention.go"},
-	{"transformer without norm", graph.Shape{4, 3, 1, 5, 6}, MemberTransformer{Attention: Attention{Set: 2, Norm: NoNorm}, Width: 4, Layers: 2}.Build, 3, "set_dot at unet3d/attention.go"},
+	{"poet", graph.Shape{4, 3, 1, 12, 14}, PoET{Attention: Attention{SetSize: 2, Heads: 2}, Widths: []int{4, 6, 8}, AttentionStages: 1}.Build, 10, "sum at unet3d/attention.go"},
+	{"poet of places", graph.Shape{4, 3, 1, 8, 9}, PoET{Attention: Attention{SetSize: 2, Heads: 2, Positional: true, Norm: NoNorm}, Widths: []int{4, 6}, AttentionStages: 1}.Build, 6, "reshape at unet3d/attention.go"},
+	{"transformer without norm", graph.Shape{4, 3, 1, 5, 6}, MemberTransformer{Attention: Attention{SetSize: 2, Norm: NoNorm}, Width: 4, Layers: 2}.Build, 3, "set_dot at unet3d/attention.go"},
 	{"leads as depth", graph.Shape{4, 3, 1, 4, 6}, TimeUNet{UNet: UNet{Base: 2, Stages: 1}, Leads: 2}.Build, 4, "output y"},
 	{"leads, factorised", graph.Shape{4, 3, 2, 4, 6}, TimeUNet{UNet: UNet{Base: 2, Stages: 1}, Leads: 2, Factorised: true}.Build, 8, "output y"},
 	{"leads, GRU", graph.Shape{4, 3, 1, 4, 6}, RecurrentUNet{UNet: UNet{Base: 2, Stages: 1}, Cell: ConvGRU, Leads: 2}.Build, 7, "reshape at unet3d/leads.go"},
 	{"leads, LSTM both ways", graph.Shape{4, 3, 1, 4, 6}, RecurrentUNet{UNet: UNet{Base: 2, Stages: 1}, Leads: 2, Bidirectional: true}.Build, 9, "reshape at unet3d/leads.go"},
-	{"trajectories", graph.Shape{4, 3, 1, 12, 14}, PoET{Attention: Attention{Set: 2, Heads: 2}, Leads: Attention{Set: 2, Heads: 2}, Widths: []int{4, 6, 8}, Attended: 1}.Build, 10, "set_transpose at unet3d/poet.go"},
+	{"trajectories", graph.Shape{4, 3, 1, 12, 14}, PoET{Attention: Attention{SetSize: 2, Heads: 2}, Leads: Attention{SetSize: 2, Heads: 2}, Widths: []int{4, 6, 8}, AttentionStages: 1}.Build, 10, "set_transpose at unet3d/poet.go"},
 	{"axial", graph.Shape{2, 3, 2, 4, 6}, AxialTransformer{Leads: 2, Width: 4, Heads: 2, Blocks: 1, Stages: -1}.Build, 4, "axis_attention at unet3d/axial.go"},
 	{"calibrated", graph.Shape{2, 3, 2, 7, 9}, func(b *graph.Builder, x graph.Value) graph.Value {
 		v := func(name string, s graph.Shape) graph.Value { return b.Input(name, s) }
@@ -95,7 +95,7 @@ func TestShrunkIsMasked(t *testing.T) {
 			g := buildPrunable(t, n.input, n.build)
 			values := randomValues(g)
 			c := channels.Find(g)
-			kept, err := c.Choose(channels.Goal{Share: 0.5}, c.Magnitudes(func(name string) []float32 { return values[name] }))
+			kept, err := c.Choose(channels.Goal{Fraction: 0.5}, c.Magnitudes(func(name string) []float32 { return values[name] }))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,8 +104,8 @@ func TestShrunkIsMasked(t *testing.T) {
 				t.Fatal(err)
 			}
 			var why []string
-			for _, f := range c.Families() {
-				why = append(why, f.Why...)
+			for _, f := range c.Groups() {
+				why = append(why, f.Reasons...)
 			}
 			if len(kept) != n.layers || !strings.Contains(strings.Join(why, "\n"), n.pinned) {
 				t.Errorf("%d layers lose channels, want %d: %v\npinned: %v", len(kept), n.layers, kept, why)
@@ -120,7 +120,7 @@ func TestShrunkIsMasked(t *testing.T) {
 				}
 			}
 			for _, backend := range backends(t) {
-				o := engine.Options{Device: engine.Device{Backend: backend}, Numerics: engine.Numerics{Winograd: true, ByRule: true}}
+				o := engine.Options{Device: engine.Device{Backend: backend}, Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}}
 				for _, o.Mode = range []engine.Mode{engine.Train, engine.Infer} {
 					want, got := runWith(t, g, masked, o), runWith(t, small, part, o)
 					for name, w := range want {
@@ -158,7 +158,7 @@ func randomValues(g *graph.Graph) map[string][]float32 {
 }
 
 // maskedBy sets to zero what a cut leaves out.
-func maskedBy(cut channels.Cut, n *graph.Node, v []float32) []float32 {
+func maskedBy(cut channels.Selection, n *graph.Node, v []float32) []float32 {
 	keep, ok := cut[n.Name]
 	if !ok || n.Kind == graph.KindState {
 		return v
@@ -287,7 +287,7 @@ func TestOracleOfWidths(t *testing.T) {
 		parameters int
 		fewer      float64
 	}{{0.75, 9204648, 1.765}, {0.5, 4097392, 3.915}, {0.25, 1029176, 15.019}} {
-		kept, err := c.Choose(channels.Goal{Share: o.rho, Multiple: 8}, c.Equal())
+		kept, err := c.Choose(channels.Goal{Fraction: o.rho, Multiple: 8}, c.EqualScores())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ func (c Correction) Build(b *graph.Builder, features, anomaly graph.Value) (shif
 	if c.Local == 0 {
 		return shift, roughness
 	}
-	local, roughness := Local{Out: net.Out, Size: c.Local, Periodic: net.Periodic}.Build(b, LocalLayer, op.Add(b, shift, anomaly))
+	local, roughness := LocallyConnected{Out: net.Out, Size: c.Local, Periodic: net.Periodic}.Build(b, LocalLayer, op.Add(b, shift, anomaly))
 	return op.Add(b, shift, local), roughness
 }
 

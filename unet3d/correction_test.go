@@ -69,7 +69,7 @@ func TestSigmaOfSpread(t *testing.T) {
 	b := graph.New(1)
 	shape := graph.Shape{1, 1, 1, 2, 2}
 	in := CalibratedInput{Features: b.Input("features", graph.Shape{1, 3, 1, 2, 2}), Spread: b.Input("spread", shape), Anomaly: b.Input("anomaly", shape), Season: b.Input("season", graph.Shape{1, 2, 1, 1, 1})}
-	out := Calibrated{Body: UNetKind.Body(Layout{Base: 2, Stages: 1}), SpreadAffine: [][2]float64{{-1, 2}}, SpreadScale: []float64{1}, SpreadOnly: true, SigmaOfSpread: true}.Build(b, in)
+	out := Calibrated{Body: UNetKind.Body(Layout{Base: 2, Stages: 1}), SpreadAffine: [][2]float64{{-1, 2}}, SpreadScale: []float64{1}, SpreadOnly: true, SigmaFromSpread: true}.Build(b, in)
 	b.Output("spread", out.Spread)
 	b.Output("sigma", out.Sigma)
 	g, err := b.Build()

@@ -5,8 +5,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// EmbeddingMap is the name of the parameters of an Embedding.
-const EmbeddingMap = MapsPrefix + "embedding"
+// EmbeddingName is the name of the parameters of an Embedding.
+const EmbeddingName = MapsPrefix + "embedding"
 
 // Embedding joins k learned fields, one value of each for every point, to the channels of x: what
 // tells a network at which place it is. They start at zero, where the first layer, which
@@ -15,7 +15,7 @@ const EmbeddingMap = MapsPrefix + "embedding"
 // Shape: x [N C D H W] → [N C+k D H W]; parameters [1 k D H W].
 // Source: Rasp and Lerch 2018, doi:10.1175/MWR-D-18-0187.1, with points for stations.
 func Embedding(b *graph.Builder, x graph.Value, k int) graph.Value {
-	places := b.Param(EmbeddingMap, graph.Shape{1, k, x.Dim(2), x.Dim(3), x.Dim(4)}, graph.Zeros())
+	places := b.Param(EmbeddingName, graph.Shape{1, k, x.Dim(2), x.Dim(3), x.Dim(4)}, graph.Zeros())
 	ones := make([]float32, x.Dim(0))
 	for i := range ones {
 		ones[i] = 1

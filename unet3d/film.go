@@ -33,9 +33,9 @@ func (f FiLM) withDefaults() FiLM {
 //
 // Shape: x [N C D H W] → [N Hidden 1 1 1]; parameters condition.weight and condition.bias.
 // Errors: in the builder: ErrShape for more conditions than channels.
-func (f FiLM) Code(b *graph.Builder, x graph.Value) graph.Value { return f.code(newShared(b), x) }
+func (f FiLM) Code(b *graph.Builder, x graph.Value) graph.Value { return f.code(newSharedParams(b), x) }
 
-func (f FiLM) code(p shared, x graph.Value) graph.Value {
+func (f FiLM) code(p sharedParams, x graph.Value) graph.Value {
 	f = f.withDefaults()
 	if f.Conditions == 0 {
 		return graph.Value{}
@@ -49,10 +49,10 @@ func (f FiLM) code(p shared, x graph.Value) graph.Value {
 //
 // Shape: x [N C D H W], code [N Hidden 1 1 1] → [N C D H W].
 func (f FiLM) Build(b *graph.Builder, name string, x, code graph.Value) graph.Value {
-	return f.build(newShared(b), name, x, code)
+	return f.build(newSharedParams(b), name, x, code)
 }
 
-func (f FiLM) build(p shared, name string, x, code graph.Value) graph.Value {
+func (f FiLM) build(p sharedParams, name string, x, code graph.Value) graph.Value {
 	if !code.Valid() {
 		return x
 	}

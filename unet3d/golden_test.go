@@ -99,7 +99,7 @@ func TestOutputEqualsPyTorch(t *testing.T) {
 			{"unet3d", "unet3d_base2.safetensors", UNet{Base: 2}.Build},
 			{"resnet2d_simple", "resnet2d_simple_div8.safetensors", ResNet2D{Widths: []int{8, 12, 16, 20, 28}, Reinject: PublishedReinject}.Build},
 			{"bias network, locally connected", "bias_unet_base2.safetensors", func(b *graph.Builder, x graph.Value) graph.Value {
-				y, _ := Local{Size: 3, Periodic: true}.Build(b, "local", BiasUNet{Out: 3, Base: 2, Stages: 2, Periodic: true}.Build(b, x))
+				y, _ := LocallyConnected{Size: 3, Periodic: true}.Build(b, "local", BiasUNet{Out: 3, Base: 2, Stages: 2, Periodic: true}.Build(b, x))
 				return y
 			}},
 		} {

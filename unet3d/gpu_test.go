@@ -35,8 +35,8 @@ func (idleModule) Run() error                                            { retur
 // last has a network's fields with their channels last, whatever their sizes: small ones do not pay for it.
 type last struct{ *cuda.Backend }
 
-func (l last) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.Way {
-	ways := l.Backend.Ways(o, attrs, in, out)
+func (l last) LayoutOptions(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.LayoutOption {
+	ways := l.Backend.LayoutOptions(o, attrs, in, out)
 	if len(ways) > 1 {
 		ways[0].Cost++
 	}
@@ -48,7 +48,7 @@ func init() {
 		e := engine.Backends[0]
 		e.Name = name
 		e.Open = func(engine.Options) (backend.Backend, error) {
-			b, err := cuda.Over(open)
+			b, err := cuda.New(open)
 			return last{b}, err
 		}
 		engine.Backends = append(engine.Backends, e)
@@ -148,14 +148,14 @@ var losses = map[string]func(b *graph.Builder, z, y graph.Value) graph.Value{
 func scoreOf(rule dist.Rule, family string, n int) func(b *graph.Builder, z, y graph.Value) graph.Value {
 	return func(b *graph.Builder, z, y graph.Value) graph.Value {
 		par := op.Softplus(b, op.Concat(b, 1, slices.Repeat([]graph.Value{z}, (n+1)/2)...))
-		return op.Mean(b, op.DistributionScore(b, op.Slice(b, par, 1, 0, n), op.Slice(b, y, 1, 0, 1), op.Scored{Rule: rule, Family: family, Parameters: n}))
+		return op.Mean(b, op.DistributionScore(b, op.Slice(b, par, 1, 0, n), op.Slice(b, y, 1, 0, 1), op.ScoreSpec{Rule: rule, Family: family, Parameters: n}))
 	}
 }
 
 func init() {
 	for _, r := range dist.Table { // one without a program of its own would be among what runs on the processor
 		for _, rule := range r.Rules {
-			n := len(r.Of(7).Parameters)
+			n := len(r.New(7).Parameters)
 			if rule == dist.CrossEntropyRule { // of as many logits as there are bins
 				n = 5
 			}
@@ -236,7 +236,7 @@ func TestFamilyWithoutProgram(t *testing.T) {
 	t.Cleanup(func() { dist.Table = before })
 	f := *dist.Logistic
 	f.ID = "without_program"
-	dist.Table = append(slices.Clone(before), dist.Row{ID: f.ID, Of: func(int) *dist.Family { return &f }, Rules: []dist.Rule{dist.CRPSRule}, Head: true})
+	dist.Table = append(slices.Clone(before), dist.Row{ID: f.ID, New: func(int) *dist.Family { return &f }, Rules: []dist.Rule{dist.CRPSRule}, Head: true})
 	g := graphOfLoss(t, f.ID, scoreOf(dist.CRPSRule, f.ID, 2))
 	left, want := onTheProcessor(t, f.ID, g, engine.Options{}), []string{"distribution_score", "distribution_score_grad"}
 	if !slices.Equal(left, want) {

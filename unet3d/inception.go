@@ -20,7 +20,7 @@ type Inception struct {
 	//	joined before the end          the first layer         the members
 	//	spreads in the last layer      the one at Own          all
 	Figure   bool
-	Own      int  // channel of the spreads that the last layer of the code corrects
+	Target   int  // channel of the spreads that the last layer of the code corrects
 	Width    int  // channels of the first layer, a multiple of 16; 0 means 64
 	Periodic bool // longitudes wrap around in convolutions
 }
@@ -45,9 +45,9 @@ func (r Inception) Build(b *graph.Builder, spreads, members graph.Value) graph.V
 		r.Width = 64
 	}
 	grow := r.Width / inceptionStep
-	if spreads.Dim(2) != 1 || r.Own < 0 || r.Own >= spreads.Dim(1) || grow < 1 || r.Width%inceptionStep != 0 {
+	if spreads.Dim(2) != 1 || r.Target < 0 || r.Target >= spreads.Dim(1) || grow < 1 || r.Width%inceptionStep != 0 {
 		return b.Fail("inception", fmt.Errorf("spreads %v (one level), channel %d of them, width %d (a multiple of 16): %w",
-			spreads.Shape(), r.Own, r.Width, graph.ErrShape))
+			spreads.Shape(), r.Target, r.Width, graph.ErrShape))
 	}
 	size, begin := 1, r.Width
 	if r.Figure {
@@ -67,7 +67,7 @@ func (r Inception) Build(b *graph.Builder, spreads, members graph.Value) graph.V
 		h = op.Concat(b, 1, h, members)
 	} else {
 		h = op.Concat(b, 1, first, h)
-		spreads = op.Slice(b, spreads, 1, r.Own, r.Own+1)
+		spreads = op.Slice(b, spreads, 1, r.Target, r.Target+1)
 	}
 	h = r.conv(b, "last1", r.layer(b, "last0", h, 8, 3), 4, 1)
 	return r.conv(b, "last2", op.Concat(b, 1, h, spreads), 1, 1)
@@ -89,7 +89,7 @@ func (r Inception) layer(b *graph.Builder, name string, x graph.Value, out, k in
 
 // norm is batch normalisation with the constants of the published code.
 func (r Inception) norm(b *graph.Builder, name string, x graph.Value) graph.Value {
-	return batchNormOf(b, name+".bnr", x, op.BatchNormOptions{Eps: 1e-3, Momentum: 0.01})
+	return batchNormOptions(b, name+".bnr", x, op.BatchNormOptions{Eps: 1e-3, Momentum: 0.01})
 }
 
 // conv is a k×k convolution with bias that keeps the grid. The last one, of the spreads,
@@ -112,10 +112,10 @@ var (
 func inceptionKind(name, doc string, figure bool) *Kind {
 	return &Kind{
 		Name: name, Doc: doc + " (model.base 64 as published)",
-		OneField: true, BaseMultiple: inceptionStep, BaseReason: "each block of " + name + " is wider by a sixteenth of it", Needs: []string{"spread", "first"},
+		SingleField: true, BaseMultiple: inceptionStep, BaseReason: "each block of " + name + " is wider by a sixteenth of it", RequiredStatistics: []string{"spread", "first"},
 		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
-			net := Inception{Figure: figure, Width: l.Base, Own: l.Spread.Own, Periodic: l.Periodic}
-			return net.Build(b, channelsOf(b, x, l.Spread.Spreads), channelsOf(b, x, l.Spread.Members))
+			net := Inception{Figure: figure, Width: l.Base, Target: l.Spread.Target, Periodic: l.Periodic}
+			return net.Build(b, sliceChannels(b, x, l.Spread.Spreads), sliceChannels(b, x, l.Spread.Members))
 		},
 	}
 }

@@ -38,15 +38,15 @@ func BenchmarkInt8Predict(b *testing.B) {
 			x[j] = float32(j%13)/13 - 0.5
 		}
 	}
-	c := quantise.New(quantise.Options{Tiles: 64, Input: os.Getenv("INT8_INPUT") != ""})
-	small, err := engine.Compile(network(64, 64), engine.Options{Mode: engine.Infer, Numerics: engine.Numerics{Winograd: true, ByRule: true}, Debug: engine.Debug{Passes: c.Passes()}})
+	c := quantise.New(quantise.Options{MaxTiles: 64, IncludeInput: os.Getenv("INT8_INPUT") != ""})
+	small, err := engine.Compile(network(64, 64), engine.Options{Mode: engine.Infer, Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}, Debug: engine.Debug{Passes: c.Passes()}})
 	if exit.CodeOf(err) == exit.NoDevice {
 		b.Skip("skipped: ", err)
 	} else if err != nil {
 		b.Fatal(err)
 	}
 	defer small.Close()
-	for _, look := range []func(*engine.Plan){c.Ranges, c.Points} {
+	for _, look := range []func(*engine.Plan){c.ObserveRanges, c.ObservePoints} {
 		fill(small.Input("x"))
 		if err := small.Run(context.Background(), 0); err != nil {
 			b.Fatal(err)
@@ -62,7 +62,7 @@ func BenchmarkInt8Predict(b *testing.B) {
 	var plans []*engine.Plan
 	forms := []string{"f32", "bf16_products", "int8", "int8 and bf16_products"}
 	for i, precision := range []string{"f32", "bf16_products", "f32", "bf16_products"} {
-		o := engine.Options{Device: engine.Device{Threads: threads}, Mode: engine.Infer, Numerics: engine.Numerics{Winograd: true, ByRule: true, Precision: precision}, Debug: engine.Debug{Profile: true}, Reuse: engine.Reuse{Timings: tune.Open(b.TempDir(), cpu.Machine(threads), nil)}}
+		o := engine.Options{Device: engine.Device{Threads: threads}, Mode: engine.Infer, Numerics: engine.Numerics{Winograd: true, UseHeuristics: true, Precision: precision}, Debug: engine.Debug{Profile: true}, Reuse: engine.Reuse{Timings: tune.Open(b.TempDir(), cpu.Machine(threads), nil)}}
 		if i > 1 {
 			o.Int8 = scales
 		}

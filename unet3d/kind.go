@@ -12,12 +12,12 @@ type Kind struct {
 	Name string // as model.kind
 	Doc  string // what it is, in half a sentence, as help has it
 
-	Leads   Arrangement // of leads in its input
+	Leads   LeadAxis // of leads in its input
 	Members MemberUse
-	// OneField networks make one spread field, of one target on one level.
-	OneField bool
-	// ByPoint networks read nothing of a point's neighbours, so points may be a list of stations.
-	ByPoint bool
+	// SingleField networks make one spread field, of one target on one level.
+	SingleField bool
+	// Pointwise networks read nothing of a point's neighbours, so points may be a list of stations.
+	Pointwise bool
 	// Baseline networks have no maps of their own: what they are to know of places is in their input.
 	Baseline bool
 	// AnyLevels networks have all forms of Levels; others treat levels alike.
@@ -30,10 +30,10 @@ type Kind struct {
 	// BaseMultiple is what Layout.Base must be a multiple of, and BaseReason why; 0 for anything.
 	BaseMultiple int
 	BaseReason   string
-	// Needs are the statistics of members that are read by name, as in data.features.
-	Needs []string
-	// Published are keys of the published network where it is compared with others, as KEY=VALUE of the configuration.
-	Published string
+	// RequiredStatistics are the statistics of members that are read by name, as in data.features.
+	RequiredStatistics []string
+	// PublishedOptions are keys of the published network where it is compared with others, as KEY=VALUE of the configuration.
+	PublishedOptions string
 
 	// Build extends the graph by the network.
 	//
@@ -42,13 +42,13 @@ type Kind struct {
 	Build func(b *graph.Builder, x graph.Value, l Layout) graph.Value
 }
 
-// Arrangement is where a network has leads: in channels, in rows of its batch, or in either.
-type Arrangement int
+// LeadAxis is where a network has leads: in channels, in rows of its batch, or in either.
+type LeadAxis int
 
 // LeadsInChannels is an input of all leads. LeadsInEither networks may also read each lead in a row by itself. LeadsInRows
 // networks look along rows of leads, of which there must be two.
 const (
-	LeadsInChannels Arrangement = iota
+	LeadsInChannels LeadAxis = iota
 	LeadsInEither
 	LeadsInRows
 )
@@ -57,12 +57,12 @@ const (
 type MemberUse int
 
 // MembersPooled networks read statistics of members only; with MembersCorrected they can read each by itself in a row and
-// correct it; with MembersAttend they do nothing else, and members or leads attend to each other. MembersJoined networks can
+// correct it; with MembersAttending they do nothing else, and members or leads attend to each other. MembersJoined networks can
 // correct members, and their features can be joined with those of an encoder of members.
 const (
 	MembersPooled MemberUse = iota
 	MembersCorrected
-	MembersAttend
+	MembersAttending
 	MembersJoined
 )
 
@@ -79,8 +79,8 @@ type Layout struct {
 	Members, Leads int
 	Attention      AttentionWeights
 	Condition      FiLM // in the last channels of rows
-	// LeadsKnown says that conditions tell leads apart; else attention learns their places.
-	LeadsKnown bool
+	// LeadConditioned says that conditions tell leads apart; else attention learns their places.
+	LeadConditioned bool
 
 	Recurrent Recurrent
 	Axial     Axial
@@ -111,7 +111,7 @@ type Axial struct {
 // SpreadChannels are those that a network of one field reads by name, each an interval of channels [from, to).
 type SpreadChannels struct {
 	Spreads, Members [][2]int // spreads of the members in use and fields of the first one, in the order of leads
-	Own              int      // which channel of Spreads is the target's
+	Target           int      // which channel of Spreads is the target's
 }
 
 // Kinds are all kinds of networks, in the order of help.
@@ -120,16 +120,16 @@ var Kinds = []*Kind{
 	ConvLSTMKind, ConvGRUKind, TimeDepthKind, FactorisedKind, AxialKind,
 }
 
-// KindNamed is the kind of a name; nil if there is none.
-func KindNamed(name string) *Kind {
+// KindByName is the kind of a name; nil if there is none.
+func KindByName(name string) *Kind {
 	if at := slices.IndexFunc(Kinds, func(k *Kind) bool { return k.Name == name }); at >= 0 {
 		return Kinds[at]
 	}
 	return nil
 }
 
-// NamesOf are the names of the kinds that have a property, in the order of Kinds.
-func NamesOf(has func(*Kind) bool) (names []string) {
+// KindNames are the names of the kinds that have a property, in the order of Kinds.
+func KindNames(has func(*Kind) bool) (names []string) {
 	for _, k := range Kinds {
 		if has(k) {
 			names = append(names, k.Name)
@@ -138,14 +138,14 @@ func NamesOf(has func(*Kind) bool) (names []string) {
 	return names
 }
 
-// OverTime tells whether networks of the kind look along leads.
-func (k *Kind) OverTime() bool { return k.Leads == LeadsInRows }
+// SpansLeads tells whether networks of the kind look along leads.
+func (k *Kind) SpansLeads() bool { return k.Leads == LeadsInRows }
 
-// GivesMembers tells whether networks of the kind can correct members.
-func (k *Kind) GivesMembers() bool { return k.Members != MembersPooled }
+// PredictsMembers tells whether networks of the kind can correct members.
+func (k *Kind) PredictsMembers() bool { return k.Members != MembersPooled }
 
-// Attends tells whether members, or the leads of one, attend to each other: such networks give members and nothing else.
-func (k *Kind) Attends() bool { return k.Members == MembersAttend }
+// UsesAttention tells whether members, or the leads of one, attend to each other: such networks give members and nothing else.
+func (k *Kind) UsesAttention() bool { return k.Members == MembersAttending }
 
 // Body is the network of a layout, for any number of fields.
 func (k *Kind) Body(l Layout) Body {
@@ -155,14 +155,14 @@ func (k *Kind) Body(l Layout) Body {
 	}
 }
 
-// unet is the U-Net of a layout.
-func (l Layout) unet() UNet {
+// newUNet is the U-Net of a layout.
+func (l Layout) newUNet() UNet {
 	return UNet{Base: l.Base, Stages: l.Stages, Dropout: l.Dropout, Levels: l.Levels, Periodic: l.Periodic, Out: l.Out, ZeroLast: true}
 }
 
-// channel is the channel of the network's input that holds the target's own spread.
-func (s SpreadChannels) channel() int {
-	own := s.Own
+// targetChannel is the channel of the network's input that holds the target's own spread.
+func (s SpreadChannels) targetChannel() int {
+	own := s.Target
 	for _, part := range s.Spreads {
 		if n := part[1] - part[0]; own >= n {
 			own -= n
@@ -173,8 +173,8 @@ func (s SpreadChannels) channel() int {
 	return -1 // which no network has
 }
 
-// channelsOf joins intervals of channels.
-func channelsOf(b *graph.Builder, x graph.Value, intervals [][2]int) graph.Value {
+// sliceChannels joins intervals of channels.
+func sliceChannels(b *graph.Builder, x graph.Value, intervals [][2]int) graph.Value {
 	var parts []graph.Value
 	for _, at := range intervals {
 		parts = append(parts, op.Slice(b, x, 1, at[0], at[1]))

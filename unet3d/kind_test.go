@@ -18,14 +18,14 @@ const (
 )
 
 func layoutOf(k *Kind) Layout {
-	l := Layout{Base: max(k.BaseMultiple, 8), Stages: 1, Out: 2, Levels: SharedLevels, Recurrent: Recurrent{Stages: 1}, Axial: Axial{Blocks: 1, Window: 4}, LeadsKnown: true}
-	if k.OneField {
-		l.Out, l.Spread = 1, SpreadChannels{Spreads: [][2]int{{0, 1}, {2, 3}}, Members: [][2]int{{1, 2}, {3, 4}}, Own: 1}
+	l := Layout{Base: max(k.BaseMultiple, 8), Stages: 1, Out: 2, Levels: SharedLevels, Recurrent: Recurrent{Stages: 1}, Axial: Axial{Blocks: 1, Window: 4}, LeadConditioned: true}
+	if k.SingleField {
+		l.Out, l.Spread = 1, SpreadChannels{Spreads: [][2]int{{0, 1}, {2, 3}}, Members: [][2]int{{1, 2}, {3, 4}}, Target: 1}
 	}
-	if k.GivesMembers() {
+	if k.PredictsMembers() {
 		l.Members = kindMembers
 	}
-	if k.OverTime() {
+	if k.SpansLeads() {
 		l.Leads = kindLeads
 	}
 	return l
@@ -92,13 +92,13 @@ func TestKindsAreWhatTheySay(t *testing.T) {
 			if !changed(0, false) {
 				t.Error("the row does not reach its own result")
 			}
-			if got := changed(0, true); got == k.ByPoint {
-				t.Errorf("other points change: %v, by point: %v", got, k.ByPoint)
+			if got := changed(0, true); got == k.Pointwise {
+				t.Errorf("other points change: %v, by point: %v", got, k.Pointwise)
 			}
-			if got := rows > 1 && changed(1, false); l.Leads > 1 && got != k.OverTime() {
-				t.Errorf("the next lead changes: %v, over time: %v", got, k.OverTime())
+			if got := rows > 1 && changed(1, false); l.Leads > 1 && got != k.SpansLeads() {
+				t.Errorf("the next lead changes: %v, over time: %v", got, k.SpansLeads())
 			}
-			if changed(rows/2, false) && !k.OneField && !k.Baseline { // batch statistics join samples in training only
+			if changed(rows/2, false) && !k.SingleField && !k.Baseline { // batch statistics join samples in training only
 				t.Error("another sample changes")
 			}
 		})
@@ -113,7 +113,7 @@ func TestKindsRefuseLayouts(t *testing.T) {
 		if _, _, err := buildKind(k, l); k.AnyLevels && err != nil {
 			t.Errorf("%s with filters of each level: %v", k.Name, err)
 		}
-		if k.OverTime() {
+		if k.SpansLeads() {
 			l = layoutOf(k)
 			l.Condition = FiLM{Conditions: 1}
 			g, _, err := buildKind(k, l)
@@ -155,7 +155,7 @@ func TestKindsAreDocumented(t *testing.T) {
 			t.Errorf("%s has no `%s`", page, k.Name)
 		}
 	}
-	if KindNamed("unet3d") != UNetKind || KindNamed("") != nil {
+	if KindByName("unet3d") != UNetKind || KindByName("") != nil {
 		t.Error("KindNamed finds another kind")
 	}
 }

@@ -18,8 +18,8 @@ func checkLeads(b *graph.Builder, what string, x graph.Value, leads int) bool {
 	return b.Err() == nil
 }
 
-// partLeads gives the rows of each lead, [N C D H W].
-func partLeads(b *graph.Builder, x graph.Value, leads int) []graph.Value {
+// splitLeads gives the rows of each lead, [N C D H W].
+func splitLeads(b *graph.Builder, x graph.Value, leads int) []graph.Value {
 	s, out := x.Shape(), make([]graph.Value, leads)
 	if !x.Valid() {
 		return out
@@ -31,7 +31,7 @@ func partLeads(b *graph.Builder, x graph.Value, leads int) []graph.Value {
 	return out
 }
 
-// joinLeads is the inverse of partLeads.
+// joinLeads is the inverse of splitLeads.
 func joinLeads(b *graph.Builder, of []graph.Value) graph.Value {
 	side := op.Concat(b, 1, of...)
 	if !side.Valid() {

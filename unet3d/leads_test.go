@@ -30,7 +30,7 @@ func leadsNets(leads int) map[string]leadsNet {
 	return map[string]leadsNet{
 		"convlstm":                RecurrentUNet{UNet: smallUNet(2), Leads: leads},
 		"convlstm, both ways":     RecurrentUNet{UNet: smallUNet(2), Leads: leads, Hidden: 2, Bidirectional: true, Condition: film},
-		"convgru, two stages":     RecurrentUNet{UNet: smallUNet(2), Cell: ConvGRU, Leads: leads, Recurrent: 2},
+		"convgru, two stages":     RecurrentUNet{UNet: smallUNet(2), Cell: ConvGRU, Leads: leads, CellStages: 2},
 		"convgru, truncated":      RecurrentUNet{UNet: smallUNet(2), Cell: ConvGRU, Leads: leads, Truncate: 2},
 		"leads as depth":          TimeUNet{UNet: smallUNet(2), Leads: leads},
 		"factorised":              TimeUNet{UNet: smallUNet(2), Leads: leads, Factorised: true},
@@ -50,7 +50,7 @@ func TestLeadNetworksEqualPyTorch(t *testing.T) {
 	}{
 		{"axial", AxialTransformer{Leads: 3, Width: 4, Heads: 2, Window: 3, Periodic: true, Condition: film(1)}},
 		{"recurrent_lstm", RecurrentUNet{UNet: golden(2), Leads: 3, Hidden: 2, Bidirectional: true, Truncate: 2, Condition: film(1)}},
-		{"recurrent_gru", RecurrentUNet{UNet: golden(2), Cell: ConvGRU, Leads: 3, Hidden: 2, Recurrent: 2}},
+		{"recurrent_gru", RecurrentUNet{UNet: golden(2), Cell: ConvGRU, Leads: 3, Hidden: 2, CellStages: 2}},
 		{"time_depth", TimeUNet{UNet: golden(1), Leads: 4}},
 		{"time_factorised", TimeUNet{UNet: golden(2), Leads: 3, Factorised: true, Condition: film(2)}},
 	} {
@@ -100,7 +100,7 @@ func TestPoETOfLeads(t *testing.T) {
 	const members, leads = 3, 4
 	names := func(members, leads int) (out []string) {
 		b := graph.New(1)
-		PoET{Attention: Attention{Set: members}, Leads: Attention{Set: leads}, Condition: FiLM{Conditions: 1}}.Build(b, b.Input("x", graph.Shape{members * leads, 3, 1, 24, 36}))
+		PoET{Attention: Attention{SetSize: members}, Leads: Attention{SetSize: leads}, Condition: FiLM{Conditions: 1}}.Build(b, b.Input("x", graph.Shape{members * leads, 3, 1, 24, 36}))
 		g, err := b.Build()
 		if err != nil {
 			t.Fatal(err)
@@ -117,7 +117,7 @@ func TestPoETOfLeads(t *testing.T) {
 	}
 	for _, backend := range backends(t) {
 		for _, over := range []int{0, members} {
-			net := PoET{Attention: Attention{Set: over}, Leads: Attention{Set: leads}, Widths: []int{4, 8}, Periodic: true, Condition: FiLM{Conditions: 1}}
+			net := PoET{Attention: Attention{SetSize: over}, Leads: Attention{SetSize: leads}, Widths: []int{4, 8}, Periodic: true, Condition: FiLM{Conditions: 1}}
 			n := newMembersNet(t, backend, graph.Shape{2 * members * leads, 3, 1, 9, 12}, net.Build)
 			before := n.run(t)
 			row := len(before) / (2 * members * leads)
@@ -149,7 +149,7 @@ func TestPoETOfLeads(t *testing.T) {
 		}
 	}
 	t.Run("gradient", func(t *testing.T) {
-		gradientOf(t, graph.Shape{4, 2, 1, 6, 9}, PoET{Attention: Attention{Set: 2}, Leads: Attention{Set: 2}, Widths: []int{3, 4}, Condition: FiLM{Conditions: 1}}.Build)
+		gradientOf(t, graph.Shape{4, 2, 1, 6, 9}, PoET{Attention: Attention{SetSize: 2}, Leads: Attention{SetSize: 2}, Widths: []int{3, 4}, Condition: FiLM{Conditions: 1}}.Build)
 	})
 }
 
@@ -355,7 +355,7 @@ func TestLeadNetworksRefuse(t *testing.T) {
 		"one lead":                      {graph.Shape{2, 3, 1, 8, 12}, leadsNets(1)["factorised"]},
 		"sides":                         {graph.Shape{3, 3, 1, 8, 10}, leadsNets(3)["convlstm"]},
 		"unknown cell":                  {graph.Shape{3, 3, 1, 8, 12}, RecurrentUNet{UNet: smallUNet(2), Leads: 3, Cell: "rnn"}},
-		"more cells than stages":        {graph.Shape{3, 3, 1, 8, 12}, RecurrentUNet{UNet: smallUNet(2), Leads: 3, Recurrent: 3}},
+		"more cells than stages":        {graph.Shape{3, 3, 1, 8, 12}, RecurrentUNet{UNet: smallUNet(2), Leads: 3, CellStages: 3}},
 		"own levels":                    {graph.Shape{3, 3, 2, 8, 12}, TimeUNet{UNet: UNet{Base: 1, Stages: 2, Levels: FullLevels}, Leads: 3}},
 		"conditions of a depth":         {graph.Shape{3, 3, 1, 8, 12}, TimeUNet{UNet: smallUNet(2), Leads: 3, Condition: FiLM{Conditions: 1}}},
 		"more conditions than channels": {graph.Shape{3, 3, 1, 8, 12}, TimeUNet{UNet: smallUNet(2), Leads: 3, Factorised: true, Condition: FiLM{Conditions: 4}}},
@@ -394,12 +394,12 @@ func TestLeadsInLessMemory(t *testing.T) {
 // inLeastMemory compiles a graph with all results kept, and in the least memory that is found.
 func inLeastMemory(t *testing.T, build func() *graph.Graph) (all, least *engine.Plan) {
 	t.Helper()
-	o := engine.Options{Device: engine.Device{Backend: backends(t)[0]}, Numerics: engine.Numerics{ByRule: true}}
+	o := engine.Options{Device: engine.Device{Backend: backends(t)[0]}, Numerics: engine.Numerics{UseHeuristics: true}}
 	all, err := engine.Compile(build(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var small *pass.TooSmall
+	var small *pass.MemoryLimitError
 	o.Memory.Limit = 1
 	if _, err := engine.Compile(build(), o); !errors.As(err, &small) {
 		t.Fatalf("in one byte: error %v", err)

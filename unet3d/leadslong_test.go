@@ -35,7 +35,7 @@ func TestLongMemoryOfMoreLeads(t *testing.T) {
 func TestLongLeadsInLessMemory(t *testing.T) {
 	for name, build := range map[string]func(*graph.Builder, graph.Value) graph.Value{
 		"factorised": leadsNets(3)["factorised, conditioned"].Build, "leads as depth": leadsNets(3)["leads as depth"].Build, "along axes": smallAxial(3).Build,
-		"members and leads": PoET{Attention: Attention{Set: 2}, Leads: Attention{Set: 3}, Widths: []int{4, 8}}.Build,
+		"members and leads": PoET{Attention: Attention{SetSize: 2}, Leads: Attention{SetSize: 3}, Widths: []int{4, 8}}.Build,
 	} {
 		all, least := inLeastMemory(t, func() *graph.Graph {
 			g, err := lossOf(3, graph.Shape{6, 3, 2, 8, 12}, build)

@@ -44,7 +44,7 @@ func (l LevelConv) Build(b *graph.Builder, name string, x graph.Value, out int) 
 		return l.conv(b, name, x, out, l.Size, kd/2)
 	case AffineLevels:
 		w := b.Param(name+".weight", l.filter(x, out, l.Size), graph.HeNormal(l.filter(x, out, l.Size)[1:].Size()))
-		y := op.Conv3D(b, symmetric(b, x, kd/2), w, l.geometry(l.Size, 0))
+		y := op.Conv3D(b, padSymmetric(b, x, kd/2), w, l.geometry(l.Size, 0))
 		y = op.Mul(b, y, b.Param(name+".factor", graph.Shape{1, out, n, 1, 1}, graph.Ones()))
 		return op.Bias(b, y, b.Param(name+".bias", graph.Shape{out}, graph.Zeros()))
 	case SeparableLevels:
@@ -53,17 +53,17 @@ func (l LevelConv) Build(b *graph.Builder, name string, x graph.Value, out int) 
 			hidden = out
 		}
 		h := op.ReLU(b, l.conv(b, name+".wide", x, hidden, wide, 0))
-		return l.each(b, name+".high", h, out, [3]int{kd, 1, 1})
+		return l.perLevel(b, name+".high", h, out, [3]int{kd, 1, 1})
 	case FullLevels:
-		return l.each(b, name, x, out, l.Size)
+		return l.perLevel(b, name, x, out, l.Size)
 	}
 	return b.Fail("levels", fmt.Errorf("unknown treatment %q", l.Levels))
 }
 
-// each gives every level of the result a filter of its own.
-func (l LevelConv) each(b *graph.Builder, name string, x graph.Value, out int, size [3]int) graph.Value {
+// perLevel gives every level of the result a filter of its own.
+func (l LevelConv) perLevel(b *graph.Builder, name string, x graph.Value, out int, size [3]int) graph.Value {
 	n := x.Dim(2)
-	x = symmetric(b, x, size[0]/2)
+	x = padSymmetric(b, x, size[0]/2)
 	var levels []graph.Value
 	for d := range n {
 		levels = append(levels, l.conv(b, fmt.Sprintf("%s.%d", name, d), op.Slice(b, x, 2, d, d+size[0]), out, size, 0))
@@ -90,8 +90,8 @@ func (l LevelConv) geometry(size [3]int, levels int) op.Conv {
 	return a
 }
 
-// symmetric continues the levels by so many at both ends.
-func symmetric(b *graph.Builder, x graph.Value, n int) graph.Value {
+// padSymmetric continues the levels by so many at both ends.
+func padSymmetric(b *graph.Builder, x graph.Value, n int) graph.Value {
 	parts := []graph.Value{x}
 	last := x.Dim(2) - 1
 	for i := range n {

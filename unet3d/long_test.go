@@ -110,7 +110,7 @@ func waves(field []float32, side int, key uint64) {
 // losses trains with Adam from the initial weights of a seed.
 func (r longRun) losses(t *testing.T, seed uint64, o engine.Options, rate float64) []float64 {
 	t.Helper()
-	o.Threads, o.ByRule = longThreads, true
+	o.Threads, o.UseHeuristics = longThreads, true
 	p := compiled(t, r.graph(t, seed), o)
 	defer p.Close()
 	a, err := optim.New(p.Store(), optim.Options{Threads: longThreads})
@@ -225,7 +225,7 @@ func TestLongLosses(t *testing.T) {
 		name := fmt.Sprintf("base %d, %d²", r.base, r.cols)
 		began := time.Now()
 		direct := r.curves(t, engine.Options{}, longRate)
-		p := compiled(t, r.graph(t, 1), engine.Options{Numerics: engine.Numerics{ByRule: true, Winograd: true}})
+		p := compiled(t, r.graph(t, 1), engine.Options{Numerics: engine.Numerics{UseHeuristics: true, Winograd: true}})
 		variance := r.draw(p, longSteps-1)
 		p.Close()
 		t.Logf("%s: loss %.3f at first, %.3f ± %.3f over the last %d of %d steps, for a target of variance %.2f",
@@ -239,7 +239,7 @@ func TestLongLosses(t *testing.T) {
 			t.Errorf("%s: losses differ by more than seeds do, or not at all", name)
 		}
 		precisions := []string{"bf16"}
-		if kern.HasHalf() {
+		if kern.HasBF16() {
 			precisions = append(precisions, "bf16_products")
 		}
 		less := winograd.whole
@@ -266,7 +266,7 @@ func TestLongLosses(t *testing.T) {
 // those of the backward pass.
 func kept(p *engine.Plan) int64 {
 	g := p.Graph()
-	backward := engine.Backward(g)
+	backward := engine.BackwardNodes(g)
 	read := make([]bool, len(g.Nodes))
 	for _, n := range g.Nodes {
 		for _, in := range n.In {
@@ -276,7 +276,7 @@ func kept(p *engine.Plan) int64 {
 	var sum int64
 	for i, n := range g.Nodes {
 		if n.Kind == graph.KindOp && read[i] && !backward[i] {
-			sum += 4 * int64(n.Room())
+			sum += 4 * int64(n.ArenaElems())
 		}
 	}
 	return sum
@@ -293,7 +293,7 @@ func TestLongHalfOfTheActivations(t *testing.T) {
 		precision string
 	}{{longRun{8, 256, 256}, "f32"}, {longRun{8, 256, 256}, "bf16"}, {longRun{32, 352, 704}, "f32"}} {
 		g, precision := c.graph(t, 1), fmt.Sprintf("base %d, %d×%d, %s", c.base, c.rows, c.cols, c.precision)
-		o := engine.Options{Device: engine.Device{Threads: longThreads}, Numerics: engine.Numerics{Winograd: true, ByRule: true, Precision: c.precision}}
+		o := engine.Options{Device: engine.Device{Threads: longThreads}, Numerics: engine.Numerics{Winograd: true, UseHeuristics: true, Precision: c.precision}}
 		all := compiled(t, g, o)
 		defer all.Close()
 		o.Memory.Limit = memoryOf(all) - kept(all)/2

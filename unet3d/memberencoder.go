@@ -17,12 +17,12 @@ const (
 	MeanStdPool Pool = "mean_std" // mean, then standard deviation with divisor M-1
 	MinMaxPool  Pool = "min_max"  // minimum, then maximum
 	// AttentionPool is a mean with weights: attention of one learned query over the members at
-	// every point, in poolHeads heads.
+	// every point, in poolingHeads heads.
 	AttentionPool Pool = "attention"
 )
 
-// poolHeads is the published number of heads.
-const poolHeads = 8
+// poolingHeads is the published number of heads.
+const poolingHeads = 8
 
 // MemberEncoder makes features of an ensemble from the fields of its members: each passes the
 // same two layers (3×3×3 convolution, bias, ReLU) by itself, then they are pooled.
@@ -57,7 +57,7 @@ func (e MemberEncoder) Build(b *graph.Builder, x graph.Value, members int) graph
 	case MinMaxPool:
 		return op.Concat(b, 1, op.SetMin(b, x, members), op.SetMax(b, x, members))
 	case AttentionPool:
-		return e.attend(b, x, members, poolHeads)
+		return e.attend(b, x, members, poolingHeads)
 	}
 	return b.Fail("member_encoder", fmt.Errorf("unknown pool %q", e.Pool))
 }
@@ -74,7 +74,7 @@ func (e MemberEncoder) attend(b *graph.Builder, x graph.Value, members, heads in
 	k, v := linear("key", x), linear("value", x)
 	q := op.BroadcastTo(b, b.Param("members_query", graph.Shape{1, e.Channels, 1, 1, 1}, graph.Normal(1)),
 		graph.Shape{s[0] / members, e.Channels, s[2], s[3], s[4]})
-	a := op.SetWeights{Queries: 1, Keys: members, Heads: heads, Cells: [3]int(s[2:])}
+	a := op.SetAttentionSizes{Queries: 1, Keys: members, Heads: heads, Cells: [3]int(s[2:])}
 	g := op.Scale(b, op.SetDot(b, q, k, a), math.Sqrt(float64(heads)/float64(e.Channels)))
 	return linear("out", op.SetMix(b, op.Softmax(b, g, 1, members), v, a))
 }

@@ -28,7 +28,7 @@ func newMembersNet(t *testing.T, backend string, x graph.Shape, build func(*grap
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: backend}, Mode: engine.Infer, Numerics: engine.Numerics{ByRule: true, Winograd: true}})
+	plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: backend}, Mode: engine.Infer, Numerics: engine.Numerics{UseHeuristics: true, Winograd: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,9 +18,9 @@ func TestMemberNetworksEqualPyTorch(t *testing.T) {
 		file  string
 		build func(*graph.Builder, graph.Value) graph.Value
 	}{
-		{"poet_small", PoET{Attention: Attention{Set: 3, Heads: 2, Norm: CellNorm}, Widths: []int{4, 6}, Attended: 2, Periodic: true}.Build},
-		{"poet_axial", PoET{Attention: Attention{Set: 4, Heads: 2, Weights: AxialWeights}, Widths: []int{3, 4}, Attended: 1, Periodic: true}.Build},
-		{"member_transformer", MemberTransformer{Attention: Attention{Set: 3, Heads: 2, Width: 6, Weights: PointWeights}, Width: 4, Layers: 2, Periodic: true}.Build},
+		{"poet_small", PoET{Attention: Attention{SetSize: 3, Heads: 2, Norm: PointNorm}, Widths: []int{4, 6}, AttentionStages: 2, Periodic: true}.Build},
+		{"poet_axial", PoET{Attention: Attention{SetSize: 4, Heads: 2, Weights: AxialWeights}, Widths: []int{3, 4}, AttentionStages: 1, Periodic: true}.Build},
+		{"member_transformer", MemberTransformer{Attention: Attention{SetSize: 3, Heads: 2, Width: 6, Weights: PointWeights}, Width: 4, Layers: 2, Periodic: true}.Build},
 		{"member_attention_pool", func(b *graph.Builder, x graph.Value) graph.Value {
 			e, u := MemberEncoder{Channels: 8}, UNet{}
 			return e.attend(b, u.layer(b, "members_conv1", u.layer(b, "members_conv0", x, 8), 8), 3, 4)
@@ -56,7 +56,7 @@ func goldenGradient(t *testing.T, file, backend string, build func(*graph.Builde
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: backend}, Numerics: engine.Numerics{ByRule: true, Winograd: true}})
+	plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Backend: backend}, Numerics: engine.Numerics{UseHeuristics: true, Winograd: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,12 +120,12 @@ func TestMemberNetworkParameters(t *testing.T) {
 		net  PoET
 		want int
 	}{
-		{"7 inputs", graph.Shape{10, 7, 1, 361, 720}, PoET{Attention: Attention{Set: 10, Norm: CellNorm}}, 3923665},
-		{"21 inputs", graph.Shape{10, 21, 1, 361, 720}, PoET{Attention: Attention{Set: 10, Norm: CellNorm}}, 3926465},
-		{"large", graph.Shape{10, 7, 1, 361, 720}, PoET{Attention: Attention{Set: 10, Norm: CellNorm}, Widths: []int{16, 32, 64, 128}, Attended: 4}, 16717361},
-		{"hindcast", graph.Shape{11, 5, 1, 181, 360}, PoET{Attention: Attention{Set: 11, Norm: CellNorm}, Widths: []int{16, 32, 64}}, 3929297},
-		{"a factor for each channel", graph.Shape{10, 7, 1, 361, 720}, PoET{Attention: Attention{Set: 10}}, 295089},
-		{"a factor for each channel, small grid", graph.Shape{10, 7, 1, 41, 60}, PoET{Attention: Attention{Set: 10}}, 295089},
+		{"7 inputs", graph.Shape{10, 7, 1, 361, 720}, PoET{Attention: Attention{SetSize: 10, Norm: PointNorm}}, 3923665},
+		{"21 inputs", graph.Shape{10, 21, 1, 361, 720}, PoET{Attention: Attention{SetSize: 10, Norm: PointNorm}}, 3926465},
+		{"large", graph.Shape{10, 7, 1, 361, 720}, PoET{Attention: Attention{SetSize: 10, Norm: PointNorm}, Widths: []int{16, 32, 64, 128}, AttentionStages: 4}, 16717361},
+		{"hindcast", graph.Shape{11, 5, 1, 181, 360}, PoET{Attention: Attention{SetSize: 11, Norm: PointNorm}, Widths: []int{16, 32, 64}}, 3929297},
+		{"a factor for each channel", graph.Shape{10, 7, 1, 361, 720}, PoET{Attention: Attention{SetSize: 10}}, 295089},
+		{"a factor for each channel, small grid", graph.Shape{10, 7, 1, 41, 60}, PoET{Attention: Attention{SetSize: 10}}, 295089},
 	} {
 		if got := count(c.x, c.net.Build); got != c.want {
 			t.Errorf("PoET, %s: %d parameters, want %d", c.name, got, c.want)
@@ -133,7 +133,7 @@ func TestMemberNetworkParameters(t *testing.T) {
 	}
 	// Three 5×5 layers, attention without and with its norm, and the last layer.
 	layers := 25*3*64 + 64 + 2*(25*64*64+64)
-	if got, want := count(graph.Shape{10, 3, 1, 32, 64}, MemberTransformer{Attention: Attention{Set: 10, Norm: NoNorm}}.Build), layers+3*64*64+64*64+64+65; got != want {
+	if got, want := count(graph.Shape{10, 3, 1, 32, 64}, MemberTransformer{Attention: Attention{SetSize: 10, Norm: NoNorm}}.Build), layers+3*64*64+64*64+64+65; got != want {
 		t.Errorf("transformer of Finn 2021: %d parameters, want %d", got, want)
 	}
 }
@@ -146,13 +146,13 @@ func TestMemberNetworksCoupling(t *testing.T) {
 			net     PoET
 			coupled bool
 		}{
-			{"no attention", PoET{Attended: -1}, false},
+			{"no attention", PoET{AttentionStages: -1}, false},
 			{"global", PoET{}, true},
 			{"axial", PoET{Attention: Attention{Weights: AxialWeights}}, true},
 			{"by point", PoET{Attention: Attention{Weights: PointWeights, Width: 16}}, true},
 		} {
 			const members = 4
-			c.net.Attention.Set, c.net.Widths, c.net.Periodic = members, []int{4, 8}, true
+			c.net.Attention.SetSize, c.net.Widths, c.net.Periodic = members, []int{4, 8}, true
 			n := newMembersNet(t, backend, graph.Shape{2 * members, 3, 1, 9, 12}, c.net.Build)
 			before := n.run(t)
 			row := len(before) / (2 * members)
@@ -188,7 +188,7 @@ func TestMemberNetworksCoupling(t *testing.T) {
 // know of each other and of their order, and members know nothing of other members.
 func TestTrajectories(t *testing.T) {
 	const leads, members = 3, 2
-	net := PoET{Attention: Attention{Set: leads, Places: true}, Widths: []int{4, 8}, Periodic: true}
+	net := PoET{Attention: Attention{SetSize: leads, Positional: true}, Widths: []int{4, 8}, Periodic: true}
 	n := newMembersNet(t, "ref", graph.Shape{members * leads, 3, 1, 9, 12}, net.Build)
 	before := n.run(t)
 	row := len(before) / (members * leads)

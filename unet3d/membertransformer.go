@@ -53,8 +53,8 @@ func (t MemberTransformer) Build(b *graph.Builder, x graph.Value) graph.Value {
 // TransformerKind is the ensemble transformer.
 var TransformerKind = &Kind{
 	Name: "ens_transformer", Doc: "three layers and attention over members (model.base 64 as published)",
-	Members: MembersAttend,
+	Members: MembersAttending,
 	Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
-		return MemberTransformer{Attention: Attention{Set: l.Members, Weights: l.Attention}, Out: l.Out, Width: l.Base, Periodic: l.Periodic, ZeroLast: true}.Build(b, x)
+		return MemberTransformer{Attention: Attention{SetSize: l.Members, Weights: l.Attention}, Out: l.Out, Width: l.Base, Periodic: l.Periodic, ZeroLast: true}.Build(b, x)
 	},
 }

@@ -88,7 +88,7 @@ func TestSameBitsInLessMemory(t *testing.T) {
 
 			o.Memory.Limit = 1
 			_, err = engine.Compile(g, o)
-			var small *pass.TooSmall
+			var small *pass.MemoryLimitError
 			if !errors.As(err, &small) || exit.CodeOf(err) != exit.NoDevice {
 				t.Fatalf("%s on %s in one byte: error %v", name, backend, err)
 			}

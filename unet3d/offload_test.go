@@ -27,7 +27,7 @@ func TestHalfOfTheGlobe(t *testing.T) {
 				t.Fatal(err)
 			}
 			dev := &cuda.Backend{} // only its estimates are asked for
-			u := &pass.Unit{Graph: own, Device: pass.Device{ElemBytes: 4, Layouts: dev, Seconds: dev.Seconds}, Wanted: pass.Wanted{MemoryLimit: limit, Precision: d}}
+			u := &pass.Unit{Graph: own, Device: pass.Device{ElemBytes: 4, Layouts: dev, Seconds: dev.EstimateSeconds}, Options: pass.Options{MemoryLimit: limit, Precision: d}}
 			u.Links = func() (toHost, fromHost float64, err error) { return 50e9, 50e9, nil }
 			if err := pass.Run(pass.List, u); err != nil {
 				t.Fatal(err)
@@ -37,8 +37,8 @@ func TestHalfOfTheGlobe(t *testing.T) {
 		all := int64(compile(0).Memory.ArenaSize) * 4
 		half := compile(all / 2)
 		t.Logf("%v: %.2f GiB with all kept; %v", d, float64(all)/(1<<30), half.Graph.Notes[len(half.Graph.Notes)-1])
-		if arena := int64(half.Memory.ArenaSize) * 4; arena > all/2 || half.Again.Slower < 1 || half.Again.Slower > 1.15 || half.Again.Away == 0 {
-			t.Errorf("%v: arena %d of %d bytes, %+v", d, arena, all, half.Again)
+		if arena := int64(half.Memory.ArenaSize) * 4; arena > all/2 || half.Recomputed.Slowdown < 1 || half.Recomputed.Slowdown > 1.15 || half.Recomputed.Offloaded == 0 {
+			t.Errorf("%v: arena %d of %d bytes, %+v", d, arena, all, half.Recomputed)
 		}
 	}
 }

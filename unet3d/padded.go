@@ -5,11 +5,11 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// padded builds a network of so many poolings on fields whose sides need not divide: rows of
+// buildPadded builds a network of so many poolings on fields whose sides need not divide: rows of
 // zeros stand in behind the last row, as the padding of convolutions has them, and columns
 // around the globe are continued on both sides by those that follow there. build is told whether
 // the ends of the rows that it gets are neighbours. The result has the points of x.
-func padded(b *graph.Builder, x graph.Value, poolings int, periodic bool, build func(x graph.Value, periodic bool) graph.Value) graph.Value {
+func buildPadded(b *graph.Builder, x graph.Value, poolings int, periodic bool, build func(x graph.Value, periodic bool) graph.Value) graph.Value {
 	side := 1 << poolings
 	rows, columns := x.Dim(3), x.Dim(4)
 	more := func(n int) int { return (side - n%side) % side }

@@ -14,18 +14,18 @@ import (
 //
 // With Leads it is a hierarchical ensemble transformer of trajectories: the leads of a member attend to each other,
 // then, if Attention has a set, the members of a lead. Without one, and also with leads of a trajectory for the rows of
-// Attention and Attention.Places, it is the network that corrects all leads of a member at once, and knows of no
+// Attention and Attention.Positional, it is the network that corrects all leads of a member at once, and knows of no
 // other member. What a row's lead is may be told by Condition, which leaves the number of leads open, or by Places.
 //
 // Source: Ben Bouallègue et al. 2024, arXiv:2303.17195, and its code; Roberts 2026, arXiv:2602.15830, for leads.
 type PoET struct {
-	Attention Attention // over members; Set must be given without Leads; Stride 0 means 3, or 1 where weights are not global
-	Leads     Attention // over leads, if it has a Set; Stride as that of Attention
-	Condition FiLM      // tells the layers of the encoder about their rows
-	Out       int       // output channels; 0 means 1
-	Widths    []int     // channels of the stages; none means 8, 16, 32, 64 (large: 16, 32, 64, 128)
-	Attended  int       // how many of the deepest stages have attention; 0 means 3, negative none
-	Periodic  bool      // longitudes wrap around
+	Attention       Attention // over members; Set must be given without Leads; Stride 0 means 3, or 1 where weights are not global
+	Leads           Attention // over leads, if it has a Set; Stride as that of Attention
+	Condition       FiLM      // tells the layers of the encoder about their rows
+	Out             int       // output channels; 0 means 1
+	Widths          []int     // channels of the stages; none means 8, 16, 32, 64 (large: 16, 32, 64, 128)
+	AttentionStages int       // how many of the deepest stages have attention; 0 means 3, negative none
+	Periodic        bool      // longitudes wrap around
 	// ZeroLast starts the last layer at zero, so that an untrained network adds nothing to what its
 	// output corrects.
 	ZeroLast bool
@@ -38,8 +38,8 @@ func (p PoET) withDefaults() PoET {
 	if len(p.Widths) == 0 {
 		p.Widths = []int{8, 16, 32, 64}
 	}
-	if p.Attended == 0 {
-		p.Attended = min(attendedStages, len(p.Widths))
+	if p.AttentionStages == 0 {
+		p.AttentionStages = min(attentionStages, len(p.Widths))
 	}
 	for _, a := range []*Attention{&p.Attention, &p.Leads} {
 		if a.Stride == 0 && a.Weights == GlobalWeights {
@@ -62,8 +62,8 @@ func (p PoET) withDefaults() PoET {
 func (p PoET) Build(b *graph.Builder, x graph.Value) graph.Value {
 	p = p.withDefaults()
 	stages := len(p.Widths)
-	if p.Attended > stages || p.Out < 1 || min(x.Dim(3), x.Dim(4))>>(stages-1) < 1 {
-		return b.Fail("poet", fmt.Errorf("%d of %d stages attended, %d outputs, field %v: %w", p.Attended, stages, p.Out, x.Shape(), graph.ErrShape))
+	if p.AttentionStages > stages || p.Out < 1 || min(x.Dim(3), x.Dim(4))>>(stages-1) < 1 {
+		return b.Fail("poet", fmt.Errorf("%d of %d stages attended, %d outputs, field %v: %w", p.AttentionStages, stages, p.Out, x.Shape(), graph.ErrShape))
 	}
 	var skips []graph.Value
 	code := p.Condition.Code(b, x)
@@ -78,7 +78,7 @@ func (p PoET) Build(b *graph.Builder, x graph.Value) graph.Value {
 		skips = append(skips, h)
 	}
 	// The encoder reads what attention has not changed, as published.
-	for s := max(stages-max(p.Attended, 0), 0); s < stages; s++ {
+	for s := max(stages-max(p.AttentionStages, 0), 0); s < stages; s++ {
 		skips[s] = p.attend(b, s, skips[s])
 	}
 	h = skips[stages-1]
@@ -96,7 +96,7 @@ func (p PoET) Build(b *graph.Builder, x graph.Value) graph.Value {
 
 // attend is the attention of a stage.
 func (p PoET) attend(b *graph.Builder, stage int, z graph.Value) graph.Value {
-	members, leads := p.Attention.Set, p.Leads.Set
+	members, leads := p.Attention.SetSize, p.Leads.SetSize
 	if leads > 0 {
 		z = p.Leads.Build(b, fmt.Sprintf("lead%d", stage), z)
 		if members < 2 {
@@ -130,43 +130,43 @@ func (p PoET) up(b *graph.Builder, name string, x, skip graph.Value) graph.Value
 var (
 	PoETKind = &Kind{
 		Name: "poet", Doc: "the U-Net of that name, whose deepest stages attend over members (model.base 8 and model.stages 3 as published)",
-		Members: MembersAttend,
+		Members: MembersAttending,
 		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
-			return l.poet(Attention{Set: l.Members, Weights: l.Attention}).Build(b, x)
+			return l.newPoET(Attention{SetSize: l.Members, Weights: l.Attention}).Build(b, x)
 		},
 	}
 	TrajectoryKind = &Kind{
 		Name: "trajectory", Doc: "poet with attention over the leads of each member, whose network reads no other member",
-		Leads: LeadsInRows, Members: MembersAttend,
+		Leads: LeadsInRows, Members: MembersAttending,
 		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
-			return l.trajectory(Attention{Weights: l.Attention}).Build(b, x)
+			return l.newTrajectory(Attention{Weights: l.Attention}).Build(b, x)
 		},
 	}
 	HierarchicalKind = &Kind{
 		Name: "hierarchical", Doc: "poet with attention over the leads of each member and then over members",
-		Leads: LeadsInRows, Members: MembersAttend,
+		Leads: LeadsInRows, Members: MembersAttending,
 		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
-			return l.trajectory(Attention{Set: l.Members, Weights: l.Attention}).Build(b, x)
+			return l.newTrajectory(Attention{SetSize: l.Members, Weights: l.Attention}).Build(b, x)
 		},
 	}
 )
 
-// attendedStages is how many of the deepest stages attend, as published.
-const attendedStages = 3
+// attentionStages is how many of the deepest stages attend, as published.
+const attentionStages = 3
 
-// poet is the U-Net of a layout whose deepest stages attend.
-func (l Layout) poet(members Attention) PoET {
+// newPoET is the U-Net of a layout whose deepest stages attend.
+func (l Layout) newPoET(members Attention) PoET {
 	net := PoET{Attention: members, Out: l.Out, Periodic: l.Periodic, ZeroLast: true}
 	for stage := range l.Stages + 1 {
 		net.Widths = append(net.Widths, l.Base<<stage)
 	}
-	net.Attended = min(attendedStages, len(net.Widths))
+	net.AttentionStages = min(attentionStages, len(net.Widths))
 	return net
 }
 
-// trajectory is poet with attention over leads.
-func (l Layout) trajectory(members Attention) PoET {
-	net := l.poet(members)
-	net.Leads, net.Condition = Attention{Set: l.Leads, Weights: l.Attention, Places: !l.LeadsKnown}, l.Condition
+// newTrajectory is poet with attention over leads.
+func (l Layout) newTrajectory(members Attention) PoET {
+	net := l.newPoET(members)
+	net.Leads, net.Condition = Attention{SetSize: l.Leads, Weights: l.Attention, Positional: !l.LeadConditioned}, l.Condition
 	return net
 }

@@ -107,7 +107,7 @@ func (l LeNet) Parameters(channels, out int) (n int) {
 var (
 	DRNKind = &Kind{
 		Name: "drn", Doc: "a baseline: one hidden layer by point, of model.base units (128 in ENS-10)",
-		ByPoint: true, Baseline: true, Published: "model.base=128",
+		Pointwise: true, Baseline: true, PublishedOptions: "model.base=128",
 		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
 			return DRN{Hidden: l.Base}.Build(b, x, l.Out)
 		},

@@ -31,7 +31,7 @@ func BenchmarkPrunedPredict(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			kept := map[string]op.Kept{}
+			kept := map[string]op.BlockMask{}
 			for _, n := range g.Nodes {
 				if n.Kind != graph.KindParam || len(n.Shape) != 5 || n.Shape[0] <= op.FilterBlock {
 					continue
@@ -41,13 +41,13 @@ func BenchmarkPrunedPredict(b *testing.B) {
 				for _, i := range rand.New(rand.NewPCG(uint64(blocks), 7)).Perm(blocks)[:int(s*float64(blocks)+1e-9)] {
 					k[i] = '0'
 				}
-				kept[n.Name] = op.Kept(k)
+				kept[n.Name] = op.BlockMask(k)
 			}
 			threads := runtime.GOMAXPROCS(0)
-			o := engine.Options{Device: engine.Device{Threads: threads}, Mode: engine.Infer, Numerics: engine.Numerics{Winograd: true, ByRule: true}, Reuse: engine.Reuse{Store: engine.NewStore(), Timings: tune.Open(b.TempDir(), cpu.Machine(threads), nil)}}
+			o := engine.Options{Device: engine.Device{Threads: threads}, Mode: engine.Infer, Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}, Reuse: engine.Reuse{Store: engine.NewStore(), Timings: tune.Open(b.TempDir(), cpu.Machine(threads), nil)}}
 			var plans [2]*engine.Plan
-			for i, k := range []map[string]op.Kept{nil, kept} {
-				o.Kept = k
+			for i, k := range []map[string]op.BlockMask{nil, kept} {
+				o.BlockMasks = k
 				if plans[i], err = engine.Compile(g, o); exit.CodeOf(err) == exit.NoDevice {
 					b.Skip("skipped: no device: ", err)
 				} else if err != nil {

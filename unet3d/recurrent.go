@@ -29,8 +29,8 @@ type RecurrentUNet struct {
 	Leads int  // T, at least 2
 	// Hidden are the channels of a state; 0 means half of those of its stage.
 	Hidden int
-	// Recurrent is how many of the deepest stages have a cell; 0 means 1.
-	Recurrent int
+	// CellStages is how many of the deepest stages have a cell; 0 means 1.
+	CellStages int
 	// Bidirectional has a second cell at each place, which reads leads from the last to the first. All leads are known when
 	// a forecast is issued.
 	Bidirectional bool
@@ -42,17 +42,17 @@ type RecurrentUNet struct {
 
 func (r RecurrentUNet) withDefaults() RecurrentUNet {
 	r.UNet = r.UNet.withDefaults()
-	r.Cell, r.Recurrent = cmp.Or(r.Cell, ConvLSTM), cmp.Or(r.Recurrent, 1)
+	r.Cell, r.CellStages = cmp.Or(r.Cell, ConvLSTM), cmp.Or(r.CellStages, 1)
 	return r
 }
 
-// hidden is the number of channels of the states of a stage.
-func (r RecurrentUNet) hidden(stage int) int {
+// stateChannels is the number of channels of the states of a stage.
+func (r RecurrentUNet) stateChannels(stage int) int {
 	return cmp.Or(r.Hidden, max(encoderWidths[stage]*r.UNet.Base/2, 1))
 }
 
-// has tells whether a stage has cells.
-func (r RecurrentUNet) has(stage int) bool { return stage > r.UNet.Stages-r.Recurrent }
+// hasCell tells whether a stage has cells.
+func (r RecurrentUNet) hasCell(stage int) bool { return stage > r.UNet.Stages-r.CellStages }
 
 // Build extends the graph by the network. Layers have the names of UNet, cells cell<stage> and those that read
 // backwards cell<stage>.back; see Cell.
@@ -66,29 +66,29 @@ func (r RecurrentUNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 	if !checkLeads(b, "recurrent_unet", x, r.Leads) || !r.UNet.check(b, x) {
 		return graph.Value{}
 	}
-	if r.Recurrent < 0 || r.Recurrent > r.UNet.Stages || r.Truncate < 0 || r.Hidden < 0 || r.UNet.Levels != SharedLevels {
+	if r.CellStages < 0 || r.CellStages > r.UNet.Stages || r.Truncate < 0 || r.Hidden < 0 || r.UNet.Levels != SharedLevels {
 		return b.Fail("recurrent_unet", fmt.Errorf("cells in %d of %d stages of %d channels, truncated after %d leads, levels %q: %w",
-			r.Recurrent, r.UNet.Stages, r.Hidden, r.Truncate, r.UNet.Levels, graph.ErrShape))
+			r.CellStages, r.UNet.Stages, r.Hidden, r.Truncate, r.UNet.Levels, graph.ErrShape))
 	}
-	p := newShared(b)
-	in := partLeads(b, x, r.Leads)
+	p := newSharedParams(b)
+	in := splitLeads(b, x, r.Leads)
 	skips, out := make([][]graph.Value, r.Leads), make([]graph.Value, r.Leads)
 	layers := make([]unetLayers, r.Leads)
 	for t := range in {
 		skips[t] = []graph.Value{in[t]}
 		layers[t] = r.layers(p, in[t])
 	}
-	states := make([]memory, r.UNet.Stages+1)
+	states := make([]cellState, r.UNet.Stages+1)
 	ahead := func(t, s int) graph.Value { // what the encoder and the cell ahead make of a lead
 		h := r.UNet.encode(b, s, skips[t][s-1], layers[t])
 		skips[t] = append(skips[t], h)
-		if !r.has(s) {
+		if !r.hasCell(s) {
 			return graph.Value{}
 		}
 		if r.Truncate > 0 && t%r.Truncate == 0 {
-			states[s] = states[s].forget(b)
+			states[s] = states[s].detach(b)
 		}
-		states[s] = r.Cell.read(p, cellName(s), h, states[s], r.hidden(s), r.UNet.Periodic)
+		states[s] = r.Cell.step(p, cellName(s), h, states[s], r.stateChannels(s), r.UNet.Periodic)
 		return states[s].h
 	}
 	if r.Bidirectional {
@@ -97,23 +97,23 @@ func (r RecurrentUNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 			for t := range in {
 				heard[t] = ahead(t, s)
 			}
-			var back memory
-			for t := r.Leads - 1; t >= 0 && r.has(s); t-- {
+			var back cellState
+			for t := r.Leads - 1; t >= 0 && r.hasCell(s); t-- {
 				if r.Truncate > 0 && (r.Leads-1-t)%r.Truncate == 0 {
-					back = back.forget(b)
+					back = back.detach(b)
 				}
-				back = r.Cell.read(p, cellName(s)+".back", skips[t][s], back, r.hidden(s), r.UNet.Periodic)
+				back = r.Cell.step(p, cellName(s)+".back", skips[t][s], back, r.stateChannels(s), r.UNet.Periodic)
 				heard[t] = op.Concat(b, 1, heard[t], back.h)
 			}
 			for t := range in {
-				skips[t][s] = r.join(p, s, skips[t][s], heard[t])
+				skips[t][s] = r.addCellOutput(p, s, skips[t][s], heard[t])
 			}
 		}
 	}
 	for t := range in {
 		for s := 1; s <= r.UNet.Stages && !r.Bidirectional; s++ {
 			heard := ahead(t, s)
-			skips[t][s] = r.join(p, s, skips[t][s], heard)
+			skips[t][s] = r.addCellOutput(p, s, skips[t][s], heard)
 		}
 		out[t] = r.UNet.decode(b, skips[t], layers[t])
 	}
@@ -122,7 +122,7 @@ func (r RecurrentUNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 
 // BuildPadded is Build for fields whose sides need not divide (padded).
 func (r RecurrentUNet) BuildPadded(b *graph.Builder, x graph.Value) graph.Value {
-	return padded(b, x, r.withDefaults().UNet.Stages, r.UNet.Periodic, func(x graph.Value, periodic bool) graph.Value {
+	return buildPadded(b, x, r.withDefaults().UNet.Stages, r.UNet.Periodic, func(x graph.Value, periodic bool) graph.Value {
 		r.UNet.Periodic = periodic
 		return r.Build(b, x)
 	})
@@ -130,8 +130,8 @@ func (r RecurrentUNet) BuildPadded(b *graph.Builder, x graph.Value) graph.Value 
 
 func cellName(stage int) string { return fmt.Sprintf("cell%d", stage) }
 
-// join adds what cells say to what they have read.
-func (r RecurrentUNet) join(p shared, stage int, x, heard graph.Value) graph.Value {
+// addCellOutput adds what cells say to what they have read.
+func (r RecurrentUNet) addCellOutput(p sharedParams, stage int, x, heard graph.Value) graph.Value {
 	if !heard.Valid() {
 		return x
 	}
@@ -139,30 +139,30 @@ func (r RecurrentUNet) join(p shared, stage int, x, heard graph.Value) graph.Val
 }
 
 // layers are those of one lead.
-func (r RecurrentUNet) layers(p shared, x graph.Value) unetLayers {
+func (r RecurrentUNet) layers(p sharedParams, x graph.Value) unetLayers {
 	return sharedLayers(p, r.UNet, r.Condition, x)
 }
 
 // sharedLayers are those of a U-Net whose rows are x, with a FiLM in the encoder.
-func sharedLayers(p shared, u UNet, film FiLM, x graph.Value) unetLayers {
+func sharedLayers(p sharedParams, u UNet, film FiLM, x graph.Value) unetLayers {
 	size, code := [3]int{3, 3, 3}, film.code(p, x)
 	last := func(name string, x graph.Value, out int, start graph.Init) graph.Value {
 		return p.bias(name, p.conv(name, x, out, size, u.Periodic, start), graph.Zeros())
 	}
 	return unetLayers{last: last, layer: func(name string, x graph.Value, out int) graph.Value {
 		y := last(name, x, out, graph.HeNormal(x.Dim(1)*27))
-		if encodes(name) {
+		if isEncoderLayer(name) {
 			y = film.build(p, name, y, code)
 		}
 		return op.ReLU(p.b, y)
 	}}
 }
 
-// encodes tells whether a layer of a U-Net belongs to the encoder.
-func encodes(name string) bool { return name[:3] == "enc" }
+// isEncoderLayer tells whether a layer of a U-Net belongs to the encoder.
+func isEncoderLayer(name string) bool { return name[:3] == "enc" }
 
-// encoderLayers are the widths of the layers of the encoder.
-func (u UNet) encoderLayers() []int {
+// encoderLayerWidths are the widths of the layers of the encoder.
+func (u UNet) encoderLayerWidths() []int {
 	widths := make([]int, u.Stages+1)
 	for s := range widths {
 		widths[s] = encoderWidths[s] * u.Base
@@ -173,16 +173,16 @@ func (u UNet) encoderLayers() []int {
 // Parameters is the number of trained values for rows of so many channels.
 func (r RecurrentUNet) Parameters(channels int) int {
 	r = r.withDefaults()
-	n := r.UNet.Parameters(channels) + r.Condition.parameters(r.UNet.encoderLayers()...)
+	n := r.UNet.Parameters(channels) + r.Condition.parameters(r.UNet.encoderLayerWidths()...)
 	for s := 1; s <= r.UNet.Stages; s++ {
-		if !r.has(s) {
+		if !r.hasCell(s) {
 			continue
 		}
-		width, hidden, ways := encoderWidths[s]*r.UNet.Base, r.hidden(s), 1
+		width, hidden, ways := encoderWidths[s]*r.UNet.Base, r.stateChannels(s), 1
 		if r.Bidirectional {
 			ways = 2
 		}
-		cell := r.Cell.gates() * hidden * (27*(width+hidden) + 1)
+		cell := r.Cell.gateCount() * hidden * (27*(width+hidden) + 1)
 		n += ways*cell + (ways*hidden+1)*width
 	}
 	return n
@@ -200,7 +200,7 @@ func recurrentKind(name, doc string, cell Cell) *Kind {
 		Leads: LeadsInRows, Members: MembersCorrected, Section: RecurrentSection,
 		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
 			r := l.Recurrent
-			return RecurrentUNet{UNet: l.unet(), Cell: cell, Leads: l.Leads, Hidden: r.Hidden, Recurrent: r.Stages, Truncate: r.Truncate,
+			return RecurrentUNet{UNet: l.newUNet(), Cell: cell, Leads: l.Leads, Hidden: r.Hidden, CellStages: r.Stages, Truncate: r.Truncate,
 				Bidirectional: r.Bidirectional, Condition: l.Condition}.BuildPadded(b, x)
 		},
 	}

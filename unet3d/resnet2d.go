@@ -88,11 +88,11 @@ func conv2D(b *graph.Builder, name string, x graph.Value, out, k int, start grap
 
 // batchNorm is batch normalisation with PyTorch's names and defaults.
 func batchNorm(b *graph.Builder, name string, x graph.Value) graph.Value {
-	return batchNormOf(b, name, x, op.BatchNormOptions{})
+	return batchNormOptions(b, name, x, op.BatchNormOptions{})
 }
 
-// batchNormOf is batch normalisation with PyTorch's names.
-func batchNormOf(b *graph.Builder, name string, x graph.Value, o op.BatchNormOptions) graph.Value {
+// batchNormOptions is batch normalisation with PyTorch's names.
+func batchNormOptions(b *graph.Builder, name string, x graph.Value, o op.BatchNormOptions) graph.Value {
 	c := graph.Shape{x.Dim(1)}
 	return op.BatchNorm(b, x,
 		b.Param(name+".weight", c, graph.Ones()), b.Param(name+".bias", c, graph.Zeros()),
@@ -102,8 +102,8 @@ func batchNormOf(b *graph.Builder, name string, x graph.Value, o op.BatchNormOpt
 // ResNetKind is the published network of one spread field.
 var ResNetKind = &Kind{
 	Name: "resnet2d_simple", Doc: "the published 2-D network of one spread field on one level",
-	OneField: true,
+	SingleField: true,
 	Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
-		return ResNet2D{Periodic: l.Periodic, Reinject: l.Spread.channel()}.Build(b, x)
+		return ResNet2D{Periodic: l.Periodic, Reinject: l.Spread.targetChannel()}.Build(b, x)
 	},
 }

@@ -5,37 +5,37 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// shared gives parameters by name, the same ones every time: layers that a network applies to one lead
+// sharedParams gives parameters by name, the same ones every time: layers that a network applies to one lead
 // after the other have one set of them.
-type shared struct {
-	b     *graph.Builder
-	known map[string]graph.Value
+type sharedParams struct {
+	b      *graph.Builder
+	params map[string]graph.Value
 }
 
-func newShared(b *graph.Builder) shared { return shared{b, map[string]graph.Value{}} }
+func newSharedParams(b *graph.Builder) sharedParams { return sharedParams{b, map[string]graph.Value{}} }
 
-func (p shared) param(name string, shape graph.Shape, start graph.Init) graph.Value {
-	v, ok := p.known[name]
+func (p sharedParams) param(name string, shape graph.Shape, start graph.Init) graph.Value {
+	v, ok := p.params[name]
 	if !ok {
 		v = p.b.Param(name, shape, start)
-		p.known[name] = v
+		p.params[name] = v
 	}
 	return v
 }
 
 // conv is a convolution without bias that keeps the grid.
-func (p shared) conv(name string, x graph.Value, out int, size [3]int, periodic bool, start graph.Init) graph.Value {
+func (p sharedParams) conv(name string, x graph.Value, out int, size [3]int, periodic bool, start graph.Init) graph.Value {
 	a := op.Conv{Pad: op.Same(size[:]...)}
 	a.Pad[2].Periodic = periodic
 	return op.Conv3D(p.b, x, p.param(name+".weight", graph.Shape{out, x.Dim(1), size[0], size[1], size[2]}, start), a)
 }
 
 // bias adds one number to each channel.
-func (p shared) bias(name string, x graph.Value, start graph.Init) graph.Value {
+func (p sharedParams) bias(name string, x graph.Value, start graph.Init) graph.Value {
 	return op.Bias(p.b, x, p.param(name+".bias", graph.Shape{x.Dim(1)}, start))
 }
 
 // linear is a layer with bias over the channels of a point; filters are [out in 1 1 1].
-func (p shared) linear(name string, x graph.Value, out int, start graph.Init) graph.Value {
+func (p sharedParams) linear(name string, x graph.Value, out int, start graph.Init) graph.Value {
 	return p.bias(name, p.conv(name, x, out, [3]int{1, 1, 1}, false, start), graph.Zeros())
 }

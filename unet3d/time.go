@@ -43,7 +43,7 @@ func (n TimeUNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 	if !n.Factorised {
 		return op.SetSwap(b, u.Build(b, op.SetSwap(b, x, n.Leads)), x.Dim(2))
 	}
-	p := newShared(b)
+	p := newSharedParams(b)
 	layers := sharedLayers(p, u, n.Condition, x)
 	spatial := layers.layer
 	layers.layer = func(name string, x graph.Value, out int) graph.Value {
@@ -60,7 +60,7 @@ func (n TimeUNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 
 // BuildPadded is Build for fields whose sides need not divide (padded).
 func (n TimeUNet) BuildPadded(b *graph.Builder, x graph.Value) graph.Value {
-	return padded(b, x, n.UNet.withDefaults().Stages, n.UNet.Periodic, func(x graph.Value, periodic bool) graph.Value {
+	return buildPadded(b, x, n.UNet.withDefaults().Stages, n.UNet.Periodic, func(x graph.Value, periodic bool) graph.Value {
 		n.UNet.Periodic = periodic
 		return n.Build(b, x)
 	})
@@ -73,7 +73,7 @@ func (n TimeUNet) Parameters(channels int) int {
 	if !n.Factorised {
 		return total
 	}
-	widths := u.encoderLayers()
+	widths := u.encoderLayerWidths()
 	total += n.Condition.parameters(widths...)
 	for s := u.Stages; s >= 1; s-- {
 		last := decoderWidths[s-1] * u.Base
@@ -94,14 +94,14 @@ var (
 		Name: "unet_time", Doc: "the U-Net with leads for depth",
 		Leads: LeadsInRows, Members: MembersCorrected, NoConditions: true,
 		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
-			return TimeUNet{UNet: l.unet(), Leads: l.Leads}.BuildPadded(b, x)
+			return TimeUNet{UNet: l.newUNet(), Leads: l.Leads}.BuildPadded(b, x)
 		},
 	}
 	FactorisedKind = &Kind{
 		Name: "unet_2plus1d", Doc: "the U-Net with filters over leads behind its others",
 		Leads: LeadsInRows, Members: MembersCorrected,
 		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
-			return TimeUNet{UNet: l.unet(), Leads: l.Leads, Factorised: true, Condition: l.Condition}.BuildPadded(b, x)
+			return TimeUNet{UNet: l.newUNet(), Leads: l.Leads, Factorised: true, Condition: l.Condition}.BuildPadded(b, x)
 		},
 	}
 )

@@ -27,7 +27,7 @@ const unet2DPoolings = 2
 // Shape: x [N C D H W] → [N out D H W], of any sides.
 func (u UNet2D) Build(b *graph.Builder, x graph.Value, out int) graph.Value {
 	u = u.withDefaults()
-	return padded(b, x, unet2DPoolings, u.Periodic, func(x graph.Value, periodic bool) graph.Value {
+	return buildPadded(b, x, unet2DPoolings, u.Periodic, func(x graph.Value, periodic bool) graph.Value {
 		u.Periodic = periodic
 		return u.build(b, x, out)
 	})
@@ -90,7 +90,7 @@ func (u UNet2D) Parameters(channels, out int) (n int) {
 // UNet2DKind is the 2-D U-Net of ENS-10.
 var UNet2DKind = &Kind{
 	Name: "unet2d", Doc: "a baseline: the 2-D U-Net of ENS-10 (model.base 32)",
-	Baseline: true, Published: "model.base=32",
+	Baseline: true, PublishedOptions: "model.base=32",
 	Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
 		return UNet2D{Base: l.Base, Periodic: l.Periodic}.Build(b, x, l.Out)
 	},

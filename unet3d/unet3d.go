@@ -101,15 +101,15 @@ func (u UNet) layers(b *graph.Builder) unetLayers {
 	}
 }
 
-// poolingOfUNet keeps levels.
-var poolingOfUNet = [3]int{1, 2, 2}
+// unetPooling keeps levels.
+var unetPooling = [3]int{1, 2, 2}
 
 // encode is stage s of the encoder, from 1 on: of the tensor of the stage above, pooled.
 func (u UNet) encode(b *graph.Builder, s int, h graph.Value, of unetLayers) graph.Value {
 	if s == 1 {
 		h = of.layer("enc_conv0", h, encoderWidths[0]*u.Base)
 	}
-	return op.MaxPool(b, of.layer(fmt.Sprintf("enc_conv%d", s), h, encoderWidths[s]*u.Base), poolingOfUNet)
+	return op.MaxPool(b, of.layer(fmt.Sprintf("enc_conv%d", s), h, encoderWidths[s]*u.Base), unetPooling)
 }
 
 // decode is the decoder; skips are the network's input and what the stages of the encoder have made.
@@ -124,7 +124,7 @@ func (u UNet) decode(b *graph.Builder, skips []graph.Value, of unetLayers) graph
 		if s == 1 {
 			last = encoderWidths[0] * u.Base
 		}
-		h = op.Concat(b, 1, op.Upsample(b, h, poolingOfUNet, u.Periodic), skips[s-1])
+		h = op.Concat(b, 1, op.Upsample(b, h, unetPooling, u.Periodic), skips[s-1])
 		h = of.layer(fmt.Sprintf("dec_conv%da", s), h, width)
 		h = of.layer(fmt.Sprintf("dec_conv%db", s), h, last)
 	}
@@ -137,7 +137,7 @@ func (u UNet) decode(b *graph.Builder, skips []graph.Value, of unetLayers) graph
 
 // BuildPadded is Build for fields whose sides need not divide (padded).
 func (u UNet) BuildPadded(b *graph.Builder, x graph.Value) graph.Value {
-	return padded(b, x, u.withDefaults().Stages, u.Periodic, func(x graph.Value, periodic bool) graph.Value {
+	return buildPadded(b, x, u.withDefaults().Stages, u.Periodic, func(x graph.Value, periodic bool) graph.Value {
 		u.Periodic = periodic
 		return u.Build(b, x)
 	})
@@ -194,5 +194,5 @@ func (u UNet) Parameters(channels int) int {
 var UNetKind = &Kind{
 	Name: "unet3d", Doc: "the 3-D U-Net, of all heads",
 	Leads: LeadsInEither, Members: MembersJoined, AnyLevels: true,
-	Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value { return l.unet().BuildPadded(b, x) },
+	Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value { return l.newUNet().BuildPadded(b, x) },
 }

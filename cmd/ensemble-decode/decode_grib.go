@@ -9,13 +9,13 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/io/decode/wire"
 	"github.com/ensemble-weather/ensemble/io/grib"
+	"github.com/ensemble-weather/ensemble/io/grib/ccsds"
 	"github.com/ensemble-weather/ensemble/io/grib/eccodes"
-	"github.com/ensemble-weather/ensemble/io/grib/packed"
 )
 
-// message is the buffer that ecCodes reads a message from. It is reused, and
+// messageBuffer is the buffer that ecCodes reads a message from. It is reused, and
 // large enough allocations of Go do not move.
-var message []byte
+var messageBuffer []byte
 
 // eachGrib calls do with every field of a batch, whose message is at hand; one that cannot
 // be read, or for which do fails, goes to bad.
@@ -30,7 +30,7 @@ func eachGrib(args json.RawMessage, do func(i int, ref grib.Ref) error, bad func
 	}
 	defer f.Close()
 	for i, ref := range b.Fields {
-		if message, err = ref.Extract(message, f); err == nil {
+		if messageBuffer, err = ref.Extract(messageBuffer, f); err == nil {
 			err = do(i, ref)
 		}
 		if err != nil {
@@ -44,7 +44,7 @@ func eachGrib(args json.RawMessage, do func(i int, ref grib.Ref) error, bad func
 func gribDescribe(args json.RawMessage, _ []byte, _ *wire.Payload) (any, error) {
 	out := map[int]grib.Description{}
 	n, err := eachGrib(args, func(i int, _ grib.Ref) error {
-		m, err := eccodes.Open(message)
+		m, err := eccodes.Open(messageBuffer)
 		if err == nil {
 			out[i] = m.Describe()
 			m.Close()
@@ -69,7 +69,7 @@ func gribValues(args json.RawMessage, _ []byte, out *wire.Payload) (any, error) 
 		n := ref.Points
 		if n == 0 {
 			var err error
-			if n, err = points(); err != nil {
+			if n, err = countValues(); err != nil {
 				return err
 			}
 		}
@@ -77,18 +77,18 @@ func gribValues(args json.RawMessage, _ []byte, out *wire.Payload) (any, error) 
 		if err != nil {
 			return err
 		}
-		if err := values(unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), n)); err != nil {
+		if err := decodeValues(unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), n)); err != nil {
 			return err
 		}
-		put(wire.Values{At: at, Count: n})
+		put(wire.Values{Offset: at, Count: n})
 		return nil
 	}, func(_ int, why string) { put(wire.Values{Error: why}) })
 	return list, err
 }
 
-// points asks ecCodes for the number of values of the message at hand.
-func points() (int, error) {
-	m, err := eccodes.Open(message)
+// countValues asks ecCodes for the number of values of the message at hand.
+func countValues() (int, error) {
+	m, err := eccodes.Open(messageBuffer)
 	if err != nil {
 		return 0, err
 	}
@@ -100,27 +100,27 @@ func points() (int, error) {
 	return n, nil
 }
 
-// values decodes the message at hand: by our own means what is simple, and what ecCodes
+// decodeValues decodes the message at hand: by our own means what is simple, and what ecCodes
 // cannot.
-func values(dst []float32) error {
-	if p, ok, err := grib.SimpleOf(message, len(dst)); err != nil {
+func decodeValues(dst []float32) error {
+	if p, ok, err := grib.ParseSimplePacking(messageBuffer, len(dst)); err != nil {
 		return err
 	} else if ok {
-		if err := packed.Unpack(dst[:p.Values], &p); err != nil {
+		if err := ccsds.Unpack(dst[:p.Count], &p); err != nil {
 			return err
 		}
-		return p.Spread(dst)
+		return p.ApplyBitmap(dst)
 	}
-	if message[7] == 2 {
-		s, err := grib.Walk(message)
+	if messageBuffer[7] == 2 {
+		s, err := grib.ParseSections(messageBuffer)
 		if err != nil {
 			return err
 		}
-		if ok, err := grib.Unpack(message, s, dst); ok || err != nil {
+		if ok, err := grib.Unpack(messageBuffer, s, dst); ok || err != nil {
 			return err
 		}
 	}
-	m, err := eccodes.Open(message)
+	m, err := eccodes.Open(messageBuffer)
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/testdata"
 	"github.com/ensemble-weather/ensemble/io/grib"
+	"github.com/ensemble-weather/ensemble/io/grib/ccsds"
 	"github.com/ensemble-weather/ensemble/io/grib/eccodes"
-	"github.com/ensemble-weather/ensemble/io/grib/packed"
 )
 
 // What is unpacked by our own means has the bits that ecCodes gives.
@@ -36,12 +36,12 @@ func TestSimplePackingAgreesWithECCodes(t *testing.T) {
 				if len(m.Fields) != 1 {
 					continue
 				}
-				message = data[m.Offset : m.Offset+m.Length]
-				n, err := points()
+				messageBuffer = data[m.Offset : m.Offset+m.Length]
+				n, err := countValues()
 				if err != nil {
 					continue // not one that ecCodes can read
 				}
-				p, ok, err := grib.SimpleOf(message, n)
+				p, ok, err := grib.ParseSimplePacking(messageBuffer, n)
 				if err != nil {
 					t.Errorf("%s, message %d: %v", path, m.Number, err)
 				}
@@ -49,13 +49,13 @@ func TestSimplePackingAgreesWithECCodes(t *testing.T) {
 					continue
 				}
 				got, want := make([]float32, n), make([]float32, n)
-				if err := packed.Unpack(got[:p.Values], &p); err != nil {
+				if err := ccsds.Unpack(got[:p.Count], &p); err != nil {
 					t.Fatal(path, err)
 				}
-				if err := p.Spread(got); err != nil {
+				if err := p.ApplyBitmap(got); err != nil {
 					t.Fatal(path, err)
 				}
-				h, err := eccodes.Open(message)
+				h, err := eccodes.Open(messageBuffer)
 				if err != nil {
 					t.Fatal(path, err)
 				}
@@ -69,10 +69,10 @@ func TestSimplePackingAgreesWithECCodes(t *testing.T) {
 					}
 				}
 				compared[m.Edition]++
-				if p.Code != nil {
+				if p.CCSDS != nil {
 					coded++
 					p.Data = p.Data[:len(p.Data)/2]
-					if packed.Unpack(got[:p.Values], &p) == nil {
+					if ccsds.Unpack(got[:p.Count], &p) == nil {
 						t.Errorf("%s, message %d: half of a code gives all values", path, m.Number)
 					}
 				}

@@ -15,9 +15,9 @@ import (
 // maxSlab bounds one part of a variable, in values.
 const maxSlab = 1 << 28
 
-// opened is the file that was read last. It stays open, since requests about one file
+// openFile is the file that was read last. It stays open, since requests about one file
 // follow each other.
-var opened struct {
+var openFile struct {
 	path  string
 	stamp fs.FileInfo
 	file  *nclib.File
@@ -32,7 +32,7 @@ func openNetCDF(path string) (*nclib.File, error) {
 	if err != nil {
 		return bad(err)
 	}
-	o := &opened
+	o := &openFile
 	if o.file != nil {
 		if o.path == path && os.SameFile(o.stamp, stamp) && o.stamp.Size() == stamp.Size() && o.stamp.ModTime().Equal(stamp.ModTime()) {
 			return o.file, nil
@@ -96,7 +96,7 @@ func netcdfValues(args json.RawMessage, _ []byte, out *wire.Payload) (any, error
 			list[i].Error = err.Error()
 			continue
 		}
-		list[i].At, list[i].Count = at, int(n)
+		list[i].Offset, list[i].Count = at, int(n)
 	}
 	return list, nil
 }

@@ -40,12 +40,12 @@ func encodeGRIB(args json.RawMessage, in []byte, _ *wire.Payload) (any, error) {
 }
 
 // written is the result of both encoders: how large the file became.
-func written(path string) (encode.Written, error) {
+func written(path string) (encode.FileResult, error) {
 	st, err := os.Stat(path)
 	if err != nil {
-		return encode.Written{}, err
+		return encode.FileResult{}, err
 	}
-	return encode.Written{Bytes: st.Size()}, nil
+	return encode.FileResult{Bytes: st.Size()}, nil
 }
 
 // writeError says why a file could not be written. Libraries hide a full disk

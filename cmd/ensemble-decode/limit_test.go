@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	case "":
 		os.Exit(m.Run())
 	case "memory":
-		if err := limit(); err != nil {
+		if err := limitProcess(); err != nil {
 			panic(err)
 		}
 		var kept [][]byte
@@ -27,10 +27,10 @@ func TestMain(m *testing.M) {
 		}
 		fmt.Println("all of it was given", len(kept))
 	case "loop":
-		if err := limit(); err != nil {
+		if err := limitProcess(); err != nil {
 			panic(err)
 		}
-		if err := allowCPU(1); err != nil {
+		if err := limitCPU(1); err != nil {
 			panic(err)
 		}
 		for n := 0; ; n++ {

@@ -29,8 +29,8 @@ import (
 // go to out, the rest is returned and sent as JSON.
 type handler func(args json.RawMessage, in []byte, out *wire.Payload) (result any, err error)
 
-// kinds lists the jobs, one file each.
-var kinds = []struct {
+// handlers lists the jobs, one file each.
+var handlers = []struct {
 	name string
 	do   handler
 }{
@@ -66,13 +66,13 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	if err := limit(); err != nil {
+	if err := limitProcess(); err != nil {
 		return err
 	}
-	in := wire.OpenMemory(wire.InputFD, "input")
-	out := wire.OpenMemory(wire.OutputFD, "output")
+	in := wire.OpenSharedMemory(wire.InputFD, "input")
+	out := wire.OpenSharedMemory(wire.OutputFD, "output")
 	hello := wire.Hello{Protocol: wire.Protocol, Libraries: libraries()}
-	for _, k := range kinds {
+	for _, k := range handlers {
 		hello.Kinds = append(hello.Kinds, k.name)
 	}
 	if err := wire.WriteFrame(replies, hello); err != nil {
@@ -85,18 +85,18 @@ func serve() error {
 		} else if err != nil {
 			return err
 		}
-		if err := allowCPU(req.CPUSeconds); err != nil {
+		if err := limitCPU(req.CPUSeconds); err != nil {
 			return err
 		}
-		reply := answer(req, in, out)
+		reply := handle(req, in, out)
 		if err := wire.WriteFrame(replies, reply); err != nil {
 			return err
 		}
 	}
 }
 
-// answer does one request.
-func answer(req wire.Request, in, out *wire.Memory) wire.Reply {
+// handle does one request.
+func handle(req wire.Request, in, out *wire.SharedMemory) wire.Reply {
 	reply := wire.Reply{ID: req.ID}
 	fail := func(err error) wire.Reply {
 		var e *exit.Error
@@ -106,11 +106,11 @@ func answer(req wire.Request, in, out *wire.Memory) wire.Reply {
 		reply.Error = wire.FromExit(e)
 		return reply
 	}
-	for _, k := range kinds {
+	for _, k := range handlers {
 		if k.name != req.Kind {
 			continue
 		}
-		payload, err := in.View(req.In)
+		payload, err := in.View(req.InputBytes)
 		if err != nil {
 			return fail(err)
 		}
@@ -122,7 +122,7 @@ func answer(req wire.Request, in, out *wire.Memory) wire.Reply {
 		if reply.Result, err = json.Marshal(result); err != nil {
 			return fail(err)
 		}
-		reply.Out = p.Len()
+		reply.OutputBytes = p.Len()
 		return reply
 	}
 	return fail(&exit.Error{Code: exit.NoDevice, What: "ensemble-decode does not know the job " + strconv.Quote(req.Kind),
@@ -142,9 +142,9 @@ func privateStdout() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "replies"), nil
 }
 
-// limit bounds what a decoder gone wild can take: address space, and no core
-// dumps. Processor time is bounded per request by allowCPU.
-func limit() error {
+// limitProcess bounds what a decoder gone wild can take: address space, and no core
+// dumps. Processor time is bounded per request by limitCPU.
+func limitProcess() error {
 	space := uint64(defaultAddressSpace)
 	if s := os.Getenv(addressSpaceEnv); s != "" {
 		n, err := strconv.ParseUint(s, 10, 64)
@@ -170,10 +170,10 @@ func limit() error {
 	return nil
 }
 
-// allowCPU lets the process use so many seconds of processor time from now on.
+// limitCPU lets the process use so many seconds of processor time from now on.
 // The soft limit raises SIGXCPU; the hard one stays open so that the next
 // request can raise the soft one again.
-func allowCPU(seconds int) error {
+func limitCPU(seconds int) error {
 	var used unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
 		return err

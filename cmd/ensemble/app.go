@@ -31,16 +31,16 @@ type app struct {
 	logFile, logFormat             string
 	logJSON                        bool // messages are JSON
 
-	flag      *interrupt.Flag // raised by SIGTERM, SIGINT, SIGUSR1, SIGHUP
-	log       *slog.Logger    // messages
-	records   *slog.Logger    // those of them that are for machines, and what a person sees otherwise
-	logs      *logFile        // of --log-file
-	opened    bool            // the loggers are those that the flags ask for
-	begun     time.Time
-	args      []string
-	manyFiles []string // flags of filesFlag
-	command   string   // that ran, "config show"
-	result    result
+	flag         *interrupt.Flag // raised by SIGTERM, SIGINT, SIGUSR1, SIGHUP
+	log          *slog.Logger    // messages
+	records      *slog.Logger    // those of them that are for machines, and what a person sees otherwise
+	logOutput    *logFile        // of --log-file
+	loggersReady bool            // the loggers are those that the flags ask for
+	started      time.Time
+	args         []string
+	multiFlags   []string // flags of filesFlag
+	command      string   // that ran, "config show"
+	result       result
 }
 
 // result is what a command has to say.
@@ -53,16 +53,16 @@ type result struct {
 	text     func(io.Writer) error
 	outputs  []string // files that were written
 	warnings []string
-	told     bool // the warnings were logged when they arose
+	logged   bool // the warnings were logged when they arose
 	degraded bool // done, with less than was expected
-	// elsewhere says that rank 0 of the job gives the answer.
-	elsewhere bool
+	// answeredByRoot says that rank 0 of the job gives the answer.
+	answeredByRoot bool
 	// printed says that the command has written its answer to app.stdout itself.
 	printed bool
 }
 
-// job is the one call a command makes.
-type job func(ctx context.Context, args []string) (result, error)
+// jobFunc is the one call a command makes.
+type jobFunc func(ctx context.Context, args []string) (result, error)
 
 func newApp(stdout, stderr io.Writer) *app {
 	a := &app{stdout: stdout, stderr: stderr}
@@ -87,7 +87,7 @@ func newApp(stdout, stderr io.Writer) *app {
 	common.BoolVarP(&a.verbose, "verbose", "v", false, "print details and the causes of errors")
 	common.StringVar(&a.logFile, "log-file", "", "also write messages to this file")
 	common.StringVar(&a.logFormat, "log-format", "text", "of messages: text, or json with one object a line (default of serve)")
-	words(common, "log-format", logFormats...)
+	setChoices(common, "log-format", logFormats...)
 	showVersion := a.root.Flags().Bool("version", false, "print the version") // without cobra's -v
 	a.root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *showVersion {
@@ -115,30 +115,30 @@ func (a *app) run(args []string) exit.Code {
 			a.json = true
 		}
 	}
-	a.args, a.logJSON, a.begun = args, asJSON(args), time.Now()
-	a.setLogs(slog.LevelInfo, nil)
-	a.root.SetArgs(repeatFlags(args, a.manyFiles))
+	a.args, a.logJSON, a.started = args, logsAsJSON(args), time.Now()
+	a.setLoggers(slog.LevelInfo, nil)
+	a.root.SetArgs(repeatFlags(args, a.multiFlags))
 	cmd, err := a.root.ExecuteC()
 	a.command = strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "ensemble"), " ")
-	if a.logs != nil {
-		defer a.logs.Close()
+	if a.logOutput != nil {
+		defer a.logOutput.Close()
 	}
 	return a.finish(err)
 }
 
-// do makes a command run its job: logging set up, the context cancelled by signals.
+// runJob makes a command run its job: logging set up, the context cancelled by signals.
 // A job that saves by itself polls a.flag and shields its saving part from the
 // context.
-func (a *app) do(j job) func(*cobra.Command, []string) error {
+func (a *app) runJob(j jobFunc) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := a.openLog(); err != nil {
+		if err := a.openLoggers(); err != nil {
 			return err
 		}
 		ctx, cancel := a.flag.Context(context.Background())
 		defer cancel()
 		var err error
 		a.result, err = j(ctx, args)
-		a.result.elsewhere = team.Follows() && (err == nil || team.Joint(err))
+		a.result.answeredByRoot = team.IsNonRoot() && (err == nil || team.IsAgreed(err))
 		if errors.Is(err, context.Canceled) && a.flag.Raised() {
 			err = a.flag.Err()
 		}
@@ -160,8 +160,8 @@ var (
 	flagWrongType = regexp.MustCompile(`^invalid argument "(.*)" for "(.+)" flag: (.+)$`)
 )
 
-// typeHelp says what a flag of a type takes.
-var typeHelp = map[string]string{"uint": "it is a whole number, 0 or more", "uint64": "it is a whole number, 0 or more",
+// flagTypeHelp says what a flag of a type takes.
+var flagTypeHelp = map[string]string{"uint": "it is a whole number, 0 or more", "uint64": "it is a whole number, 0 or more",
 	"bool": "it is true or false", "duration": "it is a number with its unit, such as 30s or 5m"}
 
 func flagError(cmd *cobra.Command, err error) error {
@@ -189,8 +189,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	} else if m := flagWrongType.FindStringSubmatch(err.Error()); m != nil {
 		e.What = fmt.Sprintf("%q is no value for %s", m[1], m[2])
 		e.Why = m[3]
-		if f := cmd.Flags().Lookup(strings.TrimLeft(m[2][strings.LastIndex(m[2], " ")+1:], "-")); f != nil && typeHelp[f.Value.Type()] != "" {
-			e.Why = typeHelp[f.Value.Type()]
+		if f := cmd.Flags().Lookup(strings.TrimLeft(m[2][strings.LastIndex(m[2], " ")+1:], "-")); f != nil && flagTypeHelp[f.Value.Type()] != "" {
+			e.Why = flagTypeHelp[f.Value.Type()]
 		}
 	}
 	return e
@@ -222,7 +222,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown command %q", args[0]), At: cmd.CommandPath(), Fix: fix}
 }
 
-// noArgs, someArgs and oneArg say what a command takes beside its flags.
+// noArgs, atLeastOneArg and exactlyOneArg say what a command takes beside its flags.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -230,7 +230,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unexpected argument %q", args[0]), At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
 }
 
-func someArgs(cmd *cobra.Command, args []string) error {
+func atLeastOneArg(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return nil
 	}
@@ -244,7 +244,7 @@ func atMostOneArg(cmd *cobra.Command, args []string) error {
 	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d arguments, want one at most", len(args)), At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
 }
 
-func oneArg(cmd *cobra.Command, args []string) error {
+func exactlyOneArg(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
 	}

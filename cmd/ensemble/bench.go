@@ -36,12 +36,12 @@ func benchCommand(a *app) *cobra.Command {
 			"  mpirun -n 2 ensemble bench --base 8 --crop 256 --threads 1 --parallel\n" +
 			"  mpirun -n 4 ensemble bench --check-parallel\n" +
 			"  mpirun -n 2 ensemble bench --check-parallel --mesh \"data:2 lat:2\"",
-		Annotations: notes("docs/performance.md", exit.No, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: annotations("docs/performance.md", exit.No, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        unknownCommand,
 	}
 	b := benchFlags{app: a, cmd: cmd}
 	b.bind()
-	cmd.RunE = a.do(b.run)
+	cmd.RunE = a.runJob(b.run)
 	cmd.AddCommand(benchRead(a), benchStore(a), benchDevice(a))
 	return cmd
 }
@@ -55,8 +55,8 @@ type benchFlags struct {
 	depth, multiple, steps, ranks                uint
 	operations                                   float64
 	mesh, optimizer                              string
-	one, parallel, check, shard                  bool
-	computing                                    computing
+	single, parallel, checkRanks, shard          bool
+	compute                                      computeFlags
 	reporter                                     func() (*progress.Reporter, error)
 }
 
@@ -71,43 +71,43 @@ func (b *benchFlags) bind() {
 	f.StringVar(&b.precision, "precision", "float32", "float32, bf16, bf16_products, f16 or tf32")
 	f.Float64Var(&b.operations, "operations", 0, "remove channels until this share of the operations is left; 0 removes none")
 	f.UintVar(&b.multiple, "multiple", 8, "with --operations, layers keep a multiple of so many channels")
-	b.computing.bind(f)
+	b.compute.bind(f)
 	f.UintVar(&b.steps, "steps", 0, "measured steps of each; 0 means as --seconds allows")
 	f.Float64Var(&b.o.Seconds, "seconds", 3, "time for the steps of each; at least 5 are taken, or 3 of more than 4 s")
 	f.StringVar(&b.o.Gradient, "gradient", "auto", "distance from float64: auto (reduces a large case), full or off")
 	f.BoolVar(&b.o.Movement, "movement", false, "print what each operation computes and moves")
 	f.StringVar(&b.o.Trace, "trace", "", "write one step's timeline to `FILE`, for Perfetto or Chrome")
 	f.BoolVar(&b.parallel, "parallel", false, "measure a training step on all ranks of the job")
-	f.BoolVar(&b.check, "check-parallel", false, "compare training on all ranks with training on one")
+	f.BoolVar(&b.checkRanks, "check-parallel", false, "compare training on all ranks with training on one")
 	f.UintVar(&b.ranks, "ranks", 0, "ranks of these within this process, where no MPI launcher started it")
 	f.StringVar(&b.mesh, "mesh", "", "their `MESH`, such as \"data:2 lon:4\", of as many parts as ranks or more; if not given it is chosen, or all are compared")
 	f.BoolVar(&b.shard, "shard-optimizer", false, "with --parallel, share the optimizer out among the ranks")
 	f.StringVar(&b.optimizer, "optimizer", "sgd", "of --check-parallel: sgd or adam")
-	f.BoolVar(&b.one, "one", false, "measure what standard input asks for, in this process")
+	f.BoolVar(&b.single, "one", false, "measure what standard input asks for, in this process")
 	f.Lookup("one").Hidden = true // how the command starts its own processes
 	b.reporter = b.app.progressFlag(f)
 }
 
 func (b *benchFlags) run(ctx context.Context, _ []string) (result, error) {
-	if b.one {
+	if b.single {
 		return measureOne(ctx)
 	}
 	like := bench.Case{Model: b.model, Depth: int(b.depth), Precision: b.precision, Operations: b.operations}
 	if b.operations > 0 {
 		like.Multiple = int(b.multiple)
 	}
-	if b.check {
-		if err := oneOf("--optimizer", []string{b.optimizer}, bench.CheckOptimizers...); err != nil {
+	if b.checkRanks {
+		if err := checkChoice("--optimizer", []string{b.optimizer}, bench.CheckOptimizers...); err != nil {
 			return result{}, err
 		}
 		return b.checkParallel(ctx, bench.ParallelCheckOptions{Ranks: int(b.ranks), Mesh: b.mesh, Steps: int(b.steps), Optimizer: b.optimizer, Case: like})
 	}
 	o := b.o
-	if err := oneOf("--gradient", []string{o.Gradient}, "auto", "full", "off"); err != nil {
+	if err := checkChoice("--gradient", []string{o.Gradient}, "auto", "full", "off"); err != nil {
 		return result{}, err
 	}
 	var err error
-	if like.Device, like.MemoryBytes, like.WorkspaceBytes, err = b.computing.read(); err != nil {
+	if like.Device, like.MemoryBytes, like.WorkspaceBytes, err = b.compute.read(); err != nil {
 		return result{}, err
 	}
 	if o.Cases, err = b.cases(like); err != nil {
@@ -118,7 +118,7 @@ func (b *benchFlags) run(ctx context.Context, _ []string) (result, error) {
 	}
 	o.Timings = setup.UserTimings(b.app.log)
 	if b.parallel {
-		return onRanks(ctx, o, bench.RanksOptions{Mesh: b.mesh, Ranks: int(b.ranks), Steps: int(b.steps), ShardOptimizer: b.shard})
+		return benchOnRanks(ctx, o, bench.RanksOptions{Mesh: b.mesh, Ranks: int(b.ranks), Steps: int(b.steps), ShardOptimizer: b.shard})
 	}
 	program, err := os.Executable()
 	if err != nil {
@@ -166,7 +166,7 @@ func (b *benchFlags) checkParallel(ctx context.Context, o bench.ParallelCheckOpt
 	if err != nil {
 		return result{}, err
 	}
-	if o.Case, err = only("--check-parallel", cases); err != nil {
+	if o.Case, err = singleCase("--check-parallel", cases); err != nil {
 		return result{}, err
 	}
 	r, err := bench.CheckParallel(ctx, o)
@@ -176,10 +176,10 @@ func (b *benchFlags) checkParallel(ctx context.Context, o bench.ParallelCheckOpt
 	return result{data: r}, nil
 }
 
-// onRanks measures the one case on all ranks.
-func onRanks(ctx context.Context, measured bench.Options, o bench.RanksOptions) (result, error) {
+// benchOnRanks measures the one case on all ranks.
+func benchOnRanks(ctx context.Context, measured bench.Options, o bench.RanksOptions) (result, error) {
 	var err error
-	if o.Case, err = only("--parallel", measured.Cases); err != nil {
+	if o.Case, err = singleCase("--parallel", measured.Cases); err != nil {
 		return result{}, err
 	}
 	o.Seconds, o.Timings = measured.Seconds, measured.Timings
@@ -190,8 +190,8 @@ func onRanks(ctx context.Context, measured bench.Options, o bench.RanksOptions) 
 	return result{data: r}, nil
 }
 
-// only is the one case that a flag allows.
-func only(flag string, cases []bench.Case) (bench.Case, error) {
+// singleCase is the one case that a flag allows.
+func singleCase(flag string, cases []bench.Case) (bench.Case, error) {
 	if len(cases) != 1 {
 		return bench.Case{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s with %d cases", flag, len(cases)), At: "the command line", Fix: "give one value to each flag"}
 	}
@@ -204,19 +204,19 @@ func (b *benchFlags) cases(like bench.Case) ([]bench.Case, error) {
 	for _, word := range strings.Split(b.crop, ",") {
 		c, err := setup.ParseCrop(strings.TrimSpace(word))
 		if err != nil {
-			return nil, at("--crop", err)
+			return nil, withFlag("--crop", err)
 		}
 		crops = append(crops, c)
 	}
-	bases, err := wholes("--base", b.base, 1)
+	bases, err := parseInts("--base", b.base, 1)
 	if err != nil {
 		return nil, err
 	}
-	batches, err := wholes("--batch", b.batch, 1)
+	batches, err := parseInts("--batch", b.batch, 1)
 	if err != nil {
 		return nil, err
 	}
-	threads, err := wholes("--threads", b.threads, 0)
+	threads, err := parseInts("--threads", b.threads, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -235,8 +235,8 @@ func (b *benchFlags) cases(like bench.Case) ([]bench.Case, error) {
 	return all, nil
 }
 
-// wholes reads a list of whole numbers, none below least.
-func wholes(flag, text string, least int) ([]int, error) {
+// parseInts reads a list of whole numbers, none below least.
+func parseInts(flag, text string, least int) ([]int, error) {
 	var all []int
 	for _, word := range strings.Split(text, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(word))

@@ -31,12 +31,12 @@ func benchDevice(a *app) *cobra.Command {
 			"  ensemble bench device train --base 32 --field 2x352x704 --batch 2\n" +
 			"  ensemble bench device memory --share 0.5 --json\n" +
 			"  ensemble bench device train --device emulated",
-		Annotations: notes("docs/performance.md, ensemble bench", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
-		Args:        oneArg, ValidArgs: names,
+		Annotations: annotations("docs/performance.md, ensemble bench", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        exactlyOneArg, ValidArgs: names,
 	}
 	b := benchDeviceFlags{cmd: cmd}
 	b.bind()
-	cmd.RunE = a.do(b.run)
+	cmd.RunE = a.runJob(b.run)
 	return cmd
 }
 
@@ -52,15 +52,15 @@ func (b *benchDeviceFlags) bind() {
 	f, o := b.cmd.Flags(), &b.o
 	f.StringVar(&o.Case, "case", "", "name of the case in the answer; \"\" is that of the part")
 	f.StringVar(&o.Backend, "device", "cuda", "what computes: cuda, cpu, ref or "+device.Emulated)
-	words(f, "device", "cuda", "cpu", "ref", device.Emulated)
+	setChoices(f, "device", "cuda", "cpu", "ref", device.Emulated)
 	f.IntVar(&o.Base, "base", 0, "base width of the network; 0 means 32")
 	f.IntVar(&o.Stages, "stages", 0, "its poolings; 0 means 5")
 	f.IntVar(&o.Batch, "batch", 0, "samples of a step; 0 means 2")
-	f.BoolVar(&o.Less, "less", false, "train: take fewer samples where there is no plan with so many")
+	f.BoolVar(&o.SmallerBatch, "less", false, "train: take fewer samples where there is no plan with so many")
 	f.IntVar(&o.Channels, "channels", 0, "input channels; 0 means 42")
 	f.StringVar(&b.field, "field", "", "levels, rows and columns; \"\" means 2x352x704")
 	f.StringVar(&o.Precision, "precision", "bf16", "of fields inside the network and of products: bf16, f16, f32, or tf32")
-	words(f, "precision", "bf16", "f16", "f32", "tf32")
+	setChoices(f, "precision", "bf16", "f16", "f32", "tf32")
 	f.Float64Var(&o.Seconds, "seconds", 3, "time of measured steps")
 	f.IntVar(&o.Steps, "steps", 0, "measured steps; 0 means as --seconds allows. learn: of a training; 0 means 200")
 	f.IntVar(&o.Seeds, "seeds", 0, "learn: trainings on each device; 0 means 3")

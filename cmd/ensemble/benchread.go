@@ -23,8 +23,8 @@ func benchRead(a *app) *cobra.Command {
 		Example: "  ensemble bench read forecast.grib2\n" +
 			"  ensemble bench read --open --rounds 3 fc/*.grib2 --json\n" +
 			"  ensemble bench read --run-dir runs/a --threads 2 forecast.grib2",
-		Annotations: notes("docs/performance.md, ensemble bench store", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
-		Args:        someArgs,
+		Annotations: annotations("docs/performance.md, ensemble bench store", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        atLeastOneArg,
 	}
 	f := cmd.Flags()
 	rounds := f.Uint("rounds", 7, "measured rounds; of predictions at most 3")
@@ -33,7 +33,7 @@ func benchRead(a *app) *cobra.Command {
 	f.StringVarP(&o.Out, "out", "o", "", "with --run-dir, leave the products in this `DIR`")
 	threads := threadsFlag(f)
 	reporter := a.progressFlag(f)
-	cmd.RunE = a.do(func(ctx context.Context, files []string) (result, error) {
+	cmd.RunE = a.runJob(func(ctx context.Context, files []string) (result, error) {
 		program, err := os.Executable()
 		if err != nil {
 			return result{}, err

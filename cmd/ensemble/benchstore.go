@@ -21,8 +21,8 @@ func benchStore(a *app) *cobra.Command {
 			"predicts, and the peak memory of the process. It is read twice.",
 		Example: "  ensemble bench store store\n" +
 			"  ensemble bench store store --starts 100 --prefetch 8 --direct --json",
-		Annotations: notes("docs/training.md", exit.BadData, exit.NotYet, exit.IO, exit.SaveAndStop),
-		Args:        oneArg,
+		Annotations: annotations("docs/training.md", exit.BadData, exit.NotYet, exit.IO, exit.SaveAndStop),
+		Args:        exactlyOneArg,
 	}
 	f := cmd.Flags()
 	starts := f.Uint("starts", 0, "read the first so many starts only; 0 means all")
@@ -30,8 +30,8 @@ func benchStore(a *app) *cobra.Command {
 	f.BoolVar(&o.Direct, "direct", false, "read past the page cache, as data.direct")
 	f.Uint64Var(&o.Seed, "seed", 1, "of the order")
 	reporter := a.progressFlag(f)
-	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
-		o.Dir, o.Starts, o.Prefetch = args[0], int(*starts), int(*prefetch)
+	cmd.RunE = a.runJob(func(ctx context.Context, args []string) (result, error) {
+		o.Dir, o.Inits, o.Prefetch = args[0], int(*starts), int(*prefetch)
 		var err error
 		if o.Progress, err = reporter(); err != nil {
 			return result{}, err

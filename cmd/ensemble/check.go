@@ -27,21 +27,21 @@ func checkCommand(a *app) *cobra.Command {
 			"  ensemble check fc/*.grib2 --expect members=50+control,steps=0:48:24\n" +
 			"  ensemble check fc/*.grib2 --expect variables=t,gh,levels=850hPa,500hPa --json\n" +
 			"  ensemble check -c train.yaml",
-		Annotations: notes("docs/data.md, ensemble inspect", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.IO, exit.SaveAndStop),
+		Annotations: annotations("docs/data.md, ensemble inspect", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.IO, exit.SaveAndStop),
 	}
 	f := cmd.Flags()
 	src := configFlags(cmd)
 	sparseFlag(f, &sparse)
 	layout := layoutFlags(f)
 	f.StringVar(&expect, "expect", "", "what every start must hold: members, steps, variables, levels, as `LIST`")
-	cmd.RunE = a.do(func(ctx context.Context, files []string) (result, error) {
+	cmd.RunE = a.runJob(func(ctx context.Context, files []string) (result, error) {
 		o := check.Options{}
 		o.Input.Sparse = sparse
 		l, err := layout()
 		if err != nil {
 			return result{}, err
 		}
-		o.Input.Layout = input.LayoutOf(l)
+		o.Input.Members = input.LayoutOf(l)
 		switch {
 		case len(src.Files) > 0 && expect != "":
 			return result{}, &exit.Error{Code: exit.Usage, What: "--config and --expect exclude each other", At: cmd.CommandPath(), Fix: "state the expectation in one of them"}
@@ -50,7 +50,7 @@ func checkCommand(a *app) *cobra.Command {
 				return result{}, err
 			}
 		case len(files) == 0:
-			return result{}, someArgs(cmd, files)
+			return result{}, atLeastOneArg(cmd, files)
 		case expect != "":
 			if o.Expect, err = check.ParseExpectation(expect); err != nil {
 				return result{}, err
@@ -61,7 +61,7 @@ func checkCommand(a *app) *cobra.Command {
 		if r == nil {
 			return result{}, err
 		}
-		res := result{data: r, told: true}
+		res := result{data: r, logged: true}
 		for _, w := range r.Warnings {
 			res.warnings = append(res.warnings, w.What)
 		}

@@ -19,8 +19,8 @@ func completionCommand(a *app) *cobra.Command {
 		Example: "  source <(ensemble completion bash)\n" +
 			"  ensemble completion zsh > \"${fpath[1]}/_ensemble\"\n" +
 			"  ensemble completion fish > ~/.config/fish/completions/ensemble.fish",
-		Args: oneArg, ValidArgs: []string{"bash", "zsh", "fish"},
-		Annotations: notes(""),
+		Args: exactlyOneArg, ValidArgs: []string{"bash", "zsh", "fish"},
+		Annotations: annotations(""),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.result.printed = slices.Contains(cmd.ValidArgs, args[0])
 			switch args[0] {
@@ -60,8 +60,8 @@ func completeFlags(cmd *cobra.Command) {
 	}
 	cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Name == "run-dir" {
-			register(f.Name, runNames)
-		} else if known := f.Annotations[wordsOf]; known != nil {
+			register(f.Name, completeRunDirs)
+		} else if known := f.Annotations[choicesAnnotation]; known != nil {
 			register(f.Name, cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp))
 		}
 	})
@@ -70,9 +70,9 @@ func completeFlags(cmd *cobra.Command) {
 	}
 }
 
-// runNames completes a run directory; where none begins as is typed, any folder.
-func runNames(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	if found := trained.Directories(typed); len(found) > 0 {
+// completeRunDirs completes a run directory; where none begins as is typed, any folder.
+func completeRunDirs(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if found := trained.CompleteDirectories(typed); len(found) > 0 {
 		return found, cobra.ShellCompDirectiveNoFileComp
 	}
 	return nil, cobra.ShellCompDirectiveFilterDirs

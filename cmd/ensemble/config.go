@@ -19,7 +19,7 @@ func configCommand(a *app) *cobra.Command {
 			"  ensemble config show -c train.yaml --origin\n" +
 			"  ensemble config explain train.loss\n" +
 			"  ensemble config check --of predict -c predict.yaml",
-		Annotations: notes("ensemble help train, ensemble help predict"),
+		Annotations: annotations("ensemble help train, ensemble help predict"),
 	}, configCheck(a), configShow(a), configExplain(a), configSchema(a))
 }
 
@@ -28,10 +28,10 @@ func configCheck(a *app) *cobra.Command {
 		Use:     "check -c FILE",
 		Short:   "Report all faults of a configuration",
 		Example: "  ensemble config check -c train.yaml\n  ensemble config check -c train.yaml --set train.epochs=5",
-		Args:    noArgs, Annotations: notes("ensemble config explain"),
+		Args:    noArgs, Annotations: annotations("ensemble config explain"),
 	}
-	src, load := configFlags(cmd), ofFlag(cmd)
-	cmd.RunE = a.do(func(context.Context, []string) (result, error) {
+	src, load := configFlags(cmd), schemaFlag(cmd)
+	cmd.RunE = a.runJob(func(context.Context, []string) (result, error) {
 		_, c, err := load(*src)
 		if err != nil {
 			return result{}, err
@@ -50,11 +50,11 @@ func configShow(a *app) *cobra.Command {
 		Use:     "show -c FILE",
 		Short:   "Print the configuration that results from all sources",
 		Example: "  ensemble config show -c train.yaml\n  ensemble config show -c train.yaml --origin --set train.epochs=5",
-		Args:    noArgs, Annotations: notes("ensemble config explain"),
+		Args:    noArgs, Annotations: annotations("ensemble config explain"),
 	}
-	src, load := configFlags(cmd), ofFlag(cmd)
+	src, load := configFlags(cmd), schemaFlag(cmd)
 	cmd.Flags().BoolVar(&origin, "origin", false, "say behind each value where it comes from")
-	cmd.RunE = a.do(func(context.Context, []string) (result, error) {
+	cmd.RunE = a.runJob(func(context.Context, []string) (result, error) {
 		_, c, err := load(*src)
 		if err != nil {
 			return result{}, err
@@ -66,17 +66,17 @@ func configShow(a *app) *cobra.Command {
 }
 
 func configExplain(a *app) *cobra.Command {
-	var load func(config.Sources) (*config.Schema, effective, error)
+	var load func(config.Sources) (*config.Schema, loadedConfig, error)
 	cmd := &cobra.Command{
 		Use:         "explain [KEY]",
 		Short:       "Explain a key, the keys below it, or all keys",
 		Example:     "  ensemble config explain train.loss.kind\n  ensemble config explain data.split",
 		Args:        atMostOneArg,
-		Annotations: notes("ensemble config show"),
+		Annotations: annotations("ensemble config show"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return config.TrainSchema.Names(), cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: a.do(func(_ context.Context, args []string) (result, error) {
+		RunE: a.runJob(func(_ context.Context, args []string) (result, error) {
 			key := ""
 			if len(args) > 0 {
 				key = args[0]
@@ -95,19 +95,19 @@ func configExplain(a *app) *cobra.Command {
 			}}, nil
 		}),
 	}
-	load = ofFlag(cmd)
+	load = schemaFlag(cmd)
 	return cmd
 }
 
 func configSchema(a *app) *cobra.Command {
-	var load func(config.Sources) (*config.Schema, effective, error)
+	var load func(config.Sources) (*config.Schema, loadedConfig, error)
 	cmd := &cobra.Command{
 		Use:         "schema",
 		Short:       "Print the JSON Schema of a configuration, for editors",
 		Example:     "  ensemble config schema > train.schema.json",
 		Args:        noArgs,
-		Annotations: notes("ensemble config explain"),
-		RunE: a.do(func(context.Context, []string) (result, error) {
+		Annotations: annotations("ensemble config explain"),
+		RunE: a.runJob(func(context.Context, []string) (result, error) {
 			schema, _, err := load(config.Sources{})
 			if schema == nil {
 				return result{}, err
@@ -122,24 +122,24 @@ func configSchema(a *app) *cobra.Command {
 			}}, nil
 		}),
 	}
-	load = ofFlag(cmd)
+	load = schemaFlag(cmd)
 	return cmd
 }
 
-// effective is a loaded configuration of any command.
-type effective interface {
+// loadedConfig is a loaded configuration of any command.
+type loadedConfig interface {
 	Warnings() []string
 	Hash() string
 	Values() map[string]config.Setting
 	Show(w io.Writer, origin bool) error
 }
 
-// ofFlag adds --of and gives a function that loads the configuration of that command: its
+// schemaFlag adds --of and gives a function that loads the configuration of that command: its
 // schema, also if loading fails; none if there is no such command.
-func ofFlag(cmd *cobra.Command) func(config.Sources) (*config.Schema, effective, error) {
+func schemaFlag(cmd *cobra.Command) func(config.Sources) (*config.Schema, loadedConfig, error) {
 	of := cmd.Flags().String("of", "train", "the command that it configures: train, predict, prune, distil or quantise")
-	return func(src config.Sources) (*config.Schema, effective, error) {
-		if err := oneOf("--of", []string{*of}, "train", "predict", "prune", "distil", "quantise"); err != nil {
+	return func(src config.Sources) (*config.Schema, loadedConfig, error) {
+		if err := checkChoice("--of", []string{*of}, "train", "predict", "prune", "distil", "quantise"); err != nil {
 			return nil, nil, err
 		}
 		if *of == "predict" {

@@ -24,7 +24,7 @@ func dataCommand(a *app) *cobra.Command {
 		Use:         "data",
 		Short:       "Prepare the data of trainings",
 		Example:     "  ensemble data prepare -c train.yaml --out store\n  ensemble data request ens10\n  ensemble help data prepare",
-		Annotations: notes("ensemble help data prepare"),
+		Annotations: annotations("ensemble help data prepare"),
 	}, dataPrepare(a), dataRequest(a), dataSynthesize(a))
 }
 
@@ -44,12 +44,12 @@ func dataPrepare(a *app) *cobra.Command {
 			"  ensemble data prepare -c train.yaml --out store --protocol ens10\n" +
 			"  ensemble train -c train.yaml --set data.store=store --run-dir runs/a\n" +
 			"  ensemble inspect --stats store",
-		Annotations: notes("ensemble help train, docs/formats/store.md", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: annotations("ensemble help train, docs/formats/store.md", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
 	p := prepareFlags{app: a, cmd: cmd, o: samples.PrepareOptions{Version: version.String(), Warn: a.warn}}
 	p.bind()
-	cmd.RunE = a.do(p.run)
+	cmd.RunE = a.runJob(p.run)
 	return cmd
 }
 
@@ -70,8 +70,8 @@ func (p *prepareFlags) bind() {
 	f := p.cmd.Flags()
 	p.src, p.overwrite, p.reporter = configFlags(p.cmd), overwriteFlag(f), p.app.progressFlag(f)
 	f.StringVarP(&p.o.Out, "out", "o", "", "`DIR` of the store; data.store if not given")
-	f.StringVar(&p.o.Storage, "storage", samples.Storages()[0], strings.Join(samples.Storages(), ", "))
-	words(f, "storage", samples.Storages()...)
+	f.StringVar(&p.o.Storage, "storage", samples.StorageNames()[0], strings.Join(samples.StorageNames(), ", "))
+	setChoices(f, "storage", samples.StorageNames()...)
 	f.StringVar(&p.protocol, "protocol", "", "refuse input that lacks starts of a `PROTOCOL`: "+strings.Join(config.Protocols(), ", ")+", or a file")
 	f.UintVar(&p.workers, "workers", 0, "shards that are written at once; 0 means one a processor")
 	p.memory = sizeFlag(f, "memory", "bound of fields and buffers of all workers, a `SIZE` (default 1GiB)")
@@ -80,10 +80,10 @@ func (p *prepareFlags) bind() {
 
 // read checks the flags and makes options of them.
 func (p *prepareFlags) read() error {
-	if err := required(p.cmd, "config"); err != nil {
+	if err := requireFlags(p.cmd, "config"); err != nil {
 		return err
 	}
-	if err := oneOf("--storage", []string{p.o.Storage}, samples.Storages()...); err != nil {
+	if err := checkChoice("--storage", []string{p.o.Storage}, samples.StorageNames()...); err != nil {
 		return err
 	}
 	policy, err := p.overwrite()
@@ -106,7 +106,7 @@ func (p *prepareFlags) read() error {
 		}
 	}
 	if p.o.Out = cmp.Or(p.o.Out, string(p.o.Config.Data.Store)); p.o.Out == "" {
-		return required(p.cmd, "out")
+		return requireFlags(p.cmd, "out")
 	}
 	p.o.Progress, err = p.reporter()
 	return err
@@ -124,11 +124,11 @@ func (p *prepareFlags) run(ctx context.Context, _ []string) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	return result{data: r, outputs: r.Outputs, warnings: r.Warnings, told: true}, nil
+	return result{data: r, outputs: r.Outputs, warnings: r.Warnings, logged: true}, nil
 }
 
-// protocolArgument is the one argument of a command about a protocol.
-func protocolArgument(cmd *cobra.Command, args []string) error {
+// exactlyOneProtocol is the one argument of a command about a protocol.
+func exactlyOneProtocol(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
 	}
@@ -150,8 +150,8 @@ func dataRequest(a *app) *cobra.Command {
 		Example: "  ensemble data request ens10\n" +
 			"  ensemble data request ens10 --out requests --disk-gb-s 0.5\n" +
 			"  ensemble data request ens10 -c experiments/ens10/z500.yaml --ranks 16 \\\n    --machine machine.yaml",
-		Annotations: notes("docs/experiments.md, ensemble help plan", exit.No, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
-		Args:        protocolArgument,
+		Annotations: annotations("docs/experiments.md, ensemble help plan", exit.No, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        exactlyOneProtocol,
 	}
 	src := configFlags(cmd)
 	f := cmd.Flags()
@@ -159,7 +159,7 @@ func dataRequest(a *app) *cobra.Command {
 	f.Float64Var(&o.DiskGBs, "disk-gb-s", 1, "GB/s at which the archive is read")
 	ranks := f.Uint("ranks", 1, "ranks of the training of -c, a `NUMBER`")
 	f.StringVar(&machine, "machine", "", "description of its machine, a `FILE` (docs/formats/machine.md)")
-	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
+	cmd.RunE = a.runJob(func(ctx context.Context, args []string) (result, error) {
 		var err error
 		if o.Protocol, err = config.LoadProtocol(args[0]); err != nil {
 			return result{}, err
@@ -198,17 +198,17 @@ func dataSynthesize(a *app) *cobra.Command {
 			"scores on it say nothing about one.",
 		Example: "  ensemble data synthesize ens10 --out archive --grid 16x32 --years 1998-2001 \\\n    --dates 4\n" +
 			"  ensemble data synthesize ens5-mini --out mini",
-		Annotations: notes("docs/experiments.md, ensemble demo", exit.CannotWrite, exit.IO, exit.SaveAndStop),
-		Args:        protocolArgument,
+		Annotations: annotations("docs/experiments.md, ensemble demo", exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        exactlyOneProtocol,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&o.Out, "out", "o", "", "`DIR` of the archive")
 	f.Uint64Var(&o.Seed, "seed", 0, "start of all random numbers")
-	part := protocolPart(f)
+	part := protocolSubsetFlags(f)
 	threads := threadsFlag(f)
 	reporter := a.progressFlag(f)
-	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
-		if err := required(cmd, "out"); err != nil {
+	cmd.RunE = a.runJob(func(ctx context.Context, args []string) (result, error) {
+		if err := requireFlags(cmd, "out"); err != nil {
 			return result{}, err
 		}
 		var err error
@@ -229,8 +229,8 @@ func dataSynthesize(a *app) *cobra.Command {
 	return cmd
 }
 
-// protocolPart adds the flags that name a part of a protocol, and gives a function that reads that part.
-func protocolPart(f *pflag.FlagSet) func(name string) (*config.ProtocolConfig, error) {
+// protocolSubsetFlags adds the flags that name a part of a protocol, and gives a function that reads that part.
+func protocolSubsetFlags(f *pflag.FlagSet) func(name string) (*config.ProtocolConfig, error) {
 	grid := f.String("grid", "", "coarser grid of ROWSxCOLUMNS points; that of the protocol if not given")
 	years := f.String("years", "", "some of the years, FIRST-LAST; all if not given")
 	dates := f.Uint("dates", 0, "so many of the calendar days, spread over the year; 0 means all")
@@ -249,9 +249,9 @@ func protocolPart(f *pflag.FlagSet) func(name string) (*config.ProtocolConfig, e
 		var size setup.Crop
 		if *grid != "" {
 			if size, err = setup.ParseCrop(*grid); err != nil {
-				return nil, at("--grid", err)
+				return nil, withFlag("--grid", err)
 			}
 		}
-		return p.Part(first, last, int(*dates), size.Height, size.Width, int(*members))
+		return p.Subset(first, last, int(*dates), size.Height, size.Width, int(*members))
 	}
 }

@@ -26,7 +26,7 @@ func archive(t *testing.T) (config string) {
 	testdecoder.Path(t)
 	root := t.TempDir()
 	o := rundemo.Options{Root: root, DataOnly: true, Formats: demo.GRIB2}
-	o.Data.Starts, o.Data.Members, o.Data.Every = 10, 4, 48*time.Hour
+	o.Data.Inits, o.Data.Members, o.Data.Interval = 10, 4, 48*time.Hour
 	if _, err := rundemo.Run(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func demoCommand(a *app) *cobra.Command {
 		Example: "  ensemble demo\n" +
 			"  ensemble demo --out /scratch/demo --format grib2,netcdf\n" +
 			"  ensemble demo --data-only",
-		Annotations: notes("ensemble inspect, ensemble train", exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: annotations("ensemble inspect, ensemble train", exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
 	f := cmd.Flags()
@@ -34,13 +34,13 @@ func demoCommand(a *app) *cobra.Command {
 	threads := threadsFlag(f)
 	f.StringVarP(&o.Root, "out", "o", "runs", "`DIR` for data, run and products")
 	f.StringSliceVar(&formats, "format", []string{"grib2"}, "of the generated ensembles: grib2, netcdf or both")
-	known := words(f, "format", "grib2", "netcdf")
+	known := setChoices(f, "format", "grib2", "netcdf")
 	f.Uint64Var(&o.Data.Seed, "seed", 0, "start of all random numbers of the generated data")
 	f.BoolVar(&o.DataOnly, "data-only", false, "generate the data and stop")
 	f.StringArrayVar(&o.Set, "set", nil, "override one `key=value` of the training")
 	completeKeys(cmd, config.TrainSchema)
-	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
-		if err := oneOf("--format", formats, known...); err != nil {
+	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
+		if err := checkChoice("--format", formats, known...); err != nil {
 			return result{}, err
 		}
 		if slices.Contains(formats, "grib2") {
@@ -59,7 +59,7 @@ func demoCommand(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		ans := result{told: true, shown: r, data: map[string]any{"data_dir": r.DataDir, "run_dir": r.RunDir, "product_dir": r.ProductDir, "config": r.Config}}
+		ans := result{logged: true, shown: r, data: map[string]any{"data_dir": r.DataDir, "run_dir": r.RunDir, "product_dir": r.ProductDir, "config": r.Config}}
 		if r.Report != "" {
 			ans.outputs = []string{r.Report}
 		}

@@ -17,9 +17,9 @@ func doctorCommand(a *app) *cobra.Command {
 		Example: "  ensemble doctor\n" +
 			"  ensemble doctor --json\n" +
 			"  ensemble doctor --run-dir /scratch/runs",
-		Annotations: notes("docs/ARCHITECTURE.md", exit.SaveAndStop),
+		Annotations: annotations("docs/ARCHITECTURE.md", exit.SaveAndStop),
 		Args:        noArgs,
-		RunE: a.do(func(ctx context.Context, _ []string) (result, error) {
+		RunE: a.runJob(func(ctx context.Context, _ []string) (result, error) {
 			r, err := doctor.Examine(ctx, dir)
 			if err != nil {
 				return result{}, err

@@ -19,7 +19,7 @@ func engineCommand(a *app) *cobra.Command {
 		Short: "Look into the compiler of training steps and predictions",
 		Example: "  ensemble engine passes\n" +
 			"  ensemble engine explain -c train.yaml --html plan.html",
-		Annotations: notes("ensemble help engine explain"),
+		Annotations: annotations("ensemble help engine explain"),
 	}, enginePasses(a), engineExplain(a))
 }
 
@@ -28,9 +28,9 @@ func enginePasses(a *app) *cobra.Command {
 		Use:         "passes",
 		Short:       "List the passes of the compiler in order",
 		Example:     "  ensemble engine passes\n  ensemble engine passes --json",
-		Annotations: notes("ensemble engine explain"),
+		Annotations: annotations("ensemble engine explain"),
 		Args:        noArgs,
-		RunE: a.do(func(context.Context, []string) (result, error) {
+		RunE: a.runJob(func(context.Context, []string) (result, error) {
 			passes := explain.Passes()
 			return result{data: map[string]any{"passes": passes}, shown: passes}, nil
 		}),
@@ -56,12 +56,12 @@ func engineExplain(a *app) *cobra.Command {
 			"  ensemble engine explain -c train.yaml --crop 128 --pass fuse\n" +
 			"  ensemble engine explain -c train.yaml --memory 2GiB --workspace 64MiB\n" +
 			"  ensemble engine explain -c train.yaml --dump-after add-gradients",
-		Annotations: notes("ensemble engine passes", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: annotations("ensemble engine passes", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
 	e := explainFlags{app: a, cmd: cmd}
 	e.bind()
-	cmd.RunE = a.do(e.run)
+	cmd.RunE = a.runJob(e.run)
 	return cmd
 }
 
@@ -74,13 +74,13 @@ type explainFlags struct {
 	crop         string
 	flops, bytes float64 // in units of 10⁹ a second
 	threads      *uint
-	computing    computing
+	compute      computeFlags
 }
 
 func (e *explainFlags) bind() {
 	f := e.cmd.Flags()
 	e.src, e.threads = configFlags(e.cmd), threadsFlag(f)
-	e.computing.bind(f)
+	e.compute.bind(f)
 	f.StringVar(&e.o.Mode, "mode", "train", "train or predict")
 	f.StringVar(&e.crop, "crop", "", "field of `SIDE` or ROWSxCOLUMNS points instead of the whole grid")
 	f.StringVar(&e.o.Pass, "pass", "", "only this `PASS`, with every kind of value that it changed")
@@ -92,20 +92,20 @@ func (e *explainFlags) bind() {
 }
 
 func (e *explainFlags) run(ctx context.Context, _ []string) (result, error) {
-	if err := required(e.cmd, "config"); err != nil {
+	if err := requireFlags(e.cmd, "config"); err != nil {
 		return result{}, err
 	}
 	o, f := e.o, e.cmd.Flags()
-	if err := oneOf("--mode", []string{o.Mode}, "train", "predict"); err != nil {
+	if err := checkChoice("--mode", []string{o.Mode}, "train", "predict"); err != nil {
 		return result{}, err
 	}
 	var err error
 	if f.Changed("crop") {
 		if o.Crop, err = setup.ParseCrop(e.crop); err != nil {
-			return result{}, at("--crop", err)
+			return result{}, withFlag("--crop", err)
 		}
 	}
-	if o.Device, o.MemoryBytes, o.WorkspaceBytes, err = e.computing.read(); err != nil {
+	if o.Device, o.MemoryBytes, o.WorkspaceBytes, err = e.compute.read(); err != nil {
 		return result{}, err
 	}
 	if f.Changed("device") {

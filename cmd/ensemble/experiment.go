@@ -20,7 +20,7 @@ func experimentCommand(a *app) *cobra.Command {
 		Example: "  ensemble experiment run experiments/demo\n" +
 			"  ensemble experiment members -c train.yaml --run-dir runs/members\n" +
 			"  ensemble experiment ablation -c train.yaml --run-dir runs/ablation",
-		Annotations: notes("ensemble help experiment members"),
+		Annotations: annotations("ensemble help experiment members"),
 	}, slices.Concat([]*cobra.Command{experimentRun(a), experimentReproduce(a), experimentList(a), experimentCompare(a)}, experimentStudies(a),
 		[]*cobra.Command{experimentEfficiency(a), experimentCase(a)})...)
 }
@@ -43,7 +43,7 @@ var studies = []struct{ name, short, long, example string }{
 		"  ensemble experiment ablation -c train.yaml --run-dir runs/ablation\n" +
 			"  ensemble experiment ablation -c train.yaml --run-dir runs/width \\\n" +
 			"    --variant base16 --variant \"base32 model.base=32\""},
-	{experiment.Kinds, "Train the network baselines of ENS-10 beside a configuration",
+	{experiment.Networks, "Train the network baselines of ENS-10 beside a configuration",
 		"Train a configuration as it is, and with a network by point, by patch and in two\n" +
 			"dimensions in place of its own, at their published sizes. Gains over it are\n" +
 			"paired by start. Each has a run directory of its own; those that are done are\n" +
@@ -56,7 +56,7 @@ var studies = []struct{ name, short, long, example string }{
 func experimentStudies(a *app) (all []*cobra.Command) {
 	for _, s := range studies {
 		cmd := &cobra.Command{Use: s.name + " -c FILE --run-dir DIR", Short: s.short, Long: s.long, Example: s.example, Args: noArgs,
-			Annotations: notes("ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop)}
+			Annotations: annotations("ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop)}
 		var members []int
 		var variants []string
 		switch s.name {
@@ -65,7 +65,7 @@ func experimentStudies(a *app) (all []*cobra.Command) {
 		case experiment.Ablation:
 			cmd.Flags().StringArrayVar(&variants, "variant", nil, "`NAME` of a variant and what it changes, as key=value; the first is compared with")
 		}
-		runExperiment(a, cmd, func(o *experiment.VaryOptions) (err error) {
+		bindStudy(a, cmd, func(o *experiment.StudyOptions) (err error) {
 			for _, text := range variants {
 				v, err := experiment.ParseVariant(text)
 				if err != nil {
@@ -78,9 +78,9 @@ func experimentStudies(a *app) (all []*cobra.Command) {
 					return err
 				}
 			}
-			o.Against = o.Variants[0].Name
+			o.Reference = o.Variants[0].Name
 			if s.name == experiment.Members {
-				o.Against = o.Variants[len(o.Variants)-1].Name
+				o.Reference = o.Variants[len(o.Variants)-1].Name
 			}
 			return nil
 		})
@@ -89,16 +89,16 @@ func experimentStudies(a *app) (all []*cobra.Command) {
 	return all
 }
 
-// runExperiment lets a command run the variants that choose finds.
-func runExperiment(a *app, cmd *cobra.Command, choose func(*experiment.VaryOptions) error) {
-	o := experiment.VaryOptions{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
+// bindStudy lets a command run the variants that choose finds.
+func bindStudy(a *app, cmd *cobra.Command, choose func(*experiment.StudyOptions) error) {
+	o := experiment.StudyOptions{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
 	src := configFlags(cmd)
 	reporter := a.progressFlag(cmd.Flags())
 	threads := threadsFlag(cmd.Flags())
 	cmd.Flags().StringVar(&o.Dir, "run-dir", "", "`DIR` of the experiment")
 	cmd.Flags().IntVar(&o.Seeds, "seeds", 1, "`NUMBER` of trainings of each variant, from train.seed on; scores are their mean")
-	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
-		if err := required(cmd, "run-dir"); err != nil {
+	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
+		if err := requireFlags(cmd, "run-dir"); err != nil {
 			return result{}, err
 		}
 		if o.Seeds < 1 {
@@ -117,7 +117,7 @@ func runExperiment(a *app, cmd *cobra.Command, choose func(*experiment.VaryOptio
 		}
 		defer o.Progress.Close()
 		o.Timings = setup.UserTimings(a.log)
-		e, err := experiment.Vary(ctx, o)
+		e, err := experiment.RunStudy(ctx, o)
 		if err != nil {
 			return result{}, err
 		}

@@ -28,12 +28,12 @@ func experimentCase(a *app) *cobra.Command {
 			"    --box fiji=-28:-8:160:190 --variable gh\n" +
 			"  ensemble experiment case --forecast products/*/*.nc --analysis an/*.nc \\\n" +
 			"    --members fc/*.grib2 --run-dir runs/a --out extreme --largest-efi 2000",
-		Annotations: notes("ensemble predict, ensemble verify", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO),
+		Annotations: annotations("ensemble predict, ensemble verify", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO),
 		Args:        noArgs,
 	}
 	c := caseFlags{app: a, cmd: cmd, o: casestudy.Options{Version: version.String()}}
 	c.bind()
-	cmd.RunE = a.do(c.run)
+	cmd.RunE = a.runJob(c.run)
 	return cmd
 }
 
@@ -43,7 +43,7 @@ type caseFlags struct {
 	cmd                         *cobra.Command
 	o                           casestudy.Options
 	forecast, analysis, members *[]string
-	layout                      func() (config.Layout, error)
+	layout                      func() (config.MemberLayout, error)
 	regrid                      func() (task.Interpolation, error)
 }
 
@@ -57,7 +57,7 @@ func (c *caseFlags) bind() {
 	f.StringVar(&o.Box, "box", "", "`NAME`, or NAME=SOUTH:NORTH:WEST:EAST")
 	f.StringVar(&o.Track, "track", "", "`FILE` of time,lat,lon,radius_km")
 	f.Float64Var(&o.EFIRadius, "largest-efi", 0, "`KM` of the disc where the mean index is largest, of all starts")
-	f.StringSliceVar(&o.Starts, "start", nil, "`STARTS` to study, as 2016-02-19 (default: all)")
+	f.StringSliceVar(&o.Inits, "start", nil, "`STARTS` to study, as 2016-02-19 (default: all)")
 	f.StringSliceVar(&o.Variables, "variable", nil, "`NAMES` of variables (default: all)")
 	f.IntVar(&o.Maps, "maps", casestudy.DefaultMaps, "`STARTS` of each target that have maps, the first ones")
 	f.StringVar(&o.Verify.Climate, "climate", "", "`FILE` of a climate's quantiles (default: that of --run-dir)")
@@ -66,7 +66,7 @@ func (c *caseFlags) bind() {
 }
 
 func (c *caseFlags) run(ctx context.Context, _ []string) (result, error) {
-	if err := required(c.cmd, "forecast", "analysis", "members", "out"); err != nil {
+	if err := requireFlags(c.cmd, "forecast", "analysis", "members", "out"); err != nil {
 		return result{}, err
 	}
 	o := c.o
@@ -79,7 +79,7 @@ func (c *caseFlags) run(ctx context.Context, _ []string) (result, error) {
 		in   []string
 		to   *[]string
 	}{{"--forecast", *c.forecast, &o.Verify.Forecast}, {"--analysis", *c.analysis, &o.Verify.Analysis}, {"--members", *c.members, &o.Verify.Members}} {
-		if *list.to, err = c.app.expand(list.flag, list.in); err != nil {
+		if *list.to, err = c.app.expandFiles(list.flag, list.in); err != nil {
 			return result{}, err
 		}
 	}

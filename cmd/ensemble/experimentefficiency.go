@@ -18,11 +18,11 @@ func experimentEfficiency(a *app) *cobra.Command {
 			"turn), CRPS and gains on the validation starts of the first, and skill for each\n" +
 			"million of parameters that are not 0.",
 		Example:     "  ensemble experiment efficiency runs/dense runs/half runs/fifth",
-		Annotations: notes("ensemble prune", exit.BadData, exit.NotYet, exit.IO),
-		Args:        someArgs,
+		Annotations: annotations("ensemble prune", exit.BadData, exit.NotYet, exit.IO),
+		Args:        atLeastOneArg,
 	}
 	threads := threadsFlag(cmd.Flags())
-	cmd.RunE = a.do(func(ctx context.Context, dirs []string) (result, error) {
+	cmd.RunE = a.runJob(func(ctx context.Context, dirs []string) (result, error) {
 		t, err := compress.CompareEfficiency(ctx, dirs, int(*threads))
 		if err != nil {
 			return result{}, err

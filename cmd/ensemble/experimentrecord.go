@@ -14,18 +14,18 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
-// experimentRuns is where what became of experiments lies by default, and reproduced the folder in it of what was replayed.
+// experimentsDir is where what became of experiments lies by default, and reproduced the folder in it of what was replayed.
 const (
-	experimentRuns = "runs/experiments"
-	reproduced     = "reproduced"
+	experimentsDir = "runs/experiments"
+	reproducedDir  = "reproduced"
 )
 
-// recordedFlags adds the flags of commands that run what experiment.yaml says, below experimentRuns in a folder
+// experimentFlags adds the flags of commands that run what experiment.yaml says, below experimentsDir in a folder
 // of the name out, with the threads of what they are of, and gives their options.
-func recordedFlags(a *app, cmd *cobra.Command, out, of string) func() (experiment.Options, error) {
+func experimentFlags(a *app, cmd *cobra.Command, out, of string) func() (experiment.Options, error) {
 	o := experiment.Options{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
 	f := cmd.Flags()
-	f.StringVarP(&o.Dir, "out", "o", "", "`DIR` of everything it makes (default "+experimentRuns+"/"+out+")")
+	f.StringVarP(&o.Dir, "out", "o", "", "`DIR` of everything it makes (default "+experimentsDir+"/"+out+")")
 	f.StringVar(&o.Data, "data", "", "`DIR` of the data (default ENSEMBLE_DATA/NAME, or what the experiment says)")
 	f.BoolVar(&o.Fetch, "fetch", false, "get files that are not here from the addresses that the experiment names")
 	f.BoolVar(&o.MLLog, "mllog", false, "log the time of each training to the quality that the experiment names, by the rules of MLPerf HPC")
@@ -56,12 +56,12 @@ func experimentRun(a *app) *cobra.Command {
 		Example: "  ensemble experiment run experiments/demo\n" +
 			"  ensemble experiment run experiments/gcm --data /data/gcm --out runs/gcm\n" +
 			"  ensemble experiment run experiments/gcm --to-quality",
-		Annotations: notes("ensemble experiment reproduce, docs/experiments.md", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
-		Args:        oneArgument("the folder of an experiment"),
+		Annotations: annotations("ensemble experiment reproduce, docs/experiments.md", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        exactlyOne("the folder of an experiment"),
 	}
-	options := recordedFlags(a, cmd, "NAME", "experiment")
+	options := experimentFlags(a, cmd, "NAME", "experiment")
 	alone := cmd.Flags().Bool("to-quality", false, "train to the quality that the experiment names, with each of its seeds, and time that: no scores; quality.json in place of record.json")
-	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
+	cmd.RunE = a.runJob(func(ctx context.Context, args []string) (result, error) {
 		o, err := options()
 		if err != nil {
 			return result{}, err
@@ -72,7 +72,7 @@ func experimentRun(a *app) *cobra.Command {
 			return result{}, err
 		}
 		if o.Dir == "" {
-			o.Dir = filepath.Join(experimentRuns, o.Experiment.Name)
+			o.Dir = filepath.Join(experimentsDir, o.Experiment.Name)
 		}
 		r, err := experiment.Run(ctx, o)
 		if err != nil {
@@ -81,7 +81,7 @@ func experimentRun(a *app) *cobra.Command {
 		if !r.Passed() {
 			err = &exit.Error{Code: exit.No, What: "the experiment " + o.Experiment.Name + " did not reach what is expected of it", At: r.Path, Fix: "see the table; `ensemble experiment reproduce` says what differs from a record that did"}
 		}
-		return result{data: r.Record, shown: r, outputs: []string{r.Path}, told: true}, err
+		return result{data: r.Record, shown: r, outputs: []string{r.Path}, logged: true}, err
 	})
 	return cmd
 }
@@ -97,18 +97,18 @@ func experimentReproduce(a *app) *cobra.Command {
 			"with 1 if the record was not reproduced.",
 		Example: "  ensemble experiment reproduce experiments/small/record.json\n" +
 			"  ensemble experiment reproduce gcm.json --data /data/gcm --out runs/replay",
-		Annotations: notes("ensemble experiment run, docs/formats/record.md", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
-		Args:        oneArgument("a record"),
+		Annotations: annotations("ensemble experiment run, docs/formats/record.md", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        exactlyOne("a record"),
 	}
-	options := recordedFlags(a, cmd, reproduced, "record")
-	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
+	options := experimentFlags(a, cmd, reproducedDir, "record")
+	cmd.RunE = a.runJob(func(ctx context.Context, args []string) (result, error) {
 		o, err := options()
 		if err != nil {
 			return result{}, err
 		}
 		defer o.Progress.Close()
 		if o.Dir == "" {
-			o.Dir = filepath.Join(experimentRuns, reproduced)
+			o.Dir = filepath.Join(experimentsDir, reproducedDir)
 		}
 		r, err := experiment.Reproduce(ctx, args[0], o)
 		if err != nil {
@@ -117,7 +117,7 @@ func experimentReproduce(a *app) *cobra.Command {
 		if !r.Passed() {
 			err = &exit.Error{Code: exit.No, What: "the record was not reproduced", At: args[0], Fix: "see the table"}
 		}
-		return result{data: r.Comparison, shown: r, outputs: []string{r.Path}, told: true}, err
+		return result{data: r.Comparison, shown: r, outputs: []string{r.Path}, logged: true}, err
 	})
 	return cmd
 }
@@ -128,11 +128,11 @@ func experimentList(a *app) *cobra.Command {
 		Short:       "List the experiments in a folder",
 		Long:        "List the experiments in a folder, whether their data are here, and what became\nof them when they were last run.",
 		Example:     "  ensemble experiment list\n  ensemble experiment list my/experiments --runs /scratch/runs",
-		Annotations: notes("ensemble experiment run", exit.NotYet),
+		Annotations: annotations("ensemble experiment run", exit.NotYet),
 		Args:        atMostOneArg,
 	}
-	runs := cmd.Flags().String("runs", experimentRuns, "`DIR` of what was run")
-	cmd.RunE = a.do(func(_ context.Context, args []string) (result, error) {
+	runs := cmd.Flags().String("runs", experimentsDir, "`DIR` of what was run")
+	cmd.RunE = a.runJob(func(_ context.Context, args []string) (result, error) {
 		root := config.ExperimentsFolder
 		if len(args) > 0 {
 			root = args[0]
@@ -156,11 +156,11 @@ func experimentCompare(a *app) *cobra.Command {
 			"scores of all runs, and a page to sort and look at.",
 		Example: "  ensemble experiment compare runs/experiments/gcm runs/experiments/small\n" +
 			"  ensemble experiment compare runs --out runs/all",
-		Annotations: notes("ensemble experiment run, docs/experiments.md", exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO),
-		Args:        someArgs,
+		Annotations: annotations("ensemble experiment run, docs/experiments.md", exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO),
+		Args:        atLeastOneArg,
 	}
 	out := cmd.Flags().StringP("out", "o", "", "`DIR` of the table and the page")
-	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
+	cmd.RunE = a.runJob(func(ctx context.Context, args []string) (result, error) {
 		c, err := experiment.Collect(ctx, args)
 		if err != nil {
 			return result{}, err
@@ -175,8 +175,8 @@ func experimentCompare(a *app) *cobra.Command {
 	return cmd
 }
 
-// oneArgument wants one argument.
-func oneArgument(what string) cobra.PositionalArgs {
+// exactlyOne wants one argument.
+func exactlyOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			return nil

@@ -13,13 +13,13 @@ import (
 // finish prints the answer or the error, and gives the exit code.
 func (a *app) finish(err error) (code exit.Code) {
 	code = exit.CodeOf(err)
-	if a.result.elsewhere {
+	if a.result.answeredByRoot {
 		return code
 	}
 	if err != nil {
 		a.printError(err)
 	}
-	if a.opened {
+	if a.loggersReady {
 		defer func() { a.recordEnd(code, a.frame(err)) }()
 	}
 	if a.result.printed {
@@ -31,13 +31,13 @@ func (a *app) finish(err error) (code exit.Code) {
 	} else {
 		perr = a.printText() // also beside an error: the answer may be "no"
 	}
-	if !a.result.told {
+	if !a.result.logged {
 		for _, w := range a.result.warnings {
 			a.warn(w)
 		}
 	}
 	if perr != nil && err == nil {
-		e := exit.Create("standard output", perr)
+		e := exit.CreateError("standard output", perr)
 		a.printError(e)
 		code = exit.CodeOf(e)
 	}
@@ -83,7 +83,7 @@ func (a *app) printText() error {
 }
 
 // frame is what the answer in JSON begins with.
-func (a *app) frame(err error) answer.Frame {
+func (a *app) frame(err error) answer.Envelope {
 	f := answer.New(a.command, version.String(), err)
 	f.Outputs = append(f.Outputs, a.result.outputs...)
 	f.Warnings = append(f.Warnings, a.result.warnings...)

@@ -37,10 +37,10 @@ func configFlagsOf(cmd *cobra.Command, schema *config.Schema) *config.Sources {
 // the reporter.
 func (a *app) progressFlag(f *pflag.FlagSet) func() (*progress.Reporter, error) {
 	mode := f.String("progress", "auto", "auto, bar, plain or none")
-	modes := words(f, "progress", "auto", "bar", "plain", "none")
+	modes := setChoices(f, "progress", "auto", "bar", "plain", "none")
 	interval := f.Duration("log-interval", progress.DefaultInterval, "time between two lines of plain progress")
 	return func() (*progress.Reporter, error) {
-		if err := oneOf("--progress", []string{*mode}, modes...); err != nil {
+		if err := checkChoice("--progress", []string{*mode}, modes...); err != nil {
 			return nil, err
 		}
 		m := progress.Mode(*mode)
@@ -57,9 +57,9 @@ func (a *app) progressFlag(f *pflag.FlagSet) func() (*progress.Reporter, error) 
 // overwriteFlag adds --overwrite and gives a function that reads it.
 func overwriteFlag(f *pflag.FlagSet) func() (string, error) {
 	policy := f.String("overwrite", "same", "replace what is there: never, same (made from the same), always")
-	policies := words(f, "overwrite", "never", "same", "always")
+	policies := setChoices(f, "overwrite", "never", "same", "always")
 	return func() (string, error) {
-		return *policy, oneOf("--overwrite", []string{*policy}, policies...)
+		return *policy, checkChoice("--overwrite", []string{*policy}, policies...)
 	}
 }
 
@@ -71,9 +71,9 @@ func threadsFlag(f *pflag.FlagSet) *uint {
 // deviceFlag adds --device, and gives what checks and reads it.
 func deviceFlag(f *pflag.FlagSet) func() (string, error) {
 	device := f.String("device", "cpu", "what computes: cpu, cuda (an NVIDIA GPU), or auto (the GPU where there is one)")
-	devices := words(f, "device", "cpu", "cuda", "auto")
+	devices := setChoices(f, "device", "cpu", "cuda", "auto")
 	return func() (string, error) {
-		return *device, oneOf("--device", []string{*device}, devices...)
+		return *device, checkChoice("--device", []string{*device}, devices...)
 	}
 }
 
@@ -84,17 +84,17 @@ func sparseFlag(f *pflag.FlagSet, to *bool) {
 
 // layoutFlags adds the flags that say whose fields are members, for commands that no file
 // tells so, and gives a function that reads them.
-func layoutFlags(f *pflag.FlagSet) func() (config.Layout, error) {
-	var l config.Layout
-	f.StringVar(&l.FromName, "from-name", "", "`REGEXP` whose first group is the member in the name of a file")
+func layoutFlags(f *pflag.FlagSet) func() (config.MemberLayout, error) {
+	var l config.MemberLayout
+	f.StringVar(&l.FilenamePattern, "from-name", "", "`REGEXP` whose first group is the member in the name of a file")
 	f.StringSliceVar(&l.Centres, "centres", nil, "take members of these centres only, by `NAMES` such as ecmf")
 	percentiles := f.Bool("percentiles", false, "take percentiles of equal steps for members")
-	return func() (config.Layout, error) {
+	return func() (config.MemberLayout, error) {
 		if *percentiles {
 			l.Percentiles = config.PercentilesAsMembers
 		}
-		if l.FromName != "" && !config.FindsMember(l.FromName) {
-			return l, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q finds no member", l.FromName), At: "--from-name", Why: "it is no regular expression with a group for the number",
+		if l.FilenamePattern != "" && !config.IsMemberPattern(l.FilenamePattern) {
+			return l, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q finds no member", l.FilenamePattern), At: "--from-name", Why: "it is no regular expression with a group for the number",
 				Fix: "write it like ge[cp]([0-9]+)"}
 		}
 		return l, nil
@@ -104,11 +104,11 @@ func layoutFlags(f *pflag.FlagSet) func() (config.Layout, error) {
 // filesFlag adds a flag for several files. It takes all values up to the next flag,
 // as a shell leaves them when it expands a pattern: --input a.nc b.nc.
 func (a *app) filesFlag(f *pflag.FlagSet, name, usage string) *[]string {
-	a.manyFiles = append(a.manyFiles, name)
+	a.multiFlags = append(a.multiFlags, name)
 	return f.StringArray(name, nil, usage)
 }
 
-// repeatFlags writes the name of a flag of manyFiles before each of its values.
+// repeatFlags writes the name of a flag of multiFlags before each of its values.
 func repeatFlags(args, manyFiles []string) []string {
 	var out []string
 	open, values := "", 0 // the flag that takes values, and how many it has
@@ -139,51 +139,53 @@ func repeatFlags(args, manyFiles []string) []string {
 	return out
 }
 
-// expand lists the files that names, patterns and folders stand for.
-func (a *app) expand(flag string, names []string) ([]string, error) {
-	files, aside, err := input.Files(flag, names)
+// expandFiles lists the files that names, patterns and folders stand for.
+func (a *app) expandFiles(flag string, names []string) ([]string, error) {
+	files, aside, err := input.ListFiles(flag, names)
 	for _, x := range aside {
-		a.aside(x)
+		a.logIgnored(x)
 	}
 	return files, err
 }
 
-// aside logs what lies in a folder of input files and is none.
-func (a *app) aside(x input.Aside) { a.log.Debug("left aside", "file", x.Path, "why", x.Why) }
+// logIgnored logs what lies in a folder of input files and is none.
+func (a *app) logIgnored(x input.UnrelatedFile) {
+	a.log.Debug("left aside", "file", x.Path, "why", x.Why)
+}
 
-// required says which of the flags that a command cannot do without are missing, all
+// requireFlags says which of the flags that a command cannot do without are missing, all
 // at once.
-func required(cmd *cobra.Command, names ...string) error {
+func requireFlags(cmd *cobra.Command, names ...string) error {
 	var missing []string
 	for _, n := range names {
 		if !cmd.Flags().Changed(n) {
 			missing = append(missing, n)
 		}
 	}
-	return lacks(cmd, missing)
+	return missingFlagsError(cmd, missing)
 }
 
-// lacks is the error of flags that are missing, nil for none.
-func lacks(cmd *cobra.Command, flags []string) error {
+// missingFlagsError is the error of flags that are missing, nil for none.
+func missingFlagsError(cmd *cobra.Command, flags []string) error {
 	if len(flags) == 0 {
 		return nil
 	}
 	return &exit.Error{Code: exit.Usage, What: "missing --" + strings.Join(flags, " and --"), At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
 }
 
-// wordsOf is the annotation of flags that take one of a few words, by which shells complete them.
-const wordsOf = "words"
+// choicesAnnotation is the annotation of flags that take one of a few words, by which shells complete them.
+const choicesAnnotation = "words"
 
-// words says which words a flag takes, and gives them.
-func words(f *pflag.FlagSet, flag string, words ...string) []string {
-	if err := f.SetAnnotation(flag, wordsOf, words); err != nil {
+// setChoices says which words a flag takes, and gives them.
+func setChoices(f *pflag.FlagSet, flag string, words ...string) []string {
+	if err := f.SetAnnotation(flag, choicesAnnotation, words); err != nil {
 		panic(err) // the flag is declared by the caller
 	}
 	return words
 }
 
-// oneOf checks the values of a flag that is one of a few words.
-func oneOf(flag string, values []string, words ...string) error {
+// checkChoice checks the values of a flag that is one of a few words.
+func checkChoice(flag string, values []string, words ...string) error {
 	for _, v := range values {
 		if slices.Contains(words, v) {
 			continue
@@ -197,19 +199,19 @@ func oneOf(flag string, values []string, words ...string) error {
 	return nil
 }
 
-// computing are the flags that say what computes, and within which memory.
-type computing struct {
+// computeFlags are the flags that say what computes, and within which memory.
+type computeFlags struct {
 	device            func() (string, error)
 	memory, workspace func() (int64, error)
 }
 
 // bind adds --device, --memory and --workspace.
-func (c *computing) bind(f *pflag.FlagSet) {
+func (c *computeFlags) bind(f *pflag.FlagSet) {
 	c.device, c.memory, c.workspace = deviceFlag(f), memoryFlag(f), workspaceFlag(f)
 }
 
 // read gives what was set.
-func (c *computing) read() (device string, memory, workspace int64, err error) {
+func (c *computeFlags) read() (device string, memory, workspace int64, err error) {
 	if device, err = c.device(); err != nil {
 		return "", 0, 0, err
 	}
@@ -235,12 +237,12 @@ func workspaceFlag(f *pflag.FlagSet) func() (int64, error) {
 func regridFlag(f *pflag.FlagSet) func() (task.Interpolation, error) {
 	methods := input.InterpolationMethods()
 	method := f.String("regrid", "", "bring fields on other grids there by a `METHOD`: "+strings.Join(methods, ", "))
-	words(f, "regrid", methods...)
+	setChoices(f, "regrid", methods...)
 	return func() (task.Interpolation, error) {
 		if *method == "" {
 			return task.Interpolation{}, nil
 		}
-		return input.InterpolateBy(*method), oneOf("--regrid", []string{*method}, methods...)
+		return input.InterpolationByName(*method), checkChoice("--regrid", []string{*method}, methods...)
 	}
 }
 
@@ -256,8 +258,8 @@ func sizeFlag(f *pflag.FlagSet, name, usage string) func() (int64, error) {
 	}
 }
 
-// at adds the flag to an error.
-func at(flag string, err error) error {
+// withFlag adds the flag to an error.
+func withFlag(flag string, err error) error {
 	var e *exit.Error
 	if errors.As(err, &e) {
 		named := *e

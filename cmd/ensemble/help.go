@@ -15,20 +15,20 @@ import (
 
 // Annotations of commands that only the help reads.
 const (
-	codesNote = "exit codes" // "0 65 66"
-	seeNote   = "see also"
+	codesAnnotation = "exit codes" // "0 65 66"
+	seeAnnotation   = "see also"
 )
 
-// notes gives a command's annotations: the exit codes it can end with beyond 0, 64
+// annotations gives a command's annotations: the exit codes it can end with beyond 0, 64
 // and 70, which all can, and what to read next.
-func notes(see string, codes ...exit.Code) map[string]string {
+func annotations(see string, codes ...exit.Code) map[string]string {
 	all := append([]exit.Code{exit.OK, exit.Usage, exit.Bug}, codes...)
 	slices.Sort(all)
 	words := make([]string, len(all))
 	for i, c := range all {
 		words[i] = fmt.Sprint(int(c))
 	}
-	return map[string]string{codesNote: strings.Join(words, " "), seeNote: see}
+	return map[string]string{codesAnnotation: strings.Join(words, " "), seeAnnotation: see}
 }
 
 const width = 80
@@ -57,7 +57,7 @@ func writeHelp(w io.Writer, cmd *cobra.Command) {
 	if cmd.Example != "" {
 		fmt.Fprintf(w, "\nExamples:\n%s\n", strings.TrimRight(cmd.Example, "\n"))
 	}
-	if subs := available(cmd); len(subs) > 0 {
+	if subs := visibleCommands(cmd); len(subs) > 0 {
 		fmt.Fprintln(w, "\nCommands:")
 		for _, c := range subs {
 			fmt.Fprintf(w, "  %-12s %s\n", c.Name(), c.Short)
@@ -74,7 +74,7 @@ func writeHelp(w io.Writer, cmd *cobra.Command) {
 	} else {
 		section("Flags", cmd.Flags())
 	}
-	if codes := cmd.Annotations[codesNote]; codes != "" {
+	if codes := cmd.Annotations[codesAnnotation]; codes != "" {
 		fmt.Fprintln(w, "\nExit codes:")
 		for word := range strings.FieldsSeq(codes) {
 			for _, c := range exit.All {
@@ -84,7 +84,7 @@ func writeHelp(w io.Writer, cmd *cobra.Command) {
 			}
 		}
 	}
-	see := cmd.Annotations[seeNote]
+	see := cmd.Annotations[seeAnnotation]
 	if see == "" && !cmd.HasParent() {
 		see = "ensemble help exit-codes, ensemble help COMMAND, docs/glossary.md"
 	}
@@ -93,7 +93,7 @@ func writeHelp(w io.Writer, cmd *cobra.Command) {
 	}
 }
 
-func available(cmd *cobra.Command) []*cobra.Command {
+func visibleCommands(cmd *cobra.Command) []*cobra.Command {
 	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(c *cobra.Command) bool { return c.Hidden || !c.IsAvailableCommand() })
 }
 
@@ -103,7 +103,7 @@ func helpCommand(a *app) *cobra.Command {
 		Short:   "Explain a command, the exit codes, or the number of an error",
 		Example: "  ensemble help train\n  ensemble help exit-codes\n  ensemble help E065",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return append(names(a.root), "exit-codes"), cobra.ShellCompDirectiveNoFileComp
+			return append(commandNames(a.root), "exit-codes"), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.result.printed = true
@@ -112,12 +112,12 @@ func helpCommand(a *app) *cobra.Command {
 				writeHelp(a.stdout, a.root)
 				return nil
 			case args[0] == "exit-codes":
-				exitCodes(a.stdout)
+				writeExitCodes(a.stdout)
 				return nil
 			}
 			for _, c := range exit.All {
 				if strings.EqualFold(args[0], fmt.Sprintf("E%03d", int(c.Code))) {
-					errorNumber(a.stdout, c.Code, c.Meaning, c.Advice)
+					writeErrorCode(a.stdout, c.Code, c.Meaning, c.Advice)
 					return nil
 				}
 			}
@@ -125,7 +125,7 @@ func helpCommand(a *app) *cobra.Command {
 			if err != nil || len(rest) > 0 || found == a.root {
 				a.result.printed = false
 				fix := "`ensemble --help` lists the commands"
-				if near := nearest.Find(args[0], append(names(a.root), "exit-codes")); near != "" {
+				if near := nearest.Find(args[0], append(commandNames(a.root), "exit-codes")); near != "" {
 					fix = "did you mean `ensemble help " + near + "`?"
 				}
 				return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no help on %q", strings.Join(args, " ")), At: "ensemble help", Fix: fix}
@@ -136,15 +136,15 @@ func helpCommand(a *app) *cobra.Command {
 	}
 }
 
-func names(root *cobra.Command) []string {
+func commandNames(root *cobra.Command) []string {
 	var list []string
-	for _, c := range available(root) {
+	for _, c := range visibleCommands(root) {
 		list = append(list, c.Name())
 	}
 	return list
 }
 
-func exitCodes(w io.Writer) {
+func writeExitCodes(w io.Writer) {
 	fmt.Fprintln(w, "code  meaning                                                      scheduler")
 	for _, c := range exit.All {
 		fmt.Fprintf(w, "%-5d %-60s %s\n", c.Code, c.Meaning, c.Advice)
@@ -152,8 +152,8 @@ func exitCodes(w io.Writer) {
 	fmt.Fprintln(w, "\n2 is what the Go runtime gives when it crashes: a bug, like 70.\n130 follows a second Ctrl-C at a terminal: nothing was saved.")
 }
 
-// typical are the faults that users meet most, by the number in the message.
-var typical = map[exit.Code]string{
+// commonCauses are the faults that users meet most, by the number in the message.
+var commonCauses = map[exit.Code]string{
 	exit.No:          "A verification under its bar, or a fault that an inspection found.",
 	exit.Usage:       "An unknown flag or key, a value out of range, two options that exclude\neach other. The message names file, line and column and the nearest key.",
 	exit.BadData:     "A truncated or damaged file, a file of another kind, units or grids that\ndiffer, cycles that are mixed, a pickle given as weights.",
@@ -166,9 +166,9 @@ var typical = map[exit.Code]string{
 	exit.SaveAndStop: "A signal asked the program to stop; the state is saved.",
 }
 
-func errorNumber(w io.Writer, code exit.Code, meaning, advice string) {
+func writeErrorCode(w io.Writer, code exit.Code, meaning, advice string) {
 	fmt.Fprintf(w, "E%03d, exit code %d: %s\n", int(code), int(code), meaning)
-	if t := typical[code]; t != "" {
+	if t := commonCauses[code]; t != "" {
 		fmt.Fprintf(w, "\n%s\n", t)
 	}
 	fmt.Fprintf(w, "\nA scheduler should: %s\n", advice)

@@ -13,7 +13,7 @@ import (
 
 func inspectCommand(a *app) *cobra.Command {
 	var o check.InspectOptions
-	var layout func() (config.Layout, error)
+	var layout func() (config.MemberLayout, error)
 	cmd := &cobra.Command{
 		Use:   "inspect FILE...",
 		Short: "List what files, Zarr stores or a sample store hold",
@@ -26,16 +26,16 @@ func inspectCommand(a *app) *cobra.Command {
 			"  ensemble inspect fc\n" +
 			"  ensemble inspect --json forecast.grib2\n" +
 			"  ensemble inspect store",
-		Annotations: notes("ensemble help train", exit.BadData, exit.NotYet, exit.NoDevice, exit.IO, exit.SaveAndStop),
-		Args:        someArgs,
-		RunE: a.do(func(ctx context.Context, files []string) (result, error) {
+		Annotations: annotations("ensemble help train", exit.BadData, exit.NotYet, exit.NoDevice, exit.IO, exit.SaveAndStop),
+		Args:        atLeastOneArg,
+		RunE: a.runJob(func(ctx context.Context, files []string) (result, error) {
 			l, err := layout()
 			if err != nil {
 				return result{}, err
 			}
-			o.Files, o.Input.Layout = files, input.LayoutOf(l)
+			o.Files, o.Input.Members = files, input.LayoutOf(l)
 			i, err := check.Inspect(ctx, o)
-			return result{data: i.Data, shown: i, warnings: i.Warnings, told: true}, err
+			return result{data: i.Data, shown: i, warnings: i.Warnings, logged: true}, err
 		}),
 	}
 	sparseFlag(cmd.Flags(), &o.Input.Sparse)

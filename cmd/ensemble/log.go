@@ -22,9 +22,9 @@ import (
 // each with keys. Records go to --log-file, and with --log-format json to standard error in
 // place of the lines.
 
-// asJSON says whether messages are JSON, as those of a program that stays are unless it is told otherwise. Errors
+// logsAsJSON says whether messages are JSON, as those of a program that stays are unless it is told otherwise. Errors
 // in flags come before flags are parsed.
-func asJSON(args []string) bool {
+func logsAsJSON(args []string) bool {
 	i := slices.Index(args, "--log-format")
 	if len(args) > 0 && args[0] == "serve" && i < 0 && !slices.ContainsFunc(args, func(s string) bool { return strings.HasPrefix(s, "--log-format=") }) {
 		return true
@@ -35,9 +35,9 @@ func asJSON(args []string) bool {
 // logFormats are the values of --log-format.
 var logFormats = []string{"text", "json"}
 
-// openLog makes the loggers once the flags are known.
-func (a *app) openLog() error {
-	if err := oneOf("--log-format", []string{a.logFormat}, logFormats...); err != nil {
+// openLoggers makes the loggers once the flags are known.
+func (a *app) openLoggers() error {
+	if err := checkChoice("--log-format", []string{a.logFormat}, logFormats...); err != nil {
 		return err
 	}
 	level := slog.LevelInfo
@@ -51,39 +51,39 @@ func (a *app) openLog() error {
 	if a.logFile != "" {
 		var err error
 		if f, err = openLogFile(a.logFile); err != nil {
-			return exit.Create(a.logFile, err)
+			return exit.CreateError(a.logFile, err)
 		}
-		a.logs = f
+		a.logOutput = f
 	}
-	a.setLogs(level, f)
-	a.opened = true
-	if team.Follows() { // rank 0 speaks
+	a.setLoggers(level, f)
+	a.loggersReady = true
+	if team.IsNonRoot() { // rank 0 speaks
 		return nil
 	}
 	a.records.Info("begin", "command", strings.Join(append([]string{"ensemble"}, a.args...), " "), "version", version.String())
 	return nil
 }
 
-func (a *app) setLogs(level slog.Level, f *logFile) {
+func (a *app) setLoggers(level slog.Level, f *logFile) {
 	var lines, records []slog.Handler
 	var shown slog.Handler = &lineHandler{w: a.stderr, level: level}
 	if a.logJSON {
-		shown = recorder(a.stderr, level, true)
+		shown = recordHandler(a.stderr, level, true)
 		records = append(records, shown)
 	} else {
 		lines = append(lines, shown)
 	}
 	if f != nil {
 		f.failed = func(err error) { slog.New(shown).Warn("messages do not reach the log file", "error", err) }
-		records = append(records, recorder(f, min(level, slog.LevelInfo), a.logJSON))
+		records = append(records, recordHandler(f, min(level, slog.LevelInfo), a.logJSON))
 	}
 	a.records = slog.New(slog.NewMultiHandler(records...))
 	a.log = slog.New(slog.NewMultiHandler(append(lines, records...)...))
 }
 
-// recorder writes records without secrets, with the process, in UTC.
-func recorder(w io.Writer, level slog.Level, json bool) slog.Handler {
-	o := &slog.HandlerOptions{Level: level, ReplaceAttr: clean}
+// recordHandler writes records without secrets, with the process, in UTC.
+func recordHandler(w io.Writer, level slog.Level, json bool) slog.Handler {
+	o := &slog.HandlerOptions{Level: level, ReplaceAttr: sanitise}
 	var h slog.Handler = slog.NewTextHandler(w, o)
 	if json {
 		h = slog.NewJSONHandler(w, o)
@@ -92,7 +92,7 @@ func recorder(w io.Writer, level slog.Level, json bool) slog.Handler {
 	return h.WithAttrs([]slog.Attr{slog.String("host", host), slog.Int("pid", os.Getpid())})
 }
 
-func clean(_ []string, at slog.Attr) slog.Attr {
+func sanitise(_ []string, at slog.Attr) slog.Attr {
 	switch at.Value.Kind() {
 	case slog.KindString:
 		at.Value = slog.StringValue(redact.Text(at.Value.String()))
@@ -103,7 +103,7 @@ func clean(_ []string, at slog.Attr) slog.Attr {
 	case slog.KindAny:
 		switch x := at.Value.Any().(type) {
 		case error:
-			at.Value = slog.StringValue(redact.Text(inLine(x)))
+			at.Value = slog.StringValue(redact.Text(oneLine(x)))
 		case fmt.Stringer:
 			at.Value = slog.StringValue(redact.Text(x.String()))
 		case []string:
@@ -117,8 +117,8 @@ func clean(_ []string, at slog.Attr) slog.Attr {
 	return at
 }
 
-// inLine is the text of an error in a message about something else: one line.
-func inLine(err error) string {
+// oneLine is the text of an error in a message about something else: one line.
+func oneLine(err error) string {
 	if e, ours := err.(*exit.Error); ours {
 		return exit.OneLine(e)
 	}
@@ -146,8 +146,8 @@ func (a *app) recordError(e *exit.Error) {
 }
 
 // recordEnd writes how a command ended.
-func (a *app) recordEnd(code exit.Code, f answer.Frame) {
-	a.records.Info("end", "command", "ensemble "+a.command, "exit_code", int(code), "status", f.Status, "seconds", time.Since(a.begun).Seconds(), "outputs", f.Outputs)
+func (a *app) recordEnd(code exit.Code, f answer.Envelope) {
+	a.records.Info("end", "command", "ensemble "+a.command, "exit_code", int(code), "status", f.Status, "seconds", time.Since(a.started).Seconds(), "outputs", f.Outputs)
 }
 
 // progressTo is where progress is printed: lines become records where messages are.
@@ -175,9 +175,9 @@ type logFile struct {
 	// failed hears of the first line that could not be written: a log goes on without, and nobody would know.
 	failed func(error)
 
-	mu   sync.Mutex
-	f    *os.File
-	said bool
+	mu       sync.Mutex
+	f        *os.File
+	reported bool
 }
 
 func openLogFile(path string) (*logFile, error) {
@@ -192,8 +192,8 @@ func openLogFile(path string) (*logFile, error) {
 func (l *logFile) Write(p []byte) (int, error) {
 	n, err := l.append(p)
 	l.mu.Lock()
-	first := err != nil && !l.said
-	l.said = l.said || first
+	first := err != nil && !l.reported
+	l.reported = l.reported || first
 	l.mu.Unlock()
 	if first && l.failed != nil {
 		l.failed(err)
@@ -241,7 +241,7 @@ func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
 	b.WriteString(r.Message)
 	attr := func(at slog.Attr) bool {
 		if err, bad := at.Value.Any().(error); bad {
-			at.Value = slog.StringValue(inLine(err))
+			at.Value = slog.StringValue(oneLine(err))
 		}
 		fmt.Fprintf(&b, " %s=%v", at.Key, at.Value)
 		return true

@@ -175,7 +175,7 @@ func TestLogFull(t *testing.T) {
 		}
 	}
 	var text, records strings.Builder
-	for _, h := range []slog.Handler{&lineHandler{w: &text}, recorder(&records, slog.LevelInfo, true)} {
+	for _, h := range []slog.Handler{&lineHandler{w: &text}, recordHandler(&records, slog.LevelInfo, true)} {
 		slog.New(h).Warn("times are not kept", "error", &exit.Error{Code: exit.CannotWrite, What: "no permission to write", At: "cache", Fix: "choose another"})
 	}
 	if text.String() != "ensemble: warning: times are not kept error=no permission to write: cache\n" || !strings.Contains(records.String(), `"error":"no permission to write: cache"`) {

@@ -36,7 +36,7 @@ func TestLongGlobeInMemory(t *testing.T) {
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), os.Stderr
 	out, runErr := cmd.Output()
 	var got struct {
-		answer.Frame
+		answer.Envelope
 		Measurement bench.Measurement `json:"measurement"`
 	}
 	if err := json.Unmarshal(out, &got); err != nil {

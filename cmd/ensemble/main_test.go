@@ -85,7 +85,7 @@ func TestCommandLineErrors(t *testing.T) {
 		}
 		// The same in JSON: one object, with the same exit code.
 		code, stdout, _ = call(t, append([]string{"--json"}, c.args...)...)
-		var e answer.Frame
+		var e answer.Envelope
 		if err := json.Unmarshal([]byte(stdout), &e); err != nil || e.ExitCode != int(code) || e.Status != "failed" || e.Error == nil || e.Error.Code != "E064" {
 			t.Errorf("--json %q: exit %d, %v: %s", c.args, code, err, stdout)
 		}
@@ -141,7 +141,7 @@ func TestHelp(t *testing.T) {
 		if cmd.HasParent() && (strings.HasSuffix(cmd.Short, ".") || len(cmd.Short) > 66) {
 			t.Errorf("%s: short help %q ends in a full stop or is too long", cmd.CommandPath(), cmd.Short)
 		}
-		for _, sub := range available(cmd) {
+		for _, sub := range visibleCommands(cmd) {
 			walk(sub)
 		}
 	}
@@ -155,7 +155,7 @@ func TestHelpTopics(t *testing.T) {
 		}
 	}
 	for _, c := range exit.All { // every error has its page
-		if c.Code != exit.OK && typical[c.Code] == "" {
+		if c.Code != exit.OK && commonCauses[c.Code] == "" {
 			t.Errorf("exit code %d has no text", c.Code)
 		}
 	}
@@ -188,7 +188,7 @@ data:
 		t.Errorf("two faults: exit %d, %q, %q", code, stdout, stderr)
 	}
 	code, stdout, _ = call(t, "config", "check", "-c", path, "--set", "train.sede=7", "--set", "model.base=0", "--json")
-	var e answer.Frame
+	var e answer.Envelope
 	if err := json.Unmarshal([]byte(stdout), &e); err != nil || code != exit.Usage || e.Command != "config check" || len(e.Error.More) != 1 {
 		t.Errorf("two faults in JSON: exit %d, %v, %s", code, err, stdout)
 	}
@@ -242,7 +242,7 @@ func TestDoctor(t *testing.T) {
 
 // TestRepeatFlags: a flag for files takes all values up to the next flag.
 func TestRepeatFlags(t *testing.T) {
-	files := newApp(io.Discard, io.Discard).manyFiles
+	files := newApp(io.Discard, io.Discard).multiFlags
 	for in, want := range map[string]string{
 		"predict --input a b c --out o":      "predict --input a --input b --input c --out o",
 		"predict --input=a b -o o":           "predict --input=a --input b -o o",
@@ -278,7 +278,7 @@ func TestVersion(t *testing.T) {
 			t.Errorf("%q: exit %d, %q", args, code, stdout)
 		}
 		code, stdout, _ := call(t, append(args, "--json")...)
-		var e answer.Frame
+		var e answer.Envelope
 		if err := json.Unmarshal([]byte(stdout), &e); err != nil || code != exit.OK || e.Version == "" {
 			t.Errorf("%q --json: exit %d, %v: %s", args, code, err, stdout)
 		}
@@ -299,7 +299,7 @@ func TestInterrupted(t *testing.T) {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
 		}
-		err = a.do(func(ctx context.Context, _ []string) (result, error) {
+		err = a.runJob(func(ctx context.Context, _ []string) (result, error) {
 			<-ctx.Done()
 			return result{}, fmt.Errorf("reading: %w", ctx.Err())
 		})(cmd, nil)

@@ -33,13 +33,13 @@ func manCommand(a *app) *cobra.Command {
 		Example: "  ensemble man --out ~/.local/share/man\n" +
 			"  man ensemble-train\n" +
 			"  ensemble man --out build/man --date 2026-01-01",
-		Annotations: notes("ensemble help, ensemble completion", exit.CannotWrite, exit.IO),
+		Annotations: annotations("ensemble help, ensemble completion", exit.CannotWrite, exit.IO),
 		Args:        noArgs,
 	}
 	cmd.Flags().StringVarP(&dir, "out", "o", "", "`DIR` for the folders man1 and man5")
 	cmd.Flags().StringVar(&date, "date", "", "`DATE` that the pages state (default today)")
-	cmd.RunE = a.do(func(context.Context, []string) (result, error) {
-		if err := required(cmd, "out"); err != nil {
+	cmd.RunE = a.runJob(func(context.Context, []string) (result, error) {
+		if err := requireFlags(cmd, "out"); err != nil {
 			return result{}, err
 		}
 		day := time.Now().UTC()
@@ -53,10 +53,10 @@ func manCommand(a *app) *cobra.Command {
 		for _, p := range manual(a.root, day) {
 			path := filepath.Join(dir, "man"+p.section, p.name+"."+p.section)
 			if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-				return result{}, exit.Create(path, err)
+				return result{}, exit.CreateError(path, err)
 			}
 			if err := atomicfile.WriteFile(path, []byte(p.text.String())); err != nil {
-				return result{}, exit.Create(path, err)
+				return result{}, exit.CreateError(path, err)
 			}
 			files = append(files, path)
 		}
@@ -72,8 +72,8 @@ type manPage struct {
 	text          strings.Builder
 }
 
-// schemas are the files that have a page each, and what reads them.
-var schemas = []struct {
+// manSchemas are the files that have a page each, and what reads them.
+var manSchemas = []struct {
 	name, what, see string
 	schema          *config.Schema
 }{
@@ -90,7 +90,7 @@ func manual(root *cobra.Command, day time.Time) []*manPage {
 		known[cmd.CommandPath()] = pageName(cmd) + "(1)"
 		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "<", `\<`) }) // no tag of HTML
 		all := []*cobra.Command{cmd}
-		for _, sub := range available(cmd) {
+		for _, sub := range visibleCommands(cmd) {
 			all = append(all, list(sub)...)
 		}
 		return all
@@ -100,8 +100,8 @@ func manual(root *cobra.Command, day time.Time) []*manPage {
 		p.command(cmd, known)
 		pages = append(pages, p)
 	}
-	pages = append(pages, childPage(day))
-	for _, s := range schemas {
+	pages = append(pages, decoderPage(day))
+	for _, s := range manSchemas {
 		p := newPage(s.name, "5", s.what, day)
 		p.schema(s.schema)
 		p.seeAlso(s.see, known)
@@ -115,7 +115,7 @@ func pageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.Command
 func newPage(name, section, what string, day time.Time) *manPage {
 	p := &manPage{name: name, section: section, day: day}
 	fmt.Fprintf(&p.text, ".TH %s %s %s \"ensemble %s\" \"Manual of ensemble\"\n", roff(strings.ToUpper(name)), section, day.Format(time.DateOnly), roff(version.String()))
-	p.head("NAME")
+	p.heading("NAME")
 	fmt.Fprintf(&p.text, "%s \\- %s\n", roff(name), roff(what))
 	return p
 }
@@ -131,37 +131,37 @@ func (p *manPage) command(cmd *cobra.Command, known map[string]string) {
 	body, _, _ = strings.Cut(body, ".SH SEE ALSO")
 	body, _, _ = strings.Cut(body, ".SH HISTORY")
 	p.text.WriteString(".SH SYNOPSIS" + strings.TrimRight(manOption.ReplaceAllString(body, ".TP\n$1\n"), "\n") + "\n")
-	if subs := available(cmd); len(subs) > 0 {
-		p.head("COMMANDS")
+	if subs := visibleCommands(cmd); len(subs) > 0 {
+		p.heading("COMMANDS")
 		for _, c := range subs {
-			p.tagged("\\fB"+roff(pageName(c))+"\\fR(1)", c.Short)
+			p.item("\\fB"+roff(pageName(c))+"\\fR(1)", c.Short)
 		}
 	}
-	p.head("EXIT STATUS")
-	codes := strings.Fields(cmd.Annotations[codesNote])
+	p.heading("EXIT STATUS")
+	codes := strings.Fields(cmd.Annotations[codesAnnotation])
 	for _, c := range exit.All {
 		if len(codes) == 0 || slices.Contains(codes, fmt.Sprint(int(c.Code))) {
-			p.tagged(fmt.Sprintf("\\fB%d\\fR", c.Code), c.Meaning)
+			p.item(fmt.Sprintf("\\fB%d\\fR", c.Code), c.Meaning)
 		}
 	}
 	if cmd.HasParent() {
-		p.seeAlso(cmd.Parent().CommandPath()+", "+cmd.Annotations[seeNote], known)
+		p.seeAlso(cmd.Parent().CommandPath()+", "+cmd.Annotations[seeAnnotation], known)
 		return
 	}
-	p.head("ENVIRONMENT")
-	for _, v := range variables {
-		p.tagged("\\fB"+roff(v.name)+"\\fR", v.meaning)
+	p.heading("ENVIRONMENT")
+	for _, v := range environment {
+		p.item("\\fB"+roff(v.name)+"\\fR", v.meaning)
 	}
-	p.seeAlso(schemas[0].name+"(5), "+schemas[1].name+"(5), "+cmd.Annotations[seeNote], known)
+	p.seeAlso(manSchemas[0].name+"(5), "+manSchemas[1].name+"(5), "+cmd.Annotations[seeAnnotation], known)
 }
 
 // manOption matches how cobra begins an option: as a paragraph of its own or the first of a section, with the
 // meaning behind a tab.
 var manOption = regexp.MustCompile(`(?m)^(?:\.PP\n)?(\\fB-.*)\n\t`)
 
-// variables are the environment that the program itself reads, beside that of the
+// environment are the environment that the program itself reads, beside that of the
 // libraries.
-var variables = []struct{ name, meaning string }{
+var environment = []struct{ name, meaning string }{
 	{"ENSEMBLE_KEY", "a key of a configuration file, such as ENSEMBLE_TRAIN_BATCH_SIZE for train.batch_size; it counts more than files and less than flags"},
 	{"ENSEMBLE_DECODE", "the decoding program, where it lies neither beside ensemble nor on PATH"},
 	{"ENSEMBLE_CUDA_PATH", "folders with the libraries of CUDA, separated by colons"},
@@ -169,27 +169,27 @@ var variables = []struct{ name, meaning string }{
 	{"SOURCE_DATE_EPOCH", "the time, in seconds since 1970, that products state as that of their making"},
 }
 
-// childPage is about the second program of an installation, which has no help.
-func childPage(day time.Time) *manPage {
+// decoderPage is about the second program of an installation, which has no help.
+func decoderPage(day time.Time) *manPage {
 	p := newPage("ensemble-decode", "1", "decode and encode GRIB and NetCDF for ensemble", day)
-	p.head("DESCRIPTION")
-	p.filled("The child process in which ensemble(1) reads and writes foreign formats, so that a damaged file\n" +
+	p.heading("DESCRIPTION")
+	p.paragraph("The child process in which ensemble(1) reads and writes foreign formats, so that a damaged file\n" +
 		"ends the child and not a run. It speaks a protocol of its own on standard input and output,\n" +
 		"and is of no use when started by hand. It alone links ecCodes, netCDF, HDF5, libaec and\n" +
 		"libdeflate; `ensemble doctor` says which versions.")
-	p.head("ENVIRONMENT")
-	p.tagged("\\fBENSEMBLE_DECODE\\fR", "the path at which ensemble starts it")
-	p.head("SEE ALSO")
+	p.heading("ENVIRONMENT")
+	p.item("\\fBENSEMBLE_DECODE\\fR", "the path at which ensemble starts it")
+	p.heading("SEE ALSO")
 	p.text.WriteString("\\fBensemble\\fR(1), \\fBensemble-doctor\\fR(1)\n")
 	return p
 }
 
 // schema writes what `config explain` says of every key.
 func (p *manPage) schema(s *config.Schema) {
-	p.head("DESCRIPTION")
-	p.filled("A file in YAML. Unknown keys, keys given twice and values out of range are refused, all at once.\n" +
+	p.heading("DESCRIPTION")
+	p.paragraph("A file in YAML. Unknown keys, keys given twice and values out of range are refused, all at once.\n" +
 		"Files that are given later, the environment and --set replace single keys.")
-	p.head("KEYS")
+	p.heading("KEYS")
 	var all strings.Builder
 	if err := s.Explain(&all, ""); err != nil {
 		panic(err) // only a path that is not there is refused
@@ -197,7 +197,7 @@ func (p *manPage) schema(s *config.Schema) {
 	for block := range strings.SplitSeq(strings.TrimRight(all.String(), "\n"), "\n\n") {
 		key, rest, _ := strings.Cut(block, "\n")
 		fmt.Fprintf(&p.text, ".TP\n\\fB%s\\fR\n", roff(key))
-		for i, line := range explained(rest) {
+		for i, line := range joinRows(rest) {
 			if i > 0 {
 				p.text.WriteString(".br\n")
 			}
@@ -206,9 +206,9 @@ func (p *manPage) schema(s *config.Schema) {
 	}
 }
 
-// explained joins the wrapped lines of a key's explanation and leaves out the name of
+// joinRows joins the wrapped lines of a key's explanation and leaves out the name of
 // its first row, "meaning".
-func explained(text string) []string {
+func joinRows(text string) []string {
 	var rows []string
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
@@ -225,13 +225,13 @@ func explained(text string) []string {
 	return rows
 }
 
-// filled writes lines that are filled anew.
-func (p *manPage) filled(text string) { p.text.WriteString(roff(text) + "\n") }
+// paragraph writes lines that are filled anew.
+func (p *manPage) paragraph(text string) { p.text.WriteString(roff(text) + "\n") }
 
-func (p *manPage) head(title string) { fmt.Fprintf(&p.text, ".SH %s\n", title) }
+func (p *manPage) heading(title string) { fmt.Fprintf(&p.text, ".SH %s\n", title) }
 
-// tagged writes a word that is formatted already and what it means.
-func (p *manPage) tagged(tag, text string) {
+// item writes a word that is formatted already and what it means.
+func (p *manPage) item(tag, text string) {
 	fmt.Fprintf(&p.text, ".TP\n%s\n%s\n", tag, roff(text))
 }
 
@@ -257,7 +257,7 @@ func (p *manPage) seeAlso(see string, known map[string]string) {
 		}
 	}
 	if len(refs) > 0 {
-		p.head("SEE ALSO")
+		p.heading("SEE ALSO")
 		p.text.WriteString(strings.Join(refs, ",\n") + "\n")
 	}
 }

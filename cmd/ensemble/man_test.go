@@ -48,7 +48,7 @@ func TestMan(t *testing.T) {
 				t.Errorf("%s does not show %q", path, line)
 			}
 		}
-		for _, sub := range available(cmd) {
+		for _, sub := range visibleCommands(cmd) {
 			walk(sub)
 		}
 	}

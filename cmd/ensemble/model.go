@@ -20,7 +20,7 @@ func modelCommand(a *app) *cobra.Command {
 		Example: "  ensemble model promote runs/a --as models/t850\n" +
 			"  ensemble model import weights.safetensors --out models/published\n" +
 			"  ensemble model export --run-dir runs/a --out exported",
-		Annotations: notes("ensemble help model promote"),
+		Annotations: annotations("ensemble help model promote"),
 	}, modelPromote(a), modelRollback(a), modelHistory(a), modelImport(a), modelExport(a))
 }
 
@@ -35,7 +35,7 @@ func modelExport(a *app) *cobra.Command {
 			"beside the network, what standardises the input, and export.json, which says\n" +
 			"what the channels hold. `ensemble model import` reads the weights too.",
 		Example:     "  ensemble model export --run-dir runs/a --out exported",
-		Annotations: notes("ensemble model import", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: annotations("ensemble model import", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
 	f := cmd.Flags()
@@ -43,8 +43,8 @@ func modelExport(a *app) *cobra.Command {
 	f.StringVarP(&o.Out, "out", "o", "", "`DIR` for export.json and the weights")
 	overwrite := overwriteFlag(f)
 	threads := threadsFlag(f)
-	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
-		if err := required(cmd, "run-dir", "out"); err != nil {
+	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
+		if err := requireFlags(cmd, "run-dir", "out"); err != nil {
 			return result{}, err
 		}
 		policy, err := overwrite()
@@ -94,8 +94,8 @@ func modelImport(a *app) *cobra.Command {
 		Example: "  ensemble model import weights.safetensors --out models/published\n" +
 			"  ensemble model import weights.safetensors --out models/published \\\n" +
 			"    --apply input.safetensors --to output.safetensors --json",
-		Annotations: notes("ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
-		Args:        oneArg,
+		Annotations: annotations("ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        exactlyOneArg,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&o.Out, "out", "o", "", "`DIR` for network.json and weights.safetensors")
@@ -105,8 +105,8 @@ func modelImport(a *app) *cobra.Command {
 	reinject := f.Int("reinject", 0, "input channel that a resnet2d_simple feeds in again (default 28)")
 	overwrite := overwriteFlag(f)
 	threads := threadsFlag(f)
-	cmd.RunE = a.do(func(ctx context.Context, args []string) (result, error) {
-		if err := required(cmd, "out"); err != nil {
+	cmd.RunE = a.runJob(func(ctx context.Context, args []string) (result, error) {
+		if err := requireFlags(cmd, "out"); err != nil {
 			return result{}, err
 		}
 		if f.Changed("apply") != f.Changed("to") {

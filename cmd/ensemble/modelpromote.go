@@ -24,18 +24,18 @@ func modelPromote(a *app) *cobra.Command {
 		Example: "  ensemble model promote runs/a --as models/t850\n" +
 			"  ensemble model promote runs/b --as models/t850 \\\n" +
 			"    --verdict rolling/shadow/verdict.json",
-		Annotations: notes("ensemble model rollback, ensemble verify", exit.No, exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO),
-		Args:        oneArg,
+		Annotations: annotations("ensemble model rollback, ensemble verify", exit.No, exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO),
+		Args:        exactlyOneArg,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Name, "as", "", "`DIR` of the name")
 	f.StringVar(&o.Verdict, "verdict", "", "`FILE` verdict.json of its shadow run, which must be \"better\"")
-	f.BoolVar(&o.Despite, "despite-verdict", false, "promote it whatever the verdict")
-	cmd.RunE = a.do(func(_ context.Context, args []string) (result, error) {
-		if err := required(cmd, "as"); err != nil {
+	f.BoolVar(&o.IgnoreVerdict, "despite-verdict", false, "promote it whatever the verdict")
+	cmd.RunE = a.runJob(func(_ context.Context, args []string) (result, error) {
+		if err := requireFlags(cmd, "as"); err != nil {
 			return result{}, err
 		}
-		if o.Despite && o.Verdict == "" {
+		if o.IgnoreVerdict && o.Verdict == "" {
 			return result{}, &exit.Error{Code: exit.Usage, What: "--despite-verdict without --verdict", At: cmd.CommandPath(), Fix: "leave it out: without a verdict none is asked for"}
 		}
 		o.RunDir = args[0]
@@ -43,7 +43,7 @@ func modelPromote(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		return promoted(o.Name, p), nil
+		return promotionResult(o.Name, p), nil
 	})
 	return cmd
 }
@@ -56,16 +56,16 @@ func modelRollback(a *app) *cobra.Command {
 		Long: "Let a name stand for the model that it stood for before the present one, or for\n" +
 			"the version --to. The model that it leaves stays, so that one can go back again.",
 		Example:     "  ensemble model rollback models/t850\n  ensemble model rollback models/t850 --to 3f9a",
-		Annotations: notes("ensemble model history, ensemble model promote", exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO),
-		Args:        oneArg,
+		Annotations: annotations("ensemble model history, ensemble model promote", exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO),
+		Args:        exactlyOneArg,
 	}
 	cmd.Flags().StringVar(&to, "to", "", "`VERSION`, or how it begins")
-	cmd.RunE = a.do(func(_ context.Context, args []string) (result, error) {
+	cmd.RunE = a.runJob(func(_ context.Context, args []string) (result, error) {
 		p, err := promote.RollBack(args[0], to)
 		if err != nil {
 			return result{}, err
 		}
-		return promoted(args[0], p), nil
+		return promotionResult(args[0], p), nil
 	})
 	return cmd
 }
@@ -76,10 +76,10 @@ func modelHistory(a *app) *cobra.Command {
 		Short:       "List the models that a name stood for",
 		Long:        "List the models that a name stood for, the one in use last.",
 		Example:     "  ensemble model history models/t850\n  ensemble model history models/t850 --json",
-		Annotations: notes("ensemble model promote, ensemble model rollback", exit.BadData, exit.NotYet, exit.IO),
-		Args:        oneArg,
+		Annotations: annotations("ensemble model promote, ensemble model rollback", exit.BadData, exit.NotYet, exit.IO),
+		Args:        exactlyOneArg,
 	}
-	cmd.RunE = a.do(func(_ context.Context, args []string) (result, error) {
+	cmd.RunE = a.runJob(func(_ context.Context, args []string) (result, error) {
 		list, err := promote.ListPromotions(args[0])
 		if err != nil {
 			return result{}, err
@@ -89,8 +89,8 @@ func modelHistory(a *app) *cobra.Command {
 	return cmd
 }
 
-// promoted is the answer with the model that a name stands for now.
-func promoted(name string, p *promote.Promotion) result {
+// promotionResult is the answer with the model that a name stands for now.
+func promotionResult(name string, p *promote.Promotion) result {
 	return result{data: map[string]any{"promotion": p}, text: func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s stands for version %s\n", name, p.Version)
 		return err

@@ -30,7 +30,7 @@ func planCommand(a *app) *cobra.Command {
 			"  ensemble plan -c train.yaml --ranks 16 --crop 352x704 --json\n" +
 			"  ensemble plan -c train.yaml --ranks 64 --machine machine.yaml --play\n" +
 			"  ensemble plan -c train.yaml --ranks 64 --machine machine.yaml --scaling",
-		Annotations: notes("docs/parallel.md, docs/formats/machine.md", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.SaveAndStop),
+		Annotations: annotations("docs/parallel.md, docs/formats/machine.md", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.SaveAndStop),
 		Args:        noArgs,
 	}
 	src := configFlags(cmd)
@@ -38,16 +38,16 @@ func planCommand(a *app) *cobra.Command {
 	ranks := f.Uint("ranks", 0, "ranks of the job, a `NUMBER`")
 	f.StringVar(&machine, "machine", "", "description of the machine, a `FILE` (docs/formats/machine.md)")
 	f.StringVar(&crop, "crop", "", "field of `SIDE` or ROWSxCOLUMNS points instead of the whole grid")
-	f.BoolVar(&o.Play, "play", false, "also play the step of that mesh on a virtual cluster")
+	f.BoolVar(&o.Simulate, "play", false, "also play the step of that mesh on a virtual cluster")
 	f.BoolVar(&o.Scaling, "scaling", false, "also predict strong and weak scaling from 1 to 4096 ranks")
-	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
-		if err := required(cmd, "config", "ranks"); err != nil {
+	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
+		if err := requireFlags(cmd, "config", "ranks"); err != nil {
 			return result{}, err
 		}
 		var err error
 		if f.Changed("crop") {
 			if o.Crop, err = setup.ParseCrop(crop); err != nil {
-				return result{}, at("--crop", err)
+				return result{}, withFlag("--crop", err)
 			}
 		}
 		if o.Config, err = config.LoadTrain(*src); err != nil {

@@ -46,7 +46,7 @@ func predictCommand(a *app) *cobra.Command {
 			"    --out products --deadline +40m --json\n" +
 			"  mpirun -n 8 ensemble predict --run-dir runs/a --input fc/*.grib2 \\\n" +
 			"    --out products --mesh \"lat:2 lon:2\"",
-		Annotations: notes("ensemble verify, ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: annotations("ensemble verify, ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
 	f := cmd.Flags()
@@ -56,12 +56,12 @@ func predictCommand(a *app) *cobra.Command {
 	f.StringVar(&cycle, "cycle", "", "only this start, such as 2026010100")
 	f.StringVar(&deadline, "deadline", "", "wait for complete input until this `TIME`: 06:40Z, +40m, 2026-01-01T06:40Z")
 	f.StringVar(&mesh, "mesh", "", "ranks that share a start, as in train.mesh: \"lat:2 lon:2\"")
-	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
+	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
 		o, c, err := flags.read()
 		if err != nil {
 			return result{}, err
 		}
-		if o.Cycle, o.Deadline, err = whenToPredict(cycle, cmp.Or(deadline, string(c.Members.Deadline))); err != nil {
+		if o.Init, o.Deadline, err = parseInitAndDeadline(cycle, cmp.Or(deadline, string(c.Members.Deadline))); err != nil {
 			return result{}, err
 		}
 		o.Mesh, o.Command, o.Timings = mesh, "ensemble "+strings.Join(a.args, " "), setup.UserTimings(a.log)
@@ -69,21 +69,21 @@ func predictCommand(a *app) *cobra.Command {
 			return result{}, err
 		}
 		defer o.Progress.Close()
-		if team.Follows() {
+		if team.IsNonRoot() {
 			o.Progress = nil
 		}
 		r, err := predict.Run(ctx, o)
 		if err != nil {
 			return result{}, err
 		}
-		return result{data: map[string]any{"cycles": r.Cycles, "already_complete": r.Already, "degraded": r.Degraded}, shown: r, outputs: r.Outputs, warnings: r.Warnings,
+		return result{data: map[string]any{"cycles": r.Inits, "already_complete": r.Existing, "degraded": r.Degraded}, shown: r, outputs: r.Outputs, warnings: r.Warnings,
 			degraded: r.Degraded > 0}, nil
 	})
 	return cmd
 }
 
-// whenToPredict reads the start and the deadline; the zero time stands for none.
-func whenToPredict(cycle, deadline string) (init, until time.Time, err error) {
+// parseInitAndDeadline reads the start and the deadline; the zero time stands for none.
+func parseInitAndDeadline(cycle, deadline string) (init, until time.Time, err error) {
 	if deadline != "" {
 		if until, err = config.ParseDeadline(deadline, time.Now()); err != nil {
 			return init, until, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no deadline", deadline), At: "--deadline", Fix: "write it as 06:40Z, +40m or 2026-01-01T06:40Z"}
@@ -108,7 +108,7 @@ type predictFlags struct {
 	input                  *[]string
 	sparse                 bool
 	threads                *uint
-	computing              computing
+	compute                computeFlags
 	publishing             func() []config.Flag
 	regrid                 func() (task.Interpolation, error)
 	overwrite              func() (string, error)
@@ -117,13 +117,13 @@ type predictFlags struct {
 func (p *predictFlags) bind(a *app, cmd *cobra.Command) {
 	f := cmd.Flags()
 	p.app, p.cmd, p.src, p.overwrite, p.threads = a, cmd, configFlagsOf(cmd, config.PredictSchema), overwriteFlag(f), threadsFlag(f)
-	p.computing.bind(f)
+	p.compute.bind(f)
 	f.StringVar(&p.runDir, "run-dir", "", "`DIR` of a finished training")
 	p.input = a.filesFlag(f, "input", "forecast `FILE`s, GRIB or NetCDF, Zarr stores, or folders")
 	f.StringVarP(&p.out, "out", "o", "", "`DIR` of the products; one folder a start")
 	p.publishing = publishingFlags(cmd)
 	f.StringVar(&p.precision, "precision", "", "fields inside the network: "+strings.Join(config.Precisions, ", ")+" (default: as in training)")
-	words(f, "precision", config.Precisions...)
+	setChoices(f, "precision", config.Precisions...)
 	sparseFlag(f, &p.sparse)
 	p.regrid = regridFlag(f)
 }
@@ -138,8 +138,8 @@ func (p *predictFlags) read(more ...config.Flag) (o predict.Options, c *config.P
 		p.app.warn(w)
 	}
 	o = predict.Options{RunDir: cmp.Or(p.runDir, string(c.RunDir)), Out: cmp.Or(p.out, string(c.Out)), Input: *p.input, Version: version.String(), Policy: c.Policy, Warn: p.app.warn,
-		Publish: c.Publishing, Precision: p.precision, Threads: int(*p.threads), Aside: p.app.aside,
-		Writer: product.Options{Profile: product.Profile(c.Output.Profile), Longitude: product.Longitudes(c.Output.Longitude), Quantise: c.Output.Quantise}}
+		Publish: c.Publishing, Precision: p.precision, Threads: int(*p.threads), OnUnrelated: p.app.logIgnored,
+		Writer: product.Options{Profile: product.Profile(c.Output.Profile), Longitude: product.Longitudes(c.Output.Longitude), Quantise: c.Output.PackingBits}}
 	if o.Input == nil {
 		for _, path := range c.Input {
 			o.Input = append(o.Input, string(path))
@@ -154,22 +154,22 @@ func (p *predictFlags) read(more ...config.Flag) (o predict.Options, c *config.P
 			missing = append(missing, flag.name)
 		}
 	}
-	if err := lacks(p.cmd, missing); err != nil {
+	if err := missingFlagsError(p.cmd, missing); err != nil {
 		return o, c, err
 	}
-	o.Policy.Sparse = o.Policy.Sparse || p.sparse
+	o.Policy.AllowMissingChunks = o.Policy.AllowMissingChunks || p.sparse
 	for _, name := range c.Output.Formats {
 		o.Formats = append(o.Formats, product.Format(name))
 	}
 	if o.Precision != "" {
-		if err := oneOf("--precision", []string{o.Precision}, config.Precisions...); err != nil {
+		if err := checkChoice("--precision", []string{o.Precision}, config.Precisions...); err != nil {
 			return o, c, err
 		}
 	}
 	if o.Regrid, err = p.regrid(); err != nil {
 		return o, c, err
 	}
-	if o.Device, o.MemoryBytes, o.WorkspaceBytes, err = p.computing.read(); err != nil {
+	if o.Device, o.MemoryBytes, o.WorkspaceBytes, err = p.compute.read(); err != nil {
 		return o, c, err
 	}
 	policy, err := p.overwrite()
@@ -181,7 +181,7 @@ func (p *predictFlags) read(more ...config.Flag) (o predict.Options, c *config.P
 // that lists those that were set.
 func publishingFlags(cmd *cobra.Command) func() []config.Flag {
 	f := cmd.Flags()
-	f.StringSlice("products", nil, "`LIST` of "+strings.Join(config.ProductWords, ", "))
+	f.StringSlice("products", nil, "`LIST` of "+strings.Join(config.ProductNames, ", "))
 	f.StringSlice("quantiles", nil, "`LIST` of quantiles, such as 0.1,0.5,0.9")
 	f.StringArray("probability", nil, "`EVENT` such as \"t2m>273.15\" or 0degC<t2m<5degC (repeatable)")
 	f.StringSlice("format", nil, "netcdf, grib2, zarr, zarr3, or several (default netcdf)")
@@ -207,7 +207,7 @@ func publishingFlags(cmd *cobra.Command) func() []config.Flag {
 	}
 	for _, k := range keys {
 		if choices := config.PredictSchema.Choices(k.key); choices != nil {
-			words(f, k.flag, choices...)
+			setChoices(f, k.flag, choices...)
 		}
 	}
 	return func() []config.Flag {

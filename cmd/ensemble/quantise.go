@@ -22,7 +22,7 @@ func quantiseCommand(a *app) *cobra.Command {
 			"run directory is that of a training, and serves predict and verify.",
 		Example: "  ensemble quantise -c quantise.yaml --run-dir runs/int8\n" +
 			"  ensemble quantise -c quantise.yaml --run-dir runs/int8 --set input=false",
-		Annotations: notes("ensemble config explain --of quantise, ensemble predict", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO),
+		Annotations: annotations("ensemble config explain --of quantise, ensemble predict", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO),
 		Args:        noArgs,
 	}
 	src := configFlagsOf(cmd, config.QuantiseSchema)
@@ -30,8 +30,8 @@ func quantiseCommand(a *app) *cobra.Command {
 	overwrite := overwriteFlag(cmd.Flags())
 	threads := threadsFlag(cmd.Flags())
 	cmd.Flags().StringVar(&o.RunDir, "run-dir", "", "`DIR` of the quantised networks")
-	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
-		err := required(cmd, "run-dir")
+	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
+		err := requireFlags(cmd, "run-dir")
 		if err != nil {
 			return result{}, err
 		}
@@ -51,7 +51,7 @@ func quantiseCommand(a *app) *cobra.Command {
 		if err != nil {
 			return result{}, err
 		}
-		return result{data: r, outputs: r.Outputs, warnings: r.Warnings, told: true}, nil
+		return result{data: r, outputs: r.Outputs, warnings: r.Warnings, logged: true}, nil
 	})
 	return cmd
 }

@@ -134,7 +134,7 @@ func smallData(t *testing.T) string {
 		starts, every int
 	}{{firstDay, 4, 7}, {time.Date(2003, 10, 6, 0, 0, 0, 0, time.UTC), 2, 7}, {time.Date(2004, 1, 5, 0, 0, 0, 0, time.UTC), 1, 7}} {
 		for i := range p.starts {
-			o.Data.Dates = append(o.Data.Dates, p.first.AddDate(0, 0, p.every*i))
+			o.Data.InitTimes = append(o.Data.InitTimes, p.first.AddDate(0, 0, p.every*i))
 		}
 	}
 	r, err := rundemo.Run(t.Context(), o)

@@ -18,9 +18,9 @@ func reportCommand(a *app) *cobra.Command {
 		Long: "Make the page that shows a run: maps, scores, loss curves. It is one HTML file\n" +
 			"that needs nothing from elsewhere, and the maps as PNG beside it.",
 		Example:     "  ensemble report runs/a\n  ensemble report runs/demo --json",
-		Annotations: notes("ensemble verify", exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO, exit.SaveAndStop),
-		Args:        oneArg, ValidArgsFunction: runNames,
-		RunE: a.do(func(_ context.Context, args []string) (result, error) {
+		Annotations: annotations("ensemble verify", exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Args:        exactlyOneArg, ValidArgsFunction: completeRunDirs,
+		RunE: a.runJob(func(_ context.Context, args []string) (result, error) {
 			path, err := reports.Write(reports.Options{Dir: args[0]})
 			if err != nil {
 				return result{}, err

@@ -22,8 +22,8 @@ func retrainCommand[C any](a *app, cmd *cobra.Command, schema *config.Schema, wh
 	threads := threadsFlag(cmd.Flags())
 	cmd.Flags().StringVar(&o.RunDir, "run-dir", "", "`DIR` of "+whose)
 	cmd.Flags().StringVar(&o.Resume, "resume", "", "go on with a run: auto, or the number of a `STEP`")
-	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
-		err := required(cmd, "run-dir")
+	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
+		err := requireFlags(cmd, "run-dir")
 		if err != nil {
 			return result{}, err
 		}
@@ -45,7 +45,7 @@ func retrainCommand[C any](a *app, cmd *cobra.Command, schema *config.Schema, wh
 		if err != nil {
 			return result{}, err
 		}
-		return result{data: r.Table, outputs: r.Outputs, warnings: r.Warnings, told: true}, nil
+		return result{data: r.Table, outputs: r.Outputs, warnings: r.Warnings, logged: true}, nil
 	})
 	return cmd
 }

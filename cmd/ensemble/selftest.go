@@ -21,14 +21,14 @@ func selfTestCommand(a *app) *cobra.Command {
 			"something is wrong, and with 69 if something needed is missing.",
 		Example: "  ensemble self-test\n" +
 			"  ensemble self-test --out /scratch/products --json",
-		Annotations: notes("ensemble doctor, ensemble demo", exit.No, exit.NoDevice, exit.CannotWrite, exit.SaveAndStop),
+		Annotations: annotations("ensemble doctor, ensemble demo", exit.No, exit.NoDevice, exit.CannotWrite, exit.SaveAndStop),
 		Args:        noArgs,
 	}
 	f := cmd.Flags()
 	reporter := a.progressFlag(f)
 	threads := threadsFlag(f)
 	f.StringVarP(&o.Dir, "out", "o", ".", "try the file system of this `DIR`; nothing stays there")
-	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
+	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
 		var err error
 		if o.Progress, err = reporter(); err != nil {
 			return result{}, err

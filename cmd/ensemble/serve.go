@@ -29,7 +29,7 @@ func serveCommand(a *app) *cobra.Command {
 			"  ensemble serve -c predict.yaml --listen 127.0.0.1:8642 \\\n" +
 			"    --listen unix:/run/ensemble/http.sock\n" +
 			"  curl http://127.0.0.1:8642/products/",
-		Annotations: notes("ensemble predict, ensemble verify", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: annotations("ensemble predict, ensemble verify", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
 	f := cmd.Flags()
@@ -49,22 +49,22 @@ func serveCommand(a *app) *cobra.Command {
 		if err != nil {
 			return o, err
 		}
-		p.Command, p.Timings = a.asPredict(cmd), setup.UserTimings(a.log)
+		p.Command, p.Timings = a.predictCommandLine(cmd), setup.UserTimings(a.log)
 		return serve.Options{Predict: p, Service: c.Serve}, c.CheckService()
 	}
-	cmd.RunE = a.do(func(ctx context.Context, _ []string) (result, error) {
+	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
 		o, err := load()
 		if err != nil {
 			return result{}, err
 		}
-		return result{}, serve.Serve(ctx, o, serve.Signals{Reload: a.flag.Stay(), Load: load}, a.log)
+		return result{}, serve.Serve(ctx, o, serve.Signals{Reload: a.flag.NotifyHangup(), Load: load}, a.log)
 	})
 	return cmd
 }
 
-// asPredict is the command line of `ensemble predict` that makes the same products, but for
+// predictCommandLine is the command line of `ensemble predict` that makes the same products, but for
 // --cycle: products say how to make them again.
-func (a *app) asPredict(cmd *cobra.Command) string {
+func (a *app) predictCommandLine(cmd *cobra.Command) string {
 	words := []string{"ensemble predict"}
 	skip := false
 	for i, arg := range a.args {

@@ -26,12 +26,12 @@ func trainCommand(a *app) *cobra.Command {
 		Example: "  ensemble train -c train.yaml --run-dir runs/a\n" +
 			"  ensemble train -c train.yaml --run-dir runs/a --resume auto\n" +
 			"  ensemble train -c train.yaml --run-dir runs/b --set train.seed=2",
-		Annotations: notes("ensemble config explain, ensemble predict", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: annotations("ensemble config explain, ensemble predict", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
 	t := trainFlags{app: a, cmd: cmd, o: train.Options{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}}
 	t.bind()
-	cmd.RunE = a.do(t.run)
+	cmd.RunE = a.runJob(t.run)
 	return cmd
 }
 
@@ -50,23 +50,23 @@ func (t *trainFlags) bind() {
 	f := t.cmd.Flags()
 	t.src, t.reporter, t.overwrite, t.threads = configFlags(t.cmd), t.app.progressFlag(f), overwriteFlag(f), threadsFlag(f)
 	f.StringVar(&t.o.RunDir, "run-dir", "", "`DIR` of this run")
-	f.StringVar(&t.o.Timed.Log, "mllog", "", "new `FILE` for a log of the time to --quality, by the rules of MLPerf HPC")
-	f.Float64Var(&t.o.Timed.Target, "quality", 0, "`LOSS` on the validation starts at which the clock of --mllog stops")
+	f.StringVar(&t.o.Timing.Log, "mllog", "", "new `FILE` for a log of the time to --quality, by the rules of MLPerf HPC")
+	f.Float64Var(&t.o.Timing.Target, "quality", 0, "`LOSS` on the validation starts at which the clock of --mllog stops")
 	f.StringVar(&t.o.Resume, "resume", "", "go on with a run: auto, or the number of a `STEP`")
 }
 
 // read checks the flags and makes options of them.
 func (t *trainFlags) read() (err error) {
-	if err := required(t.cmd, "run-dir"); err != nil {
+	if err := requireFlags(t.cmd, "run-dir"); err != nil {
 		return err
 	}
 	if _, err := strconv.ParseUint(t.o.Resume, 10, 64); t.o.Resume != "" && t.o.Resume != "auto" && err != nil {
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no step", t.o.Resume), At: "--resume", Fix: "give auto, or the number of a step"}
 	}
-	if (t.o.Timed.Log == "") != !t.cmd.Flags().Changed("quality") {
+	if (t.o.Timing.Log == "") != !t.cmd.Flags().Changed("quality") {
 		return &exit.Error{Code: exit.Usage, What: "--mllog and --quality go together", At: "ensemble train", Fix: "give both, or none"}
 	}
-	t.o.Timed.Benchmark = "ensemble"
+	t.o.Timing.Benchmark = "ensemble"
 	policy, err := t.overwrite()
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (t *trainFlags) run(ctx context.Context, _ []string) (result, error) {
 		return result{}, err
 	}
 	o := t.o
-	if team.Follows() {
+	if team.IsNonRoot() {
 		o.Progress = nil
 	} else {
 		for _, w := range o.Config.Warnings() {
@@ -111,5 +111,5 @@ func (t *trainFlags) run(ctx context.Context, _ []string) (result, error) {
 	if r.Sharing != nil {
 		data["sharing"] = r.Sharing
 	}
-	return result{data: data, shown: r, outputs: r.Outputs, warnings: r.Warnings, told: true}, nil
+	return result{data: data, shown: r, outputs: r.Outputs, warnings: r.Warnings, logged: true}, nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
 	"github.com/ensemble-weather/ensemble/ensemble/run/verify"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 )
 
 func verifyCommand(a *app) *cobra.Command {
@@ -36,12 +36,12 @@ func verifyCommand(a *app) *cobra.Command {
 			"  ensemble verify --rolling rolling --forecast \"products/*/*.nc\" \\\n" +
 			"    --analysis \"an/*.nc\" --members \"fc/*.grib2\" --run-dir models/t850\n" +
 			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc --json",
-		Annotations: notes("ensemble predict, ensemble report", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
+		Annotations: annotations("ensemble predict, ensemble report", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.RankLost, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
 	v := verifyFlags{app: a, cmd: cmd, rolling: verify.RollingOptions{Bands: verify.DefaultBands}}
 	v.bind()
-	cmd.RunE = a.do(v.run)
+	cmd.RunE = a.runJob(v.run)
 	return cmd
 }
 
@@ -54,7 +54,7 @@ type verifyFlags struct {
 	forecast, analysis, members, join *[]string
 	bands                             []string
 	resamples                         uint
-	layout                            func() (config.Layout, error)
+	layout                            func() (config.MemberLayout, error)
 	regrid                            func() (task.Interpolation, error)
 }
 
@@ -65,11 +65,11 @@ func (v *verifyFlags) bind() {
 	v.members = a.filesFlag(f, "members", "`FILE`s of the full ensemble of the same starts, or their folder")
 	f.StringVar(&v.o.RunDir, "run-dir", "", "`DIR` of the training, for its baselines")
 	f.StringVarP(&v.o.Out, "out", "o", "", "`DIR` for scores.json, scores.csv and tables in Parquet")
-	f.StringSliceVar(&v.o.Choice.Scores, "scores", nil, "`IDS` of scores, default or all (docs/verification.md)")
-	f.StringArrayVar(&v.o.Choice.Above, "above", nil, "thresholds of events, `VARIABLE=VALUE,VALUE`")
-	f.StringArrayVar(&v.o.Choice.Regions, "region", nil, "`NAME`, or NAME=SOUTH:NORTH:WEST:EAST, scored too")
-	f.BoolVar(&v.o.Choice.Seasons, "seasons", false, "score the seasons by themselves too")
-	f.StringVar(&v.o.Choice.Weights, "weights", scoring.WeightsByArea, "of points: area, or `none`, as published tables of ENS-10")
+	f.StringSliceVar(&v.o.Selection.Scores, "scores", nil, "`IDS` of scores, default or all (docs/verification.md)")
+	f.StringArrayVar(&v.o.Selection.Thresholds, "above", nil, "thresholds of events, `VARIABLE=VALUE,VALUE`")
+	f.StringArrayVar(&v.o.Selection.Regions, "region", nil, "`NAME`, or NAME=SOUTH:NORTH:WEST:EAST, scored too")
+	f.BoolVar(&v.o.Selection.Seasons, "seasons", false, "score the seasons by themselves too")
+	f.StringVar(&v.o.Selection.Weights, "weights", scoring.WeightsByArea, "of points: area, or `none`, as published tables of ENS-10")
 	f.StringVar(&v.o.Climate, "climate", "", "`FILE` of a climate's quantiles (default: that of --run-dir)")
 	f.StringVar(&v.o.Sums, "sums", "", "`FILE` for the sums of these starts, to be joined")
 	v.join = a.filesFlag(f, "join", "`FILE`s of sums to be joined, or folders of *.sums")
@@ -88,7 +88,7 @@ func (v *verifyFlags) run(ctx context.Context, _ []string) (result, error) {
 	if len(*v.join) > 0 {
 		return joinSums(v.cmd, verify.JoinOptions{Out: o.Out, Sums: o.Sums, Bootstrap: o.Bootstrap}, *v.join)
 	}
-	if err := required(v.cmd, "forecast", "analysis"); err != nil {
+	if err := requireFlags(v.cmd, "forecast", "analysis"); err != nil {
 		return result{}, err
 	}
 	var err error
@@ -100,7 +100,7 @@ func (v *verifyFlags) run(ctx context.Context, _ []string) (result, error) {
 		in   []string
 		to   *[]string
 	}{{"--forecast", *v.forecast, &o.Forecast}, {"--analysis", *v.analysis, &o.Analysis}, {"--members", *v.members, &o.Members}} {
-		if *list.to, err = v.app.expand(list.flag, list.in); err != nil {
+		if *list.to, err = v.app.expandFiles(list.flag, list.in); err != nil {
 			return result{}, err
 		}
 	}
@@ -110,7 +110,7 @@ func (v *verifyFlags) run(ctx context.Context, _ []string) (result, error) {
 	if v.rolling.Dir != "" {
 		rolling := v.rolling
 		rolling.Options = o
-		return roll(ctx, v.cmd, rolling, v.bands)
+		return verifyRolling(ctx, v.cmd, rolling, v.bands)
 	}
 	if f.Changed("window") || f.Changed("band") || f.Changed("against") {
 		return result{}, &exit.Error{Code: exit.Usage, What: "--window, --band and --against belong to --rolling", At: v.cmd.CommandPath(), Fix: "give --rolling DIR, or leave them out"}
@@ -119,18 +119,18 @@ func (v *verifyFlags) run(ctx context.Context, _ []string) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	return verified(r), nil
+	return verifyResult(r), nil
 }
 
-// roll judges what has come since the last call.
+// verifyRolling judges what has come since the last call.
 //
 // Errors: exit 1 while there are alarms.
-func roll(ctx context.Context, cmd *cobra.Command, o verify.RollingOptions, bands []string) (result, error) {
+func verifyRolling(ctx context.Context, cmd *cobra.Command, o verify.RollingOptions, bands []string) (result, error) {
 	if o.Out != "" || o.Sums != "" {
 		return result{}, &exit.Error{Code: exit.Usage, What: "--out and --sums do not go with --rolling", At: cmd.CommandPath(), Why: "scores and sums lie in its folder", Fix: "leave them out"}
 	}
-	if fewest := o.Bootstrap.Fewest(); o.Window < fewest { // nothing would ever be said, and alarms that there are would go
-		return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a window of %s", phrase.Count(o.Window, "start")), At: "--window", Why: "so few starts have no intervals", Fix: fmt.Sprintf("give %d or more", fewest)}
+	if fewest := o.Bootstrap.MinDates(); o.Window < fewest { // nothing would ever be said, and alarms that there are would go
+		return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a window of %s", humanise.Count(o.Window, "start")), At: "--window", Why: "so few starts have no intervals", Fix: fmt.Sprintf("give %d or more", fewest)}
 	}
 	for _, b := range bands {
 		if err := o.Bands.Set(b); err != nil {
@@ -141,15 +141,15 @@ func roll(ctx context.Context, cmd *cobra.Command, o verify.RollingOptions, band
 	if err != nil {
 		return result{}, err
 	}
-	answer := result{data: r, outputs: r.Outputs, warnings: r.Notes}
+	answer := result{data: r, outputs: r.Outputs, warnings: r.Warnings}
 	if n := len(r.Alarms.Alarms); n > 0 {
-		return answer, &exit.Error{Code: exit.No, What: phrase.Count(n, "alarm"), At: o.Dir, Why: r.Alarms.Alarms[0].Text, Fix: "look at scores and history there; train again, or let predictions fall back: docs/verification.md"}
+		return answer, &exit.Error{Code: exit.No, What: humanise.Count(n, "alarm"), At: o.Dir, Why: r.Alarms.Alarms[0].Text, Fix: "look at scores and history there; train again, or let predictions fall back: docs/verification.md"}
 	}
 	return answer, nil
 }
 
-// verified is the answer with the scores.
-func verified(r *verify.Result) result {
+// verifyResult is the answer with the scores.
+func verifyResult(r *verify.Result) result {
 	return result{data: r.Scores, shown: r, outputs: r.Outputs, warnings: r.Warnings}
 }
 
@@ -175,5 +175,5 @@ func joinSums(cmd *cobra.Command, o verify.JoinOptions, names []string) (result,
 	if err != nil {
 		return result{}, err
 	}
-	return verified(r), nil
+	return verifyResult(r), nil
 }

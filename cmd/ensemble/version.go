@@ -17,8 +17,8 @@ func versionCommand(a *app) *cobra.Command {
 		Short:       "Print the version of the program and of Go",
 		Example:     "  ensemble version\n  ensemble version --json",
 		Args:        noArgs,
-		Annotations: notes("ensemble doctor"),
-		RunE: a.do(func(context.Context, []string) (result, error) {
+		Annotations: annotations("ensemble doctor"),
+		RunE: a.runJob(func(context.Context, []string) (result, error) {
 			return versionResult(), nil
 		}),
 	}

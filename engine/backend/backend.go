@@ -44,11 +44,11 @@ type Request struct {
 	Attrs any
 	In    []Tensor
 	Out   Tensor
-	// Cut is one of the cuts of the kernel by its name; empty lets the backend guess.
-	Cut string
-	// There is, of a Remote, what is there of each operand before the Finish of the kernel that began it: nil is all of it.
-	// The kernel may begin with what reads no more (Kernel.Early). Empty if all of all operands is there.
-	There []*Region
+	// Variant is one of the cuts of the kernel by its name; empty lets the backend guess.
+	Variant string
+	// Ready is, of a Remote, what is there of each operand before the Finish of the kernel that began it: nil is all of it.
+	// The kernel may begin with what reads no more (Kernel.RunEarly). Empty if all of all operands is there.
+	Ready []*Region
 	// Seed and Step key the random operations; Step is read at each run.
 	Seed uint64
 	Step *uint64
@@ -75,35 +75,35 @@ type Kernel struct {
 	// returns. It is called once in every run, before the first kernel that reads the
 	// result, and behind the part of that kernel that does not need it, Early.
 	Finish func() error
-	// There is the part of a result with a Finish that is there behind Run already; nil is none of it.
-	There *Region
-	// Early, if not nil, is a part of the work that reads nothing that a Finish brings. Run
+	// Ready is the part of a result with a Finish that is there behind Run already; nil is none of it.
+	Ready *Region
+	// RunEarly, if not nil, is a part of the work that reads nothing that a Finish brings. Run
 	// follows it and does the rest; in between no other kernel runs.
-	Early func() error
+	RunEarly func() error
 	// Scratch is what it wants of the buffer that all kernels of the device use in
 	// turn, in bytes.
 	Scratch int64
-	// Place, if not nil, is told where that scratch lies, before the first run and whenever
-	// it moves, in place of Borrower.Lend.
-	Place func(scratch []float32) error
-	// Waits is true of a kernel of a Remote that waits for the work before it, so that it
+	// SetScratch, if not nil, is told where that scratch lies, before the first run and whenever
+	// it moves, in place of Borrower.SetScratch.
+	SetScratch func(scratch []float32) error
+	// Blocking is true of a kernel of a Remote that waits for the work before it, so that it
 	// cannot be part of a recording.
-	Waits bool
-	// Beside is true of a kernel of a Remote whose Finish waits for nothing: it has the work
+	Blocking bool
+	// Async is true of a kernel of a Remote whose Finish waits for nothing: it has the work
 	// that is asked for later wait for what Run has begun. Both may be recorded, together.
-	Beside bool
-	// Late is true of a kernel whose result is there only when all kernels have run and what
+	Async bool
+	// ResultAtEnd is true of a kernel whose result is there only when all kernels have run and what
 	// they started beside them has ended (engine.Extension.Finish). If it has a Finish, that is called
 	// behind the last kernel.
-	Late bool
+	ResultAtEnd bool
 }
 
-// Borrower is what a backend is beside if its kernels use scratch that it is lent.
-type Borrower interface {
-	// Lend gives the scratch that kernels use until the next call, at least as long as
+// ScratchSetter is what a backend is beside if its kernels use scratch that it is lent.
+type ScratchSetter interface {
+	// SetScratch gives the scratch that kernels use until the next call, at least as long as
 	// theirs says. Before the first call the backend has its own; those prepared after it
 	// get none of that.
-	Lend(scratch []float32)
+	SetScratch(scratch []float32)
 }
 
 // Remote is what a backend is beside if it has memory of its own. The tensors of requests
@@ -111,36 +111,36 @@ type Borrower interface {
 // within Do. Kernels and copies are asked for in one order, and done in it, while the
 // caller goes on.
 type Remote interface {
-	// Make gives n elements of the device's memory, all zero.
+	// Alloc gives n elements of the device's memory, all zero.
 	//
 	// Errors: *exit.Error (exit.NoDevice) if it has no more.
-	Make(n int) ([]float32, error)
-	// MakeHost gives n elements of the program's memory, all zero, that are copied fast.
-	MakeHost(n int) ([]float32, error)
-	// Free gives back what Make or MakeHost gave.
+	Alloc(n int) ([]float32, error)
+	// AllocHost gives n elements of the program's memory, all zero, that are copied fast.
+	AllocHost(n int) ([]float32, error)
+	// Free gives back what Make or AllocHost gave.
 	Free(x []float32) error
 	// Copy copies between memories of any kind.
 	Copy(dst, src []float32) error
-	// Send begins to copy at once, beside all work: neither memory is in use by work that was
-	// asked for, and src is of MakeHost. Work that is asked for after arrived was called finds
+	// CopyNow begins to copy at once, beside all work: neither memory is in use by work that was
+	// asked for, and src is of AllocHost. Work that is asked for after arrived was called finds
 	// the copy there. It cannot be recorded.
-	Send(dst, src []float32) (arrived func() error, err error)
-	// Aside begins to copy behind all work that was asked for so far, and beside what is asked
-	// for later; one of the two memories is of MakeHost. Work that is asked for after arrived
+	CopyNow(dst, src []float32) (arrived func() error, err error)
+	// CopyAsync begins to copy behind all work that was asked for so far, and beside what is asked
+	// for later; one of the two memories is of AllocHost. Work that is asked for after arrived
 	// was called finds the copy there, and may overwrite src. It may be recorded, with the
 	// arrived of all it began.
-	Aside(dst, src []float32) (arrived func() error, err error)
-	// Links are the rates of such copies in bytes a second, to the program's memory and from
+	CopyAsync(dst, src []float32) (arrived func() error, err error)
+	// CopyRates are the rates of such copies in bytes a second, to the program's memory and from
 	// it; 0 if they gain nothing over computing again.
-	Links() (toHost, fromHost float64, err error)
+	CopyRates() (toHost, fromHost float64, err error)
 	// FreeBytes is how much memory is left on the device.
 	FreeBytes() (int64, error)
-	// Seconds estimates how long a kernel runs. Memory is not needed; it is called outside
+	// EstimateSeconds estimates how long a kernel runs. Memory is not needed; it is called outside
 	// of Do as well.
-	Seconds(r Request) float64
-	// Begin tells the step whose random numbers the work that follows draws. It is not part
+	EstimateSeconds(r Request) float64
+	// SetStep tells the step whose random numbers the work that follows draws. It is not part
 	// of a recording.
-	Begin(step uint64) error
+	SetStep(step uint64) error
 	// Record gives what does again, as a whole, what f asks for, until it is closed; f itself
 	// does nothing.
 	Record(f func() error) (run, close func() error, err error)
@@ -156,24 +156,24 @@ type Remote interface {
 // that is asked for after arrived was called finds it done. All may be recorded, with
 // the arrived of what began, either on all ranks or on none. The methods are called within Do.
 type Peers interface {
-	// Sum adds up values of all ranks; each has the sums in their place.
-	Sum(x ...[]float32) (arrived func() error, err error)
-	// Gather gives all ranks the values of all, as many of each, in the order of ranks; its own are in their place.
-	Gather(all []float32) (arrived func() error, err error)
+	// AllReduce adds up values of all ranks; each has the sums in their place.
+	AllReduce(x ...[]float32) (arrived func() error, err error)
+	// AllGather gives all ranks the values of all, as many of each, in the order of ranks; its own are in their place.
+	AllGather(all []float32) (arrived func() error, err error)
 	// Exchange sends parts to other ranks and receives parts of them. Two ranks name what goes
 	// between them in one order.
-	Exchange(parts []Part) (arrived func() error, err error)
+	Exchange(parts []Transfer) (arrived func() error, err error)
 }
 
-// Part is what goes to a rank of a group, and what comes from it, if anything.
-type Part struct {
+// Transfer is what goes to a rank of a group, and what comes from it, if anything.
+type Transfer struct {
 	Rank       int
 	Send, Recv []float32
 }
 
-// Way is one way to run an operation: the layouts in which it takes its
+// LayoutOption is one way to run an operation: the layouts in which it takes its
 // operands and gives its result, and what that costs.
-type Way struct {
+type LayoutOption struct {
 	In   []graph.Layout
 	Out  graph.Layout
 	Cost float64 // seconds of one core, estimated or measured
@@ -181,7 +181,7 @@ type Way struct {
 
 // Name tells the ways of an operation apart: the first letters of the layouts of
 // its operands, and after ">" of its result.
-func (w Way) Name() string {
+func (w LayoutOption) Name() string {
 	var s strings.Builder
 	for _, l := range w.In {
 		s.WriteByte(l.String()[0])
@@ -191,49 +191,49 @@ func (w Way) Name() string {
 
 // Layouts is what a backend has beside if it stores values in several layouts.
 type Layouts interface {
-	// Inner is the layout beside the plain one: that of the fields inside a network.
-	Inner() graph.Layout
-	// Ways lists the ways to run an operation, at least that with all layouts
+	// InnerLayout is the layout beside the plain one: that of the fields inside a network.
+	InnerLayout() graph.Layout
+	// LayoutOptions lists the ways to run an operation, at least that with all layouts
 	// plain, with estimated costs.
-	Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []Way
+	LayoutOptions(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []LayoutOption
 	// Measure puts measured costs of these ways in place of the estimates, where
 	// the device measures any. It is called outside of Do.
-	Measure(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape, ways []Way) error
+	Measure(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape, ways []LayoutOption) error
 	// ReorderCost is the time in seconds of one core to bring a value into a
 	// layout from the other. It is called outside of Do.
 	ReorderCost(s graph.Shape, to graph.Layout) (float64, error)
-	// Stores tells whether all values that are not plain can be stored as d.
-	Stores(d graph.DType) bool
+	// CanStore tells whether all values that are not plain can be stored as d.
+	CanStore(d graph.DType) bool
 }
 
-// Cut is one way to cut the work of a kernel into pieces, or to compute it. All cuts of a
+// Variant is one way to cut the work of a kernel into pieces, or to compute it. All cuts of a
 // kernel give the same bits on the processor; on a GPU they are the plans of libraries too,
 // which do not.
-type Cut struct {
+type Variant struct {
 	Name  string
 	Bytes int64         // scratch
 	Time  time.Duration // of a run, estimated or measured
 }
 
-// Cuts is what a backend has beside if kernels can be cut in several ways.
-type Cuts interface {
-	// Cuts lists the ways to cut the work of an operation, of which the memory
+// VariantLister is what a backend has beside if kernels can be cut in several ways.
+type VariantLister interface {
+	// Variants lists the ways to cut the work of an operation, of which the memory
 	// is not needed; none if there is no choice. It is called outside of Do.
-	Cuts(r Request) ([]Cut, error)
+	Variants(r Request) ([]Variant, error)
 	// Scratch is what the kernel of an operation wants, in bytes, in the cut of the
 	// request. The memory is not needed; it is called outside of Do.
 	Scratch(r Request) (int64, error)
 }
 
-// About is what records of a run say of a device.
-type About struct {
+// DeviceInfo is what records of a run say of a device.
+type DeviceInfo struct {
 	Name     string            // "NVIDIA H100 80GB HBM3"
 	ID       string            // "GPU-8e7f…", by which the tools of its driver know it; "" if they do not
 	Versions map[string]string // of the libraries in use, by their names
 }
 
-// Described is what a backend is beside if its device is another than the processor.
-type Described interface{ About() About }
+// InfoProvider is what a backend is beside if its device is another than the processor.
+type InfoProvider interface{ DeviceInfo() DeviceInfo }
 
 // Backend is one opened device.
 type Backend interface {

@@ -51,11 +51,11 @@ type index struct {
 // part is one file of a checkpoint: what one rank holds.
 type part struct {
 	manifest.File
-	Tensors []tensorSum `json:"tensors"`
+	Tensors []tensorChecksum `json:"tensors"`
 }
 
-// tensorSum lets a damaged file be blamed on a tensor.
-type tensorSum struct {
+// tensorChecksum lets a damaged file be blamed on a tensor.
+type tensorChecksum struct {
 	Name   string `json:"name"`
 	DType  DType  `json:"dtype"`
 	Shape  []int  `json:"shape"`
@@ -65,7 +65,7 @@ type tensorSum struct {
 // Name is the folder of the checkpoint of a step.
 func Name(step uint64) string { return fmt.Sprintf("step-%09d", step) }
 
-var folder = regexp.MustCompile(`^step-[0-9]{9,20}$`)
+var dirPattern = regexp.MustCompile(`^step-[0-9]{9,20}$`)
 
 const (
 	indexFile  = "index.json"
@@ -81,14 +81,14 @@ const (
 func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 	dir = filepath.Join(root, Name(m.Step))
 	if err := os.MkdirAll(root, 0o755); err != nil {
-		return "", exit.Create(root, err)
+		return "", exit.CreateError(root, err)
 	}
-	if err := enoughSpace(root, tensors); err != nil {
+	if err := checkSpace(root, tensors); err != nil {
 		return "", err
 	}
 	tmp, err := atomicfile.TempDir(root, "."+Name(m.Step)+".partial-")
 	if err != nil {
-		return "", exit.Create(dir, err)
+		return "", exit.CreateError(dir, err)
 	}
 	defer func() {
 		if err != nil {
@@ -102,7 +102,7 @@ func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 	}
 	file, err := manifest.SumFile(filepath.Join(tmp, name))
 	if err != nil {
-		return "", exit.Create(dir, err)
+		return "", exit.CreateError(dir, err)
 	}
 	file.Path = name
 	text, err := json.MarshalIndent(index{format, m, []part{{file, sums}}}, "", " ")
@@ -110,33 +110,33 @@ func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 		return "", err
 	}
 	if err := atomicfile.WriteFile(filepath.Join(tmp, indexFile), append(text, '\n')); err != nil {
-		return "", exit.Create(dir, err)
+		return "", exit.CreateError(dir, err)
 	}
 	if err := verify(tmp); err != nil {
 		return "", &exit.Error{Code: exit.IO, What: "the checkpoint reads back differently from what was written", At: dir, Why: err.Error(),
 			Fix: "check the disk; rerun the same command", Err: err}
 	}
-	if err := discard(dir); err != nil {
-		return "", exit.Create(dir, err)
+	if err := removeAtomically(dir); err != nil {
+		return "", exit.CreateError(dir, err)
 	}
 	if err := os.Rename(tmp, dir); err != nil {
-		return "", exit.Create(dir, err)
+		return "", exit.CreateError(dir, err)
 	}
 	if err := atomicfile.WriteFile(filepath.Join(root, latestFile), []byte(Name(m.Step)+"\n")); err != nil {
-		return "", exit.Create(filepath.Join(root, latestFile), err)
+		return "", exit.CreateError(filepath.Join(root, latestFile), err)
 	}
 	return dir, nil
 }
 
-// enoughSpace compares what the tensors need with what the file system has left.
-func enoughSpace(root string, tensors []Tensor) error {
+// checkSpace compares what the tensors need with what the file system has left.
+func checkSpace(root string, tensors []Tensor) error {
 	need := int64(1 << 20)
 	for _, t := range tensors {
-		d, err := t.check()
+		d, err := t.dtype()
 		if err != nil {
 			return err
 		}
-		n, err := elements(t.Shape)
+		n, err := countElements(t.Shape)
 		if err != nil {
 			return err
 		}
@@ -154,8 +154,8 @@ func enoughSpace(root string, tensors []Tensor) error {
 	return nil
 }
 
-// discard makes a checkpoint vanish at once, by renaming, and then removes it.
-func discard(dir string) error {
+// removeAtomically makes a checkpoint vanish at once, by renaming, and then removes it.
+func removeAtomically(dir string) error {
 	trash, err := os.MkdirTemp(filepath.Dir(dir), ".trash-")
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func readIndex(dir string) (index, error) {
 	path := filepath.Join(dir, indexFile)
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return x, exit.Read(path, err)
+		return x, exit.ReadError(path, err)
 	}
 	bad := func(why string) error {
 		return &exit.Error{Code: exit.BadData, What: "the index of the checkpoint is damaged", At: path, Why: why, Fix: "use another checkpoint"}
@@ -202,7 +202,7 @@ func readIndex(dir string) (index, error) {
 func Load(dir string) (*Checkpoint, error) {
 	c := &Checkpoint{Dir: dir}
 	var err error
-	c.Meta, err = walk(dir, func(e Entry, raw []byte) {
+	c.Meta, err = readTensors(dir, func(e Entry, raw []byte) {
 		c.Tensors = append(c.Tensors, Tensor{Name: e.Name, Shape: e.Shape, Data: decode(e.DType, raw)})
 	})
 	if err != nil {
@@ -213,11 +213,11 @@ func Load(dir string) (*Checkpoint, error) {
 
 // verify is Load without keeping the tensors.
 func verify(dir string) error {
-	_, err := walk(dir, func(Entry, []byte) {})
+	_, err := readTensors(dir, func(Entry, []byte) {})
 	return err
 }
 
-func walk(dir string, take func(Entry, []byte)) (Meta, error) {
+func readTensors(dir string, take func(Entry, []byte)) (Meta, error) {
 	x, err := readIndex(dir)
 	if err != nil {
 		return x.Meta, err
@@ -235,7 +235,7 @@ func walk(dir string, take func(Entry, []byte)) (Meta, error) {
 			return x.Meta, bad(path, fmt.Sprintf("it has %d bytes, the index says %d", st.Size(), p.Size))
 		}
 		i := 0
-		_, err = visit(path, func(e Entry, raw []byte) error {
+		_, err = eachTensor(path, func(e Entry, raw []byte) error {
 			at := path + ", tensor " + e.Name
 			if i >= len(p.Tensors) || p.Tensors[i].Name != e.Name || p.Tensors[i].DType != e.DType || !slices.Equal(p.Tensors[i].Shape, e.Shape) {
 				return bad(at, "the index does not list it at this place: the part is of another checkpoint")
@@ -268,12 +268,12 @@ func List(root string) ([]uint64, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, exit.Read(root, err)
+		return nil, exit.ReadError(root, err)
 	}
 	var steps []uint64
 	for _, e := range entries {
 		var step uint64
-		if !e.IsDir() || !folder.MatchString(e.Name()) {
+		if !e.IsDir() || !dirPattern.MatchString(e.Name()) {
 			continue
 		}
 		if _, err := fmt.Sscanf(e.Name(), "step-%d", &step); err == nil && Name(step) == e.Name() {
@@ -294,7 +294,7 @@ func LoadLatest(root string) (*Checkpoint, []string, error) {
 	if err != nil || len(steps) == 0 {
 		return nil, nil, err
 	}
-	if latest, ok := pointer(root, latestFile); ok {
+	if latest, ok := readPointer(root, latestFile); ok {
 		// What was being written when the run died is newer than LATEST says;
 		// it was never announced, so it does not count.
 		steps = slices.DeleteFunc(steps, func(s uint64) bool { return s > latest })
@@ -323,16 +323,16 @@ func LoadLatest(root string) (*Checkpoint, []string, error) {
 // MarkBest points BEST at the checkpoint of a step.
 func MarkBest(root string, step uint64) error {
 	path := filepath.Join(root, bestFile)
-	return exit.Create(path, atomicfile.WriteFile(path, []byte(Name(step)+"\n")))
+	return exit.CreateError(path, atomicfile.WriteFile(path, []byte(Name(step)+"\n")))
 }
 
 // Best is the step that BEST names, false if there is none.
-func Best(root string) (uint64, bool) { return pointer(root, bestFile) }
+func Best(root string) (uint64, bool) { return readPointer(root, bestFile) }
 
 // Latest is the step that LATEST names, false if there is none.
-func Latest(root string) (uint64, bool) { return pointer(root, latestFile) }
+func Latest(root string) (uint64, bool) { return readPointer(root, latestFile) }
 
-func pointer(root, file string) (uint64, bool) {
+func readPointer(root, file string) (uint64, bool) {
 	text, err := os.ReadFile(filepath.Join(root, file))
 	if err != nil {
 		return 0, false
@@ -357,16 +357,16 @@ func Retain(root string, keep int) error {
 		if hasBest && step == best {
 			continue
 		}
-		if err := discard(filepath.Join(root, Name(step))); err != nil {
-			return exit.Create(root, err)
+		if err := removeAtomically(filepath.Join(root, Name(step))); err != nil {
+			return exit.CreateError(root, err)
 		}
 	}
 	return nil
 }
 
-// Clean removes what killed writers left under root: hidden folders that were never
+// RemovePartial removes what killed writers left under root: hidden folders that were never
 // given a name. The caller must be the only writer.
-func Clean(root string) error {
+func RemovePartial(root string) error {
 	left, err := filepath.Glob(filepath.Join(root, ".*"))
 	if err != nil {
 		return err
@@ -375,7 +375,7 @@ func Clean(root string) error {
 		if name := filepath.Base(path); strings.HasPrefix(name, ".step-") || strings.HasPrefix(name, ".trash-") ||
 			strings.HasPrefix(name, "."+latestFile) || strings.HasPrefix(name, "."+bestFile) {
 			if err := os.RemoveAll(path); err != nil {
-				return exit.Create(path, err)
+				return exit.CreateError(path, err)
 			}
 		}
 	}

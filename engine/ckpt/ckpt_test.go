@@ -311,7 +311,7 @@ func TestRetain(t *testing.T) {
 	if err := Retain(root, 1); err != nil { // at least two are kept
 		t.Fatal(err)
 	}
-	if err := Clean(root); err != nil {
+	if err := RemovePartial(root); err != nil {
 		t.Fatal(err)
 	}
 	if steps, err := List(root); err != nil || !slices.Equal(steps, []uint64{2, 5, 6}) {
@@ -360,7 +360,7 @@ func FuzzReadHeader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, file []byte) {
 		h, err := ReadHeader(bytes.NewReader(file), int64(len(file)))
 		if err != nil {
-			var fault *faultAt
+			var fault *formatError
 			if !errors.As(err, &fault) {
 				t.Fatalf("not a fault of the format: %v", err)
 			}

@@ -50,10 +50,10 @@ func (f *File) Find(name string) (e Entry, ok bool) {
 func (f *File) Entries() []Entry {
 	var out []Entry
 	for _, e := range f.header.Entries {
-		if _, ok := cutPart(e.Name, valuesSuffix, f.header.Metadata); ok {
+		if _, ok := packedName(e.Name, valuesSuffix, f.header.Metadata); ok {
 			continue
 		}
-		if name, ok := cutPart(e.Name, bitmapSuffix, f.header.Metadata); ok {
+		if name, ok := packedName(e.Name, bitmapSuffix, f.header.Metadata); ok {
 			if e, ok = f.Find(name); !ok {
 				continue
 			}
@@ -87,7 +87,7 @@ func (f *File) Float32(dst []float32, name string) error {
 		return readInto(f, e, dst)
 	}
 	if _, ok := f.entries[name]; !ok && f.entries[name+bitmapSuffix].Name != "" {
-		return f.unpack(dst, name)
+		return f.readPacked(dst, name)
 	}
 	t, err := f.Tensor(name)
 	if err != nil {
@@ -101,8 +101,8 @@ func (f *File) Float32(dst []float32, name string) error {
 	return err
 }
 
-// unpack reads a packed tensor into dst.
-func (f *File) unpack(dst []float32, name string) error {
+// readPacked reads a packed tensor into dst.
+func (f *File) readPacked(dst []float32, name string) error {
 	bitmap, err := f.Tensor(name + bitmapSuffix)
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (f *File) unpack(dst []float32, name string) error {
 	}
 	set, _ := bitmap.Data.([]uint8)
 	x, _ := values.Data.([]float32)
-	if err := spread(dst, set, x); err != nil {
+	if err := unpackInto(dst, set, x); err != nil {
 		return &exit.Error{Code: exit.BadData, What: "a packed tensor is damaged", At: f.path + ", tensor " + name, Why: err.Error(), Fix: "fetch or make the file again", Err: err}
 	}
 	return nil
@@ -127,7 +127,7 @@ func readInto[T float32 | float64](f *File, e Entry, dst []T) error {
 		raw = make([]byte, len(raw))
 	}
 	if _, err := f.file.ReadAt(raw, f.header.data+e.begin); err != nil {
-		return exit.Read(f.path, fmt.Errorf("tensor %s: %w", e.Name, err))
+		return exit.ReadError(f.path, fmt.Errorf("tensor %s: %w", e.Name, err))
 	}
 	if littleEndian {
 		return nil
@@ -149,7 +149,7 @@ func (f *File) Tensor(name string) (Tensor, error) {
 	}
 	raw := make([]byte, e.end-e.begin)
 	if _, err := f.file.ReadAt(raw, f.header.data+e.begin); err != nil {
-		return Tensor{}, exit.Read(f.path, fmt.Errorf("tensor %s: %w", name, err))
+		return Tensor{}, exit.ReadError(f.path, fmt.Errorf("tensor %s: %w", name, err))
 	}
 	return Tensor{Name: name, Shape: e.Shape, Data: decode(e.DType, raw)}, nil
 }

@@ -56,10 +56,10 @@ func pack(x []float32) (bitmap []uint8, values []float32) {
 	return bitmap, values
 }
 
-// spread is the inverse of pack, into dst.
+// unpackInto is the inverse of pack, into dst.
 //
 // Errors: parts that do not belong together.
-func spread(dst []float32, bitmap []uint8, values []float32) error {
+func unpackInto(dst []float32, bitmap []uint8, values []float32) error {
 	n := 0
 	for _, b := range bitmap {
 		n += bits.OnesCount8(b)
@@ -85,32 +85,32 @@ func packedShape(metadata map[string]string, name string, bitmap int64) ([]int, 
 	if err := json.Unmarshal([]byte(metadata[shapeMetadata+name]), &shape); err != nil {
 		return nil, fmt.Errorf("the metadata have no shape of %s: %w", name, err)
 	}
-	n, err := elements(shape)
+	n, err := countElements(shape)
 	if err == nil && (n+7)/8 != bitmap {
 		err = fmt.Errorf("shape %v has a bitmap of %d bytes", shape, bitmap)
 	}
 	return shape, err
 }
 
-// joined puts packed tensors of a file together, where their bitmaps lie.
-func joined(path string, tensors []Tensor, metadata map[string]string) ([]Tensor, error) {
+// joinPacked puts packed tensors of a file together, where their bitmaps lie.
+func joinPacked(path string, tensors []Tensor, metadata map[string]string) ([]Tensor, error) {
 	at := map[string]int{}
 	for i, t := range tensors {
 		at[t.Name] = i
 	}
 	var out []Tensor
 	for _, t := range tensors {
-		if name, ok := cutPart(t.Name, valuesSuffix, metadata); ok {
+		if name, ok := packedName(t.Name, valuesSuffix, metadata); ok {
 			if _, ok := at[name+bitmapSuffix]; ok {
 				continue
 			}
 		}
-		name, ok := cutPart(t.Name, bitmapSuffix, metadata)
+		name, ok := packedName(t.Name, bitmapSuffix, metadata)
 		if !ok {
 			out = append(out, t)
 			continue
 		}
-		whole, err := join(name, t, tensors, at, metadata)
+		whole, err := joinTensor(name, t, tensors, at, metadata)
 		if err != nil {
 			return nil, &exit.Error{Code: exit.BadData, What: "a packed tensor is damaged", At: path + ", tensor " + name, Why: err.Error(), Fix: "fetch or make the file again", Err: err}
 		}
@@ -119,8 +119,8 @@ func joined(path string, tensors []Tensor, metadata map[string]string) ([]Tensor
 	return out, nil
 }
 
-// join puts one tensor together.
-func join(name string, bitmap Tensor, tensors []Tensor, at map[string]int, metadata map[string]string) (Tensor, error) {
+// joinTensor puts one tensor together.
+func joinTensor(name string, bitmap Tensor, tensors []Tensor, at map[string]int, metadata map[string]string) (Tensor, error) {
 	set, _ := bitmap.Data.([]uint8)
 	shape, err := packedShape(metadata, name, int64(len(set)))
 	if err != nil {
@@ -134,16 +134,16 @@ func join(name string, bitmap Tensor, tensors []Tensor, at map[string]int, metad
 	if !ok {
 		return Tensor{}, fmt.Errorf("%s is no F32", tensors[i].Name)
 	}
-	n, err := elements(shape)
+	n, err := countElements(shape)
 	if err != nil {
 		return Tensor{}, err
 	}
 	x := make([]float32, n)
-	return Tensor{name, shape, x}, spread(x, set, values)
+	return Tensor{name, shape, x}, unpackInto(x, set, values)
 }
 
-// cutPart gives the name of the packed tensor of which a part has that name.
-func cutPart(part, suffix string, metadata map[string]string) (name string, ok bool) {
+// packedName gives the name of the packed tensor of which a part has that name.
+func packedName(part, suffix string, metadata map[string]string) (name string, ok bool) {
 	if name, ok = strings.CutSuffix(part, suffix); ok {
 		_, ok = metadata[shapeMetadata+name]
 	}

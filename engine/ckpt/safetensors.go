@@ -36,13 +36,13 @@ type Header struct {
 	data     int64 // where the data begin in the file
 }
 
-// faultAt is a fault of the format, at a byte or a tensor.
-type faultAt struct{ what, where string }
+// formatError is a fault of the format, at a byte or a tensor.
+type formatError struct{ fault, where string }
 
-func (f *faultAt) Error() string { return f.what + " (" + f.where + ")" }
+func (f *formatError) Error() string { return f.fault + " (" + f.where + ")" }
 
 func badHeader(where, format string, args ...any) error {
-	return &faultAt{fmt.Sprintf(format, args...), where}
+	return &formatError{fmt.Sprintf(format, args...), where}
 }
 
 // ReadHeader reads and checks the header of a safetensors file of size bytes: known
@@ -86,14 +86,14 @@ func parseHeader(text []byte) (*Header, error) {
 	d.UseNumber()
 	h := &Header{}
 	seen := map[string]bool{}
-	err := object(d, func(name string) error {
+	err := parseObject(d, func(name string) error {
 		if seen[name] {
 			return badHeader("tensor "+strconv.Quote(name), "tensor is listed twice")
 		}
 		seen[name] = true
 		if name == "__metadata__" {
 			h.Metadata = map[string]string{}
-			return object(d, func(key string) error {
+			return parseObject(d, func(key string) error {
 				tok, err := d.Token()
 				value, ok := tok.(string)
 				if err != nil || !ok {
@@ -110,12 +110,12 @@ func parseHeader(text []byte) (*Header, error) {
 			return badHeader("header", "tensor name %q is not printable", name)
 		}
 		e := Entry{Name: name}
-		err := entry(d, &e)
+		err := parseEntry(d, &e)
 		h.Entries = append(h.Entries, e)
 		return err
 	})
 	if err != nil {
-		var f *faultAt
+		var f *formatError
 		if errors.As(err, &f) {
 			return nil, err
 		}
@@ -127,9 +127,9 @@ func parseHeader(text []byte) (*Header, error) {
 	return h, nil
 }
 
-// object calls visit for every key of the JSON object that comes next; visit reads
+// parseObject calls visit for every key of the JSON object that comes next; visit reads
 // the value.
-func object(d *json.Decoder, visit func(key string) error) error {
+func parseObject(d *json.Decoder, visit func(key string) error) error {
 	tok, err := d.Token()
 	if err != nil {
 		return err
@@ -150,11 +150,11 @@ func object(d *json.Decoder, visit func(key string) error) error {
 	return err
 }
 
-// entry reads {"dtype": …, "shape": […], "data_offsets": [b, e]}.
-func entry(d *json.Decoder, e *Entry) error {
+// parseEntry reads {"dtype": …, "shape": […], "data_offsets": [b, e]}.
+func parseEntry(d *json.Decoder, e *Entry) error {
 	where := "tensor " + strconv.Quote(e.Name)
 	seen := map[string]bool{}
-	err := object(d, func(key string) error {
+	err := parseObject(d, func(key string) error {
 		if seen[key] {
 			return badHeader(where, "%s is given twice", key)
 		}
@@ -167,7 +167,7 @@ func entry(d *json.Decoder, e *Entry) error {
 				return badHeader(where, "element type %v is not known", tok)
 			}
 		case "shape":
-			list, err := numbers(d)
+			list, err := parseNumbers(d)
 			if err != nil {
 				return badHeader(where, "shape: %v", err)
 			}
@@ -176,7 +176,7 @@ func entry(d *json.Decoder, e *Entry) error {
 				e.Shape[i] = int(v)
 			}
 		case "data_offsets":
-			list, err := numbers(d)
+			list, err := parseNumbers(d)
 			if err != nil || len(list) != 2 {
 				return badHeader(where, "data_offsets are not two numbers")
 			}
@@ -192,8 +192,8 @@ func entry(d *json.Decoder, e *Entry) error {
 	return err
 }
 
-// numbers reads a JSON array of whole numbers that are not negative.
-func numbers(d *json.Decoder) ([]int64, error) {
+// parseNumbers reads a JSON array of whole numbers that are not negative.
+func parseNumbers(d *json.Decoder) ([]int64, error) {
 	tok, err := d.Token()
 	if err != nil || tok != json.Delim('[') {
 		return nil, errors.New("not a list")
@@ -226,7 +226,7 @@ func (h *Header) check(size int64) error {
 	at := int64(0)
 	for _, e := range h.Entries {
 		where := "tensor " + strconv.Quote(e.Name)
-		n, err := elements(e.Shape)
+		n, err := countElements(e.Shape)
 		if err != nil {
 			return badHeader(where, "%v", err)
 		}
@@ -256,14 +256,14 @@ func (h *Header) check(size int64) error {
 // safetensors or not sound; for a pickle also how to convert it.
 func ReadFile(path string) ([]Tensor, map[string]string, error) {
 	var tensors []Tensor
-	meta, err := visit(path, func(e Entry, raw []byte) error {
+	meta, err := eachTensor(path, func(e Entry, raw []byte) error {
 		tensors = append(tensors, Tensor{Name: e.Name, Shape: e.Shape, Data: decode(e.DType, raw)})
 		return nil
 	})
 	if err != nil {
 		return tensors, meta, err
 	}
-	tensors, err = joined(path, tensors, meta)
+	tensors, err = joinPacked(path, tensors, meta)
 	return tensors, meta, err
 }
 
@@ -271,33 +271,33 @@ func ReadFile(path string) ([]Tensor, map[string]string, error) {
 func open(path string) (*os.File, *Header, error) {
 	st, err := os.Stat(path)
 	if err != nil {
-		return nil, nil, exit.Read(path, err)
+		return nil, nil, exit.ReadError(path, err)
 	}
 	if !st.Mode().IsRegular() { // opening a pipe would wait for its other end
 		return nil, nil, &exit.Error{Code: exit.BadData, What: "not a file of weights", At: path, Why: "it is a " + fileKind(st.Mode()), Fix: "give the path of a safetensors file"}
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, nil, exit.Read(path, err)
+		return nil, nil, exit.ReadError(path, err)
 	}
 	h, err := ReadHeader(file, st.Size())
 	if err == nil {
 		return file, h, nil
 	}
 	defer file.Close()
-	var fault *faultAt
+	var fault *formatError
 	if !errors.As(err, &fault) {
-		return nil, nil, exit.Read(path, err)
+		return nil, nil, exit.ReadError(path, err)
 	}
-	if e := foreign(file, path); e != nil {
+	if e := foreignFormat(file, path); e != nil {
 		return nil, nil, e
 	}
-	return nil, nil, &exit.Error{Code: exit.BadData, What: "not a sound safetensors file", At: path + ", " + fault.where, Why: fault.what,
+	return nil, nil, &exit.Error{Code: exit.BadData, What: "not a sound safetensors file", At: path + ", " + fault.where, Why: fault.fault,
 		Fix: "fetch or make the file again", Err: err}
 }
 
-// visit calls f for every tensor of a file with its bytes, which f must not keep.
-func visit(path string, f func(e Entry, raw []byte) error) (map[string]string, error) {
+// eachTensor calls f for every tensor of a file with its bytes, which f must not keep.
+func eachTensor(path string, f func(e Entry, raw []byte) error) (map[string]string, error) {
 	file, h, err := open(path)
 	if err != nil {
 		return nil, err
@@ -308,7 +308,7 @@ func visit(path string, f func(e Entry, raw []byte) error) (map[string]string, e
 		n := int(e.end - e.begin)
 		raw = slices.Grow(raw[:0], n)[:n]
 		if _, err := file.ReadAt(raw, h.data+e.begin); err != nil {
-			return nil, exit.Read(path, fmt.Errorf("tensor %s: %w", e.Name, err))
+			return nil, exit.ReadError(path, fmt.Errorf("tensor %s: %w", e.Name, err))
 		}
 		if err := f(e, raw); err != nil {
 			return nil, err
@@ -329,9 +329,9 @@ func fileKind(m os.FileMode) string {
 	return "special file"
 }
 
-// foreign recognises by content what people give as weights though it is not
+// foreignFormat recognises by content what people give as weights though it is not
 // safetensors; nil if it is none of these.
-func foreign(r io.ReaderAt, path string) *exit.Error {
+func foreignFormat(r io.ReaderAt, path string) *exit.Error {
 	head := make([]byte, 4096)
 	n, _ := r.ReadAt(head, 0) // a short file gives what it has
 	head = head[:n]
@@ -373,7 +373,7 @@ func WriteFile(path string, tensors []Tensor, metadata map[string]string) error 
 }
 
 // writeFile also gives the entries and the checksum of every tensor.
-func writeFile(path string, tensors []Tensor, metadata map[string]string) ([]tensorSum, error) {
+func writeFile(path string, tensors []Tensor, metadata map[string]string) ([]tensorChecksum, error) {
 	header, sums, err := buildHeader(tensors, metadata)
 	if err != nil {
 		return nil, err
@@ -393,14 +393,14 @@ func writeFile(path string, tensors []Tensor, metadata map[string]string) ([]ten
 		}
 		return nil
 	})
-	return sums, exit.Create(path, err)
+	return sums, exit.CreateError(path, err)
 }
 
 // buildHeader gives the JSON header, padded so that the data begin at a multiple of
 // eight bytes.
-func buildHeader(tensors []Tensor, metadata map[string]string) ([]byte, []tensorSum, error) {
+func buildHeader(tensors []Tensor, metadata map[string]string) ([]byte, []tensorChecksum, error) {
 	var b bytes.Buffer
-	sums := make([]tensorSum, len(tensors))
+	sums := make([]tensorChecksum, len(tensors))
 	seen := map[string]bool{"__metadata__": true}
 	b.WriteByte('{')
 	if len(metadata) > 0 {
@@ -412,7 +412,7 @@ func buildHeader(tensors []Tensor, metadata map[string]string) ([]byte, []tensor
 	}
 	at := int64(0)
 	for i, t := range tensors {
-		d, err := t.check()
+		d, err := t.dtype()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -428,13 +428,13 @@ func buildHeader(tensors []Tensor, metadata map[string]string) ([]byte, []tensor
 		if err != nil {
 			return nil, nil, err
 		}
-		n, err := elements(t.Shape)
+		n, err := countElements(t.Shape)
 		if err != nil {
 			return nil, nil, err
 		}
 		end := at + n*d.size()
 		fmt.Fprintf(&b, `%s:{"dtype":"%s","shape":%s,"data_offsets":[%d,%d]},`, name, d, shape, at, end)
-		sums[i] = tensorSum{Name: t.Name, DType: d, Shape: append([]int{}, t.Shape...)}
+		sums[i] = tensorChecksum{Name: t.Name, DType: d, Shape: append([]int{}, t.Shape...)}
 		at = end
 	}
 	out := bytes.TrimSuffix(b.Bytes(), []byte(","))

@@ -64,9 +64,9 @@ func (t Tensor) Float32() ([]float32, error) {
 	return nil, fmt.Errorf("tensor %s holds %T, want floating point numbers", t.Name, t.Data)
 }
 
-// elements is the number of elements of a shape, or an error if it is negative or
+// countElements is the number of elements of a shape, or an error if it is negative or
 // does not fit.
-func elements(shape []int) (int64, error) {
+func countElements(shape []int) (int64, error) {
 	n := int64(1)
 	for _, s := range shape {
 		if s < 0 {
@@ -80,8 +80,8 @@ func elements(shape []int) (int64, error) {
 	return n, nil
 }
 
-// check gives the element type of a tensor that is to be written.
-func (t Tensor) check() (DType, error) {
+// dtype gives the element type of a tensor that is to be written.
+func (t Tensor) dtype() (DType, error) {
 	var d DType
 	var have int
 	switch v := t.Data.(type) {
@@ -98,7 +98,7 @@ func (t Tensor) check() (DType, error) {
 	default:
 		return "", fmt.Errorf("tensor %s: cannot write a %T", t.Name, t.Data)
 	}
-	n, err := elements(t.Shape)
+	n, err := countElements(t.Shape)
 	if err != nil {
 		return "", fmt.Errorf("tensor %s: %w", t.Name, err)
 	}
@@ -122,24 +122,24 @@ func decode(d DType, raw []byte) any {
 	le := binary.LittleEndian
 	switch d {
 	case F64:
-		return unpack(d, raw, func(b []byte) float64 { return math.Float64frombits(le.Uint64(b)) })
+		return decodeElements(d, raw, func(b []byte) float64 { return math.Float64frombits(le.Uint64(b)) })
 	case F32:
-		return unpack(d, raw, func(b []byte) float32 { return math.Float32frombits(le.Uint32(b)) })
+		return decodeElements(d, raw, func(b []byte) float32 { return math.Float32frombits(le.Uint32(b)) })
 	case BF16:
-		return unpack(d, raw, func(b []byte) float32 { return math.Float32frombits(uint32(le.Uint16(b)) << 16) })
+		return decodeElements(d, raw, func(b []byte) float32 { return math.Float32frombits(uint32(le.Uint16(b)) << 16) })
 	case F16:
-		return unpack(d, raw, func(b []byte) float32 { return half(le.Uint16(b)) })
+		return decodeElements(d, raw, func(b []byte) float32 { return halfToFloat32(le.Uint16(b)) })
 	case I64:
-		return unpack(d, raw, func(b []byte) int64 { return int64(le.Uint64(b)) })
+		return decodeElements(d, raw, func(b []byte) int64 { return int64(le.Uint64(b)) })
 	case I32:
-		return unpack(d, raw, func(b []byte) int32 { return int32(le.Uint32(b)) })
+		return decodeElements(d, raw, func(b []byte) int32 { return int32(le.Uint32(b)) })
 	default:
 		return append([]uint8{}, raw...)
 	}
 }
 
-// unpack turns each element of a tensor's bytes into a number.
-func unpack[T any](d DType, raw []byte, value func([]byte) T) []T {
+// decodeElements turns each element of a tensor's bytes into a number.
+func decodeElements[T any](d DType, raw []byte, value func([]byte) T) []T {
 	size := int(d.size())
 	out := make([]T, len(raw)/size)
 	for i := range out {
@@ -148,8 +148,8 @@ func unpack[T any](d DType, raw []byte, value func([]byte) T) []T {
 	return out
 }
 
-// half widens an IEEE 754 binary16: sign, 5 bits of exponent, 10 of fraction.
-func half(h uint16) float32 {
+// halfToFloat32 widens an IEEE 754 binary16: sign, 5 bits of exponent, 10 of fraction.
+func halfToFloat32(h uint16) float32 {
 	sign := uint32(h&0x8000) << 16
 	exp, frac := uint32(h>>10&0x1f), uint32(h&0x3ff)
 	switch {

@@ -83,12 +83,12 @@ func (v Value) DType() DType {
 	return v.b.g.Nodes[v.id].DType
 }
 
-// Dist is the distribution over the mesh.
-func (v Value) Dist() Dist {
+// Distribution is the distribution over the mesh.
+func (v Value) Distribution() Distribution {
 	if v.b == nil {
-		return Dist{}
+		return Distribution{}
 	}
-	return v.b.g.Nodes[v.id].Dist
+	return v.b.g.Nodes[v.id].Distribution
 }
 
 // Name is the name of an input, parameter, state or constant.

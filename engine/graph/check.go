@@ -15,32 +15,32 @@ func (g *Graph) Check() error {
 	names := map[string]bool{}
 	for i, n := range g.Nodes {
 		if err := g.checkNode(i, n); err != nil {
-			return illegal(n.At, fmt.Errorf("node %%%d: %w", i, err))
+			return invariantError(n.At, fmt.Errorf("node %%%d: %w", i, err))
 		}
 		if n.Kind != KindOp && n.Name != "" {
 			if names[n.Name] {
-				return illegal(n.At, fmt.Errorf("name %q twice", n.Name))
+				return invariantError(n.At, fmt.Errorf("name %q twice", n.Name))
 			}
 			names[n.Name] = true
 		}
 	}
 	for _, id := range g.Roots() {
 		if id < 0 || id >= len(g.Nodes) {
-			return illegal("", fmt.Errorf("value %%%d leaves the graph and is not there", id))
+			return invariantError("", fmt.Errorf("value %%%d leaves the graph and is not there", id))
 		}
 	}
 	for _, a := range g.Assigns {
 		if s := g.Nodes[a.State]; s.Kind != KindState || !s.Shape.Equal(g.Nodes[a.Value].Shape) {
-			return illegal(s.At, fmt.Errorf("assignment of %v to %s %s %v", g.Nodes[a.Value].Shape, s.Kind, s.Name, s.Shape))
+			return invariantError(s.At, fmt.Errorf("assignment of %v to %s %s %v", g.Nodes[a.Value].Shape, s.Kind, s.Name, s.Shape))
 		}
 	}
 	for _, d := range g.Grads {
 		if p := g.Nodes[d.Param]; p.Kind != KindParam || !p.Shape.Equal(g.Nodes[d.Value].Shape) {
-			return illegal(p.At, fmt.Errorf("gradient of %s %s %v has shape %v", p.Kind, p.Name, p.Shape, g.Nodes[d.Value].Shape))
+			return invariantError(p.At, fmt.Errorf("gradient of %s %s %v has shape %v", p.Kind, p.Name, p.Shape, g.Nodes[d.Value].Shape))
 		}
 	}
 	if g.Loss >= 0 && g.Nodes[g.Loss].Shape.Size() != 1 {
-		return illegal(g.Nodes[g.Loss].At, fmt.Errorf("loss of shape %v", g.Nodes[g.Loss].Shape))
+		return invariantError(g.Nodes[g.Loss].At, fmt.Errorf("loss of shape %v", g.Nodes[g.Loss].Shape))
 	}
 	return nil
 }
@@ -50,7 +50,7 @@ func (g *Graph) checkNode(i int, n *Node) error {
 	if n.ID != i {
 		return fmt.Errorf("is numbered %d", n.ID)
 	}
-	if err := n.Dist.check(n.Shape); err != nil {
+	if err := n.Distribution.check(n.Shape); err != nil {
 		return err
 	}
 	if n.Kind != KindOp {
@@ -80,8 +80,8 @@ func (g *Graph) checkNode(i int, n *Node) error {
 	return nil
 }
 
-// illegal wraps a broken invariant of the compiler.
-func illegal(at string, err error) error {
+// invariantError wraps a broken invariant of the compiler.
+func invariantError(at string, err error) error {
 	return &exit.Error{Code: exit.Bug, What: "the graph is not legal", At: at, Why: err.Error(),
 		Fix: "report this with the configuration", Err: err}
 }

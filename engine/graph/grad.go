@@ -2,8 +2,8 @@ package graph
 
 import "fmt"
 
-// Sum adds two values of the same shape; package op provides it.
-type Sum func(b *Builder, x, y Value) Value
+// AddFunc adds two values of the same shape; package op provides it.
+type AddFunc func(b *Builder, x, y Value) Value
 
 // Gradients extends the graph by the gradients of the scalar loss with respect
 // to the given values: reverse accumulation, node by node from the loss back,
@@ -12,7 +12,7 @@ type Sum func(b *Builder, x, y Value) Value
 //
 // Errors: recorded in b: an operation on the way that has no gradient is named
 // with its reason.
-func Gradients(b *Builder, loss Value, wrt []Value, add Sum) []Value {
+func Gradients(b *Builder, loss Value, wrt []Value, add AddFunc) []Value {
 	out := make([]Value, len(wrt))
 	if b.err != nil || !loss.Valid() {
 		return out
@@ -25,7 +25,7 @@ func Gradients(b *Builder, loss Value, wrt []Value, add Sum) []Value {
 		targets = append(targets, v.id)
 	}
 	g := b.g
-	active := g.reaches(targets, loss.id)
+	active := g.dependents(targets, loss.id)
 	need := g.Needed([]int{loss.id})
 	grad := make([]Value, loss.id+1)
 	one := make([]float32, loss.Shape().Size())
@@ -78,8 +78,8 @@ func Gradients(b *Builder, loss Value, wrt []Value, add Sum) []Value {
 	return out
 }
 
-// reaches marks the nodes up to last that depend on one of the targets.
-func (g *Graph) reaches(targets []int, last int) []bool {
+// dependents marks the nodes up to last that depend on one of the targets.
+func (g *Graph) dependents(targets []int, last int) []bool {
 	hit := make([]bool, last+1)
 	for _, id := range targets {
 		if id <= last {
@@ -97,12 +97,12 @@ func (g *Graph) reaches(targets []int, last int) []bool {
 // AddGradients extends g by the gradients of its loss with respect to all its
 // parameters and records them in g.Grads. Parameters that the loss does not
 // depend on get none.
-func (g *Graph) AddGradients(add Sum) error {
-	return g.AddGradientsOf(func(_ *Builder, loss Value) Value { return loss }, add)
+func (g *Graph) AddGradients(add AddFunc) error {
+	return g.AddScaledGradients(func(_ *Builder, loss Value) Value { return loss }, add)
 }
 
-// AddGradientsOf is AddGradients with the gradients of what is made of the loss: a multiple.
-func (g *Graph) AddGradientsOf(made func(b *Builder, loss Value) Value, add Sum) error {
+// AddScaledGradients is AddGradients with the gradients of what is made of the loss: a multiple.
+func (g *Graph) AddScaledGradients(made func(b *Builder, loss Value) Value, add AddFunc) error {
 	b := Extend(g)
 	loss := made(b, Value{b, g.Loss})
 	var params []Value

@@ -25,19 +25,19 @@ func (k Kind) String() string { return [...]string{"op", "input", "param", "stat
 // Node is one value of the graph and how it comes about. Nodes are in an order
 // in which every node stands after its inputs, and ID is the place in it.
 type Node struct {
-	ID     int
-	Kind   Kind
-	Name   string // of inputs, parameters, states and constants
-	Op     *Op    // of operations
-	Attrs  any
-	In     []int
-	Shape  Shape
-	DType  DType
-	Layout Layout
-	Dist   Dist
-	Init   Init      // of parameters and states
-	Data   []float32 // of constants
-	At     string    // file:line that called the builder
+	ID           int
+	Kind         Kind
+	Name         string // of inputs, parameters, states and constants
+	Op           *Op    // of operations
+	Attrs        any
+	In           []int
+	Shape        Shape
+	DType        DType
+	Layout       Layout
+	Distribution Distribution
+	Init         Init      // of parameters and states
+	Data         []float32 // of constants
+	At           string    // file:line that called the builder
 }
 
 // Label is the name of the node in prints: its own, or its number.
@@ -106,9 +106,9 @@ func (g *Graph) Uses() []int {
 	return n
 }
 
-// Root is the node whose memory a node uses: its operand for operations that only give
+// AliasRoot is the node whose memory a node uses: its operand for operations that only give
 // another shape.
-func (g *Graph) Root(id int) int {
+func (g *Graph) AliasRoot(id int) int {
 	for g.Nodes[id].Kind == KindOp && g.Nodes[id].Op.Alias {
 		id = g.Nodes[id].In[0]
 	}
@@ -167,8 +167,8 @@ func (g *Graph) WriteText(w io.Writer) error {
 		if n.Layout != Plain {
 			fmt.Fprintf(&b, " %v", n.Layout)
 		}
-		if !n.Dist.Replicated() {
-			fmt.Fprintf(&b, " %v", n.Dist)
+		if !n.Distribution.Replicated() {
+			fmt.Fprintf(&b, " %v", n.Distribution)
 		}
 		b.WriteByte('\n')
 	}

@@ -73,7 +73,7 @@ func TestCheckFindsDamage(t *testing.T) {
 		"loss":     func(g *graph.Graph) { g.Loss = 0 },
 		"gradient": func(g *graph.Graph) { g.Grads = []graph.Grad{{Param: 1, Value: 3}} },
 		"cut": func(g *graph.Graph) {
-			g.Nodes[0].Dist = graph.Dist{Cuts: []graph.Cut{{Mesh: "lat", Starts: []int{0, 5}}}}
+			g.Nodes[0].Distribution = graph.Distribution{Axes: []graph.AxisPartition{{MeshAxis: "lat", Starts: []int{0, 5}}}}
 		},
 		"assign":       func(g *graph.Graph) { g.Assigns = []graph.Assign{{State: 0, Value: 0}} },
 		"const length": func(g *graph.Graph) { g.Nodes[1].Kind = graph.KindConst },

@@ -12,11 +12,11 @@ import (
 // the seed of the graph and the name of the parameter, so they do not change
 // when other parameters come or go.
 type Init struct {
-	kind   initKind
-	a      float64
-	values []float32
-	part   *partInit
-	pieces []Piece
+	kind     initKind
+	a        float64
+	values   []float32
+	selected *selectInit
+	segments []InitSegment
 }
 
 type initKind uint8
@@ -26,8 +26,8 @@ const (
 	initUniform
 	initNormal
 	initValues
-	initPart
-	initPieces
+	initSelect
+	initSegments
 )
 
 // Zeros starts with 0, as does the zero Init.
@@ -65,7 +65,7 @@ func (i Init) check(s Shape) error {
 	if i.kind == initValues && len(i.values) != s.Size() {
 		return fmt.Errorf("%d start values for %v: %w", len(i.values), s, ErrShape)
 	}
-	for _, p := range i.pieces {
+	for _, p := range i.segments {
 		if p.At < 0 || p.Size < 0 || p.At+p.Size > s.Size() {
 			return fmt.Errorf("a piece of %d values from %d on in %v: %w", p.Size, p.At, s, ErrShape)
 		}
@@ -78,15 +78,15 @@ func (i Init) check(s Shape) error {
 
 // Fill writes the start of the parameter called name into dst.
 func (i Init) Fill(dst []float32, seed uint64, name string) {
-	if p := i.part; i.kind == initPart {
+	if p := i.selected; i.kind == initSelect {
 		whole := make([]float32, p.of.Size())
 		p.whole.Fill(whole, seed, name)
-		copy(dst, Part(whole, p.of, p.keep))
+		copy(dst, SelectIndices(whole, p.of, p.keep))
 		return
 	}
-	if i.kind == initPieces {
+	if i.kind == initSegments {
 		clear(dst)
-		for _, p := range i.pieces {
+		for _, p := range i.segments {
 			to := dst[p.At:][:p.Size]
 			p.Init.Fill(to, seed, p.Name)
 			if p.Factor != 1 {
@@ -121,10 +121,10 @@ func (i Init) String() string {
 		return fmt.Sprintf("normal, std %.4g", i.a)
 	case initValues:
 		return "given values"
-	case initPart:
-		return "part of " + i.part.whole.String()
-	case initPieces:
-		return fmt.Sprintf("%d pieces", len(i.pieces))
+	case initSelect:
+		return "part of " + i.selected.whole.String()
+	case initSegments:
+		return fmt.Sprintf("%d pieces", len(i.segments))
 	}
 	return fmt.Sprintf("fill %g", i.a)
 }
@@ -140,31 +140,31 @@ func (i Init) Std() float64 {
 	return 0
 }
 
-// Piece is a stretch of a parameter that starts as another one, of that name, would, times a factor.
-type Piece struct {
+// InitSegment is a stretch of a parameter that starts as another one, of that name, would, times a factor.
+type InitSegment struct {
 	At, Size int
 	Name     string
 	Init     Init
 	Factor   float64
 }
 
-// Pieces starts with 0 but for some stretches; where they overlap, with the last one.
-func Pieces(p []Piece) Init { return Init{kind: initPieces, pieces: p} }
+// Segments starts with 0 but for some stretches; where they overlap, with the last one.
+func Segments(p []InitSegment) Init { return Init{kind: initSegments, segments: p} }
 
-// Part is the start of a part of a parameter of that shape: of each axis the indices that keep
+// Select is the start of a part of a parameter of that shape: of each axis the indices that keep
 // lists, nil for all. It has the values that the part of the whole would have.
-func (i Init) Part(of Shape, keep [][]int) Init {
-	return Init{kind: initPart, part: &partInit{i, of, keep}}
+func (i Init) Select(of Shape, keep [][]int) Init {
+	return Init{kind: initSelect, selected: &selectInit{i, of, keep}}
 }
 
-type partInit struct {
+type selectInit struct {
 	whole Init
 	of    Shape
 	keep  [][]int
 }
 
-// PartShape is the shape of what Part gives.
-func PartShape(of []int, keep [][]int) []int {
+// SelectShape is the shape of what Part gives.
+func SelectShape(of []int, keep [][]int) []int {
 	out := slices.Clone(of)
 	for axis, some := range keep {
 		if some != nil {
@@ -174,12 +174,12 @@ func PartShape(of []int, keep [][]int) []int {
 	return out
 }
 
-// Part is what is left of values of a shape: of each axis the indices that keep lists, nil for all.
-func Part(v []float32, of []int, keep [][]int) []float32 {
+// SelectIndices is what is left of values of a shape: of each axis the indices that keep lists, nil for all.
+func SelectIndices(v []float32, of []int, keep [][]int) []float32 {
 	if keep == nil {
 		return v
 	}
-	out := make([]float32, 0, Shape(PartShape(of, keep)).Size())
+	out := make([]float32, 0, Shape(SelectShape(of, keep)).Size())
 	strides := Shape(of).Strides()
 	var walk func(axis, at int)
 	walk = func(axis, at int) {

@@ -26,9 +26,9 @@ type Op struct {
 	Infer func(b *Builder, in []Value, attrs any) Value
 	// Window is the neighbourhood that one result reads.
 	Window func(in []Shape, attrs any) Window
-	// Local, where present, gives the attributes with which a rank computes a part of
+	// ShardAttrs, where present, gives the attributes with which a rank computes a part of
 	// the result; where it is nil, they are those of the whole.
-	Local func(attrs any, l Local) any
+	ShardAttrs func(attrs any, l Shard) any
 	// Ordered marks operations between ranks: all ranks run them in one order, once.
 	Ordered bool
 	// AnyLayout marks operations that treat the blocks of a blocked value as they
@@ -57,9 +57,9 @@ type Op struct {
 	Traits
 }
 
-// Local describes the part of a result that one rank computes.
-type Local struct {
-	To Shape // of the part
+// Shard describes the part of a result that one rank computes.
+type Shard struct {
+	Shape Shape // of the part
 	// Pads replaces the padding of an axis that is cut: what the windows of the first
 	// result reach before the first operand that the rank holds. Beyond what it holds
 	// there are zeros. −1 leaves the padding of an axis that is not cut.

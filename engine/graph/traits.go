@@ -17,12 +17,12 @@ type Split uint8
 const (
 	// SplitByWindow follows the window: halos, sums over ranks, whole samples of sets; without one point by point.
 	SplitByWindow Split = iota
-	// SplitStretch is point by point, and cuts the result also where no operand is a field.
-	SplitStretch
+	// SplitBroadcast is point by point, and cuts the result also where no operand is a field.
+	SplitBroadcast
 	// SplitReshape keeps the cuts of axes that stay, or that are merged with those behind them.
 	SplitReshape
-	// SplitDraw draws random numbers for the whole field, so that they do not depend on cuts.
-	SplitDraw
+	// SplitRandom draws random numbers for the whole field, so that they do not depend on cuts.
+	SplitRandom
 	// SplitMoments joins mean and variance of the parts; SplitMomentsGrad divides by the size of the whole.
 	SplitMoments
 	SplitMomentsGrad
@@ -35,10 +35,10 @@ type Move uint8
 
 // The moves.
 const (
-	NoMove Move = iota
-	Joins       // operands, along an axis
-	Takes       // a range of an axis
-	Embeds      // the operand into zeros, as a range of an axis
+	NoMove     Move = iota
+	MoveConcat      // operands, along an axis
+	MoveSlice       // a range of an axis
+	MovePad         // the operand into zeros, as a range of an axis
 )
 
 // Fuse is the part that an operation has in the patterns of which passes make one operation.
@@ -69,7 +69,7 @@ const (
 	ConvForward ConvPass = iota
 	ConvData             // gradient of the field
 	ConvFilter           // gradient of the filter
-	ConvCodes            // forward, with products of codes of eight bits
+	ConvInt8             // forward, with products of codes of eight bits
 )
 
 // Conv describes a convolution, or a gradient of one.
@@ -98,27 +98,27 @@ const Result = -1
 // Index is one index of an axis of a value.
 type Index struct{ Value, Axis, At int }
 
-// Ties are what an operation says of the indices of the axes of its operands and result when
+// ChannelConstraints are what an operation says of the indices of the axes of its operands and result when
 // channels are removed: those that are tied are removed together, those that are kept never.
-type Ties interface {
+type ChannelConstraints interface {
 	// Tie joins n indices from one on with as many from another on.
 	Tie(a, b Index, n int)
-	// Whole joins an axis of a with one of b of the same size.
-	Whole(a, axisA, b, axisB int)
-	// Pin keeps all indices of axes for a reason. Axes that the value does not have are left out.
-	Pin(v int, why string, axes ...int)
-	// Keep pins one index.
-	Keep(v, axis, index int, why string)
-	// At is where the operation was built, What its name and that place: words for reasons.
-	At() string
-	What() string
+	// TieAxes joins an axis of a with one of b of the same size.
+	TieAxes(a, axisA, b, axisB int)
+	// PinAxes keeps all indices of axes for a reason. Axes that the value does not have are left out.
+	PinAxes(v int, why string, axes ...int)
+	// PinIndex pins one index.
+	PinIndex(v, axis, index int, why string)
+	// Location is where the operation was built, What its name and that place: words for reasons.
+	Location() string
+	Description() string
 }
 
-// Left is what is left of the values of an operation when channels are removed.
-type Left struct {
+// PrunedShape is what is left of the values of an operation when channels are removed.
+type PrunedShape struct {
 	Shape Shape // of the result
-	// Before counts how many of the first indices of an axis of a value are left.
-	Before func(v, axis, index int) int
+	// CountBefore counts how many of the first indices of an axis of a value are left.
+	CountBefore func(v, axis, index int) int
 }
 
 // Traits are what passes, backends and the cut over ranks ask of an operation.
@@ -135,17 +135,17 @@ type Traits struct {
 	Conv *Conv
 	// Filter is that of a layer of a network, whose channels can be removed; nil for others.
 	Filter *Filter
-	// Channels, where present, ties the channels of operands and result. Those of an
+	// TieChannels, where present, ties the channels of operands and result. Those of an
 	// operation with a scalar formula are tied point by point; else none can be removed.
-	Channels func(t Ties, in []Shape, out Shape, attrs any)
-	// Shrunk, where present, gives the attributes with which the operation computes what is
+	TieChannels func(t ChannelConstraints, in []Shape, out Shape, attrs any)
+	// PrunedAttrs, where present, gives the attributes with which the operation computes what is
 	// left when channels are removed; where it is nil, they stay.
-	Shrunk func(attrs any, l Left) any
+	PrunedAttrs func(attrs any, l PrunedShape) any
 	// Quantisable marks convolutions that can multiply codes of eight bits.
 	Quantisable bool
-	// KeepsCodes, where present, reports whether the result for codes is that for the values,
+	// PreservesScale, where present, reports whether the result for codes is that for the values,
 	// as codes of the same scale.
-	KeepsCodes func(attrs any) bool
+	PreservesScale func(attrs any) bool
 }
 
 // Fuses tells whether the node is an operation with this part in fusions.

@@ -37,10 +37,10 @@ func (a AxisAttention) Windows(n int) [][2]int {
 	return out
 }
 
-// EvenWindows are the starts of windows of at most size points, as equal as can be, along an axis of n. Those of every
+// WindowStarts are the starts of windows of at most size points, as equal as can be, along an axis of n. Those of every
 // second block are shifted by half of one, so that the borders of one are inside those of the other: around the axis if
 // it is periodic, else with half a window at both ends. With size 0 there is one window.
-func EvenWindows(n, size int, shifted, periodic bool) []int {
+func WindowStarts(n, size int, shifted, periodic bool) []int {
 	if size <= 0 || size >= n {
 		return []int{0}
 	}
@@ -88,30 +88,30 @@ func (a AxisAttention) check(x, offsets Shape) (Shape, error) {
 func (a AxisAttention) window(in []Shape) Window {
 	if a.Axis == 0 {
 		w := setWindow(in, 0, a.Set)
-		w.Whole = []int{1}
+		w.FullAxes = []int{1}
 		return w
 	}
-	return Window{Whole: []int{1, a.Axis}}
+	return Window{FullAxes: []int{1, a.Axis}}
 }
 
-// LineSteps tell how the lines along the axis lie in a field: blocks of lines that are Width side by side. Block k begins at
-// row k/PerRow·RowStep and point k%PerRow·PointStep; neighbouring lines of it are Beside points apart, and neighbours of
-// a line AlongRows rows and AlongPoints points.
-type LineSteps struct {
-	Blocks, PerRow, RowStep, PointStep, Width, Beside, AlongRows, AlongPoints, Length int
+// LineStrides tell how the lines along the axis lie in a field: blocks of lines that are Width side by side. Block k begins at
+// row k/PerRow·RowStride and point k%PerRow·PointStride; neighbouring lines of it are Beside points apart, and neighbours of
+// a line ElemRows rows and ElemPoints points.
+type LineStrides struct {
+	Blocks, PerRow, RowStride, PointStride, Width, LineStride, ElemRows, ElemPoints, Length int
 }
 
 // Lines are those of a field [N C D H W].
-func (a AxisAttention) Lines(x Shape) LineSteps {
+func (a AxisAttention) Lines(x Shape) LineStrides {
 	n := a.length(x)
 	switch a.Axis {
 	case 0:
-		return LineSteps{Blocks: x[0] / a.Set, PerRow: 1, RowStep: a.Set, Width: x[2:].Size(), Beside: 1, AlongRows: 1, Length: n}
+		return LineStrides{Blocks: x[0] / a.Set, PerRow: 1, RowStride: a.Set, Width: x[2:].Size(), LineStride: 1, ElemRows: 1, Length: n}
 	case 4:
-		return LineSteps{Blocks: x[0], PerRow: 1, RowStep: 1, Width: x[2] * x[3], Beside: n, AlongPoints: 1, Length: n}
+		return LineStrides{Blocks: x[0], PerRow: 1, RowStride: 1, Width: x[2] * x[3], LineStride: n, ElemPoints: 1, Length: n}
 	}
 	inner, outer := x[a.Axis+1:].Size(), x[2:a.Axis].Size()
-	return LineSteps{Blocks: x[0] * outer, PerRow: outer, RowStep: 1, PointStep: n * inner, Width: inner, Beside: 1, AlongPoints: inner, Length: n}
+	return LineStrides{Blocks: x[0] * outer, PerRow: outer, RowStride: 1, PointStride: n * inner, Width: inner, LineStride: 1, ElemPoints: inner, Length: n}
 }
 
 // each visits the windows of all lines, each head by itself: of the elements of a window, the places of the head's first
@@ -124,8 +124,8 @@ func (a AxisAttention) each(x Shape, visit func(head int, rows, points []int)) {
 				rows, points := make([]int, w[1]), make([]int, w[1])
 				for i := range w[1] {
 					j := (w[0] + i) % s.Length
-					rows[i] = k/s.PerRow*s.RowStep + j*s.AlongRows
-					points[i] = k%s.PerRow*s.PointStep + l*s.Beside + j*s.AlongPoints
+					rows[i] = k/s.PerRow*s.RowStride + j*s.ElemRows
+					points[i] = k%s.PerRow*s.PointStride + l*s.LineStride + j*s.ElemPoints
 				}
 				for h := range a.Heads {
 					visit(h, rows, points)
@@ -135,37 +135,37 @@ func (a AxisAttention) each(x Shape, visit func(head int, rows, points []int)) {
 	}
 }
 
-// attendedLine is a window of a head in the operands of the reference kernels.
-type attendedLine struct {
-	x                 []float64
-	channels, plane   int // of x a third
-	per, first, reach int // channels of a head, the first of them
-	rows, points      []int
-	offsets           []float64
+// attentionWindow is a window of a head in the operands of the reference kernels.
+type attentionWindow struct {
+	x                          []float64
+	channels, plane            int // of x a third
+	headChannels, first, reach int // channels of a head, the first of them
+	rows, points               []int
+	bias                       []float64
 }
 
 // at is the place of channel c of part 0 to 2, queries, keys and values, of element i.
-func (l attendedLine) at(part, i, c int) int {
+func (l attentionWindow) at(part, i, c int) int {
 	return (l.rows[i]*3*l.channels+part*l.channels+l.first+c)*l.plane + l.points[i]
 }
 
 // out is the place of channel c of element i in the result.
-func (l attendedLine) out(i, c int) int {
+func (l attentionWindow) out(i, c int) int {
 	return (l.rows[i]*l.channels+l.first+c)*l.plane + l.points[i]
 }
 
 // offset is the place of the weight of the offset from i to j.
-func (l attendedLine) offset(i, j int) int { return min(max(j-i, -l.reach), l.reach) + l.reach }
+func (l attentionWindow) offset(i, j int) int { return min(max(j-i, -l.reach), l.reach) + l.reach }
 
 // weights are those of all elements for i.
-func (l attendedLine) weights(i int) []float64 {
+func (l attentionWindow) weights(i int) []float64 {
 	w := make([]float64, len(l.rows))
 	top, sum := math.Inf(-1), 0.0
 	for j := range w {
-		for c := range l.per {
+		for c := range l.headChannels {
 			w[j] += l.x[l.at(0, i, c)] * l.x[l.at(1, j, c)]
 		}
-		w[j] = w[j]/math.Sqrt(float64(l.per)) + l.offsets[l.offset(i, j)]
+		w[j] = w[j]/math.Sqrt(float64(l.headChannels)) + l.bias[l.offset(i, j)]
 		top = math.Max(top, w[j])
 	}
 	for j := range w {
@@ -178,11 +178,11 @@ func (l attendedLine) weights(i int) []float64 {
 	return w
 }
 
-// slopes are the derivatives of the loss by the scores of i, w being its weights and dy that of the result.
-func (l attendedLine) slopes(i int, w, dy []float64) []float64 {
+// scoreGrads are the derivatives of the loss by the scores of i, w being its weights and dy that of the result.
+func (l attentionWindow) scoreGrads(i int, w, dy []float64) []float64 {
 	d, mean := make([]float64, len(w)), 0.0
 	for j := range d {
-		for c := range l.per {
+		for c := range l.headChannels {
 			d[j] += dy[l.out(i, c)] * l.x[l.at(2, j, c)]
 		}
 		mean += w[j] * d[j]
@@ -194,11 +194,11 @@ func (l attendedLine) slopes(i int, w, dy []float64) []float64 {
 }
 
 // lines visits the windows of all heads of the operands of a call.
-func (a AxisAttention) lines(c Call, visit func(head int, l attendedLine)) {
+func (a AxisAttention) lines(c Call, visit func(head int, l attentionWindow)) {
 	x, n := c.InShape[0], c.InShape[1][1]
-	l := attendedLine{x: c.In[0], channels: x[1] / 3, plane: x[2:].Size(), per: x[1] / 3 / a.Heads, reach: n / 2}
+	l := attentionWindow{x: c.In[0], channels: x[1] / 3, plane: x[2:].Size(), headChannels: x[1] / 3 / a.Heads, reach: n / 2}
 	a.each(x, func(head int, rows, points []int) {
-		l.first, l.rows, l.points, l.offsets = head*l.per, rows, points, c.In[1][head*n:(head+1)*n]
+		l.first, l.rows, l.points, l.bias = head*l.headChannels, rows, points, c.In[1][head*n:(head+1)*n]
 		visit(head, l)
 	})
 }
@@ -254,17 +254,17 @@ var axisAttention = Define(Spec[AxisAttention]{
 		return a.check(in[0], in[1])
 	},
 	Grad: func(b *Builder, in []Value, _, dy Value, a AxisAttention) []Value {
-		return []Value{axisAttentionGrad.add(b, a, in[0], in[1], dy), axisAttentionOffsets.add(b, a, in[0], in[1], dy)}
+		return []Value{axisAttentionGrad.add(b, a, in[0], in[1], dy), axisAttentionGradBias.add(b, a, in[0], in[1], dy)}
 	},
 	Window: func(in []Shape, a AxisAttention) Window { return a.window(in) },
 	Split:  graph.SplitAxis,
 	FLOPs:  func(in []Shape, _ Shape, a AxisAttention) int64 { return 4 * a.products(in[0]) },
 	Ref: func(c Call, a AxisAttention) {
 		clear(c.Out)
-		a.lines(c, func(_ int, l attendedLine) {
+		a.lines(c, func(_ int, l attentionWindow) {
 			for i := range l.rows {
 				for j, w := range l.weights(i) {
-					for ch := range l.per {
+					for ch := range l.headChannels {
 						c.Out[l.out(i, ch)] += w * l.x[l.at(2, j, ch)]
 					}
 				}
@@ -290,19 +290,19 @@ var axisAttentionGrad = Define(Spec[AxisAttention]{
 	Name:   "axis_attention_grad",
 	Doc:    "Gradient of axis_attention by queries, keys and values, from these, weights of offsets and dy; scores are made again.",
 	Source: axisAttentionSource,
-	NoGrad: firstOrder,
+	NoGrad: noSecondOrder,
 	Shape:  func(in []Shape, a AxisAttention) (Shape, error) { return a.checkGrad(in, 0) },
 	Window: func(in []Shape, a AxisAttention) Window { return a.window(in) },
 	Split:  graph.SplitAxis,
 	FLOPs:  func(in []Shape, _ Shape, a AxisAttention) int64 { return 14 * a.products(in[0]) },
 	Ref: func(c Call, a AxisAttention) {
 		clear(c.Out)
-		a.lines(c, func(_ int, l attendedLine) {
-			scale := 1 / math.Sqrt(float64(l.per))
+		a.lines(c, func(_ int, l attentionWindow) {
+			scale := 1 / math.Sqrt(float64(l.headChannels))
 			for i := range l.rows {
 				w := l.weights(i)
-				for j, d := range l.slopes(i, w, c.In[2]) {
-					for ch := range l.per {
+				for j, d := range l.scoreGrads(i, w, c.In[2]) {
+					for ch := range l.headChannels {
 						c.Out[l.at(0, i, ch)] += scale * d * l.x[l.at(1, j, ch)]
 						c.Out[l.at(1, j, ch)] += scale * d * l.x[l.at(0, i, ch)]
 						c.Out[l.at(2, j, ch)] += w[j] * c.In[2][l.out(i, ch)]
@@ -314,23 +314,23 @@ var axisAttentionGrad = Define(Spec[AxisAttention]{
 	Cases: axisAttentionCases(func(x Shape) []Shape { return []Shape{oneThird(x)} }),
 })
 
-var axisAttentionOffsets = Define(Spec[AxisAttention]{
+var axisAttentionGradBias = Define(Spec[AxisAttention]{
 	Name:   "axis_attention_offsets",
 	Doc:    "Gradient of axis_attention by the weights of offsets, from queries, keys and values, weights of offsets and dy.",
 	Source: axisAttentionSource,
-	NoGrad: firstOrder,
+	NoGrad: noSecondOrder,
 	Shape:  func(in []Shape, a AxisAttention) (Shape, error) { return a.checkGrad(in, 1) },
 	Window: func(in []Shape, a AxisAttention) Window {
-		return Window{Whole: allBut(in[0], -1), Sums: true}
+		return Window{FullAxes: allBut(in[0], -1), Additive: true}
 	},
 	Split: graph.SplitAxis,
 	FLOPs: func(in []Shape, _ Shape, a AxisAttention) int64 { return 6 * a.products(in[0]) },
 	Ref: func(c Call, a AxisAttention) {
 		clear(c.Out)
-		a.lines(c, func(head int, l attendedLine) {
+		a.lines(c, func(head int, l attentionWindow) {
 			for i := range l.rows {
-				for j, d := range l.slopes(i, l.weights(i), c.In[2]) {
-					c.Out[head*len(l.offsets)+l.offset(i, j)] += d
+				for j, d := range l.scoreGrads(i, l.weights(i), c.In[2]) {
+					c.Out[head*len(l.bias)+l.offset(i, j)] += d
 				}
 			}
 		})

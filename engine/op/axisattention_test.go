@@ -12,7 +12,7 @@ func TestEvenWindows(t *testing.T) {
 		for _, size := range []int{0, 1, 3, 8, 100} {
 			for _, shifted := range []bool{false, true} {
 				for _, periodic := range []bool{false, true} {
-					a := AxisAttention{Starts: EvenWindows(n, size, shifted, periodic)}
+					a := AxisAttention{Starts: WindowStarts(n, size, shifted, periodic)}
 					seen := make([]int, n)
 					for _, w := range a.Windows(n) {
 						if w[1] < 1 || size > 0 && w[1] > size {
@@ -39,7 +39,7 @@ func TestEvenWindows(t *testing.T) {
 		{12, 4, false, true, "[0 4 8]"}, {12, 4, true, true, "[2 6 10]"}, {12, 4, true, false, "[0 2 6 10]"},
 		{13, 4, false, false, "[0 3 6 9]"}, {5, 8, true, true, "[0]"}, {4, 1, true, false, "[0 1 2 3]"},
 	} {
-		if got := fmt.Sprint(EvenWindows(c.n, c.size, c.shifted, c.periodic)); got != c.want {
+		if got := fmt.Sprint(WindowStarts(c.n, c.size, c.shifted, c.periodic)); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}

@@ -47,14 +47,14 @@ var channelMoments = Define(Spec[none]{
 		c := in[1].Dim(0)
 		return Concat(b, 0, Reshape(b, in[1], Shape{1, c}), Reshape(b, in[2], Shape{1, c}))
 	},
-	Window: func(in []Shape, _ none) Window { return Window{Whole: allBut(in[0], 1)} },
+	Window: func(in []Shape, _ none) Window { return Window{FullAxes: allBut(in[0], 1)} },
 	Split:  graph.SplitMoments, Class: graph.Normalisation,
-	Channels: func(t graph.Ties, in []Shape, _ Shape, _ none) {
-		t.Whole(0, 1, graph.Result, 1)
-		t.Whole(1, 0, graph.Result, 1)
-		t.Whole(2, 0, graph.Result, 1)
-		t.Pin(graph.Result, "mean and variance stand there", 0)
-		t.Pin(0, t.What()+" sums over it", allBut(in[0], 1)...)
+	TieChannels: func(t graph.ChannelConstraints, in []Shape, _ Shape, _ none) {
+		t.TieAxes(0, 1, graph.Result, 1)
+		t.TieAxes(1, 0, graph.Result, 1)
+		t.TieAxes(2, 0, graph.Result, 1)
+		t.PinAxes(graph.Result, "mean and variance stand there", 0)
+		t.PinAxes(0, t.Description()+" sums over it", allBut(in[0], 1)...)
 	},
 	FLOPs: func(in []Shape, _ Shape, _ none) int64 { return 4 * int64(in[0].Size()) },
 	Ref: func(c Call, _ none) {
@@ -82,8 +82,8 @@ var channelMomentsGrad = Define(Spec[none]{
 	Name:   "channel_moments_grad",
 	Doc:    "Gradient of channel_moments from x, the moments [2 C] and their gradient [2 C]: (dmean + 2 (x − mean) dvar)/n.",
 	Source: "derivative of mean and variance",
-	NoGrad: firstOrder,
-	Shape:  same[none](0),
+	NoGrad: noSecondOrder,
+	Shape:  shapeOfOperand[none](0),
 	Window: func([]Shape, none) Window { return Window{} },
 	Split:  graph.SplitMomentsGrad, Fuses: graph.FuseMomentsGrad, Class: graph.Normalisation,
 	FLOPs:   func(in []Shape, _ Shape, _ none) int64 { return 3 * int64(in[0].Size()) },
@@ -127,11 +127,11 @@ var channelNorm = Define(Spec[Eps]{
 	FLOPs:   func(_ []Shape, out Shape, _ Eps) int64 { return 2 * int64(out.Size()) },
 	InPlace: inPlace[Eps](0),
 	Fuses:   graph.FuseNorm, Class: graph.Normalisation,
-	Channels: func(t graph.Ties, in []Shape, out Shape, a Eps) {
-		alike(t, in, out, a)
-		t.Whole(1, 1, graph.Result, 1)
-		t.Whole(2, 0, graph.Result, 1)
-		t.Whole(3, 0, graph.Result, 1)
+	TieChannels: func(t graph.ChannelConstraints, in []Shape, out Shape, a Eps) {
+		tieAllAxes(t, in, out, a)
+		t.TieAxes(1, 1, graph.Result, 1)
+		t.TieAxes(2, 0, graph.Result, 1)
+		t.TieAxes(3, 0, graph.Result, 1)
 	},
 	Ref: func(c Call, a Eps) {
 		ch := c.OutShape[1]
@@ -152,14 +152,14 @@ var channelNormSums = Define(Spec[Eps]{
 	Name:   "channel_norm_sums",
 	Doc:    "Σ dy and Σ dy·(x − mean)/√(variance + eps) per channel from x, moments [2 C] and dy → [2 C].",
 	Source: "derivative of channel_norm",
-	NoGrad: firstOrder,
+	NoGrad: noSecondOrder,
 	Shape: func(in []Shape, _ Eps) (Shape, error) {
 		if len(in) != 3 || !in[0].Equal(in[2]) {
 			return nil, shapeError("operands %v, want x, moments and dy", in)
 		}
 		return momentsShape(in[0])
 	},
-	Window: func(in []Shape, _ Eps) Window { return Window{Whole: allBut(in[0], 1), Sums: true} },
+	Window: func(in []Shape, _ Eps) Window { return Window{FullAxes: allBut(in[0], 1), Additive: true} },
 	Fuses:  graph.FuseNormSums, Class: graph.Normalisation,
 	FLOPs: func(in []Shape, _ Shape, _ Eps) int64 { return 4 * int64(in[0].Size()) },
 	Ref: func(c Call, a Eps) {
@@ -180,7 +180,7 @@ var channelNormGrad = Define(Spec[Eps]{
 	Name:   "channel_norm_grad",
 	Doc:    "Gradient of channel_norm with respect to x, with the moments held fixed: dy·gamma/√(variance + eps) from dy [N C …], moments [2 C], gamma [C].",
 	Source: "derivative of channel_norm",
-	NoGrad: firstOrder,
+	NoGrad: noSecondOrder,
 	Shape: func(in []Shape, _ Eps) (Shape, error) {
 		if len(in) != 3 || !in[1].Equal(Shape{2, in[2].Size()}) {
 			return nil, shapeError("operands %v, want dy, moments [2 C], gamma [C]", in)
@@ -209,14 +209,14 @@ var channelNormMomentsGrad = Define(Spec[Eps]{
 	Doc: "Gradient of channel_norm with respect to the moments: −gamma·r·Σ dy and −½·gamma·r²·Σ dy·x̂ with r = (variance + eps)^−½, " +
 		"from moments [2 C], gamma [C] and the sums of channel_norm_sums [2 C].",
 	Source: "derivative of channel_norm",
-	NoGrad: firstOrder,
+	NoGrad: noSecondOrder,
 	Shape: func(in []Shape, _ Eps) (Shape, error) {
 		if len(in) != 3 || !in[0].Equal(Shape{2, in[1].Size()}) || !in[2].Equal(in[0]) {
 			return nil, shapeError("operands %v, want moments [2 C], gamma [C], sums [2 C]", in)
 		}
 		return in[0].Clone(), nil
 	},
-	Window: func([]Shape, Eps) Window { return Window{Whole: []int{0}} },
+	Window: func([]Shape, Eps) Window { return Window{FullAxes: []int{0}} },
 	Fuses:  graph.FuseNormMomentsGrad, Class: graph.Normalisation,
 	FLOPs: func(_ []Shape, out Shape, _ Eps) int64 { return 3 * int64(out.Size()) },
 	Ref:   func(c Call, a Eps) { NormMomentsGrad(c.Out, c.In[0], c.In[1], c.In[2], a.Eps) },

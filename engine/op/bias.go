@@ -17,9 +17,9 @@ var bias = Define(Spec[none]{
 	},
 	InPlace: inPlace[none](0),
 	Fuses:   graph.FuseBias,
-	Channels: func(t graph.Ties, in []Shape, out Shape, a none) {
-		alike(t, in, out, a)
-		t.Whole(1, 0, graph.Result, 1)
+	TieChannels: func(t graph.ChannelConstraints, in []Shape, out Shape, a none) {
+		tieAllAxes(t, in, out, a)
+		t.TieAxes(1, 0, graph.Result, 1)
 	},
 	Ref: func(c Call, _ none) {
 		eachChannel(c.OutShape, func(ch, lo, hi int) {
@@ -42,14 +42,14 @@ var channelSum = Define(Spec[none]{
 	Name:   "channel_sum",
 	Doc:    "Sum over all axes but the channels: x [N C …] → [C].",
 	Source: "elementary",
-	NoGrad: firstOrder,
+	NoGrad: noSecondOrder,
 	Shape: func(in []Shape, _ none) (Shape, error) {
 		if len(in) != 1 || len(in[0]) < 2 {
 			return nil, shapeError("operands %v, want x [N C …]", in)
 		}
 		return Shape{in[0][1]}, nil
 	},
-	Window: func(in []Shape, _ none) Window { return Window{Whole: allBut(in[0], 1), Sums: true} },
+	Window: func(in []Shape, _ none) Window { return Window{FullAxes: allBut(in[0], 1), Additive: true} },
 	Class:  graph.Normalisation,
 	FLOPs:  func(in []Shape, _ Shape, _ none) int64 { return int64(in[0].Size()) },
 	Ref: func(c Call, _ none) {

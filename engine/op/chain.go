@@ -30,10 +30,10 @@ const (
 	MaxChainOperands = 16
 )
 
-// Chains tells whether o may be a link: every elementwise operation but powers, pinball
+// IsChainable tells whether o may be a link: every elementwise operation but powers, pinball
 // losses and comparisons, for which no backend has a loop of its own, and the bare stretching
 // of operands, which the links do themselves.
-func Chains(o *graph.Op) bool {
+func IsChainable(o *graph.Op) bool {
 	return o.Scalar != nil && o != broadcast.Op && o != pow.op.Op && o != pow.grad.Op && o != pinball.Op && o != pinballSlope.Op && o != atLeast.Op
 }
 

@@ -41,9 +41,9 @@ func (a Templates) check(store int) error {
 	return nil
 }
 
-// between are the two centres of n that a centre of an axis of length to lies between, when both axes are as
+// interpolationPoints are the two centres of n that a centre of an axis of length to lies between, when both axes are as
 // long, and the share of the second.
-func between(i, n, to int) (a, b int, share float64) {
+func interpolationPoints(i, n, to int) (a, b int, share float64) {
 	at := max(0, (float64(i)+0.5)*float64(n)/float64(to)-0.5)
 	a = min(int(at), n-1)
 	b = min(a+1, n-1)
@@ -60,9 +60,9 @@ func (a Templates) each(visit func(from, to int, factor float64)) {
 	}
 	rows, columns := a.plane()
 	for r := range rows {
-		r0, r1, down := between(r, a.Rows, rows)
+		r0, r1, down := interpolationPoints(r, a.Rows, rows)
 		for c := range columns {
-			c0, c1, right := between(c, a.Columns, columns)
+			c0, c1, right := interpolationPoints(c, a.Columns, columns)
 			to := r*columns + c
 			visit(r0*a.Columns+c0, to, (1-down)*(1-right))
 			visit(r0*a.Columns+c1, to, (1-down)*right)
@@ -80,7 +80,7 @@ func (a Templates) Variance() float64 {
 	rows, columns := a.plane()
 	axis := func(n, to int) (sum float64) {
 		for i := range to {
-			if p, q, share := between(i, n, to); p == q {
+			if p, q, share := interpolationPoints(i, n, to); p == q {
 				sum++
 			} else {
 				sum += (1-share)*(1-share) + share*share
@@ -106,8 +106,8 @@ func CombineTemplates[T Elem](a Templates, w, store, coefficients []T) {
 	}
 }
 
-// CombineTemplatesStore writes what changes of weights are to a store: the adjoint of CombineTemplates.
-func CombineTemplatesStore[T Elem](a Templates, store, coefficients, dw []T) {
+// CombineTemplatesGradStore writes what changes of weights are to a store: the adjoint of CombineTemplates.
+func CombineTemplatesGradStore[T Elem](a Templates, store, coefficients, dw []T) {
 	clear(store)
 	for k, o := range a.Offsets {
 		t, f := store[o:][:a.values()], coefficients[k]
@@ -121,9 +121,9 @@ func CombineTemplatesStore[T Elem](a Templates, store, coefficients, dw []T) {
 	}
 }
 
-// CombineTemplatesCoefficients writes what changes of weights are to coefficients: their products with the
+// CombineTemplatesGradCoefficients writes what changes of weights are to coefficients: their products with the
 // templates, summed in float64.
-func CombineTemplatesCoefficients[T Elem](a Templates, coefficients, store, dw []T) {
+func CombineTemplatesGradCoefficients[T Elem](a Templates, coefficients, store, dw []T) {
 	for k, o := range a.Offsets {
 		t, sum := store[o:][:a.values()], 0.0
 		if a.Rows == 0 {
@@ -137,8 +137,8 @@ func CombineTemplatesCoefficients[T Elem](a Templates, coefficients, store, dw [
 	}
 }
 
-// TemplatesOf are templates and the shape of their store.
-type TemplatesOf struct {
+// StoreTemplates are templates and the shape of their store.
+type StoreTemplates struct {
 	Templates
 	Store Shape
 }
@@ -167,7 +167,7 @@ var combine = Define(Spec[Templates]{
 	FLOPs: func(_ []Shape, _ Shape, a Templates) int64 { return a.products() },
 	Bytes: combineBytes,
 	Ref:   func(c Call, a Templates) { CombineTemplates(a, c.Out, c.In[0], c.In[1]) },
-	Cases: combineCases(func(store, coefficients, _ Shape) []Shape { return []Shape{store, coefficients} }, func(a TemplatesOf) Templates { return a.Templates }),
+	Cases: combineCases(func(store, coefficients, _ Shape) []Shape { return []Shape{store, coefficients} }, func(a StoreTemplates) Templates { return a.Templates }),
 })
 
 // Combine builds the weights of a layer from a store: W = Σₖ coefficientₖ · templateₖ.
@@ -180,19 +180,19 @@ func Combine(b *Builder, store, coefficients Value, a Templates) Value {
 	return combine.add(b, a, store, coefficients)
 }
 
-var combineGradStore = Define(Spec[TemplatesOf]{
+var combineGradStore = Define(Spec[StoreTemplates]{
 	Name:   "combine_grad_store",
 	Doc:    "Gradient of combine with respect to its store: coefficients [K], dw → store.",
 	Source: "the adjoint of combine",
-	Shape: func(in []Shape, a TemplatesOf) (Shape, error) {
+	Shape: func(in []Shape, a StoreTemplates) (Shape, error) {
 		if len(in) != 2 || in[0].Size() != len(a.Offsets) || !in[1].Equal(a.To) {
 			return nil, shapeError("operands %v, want %d coefficients and %v", in, len(a.Offsets), a.To)
 		}
 		return a.Store.Clone(), a.check(a.Store.Size())
 	},
-	FLOPs: func(_ []Shape, _ Shape, a TemplatesOf) int64 { return a.products() },
-	Ref:   func(c Call, a TemplatesOf) { CombineTemplatesStore(a.Templates, c.Out, c.In[0], c.In[1]) },
-	Cases: combineCases(func(_, coefficients, w Shape) []Shape { return []Shape{coefficients, w} }, func(a TemplatesOf) TemplatesOf { return a }),
+	FLOPs: func(_ []Shape, _ Shape, a StoreTemplates) int64 { return a.products() },
+	Ref:   func(c Call, a StoreTemplates) { CombineTemplatesGradStore(a.Templates, c.Out, c.In[0], c.In[1]) },
+	Cases: combineCases(func(_, coefficients, w Shape) []Shape { return []Shape{coefficients, w} }, func(a StoreTemplates) StoreTemplates { return a }),
 })
 
 var combineGradCoefficients = Define(Spec[Templates]{
@@ -207,8 +207,8 @@ var combineGradCoefficients = Define(Spec[Templates]{
 	},
 	FLOPs: func(_ []Shape, _ Shape, a Templates) int64 { return a.products() },
 	Bytes: combineBytes,
-	Ref:   func(c Call, a Templates) { CombineTemplatesCoefficients(a, c.Out, c.In[0], c.In[1]) },
-	Cases: combineCases(func(store, _, w Shape) []Shape { return []Shape{store, w} }, func(a TemplatesOf) Templates { return a.Templates }),
+	Ref:   func(c Call, a Templates) { CombineTemplatesGradCoefficients(a, c.Out, c.In[0], c.In[1]) },
+	Cases: combineCases(func(store, _, w Shape) []Shape { return []Shape{store, w} }, func(a StoreTemplates) Templates { return a.Templates }),
 })
 
 // combineBytes counts of the store what templates have of it.
@@ -220,19 +220,19 @@ func combineBytes(in []Shape, out Shape, a Templates) int64 {
 func init() {
 	combine.SetGrad(func(b *Builder, in []Value, _, dw Value, a Templates) []Value {
 		coefficients := Reshape(b, combineGradCoefficients.add(b, a, in[0], dw), in[1].Shape())
-		return []Value{combineGradStore.add(b, TemplatesOf{a, in[0].Shape()}, in[1], dw), coefficients}
+		return []Value{combineGradStore.add(b, StoreTemplates{a, in[0].Shape()}, in[1], dw), coefficients}
 	})
-	combineGradStore.SetGrad(func(b *Builder, in []Value, _, d Value, a TemplatesOf) []Value {
+	combineGradStore.SetGrad(func(b *Builder, in []Value, _, d Value, a StoreTemplates) []Value {
 		coefficients := Reshape(b, combineGradCoefficients.add(b, a.Templates, d, in[1]), in[0].Shape())
 		return []Value{coefficients, combine.add(b, a.Templates, d, in[0])}
 	})
 	combineGradCoefficients.SetGrad(func(b *Builder, in []Value, _, d Value, a Templates) []Value {
-		return []Value{combineGradStore.add(b, TemplatesOf{a, in[0].Shape()}, d, in[1]), combine.add(b, a, in[0], d)}
+		return []Value{combineGradStore.add(b, StoreTemplates{a, in[0].Shape()}, d, in[1]), combine.add(b, a, in[0], d)}
 	})
 }
 
 // combineCases gives the test stores to the combination and its gradients.
-func combineCases[A any](in func(store, coefficients, w Shape) []Shape, attrs func(a TemplatesOf) A) []Case[A] {
+func combineCases[A any](in func(store, coefficients, w Shape) []Shape, attrs func(a StoreTemplates) A) []Case[A] {
 	var out []Case[A]
 	for _, c := range []struct {
 		name  string
@@ -243,7 +243,7 @@ func combineCases[A any](in func(store, coefficients, w Shape) []Shape, attrs fu
 		{"the same one twice", Shape{1, 51}, Templates{To: Shape{5, 3, 1, 1, 3}, Offsets: []int{6, 6}}},
 		{"interpolated", Shape{1, 40}, Templates{To: Shape{7, 3, 1, 1, 3}, Offsets: []int{3, 20}, Rows: 4, Columns: 5}},
 	} {
-		out = append(out, Case[A]{Name: c.name, In: in(c.store, Shape{len(c.a.Offsets)}, c.a.To), A: attrs(TemplatesOf{c.a, c.store})})
+		out = append(out, Case[A]{Name: c.name, In: in(c.store, Shape{len(c.a.Offsets)}, c.a.To), A: attrs(StoreTemplates{c.a, c.store})})
 	}
 	return out
 }

@@ -22,8 +22,8 @@ func TestCombineByHand(t *testing.T) {
 	for i, l := range layers {
 		w, c, s := make([]float64, 2), make([]float64, 2), make([]float64, 4)
 		CombineTemplates(a, w, store, l.coefficients)
-		CombineTemplatesCoefficients(a, c, store, l.dw)
-		CombineTemplatesStore(a, s, l.coefficients, l.dw)
+		CombineTemplatesGradCoefficients(a, c, store, l.dw)
+		CombineTemplatesGradStore(a, s, l.coefficients, l.dw)
 		if !slices.Equal(w, l.w) || !slices.Equal(c, l.want) {
 			t.Errorf("layer %d: weights %v, want %v; gradient of coefficients %v, want %v", i, w, l.w, c, l.want)
 		}

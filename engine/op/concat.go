@@ -37,9 +37,9 @@ var concat = Define(Spec[AlongAxis]{
 		}
 		return out
 	},
-	FLOPs: moves[AlongAxis],
-	Moves: graph.Joins,
-	Channels: func(t graph.Ties, in []Shape, _ Shape, a AlongAxis) {
+	FLOPs: zeroFLOPs[AlongAxis],
+	Moves: graph.MoveConcat,
+	TieChannels: func(t graph.ChannelConstraints, in []Shape, _ Shape, a AlongAxis) {
 		lo := 0
 		for i, s := range in {
 			for axis, d := range s {
@@ -66,11 +66,13 @@ var concat = Define(Spec[AlongAxis]{
 	},
 })
 
-// JoinsChannels tells whether a node joins values along the channels.
-func JoinsChannels(n *graph.Node) bool { return n.Moves(graph.Joins) && n.Attrs.(AlongAxis).Axis == 1 }
+// IsChannelConcat tells whether a node joins values along the channels.
+func IsChannelConcat(n *graph.Node) bool {
+	return n.Moves(graph.MoveConcat) && n.Attrs.(AlongAxis).Axis == 1
+}
 
-// moves is the cost of operations that only copy.
-func moves[A any](_ []Shape, _ Shape, _ A) int64 { return 0 }
+// zeroFLOPs is the cost of operations that only copy.
+func zeroFLOPs[A any](_ []Shape, _ Shape, _ A) int64 { return 0 }
 
 // copyRuns copies n runs of the given length between arrays with given
 // distances of runs.

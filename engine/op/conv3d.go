@@ -7,9 +7,9 @@ import "github.com/ensemble-weather/ensemble/engine/graph"
 type Conv struct {
 	Stride, Dilation [3]int // 0 means 1
 	Pad              [3]Pad
-	// Kept promises which blocks of the filter are zero: kernels may skip them, and the
+	// Mask promises which blocks of the filter are zero: kernels may skip them, and the
 	// gradient of the filter is zero there. The pass find-zero-blocks sets it.
-	Kept Kept
+	Mask BlockMask
 }
 
 // Pad says what lies beyond both ends of an axis.
@@ -37,8 +37,8 @@ func SameGlobal(k ...int) [3]Pad {
 	return p
 }
 
-// norm replaces 0 by 1 in stride and dilation.
-func (a Conv) norm() Conv {
+// withDefaults replaces 0 by 1 in stride and dilation.
+func (a Conv) withDefaults() Conv {
 	for i := range 3 {
 		a.Stride[i] = max(a.Stride[i], 1)
 		a.Dilation[i] = max(a.Dilation[i], 1)
@@ -62,7 +62,7 @@ func convShape(x, w Shape, a Conv) (Shape, error) {
 	if len(x) != 5 || len(w) != 5 {
 		return nil, shapeError("x is %v and the filter %v; want [N C D H W] and [O C kD kH kW]", x, w)
 	}
-	if err := a.Kept.Check(w); err != nil {
+	if err := a.Mask.Check(w); err != nil {
 		return nil, err
 	}
 	if x[1] != w[1] {
@@ -116,7 +116,7 @@ func partFLOPs(x, w, out Shape, a Conv, lo, n int) int64 {
 			levels++
 		}
 	}
-	return 2 * int64(out[0]) * a.Kept.pairs(w, lo, n) * int64(levels) * int64(w[3]*w[4]) * int64(out[3]*out[4])
+	return 2 * int64(out[0]) * a.Mask.countPairs(w, lo, n) * int64(levels) * int64(w[3]*w[4]) * int64(out[3]*out[4])
 }
 
 // window is the neighbourhood of a convolution with filter w.
@@ -126,11 +126,11 @@ func (a Conv) window(w Shape) Window {
 		axes = append(axes, WindowAxis{Size: w[i+2], Stride: a.Stride[i], Dilation: a.Dilation[i],
 			Pad: a.Pad[i].Size, Periodic: a.Pad[i].Periodic})
 	}
-	return Window{Axes: axes, Whole: []int{1}, Padded: true}
+	return Window{Axes: axes, FullAxes: []int{1}, Padded: true}
 }
 
-// local is the geometry with which a rank computes its part.
-func (a Conv) local(l graph.Local) Conv {
+// shardAttrs is the geometry with which a rank computes its part.
+func (a Conv) shardAttrs(l graph.Shard) Conv {
 	for i := range a.Pad {
 		if p := l.Pads[i+2]; p >= 0 {
 			a.Pad[i] = Pad{Size: p}
@@ -139,7 +139,7 @@ func (a Conv) local(l graph.Local) Conv {
 	return a
 }
 
-func (a ConvGrad) local(l graph.Local) ConvGrad { return ConvGrad{a.Conv.local(l), l.To} }
+func (a ConvGrad) shardAttrs(l graph.Shard) ConvGrad { return ConvGrad{a.Conv.shardAttrs(l), l.Shape} }
 
 var conv3D = Define(Spec[Conv]{
 	Name:   "conv3d",
@@ -151,21 +151,21 @@ var conv3D = Define(Spec[Conv]{
 		}
 		return convShape(in[0], in[1], a)
 	},
-	Window: func(in []Shape, a Conv) Window { return a.window(in[1]) },
-	Local:  Conv.local,
-	Fuses:  graph.FuseConv, Class: graph.Contraction,
+	Window:     func(in []Shape, a Conv) Window { return a.window(in[1]) },
+	ShardAttrs: Conv.shardAttrs,
+	Fuses:      graph.FuseConv, Class: graph.Contraction,
 	Conv:   &graph.Conv{Pass: graph.ConvForward, Sources: operandAt(0)},
 	Filter: &graph.Filter{Operand: 1, Source: 0, Axis: 0},
-	Channels: func(t graph.Ties, _ []Shape, _ Shape, _ Conv) {
-		t.Whole(0, 0, graph.Result, 0)
-		t.Whole(0, 1, 1, 1)
-		t.Whole(1, 0, graph.Result, 1)
+	TieChannels: func(t graph.ChannelConstraints, _ []Shape, _ Shape, _ Conv) {
+		t.TieAxes(0, 0, graph.Result, 0)
+		t.TieAxes(0, 1, 1, 1)
+		t.TieAxes(1, 0, graph.Result, 1)
 		pinWindows(t, 0, 1, graph.Result)
 	},
 	FLOPs: func(in []Shape, out Shape, a Conv) int64 { return convFLOPs(in[0], in[1], out, a) },
 	Ref: func(c Call, a Conv) {
 		clear(c.Out)
-		convLoop(c.InShape[0], c.InShape[1], c.OutShape, a, func(r convRun) { r.add(c.Out, c.In[0], c.In[1][r.w]) })
+		convLoop(c.InShape[0], c.InShape[1], c.OutShape, a, func(r convRun) { r.addProducts(c.Out, c.In[0], c.In[1][r.w]) })
 	},
 	Cases: convCases(func(x, w, _ Shape, _ Conv) []Shape { return []Shape{x, w} }, func(a Conv, _, _ Shape) Conv { return a }),
 })
@@ -181,7 +181,7 @@ var conv3D = Define(Spec[Conv]{
 // Window: filter size, stride, dilation and padding of each axis.
 // Errors: ErrShape.
 // Source: Çiçek et al. 2016, doi:10.1007/978-3-319-46723-8_49.
-func Conv3D(b *Builder, x, w Value, a Conv) Value { return conv3D.add(b, a.norm(), x, w) }
+func Conv3D(b *Builder, x, w Value, a Conv) Value { return conv3D.add(b, a.withDefaults(), x, w) }
 
 // ConvGrad is a convolution and the shape that its gradient has: that of the
 // input for conv3d_grad_data, of the filter for conv3d_grad_filter.
@@ -204,24 +204,24 @@ var convGradData = Define(Spec[ConvGrad]{
 		w.Operand, w.Adjoint = 1, true
 		return w
 	},
-	Local: ConvGrad.local,
-	Fuses: graph.FuseConvData, Class: graph.Contraction,
+	ShardAttrs: ConvGrad.shardAttrs,
+	Fuses:      graph.FuseConvData, Class: graph.Contraction,
 	Conv:   &graph.Conv{Pass: graph.ConvData, Sources: operandAt(1)},
 	Filter: &graph.Filter{Operand: 0, Source: 1, Axis: 1}, // in a network it is a transposed convolution
-	Channels: func(t graph.Ties, _ []Shape, _ Shape, _ ConvGrad) {
-		t.Whole(1, 0, graph.Result, 0)
-		t.Whole(1, 1, 0, 0)
-		t.Whole(0, 1, graph.Result, 1)
+	TieChannels: func(t graph.ChannelConstraints, _ []Shape, _ Shape, _ ConvGrad) {
+		t.TieAxes(1, 0, graph.Result, 0)
+		t.TieAxes(1, 1, 0, 0)
+		t.TieAxes(0, 1, graph.Result, 1)
 		pinWindows(t, 1, 0, graph.Result)
 	},
-	Shrunk: func(a ConvGrad, l graph.Left) ConvGrad {
+	PrunedAttrs: func(a ConvGrad, l graph.PrunedShape) ConvGrad {
 		a.To = l.Shape
 		return a
 	},
 	FLOPs: func(in []Shape, out Shape, a ConvGrad) int64 { return convFLOPs(out, in[0], in[1], a.Conv) },
 	Ref: func(c Call, a ConvGrad) {
 		clear(c.Out)
-		convLoop(c.OutShape, c.InShape[0], c.InShape[1], a.Conv, func(r convRun) { r.addBack(c.Out, c.In[1], c.In[0][r.w]) })
+		convLoop(c.OutShape, c.InShape[0], c.InShape[1], a.Conv, func(r convRun) { r.addAdjoint(c.Out, c.In[1], c.In[0][r.w]) })
 	},
 	Cases: convCases(func(_, w, y Shape, _ Conv) []Shape { return []Shape{w, y} },
 		func(a Conv, x, _ Shape) ConvGrad { return convGrad(a, x) }),
@@ -236,11 +236,11 @@ var convGradFilter = Define(Spec[ConvGrad]{
 	},
 	Window: func(in []Shape, a ConvGrad) Window {
 		w := a.window(a.To)
-		w.Against, w.Whole, w.Sums = 1, []int{0, 2, 3, 4}, true
+		w.CorrelateWith, w.FullAxes, w.Additive = 1, []int{0, 2, 3, 4}, true
 		return w
 	},
-	Local: ConvGrad.local,
-	Fuses: graph.FuseConvFilter, Class: graph.Contraction,
+	ShardAttrs: ConvGrad.shardAttrs,
+	Fuses:      graph.FuseConvFilter, Class: graph.Contraction,
 	Conv:  &graph.Conv{Pass: graph.ConvFilter, Sources: operandAt(0)},
 	FLOPs: func(in []Shape, out Shape, a ConvGrad) int64 { return convFLOPs(in[0], out, in[1], a.Conv) },
 	Ref: func(c Call, a ConvGrad) {
@@ -308,7 +308,7 @@ func convLoop(xs, ws, ys Shape, a Conv, visit func(r convRun)) {
 				for h := range ys[3] {
 					y := (((n*ys[1]+o)*ys[2]+d)*ys[3] + h) * ys[4]
 					for c := range xs[1] {
-						if !a.Kept.At(o, c, xs[1]) {
+						if !a.Mask.Keeps(o, c, xs[1]) {
 							continue
 						}
 						xc := (n*xs[1] + c) * xs[2]
@@ -350,8 +350,8 @@ func (a Conv) rows(index []int, k, out int) []convRun {
 	return rs
 }
 
-// add is y += x·v along a run.
-func (r convRun) add(y, x []float64, v float64) {
+// addProducts is y += x·v along a run.
+func (r convRun) addProducts(y, x []float64, v float64) {
 	if r.step == 1 {
 		x = x[r.x : r.x+r.n]
 		for i, u := range x {
@@ -364,8 +364,8 @@ func (r convRun) add(y, x []float64, v float64) {
 	}
 }
 
-// addBack is x += y·v along a run.
-func (r convRun) addBack(x, y []float64, v float64) {
+// addAdjoint is x += y·v along a run.
+func (r convRun) addAdjoint(x, y []float64, v float64) {
 	for i, u := range y[r.y : r.y+r.n] {
 		x[r.x+i*r.step] += u * v
 	}
@@ -396,22 +396,22 @@ func convCases[A any](in func(x, w, y Shape, a Conv) []Shape, attrs func(a Conv,
 		{"stride 1 2 3", Shape{1, 2, 5, 6, 7}, Shape{3, 2, 3, 3, 3}, Conv{Stride: [3]int{1, 2, 3}, Pad: Same(3, 3, 3)}},
 		{"dilation 1 2 3, periodic", Shape{1, 2, 4, 9, 11}, Shape{3, 2, 3, 3, 3},
 			Conv{Dilation: [3]int{1, 2, 3}, Pad: [3]Pad{{1, false}, {2, false}, {3, true}}}},
-		{"blocks", Shape{1, 34, 2, 7, 8}, Shape{40, 34, 3, 3, 3}, Conv{Pad: Same(3, 3, 3), Kept: "010" + "101" + "000"}},
-		{"blocks, periodic, three levels", Shape{1, 29, 3, 5, 6}, Shape{17, 29, 3, 3, 3}, Conv{Pad: SameGlobal(3, 3, 3), Kept: "01" + "10"}},
+		{"blocks", Shape{1, 34, 2, 7, 8}, Shape{40, 34, 3, 3, 3}, Conv{Pad: Same(3, 3, 3), Mask: "010" + "101" + "000"}},
+		{"blocks, periodic, three levels", Shape{1, 29, 3, 5, 6}, Shape{17, 29, 3, 3, 3}, Conv{Pad: SameGlobal(3, 3, 3), Mask: "01" + "10"}},
 		{"all periodic, stride 2", Shape{2, 1, 4, 6, 8}, Shape{2, 1, 2, 3, 4},
 			Conv{Stride: [3]int{2, 2, 2}, Pad: [3]Pad{{1, true}, {1, true}, {2, true}}}},
 	} {
-		a := c.a.norm()
+		a := c.a.withDefaults()
 		y, err := convShape(c.x, c.w, a)
 		if err != nil {
 			panic("conv3d case " + c.name + ": " + err.Error())
 		}
 		k := Case[A]{Name: c.name, In: in(c.x, c.w, y, a), A: attrs(a, c.x, c.w)}
-		if a.Kept != "" {
+		if a.Mask != "" {
 			k.Make = func(operands [][]float64) {
 				for i, s := range k.In { // the filter, where it is an operand
 					if len(s) == 5 && s[0] == c.w[0] && s[2:].Equal(c.w[2:]) {
-						dropped(a.Kept, operands[i], s)
+						clearBlocks(a.Mask, operands[i], s)
 					}
 				}
 			}

@@ -9,5 +9,5 @@ package op
 // Gradient: conv3d to x, conv3d_grad_filter to w. Errors: ErrShape.
 // Source: torch.nn.ConvTranspose3d, where the difference of shapes is output_padding.
 func ConvTranspose3D(b *Builder, x, w Value, a Conv, to Shape) Value {
-	return convGradData.add(b, convGrad(a.norm(), to), w, x)
+	return convGradData.add(b, convGrad(a.withDefaults(), to), w, x)
 }

@@ -37,7 +37,7 @@ var gaussianCRPSdMu = elementwise(Spec[none]{
 	Name:   "gaussian_crps_dmu",
 	Doc:    "Derivative of gaussian_crps with respect to mu, 1 − 2Φ((y−mu)/sigma); its negative is that for y.",
 	Source: crpsSource,
-	NoGrad: firstOrder,
+	NoGrad: noSecondOrder,
 	FLOPs:  func(_ []Shape, out Shape, _ none) int64 { return 60 * int64(out.Size()) },
 	Cases:  crpsCases,
 }, graph.Scalar{F3: func(mu, sigma, y, _ float64) float64 {
@@ -49,7 +49,7 @@ var gaussianCRPSdSigma = elementwise(Spec[none]{
 	Name:   "gaussian_crps_dsigma",
 	Doc:    "Derivative of gaussian_crps with respect to sigma, 2φ((y−mu)/sigma) − 1/√π.",
 	Source: crpsSource,
-	NoGrad: firstOrder,
+	NoGrad: noSecondOrder,
 	FLOPs:  func(_ []Shape, out Shape, _ none) int64 { return 60 * int64(out.Size()) },
 	Cases:  crpsCases,
 }, graph.Scalar{F3: func(mu, sigma, y, _ float64) float64 {

@@ -30,29 +30,29 @@ var ErrShape = graph.ErrShape
 type Spec[A any] struct {
 	Name, Doc, Source string
 
-	Shape   func(in []Shape, a A) (Shape, error)
-	Grad    func(b *Builder, in []Value, out, dy Value, a A) []Value
-	NoGrad  string
-	Infer   func(b *Builder, in []Value, a A) Value
-	Window  func(in []Shape, a A) Window           // nil: point by point
-	Split   graph.Split                            // zero: by the window
-	Local   func(a A, l graph.Local) A             // nil: a
-	FLOPs   func(in []Shape, out Shape, a A) int64 // nil: one per element of the result
-	Bytes   func(in []Shape, out Shape, a A) int64 // nil: all operands and the result, once
-	Ref     func(c Call, a A)
-	InPlace func(i int, a A) bool // nil: never
-	Alias   bool
-	Random  bool
+	Shape      func(in []Shape, a A) (Shape, error)
+	Grad       func(b *Builder, in []Value, out, dy Value, a A) []Value
+	NoGrad     string
+	Infer      func(b *Builder, in []Value, a A) Value
+	Window     func(in []Shape, a A) Window           // nil: point by point
+	Split      graph.Split                            // zero: by the window
+	ShardAttrs func(a A, l graph.Shard) A             // nil: a
+	FLOPs      func(in []Shape, out Shape, a A) int64 // nil: one per element of the result
+	Bytes      func(in []Shape, out Shape, a A) int64 // nil: all operands and the result, once
+	Ref        func(c Call, a A)
+	InPlace    func(i int, a A) bool // nil: never
+	Alias      bool
+	Random     bool
 
-	Moves       graph.Move
-	Fuses       graph.Fuse
-	Class       graph.Class
-	Conv        *graph.Conv
-	Filter      *graph.Filter
-	Channels    func(t graph.Ties, in []Shape, out Shape, a A) // nil: of a scalar formula point by point, else none can be removed
-	Shrunk      func(a A, l graph.Left) A                      // nil: a
-	Quantisable bool
-	KeepsCodes  func(a A) bool // nil: never
+	Moves          graph.Move
+	Fuses          graph.Fuse
+	Class          graph.Class
+	Conv           *graph.Conv
+	Filter         *graph.Filter
+	TieChannels    func(t graph.ChannelConstraints, in []Shape, out Shape, a A) // nil: of a scalar formula point by point, else none can be removed
+	PrunedAttrs    func(a A, l graph.PrunedShape) A                             // nil: a
+	Quantisable    bool
+	PreservesScale func(a A) bool // nil: never
 
 	Cases []Case[A]
 
@@ -113,17 +113,17 @@ func Define[A any](s Spec[A]) Def[A] {
 	if s.Infer != nil {
 		o.Infer = func(b *Builder, in []Value, a any) Value { return s.Infer(b, in, a.(A)) }
 	}
-	if s.Local != nil {
-		o.Local = func(a any, l graph.Local) any { return s.Local(a.(A), l) }
+	if s.ShardAttrs != nil {
+		o.ShardAttrs = func(a any, l graph.Shard) any { return s.ShardAttrs(a.(A), l) }
 	}
-	if s.Channels != nil {
-		o.Channels = func(t graph.Ties, in []Shape, out Shape, a any) { s.Channels(t, in, out, a.(A)) }
+	if s.TieChannels != nil {
+		o.TieChannels = func(t graph.ChannelConstraints, in []Shape, out Shape, a any) { s.TieChannels(t, in, out, a.(A)) }
 	}
-	if s.Shrunk != nil {
-		o.Shrunk = func(a any, l graph.Left) any { return s.Shrunk(a.(A), l) }
+	if s.PrunedAttrs != nil {
+		o.PrunedAttrs = func(a any, l graph.PrunedShape) any { return s.PrunedAttrs(a.(A), l) }
 	}
-	if s.KeepsCodes != nil {
-		o.KeepsCodes = func(a any) bool { return s.KeepsCodes(a.(A)) }
+	if s.PreservesScale != nil {
+		o.PreservesScale = func(a any) bool { return s.PreservesScale(a.(A)) }
 	}
 	for _, c := range s.Cases {
 		o.Cases = append(o.Cases, graph.Case{Name: c.Name, In: c.In, Attrs: c.A, Low: c.Low, High: c.High, Fixed: c.Fixed, Make: c.Make})
@@ -144,16 +144,16 @@ func (d Def[A]) add(b *Builder, a A, in ...Value) Value { return b.Node(d.Op, a,
 // none is the attribute of operations without attributes.
 type none = struct{}
 
-// firstOrder is why operations that only occur in gradients have none.
-const firstOrder = "it occurs only in gradients, and training is of first order"
+// noSecondOrder is why operations that only occur in gradients have none.
+const noSecondOrder = "it occurs only in gradients, and training is of first order"
 
 // shapeError is an ErrShape with a reason.
 func shapeError(format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, ErrShape)...)
 }
 
-// same is the shape rule of operations that keep the shape of operand i.
-func same[A any](i int) func(in []Shape, a A) (Shape, error) {
+// shapeOfOperand is the shape rule of operations that keep the shape of operand i.
+func shapeOfOperand[A any](i int) func(in []Shape, a A) (Shape, error) {
 	return func(in []Shape, _ A) (Shape, error) { return in[i].Clone(), nil }
 }
 

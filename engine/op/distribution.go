@@ -13,29 +13,29 @@ import (
 // Source: Bremnes 2020, doi:10.1175/MWR-D-19-0227.1.
 const PinballLevels = 99
 
-// Scored is the attribute of operations that score a distribution whose parameters are the
+// ScoreSpec is the attribute of operations that score a distribution whose parameters are the
 // channels of an operand: by which rule, and of which family.
-type Scored struct {
+type ScoreSpec struct {
 	Rule       dist.Rule
 	Family     string
 	Parameters int
 }
 
-// ScoreOf is a score and its derivatives by the parameters, as dist.Family.CRPS.
-type ScoreOf func(grad, par []float64, y float64) float64
+// ScoreFunc is a score and its derivatives by the parameters, as dist.Family.CRPS.
+type ScoreFunc func(grad, par []float64, y float64) float64
 
 // Formula is that of package dist.
 //
 // Errors: ErrShape if there is no such family of so many parameters, or it is not scored so.
-func (a Scored) Formula() (ScoreOf, error) {
-	row, ok := dist.RowOf(a.Family)
-	if !ok || !row.ScoredBy(a.Rule) {
+func (a ScoreSpec) Formula() (ScoreFunc, error) {
+	row, ok := dist.RowByID(a.Family)
+	if !ok || !row.HasRule(a.Rule) {
 		return nil, shapeError("no score %q of family %q", a.Rule, a.Family)
 	}
 	if a.Rule == dist.CrossEntropyRule { // of logits, whatever their number
 		return dist.HistogramCrossEntropy, nil
 	}
-	f := dist.FamilyOf(a.Family, a.Parameters)
+	f := dist.FamilyByID(a.Family, a.Parameters)
 	switch {
 	case f == nil:
 		return nil, shapeError("no score %q of family %q with %d parameters", a.Rule, a.Family, a.Parameters)
@@ -45,9 +45,9 @@ func (a Scored) Formula() (ScoreOf, error) {
 	return f.CRPS, nil
 }
 
-// byObservation is the derivative by y: of the CRPS 2F(y) − 1, of the pinball loss its slopes.
-func (a Scored) byObservation() func(par []float64, y float64) float64 {
-	f := dist.FamilyOf(a.Family, a.Parameters)
+// observationGrad is the derivative by y: of the CRPS 2F(y) − 1, of the pinball loss its slopes.
+func (a ScoreSpec) observationGrad() func(par []float64, y float64) float64 {
+	f := dist.FamilyByID(a.Family, a.Parameters)
 	if a.Rule == dist.CRPSRule {
 		return func(par []float64, y float64) float64 { return 2*f.CDF(par, y) - 1 }
 	}
@@ -61,8 +61,8 @@ func (a Scored) byObservation() func(par []float64, y float64) float64 {
 	}
 }
 
-// scoredShapes checks par [N K …], y [N 1 …] and others like y, and gives y's shape.
-func scoredShapes(in []Shape, a Scored, operands int) (Shape, error) {
+// scoreShapes checks par [N K …], y [N 1 …] and others like y, and gives y's shape.
+func scoreShapes(in []Shape, a ScoreSpec, operands int) (Shape, error) {
 	if len(in) != operands || len(in[0]) < 2 || len(in[0]) != len(in[1]) || in[0][1] != a.Parameters || in[1][1] != 1 {
 		return nil, shapeError("operands %v, want %d parameters as channels and one observation", in, a.Parameters)
 	}
@@ -80,15 +80,15 @@ func scoredShapes(in []Shape, a Scored, operands int) (Shape, error) {
 	return in[1].Clone(), nil
 }
 
-// scoredWindow: point by point, but for the parameters.
-func scoredWindow([]Shape, Scored) Window { return Window{Whole: []int{1}} }
+// scoreWindow: point by point, but for the parameters.
+func scoreWindow([]Shape, ScoreSpec) Window { return Window{FullAxes: []int{1}} }
 
-// scoredCost is a rough number of operations: of incomplete gamma functions more.
-func scoredCost(in []Shape, _ Shape, a Scored) int64 {
+// scoreFLOPs is a rough number of operations: of incomplete gamma functions more.
+func scoreFLOPs(in []Shape, _ Shape, a ScoreSpec) int64 {
 	each := int64(100)
 	if a.Rule == dist.PinballRule {
 		each = 4 * PinballLevels * int64(a.Parameters)
-	} else if f := dist.FamilyOf(a.Family, a.Parameters); f != nil && f.FLOPs > 0 {
+	} else if f := dist.FamilyByID(a.Family, a.Parameters); f != nil && f.FLOPs > 0 {
 		each = f.FLOPs
 	}
 	return each * int64(in[1].Size())
@@ -109,20 +109,20 @@ const (
 type Scorer struct {
 	part      ScorePart
 	n, points int // parameters, and points of one batch item
-	score     ScoreOf
-	by        func(par []float64, y float64) float64
+	score     ScoreFunc
+	dy        func(par []float64, y float64) float64
 	par, grad []float64
 }
 
 // NewScorer prepares for parameters of a shape [N K …].
-func NewScorer(part ScorePart, a Scored, shape Shape) *Scorer {
+func NewScorer(part ScorePart, a ScoreSpec, shape Shape) *Scorer {
 	score, err := a.Formula()
 	if err != nil {
 		panic(err) // the shape rule has found it
 	}
 	s := &Scorer{part: part, n: shape[1], points: shape[2:].Size(), score: score, par: make([]float64, shape[1]), grad: make([]float64, shape[1])}
 	if part == ScoreDy {
-		s.by = a.byObservation()
+		s.dy = a.observationGrad()
 	}
 	return s
 }
@@ -141,7 +141,7 @@ func ScoreDistributions[T Elem](s *Scorer, in [][]T, out []T, lo, hi int) {
 		case ScoreValue:
 			out[i] = T(s.score(nil, s.par, y))
 		case ScoreDy:
-			out[i] = T(float64(in[2][i]) * s.by(s.par, y))
+			out[i] = T(float64(in[2][i]) * s.dy(s.par, y))
 		case ScoreGrad:
 			dy := float64(in[2][i])
 			clear(s.grad)
@@ -155,62 +155,62 @@ func ScoreDistributions[T Elem](s *Scorer, in [][]T, out []T, lo, hi int) {
 	}
 }
 
-// scoredRef is the reference kernel of a part.
-func scoredRef(part ScorePart) func(c Call, a Scored) {
-	return func(c Call, a Scored) {
+// scoreRef is the reference kernel of a part.
+func scoreRef(part ScorePart) func(c Call, a ScoreSpec) {
+	return func(c Call, a ScoreSpec) {
 		ScoreDistributions(NewScorer(part, a, c.InShape[0]), c.In, c.Out, 0, c.InShape[1].Size())
 	}
 }
 
-const scoredSource = "Gneiting and Raftery 2007, doi:10.1198/016214506000001437; the formulas, each with its source, are in postproc/dist"
+const scoreSource = "Gneiting and Raftery 2007, doi:10.1198/016214506000001437; the formulas, each with its source, are in postproc/dist"
 
-var distributionScore = Define(Spec[Scored]{
+var distributionScore = Define(Spec[ScoreSpec]{
 	Name:   "distribution_score",
 	Doc:    "Score of a distribution whose parameters are the channels, against an observation: par [N K …], y [N 1 …] → [N 1 …].",
-	Source: scoredSource,
-	Shape:  func(in []Shape, a Scored) (Shape, error) { return scoredShapes(in, a, 2) },
-	Grad: func(b *Builder, in []Value, _, dy Value, a Scored) []Value {
+	Source: scoreSource,
+	Shape:  func(in []Shape, a ScoreSpec) (Shape, error) { return scoreShapes(in, a, 2) },
+	Grad: func(b *Builder, in []Value, _, dy Value, a ScoreSpec) []Value {
 		out := []Value{distributionScoreGrad.add(b, a, in[0], in[1], dy)}
 		if a.Rule == dist.CrossEntropyRule { // the number of a bin
 			return append(out, Value{})
 		}
 		return append(out, distributionScoreDy.add(b, a, in[0], in[1], dy))
 	},
-	Window: scoredWindow, FLOPs: scoredCost, Ref: scoredRef(ScoreValue), Cases: scoredCases(2, false),
+	Window: scoreWindow, FLOPs: scoreFLOPs, Ref: scoreRef(ScoreValue), Cases: scoreCases(2, false),
 })
 
 // One execution of the gradient gives the derivatives by all parameters: what they share,
 // incomplete gamma functions say, is computed once.
-var distributionScoreGrad = Define(Spec[Scored]{
+var distributionScoreGrad = Define(Spec[ScoreSpec]{
 	Name:   "distribution_score_grad",
 	Doc:    "Gradient of distribution_score: dy times the derivatives by the parameters, [N K …].",
-	Source: scoredSource,
-	NoGrad: firstOrder,
-	Shape: func(in []Shape, a Scored) (Shape, error) {
-		if _, err := scoredShapes(in, a, 3); err != nil {
+	Source: scoreSource,
+	NoGrad: noSecondOrder,
+	Shape: func(in []Shape, a ScoreSpec) (Shape, error) {
+		if _, err := scoreShapes(in, a, 3); err != nil {
 			return nil, err
 		}
 		return in[0].Clone(), nil
 	},
-	Window: scoredWindow, FLOPs: scoredCost, Ref: scoredRef(ScoreGrad), Cases: scoredCases(3, false),
+	Window: scoreWindow, FLOPs: scoreFLOPs, Ref: scoreRef(ScoreGrad), Cases: scoreCases(3, false),
 })
 
-var distributionScoreDy = Define(Spec[Scored]{
+var distributionScoreDy = Define(Spec[ScoreSpec]{
 	Name:   "distribution_score_dy",
 	Doc:    "Gradient of distribution_score: dy times the derivative by y, of the CRPS 2F(y) − 1.",
-	Source: scoredSource,
-	NoGrad: firstOrder,
-	Shape:  func(in []Shape, a Scored) (Shape, error) { return scoredShapes(in, a, 3) },
-	Window: scoredWindow, FLOPs: scoredCost, Ref: scoredRef(ScoreDy), Cases: scoredCases(3, true),
+	Source: scoreSource,
+	NoGrad: noSecondOrder,
+	Shape:  func(in []Shape, a ScoreSpec) (Shape, error) { return scoreShapes(in, a, 3) },
+	Window: scoreWindow, FLOPs: scoreFLOPs, Ref: scoreRef(ScoreDy), Cases: scoreCases(3, true),
 })
 
-// scoredCases are one of each family and rule, with so many operands; of those with a derivative
+// scoreCases are one of each family and rule, with so many operands; of those with a derivative
 // by y if that is asked for.
-func scoredCases(operands int, byY bool) []Case[Scored] {
-	var out []Case[Scored]
+func scoreCases(operands int, byY bool) []Case[ScoreSpec] {
+	var out []Case[ScoreSpec]
 	add := func(rule dist.Rule, f *dist.Family, n int, fit func(par []float64)) {
 		par, y := Shape{2, n, 1, 3, 4}, Shape{2, 1, 1, 3, 4}
-		c := Case[Scored]{Name: string(rule) + " of " + f.ID, In: []Shape{par, y, y}[:operands], A: Scored{rule, f.ID, n}, Low: 0.2, High: 0.9}
+		c := Case[ScoreSpec]{Name: string(rule) + " of " + f.ID, In: []Shape{par, y, y}[:operands], A: ScoreSpec{rule, f.ID, n}, Low: 0.2, High: 0.9}
 		if rule == dist.CrossEntropyRule {
 			c.Fixed = []int{1}
 		}
@@ -238,11 +238,11 @@ func scoredCases(operands int, byY bool) []Case[Scored] {
 	}
 	const size = 5
 	for _, r := range dist.Table {
-		f := r.Of(size)
+		f := r.New(size)
 		for _, rule := range r.Rules {
 			switch {
 			case rule != dist.CrossEntropyRule:
-				add(rule, f, len(f.Parameters), func(par []float64) { inRange(f, par) })
+				add(rule, f, len(f.Parameters), func(par []float64) { toValidParameters(f, par) })
 			case !byY:
 				add(rule, f, size, func([]float64) {})
 			}
@@ -251,9 +251,9 @@ func scoredCases(operands int, byY bool) []Case[Scored] {
 	return out
 }
 
-// inRange makes parameters of a family of numbers between 0 and 1: locations ascend, of what is censored they begin below 0, and degrees of
+// toValidParameters makes parameters of a family of numbers between 0 and 1: locations ascend, of what is censored they begin below 0, and degrees of
 // freedom are such that there is a variance.
-func inRange(f *dist.Family, par []float64) {
+func toValidParameters(f *dist.Family, par []float64) {
 	switch {
 	case f == dist.Student:
 		par[2] += 2
@@ -278,7 +278,7 @@ func inRange(f *dist.Family, par []float64) {
 // Errors: ErrShape, also for a family that there is not with so many parameters.
 // Source: Gneiting and Raftery 2007, doi:10.1198/016214506000001437; of the formulas, in
 // postproc/dist.
-func DistributionScore(b *Builder, par, y Value, a Scored) Value {
+func DistributionScore(b *Builder, par, y Value, a ScoreSpec) Value {
 	return distributionScore.add(b, a, par, y)
 }
 
@@ -312,7 +312,7 @@ var pinballSlope = elementwise(Spec[float64]{
 	Name:   "pinball_slope",
 	Doc:    "Derivative of pinball with respect to q: 1[y < q] − p, at y = q the mean of both sides.",
 	Source: pinballSource,
-	NoGrad: firstOrder,
+	NoGrad: noSecondOrder,
 	Cases:  pinballCases,
 }, graph.Scalar{F2: dist.PinballSlope})
 

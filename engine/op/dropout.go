@@ -8,56 +8,58 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/rng"
 )
 
-// Drop is the rate of dropout and the number of its random stream, which is
+// DropoutParams is the rate of dropout and the number of its random stream, which is
 // the same in the forward and the backward pass.
-type Drop struct {
+type DropoutParams struct {
 	P      float64
 	Stream uint64
 }
 
 // Key is the key of the random stream of one step: element i is dropped if its
 // uniform value is below P.
-func (d Drop) Key(seed, step uint64) uint64 {
+func (d DropoutParams) Key(seed, step uint64) uint64 {
 	return rng.Key(seed, rng.Hash("dropout"), d.Stream, step)
 }
 
-// KeyBefore is the key without its last part, the step, which a device adds itself.
-func (d Drop) KeyBefore(seed uint64) uint64 { return rng.Key(seed, rng.Hash("dropout"), d.Stream) }
+// KeyPrefix is the key without its last part, the step, which a device adds itself.
+func (d DropoutParams) KeyPrefix(seed uint64) uint64 {
+	return rng.Key(seed, rng.Hash("dropout"), d.Stream)
+}
 
-// Below is P as kernels compare it: an element is dropped if the upper 53 bits
+// Threshold is P as kernels compare it: an element is dropped if the upper 53 bits
 // of its value of the stream are below.
-func (d Drop) Below() uint64 { return uint64(math.Ceil(d.P * 0x1p53)) }
+func (d DropoutParams) Threshold() uint64 { return uint64(math.Ceil(d.P * 0x1p53)) }
 
-var dropout = Define(Spec[Drop]{
+var dropout = Define(Spec[DropoutParams]{
 	Name:   "dropout",
 	Doc:    "Each element 0 with probability p, else divided by 1−p; the draw depends on seed, step and place only. At inference the identity.",
 	Source: "Srivastava et al. 2014, JMLR 15, 1929–1958",
 	Random: true,
-	Split:  graph.SplitDraw, Channels: alike[Drop],
-	Shape: func(in []Shape, a Drop) (Shape, error) {
+	Split:  graph.SplitRandom, TieChannels: tieAllAxes[DropoutParams],
+	Shape: func(in []Shape, a DropoutParams) (Shape, error) {
 		if len(in) != 1 || !(a.P >= 0 && a.P < 1) {
 			return nil, shapeError("%d operands and probability %v, want 1 and 0 ≤ p < 1", len(in), a.P)
 		}
 		return in[0].Clone(), nil
 	},
-	Infer:   func(_ *Builder, in []Value, _ Drop) Value { return in[0] },
-	InPlace: inPlace[Drop](0),
-	FLOPs:   func(_ []Shape, out Shape, _ Drop) int64 { return 2 * int64(out.Size()) },
-	Ref:     func(c Call, a Drop) { Dropped(a, a.Key(c.Seed, c.Step), c.In[0], c.Out) },
-	Cases: []Case[Drop]{
-		{Name: "5-D", In: []Shape{{2, 3, 5, 6, 7}}, A: Drop{0.3, 7}},
-		{Name: "more channels", In: []Shape{{2, 19, 1, 6, 7}}, A: Drop{0.3, 7}},
+	Infer:   func(_ *Builder, in []Value, _ DropoutParams) Value { return in[0] },
+	InPlace: inPlace[DropoutParams](0),
+	FLOPs:   func(_ []Shape, out Shape, _ DropoutParams) int64 { return 2 * int64(out.Size()) },
+	Ref:     func(c Call, a DropoutParams) { ApplyDropout(a, a.Key(c.Seed, c.Step), c.In[0], c.Out) },
+	Cases: []Case[DropoutParams]{
+		{Name: "5-D", In: []Shape{{2, 3, 5, 6, 7}}, A: DropoutParams{0.3, 7}},
+		{Name: "more channels", In: []Shape{{2, 19, 1, 6, 7}}, A: DropoutParams{0.3, 7}},
 	},
 })
 
 func init() {
-	dropout.SetGrad(func(b *Builder, _ []Value, _, dy Value, a Drop) []Value {
+	dropout.SetGrad(func(b *Builder, _ []Value, _, dy Value, a DropoutParams) []Value {
 		return []Value{dropout.add(b, a, dy)}
 	})
 }
 
-// Dropped is the loop of dropout for any element type.
-func Dropped[T Elem](a Drop, key uint64, x, out []T) {
+// ApplyDropout is the loop of dropout for any element type.
+func ApplyDropout[T Elem](a DropoutParams, key uint64, x, out []T) {
 	keep := T(1 / (1 - a.P))
 	for i, v := range x {
 		if rng.Uniform(key, uint64(i)) < a.P {
@@ -80,8 +82,8 @@ func Dropout(b *Builder, x Value, p float64) Value {
 	if p == 0 {
 		return x
 	}
-	return dropout.add(b, Drop{p, b.NextRandom()}, x)
+	return dropout.add(b, DropoutParams{p, b.NextRandom()}, x)
 }
 
 // String prints rate and stream.
-func (d Drop) String() string { return fmt.Sprintf("p=%g stream=%d", d.P, d.Stream) }
+func (d DropoutParams) String() string { return fmt.Sprintf("p=%g stream=%d", d.P, d.Stream) }

@@ -57,7 +57,7 @@ func defineUnary[A any](u unary, param A) unaryOp[A] {
 		Name:   u.Name + "_grad",
 		Doc:    "Gradient of " + u.Name + ": dy times the derivative, a function of the " + of + ".",
 		Source: u.Source,
-		NoGrad: firstOrder,
+		NoGrad: noSecondOrder,
 		Fuses:  u.FusesGrad,
 		Cases:  []Case[A]{{Name: "5-D", In: shapes(2), A: param, Low: u.Low, High: u.High}},
 	}, graph.Scalar{F2: func(x, dy, p float64) float64 { return dy * d(x, p) }})

@@ -14,43 +14,43 @@ import (
 // the pass quantise. Their reference kernels define the bits of all others, but for the
 // float32 in which filters and sums are transformed.
 
-// Int8 says how the operands and the result of a convolution of codes are meant.
-type Int8 struct {
+// Int8Scales says how the operands and the result of a convolution of codes are meant.
+type Int8Scales struct {
 	// Channels are the scales of the source's channels, of all parts.
 	Channels []float32 `json:"channels"`
-	// Zero is the code of 0 in each part of the source: 0, or 128 where there are values
+	// ZeroPoints is the code of 0 in each part of the source: 0, or 128 where there are values
 	// below 0.
-	Zero []int `json:"zero"`
+	ZeroPoints []int `json:"zero"`
 	// Factors take the points of a transformed tile of a part of the source to eight bits,
 	// in units of 2⁻¹⁵, from 1 to 32767: those of a level, then those of the next product.
 	Factors [][]int16 `json:"factors"`
-	// Out are the scales of the result's channels, whose codes begin at 0; none if the
+	// OutScales are the scales of the result's channels, whose codes begin at 0; none if the
 	// result is no codes.
-	Out []float32 `json:"out,omitempty"`
+	OutScales []float32 `json:"out,omitempty"`
 }
 
 // String is short, and differs where scales do: attributes are named in tables and graphs.
-func (q *Int8) String() string {
+func (q *Int8Scales) String() string {
 	h := fnv.New64a()
-	fmt.Fprint(h, q.Channels, q.Zero, q.Factors, q.Out)
+	fmt.Fprint(h, q.Channels, q.ZeroPoints, q.Factors, q.OutScales)
 	return fmt.Sprintf("int8 %016x", h.Sum64())
 }
 
 // Int8Conv is a convolution of codes with bias and, if asked, ReLU.
 type Int8Conv struct {
-	Fused
-	Int8 *Int8
+	FusedConv
+	Scales *Int8Scales
 }
 
-// Int8Points is the number of points of a transformed tile in a convolution of a source of so
+// Int8WinogradPoints is the number of points of a transformed tile in a convolution of a source of so
 // many levels with filter w; 0 if codes have no such convolution: they have those of 3×3
 // and 3×3×3 that keep the field.
-func Int8Points(levels int, w Shape, a Conv) int {
+func Int8WinogradPoints(levels int, w Shape, a Conv) int {
 	if len(w) != 5 || w[2] != 1 && w[2] != 3 || w[3] != 3 || w[4] != 3 {
 		return 0
 	}
-	for i, p := range a.norm().Pad {
-		if a.norm().Stride[i] != 1 || a.norm().Dilation[i] != 1 || p.Size != w[i+2]/2 || p.Periodic && i < 2 && p.Size > 0 {
+	for i, p := range a.withDefaults().Pad {
+		if a.withDefaults().Stride[i] != 1 || a.withDefaults().Dilation[i] != 1 || p.Size != w[i+2]/2 || p.Periodic && i < 2 && p.Size > 0 {
 			return 0
 		}
 	}
@@ -79,18 +79,18 @@ func int8Scheme(levels, kd int) int {
 
 // shape is the shape rule of a convolution of codes.
 func (a Int8Conv) shape(in []Shape) (Shape, error) {
-	out, err := convFused.Shape(in, a.Fused)
+	out, err := convFused.Shape(in, a.FusedConv)
 	if err != nil {
 		return nil, err
 	}
 	parts, w := in[:len(in)-2], in[len(in)-2]
-	points := Int8Points(out[2], w, a.Conv)
-	switch q := a.Int8; {
+	points := Int8WinogradPoints(out[2], w, a.Conv)
+	switch q := a.Scales; {
 	case q == nil || points == 0 || len(parts) > 2:
 		return nil, shapeError("codes have no convolution of %d parts with filter %v", len(parts), w)
-	case len(q.Channels) != w[1] || len(q.Zero) != len(parts) || len(q.Factors) != len(parts) || q.Out != nil && len(q.Out) != w[0]:
-		return nil, shapeError("scales of %d channels in %d parts, %d factors and %d results for filter %v", len(q.Channels), len(q.Zero), len(q.Factors), len(q.Out), w)
-	case q.Out != nil && !a.ReLU:
+	case len(q.Channels) != w[1] || len(q.ZeroPoints) != len(parts) || len(q.Factors) != len(parts) || q.OutScales != nil && len(q.OutScales) != w[0]:
+		return nil, shapeError("scales of %d channels in %d parts, %d factors and %d results for filter %v", len(q.Channels), len(q.ZeroPoints), len(q.Factors), len(q.OutScales), w)
+	case q.OutScales != nil && !a.ReLU:
 		return nil, shapeError("codes of a result begin at 0, and it has no ReLU")
 	default:
 		for _, f := range q.Factors {
@@ -98,7 +98,7 @@ func (a Int8Conv) shape(in []Shape) (Shape, error) {
 				return nil, shapeError("%d factors, want %d of at least 1", len(f), points)
 			}
 		}
-		if bad := slices.ContainsFunc(slices.Concat(q.Channels, q.Out), func(s float32) bool { return !(s > 0) || math.IsInf(float64(s), 1) }); bad {
+		if bad := slices.ContainsFunc(slices.Concat(q.Channels, q.OutScales), func(s float32) bool { return !(s > 0) || math.IsInf(float64(s), 1) }); bad {
 			return nil, shapeError("a scale is not positive")
 		}
 	}
@@ -114,9 +114,9 @@ var convInt8 = Define(Spec[Int8Conv]{
 	Shape:  func(in []Shape, a Int8Conv) (Shape, error) { return a.shape(in) },
 	Window: func(in []Shape, a Int8Conv) Window { return a.window(in[len(in)-2]) },
 	Class:  graph.Contraction,
-	Conv:   &graph.Conv{Pass: graph.ConvCodes, Sources: allButLast(2)},
+	Conv:   &graph.Conv{Pass: graph.ConvInt8, Sources: operandsBefore(2)},
 	FLOPs: func(in []Shape, out Shape, a Int8Conv) int64 {
-		return convFused.FLOPs(in, out, a.Fused)
+		return convFused.FLOPs(in, out, a.FusedConv)
 	},
 	Ref: int8Ref,
 	Cases: []Case[Int8Conv]{
@@ -130,10 +130,10 @@ var convInt8 = Define(Spec[Int8Conv]{
 // int8Case makes a case of random codes.
 func int8Case(name string, parts []Shape, out, kd int, periodic, codes bool) Case[Int8Conv] {
 	c := 0
-	q := &Int8{}
+	q := &Int8Scales{}
 	for i, p := range parts {
 		c += p[1]
-		q.Zero = append(q.Zero, 128*i)
+		q.ZeroPoints = append(q.ZeroPoints, 128*i)
 	}
 	w := Shape{out, c, kd, 3, 3}
 	a := Conv{Pad: Same(kd, 3, 3)}
@@ -142,7 +142,7 @@ func int8Case(name string, parts []Shape, out, kd int, periodic, codes bool) Cas
 		q.Channels = append(q.Channels, 0.01+0.001*float32(i%7))
 	}
 	for range parts {
-		f := make([]int16, Int8Points(parts[0][2], w, a))
+		f := make([]int16, Int8WinogradPoints(parts[0][2], w, a))
 		for p := range f {
 			f[p] = int16(300 + 13*(p%29))
 		}
@@ -150,10 +150,10 @@ func int8Case(name string, parts []Shape, out, kd int, periodic, codes bool) Cas
 	}
 	if codes {
 		for i := range out {
-			q.Out = append(q.Out, 0.02+0.003*float32(i%5))
+			q.OutScales = append(q.OutScales, 0.02+0.003*float32(i%5))
 		}
 	}
-	return Case[Int8Conv]{Name: name, In: append(slices.Clone(parts), w, Shape{out}), A: Int8Conv{Fused{a.norm(), codes}, q},
+	return Case[Int8Conv]{Name: name, In: append(slices.Clone(parts), w, Shape{out}), A: Int8Conv{FusedConv{a.withDefaults(), codes}, q},
 		Make: func(in [][]float64) {
 			for _, x := range in[:len(parts)] {
 				for i := range x {
@@ -171,9 +171,9 @@ func ConvInt8(b *Builder, x []Value, w, bias Value, a Int8Conv) Value {
 // mulhr is a·f/2^15, rounded to nearest, ties up.
 func mulhr(a, f int32) int32 { return (a*f + 1<<14) >> 15 }
 
-// CodesToPoints are six codes, times 4, at the points 0, ±5/8, ±3/2 and ∞ of Winograd's
+// Int8InputTransform are six codes, times 4, at the points 0, ±5/8, ±3/2 and ∞ of Winograd's
 // products; coefficients are rounded as int16 has them.
-func CodesToPoints(i [6]int32) [6]int32 {
+func Int8InputTransform(i [6]int32) [6]int32 {
 	const quarter, aa, a, half, aabb, rest = 8192, 12800, 20480, 16384, 28800, 20992
 	b1, b2 := 2*i[1]+mulhr(i[1], quarter), 2*i[2]+mulhr(i[2], quarter)
 	ea, oa := i[4]-b2, mulhr(i[3]-b1, a)
@@ -185,16 +185,16 @@ func CodesToPoints(i [6]int32) [6]int32 {
 
 // Int8Source is a part of the source of a convolution of codes, whose filter has so many levels.
 type Int8Source struct {
-	Codes  []float64
-	Shape  Shape
-	Zero   int // the code of 0
-	Conv   Conv
-	Levels int
+	Values    []float64
+	Shape     Shape
+	ZeroPoint int // the code of 0
+	Conv      Conv
+	Levels    int
 }
 
-// Tiles visits the transformed tiles: the points of all products in units of a quarter of a scale. It skips all but
+// EachTile visits the transformed tiles: the points of all products in units of a quarter of a scale. It skips all but
 // every stride-th tile.
-func (x Int8Source) Tiles(stride int, visit func(n, c, tile int, points []int32)) {
+func (x Int8Source) EachTile(stride int, visit func(n, c, tile int, points []int32)) {
 	s := x.Shape
 	scheme := int8Scheme(s[2], x.Levels)
 	td, th, tw := (s[2]+int8Out[scheme]-1)/int8Out[scheme], (s[3]+3)/4, (s[4]+3)/4
@@ -202,14 +202,14 @@ func (x Int8Source) Tiles(stride int, visit func(n, c, tile int, points []int32)
 	d := make([][36]int32, int8In[scheme])
 	for n := range s[0] {
 		for c := range s[1] {
-			plane := x.Codes[(n*s[1]+c)*s[2]*s[3]*s[4]:]
+			plane := x.Values[(n*s[1]+c)*s[2]*s[3]*s[4]:]
 			for t := 0; t < td*th*tw; t += stride {
 				z0, y0, x0 := t/tw/th*int8Out[scheme], t/tw%th*4-1, t%tw*4-1
 				if scheme == int8Deep {
 					z0--
 				}
 				for z := range d {
-					d[z] = x.points(plane, z0+z, y0, x0)
+					d[z] = x.inputTransform(plane, z0+z, y0, x0)
 				}
 				for k := range 36 {
 					o := [4]int32{d[0][k]}
@@ -229,8 +229,8 @@ func (x Int8Source) Tiles(stride int, visit func(n, c, tile int, points []int32)
 	}
 }
 
-// points transforms 6×6 codes of a level of a channel.
-func (x Int8Source) points(plane []float64, z, y0, x0 int) (d [36]int32) {
+// inputTransform transforms 6×6 codes of a level of a channel.
+func (x Int8Source) inputTransform(plane []float64, z, y0, x0 int) (d [36]int32) {
 	s, wrap := x.Shape, x.Conv.Pad[2].Periodic
 	if z < 0 || z >= s[2] {
 		return d
@@ -244,15 +244,15 @@ func (x Int8Source) points(plane []float64, z, y0, x0 int) (d [36]int32) {
 		}
 		for i := range 6 {
 			if y := y0 + i; y >= 0 && y < s[3] && at >= 0 && at < s[4] {
-				in[i] = 4 * (int32(plane[(z*s[3]+y)*s[4]+at]) - int32(x.Zero))
+				in[i] = 4 * (int32(plane[(z*s[3]+y)*s[4]+at]) - int32(x.ZeroPoint))
 			}
 		}
-		for i, v := range CodesToPoints(in) {
+		for i, v := range Int8InputTransform(in) {
 			h[6*i+k] = v
 		}
 	}
 	for i := range 6 {
-		o := CodesToPoints([6]int32(h[6*i:]))
+		o := Int8InputTransform([6]int32(h[6*i:]))
 		copy(d[6*i:], o[:])
 	}
 	return d
@@ -266,20 +266,20 @@ const (
 	lagB           = 1 / (2 * pointB * pointB * (pointB*pointB - pointA*pointA))
 )
 
-func tapsToPoints(t [3]float64) [6]float64 {
+func filterTransform(t [3]float64) [6]float64 {
 	ea, oa := lagA*(t[0]+pointA*pointA*t[2]), lagA*pointA*t[1]
 	eb, ob := lagB*(t[0]+pointB*pointB*t[2]), lagB*pointB*t[1]
 	return [6]float64{lag0 * t[0], ea + oa, ea - oa, eb + ob, eb - ob, t[2]}
 }
 
-func resultOfPoints(i [6]float64) [4]float64 {
+func outputTransform(i [6]float64) [4]float64 {
 	const a, b = pointA, pointB
 	pa, ma, pb, mb := i[1]+i[2], i[1]-i[2], i[3]+i[4], i[3]-i[4]
 	return [4]float64{i[0] + pa + pb, a*ma + b*mb, a*a*pa + b*b*pb, a*a*a*ma + b*b*b*mb + i[5]}
 }
 
-// int8Filter is a filter at the points of all products.
-func int8Filter(w []float64, kd, scheme int, u []float64) {
+// int8FilterTransform is a filter at the points of all products.
+func int8FilterTransform(w []float64, kd, scheme int, u []float64) {
 	for p := range int8Products[scheme] {
 		var h [18]float64
 		var taps [9]float64
@@ -294,12 +294,12 @@ func int8Filter(w []float64, kd, scheme int, u []float64) {
 			}
 		}
 		for k := range 3 {
-			for i, v := range tapsToPoints([3]float64{taps[k], taps[3+k], taps[6+k]}) {
+			for i, v := range filterTransform([3]float64{taps[k], taps[3+k], taps[6+k]}) {
 				h[3*i+k] = v
 			}
 		}
 		for i := range 6 {
-			o := tapsToPoints([3]float64(h[3*i:]))
+			o := filterTransform([3]float64(h[3*i:]))
 			copy(u[p*36+6*i:], o[:])
 		}
 	}
@@ -307,7 +307,7 @@ func int8Filter(w []float64, kd, scheme int, u []float64) {
 
 func int8Ref(c Call, a Int8Conv) {
 	parts := len(c.In) - 2
-	w, ws, bias, q := c.In[parts], c.InShape[parts], c.In[parts+1], a.Int8
+	w, ws, bias, q := c.In[parts], c.InShape[parts], c.In[parts+1], a.Scales
 	s := c.InShape[0]
 	scheme := int8Scheme(s[2], ws[2])
 	points := 36 * int8Products[scheme]
@@ -321,7 +321,7 @@ func int8Ref(c Call, a Int8Conv) {
 			if i >= s[1] {
 				part = 1
 			}
-			int8Filter(w[(o*ws[1]+i)*taps:], ws[2], scheme, v)
+			int8FilterTransform(w[(o*ws[1]+i)*taps:], ws[2], scheme, v)
 			for p := range v {
 				v[p] *= float64(q.Channels[i]) * 8192 / float64(q.Factors[part][p])
 				most[p] = max(most[p], math.Abs(v[p]))
@@ -338,8 +338,8 @@ func int8Ref(c Call, a Int8Conv) {
 	sums := make([]float64, s[0]*tiles*ws[0]*points)
 	lo := 0
 	for part := range parts {
-		source := Int8Source{Codes: c.In[part], Shape: c.InShape[part], Zero: q.Zero[part], Conv: a.Conv, Levels: ws[2]}
-		source.Tiles(1, func(n, i, t int, v []int32) {
+		source := Int8Source{Values: c.In[part], Shape: c.InShape[part], ZeroPoint: q.ZeroPoints[part], Conv: a.Conv, Levels: ws[2]}
+		source.EachTile(1, func(n, i, t int, v []int32) {
 			for p, x := range v {
 				code := float64(min(max(mulhr(x, int32(q.Factors[part][p])), -128), 127))
 				for o := range ws[0] {
@@ -387,12 +387,12 @@ func int8Result(c Call, a Int8Conv, at int8Tile, m []float64, bias float64) {
 					e[i] = p(1) - p(2) - p(3)
 				}
 			}
-			for i, v := range resultOfPoints(e) {
+			for i, v := range outputTransform(e) {
 				h[6*i+k] = v
 			}
 		}
 		for i := 0; i < 4 && y0+i < out[3]; i++ {
-			for k, v := range resultOfPoints([6]float64(h[6*i:])) {
+			for k, v := range outputTransform([6]float64(h[6*i:])) {
 				if x0+k >= out[4] {
 					break
 				}
@@ -400,8 +400,8 @@ func int8Result(c Call, a Int8Conv, at int8Tile, m []float64, bias float64) {
 				if a.ReLU {
 					v = max(v, 0)
 				}
-				if a.Int8.Out != nil {
-					v = toCode(v/float64(a.Int8.Out[o]), 0)
+				if a.Scales.OutScales != nil {
+					v = quantiseValue(v/float64(a.Scales.OutScales[o]), 0)
 				}
 				c.Out[(((n*out[1]+o)*out[2]+z0+z)*out[3]+y0+i)*out[4]+x0+k] = v
 			}
@@ -409,68 +409,68 @@ func int8Result(c Call, a Int8Conv, at int8Tile, m []float64, bias float64) {
 	}
 }
 
-// toCode rounds to nearest, ties to even, and cuts off.
-func toCode(x float64, zero int) float64 {
+// quantiseValue rounds to nearest, ties to even, and cuts off.
+func quantiseValue(x float64, zero int) float64 {
 	return min(max(math.RoundToEven(x+float64(zero)), 0), 255)
 }
 
-// Codes says how the channels of a field become codes: scales, and the code of 0.
-type Codes struct {
-	Scales *Int8 // its Channels
-	Zero   int
+// Quantisation says how the channels of a field become codes: scales, and the code of 0.
+type Quantisation struct {
+	Scales    *Int8Scales // its Channels
+	ZeroPoint int
 }
 
-var quantise = Define(Spec[Codes]{
+var quantise = Define(Spec[Quantisation]{
 	Name:   "quantise",
 	Doc:    "x [N C D H W] as codes: x/scale + zero, rounded to nearest, ties to even, and cut off at 0 and 255.",
 	Source: "Jacob et al. 2018, arXiv:1712.05877; made by the pass quantise",
 	NoGrad: "the pass quantise makes it for predictions",
-	Shape: func(in []Shape, a Codes) (Shape, error) {
+	Shape: func(in []Shape, a Quantisation) (Shape, error) {
 		if len(in) != 1 || len(in[0]) != 5 || a.Scales == nil || len(a.Scales.Channels) != in[0][1] {
 			return nil, shapeError("x is %v, want a field with a scale for each channel", in)
 		}
 		return in[0], nil
 	},
-	Ref: func(c Call, a Codes) {
+	Ref: func(c Call, a Quantisation) {
 		s := c.OutShape
 		for i, v := range c.In[0] {
-			c.Out[i] = toCode(v/float64(a.Scales.Channels[i/(s[2]*s[3]*s[4])%s[1]]), a.Zero)
+			c.Out[i] = quantiseValue(v/float64(a.Scales.Channels[i/(s[2]*s[3]*s[4])%s[1]]), a.ZeroPoint)
 		}
 	},
-	Cases: []Case[Codes]{
-		{Name: "above 0", In: []Shape{{2, 3, 2, 4, 5}}, Low: -0.2, High: 3, A: Codes{&Int8{Channels: []float32{0.015625, 0.0078125, 0.01}}, 0}},
-		{Name: "either sign", In: []Shape{{1, 17, 1, 3, 5}}, A: Codes{&Int8{Channels: slices.Repeat([]float32{0.0078125}, 17)}, 128}},
+	Cases: []Case[Quantisation]{
+		{Name: "above 0", In: []Shape{{2, 3, 2, 4, 5}}, Low: -0.2, High: 3, A: Quantisation{&Int8Scales{Channels: []float32{0.015625, 0.0078125, 0.01}}, 0}},
+		{Name: "either sign", In: []Shape{{1, 17, 1, 3, 5}}, A: Quantisation{&Int8Scales{Channels: slices.Repeat([]float32{0.0078125}, 17)}, 128}},
 	},
 })
 
 // Quantise makes codes of a field. The pass quantise writes it.
 func Quantise(b *Builder, x Value, scales []float32, zero int) Value {
-	return quantise.add(b, Codes{&Int8{Channels: scales}, zero}, x)
+	return quantise.add(b, Quantisation{&Int8Scales{Channels: scales}, zero}, x)
 }
 
-var upsampleInt8 = Define(Spec[Up]{
+var upsampleInt8 = Define(Spec[Upsampling]{
 	Name:   "upsample_int8",
 	Doc:    "upsample of codes to twice as many latitudes and longitudes, rounded to nearest, ties up.",
 	Source: "upsample; made by the pass quantise",
 	NoGrad: "the pass quantise makes it for predictions",
-	Shape: func(in []Shape, a Up) (Shape, error) {
+	Shape: func(in []Shape, a Upsampling) (Shape, error) {
 		if len(in) != 1 || a.Scale != [3]int{1, 2, 2} {
 			return nil, shapeError("codes are upsampled 1×2×2, not %v", a.Scale)
 		}
 		return a.shape(in[0])
 	},
-	Window: func(in []Shape, a Up) Window { return upsample.Window(in, a) },
-	Ref: func(c Call, a Up) {
+	Window: func(in []Shape, a Upsampling) Window { return upsample.Window(in, a) },
+	Ref: func(c Call, a Upsampling) {
 		upsample.Ref(c, a)
 		for i, v := range c.Out {
 			c.Out[i] = math.Floor(v + 0.5)
 		}
 	},
-	Cases: []Case[Up]{int8UpCase("clamped", false), int8UpCase("periodic", true)},
+	Cases: []Case[Upsampling]{int8UpCase("clamped", false), int8UpCase("periodic", true)},
 })
 
-func int8UpCase(name string, wrap bool) Case[Up] {
-	return Case[Up]{Name: name, In: []Shape{{1, 3, 2, 4, 5}}, A: Up{[3]int{1, 2, 2}, wrap}, Make: func(in [][]float64) {
+func int8UpCase(name string, wrap bool) Case[Upsampling] {
+	return Case[Upsampling]{Name: name, In: []Shape{{1, 3, 2, 4, 5}}, A: Upsampling{[3]int{1, 2, 2}, wrap}, Make: func(in [][]float64) {
 		for i, v := range in[0] {
 			in[0][i] = math.Round(127.5 + 127.5*v)
 		}
@@ -478,4 +478,4 @@ func int8UpCase(name string, wrap bool) Case[Up] {
 }
 
 // UpsampleInt8 is Upsample of codes. The pass quantise writes it.
-func UpsampleInt8(b *Builder, x Value, a Up) Value { return upsampleInt8.add(b, a, x) }
+func UpsampleInt8(b *Builder, x Value, a Upsampling) Value { return upsampleInt8.add(b, a, x) }

@@ -10,7 +10,7 @@ type LocalConv struct {
 }
 
 // conv is the geometry without the size of filters.
-func (a LocalConv) conv() Conv { return Conv{Pad: a.Pad}.norm() }
+func (a LocalConv) conv() Conv { return Conv{Pad: a.Pad}.withDefaults() }
 
 // taps is how many values of each channel a filter reads.
 func (a LocalConv) taps() int { return a.Size[0] * a.Size[1] * a.Size[2] }
@@ -56,9 +56,9 @@ func (a LocalConv) window() Window {
 	return w
 }
 
-// local is the geometry with which a rank computes its part.
-func (a LocalConv) local(l graph.Local) LocalConv {
-	a.Pad = a.conv().local(l).Pad
+// shardAttrs is the geometry with which a rank computes its part.
+func (a LocalConv) shardAttrs(l graph.Shard) LocalConv {
+	a.Pad = a.conv().shardAttrs(l).Pad
 	return a
 }
 
@@ -78,9 +78,9 @@ var localConv = Define(Spec[LocalConv]{
 		}
 		return a.result(in[0], in[1])
 	},
-	Window: func(_ []Shape, a LocalConv) Window { return a.window() },
-	Class:  graph.Contraction,
-	Local:  LocalConv.local,
+	Window:     func(_ []Shape, a LocalConv) Window { return a.window() },
+	Class:      graph.Contraction,
+	ShardAttrs: LocalConv.shardAttrs,
 	FLOPs: func(in []Shape, out Shape, a LocalConv) int64 {
 		return convFLOPs(in[0], a.shared(out[1], in[0][1]), out, a.conv())
 	},
@@ -126,7 +126,9 @@ var localConvGradData = Define(Spec[LocalConvGrad]{
 		w.Adjoint = true
 		return w
 	},
-	Local: func(a LocalConvGrad, l graph.Local) LocalConvGrad { return LocalConvGrad{a.LocalConv.local(l), l.To} },
+	ShardAttrs: func(a LocalConvGrad, l graph.Shard) LocalConvGrad {
+		return LocalConvGrad{a.LocalConv.shardAttrs(l), l.Shape}
+	},
 	FLOPs: func(in []Shape, out Shape, a LocalConvGrad) int64 {
 		return convFLOPs(out, a.shared(in[0][1], out[1]), in[0], a.conv())
 	},
@@ -155,10 +157,10 @@ var localConvGradFilter = Define(Spec[LocalConv]{
 	Class: graph.Contraction,
 	Window: func(_ []Shape, a LocalConv) Window {
 		w := a.window()
-		w.Against, w.Whole, w.Sums = 1, []int{0, 1}, true
+		w.CorrelateWith, w.FullAxes, w.Additive = 1, []int{0, 1}, true
 		return w
 	},
-	Local: LocalConv.local,
+	ShardAttrs: LocalConv.shardAttrs,
 	FLOPs: func(in []Shape, _ Shape, a LocalConv) int64 {
 		return convFLOPs(in[0], a.shared(in[1][1], in[0][1]), in[1], a.conv())
 	},

@@ -25,15 +25,15 @@ var normFused = Define(Spec[Eps]{
 		}
 	},
 	Cases: []Case[Eps]{
-		{Name: "5-D", In: []Shape{{3, 4, 2, 5, 6}, {2, 4}, {4}, {4}}, A: Eps{1e-5}, Make: signs(1)},
-		{Name: "more channels", In: []Shape{{2, 19, 1, 5, 6}, {2, 19}, {19}, {19}}, A: Eps{1e-5}, Make: signs(1)},
-		{Name: "2-D", In: []Shape{{5, 3}, {2, 3}, {3}, {3}}, A: Eps{1e-3}, Make: signs(1)},
+		{Name: "5-D", In: []Shape{{3, 4, 2, 5, 6}, {2, 4}, {4}, {4}}, A: Eps{1e-5}, Make: positiveVariances(1)},
+		{Name: "more channels", In: []Shape{{2, 19, 1, 5, 6}, {2, 19}, {19}, {19}}, A: Eps{1e-5}, Make: positiveVariances(1)},
+		{Name: "2-D", In: []Shape{{5, 3}, {2, 3}, {3}, {3}}, A: Eps{1e-3}, Make: positiveVariances(1)},
 	},
 })
 
-// signs makes the variances among random operands positive: those of the
+// positiveVariances makes the variances among random operands positive: those of the
 // moments, operand i.
-func signs(i int) func(in [][]float64) {
+func positiveVariances(i int) func(in [][]float64) {
 	return func(in [][]float64) {
 		v := in[i][len(in[i])/2:]
 		for k := range v {
@@ -53,19 +53,19 @@ func NormFused(b *Builder, x, mom, gamma, beta Value, a Eps) Value {
 // a gate is positive (the result of the ReLU behind the normalisation), if there
 // is one. dy may have more channels than x in a batch of one only.
 type NormGrad struct {
-	Eps  float64
-	Lo   int
-	Gate bool
+	Eps     float64
+	Lo      int
+	HasGate bool
 }
 
 // check checks the operands behind the first n: dy and the gate.
 func (a NormGrad) check(in []Shape, n int) error {
 	operands := n + 1
-	if a.Gate {
+	if a.HasGate {
 		operands++
 	}
-	if len(in) != operands || len(in[0]) < 2 || a.Gate && !in[n+1].Equal(in[0]) {
-		return shapeError("operands %v, gate %v", in, a.Gate)
+	if len(in) != operands || len(in[0]) < 2 || a.HasGate && !in[n+1].Equal(in[0]) {
+		return shapeError("operands %v, gate %v", in, a.HasGate)
 	}
 	x, dy := in[0], in[n]
 	if dy.Equal(x) && a.Lo == 0 {
@@ -77,11 +77,11 @@ func (a NormGrad) check(in []Shape, n int) error {
 	return nil
 }
 
-// counting is the gradient of the result that counts, of the shape of x.
-func (a NormGrad) counting(c Call, n int) []float64 {
+// gatedGrad is the gradient of the result that counts, of the shape of x.
+func (a NormGrad) gatedGrad(c Call, n int) []float64 {
 	run := c.InShape[0][2:].Size()
 	g := append([]float64(nil), c.In[n][a.Lo*run:][:c.InShape[0].Size()]...)
-	if a.Gate {
+	if a.HasGate {
 		for i, y := range c.In[n+1] {
 			if !(y > 0) {
 				g[i] = 0
@@ -110,20 +110,20 @@ func normGradCases(before func(x Shape) []Shape) []Case[NormGrad] {
 	var cs []Case[NormGrad]
 	add := func(name string, x, dy Shape, a NormGrad) {
 		in := append(before(x), dy)
-		if a.Gate {
+		if a.HasGate {
 			in = append(in, x)
 		}
 		a.Eps = 1e-5
-		cs = append(cs, Case[NormGrad]{Name: name, In: in, A: a, Make: signs(1)})
+		cs = append(cs, Case[NormGrad]{Name: name, In: in, A: a, Make: positiveVariances(1)})
 	}
 	x, one := Shape{3, 19, 2, 5, 6}, Shape{1, 19, 2, 5, 6}
 	add("all", x, x, NormGrad{})
-	add("gated", x, x, NormGrad{Gate: true})
-	add("2-D", Shape{5, 3}, Shape{5, 3}, NormGrad{Gate: true})
+	add("gated", x, x, NormGrad{HasGate: true})
+	add("2-D", Shape{5, 3}, Shape{5, 3}, NormGrad{HasGate: true})
 	add("first channels", one, Shape{1, 24, 2, 5, 6}, NormGrad{})
-	add("first channels, gated", one, Shape{1, 40, 2, 5, 6}, NormGrad{Gate: true})
-	add("second block, gated", one, Shape{1, 40, 2, 5, 6}, NormGrad{Lo: 16, Gate: true})
-	add("inside a block, gated", one, Shape{1, 24, 2, 5, 6}, NormGrad{Lo: 3, Gate: true})
+	add("first channels, gated", one, Shape{1, 40, 2, 5, 6}, NormGrad{HasGate: true})
+	add("second block, gated", one, Shape{1, 40, 2, 5, 6}, NormGrad{Lo: 16, HasGate: true})
+	add("inside a block, gated", one, Shape{1, 24, 2, 5, 6}, NormGrad{Lo: 3, HasGate: true})
 	return cs
 }
 
@@ -131,19 +131,19 @@ var normFusedSums = Define(Spec[NormGrad]{
 	Name:   "channel_norm_fused_sums",
 	Doc:    "Σ dy and Σ dy·(x − mean)/√(variance + eps) per channel from x [N C …], moments [2 C], dy and perhaps a gate → [2 C].",
 	Source: "slice, relu_grad and channel_norm_sums in one; made by the pass fuse-norms",
-	NoGrad: firstOrder,
+	NoGrad: noSecondOrder,
 	Shape: func(in []Shape, a NormGrad) (Shape, error) {
 		if err := a.check(in, 2); err != nil {
 			return nil, err
 		}
 		return momentsShape(in[0])
 	},
-	Window: func(in []Shape, _ NormGrad) Window { return Window{Whole: allBut(in[0], 1)} },
+	Window: func(in []Shape, _ NormGrad) Window { return Window{FullAxes: allBut(in[0], 1)} },
 	Class:  graph.Normalisation,
 	FLOPs:  func(in []Shape, _ Shape, _ NormGrad) int64 { return 4 * int64(in[0].Size()) },
 	Bytes:  normGradBytes(2),
 	Ref: func(c Call, a NormGrad) {
-		channelNormSums.Ref(Call{In: [][]float64{c.In[0], c.In[1], a.counting(c, 2)},
+		channelNormSums.Ref(Call{In: [][]float64{c.In[0], c.In[1], a.gatedGrad(c, 2)},
 			InShape: []Shape{c.InShape[0], c.InShape[1], c.InShape[0]}, Out: c.Out, OutShape: c.OutShape}, Eps{a.Eps})
 	},
 	Cases: normGradCases(func(x Shape) []Shape { return []Shape{x, {2, x[1]}} }),
@@ -157,7 +157,7 @@ func NormFusedSums(b *Builder, x, mom, dy, gate Value, a NormGrad) Value {
 
 // operands appends the gate if there is one.
 func (a NormGrad) operands(gate Value, in ...Value) []Value {
-	if a.Gate {
+	if a.HasGate {
 		in = append(in, gate)
 	}
 	return in
@@ -168,7 +168,7 @@ var normFusedGrad = Define(Spec[NormGrad]{
 	Doc: "Gradient of a batch normalisation with respect to x, through the moments of the batch too: gamma·r·(dy − Σdy/n − x̂·Σ(dy·x̂)/n) with " +
 		"r = (variance + eps)^−½ and x̂ = (x − mean)·r, from x [N C …], moments [2 C], gamma [C], the sums [2 C], dy and perhaps a gate.",
 	Source: "channel_norm_grad, channel_norm_moments_grad, channel_moments_grad, add, slice and relu_grad in one; made by the pass fuse-norms",
-	NoGrad: firstOrder,
+	NoGrad: noSecondOrder,
 	Shape: func(in []Shape, a NormGrad) (Shape, error) {
 		if err := a.check(in, 4); err != nil {
 			return nil, err
@@ -185,7 +185,7 @@ var normFusedGrad = Define(Spec[NormGrad]{
 	Ref: func(c Call, a NormGrad) {
 		ch := c.OutShape[1]
 		n := float64(c.OutShape.Size() / ch)
-		g := a.counting(c, 4)
+		g := a.gatedGrad(c, 4)
 		eachChannel(c.OutShape, func(k, lo, hi int) {
 			r := 1 / math.Sqrt(c.In[1][ch+k]+a.Eps)
 			for i := lo; i < hi; i++ {

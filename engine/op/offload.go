@@ -6,32 +6,32 @@ import "github.com/ensemble-weather/ensemble/engine/graph"
 // operations, so that lifetimes follow from the order of execution: what is read by
 // offloaded stays until there, and what fetch makes takes its room from there on.
 
-const offloads = "vDNN, Rhu et al. 2016, arXiv:1602.08124; KARMA, Wahib et al. 2020, arXiv:2008.11421"
+const offloadSource = "vDNN, Rhu et al. 2016, arXiv:1602.08124; KARMA, Wahib et al. 2020, arXiv:2008.11421"
 
 var (
-	offload = Define(Spec[none]{
-		Name: "offload", Doc: "x in the program's memory: the copy begins, and goes on beside what follows.", Source: offloads,
-		NoGrad: offloadLate, Shape: same[none](0), FLOPs: moves[none], Ref: copied, Cases: oneCopy(1),
+	offloadStart = Define(Spec[none]{
+		Name: "offload", Doc: "x in the program's memory: the copy begins, and goes on beside what follows.", Source: offloadSource,
+		NoGrad: offloadNoGrad, Shape: shapeOfOperand[none](0), FLOPs: zeroFLOPs[none], Ref: copyRef, Cases: copyCases(1),
 	})
-	offloaded = Define(Spec[none]{
-		Name: "offloaded", Doc: "h, which offload made of x, at the end of the copy: from here on x may be overwritten.", Source: offloads,
-		NoGrad: offloadLate, Shape: same[none](0), FLOPs: moves[none], Ref: copied, Cases: oneCopy(2),
+	offloadDone = Define(Spec[none]{
+		Name: "offloaded", Doc: "h, which offload made of x, at the end of the copy: from here on x may be overwritten.", Source: offloadSource,
+		NoGrad: offloadNoGrad, Shape: shapeOfOperand[none](0), FLOPs: zeroFLOPs[none], Ref: copyRef, Cases: copyCases(2),
 	})
-	fetch = Define(Spec[none]{
-		Name: "fetch", Doc: "A value in the program's memory in that of the device: the copy begins, and goes on beside what follows.", Source: offloads,
-		NoGrad: offloadLate, Shape: same[none](0), FLOPs: moves[none], Ref: copied, Cases: oneCopy(1),
+	fetchStart = Define(Spec[none]{
+		Name: "fetch", Doc: "A value in the program's memory in that of the device: the copy begins, and goes on beside what follows.", Source: offloadSource,
+		NoGrad: offloadNoGrad, Shape: shapeOfOperand[none](0), FLOPs: zeroFLOPs[none], Ref: copyRef, Cases: copyCases(1),
 	})
-	fetched = Define(Spec[none]{
-		Name: "fetched", Doc: "What fetch made, at the end of the copy: from here on it may be read.", Source: offloads,
-		NoGrad: offloadLate, Shape: same[none](0), FLOPs: moves[none], Ref: copied, InPlace: inPlace[none](0), Cases: oneCopy(1),
+	fetchDone = Define(Spec[none]{
+		Name: "fetched", Doc: "What fetch made, at the end of the copy: from here on it may be read.", Source: offloadSource,
+		NoGrad: offloadNoGrad, Shape: shapeOfOperand[none](0), FLOPs: zeroFLOPs[none], Ref: copyRef, InPlace: inPlace[none](0), Cases: copyCases(1),
 	})
 )
 
-const offloadLate = "the pass recompute makes it after gradients have been added"
+const offloadNoGrad = "the pass recompute makes it after gradients have been added"
 
-func copied(c Call, _ none) { copy(c.Out, c.In[0]) }
+func copyRef(c Call, _ none) { copy(c.Out, c.In[0]) }
 
-func oneCopy(operands int) []Case[none] {
+func copyCases(operands int) []Case[none] {
 	c := Case[none]{Name: "5-D"}
 	for range operands {
 		c.In = append(c.In, Shape{2, 3, 2, 3, 5})
@@ -42,12 +42,12 @@ func oneCopy(operands int) []Case[none] {
 
 // The operations that move values between the memory of a device and that of the program.
 var (
-	OffloadOp, OffloadedOp = offload.Op, offloaded.Op
-	FetchOp, FetchedOp     = fetch.Op, fetched.Op
+	OffloadStartOp, OffloadDoneOp = offloadStart.Op, offloadDone.Op
+	FetchStartOp, FetchDoneOp     = fetchStart.Op, fetchDone.Op
 )
 
-// OnHost tells whether the result of an operation lies in the program's memory.
-func OnHost(o *graph.Op) bool { return o == OffloadOp || o == OffloadedOp }
+// IsOnHost tells whether the result of an operation lies in the program's memory.
+func IsOnHost(o *graph.Op) bool { return o == OffloadStartOp || o == OffloadDoneOp }
 
-// IsOffload tells whether an operation moves a value between memories, and has no kernel.
-func IsOffload(o *graph.Op) bool { return OnHost(o) || o == FetchOp || o == FetchedOp }
+// IsHostCopy tells whether an operation moves a value between memories, and has no kernel.
+func IsHostCopy(o *graph.Op) bool { return IsOnHost(o) || o == FetchStartOp || o == FetchDoneOp }

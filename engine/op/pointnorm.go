@@ -45,7 +45,7 @@ var pointNorm = Define(Spec[Eps]{
 		row := func(i int) Value { return Reshape(b, Slice(b, sums, 0, i, i+1), gamma.Shape()) }
 		return []Value{pointNormGrad.add(b, a, x, dy, gamma), row(1), row(0)}
 	},
-	Window: func([]Shape, Eps) Window { return Window{Whole: []int{1}} },
+	Window: func([]Shape, Eps) Window { return Window{FullAxes: []int{1}} },
 	FLOPs:  func(_ []Shape, out Shape, _ Eps) int64 { return 7 * int64(out.Size()) },
 	Ref: func(c Call, a Eps) {
 		n := c.OutShape[1]
@@ -67,9 +67,9 @@ var pointNormGrad = Define(Spec[Eps]{
 	Name:   "point_norm_grad",
 	Doc:    "Gradient of point_norm with respect to x, from x, dy and gamma; moments are made again.",
 	Source: "derivative of point_norm",
-	NoGrad: firstOrder,
+	NoGrad: noSecondOrder,
 	Shape:  func(in []Shape, _ Eps) (Shape, error) { return pointShape(in, 2, 1) },
-	Window: func([]Shape, Eps) Window { return Window{Whole: []int{1}} },
+	Window: func([]Shape, Eps) Window { return Window{FullAxes: []int{1}} },
 	FLOPs:  func(_ []Shape, out Shape, _ Eps) int64 { return 14 * int64(out.Size()) },
 	Ref: func(c Call, a Eps) {
 		x, dy, gamma, n := c.In[0], c.In[1], c.In[2], c.OutShape[1]
@@ -97,7 +97,7 @@ var pointNormSums = Define(Spec[Eps]{
 	Name:   "point_norm_sums",
 	Doc:    "Σ dy and Σ dy·(x − mean)/√(variance + eps) over rows and points, mean and variance those of a point, from x and dy [N C …] → [2 C].",
 	Source: "derivative of point_norm",
-	NoGrad: firstOrder,
+	NoGrad: noSecondOrder,
 	Shape: func(in []Shape, _ Eps) (Shape, error) {
 		x, err := pointShape(in, 2, 0)
 		if err != nil {
@@ -105,7 +105,7 @@ var pointNormSums = Define(Spec[Eps]{
 		}
 		return momentsShape(x)
 	},
-	Window: func(in []Shape, _ Eps) Window { return Window{Whole: allBut(in[0], -1), Sums: true} },
+	Window: func(in []Shape, _ Eps) Window { return Window{FullAxes: allBut(in[0], -1), Additive: true} },
 	FLOPs:  func(in []Shape, _ Shape, _ Eps) int64 { return 9 * int64(in[0].Size()) },
 	Ref: func(c Call, a Eps) {
 		x, dy, n := c.In[0], c.In[1], c.OutShape[1]

@@ -11,7 +11,7 @@ import (
 // whole window are left out, as in PyTorch.
 type Pool struct{ Size, Stride [3]int }
 
-func (a Pool) norm() Pool {
+func (a Pool) withDefaults() Pool {
 	for i := range 3 {
 		if a.Stride[i] == 0 {
 			a.Stride[i] = a.Size[i]
@@ -79,9 +79,9 @@ func (a Pool) each(xs, ys Shape, visit func(x, y int)) {
 // poolCases are the geometries with which pooling is tested.
 func poolCases() []Case[Pool] {
 	return []Case[Pool]{
-		{Name: "1x2x2", In: []Shape{{2, 3, 3, 6, 8}}, A: Pool{Size: [3]int{1, 2, 2}}.norm()},
-		{Name: "1x2x2, odd sides", In: []Shape{{2, 2, 2, 7, 9}}, A: Pool{Size: [3]int{1, 2, 2}}.norm()},
-		{Name: "2x3x2", In: []Shape{{1, 2, 4, 6, 7}}, A: Pool{Size: [3]int{2, 3, 2}}.norm()},
+		{Name: "1x2x2", In: []Shape{{2, 3, 3, 6, 8}}, A: Pool{Size: [3]int{1, 2, 2}}.withDefaults()},
+		{Name: "1x2x2, odd sides", In: []Shape{{2, 2, 2, 7, 9}}, A: Pool{Size: [3]int{1, 2, 2}}.withDefaults()},
+		{Name: "2x3x2", In: []Shape{{1, 2, 4, 6, 7}}, A: Pool{Size: [3]int{2, 3, 2}}.withDefaults()},
 		{Name: "overlapping", In: []Shape{{2, 1, 3, 6, 7}}, A: Pool{Size: [3]int{2, 3, 3}, Stride: [3]int{1, 2, 1}}},
 	}
 }
@@ -100,12 +100,12 @@ var maxPool = Define(Spec[Pool]{
 	Grad: func(b *Builder, in []Value, out, dy Value, a Pool) []Value {
 		return []Value{maxPoolGrad.add(b, a, in[0], out, dy)}
 	},
-	Window:     func(_ []Shape, a Pool) Window { return a.window() },
-	FLOPs:      func(_ []Shape, out Shape, a Pool) int64 { return int64(out.Size() * a.volume()) },
-	Channels:   alikeInWindows[Pool],
-	KeepsCodes: func(a Pool) bool { return a.Size == a.Stride },
-	Ref:        maxima,
-	Cases:      poolCases(),
+	Window:         func(_ []Shape, a Pool) Window { return a.window() },
+	FLOPs:          func(_ []Shape, out Shape, a Pool) int64 { return int64(out.Size() * a.volume()) },
+	TieChannels:    tieWindowed[Pool],
+	PreservesScale: func(a Pool) bool { return a.Size == a.Stride },
+	Ref:            maxima,
+	Cases:          poolCases(),
 })
 
 // maxima is the reference kernel of max_pool.
@@ -124,7 +124,7 @@ var maxPoolGrad = Define(Spec[Pool]{
 	Name:   "max_pool_grad",
 	Doc:    "Gradient of max_pool from x, its result y and dy: each dy goes to the first element of its window that equals y.",
 	Source: "adjoint of the selection; first of equal elements as in torch.nn.MaxPool3d",
-	NoGrad: firstOrder,
+	NoGrad: noSecondOrder,
 	Shape: func(in []Shape, a Pool) (Shape, error) {
 		if len(in) != 3 {
 			return nil, shapeError("%d operands, want x, y and dy", len(in))
@@ -174,7 +174,7 @@ var maxPoolGrad = Define(Spec[Pool]{
 func MaxPool(b *Builder, x Value, size [3]int) Value { return MaxPoolOf(b, x, Pool{Size: size}) }
 
 // MaxPoolOf is MaxPool with windows that may overlap.
-func MaxPoolOf(b *Builder, x Value, a Pool) Value { return maxPool.add(b, a.norm(), x) }
+func MaxPoolOf(b *Builder, x Value, a Pool) Value { return maxPool.add(b, a.withDefaults(), x) }
 
 var avgPool = Define(Spec[Pool]{
 	Name:   "avg_pool",
@@ -185,9 +185,9 @@ var avgPool = Define(Spec[Pool]{
 		to := in[0].Shape()
 		return []Value{avgPoolGrad.add(b, PoolGrad{a, to}, dy)}
 	},
-	Window:   func(_ []Shape, a Pool) Window { return a.window() },
-	FLOPs:    func(_ []Shape, out Shape, a Pool) int64 { return int64(out.Size() * a.volume()) },
-	Channels: alikeInWindows[Pool],
+	Window:      func(_ []Shape, a Pool) Window { return a.window() },
+	FLOPs:       func(_ []Shape, out Shape, a Pool) int64 { return int64(out.Size() * a.volume()) },
+	TieChannels: tieWindowed[Pool],
 	Ref: func(c Call, a Pool) {
 		clear(c.Out)
 		a.each(c.InShape[0], c.OutShape, func(x, y int) { c.Out[y] += c.In[0][x] })
@@ -202,7 +202,7 @@ var avgPoolGrad = Define(Spec[PoolGrad]{
 	Name:   "avg_pool_grad",
 	Doc:    "Gradient of avg_pool: every element of a window receives its share of dy.",
 	Source: "the adjoint of avg_pool",
-	NoGrad: firstOrder,
+	NoGrad: noSecondOrder,
 	Shape: func(in []Shape, a PoolGrad) (Shape, error) {
 		y, err := a.shape(a.To)
 		if err == nil && !y.Equal(in[0]) {
@@ -210,8 +210,8 @@ var avgPoolGrad = Define(Spec[PoolGrad]{
 		}
 		return a.To.Clone(), err
 	},
-	Window: func(_ []Shape, a PoolGrad) Window { return a.adjoint(0) },
-	Local:  func(a PoolGrad, l graph.Local) PoolGrad { return PoolGrad{a.Pool, l.To} },
+	Window:     func(_ []Shape, a PoolGrad) Window { return a.adjoint(0) },
+	ShardAttrs: func(a PoolGrad, l graph.Shard) PoolGrad { return PoolGrad{a.Pool, l.Shape} },
 	Ref: func(c Call, a PoolGrad) {
 		clear(c.Out)
 		a.each(c.OutShape, c.InShape[0], func(x, y int) { c.Out[x] += c.In[0][y] / float64(a.volume()) })
@@ -238,4 +238,4 @@ var avgPoolGrad = Define(Spec[PoolGrad]{
 func AvgPool(b *Builder, x Value, size [3]int) Value { return AvgPoolOf(b, x, Pool{Size: size}) }
 
 // AvgPoolOf is AvgPool with windows that may overlap.
-func AvgPoolOf(b *Builder, x Value, a Pool) Value { return avgPool.add(b, a.norm(), x) }
+func AvgPoolOf(b *Builder, x Value, a Pool) Value { return avgPool.add(b, a.withDefaults(), x) }

@@ -102,16 +102,16 @@ var sum = Define(Spec[Axes]{
 	},
 	Window: func(in []Shape, a Axes) Window {
 		if !a.Keep {
-			return Window{Whole: allBut(in[0], -1), Sums: true}
+			return Window{FullAxes: allBut(in[0], -1), Additive: true}
 		}
-		return Window{Whole: a.Axes, Sums: true}
+		return Window{FullAxes: a.Axes, Additive: true}
 	},
-	Channels: func(t graph.Ties, in []Shape, _ Shape, a Axes) {
+	TieChannels: func(t graph.ChannelConstraints, in []Shape, _ Shape, a Axes) {
 		for axis := range in[0] {
 			if !a.Keep || slices.Contains(a.Axes, axis) {
-				t.Pin(0, t.What()+" sums over it", axis)
+				t.PinAxes(0, t.Description()+" sums over it", axis)
 			} else {
-				t.Whole(0, axis, graph.Result, axis)
+				t.TieAxes(0, axis, graph.Result, axis)
 			}
 		}
 	},
@@ -132,11 +132,11 @@ var identity = graph.Scalar{
 	P:  func(any) float64 { return 0 },
 }
 
-var broadcast = Define(Spec[To]{
+var broadcast = Define(Spec[ToShape]{
 	Name:   "broadcast",
 	Doc:    "x stretched along its axes of size 1, or a scalar stretched to a shape.",
 	Source: "elementary",
-	Shape: func(in []Shape, a To) (Shape, error) {
+	Shape: func(in []Shape, a ToShape) (Shape, error) {
 		if len(in) != 1 || len(in[0]) != 0 && len(in[0]) != len(a.Shape) {
 			return nil, shapeError("%v to %v", in, a.Shape)
 		}
@@ -147,25 +147,25 @@ var broadcast = Define(Spec[To]{
 		}
 		return a.Shape.Clone(), nil
 	},
-	Split:  graph.SplitStretch,
-	Local:  func(_ To, l graph.Local) To { return To{l.To} },
-	Shrunk: func(_ To, l graph.Left) To { return To{l.Shape} },
-	FLOPs:  moves[To],
-	Bytes:  func(_ []Shape, out Shape, _ To) int64 { return 4 * int64(out.Size()) },
-	scalar: &identity,
-	Ref:    func(c Call, _ To) { Apply(NewLoop(c.OutShape, c.InShape), &identity, 0, c.In, c.Out) },
-	Cases: []Case[To]{
-		{Name: "scalar", In: []Shape{{}}, A: To{Shape{2, 3, 5}}},
-		{Name: "channels", In: []Shape{{1, 3, 1, 1, 1}}, A: To{Shape{2, 3, 5, 6, 7}}},
-		{Name: "two axes", In: []Shape{{2, 1, 5, 1, 7}}, A: To{Shape{2, 3, 5, 6, 7}}},
+	Split:       graph.SplitBroadcast,
+	ShardAttrs:  func(_ ToShape, l graph.Shard) ToShape { return ToShape{l.Shape} },
+	PrunedAttrs: func(_ ToShape, l graph.PrunedShape) ToShape { return ToShape{l.Shape} },
+	FLOPs:       zeroFLOPs[ToShape],
+	Bytes:       func(_ []Shape, out Shape, _ ToShape) int64 { return 4 * int64(out.Size()) },
+	scalar:      &identity,
+	Ref:         func(c Call, _ ToShape) { Apply(NewLoop(c.OutShape, c.InShape), &identity, 0, c.In, c.Out) },
+	Cases: []Case[ToShape]{
+		{Name: "scalar", In: []Shape{{}}, A: ToShape{Shape{2, 3, 5}}},
+		{Name: "channels", In: []Shape{{1, 3, 1, 1, 1}}, A: ToShape{Shape{2, 3, 5, 6, 7}}},
+		{Name: "two axes", In: []Shape{{2, 1, 5, 1, 7}}, A: ToShape{Shape{2, 3, 5, 6, 7}}},
 	},
 })
 
 func init() {
 	sum.SetGrad(func(b *Builder, in []Value, _, dy Value, _ Axes) []Value {
-		return []Value{broadcast.add(b, To{in[0].Shape()}, dy)}
+		return []Value{broadcast.add(b, ToShape{in[0].Shape()}, dy)}
 	})
-	broadcast.SetGrad(func(b *Builder, in []Value, _, dy Value, _ To) []Value {
+	broadcast.SetGrad(func(b *Builder, in []Value, _, dy Value, _ ToShape) []Value {
 		return []Value{SumTo(b, dy, in[0].Shape())}
 	})
 }
@@ -214,7 +214,7 @@ func SumTo(b *Builder, v Value, s Shape) Value {
 // BroadcastTo stretches x along its axes of size 1, or a scalar, to s.
 //
 // Gradient: dy summed over the stretched axes. Errors: ErrShape.
-func BroadcastTo(b *Builder, x Value, s Shape) Value { return broadcast.add(b, To{s}, x) }
+func BroadcastTo(b *Builder, x Value, s Shape) Value { return broadcast.add(b, ToShape{s}, x) }
 
 // WeightedMean is Σ w·x / Σ w over all elements, where w is stretched to the
 // shape of x: weights of latitudes, or a mask of 0 and 1. If all weights are 0

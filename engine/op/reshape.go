@@ -2,38 +2,38 @@ package op
 
 import "github.com/ensemble-weather/ensemble/engine/graph"
 
-// To is the shape that an operation gives to its operand.
-type To struct{ Shape Shape }
+// ToShape is the shape that an operation gives to its operand.
+type ToShape struct{ Shape Shape }
 
-var reshape = Define(Spec[To]{
+var reshape = Define(Spec[ToShape]{
 	Name:   "reshape",
 	Doc:    "The same elements in the same row-major order under another shape; no copy.",
 	Source: "elementary",
 	Alias:  true,
-	Shape: func(in []Shape, a To) (Shape, error) {
+	Shape: func(in []Shape, a ToShape) (Shape, error) {
 		if len(in) != 1 || in[0].Size() != a.Shape.Size() {
 			return nil, shapeError("%v as %v", in, a.Shape)
 		}
 		return a.Shape.Clone(), nil
 	},
-	Split:    graph.SplitReshape,
-	Local:    func(_ To, l graph.Local) To { return To{l.To} },
-	Channels: func(t graph.Ties, in []Shape, out Shape, _ To) { tieReshaped(t, in[0], out) },
-	Shrunk:   func(_ To, l graph.Left) To { return To{l.Shape} },
-	FLOPs:    moves[To],
-	Bytes:    func([]Shape, Shape, To) int64 { return 0 },
-	Ref:      func(c Call, _ To) { copy(c.Out, c.In[0]) },
-	Cases:    []Case[To]{{Name: "levels to batch", In: []Shape{{2, 3, 5, 6}}, A: To{Shape{6, 1, 5, 6}}}},
+	Split:       graph.SplitReshape,
+	ShardAttrs:  func(_ ToShape, l graph.Shard) ToShape { return ToShape{l.Shape} },
+	TieChannels: func(t graph.ChannelConstraints, in []Shape, out Shape, _ ToShape) { tieReshaped(t, in[0], out) },
+	PrunedAttrs: func(_ ToShape, l graph.PrunedShape) ToShape { return ToShape{l.Shape} },
+	FLOPs:       zeroFLOPs[ToShape],
+	Bytes:       func([]Shape, Shape, ToShape) int64 { return 0 },
+	Ref:         func(c Call, _ ToShape) { copy(c.Out, c.In[0]) },
+	Cases:       []Case[ToShape]{{Name: "levels to batch", In: []Shape{{2, 3, 5, 6}}, A: ToShape{Shape{6, 1, 5, 6}}}},
 })
 
 func init() {
-	reshape.SetGrad(func(b *Builder, in []Value, _, dy Value, _ To) []Value {
+	reshape.SetGrad(func(b *Builder, in []Value, _, dy Value, _ ToShape) []Value {
 		return []Value{Reshape(b, dy, in[0].Shape())}
 	})
 }
 
 // tieReshaped ties the axes that a reshape leaves as they are; others, which it merges or parts, stay.
-func tieReshaped(t graph.Ties, from, to Shape) {
+func tieReshaped(t graph.ChannelConstraints, from, to Shape) {
 	for i, j := 0, 0; i < len(from) || j < len(to); {
 		lo, hi := i, j
 		a, b := 1, 1
@@ -52,22 +52,22 @@ func tieReshaped(t graph.Ties, from, to Shape) {
 				break
 			}
 		}
-		x, y := only(from, lo, i), only(to, hi, j)
+		x, y := singleAxis(from, lo, i), singleAxis(to, hi, j)
 		if x >= 0 && y >= 0 {
-			t.Whole(0, x, graph.Result, y)
+			t.TieAxes(0, x, graph.Result, y)
 			continue
 		}
 		for axis := lo; axis < i; axis++ {
-			t.Pin(0, t.What()+" merges or parts it", axis)
+			t.PinAxes(0, t.Description()+" merges or parts it", axis)
 		}
 		for axis := hi; axis < j; axis++ {
-			t.Pin(graph.Result, t.What()+" merges or parts it", axis)
+			t.PinAxes(graph.Result, t.Description()+" merges or parts it", axis)
 		}
 	}
 }
 
-// only is the one axis of s from lo to hi that is longer than 1, or −1.
-func only(s Shape, lo, hi int) int {
+// singleAxis is the one axis of s from lo to hi that is longer than 1, or −1.
+func singleAxis(s Shape, lo, hi int) int {
 	found := -1
 	for i := lo; i < hi; i++ {
 		if s[i] > 1 {
@@ -87,5 +87,5 @@ func Reshape(b *Builder, x Value, s Shape) Value {
 	if x.Valid() && x.Shape().Equal(s) {
 		return x
 	}
-	return reshape.add(b, To{s}, x)
+	return reshape.add(b, ToShape{s}, x)
 }

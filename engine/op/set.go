@@ -15,8 +15,8 @@ func setSamples(x Shape, size int) (int, error) {
 	return x[0] / size, nil
 }
 
-// ofRows is a shape with another number of rows.
-func ofRows(s Shape, rows int) Shape {
+// withRows is a shape with another number of rows.
+func withRows(s Shape, rows int) Shape {
 	out := s.Clone()
 	out[0] = rows
 	return out
@@ -49,9 +49,9 @@ func eachSet(x []float64, samples, size int, visit func(at int, v []float64)) {
 // row is the place of member m of the set whose place among results of one a sample is at.
 func setRow(at, m, size, inner int) int { return (at/inner*size+m)*inner + at%inner }
 
-// orderedSum adds up values from the smallest to the largest, whatever their order: it sorts
+// sortedSum adds up values from the smallest to the largest, whatever their order: it sorts
 // v, or leaves NaN in front.
-func orderedSum(v []float64) (sum float64) {
+func sortedSum(v []float64) (sum float64) {
 	slices.Sort(v)
 	for _, x := range v {
 		sum += x

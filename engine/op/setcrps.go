@@ -15,8 +15,8 @@ type SetScore struct {
 	Groups  int
 }
 
-// of gives the score of a set, and fills dx with its derivative to the rows.
-func (a SetScore) of(dx, x []float64, y float64) float64 {
+// score gives the score of a set, and fills dx with its derivative to the rows.
+func (a SetScore) score(dx, x []float64, y float64) float64 {
 	if a.Groups > 0 {
 		return dist.CrossPairCRPSGrad(dx, x, a.Groups, y)
 	}
@@ -41,7 +41,7 @@ func (a SetScore) result(x, y Shape) (Shape, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case !ofRows(x, n).Equal(y):
+	case !withRows(x, n).Equal(y):
 		return nil, shapeError("members %v in sets of %d, against observations %v", x, a.Size, y)
 	case a.Size == 1 && a.Epsilon != 1:
 		return nil, shapeError("a fair score of sets of one")
@@ -51,8 +51,8 @@ func (a SetScore) result(x, y Shape) (Shape, error) {
 	return y.Clone(), nil
 }
 
-// work is what sorting sets and one pass over them take.
-func (a SetScore) work(in []Shape) int64 { return 8 * int64(in[0].Size()*bits.Len(uint(a.Size))) }
+// flops is what sorting sets and one pass over them take.
+func (a SetScore) flops(in []Shape) int64 { return 8 * int64(in[0].Size()*bits.Len(uint(a.Size))) }
 
 const setScoreSource = "Ferro 2014, doi:10.1002/qj.2270; Lang et al. 2024, arXiv:2412.15832; Roberts 2026, arXiv:2602.15830; postproc/dist"
 
@@ -71,7 +71,7 @@ func setScoreCases(operands func(x, y Shape) []Shape) []Case[SetScore] {
 		{"two groups", Shape{14, 2, 1, 3, 5}, SetScore{Size: 7, Groups: 3}},
 		{"one against one", Shape{4, 2, 5}, SetScore{Size: 2, Groups: 1}},
 	} {
-		y := ofRows(c.x, c.x[0]/c.a.Size)
+		y := withRows(c.x, c.x[0]/c.a.Size)
 		out = append(out, Case[SetScore]{Name: c.name, In: operands(c.x, y), A: c.a})
 	}
 	return out
@@ -93,10 +93,10 @@ var setCRPS = Define(Spec[SetScore]{
 		return []Value{dx, Scale(b, SetSum(b, dx, a.Size), -1)}
 	},
 	Window: func(in []Shape, a SetScore) Window { return setWindow(in, 0, a.Size) },
-	FLOPs:  func(in []Shape, _ Shape, a SetScore) int64 { return a.work(in) },
+	FLOPs:  func(in []Shape, _ Shape, a SetScore) int64 { return a.flops(in) },
 	Ref: func(c Call, a SetScore) {
 		dx := make([]float64, a.Size)
-		eachSet(c.In[0], c.OutShape[0], a.Size, func(at int, v []float64) { c.Out[at] = a.of(dx, v, c.In[1][at]) })
+		eachSet(c.In[0], c.OutShape[0], a.Size, func(at int, v []float64) { c.Out[at] = a.score(dx, v, c.In[1][at]) })
 	},
 	Cases: setScoreCases(func(x, y Shape) []Shape { return []Shape{x, y} }),
 })
@@ -105,7 +105,7 @@ var setCRPSGrad = Define(Spec[SetScore]{
 	Name:   "set_crps_grad",
 	Doc:    "Gradient of set_crps with respect to the members, from x [N·M C …], y and dy [N C …] → [N·M C …]; of two equal values the mean of both sides.",
 	Source: setScoreSource,
-	NoGrad: firstOrder,
+	NoGrad: noSecondOrder,
 	Shape: func(in []Shape, a SetScore) (Shape, error) {
 		if len(in) != 3 {
 			return nil, shapeError("%d operands, want members, observations and dy", len(in))
@@ -117,13 +117,13 @@ var setCRPSGrad = Define(Spec[SetScore]{
 		return in[0].Clone(), err
 	},
 	Window:  func(in []Shape, a SetScore) Window { return setWindow(in, 0, a.Size) },
-	FLOPs:   func(in []Shape, _ Shape, a SetScore) int64 { return a.work(in) },
+	FLOPs:   func(in []Shape, _ Shape, a SetScore) int64 { return a.flops(in) },
 	InPlace: inPlace[SetScore](0),
 	Ref: func(c Call, a SetScore) {
 		inner := c.InShape[0][1:].Size()
 		dx := make([]float64, a.Size)
 		eachSet(c.In[0], c.InShape[1][0], a.Size, func(at int, v []float64) {
-			a.of(dx, v, c.In[1][at])
+			a.score(dx, v, c.In[1][at])
 			for m, d := range dx {
 				c.Out[setRow(at, m, a.Size, inner)] = d * c.In[2][at]
 			}

@@ -6,7 +6,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// SetWeights are the sizes of attention within sets. Weights are a field
+// SetAttentionSizes are the sizes of attention within sets. Weights are a field
 //
 //	w [N·Queries  Heads·Keys  D' H' W']
 //
@@ -14,14 +14,14 @@ import (
 // for all of a field (D' H' W' = 1: global), one for each of its points, or any number between:
 // point p of n lies in cell ⌊p·n'/n⌋ of n' along an axis. The channels of a field are dealt out
 // evenly to the heads, one behind the other.
-type SetWeights struct {
+type SetAttentionSizes struct {
 	Queries, Keys, Heads int
 	Cells                [3]int // of the result of set_dot
 	Transposed           bool   // of set_mix: from queries to keys
 }
 
 // samples is how many samples two fields of so many rows have, and checks the fields.
-func (a SetWeights) samples(x Shape, rows int) (int, error) {
+func (a SetAttentionSizes) samples(x Shape, rows int) (int, error) {
 	if len(x) != 5 || rows < 1 || a.Heads < 1 || x[0]%rows != 0 || x[1]%a.Heads != 0 {
 		return 0, shapeError("x is %v, want [N·%d %d·C D H W]", x, rows, a.Heads)
 	}
@@ -29,7 +29,7 @@ func (a SetWeights) samples(x Shape, rows int) (int, error) {
 }
 
 // dot is the shape of weights from queries and keys.
-func (a SetWeights) dot(q, k Shape) (Shape, error) {
+func (a SetAttentionSizes) dot(q, k Shape) (Shape, error) {
 	n, err := a.samples(q, a.Queries)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (a SetWeights) dot(q, k Shape) (Shape, error) {
 }
 
 // mix is the shape of the result of weights w on v.
-func (a SetWeights) mix(w, v Shape) (Shape, error) {
+func (a SetAttentionSizes) mix(w, v Shape) (Shape, error) {
 	from, to := a.Keys, a.Queries
 	if a.Transposed {
 		from, to = to, from
@@ -60,7 +60,7 @@ func (a SetWeights) mix(w, v Shape) (Shape, error) {
 	if len(w) != 5 || w[0] != n*a.Queries || w[1] != a.Heads*a.Keys || w[2] > v[2] || w[3] > v[3] || w[4] > v[4] {
 		return nil, shapeError("weights %v of %d queries, %d keys, %d heads, on %v", w, a.Queries, a.Keys, a.Heads, v)
 	}
-	return ofRows(v, n*to), nil
+	return withRows(v, n*to), nil
 }
 
 // cellOf gives the cell of every point of a field.
@@ -78,7 +78,7 @@ func cellOf(x, w Shape) []int {
 
 // each visits all products of weights with points of fields of queries and keys, by their
 // positions; for every element of each they come in row-major order of the others.
-func (a SetWeights) each(w, x Shape, visit func(w, query, key int)) {
+func (a SetAttentionSizes) each(w, x Shape, visit func(w, query, key int)) {
 	cell, cells, points := cellOf(x, w), w[2:].Size(), x[2:].Size()
 	per := x[1] / a.Heads
 	for n := range w[0] / a.Queries {
@@ -98,35 +98,35 @@ func (a SetWeights) each(w, x Shape, visit func(w, query, key int)) {
 	}
 }
 
-// local is what a rank computes of weights: those of its part of the cells.
-func (a SetWeights) local(l graph.Local) SetWeights {
-	a.Cells = [3]int(l.To[2:])
+// shardAttrs is what a rank computes of weights: those of its part of the cells.
+func (a SetAttentionSizes) shardAttrs(l graph.Shard) SetAttentionSizes {
+	a.Cells = [3]int(l.Shape[2:])
 	return a
 }
 
-func (a SetWeights) flops(w, x Shape) int64 {
+func (a SetAttentionSizes) flops(w, x Shape) int64 {
 	return 2 * int64(w[0]) * int64(a.Keys) * int64(x[1:].Size())
 }
 
 const setDotSource = "Finn 2021, arXiv:2106.13924; Ben Bouallègue et al. 2024, arXiv:2303.17195"
 
-// setWeightsCases gives the sizes of attention with which its operations are tested.
-func setWeightsCases(operands func(q, k, w Shape) []Shape, transposed bool) []Case[SetWeights] {
-	var out []Case[SetWeights]
+// setAttentionCases gives the sizes of attention with which its operations are tested.
+func setAttentionCases(operands func(q, k, w Shape) []Shape, transposed bool) []Case[SetAttentionSizes] {
+	var out []Case[SetAttentionSizes]
 	for _, c := range []struct {
 		name string
 		q    Shape
-		a    SetWeights
+		a    SetAttentionSizes
 	}{
-		{"global", Shape{6, 4, 2, 5, 7}, SetWeights{Queries: 3, Keys: 3, Heads: 4, Cells: [3]int{1, 1, 1}}},
-		{"global, two channels a head", Shape{4, 6, 1, 9, 40}, SetWeights{Queries: 2, Keys: 5, Heads: 3, Cells: [3]int{1, 1, 1}}},
-		{"by point", Shape{6, 4, 2, 3, 7}, SetWeights{Queries: 3, Keys: 3, Heads: 2, Cells: [3]int{2, 3, 7}}},
-		{"by row", Shape{4, 4, 1, 5, 18}, SetWeights{Queries: 4, Keys: 4, Heads: 2, Cells: [3]int{1, 5, 1}}},
-		{"by column", Shape{4, 4, 1, 5, 18}, SetWeights{Queries: 2, Keys: 3, Heads: 2, Cells: [3]int{1, 1, 18}}},
-		{"by column and level", Shape{2, 2, 3, 5, 4}, SetWeights{Queries: 1, Keys: 3, Heads: 2, Cells: [3]int{3, 1, 4}}},
-		{"by cell", Shape{4, 4, 1, 5, 8}, SetWeights{Queries: 2, Keys: 2, Heads: 2, Cells: [3]int{1, 2, 3}}},
+		{"global", Shape{6, 4, 2, 5, 7}, SetAttentionSizes{Queries: 3, Keys: 3, Heads: 4, Cells: [3]int{1, 1, 1}}},
+		{"global, two channels a head", Shape{4, 6, 1, 9, 40}, SetAttentionSizes{Queries: 2, Keys: 5, Heads: 3, Cells: [3]int{1, 1, 1}}},
+		{"by point", Shape{6, 4, 2, 3, 7}, SetAttentionSizes{Queries: 3, Keys: 3, Heads: 2, Cells: [3]int{2, 3, 7}}},
+		{"by row", Shape{4, 4, 1, 5, 18}, SetAttentionSizes{Queries: 4, Keys: 4, Heads: 2, Cells: [3]int{1, 5, 1}}},
+		{"by column", Shape{4, 4, 1, 5, 18}, SetAttentionSizes{Queries: 2, Keys: 3, Heads: 2, Cells: [3]int{1, 1, 18}}},
+		{"by column and level", Shape{2, 2, 3, 5, 4}, SetAttentionSizes{Queries: 1, Keys: 3, Heads: 2, Cells: [3]int{3, 1, 4}}},
+		{"by cell", Shape{4, 4, 1, 5, 8}, SetAttentionSizes{Queries: 2, Keys: 2, Heads: 2, Cells: [3]int{1, 2, 3}}},
 	} {
-		k := ofRows(c.q, c.q[0]/c.a.Queries*c.a.Keys)
+		k := withRows(c.q, c.q[0]/c.a.Queries*c.a.Keys)
 		w, err := c.a.dot(c.q, k)
 		if err != nil {
 			panic("set_dot case " + c.name + ": " + err.Error())
@@ -135,62 +135,62 @@ func setWeightsCases(operands func(q, k, w Shape) []Shape, transposed bool) []Ca
 		if transposed {
 			c.name += ", transposed"
 		}
-		out = append(out, Case[SetWeights]{Name: c.name, In: operands(c.q, k, w), A: c.a})
+		out = append(out, Case[SetAttentionSizes]{Name: c.name, In: operands(c.q, k, w), A: c.a})
 	}
 	return out
 }
 
-var setDot = Define(Spec[SetWeights]{
+var setDot = Define(Spec[SetAttentionSizes]{
 	Name: "set_dot",
 	Doc: "Products of the queries q [N·Q C D H W] with the keys k [N·K C D H W] of the same sample, summed over the channels of each head and the " +
 		"points of each cell → [N·Q Heads·K D' H' W'].",
 	Source: setDotSource,
-	Shape: func(in []Shape, a SetWeights) (Shape, error) {
+	Shape: func(in []Shape, a SetAttentionSizes) (Shape, error) {
 		if len(in) != 2 {
 			return nil, shapeError("%d operands, want queries and keys", len(in))
 		}
 		return a.dot(in[0], in[1])
 	},
-	Window: func(in []Shape, a SetWeights) Window {
+	Window: func(in []Shape, a SetAttentionSizes) Window {
 		w := setWindow(in, 0, a.Queries)
-		w.Whole, w.Sums = []int{1}, true
+		w.FullAxes, w.Additive = []int{1}, true
 		for i, c := range a.Cells {
 			if c == 1 {
-				w.Whole = append(w.Whole, i+2)
+				w.FullAxes = append(w.FullAxes, i+2)
 			}
 		}
 		return w
 	},
-	Local: SetWeights.local,
-	FLOPs: func(in []Shape, out Shape, a SetWeights) int64 { return a.flops(out, in[0]) },
-	Ref: func(c Call, a SetWeights) {
+	ShardAttrs: SetAttentionSizes.shardAttrs,
+	FLOPs:      func(in []Shape, out Shape, a SetAttentionSizes) int64 { return a.flops(out, in[0]) },
+	Ref: func(c Call, a SetAttentionSizes) {
 		clear(c.Out)
 		a.each(c.OutShape, c.InShape[0], func(w, q, k int) { c.Out[w] += c.In[0][q] * c.In[1][k] })
 	},
-	Cases: setWeightsCases(func(q, k, _ Shape) []Shape { return []Shape{q, k} }, false),
+	Cases: setAttentionCases(func(q, k, _ Shape) []Shape { return []Shape{q, k} }, false),
 })
 
-var setMix = Define(Spec[SetWeights]{
+var setMix = Define(Spec[SetAttentionSizes]{
 	Name: "set_mix",
 	Doc: "Sums of the rows v [N·K C D H W] of each sample with weights w [N·Q Heads·K D' H' W'], those of its head and cell for every channel and point " +
 		"→ [N·Q C D H W]; or transposed, of rows of queries with the weights that they have for each key.",
 	Source: setDotSource,
-	Shape: func(in []Shape, a SetWeights) (Shape, error) {
+	Shape: func(in []Shape, a SetAttentionSizes) (Shape, error) {
 		if len(in) != 2 {
 			return nil, shapeError("%d operands, want weights and values", len(in))
 		}
 		return a.mix(in[0], in[1])
 	},
-	Window: func(in []Shape, a SetWeights) Window {
+	Window: func(in []Shape, a SetAttentionSizes) Window {
 		w := setWindow(in, 1, a.Keys)
 		if a.Transposed {
 			w = setWindow(in, 1, a.Queries)
 		}
-		w.Whole = []int{1}
+		w.FullAxes = []int{1}
 		return w
 	},
-	FLOPs: func(in []Shape, _ Shape, a SetWeights) int64 { return a.flops(in[0], in[1]) },
-	Ref: func(c Call, a SetWeights) {
+	FLOPs: func(in []Shape, _ Shape, a SetAttentionSizes) int64 { return a.flops(in[0], in[1]) },
+	Ref: func(c Call, a SetAttentionSizes) {
 		clear(c.Out)
 		a.each(c.InShape[0], c.InShape[1], func(w, q, k int) {
 			if a.Transposed {
@@ -199,19 +199,19 @@ var setMix = Define(Spec[SetWeights]{
 			c.Out[q] += c.In[0][w] * c.In[1][k]
 		})
 	},
-	Cases: append(setWeightsCases(func(_, k, w Shape) []Shape { return []Shape{w, k} }, false),
-		setWeightsCases(func(q, _, w Shape) []Shape { return []Shape{w, q} }, true)...),
+	Cases: append(setAttentionCases(func(_, k, w Shape) []Shape { return []Shape{w, k} }, false),
+		setAttentionCases(func(q, _, w Shape) []Shape { return []Shape{w, q} }, true)...),
 })
 
 // As those of convolutions, the two are partial derivatives of one form, linear in weights,
 // queries and keys.
 func init() {
-	setDot.SetGrad(func(b *Builder, in []Value, _, dw Value, a SetWeights) []Value {
+	setDot.SetGrad(func(b *Builder, in []Value, _, dw Value, a SetAttentionSizes) []Value {
 		back := a
 		back.Transposed = true
 		return []Value{setMix.add(b, a, dw, in[1]), setMix.add(b, back, dw, in[0])}
 	})
-	setMix.SetGrad(func(b *Builder, in []Value, _, dy Value, a SetWeights) []Value {
+	setMix.SetGrad(func(b *Builder, in []Value, _, dy Value, a SetAttentionSizes) []Value {
 		dot, back := a, a
 		dot.Cells, dot.Transposed = [3]int(in[0].Shape()[2:]), false
 		back.Transposed = !a.Transposed
@@ -224,14 +224,14 @@ func init() {
 }
 
 // SetDot gives for each query of a sample and each of its keys the sum of products over the
-// channels of a head and the points of a cell; see SetWeights.
+// channels of a head and the points of a cell; see SetAttentionSizes.
 //
 // Shape: q [N·Queries C D H W], k [N·Keys C D H W] → [N·Queries Heads·Keys Cells].
 // Gradient: SetMix of dw, with keys to queries and, transposed, with queries to keys.
 // Memory: Queries·Keys·Heads values a cell and sample.
 // Errors: ErrShape if heads do not divide the channels, or rows of samples do not go together.
 // Source: Finn 2021, arXiv:2106.13924.
-func SetDot(b *Builder, q, k Value, a SetWeights) Value {
+func SetDot(b *Builder, q, k Value, a SetAttentionSizes) Value {
 	a.Transposed = false
 	return setDot.add(b, a, q, k)
 }
@@ -242,7 +242,7 @@ func SetDot(b *Builder, q, k Value, a SetWeights) Value {
 // Gradient: SetDot to weights, transposed SetMix to v. Order: of rows, to rounding.
 // Errors: ErrShape.
 // Source: Finn 2021, arXiv:2106.13924.
-func SetMix(b *Builder, w, v Value, a SetWeights) Value {
+func SetMix(b *Builder, w, v Value, a SetAttentionSizes) Value {
 	a.Cells = [3]int{}
 	return setMix.add(b, a, w, v)
 }
@@ -257,9 +257,9 @@ type Attention struct {
 // PerPoint asks for a cell at each point of an axis.
 const PerPoint = -1
 
-// weights are the sizes for fields like k.
-func (a Attention) weights(k Value) SetWeights {
-	w := SetWeights{Queries: a.Set, Keys: a.Set, Heads: a.Heads, Cells: a.Cells}
+// sizes are the sizes for fields like k.
+func (a Attention) sizes(k Value) SetAttentionSizes {
+	w := SetAttentionSizes{Queries: a.Set, Keys: a.Set, Heads: a.Heads, Cells: a.Cells}
 	for i, c := range w.Cells {
 		switch {
 		case c == 0:
@@ -277,11 +277,11 @@ func (a Attention) weights(k Value) SetWeights {
 //
 // where the sum is over the n channels of a head and points of a cell.
 //
-// Shape: k, q [N·Set C D H W] → [N·Set Heads·Set Cells]; see SetWeights.
+// Shape: k, q [N·Set C D H W] → [N·Set Heads·Set Cells]; see SetAttentionSizes.
 // Errors: ErrShape.
 // Source: Finn 2021, arXiv:2106.13924; Ben Bouallègue et al. 2024, arXiv:2303.17195.
 func SetAttention(b *Builder, k, q Value, a Attention) Value {
-	w := a.weights(k)
+	w := a.sizes(k)
 	g := SetDot(b, q, k, w)
 	if !g.Valid() {
 		return g
@@ -303,7 +303,7 @@ func SetAttention(b *Builder, k, q Value, a Attention) Value {
 func Attend(b *Builder, v Value, a Attention, weights ...Value) Value {
 	d := Sub(b, v, SetRepeat(b, SetMean(b, v, a.Set), a.Set))
 	for _, w := range weights {
-		v = Add(b, v, SetMix(b, w, d, SetWeights{Queries: a.Set, Keys: a.Set, Heads: a.Heads}))
+		v = Add(b, v, SetMix(b, w, d, SetAttentionSizes{Queries: a.Set, Keys: a.Set, Heads: a.Heads}))
 	}
 	return v
 }

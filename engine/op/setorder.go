@@ -23,16 +23,16 @@ var setSwap = Define(Spec[Swap]{
 	},
 	Window: func(in []Shape, a Swap) Window {
 		w := setWindow(in, 0, a.Size)
-		w.Whole = []int{2}
+		w.FullAxes = []int{2}
 		return w
 	},
-	FLOPs: moves[Swap],
-	Channels: func(t graph.Ties, _ []Shape, _ Shape, _ Swap) {
-		why := "rows of a sample and levels change places at " + t.At()
-		t.Pin(0, why, 0, 2)
-		t.Pin(graph.Result, why, 0, 2)
+	FLOPs: zeroFLOPs[Swap],
+	TieChannels: func(t graph.ChannelConstraints, _ []Shape, _ Shape, _ Swap) {
+		why := "rows of a sample and levels change places at " + t.Location()
+		t.PinAxes(0, why, 0, 2)
+		t.PinAxes(graph.Result, why, 0, 2)
 		for _, axis := range []int{1, 3, 4} {
-			t.Whole(0, axis, graph.Result, axis)
+			t.TieAxes(0, axis, graph.Result, axis)
 		}
 	},
 	Ref: func(c Call, a Swap) {
@@ -87,7 +87,7 @@ var setTranspose = Define(Spec[Grid]{
 		return in[0].Clone(), nil
 	},
 	Window: func(in []Shape, a Grid) Window { return setWindow(in, 0, a.Rows*a.Columns) },
-	FLOPs:  moves[Grid],
+	FLOPs:  zeroFLOPs[Grid],
 	Ref: func(c Call, a Grid) {
 		EachTransposed(c.InShape[0], a, func(y, yStep, from, fromStep, n, run int) {
 			copyRuns(c.Out[y:], yStep, c.In[0][from:], fromStep, run, n)

@@ -4,22 +4,22 @@ import (
 	"math"
 )
 
-// SetKind is what is taken of a set.
-type SetKind string
+// SetReduction is what is taken of a set.
+type SetReduction string
 
 // The kinds.
 const (
-	OfSum  SetKind = "sum"
-	OfMean SetKind = "mean"
-	OfStd  SetKind = "std"
-	OfMin  SetKind = "min"
-	OfMax  SetKind = "max"
+	ReduceSum  SetReduction = "sum"
+	ReduceMean SetReduction = "mean"
+	ReduceStd  SetReduction = "std"
+	ReduceMin  SetReduction = "min"
+	ReduceMax  SetReduction = "max"
 )
 
 // Set is the size of sets and what is taken of each.
 type Set struct {
 	Size int
-	Kind SetKind
+	Kind SetReduction
 }
 
 // stdFloor is the standard deviation, in units of x, below which the gradient of one does not
@@ -27,7 +27,7 @@ type Set struct {
 const stdFloor = 1e-6
 
 // setPoolCases are the sizes with which pooling is tested.
-func setPoolCases(kinds ...SetKind) []Case[Set] {
+func setPoolCases(kinds ...SetReduction) []Case[Set] {
 	var out []Case[Set]
 	for _, k := range kinds {
 		out = append(out,
@@ -41,13 +41,13 @@ func setPoolCases(kinds ...SetKind) []Case[Set] {
 // result is the shape of one row a sample.
 func (a Set) result(x Shape) (Shape, error) {
 	n, err := setSamples(x, a.Size)
-	if err == nil && a.Kind == OfStd && a.Size < 2 {
+	if err == nil && a.Kind == ReduceStd && a.Size < 2 {
 		err = shapeError("standard deviation of sets of %d", a.Size)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return ofRows(x, n), nil
+	return withRows(x, n), nil
 }
 
 var setPool = Define(Spec[Set]{
@@ -58,43 +58,43 @@ var setPool = Define(Spec[Set]{
 	Shape:  func(in []Shape, a Set) (Shape, error) { return a.result(in[0]) },
 	Grad: func(b *Builder, in []Value, out, dy Value, a Set) []Value {
 		switch a.Kind {
-		case OfSum:
+		case ReduceSum:
 			return []Value{SetRepeat(b, dy, a.Size)}
-		case OfMean:
+		case ReduceMean:
 			return []Value{SetRepeat(b, Scale(b, dy, 1/float64(a.Size)), a.Size)}
-		case OfStd:
+		case ReduceStd:
 			return []Value{setStdGrad.add(b, a, in[0], out, dy)}
 		}
 		return []Value{setExtremeGrad.add(b, a, in[0], out, dy)}
 	},
-	Window:   func(in []Shape, a Set) Window { return setWindow(in, 0, a.Size) },
-	Channels: alikeBehindRows[Set],
-	FLOPs:    func(in []Shape, _ Shape, _ Set) int64 { return 4 * int64(in[0].Size()) },
+	Window:      func(in []Shape, a Set) Window { return setWindow(in, 0, a.Size) },
+	TieChannels: tieAllButRows[Set],
+	FLOPs:       func(in []Shape, _ Shape, _ Set) int64 { return 4 * int64(in[0].Size()) },
 	Ref: func(c Call, a Set) {
-		eachSet(c.In[0], c.OutShape[0], a.Size, func(at int, v []float64) { c.Out[at] = pooled(v, a.Kind) })
+		eachSet(c.In[0], c.OutShape[0], a.Size, func(at int, v []float64) { c.Out[at] = reduceSet(v, a.Kind) })
 	},
-	Cases: setPoolCases(OfSum, OfMean, OfStd, OfMin, OfMax),
+	Cases: setPoolCases(ReduceSum, ReduceMean, ReduceStd, ReduceMin, ReduceMax),
 })
 
-// pooled takes of a set what is asked for, and sorts it.
-func pooled(v []float64, kind SetKind) float64 {
+// reduceSet takes of a set what is asked for, and sorts it.
+func reduceSet(v []float64, kind SetReduction) float64 {
 	m := float64(len(v))
-	sum := orderedSum(v)
+	sum := sortedSum(v)
 	if math.IsNaN(v[0]) {
 		return v[0]
 	}
 	switch kind {
-	case OfMean:
+	case ReduceMean:
 		return sum / m
-	case OfStd:
+	case ReduceStd:
 		var q float64
 		for _, x := range v {
 			q += (x - sum/m) * (x - sum/m)
 		}
 		return math.Sqrt(q / (m - 1))
-	case OfMin:
+	case ReduceMin:
 		return v[0]
-	case OfMax:
+	case ReduceMax:
 		return v[len(v)-1]
 	}
 	return sum
@@ -105,23 +105,23 @@ func pooled(v []float64, kind SetKind) float64 {
 // Shape: x [N·size C …] → [N C …]. Gradient: dy to every row.
 // Order: rows are added from the smallest value to the largest, so their order changes no bit.
 // Missing: NaN in gives NaN. Errors: ErrShape.
-func SetSum(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, OfSum}, x) }
+func SetSum(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, ReduceSum}, x) }
 
 // SetMean is the mean of the rows of each sample; see SetSum.
-func SetMean(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, OfMean}, x) }
+func SetMean(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, ReduceMean}, x) }
 
 // SetStd is the standard deviation of the rows of each sample, with divisor size−1; see SetSum.
 //
 // Gradient: dy·(x−mean)/((size−1)·s), where s counts as 1e-6 if it is less.
-func SetStd(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, OfStd}, x) }
+func SetStd(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, ReduceStd}, x) }
 
 // SetMin is the least of the rows of each sample, point by point; see SetSum.
 //
 // Gradient: dy in equal shares to the rows that have the least value.
-func SetMin(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, OfMin}, x) }
+func SetMin(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, ReduceMin}, x) }
 
 // SetMax is the largest of the rows of each sample, point by point; see SetMin.
-func SetMax(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, OfMax}, x) }
+func SetMax(b *Builder, x Value, size int) Value { return setPool.add(b, Set{size, ReduceMax}, x) }
 
 // setGradShape is the shape rule of gradients from x [N·M …] and two values [N …].
 func setGradShape(in []Shape, a Set) (Shape, error) {
@@ -136,7 +136,7 @@ func setGradShape(in []Shape, a Set) (Shape, error) {
 }
 
 // setGradCases gives the cases of pooling the results and gradients that go with them.
-func setGradCases(kinds ...SetKind) []Case[Set] {
+func setGradCases(kinds ...SetReduction) []Case[Set] {
 	cases := setPoolCases(kinds...)
 	for i, c := range cases {
 		y, err := c.A.result(c.In[0])
@@ -145,7 +145,7 @@ func setGradCases(kinds ...SetKind) []Case[Set] {
 		}
 		cases[i].In = []Shape{c.In[0], y, y}
 		cases[i].Make = func(in [][]float64) {
-			eachSet(in[0], y[0], c.A.Size, func(at int, v []float64) { in[1][at] = pooled(v, c.A.Kind) })
+			eachSet(in[0], y[0], c.A.Size, func(at int, v []float64) { in[1][at] = reduceSet(v, c.A.Kind) })
 		}
 	}
 	return cases
@@ -155,7 +155,7 @@ var setStdGrad = Define(Spec[Set]{
 	Name:    "set_std_grad",
 	Doc:     "Gradient of set_pool with the standard deviation, from x [N·M C …], its result s and dy [N C …]: dy·(x − mean)/((M−1)·max(s, 1e-6)).",
 	Source:  "derivative of the standard deviation",
-	NoGrad:  firstOrder,
+	NoGrad:  noSecondOrder,
 	Shape:   setGradShape,
 	Window:  func(in []Shape, a Set) Window { return setWindow(in, 0, a.Size) },
 	FLOPs:   func(in []Shape, _ Shape, _ Set) int64 { return 6 * int64(in[0].Size()) },
@@ -164,21 +164,21 @@ var setStdGrad = Define(Spec[Set]{
 		inner := c.InShape[0][1:].Size()
 		eachSet(c.In[0], c.InShape[1][0], a.Size, func(at int, v []float64) {
 			factor := c.In[2][at] / (float64(a.Size-1) * math.Max(c.In[1][at], stdFloor))
-			mean := orderedSum(v) / float64(a.Size)
+			mean := sortedSum(v) / float64(a.Size)
 			for m := range v {
 				i := setRow(at, m, a.Size, inner)
 				c.Out[i] = (c.In[0][i] - mean) * factor
 			}
 		})
 	},
-	Cases: setGradCases(OfStd),
+	Cases: setGradCases(ReduceStd),
 })
 
 var setExtremeGrad = Define(Spec[Set]{
 	Name:    "set_extreme_grad",
 	Doc:     "Gradient of set_pool with minimum or maximum, from x [N·M C …], its result y and dy [N C …]: dy in equal shares to the rows equal to y.",
 	Source:  "mean of the selections of equal rows",
-	NoGrad:  firstOrder,
+	NoGrad:  noSecondOrder,
 	Shape:   setGradShape,
 	Window:  func(in []Shape, a Set) Window { return setWindow(in, 0, a.Size) },
 	FLOPs:   func(in []Shape, _ Shape, _ Set) int64 { return 3 * int64(in[0].Size()) },
@@ -201,7 +201,7 @@ var setExtremeGrad = Define(Spec[Set]{
 			}
 		})
 	},
-	Cases: setGradCases(OfMin, OfMax),
+	Cases: setGradCases(ReduceMin, ReduceMax),
 })
 
 var setRepeat = Define(Spec[Set]{
@@ -216,11 +216,11 @@ var setRepeat = Define(Spec[Set]{
 		if err != nil {
 			return nil, err
 		}
-		return ofRows(in[0], n*a.Size), nil
+		return withRows(in[0], n*a.Size), nil
 	},
-	Window:   func(in []Shape, _ Set) Window { return setWindow(in, 0, 1) },
-	Channels: alikeBehindRows[Set],
-	FLOPs:    moves[Set],
+	Window:      func(in []Shape, _ Set) Window { return setWindow(in, 0, 1) },
+	TieChannels: tieAllButRows[Set],
+	FLOPs:       zeroFLOPs[Set],
 	Ref: func(c Call, a Set) {
 		inner := c.InShape[0][1:].Size()
 		for i := range c.Out {

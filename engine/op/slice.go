@@ -6,9 +6,9 @@ import "github.com/ensemble-weather/ensemble/engine/graph"
 // the part is embedded (unused by Slice).
 type Range struct{ Axis, Lo, Hi, Size int }
 
-// left is the range of what is left of a value.
-func (a Range) left(l graph.Left, of int) Range {
-	a.Lo, a.Hi = l.Before(of, a.Axis, a.Lo), l.Before(of, a.Axis, a.Hi)
+// pruned is the range of what is left of a value.
+func (a Range) pruned(l graph.PrunedShape, of int) Range {
+	a.Lo, a.Hi = l.CountBefore(of, a.Axis, a.Lo), l.CountBefore(of, a.Axis, a.Hi)
 	return a
 }
 
@@ -24,11 +24,13 @@ var slice = Define(Spec[Range]{
 		out[a.Axis] = a.Hi - a.Lo
 		return out, nil
 	},
-	FLOPs:    moves[Range],
-	Moves:    graph.Takes,
-	Channels: func(t graph.Ties, _ []Shape, out Shape, a Range) { tieRange(t, 0, graph.Result, out, a.Axis, a.Lo) },
-	Shrunk:   func(a Range, l graph.Left) Range { return a.left(l, 0) },
-	Bytes:    func(_ []Shape, out Shape, _ Range) int64 { return 8 * int64(out.Size()) },
+	FLOPs: zeroFLOPs[Range],
+	Moves: graph.MoveSlice,
+	TieChannels: func(t graph.ChannelConstraints, _ []Shape, out Shape, a Range) {
+		tieRange(t, 0, graph.Result, out, a.Axis, a.Lo)
+	},
+	PrunedAttrs: func(a Range, l graph.PrunedShape) Range { return a.pruned(l, 0) },
+	Bytes:       func(_ []Shape, out Shape, _ Range) int64 { return 8 * int64(out.Size()) },
 	Ref: func(c Call, a Range) {
 		step := c.InShape[0][a.Axis:].Size()
 		inner := c.InShape[0][a.Axis+1:].Size()
@@ -54,19 +56,19 @@ var embed = Define(Spec[Range]{
 		out[a.Axis] = a.Size
 		return out, nil
 	},
-	FLOPs: moves[Range],
-	Moves: graph.Embeds,
-	Channels: func(t graph.Ties, in []Shape, _ Shape, a Range) {
+	FLOPs: zeroFLOPs[Range],
+	Moves: graph.MovePad,
+	TieChannels: func(t graph.ChannelConstraints, in []Shape, _ Shape, a Range) {
 		tieRange(t, graph.Result, 0, in[0], a.Axis, a.Lo)
 		for i := range a.Size { // zeros that something may count on
 			if i < a.Lo || i >= a.Hi {
-				t.Keep(graph.Result, a.Axis, i, "zeros are joined to it at "+t.At())
+				t.PinIndex(graph.Result, a.Axis, i, "zeros are joined to it at "+t.Location())
 			}
 		}
 	},
-	Shrunk: func(a Range, l graph.Left) Range {
+	PrunedAttrs: func(a Range, l graph.PrunedShape) Range {
 		a.Size = l.Shape[a.Axis]
-		return a.left(l, graph.Result)
+		return a.pruned(l, graph.Result)
 	},
 	Ref: func(c Call, a Range) {
 		clear(c.Out)

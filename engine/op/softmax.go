@@ -55,7 +55,7 @@ var softmax = Define(Spec[Groups]{
 	Grad: func(b *Builder, _ []Value, out, dy Value, a Groups) []Value {
 		return []Value{softmaxGrad.add(b, a, out, dy)}
 	},
-	Window:  func(_ []Shape, a Groups) Window { return Window{Whole: []int{a.Axis}} },
+	Window:  func(_ []Shape, a Groups) Window { return Window{FullAxes: []int{a.Axis}} },
 	FLOPs:   func(_ []Shape, out Shape, _ Groups) int64 { return 20 * int64(out.Size()) },
 	InPlace: inPlace[Groups](0),
 	Ref: func(c Call, a Groups) {
@@ -81,9 +81,9 @@ var softmaxGrad = Define(Spec[Groups]{
 	Name:    "softmax_grad",
 	Doc:     "Gradient of softmax from its result y and dy: y·(dy − Σ y·dy) over each group.",
 	Source:  "derivative of softmax",
-	NoGrad:  firstOrder,
+	NoGrad:  noSecondOrder,
 	Shape:   func(in []Shape, a Groups) (Shape, error) { return a.check(in, 2) },
-	Window:  func(_ []Shape, a Groups) Window { return Window{Whole: []int{a.Axis}} },
+	Window:  func(_ []Shape, a Groups) Window { return Window{FullAxes: []int{a.Axis}} },
 	FLOPs:   func(_ []Shape, out Shape, _ Groups) int64 { return 5 * int64(out.Size()) },
 	InPlace: inPlace[Groups](0, 1),
 	Ref: func(c Call, a Groups) {

@@ -37,8 +37,8 @@ func ssimWindow() []float32 {
 	return out
 }
 
-// blur averages planes [P 1 1 H W] with the window, valid positions only.
-func blur(b *Builder, x Value) Value {
+// gaussianBlur averages planes [P 1 1 H W] with the window, valid positions only.
+func gaussianBlur(b *Builder, x Value) Value {
 	w := ssimWindow()
 	rows := b.Const("", Shape{1, 1, 1, ssimSide, 1}, w)
 	cols := b.Const("", Shape{1, 1, 1, 1, ssimSide}, w)
@@ -54,11 +54,11 @@ func ssimMaps(b *Builder, x, y Value, o SimilarityOptions) (ssim, cs Value) {
 		o.K2 = 0.03
 	}
 	c1, c2 := o.K1*o.Range*o.K1*o.Range, o.K2*o.Range*o.K2*o.Range
-	mx, my := blur(b, x), blur(b, y)
+	mx, my := gaussianBlur(b, x), gaussianBlur(b, y)
 	mxx, myy, mxy := Square(b, mx), Square(b, my), Mul(b, mx, my)
-	sx := Sub(b, blur(b, Square(b, x)), mxx)
-	sy := Sub(b, blur(b, Square(b, y)), myy)
-	sxy := Sub(b, blur(b, Mul(b, x, y)), mxy)
+	sx := Sub(b, gaussianBlur(b, Square(b, x)), mxx)
+	sy := Sub(b, gaussianBlur(b, Square(b, y)), myy)
+	sxy := Sub(b, gaussianBlur(b, Mul(b, x, y)), mxy)
 	cs = Div(b, AddScalar(b, Scale(b, sxy, 2), c2), AddScalar(b, Add(b, sx, sy), c2))
 	lum := Div(b, AddScalar(b, Scale(b, mxy, 2), c1), AddScalar(b, Add(b, mxx, myy), c1))
 	return Mul(b, cs, lum), cs
@@ -150,14 +150,14 @@ func MSSSIM(b *Builder, x, y Value, o SimilarityOptions) Value {
 			product = Mul(b, product, factor)
 		}
 		if k < scales-1 {
-			px, py = halve(b, px), halve(b, py)
+			px, py = downsample(b, px), downsample(b, py)
 		}
 	}
 	return Mean(b, product)
 }
 
-// halve averages planes over 2×2, odd sides after a row of zeros in front.
-func halve(b *Builder, x Value) Value {
+// downsample averages planes over 2×2, odd sides after a row of zeros in front.
+func downsample(b *Builder, x Value) Value {
 	for axis := 3; axis <= 4; axis++ {
 		if x.Dim(axis)%2 == 1 {
 			x = PadZeros(b, x, axis, 1, 0)

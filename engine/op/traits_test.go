@@ -29,26 +29,26 @@ func (s *strict) Tie(a, b graph.Index, n int) {
 	}
 }
 
-func (s *strict) Whole(a, axisA, b, axisB int) {
+func (s *strict) TieAxes(a, axisA, b, axisB int) {
 	if x, y := s.shape(a)[axisA], s.shape(b)[axisB]; x != y {
 		s.t.Errorf("ties axis %d of value %d (%d) with axis %d of value %d (%d)", axisA, a, x, axisB, b, y)
 	}
 }
 
-func (s *strict) Pin(v int, why string, axes ...int) {
+func (s *strict) PinAxes(v int, why string, axes ...int) {
 	if s.shape(v); why == "" || len(axes) == 0 {
 		s.t.Errorf("pins axes %v of value %d because of %q", axes, v, why)
 	}
 }
 
-func (s *strict) Keep(v, axis, index int, _ string) {
+func (s *strict) PinIndex(v, axis, index int, _ string) {
 	if n := s.shape(v)[axis]; index < 0 || index >= n {
 		s.t.Errorf("keeps index %d of axis %d of value %d (%d)", index, axis, v, n)
 	}
 }
 
-func (*strict) At() string   { return "here" }
-func (*strict) What() string { return "it, here" }
+func (*strict) Location() string    { return "here" }
+func (*strict) Description() string { return "it, here" }
 
 // TestTraits: what operations say of themselves fits the shapes of their cases.
 func TestTraits(t *testing.T) {
@@ -79,15 +79,15 @@ func TestTraits(t *testing.T) {
 				if f := o.Filter; f != nil && (c.In[f.Operand][f.Axis] != out[1] || c.In[f.Operand][1-f.Axis] != c.In[f.Source][1]) {
 					t.Errorf("filter %v of %v → %v has its channels along other axes", c.In[f.Operand], c.In[f.Source], out)
 				}
-				if o.Channels != nil {
+				if o.TieChannels != nil {
 					ties := &strict{t: t, in: c.In, out: out}
-					if o.Channels(ties, c.In, out, c.Attrs); ties.said == 0 {
+					if o.TieChannels(ties, c.In, out, c.Attrs); ties.said == 0 {
 						t.Error("its rule says nothing of channels")
 					}
 				}
-				if o.Shrunk != nil { // nothing went
-					whole := graph.Left{Shape: out, Before: func(_, _, index int) int { return index }}
-					if s, err := o.Shape(c.In, o.Shrunk(c.Attrs, whole)); err != nil || !s.Equal(out) {
+				if o.PrunedAttrs != nil { // nothing went
+					whole := graph.PrunedShape{Shape: out, CountBefore: func(_, _, index int) int { return index }}
+					if s, err := o.Shape(c.In, o.PrunedAttrs(c.Attrs, whole)); err != nil || !s.Equal(out) {
 						t.Errorf("with all channels it gives %v (%v), want %v", s, err, out)
 					}
 				}

@@ -6,20 +6,20 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Up is the geometry of upsampling over level, latitude, longitude.
-type Up struct {
+// Upsampling is the geometry of upsampling over level, latitude, longitude.
+type Upsampling struct {
 	Scale   [3]int
 	WrapLon bool // the last axis is periodic: no clamping at its ends
 }
 
-// UpGrad is an upsampling and the shape of its input.
-type UpGrad struct {
-	Up
+// UpsamplingGrad is an upsampling and the shape of its input.
+type UpsamplingGrad struct {
+	Upsampling
 	To Shape
 }
 
 // shape is the shape rule of upsampling.
-func (a Up) shape(x Shape) (Shape, error) {
+func (a Upsampling) shape(x Shape) (Shape, error) {
 	if len(x) != 5 {
 		return nil, shapeError("x is %v, want [N C D H W]", x)
 	}
@@ -37,7 +37,7 @@ func (a Up) shape(x Shape) (Shape, error) {
 // longitude) of n inputs the two input indices it mixes and the weight of the
 // second. Half-pixel centres: output o lies at (o + ½)/scale − ½; beyond the
 // ends it is clamped, or wrapped if the axis is periodic.
-func (a Up) Taps(i, n int) (lo, hi []int, weight []float64) {
+func (a Upsampling) Taps(i, n int) (lo, hi []int, weight []float64) {
 	s := a.Scale[i]
 	wrap := a.WrapLon && i == 2
 	for o := range n * s {
@@ -59,7 +59,7 @@ func (a Up) Taps(i, n int) (lo, hi []int, weight []float64) {
 }
 
 // each visits the up to eight products of every output.
-func (a Up) each(xs, ys Shape, visit func(x, y int, weight float64)) {
+func (a Upsampling) each(xs, ys Shape, visit func(x, y int, weight float64)) {
 	var lo, hi [3][]int
 	var wt [3][]float64
 	for i := range 3 {
@@ -93,59 +93,59 @@ func (a Up) each(xs, ys Shape, visit func(x, y int, weight float64)) {
 	}
 }
 
-// upCases are the geometries with which upsampling is tested.
-func upCases() []Case[Up] {
-	return []Case[Up]{
-		{Name: "1x2x2", In: []Shape{{2, 3, 2, 3, 4}}, A: Up{Scale: [3]int{1, 2, 2}}},
-		{Name: "1x2x2, wrapped", In: []Shape{{2, 3, 2, 3, 4}}, A: Up{Scale: [3]int{1, 2, 2}, WrapLon: true}},
-		{Name: "2x3x4, wrapped", In: []Shape{{1, 2, 3, 4, 5}}, A: Up{Scale: [3]int{2, 3, 4}, WrapLon: true}},
-		{Name: "from one row", In: []Shape{{2, 2, 1, 1, 6}}, A: Up{Scale: [3]int{1, 2, 2}}},
-		{Name: "from one column, wrapped", In: []Shape{{2, 2, 1, 3, 1}}, A: Up{Scale: [3]int{1, 2, 2}, WrapLon: true}},
+// upsamplingCases are the geometries with which upsampling is tested.
+func upsamplingCases() []Case[Upsampling] {
+	return []Case[Upsampling]{
+		{Name: "1x2x2", In: []Shape{{2, 3, 2, 3, 4}}, A: Upsampling{Scale: [3]int{1, 2, 2}}},
+		{Name: "1x2x2, wrapped", In: []Shape{{2, 3, 2, 3, 4}}, A: Upsampling{Scale: [3]int{1, 2, 2}, WrapLon: true}},
+		{Name: "2x3x4, wrapped", In: []Shape{{1, 2, 3, 4, 5}}, A: Upsampling{Scale: [3]int{2, 3, 4}, WrapLon: true}},
+		{Name: "from one row", In: []Shape{{2, 2, 1, 1, 6}}, A: Upsampling{Scale: [3]int{1, 2, 2}}},
+		{Name: "from one column, wrapped", In: []Shape{{2, 2, 1, 3, 1}}, A: Upsampling{Scale: [3]int{1, 2, 2}, WrapLon: true}},
 	}
 }
 
 // window is the neighbourhood of upsampling: a neighbour on each side.
-func (a Up) window() Window {
+func (a Upsampling) window() Window {
 	axes := []WindowAxis{{Size: 1, Stride: 1, Dilation: 1}, {Size: 1, Stride: 1, Dilation: 1}}
 	for i, s := range a.Scale {
 		if s == 1 {
 			axes = append(axes, WindowAxis{Size: 1, Stride: 1, Dilation: 1})
 			continue
 		}
-		axes = append(axes, WindowAxis{Size: 3, Stride: 1, Dilation: 1, Pad: 1, Up: s, Periodic: a.WrapLon && i == 2})
+		axes = append(axes, WindowAxis{Size: 3, Stride: 1, Dilation: 1, Pad: 1, UpFactor: s, Periodic: a.WrapLon && i == 2})
 	}
 	return Window{Axes: axes}
 }
 
-// local does not wrap longitudes that are cut: what lies beyond comes from elsewhere.
-func (a Up) local(l graph.Local) Up {
+// shardAttrs does not wrap longitudes that are cut: what lies beyond comes from elsewhere.
+func (a Upsampling) shardAttrs(l graph.Shard) Upsampling {
 	a.WrapLon = a.WrapLon && l.Pads[4] < 0
 	return a
 }
 
-var upsample = Define(Spec[Up]{
+var upsample = Define(Spec[Upsampling]{
 	Name:   "upsample",
 	Doc:    "Trilinear upsampling by whole factors, half-pixel centres: x [N C D H W] → [N C sD sH sW].",
 	Source: "torch.nn.Upsample(mode='trilinear', align_corners=False)",
-	Shape:  func(in []Shape, a Up) (Shape, error) { return a.shape(in[0]) },
-	Grad: func(b *Builder, in []Value, _, dy Value, a Up) []Value {
+	Shape:  func(in []Shape, a Upsampling) (Shape, error) { return a.shape(in[0]) },
+	Grad: func(b *Builder, in []Value, _, dy Value, a Upsampling) []Value {
 		to := in[0].Shape()
-		return []Value{upsampleGrad.add(b, UpGrad{a, to}, dy)}
+		return []Value{upsampleGrad.add(b, UpsamplingGrad{a, to}, dy)}
 	},
-	Window:     func(_ []Shape, a Up) Window { return a.window() },
-	Local:      Up.local,
-	FLOPs:      func(_ []Shape, out Shape, a Up) int64 { return upFLOPs(out, a) },
-	Channels:   alikeInWindows[Up],
-	KeepsCodes: func(a Up) bool { return a.Scale == [3]int{1, 2, 2} },
-	Ref: func(c Call, a Up) {
+	Window:         func(_ []Shape, a Upsampling) Window { return a.window() },
+	ShardAttrs:     Upsampling.shardAttrs,
+	FLOPs:          func(_ []Shape, out Shape, a Upsampling) int64 { return upsamplingFLOPs(out, a) },
+	TieChannels:    tieWindowed[Upsampling],
+	PreservesScale: func(a Upsampling) bool { return a.Scale == [3]int{1, 2, 2} },
+	Ref: func(c Call, a Upsampling) {
 		clear(c.Out)
 		a.each(c.InShape[0], c.OutShape, func(x, y int, w float64) { c.Out[y] += w * c.In[0][x] })
 	},
-	Cases: upCases(),
+	Cases: upsamplingCases(),
 })
 
-// upFLOPs counts two products and a sum per result and axis that is scaled.
-func upFLOPs(out Shape, a Up) int64 {
+// upsamplingFLOPs counts two products and a sum per result and axis that is scaled.
+func upsamplingFLOPs(out Shape, a Upsampling) int64 {
 	n := int64(0)
 	for _, s := range a.Scale {
 		if s > 1 {
@@ -155,37 +155,39 @@ func upFLOPs(out Shape, a Up) int64 {
 	return n
 }
 
-var upsampleGrad = Define(Spec[UpGrad]{
+var upsampleGrad = Define(Spec[UpsamplingGrad]{
 	Name:   "upsample_grad",
 	Doc:    "Gradient of upsample: its adjoint applied to dy.",
 	Source: "the adjoint of upsample",
-	NoGrad: firstOrder,
-	Shape: func(in []Shape, a UpGrad) (Shape, error) {
+	NoGrad: noSecondOrder,
+	Shape: func(in []Shape, a UpsamplingGrad) (Shape, error) {
 		y, err := a.shape(a.To)
 		if err == nil && !y.Equal(in[0]) {
 			err = shapeError("%v becomes %v; dy is %v", a.To, y, in[0])
 		}
 		return a.To.Clone(), err
 	},
-	Window: func(_ []Shape, a UpGrad) Window {
+	Window: func(_ []Shape, a UpsamplingGrad) Window {
 		w := a.window()
 		w.Adjoint = true
 		return w
 	},
-	Local: func(a UpGrad, l graph.Local) UpGrad { return UpGrad{a.Up.local(l), l.To} },
-	FLOPs: func(in []Shape, _ Shape, a UpGrad) int64 { return upFLOPs(in[0], a.Up) },
-	Ref: func(c Call, a UpGrad) {
+	ShardAttrs: func(a UpsamplingGrad, l graph.Shard) UpsamplingGrad {
+		return UpsamplingGrad{a.Upsampling.shardAttrs(l), l.Shape}
+	},
+	FLOPs: func(in []Shape, _ Shape, a UpsamplingGrad) int64 { return upsamplingFLOPs(in[0], a.Upsampling) },
+	Ref: func(c Call, a UpsamplingGrad) {
 		clear(c.Out)
 		a.each(c.OutShape, c.InShape[0], func(x, y int, w float64) { c.Out[x] += w * c.In[0][y] })
 	},
-	Cases: func() []Case[UpGrad] {
-		var cs []Case[UpGrad]
-		for _, c := range upCases() {
+	Cases: func() []Case[UpsamplingGrad] {
+		var cs []Case[UpsamplingGrad]
+		for _, c := range upsamplingCases() {
 			y, err := c.A.shape(c.In[0])
 			if err != nil {
 				panic("upsample_grad case " + c.Name + ": " + err.Error())
 			}
-			cs = append(cs, Case[UpGrad]{Name: c.Name, In: []Shape{y}, A: UpGrad{c.A, c.In[0]}})
+			cs = append(cs, Case[UpsamplingGrad]{Name: c.Name, In: []Shape{y}, A: UpsamplingGrad{c.A, c.In[0]}})
 		}
 		return cs
 	}(),
@@ -201,5 +203,5 @@ var upsampleGrad = Define(Spec[UpGrad]{
 // Errors: ErrShape.
 // Source: torch.nn.Upsample(mode="trilinear", align_corners=False).
 func Upsample(b *Builder, x Value, scale [3]int, wrapLon bool) Value {
-	return upsample.add(b, Up{scale, wrapLon}, x)
+	return upsample.add(b, Upsampling{scale, wrapLon}, x)
 }

@@ -116,11 +116,11 @@ func TestPublishedSteps(t *testing.T) {
 			if got := values(s); !close(got, c.want[step], 5e-7/3) { // float32 of values near 4
 				t.Errorf("%s step %d: %v, want %v", c.o.Kind, step+1, got, c.want[step])
 			}
-			if ratio := []float32{0.004997501, 0.009970050}[step]; c.o.Kind == LARS && math.Abs(float64(p.move.ratio[0]-ratio)) > 1e-8 {
-				t.Errorf("LARS step %d: ratio %v, want %v", step+1, p.move.ratio[0], ratio)
+			if ratio := []float32{0.004997501, 0.009970050}[step]; c.o.Kind == LARS && math.Abs(float64(p.sweepStep.ratio[0]-ratio)) > 1e-8 {
+				t.Errorf("LARS step %d: ratio %v, want %v", step+1, p.sweepStep.ratio[0], ratio)
 			}
-			if ratio := []float32{3.415939738, 4.873007565}[step]; c.o.Kind == LAMB && math.Abs(float64(p.move.ratio[0]-ratio)) > 2e-6 {
-				t.Errorf("LAMB step %d: ratio %v, want %v", step+1, p.move.ratio[0], ratio)
+			if ratio := []float32{3.415939738, 4.873007565}[step]; c.o.Kind == LAMB && math.Abs(float64(p.sweepStep.ratio[0]-ratio)) > 2e-6 {
+				t.Errorf("LAMB step %d: ratio %v, want %v", step+1, p.sweepStep.ratio[0], ratio)
 			}
 		}
 		if err := p.Close(); err != nil {
@@ -229,7 +229,7 @@ func TestGathered(t *testing.T) {
 						t.Fatal(err)
 					}
 					if n != 6 {
-						p.Add(weight)
+						p.Accumulate(weight)
 					}
 				}
 				norm, err := p.Step(0.05)
@@ -269,17 +269,17 @@ func TestGatheredNothing(t *testing.T) {
 	defer p.Close()
 	before := slices.Clone(s.Params())
 	setGrads(s, 1)
-	p.Add(0)
+	p.Accumulate(0)
 	if norm, err := p.Step(0.1); norm != 0 || err != nil || !slices.Equal(before, s.Params()) {
 		t.Errorf("norm %v, %v, parameters %v, want those before, %v", norm, err, s.Params(), before)
 	}
 	s.Grads()[0] = float32(math.NaN())
-	p.Add(1)
+	p.Accumulate(1)
 	if _, err := p.Step(0.1); err == nil {
 		t.Fatal("a gathered NaN was taken")
 	}
 	s.Grads()[0] = 0
-	p.Add(1)
+	p.Accumulate(1)
 	if _, err := p.Step(0.1); err != nil {
 		t.Error(err)
 	}

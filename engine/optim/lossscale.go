@@ -2,10 +2,10 @@ package optim
 
 // Constants of LossScale.
 const (
-	firstLossScale  = 1 << 16
-	mostLossScale   = 1 << 24
-	leastLossScale  = 1
-	lossScaleDouble = 2000
+	initialLossScale = 1 << 16
+	maxLossScale     = 1 << 24
+	minLossScale     = 1
+	growthInterval   = 2000
 )
 
 // LossScale is what the loss is multiplied by where its gradients are stored in float16, whose
@@ -16,30 +16,30 @@ const (
 // Source: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2; the constants of
 // torch.amp.GradScaler, with a bound.
 type LossScale struct {
-	Scale   float64 `json:"scale"`
-	Good    int     `json:"good"`    // steps taken since it changed last
-	Skipped uint64  `json:"skipped"` // steps that were not taken
+	Scale     float64 `json:"scale"`
+	GoodSteps int     `json:"good_steps"` // steps taken since it changed last
+	Skipped   uint64  `json:"skipped"`    // steps that were not taken
 }
 
 // NewLossScale is that of a training that begins.
-func NewLossScale() LossScale { return LossScale{Scale: firstLossScale} }
+func NewLossScale() LossScale { return LossScale{Scale: initialLossScale} }
 
-// Took counts a step that was taken, and tells whether the scale of the next one is another.
-func (l *LossScale) Took() (changed bool) {
-	if l.Good++; l.Good < lossScaleDouble || l.Scale >= mostLossScale {
+// CountStep counts a step that was taken, and tells whether the scale of the next one is another.
+func (l *LossScale) CountStep() (changed bool) {
+	if l.GoodSteps++; l.GoodSteps < growthInterval || l.Scale >= maxLossScale {
 		return false
 	}
-	l.Scale, l.Good = 2*l.Scale, 0
+	l.Scale, l.GoodSteps = 2*l.Scale, 0
 	return true
 }
 
-// Skip counts a step whose gradient is not finite, and lowers the scale; ok is false where it
+// CountSkip counts a step whose gradient is not finite, and lowers the scale; ok is false where it
 // is not the scale's fault.
-func (l *LossScale) Skip() (ok bool) {
-	if l.Scale <= leastLossScale {
+func (l *LossScale) CountSkip() (ok bool) {
+	if l.Scale <= minLossScale {
 		return false
 	}
-	l.Scale, l.Good = l.Scale/2, 0
+	l.Scale, l.GoodSteps = l.Scale/2, 0
 	l.Skipped++
 	return true
 }

@@ -13,27 +13,27 @@ func TestLossScale(t *testing.T) {
 	l := NewLossScale()
 	for step := range 2001 + 2000 {
 		if step == 2000 { // begins to count again
-			if l.Scale != 0x1p17 || !l.Skip() || l.Scale != 0x1p16 || l.Skipped != 1 {
+			if l.Scale != 0x1p17 || !l.CountSkip() || l.Scale != 0x1p16 || l.Skipped != 1 {
 				t.Fatalf("step %d: %+v", step, l)
 			}
 			continue
 		}
-		if changed := l.Took(); changed != (step == 1999 || step == 4000) {
+		if changed := l.CountStep(); changed != (step == 1999 || step == 4000) {
 			t.Fatalf("step %d: changed %v, %+v", step, changed, l)
 		}
 	}
 	for range 9 * 2000 {
-		l.Took()
+		l.CountStep()
 	}
 	if l.Scale != 0x1p24 {
 		t.Errorf("grows to %g", l.Scale)
 	}
 	for n := range 24 {
-		if !l.Skip() {
+		if !l.CountSkip() {
 			t.Fatalf("skip %d is refused", n)
 		}
 	}
-	if l.Scale != 1 || l.Skip() || l.Skipped != 25 {
+	if l.Scale != 1 || l.CountSkip() || l.Skipped != 25 {
 		t.Errorf("at the end %+v", l)
 	}
 }
@@ -50,7 +50,7 @@ func TestScaledGradients(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.Scaled(by)
+			p.SetLossScale(by)
 			for step := range 5 {
 				s.Params()[step] += 0.5
 				g := s.Grads()
@@ -61,14 +61,14 @@ func TestScaledGradients(t *testing.T) {
 					g[7] = float32(math.Inf(1))
 				}
 				if step > 1 {
-					p.Add(2)
+					p.Accumulate(2)
 				}
-				if ok, err := p.Finite(); err != nil || ok != (step != 3) {
+				if ok, err := p.IsFinite(); err != nil || ok != (step != 3) {
 					t.Fatalf("%s, step %d: finite %v, %v", kind, step, ok, err)
 				}
 				if step != 3 {
 					present := make([]float32, len(s.Params()))
-					p.Present(present, 1)
+					p.AddScaledGradient(present, 1)
 					results[k] = append(results[k], present...)
 				}
 				norm, err := p.Step(0.01)

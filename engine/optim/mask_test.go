@@ -38,7 +38,7 @@ func TestMask(t *testing.T) {
 		for i := range all {
 			all[i] = i >= n || mask[i]
 		}
-		if err := masked.Mask(all); err != nil {
+		if err := masked.SetMask(all); err != nil {
 			t.Fatal(err)
 		}
 		for step := range 6 {
@@ -50,8 +50,8 @@ func TestMask(t *testing.T) {
 					gs[k] = g[i]
 				}
 				if step%2 == 1 {
-					masked.Add(1.5)
-					small.Add(1.5)
+					masked.Accumulate(1.5)
+					small.Accumulate(1.5)
 				}
 			}
 			got, err := masked.Step(0.01)
@@ -76,7 +76,7 @@ func TestMask(t *testing.T) {
 				}
 			}
 		}
-		if err := masked.Mask(all[1:]); err == nil {
+		if err := masked.SetMask(all[1:]); err == nil {
 			t.Error("a mask of other parameters is taken")
 		}
 	}
@@ -91,7 +91,7 @@ func TestPresent(t *testing.T) {
 	}
 	defer p.Close()
 	keep := make([]bool, len(s.Params()))
-	if err := p.Mask(keep); err != nil {
+	if err := p.SetMask(keep); err != nil {
 		t.Fatal(err)
 	}
 	g := s.Grads()
@@ -99,7 +99,7 @@ func TestPresent(t *testing.T) {
 		g[i] = float32(i)
 	}
 	x := make([]float32, len(g))
-	p.Present(x, -2)
+	p.AddScaledGradient(x, -2)
 	for _, e := range s.Entries() {
 		for i := e.Offset; i < e.Offset+e.Size(); i++ {
 			if x[i] != -2*float32(i) {
@@ -107,13 +107,13 @@ func TestPresent(t *testing.T) {
 			}
 		}
 	}
-	p.Add(1)
+	p.Accumulate(1)
 	for i := range g {
 		g[i] = float32(3 * i)
 	}
-	p.Add(3)
+	p.Accumulate(3)
 	clear(x)
-	p.Present(x, 1)
+	p.AddScaledGradient(x, 1)
 	if x[3] != 2.5*3 {
 		t.Errorf("the mean of gathered gradients is %g, want %g", x[3], 2.5*3)
 	}

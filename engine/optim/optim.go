@@ -129,36 +129,36 @@ var ErrNotFinite = errors.New("the gradient is not finite")
 
 // tensor is one parameter.
 type tensor struct {
-	decay float64
-	plain bool // without a ratio: LARS and LAMB move it like SGD and Adam
+	decay    float64
+	unscaled bool // without a ratio: LARS and LAMB move it like SGD and Adam
 }
 
 // Optimizer moves the parameters of one store. One goroutine at a time.
 type Optimizer struct {
-	o       Options
-	store   *engine.Store
-	tensors []tensor
-	arena   arena
-	move    step
-	steps   uint64
-	sweep   sweeper
-	keep    []bool // of Mask
-	away    *away  // where parameters lie on a device; nil elsewhere
-	cut
-	squares
+	o         Options
+	store     *engine.Store
+	tensors   []tensor
+	arena     arena
+	sweepStep step
+	steps     uint64
+	sweep     sweeper
+	mask      []bool      // of Mask
+	device    *deviceStep // where parameters lie on a device; nil elsewhere
+	partition
+	normSums
 	gradients
 }
 
-// cut is how the parameters are cut into pieces.
-type cut struct {
-	pieces  []Piece // of all ranks
-	all     []piece // the same, by number of their tensors
-	runs    []run   // of this rank
-	numbers []int   // of its pieces in all
+// partition is how the parameters are cut into pieces.
+type partition struct {
+	chunks     []Chunk // of all ranks
+	allChunks  []chunk // the same, by number of their tensors
+	runs       []run   // of this rank
+	ownIndices []int   // of its pieces in all
 }
 
-// squares are sums of which norms are made.
-type squares struct {
+// normSums are sums of which norms are made.
+type normSums struct {
 	part  []float64 // two sums for each piece of this rank
 	parts []float64 // and of all ranks; part itself without any
 	norms []norms   // by tensor
@@ -166,10 +166,10 @@ type squares struct {
 
 // gradients are those that the next step moves along.
 type gradients struct {
-	scale   float64   // of Scaled
-	sum     []float32 // gathered, in the layout of moments, allocated by the first Add
-	weight  float64   // of sum together
-	pending bool      // sum holds something
+	lossScale float64   // of Scaled
+	sum       []float32 // gathered, in the layout of moments, allocated by the first Add
+	weight    float64   // of sum together
+	pending   bool      // sum holds something
 }
 
 // New gives an optimiser at rest for the parameters of store, which a graph
@@ -181,7 +181,7 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	p := &Optimizer{o: o, store: store, gradients: gradients{scale: 1}}
+	p := &Optimizer{o: o, store: store, gradients: gradients{lossScale: 1}}
 	if o.Average != nil {
 		same := func(a, b engine.Entry) bool {
 			return a.Name == b.Name && a.Shape.Equal(b.Shape) && a.Offset == b.Offset && a.State == b.State
@@ -191,7 +191,7 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 				Why: "the two stores were laid out by different networks", Fix: "lay both out by the same network"}
 		}
 	}
-	p.touch()
+	p.refreshParams()
 	number := map[string]int{}
 	for _, e := range store.Entries() {
 		if e.State {
@@ -199,101 +199,101 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 		}
 		t := tensor{decay: o.Decay}
 		if o.NoDecay != nil && o.NoDecay(e.Name) {
-			t.decay, t.plain = 0, true
+			t.decay, t.unscaled = 0, true
 		}
 		if (o.Kind == LARS || o.Kind == LAMB) && e.Shape.NDim() <= 1 {
-			t.decay, t.plain = 0, true
+			t.decay, t.unscaled = 0, true
 		}
 		number[e.Name] = len(p.tensors)
 		p.tensors = append(p.tensors, t)
 	}
-	p.pieces = Pieces(store)
-	for _, x := range p.pieces {
-		p.all = append(p.all, piece{lo: x.Lo, hi: x.Hi, tensor: number[x.Param]})
+	p.chunks = Chunks(store)
+	for _, x := range p.chunks {
+		p.allChunks = append(p.allChunks, chunk{lo: x.Lo, hi: x.Hi, tensor: number[x.Param]})
 	}
 	var owners []int
 	rank := 0
 	if o.Ranks != nil {
 		owners, rank = o.Ranks.Owners(), o.Ranks.Rank()
-		if err := checkOwners(owners, len(p.all)); err != nil {
+		if err := checkOwners(owners, len(p.allChunks)); err != nil {
 			return nil, err
 		}
 	}
-	own, numbers, moments := p.shareOf(owners, rank)
-	p.numbers, p.runs = numbers, runsOf(own)
+	own, numbers, moments := p.chunksOf(owners, rank)
+	p.ownIndices, p.runs = numbers, mergeRuns(own)
 	p.arena.m = make([]float32, moments)
 	if o.Kind != SGD && o.Kind != LARS {
 		p.arena.v = make([]float32, moments)
 	}
 	p.part = make([]float64, 2*len(own))
 	if p.parts = p.part; o.Ranks != nil {
-		p.parts = make([]float64, 2*len(p.all))
+		p.parts = make([]float64, 2*len(p.allChunks))
 	}
 	p.norms = make([]norms, len(p.tensors))
-	p.move = step{rule: o.Kind, nesterov: o.Nesterov, beta1: o.Beta1, beta2: o.Beta2, eps: o.Eps, momentum: o.Momentum,
+	p.sweepStep = step{rule: o.Kind, nesterov: o.Nesterov, beta1: o.Beta1, beta2: o.Beta2, eps: o.Eps, momentum: o.Momentum,
 		decay: make([]float32, len(p.tensors)), ratio: make([]float32, len(p.tensors))}
 	for i, t := range p.tensors {
-		p.move.decay[i], p.move.ratio[i] = float32(t.decay), 1
+		p.sweepStep.decay[i], p.sweepStep.ratio[i] = float32(t.decay), 1
 	}
 	var err error
 	if p.sweep, err = newSweeper(max(o.Threads, 1), own); err == nil {
-		err = p.leaves()
+		err = p.useDevice()
 	}
 	return p, err
 }
 
-// Add gathers the present gradient with a weight that is not negative; the
+// Accumulate gathers the present gradient with a weight that is not negative; the
 // next Step moves along the weighted mean of what was gathered. Batches that are
 // weighted by their share of a larger batch give its gradient up to rounding, as
 // long as no value of one sample depends on another (batch statistics do).
-func (p *Optimizer) Add(weight float64) {
+func (p *Optimizer) Accumulate(weight float64) {
 	first := !p.pending
 	if first {
 		p.pending, p.weight = true, 0
 	}
 	p.weight += weight
-	if p.away != nil && (first || p.away.sums) {
-		p.away.add(float32(weight), first)
+	if p.device != nil && (first || p.device.sumOnDevice) {
+		p.device.accumulate(float32(weight), first)
 		return
 	}
-	p.here()
-	p.gathered()
+	p.download()
+	p.accumulator()
 	if first {
 		clear(p.sum)
 	}
-	p.sweep.add(p.sum, p.present(), float32(weight))
+	p.sweep.accumulate(p.sum, p.ownGradient(), float32(weight))
 }
 
-// gathered makes room for gathered gradients.
-func (p *Optimizer) gathered() []float32 {
+// accumulator makes room for gathered gradients.
+func (p *Optimizer) accumulator() []float32 {
 	if p.sum == nil {
 		p.sum = make([]float32, len(p.arena.m))
 	}
 	return p.sum
 }
 
-// present is the gradient of this rank's pieces in the layout of moments, which is that of
+// ownGradient is the gradient of this rank's pieces in the layout of moments, which is that of
 // the store where there are no ranks.
-func (p *Optimizer) present() []float32 {
+func (p *Optimizer) ownGradient() []float32 {
 	if p.o.Ranks != nil {
 		return p.o.Ranks.Grads()
 	}
 	return p.store.Grads()
 }
 
-// Scaled says that gradients from now on are those of the loss times a number, by which steps
+// SetLossScale says that gradients from now on are those of the loss times a number, by which steps
 // divide them.
-func (p *Optimizer) Scaled(by float64) { p.scale = by }
+func (p *Optimizer) SetLossScale(by float64) { p.lossScale = by }
 
 // factor is what the gradient that the next step moves along is multiplied by.
 func (p *Optimizer) factor() float64 {
 	switch {
 	case !p.pending:
-		return 1 / p.scale
+		return 1 / p.lossScale
 	case p.weight == 0: // as the mean over no weight is 0
 		return 0
 	}
-	return 1 / (p.weight * p.scale)
+	return 1 / (p.weight * p.lossScale)
 }
 
 // gradient is what the next step moves along, times factor.
@@ -301,20 +301,20 @@ func (p *Optimizer) gradient() []float32 {
 	if p.pending {
 		return p.sum
 	}
-	return p.present()
+	return p.ownGradient()
 }
 
-// Finite tells whether the gradient is that the next step moves along, before any mask. All
+// IsFinite tells whether the gradient is that the next step moves along, before any mask. All
 // ranks ask.
 //
 // Errors: those of other ranks.
-func (p *Optimizer) Finite() (bool, error) {
-	if p.steppedAway() {
-		return p.away.finite()
+func (p *Optimizer) IsFinite() (bool, error) {
+	if p.onDevice() {
+		return p.device.finite()
 	}
-	p.here()
+	p.download()
 	p.sweep.squares(p.part, nil, p.gradient())
-	if err := p.join(); err != nil {
+	if err := p.reduceNorms(); err != nil {
 		return false, err
 	}
 	return p.norm() < math.Inf(1), nil
@@ -328,34 +328,34 @@ func (p *Optimizer) norm() (norm float64) {
 	return math.Sqrt(norm)
 }
 
-// steppedAway tells whether the next step is taken where the parameters lie.
-func (p *Optimizer) steppedAway() bool {
-	return p.away != nil && (!p.pending || p.away.sums)
+// onDevice tells whether the next step is taken where the parameters lie.
+func (p *Optimizer) onDevice() bool {
+	return p.device != nil && (!p.pending || p.device.sumOnDevice)
 }
 
-// join makes the sums over tensors of those over pieces, which it adds up in their order.
+// reduceNorms makes the sums over tensors of those over pieces, which it adds up in their order.
 //
 // Errors: those of other ranks.
-func (p *Optimizer) join() error {
+func (p *Optimizer) reduceNorms() error {
 	if p.o.Ranks != nil { // each piece has one owner: all others add zeros
 		clear(p.parts)
-		for i, k := range p.numbers {
+		for i, k := range p.ownIndices {
 			p.parts[2*k], p.parts[2*k+1] = p.part[2*i], p.part[2*i+1]
 		}
-		if err := p.o.Ranks.Sum(p.parts); err != nil {
+		if err := p.o.Ranks.AllReduce(p.parts); err != nil {
 			return fmt.Errorf("optimiser step %d: %w", p.steps, err)
 		}
 	}
 	clear(p.norms)
-	for i, x := range p.all {
+	for i, x := range p.allChunks {
 		p.norms[x.tensor].a += p.parts[2*i]
 		p.norms[x.tensor].b += p.parts[2*i+1]
 	}
 	return nil
 }
 
-// touch brings the parameters up to date, and tells their stores that they change.
-func (p *Optimizer) touch() {
+// refreshParams brings the parameters up to date, and tells their stores that they change.
+func (p *Optimizer) refreshParams() {
 	p.arena.w = p.store.Params()
 	if p.o.Average != nil {
 		p.arena.e = p.o.Average.Params()
@@ -368,21 +368,21 @@ func (p *Optimizer) touch() {
 // Errors: ErrNotFinite; then nothing has been changed, and what was gathered is
 // gone. Those of other ranks.
 func (p *Optimizer) Step(rate float64) (norm float64, err error) {
-	if p.steppedAway() {
-		return p.away.step(rate)
+	if p.onDevice() {
+		return p.device.step(rate)
 	}
-	p.here()
-	p.touch()
+	p.download()
+	p.refreshParams()
 	g, factor := p.gradient(), p.factor()
 	p.pending = false
-	p.masked(g)
+	p.applyMask(g)
 	p.arena.g = g
 	var w []float32 // if its norms are wanted too
 	if p.o.Kind == LARS {
 		w = p.arena.w
 	}
 	p.sweep.squares(p.part, w, g)
-	if err := p.join(); err != nil {
+	if err := p.reduceNorms(); err != nil {
 		return 0, err
 	}
 	if norm = p.norm() * factor; math.IsNaN(norm) || math.IsInf(norm, 0) {
@@ -392,28 +392,28 @@ func (p *Optimizer) Step(rate float64) (norm float64, err error) {
 		factor *= math.Min(1, p.o.Clip/(norm+1e-6))
 	}
 	p.steps++
-	s := &p.move
+	s := &p.sweepStep
 	s.factor = factor
-	p.constants(s, rate, p.steps)
+	p.setConstants(s, rate, p.steps)
 	switch p.o.Kind {
 	case LARS:
-		p.lars()
+		p.setLARSRatios()
 	case LAMB:
 		p.sweep.moments(p.part, &p.arena, s)
-		if err := p.join(); err != nil {
+		if err := p.reduceNorms(); err != nil {
 			return norm, err
 		}
-		p.lamb()
+		p.setLAMBRatios()
 	}
-	p.sweep.move(&p.arena, s)
+	p.sweep.apply(&p.arena, s)
 	if p.o.Ranks != nil {
-		return norm, p.o.Ranks.Gather(p.arena.w)
+		return norm, p.o.Ranks.AllGather(p.arena.w)
 	}
 	return norm, nil
 }
 
-// constants are those of the step of this number.
-func (p *Optimizer) constants(s *step, rate float64, number uint64) {
+// setConstants are those of the step of this number.
+func (p *Optimizer) setConstants(s *step, rate float64, number uint64) {
 	s.rate, s.blend = rate, 1-p.o.EMA
 	if number == 1 {
 		s.blend = 1
@@ -421,34 +421,34 @@ func (p *Optimizer) constants(s *step, rate float64, number uint64) {
 	s.correct1, s.correct2 = 1-math.Pow(p.o.Beta1, float64(number)), 1-math.Pow(p.o.Beta2, float64(number))
 }
 
-// GatherAverage completes the average, of which each rank moves its own pieces. Without
+// AllGatherAverage completes the average, of which each rank moves its own pieces. Without
 // ranks it always is.
 //
 // Errors: those of other ranks.
-func (p *Optimizer) GatherAverage() error {
+func (p *Optimizer) AllGatherAverage() error {
 	if p.o.Ranks == nil || p.arena.e == nil {
 		return nil
 	}
-	return p.o.Ranks.Gather(p.arena.e)
+	return p.o.Ranks.AllGather(p.arena.e)
 }
 
-// lars sets decay and ratio of each tensor from the sums of w² and g².
-func (p *Optimizer) lars() {
+// setLARSRatios sets decay and ratio of each tensor from the sums of w² and g².
+func (p *Optimizer) setLARSRatios() {
 	for i, t := range p.tensors {
-		w, g := math.Sqrt(p.norms[i].a), p.move.factor*math.Sqrt(p.norms[i].b)
-		p.move.decay[i], p.move.ratio[i] = 0, 1
-		if !t.plain && w > 0 && g > 0 {
-			p.move.decay[i], p.move.ratio[i] = float32(t.decay), float32(p.o.Trust*w/(g+t.decay*w))
+		w, g := math.Sqrt(p.norms[i].a), p.sweepStep.factor*math.Sqrt(p.norms[i].b)
+		p.sweepStep.decay[i], p.sweepStep.ratio[i] = 0, 1
+		if !t.unscaled && w > 0 && g > 0 {
+			p.sweepStep.decay[i], p.sweepStep.ratio[i] = float32(t.decay), float32(p.o.Trust*w/(g+t.decay*w))
 		}
 	}
 }
 
-// lamb sets the ratio of each tensor from the sums of w² and u².
-func (p *Optimizer) lamb() {
+// setLAMBRatios sets the ratio of each tensor from the sums of w² and u².
+func (p *Optimizer) setLAMBRatios() {
 	for i, t := range p.tensors {
-		p.move.ratio[i] = 1
-		if n := p.norms[i]; !t.plain && n.a > 0 && n.b > 0 {
-			p.move.ratio[i] = float32(math.Sqrt(n.a / n.b))
+		p.sweepStep.ratio[i] = 1
+		if n := p.norms[i]; !t.unscaled && n.a > 0 && n.b > 0 {
+			p.sweepStep.ratio[i] = float32(math.Sqrt(n.a / n.b))
 		}
 	}
 }
@@ -462,7 +462,7 @@ type Tensor struct {
 
 // moments lists the arrays of moments by the names that they have in a State.
 func (p *Optimizer) moments() []Tensor {
-	p.here()
+	p.download()
 	out := []Tensor{{Name: "m.", Values: p.arena.m}}
 	if p.arena.v != nil {
 		out = append(out, Tensor{Name: "v.", Values: p.arena.v})
@@ -478,7 +478,7 @@ func (p *Optimizer) moments() []Tensor {
 func (p *Optimizer) State() ([]Tensor, error) {
 	var out []Tensor
 	for _, moment := range p.moments() {
-		whole, err := p.whole(moment.Values)
+		whole, err := p.gatherMoments(moment.Values)
 		if err != nil {
 			return nil, err
 		}
@@ -496,9 +496,9 @@ func (p *Optimizer) State() ([]Tensor, error) {
 	return out, nil
 }
 
-// whole copies moments of all ranks into the layout of the parameters, on rank 0; others
+// gatherMoments copies moments of all ranks into the layout of the parameters, on rank 0; others
 // get nil.
-func (p *Optimizer) whole(own []float32) ([]float32, error) {
+func (p *Optimizer) gatherMoments(own []float32) ([]float32, error) {
 	put := func(to, from []float32, runs []run) {
 		for _, r := range runs {
 			copy(to[r.lo:r.lo+r.n], from[r.at:])
@@ -514,13 +514,13 @@ func (p *Optimizer) whole(own []float32) ([]float32, error) {
 	var sizes []int
 	var shares [][]run
 	for r := range p.o.Ranks.Size() {
-		pieces, _, n := p.shareOf(owners, r)
-		sizes, shares = append(sizes, n), append(shares, runsOf(pieces))
+		pieces, _, n := p.chunksOf(owners, r)
+		sizes, shares = append(sizes, n), append(shares, mergeRuns(pieces))
 	}
 	if p.o.Ranks.Rank() == 0 {
 		out = make([]float32, len(p.arena.w))
 	}
-	err := p.o.Ranks.Collect(own, sizes, func(rank int, x []float32) { put(out, x, shares[rank]) })
+	err := p.o.Ranks.GatherToRoot(own, sizes, func(rank int, x []float32) { put(out, x, shares[rank]) })
 	return out, err
 }
 
@@ -555,10 +555,10 @@ func (p *Optimizer) Steps() uint64 { return p.steps }
 // Bytes is the size of the memory of moments, and of gathered gradients if there are any.
 func (p *Optimizer) Bytes() int64 { return 4 * int64(len(p.arena.m)+len(p.arena.v)+len(p.sum)) }
 
-// here brings moments to the program's memory if they are newer on a device.
-func (p *Optimizer) here() {
-	if p.away != nil {
-		p.away.leave()
+// download brings moments to the program's memory if they are newer on a device.
+func (p *Optimizer) download() {
+	if p.device != nil {
+		p.device.download()
 	}
 }
 

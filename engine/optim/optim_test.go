@@ -155,14 +155,14 @@ func TestTorch(t *testing.T) {
 // TestLoopAgreesWithKernel: the plain loops and the kernels in use move alike, by
 // every rule, over tensors of one value, of a few, and of more than a piece.
 func TestLoopAgreesWithKernel(t *testing.T) {
-	pieces := []piece{{0, 1, 0, 0}, {16, 23, 1, 16}, {32, 16416, 2, 24}, {16416, 40032, 2, 16408}, {40032, 40032 + 555, 3, 40024}}
+	pieces := []chunk{{0, 1, 0, 0}, {16, 23, 1, 16}, {32, 16416, 2, 24}, {16416, 40032, 2, 16408}, {40032, 40032 + 555, 3, 40024}}
 	const n = 40032 + 555
 	sw, err := newSweeper(2, pieces)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer sw.close()
-	loop := loopSweeper{pieces}
+	loop := refSweeper{pieces}
 	fresh := func() *arena {
 		a := &arena{}
 		for i := range n {
@@ -200,10 +200,10 @@ func TestLoopAgreesWithKernel(t *testing.T) {
 				t.Errorf("%s: sums %d are %v and %v", c.rule, k, nx[k], ny[k])
 			}
 		}
-		loop.move(x, &s)
-		sw.move(y, &s)
-		loop.add(x.m, x.g, 0.25)
-		sw.add(y.m, y.g, 0.25)
+		loop.apply(x, &s)
+		sw.apply(y, &s)
+		loop.accumulate(x.m, x.g, 0.25)
+		sw.accumulate(y.m, y.g, 0.25)
 		for i := range n {
 			for k, d := range []float32{x.w[i] - y.w[i], x.m[i] - y.m[i], x.v[i] - y.v[i], x.e[i] - y.e[i]} {
 				if math.Abs(float64(d)) > 5e-7 {
@@ -257,9 +257,9 @@ func TestStepAllocatesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Add(1)
+		p.Accumulate(1)
 		if n := allocs.PerRun(5, func() {
-			p.Add(1)
+			p.Accumulate(1)
 			if _, err := p.Step(0.01); err != nil {
 				t.Fatal(err)
 			}
@@ -294,9 +294,9 @@ func TestResume(t *testing.T) {
 		run := func(from, to int, s *engine.Store, p *Optimizer) {
 			for step := from; step < to; step++ {
 				setGrads(s, step)
-				p.Add(0.25)
+				p.Accumulate(0.25)
 				setGrads(s, step+100)
-				p.Add(0.75)
+				p.Accumulate(0.75)
 				if _, err := p.Step(0.01); err != nil {
 					t.Fatal(err)
 				}
@@ -374,7 +374,7 @@ func TestOptions(t *testing.T) {
 
 // TestTriangular2 is the table of the published schedule, 1e-6…1e-2, s = 4.
 func TestTriangular2(t *testing.T) {
-	s := Triangular2{Base: 1e-6, Max: 1e-2, Half: 4}
+	s := Triangular2{Base: 1e-6, Max: 1e-2, HalfCycle: 4}
 	want := []float64{1e-6, 0.00250075, 0.0050005, 0.00750025, 0.01, 0.00750025, 0.0050005, 0.00250075, 1e-6, 0.001250875}
 	for n, w := range want {
 		if got := s.Rate(uint64(n)); math.Abs(got-w) > 1e-15 {
@@ -396,7 +396,7 @@ func TestSchedulesTorch(t *testing.T) {
 			t.Errorf("cosine step %d: %v, PyTorch has %v", n, got, want)
 		}
 	}
-	p := &Plateau{Start: 0.1, Min: 0.02, Factor: 0.5, Threshold: 1e-3, Patience: 2, Cooldown: 1}
+	p := &Plateau{Initial: 0.1, Min: 0.02, Factor: 0.5, Threshold: 1e-3, Patience: 2, Cooldown: 1}
 	for i, v := range g.PlateauValues {
 		p.Observe(v)
 		if got := p.Rate(0); math.Abs(got-g.Plateau[i]) > 1e-12 {

@@ -19,12 +19,12 @@ func (c Constant) Rate(uint64) float64 { return float64(c) }
 // Source: Smith 2017, doi:10.1109/WACV.2017.58; torch's CyclicLR "triangular2".
 type Triangular2 struct {
 	Base, Max float64
-	Half      uint64 // steps of a half cycle; 0 means 1
+	HalfCycle uint64 // steps of a half cycle; 0 means 1
 }
 
 // Rate is the rate of step n.
 func (t Triangular2) Rate(n uint64) float64 {
-	at := float64(n) / float64(max(t.Half, 1))
+	at := float64(n) / float64(max(t.HalfCycle, 1))
 	c := math.Floor(1 + at/2)
 	x := math.Abs(at - 2*c + 1)
 	return t.Base + (t.Max-t.Base)*math.Max(0, 1-x)*math.Exp2(1-c)
@@ -76,19 +76,19 @@ func (w Warmup) Rate(n uint64) float64 {
 	return r
 }
 
-// Scaling is how a learning rate follows the size of the batch.
-type Scaling string
+// BatchScaling is how a learning rate follows the size of the batch.
+type BatchScaling string
 
 // The scalings.
 const (
-	NoScaling     Scaling = "none"
-	LinearScaling Scaling = "linear" // Goyal et al. 2017, arXiv:1706.02677
-	SqrtScaling   Scaling = "sqrt"   // for methods like Adam; Krizhevsky 2014, arXiv:1404.5997
+	NoScaling     BatchScaling = "none"
+	LinearScaling BatchScaling = "linear" // Goyal et al. 2017, arXiv:1706.02677
+	SqrtScaling   BatchScaling = "sqrt"   // for methods like Adam; Krizhevsky 2014, arXiv:1404.5997
 )
 
 // Factor is what the rate of a batch is multiplied by for one that is k times as
 // large.
-func (s Scaling) Factor(k float64) float64 {
+func (s BatchScaling) Factor(k float64) float64 {
 	switch s {
 	case LinearScaling:
 		return k
@@ -104,22 +104,22 @@ func (s Scaling) Factor(k float64) float64 {
 //
 // Source: the rule of torch.optim.lr_scheduler.ReduceLROnPlateau, mode min.
 type Plateau struct {
-	Start, Min float64
-	Factor     float64 // 0 means 0.1
-	Threshold  float64
-	Patience   int
-	Cooldown   int // observations after a lowering that do not count
+	Initial, Min float64
+	Factor       float64 // 0 means 0.1
+	Threshold    float64
+	Patience     int
+	Cooldown     int // observations after a lowering that do not count
 
 	State PlateauState
 }
 
 // PlateauState is what a checkpoint must keep of a Plateau.
 type PlateauState struct {
-	Seen    bool    `json:"seen"`    // whether anything has been observed
-	Best    float64 `json:"best"`    // lowest value so far
-	Bad     int     `json:"bad"`     // observations without gain
-	Cool    int     `json:"cool"`    // observations left to ignore
-	Lowered int     `json:"lowered"` // times the rate was lowered
+	Observed     bool    `json:"observed"`      // whether anything has been observed
+	Best         float64 `json:"best"`          // lowest value so far
+	BadCount     int     `json:"bad_count"`     // observations without gain
+	CooldownLeft int     `json:"cooldown_left"` // observations left to ignore
+	Lowered      int     `json:"lowered"`       // times the rate was lowered
 }
 
 // Rate is the present rate; it changes with Observe only.
@@ -128,26 +128,26 @@ func (p *Plateau) Rate(uint64) float64 {
 	if f == 0 {
 		f = 0.1
 	}
-	return math.Max(p.Start*math.Pow(f, float64(p.State.Lowered)), p.Min)
+	return math.Max(p.Initial*math.Pow(f, float64(p.State.Lowered)), p.Min)
 }
 
 // Observe takes note of a value and tells whether the rate was lowered. NaN is
 // no gain.
 func (p *Plateau) Observe(value float64) bool {
 	s := &p.State
-	if !s.Seen && !math.IsNaN(value) || value < s.Best*(1-p.Threshold) {
-		s.Seen, s.Best, s.Bad = true, value, 0
+	if !s.Observed && !math.IsNaN(value) || value < s.Best*(1-p.Threshold) {
+		s.Observed, s.Best, s.BadCount = true, value, 0
 	} else {
-		s.Bad++
+		s.BadCount++
 	}
-	if s.Cool > 0 {
-		s.Cool--
-		s.Bad = 0
+	if s.CooldownLeft > 0 {
+		s.CooldownLeft--
+		s.BadCount = 0
 	}
-	if s.Bad <= p.Patience {
+	if s.BadCount <= p.Patience {
 		return false
 	}
-	s.Cool, s.Bad = p.Cooldown, 0
+	s.CooldownLeft, s.BadCount = p.Cooldown, 0
 	before := p.Rate(0)
 	s.Lowered++
 	return p.Rate(0) < before

@@ -22,8 +22,8 @@ type step struct {
 // norms are the sums of squares of one tensor's values in two arrays.
 type norms struct{ a, b float64 }
 
-// loopSweeper is the sweep in plain Go; it also judges the kernels.
-type loopSweeper struct{ pieces []piece }
+// refSweeper is the sweep in plain Go; it also judges the kernels.
+type refSweeper struct{ chunks []chunk }
 
 func square(x []float32) float64 {
 	var s float64
@@ -33,8 +33,8 @@ func square(x []float32) float64 {
 	return s
 }
 
-// add is sum = sum + weight·g.
-func (loopSweeper) add(sum, g []float32, weight float32) {
+// accumulate is sum = sum + weight·g.
+func (refSweeper) accumulate(sum, g []float32, weight float32) {
 	for i, v := range g {
 		sum[i] += weight * v
 	}
@@ -42,8 +42,8 @@ func (loopSweeper) add(sum, g []float32, weight float32) {
 
 // squares sums w² and g² of every piece, in turns; without a w, which is nil then, 0
 // for w².
-func (l loopSweeper) squares(part []float64, w, g []float32) {
-	for k, p := range l.pieces {
+func (l refSweeper) squares(part []float64, w, g []float32) {
+	for k, p := range l.chunks {
 		part[2*k], part[2*k+1] = 0, square(g[p.at:p.at+p.hi-p.lo])
 		if w != nil {
 			part[2*k] = square(w[p.lo:p.hi])
@@ -53,34 +53,34 @@ func (l loopSweeper) squares(part []float64, w, g []float32) {
 
 // moments is the first half of LAMB: m, v, and in turns the sums of w² and u² of every
 // piece.
-func (l loopSweeper) moments(part []float64, a *arena, s *step) {
-	for k, p := range l.pieces {
+func (l refSweeper) moments(part []float64, a *arena, s *step) {
+	for k, p := range l.chunks {
 		part[2*k], part[2*k+1] = square(a.w[p.lo:p.hi]), 0
 		for i := p.lo; i < p.hi; i++ {
 			at := p.at + i - p.lo
-			s.advance(a, at, float32(s.factor)*a.g[at])
-			u := s.direction(a, at) + s.decay[p.tensor]*a.w[i]
+			s.updateMoments(a, at, float32(s.factor)*a.g[at])
+			u := s.update(a, at) + s.decay[p.tensor]*a.w[i]
 			part[2*k+1] += float64(u) * float64(u)
 		}
 	}
 }
 
-// advance moves the moments of Adam at i, which count as moments lie, by the gradient g.
-func (s *step) advance(a *arena, i int, g float32) {
+// updateMoments moves the moments of Adam at i, which count as moments lie, by the gradient g.
+func (s *step) updateMoments(a *arena, i int, g float32) {
 	a.m[i] = float32(s.beta1)*a.m[i] + float32(1-s.beta1)*g
 	a.v[i] = float32(s.beta2)*a.v[i] + float32(1-s.beta2)*g*g
 }
 
-// direction is the step of Adam at i before its rate.
-func (s *step) direction(a *arena, i int) float32 {
+// update is the step of Adam at i before its rate.
+func (s *step) update(a *arena, i int) float32 {
 	return a.m[i] / float32(s.correct1) / (float32(math.Sqrt(float64(a.v[i])/s.correct2)) + float32(s.eps))
 }
 
-// move is one sweep of any rule, in float32 as PyTorch computes it, and of the
+// apply is one sweep of any rule, in float32 as PyTorch computes it, and of the
 // running average.
-func (l loopSweeper) move(a *arena, s *step) {
+func (l refSweeper) apply(a *arena, s *step) {
 	rate, momentum, factor := float32(s.rate), float32(s.momentum), float32(s.factor)
-	for _, t := range l.pieces {
+	for _, t := range l.chunks {
 		decay, scaled := s.decay[t.tensor], rate*s.ratio[t.tensor]
 		for i := t.lo; i < t.hi; i++ {
 			at := t.at + i - t.lo
@@ -95,16 +95,16 @@ func (l loopSweeper) move(a *arena, s *step) {
 					w -= rate * a.m[at]
 				}
 			case Adam:
-				s.advance(a, at, g+decay*w)
-				w -= rate * s.direction(a, at)
+				s.updateMoments(a, at, g+decay*w)
+				w -= rate * s.update(a, at)
 			case AdamW:
-				s.advance(a, at, g)
-				w = w*(1-rate*decay) - rate*s.direction(a, at)
+				s.updateMoments(a, at, g)
+				w = w*(1-rate*decay) - rate*s.update(a, at)
 			case LARS:
 				a.m[at] = momentum*a.m[at] + scaled*(g+decay*w)
 				w -= a.m[at]
 			case LAMB:
-				w -= scaled * (s.direction(a, at) + decay*w)
+				w -= scaled * (s.update(a, at) + decay*w)
 			}
 			a.w[i] = w
 		}

@@ -12,10 +12,10 @@ import (
 // sweeper runs the sweeps with the kernels of the CPU backend.
 type sweeper struct {
 	pool   *kern.Pool
-	pieces []kern.Piece
+	chunks []kern.ParamRange
 }
 
-func newSweeper(threads int, pieces []piece) (sweeper, error) {
+func newSweeper(threads int, pieces []chunk) (sweeper, error) {
 	p, err := kern.NewPool(threads)
 	if err != nil {
 		return sweeper{}, &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("the optimiser with %d threads cannot start", threads),
@@ -23,30 +23,30 @@ func newSweeper(threads int, pieces []piece) (sweeper, error) {
 	}
 	s := sweeper{pool: p}
 	for _, x := range pieces {
-		s.pieces = append(s.pieces, kern.Piece{Lo: x.lo, Hi: x.hi, Tensor: x.tensor, At: x.at})
+		s.chunks = append(s.chunks, kern.ParamRange{Lo: x.lo, Hi: x.hi, Tensor: x.tensor, At: x.at})
 	}
 	return s, nil
 }
 
-func (s sweeper) add(sum, g []float32, weight float32) { s.pool.AXPY(sum, g, weight) }
+func (s sweeper) accumulate(sum, g []float32, weight float32) { s.pool.AXPY(sum, g, weight) }
 
-func (s sweeper) squares(part []float64, w, g []float32) { s.pool.OptSquares(part, s.pieces, w, g) }
+func (s sweeper) squares(part []float64, w, g []float32) { s.pool.OptSquares(part, s.chunks, w, g) }
 
 func (s sweeper) moments(part []float64, a *arena, st *step) {
 	x, o := bind(a, st)
-	s.pool.OptMoments(part, s.pieces, &x, &o)
+	s.pool.OptMoments(part, s.chunks, &x, &o)
 }
 
-func (s sweeper) move(a *arena, st *step) {
+func (s sweeper) apply(a *arena, st *step) {
 	x, o := bind(a, st)
-	s.pool.OptMove(s.pieces, &x, &o)
+	s.pool.OptUpdate(s.chunks, &x, &o)
 }
 
 // bind hands arena and constants over in the kernels' form.
 func bind(a *arena, st *step) (kern.OptArena, kern.OptStep) {
 	o := kern.OptStep{
 		LR: float32(st.rate), Beta1: st.beta1, Beta2: st.beta2, Eps: float32(st.eps),
-		Momentum: float32(st.momentum), GradScale: float32(st.factor), Blend: float32(st.blend),
+		Momentum: float32(st.momentum), GradScale: float32(st.factor), EMAWeight: float32(st.blend),
 		Correct1: float32(st.correct1), Correct2: float32(st.correct2), Decay: st.decay, Ratio: st.ratio,
 	}
 	switch st.rule {

@@ -3,8 +3,8 @@
 package optim
 
 // sweeper runs the sweeps in plain Go.
-type sweeper struct{ loopSweeper }
+type sweeper struct{ refSweeper }
 
-func newSweeper(_ int, pieces []piece) (sweeper, error) { return sweeper{loopSweeper{pieces}}, nil }
+func newSweeper(_ int, pieces []chunk) (sweeper, error) { return sweeper{refSweeper{pieces}}, nil }
 
 func (sweeper) close() error { return nil }

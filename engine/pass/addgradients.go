@@ -17,7 +17,7 @@ func addGradients(u *Unit) error {
 	if u.Precision != graph.Float16 {
 		return u.Graph.AddGradients(op.Add)
 	}
-	return u.Graph.AddGradientsOf(func(b *graph.Builder, loss graph.Value) graph.Value {
+	return u.Graph.AddScaledGradients(func(b *graph.Builder, loss graph.Value) graph.Value {
 		return op.Mul(b, loss, b.Input(LossScale, loss.Shape()))
 	}, op.Add)
 }

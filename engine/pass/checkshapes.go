@@ -14,9 +14,9 @@ func checkShapes(u *Unit) error {
 		return err
 	}
 	for _, n := range u.Graph.Nodes {
-		if n.DType != graph.Float32 || !n.Dist.Replicated() {
+		if n.DType != graph.Float32 || !n.Distribution.Replicated() {
 			return &exit.Error{Code: exit.NoDevice, At: n.At,
-				What: fmt.Sprintf("value %s of type %v, %v over ranks, cannot be executed", n.Label(), n.DType, n.Dist),
+				What: fmt.Sprintf("value %s of type %v, %v over ranks, cannot be executed", n.Label(), n.DType, n.Distribution),
 				Why:  "plans hold replicated values of type f32",
 				Fix:  "leave the type and the distribution at their defaults"}
 		}

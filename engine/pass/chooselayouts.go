@@ -26,22 +26,22 @@ func chooseLayouts(u *Unit) error {
 	if u.Layouts == nil {
 		return nil
 	}
-	inner := u.Layouts.Inner()
-	ways := make([][]backend.Way, len(u.Graph.Nodes)) // of operations
+	inner := u.Layouts.InnerLayout()
+	ways := make([][]backend.LayoutOption, len(u.Graph.Nodes)) // of operations
 	for _, n := range u.Graph.Nodes {
 		switch {
 		case n.Kind != graph.KindOp:
 		case n.Op.AnyLayout && (inner == graph.Blocked || u.Native != nil && u.Native(n.Op)) && len(n.Shape) == 5:
-			ways[n.ID] = []backend.Way{{In: []graph.Layout{graph.Plain}}, {In: []graph.Layout{inner}, Out: inner}}
+			ways[n.ID] = []backend.LayoutOption{{In: []graph.Layout{graph.Plain}}, {In: []graph.Layout{inner}, Out: inner}}
 			if a, ok := n.Attrs.(graph.LayoutBound); ok {
 				if l, bound := a.Bound(inner); bound {
-					ways[n.ID] = slices.DeleteFunc(ways[n.ID], func(w backend.Way) bool { return w.Out != l })
+					ways[n.ID] = slices.DeleteFunc(ways[n.ID], func(w backend.LayoutOption) bool { return w.Out != l })
 				}
 			}
 		case n.Op.Alias || n.Op.AnyLayout || n.Op.Ordered:
-			ways[n.ID] = []backend.Way{{In: make([]graph.Layout, len(n.In))}}
+			ways[n.ID] = []backend.LayoutOption{{In: make([]graph.Layout, len(n.In))}}
 		default:
-			ways[n.ID] = u.codesWays(n, u.Layouts.Ways(n.Op, n.Attrs, u.Graph.InShapes(n), n.Shape))
+			ways[n.ID] = u.int8Ways(n, u.Layouts.LayoutOptions(n.Op, n.Attrs, u.Graph.InShapes(n), n.Shape))
 		}
 	}
 	key, err := layoutsKey(u.Graph)
@@ -61,14 +61,14 @@ func chooseLayouts(u *Unit) error {
 		u.Chosen = map[string]string{}
 	}
 	u.Chosen[key] = wayNames(chosen)
-	return writeLayouts(u, func(id int) backend.Way { return *chosen[id] })
+	return writeLayouts(u, func(id int) backend.LayoutOption { return *chosen[id] })
 }
 
 // cheapestWays gives the way of every operation such that all together cost least.
-func cheapestWays(u *Unit, ways [][]backend.Way) ([]*backend.Way, error) {
+func cheapestWays(u *Unit, ways [][]backend.LayoutOption) ([]*backend.LayoutOption, error) {
 	g := u.Graph
-	net := &layout.Network{Labels: int(graph.Layouts)}
-	plain, inner := int(graph.Plain), int(u.Layouts.Inner())
+	net := &layout.Network{Labels: int(graph.NumLayouts)}
+	plain, inner := int(graph.Plain), int(u.Layouts.InnerLayout())
 	at := make([]int, len(g.Nodes)) // of the operation in the network
 	need := g.Needed(g.Roots())     // fusing leaves parts behind, which cost nothing
 	for _, n := range g.Nodes {
@@ -81,7 +81,7 @@ func cheapestWays(u *Unit, ways [][]backend.Way) ([]*backend.Way, error) {
 				return nil, err
 			}
 		}
-		v := layout.Value{Transpose: noTransposes()}
+		v := layout.Value{Transpose: forbiddenTransposes()}
 		v.Transpose[plain][inner], v.Transpose[inner][plain] = there, back
 		if n.Kind != graph.KindOp {
 			v.Given = []int{plain}
@@ -99,27 +99,27 @@ func cheapestWays(u *Unit, ways [][]backend.Way) ([]*backend.Way, error) {
 			for i, l := range w.In {
 				in[i] = int(l)
 			}
-			o.Ways = append(o.Ways, layout.Way{In: in, Out: int(w.Out), Cost: w.Cost})
+			o.Variants = append(o.Variants, layout.Variant{In: in, Out: int(w.Out), Cost: w.Cost})
 		}
 		at[n.ID] = len(net.Ops)
 		net.Ops = append(net.Ops, o)
 	}
 	for _, id := range g.Roots() {
-		net.Values[id].Wanted = []int{plain}
+		net.Values[id].Required = []int{plain}
 	}
 	choice, err := net.Solve()
 	if err != nil {
 		return nil, err
 	}
-	if choice.Wide {
+	if choice.Approximate {
 		g.Notes = append(g.Notes, "layouts are good and need not be the cheapest: the graph is too wide for an exact choice")
 	}
-	chosen := make([]*backend.Way, len(ways))
+	chosen := make([]*backend.LayoutOption, len(ways))
 	for id := range ways {
 		switch {
 		case ways[id] == nil:
 		case need[id]:
-			chosen[id] = &ways[id][choice.Ways[at[id]]]
+			chosen[id] = &ways[id][choice.Variants[at[id]]]
 		default:
 			chosen[id] = &ways[id][0]
 		}
@@ -127,11 +127,11 @@ func cheapestWays(u *Unit, ways [][]backend.Way) ([]*backend.Way, error) {
 	return chosen, nil
 }
 
-// noTransposes are the costs of changing layouts where none can be changed.
-func noTransposes() [][]float64 {
-	t := make([][]float64, graph.Layouts)
+// forbiddenTransposes are the costs of changing layouts where none can be changed.
+func forbiddenTransposes() [][]float64 {
+	t := make([][]float64, graph.NumLayouts)
 	for i := range t {
-		t[i] = slices.Repeat([]float64{math.Inf(1)}, int(graph.Layouts))
+		t[i] = slices.Repeat([]float64{math.Inf(1)}, int(graph.NumLayouts))
 		t[i][i] = 0
 	}
 	return t
@@ -149,7 +149,7 @@ func layoutsKey(g *graph.Graph) (string, error) {
 }
 
 // wayNames lists the ways of operations, in the order of computation.
-func wayNames(chosen []*backend.Way) string {
+func wayNames(chosen []*backend.LayoutOption) string {
 	var names []string
 	for _, w := range chosen {
 		if w != nil {
@@ -162,9 +162,9 @@ func wayNames(chosen []*backend.Way) string {
 // namedWays are the ways that wayNames listed.
 //
 // Errors: a name that no way of the operation has, more or fewer names than operations.
-func namedWays(ways [][]backend.Way, list string) ([]*backend.Way, error) {
+func namedWays(ways [][]backend.LayoutOption, list string) ([]*backend.LayoutOption, error) {
 	names := strings.Fields(list)
-	chosen := make([]*backend.Way, len(ways))
+	chosen := make([]*backend.LayoutOption, len(ways))
 	for id, all := range ways {
 		if all == nil {
 			continue
@@ -172,7 +172,7 @@ func namedWays(ways [][]backend.Way, list string) ([]*backend.Way, error) {
 		if len(names) == 0 {
 			return nil, errors.New("the list of their ways ends before the operations do")
 		}
-		i := slices.IndexFunc(all, func(w backend.Way) bool { return w.Name() == names[0] })
+		i := slices.IndexFunc(all, func(w backend.LayoutOption) bool { return w.Name() == names[0] })
 		if i < 0 {
 			return nil, fmt.Errorf("%%%d is not served in the way %s", id, names[0])
 		}
@@ -186,7 +186,7 @@ func namedWays(ways [][]backend.Way, list string) ([]*backend.Way, error) {
 
 // writeLayouts rewrites the graph to the chosen ways, with one reorder for
 // every value and layout that is wanted.
-func writeLayouts(u *Unit, way func(id int) backend.Way) error {
+func writeLayouts(u *Unit, way func(id int) backend.LayoutOption) error {
 	roots := u.Graph.Roots()
 	own := map[int]graph.Value{}        // what a reorder to plain, by number, was made of
 	changed := map[[2]int]graph.Value{} // by number and layout

@@ -15,9 +15,9 @@ type priced struct {
 	measured                *int // operations that were
 }
 
-func (p priced) Ways(_ *graph.Op, _ any, in []graph.Shape, out graph.Shape) []backend.Way {
-	ways := []backend.Way{{In: make([]graph.Layout, len(in))}}
-	w := backend.Way{Out: graph.Blocked}
+func (p priced) LayoutOptions(_ *graph.Op, _ any, in []graph.Shape, out graph.Shape) []backend.LayoutOption {
+	ways := []backend.LayoutOption{{In: make([]graph.Layout, len(in))}}
+	w := backend.LayoutOption{Out: graph.Blocked}
 	for _, s := range in {
 		if len(s) != 5 || len(out) != 5 {
 			return ways
@@ -27,7 +27,7 @@ func (p priced) Ways(_ *graph.Op, _ any, in []graph.Shape, out graph.Shape) []ba
 	return append(ways, w)
 }
 
-func (p priced) Measure(_ *graph.Op, _ any, _ []graph.Shape, _ graph.Shape, ways []backend.Way) error {
+func (p priced) Measure(_ *graph.Op, _ any, _ []graph.Shape, _ graph.Shape, ways []backend.LayoutOption) error {
 	*p.measured++
 	for i, w := range ways {
 		ways[i].Cost = []float64{graph.Plain: p.plain, graph.Blocked: p.blocked}[w.Out]
@@ -37,9 +37,9 @@ func (p priced) Measure(_ *graph.Op, _ any, _ []graph.Shape, _ graph.Shape, ways
 
 func (p priced) ReorderCost(graph.Shape, graph.Layout) (float64, error) { return p.reorder, nil }
 
-func (priced) Inner() graph.Layout { return graph.Blocked }
+func (priced) InnerLayout() graph.Layout { return graph.Blocked }
 
-func (priced) Stores(graph.DType) bool { return true }
+func (priced) CanStore(graph.DType) bool { return true }
 
 // TestChooseLayouts: measured costs decide, what an earlier plan chose for the
 // same graph stands against any cost and without measuring, and a record that does
@@ -47,7 +47,7 @@ func (priced) Stores(graph.DType) bool { return true }
 func TestChooseLayouts(t *testing.T) {
 	choose := func(p priced, choices map[string]string) (blocked, measured int, u *Unit) {
 		p.measured = &measured
-		u = &Unit{Graph: net(t), Device: Device{ElemBytes: 4, Layouts: p}, Wanted: Wanted{Choices: choices}}
+		u = &Unit{Graph: net(t), Device: Device{ElemBytes: 4, Layouts: p}, Options: Options{Choices: choices}}
 		if err := Run(List, u); err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ func choosePrecision(u *Unit) error {
 	if u.Precision == graph.Float32 {
 		return nil
 	}
-	if u.Layouts == nil || !u.Layouts.Stores(u.Precision) {
+	if u.Layouts == nil || !u.Layouts.CanStore(u.Precision) {
 		return &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("precision %v is not available", u.Precision),
 			Why: "this backend does not store values so", Fix: "use precision f32, or backend cpu or cuda, of which cuda alone stores f16", Err: ErrPrecision}
 	}

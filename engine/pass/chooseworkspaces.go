@@ -44,7 +44,7 @@ func chooseWorkspaces(u *Unit) error {
 		}
 		if u.MemoryLimit > 0 {
 			v := *u
-			layOut(&v)
+			assignMemory(&v)
 			limit = max(least, min(limit, u.MemoryLimit-int64(v.Memory.ArenaSize)*int64(u.ElemBytes)))
 		}
 	}
@@ -77,14 +77,14 @@ func bounded(u *Unit) bool { return u.Workspace > 0 || u.MemoryLimit > 0 }
 
 // cutsOf lists the ways to cut the work of an operation; if there is a bound and no
 // choice, the one way that there is, without a name; none of a foreign operation.
-func cutsOf(u *Unit, n *graph.Node) ([]backend.Cut, error) {
+func cutsOf(u *Unit, n *graph.Node) ([]backend.Variant, error) {
 	if u.Foreign != nil && u.Foreign(n.Op) {
 		return nil, nil
 	}
 	q := requestOf(u.Graph, n)
-	cuts, err := u.Cuts.Cuts(q)
+	cuts, err := u.Cuts.Variants(q)
 	if err == nil && len(cuts) == 0 && bounded(u) {
-		cuts = make([]backend.Cut, 1)
+		cuts = make([]backend.Variant, 1)
 		cuts[0].Bytes, err = u.Cuts.Scratch(q)
 	}
 	if err != nil {
@@ -108,7 +108,7 @@ func leastScratch(u *Unit) (tightest *graph.Node, need int64, err error) {
 		if len(cuts) == 0 {
 			continue
 		}
-		least := slices.MinFunc(cuts, func(a, b backend.Cut) int { return cmp.Compare(a.Bytes, b.Bytes) }).Bytes
+		least := slices.MinFunc(cuts, func(a, b backend.Variant) int { return cmp.Compare(a.Bytes, b.Bytes) }).Bytes
 		if tightest == nil || least > need {
 			tightest, need = n, least
 		}

@@ -21,11 +21,11 @@ func findZeroBlocks(u *Unit) error {
 		if !n.Fuses(graph.FuseConv) {
 			return graph.Value{}
 		}
-		filter, shape := old.Nodes[old.Root(n.In[1])], old.Nodes[n.In[1]].Shape
-		kept := u.Kept[filter.Name]
+		filter, shape := old.Nodes[old.AliasRoot(n.In[1])], old.Nodes[n.In[1]].Shape
+		kept := u.BlockMasks[filter.Name]
 		switch {
 		case filter.Kind == graph.KindConst:
-			kept = op.KeptOf(filter.Data, shape)
+			kept = op.BlockMaskOf(filter.Data, shape)
 		case filter.Kind != graph.KindParam || len(filter.Shape) < 2 || filter.Shape[0] != shape[0] || filter.Shape[1] != shape[1]:
 			return graph.Value{}
 		}
@@ -37,7 +37,7 @@ func findZeroBlocks(u *Unit) error {
 			return b.Fail(n.Op.Name, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the kept blocks of %s do not fit it", filter.Name),
 				At: n.At, Why: err.Error(), Fix: "find them from the filter itself (op.KeptOf)", Err: err})
 		}
-		a.Kept = kept
+		a.Mask = kept
 		return op.Conv3D(b, in[0], in[1], a)
 	})
 	if err == nil {

@@ -25,7 +25,7 @@ func TestFindZeroBlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &Unit{Graph: g, Device: Device{ElemBytes: 4}, Wanted: Wanted{Kept: map[string]op.Kept{"promised": "1001", "flat": "0110"}}}
+	u := &Unit{Graph: g, Device: Device{ElemBytes: 4}, Options: Options{BlockMasks: map[string]op.BlockMask{"promised": "1001", "flat": "0110"}}}
 	for _, run := range []func(*Unit) error{findZeroBlocks, addGradients} {
 		if err := run(u); err != nil {
 			t.Fatal(err)
@@ -35,9 +35,9 @@ func TestFindZeroBlocks(t *testing.T) {
 	for _, n := range u.Graph.Nodes {
 		switch a := n.Attrs.(type) {
 		case op.Conv:
-			found["conv "+string(a.Kept)]++
+			found["conv "+string(a.Mask)]++
 		case op.ConvGrad:
-			found["grad "+string(a.Kept)]++
+			found["grad "+string(a.Mask)]++
 		}
 	}
 	// the constant has no gradient; data's of what reads it is dead

@@ -23,10 +23,10 @@ func foldNorms(u *Unit) error {
 	f := &normFolder{normFuser{g: u.Graph, uses: usesOfNeeded(u.Graph), operands: make([][]graph.Value, len(u.Graph.Nodes))}}
 	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 		f.operands[n.ID] = in
-		if f.is(n.ID, graph.FuseReLU) && f.once(n.In[0], graph.FuseNorm) {
+		if f.hasRole(n.ID, graph.FuseReLU) && f.usedOnce(n.In[0], graph.FuseNorm) {
 			return f.fold(b, f.g.Nodes[n.In[0]], true)
 		}
-		if f.is(n.ID, graph.FuseNorm) && f.uses[n.ID] > 0 {
+		if f.hasRole(n.ID, graph.FuseNorm) && f.uses[n.ID] > 0 {
 			return f.fold(b, n, false)
 		}
 		return graph.Value{}
@@ -47,11 +47,11 @@ type convolution struct{ conv, bias int }
 // anything else or something else reads them.
 func (f *normFolder) convolutions(id int) []convolution {
 	switch n := f.g.Nodes[id]; {
-	case f.once(id, graph.FuseConv):
+	case f.usedOnce(id, graph.FuseConv):
 		return []convolution{{id, -1}}
-	case f.once(id, graph.FuseBias) && f.once(n.In[0], graph.FuseConv):
+	case f.usedOnce(id, graph.FuseBias) && f.usedOnce(n.In[0], graph.FuseConv):
 		return []convolution{{n.In[0], id}}
-	case f.uses[id] == 1 && op.JoinsChannels(n):
+	case f.uses[id] == 1 && op.IsChannelConcat(n):
 		var all []convolution
 		for _, in := range n.In {
 			c := f.convolutions(in)
@@ -69,7 +69,7 @@ func (f *normFolder) convolutions(id int) []convolution {
 // Value if it stays.
 func (f *normFolder) fold(b *graph.Builder, n *graph.Node, relu bool) graph.Value {
 	parts, stored := f.convolutions(n.In[0]), f.g.Nodes[n.In[1]]
-	if !stored.Moves(graph.Joins) || len(stored.In) != 2 {
+	if !stored.Moves(graph.MoveConcat) || len(stored.In) != 2 {
 		return graph.Value{}
 	}
 	filters := 0

@@ -63,7 +63,7 @@ func TestFoldNorms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			u := &Unit{Graph: g, Device: Device{ElemBytes: 4}, Wanted: Wanted{Infer: c.infer}}
+			u := &Unit{Graph: g, Device: Device{ElemBytes: 4}, Options: Options{Infer: c.infer}}
 			if err := Run(List, u); err != nil {
 				t.Fatal(err)
 			}

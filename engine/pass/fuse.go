@@ -16,10 +16,10 @@ import (
 // The gradient of ReLU reads its result, so this holds in training too.
 func fuse(u *Unit) error {
 	f := &fuser{g: u.Graph, uses: u.Graph.Uses(), operands: make([][]graph.Value, len(u.Graph.Nodes))}
-	f.findInner()
+	f.findAbsorbed()
 	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 		f.operands[n.ID] = in
-		if n.Kind != graph.KindOp || f.inner[n.ID] {
+		if n.Kind != graph.KindOp || f.absorbed[n.ID] {
 			return graph.Value{}
 		}
 		for _, rule := range []func(*graph.Builder, *graph.Node) graph.Value{f.forward, f.gradData, f.gradFilter} {
@@ -41,34 +41,34 @@ type fuser struct {
 	g        *graph.Graph
 	uses     []int
 	operands [][]graph.Value
-	inner    []bool
+	absorbed []bool
 }
 
-// is tells whether node id is an operation with this part.
-func (f *fuser) is(id int, part graph.Fuse) bool { return f.g.Nodes[id].Fuses(part) }
+// hasRole tells whether node id is an operation with this part.
+func (f *fuser) hasRole(id int, part graph.Fuse) bool { return f.g.Nodes[id].Fuses(part) }
 
-// once is the same for values that are used only once.
-func (f *fuser) once(id int, part graph.Fuse) bool { return f.uses[id] == 1 && f.is(id, part) }
+// usedOnce is the same for values that are used only once.
+func (f *fuser) usedOnce(id int, part graph.Fuse) bool { return f.uses[id] == 1 && f.hasRole(id, part) }
 
-// findInner marks the operations that a later one takes along.
-func (f *fuser) findInner() {
-	f.inner = make([]bool, len(f.g.Nodes))
+// findAbsorbed marks the operations that a later one takes along.
+func (f *fuser) findAbsorbed() {
+	f.absorbed = make([]bool, len(f.g.Nodes))
 	for _, n := range f.g.Nodes {
 		if n.Kind != graph.KindOp {
 			continue
 		}
 		switch n.Op.Fuses {
 		case graph.FuseReLU:
-			if f.once(n.In[0], graph.FuseBias) && f.once(f.g.Nodes[n.In[0]].In[0], graph.FuseConv) {
-				f.inner[n.In[0]] = true
+			if f.usedOnce(n.In[0], graph.FuseBias) && f.usedOnce(f.g.Nodes[n.In[0]].In[0], graph.FuseConv) {
+				f.absorbed[n.In[0]] = true
 			}
 		case graph.FuseReLUGrad:
 			if f.gradient(n.In[1]) != nil {
-				f.inner[n.In[1]] = true
+				f.absorbed[n.In[1]] = true
 			}
 		case graph.FuseAdd:
 			if i := f.addend(n); i >= 0 {
-				f.inner[n.In[i]] = true
+				f.absorbed[n.In[i]] = true
 			}
 		}
 	}
@@ -76,11 +76,11 @@ func (f *fuser) findInner() {
 
 // forward is the rule of the convolution with bias and perhaps ReLU.
 func (f *fuser) forward(b *graph.Builder, n *graph.Node) graph.Value {
-	relu := f.is(n.ID, graph.FuseReLU) && f.inner[n.In[0]]
+	relu := f.hasRole(n.ID, graph.FuseReLU) && f.absorbed[n.In[0]]
 	if relu {
 		n = f.g.Nodes[n.In[0]]
 	}
-	if !f.is(n.ID, graph.FuseBias) || !f.once(n.In[0], graph.FuseConv) {
+	if !f.hasRole(n.ID, graph.FuseBias) || !f.usedOnce(n.In[0], graph.FuseConv) {
 		return graph.Value{}
 	}
 	c := f.g.Nodes[n.In[0]]
@@ -91,7 +91,7 @@ func (f *fuser) forward(b *graph.Builder, n *graph.Node) graph.Value {
 // the operand itself. Kernels take up to two.
 func (f *fuser) parts(id, i int) []graph.Value {
 	x := f.g.Nodes[f.g.Nodes[id].In[i]]
-	if op.JoinsChannels(x) && len(x.In) == 2 {
+	if op.IsChannelConcat(x) && len(x.In) == 2 {
 		return f.operands[x.ID]
 	}
 	return f.operands[id][i : i+1]
@@ -104,11 +104,11 @@ func (f *fuser) gradient(id int) *fusedGradient {
 	if f.uses[id] != 1 {
 		return nil
 	}
-	if f.is(id, graph.FuseAdd) {
+	if f.hasRole(id, graph.FuseAdd) {
 		n := f.g.Nodes[id]
 		if i := f.addend(n); i >= 0 {
 			d := f.gradient(n.In[i])
-			d.plus = [2]int{id, 1 - i}
+			d.addend = [2]int{id, 1 - i}
 			return d
 		}
 		return nil
@@ -119,25 +119,25 @@ func (f *fuser) gradient(id int) *fusedGradient {
 // fusedGradient is conv3d_grad_data with what surrounds it: conv is its node,
 // plus the node and operand that is added.
 type fusedGradient struct {
-	conv  int
-	plus  [2]int
-	attrs op.ConvGradFused
+	conv   int
+	addend [2]int
+	attrs  op.FusedConvGrad
 }
 
 // slice is the gradient that node id computes, if it is conv3d_grad_data or a
 // slice of its channels and all that reads it are slices of channels.
 func (f *fuser) slice(id int) *fusedGradient {
 	n := f.g.Nodes[id]
-	if f.is(id, graph.FuseConvData) {
-		return &fusedGradient{conv: id, attrs: op.ConvGradFused{ConvGrad: n.Attrs.(op.ConvGrad)}}
+	if f.hasRole(id, graph.FuseConvData) {
+		return &fusedGradient{conv: id, attrs: op.FusedConvGrad{ConvGrad: n.Attrs.(op.ConvGrad)}}
 	}
-	if !n.Moves(graph.Takes) || !f.is(n.In[0], graph.FuseConvData) {
+	if !n.Moves(graph.MoveSlice) || !f.hasRole(n.In[0], graph.FuseConvData) {
 		return nil
 	}
 	slices := 0
 	for _, r := range f.g.Nodes {
 		for _, in := range r.In {
-			if in == n.In[0] && r.Moves(graph.Takes) && r.Attrs.(op.Range).Axis == 1 {
+			if in == n.In[0] && r.Moves(graph.MoveSlice) && r.Attrs.(op.Range).Axis == 1 {
 				slices++
 			}
 		}
@@ -147,7 +147,7 @@ func (f *fuser) slice(id int) *fusedGradient {
 	}
 	a, r := f.g.Nodes[n.In[0]].Attrs.(op.ConvGrad), n.Attrs.(op.Range)
 	a.To = n.Shape
-	return &fusedGradient{conv: n.In[0], attrs: op.ConvGradFused{ConvGrad: a, Lo: r.Lo}}
+	return &fusedGradient{conv: n.In[0], attrs: op.FusedConvGrad{ConvGrad: a, Lo: r.Lo}}
 }
 
 // addend is the operand of a sum that is a gradient which can take the other
@@ -155,7 +155,7 @@ func (f *fuser) slice(id int) *fusedGradient {
 func (f *fuser) addend(n *graph.Node) int {
 	best := -1
 	for i, id := range n.In {
-		if !f.g.Nodes[n.In[1-i]].Shape.Equal(n.Shape) || f.is(id, graph.FuseAdd) || f.gradient(id) == nil {
+		if !f.g.Nodes[n.In[1-i]].Shape.Equal(n.Shape) || f.hasRole(id, graph.FuseAdd) || f.gradient(id) == nil {
 			continue
 		}
 		if best < 0 || id > n.In[best] {
@@ -169,25 +169,25 @@ func (f *fuser) addend(n *graph.Node) int {
 func (f *fuser) gradData(b *graph.Builder, n *graph.Node) graph.Value {
 	d, gate := (*fusedGradient)(nil), graph.Value{}
 	switch {
-	case f.is(n.ID, graph.FuseReLUGrad):
-		if f.inner[n.In[1]] {
+	case f.hasRole(n.ID, graph.FuseReLUGrad):
+		if f.absorbed[n.In[1]] {
 			d = f.gradient(n.In[1])
-			gate, d.attrs.Gate = f.operands[n.ID][0], true
+			gate, d.attrs.HasGate = f.operands[n.ID][0], true
 		}
-	case f.is(n.ID, graph.FuseAdd):
+	case f.hasRole(n.ID, graph.FuseAdd):
 		if i := f.addend(n); i >= 0 {
 			d = f.gradient(n.In[i])
-			d.plus = [2]int{n.ID, 1 - i}
+			d.addend = [2]int{n.ID, 1 - i}
 		}
-	case n.Moves(graph.Takes):
+	case n.Moves(graph.MoveSlice):
 		d = f.slice(n.ID)
 	}
 	if d == nil {
 		return graph.Value{}
 	}
 	var plus graph.Value
-	if d.plus != [2]int{} {
-		plus, d.attrs.Plus = f.operands[d.plus[0]][d.plus[1]], true
+	if d.addend != [2]int{} {
+		plus, d.attrs.HasAddend = f.operands[d.addend[0]][d.addend[1]], true
 	}
 	in := f.operands[d.conv]
 	return op.ConvFusedGradData(b, in[0], in[1], plus, gate, d.attrs)
@@ -195,7 +195,7 @@ func (f *fuser) gradData(b *graph.Builder, n *graph.Node) graph.Value {
 
 // gradFilter is the rule of the gradient of a filter whose source is joined.
 func (f *fuser) gradFilter(b *graph.Builder, n *graph.Node) graph.Value {
-	if !f.is(n.ID, graph.FuseConvFilter) {
+	if !f.hasRole(n.ID, graph.FuseConvFilter) {
 		return graph.Value{}
 	}
 	x := f.parts(n.ID, 0)

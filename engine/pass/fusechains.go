@@ -53,26 +53,26 @@ func fuseChains(u *Unit) error {
 	return removeDead(u)
 }
 
-// linked names the nodes of a chain, in their order, and what they read.
-type linked struct{ links, operands []int }
+// chainNodes names the nodes of a chain, in their order, and what they read.
+type chainNodes struct{ links, operands []int }
 
 // last is the node of the result.
-func (c *linked) last() int { return c.links[len(c.links)-1] }
+func (c *chainNodes) last() int { return c.links[len(c.links)-1] }
 
 // findChains gives for every elementwise operation the chain it belongs to,
 // perhaps it alone, and nil for anything else.
-func findChains(g *graph.Graph) []*linked {
-	chains := make([]*linked, len(g.Nodes))
+func findChains(g *graph.Graph) []*chainNodes {
+	chains := make([]*chainNodes, len(g.Nodes))
 	needed, roots := g.Needed(g.Roots()), g.Roots()
 	readers := make([][]int, len(g.Nodes))
 	for _, n := range slices.Backward(g.Nodes) {
 		if !needed[n.ID] || n.Kind != graph.KindOp {
 			continue
 		}
-		if op.Chains(n.Op) {
-			chains[n.ID] = &linked{links: []int{n.ID}, operands: n.In}
+		if op.IsChainable(n.Op) {
+			chains[n.ID] = &chainNodes{links: []int{n.ID}, operands: n.In}
 			if !slices.Contains(roots, n.ID) {
-				joinChain(g, chains, n, readers[n.ID])
+				extendChain(g, chains, n, readers[n.ID])
 			}
 		}
 		for _, id := range n.In {
@@ -82,9 +82,9 @@ func findChains(g *graph.Graph) []*linked {
 	return chains
 }
 
-// joinChain puts n into the chain of its readers, if all of them are in one and
+// extendChain puts n into the chain of its readers, if all of them are in one and
 // it has the shape and the room.
-func joinChain(g *graph.Graph, chains []*linked, n *graph.Node, readers []int) {
+func extendChain(g *graph.Graph, chains []*chainNodes, n *graph.Node, readers []int) {
 	c := chains[readers[0]]
 	if c == nil || len(c.links) == op.MaxChain || !g.Nodes[c.last()].Shape.Equal(n.Shape) {
 		return

@@ -74,7 +74,7 @@ func built(t *testing.T, b *graph.Builder) *Unit {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &Unit{Graph: g, Device: Device{ElemBytes: 4}, Wanted: Wanted{Infer: true}}
+	u := &Unit{Graph: g, Device: Device{ElemBytes: 4}, Options: Options{Infer: true}}
 	if err := Run(List, u); err != nil {
 		t.Fatal(err)
 	}

@@ -24,17 +24,17 @@ func fuseNorms(u *Unit) error {
 	}
 	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 		f.operands[n.ID] = in
-		if f.is(n.ID, graph.FuseReLU) && f.once(n.In[0], graph.FuseNorm) {
+		if f.hasRole(n.ID, graph.FuseReLU) && f.usedOnce(n.In[0], graph.FuseNorm) {
 			x := f.operands[n.In[0]]
 			return op.NormFused(b, x[0], x[1], x[2], x[3], f.g.Nodes[n.In[0]].Attrs.(op.Eps))
 		}
-		if f.is(n.ID, graph.FuseNormSums) && f.gates[n.In[2]] {
+		if f.hasRole(n.ID, graph.FuseNormSums) && f.gates[n.In[2]] {
 			dy, gate, a := f.source(n.In[2], n.Attrs.(op.Eps))
 			return op.NormFusedSums(b, in[0], in[1], dy, gate, a)
 		}
 		if d, ok := f.gradient(n); ok {
 			dy, gate, a := f.source(d.dy, d.eps)
-			if !a.Gate {
+			if !a.HasGate {
 				dy = f.operands[d.norm][0]
 			}
 			gamma, sums := f.operands[d.moments][1], f.operands[d.moments][2]
@@ -72,17 +72,19 @@ type normFuser struct {
 	gates    map[int]bool
 }
 
-// is tells whether node id is an operation with this part.
-func (f *normFuser) is(id int, part graph.Fuse) bool { return f.g.Nodes[id].Fuses(part) }
+// hasRole tells whether node id is an operation with this part.
+func (f *normFuser) hasRole(id int, part graph.Fuse) bool { return f.g.Nodes[id].Fuses(part) }
 
 // isReLUGrad tells whether node id is the gradient of ReLU, nothing stretched.
 func (f *normFuser) isReLUGrad(id int) bool {
 	n := f.g.Nodes[id]
-	return f.is(id, graph.FuseReLUGrad) && f.g.Nodes[n.In[0]].Shape.Equal(n.Shape) && f.g.Nodes[n.In[1]].Shape.Equal(n.Shape)
+	return f.hasRole(id, graph.FuseReLUGrad) && f.g.Nodes[n.In[0]].Shape.Equal(n.Shape) && f.g.Nodes[n.In[1]].Shape.Equal(n.Shape)
 }
 
-// once is the same for values that are used only once.
-func (f *normFuser) once(id int, part graph.Fuse) bool { return f.uses[id] == 1 && f.is(id, part) }
+// usedOnce is the same for values that are used only once.
+func (f *normFuser) usedOnce(id int, part graph.Fuse) bool {
+	return f.uses[id] == 1 && f.hasRole(id, part)
+}
 
 // normGradient names the nodes of the gradient of a batch normalisation: norm is
 // channel_norm_grad, through channel_moments_grad, moments
@@ -95,12 +97,12 @@ type normGradient struct {
 // gradient takes apart the sum n of the two ways from the result of a batch
 // normalisation to its operand; ok is false if n is anything else.
 func (f *normFuser) gradient(n *graph.Node) (d normGradient, ok bool) {
-	if !f.is(n.ID, graph.FuseAdd) {
+	if !f.hasRole(n.ID, graph.FuseAdd) {
 		return d, false
 	}
 	for i := range n.In {
 		d = normGradient{norm: n.In[i], through: n.In[1-i]}
-		if f.once(d.norm, graph.FuseNormGrad) && f.once(d.through, graph.FuseMomentsGrad) {
+		if f.usedOnce(d.norm, graph.FuseNormGrad) && f.usedOnce(d.through, graph.FuseMomentsGrad) {
 			d.moments = f.g.Nodes[d.through].In[2]
 			return d, f.agree(&d)
 		}
@@ -110,12 +112,12 @@ func (f *normFuser) gradient(n *graph.Node) (d normGradient, ok bool) {
 
 // agree tells whether the parts of a gradient belong to the same normalisation.
 func (f *normFuser) agree(d *normGradient) bool {
-	if !f.once(d.moments, graph.FuseNormMomentsGrad) {
+	if !f.usedOnce(d.moments, graph.FuseNormMomentsGrad) {
 		return false
 	}
 	norm, through, moments := f.g.Nodes[d.norm], f.g.Nodes[d.through], f.g.Nodes[d.moments]
 	sums := f.g.Nodes[moments.In[2]]
-	if !f.is(sums.ID, graph.FuseNormSums) {
+	if !f.hasRole(sums.ID, graph.FuseNormSums) {
 		return false
 	}
 	x, mom, gamma := through.In[0], through.In[1], norm.In[2]
@@ -132,10 +134,10 @@ func (f *normFuser) source(dy int, eps op.Eps) (from, gate graph.Value, a op.Nor
 	if !f.gates[dy] {
 		return from, gate, a
 	}
-	a.Gate = true
+	a.HasGate = true
 	gate, from = f.operands[dy][0], f.operands[dy][1]
 	cut := f.g.Nodes[f.g.Nodes[dy].In[1]]
-	if f.uses[cut.ID] == 1 && cut.Moves(graph.Takes) && cut.Shape[0] == 1 {
+	if f.uses[cut.ID] == 1 && cut.Moves(graph.MoveSlice) && cut.Shape[0] == 1 {
 		if r := cut.Attrs.(op.Range); r.Axis == 1 && r.Lo%graph.BlockSize == 0 {
 			from, a.Lo = f.operands[cut.ID][0], r.Lo
 		}

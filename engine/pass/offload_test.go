@@ -9,7 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/engine/op"
-	"github.com/ensemble-weather/ensemble/engine/pass/karma"
+	"github.com/ensemble-weather/ensemble/engine/pass/offload"
 )
 
 // overLinks runs all passes for a device whose kernels take a microsecond and a nanosecond for
@@ -20,7 +20,7 @@ func overLinks(t *testing.T, g *graph.Graph, limit int64, rate float64) (*Unit, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &Unit{Graph: own, Device: Device{ElemBytes: 4, Seconds: moving}, Wanted: Wanted{MemoryLimit: limit}}
+	u := &Unit{Graph: own, Device: Device{ElemBytes: 4, Seconds: moving}, Options: Options{MemoryLimit: limit}}
 	u.Links = func() (toHost, fromHost float64, err error) { return rate, rate / 2, nil }
 	return u, Run(List, u)
 }
@@ -40,13 +40,13 @@ func moving(q backend.Request) float64 {
 func carried(t *testing.T, u *Unit, rate float64) (end float64) {
 	t.Helper()
 	g, m := u.Graph, u.Memory
-	memory := map[Where][]int{Arena: make([]int, m.ArenaSize), Host: make([]int, m.HostSize)}
+	memory := map[MemorySpace][]int{Arena: make([]int, m.ArenaSize), Host: make([]int, m.HostSize)}
 	for i := range memory[Arena] {
 		memory[Arena][i] = -1
 	}
 	room := func(id int) []int {
 		p := m.Places[id]
-		if s, ok := memory[p.Where]; ok {
+		if s, ok := memory[p.Space]; ok {
 			return s[p.Offset : p.Offset+p.Size]
 		}
 		return nil
@@ -72,30 +72,30 @@ func carried(t *testing.T, u *Unit, rate float64) (end float64) {
 	const underWay = -7
 	for _, id := range u.Sequence {
 		n := g.Nodes[id]
-		bytes := float64(4 * roundUp(n.Room()))
+		bytes := float64(4 * roundUp(n.ArenaElems()))
 		switch n.Op {
-		case op.OffloadOp:
-			check("offload", g.Root(n.In[0]), g.Root(n.In[0]))
+		case op.OffloadStartOp:
+			check("offload", g.AliasRoot(n.In[0]), g.AliasRoot(n.In[0]))
 			toHost = max(now, toHost) + bytes/rate
 			ready[id] = toHost
 			write(id, underWay)
-		case op.OffloadedOp:
-			check("offloaded", g.Root(n.In[1]), g.Root(n.In[1]))
+		case op.OffloadDoneOp:
+			check("offloaded", g.AliasRoot(n.In[1]), g.AliasRoot(n.In[1]))
 			check("offloaded", n.In[0], underWay)
 			write(id, id)
 			now = max(now, ready[n.In[0]])
-		case op.FetchOp:
+		case op.FetchStartOp:
 			check("fetch", n.In[0], n.In[0])
 			fromHost = max(now, fromHost) + bytes/(rate/2)
 			ready[id] = fromHost
 			write(id, underWay)
-		case op.FetchedOp:
+		case op.FetchDoneOp:
 			check("fetched", n.In[0], underWay)
 			write(id, id)
 			now = max(now, ready[n.In[0]])
 		default:
 			for _, in := range n.In {
-				check(n.Op.Name, g.Root(in), g.Root(in))
+				check(n.Op.Name, g.AliasRoot(in), g.AliasRoot(in))
 			}
 			write(id, id)
 			now += moving(requestOf(g, n))
@@ -133,17 +133,17 @@ func TestOffload(t *testing.T) {
 				t.Fatalf("%s: limit %d of %d: arena %d, error %v", c.name, limit, most, arenaBytes(u), err)
 			}
 			end := carried(t, u, rate)
-			if math.Abs(end-u.Again.Slower*ideal) > 1e-9*end {
-				t.Errorf("%s: limit %d of %d over %.3g bytes a second: %g s, predicted %g", c.name, limit, most, rate, end, u.Again.Slower*ideal)
+			if math.Abs(end-u.Recomputed.Slowdown*ideal) > 1e-9*end {
+				t.Errorf("%s: limit %d of %d over %.3g bytes a second: %g s, predicted %g", c.name, limit, most, rate, end, u.Recomputed.Slowdown*ideal)
 			}
 			copies := 0
 			for _, id := range u.Sequence {
-				if u.Graph.Nodes[id].Op == op.OffloadOp {
+				if u.Graph.Nodes[id].Op == op.OffloadStartOp {
 					copies++
 				}
 			}
-			if copies != u.Again.Away || u.Graph.FLOPs()-u.Again.FLOPs != free.Graph.FLOPs() {
-				t.Errorf("%s: limit %d: %+v, %d results leave", c.name, limit, u.Again, copies)
+			if copies != u.Recomputed.Offloaded || u.Graph.FLOPs()-u.Recomputed.FLOPs != free.Graph.FLOPs() {
+				t.Errorf("%s: limit %d: %+v, %d results leave", c.name, limit, u.Recomputed, copies)
 			}
 			away += copies
 			sameWithout(t, free.Graph, u)
@@ -160,7 +160,7 @@ func sameWithout(t *testing.T, want *graph.Graph, u *Unit) {
 	t.Helper()
 	to := map[int]graph.Value{}
 	own, err := u.Graph.Rewrite(nil, func(_ *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
-		if n.Kind == graph.KindOp && op.IsOffload(n.Op) {
+		if n.Kind == graph.KindOp && op.IsHostCopy(n.Op) {
 			return in[0]
 		}
 		return to[n.ID]
@@ -184,55 +184,55 @@ func sameWithout(t *testing.T, want *graph.Graph, u *Unit) {
 	}
 }
 
-// blocksOf is a program of blocks as package karma has them, and the order that a plan of
+// blocksOf is a program of blocks as package offload has them, and the order that a plan of
 // letters gives: block i is computed by operation i, and its gradient by operation n+i.
-func blocksOf(blocks []karma.Block, m karma.Machine, letters string) (*program, []int) {
+func blocksOf(blocks []offload.Block, m offload.Machine, letters string) (*orderModel, []int) {
 	n := len(blocks)
 	g := &graph.Graph{Loss: -1, Nodes: make([]*graph.Node, 2*n)}
 	for i := range g.Nodes {
 		g.Nodes[i] = &graph.Node{ID: i}
 	}
-	p := &program{g: g, size: make([]int, 2*n), of: make([]int, 2*n), reads: make([][]int, 2*n), over: make([][]int, 2*n),
-		stays: make([]bool, 2*n), forward: make([]bool, 2*n), again: make([]bool, 2*n), cost: make([]float64, 2*n),
+	p := &orderModel{g: g, size: make([]int, 2*n), opOf: make([]int, 2*n), reads: make([][]int, 2*n), inPlace: make([][]int, 2*n),
+		stays: make([]bool, 2*n), forward: make([]bool, 2*n), recomputable: make([]bool, 2*n), cost: make([]float64, 2*n),
 		cheap: make([]bool, 2*n), now: make([]int, 2*n)}
 	var order []int
 	for i, b := range blocks {
-		p.of[i], p.of[n+i] = i, n+i
+		p.opOf[i], p.opOf[n+i] = i, n+i
 		p.size[i], p.cost[i], p.cost[n+i] = int(b.Interior), b.Forward, b.Backward
 		p.reads[n+i] = []int{i}
-		p.forward[i], p.again[i] = true, true
+		p.forward[i], p.recomputable[i] = true, true
 		order = append(order, i)
 	}
-	p.link(&Unit{Graph: g, Device: Device{ElemBytes: 1}}, m.ToHost, m.FromHost)
+	p.enableCopies(&Unit{Graph: g, Device: Device{ElemBytes: 1}}, m.ToHost, m.FromHost)
 	for i := n - 1; i >= 0; i-- {
 		switch letters[i] {
-		case karma.Recompute:
+		case offload.Recompute:
 			order = append(order, i)
-		case karma.Swap:
-			order = append(order, p.fetch(i))
+		case offload.Swap:
+			order = append(order, p.fetchNumber(i))
 		}
 		order = append(order, n+i)
 	}
 	return p, order
 }
 
-// TestAgainstKarma: plans of blocks take the time that package karma finds, or less where a
+// TestAgainstOffload: plans of blocks take the time that package offload finds, or less where a
 // copy back can begin before the last block of the forward pass.
-func TestAgainstKarma(t *testing.T) {
-	uniform := slices.Repeat([]karma.Block{{Forward: 1, Backward: 2, Interior: 4}}, 6)
-	unet := []karma.Block{{Forward: 4, Backward: 8, Interior: 16}, {Forward: 3, Backward: 6, Interior: 8}, {Forward: 2, Backward: 4, Interior: 4},
+func TestAgainstOffload(t *testing.T) {
+	uniform := slices.Repeat([]offload.Block{{Forward: 1, Backward: 2, Interior: 4}}, 6)
+	unet := []offload.Block{{Forward: 4, Backward: 8, Interior: 16}, {Forward: 3, Backward: 6, Interior: 8}, {Forward: 2, Backward: 4, Interior: 4},
 		{Forward: 2, Backward: 4, Interior: 2}, {Forward: 3, Backward: 6, Interior: 6}, {Forward: 4, Backward: 8, Interior: 12}, {Forward: 5, Backward: 10, Interior: 20}}
-	timed := func(b []karma.Block, m karma.Machine, letters string) float64 {
+	timed := func(b []offload.Block, m offload.Machine, letters string) float64 {
 		p, order := blocksOf(b, m, letters)
-		a := p.plan(order)
+		a := p.measured(order)
 		if float64(a.peak) > m.Memory {
 			t.Fatalf("%s needs %d of %v", letters, a.peak, m.Memory)
 		}
-		_, end := p.timed(a, int(m.Memory))
+		_, end := p.scheduleCopies(a, int(m.Memory))
 		return end
 	}
 	for _, c := range []struct {
-		b       []karma.Block
+		b       []offload.Block
 		m, rate float64
 		plan    string
 		want    float64 // of the specification
@@ -240,20 +240,20 @@ func TestAgainstKarma(t *testing.T) {
 		{uniform, 12, 4, "KSSSKK", 18}, {uniform, 12, 2, "SKSRKK", 19}, {uniform, 12, 1, "SKRRKK", 20}, {uniform, 12, 0.5, "KKRRRK", 21},
 		{uniform, 8, 2, "SRSRKK", 20}, {unet, 40, 4, "SSKKSKK", 69}, {unet, 40, 2, "SSSKKKK", 69},
 	} {
-		if got := timed(c.b, karma.Machine{Memory: c.m, ToHost: c.rate, FromHost: c.rate}, c.plan); got != c.want {
+		if got := timed(c.b, offload.Machine{Memory: c.m, ToHost: c.rate, FromHost: c.rate}, c.plan); got != c.want {
 			t.Errorf("%s over %v: %v, want %v", c.plan, c.rate, got, c.want)
 		}
 	}
 	r := rand.New(rand.NewPCG(4, 4))
 	same := 0
 	for range 300 {
-		var b []karma.Block
+		var b []offload.Block
 		for range 6 {
-			b = append(b, karma.Block{Forward: float64(1 + r.IntN(4)), Backward: float64(1 + r.IntN(6)), Interior: float64(1 + r.IntN(9))})
+			b = append(b, offload.Block{Forward: float64(1 + r.IntN(4)), Backward: float64(1 + r.IntN(6)), Interior: float64(1 + r.IntN(9))})
 		}
 		rate := []float64{0.5, 1, 2, 4}[r.IntN(4)]
-		m := karma.Machine{Memory: float64(10 + r.IntN(15)), ToHost: rate, FromHost: rate}
-		plan, run, ok := karma.Search(b, m, "KRS")
+		m := offload.Machine{Memory: float64(10 + r.IntN(15)), ToHost: rate, FromHost: rate}
+		plan, run, ok := offload.Search(b, m, "KRS")
 		if !ok {
 			continue
 		}

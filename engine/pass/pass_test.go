@@ -81,7 +81,7 @@ func TestFuseAndFold(t *testing.T) {
 	for _, n := range u.Graph.Nodes {
 		if n.Kind == graph.KindOp {
 			count[n.Op.Name]++
-			if f, ok := n.Attrs.(op.Fused); ok && f.ReLU {
+			if f, ok := n.Attrs.(op.FusedConv); ok && f.ReLU {
 				relu++
 			}
 		}
@@ -94,8 +94,8 @@ func TestFuseAndFold(t *testing.T) {
 	if relu != 2 {
 		t.Errorf("%d fused ReLU, want 2", relu)
 	}
-	if len(u.Graph.Grads) != 6 || len(u.Memory.Zero) != 1 {
-		t.Errorf("%d gradients and %d parameters without, want 6 and 1", len(u.Graph.Grads), len(u.Memory.Zero))
+	if len(u.Graph.Grads) != 6 || len(u.Memory.ZeroGrads) != 1 {
+		t.Errorf("%d gradients and %d parameters without, want 6 and 1", len(u.Graph.Grads), len(u.Memory.ZeroGrads))
 	}
 }
 
@@ -117,7 +117,7 @@ func TestFuseKeepsShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		u := &Unit{Graph: g, Wanted: Wanted{Infer: true}, Device: Device{ElemBytes: 4}}
+		u := &Unit{Graph: g, Options: Options{Infer: true}, Device: Device{ElemBytes: 4}}
 		if err := Run(List, u); err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func TestFuseKeepsShared(t *testing.T) {
 // when an operation runs, all its operands still hold their own values.
 func TestMemory(t *testing.T) {
 	for _, infer := range []bool{false, true} {
-		u := &Unit{Graph: net(t), Wanted: Wanted{Infer: infer}, Device: Device{ElemBytes: 4}}
+		u := &Unit{Graph: net(t), Options: Options{Infer: infer}, Device: Device{ElemBytes: 4}}
 		if err := Run(List, u); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestMemory(t *testing.T) {
 		owner := make([]int, m.ArenaSize)
 		write := func(id int) {
 			p := m.Places[id]
-			if p.Where != Arena {
+			if p.Space != Arena {
 				return
 			}
 			if p.Offset%align != 0 || p.Offset+p.Size > m.ArenaSize || p.Size != g.Nodes[id].Shape.Size() {
@@ -157,9 +157,9 @@ func TestMemory(t *testing.T) {
 			}
 		}
 		read := func(id, by int) {
-			r := g.Root(id)
+			r := g.AliasRoot(id)
 			p := m.Places[id]
-			if p.Where != Arena {
+			if p.Space != Arena {
 				return
 			}
 			for i := range p.Size {
@@ -191,8 +191,8 @@ func TestMemory(t *testing.T) {
 		for _, n := range g.Nodes {
 			total += n.Shape.Size()
 		}
-		if m.ArenaSize > total/2 || float64(m.ArenaSize) > 1.25*float64(m.Lower)+1024 {
-			t.Errorf("infer %v: arena of %d, %d alive at one time, %d without reuse", infer, m.ArenaSize, m.Lower, total)
+		if m.ArenaSize > total/2 || float64(m.ArenaSize) > 1.25*float64(m.LowerBound)+1024 {
+			t.Errorf("infer %v: arena of %d, %d alive at one time, %d without reuse", infer, m.ArenaSize, m.LowerBound, total)
 		}
 	}
 }
@@ -212,7 +212,7 @@ func TestRefusals(t *testing.T) {
 			}
 		}, exit.NoDevice},
 		{"cut", func(u *Unit) {
-			u.Graph.Nodes[0].Dist.Cuts = []graph.Cut{{}, {}, {}, {}, {Mesh: "lon", Starts: []int{0, 4}}}
+			u.Graph.Nodes[0].Distribution.Axes = []graph.AxisPartition{{}, {}, {}, {}, {MeshAxis: "lon", Starts: []int{0, 4}}}
 		}, exit.NoDevice},
 	} {
 		u := &Unit{Graph: net(t), Device: Device{ElemBytes: 4}}

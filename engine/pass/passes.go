@@ -15,19 +15,19 @@ import (
 // Unit is what is being compiled: passes read and change it.
 type Unit struct {
 	Graph *graph.Graph
-	Wanted
+	Options
 	Device
 	Debug
-	Found
+	Result
 }
 
-// Wanted is what the caller asks for.
-type Wanted struct {
+// Options is what the caller asks for.
+type Options struct {
 	// Infer compiles for prediction: no gradients, no assignments, operations
 	// in their inference form.
 	Infer bool
-	// Consume frees inputs behind their last reader: they are filled before every run.
-	Consume bool
+	// DonateInputs frees inputs behind their last reader: they are filled before every run.
+	DonateInputs bool
 	// MemoryLimit bounds the arena and the scratch of kernels together, in bytes; 0
 	// means no bound.
 	MemoryLimit int64
@@ -35,12 +35,12 @@ type Wanted struct {
 	Workspace int64
 	// Precision is the type in which the fields inside the network are stored.
 	Precision graph.DType
-	// Kept says of filters, by the names of parameters, which blocks are kept; the caller
+	// BlockMasks says of filters, by the names of parameters, which blocks are kept; the caller
 	// promises that the others are zero as long as the plan lives.
-	Kept map[string]op.Kept
+	BlockMasks map[string]op.BlockMask
 	// Int8 are the scales of convolutions that multiply codes of eight bits, by the names of
 	// their filters.
-	Int8 map[string]*op.Int8
+	Int8 map[string]*op.Int8Scales
 	// Choices are those of earlier plans that decide bits (Chosen); a pass takes
 	// them again if they fit.
 	Choices map[string]string
@@ -54,7 +54,7 @@ type Device struct {
 	// has one layout only.
 	Layouts backend.Layouts
 	// Cuts gives the ways to cut the work of kernels; nil if there is no choice.
-	Cuts backend.Cuts
+	Cuts backend.VariantLister
 	// Links are the rates of copies to the program's memory and back beside the work, in
 	// bytes a second; nil or rates of 0 if there are none. It is called if the memory does
 	// not suffice.
@@ -66,29 +66,29 @@ type Device struct {
 	Foreign func(o *graph.Op) bool
 	// Native reports which among them work where the device has their operands.
 	Native func(o *graph.Op) bool
-	// Taken, if not nil, keeps gradients out of the store: kernels take them where they
+	// ExternalGrads, if not nil, keeps gradients out of the store: kernels take them where they
 	// are made. Of those that they take before the end of a run, it gives, for an order of
 	// execution, the place in it behind which their memory is free.
-	Taken func(g *graph.Graph, sequence []int) map[int]int
+	ExternalGrads func(g *graph.Graph, sequence []int) map[int]int
 }
 
 // Debug is for those who look at passes.
 type Debug struct {
 	// Log records choices that could not be repeated; nil is silent.
 	Log *slog.Logger
-	// After, if not nil, is called with the graph after each pass.
-	After func(pass string, g *graph.Graph)
+	// AfterPass, if not nil, is called with the graph after each pass.
+	AfterPass func(pass string, g *graph.Graph)
 }
 
-// Found is what passes decide beside the graph; in brackets which.
-type Found struct {
+// Result is what passes decide beside the graph; in brackets which.
+type Result struct {
 	// Chosen is what passes chose that decides bits, by what it was chosen for
 	// (choose-layouts).
 	Chosen map[string]string
 	// Sequence lists the operations in order of execution (schedule).
 	Sequence []int
-	// Again sums up what is computed again to save memory (recompute).
-	Again Again
+	// Recomputed sums up what is computed again to save memory (recompute).
+	Recomputed Recomputation
 	// CutOf names the cut of each operation that has a choice (choose-workspaces).
 	CutOf map[int]string
 	// Scratch is the most that a kernel uses, in bytes, if there is a bound
@@ -217,8 +217,8 @@ func Run(list []Pass, u *Unit) error {
 		if err := u.Graph.Check(); err != nil {
 			return fmt.Errorf("after pass %s: %w", p.Name, err)
 		}
-		if u.After != nil {
-			u.After(p.Name, u.Graph)
+		if u.AfterPass != nil {
+			u.AfterPass(p.Name, u.Graph)
 		}
 	}
 	return nil

@@ -11,24 +11,24 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Where says in which memory a value lives.
-type Where uint8
+// MemorySpace says in which memory a value lives.
+type MemorySpace uint8
 
 // The memories.
 const (
-	Arena Where = iota // the arena of the plan, at an offset
-	Param              // the parameter of that node
-	State              // the state of that node
-	Grad               // the gradient of a parameter
-	Host               // the program's memory beside a device, at an offset
+	Arena MemorySpace = iota // the arena of the plan, at an offset
+	Param                    // the parameter of that node
+	State                    // the state of that node
+	Grad                     // the gradient of a parameter
+	Host                     // the program's memory beside a device, at an offset
 )
 
 // Place is the place of one value.
 type Place struct {
-	Where  Where
+	Space  MemorySpace
 	Offset int // in elements, of the arena or of the program's memory
 	Size   int // in elements of the arena
-	Of     int // node of the parameter or state
+	Owner  int // node of the parameter or state
 }
 
 // Memory is the plan of the memory.
@@ -36,20 +36,20 @@ type Memory struct {
 	Places    []Place // by node
 	ArenaSize int     // in elements
 	HostSize  int     // of what is copied to the program's memory, in elements
-	// Lower is the largest sum of values alive at one time: no arena can be
+	// LowerBound is the largest sum of values alive at one time: no arena can be
 	// smaller with this order of execution.
-	Lower int
-	// Copies lists gradients that must be copied from the arena after the last operation,
+	LowerBound int
+	// GradCopies lists gradients that must be copied from the arena after the last operation,
 	// and Zero the parameters without gradient.
-	Copies []graph.Grad
-	Zero   []int
+	GradCopies []graph.Grad
+	ZeroGrads  []int
 	// Spans holds the lifetime of every arena buffer, for checks and prints.
 	Spans []Span
 }
 
-// Gap is the lowest place of n elements in the arena that no value takes while the operations
+// FindGap is the lowest place of n elements in the arena that no value takes while the operations
 // from first to last of the sequence run; ok is false if there is none.
-func (m *Memory) Gap(first, last, n int) (offset int, ok bool) {
+func (m *Memory) FindGap(first, last, n int) (offset int, ok bool) {
 	var alive []Span
 	for _, s := range m.Spans {
 		if s.First <= last && first <= s.Last {
@@ -90,47 +90,47 @@ func roundUp(elements int) int { return (elements + align - 1) / align * align }
 //
 // Errors: exit.NoDevice if the arena and the scratch exceed the limit of the memory.
 func planMemory(u *Unit) error {
-	layOut(u)
+	assignMemory(u)
 	m := u.Memory
 	if need := int64(m.ArenaSize)*int64(u.ElemBytes) + u.Scratch; u.MemoryLimit > 0 && need > u.MemoryLimit {
 		return &exit.Error{Code: exit.NoDevice,
 			What: fmt.Sprintf("the plan needs %d MiB of memory, the limit is %.1f MiB", ceilMiB(need), floorMiB(u.MemoryLimit)),
-			Why:  fmt.Sprintf("%d values; at least %d MiB are alive at one time", len(u.Graph.Nodes), ceilMiB(int64(m.Lower)*int64(u.ElemBytes))),
+			Why:  fmt.Sprintf("%d values; at least %d MiB are alive at one time", len(u.Graph.Nodes), ceilMiB(int64(m.LowerBound)*int64(u.ElemBytes))),
 			Fix:  "use a smaller batch or a smaller crop of the field, or raise the memory limit"}
 	}
 	return nil
 }
 
-// layOut fills in u.Memory.
-func layOut(u *Unit) {
+// assignMemory fills in u.Memory.
+func assignMemory(u *Unit) {
 	g := u.Graph
 	m := &Memory{Places: make([]Place, len(g.Nodes))}
 	u.Memory = m
 	var taken map[int]int
-	if u.Taken != nil {
-		taken = u.Taken(g, u.Sequence)
+	if u.ExternalGrads != nil {
+		taken = u.ExternalGrads(g, u.Sequence)
 	}
-	buffer := placeFixed(g, m, u.Taken == nil)
-	m.Copies = slices.DeleteFunc(m.Copies, func(d graph.Grad) bool { _, ok := taken[g.Root(d.Value)]; return ok })
+	buffer := placeFixed(g, m, u.ExternalGrads == nil)
+	m.GradCopies = slices.DeleteFunc(m.GradCopies, func(d graph.Grad) bool { _, ok := taken[g.AliasRoot(d.Value)]; return ok })
 	spans := lifetimes(u, buffer, taken)
 	placeSpans(spans, m)
-	m.note(spans)
-	leaveRoom(u, spans, m)
+	m.setSpans(spans)
+	reserveScratch(u, spans, m)
 	for i := range g.Nodes {
-		if r := g.Root(i); m.Places[r].Where == Arena && i == r {
+		if r := g.AliasRoot(i); m.Places[r].Space == Arena && i == r {
 			s := spans[buffer[i]]
-			m.Places[i] = Place{Where: Arena, Offset: s.Offset, Size: g.Nodes[i].Room()}
+			m.Places[i] = Place{Space: Arena, Offset: s.Offset, Size: g.Nodes[i].ArenaElems()}
 		}
 	}
 	for i := range g.Nodes { // other shapes of the same memory
-		if r := g.Root(i); r != i {
+		if r := g.AliasRoot(i); r != i {
 			m.Places[i] = m.Places[r]
 		}
 	}
 }
 
-// note fills in the spans of m.
-func (m *Memory) note(spans []*Span) {
+// setSpans fills in the spans of m.
+func (m *Memory) setSpans(spans []*Span) {
 	m.Spans = m.Spans[:0]
 	for _, s := range spans {
 		if s != nil && s.Size > 0 {
@@ -139,10 +139,10 @@ func (m *Memory) note(spans []*Span) {
 	}
 }
 
-// leaveRoom places the spans anew if the arena, no larger, then has room for more of the
+// reserveScratch places the spans anew if the arena, no larger, then has room for more of the
 // scratch of operations. Where values and scratch together exceed the arena there cannot
 // be any.
-func leaveRoom(u *Unit, spans []*Span, m *Memory) {
+func reserveScratch(u *Unit, spans []*Span, m *Memory) {
 	var scratch []*Span
 	for t, id := range u.Sequence {
 		n := int(u.ScratchOf[id]) / u.ElemBytes
@@ -158,7 +158,7 @@ func leaveRoom(u *Unit, spans []*Span, m *Memory) {
 	}
 	lacking := func() (without []*Span, most int) {
 		for _, s := range scratch {
-			if _, ok := m.Gap(s.First, s.First, s.Size); !ok {
+			if _, ok := m.FindGap(s.First, s.First, s.Size); !ok {
 				without, most = append(without, s), max(most, s.Size)
 			}
 		}
@@ -180,7 +180,7 @@ func leaveRoom(u *Unit, spans []*Span, m *Memory) {
 	for _, some := range [][]*Span{scratch, without} {
 		with := &Memory{}
 		placeSpans(slices.Concat(spans, some), with)
-		m.note(spans)
+		m.setSpans(spans)
 		if _, most := lacking(); with.ArenaSize <= m.ArenaSize && most < least {
 			least = most
 			keep()
@@ -191,7 +191,7 @@ func leaveRoom(u *Unit, spans []*Span, m *Memory) {
 			s.Offset = best[i]
 		}
 	}
-	m.note(spans)
+	m.setSpans(spans)
 }
 
 // placeFixed places what does not live in the arena and numbers the buffers of
@@ -203,34 +203,34 @@ func placeFixed(g *graph.Graph, m *Memory, stored bool) []int {
 		buffer[i] = -1
 		switch {
 		case n.Kind == graph.KindParam:
-			m.Places[i] = Place{Where: Param, Size: n.Room(), Of: i}
+			m.Places[i] = Place{Space: Param, Size: n.ArenaElems(), Owner: i}
 		case n.Kind == graph.KindState:
-			m.Places[i] = Place{Where: State, Size: n.Room(), Of: i}
-		case n.Kind == graph.KindOp && op.OnHost(n.Op):
-			m.Places[i] = Place{Where: Host, Offset: m.HostSize, Size: n.Room(), Of: i}
-			if n.Op == op.OffloadedOp {
+			m.Places[i] = Place{Space: State, Size: n.ArenaElems(), Owner: i}
+		case n.Kind == graph.KindOp && op.IsOnHost(n.Op):
+			m.Places[i] = Place{Space: Host, Offset: m.HostSize, Size: n.ArenaElems(), Owner: i}
+			if n.Op == op.OffloadDoneOp {
 				m.Places[i] = m.Places[n.In[0]]
 			} else {
-				m.HostSize += roundUp(n.Room())
+				m.HostSize += roundUp(n.ArenaElems())
 			}
-		case g.Root(i) == i:
+		case g.AliasRoot(i) == i:
 			buffer[i] = i
 		}
 	}
 	has := make([]bool, len(g.Nodes))
 	for _, d := range g.Grads {
 		has[d.Param] = true
-		r := g.Root(d.Value)
-		if stored && g.Nodes[r].Kind == graph.KindOp && m.Places[r].Where == Arena {
-			m.Places[r] = Place{Where: Grad, Size: g.Nodes[r].Room(), Of: d.Param}
+		r := g.AliasRoot(d.Value)
+		if stored && g.Nodes[r].Kind == graph.KindOp && m.Places[r].Space == Arena {
+			m.Places[r] = Place{Space: Grad, Size: g.Nodes[r].ArenaElems(), Owner: d.Param}
 			buffer[r] = -1
 			continue
 		}
-		m.Copies = append(m.Copies, d)
+		m.GradCopies = append(m.GradCopies, d)
 	}
 	for i, n := range g.Nodes {
 		if n.Kind == graph.KindParam && !has[i] {
-			m.Zero = append(m.Zero, i)
+			m.ZeroGrads = append(m.ZeroGrads, i)
 		}
 	}
 	return buffer
@@ -251,8 +251,8 @@ func lifetimes(u *Unit, buffer []int, taken map[int]int) []*Span {
 	}
 	by, stays := readers(g)
 	for i, n := range g.Nodes {
-		if u.Consume && n.Kind == graph.KindInput {
-			stays[i] = slices.ContainsFunc(g.Roots(), func(id int) bool { return g.Root(id) == i })
+		if u.DonateInputs && n.Kind == graph.KindInput {
+			stays[i] = slices.ContainsFunc(g.Roots(), func(id int) bool { return g.AliasRoot(id) == i })
 		}
 	}
 	spans := make([]*Span, len(g.Nodes))
@@ -260,7 +260,7 @@ func lifetimes(u *Unit, buffer []int, taken map[int]int) []*Span {
 		if buffer[i] < 0 {
 			continue
 		}
-		s := &Span{Nodes: []int{i}, Size: n.Room(), First: at[i], Last: at[i]}
+		s := &Span{Nodes: []int{i}, Size: n.ArenaElems(), First: at[i], Last: at[i]}
 		for _, r := range by[i] {
 			s.Last = max(s.Last, at[r])
 		}
@@ -277,10 +277,10 @@ func lifetimes(u *Unit, buffer []int, taken map[int]int) []*Span {
 			continue
 		}
 		for i, in := range n.In {
-			r := g.Root(in)
+			r := g.AliasRoot(in)
 			b := buffer[r]
 			if b < 0 || b == buffer[id] || spans[b].Last != t || spans[b].First < 0 ||
-				!g.Nodes[r].SameRoom(n) || !n.Op.InPlace(i, n.Attrs) {
+				!g.Nodes[r].SameStorage(n) || !n.Op.InPlace(i, n.Attrs) {
 				continue
 			}
 			// joined: the buffer lives on as the result
@@ -318,26 +318,26 @@ func placeSpans(spans []*Span, m *Memory) {
 				room += roundUp(p.Size)
 			}
 		}
-		m.Lower, floor = max(m.Lower, live), max(floor, room)
+		m.LowerBound, floor = max(m.LowerBound, live), max(floor, room)
 	}
 	slices.SortStableFunc(todo, func(a, b *Span) int { return cmp.Compare(b.Size, a.Size) })
-	size, _ := placeInTurn(todo)
+	size, _ := placeInOrder(todo)
 	if size > floor {
 		turn := slices.Clone(todo)
 		large, _ := slices.BinarySearchFunc(turn, floor/128, func(s *Span, size int) int { return cmp.Compare(size, s.Size) })
-		rearrange(turn[:large], floor)
-		if other, _ := placeInTurn(turn); other < size {
+		improveOrder(turn[:large], floor)
+		if other, _ := placeInOrder(turn); other < size {
 			size = other
 		} else {
-			placeInTurn(todo)
+			placeInOrder(todo)
 		}
 	}
 	m.ArenaSize = size
 }
 
-// rearrange looks for the turns in which the spans need the least room.
-func rearrange(turn []*Span, floor int) {
-	size, top := placeInTurn(turn)
+// improveOrder looks for the turns in which the spans need the least room.
+func improveOrder(turn []*Span, floor int) {
+	size, top := placeInOrder(turn)
 	key := rng.Hash("turns of buffers")
 	draw := func(k, below int) int { return int(rng.Uniform(key, uint64(k)) * float64(below)) }
 	for k := 0; k < attempts && size > floor && top > 0; k++ {
@@ -349,7 +349,7 @@ func rearrange(turn []*Span, floor int) {
 		s := turn[from]
 		copy(turn[to+1:from+1], turn[to:from])
 		turn[to] = s
-		if other, highest := placeInTurn(turn); other <= size {
+		if other, highest := placeInOrder(turn); other <= size {
 			size, top = other, highest
 		} else {
 			copy(turn[to:from], turn[to+1:from+1])
@@ -358,10 +358,10 @@ func rearrange(turn []*Span, floor int) {
 	}
 }
 
-// placeInTurn places each span at the lowest offset that those before it leave
+// placeInOrder places each span at the lowest offset that those before it leave
 // free in its lifetime. It gives the size of the arena and the place in todo of
 // the first span that reaches up to it.
-func placeInTurn(todo []*Span) (size, top int) {
+func placeInOrder(todo []*Span) (size, top int) {
 	type room struct{ from, to, first, last int }
 	placed := make([]room, 0, len(todo)) // ascending offsets
 	for i, s := range todo {

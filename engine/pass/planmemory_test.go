@@ -43,7 +43,7 @@ func TestGap(t *testing.T) {
 		for at := 0; at < len(taken); at += align {
 			possible = possible || free(at)
 		}
-		at, ok := m.Gap(first, last, n)
+		at, ok := m.FindGap(first, last, n)
 		if ok != possible || ok && (!free(at) || at%align != 0) {
 			t.Fatalf("%d elements during %d to %d: a gap at %d, %v, want %v, among %+v", n, first, last, at, ok, possible, m.Spans)
 		}
@@ -73,10 +73,10 @@ func TestTurns(t *testing.T) {
 	}
 	spans, m := sketch(), &Memory{}
 	todo := sketch()
-	bySize, _ := placeInTurn([]*Span{todo[1], todo[6], todo[0], todo[2], todo[3], todo[5], todo[7], todo[4], todo[8]})
+	bySize, _ := placeInOrder([]*Span{todo[1], todo[6], todo[0], todo[2], todo[3], todo[5], todo[7], todo[4], todo[8]})
 	placeSpans(spans, m)
-	if m.ArenaSize != m.Lower || m.Lower != 77*1024 || bySize == m.Lower {
-		t.Errorf("arena of %d, %d by size, %d alive at one time", m.ArenaSize, bySize, m.Lower)
+	if m.ArenaSize != m.LowerBound || m.LowerBound != 77*1024 || bySize == m.LowerBound {
+		t.Errorf("arena of %d, %d by size, %d alive at one time", m.ArenaSize, bySize, m.LowerBound)
 	}
 	for i, a := range spans {
 		for _, b := range spans[:i] {

@@ -27,7 +27,7 @@ func quantise(u *Unit) error {
 		return &exit.Error{Code: exit.Usage, What: "a training cannot compute in int8", Why: "its operations on codes have no gradients",
 			Fix: "train in float32 and quantise afterwards"}
 	}
-	z := &quantiser{g: u.Graph, scales: map[int]*op.Int8{}, demands: map[int][]demand{}, built: map[int]graph.Value{}, cache: map[string]graph.Value{}}
+	z := &quantiser{g: u.Graph, scales: map[int]*op.Int8Scales{}, formats: map[int][]readFormat{}, built: map[int]graph.Value{}, cache: map[string]graph.Value{}}
 	if err := z.find(u); err != nil {
 		return err
 	}
@@ -35,66 +35,68 @@ func quantise(u *Unit) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range z.codes {
+	for _, id := range z.int8Values {
 		if g.Nodes[id].Layout == graph.Blocked {
 			g.Nodes[id].DType = graph.UInt8
 		}
 	}
-	g.Notes = append(g.Notes, fmt.Sprintf("%d convolutions multiply in int8, %d values are stored as codes", len(z.scales), len(z.codes)))
+	g.Notes = append(g.Notes, fmt.Sprintf("%d convolutions multiply in int8, %d values are stored as codes", len(z.scales), len(z.int8Values)))
 	u.Graph = g
 	return nil
 }
 
 // quantiser holds what the rules look at, by nodes of the old graph.
 type quantiser struct {
-	g       *graph.Graph
-	scales  map[int]*op.Int8       // of convolutions of codes; Out where the result is codes
-	demands map[int][]demand       // who reads a value
-	built   map[int]graph.Value    // values in the new graph
-	cache   map[string]graph.Value // codes in it, by value and scales
-	codes   []int                  // which of its values are codes
+	g          *graph.Graph
+	scales     map[int]*op.Int8Scales // of convolutions of codes; Out where the result is codes
+	formats    map[int][]readFormat   // who reads a value
+	built      map[int]graph.Value    // values in the new graph
+	cache      map[string]graph.Value // codes in it, by value and scales
+	int8Values []int                  // which of its values are codes
 }
 
-// demand is what a reader wants of a value: codes by scales, or the value itself.
-type demand struct {
+// readFormat is what a reader wants of a value: codes by scales, or the value itself.
+type readFormat struct {
 	scales []float32
 	zero   int
 }
 
-func (d demand) same(e demand) bool { return d.zero == e.zero && slices.Equal(d.scales, e.scales) }
+func (d readFormat) same(e readFormat) bool {
+	return d.zero == e.zero && slices.Equal(d.scales, e.scales)
+}
 
 // text tells demands of one value apart.
-func (d demand) text(id int) string {
-	return fmt.Sprint(id, d.zero, &op.Int8{Channels: d.scales})
+func (d readFormat) text(id int) string {
+	return fmt.Sprint(id, d.zero, &op.Int8Scales{Channels: d.scales})
 }
 
 // keeps tells whether codes of the operand of node n are codes of n by the same scales.
-func keepsCodes(n *graph.Node) bool {
-	return n.Kind == graph.KindOp && n.Op.KeepsCodes != nil && n.Op.KeepsCodes(n.Attrs)
+func preservesScale(n *graph.Node) bool {
+	return n.Kind == graph.KindOp && n.Op.PreservesScale != nil && n.Op.PreservesScale(n.Attrs)
 }
 
-// codes are the scales that a convolution has, and its filter.
-func (u *Unit) codes(n *graph.Node) (*graph.Node, *op.Int8) {
+// int8Scales are the scales that a convolution has, and its filter.
+func (u *Unit) int8Scales(n *graph.Node) (*graph.Node, *op.Int8Scales) {
 	if n.Kind != graph.KindOp || !n.Op.Quantisable {
 		return nil, nil
 	}
-	filter := u.Graph.Nodes[u.Graph.Root(n.In[len(n.In)-2])]
+	filter := u.Graph.Nodes[u.Graph.AliasRoot(n.In[len(n.In)-2])]
 	if filter.Kind != graph.KindParam {
 		return nil, nil
 	}
 	return filter, u.Int8[filter.Name]
 }
 
-// codesWays are those of the ways of an operation in which it reads codes, if it has scales:
+// int8Ways are those of the ways of an operation in which it reads codes, if it has scales:
 // what multiplies codes must not depend on what is fastest without.
-func (u *Unit) codesWays(n *graph.Node, ways []backend.Way) []backend.Way {
-	if _, q := u.codes(n); q == nil {
+func (u *Unit) int8Ways(n *graph.Node, ways []backend.LayoutOption) []backend.LayoutOption {
+	if _, q := u.int8Scales(n); q == nil {
 		return ways
 	}
-	plain := func(w backend.Way) bool {
+	plain := func(w backend.LayoutOption) bool {
 		return w.Out == graph.Plain || slices.Contains(w.In[:len(n.In)-2], graph.Plain)
 	}
-	if !slices.ContainsFunc(ways, func(w backend.Way) bool { return !plain(w) }) {
+	if !slices.ContainsFunc(ways, func(w backend.LayoutOption) bool { return !plain(w) }) {
 		return ways
 	}
 	return slices.DeleteFunc(ways, plain)
@@ -104,7 +106,7 @@ func (u *Unit) codesWays(n *graph.Node, ways []backend.Way) []backend.Way {
 func (z *quantiser) find(u *Unit) error {
 	used := map[string]bool{}
 	for _, n := range z.g.Nodes {
-		filter, q := u.codes(n)
+		filter, q := u.int8Scales(n)
 		if q == nil {
 			continue
 		}
@@ -114,9 +116,9 @@ func (z *quantiser) find(u *Unit) error {
 			continue // kernels of codes are those of blocked fields
 		}
 		own := *q
-		own.Out = nil
-		a := n.Attrs.(op.Fused)
-		if _, err := op.Find("conv3d_int8").Shape(z.g.InShapes(n), op.Int8Conv{Fused: a, Int8: &own}); err != nil {
+		own.OutScales = nil
+		a := n.Attrs.(op.FusedConv)
+		if _, err := op.Find("conv3d_int8").Shape(z.g.InShapes(n), op.Int8Conv{FusedConv: a, Scales: &own}); err != nil {
 			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the scales of %s do not fit its convolution", filter.Name), At: n.At, Why: err.Error(),
 				Fix: "quantise the model again, or predict on as many levels as it was quantised for", Err: err}
 		}
@@ -130,7 +132,7 @@ func (z *quantiser) find(u *Unit) error {
 	}
 	need := z.g.Needed(z.g.Roots())
 	for _, id := range z.g.Roots() {
-		z.demands[id] = append(z.demands[id], demand{})
+		z.formats[id] = append(z.formats[id], readFormat{})
 	}
 	for i := len(z.g.Nodes) - 1; i >= 0; i-- {
 		n := z.g.Nodes[i]
@@ -139,22 +141,22 @@ func (z *quantiser) find(u *Unit) error {
 		}
 		q, lo := z.scales[i], 0
 		for k, id := range n.In {
-			var d demand
+			var d readFormat
 			switch {
-			case q != nil && k < len(q.Zero):
+			case q != nil && k < len(q.ZeroPoints):
 				c := z.g.Nodes[id].Shape[1]
-				d = demand{q.Channels[lo : lo+c], q.Zero[k]}
+				d = readFormat{q.Channels[lo : lo+c], q.ZeroPoints[k]}
 				lo += c
-				z.demands[id] = append(z.demands[id], d)
-			case keepsCodes(n):
-				z.demands[id] = append(z.demands[id], z.demands[i]...)
+				z.formats[id] = append(z.formats[id], d)
+			case preservesScale(n):
+				z.formats[id] = append(z.formats[id], z.formats[i]...)
 			default:
-				z.demands[id] = append(z.demands[id], demand{})
+				z.formats[id] = append(z.formats[id], readFormat{})
 			}
 		}
-		if ds := z.demands[i]; q != nil && n.Attrs.(op.Fused).ReLU && len(ds) > 0 && ds[0].scales != nil && ds[0].zero == 0 &&
-			n.Layout == z.g.Nodes[n.In[0]].Layout && !slices.ContainsFunc(ds, func(d demand) bool { return !d.same(ds[0]) }) {
-			q.Out = ds[0].scales
+		if ds := z.formats[i]; q != nil && n.Attrs.(op.FusedConv).ReLU && len(ds) > 0 && ds[0].scales != nil && ds[0].zero == 0 &&
+			n.Layout == z.g.Nodes[n.In[0]].Layout && !slices.ContainsFunc(ds, func(d readFormat) bool { return !d.same(ds[0]) }) {
+			q.OutScales = ds[0].scales
 		}
 	}
 	return nil
@@ -169,25 +171,25 @@ func (z *quantiser) rewrite(b *graph.Builder, n *graph.Node, in []graph.Value) g
 		return graph.Value{}
 	}
 	lo := 0
-	for k := range q.Zero {
+	for k := range q.ZeroPoints {
 		c := z.g.Nodes[n.In[k]].Shape[1]
-		in[k] = z.codesOf(b, n.In[k], demand{q.Channels[lo : lo+c], q.Zero[k]})
+		in[k] = z.quantised(b, n.In[k], readFormat{q.Channels[lo : lo+c], q.ZeroPoints[k]})
 		lo += c
 	}
-	a := n.Attrs.(op.Fused)
-	a.Kept = ""
-	v := op.ConvInt8(b, in[:len(q.Zero)], in[len(q.Zero)], in[len(q.Zero)+1], op.Int8Conv{Fused: a, Int8: q})
+	a := n.Attrs.(op.FusedConv)
+	a.Mask = ""
+	v := op.ConvInt8(b, in[:len(q.ZeroPoints)], in[len(q.ZeroPoints)], in[len(q.ZeroPoints)+1], op.Int8Conv{FusedConv: a, Scales: q})
 	v.SetLayout(n.Layout)
-	if q.Out != nil {
-		z.cache[demand{q.Out, 0}.text(n.ID)] = v
-		z.codes = append(z.codes, v.ID())
+	if q.OutScales != nil {
+		z.cache[readFormat{q.OutScales, 0}.text(n.ID)] = v
+		z.int8Values = append(z.int8Values, v.ID())
 	}
 	return v
 }
 
-// codesOf are the codes of an old value as a reader wants them. What pools and upsamples a
+// quantised are the codes of an old value as a reader wants them. What pools and upsamples a
 // value that is codes, or is only read as such, does so with the codes.
-func (z *quantiser) codesOf(b *graph.Builder, id int, d demand) graph.Value {
+func (z *quantiser) quantised(b *graph.Builder, id int, d readFormat) graph.Value {
 	key := d.text(id)
 	if v, ok := z.cache[key]; ok {
 		return v
@@ -195,9 +197,9 @@ func (z *quantiser) codesOf(b *graph.Builder, id int, d demand) graph.Value {
 	n := z.g.Nodes[id]
 	var v graph.Value
 	switch {
-	case d.zero == 0 && keepsCodes(n) && z.isCodes(n.In[0]):
-		x := z.codesOf(b, n.In[0], d)
-		if a, ok := n.Attrs.(op.Up); ok {
+	case d.zero == 0 && preservesScale(n) && z.isInt8(n.In[0]):
+		x := z.quantised(b, n.In[0], d)
+		if a, ok := n.Attrs.(op.Upsampling); ok {
 			v = op.UpsampleInt8(b, x, a)
 		} else {
 			v = b.Node(n.Op, n.Attrs, x)
@@ -207,15 +209,15 @@ func (z *quantiser) codesOf(b *graph.Builder, id int, d demand) graph.Value {
 	}
 	v.SetLayout(n.Layout)
 	z.cache[key] = v
-	z.codes = append(z.codes, v.ID())
+	z.int8Values = append(z.int8Values, v.ID())
 	return v
 }
 
-// isCodes tells whether an old value becomes codes: the result of a convolution, or what
+// isInt8 tells whether an old value becomes codes: the result of a convolution, or what
 // pools or upsamples one.
-func (z *quantiser) isCodes(id int) bool {
+func (z *quantiser) isInt8(id int) bool {
 	if q := z.scales[id]; q != nil {
-		return q.Out != nil
+		return q.OutScales != nil
 	}
-	return keepsCodes(z.g.Nodes[id]) && z.isCodes(z.g.Nodes[id].In[0])
+	return preservesScale(z.g.Nodes[id]) && z.isInt8(z.g.Nodes[id].In[0])
 }

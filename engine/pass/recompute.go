@@ -7,28 +7,28 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Again sums up what is computed a second time in every run to save memory.
-type Again struct {
+// Recomputation sums up what is computed a second time in every run to save memory.
+type Recomputation struct {
 	Operations int
 	FLOPs      int64
-	// Saved is the bytes by which the arena is smaller for it, Slower the factor
+	// SavedBytes is the bytes by which the arena is smaller for it, Slower the factor
 	// on the time of a run by the model of costs.
-	Saved  int64
-	Slower float64
-	// Away is how many results lie in the program's memory for a while, and AwayBytes how much
+	SavedBytes int64
+	Slowdown   float64
+	// Offloaded is how many results lie in the program's memory for a while, and OffloadedBytes how much
 	// that is, over links of a device; Slower counts what is waited for.
-	Away      int
-	AwayBytes int64
+	Offloaded      int
+	OffloadedBytes int64
 }
 
-// TooSmall says that no plan was found that fits a limit of the memory.
-type TooSmall struct {
+// MemoryLimitError says that no plan was found that fits a limit of the memory.
+type MemoryLimitError struct {
 	Limit    int64 // bytes
 	Smallest int64 // bytes, of arena and scratch: the least limit for which Compile succeeds
 }
 
 // Error names both.
-func (e *TooSmall) Error() string {
+func (e *MemoryLimitError) Error() string {
 	return fmt.Sprintf("%d bytes are needed, %d allowed", e.Smallest, e.Limit)
 }
 
@@ -39,7 +39,7 @@ func (e *TooSmall) Error() string {
 // read, by the same operations on the same operands, so the bits are the same.
 //
 // Which ones is searched for along several paths. Each begins with an order of
-// execution that either keeps all or carries out a plan of package karma for its
+// execution that either keeps all or carries out a plan of package offload for its
 // blocks, letters K and R (and S where there are links to swap over), then gives up
 // one result after the other: always the one that lowers the peak for the least
 // time. A path ends when its arena fits; of the ends the one that computes least
@@ -52,7 +52,7 @@ func (e *TooSmall) Error() string {
 // are compared by the time that engines of kernels and of copies in each direction need,
 // and the best is improved by small changes (offload.go).
 //
-// Errors: exit.NoDevice with that smallest limit, and *TooSmall inside.
+// Errors: exit.NoDevice with that smallest limit, and *MemoryLimitError inside.
 //
 // Source: Wahib et al. 2020, arXiv:2008.11421, for the blocks; Chen et al. 2016,
 // arXiv:1604.06174, for recomputation.
@@ -65,7 +65,7 @@ func recompute(u *Unit) error {
 		return err
 	}
 	limit := int(max(u.MemoryLimit-scratch, 0) / int64(u.ElemBytes))
-	p := newProgram(u)
+	p := newOrderModel(u)
 	resident := p.arena(u.Sequence)
 	if resident <= limit {
 		return nil
@@ -76,10 +76,10 @@ func recompute(u *Unit) error {
 			return err
 		}
 		if toHost > 0 && fromHost > 0 {
-			p.link(u, toHost, fromHost)
+			p.enableCopies(u, toHost, fromHost)
 		}
 	}
-	order, smallest := p.search(startOrders(u), limit)
+	order, smallest := p.searchPaths(initialOrders(u), limit)
 	bytes := func(elements int) int64 { return int64(elements) * int64(u.ElemBytes) }
 	if order == nil {
 		least := bytes(smallest) + scratch
@@ -92,20 +92,20 @@ func recompute(u *Unit) error {
 			Why: fmt.Sprintf("with all results kept it needs %d MiB; no smaller plan was found, whatever %s",
 				ceilMiB(bytes(resident)+scratch), whatever),
 			Fix: fmt.Sprintf("raise the memory limit to %d MiB, or use a smaller batch or a smaller crop of the field", ceilMiB(least)),
-			Err: &TooSmall{u.MemoryLimit, least}}
+			Err: &MemoryLimitError{u.MemoryLimit, least}}
 		return &need
 	}
 	if p.links != nil {
-		p.offload(u, order, resident, limit)
+		p.writeOffloads(u, order, resident, limit)
 		return nil
 	}
-	f, before := p.plan(order), p.plan(u.Sequence)
+	f, before := p.measured(order), p.measured(u.Sequence)
 	n, flops := p.repeats(order)
-	u.Again = Again{Operations: n, FLOPs: flops, Saved: bytes(resident - p.arena(order)), Slower: f.cost / before.cost}
+	u.Recomputed = Recomputation{Operations: n, FLOPs: flops, SavedBytes: bytes(resident - p.arena(order)), Slowdown: f.cost / before.cost}
 	u.Graph, u.Sequence = p.write(order)
 	u.Graph.Notes = append(u.Graph.Notes, fmt.Sprintf(
 		"the arena is %.1f MiB smaller for a limit of %.1f MiB: %d operations, %.3f GFLOP, are computed again (%.1f %% of the time of a run, predicted)",
-		float64(u.Again.Saved)/(1<<20), floorMiB(u.MemoryLimit), n, float64(flops)/1e9, 100*(u.Again.Slower-1)))
+		float64(u.Recomputed.SavedBytes)/(1<<20), floorMiB(u.MemoryLimit), n, float64(flops)/1e9, 100*(u.Recomputed.Slowdown-1)))
 	return nil
 }
 
@@ -115,43 +115,43 @@ func ceilMiB(bytes int64) int64 { return (bytes + 1<<20 - 1) >> 20 }
 // floorMiB is so many bytes in MiB, rounded down to one decimal.
 func floorMiB(bytes int64) float64 { return math.Floor(float64(bytes)/(1<<20)*10) / 10 }
 
-// startOrders lists the orders of execution at which the paths begin, the one in
+// initialOrders lists the orders of execution at which the paths begin, the one in
 // use first.
-func startOrders(u *Unit) [][]int {
+func initialOrders(u *Unit) [][]int {
 	given := givenOrder(u.Graph)
 	return [][]int{u.Sequence, given, greedyOrder(u.Graph, len(given))}
 }
 
 // arena is the size of the arena with an order, in elements.
-func (p *program) arena(order []int) int { return p.arenaOf(p.atOnce(order)) }
+func (p *orderModel) arena(order []int) int { return p.arenaOf(p.blockingSteps(order)) }
 
 // arenaOf is arena of steps.
-func (p *program) arenaOf(steps []step) int {
-	u := &Unit{Device: Device{ElemBytes: 1, Taken: p.taken}, Wanted: Wanted{Consume: p.consume}}
+func (p *orderModel) arenaOf(steps []step) int {
+	u := &Unit{Device: Device{ElemBytes: 1, ExternalGrads: p.externalGrads}, Options: Options{DonateInputs: p.donateInputs}}
 	u.Graph, u.Sequence = p.emit(steps)
-	layOut(u)
+	assignMemory(u)
 	return u.Memory.ArenaSize
 }
 
-// search follows all paths and gives the order with the least time whose arena
+// searchPaths follows all paths and gives the order with the least time whose arena
 // fits the limit, nil if there is none, and the smallest arena that it saw.
-func (p *program) search(starts [][]int, limit int) (best []int, smallest int) {
+func (p *orderModel) searchPaths(starts [][]int, limit int) (best []int, smallest int) {
 	smallest = math.MaxInt
 	fastest := math.Inf(1)
 	var begin [][]int
 	seen := map[string]bool{}
 	for _, start := range starts {
-		for _, from := range p.blockPlans(start) {
+		for _, from := range p.blockOrders(start) {
 			if key := fmt.Sprint(from); !seen[key] {
 				seen[key] = true
 				begin = append(begin, from)
 			}
 		}
 	}
-	var ends []*plan
+	var ends []*measuredOrder
 	paths := func() {
 		for _, from := range begin {
-			end, least := p.follow(from, limit)
+			end, least := p.followPath(from, limit)
 			smallest = min(smallest, least)
 			if end == nil {
 				continue
@@ -166,23 +166,23 @@ func (p *program) search(starts [][]int, limit int) (best []int, smallest int) {
 		paths()
 		return best, smallest
 	}
-	for i, w := range weights {
+	for i, w := range copyWeights {
 		if i == 2 && ends == nil {
 			break
 		}
-		p.weigh(w)
+		p.setCopyWeight(w)
 		paths()
 	}
-	return p.choose(ends, limit), smallest
+	return p.fastest(ends, limit), smallest
 }
 
-// follow follows one path up to the first order whose arena fits, and takes back
+// followPath follows one path up to the first order whose arena fits, and takes back
 // what the limit does not need; nil if the path ends before. least is the smallest
 // arena on the way.
-func (p *program) follow(order []int, limit int) (end *plan, least int) {
+func (p *orderModel) followPath(order []int, limit int) (end *measuredOrder, least int) {
 	least = math.MaxInt
-	var lowest *plan // of those that no arena was made for
-	for a := p.plan(order); a != nil; {
+	var lowest *measuredOrder // of those that no arena was made for
+	for a := p.measured(order); a != nil; {
 		if p.links != nil && a.peak > limit { // paths are many: only their ends count
 			if lowest == nil || a.peak < lowest.peak {
 				lowest = a
@@ -191,12 +191,12 @@ func (p *program) follow(order []int, limit int) (end *plan, least int) {
 			size := p.arena(a.order)
 			least = min(least, size)
 			if size <= limit {
-				return p.keepAgain(a, func(b *plan) bool { return b.peak <= limit && p.arena(b.order) <= limit }), least
+				return p.dropRepeats(a, func(b *measuredOrder) bool { return b.peak <= limit && p.arena(b.order) <= limit }), least
 			}
 		}
-		next := p.step(a)
+		next := p.lowerPeak(a)
 		if next != nil {
-			next = p.keepAgain(next, func(b *plan) bool { return !next.less(b) })
+			next = p.dropRepeats(next, func(b *measuredOrder) bool { return !next.less(b) })
 		}
 		a = next
 	}

@@ -55,7 +55,7 @@ func compiled(t *testing.T, g *graph.Graph, infer bool, limit int64) (*Unit, err
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &Unit{Graph: own, Wanted: Wanted{Infer: infer, MemoryLimit: limit}, Device: Device{ElemBytes: 4}}
+	u := &Unit{Graph: own, Options: Options{Infer: infer, MemoryLimit: limit}, Device: Device{ElemBytes: 4}}
 	return u, Run(List, u)
 }
 
@@ -69,7 +69,7 @@ func smallest(t *testing.T, g *graph.Graph, infer bool) int64 {
 // tooSmall is the least limit that an error names.
 func tooSmall(t *testing.T, err error) int64 {
 	t.Helper()
-	var small *TooSmall
+	var small *MemoryLimitError
 	if !errors.As(err, &small) || exit.CodeOf(err) != exit.NoDevice {
 		t.Fatalf("a limit of 64 bytes: error %v, want *TooSmall with exit code %d", err, exit.NoDevice)
 	}
@@ -117,13 +117,13 @@ func TestRecompute(t *testing.T) {
 			if err != nil || arenaBytes(u) > limit {
 				t.Fatalf("%s: limit %d of %d: arena %d, error %v", name, limit, most, arenaBytes(u), err)
 			}
-			if again := limit < most; len(u.Graph.Notes) > len(free.Graph.Notes) != again || u.Again.Saved < most-limit || (u.Again != Again{}) != again || again && u.Again.Slower < 1 {
-				t.Errorf("%s: limit %d of %d: %+v, notes %q", name, limit, most, u.Again, u.Graph.Notes)
+			if again := limit < most; len(u.Graph.Notes) > len(free.Graph.Notes) != again || u.Recomputed.SavedBytes < most-limit || (u.Recomputed != Recomputation{}) != again || again && u.Recomputed.Slowdown < 1 {
+				t.Errorf("%s: limit %d of %d: %+v, notes %q", name, limit, most, u.Recomputed, u.Graph.Notes)
 			}
-			if len(u.Sequence) != len(free.Sequence)+u.Again.Operations {
-				t.Errorf("%s: limit %d: %d operations run, %d without limit, %d again", name, limit, len(u.Sequence), len(free.Sequence), u.Again.Operations)
+			if len(u.Sequence) != len(free.Sequence)+u.Recomputed.Operations {
+				t.Errorf("%s: limit %d: %d operations run, %d without limit, %d again", name, limit, len(u.Sequence), len(free.Sequence), u.Recomputed.Operations)
 			}
-			if got := u.Graph.FLOPs() - u.Again.FLOPs; got != free.Graph.FLOPs() {
+			if got := u.Graph.FLOPs() - u.Recomputed.FLOPs; got != free.Graph.FLOPs() {
 				t.Errorf("%s: limit %d: %d useful operations, want %d", name, limit, got, free.Graph.FLOPs())
 			}
 			checkLate(t, u)
@@ -184,7 +184,7 @@ func checkLate(t *testing.T, u *Unit) {
 		}
 		n++
 		for k := i + 1; ; k++ {
-			if slices.ContainsFunc(u.Graph.Nodes[u.Sequence[k]].In, func(in int) bool { return u.Graph.Root(in) == id }) {
+			if slices.ContainsFunc(u.Graph.Nodes[u.Sequence[k]].In, func(in int) bool { return u.Graph.AliasRoot(in) == id }) {
 				break
 			}
 			if !again[k] {
@@ -193,8 +193,8 @@ func checkLate(t *testing.T, u *Unit) {
 			}
 		}
 	}
-	if n != u.Again.Operations {
-		t.Errorf("%d operations are computed again, the sum says %d", n, u.Again.Operations)
+	if n != u.Recomputed.Operations {
+		t.Errorf("%d operations are computed again, the sum says %d", n, u.Recomputed.Operations)
 	}
 }
 
@@ -205,22 +205,22 @@ func TestProfile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newProgram(u)
+	p := newOrderModel(u)
 	r := rand.New(rand.NewPCG(7, 8))
 	order := u.Sequence
 	for range 60 {
-		f := p.plan(order)
+		f := p.measured(order)
 		v := &Unit{Device: Device{ElemBytes: 4}}
 		v.Graph, v.Sequence = p.write(order)
 		if err := v.Graph.Check(); err != nil {
 			t.Fatal(err)
 		}
-		layOut(v)
-		if f.peak > v.Memory.ArenaSize || f.peak < v.Memory.Lower {
-			t.Fatalf("peak %d, arena %d, alive %d", f.peak, v.Memory.ArenaSize, v.Memory.Lower)
+		assignMemory(v)
+		if f.peak > v.Memory.ArenaSize || f.peak < v.Memory.LowerBound {
+			t.Fatalf("peak %d, arena %d, alive %d", f.peak, v.Memory.ArenaSize, v.Memory.LowerBound)
 		}
-		if f.peak != f.live[f.at] || slices.Max(f.live) != f.peak {
-			t.Fatalf("peak %d at %d, where %d are in use", f.peak, f.at, f.live[f.at])
+		if f.peak != f.live[f.peakAt] || slices.Max(f.live) != f.peak {
+			t.Fatalf("peak %d at %d, where %d are in use", f.peak, f.peakAt, f.live[f.peakAt])
 		}
 		// give up anything that is read again
 		for range 1000 {
@@ -230,8 +230,8 @@ func TestProfile(t *testing.T) {
 			for q < len(order) && !slices.Contains(p.reads[order[q]], id) {
 				q++
 			}
-			if q < len(order) && p.again[id] {
-				order, _ = p.giveUp(f, id, q, chain(r.IntN(int(chains))), nil)
+			if q < len(order) && p.recomputable[id] {
+				order, _ = p.recomputeAt(f, id, q, operandRule(r.IntN(int(numOperandRules))), nil)
 				break
 			}
 		}
@@ -258,7 +258,7 @@ func chain5(t *testing.T) *graph.Graph {
 // judge finds the least time in which an order can be run within a limit, over
 // all ways to compute results of the forward pass again at any time: the shortest
 // path over all sets of results that can be in memory. +Inf if there is none.
-func judge(p *program, order []int, limit int) float64 {
+func judge(p *orderModel, order []int, limit int) float64 {
 	bit := map[int]uint{}
 	for i, id := range order {
 		bit[id] = uint(i)
@@ -280,7 +280,7 @@ func judge(p *program, order []int, limit int) float64 {
 	// gone is what nobody reads after an operation and nobody can miss: gradients.
 	gone := make([]uint32, len(order))
 	for i, id := range order {
-		if last := p.plan(order).last[i]; !p.again[id] && last < len(order) {
+		if last := p.measured(order).last[i]; !p.recomputable[id] && last < len(order) {
 			gone[last] |= 1 << uint(i)
 		}
 	}
@@ -304,9 +304,9 @@ func judge(p *program, order []int, limit int) float64 {
 		run(order[s.t], s.t+1, gone[s.t])
 		for i, id := range order[:s.t] {
 			switch in := s.set>>uint(i)&1 == 1; {
-			case p.again[id] && in:
+			case p.recomputable[id] && in:
 				heap.Push(q, state{s.t, s.set &^ (1 << uint(i)), s.cost})
-			case p.again[id]:
+			case p.recomputable[id]:
 				run(id, s.t, 0)
 			}
 		}
@@ -340,14 +340,14 @@ func TestAgainstJudge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newProgram(free)
-	starts := startOrders(free)
-	_, least := p.search(starts, 0)
-	for limit := p.plan(free.Sequence).peak; limit >= least; limit -= 8 * align {
-		order, _ := p.search(starts, limit)
+	p := newOrderModel(free)
+	starts := initialOrders(free)
+	_, least := p.searchPaths(starts, 0)
+	for limit := p.measured(free.Sequence).peak; limit >= least; limit -= 8 * align {
+		order, _ := p.searchPaths(starts, limit)
 		got, want := math.Inf(1), math.Inf(1)
 		if order != nil {
-			got = p.plan(order).cost
+			got = p.measured(order).cost
 		}
 		for _, s := range starts {
 			want = min(want, judge(p, s, limit))

@@ -3,22 +3,22 @@ package pass
 import (
 	"slices"
 
-	"github.com/ensemble-weather/ensemble/engine/pass/karma"
+	"github.com/ensemble-weather/ensemble/engine/pass/offload"
 )
 
-// maxBlocks is the number of blocks up to which karma looks at all plans of two letters,
+// maxBlocks is the number of blocks up to which package offload looks at all plans of two letters,
 // and maxLinked of three in about the time.
 const maxBlocks, maxLinked = 14, 9
 
-// stretch is a block of the forward pass.
-type stretch struct {
-	karma.Block
+// forwardBlock is a block of the forward pass.
+type forwardBlock struct {
+	offload.Block
 	interior []int // results that only the backward pass reads after the block
 }
 
 // blocks divides the forward pass of an order without repeats where the results
 // that it hands on are smallest.
-func (p *program) blocks(order []int) []stretch {
+func (p *orderModel) blocks(order []int) []forwardBlock {
 	var forward, backward []int
 	for _, id := range order {
 		if p.forward[id] {
@@ -48,8 +48,8 @@ func (p *program) blocks(order []int) []stretch {
 	if p.links != nil {
 		most = maxLinked
 	}
-	cuts := append(karma.Cut(live, most), len(forward))
-	out := make([]stretch, len(cuts))
+	cuts := append(offload.CutPoints(live, most), len(forward))
+	out := make([]forwardBlock, len(cuts))
 	block := make([]int, len(forward))
 	from := 0
 	for b, to := range cuts {
@@ -75,7 +75,7 @@ func (p *program) blocks(order []int) []stretch {
 		out[now].Backward += p.cost[id]
 	}
 	for i, id := range forward {
-		if b := block[i]; read[id] && p.again[id] && last[id] < cuts[b] {
+		if b := block[i]; read[id] && p.recomputable[id] && last[id] < cuts[b] {
 			out[b].interior = append(out[b].interior, id)
 			out[b].Interior += float64(p.size[id])
 		}
@@ -83,13 +83,13 @@ func (p *program) blocks(order []int) []stretch {
 	return out
 }
 
-// blockPlans lists the orders that the plans of karma for less and less memory
+// blockOrders lists the orders that the plans of package offload for less and less memory
 // give, each for a quarter less than the one before it needs: the first keeps
 // all, the last needs the least.
-func (p *program) blockPlans(order []int) [][]int {
+func (p *orderModel) blockOrders(order []int) [][]int {
 	out := [][]int{order}
 	blocks := p.blocks(order)
-	model := make([]karma.Block, len(blocks))
+	model := make([]offload.Block, len(blocks))
 	var memory float64
 	for i, b := range blocks {
 		model[i] = b.Block
@@ -99,26 +99,26 @@ func (p *program) blockPlans(order []int) [][]int {
 		return out
 	}
 	for {
-		plan, run, ok := karma.Search(model, p.machine(memory*3/4), p.letters())
+		plan, run, ok := offload.Search(model, p.machine(memory*3/4), p.planLetters())
 		if !ok {
 			return out
 		}
 		memory = run.Peak
-		out = append(out, p.carryOut(order, blocks, plan))
+		out = append(out, p.applyBlockPlan(order, blocks, plan))
 	}
 }
 
-// carryOut computes the interiors of the blocks with letter R again and fetches
+// applyBlockPlan computes the interiors of the blocks with letter R again and fetches
 // those with letter S, each result right before the first operation of the
 // backward pass that reads it.
-func (p *program) carryOut(order []int, blocks []stretch, plan string) []int {
+func (p *orderModel) applyBlockPlan(order []int, blocks []forwardBlock, plan string) []int {
 	again, swap := map[int]bool{}, map[int]bool{}
 	for i, b := range blocks {
 		for _, id := range b.interior {
 			switch plan[i] {
-			case karma.Recompute:
+			case offload.Recompute:
 				again[id] = true
-			case karma.Swap:
+			case offload.Swap:
 				again[id], swap[id] = true, true
 			}
 		}
@@ -131,11 +131,11 @@ func (p *program) carryOut(order []int, blocks []stretch, plan string) []int {
 			if again[id] {
 				q := slices.Index(order, reader)
 				switch between := order[slices.Index(order, id)+1 : q]; {
-				case slices.Contains(between, id) || p.fetchedIn(between, id):
+				case slices.Contains(between, id) || p.isFetched(between, id):
 				case swap[id]:
-					order = p.away(p.plan(order), id, q, nil)
+					order = p.fetchAt(p.measured(order), id, q, nil)
 				default:
-					order, _ = p.giveUp(p.plan(order), id, q, chainAll, nil)
+					order, _ = p.recomputeAt(p.measured(order), id, q, recomputeAll, nil)
 				}
 			}
 		}

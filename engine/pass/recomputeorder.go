@@ -12,23 +12,23 @@ import (
 // number beyond those of the operations fetches a result, which was copied to the
 // program's memory behind its last reader before.
 
-// program is what does not change while orders of a graph are compared.
-type program struct {
-	g     *graph.Graph
-	size  []int   // elements that a result takes of the arena; 0 for what is elsewhere
-	of    []int   // the operation of a number
-	reads [][]int // results of operations that an operation reads, by memory root, each once
-	over  [][]int // those of reads whose place the result may take over
-	stays []bool  // results that leave the graph
+// orderModel is what does not change while orders of a graph are compared.
+type orderModel struct {
+	g       *graph.Graph
+	size    []int   // elements that a result takes of the arena; 0 for what is elsewhere
+	opOf    []int   // the operation of a number
+	reads   [][]int // results of operations that an operation reads, by memory root, each once
+	inPlace [][]int // those of reads whose place the result may take over
+	stays   []bool  // results that leave the graph
 	// forward marks the operations of the forward pass, again those of them whose
 	// result may be computed again, as it does not leave the graph.
-	forward, again []bool
-	cost           []float64 // seconds of an operation, by the model
-	cheap          []bool    // operations whose time is that of their memory traffic
-	fixed          int       // elements of inputs and constants, which are there all the time
-	taken          func(g *graph.Graph, sequence []int) map[int]int
-	consume        bool   // inputs are free behind their last reader
-	links          *links // nil if there are none
+	forward, recomputable []bool
+	cost                  []float64 // seconds of an operation, by the model
+	cheap                 []bool    // operations whose time is that of their memory traffic
+	fixed                 int       // elements of inputs and constants, which are there all the time
+	externalGrads         func(g *graph.Graph, sequence []int) map[int]int
+	donateInputs          bool   // inputs are free behind their last reader
+	links                 *links // nil if there are none
 
 	// memory for the comparison of orders
 	now, freed   []int
@@ -51,19 +51,19 @@ func seconds(g *graph.Graph, n *graph.Node) (s float64, cheap bool) {
 	return max(compute, traffic), traffic >= compute
 }
 
-// newProgram describes the graph of u.
-func newProgram(u *Unit) *program {
+// newOrderModel describes the graph of u.
+func newOrderModel(u *Unit) *orderModel {
 	g := u.Graph
 	n := len(g.Nodes)
-	p := &program{g: g, taken: u.Taken, consume: u.Consume, size: make([]int, n), of: make([]int, n), reads: make([][]int, n), over: make([][]int, n),
-		again: make([]bool, n), cost: make([]float64, n), cheap: make([]bool, n), now: make([]int, n), flags: make([]bool, n)}
+	p := &orderModel{g: g, externalGrads: u.ExternalGrads, donateInputs: u.DonateInputs, size: make([]int, n), opOf: make([]int, n), reads: make([][]int, n), inPlace: make([][]int, n),
+		recomputable: make([]bool, n), cost: make([]float64, n), cheap: make([]bool, n), now: make([]int, n), flags: make([]bool, n)}
 	_, p.stays = readers(g)
 	buffer := placeFixed(g, &Memory{Places: make([]Place, n)}, true)
 	p.forward = g.Needed(forwardRoots(g))
 	for i, nd := range g.Nodes {
-		p.of[i] = i
+		p.opOf[i] = i
 		if buffer[i] >= 0 {
-			p.size[i] = roundUp(nd.Room())
+			p.size[i] = roundUp(nd.ArenaElems())
 		}
 		if nd.Kind != graph.KindOp {
 			p.fixed += p.size[i]
@@ -73,16 +73,16 @@ func newProgram(u *Unit) *program {
 			continue
 		}
 		p.cost[i], p.cheap[i] = seconds(g, nd)
-		p.again[i] = p.forward[i] && !p.stays[i] && !p.g.Nodes[i].Op.Ordered
+		p.recomputable[i] = p.forward[i] && !p.stays[i] && !p.g.Nodes[i].Op.Ordered
 		for _, r := range rootsOf(g, nd) {
 			if g.Nodes[r].Kind == graph.KindOp {
 				p.reads[i] = append(p.reads[i], r)
 			}
 		}
 		for k, in := range nd.In {
-			r := g.Root(in)
-			if g.Nodes[r].Kind == graph.KindOp && p.size[r] > 0 && g.Nodes[r].SameRoom(nd) && nd.Op.InPlace(k, nd.Attrs) {
-				p.over[i] = append(p.over[i], r)
+			r := g.AliasRoot(in)
+			if g.Nodes[r].Kind == graph.KindOp && p.size[r] > 0 && g.Nodes[r].SameStorage(nd) && nd.Op.InPlace(k, nd.Attrs) {
+				p.inPlace[i] = append(p.inPlace[i], r)
 			}
 		}
 	}
@@ -104,21 +104,21 @@ func forwardRoots(g *graph.Graph) []int {
 	return ids
 }
 
-// plan is an order and what it needs.
-type plan struct {
-	order []int
-	last  []int  // by place: the last place that reads this result, len(order) if it stays, its own if none
-	live  []int  // by place: elements in use while the operation runs
-	again []bool // by place: computed before
-	peak  int    // largest of live
-	at    int    // first place of the peak
-	wide  int    // number of places of the peak
-	cost  float64
+// measuredOrder is an order and what it needs.
+type measuredOrder struct {
+	order     []int
+	last      []int  // by place: the last place that reads this result, len(order) if it stays, its own if none
+	live      []int  // by place: elements in use while the operation runs
+	repeated  []bool // by place: computed before
+	peak      int    // largest of live
+	peakAt    int    // first place of the peak
+	peakCount int    // number of places of the peak
+	cost      float64
 }
 
 // less tells whether a needs less memory than b.
-func (a *plan) less(b *plan) bool {
-	return a.peak < b.peak || a.peak == b.peak && a.wide < b.wide
+func (a *measuredOrder) less(b *measuredOrder) bool {
+	return a.peak < b.peak || a.peak == b.peak && a.peakCount < b.peakCount
 }
 
 // reset gives a slice of n zeros, in the memory of s if that is enough.
@@ -128,18 +128,18 @@ func reset[T any](s []T, n int) []T {
 	return s
 }
 
-// plan measures an order, which it keeps.
-func (p *program) plan(order []int) *plan {
-	a := &plan{order: order}
+// measured measures an order, which it keeps.
+func (p *orderModel) measured(order []int) *measuredOrder {
+	a := &measuredOrder{order: order}
 	p.measure(a)
 	return a
 }
 
 // measure fills in what the order of a needs.
-func (p *program) measure(a *plan) {
+func (p *orderModel) measure(a *measuredOrder) {
 	n := len(a.order)
-	a.last, a.live, a.again = reset(a.last, n), reset(a.live, n), reset(a.again, n)
-	a.peak, a.at, a.wide, a.cost = 0, -1, 0, 0
+	a.last, a.live, a.repeated = reset(a.last, n), reset(a.live, n), reset(a.repeated, n)
+	a.peak, a.peakAt, a.peakCount, a.cost = 0, -1, 0, 0
 	now := p.now // the place where a result was last computed
 	for i := range now {
 		now[i] = -1
@@ -148,8 +148,8 @@ func (p *program) measure(a *plan) {
 		for _, r := range p.reads[id] {
 			a.last[now[r]] = max(a.last[now[r]], t)
 		}
-		r := p.of[id]
-		a.again[t], now[r], a.last[t] = now[r] >= 0, t, t
+		r := p.opOf[id]
+		a.repeated[t], now[r], a.last[t] = now[r] >= 0, t, t
 		if p.stays[id] {
 			a.last[t] = n
 		}
@@ -165,9 +165,9 @@ func (p *program) measure(a *plan) {
 		live += p.size[id]
 		p.freed[a.last[t]] += p.size[id]
 		a.live[t] = live
-		now[p.of[id]] = t
-		for _, r := range p.over[id] {
-			if a.last[now[r]] == t && !p.stays[r] && (copied == nil || !copied[r] || a.again[now[r]]) { // in place: the two are one here
+		now[p.opOf[id]] = t
+		for _, r := range p.inPlace[id] {
+			if a.last[now[r]] == t && !p.stays[r] && (copied == nil || !copied[r] || a.repeated[now[r]]) { // in place: the two are one here
 				a.live[t] -= p.size[id]
 				break
 			}
@@ -175,22 +175,22 @@ func (p *program) measure(a *plan) {
 		live -= p.freed[t]
 		switch {
 		case a.live[t] > a.peak:
-			a.peak, a.at, a.wide = a.live[t], t, 1
+			a.peak, a.peakAt, a.peakCount = a.live[t], t, 1
 		case a.live[t] == a.peak:
-			a.wide++
+			a.peakCount++
 		}
 	}
 }
 
 // tidy removes from order what nobody reads and moves what is computed again to
 // right before who reads it. It works in the memory of order.
-func (p *program) tidy(order []int) []int {
+func (p *orderModel) tidy(order []int) []int {
 	read := reset(p.flags, len(p.g.Nodes))
-	first, wanted := p.firsts(order)
+	first, wanted := p.firstComputes(order)
 	keep := len(order)
 	for t := len(order) - 1; t >= 0; t-- {
 		id := order[t]
-		r := p.of[id]
+		r := p.opOf[id]
 		if !read[r] && !p.stays[id] && (p.links == nil || !first[t] || !wanted[r]) {
 			continue
 		}
@@ -209,14 +209,14 @@ func (p *program) tidy(order []int) []int {
 	p.moved = reset(p.moved, len(order))
 	again := p.moved
 	for t, id := range order {
-		again[t], seen[p.of[id]] = seen[p.of[id]], true
+		again[t], seen[p.opOf[id]] = seen[p.opOf[id]], true
 	}
 	for t := len(order) - 1; t >= 0; t-- {
 		if !again[t] {
 			continue
 		}
 		id, to, others := order[t], t, false
-		for !slices.Contains(p.reads[order[to+1]], p.of[id]) {
+		for !slices.Contains(p.reads[order[to+1]], p.opOf[id]) {
 			to++
 			others = others || !again[to]
 		}
@@ -231,7 +231,7 @@ func (p *program) tidy(order []int) []int {
 
 // repeats counts the operations of order that were computed before, and sums up
 // their floating point operations.
-func (p *program) repeats(order []int) (n int, flops int64) {
+func (p *orderModel) repeats(order []int) (n int, flops int64) {
 	seen := make([]bool, len(p.g.Nodes))
 	for _, id := range order {
 		if id >= len(seen) {
@@ -249,10 +249,10 @@ func (p *program) repeats(order []int) (n int, flops int64) {
 
 // write makes the graph in which every repeat is a node of its own. Its nodes
 // stand in the order of execution, which is the result's sequence.
-func (p *program) write(order []int) (*graph.Graph, []int) { return p.emit(p.atOnce(order)) }
+func (p *orderModel) write(order []int) (*graph.Graph, []int) { return p.emit(p.blockingSteps(order)) }
 
 // emit is write of steps.
-func (p *program) emit(steps []step) (*graph.Graph, []int) {
+func (p *orderModel) emit(steps []step) (*graph.Graph, []int) {
 	g := p.g
 	out := &graph.Graph{Loss: -1, Seed: g.Seed, Notes: g.Notes}
 	to := make([]int, len(g.Nodes)) // the present copy of a node
@@ -270,7 +270,7 @@ func (p *program) emit(steps []step) (*graph.Graph, []int) {
 	of = func(id int) int {
 		n := g.Nodes[id]
 		if n.Kind == graph.KindOp && n.Op.Alias {
-			if r := g.Root(id); made[id] < max(made[r], 1) {
+			if r := g.AliasRoot(id); made[id] < max(made[r], 1) {
 				in := []int{of(n.In[0])}
 				for _, o := range n.In[1:] {
 					in = append(in, of(o))
@@ -287,13 +287,13 @@ func (p *program) emit(steps []step) (*graph.Graph, []int) {
 		}
 	}
 	var sequence []int
-	moves := mover{out: out, source: make([]int, len(g.Nodes)), host: make([]int, len(g.Nodes)), coming: make([]int, len(g.Nodes))}
+	moves := copyWriter{out: out, source: make([]int, len(g.Nodes)), host: make([]int, len(g.Nodes)), fetching: make([]int, len(g.Nodes))}
 	for _, s := range steps {
-		id := s.of
+		id := s.op
 		n := g.Nodes[id]
-		if s.do != compute {
-			v := moves.add(n, s.do, to[id])
-			if s.do == endFetch {
+		if s.kind != compute {
+			v := moves.add(n, s.kind, to[id])
+			if s.kind == endFetch {
 				to[id] = v
 				made[id]++
 			}

@@ -6,35 +6,35 @@ import (
 	"slices"
 )
 
-// chain says what is done about operands that are gone when a result is computed
+// operandRule says what is done about operands that are gone when a result is computed
 // again: they are computed again too, or kept until then.
-type chain uint8
+type operandRule uint8
 
 const (
-	chainAll   chain = iota // compute all of them again
-	chainCheap              // only those whose time is that of their memory traffic
-	chainNone               // keep all of them
-	chains
+	recomputeAll   operandRule = iota // compute all of them again
+	recomputeCheap                    // only those whose time is that of their memory traffic
+	keepOperands                      // keep all of them
+	numOperandRules
 )
 
-// giveUp computes result id again right before place q of the order of a, with
+// recomputeAt computes result id again right before place q of the order of a, with
 // what it needs by the rule given. The order is written to the memory of to.
 // choice tells whether any operand was gone, so that another rule would have
 // done otherwise.
-func (p *program) giveUp(a *plan, id, q int, rule chain, to []int) (order []int, choice bool) {
+func (p *orderModel) recomputeAt(a *measuredOrder, id, q int, rule operandRule, to []int) (order []int, choice bool) {
 	latest := p.now
 	for t, id := range a.order[:q] {
-		latest[p.of[id]] = t
+		latest[p.opOf[id]] = t
 	}
 	order = append(to[:0], a.order[:q]...)
 	var need func(id int)
 	need = func(id int) {
 		for _, r := range p.reads[id] {
-			if a.last[latest[r]] >= q || slices.Contains(order[q:], r) || p.fetchedIn(order[q:], r) || !p.again[r] {
+			if a.last[latest[r]] >= q || slices.Contains(order[q:], r) || p.isFetched(order[q:], r) || !p.recomputable[r] {
 				continue
 			}
 			choice = true
-			if rule == chainAll || rule == chainCheap && p.cheap[r] {
+			if rule == recomputeAll || rule == recomputeCheap && p.cheap[r] {
 				need(r)
 			}
 		}
@@ -44,51 +44,51 @@ func (p *program) giveUp(a *plan, id, q int, rule chain, to []int) (order []int,
 	return p.tidy(append(order, a.order[q:]...)), choice
 }
 
-// step gives up one of the results that are alive and not needed at the peak of
+// lowerPeak gives up one of the results that are alive and not needed at the peak of
 // a, until it is needed next: that which lowers the peak for the least time per
 // element. Results below a 256th of the peak are looked at only if no larger one
 // helps. It returns nil if none does: the end of the path.
-func (p *program) step(a *plan) *plan {
+func (p *orderModel) lowerPeak(a *measuredOrder) *measuredOrder {
 	for _, size := range []int{a.peak / 256, 0} {
-		if b := p.stepOf(a, size); b != nil {
+		if b := p.lowerPeakBy(a, size); b != nil {
 			return b
 		}
 	}
 	return nil
 }
 
-// stepOf is step among results of at least so many elements.
-func (p *program) stepOf(a *plan, size int) *plan {
-	best, next := &plan{}, &plan{}
+// lowerPeakBy is step among results of at least so many elements.
+func (p *orderModel) lowerPeakBy(a *measuredOrder, size int) *measuredOrder {
+	best, next := &measuredOrder{}, &measuredOrder{}
 	found, bestScore := false, 0.0
 	consider := func() {
 		p.measure(next)
 		if next.less(a) {
-			if score := (next.cost - a.cost) / float64(lower(a, next)); !found || score < bestScore {
+			if score := (next.cost - a.cost) / float64(peakReduction(a, next)); !found || score < bestScore {
 				found, bestScore = true, score
 				best, next = next, best
 			}
 		}
 	}
-	for t := a.at - 1; t >= 0; t-- {
-		id := p.of[a.order[t]]
-		if a.last[t] <= a.at || p.size[id] < size || !p.again[id] || slices.Contains(p.reads[a.order[a.at]], id) {
+	for t := a.peakAt - 1; t >= 0; t-- {
+		id := p.opOf[a.order[t]]
+		if a.last[t] <= a.peakAt || p.size[id] < size || !p.recomputable[id] || slices.Contains(p.reads[a.order[a.peakAt]], id) {
 			continue
 		}
-		q := a.at + 1
+		q := a.peakAt + 1
 		for !slices.Contains(p.reads[a.order[q]], id) {
 			q++
 		}
-		for rule := range chains {
+		for rule := range numOperandRules {
 			var choice bool
-			next.order, choice = p.giveUp(a, id, q, rule, next.order)
+			next.order, choice = p.recomputeAt(a, id, q, rule, next.order)
 			consider()
 			if !choice {
 				break
 			}
 		}
 		if p.links != nil {
-			next.order = p.away(a, id, q, next.order)
+			next.order = p.fetchAt(a, id, q, next.order)
 			consider()
 		}
 	}
@@ -98,12 +98,12 @@ func (p *program) stepOf(a *plan, size int) *plan {
 	return best
 }
 
-// lower measures how much less memory b needs than a at and near the peak of a:
+// peakReduction measures how much less memory b needs than a at and near the peak of a:
 // the elements above nine tenths of it, summed over the operations. Steps that
 // lower only the very peak would be chosen again and again otherwise.
-func lower(a, b *plan) int {
+func peakReduction(a, b *measuredOrder) int {
 	line := a.peak / 10 * 9
-	above := func(a *plan) (sum int) {
+	above := func(a *measuredOrder) (sum int) {
 		for _, l := range a.live {
 			sum += max(0, l-line)
 		}
@@ -112,13 +112,13 @@ func lower(a, b *plan) int {
 	return max(1, above(a)-above(b))
 }
 
-// keepAgain takes back repeats, dear ones first, as long as what is left fits.
-func (p *program) keepAgain(a *plan, fits func(b *plan) bool) *plan {
-	next := &plan{}
+// dropRepeats takes back repeats, dear ones first, as long as what is left fits.
+func (p *orderModel) dropRepeats(a *measuredOrder, fits func(b *measuredOrder) bool) *measuredOrder {
+	next := &measuredOrder{}
 	for dear := math.Inf(1); ; {
 		var places []int
 		for t, id := range a.order {
-			if a.again[t] && p.cost[id] <= dear {
+			if a.repeated[t] && p.cost[id] <= dear {
 				places = append(places, t)
 			}
 		}
@@ -129,7 +129,7 @@ func (p *program) keepAgain(a *plan, fits func(b *plan) bool) *plan {
 			next.order = p.tidy(append(append(next.order[:0], a.order[:t]...), a.order[t+1:]...))
 			p.measure(next)
 			if fits(next) {
-				a, next, taken = next, &plan{}, true
+				a, next, taken = next, &measuredOrder{}, true
 				break
 			}
 		}

@@ -43,13 +43,13 @@ func readers(g *graph.Graph) (by [][]int, stays []bool) {
 			continue
 		}
 		for _, id := range n.In {
-			if r := g.Root(id); !slices.Contains(by[r], n.ID) {
+			if r := g.AliasRoot(id); !slices.Contains(by[r], n.ID) {
 				by[r] = append(by[r], n.ID)
 			}
 		}
 	}
 	for _, id := range g.Roots() {
-		stays[g.Root(id)] = true
+		stays[g.AliasRoot(id)] = true
 	}
 	return by, stays
 }
@@ -73,7 +73,7 @@ func greedyOrder(g *graph.Graph, n int) []int {
 			return false
 		}
 		for _, in := range g.Nodes[id].In {
-			if r := g.Root(in); g.Nodes[r].Kind == graph.KindOp && !done[r] {
+			if r := g.AliasRoot(in); g.Nodes[r].Kind == graph.KindOp && !done[r] {
 				return false
 			}
 		}
@@ -86,10 +86,10 @@ func greedyOrder(g *graph.Graph, n int) []int {
 			if nd.Kind != graph.KindOp || nd.Op.Alias || done[nd.ID] || !ready(nd.ID) {
 				continue
 			}
-			cost := nd.Room()
+			cost := nd.ArenaElems()
 			for _, r := range rootsOf(g, nd) {
 				if !stays[r] && left[r] == 1 {
-					cost -= g.Nodes[r].Room()
+					cost -= g.Nodes[r].ArenaElems()
 				}
 			}
 			if best < 0 || cost < bestCost {
@@ -112,7 +112,7 @@ func greedyOrder(g *graph.Graph, n int) []int {
 func rootsOf(g *graph.Graph, n *graph.Node) []int {
 	var out []int
 	for _, id := range n.In {
-		if r := g.Root(id); !slices.Contains(out, r) {
+		if r := g.AliasRoot(id); !slices.Contains(out, r) {
 			out = append(out, r)
 		}
 	}
@@ -128,11 +128,11 @@ func peak(g *graph.Graph, order []int) int {
 	}
 	live, top := 0, 0
 	for _, id := range order {
-		live += g.Nodes[id].Room()
+		live += g.Nodes[id].ArenaElems()
 		top = max(top, live)
 		for _, r := range rootsOf(g, g.Nodes[id]) {
 			if left[r]--; left[r] == 0 && !stays[r] {
-				live -= g.Nodes[r].Room()
+				live -= g.Nodes[r].ArenaElems()
 			}
 		}
 	}

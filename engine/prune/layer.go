@@ -19,8 +19,8 @@ type Layer struct {
 	// Transposed says that the filter lies as [In Out …], as that of a transposed convolution
 	// does, and not as [Out In …].
 	Transposed bool
-	// First says that the layer reads the network's input, with no other layer before it.
-	First bool
+	// ReadsInput says that the layer reads the network's input, with no other layer before it.
+	ReadsInput bool
 }
 
 // Taps is the number of places of the filter.
@@ -29,8 +29,8 @@ func (l Layer) Taps() int { return l.Kernel[0] * l.Kernel[1] * l.Kernel[2] }
 // Size is the number of weights.
 func (l Layer) Size() int { return l.Out * l.In * l.Taps() }
 
-// place is the element, counted from the first of the layer, of two channels and a tap.
-func (l Layer) place(out, in, tap int) int {
+// index is the element, counted from the first of the layer, of two channels and a tap.
+func (l Layer) index(out, in, tap int) int {
 	if l.Transposed {
 		out, in = in, out
 		return (out*l.Out+in)*l.Taps() + tap
@@ -38,8 +38,8 @@ func (l Layer) place(out, in, tap int) int {
 	return (out*l.In+in)*l.Taps() + tap
 }
 
-// input is the input channel that element i of the layer reads.
-func (l Layer) input(i int) int {
+// inputChannel is the input channel that element i of the layer reads.
+func (l Layer) inputChannel(i int) int {
 	if l.Transposed {
 		return i / l.Taps() / l.Out
 	}
@@ -67,7 +67,7 @@ func Layers(g *graph.Graph, entries []engine.Entry) []Layer {
 			continue
 		}
 		filter, x := n.In[of.Operand], n.In[of.Source]
-		p := g.Nodes[g.Root(filter)]
+		p := g.Nodes[g.AliasRoot(filter)]
 		if p.Kind != graph.KindParam {
 			continue
 		}
@@ -78,7 +78,7 @@ func Layers(g *graph.Graph, entries []engine.Entry) []Layer {
 		}
 		s := g.Nodes[filter].Shape
 		l := Layer{Name: strings.TrimSuffix(p.Name, weightSuffix), Param: p.Name, Offset: entries[at].Offset, Out: s[0], In: s[1],
-			Kernel: [3]int{s[2], s[3], s[4]}, Transposed: of.Transposed(), First: !behind[x]}
+			Kernel: [3]int{s[2], s[3], s[4]}, Transposed: of.Transposed(), ReadsInput: !behind[x]}
 		if l.Transposed {
 			l.Out, l.In = l.In, l.Out
 		}

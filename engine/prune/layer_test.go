@@ -34,10 +34,10 @@ func TestLayers(t *testing.T) {
 	}
 	defer plan.Close()
 	want := map[string]Layer{
-		"a":    {Name: "a", Param: "a.weight", Out: 6, In: 4, Kernel: [3]int{1, 3, 3}, First: true},
+		"a":    {Name: "a", Param: "a.weight", Out: 6, In: 4, Kernel: [3]int{1, 3, 3}, ReadsInput: true},
 		"b":    {Name: "b", Param: "b.weight", Out: 5, In: 6, Kernel: [3]int{1, 1, 1}},
 		"up":   {Name: "up", Param: "up.weight", Out: 3, In: 5, Kernel: [3]int{1, 2, 2}, Transposed: true},
-		"side": {Name: "side", Param: "side.weight", Out: 3, In: 4, Kernel: [3]int{1, 1, 1}, First: true},
+		"side": {Name: "side", Param: "side.weight", Out: 3, In: 4, Kernel: [3]int{1, 1, 1}, ReadsInput: true},
 	}
 	layers := Layers(g, store.Entries())
 	if len(layers) != len(want) {

@@ -33,12 +33,12 @@ func row(n int) Layer {
 // whole is a gradient that this rank has all of.
 type whole []float32
 
-func (g whole) Present(x []float32, factor float32) {
+func (g whole) AddScaledGradient(x []float32, factor float32) {
 	for i, v := range g {
 		x[i] += factor * v
 	}
 }
-func (whole) Gather([]float32) error { return nil }
+func (whole) AllGather([]float32) error { return nil }
 
 // TestCubic: the oracle's table, worked out apart from this program.
 func TestCubic(t *testing.T) {
@@ -57,7 +57,7 @@ func TestCubic(t *testing.T) {
 // TestFalling: the oracle's table of RigL's share.
 func TestFalling(t *testing.T) {
 	for at, want := range map[int]float64{0: 0.3, 100: 0.299999, 18750: 0.256066, 37500: 0.15, 56250: 0.043934, 75000: 0} {
-		near(t, "share", Falling(at, 75000, 0.3), want, 5e-7)
+		near(t, "share", CosineDecay(at, 75000, 0.3), want, 5e-7)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestMovement(t *testing.T) {
 		{[]float32{0.5, 0.4, -0.3, 0.2}, []float32{-0.045, 0.008, 0.0015, 0.012}},
 		{[]float32{0.6, 0.1, -0.5, -0.1}, []float32{-0.096, 0.0104, 0.0055, 0.0058}},
 	} {
-		p.Uncover(of(w))
+		p.UnmaskWeights(of(w))
 		if _, err := p.Step(step, rate, of(w), whole(c.g)); err != nil {
 			t.Fatal(err)
 		}
@@ -97,21 +97,21 @@ func TestMovement(t *testing.T) {
 			w[i] -= rate * g
 		}
 		if step == 0 {
-			p.Cover(of(w), of(nil))
+			p.MaskWeights(of(w), of(nil))
 		}
 	}
 	for i, want := range []float64{0.79, -0.25, 0.13, -0.61} {
 		near(t, "weight", float64(w[i]), want, 1e-7)
 	}
-	if want := []bool{false, true, false, true}; !slices.Equal(p.Keep(), want) {
-		t.Errorf("movement keeps %v, want %v", p.Keep(), want)
+	if want := []bool{false, true, false, true}; !slices.Equal(p.Mask(), want) {
+		t.Errorf("movement keeps %v, want %v", p.Mask(), want)
 	}
 	m := made(t, []Layer{row(4)}, 4, Options{Method: Magnitude, Target: 0.5, To: 1, Every: 1})
 	if _, err := m.Step(1, rate, of(w), nil); err != nil {
 		t.Fatal(err)
 	}
-	if want := []bool{true, false, false, true}; !slices.Equal(m.Keep(), want) {
-		t.Errorf("magnitude keeps %v, want %v", m.Keep(), want)
+	if want := []bool{true, false, false, true}; !slices.Equal(m.Mask(), want) {
+		t.Errorf("magnitude keeps %v, want %v", m.Mask(), want)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestTwoFour(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := slices.Clone(c.in)
-		for i, k := range p.Keep() {
+		for i, k := range p.Mask() {
 			if !k {
 				got[i] = 0
 			}
@@ -187,16 +187,16 @@ func TestTies(t *testing.T) {
 		if _, err := p.Step(1, 0, of(w), nil); err != nil {
 			t.Fatal(err)
 		}
-		if got := bits(p.Keep()); got != want {
+		if got := bits(p.Mask()); got != want {
 			t.Errorf("sparsity %g keeps %s, want %s", target, got, want)
 		}
 	}
 	for n, want := range map[int]int{10: 9, 100: 90, 1000: 900, 7: 6} {
-		if got := removed(0.9, n); got != want {
+		if got := removedCount(0.9, n); got != want {
 			t.Errorf("0.9 of %d removes %d, want %d", n, got, want)
 		}
 	}
-	if removed(0.29, 100) != 29 {
+	if removedCount(0.29, 100) != 29 {
 		t.Error("rounding loses a weight")
 	}
 }
@@ -222,7 +222,7 @@ func weights(n int) []float32 {
 func network() (layers []Layer, n int) {
 	layers = []Layer{conv("first", 6, 8, 16), conv("second", 8, 20, 0), {Name: "up", Param: "up.weight", Out: 8, In: 20, Kernel: [3]int{1, 2, 2}, Transposed: true},
 		conv("third", 16, 8, 0), {Name: "out", Param: "out.weight", Out: 3, In: 8, Kernel: [3]int{1, 1, 1}}}
-	layers[0].First = true
+	layers[0].ReadsInput = true
 	n = 16
 	for i := range layers {
 		layers[i].Offset = n
@@ -253,7 +253,7 @@ func TestLaws(t *testing.T) {
 					continue
 				}
 				t.Run(name+" "+string(scope)+" "+string(method), func(t *testing.T) {
-					o := Options{Method: method, Structure: s, Scope: scope, Target: 0.5, From: 2, To: 20, Every: 3, Exchange: 0.3, Settle: Settle{0.01, 50}, Seed: 3}
+					o := Options{Method: method, Structure: s, Scope: scope, Target: 0.5, From: 2, To: 20, Every: 3, DropFraction: 0.3, Stability: MaskStability{0.01, 50}, Seed: 3}
 					p := made(t, layers, n, o)
 					w, average := weights(n), weights(n)
 					gone, resumed := 0.0, 0
@@ -283,23 +283,23 @@ func TestLaws(t *testing.T) {
 								t.Errorf("%d of %d parts of the state are read", resumed, len(tensors))
 							}
 						}
-						p.Uncover(of(w))
+						p.UnmaskWeights(of(w))
 						if _, err := p.Step(step, 0.1, of(w), g); err != nil {
 							t.Fatal(err)
 						}
-						fixed := p.Fixed()
+						fixed := p.FixedMask()
 						for i := range w {
 							if w[i] -= 0.1 * g[i]; fixed != nil && !fixed[i] {
 								w[i] = 0
 							}
 							average[i] = w[i]
 						}
-						p.Cover(of(w), of(average))
-						if _, err := p.Epoch(step+1, of(w)); err != nil {
+						p.MaskWeights(of(w), of(average))
+						if _, err := p.EndEpoch(step+1, of(w)); err != nil {
 							t.Fatal(err)
 						}
-						for i, k := range p.Keep() {
-							if !k && (w[i] != 0 && step < 20 || p.Final() && fixed != nil && w[i] != 0 || method == Movement && average[i] != 0) {
+						for i, k := range p.Mask() {
+							if !k && (w[i] != 0 && step < 20 || p.IsFinal() && fixed != nil && w[i] != 0 || method == Movement && average[i] != 0) {
 								t.Fatalf("step %d: weight %d is masked and %g, in the average %g", step, i, w[i], average[i])
 							}
 						}
@@ -312,22 +312,22 @@ func TestLaws(t *testing.T) {
 						}
 						gone = now
 					}
-					if !p.Final() {
+					if !p.IsFinal() {
 						t.Error("the mask is not final")
 					}
 					all, unit := 0, 0
 					for _, l := range p.Layers() {
 						all += l.Size()
-						unit += len(s.elements(nil, l, 0, w[l.Offset:]))
-						kept := slices.Index(p.Keep()[l.Offset:l.Offset+l.Size()], true)
+						unit += len(s.unitElements(nil, l, 0, w[l.Offset:]))
+						kept := slices.Index(p.Mask()[l.Offset:l.Offset+l.Size()], true)
 						if kept < 0 {
 							t.Errorf("layer %s is removed", l.Name)
 						}
 						for c := range l.In {
-							found := !l.First || s.Pattern == TwoFour
+							found := !l.ReadsInput || s.Pattern == TwoFour
 							for o := range l.Out {
 								for tap := range l.Taps() {
-									found = found || p.Keep()[l.Offset+l.place(o, c, tap)]
+									found = found || p.Mask()[l.Offset+l.index(o, c, tap)]
 								}
 							}
 							if !found {
@@ -339,7 +339,7 @@ func TestLaws(t *testing.T) {
 						t.Errorf("sparsity is %g of %d weights", gone, all)
 					}
 					masked := 0
-					for _, k := range p.Keep() {
+					for _, k := range p.Mask() {
 						if !k {
 							masked++
 						}
@@ -359,12 +359,12 @@ func TestNested(t *testing.T) {
 	for name, s := range structures {
 		p := made(t, layers, n, Options{Method: Magnitude, Structure: s, Target: 0.5, To: 10, Every: 1})
 		w := make([]float32, n) // equal weights, as of a layer that starts with 0
-		before := slices.Clone(p.Keep())
+		before := slices.Clone(p.Mask())
 		for step := range 11 {
 			if _, err := p.Step(step, 0, of(w), nil); err != nil {
 				t.Fatal(err)
 			}
-			for i, k := range p.Keep() {
+			for i, k := range p.Mask() {
 				if k && !before[i] {
 					t.Fatalf("%s: step %d puts weight %d back", name, step, i)
 				}
@@ -372,7 +372,7 @@ func TestNested(t *testing.T) {
 					w[i] = float32(rng.Normal(uint64(step), uint64(i)))
 				}
 			}
-			before = slices.Clone(p.Keep())
+			before = slices.Clone(p.Mask())
 		}
 	}
 }
@@ -385,8 +385,8 @@ func TestGrowth(t *testing.T) {
 		g[i] = float32(100 - i)
 	}
 	for _, method := range []Method{RigL, SET} {
-		p := made(t, []Layer{l}, 100, Options{Method: method, Scope: Uniform, Target: 0.5, From: 0, To: 1000, Every: 1, Exchange: 0.2})
-		w, before := weights(100), slices.Clone(p.Keep())
+		p := made(t, []Layer{l}, 100, Options{Method: method, Scope: Uniform, Target: 0.5, From: 0, To: 1000, Every: 1, DropFraction: 0.2})
+		w, before := weights(100), slices.Clone(p.Mask())
 		for i, k := range before {
 			if !k {
 				w[i] = 0
@@ -396,7 +396,7 @@ func TestGrowth(t *testing.T) {
 			t.Fatal(err)
 		}
 		var grown, gone, first []int
-		for i, k := range p.Keep() {
+		for i, k := range p.Mask() {
 			switch {
 			case k && !before[i]:
 				grown = append(grown, i)
@@ -441,13 +441,13 @@ func TestEarlyBird(t *testing.T) {
 		moves float32
 		end   int
 	}{{"settled", 0.001, 6}, {"restless", 3, -1}} {
-		p := made(t, []Layer{l}, 1000, Options{Method: EarlyBird, Target: 0.5, From: 10, To: 1000, Settle: Settle{0.1, 5}})
+		p := made(t, []Layer{l}, 1000, Options{Method: EarlyBird, Target: 0.5, From: 10, To: 1000, Stability: MaskStability{0.1, 5}})
 		w, end := weights(1000), -1
 		for epoch := 1; epoch <= 20 && end < 0; epoch++ {
 			for i := range w {
 				w[i] += c.moves * float32(rng.Normal(uint64(epoch), uint64(i)))
 			}
-			changed, err := p.Epoch(10*epoch, of(w))
+			changed, err := p.EndEpoch(10*epoch, of(w))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -458,8 +458,8 @@ func TestEarlyBird(t *testing.T) {
 		if end != c.end {
 			t.Errorf("%s: the search ends in epoch %d, want %d", c.name, end, c.end)
 		}
-		if (end > 0) != p.Final() || end > 0 && p.Sparsity() != 0.5 {
-			t.Errorf("%s: final %v with sparsity %g", c.name, p.Final(), p.Sparsity())
+		if (end > 0) != p.IsFinal() || end > 0 && p.Sparsity() != 0.5 {
+			t.Errorf("%s: final %v with sparsity %g", c.name, p.IsFinal(), p.Sparsity())
 		}
 	}
 }
@@ -475,9 +475,9 @@ func TestNewRefuses(t *testing.T) {
 	}{
 		{"all but a few weights", Options{Structure: structures["element"], Target: 0.9999}, "would remove layers entirely"},
 		{"of every layer", Options{Structure: structures["element"], Scope: Uniform, Target: 0.999}, "would remove layer first entirely"},
-		{"a layer of one block", Options{Structure: blocks(8, 8), Scope: Uniform, Target: 0.75, Spare: func(l string) bool { return l == "first" }}, "would remove layer third entirely"},
+		{"a layer of one block", Options{Structure: blocks(8, 8), Scope: Uniform, Target: 0.75, Exclude: func(l string) bool { return l == "first" }}, "would remove layer third entirely"},
 		{"blocks larger than layers", Options{Structure: blocks(64, 64), Target: 0.5}, "nothing to prune"},
-		{"everything kept", Options{Structure: structures["element"], Target: 0.5, Spare: func(string) bool { return true }}, "nothing to prune"},
+		{"everything kept", Options{Structure: structures["element"], Target: 0.5, Exclude: func(string) bool { return true }}, "nothing to prune"},
 		{"two of four by layer", Options{Structure: structures["2:4"], Scope: ERK, Target: 0.5}, "scope erk asks"},
 		{"regrowth of two of four", Options{Method: RigL, Structure: structures["2:4"], Scope: Uniform, Target: 0.5}, "cannot be exchanged"},
 		{"more than two of four", Options{Structure: structures["2:4"], Target: 0.6}, "more than structure 2:4 allows"},

@@ -52,33 +52,33 @@ const (
 	EarlyBird Method = "early_bird"
 )
 
-// Settle says when masks of epochs are the same for EarlyBird.
-type Settle struct {
+// MaskStability says when masks of epochs are the same for EarlyBird.
+type MaskStability struct {
 	Distance float64
 	Epochs   int
 }
 
 // Options say what is pruned, how much and when. Steps count from 0.
 type Options struct {
-	Method    Method
-	Structure Structure
-	Scope     Scope
-	Target    float64 // sparsity in the end, of the layers that are pruned
-	Initial   float64 // at From, of the methods with a schedule
-	From, To  int     // steps: of the first change and of the last
-	Every     int     // steps between changes
-	Exchange  float64 // share that SET and RigL exchange
-	Settle    Settle
-	Seed      uint64
-	Spare     func(layer string) bool // layers that are not pruned; nil: none
+	Method       Method
+	Structure    Structure
+	Scope        Scope
+	Target       float64 // sparsity in the end, of the layers that are pruned
+	Initial      float64 // at From, of the methods with a schedule
+	From, To     int     // steps: of the first change and of the last
+	Every        int     // steps between changes
+	DropFraction float64 // share that SET and RigL exchange
+	Stability    MaskStability
+	Seed         uint64
+	Exclude      func(layer string) bool // layers that are not pruned; nil: none
 }
 
 // Gradient is the gradient of a step, of which this rank may have a part.
 type Gradient interface {
-	// Present adds factor times this rank's part to x, which lies as the parameters do.
-	Present(x []float32, factor float32)
-	// Gather gives all ranks all of x, of which each has the part that Present writes.
-	Gather(x []float32) error
+	// AddScaledGradient adds factor times this rank's part to x, which lies as the parameters do.
+	AddScaledGradient(x []float32, factor float32)
+	// AllGather gives all ranks all of x, of which each has the part that Present writes.
+	AllGather(x []float32) error
 }
 
 // Weights gives the present parameters, or their average, in memory that may be changed; nil
@@ -87,17 +87,17 @@ type Weights func() []float32
 
 // Pruner keeps the mask of one network in training.
 type Pruner struct {
-	o       Options
-	layers  []Layer // that are pruned
-	n       int     // of the parameters with the gaps between them
-	keep    []bool
-	scores  []float32 // of movement, since From
-	hidden  []float32 // masked weights that go on to learn, with movement until To
-	fresh   []int     // elements that returned to the network, until the next Cover
-	room    []float32 // for scores and gradients of one change
-	last    []bool    // mask of the last epoch, with EarlyBird
-	settled int       // masks in a row that were the same
-	final   bool
+	o            Options
+	layers       []Layer // that are pruned
+	n            int     // of the parameters with the gaps between them
+	mask         []bool
+	scores       []float32 // of movement, since From
+	latent       []float32 // masked weights that go on to learn, with movement until To
+	regrown      []int     // elements that returned to the network, until the next Cover
+	scratch      []float32 // for scores and gradients of one change
+	lastMask     []bool    // mask of the last epoch, with EarlyBird
+	stableEpochs int       // masks in a row that were the same
+	final        bool
 }
 
 // New gives the pruner of a network. Of its layers those are pruned that the structure suits
@@ -110,7 +110,7 @@ func New(layers []Layer, n int, o Options) (*Pruner, error) {
 	}
 	p := &Pruner{o: o, n: n}
 	for _, l := range layers {
-		if o.Structure.prunes(l) && (o.Spare == nil || !o.Spare(l.Name)) {
+		if o.Structure.applies(l) && (o.Exclude == nil || !o.Exclude(l.Name)) {
 			p.layers = append(p.layers, l)
 		}
 	}
@@ -121,17 +121,17 @@ func New(layers []Layer, n int, o Options) (*Pruner, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	p.keep = slices.Repeat([]bool{true}, n)
-	if o.regrows() {
-		if err := p.choose(p.random(), o.Target, p.keep); err != nil {
+	p.mask = slices.Repeat([]bool{true}, n)
+	if o.isRegrowing() {
+		if err := p.selectMask(p.initialScores(), o.Target, p.mask); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
 }
 
-// regrows says whether the method exchanges weights at a sparsity that it has from the start.
-func (o Options) regrows() bool { return o.Method == SET || o.Method == RigL }
+// isRegrowing says whether the method exchanges weights at a sparsity that it has from the start.
+func (o Options) isRegrowing() bool { return o.Method == SET || o.Method == RigL }
 
 // String is the pattern, with the shape of its blocks.
 func (s Structure) String() string {
@@ -147,12 +147,12 @@ func (p *Pruner) check() error {
 	refuse := func(what, why string) error {
 		return &exit.Error{Code: exit.Usage, What: what, At: "prune.target", Why: why, Fix: "lower prune.target, name the layer in prune.keep, or choose smaller blocks or another prune.scope"}
 	}
-	if o.Target > o.Structure.Limit() {
-		return refuse(fmt.Sprintf("sparsity %g is more than structure %s allows", o.Target, o.Structure), fmt.Sprintf("it allows %g", o.Structure.Limit()))
+	if o.Target > o.Structure.MaxSparsity() {
+		return refuse(fmt.Sprintf("sparsity %g is more than structure %s allows", o.Target, o.Structure), fmt.Sprintf("it allows %g", o.Structure.MaxSparsity()))
 	}
 	if o.Structure.Pattern == TwoFour {
 		switch {
-		case o.regrows():
+		case o.isRegrowing():
 			return refuse("weights of structure 2:4 cannot be exchanged", string(o.Method)+" puts weights back in other places of a layer")
 		case o.Scope == ERK:
 			return refuse("scope erk asks for more of some layers than structure 2:4 allows", "every layer has at most half of its weights removed")
@@ -163,21 +163,21 @@ func (p *Pruner) check() error {
 		all, least := 0, 0
 		for _, l := range p.layers {
 			all += l.Size()
-			least += o.Structure.least(l)
+			least += o.Structure.minKept(l)
 		}
-		if left := all - removed(o.Target, all); left < least {
+		if left := all - removedCount(o.Target, all); left < least {
 			return refuse(fmt.Sprintf("sparsity %g would remove layers entirely", o.Target),
 				fmt.Sprintf("%d of %d weights would be left to %d layers, which keep at least %d", left, all, len(p.layers), least))
 		}
 		return nil
 	}
-	densities, err := o.Scope.densities(p.layers, 1-o.Target)
+	densities, err := o.Scope.layerDensities(p.layers, 1-o.Target)
 	if err != nil {
 		return err
 	}
 	for i, l := range p.layers {
-		left := l.Size() - removed(1-densities[i], l.Size())
-		if least := o.Structure.least(l); left < least {
+		left := l.Size() - removedCount(1-densities[i], l.Size())
+		if least := o.Structure.minKept(l); left < least {
 			return refuse(fmt.Sprintf("sparsity %g would remove layer %s entirely", o.Target, l.Name),
 				fmt.Sprintf("scope %s leaves %d of its %d weights (%d outputs, %d inputs, %d taps), and %s keep at least %d", o.Scope, left, l.Size(), l.Out, l.In, l.Taps(), o.Structure, least))
 		}
@@ -188,25 +188,25 @@ func (p *Pruner) check() error {
 // Layers are those that are pruned.
 func (p *Pruner) Layers() []Layer { return p.layers }
 
-// Final says whether the mask stays as it is from now on.
-func (p *Pruner) Final() bool { return p.final }
+// IsFinal says whether the mask stays as it is from now on.
+func (p *Pruner) IsFinal() bool { return p.final }
 
-// Nested says whether what is masked now stays so.
-func (p *Pruner) Nested() bool {
+// IsNested says whether what is masked now stays so.
+func (p *Pruner) IsNested() bool {
 	return p.final || p.o.Method == Magnitude || p.o.Method == Random
 }
 
-// Keep is the mask: false where a parameter is 0. It lies as the parameters of the store and
+// Mask is the mask: false where a parameter is 0. It lies as the parameters of the store and
 // belongs to the pruner.
-func (p *Pruner) Keep() []bool { return p.keep }
+func (p *Pruner) Mask() []bool { return p.mask }
 
-// Fixed is the mask that an optimiser holds parameters at 0 by; nil while masked ones go on
+// FixedMask is the mask that an optimiser holds parameters at 0 by; nil while masked ones go on
 // to learn.
-func (p *Pruner) Fixed() []bool {
+func (p *Pruner) FixedMask() []bool {
 	if p.o.Method == Movement && !p.final {
 		return nil
 	}
-	return p.keep
+	return p.mask
 }
 
 // Sparsity is the share of the weights of the pruned layers that are masked.
@@ -214,7 +214,7 @@ func (p *Pruner) Sparsity() float64 {
 	masked, all := 0, 0
 	for _, l := range p.layers {
 		all += l.Size()
-		for _, k := range p.keep[l.Offset : l.Offset+l.Size()] {
+		for _, k := range p.mask[l.Offset : l.Offset+l.Size()] {
 			if !k {
 				masked++
 			}
@@ -228,14 +228,14 @@ func (p *Pruner) Hash() string {
 	h := sha256.New()
 	var bits []byte
 	for _, l := range p.layers {
-		bits = packed(bits[:0], p.keep[l.Offset:l.Offset+l.Size()])
+		bits = packBits(bits[:0], p.mask[l.Offset:l.Offset+l.Size()])
 		h.Write(bits)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// packed appends eight elements of a mask to a byte.
-func packed(to []byte, keep []bool) []byte {
+// packBits appends eight elements of a mask to a byte.
+func packBits(to []byte, keep []bool) []byte {
 	for i, k := range keep {
 		if i%8 == 0 {
 			to = append(to, 0)
@@ -247,8 +247,8 @@ func packed(to []byte, keep []bool) []byte {
 	return to
 }
 
-// choose makes the mask of a sparsity by scores, which lie as the parameters.
-func (p *Pruner) choose(scores []float32, sparsity float64, keep []bool) error {
+// selectMask makes the mask of a sparsity by scores, which lie as the parameters.
+func (p *Pruner) selectMask(scores []float32, sparsity float64, keep []bool) error {
 	for i := range keep {
 		keep[i] = true
 	}
@@ -257,36 +257,36 @@ func (p *Pruner) choose(scores []float32, sparsity float64, keep []bool) error {
 		for _, l := range p.layers {
 			n += l.Size()
 		}
-		newContest(p.o.Structure, p.layers, scores).weakest(removed(sparsity, n), keep)
+		newRanking(p.o.Structure, p.layers, scores).dropWeakest(removedCount(sparsity, n), keep)
 		return nil
 	}
-	densities, err := p.o.Scope.densities(p.layers, 1-sparsity)
+	densities, err := p.o.Scope.layerDensities(p.layers, 1-sparsity)
 	if err != nil {
 		return err
 	}
 	for i, l := range p.layers {
-		newContest(p.o.Structure, p.layers[i:i+1], scores).weakest(removed(1-densities[i], l.Size()), keep)
+		newRanking(p.o.Structure, p.layers[i:i+1], scores).dropWeakest(removedCount(1-densities[i], l.Size()), keep)
 	}
 	return nil
 }
 
-// blank is room for as many scores as there are parameters, all 0.
-func (p *Pruner) blank() []float32 {
-	if p.room == nil {
-		p.room = make([]float32, p.n)
+// zeroScratch is room for as many scores as there are parameters, all 0.
+func (p *Pruner) zeroScratch() []float32 {
+	if p.scratch == nil {
+		p.scratch = make([]float32, p.n)
 	}
-	clear(p.room)
-	return p.room
+	clear(p.scratch)
+	return p.scratch
 }
 
 // magnitudes are |w|. Weights that are masked stay behind all others, so that a mask of more
 // sparsity holds one of less.
 func (p *Pruner) magnitudes(w []float32) []float32 {
-	s := p.blank()
+	s := p.zeroScratch()
 	for _, l := range p.layers {
 		for i := l.Offset; i < l.Offset+l.Size(); i++ {
 			s[i] = float32(math.Abs(float64(w[i])))
-			if !p.keep[i] {
+			if !p.mask[i] {
 				s[i] = -1
 			}
 		}
@@ -296,13 +296,13 @@ func (p *Pruner) magnitudes(w []float32) []float32 {
 
 // Purposes keep random numbers apart.
 const (
-	purposeScores = 0x7072756e65 // of masks
-	purposeGrowth = 0x67726f77   // of weights that are put back
+	scoreStream  = 0x7072756e65 // of masks
+	growthStream = 0x67726f77   // of weights that are put back
 )
 
-// draws are random scores, of which those of one layer do not depend on the others.
-func (p *Pruner) draws(parts ...uint64) []float32 {
-	s := p.blank()
+// randomScores are random scores, of which those of one layer do not depend on the others.
+func (p *Pruner) randomScores(parts ...uint64) []float32 {
+	s := p.zeroScratch()
 	for _, l := range p.layers {
 		k := rng.Key(append([]uint64{p.o.Seed, rng.Hash(l.Param)}, parts...)...)
 		for i := range l.Size() {
@@ -312,11 +312,11 @@ func (p *Pruner) draws(parts ...uint64) []float32 {
 	return s
 }
 
-// random are the scores of a random mask, always the same.
-func (p *Pruner) random() []float32 { return p.draws(purposeScores) }
+// initialScores are the scores of a random mask, always the same.
+func (p *Pruner) initialScores() []float32 { return p.randomScores(scoreStream) }
 
-// due says whether step t changes the mask.
-func (p *Pruner) due(t int) bool {
+// isDue says whether step t changes the mask.
+func (p *Pruner) isDue(t int) bool {
 	return t >= p.o.To || t >= p.o.From && (t-p.o.From)%p.o.Every == 0
 }
 
@@ -329,149 +329,149 @@ func (p *Pruner) Step(t int, rate float64, w Weights, g Gradient) (changed bool,
 	if p.final {
 		return false, nil
 	}
-	before := p.keep
+	before := p.mask
 	switch p.o.Method {
 	case Movement:
 		if t >= p.o.From {
-			p.move(rate, w(), g)
+			p.addMovement(rate, w(), g)
 		}
-		if p.due(t) {
-			scores := p.blank()
+		if p.isDue(t) {
+			scores := p.zeroScratch()
 			copy(scores, p.scores)
-			if err := g.Gather(scores); err != nil {
+			if err := g.AllGather(scores); err != nil {
 				return false, fmt.Errorf("scores of pruning: %w", err)
 			}
-			p.keep = make([]bool, p.n)
-			err = p.choose(scores, p.sparsity(t), p.keep)
-			p.fresh = nil
-			for i, k := range p.keep {
+			p.mask = make([]bool, p.n)
+			err = p.selectMask(scores, p.scheduledSparsity(t), p.mask)
+			p.regrown = nil
+			for i, k := range p.mask {
 				if k && !before[i] {
-					p.fresh = append(p.fresh, i)
+					p.regrown = append(p.regrown, i)
 				}
 			}
 		}
 	case Magnitude, Random:
-		if p.due(t) {
+		if p.isDue(t) {
 			var scores []float32
 			if p.o.Method == Random {
-				scores = p.random()
+				scores = p.initialScores()
 			} else {
 				scores = p.magnitudes(w())
 			}
-			p.keep = make([]bool, p.n)
-			err = p.choose(scores, p.sparsity(t), p.keep)
+			p.mask = make([]bool, p.n)
+			err = p.selectMask(scores, p.scheduledSparsity(t), p.mask)
 		}
 	case SET:
-		if p.due(t) && t < p.o.To {
-			p.exchange(p.o.Exchange, w(), p.draws(purposeGrowth, uint64(t)))
+		if p.isDue(t) && t < p.o.To {
+			p.dropAndGrow(p.o.DropFraction, w(), p.randomScores(growthStream, uint64(t)))
 		}
 	case RigL:
-		if p.due(t) && t < p.o.To {
-			grow := p.blank()
-			g.Present(grow, 1)
-			if err := g.Gather(grow); err != nil {
+		if p.isDue(t) && t < p.o.To {
+			grow := p.zeroScratch()
+			g.AddScaledGradient(grow, 1)
+			if err := g.AllGather(grow); err != nil {
 				return false, fmt.Errorf("gradients of pruning: %w", err)
 			}
 			for i, v := range grow {
 				grow[i] = float32(math.Abs(float64(v)))
 			}
-			p.exchange(Falling(t, p.o.To, p.o.Exchange), w(), grow)
+			p.dropAndGrow(CosineDecay(t, p.o.To, p.o.DropFraction), w(), grow)
 		}
 	case Lottery, EarlyBird:
 		if t >= p.o.To {
-			p.keep = make([]bool, p.n)
-			err = p.choose(p.magnitudes(w()), p.o.Target, p.keep)
+			p.mask = make([]bool, p.n)
+			err = p.selectMask(p.magnitudes(w()), p.o.Target, p.mask)
 		}
 	}
 	if t >= p.o.To {
 		p.final = true
 	}
-	return p.final || !slices.Equal(before, p.keep), err
+	return p.final || !slices.Equal(before, p.mask), err
 }
 
-// sparsity is that of the schedule.
-func (p *Pruner) sparsity(t int) float64 {
+// scheduledSparsity is that of the schedule.
+func (p *Pruner) scheduledSparsity(t int) float64 {
 	return Cubic(t, p.o.From, p.o.To, p.o.Initial, p.o.Target)
 }
 
-// move adds a step to the scores of movement.
-func (p *Pruner) move(rate float64, w []float32, g Gradient) {
+// addMovement adds a step to the scores of movement.
+func (p *Pruner) addMovement(rate float64, w []float32, g Gradient) {
 	if p.scores == nil {
 		p.scores = make([]float32, p.n)
 	}
-	step := p.blank()
-	g.Present(step, float32(-rate))
+	step := p.zeroScratch()
+	g.AddScaledGradient(step, float32(-rate))
 	for i, v := range step {
 		p.scores[i] += v * w[i]
 	}
 }
 
-// Uncover puts masked weights that go on to learn back, before the optimiser's step.
-func (p *Pruner) Uncover(weights Weights) {
-	if p.hidden == nil {
+// UnmaskWeights puts masked weights that go on to learn back, before the optimiser's step.
+func (p *Pruner) UnmaskWeights(weights Weights) {
+	if p.latent == nil {
 		return
 	}
 	w := weights()
-	for i, k := range p.keep {
+	for i, k := range p.mask {
 		if !k {
-			w[i] = p.hidden[i]
+			w[i] = p.latent[i]
 		}
 	}
 }
 
-// Cover takes them out of the network again, after the step, and out of the average of the
+// MaskWeights takes them out of the network again, after the step, and out of the average of the
 // weights if there is one, which begins anew for weights that return.
-func (p *Pruner) Cover(weights, averages Weights) {
+func (p *Pruner) MaskWeights(weights, averages Weights) {
 	if p.o.Method != Movement || p.final {
-		p.hidden = nil
+		p.latent = nil
 		return
 	}
 	w, average := weights(), averages()
-	if p.hidden == nil {
-		p.hidden = make([]float32, p.n)
+	if p.latent == nil {
+		p.latent = make([]float32, p.n)
 	}
-	for i, k := range p.keep {
+	for i, k := range p.mask {
 		if k {
 			continue
 		}
-		p.hidden[i], w[i] = w[i], 0
+		p.latent[i], w[i] = w[i], 0
 		if average != nil {
 			average[i] = 0
 		}
 	}
 	if average != nil {
-		for _, i := range p.fresh {
+		for _, i := range p.regrown {
 			average[i] = w[i]
 		}
 	}
-	p.fresh = nil
+	p.regrown = nil
 }
 
-// Epoch is told of the end of an epoch, after step t − 1. It tells as Step whether the mask is
+// EndEpoch is told of the end of an epoch, after step t − 1. It tells as Step whether the mask is
 // another one now.
-func (p *Pruner) Epoch(t int, w Weights) (changed bool, err error) {
+func (p *Pruner) EndEpoch(t int, w Weights) (changed bool, err error) {
 	if p.o.Method != EarlyBird || p.final || t < p.o.From {
 		return false, nil
 	}
 	mask := make([]bool, p.n)
-	if err := p.choose(p.magnitudes(w()), p.o.Target, mask); err != nil {
+	if err := p.selectMask(p.magnitudes(w()), p.o.Target, mask); err != nil {
 		return false, err
 	}
-	if p.last != nil && p.distance(p.last, mask) < p.o.Settle.Distance {
-		p.settled++
+	if p.lastMask != nil && p.maskDistance(p.lastMask, mask) < p.o.Stability.Distance {
+		p.stableEpochs++
 	} else {
-		p.settled = 0
+		p.stableEpochs = 0
 	}
-	p.last = mask
-	if p.settled < p.o.Settle.Epochs {
+	p.lastMask = mask
+	if p.stableEpochs < p.o.Stability.Epochs {
 		return false, nil
 	}
-	p.keep, p.final = mask, true
+	p.mask, p.final = mask, true
 	return true, nil
 }
 
-// distance is the share of the weights in which two masks differ (Hamming).
-func (p *Pruner) distance(a, b []bool) float64 {
+// maskDistance is the share of the weights in which two masks differ (Hamming).
+func (p *Pruner) maskDistance(a, b []bool) float64 {
 	differ, all := 0, 0
 	for _, l := range p.layers {
 		all += l.Size()

@@ -14,11 +14,11 @@ func Cubic(t, t0, t1 int, si, sf float64) float64 {
 	return sf + (si-sf)*(1-p)*(1-p)*(1-p)
 }
 
-// Falling is the share of the weights that RigL exchanges at step t,
+// CosineDecay is the share of the weights that RigL exchanges at step t,
 //
 //	alpha/2 · (1 + cos(π·t/end))
 //
 // Source: Evci et al. 2020, arXiv:1911.11134, equation 1.
-func Falling(t, end int, alpha float64) float64 {
+func CosineDecay(t, end int, alpha float64) float64 {
 	return alpha / 2 * (1 + math.Cos(math.Pi*float64(t)/float64(end)))
 }

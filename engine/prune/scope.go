@@ -22,8 +22,8 @@ const (
 	ERK Scope = "erk"
 )
 
-// densities are those of layers that together have the density d, by a scope that fixes them.
-func (s Scope) densities(layers []Layer, d float64) ([]float64, error) {
+// layerDensities are those of layers that together have the density d, by a scope that fixes them.
+func (s Scope) layerDensities(layers []Layer, d float64) ([]float64, error) {
 	out := make([]float64, len(layers))
 	switch s {
 	case Uniform:

@@ -7,9 +7,9 @@ import (
 	"sort"
 )
 
-// removed is how many of n weights a sparsity leaves out: ⌊s·n⌋, where a product that only
+// removedCount is how many of n weights a sparsity leaves out: ⌊s·n⌋, where a product that only
 // rounding keeps below a whole number counts as that.
-func removed(s float64, n int) int { return int(math.Floor(s * float64(n) * (1 + 1e-12))) }
+func removedCount(s float64, n int) int { return int(math.Floor(s * float64(n) * (1 + 1e-12))) }
 
 // A key orders units: the weakest first, of equally weak ones those that come later.
 type key uint64
@@ -28,65 +28,65 @@ func keyOf(score float32, i int) key {
 // unit is the number that a key was made of.
 func (k key) unit() int { return int(^uint32(k)) }
 
-// contest is the units of some layers that compete for one budget. Scores lie as the
+// ranking is the units of some layers that compete for one budget. Scores lie as the
 // parameters of a store do.
-type contest struct {
-	s      Structure
-	layers []Layer
-	first  []int // number of the first unit of each layer
-	scores []float32
-	room   []int
+type ranking struct {
+	s         Structure
+	layers    []Layer
+	firstUnit []int // number of the first unit of each layer
+	scores    []float32
+	scratch   []int
 }
 
-func newContest(s Structure, layers []Layer, scores []float32) *contest {
-	c := &contest{s: s, layers: layers, scores: scores}
+func newRanking(s Structure, layers []Layer, scores []float32) *ranking {
+	c := &ranking{s: s, layers: layers, scores: scores}
 	n := 0
 	for _, l := range layers {
-		c.first = append(c.first, n)
-		n += s.units(l)
+		c.firstUnit = append(c.firstUnit, n)
+		n += s.unitCount(l)
 	}
 	return c
 }
 
-// elements are those of a unit, as places among the parameters, until the next call.
-func (c *contest) elements(unit int) []int {
-	at := sort.SearchInts(c.first, unit+1) - 1
+// unitElements are those of a unit, as places among the parameters, until the next call.
+func (c *ranking) unitElements(unit int) []int {
+	at := sort.SearchInts(c.firstUnit, unit+1) - 1
 	l := c.layers[at]
-	c.room = c.s.elements(c.room[:0], l, unit-c.first[at], c.scores[l.Offset:l.Offset+l.Size()])
-	for i := range c.room {
-		c.room[i] += l.Offset
+	c.scratch = c.s.unitElements(c.scratch[:0], l, unit-c.firstUnit[at], c.scores[l.Offset:l.Offset+l.Size()])
+	for i := range c.scratch {
+		c.scratch[i] += l.Offset
 	}
-	return c.room
+	return c.scratch
 }
 
-// never is the key of a unit that stays: behind those of all others.
-const never = key(math.MaxUint64)
+// keepAlways is the key of a unit that stays: behind those of all others.
+const keepAlways = key(math.MaxUint64)
 
 // keys are those of all units, by the mean of the scores of their weights, those of a layer side
 // by side. What every layer keeps has the key never: its strongest unit, and of one that reads
 // the input the strongest of each input channel, or group of them. (Two of four keeps half of
 // every row, which is more.)
-func (c *contest) keys() []key {
+func (c *ranking) keys() []key {
 	var keys []key
 	for at, l := range c.layers {
 		groups, width := 1, 1 // of input channels
-		if l.First {
+		if l.ReadsInput {
 			if c.s.Pattern == Blocks {
 				width = c.s.Block.In
 			}
-			groups = ceil(l.In, width)
+			groups = ceilDiv(l.In, width)
 		}
 		strongest := make([]int, groups) // places in keys, counted from 1
-		keys = slices.Grow(keys, c.s.units(l))
-		for u := range c.s.units(l) {
-			e := c.elements(c.first[at] + u)
+		keys = slices.Grow(keys, c.s.unitCount(l))
+		for u := range c.s.unitCount(l) {
+			e := c.unitElements(c.firstUnit[at] + u)
 			if len(e) == 0 {
 				continue
 			}
-			keys = append(keys, keyOf(mean(c.scores, e), c.first[at]+u))
+			keys = append(keys, keyOf(mean(c.scores, e), c.firstUnit[at]+u))
 			g := 0
 			if groups > 1 {
-				g = l.input(e[0]-l.Offset) / width
+				g = l.inputChannel(e[0]-l.Offset) / width
 			}
 			if best := strongest[g]; best == 0 || keys[len(keys)-1] > keys[best-1] {
 				strongest[g] = len(keys)
@@ -94,22 +94,22 @@ func (c *contest) keys() []key {
 		}
 		for _, i := range strongest {
 			if i > 0 && c.s.Pattern != TwoFour {
-				keys[i-1] = never
+				keys[i-1] = keepAlways
 			}
 		}
 	}
 	return keys
 }
 
-// weakest takes the weakest units out of a mask, as many as fit into a budget of weights. Keys
+// dropWeakest takes the weakest units out of a mask, as many as fit into a budget of weights. Keys
 // are dealt out by their first bits, so that only those among which the budget ends are sorted.
-func (c *contest) weakest(budget int, keep []bool) {
+func (c *ranking) dropWeakest(budget int, keep []bool) {
 	const shift = 48
 	keys := c.keys()
 	sizes := make([]int, 1<<(64-shift))
 	for _, k := range keys {
-		if k != never {
-			sizes[k>>shift] += len(c.elements(k.unit()))
+		if k != keepAlways {
+			sizes[k>>shift] += len(c.unitElements(k.unit()))
 		}
 	}
 	end := 0
@@ -118,14 +118,14 @@ func (c *contest) weakest(budget int, keep []bool) {
 		end++
 	}
 	drop := func(k key) {
-		for _, i := range c.elements(k.unit()) {
+		for _, i := range c.unitElements(k.unit()) {
 			keep[i] = false
 		}
 	}
 	var last []key
 	for _, k := range keys {
 		switch at := int(k >> shift); {
-		case k == never:
+		case k == keepAlways:
 		case at < end:
 			drop(k)
 		case at == end:
@@ -134,27 +134,27 @@ func (c *contest) weakest(budget int, keep []bool) {
 	}
 	slices.Sort(last)
 	for _, k := range last {
-		if budget -= len(c.elements(k.unit())); budget < 0 {
+		if budget -= len(c.unitElements(k.unit())); budget < 0 {
 			return
 		}
 		drop(k)
 	}
 }
 
-// least is the number of weights that a layer keeps whatever the target.
-func (s Structure) least(l Layer) int {
+// minKept is the number of weights that a layer keeps whatever the target.
+func (s Structure) minKept(l Layer) int {
 	switch {
 	case s.Pattern == TwoFour:
-		row := l.row()
+		row := l.fanIn()
 		return l.Out * (row - row/4*2 - max(row%4-2, 0))
 	case s.Pattern == Blocks:
 		edge := func(n, block int) int { return cmp.Or(n%block, block) }
 		unit := edge(l.Out, s.Block.Out) * edge(l.In, s.Block.In) * l.Taps()
-		if l.First { // a unit for each group of inputs
+		if l.ReadsInput { // a unit for each group of inputs
 			return edge(l.Out, s.Block.Out) * l.In * l.Taps()
 		}
 		return unit
-	case l.First:
+	case l.ReadsInput:
 		return l.In
 	}
 	return 1

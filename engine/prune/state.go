@@ -7,8 +7,8 @@ import (
 
 // Counters are the numbers of a pruner's state.
 type Counters struct {
-	Settled int  `json:"settled,omitempty"`
-	Final   bool `json:"final,omitempty"`
+	StableEpochs int  `json:"stable_epochs,omitempty"`
+	Final        bool `json:"final,omitempty"`
 }
 
 // Tensor is one part of the state of a pruner: of a layer, named by its parameter.
@@ -20,10 +20,10 @@ type Tensor struct {
 
 // parts of the state by the first part of their names. A mask has eight elements to a byte.
 const (
-	partMask   = "mask."
-	partLast   = "last."
-	partScores = "scores."
-	partHidden = "hidden."
+	partMask     = "mask."
+	partLastMask = "last."
+	partScores   = "scores."
+	partLatent   = "hidden."
 )
 
 // State is what decides the next masks: that it was restored makes no difference. Of ranks that
@@ -35,12 +35,12 @@ func (p *Pruner) State(g Gradient) (Counters, []Tensor, error) {
 	for _, l := range p.layers {
 		of := func(part string, mask []bool) {
 			if mask != nil {
-				bits := packed(nil, mask[l.Offset:l.Offset+l.Size()])
+				bits := packBits(nil, mask[l.Offset:l.Offset+l.Size()])
 				out = append(out, Tensor{part + l.Param, []int{len(bits)}, bits})
 			}
 		}
-		of(partMask, p.keep)
-		of(partLast, p.last)
+		of(partMask, p.mask)
+		of(partLastMask, p.lastMask)
 	}
 	add := func(part string, x []float32) {
 		for _, l := range p.layers {
@@ -49,15 +49,15 @@ func (p *Pruner) State(g Gradient) (Counters, []Tensor, error) {
 	}
 	if p.scores != nil && !p.final {
 		whole := slices.Clone(p.scores)
-		if err := g.Gather(whole); err != nil {
+		if err := g.AllGather(whole); err != nil {
 			return Counters{}, nil, fmt.Errorf("scores of pruning: %w", err)
 		}
 		add(partScores, whole)
 	}
-	if p.hidden != nil {
-		add(partHidden, p.hidden)
+	if p.latent != nil {
+		add(partLatent, p.latent)
 	}
-	return Counters{p.settled, p.final}, out, nil
+	return Counters{p.stableEpochs, p.final}, out, nil
 }
 
 // Restore goes back to where a State was taken. value gives the data of its tensors by name, nil
@@ -65,15 +65,15 @@ func (p *Pruner) State(g Gradient) (Counters, []Tensor, error) {
 //
 // Errors: for tensors that are not those of this network.
 func (p *Pruner) Restore(c Counters, value func(name string) any) error {
-	p.settled, p.final = c.Settled, c.Final
-	p.scores, p.hidden, p.last, p.fresh = nil, nil, nil, nil
+	p.stableEpochs, p.final = c.StableEpochs, c.Final
+	p.scores, p.latent, p.lastMask, p.regrown = nil, nil, nil, nil
 	mask := func(part string, to []bool) (found bool, err error) {
 		for _, l := range p.layers {
 			bits, ok := value(part + l.Param).([]uint8)
 			if !ok {
 				continue
 			}
-			if len(bits) != ceil(l.Size(), 8) {
+			if len(bits) != ceilDiv(l.Size(), 8) {
 				return false, fmt.Errorf("%s%s has %d bytes for %d weights", part, l.Param, len(bits), l.Size())
 			}
 			for i := range l.Size() {
@@ -100,8 +100,8 @@ func (p *Pruner) Restore(c Counters, value func(name string) any) error {
 		}
 		return to, nil
 	}
-	p.keep = slices.Repeat([]bool{true}, p.n)
-	found, err := mask(partMask, p.keep)
+	p.mask = slices.Repeat([]bool{true}, p.n)
+	found, err := mask(partMask, p.mask)
 	if err != nil {
 		return err
 	}
@@ -109,15 +109,15 @@ func (p *Pruner) Restore(c Counters, value func(name string) any) error {
 		return fmt.Errorf("there is no mask")
 	}
 	last := slices.Repeat([]bool{true}, p.n)
-	if found, err = mask(partLast, last); err != nil {
+	if found, err = mask(partLastMask, last); err != nil {
 		return err
 	}
 	if found {
-		p.last = last
+		p.lastMask = last
 	}
 	if p.scores, err = floats(partScores); err != nil {
 		return err
 	}
-	p.hidden, err = floats(partHidden)
+	p.latent, err = floats(partLatent)
 	return err
 }

@@ -38,5 +38,5 @@ func (f Format) Bytes(rows, columns, nonzeros int) int64 {
 	return 4 * places
 }
 
-// Matrix is the size of a layer as a matrix: a row for each result.
-func (l Layer) Matrix() (rows, columns int) { return l.Out, l.row() }
+// MatrixShape is the size of a layer as a matrix: a row for each result.
+func (l Layer) MatrixShape() (rows, columns int) { return l.Out, l.fanIn() }

@@ -29,17 +29,17 @@ type Structure struct {
 	Block   Block
 }
 
-// Limit is the largest sparsity that a pattern allows.
-func (s Structure) Limit() float64 {
+// MaxSparsity is the largest sparsity that a pattern allows.
+func (s Structure) MaxSparsity() float64 {
 	if s.Pattern == TwoFour {
 		return 0.5
 	}
 	return 1
 }
 
-// prunes says whether a layer is pruned. Those with fewer channels than a block are left to the
+// applies says whether a layer is pruned. Those with fewer channels than a block are left to the
 // dense kernels, and the weights that a result of a transposed one sums do not lie side by side.
-func (s Structure) prunes(l Layer) bool {
+func (s Structure) applies(l Layer) bool {
 	switch s.Pattern {
 	case Blocks:
 		return l.Out >= s.Block.Out && l.In >= s.Block.In
@@ -49,41 +49,41 @@ func (s Structure) prunes(l Layer) bool {
 	return true
 }
 
-// units is the number of what is removed as one in a layer.
-func (s Structure) units(l Layer) int {
+// unitCount is the number of what is removed as one in a layer.
+func (s Structure) unitCount(l Layer) int {
 	switch s.Pattern {
 	case Blocks:
-		return ceil(l.Out, s.Block.Out) * ceil(l.In, s.Block.In)
+		return ceilDiv(l.Out, s.Block.Out) * ceilDiv(l.In, s.Block.In)
 	case TwoFour:
-		row := l.row()
-		return l.Size() / row * ceil(row, 4)
+		row := l.fanIn()
+		return l.Size() / row * ceilDiv(row, 4)
 	}
 	return l.Size()
 }
 
-// row is the number of weights that one result sums. They lie side by side, but for transposed
+// fanIn is the number of weights that one result sums. They lie side by side, but for transposed
 // filters; the pattern 2:4 counts along them.
-func (l Layer) row() int { return l.In * l.Taps() }
+func (l Layer) fanIn() int { return l.In * l.Taps() }
 
-// elements appends those of unit u to a slice. Of the pattern 2:4 they are the two of four that
+// unitElements appends those of unit u to a slice. Of the pattern 2:4 they are the two of four that
 // have the lowest scores, at equal scores the later ones; of three left over at the end of a
 // row the lowest one, of two or one none.
-func (s Structure) elements(to []int, l Layer, u int, scores []float32) []int {
+func (s Structure) unitElements(to []int, l Layer, u int, scores []float32) []int {
 	switch s.Pattern {
 	case Blocks:
-		across := ceil(l.In, s.Block.In)
+		across := ceilDiv(l.In, s.Block.In)
 		out, in := u/across*s.Block.Out, u%across*s.Block.In
 		for o := out; o < min(out+s.Block.Out, l.Out); o++ {
 			for i := in; i < min(in+s.Block.In, l.In); i++ {
 				for t := range l.Taps() {
-					to = append(to, l.place(o, i, t))
+					to = append(to, l.index(o, i, t))
 				}
 			}
 		}
 		return to
 	case TwoFour:
-		row := l.row()
-		groups := ceil(row, 4)
+		row := l.fanIn()
+		groups := ceilDiv(row, 4)
 		lo := u/groups*row + u%groups*4
 		n := min(4, row-u%groups*4)
 		begin := len(to)
@@ -96,4 +96,4 @@ func (s Structure) elements(to []int, l Layer, u int, scores []float32) []int {
 	return append(to, u)
 }
 
-func ceil(a, b int) int { return (a + b - 1) / b }
+func ceilDiv(a, b int) int { return (a + b - 1) / b }

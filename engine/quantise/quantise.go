@@ -1,5 +1,5 @@
 // Package quantise finds the scales with which convolutions of a trained network multiply
-// codes of eight bits (op.Int8): of the values that samples have in the network, first the
+// codes of eight bits (op.Int8Scales): of the values that samples have in the network, first the
 // largest of every channel, then how large the points of transformed tiles become.
 package quantise
 
@@ -31,42 +31,42 @@ var Methods = []Method{LeastError, Max, Percentile}
 
 // Options of a calibration.
 type Options struct {
-	Method Method
-	Share  float64  // that Percentile cuts off, of each point
-	Keep   []string // layers, by their names or filters, that stay as they are
-	// Input quantises convolutions that read an input, too, alone or beside other values.
-	Input bool
-	// Tiles is the most that are looked at of a channel in a sample; 0 means all.
-	Tiles int
+	Method       Method
+	ClipFraction float64  // that Percentile cuts off, of each point
+	Exclude      []string // layers, by their names or filters, that stay as they are
+	// IncludeInput quantises convolutions that read an input, too, alone or beside other values.
+	IncludeInput bool
+	// MaxTiles is the most that are looked at of a channel in a sample; 0 means all.
+	MaxTiles int
 }
 
 // ErrLayer marks layers that are not there.
 var ErrLayer = errors.New("no such layer")
 
-// site is a convolution that can multiply codes.
-type site struct {
+// layer is a convolution that can multiply codes.
+type layer struct {
 	filter  string
 	parts   []graph.Shape
 	shape   graph.Shape
 	conv    op.Conv
-	low     []float64
-	high    []float64 // of channels
+	min     []float64
+	max     []float64 // of channels
 	counts  [][][bins]int64
 	largest [][]int32
-	q       *op.Int8
+	q       *op.Int8Scales
 }
 
 // Calibration looks at the values of a network.
 type Calibration struct {
-	o     Options
-	sites []*site
-	// Left says why convolutions stay as they are, by the names of their filters.
-	Left map[string]string
-	seen [2]int
+	o      Options
+	layers []*layer
+	// Skipped says why convolutions stay as they are, by the names of their filters.
+	Skipped map[string]string
+	samples [2]int
 }
 
 // New prepares a calibration. Convolutions behind which no ReLU follows stay as they are: they
-// have few channels or end a head. So do those that read an input, unless Options.Input.
+// have few channels or end a head. So do those that read an input, unless Options.IncludeInput.
 func New(o Options) *Calibration {
 	o.Method = cmp.Or(o.Method, Methods[0])
 	return &Calibration{o: o}
@@ -75,7 +75,7 @@ func New(o Options) *Calibration {
 // Passes are those of a compiler of predictions whose plans can be looked at: what
 // convolutions read are outputs.
 //
-// Errors: the pass observe gives ErrLayer for a name of Options.Keep.
+// Errors: the pass observe gives ErrLayer for a name of Options.Exclude.
 func (c *Calibration) Passes() []pass.Pass {
 	list := slices.Clone(pass.List)
 	at := slices.IndexFunc(list, func(p pass.Pass) bool { return p.Name == "fuse" })
@@ -83,15 +83,15 @@ func (c *Calibration) Passes() []pass.Pass {
 }
 
 func (c *Calibration) observe(u *pass.Unit) error {
-	c.sites, c.Left = nil, map[string]string{}
+	c.layers, c.Skipped = nil, map[string]string{}
 	kept := map[string]bool{}
 	need := u.Graph.Needed(u.Graph.Roots())
 	for _, n := range u.Graph.Nodes {
 		if n.Kind == graph.KindOp && need[n.ID] {
-			c.consider(u.Graph, n, kept)
+			c.addLayer(u.Graph, n, kept)
 		}
 	}
-	for _, name := range c.o.Keep {
+	for _, name := range c.o.Exclude {
 		if !kept[name] {
 			return fmt.Errorf("%q: %w", name, ErrLayer)
 		}
@@ -99,57 +99,57 @@ func (c *Calibration) observe(u *pass.Unit) error {
 	return nil
 }
 
-func (c *Calibration) consider(g *graph.Graph, n *graph.Node, kept map[string]bool) {
+func (c *Calibration) addLayer(g *graph.Graph, n *graph.Node, kept map[string]bool) {
 	if !n.Op.Conv.Is(graph.ConvForward) {
 		return
 	}
 	tail := len(n.Op.Conv.Sources(len(n.In)))
-	filter := g.Nodes[g.Root(n.In[tail])]
+	filter := g.Nodes[g.AliasRoot(n.In[tail])]
 	if filter.Kind != graph.KindParam {
 		return
 	}
-	for _, name := range c.o.Keep {
+	for _, name := range c.o.Exclude {
 		if name == filter.Name || name+".weight" == filter.Name {
 			kept[name] = true
-			c.Left[filter.Name] = "named by keep"
+			c.Skipped[filter.Name] = "named by keep"
 			return
 		}
 	}
-	a, fused := n.Attrs.(op.Fused)
+	a, fused := n.Attrs.(op.FusedConv)
 	inputs := false
 	for _, id := range n.In[:tail] {
-		inputs = inputs || !computed(g, id)
+		inputs = inputs || !isComputed(g, id)
 	}
-	switch points := op.Int8Points(n.Shape[2], g.Nodes[n.In[tail]].Shape, a.Conv); {
+	switch points := op.Int8WinogradPoints(n.Shape[2], g.Nodes[n.In[tail]].Shape, a.Conv); {
 	case !fused || !a.ReLU:
-		c.Left[filter.Name] = "no ReLU follows"
+		c.Skipped[filter.Name] = "no ReLU follows"
 	case points == 0 || tail > 2:
-		c.Left[filter.Name] = "no filter of 3×3 or 3×3×3 that keeps the field"
-	case inputs && !c.o.Input:
-		c.Left[filter.Name] = "reads the input"
+		c.Skipped[filter.Name] = "no filter of 3×3 or 3×3×3 that keeps the field"
+	case inputs && !c.o.IncludeInput:
+		c.Skipped[filter.Name] = "reads the input"
 	default:
-		s := &site{filter: filter.Name, shape: g.Nodes[n.In[tail]].Shape, conv: a.Conv}
+		s := &layer{filter: filter.Name, shape: g.Nodes[n.In[tail]].Shape, conv: a.Conv}
 		for i, id := range n.In[:tail] {
 			g.Outputs = append(g.Outputs, graph.Output{Name: outputName(s, i), ID: id})
 			s.parts = append(s.parts, g.Nodes[id].Shape)
 			s.counts = append(s.counts, make([][bins]int64, points))
 			s.largest = append(s.largest, make([]int32, points))
 		}
-		s.low, s.high = make([]float64, s.shape[1]), make([]float64, s.shape[1])
-		c.sites = append(c.sites, s)
+		s.min, s.max = make([]float64, s.shape[1]), make([]float64, s.shape[1])
+		c.layers = append(c.layers, s)
 	}
 }
 
-func outputName(s *site, part int) string { return fmt.Sprintf("source %d of %s", part, s.filter) }
+func outputName(s *layer, part int) string { return fmt.Sprintf("source %d of %s", part, s.filter) }
 
-// computed tells whether a value is more than an input in another shape.
-func computed(g *graph.Graph, id int) bool {
-	n := g.Nodes[g.Root(id)]
+// isComputed tells whether a value is more than an input in another shape.
+func isComputed(g *graph.Graph, id int) bool {
+	n := g.Nodes[g.AliasRoot(id)]
 	switch {
 	case n.Kind != graph.KindOp:
 		return false
 	case n.Op.Moves != graph.NoMove:
-		return slices.ContainsFunc(n.In, func(in int) bool { return computed(g, in) })
+		return slices.ContainsFunc(n.In, func(in int) bool { return isComputed(g, in) })
 	}
 	return true
 }
@@ -157,17 +157,17 @@ func computed(g *graph.Graph, id int) bool {
 // Filters are the names of the filters of convolutions that get scales.
 func (c *Calibration) Filters() []string {
 	var names []string
-	for _, s := range c.sites {
+	for _, s := range c.layers {
 		names = append(names, s.filter)
 	}
 	return names
 }
 
-// Ranges takes the largest and least value of every channel from a run of a plan of Passes.
+// ObserveRanges takes the largest and least value of every channel from a run of a plan of Passes.
 // All samples pass it before any passes Points.
-func (c *Calibration) Ranges(p *engine.Plan) {
-	c.seen[0]++
-	for _, s := range c.sites {
+func (c *Calibration) ObserveRanges(p *engine.Plan) {
+	c.samples[0]++
+	for _, s := range c.layers {
 		lo := 0
 		for i, shape := range s.parts {
 			x := p.Output(outputName(s, i))
@@ -175,7 +175,7 @@ func (c *Calibration) Ranges(p *engine.Plan) {
 			for k := 0; k < len(x); k += cells {
 				at := lo + k/cells%shape[1]
 				for _, v := range x[k : k+cells] {
-					s.low[at], s.high[at] = min(s.low[at], float64(v)), max(s.high[at], float64(v))
+					s.min[at], s.max[at] = min(s.min[at], float64(v)), max(s.max[at], float64(v))
 				}
 			}
 			lo += shape[1]
@@ -183,21 +183,21 @@ func (c *Calibration) Ranges(p *engine.Plan) {
 	}
 }
 
-// scale fixes the scales of channels.
-func (s *site) scale() {
-	s.q = &op.Int8{Channels: make([]float32, s.shape[1])}
+// setChannelScales fixes the scales of channels.
+func (s *layer) setChannelScales() {
+	s.q = &op.Int8Scales{Channels: make([]float32, s.shape[1])}
 	lo := 0
 	for _, part := range s.parts {
 		n, zero := part[1], 0
-		if slices.Min(s.low[lo:lo+n]) < 0 {
+		if slices.Min(s.min[lo:lo+n]) < 0 {
 			zero = 128
 		}
-		s.q.Zero = append(s.q.Zero, zero)
+		s.q.ZeroPoints = append(s.q.ZeroPoints, zero)
 		least := float32(0)
 		for i := lo; i < lo+n; i++ {
-			v := s.high[i] / 255
+			v := s.max[i] / 255
 			if zero > 0 {
-				v = max(s.high[i], -s.low[i]) / 127
+				v = max(s.max[i], -s.min[i]) / 127
 			}
 			if s.q.Channels[i] = float32(v); v > 1e-30 && (least == 0 || s.q.Channels[i] < least) {
 				least = s.q.Channels[i]
@@ -212,34 +212,34 @@ func (s *site) scale() {
 	}
 }
 
-// Points counts how large the points of transformed tiles are in a run of a plan of Passes.
-func (c *Calibration) Points(p *engine.Plan) {
-	if c.seen[1]++; c.seen[1] == 1 {
-		for _, s := range c.sites {
-			s.scale()
+// ObservePoints counts how large the points of transformed tiles are in a run of a plan of Passes.
+func (c *Calibration) ObservePoints(p *engine.Plan) {
+	if c.samples[1]++; c.samples[1] == 1 {
+		for _, s := range c.layers {
+			s.setChannelScales()
 		}
 	}
 	var codes []float64
-	for _, s := range c.sites {
+	for _, s := range c.layers {
 		lo := 0
 		for i, shape := range s.parts {
 			x := p.Output(outputName(s, i))
 			cells := shape[2:].Size()
 			codes = codes[:0]
 			for k, v := range x {
-				code := math.RoundToEven(float64(v)/float64(s.q.Channels[lo+k/cells%shape[1]])) + float64(s.q.Zero[i])
+				code := math.RoundToEven(float64(v)/float64(s.q.Channels[lo+k/cells%shape[1]])) + float64(s.q.ZeroPoints[i])
 				codes = append(codes, min(max(code, 0), 255))
 			}
 			stride := 1
-			if tiles := shape[2] * ((shape[3] + 3) / 4) * ((shape[4] + 3) / 4); c.o.Tiles > 0 {
-				stride = max(1, tiles/c.o.Tiles)
+			if tiles := shape[2] * ((shape[3] + 3) / 4) * ((shape[4] + 3) / 4); c.o.MaxTiles > 0 {
+				stride = max(1, tiles/c.o.MaxTiles)
 			}
 			counts, largest := s.counts[i], s.largest[i]
-			source := op.Int8Source{Codes: codes, Shape: shape, Zero: s.q.Zero[i], Conv: s.conv, Levels: s.shape[2]}
-			source.Tiles(stride, func(_, _, _ int, points []int32) {
+			source := op.Int8Source{Values: codes, Shape: shape, ZeroPoint: s.q.ZeroPoints[i], Conv: s.conv, Levels: s.shape[2]}
+			source.EachTile(stride, func(_, _, _ int, points []int32) {
 				for p, v := range points {
 					v = max(v, -v)
-					counts[p][bin(v)]++
+					counts[p][binOf(v)]++
 					largest[p] = max(largest[p], v)
 				}
 			})
@@ -251,17 +251,17 @@ func (c *Calibration) Points(p *engine.Plan) {
 // Scales are what the convolutions need, by the names of their filters.
 //
 // Errors: no sample was looked at.
-func (c *Calibration) Scales() (map[string]*op.Int8, error) {
-	if c.seen[0] == 0 || c.seen[1] == 0 {
+func (c *Calibration) Scales() (map[string]*op.Int8Scales, error) {
+	if c.samples[0] == 0 || c.samples[1] == 0 {
 		return nil, errors.New("quantise: scales without a sample")
 	}
-	out := map[string]*op.Int8{}
-	for _, s := range c.sites {
+	out := map[string]*op.Int8Scales{}
+	for _, s := range c.layers {
 		s.q.Factors = nil
 		for i := range s.parts {
 			f := make([]int16, len(s.counts[i]))
 			for p := range f {
-				f[p] = factor(c.o.limit(&s.counts[i][p], s.largest[i][p]))
+				f[p] = scaleFactor(c.o.clipLimit(&s.counts[i][p], s.largest[i][p]))
 			}
 			s.q.Factors = append(s.q.Factors, f)
 		}
@@ -270,13 +270,13 @@ func (c *Calibration) Scales() (map[string]*op.Int8, error) {
 	return out, nil
 }
 
-// factor takes values up to a limit to 127.
-func factor(limit float64) int16 {
+// scaleFactor takes values up to a limit to 127.
+func scaleFactor(limit float64) int16 {
 	return int16(min(max(math.Floor(127*32768/max(limit, 1)), 1), 32767))
 }
 
-// limit is where values are cut off.
-func (o Options) limit(counts *[bins]int64, largest int32) float64 {
+// clipLimit is where values are cut off.
+func (o Options) clipLimit(counts *[bins]int64, largest int32) float64 {
 	all := int64(0)
 	for _, n := range counts {
 		all += n
@@ -285,8 +285,8 @@ func (o Options) limit(counts *[bins]int64, largest int32) float64 {
 	case Percentile:
 		beyond := int64(0)
 		for b := bins - 1; b >= 0; b-- {
-			if beyond += counts[b]; float64(beyond) > o.Share*float64(all) {
-				return min(lowest(b+1), float64(largest))
+			if beyond += counts[b]; float64(beyond) > o.ClipFraction*float64(all) {
+				return min(binStart(b+1), float64(largest))
 			}
 		}
 	case LeastError:
@@ -297,7 +297,7 @@ func (o Options) limit(counts *[bins]int64, largest int32) float64 {
 				if n == 0 {
 					continue
 				}
-				if v := (lowest(b) + lowest(b+1) - 1) / 2; v > t {
+				if v := (binStart(b) + binStart(b+1) - 1) / 2; v > t {
 					e += float64(n) * (v - t) * (v - t)
 				} else {
 					e += float64(n) * step * step / 12
@@ -315,7 +315,7 @@ func (o Options) limit(counts *[bins]int64, largest int32) float64 {
 // Values up to 63 have a bin each, larger ones 32 to an octave.
 const bins = 64 + 32*10
 
-func bin(v int32) int {
+func binOf(v int32) int {
 	if v < 64 {
 		return int(v)
 	}
@@ -327,8 +327,8 @@ func bin(v int32) int {
 	return min(64+32*(e-1)+int(v-32), bins-1)
 }
 
-// lowest is the least value of a bin.
-func lowest(b int) float64 {
+// binStart is the least value of a bin.
+func binStart(b int) float64 {
 	if b < 64 {
 		return float64(b)
 	}

@@ -55,15 +55,15 @@ func compiled(t *testing.T, g *graph.Graph, o engine.Options) *engine.Plan {
 	return p
 }
 
-func calibrated(t *testing.T, g *graph.Graph, o quantise.Options) map[string]*op.Int8 {
+func calibrated(t *testing.T, g *graph.Graph, o quantise.Options) map[string]*op.Int8Scales {
 	t.Helper()
-	o.Input, o.Keep = true, []string{"first"}
+	o.IncludeInput, o.Exclude = true, []string{"first"}
 	c := quantise.New(o)
-	p := compiled(t, g, engine.Options{Mode: engine.Infer, Numerics: engine.Numerics{Winograd: true, ByRule: true}, Debug: engine.Debug{Passes: c.Passes()}})
+	p := compiled(t, g, engine.Options{Mode: engine.Infer, Numerics: engine.Numerics{Winograd: true, UseHeuristics: true}, Debug: engine.Debug{Passes: c.Passes()}})
 	if got := strings.Join(c.Filters(), " "); got != "second.weight third.weight up.weight join.weight" {
 		t.Fatalf("quantised are %s", got)
 	}
-	for _, look := range []func(*engine.Plan){c.Ranges, c.Points} {
+	for _, look := range []func(*engine.Plan){c.ObserveRanges, c.ObservePoints} {
 		for i := range 3 {
 			fill(p.Input("x"), i)
 			if err := p.Run(context.Background(), 0); err != nil {
@@ -85,7 +85,7 @@ func calibrated(t *testing.T, g *graph.Graph, o quantise.Options) map[string]*op
 func TestQuantisedNetworkPredictsTheSame(t *testing.T) {
 	g := network(t)
 	predict := func(o engine.Options) (*engine.Plan, []float32) {
-		o.Mode, o.Winograd, o.ByRule, o.Store = engine.Infer, true, true, engine.NewStore()
+		o.Mode, o.Winograd, o.UseHeuristics, o.Store = engine.Infer, true, true, engine.NewStore()
 		p := compiled(t, g, o)
 		fill(p.Input("x"), 7)
 		if err := p.Run(context.Background(), 0); err != nil {
@@ -102,7 +102,7 @@ func TestQuantisedNetworkPredictsTheSame(t *testing.T) {
 		return math.Sqrt(d / n)
 	}
 	for _, m := range quantise.Methods {
-		scales := calibrated(t, g, quantise.Options{Method: m, Share: 1e-4})
+		scales := calibrated(t, g, quantise.Options{Method: m, ClipFraction: 1e-4})
 		p, got := predict(engine.Options{Numerics: engine.Numerics{Int8: scales}})
 		if e := distance(got, want); e > 0.1 || e == 0 {
 			t.Errorf("%s: relative error %.4f", m, e)
@@ -139,20 +139,20 @@ func TestQuantiseRefuses(t *testing.T) {
 	g := network(t)
 	scales := calibrated(t, g, quantise.Options{})
 	plan := func(o engine.Options) error {
-		o.Winograd, o.ByRule = true, true
+		o.Winograd, o.UseHeuristics = true, true
 		p, err := engine.Compile(g, o)
 		if err == nil {
 			p.Close()
 		}
 		return err
 	}
-	if err := plan(engine.Options{Mode: engine.Infer, Debug: engine.Debug{Passes: quantise.New(quantise.Options{Keep: []string{"secnod"}}).Passes()}}); !errors.Is(err, quantise.ErrLayer) {
+	if err := plan(engine.Options{Mode: engine.Infer, Debug: engine.Debug{Passes: quantise.New(quantise.Options{Exclude: []string{"secnod"}}).Passes()}}); !errors.Is(err, quantise.ErrLayer) {
 		t.Errorf("a layer that is not there: %v", err)
 	}
-	c := quantise.New(quantise.Options{Keep: []string{"up"}, Input: true})
+	c := quantise.New(quantise.Options{Exclude: []string{"up"}, IncludeInput: true})
 	err := plan(engine.Options{Mode: engine.Infer, Debug: engine.Debug{Passes: c.Passes()}})
-	if err != nil || len(c.Filters()) != 4 || c.Left["up.weight"] == "" || c.Left["last.weight"] == "" {
-		t.Errorf("left out are %v, %v", c.Left, err)
+	if err != nil || len(c.Filters()) != 4 || c.Skipped["up.weight"] == "" || c.Skipped["last.weight"] == "" {
+		t.Errorf("left out are %v, %v", c.Skipped, err)
 	}
 	c = quantise.New(quantise.Options{})
 	if err := plan(engine.Options{Mode: engine.Infer, Debug: engine.Debug{Passes: c.Passes()}}); err != nil || strings.Join(c.Filters(), " ") != "second.weight third.weight up.weight" {
@@ -164,12 +164,12 @@ func TestQuantiseRefuses(t *testing.T) {
 	if err := plan(engine.Options{Mode: engine.Train, Numerics: engine.Numerics{Int8: scales}}); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("a training in int8: %v", err)
 	}
-	if err := plan(engine.Options{Mode: engine.Infer, Numerics: engine.Numerics{Int8: map[string]*op.Int8{"secnod.weight": scales["second.weight"]}}}); exit.CodeOf(err) != exit.Usage {
+	if err := plan(engine.Options{Mode: engine.Infer, Numerics: engine.Numerics{Int8: map[string]*op.Int8Scales{"secnod.weight": scales["second.weight"]}}}); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("scales of no convolution: %v", err)
 	}
 	other := *scales["second.weight"]
 	other.Channels = other.Channels[1:]
-	if err := plan(engine.Options{Mode: engine.Infer, Numerics: engine.Numerics{Int8: map[string]*op.Int8{"second.weight": &other}}}); exit.CodeOf(err) != exit.Usage {
+	if err := plan(engine.Options{Mode: engine.Infer, Numerics: engine.Numerics{Int8: map[string]*op.Int8Scales{"second.weight": &other}}}); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("scales of other channels: %v", err)
 	}
 }

@@ -53,11 +53,11 @@ type Layer struct {
 	Shape     graph.Shape `json:"shape"`
 	Store     string      `json:"store,omitempty"` // from which it is built; empty if it is a parameter of its own
 	Templates int         `json:"templates,omitempty"`
-	Enlarged  bool        `json:"enlarged,omitempty"` // as the store is smaller than the filter
+	Upsampled bool        `json:"upsampled,omitempty"` // as the store is smaller than the filter
 
-	init  graph.Init
-	at    op.Templates
-	scale float64 // of its coefficients at first, with which filters have the variance of their own start
+	init      graph.Init
+	templates op.Templates
+	scale     float64 // of its coefficients at first, with which filters have the variance of their own start
 }
 
 // Plan says which layers build their filters from which store.
@@ -67,7 +67,7 @@ type Plan struct {
 	// Filters is the number of values of all filters, of which Own are parameters themselves; Stored that of all stores. Coefficients
 	// are the trained numbers that combinations need.
 	Filters      int `json:"filters"`
-	Own          int `json:"own"`
+	Unshared     int `json:"unshared"`
 	Stored       int `json:"stored"`
 	Coefficients int `json:"coefficients"`
 
@@ -116,7 +116,7 @@ func New(g *graph.Graph, o Options) (*Plan, error) {
 	if len(p.Layers) == 0 {
 		return nil, errors.New("no convolution of the network has a filter that starts at random")
 	}
-	groups := p.group()
+	groups := p.groupLayers()
 	var sums []int
 	grouped := 0
 	for _, l := range p.Layers {
@@ -129,25 +129,25 @@ func New(g *graph.Graph, o Options) (*Plan, error) {
 		}
 		sums, grouped = append(sums, n), grouped+n
 	}
-	if p.Own = p.Filters - grouped; len(groups) == 0 {
+	if p.Unshared = p.Filters - grouped; len(groups) == 0 {
 		return nil, fmt.Errorf("no two of the %d filters have one shape, so that groups by shape share nothing", len(p.Layers))
 	}
-	sizes, err := Split(int(math.Round(o.Budget*float64(p.Filters))), p.Own, sums)
+	sizes, err := SplitBudget(int(math.Round(o.Budget*float64(p.Filters))), p.Unshared, sums)
 	if err != nil {
 		return nil, err
 	}
 	for i := range groups {
 		groups[i].Size = sizes[i]
 		p.Stored += sizes[i]
-		p.assign(&groups[i])
+		p.assignTemplates(&groups[i])
 	}
 	p.Groups = groups
-	p.Coefficients = p.coefficients()
+	p.Coefficients = p.countCoefficients()
 	return p, nil
 }
 
-// group puts layers into groups of at least two, in the order of their first layers.
-func (p *Plan) group() (groups []Group) {
+// groupLayers puts layers into groups of at least two, in the order of their first layers.
+func (p *Plan) groupLayers() (groups []Group) {
 	if p.o.Groups == OneGroup {
 		g := Group{Name: "share.all.store"}
 		for i := range p.Layers {
@@ -170,11 +170,11 @@ func (p *Plan) group() (groups []Group) {
 	return slices.DeleteFunc(groups, func(g Group) bool { return len(g.layers) < 2 })
 }
 
-// Split divides a budget of parameters: own are those of layers that share nothing, and the rest goes to groups in proportion to the
+// SplitBudget divides a budget of parameters: own are those of layers that share nothing, and the rest goes to groups in proportion to the
 // sizes of their layers, whole numbers with the largest remainders rounded up.
 //
 // Errors: ErrInfeasible, if a group would get nothing.
-func Split(budget, own int, sums []int) ([]int, error) {
+func SplitBudget(budget, own int, sums []int) ([]int, error) {
 	left, total := budget-own, 0
 	for _, n := range sums {
 		total += n
@@ -197,25 +197,25 @@ func Split(budget, own int, sums []int) ([]int, error) {
 	return sizes, nil
 }
 
-// Count is how many templates a layer of n weights has of a store of m values, and whether they are smaller than the layer.
-func Count(m, n, most int) (k int, enlarged bool) { return min(max(1, m/n), most), m < n }
+// TemplateCount is how many templates a layer of n weights has of a store of m values, and whether they are smaller than the layer.
+func TemplateCount(m, n, most int) (k int, enlarged bool) { return min(max(1, m/n), most), m < n }
 
-// assign gives the layers of a group their templates, one behind the other in the store, and from its start again where the next
+// assignTemplates gives the layers of a group their templates, one behind the other in the store, and from its start again where the next
 // does not fit; and the store its start: that of the layers whose templates these are, of the most common shape last.
-func (p *Plan) assign(g *Group) {
+func (p *Plan) assignTemplates(g *Group) {
 	next := 0
-	pieces := make([][]graph.Piece, len(p.Layers))
+	pieces := make([][]graph.InitSegment, len(p.Layers))
 	like := map[string]int{} // layers by shape
 	for _, i := range g.layers {
 		l := &p.Layers[i]
 		like[l.Shape.String()]++
 		l.Store = g.Name
-		l.Templates, l.Enlarged = Count(g.Size, l.Shape.Size(), p.o.Templates)
-		l.at = op.Templates{To: l.Shape}
+		l.Templates, l.Upsampled = TemplateCount(g.Size, l.Shape.Size(), p.o.Templates)
+		l.templates = op.Templates{To: l.Shape}
 		size := l.Shape.Size()
-		if l.Enlarged {
-			l.at.Rows, l.at.Columns = smaller(l.Shape, g.Size)
-			size = l.at.Rows * l.at.Columns
+		if l.Upsampled {
+			l.templates.Rows, l.templates.Columns = templateSize(l.Shape, g.Size)
+			size = l.templates.Rows * l.templates.Columns
 		}
 		factor := 1.0
 		if p.o.Coefficients == Average { // a mean of K independent values has 1/K of their variance
@@ -229,14 +229,14 @@ func (p *Plan) assign(g *Group) {
 			if k > 0 {
 				name += fmt.Sprintf(".%d", k+1)
 			}
-			l.at.Offsets = append(l.at.Offsets, next)
-			pieces[i] = append(pieces[i], graph.Piece{At: next, Size: size, Name: name, Init: l.init, Factor: factor})
+			l.templates.Offsets = append(l.templates.Offsets, next)
+			pieces[i] = append(pieces[i], graph.InitSegment{At: next, Size: size, Name: name, Init: l.init, Factor: factor})
 			next += size
 		}
 	}
 	order := slices.Clone(g.layers)
 	slices.SortStableFunc(order, func(a, b int) int { return like[p.Layers[a].Shape.String()] - like[p.Layers[b].Shape.String()] })
-	var all []graph.Piece
+	var all []graph.InitSegment
 	std := make([]float64, g.Size)
 	for _, i := range order {
 		for _, piece := range pieces[i] {
@@ -246,8 +246,8 @@ func (p *Plan) assign(g *Group) {
 			}
 		}
 	}
-	all = append(all, p.rest(g, std, all)...)
-	g.init = graph.Pieces(all)
+	all = append(all, p.unusedPieces(g, std, all)...)
+	g.init = graph.Segments(all)
 	for _, i := range g.layers {
 		l := &p.Layers[i]
 		var squares float64
@@ -257,14 +257,14 @@ func (p *Plan) assign(g *Group) {
 			}
 		}
 		l.scale = 1
-		if have := math.Sqrt(squares * l.at.Variance()); math.Abs(have-l.init.Std()) > 1e-9*have { // else exactly its own start
+		if have := math.Sqrt(squares * l.templates.Variance()); math.Abs(have-l.init.Std()) > 1e-9*have { // else exactly its own start
 			l.scale = l.init.Std() / have
 		}
 	}
 }
 
-// rest starts what no template reads as the first piece does: such values stay as they are.
-func (p *Plan) rest(g *Group, std []float64, pieces []graph.Piece) (more []graph.Piece) {
+// unusedPieces starts what no template reads as the first piece does: such values stay as they are.
+func (p *Plan) unusedPieces(g *Group, std []float64, pieces []graph.InitSegment) (more []graph.InitSegment) {
 	for from := 0; from < len(std); from++ {
 		if std[from] > 0 {
 			continue
@@ -273,21 +273,21 @@ func (p *Plan) rest(g *Group, std []float64, pieces []graph.Piece) (more []graph
 		for to < len(std) && std[to] == 0 {
 			to++
 		}
-		more = append(more, graph.Piece{At: from, Size: to - from, Name: g.Name, Init: pieces[0].Init, Factor: pieces[0].Factor})
+		more = append(more, graph.InitSegment{At: from, Size: to - from, Name: g.Name, Init: pieces[0].Init, Factor: pieces[0].Factor})
 		from = to
 	}
 	return more
 }
 
-// smaller is the plane of a template for a filter of a shape that fits into a store: of the filter's proportions.
-func smaller(s graph.Shape, store int) (rows, columns int) {
+// templateSize is the plane of a template for a filter of a shape that fits into a store: of the filter's proportions.
+func templateSize(s graph.Shape, store int) (rows, columns int) {
 	rows, columns = s[0], s[1:].Size()
 	rows = min(max(int(math.Round(float64(rows)*math.Sqrt(float64(store)/float64(s.Size())))), 1), rows, store)
 	return rows, min(columns, store/rows)
 }
 
-// coefficients counts the trained numbers beside stores and filters.
-func (p *Plan) coefficients() (n int) {
+// countCoefficients counts the trained numbers beside stores and filters.
+func (p *Plan) countCoefficients() (n int) {
 	if p.o.Coefficients == Average {
 		return 0
 	}
@@ -311,5 +311,5 @@ func (p *Plan) coefficients() (n int) {
 // String is one line.
 func (p *Plan) String() string {
 	return fmt.Sprintf("%d filter weights of %d layers come from %d parameters: %d of their own, %d in %d stores, %d for coefficients",
-		p.Filters, len(p.Layers), p.Own+p.Stored+p.Coefficients, p.Own, p.Stored, len(p.Groups), p.Coefficients)
+		p.Filters, len(p.Layers), p.Unshared+p.Stored+p.Coefficients, p.Unshared, p.Stored, len(p.Groups), p.Coefficients)
 }

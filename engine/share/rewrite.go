@@ -17,9 +17,9 @@ const (
 	mapSuffix          = ".map"
 )
 
-// Coefficient tells whether a parameter is one of those that make coefficients, which weight decay leaves out: it would draw
+// IsCoefficient tells whether a parameter is one of those that make coefficients, which weight decay leaves out: it would draw
 // filters to 0 a second time.
-func Coefficient(name string) bool {
+func IsCoefficient(name string) bool {
 	return strings.HasSuffix(name, coefficientsSuffix) || strings.HasSuffix(name, embeddingSuffix) ||
 		strings.HasPrefix(name, "share.") && strings.HasSuffix(name, mapSuffix)
 }
@@ -46,42 +46,42 @@ func (p *Plan) Rewrite(g *graph.Graph) (*graph.Graph, error) {
 			if _, there := stores[group.Name]; group.Name == l.Store && !there {
 				stores[group.Name] = b.Param(group.Name, graph.Shape{1, group.Size}, group.init)
 				if p.o.Coefficients == Embedding {
-					maps[group.Name] = b.Param(group.Name+mapSuffix, graph.Shape{p.most(group), embeddingSize}, graph.Values(slices.Concat(p.orthonormal(group, b.Seed())...)))
+					maps[group.Name] = b.Param(group.Name+mapSuffix, graph.Shape{p.maxTemplates(group), embeddingSize}, graph.Values(slices.Concat(p.orthonormalRows(group, b.Seed())...)))
 				}
 			}
 		}
-		return op.Combine(b, stores[l.Store], p.coefficientsOf(b, i, maps[l.Store]), l.at)
+		return op.Combine(b, stores[l.Store], p.layerCoefficients(b, i, maps[l.Store]), l.templates)
 	})
 }
 
-// most is the largest number of templates of a layer of a group.
-func (p *Plan) most(g Group) (most int) {
+// maxTemplates is the largest number of templates of a layer of a group.
+func (p *Plan) maxTemplates(g Group) (most int) {
 	for _, i := range g.layers {
 		most = max(most, p.Layers[i].Templates)
 	}
 	return most
 }
 
-// coefficientsOf are those of a layer.
-func (p *Plan) coefficientsOf(b *graph.Builder, i int, m graph.Value) graph.Value {
+// layerCoefficients are those of a layer.
+func (p *Plan) layerCoefficients(b *graph.Builder, i int, m graph.Value) graph.Value {
 	l := p.Layers[i]
 	shape := graph.Shape{l.Templates}
 	switch p.o.Coefficients {
 	case Average:
-		return b.Const("", shape, p.start(i))
+		return b.Const("", shape, p.initialCoefficients(i))
 	case Embedding:
-		e := b.Param(l.Name+embeddingSuffix, graph.Shape{1, embeddingSize}, graph.Values(p.embedded(i, b.Seed())))
+		e := b.Param(l.Name+embeddingSuffix, graph.Shape{1, embeddingSize}, graph.Values(p.initialEmbedding(i, b.Seed())))
 		if l.Templates < m.Dim(0) {
 			m = op.Slice(b, m, 0, 0, l.Templates)
 		}
 		return op.Reshape(b, op.Sum(b, op.Mul(b, m, e), 1), shape)
 	}
-	return b.Param(l.Name+coefficientsSuffix, shape, graph.Values(p.start(i)))
+	return b.Param(l.Name+coefficientsSuffix, shape, graph.Values(p.initialCoefficients(i)))
 }
 
-// orthonormal are the rows of a group's map at first: random ones.
-func (p *Plan) orthonormal(g Group, seed uint64) (rows [][]float32) {
-	for k := range p.most(g) {
+// orthonormalRows are the rows of a group's map at first: random ones.
+func (p *Plan) orthonormalRows(g Group, seed uint64) (rows [][]float32) {
+	for k := range p.maxTemplates(g) {
 		row := make([]float32, embeddingSize)
 		graph.Normal(1).Fill(row, seed, fmt.Sprintf("%s.%d", g.Name+mapSuffix, k))
 		for _, other := range rows {
@@ -106,13 +106,13 @@ func dot(a, b []float32) (sum float64) {
 	return sum
 }
 
-// embedded is the vector of a layer at first, which the map brings to the coefficients that it starts with.
-func (p *Plan) embedded(i int, seed uint64) []float32 {
+// initialEmbedding is the vector of a layer at first, which the map brings to the coefficients that it starts with.
+func (p *Plan) initialEmbedding(i int, seed uint64) []float32 {
 	e := make([]float32, embeddingSize)
 	for _, g := range p.Groups {
 		if g.Name == p.Layers[i].Store {
-			rows := p.orthonormal(g, seed)
-			for k, c := range p.start(i) {
+			rows := p.orthonormalRows(g, seed)
+			for k, c := range p.initialCoefficients(i) {
 				for j, v := range rows[k] {
 					e[j] += c * v
 				}
@@ -122,9 +122,9 @@ func (p *Plan) embedded(i int, seed uint64) []float32 {
 	return e
 }
 
-// start are the coefficients of a layer at first. Free ones of layers that follow each other in a group are orthogonal: each layer begins
+// initialCoefficients are the coefficients of a layer at first. Free ones of layers that follow each other in a group are orthogonal: each layer begins
 // with one of its templates.
-func (p *Plan) start(i int) []float32 {
+func (p *Plan) initialCoefficients(i int) []float32 {
 	l := p.Layers[i]
 	out := make([]float32, l.Templates)
 	if p.o.Coefficients == Average {
@@ -163,30 +163,30 @@ func (p *Plan) Weights(get func(name string) ([]float32, bool)) (filters map[str
 		store := param(g.Name, g.Size)
 		for _, i := range g.layers {
 			l := p.Layers[i]
-			coefficients := p.start(i)
+			coefficients := p.initialCoefficients(i)
 			switch p.o.Coefficients {
 			case Free:
 				coefficients = param(l.Name+coefficientsSuffix, l.Templates)
 			case Embedding:
-				m, e := param(g.Name+mapSuffix, p.most(g)*embeddingSize), param(l.Name+embeddingSuffix, embeddingSize)
+				m, e := param(g.Name+mapSuffix, p.maxTemplates(g)*embeddingSize), param(l.Name+embeddingSuffix, embeddingSize)
 				for k := range coefficients {
 					coefficients[k] = float32(dot(e, m[k*embeddingSize:][:embeddingSize]))
 				}
 			}
 			w := make([]float32, l.Shape.Size())
-			op.CombineTemplates(l.at, w, store, coefficients)
+			op.CombineTemplates(l.templates, w, store, coefficients)
 			filters[l.Name] = w
 		}
 	}
 	return filters, err
 }
 
-// Shared tells whether a parameter is one of a combination.
-func (p *Plan) Shared(name string) bool {
+// IsShared tells whether a parameter is one of a combination.
+func (p *Plan) IsShared(name string) bool {
 	for _, g := range p.Groups {
 		if name == g.Name || name == g.Name+mapSuffix {
 			return true
 		}
 	}
-	return Coefficient(name)
+	return IsCoefficient(name)
 }

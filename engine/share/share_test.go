@@ -56,12 +56,12 @@ func TestSplitByHand(t *testing.T) {
 		for _, g := range p.Groups {
 			sizes = append(sizes, g.Size)
 		}
-		if !slices.Equal(sizes, c.want) || p.Filters != 1028592 || p.Own != 738288 || p.Own+p.Stored != c.budget {
-			t.Errorf("budget %d: stores %v, want %v; %d of %d filters, %d of their own, %d stored", c.budget, sizes, c.want, p.Own, p.Filters, p.Own, p.Stored)
+		if !slices.Equal(sizes, c.want) || p.Filters != 1028592 || p.Unshared != 738288 || p.Unshared+p.Stored != c.budget {
+			t.Errorf("budget %d: stores %v, want %v; %d of %d filters, %d of their own, %d stored", c.budget, sizes, c.want, p.Unshared, p.Filters, p.Unshared, p.Stored)
 		}
 	}
 	p, err := New(g, Options{Budget: 0.02, Groups: OneGroup})
-	if err != nil || p.Own != 0 || p.Stored != 20572 {
+	if err != nil || p.Unshared != 0 || p.Stored != 20572 {
 		t.Errorf("2 %% in one group: %+v, %v", p, err)
 	}
 }
@@ -71,7 +71,7 @@ func TestTemplatesOfALayer(t *testing.T) {
 		m, k     int
 		enlarged bool
 	}{{13824, 2, false}, {8926, 1, false}, {4028, 1, true}, {69120, 2, false}} {
-		if k, enlarged := Count(c.m, 6912, 2); k != c.k || enlarged != c.enlarged {
+		if k, enlarged := TemplateCount(c.m, 6912, 2); k != c.k || enlarged != c.enlarged {
 			t.Errorf("a store of %d for 6912 weights: %d templates, enlarged %v, want %d, %v", c.m, k, enlarged, c.k, c.enlarged)
 		}
 	}
@@ -113,12 +113,12 @@ func trained(t *testing.T, p *Plan, steps int) (map[string][]float32, []float64,
 		}
 	}
 	store := engine.NewStore()
-	plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Threads: 1}, Reuse: engine.Reuse{Store: store}, Numerics: engine.Numerics{ByRule: true, Winograd: true}})
+	plan, err := engine.Compile(g, engine.Options{Device: engine.Device{Threads: 1}, Reuse: engine.Reuse{Store: store}, Numerics: engine.Numerics{UseHeuristics: true, Winograd: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer plan.Close()
-	opt, err := optim.New(store, optim.Options{Kind: optim.AdamW, Decay: 0.1, NoDecay: func(name string) bool { return optim.Biases(name) || Coefficient(name) }})
+	opt, err := optim.New(store, optim.Options{Kind: optim.AdamW, Decay: 0.1, NoDecay: func(name string) bool { return optim.Biases(name) || IsCoefficient(name) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestSharedFiltersArePlainOnes(t *testing.T) {
 			t.Fatal(o, err)
 		}
 		store := engine.NewStore()
-		plan, err := engine.Compile(built(t, network(9)), engine.Options{Device: engine.Device{Threads: 1}, Reuse: engine.Reuse{Store: store}, Numerics: engine.Numerics{ByRule: true, Winograd: true}, Mode: engine.Infer})
+		plan, err := engine.Compile(built(t, network(9)), engine.Options{Device: engine.Device{Threads: 1}, Reuse: engine.Reuse{Store: store}, Numerics: engine.Numerics{UseHeuristics: true, Winograd: true}, Mode: engine.Infer})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +222,7 @@ func TestSharedFiltersArePlainOnes(t *testing.T) {
 				own += l.Shape.Size()
 			}
 		}
-		if total+own != p.Own+p.Stored+p.Coefficients || own != p.Own || p.Own+p.Stored != int(math.Round(o.Budget*float64(p.Filters))) {
+		if total+own != p.Unshared+p.Stored+p.Coefficients || own != p.Unshared || p.Unshared+p.Stored != int(math.Round(o.Budget*float64(p.Filters))) {
 			t.Errorf("%+v: %d parameters of filters beside %d of layers alone, planned %+v", o, total, own, p)
 		}
 		for i := range plan.Input("x") {
@@ -267,7 +267,7 @@ func TestWhatCannotBeShared(t *testing.T) {
 	if p, err := New(built(t, b), Options{Budget: 1}); err == nil {
 		t.Errorf("%+v, want an error", p)
 	}
-	if _, err := Split(100, 40, []int{1, 1000000}); !errors.Is(err, ErrInfeasible) {
+	if _, err := SplitBudget(100, 40, []int{1, 1000000}); !errors.Is(err, ErrInfeasible) {
 		t.Errorf("%v for a group that gets nothing", err)
 	}
 	if p, err := New(built(t, network(0)), Options{Budget: 1}); err != nil {

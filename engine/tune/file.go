@@ -126,7 +126,7 @@ func encode(m Machine, all map[string]Entry) ([]byte, error) {
 func update(path string, m Machine, fresh map[string]Entry, lost func(error)) (map[string]Entry, error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, exit.Create(dir, err)
+		return nil, exit.CreateError(dir, err)
 	}
 	release, locked, err := lock(dir)
 	if err != nil {
@@ -143,10 +143,10 @@ func update(path string, m Machine, fresh map[string]Entry, lost func(error)) (m
 	maps.Copy(all, fresh)
 	data, err := encode(m, all)
 	if err != nil {
-		return nil, exit.Create(path, err)
+		return nil, exit.CreateError(path, err)
 	}
 	if err := atomicfile.WriteFile(path, data); err != nil {
-		return nil, exit.Create(path, err)
+		return nil, exit.CreateError(path, err)
 	}
 	if locked {
 		tidy(dir, path)
@@ -161,7 +161,7 @@ func lock(dir string) (release func(), locked bool, err error) {
 	path := filepath.Join(dir, lockFile)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
-		return nil, false, exit.Create(path, err)
+		return nil, false, exit.CreateError(path, err)
 	}
 	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)

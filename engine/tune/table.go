@@ -29,8 +29,8 @@ type Machine struct {
 	Kernels   string   `json:"kernels"`             // version of the program's own kernels
 }
 
-// Here describes this machine.
-func Here(threads int, kernels string, libraries ...string) Machine {
+// ThisMachine describes this machine.
+func ThisMachine(threads int, kernels string, libraries ...string) Machine {
 	i := cpuinfo.Read()
 	return Machine{CPU: strings.ToValidUTF8(i.Model, "?"), Arch: i.Arch, Features: i.Features, Threads: threads, Libraries: libraries, Kernels: kernels}
 }
@@ -100,7 +100,7 @@ type Table struct {
 
 	mu      sync.Mutex
 	entries map[string]Entry // what Lookup finds; nil: nothing is remembered
-	fresh   map[string]Entry // what was recorded since the last Save
+	unsaved map[string]Entry // what was recorded since the last Save
 	damaged bool             // the file must be written anew, whatever was recorded
 }
 
@@ -111,7 +111,7 @@ func Open(dir string, m Machine, log *slog.Logger) *Table {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	t := &Table{machine: m, log: log, entries: map[string]Entry{}, fresh: map[string]Entry{}}
+	t := &Table{machine: m, log: log, entries: map[string]Entry{}, unsaved: map[string]Entry{}}
 	if dir == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
@@ -183,7 +183,7 @@ func (t *Table) Record(key string, e Entry) {
 	e.Measured = time.Now().Unix()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.entries[key], t.fresh[key] = e, e
+	t.entries[key], t.unsaved[key] = e, e
 }
 
 // Save adds what was recorded to the file, whole or not at all. Entries that
@@ -200,10 +200,10 @@ func (t *Table) Save() error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.fresh) == 0 && !t.damaged {
+	if len(t.unsaved) == 0 && !t.damaged {
 		return nil
 	}
-	all, err := update(t.path, t.machine, t.fresh, func(err error) {
+	all, err := update(t.path, t.machine, t.unsaved, func(err error) {
 		if !t.damaged { // otherwise Open said so
 			t.log.Warn("the timing table is written anew", "file", t.path, "error", err)
 		}
@@ -216,7 +216,7 @@ func (t *Table) Save() error {
 			t.entries[key] = e
 		}
 	}
-	t.fresh, t.damaged = map[string]Entry{}, false
+	t.unsaved, t.damaged = map[string]Entry{}, false
 	return nil
 }
 

@@ -111,7 +111,7 @@ func TestMachines(t *testing.T) {
 			t.Errorf("other %s, file copied: found, or not logged: %q", name, log)
 		}
 	}
-	here := Here(3, "7", "oneDNN 2.6.3")
+	here := ThisMachine(3, "7", "oneDNN 2.6.3")
 	if here.Threads != 3 || here.Kernels != "7" || here.Arch == "" || len(here.Libraries) != 1 {
 		t.Errorf("here is %+v", here)
 	}
@@ -496,13 +496,13 @@ func ExampleTable() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	table := Open(dir, Here(2, "1", "oneDNN 2.6.3"), nil)
+	table := Open(dir, ThisMachine(2, "1", "oneDNN 2.6.3"), nil)
 	const key = "conv forward 1x46x2x128x128 64x46x3x3x3"
 	if _, known := table.Lookup(key); !known {
-		entry, err := Race([]Candidate{
+		entry, err := Benchmark([]Candidate{
 			{Name: "direct", Run: func() error { return nil }},
 			{Name: "winograd", Run: func() error { return spin(1_000_000)() }},
-		}, RaceOptions{})
+		}, BenchmarkOptions{})
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -512,7 +512,7 @@ func ExampleTable() {
 	if err := table.Save(); err != nil {
 		fmt.Println(err)
 	}
-	e, known := Open(dir, Here(2, "1", "oneDNN 2.6.3"), nil).Lookup(key)
+	e, known := Open(dir, ThisMachine(2, "1", "oneDNN 2.6.3"), nil).Lookup(key)
 	fmt.Println(e.Choice, known)
 	// Output: direct true
 }

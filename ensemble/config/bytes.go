@@ -29,7 +29,7 @@ func (b Bytes) String() string {
 	return strconv.FormatInt(int64(b), 10) + "B"
 }
 
-var amount = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)([kKMGT]?i?B)$`)
+var bytesText = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)([kKMGT]?i?B)$`)
 
 // ParseBytes reads 4GiB, 1.5GiB, 800MB and 0.
 //
@@ -42,7 +42,7 @@ func ParseBytes(s string) (Bytes, error) {
 	if plainInt.MatchString(s) {
 		return 0, fmt.Errorf("an amount of memory needs its unit: write %sGiB if 2³⁰ bytes are meant", s)
 	}
-	m := amount.FindStringSubmatch(s)
+	m := bytesText.FindStringSubmatch(s)
 	if m == nil {
 		return 0, errKind
 	}

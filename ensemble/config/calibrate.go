@@ -10,9 +10,9 @@ import (
 
 // Calibrate says what is calibrated on the validation starts: the whole distribution, and probabilities.
 type Calibrate struct {
-	Distribution  string              `key:"distribution"`
-	Probabilities string              `key:"probabilities"`
-	Events        []ensemble.Question `key:"events"`
+	Distribution  string                   `key:"distribution"`
+	Probabilities string                   `key:"probabilities"`
+	Events        []ensemble.VariableEvent `key:"events"`
 }
 
 // Ways to calibrate probabilities; StudentCalibration is one of distributions.
@@ -57,7 +57,7 @@ func (c *TrainConfig) checkCalibrate() []*exit.Error {
 	}
 	for _, q := range k.Events {
 		if !slices.ContainsFunc(c.Data.Targets, func(t Target) bool { return t.Variable == q.Variable }) {
-			add("calibrate.events", "event "+q.String()+" is of no target", "the targets are "+strings.Join(targetWords(c.Data.Targets), ", "), "name events of data.targets")
+			add("calibrate.events", "event "+q.String()+" is of no target", "the targets are "+strings.Join(targetNames(c.Data.Targets), ", "), "name events of data.targets")
 		}
 		if q.Event.Relation == ensemble.Between {
 			add("calibrate.events", "event "+q.String()+" has two limits", "its probability follows from those of its limits", "name an event above each of the limits")
@@ -84,7 +84,7 @@ func (c *TrainConfig) checkDistribution(add func(path, what, why, fix string)) {
 	}
 }
 
-func targetWords(targets []Target) []string {
+func targetNames(targets []Target) []string {
 	out := make([]string, len(targets))
 	for i, t := range targets {
 		out[i] = t.Variable

@@ -7,8 +7,8 @@ import (
 
 // What prune.target removes a share of.
 const (
-	OfChannels   = "channels"
-	OfOperations = "operations"
+	ChannelsUnit   = "channels"
+	OperationsUnit = "operations"
 )
 
 // ChannelMethods are those that choose channels.
@@ -24,10 +24,10 @@ func (c *TrainConfig) checkChannels(add func(path, what, why, fix string)) {
 		add("prune.method", p.Method+" is given structure "+ChannelStructure, "it brings weights back, and channels that went are nowhere in the network",
 			"set prune.method: "+MagnitudePruning+" or "+TaylorPruning+", or another prune.structure")
 	}
-	if p.Method == TaylorPruning && p.Initial > 0 && p.From.Of(c.Train.Train.Epochs) == 0 {
+	if p.Method == TaylorPruning && p.Initial > 0 && p.From.Fraction(c.Train.Train.Epochs) == 0 {
 		add("prune.initial", fmt.Sprintf("channels are removed before the first step, by method %s", p.Method), "scores come from gradients of steps", "remove prune.initial, or let prune.from come later")
 	}
-	if p.ScopeOf() == ERKScope && !p.regrows() {
+	if p.EffectiveScope() == ERKScope && !p.regrows() {
 		add("prune.scope", "scope "+ERKScope+" is given structure "+ChannelStructure, "it shares out single weights", "set prune.scope: "+UniformScope+" or "+GlobalScope)
 	}
 	if n := c.Train.Train.Networks; n > 1 {

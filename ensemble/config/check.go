@@ -35,14 +35,14 @@ func Between(lo, hi float64) Check {
 		schema: map[string]any{"minimum": lo, "maximum": hi}}
 }
 
-// Strictly allows numbers between lo and hi, without the two.
-func Strictly(lo, hi float64) Check {
+// BetweenExclusive allows numbers between lo and hi, without the two.
+func BetweenExclusive(lo, hi float64) Check {
 	return Check{Text: fmt.Sprintf("more than %s and less than %s", number(lo), number(hi)),
 		ok: func(v any) bool { return value(v) > lo && value(v) < hi }, schema: map[string]any{"exclusiveMinimum": lo, "exclusiveMaximum": hi}}
 }
 
-// Below allows numbers from lo up to, but not including, hi.
-func Below(lo, hi float64) Check {
+// BetweenHalfOpen allows numbers from lo up to, but not including, hi.
+func BetweenHalfOpen(lo, hi float64) Check {
 	return Check{Text: fmt.Sprintf("%s or more and less than %s", number(lo), number(hi)),
 		ok: func(v any) bool { return value(v) >= lo && value(v) < hi }, schema: map[string]any{"minimum": lo, "exclusiveMaximum": hi}}
 }

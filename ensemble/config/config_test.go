@@ -63,7 +63,7 @@ func TestLoadTrain(t *testing.T) {
 	if c.Data.Standardise != ensemble.LAS {
 		t.Errorf("standardise is %q", c.Data.Standardise)
 	}
-	if got, want := c.Data.Split.Train.Domain().To, time.Date(1983, 9, 30, 23, 59, 59, 0, time.UTC); !got.Equal(want) {
+	if got, want := c.Data.Split.Train.Period().To, time.Date(1983, 9, 30, 23, 59, 59, 0, time.UTC); !got.Equal(want) {
 		t.Errorf("the training period ends %s, want the end of its last day %s", got, want)
 	}
 	if c.Train.Train.LearningRate != 0.001 || c.Train.Train.Epochs != 60 || c.Data.Members.Use.N() != 5 {
@@ -359,7 +359,7 @@ func TestStageOfTraining(t *testing.T) {
 		epochs, patience int
 		rate             float64
 	}{{"bias", all.Stages.Bias, 40, 6, 0.001}, {"spread", all.Stages.Spread.Stage, 60, 10, 0.001}, {"sigma", all.Stages.Sigma, 60, 10, 0.0005}} {
-		got := all.Of(s.stage)
+		got := all.ForStage(s.stage)
 		if got.Epochs != s.epochs || got.EarlyStop.Patience != s.patience || got.LearningRate != s.rate || got.BatchSize != all.BatchSize {
 			t.Errorf("%s: %d epochs, patience %d, rate %g, want %d, %d, %g", s.name, got.Epochs, got.EarlyStop.Patience, got.LearningRate, s.epochs, s.patience, s.rate)
 		}
@@ -400,7 +400,7 @@ func TestTable(t *testing.T) {
 		if strings.Contains(k.Path, "[]") {
 			continue
 		}
-		if _, ok := r.word(k.Path, k.Example); !ok {
+		if _, ok := r.assignment(k.Path, k.Example); !ok {
 			t.Errorf("the example of %s is not valid: %v", k.Path, r.faults)
 		}
 	}
@@ -479,7 +479,7 @@ func TestStagesOfTheirOwn(t *testing.T) {
 	}
 	of := c.Train.Train.Stages
 	for want, s := range map[Stage]Stage{{1, 0.1, 11}: of.Bias, {2, 0.2, 12}: of.Spread.Stage, {3, 0.3, 13}: of.Sigma, {9, 0.5, 8}: {}} {
-		if got := c.Train.Train.Of(s); (Stage{got.Epochs, got.LearningRate, got.EarlyStop.Patience}) != want {
+		if got := c.Train.Train.ForStage(s); (Stage{got.Epochs, got.LearningRate, got.EarlyStop.Patience}) != want {
 			t.Errorf("%+v is trained with %+v, want %+v", s, got, want)
 		}
 	}

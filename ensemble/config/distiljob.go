@@ -9,7 +9,7 @@ import (
 // DistilJob is the configuration of `ensemble distil`.
 type DistilJob struct {
 	Version      int     `key:"version"`
-	From         []Path  `key:"from"`
+	Teachers     []Path  `key:"from"`
 	Weight       float64 `key:"weight"`
 	Epochs       int     `key:"epochs"`
 	LearningRate float64 `key:"learning_rate"`
@@ -18,12 +18,12 @@ type DistilJob struct {
 	Patience     int     `key:"patience"`
 	Seed         int     `key:"seed"`
 	Networks     int     `key:"networks"`
-	Beside       []Path  `key:"beside"`
+	CompareWith  []Path  `key:"beside"`
 	Model        Model   `key:"model"`
 }
 
-// asTraining are the keys of train.yaml that those of a student stand for.
-var asTraining = map[string]string{
+// trainKeyOf are the keys of train.yaml that those of a student stand for.
+var trainKeyOf = map[string]string{
 	"weight": "teacher.weight", "epochs": "train.epochs", "learning_rate": "train.learning_rate", "schedule": "train.schedule", "warmup": "train.warmup",
 	"patience": "train.early_stop.patience", "seed": "train.seed", "networks": "train.networks",
 }
@@ -44,13 +44,13 @@ var DistilSchema = newSchema[DistilJob]("distil", slices.Concat([]Key{
 // studentKeys are rows of train.yaml, without what is required and what is there without them.
 func studentKeys() (keys []Key) {
 	for _, k := range TrainSchema.Keys {
-		for own, of := range asTraining {
+		for own, of := range trainKeyOf {
 			if k.Path == of && own != "weight" {
 				k.Path = own
 			}
 		}
-		if _, own := asTraining[k.Path]; own || strings.HasPrefix(k.Path, "model.") {
-			k.Required, k.Default, k.Resume = false, "", false
+		if _, own := trainKeyOf[k.Path]; own || strings.HasPrefix(k.Path, "model.") {
+			k.Required, k.Default, k.MayChangeOnResume = false, "", false
 			keys = append(keys, k)
 		}
 	}
@@ -60,7 +60,7 @@ func studentKeys() (keys []Key) {
 // DistilConfig is a loaded distil.yaml.
 type DistilConfig struct {
 	DistilJob
-	*effective
+	*loaded
 }
 
 // LoadDistil reads the configuration of a student.
@@ -72,7 +72,7 @@ func LoadDistil(src Sources) (*DistilConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &DistilConfig{effective: e}
+	c := &DistilConfig{loaded: e}
 	e.fill(&c.DistilJob)
 	return c, nil
 }
@@ -93,7 +93,7 @@ func (c *DistilConfig) Training(file string, teachers []string) (*TrainConfig, e
 		unset = append(unset, k.Path)
 	}
 	for _, k := range DistilSchema.Keys {
-		of, own := asTraining[k.Path]
+		of, own := trainKeyOf[k.Path]
 		if strings.HasPrefix(k.Path, "model.") {
 			of, own = k.Path, true
 		}

@@ -21,7 +21,7 @@ func TestTrainingOfAStudent(t *testing.T) {
 	if m := tr.Train.Train; m.Epochs != 10 || m.LearningRate != 0.003 || m.Networks != 1 || m.Seed != 7 {
 		t.Errorf("training %+v", m)
 	}
-	if m := tr.Model; m.Base != 2 || m.Kind != "unet2d" || m.Dropout != 0.1 || m.Start != "" {
+	if m := tr.Model; m.Base != 2 || m.Kind != "unet2d" || m.Dropout != 0.1 || m.Pretrained != "" {
 		t.Errorf("model %+v", m)
 	}
 	if tr.Prune.Method != NoPruning || tr.Teacher.Weight != 0.5 || len(tr.Teacher.Runs) != 2 || tr.Teacher.Runs[1] != "/runs/b, c" {

@@ -27,7 +27,7 @@ func TestDuration(t *testing.T) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
-	if got := formatDuration(DefaultStall); got != "10m" {
+	if got := formatDuration(DefaultStallTimeout); got != "10m" {
 		t.Errorf("the default is printed as %s", got)
 	}
 }

@@ -14,26 +14,26 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/nearest"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 )
 
 // Experiment is a training that can be repeated: its data, what is trained, and the scores that
 // are expected of it. experiment.yaml.
 type Experiment struct {
-	Version  int                 `key:"version"`
-	Name     string              `key:"name"`
-	Title    string              `key:"title"`
-	Config   string              `key:"config"`
-	Set      []string            `key:"set"`
-	Threads  int                 `key:"threads"`
-	Seeds    []int               `key:"seeds"`
-	Variants []ExperimentVariant `key:"variants"`
-	Products []string            `key:"products"`
-	Data     ExperimentData      `key:"data"`
-	Quality  Quality             `key:"quality"`
-	Scores   []ExpectedScore     `key:"scores"`
-	Gains    []ExpectedGain      `key:"gains"`
+	Version     int                  `key:"version"`
+	Name        string               `key:"name"`
+	Title       string               `key:"title"`
+	Config      string               `key:"config"`
+	Set         []string             `key:"set"`
+	Threads     int                  `key:"threads"`
+	Seeds       []int                `key:"seeds"`
+	Variants    []ExperimentVariant  `key:"variants"`
+	Products    []string             `key:"products"`
+	Data        ExperimentData       `key:"data"`
+	Quality     Quality              `key:"quality"`
+	Scores      []ExpectedScore      `key:"scores"`
+	SkillScores []ExpectedSkillScore `key:"gains"`
 }
 
 // ExperimentVariant is one training of an experiment, and what it changes in the configuration.
@@ -44,13 +44,13 @@ type ExperimentVariant struct {
 
 // ExperimentData is what an experiment reads.
 type ExperimentData struct {
-	From      string           `key:"from"`
+	Source    string           `key:"from"`
 	Folder    Path             `key:"folder"`
 	Forecasts []string         `key:"forecasts"`
 	Analyses  []string         `key:"analyses"`
 	Files     []ExperimentFile `key:"files"`
-	Demo      MadeByDemo       `key:"demo"`
-	Protocol  MadeOfProtocol   `key:"protocol"`
+	Demo      DemoData         `key:"demo"`
+	Protocol  ProtocolData     `key:"protocol"`
 }
 
 // ExperimentFile is a file whose content is known.
@@ -60,16 +60,16 @@ type ExperimentFile struct {
 	URL    string `key:"url"`
 }
 
-// MadeByDemo is what of the program's own weather is made. 0 has the default of `ensemble demo`.
-type MadeByDemo struct {
-	Starts  int           `key:"starts"`
+// DemoData is what of the program's own weather is made. 0 has the default of `ensemble demo`.
+type DemoData struct {
+	Inits   int           `key:"starts"`
 	Every   time.Duration `key:"every"`
 	Members int           `key:"members"`
 	Seed    int           `key:"seed"`
 }
 
-// MadeOfProtocol is an archive of invented weather in the layout of a protocol, and what of it is made.
-type MadeOfProtocol struct {
+// ProtocolData is an archive of invented weather in the layout of a protocol, and what of it is made.
+type ProtocolData struct {
 	Name    string `key:"name"`
 	Rows    int    `key:"rows"`
 	Columns int    `key:"columns"`
@@ -103,9 +103,9 @@ type ExpectedScore struct {
 	AtLeast   float64        `key:"at_least"`
 }
 
-// ExpectedGain is what a system gains over a reference at least: the mean of the seeds, of each with an
+// ExpectedSkillScore is what a system gains over a reference at least: the mean of the seeds, of each with an
 // interval above 0.
-type ExpectedGain struct {
+type ExpectedSkillScore struct {
 	Variant        string         `key:"variant"`
 	Score          string         `key:"score"`
 	System         string         `key:"system"`
@@ -119,16 +119,16 @@ type ExpectedGain struct {
 
 // Where the data of an experiment come from.
 const (
-	DataOfFiles    = "files"
-	DataOfDemo     = "demo"
-	DataOfProtocol = "protocol"
+	FilesSource    = "files"
+	DemoSource     = "demo"
+	ProtocolSource = "protocol"
 )
 
 // ValidationLoss is the metric of a time to quality: the loss on the validation starts, lower is better.
 const ValidationLoss = "validation_loss"
 
-// FewestTimed are the trainings that a time to quality takes.
-const FewestTimed = 5
+// MinTimedRuns are the trainings that a time to quality takes.
+const MinTimedRuns = 5
 
 // ExperimentsFolder is where experiments lie, each in a folder, if nothing else is said.
 const ExperimentsFolder = "experiments"
@@ -159,7 +159,7 @@ var ExperimentSchema = newFileSchema[Experiment]("experiment", "the folder of an
 	{Path: "products", Example: `["2004-06-04"]`,
 		Help: "Starts that are predicted and published as NetCDF by the first training, in UTC. Their files have digests in the record."},
 
-	{Path: "data.from", Default: DataOfFiles, Check: OneOf(DataOfFiles, DataOfDemo, DataOfProtocol), Example: "demo",
+	{Path: "data.from", Default: FilesSource, Check: OneOf(FilesSource, DemoSource, ProtocolSource), Example: "demo",
 		Help: "files: those of data.files. demo and protocol: the program makes them itself."},
 	{Path: "data.folder", Example: "../../../shared/data/gcm",
 		Help: "Folder of the files, where neither --data nor ENSEMBLE_DATA has them."},
@@ -232,7 +232,7 @@ const BaseVariant = "base"
 type ExperimentConfig struct {
 	Experiment
 	Dir string // folder of the file
-	*effective
+	*loaded
 }
 
 var (
@@ -248,23 +248,23 @@ func LoadExperiment(path string) (*ExperimentConfig, error) {
 		path = filepath.Join(path, ExperimentFileName)
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, noExperiment(path)
+		return nil, experimentNotFound(path)
 	}
 	e, err := load(ExperimentSchema, Sources{Files: []string{path}})
 	if err != nil {
 		return nil, err
 	}
-	c := &ExperimentConfig{effective: e, Dir: filepath.Dir(path)}
+	c := &ExperimentConfig{loaded: e, Dir: filepath.Dir(path)}
 	e.fill(&c.Experiment)
 	if c.Variants == nil {
 		c.Variants = []ExperimentVariant{{Name: BaseVariant}}
 	}
-	return c, together(c.check())
+	return c, joinFaults(c.check())
 }
 
-// noExperiment says that a file is not there, and which experiments are: below its folder, beside it, or in the folder
+// experimentNotFound says that a file is not there, and which experiments are: below its folder, beside it, or in the folder
 // where they lie by default.
-func noExperiment(path string) error {
+func experimentNotFound(path string) error {
 	dir := filepath.Dir(path)
 	e := &exit.Error{Code: exit.Usage, What: "no experiment is here", At: dir, Why: "it has no " + filepath.Base(path), Fix: "give the folder of an experiment; `ensemble experiment list DIR` lists those in a folder"}
 	var names, folders []string
@@ -275,7 +275,7 @@ func noExperiment(path string) error {
 			names = append(names, filepath.Base(filepath.Dir(p)))
 		}
 		if root == dir && folders != nil {
-			e.Fix = "give one of them: " + phrase.List(folders)
+			e.Fix = "give one of them: " + humanise.List(folders)
 			return e
 		}
 	}
@@ -330,10 +330,10 @@ func (c *ExperimentConfig) check() (faults []*exit.Error) {
 			add("scores", fmt.Sprintf("nothing is expected of %s of %s at %s", s.Score, s.Variable, s.Level), "it has neither a tolerance nor a bound", "add `tolerance`, `at_most` or `at_least`")
 		}
 	}
-	for _, g := range c.Gains {
+	for _, g := range c.SkillScores {
 		known("gains", g.Variant)
 	}
-	if c.Scores == nil && c.Gains == nil {
+	if c.Scores == nil && c.SkillScores == nil {
 		add("scores", "the experiment expects nothing", "it could not fail", "add expected scores, with tolerances")
 	}
 	return faults
@@ -357,8 +357,8 @@ func (c *ExperimentConfig) checkQuality() (faults []*exit.Error) {
 	if (q.Epochs > 0) != (q.Tolerance > 0) {
 		add("quality.epochs", "epochs and their tolerance go together", "", "give quality.epochs and quality.tolerance, or neither")
 	}
-	if n := len(c.TimedSeeds()); q.Epochs > 0 && n < FewestTimed {
-		add("quality.seeds", fmt.Sprintf("epochs are expected of %d trainings", n), fmt.Sprintf("their mean without the fewest and the most takes %d", FewestTimed), "add seeds")
+	if n := len(c.TimedSeeds()); q.Epochs > 0 && n < MinTimedRuns {
+		add("quality.seeds", fmt.Sprintf("epochs are expected of %d trainings", n), fmt.Sprintf("their mean without the fewest and the most takes %d", MinTimedRuns), "add seeds")
 	}
 	return faults
 }
@@ -395,12 +395,12 @@ func (c *ExperimentConfig) checkData() (faults []*exit.Error) {
 		}
 	}
 	switch {
-	case d.From == DataOfFiles && d.Files == nil:
+	case d.Source == FilesSource && d.Files == nil:
 		add("data.files", "no file has a digest", "data that may be any say nothing about a result", "list the files; `sha256sum` gives their digests")
-	case d.From == DataOfProtocol && !slices.Contains(Protocols(), d.Protocol.Name):
+	case d.Source == ProtocolSource && !slices.Contains(Protocols(), d.Protocol.Name):
 		add("data.protocol.name", fmt.Sprintf("there is no protocol %q", d.Protocol.Name), "", "give one of "+strings.Join(Protocols(), ", "))
-	case d.From != DataOfFiles && d.Folder != "":
-		add("data.folder", "the program makes the data itself", "data.from is "+d.From, "remove data.folder")
+	case d.Source != FilesSource && d.Folder != "":
+		add("data.folder", "the program makes the data itself", "data.from is "+d.Source, "remove data.folder")
 	}
 	return faults
 }

@@ -15,7 +15,7 @@ import (
 func headKeys() []Key {
 	return []Key{
 		{Path: "model.family", Default: string(NormalFamily), Check: OneOf(dist.HeadNames(nil)...), Example: "censored_shifted_gamma",
-			Help: "Distribution whose parameters head distribution gives (docs/networks.md). " + strings.Join(dist.HeadNames(positive), ", ") + " have no values below 0: for wind speed, precipitation and the like."},
+			Help: "Distribution whose parameters head distribution gives (docs/networks.md). " + strings.Join(dist.HeadNames(isPositive), ", ") + " have no values below 0: for wind speed, precipitation and the like."},
 		{Path: "model.degree", Default: "12", Check: Between(1, 50), Example: "8",
 			Help: "Degree of the Bernstein quantile function."},
 		{Path: "model.bins", Default: "20", Check: Between(2, 200), Example: "40",
@@ -27,11 +27,11 @@ func headKeys() []Key {
 	}
 }
 
-// positive tells whether a family has no values below 0.
-func positive(r dist.Row) bool { return r.Any().Positive }
+// isPositive tells whether a family has no values below 0.
+func isPositive(r dist.Row) bool { return r.AnyFamily().Positive }
 
-// thresholded tells whether the CRPS of a family above a threshold has a closed form.
-func thresholded(r dist.Row) bool { return r.Any().Excess.Family != nil }
+// hasThresholdedCRPS tells whether the CRPS of a family above a threshold has a closed form.
+func hasThresholdedCRPS(r dist.Row) bool { return r.AnyFamily().Excess.Family != nil }
 
 // sizeKeys are the keys of the sizes of families.
 var sizeKeys = map[dist.Size]string{dist.Degree: "model.degree", dist.Bins: "model.bins"}
@@ -45,7 +45,7 @@ func (c *TrainConfig) checkHead() []*exit.Error {
 		add("model.family", "model.family is given to head "+string(m.Head), "only head distribution gives one", "remove it, or set model.head: distribution")
 		return faults
 	}
-	if m.NetworkKind().OneField && m.Family != NormalFamily {
+	if m.NetworkKind().SingleField && m.Family != NormalFamily {
 		add("model.family", m.Kind+" gives no parameters of "+string(m.Family), "it makes one spread field", "set model.kind: "+unet3d.UNetKind.Name+", or leave model.family out")
 	}
 	if m.Method == StagesMethod && m.Family != NormalFamily {
@@ -62,7 +62,7 @@ func (c *TrainConfig) checkHead() []*exit.Error {
 		}
 	}
 	rule := dist.Rule(loss.Kind)
-	if takes := dist.HeadNames(func(r dist.Row) bool { return r.ScoredBy(rule) }); m.Head == DistributionHead && len(takes) > 0 && !row.ScoredBy(rule) {
+	if takes := dist.HeadNames(func(r dist.Row) bool { return r.HasRule(rule) }); m.Head == DistributionHead && len(takes) > 0 && !row.HasRule(rule) {
 		fix := "set train.loss.kind: " + string(row.Rules[0])
 		if len(takes) == 1 {
 			fix += ", or model.family: " + takes[0]
@@ -83,9 +83,9 @@ func (c *TrainConfig) checkThresholds() []*exit.Error {
 		}
 		return faults
 	}
-	if !thresholded(m.Family.Row()) || m.Head != DistributionHead || m.Method == StagesMethod || loss.Kind == CrossEntropyLoss {
+	if !hasThresholdedCRPS(m.Family.Row()) || m.Head != DistributionHead || m.Method == StagesMethod || loss.Kind == CrossEntropyLoss {
 		add(fmt.Sprintf("train.loss.threshold is given to family %s, head %s, method %s", m.Family, m.Head, m.Method), "its score above a threshold has no closed form here",
-			"remove it, or set model.head: distribution, model.method: "+string(JointMethod)+" and model.family: "+strings.Join(dist.HeadNames(thresholded), ", "))
+			"remove it, or set model.head: distribution, model.method: "+string(JointMethod)+" and model.family: "+strings.Join(dist.HeadNames(hasThresholdedCRPS), ", "))
 	}
 	for _, q := range loss.Threshold {
 		if !slices.ContainsFunc(c.Data.Targets, func(t Target) bool { return ensemble.ShortName(t.Variable) == q.Variable }) {

@@ -170,11 +170,11 @@ var kinds = map[reflect.Type]kind{
 		format: func(v any) string { return quote(v.(Percent).String()) },
 		schema: map[string]any{"type": "string", "pattern": percentText.String()},
 	},
-	reflect.TypeFor[Moment](): {
+	reflect.TypeFor[TrainingTime](): {
 		want:   "a share of the steps such as 30%, or epochs such as 12 epochs",
-		parse:  func(n *yaml.Node, _ string) (any, error) { return ParseMoment(n.Value) },
-		format: func(v any) string { return quote(v.(Moment).String()) },
-		schema: map[string]any{"type": "string", "pattern": momentText.String()},
+		parse:  func(n *yaml.Node, _ string) (any, error) { return ParseTrainingTime(n.Value) },
+		format: func(v any) string { return quote(v.(TrainingTime).String()) },
+		schema: map[string]any{"type": "string", "pattern": trainingTimeText.String()},
 	},
 	reflect.TypeFor[Date](): {
 		want:   "a date such as 1983-12-31, or a time with its zone such as 1983-12-31T12:00Z",
@@ -182,15 +182,15 @@ var kinds = map[reflect.Type]kind{
 		format: func(v any) string { return v.(Date).String() },
 		schema: map[string]any{"type": "string"},
 	},
-	reflect.TypeFor[ensemble.Question](): {
+	reflect.TypeFor[ensemble.VariableEvent](): {
 		want: "an event such as t2m>273.15, \"t2m<0 degC\" or 0degC<t2m<5degC",
 		parse: func(n *yaml.Node, _ string) (any, error) {
 			if n.Tag != "!!str" {
 				return nil, errKind
 			}
-			return ensemble.ParseQuestion(n.Value)
+			return ensemble.ParseVariableEvent(n.Value)
 		},
-		format: func(v any) string { return quote(v.(ensemble.Question).String()) },
+		format: func(v any) string { return quote(v.(ensemble.VariableEvent).String()) },
 		schema: map[string]any{"type": "string", "pattern": "[<>]"},
 	},
 	reflect.TypeFor[ensemble.Area](): {

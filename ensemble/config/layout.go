@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Layout says what the files of an ensemble do not say themselves, and whose members are
+// MemberLayout says what the files of an ensemble do not say themselves, and whose members are
 // taken.
-type Layout struct {
-	FromName    string   `key:"from_name"`
-	Centres     []string `key:"centres"`
-	Percentiles string   `key:"percentiles"` // "refuse" or PercentilesAsMembers
+type MemberLayout struct {
+	FilenamePattern string   `key:"from_name"`
+	Centres         []string `key:"centres"`
+	Percentiles     string   `key:"percentiles"` // "refuse" or PercentilesAsMembers
 }
 
-// layoutKeys are the rows of a Layout under a path.
-func layoutKeys(under string) []Key {
+// memberLayoutKeys are the rows of a Layout under a path.
+func memberLayoutKeys(under string) []Key {
 	return []Key{
 		{Path: under + "from_name", Check: memberPattern, Example: `ge[cp]([0-9]+)`,
 			Help: "Regular expression that finds the number of the member in the name of its file, or else in its path, by its first group. It comes before the number that the fields say. Without it names such as gep01 count where the fields say none."},
@@ -28,13 +28,13 @@ func layoutKeys(under string) []Key {
 // PercentilesAsMembers is the value of Layout.Percentiles that takes them so.
 const PercentilesAsMembers = "members"
 
-// FindsMember tells whether a text can be Layout.FromName: a regular expression with a group.
-func FindsMember(pattern string) bool {
+// IsMemberPattern tells whether a text can be Layout.FilenamePattern: a regular expression with a group.
+func IsMemberPattern(pattern string) bool {
 	p, err := regexp.Compile(pattern)
 	return err == nil && p.NumSubexp() > 0
 }
 
-var memberPattern = Check{Text: "a regular expression with a group for the number, such as ge[cp]([0-9]+)", ok: func(v any) bool { return FindsMember(v.(string)) }}
+var memberPattern = Check{Text: "a regular expression with a group for the number, such as ge[cp]([0-9]+)", ok: func(v any) bool { return IsMemberPattern(v.(string)) }}
 
 // centreName allows words without capitals.
 var centreName = Check{Text: "the abbreviation of a centre such as ecmf, or its number", ok: func(v any) bool {

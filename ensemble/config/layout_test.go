@@ -18,13 +18,13 @@ func TestLayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range []Layout{p.Members.Layout, c.Data.Members.Layout} {
-		if l.FromName != "ge[cp]([0-9]+)" || !slices.Equal(l.Centres, []string{"ecmf", "kwbc"}) || l.Percentiles != PercentilesAsMembers {
+	for _, l := range []MemberLayout{p.Members.MemberLayout, c.Data.Members.MemberLayout} {
+		if l.FilenamePattern != "ge[cp]([0-9]+)" || !slices.Equal(l.Centres, []string{"ecmf", "kwbc"}) || l.Percentiles != PercentilesAsMembers {
 			t.Errorf("%+v", l)
 		}
 	}
-	if p, err = LoadPredict(Sources{}); err != nil || p.Members.FromName != "" || p.Members.Centres != nil || p.Members.Percentiles != "refuse" {
-		t.Errorf("%v: %+v", err, p.Members.Layout)
+	if p, err = LoadPredict(Sources{}); err != nil || p.Members.FilenamePattern != "" || p.Members.Centres != nil || p.Members.Percentiles != "refuse" {
+		t.Errorf("%v: %+v", err, p.Members.MemberLayout)
 	}
 	for _, bad := range []string{"from_name=gep", "from_name=ge(", "centres=[ECMF]", "percentiles=yes"} {
 		if _, err := LoadPredict(Sources{Set: []string{"members." + bad}}); exit.CodeOf(err) != exit.Usage {

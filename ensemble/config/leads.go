@@ -13,7 +13,7 @@ import (
 const (
 	AutoLeads    = "auto"     // where the network needs them
 	ChannelLeads = "channels" // beside each other
-	RowLeads     = "rows"     // one behind the other in the batch, as members of a set are
+	BatchLeads   = "rows"     // one behind the other in the batch, as members of a set are
 )
 
 // Recurrent describes the cells of networks that have some, as conv_lstm.
@@ -38,7 +38,7 @@ func leadKeys() []Key {
 			Help: "Lead that is predicted, where it is one; see data.target_leads."},
 		{Path: "data.target_leads", Check: AtLeast(0), Example: "[24h, 48h]",
 			Help: "Leads that are predicted, ascending, all in one pass of the network. They are among data.leads; with model.head: spread also after the last of those, which warns of a spread from fields before it."},
-		{Path: "model.leads", Default: AutoLeads, Check: OneOf(AutoLeads, ChannelLeads, RowLeads), Example: RowLeads,
+		{Path: "model.leads", Default: AutoLeads, Check: OneOf(AutoLeads, ChannelLeads, BatchLeads), Example: BatchLeads,
 			Help: "Where a network sees leads: channels, all in one input of the network, which has an output for each target lead; rows, one behind the other in the batch with the same weights for all, told apart by model.conditions. auto is rows for networks over time, which have no other form, and channels for others."},
 		{Path: "model.conditions", Check: OneOf(LeadCondition, DayCondition, HourCondition), Example: "[lead, day_of_year, hour]",
 			Help: "What a network with leads in rows is told of each: the lead over the last one, and sine and cosine of the day of the year and of the hour of the day of its valid time."},
@@ -75,13 +75,13 @@ func (d Data) ReadLeads() []ensemble.Lead {
 	return out
 }
 
-// LeadsInRows tells whether the network sees leads one behind the other in the batch.
-func (m Model) LeadsInRows() bool {
-	return m.Leads == RowLeads || m.Leads == AutoLeads && m.NetworkKind().OverTime()
+// LeadsInBatch tells whether the network sees leads one behind the other in the batch.
+func (m Model) LeadsInBatch() bool {
+	return m.LeadAxis == BatchLeads || m.LeadAxis == AutoLeads && m.NetworkKind().SpansLeads()
 }
 
-// settleLeads makes one list of data.target_lead and data.target_leads.
-func (c *TrainConfig) settleLeads() []*exit.Error {
+// mergeTargetLeads makes one list of data.target_lead and data.target_leads.
+func (c *TrainConfig) mergeTargetLeads() []*exit.Error {
 	d := &c.Data
 	one := c.values["data.target_lead"] != nil
 	switch {
@@ -91,7 +91,7 @@ func (c *TrainConfig) settleLeads() []*exit.Error {
 	case one && len(d.TargetLeads) == 0:
 		d.TargetLeads = []ensemble.Lead{d.TargetLead}
 	case one && !slices.Equal(d.TargetLeads, []ensemble.Lead{d.TargetLead}):
-		return []*exit.Error{c.fault("data.target_lead", fmt.Sprintf("data.target_lead %s is not what data.target_leads says", d.TargetLead), "data.target_leads are "+list(d.TargetLeads),
+		return []*exit.Error{c.fault("data.target_lead", fmt.Sprintf("data.target_lead %s is not what data.target_leads says", d.TargetLead), "data.target_leads are "+formatList(d.TargetLeads),
 			"give one of the two")}
 	}
 	return nil
@@ -123,7 +123,7 @@ func (c *TrainConfig) checkLeads() []*exit.Error {
 		switch {
 		case slices.Contains(d.Leads, l):
 		case len(d.Leads) > 0 && l < d.Leads[len(d.Leads)-1] || m.Head != SpreadHead || m.Method == StagesMethod:
-			add(key, fmt.Sprintf("%s %s is not one of data.leads", key, l), "the leads are "+list(d.Leads)+"; only the spread (model.head: spread, in one stage) is predicted for leads after the last of them, of which no field is read",
+			add(key, fmt.Sprintf("%s %s is not one of data.leads", key, l), "the leads are "+formatList(d.Leads)+"; only the spread (model.head: spread, in one stage) is predicted for leads after the last of them, of which no field is read",
 				"add it to data.leads, or choose one of them")
 		default:
 			early = true
@@ -131,24 +131,24 @@ func (c *TrainConfig) checkLeads() []*exit.Error {
 	}
 	several := len(d.TargetLeads) > 1
 	switch {
-	case kind.OneField && several:
+	case kind.SingleField && several:
 		add(key, fmt.Sprintf("%s predicts one spread field, not at %d leads", m.Kind, len(d.TargetLeads)), "", "give one target lead, or set model.kind: "+unet3d.UNetKind.Name)
-	case kind.OneField && early:
+	case kind.SingleField && early:
 		add(key, m.Kind+" goes on from the spread at the target lead", "", "add the target lead to data.leads, or set model.kind: "+unet3d.UNetKind.Name)
 	}
-	rows := m.LeadsInRows()
+	rows := m.LeadsInBatch()
 	switch {
-	case m.Leads == ChannelLeads && kind.OverTime():
-		add("model.leads", m.Kind+" works along leads, and is to see them as channels", "", "set model.leads: "+RowLeads+", or remove it")
+	case m.LeadAxis == ChannelLeads && kind.SpansLeads():
+		add("model.leads", m.Kind+" works along leads, and is to see them as channels", "", "set model.leads: "+BatchLeads+", or remove it")
 	case rows && kind.Leads == unet3d.LeadsInChannels:
 		add("model.leads", m.Kind+" sees leads as channels only", "", "set model.leads: "+ChannelLeads+", or model.kind: "+unet3d.UNetKind.Name)
 	case rows && (m.Method == StagesMethod || m.Reference != NoReference || m.Members == MemberEncoder || m.Embedding > 0):
 		add("model.leads", "leads in rows are given to a network in stages, with a reference, an encoder of members or learned fields", "these are of all leads together",
 			"set model.leads: "+ChannelLeads+", or remove model.method, model.reference, model.members and model.embedding")
 	case rows && early:
-		add("model.leads", "leads in rows have no row of a target lead that is not read", "data.leads are "+list(d.Leads), "add the target lead to data.leads, or set model.leads: "+ChannelLeads)
+		add("model.leads", "leads in rows have no row of a target lead that is not read", "data.leads are "+formatList(d.Leads), "add the target lead to data.leads, or set model.leads: "+ChannelLeads)
 	case !rows && len(m.Conditions) > 0:
-		add("model.conditions", "model.conditions are given and leads are channels", "they tell rows apart", "remove them, or set model.leads: "+RowLeads)
+		add("model.conditions", "model.conditions are given and leads are channels", "they tell rows apart", "remove them, or set model.leads: "+BatchLeads)
 	}
 	if m.Maps && m.Head != MembersHead {
 		add("model.maps", "model.maps is given and head "+string(m.Head)+" has its own", "", "remove it, or set model.head: "+string(MembersHead))
@@ -156,11 +156,11 @@ func (c *TrainConfig) checkLeads() []*exit.Error {
 	if kind.NoConditions && len(m.Conditions) > 0 {
 		add("model.conditions", m.Kind+" has no layer that conditions change", "its filters go over several leads", "remove them, or set another model.kind")
 	}
-	if kind.OverTime() && len(d.Leads) < 2 {
+	if kind.SpansLeads() && len(d.Leads) < 2 {
 		add("data.leads", fmt.Sprintf("%s works along leads, and there is %d", m.Kind, len(d.Leads)), "", "add leads, or set another model.kind")
 	}
-	if w := c.Train.Train.Loss.Leads; len(w) > 0 && len(w) != len(d.TargetLeads) {
-		add("train.loss.leads", fmt.Sprintf("train.loss.leads has %d weights for %d target leads", len(w), len(d.TargetLeads)), "target leads are "+list(d.TargetLeads), "give one weight each")
+	if w := c.Train.Train.Loss.LeadWeights; len(w) > 0 && len(w) != len(d.TargetLeads) {
+		add("train.loss.leads", fmt.Sprintf("train.loss.leads has %d weights for %d target leads", len(w), len(d.TargetLeads)), "target leads are "+formatList(d.TargetLeads), "give one weight each")
 	}
 	return faults
 }

@@ -21,8 +21,8 @@ type Sources struct {
 	Files []string // YAML files; a later one wins
 	Set   []string // "train.epochs=5", as after --set
 	Flags []Flag   // of a command that has some for keys
-	// Sealed says that the environment sets no key: what is read is the same everywhere.
-	Sealed bool
+	// IgnoreEnvironment says that the environment sets no key: what is read is the same everywhere.
+	IgnoreEnvironment bool
 
 	texts map[string][]byte // of files that are built in
 	unset []string          // keys that are as if nothing gave them
@@ -56,8 +56,8 @@ type SourceFile struct {
 	SHA256 string
 }
 
-// effective is what every loaded configuration has, whatever its schema.
-type effective struct {
+// loaded is what every loaded configuration has, whatever its schema.
+type loaded struct {
 	schema   *Schema
 	values   map[string]any // by path of the leaves; nil where neither given nor defaulted
 	origins  map[string]Origin
@@ -65,18 +65,18 @@ type effective struct {
 	warnings []string
 }
 
-// environmentOnly are ENSEMBLE_ names of the environment that set no key.
+// nonKeyVariables are ENSEMBLE_ names of the environment that set no key.
 // ENSEMBLE_VERSION is what a site's module system says of the program.
-var environmentOnly = []string{"ENSEMBLE_CUDA_PATH", "ENSEMBLE_DATA", "ENSEMBLE_DECODE", "ENSEMBLE_PEERS", "ENSEMBLE_TEST_DATA", "ENSEMBLE_TEST_DEMO", "ENSEMBLE_VERSION"}
+var nonKeyVariables = []string{"ENSEMBLE_CUDA_PATH", "ENSEMBLE_DATA", "ENSEMBLE_DECODE", "ENSEMBLE_PEERS", "ENSEMBLE_TEST_DATA", "ENSEMBLE_TEST_DEMO", "ENSEMBLE_VERSION"}
 
 // load reads all sources and lays them over each other.
 //
 // Errors: exit 64 with every fault of every source, in the order of the sources.
-func load(s *Schema, src Sources) (*effective, error) {
-	e := &effective{schema: s, values: map[string]any{}, origins: map[string]Origin{}}
+func load(s *Schema, src Sources) (*loaded, error) {
+	e := &loaded{schema: s, values: map[string]any{}, origins: map[string]Origin{}}
 	v := viper.New()
 	var faults []*exit.Error
-	s.leaves(func(n *node) {
+	s.walkLeaves(func(n *node) {
 		e.origins[n.path] = Origin{Layer: "default"}
 		if n.def != nil {
 			v.SetDefault(n.path, n.def)
@@ -93,14 +93,14 @@ func load(s *Schema, src Sources) (*effective, error) {
 		}
 	}
 	parsed := map[string]any{} // what the environment says, as values
-	s.leaves(func(n *node) {
+	s.walkLeaves(func(n *node) {
 		name := EnvironmentName(n.path)
 		text := os.Getenv(name)
-		if s.fileOnly || src.Sealed || text == "" || slices.Contains(environmentOnly, name) {
+		if s.fileOnly || src.IgnoreEnvironment || text == "" || slices.Contains(nonKeyVariables, name) {
 			return
 		}
 		r := reader{schema: s, where: "environment variable " + name}
-		if value, ok := r.word(n.path, text); ok {
+		if value, ok := r.assignment(n.path, text); ok {
 			parsed[n.path] = value
 			e.origins[n.path] = Origin{"environment", name}
 			if err := v.BindEnv(n.path, name); err != nil {
@@ -110,7 +110,7 @@ func load(s *Schema, src Sources) (*effective, error) {
 		faults = append(faults, r.faults...)
 	})
 	assign := func(r reader, o Origin, path, text string) {
-		if value, ok := r.word(path, text); ok {
+		if value, ok := r.assignment(path, text); ok {
 			v.Set(path, value)
 			delete(parsed, path)
 			e.origins[path] = o
@@ -133,10 +133,10 @@ func load(s *Schema, src Sources) (*effective, error) {
 	if len(src.Files) == 0 && !s.optional {
 		faults = append(faults, &exit.Error{Code: exit.Usage, What: "no configuration was given", Fix: "name the file with " + s.flag})
 	}
-	if err := together(faults); err != nil {
+	if err := joinFaults(faults); err != nil {
 		return nil, err
 	}
-	s.leaves(func(n *node) {
+	s.walkLeaves(func(n *node) {
 		value := v.Get(n.path)
 		if p, ok := parsed[n.path]; ok { // viper has the text of the variable
 			value = p
@@ -150,14 +150,14 @@ func load(s *Schema, src Sources) (*effective, error) {
 		}
 		e.values[n.path] = value
 	})
-	if !s.fileOnly && !src.Sealed {
+	if !s.fileOnly && !src.IgnoreEnvironment {
 		e.warnings = unknownEnvironment(s)
 	}
-	return e, together(faults)
+	return e, joinFaults(faults)
 }
 
-// together makes one error of all faults, nil if there is none.
-func together(faults []*exit.Error) error {
+// joinFaults makes one error of all faults, nil if there is none.
+func joinFaults(faults []*exit.Error) error {
 	if len(faults) == 0 {
 		return nil
 	}
@@ -166,7 +166,7 @@ func together(faults []*exit.Error) error {
 	return &first
 }
 
-func (e *effective) sourceNames() string {
+func (e *loaded) sourceNames() string {
 	names := make([]string, len(e.files))
 	for i, f := range e.files {
 		names[i] = f.Path
@@ -182,9 +182,9 @@ func EnvironmentName(path string) string {
 // unknownEnvironment warns of ENSEMBLE_ variables that match no key: a site may
 // have its own, and a typing error looks the same.
 func unknownEnvironment(s *Schema) []string {
-	known := slices.Clone(environmentOnly)
+	known := slices.Clone(nonKeyVariables)
 	for _, of := range []*Schema{TrainSchema, PredictSchema, s} { // a site sets them for all its jobs
-		of.leaves(func(n *node) { known = append(known, EnvironmentName(n.path)) })
+		of.walkLeaves(func(n *node) { known = append(known, EnvironmentName(n.path)) })
 	}
 	var warnings []string
 	for _, entry := range os.Environ() {
@@ -203,9 +203,9 @@ func unknownEnvironment(s *Schema) []string {
 }
 
 // fill puts the effective values into the fields of the structure out points to.
-func (e *effective) fill(out any) {
+func (e *loaded) fill(out any) {
 	target := reflect.ValueOf(out).Elem()
-	e.schema.leaves(func(n *node) {
+	e.schema.walkLeaves(func(n *node) {
 		if v := e.values[n.path]; v != nil {
 			f := target.FieldByIndex(n.field)
 			f.Set(reflect.ValueOf(v).Convert(f.Type()))
@@ -214,7 +214,7 @@ func (e *effective) fill(out any) {
 }
 
 // fault is a violated rule between keys, at the place where the first key was set.
-func (e *effective) fault(path, what, why, fix string) *exit.Error {
+func (e *loaded) fault(path, what, why, fix string) *exit.Error {
 	o := e.origins[path]
 	at := o.Where
 	if at == "" {
@@ -227,10 +227,10 @@ func (e *effective) fault(path, what, why, fix string) *exit.Error {
 }
 
 // Origin says where the effective value of a key comes from.
-func (e *effective) Origin(path string) Origin { return e.origins[path] }
+func (e *loaded) Origin(path string) Origin { return e.origins[path] }
 
 // Files are the configuration files as they were read, in order.
-func (e *effective) Files() []SourceFile { return e.files }
+func (e *loaded) Files() []SourceFile { return e.files }
 
 // Warnings are what is odd but legal, such as environment variables of no key.
-func (e *effective) Warnings() []string { return e.warnings }
+func (e *loaded) Warnings() []string { return e.warnings }

@@ -2,11 +2,11 @@ package config
 
 // Machine describes the machine that a training is planned for: machine.yaml.
 type Machine struct {
-	Version int    `key:"version"`
-	Node    Node   `key:"node"`
-	Rank    Rank   `key:"rank"`
-	Network Link   `key:"network"`
-	Inside  Inside `key:"inside"`
+	Version   int       `key:"version"`
+	Node      Node      `key:"node"`
+	Rank      Rank      `key:"rank"`
+	Network   Link      `key:"network"`
+	IntraNode IntraNode `key:"inside"`
 }
 
 // Node is one computer.
@@ -23,15 +23,15 @@ type Rank struct {
 
 // Link is the network between nodes.
 type Link struct {
-	Topology string  `key:"topology"`
-	AlphaUs  float64 `key:"alpha_us"`
-	GBs      float64 `key:"gb_s"`
+	Topology  string  `key:"topology"`
+	LatencyUs float64 `key:"alpha_us"`
+	GBs       float64 `key:"gb_s"`
 }
 
-// Inside is the way between the ranks of a node.
-type Inside struct {
-	AlphaUs float64 `key:"alpha_us"`
-	GBs     float64 `key:"gb_s"`
+// IntraNode is the way between the ranks of a node.
+type IntraNode struct {
+	LatencyUs float64 `key:"alpha_us"`
+	GBs       float64 `key:"gb_s"`
 }
 
 // MachineSchema describes machine.yaml.
@@ -61,7 +61,7 @@ var MachineSchema = newFileSchema[Machine]("machine", "--machine or train.machin
 // MachineConfig is a loaded machine.yaml.
 type MachineConfig struct {
 	Machine
-	*effective
+	*loaded
 }
 
 // LoadMachine reads the description of a machine. The environment does not change it.
@@ -72,7 +72,7 @@ func LoadMachine(path string) (*MachineConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &MachineConfig{effective: e}
+	c := &MachineConfig{loaded: e}
 	e.fill(&c.Machine)
 	return c, nil
 }

@@ -30,7 +30,7 @@ func TestLoadMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Machine{Version: 1, Node: Node{4}, Rank: Rank{1200, 100, 64 << 30}, Network: Link{"fattree:16", 2, 12.5}, Inside: Inside{1, 50}}
+	want := Machine{Version: 1, Node: Node{4}, Rank: Rank{1200, 100, 64 << 30}, Network: Link{"fattree:16", 2, 12.5}, IntraNode: IntraNode{1, 50}}
 	if c.Machine != want || len(c.Warnings()) > 0 {
 		t.Errorf("%+v, warnings %q; want %+v", c.Machine, c.Warnings(), want)
 	}

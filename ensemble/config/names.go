@@ -20,7 +20,7 @@ const NormalFamily Family = "normal"
 
 // Row is that of the family in dist.Table.
 func (f Family) Row() dist.Row {
-	r, _ := dist.RowOf(string(f))
+	r, _ := dist.RowByID(string(f))
 	return r
 }
 

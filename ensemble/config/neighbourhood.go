@@ -55,7 +55,7 @@ var neighbourhoodKeys = []Key{
 
 // checkNeighbourhood applies the rules between the products and keys of neighbourhoods.
 func (c *PredictConfig) checkNeighbourhood(add func(path, what, why, fix string)) {
-	wanted := c.neighbourhoods()
+	wanted := c.wantsNeighbourhoods()
 	switch radii := len(c.Neighbourhood.Radius); {
 	case wanted && radii == 0:
 		add("products", "neighbourhoods are asked for without a radius", "", "set neighbourhood.radius, such as [50km]")
@@ -71,7 +71,7 @@ func (c *PredictConfig) checkNeighbourhood(add func(path, what, why, fix string)
 	}
 }
 
-// neighbourhoods tells whether the products name any.
-func (c *PredictConfig) neighbourhoods() bool {
+// wantsNeighbourhoods tells whether the products name any.
+func (c *PredictConfig) wantsNeighbourhoods() bool {
 	return slices.Contains(c.Products, NeighbourhoodProduct) || slices.Contains(c.Products, NeighbourhoodAnyProduct)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // NetworkKind is the kind of the network.
-func (m Model) NetworkKind() *unet3d.Kind { return unet3d.KindNamed(m.Kind) }
+func (m Model) NetworkKind() *unet3d.Kind { return unet3d.KindByName(m.Kind) }
 
 // kindHelp describes model.kind by the table of kinds.
 func kindHelp() string {
@@ -18,32 +18,34 @@ func kindHelp() string {
 	for i, k := range unet3d.Kinds {
 		parts[i] = k.Name + ": " + k.Doc
 	}
-	members := unet3d.NamesOf((*unet3d.Kind).Attends)
+	members := unet3d.KindNames((*unet3d.Kind).UsesAttention)
 	return "The network. " + strings.Join(parts, ". ") + ". Of these " + strings.Join(members, ", ") + " are for model.head: members only."
 }
 
-// kindsThat are the names of kinds that have a property, as a fix has them.
-func kindsThat(has func(*unet3d.Kind) bool) string { return strings.Join(unet3d.NamesOf(has), " or ") }
+// kindNamesWhere are the names of kinds that have a property, as a fix has them.
+func kindNamesWhere(has func(*unet3d.Kind) bool) string {
+	return strings.Join(unet3d.KindNames(has), " or ")
+}
 
 // checkKind: what is given of the network must be of its kind.
 func (c *TrainConfig) checkKind() []*exit.Error {
 	var faults []*exit.Error
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
 	d, m, kind := c.Data, c.Model, c.Model.NetworkKind()
-	if !kind.AnyLevels && m.Height != SharedHeight {
-		add("model.height", "model.height is given and "+m.Kind+" has one filter for all levels", "model.height is "+m.Height,
-			"remove it, or set model.kind: "+kindsThat(func(k *unet3d.Kind) bool { return k.AnyLevels }))
+	if !kind.AnyLevels && m.LevelFilters != SharedLevelFilters {
+		add("model.height", "model.height is given and "+m.Kind+" has one filter for all levels", "model.height is "+m.LevelFilters,
+			"remove it, or set model.kind: "+kindNamesWhere(func(k *unet3d.Kind) bool { return k.AnyLevels }))
 	}
-	if kind.OneField && (m.Head != SpreadHead && m.Method != StagesMethod || len(d.Levels) != 1 || len(d.Targets) != 1) {
+	if kind.SingleField && (m.Head != SpreadHead && m.Method != StagesMethod || len(d.Levels) != 1 || len(d.Targets) != 1) {
 		add("model.kind", m.Kind+" predicts one spread field", "it has one output and works on one level",
 			"set model.head: spread or model.method: "+string(StagesMethod)+", with one level and one target, or model.kind: "+unet3d.UNetKind.Name)
 	}
 	if n := kind.BaseMultiple; n > 0 && m.Base%n != 0 {
 		add("model.base", fmt.Sprintf("model.base is %d, no multiple of %d", m.Base, n), kind.BaseReason, fmt.Sprintf("give %d, %d, %d or another multiple", n, 2*n, 3*n))
 	}
-	for _, need := range kind.Needs {
+	for _, need := range kind.RequiredStatistics {
 		if !slices.Contains(d.Features, need) {
-			add("data.features", m.Kind+" lacks "+need, "it reads "+strings.Join(kind.Needs, " and ")+" in places of their own", "set data.features: ["+strings.Join(kind.Needs, ", ")+"]")
+			add("data.features", m.Kind+" lacks "+need, "it reads "+strings.Join(kind.RequiredStatistics, " and ")+" in places of their own", "set data.features: ["+strings.Join(kind.RequiredStatistics, ", ")+"]")
 			break
 		}
 	}
@@ -51,7 +53,7 @@ func (c *TrainConfig) checkKind() []*exit.Error {
 		section := strings.Split(k.Path, ".")[1]
 		owners := func(k *unet3d.Kind) bool { return k.Section == section }
 		if !owners(kind) && c.text(k.Path) != k.Default {
-			add(k.Path, k.Path+" is given to "+m.Kind, "model."+section+" is of "+kindsThat(owners), "remove it, or set model.kind: "+kindsThat(owners))
+			add(k.Path, k.Path+" is given to "+m.Kind, "model."+section+" is of "+kindNamesWhere(owners), "remove it, or set model.kind: "+kindNamesWhere(owners))
 		}
 	}
 	if kind.Section == unet3d.RecurrentSection && m.Recurrent.Stages > m.Stages {

@@ -17,7 +17,7 @@ func TestMinimalConfiguration(t *testing.T) {
 	if block == nil {
 		t.Fatal("docs/configuration.md has no example")
 	}
-	c, err := LoadTrain(Sources{Files: []string{write(t, "train.yaml", string(block[1]))}, Sealed: true})
+	c, err := LoadTrain(Sources{Files: []string{write(t, "train.yaml", string(block[1]))}, IgnoreEnvironment: true})
 	if err != nil {
 		t.Fatal(err)
 	}

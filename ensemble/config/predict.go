@@ -25,53 +25,53 @@ type Predict struct {
 // Policy says what a prediction does with input that is incomplete or defective. The zero
 // value refuses all of it and waits for nothing.
 type Policy struct {
-	Members     InputMembers    `key:"members"`
-	Leads       []ensemble.Lead `key:"leads"`        // that are read; nil for all of the model
-	BadMessages string          `key:"bad_messages"` // "refuse" or "skip"
-	Duplicates  string          `key:"duplicates"`   // "refuse", "first" or "last"
-	OtherModel  string          `key:"other_model"`  // "warn", "fall_back" or "refuse"
-	Drift       Drift           `key:"drift"`
-	Alarms      Alarms          `key:"alarms"`
-	OnFailure   string          `key:"on_failure"` // of the network: "refuse" or "fall_back"
-	FallBack    []string        `key:"fall_back"`  // baselines or "raw", the best first
-	Sparse      bool            `key:"sparse"`
-	IndexCache  Path            `key:"index_cache"`
+	Members            InputMembers    `key:"members"`
+	Leads              []ensemble.Lead `key:"leads"`        // that are read; nil for all of the model
+	BadMessages        string          `key:"bad_messages"` // "refuse" or "skip"
+	Duplicates         string          `key:"duplicates"`   // "refuse", "first" or "last"
+	OnModelMismatch    string          `key:"other_model"`  // "warn", "fall_back" or "refuse"
+	Drift              Drift           `key:"drift"`
+	Alarms             Alarms          `key:"alarms"`
+	OnFailure          string          `key:"on_failure"` // of the network: "refuse" or "fall_back"
+	Fallback           []string        `key:"fall_back"`  // baselines or "raw", the best first
+	AllowMissingChunks bool            `key:"sparse"`
+	IndexCache         Path            `key:"index_cache"`
 }
 
 // InputMembers says which members the input must have.
 type InputMembers struct {
-	Expected Members       `key:"expected"`
-	Minimum  int           `key:"minimum"`
-	Required []string      `key:"required"`
-	Control  string        `key:"control"`
-	OnShort  string        `key:"on_short"` // "fail", "degrade" or "fall_back"
-	Wait     time.Duration `key:"wait"`
-	Deadline Deadline      `key:"deadline"`
-	Poll     time.Duration `key:"poll"`
-	Done     string        `key:"done"`
-	Index    string        `key:"index"`
-	Lagged   Lagged        `key:"lagged"`
-	Layout
+	Expected    Members       `key:"expected"`
+	Minimum     int           `key:"minimum"`
+	Required    []string      `key:"required"`
+	Control     string        `key:"control"`
+	OnMissing   string        `key:"on_short"` // "fail", "degrade" or "fall_back"
+	Wait        time.Duration `key:"wait"`
+	Deadline    Deadline      `key:"deadline"`
+	Poll        time.Duration `key:"poll"`
+	DoneSuffix  string        `key:"done"`
+	IndexSuffix string        `key:"index"`
+	Lagged      Lagged        `key:"lagged"`
+	MemberLayout
 }
 
 // Drift says what becomes of a start whose input is unlike that of the training.
 type Drift struct {
 	Limit   float64 `key:"limit"`    // in standard deviations of the training's starts
-	OnDrift string  `key:"on_drift"` // as Policy.OtherModel
+	OnDrift string  `key:"on_drift"` // as Policy.OnModelMismatch
 }
 
 // Alarms says what becomes of starts while the verification of past products has alarms.
 type Alarms struct {
 	File    Path   `key:"file"`
-	OnAlarm string `key:"on_alarm"` // as Policy.OtherModel
+	OnAlarm string `key:"on_alarm"` // as Policy.OnModelMismatch
 }
 
-// RawFallBack is the rung of Policy.FallBack that needs no training.
-const RawFallBack = "raw"
+// RawFallback is the rung of Policy.Fallback that needs no training.
+const RawFallback = "raw"
 
-// FallsBack says whether any condition makes a prediction do without its network.
-func (p Policy) FallsBack() bool {
-	return slices.Contains([]string{p.OtherModel, p.Drift.OnDrift, p.Alarms.OnAlarm, p.OnFailure, p.Members.OnShort}, "fall_back")
+// UsesFallback says whether any condition makes a prediction do without its network.
+func (p Policy) UsesFallback() bool {
+	return slices.Contains([]string{p.OnModelMismatch, p.Drift.OnDrift, p.Alarms.OnAlarm, p.OnFailure, p.Members.OnMissing}, "fall_back")
 }
 
 // Lagged makes one ensemble of several starts.
@@ -131,18 +131,18 @@ var PredictSchema = newOptionalSchema[Predict]("predict", slices.Concat([]Key{
 		Help: "What becomes of starts while that file has alarms: as other_model."},
 	{Path: "on_failure", Default: "refuse", Check: OneOf("refuse", "fall_back"), Example: "fall_back",
 		Help: "A network that cannot be read or opened, or gives values that are no numbers: refuse ends with an error; fall_back publishes what fall_back names, with status degraded."},
-	{Path: "fall_back", Default: "[emos_grid, emos, raw]", Check: OneOf(slices.Concat(Baselines, []string{RawFallBack})...), Example: "[emos_grid, raw]",
+	{Path: "fall_back", Default: "[emos_grid, emos, raw]", Check: OneOf(slices.Concat(Baselines, []string{RawFallback})...), Example: "[emos_grid, raw]",
 		Help: "What forecasts in place of the network: baselines that were fitted in the training, or raw, the members' mean and spread; the first that the model has for all its targets."},
 	{Path: "sparse", Default: "false", Example: "true",
 		Help: "Whether chunks that are absent in Zarr stores are missing values; by default they are refused, since they may have been lost."},
 	{Path: "index_cache", Example: "/var/cache/ensemble",
 		Help: "Folder in which indexes of GRIB files are kept, so that they open faster the next time; without it none are."},
-}, layoutKeys("members."), publishingKeys, couplingKeys, neighbourhoodKeys, serviceKeys))
+}, memberLayoutKeys("members."), publishingKeys, couplingKeys, neighbourhoodKeys, serviceKeys))
 
 // PredictConfig is a loaded predict.yaml, or the defaults.
 type PredictConfig struct {
 	Predict
-	*effective
+	*loaded
 }
 
 // LoadPredict reads the configuration of a prediction; without a file it has the
@@ -154,7 +154,7 @@ func LoadPredict(src Sources) (*PredictConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &PredictConfig{effective: e}
+	c := &PredictConfig{loaded: e}
 	e.fill(&c.Predict)
 	faults := c.checkPublishing()
 	m := c.Members
@@ -168,7 +168,7 @@ func LoadPredict(src Sources) (*PredictConfig, error) {
 		faults = append(faults, c.fault("members.control", "no network was trained with members.control: mean_only", "its features take mean and spread over the same members",
 			"set include, exclude or none"))
 	}
-	return c, together(faults)
+	return c, joinFaults(faults)
 }
 
 // Deadline is when waiting ends, as it is written.

@@ -97,7 +97,7 @@ type EFI struct {
 	Quantiles int `key:"quantiles"`
 	Years     int `key:"years"`
 	Window    int `key:"window"`
-	Least     int `key:"least"`
+	MinDays   int `key:"least"`
 }
 
 // ProtocolTask is one of the variables that are predicted.
@@ -112,13 +112,13 @@ type ProtocolTask struct {
 // PublishedScore is a score that a source gives, of a test with the members of Protocol.
 // Tolerance is relative.
 type PublishedScore struct {
-	Score     string  `key:"score"`
-	Task      string  `key:"task"`
-	System    string  `key:"system"`
-	Members   int     `key:"members"`
-	Value     float64 `key:"value"`
-	Tolerance float64 `key:"tolerance"`
-	Mark      string  `key:"mark"`
+	Score      string  `key:"score"`
+	Task       string  `key:"task"`
+	System     string  `key:"system"`
+	Members    int     `key:"members"`
+	Value      float64 `key:"value"`
+	Tolerance  float64 `key:"tolerance"`
+	Provenance string  `key:"mark"`
 }
 
 // ProtocolSchema describes protocol.yaml.
@@ -206,9 +206,9 @@ var ProtocolSchema = newFileSchema[Protocol]("protocol", "the name of a protocol
 })
 
 //go:embed protocols/*.yaml
-var builtIn embed.FS
+var builtInFiles embed.FS
 
-// builtInDir is the folder of builtIn.
+// builtInDir is the folder of builtInFiles.
 const builtInDir = "protocols"
 
 // baseLine names the protocol under another one.
@@ -216,7 +216,7 @@ var baseLine = regexp.MustCompile(`(?m)^base: *([a-z0-9-]+) *$`)
 
 // Protocols lists the protocols that are built in, sorted.
 func Protocols() []string {
-	entries, err := builtIn.ReadDir(builtInDir)
+	entries, err := builtInFiles.ReadDir(builtInDir)
 	if err != nil {
 		panic("config: " + err.Error())
 	}
@@ -231,7 +231,7 @@ func Protocols() []string {
 type ProtocolConfig struct {
 	Protocol
 	Name string // that is built in, or the path of the file
-	*effective
+	*loaded
 }
 
 // LoadProtocol reads a protocol: one that is built in, by its name, or a file, by its
@@ -242,7 +242,7 @@ func LoadProtocol(name string) (*ProtocolConfig, error) {
 	src := Sources{Files: []string{name}, texts: map[string][]byte{}}
 	known := Protocols()
 	for _, n := range known {
-		text, err := builtIn.ReadFile(path.Join(builtInDir, n+".yaml"))
+		text, err := builtInFiles.ReadFile(path.Join(builtInDir, n+".yaml"))
 		if err != nil {
 			return nil, err
 		}
@@ -273,12 +273,12 @@ func LoadProtocol(name string) (*ProtocolConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &ProtocolConfig{Name: name, effective: e}
+	p := &ProtocolConfig{Name: name, loaded: e}
 	e.fill(&p.Protocol)
 	if where := e.origins["published"].Where; p.Base != "" && !strings.HasPrefix(where, name+":") {
 		p.Published = nil // they are of other years, members or points
 	}
-	return p, together(p.check())
+	return p, joinFaults(p.check())
 }
 
 // check applies the rules between keys.
@@ -297,7 +297,7 @@ func (p *ProtocolConfig) check() (faults []*exit.Error) {
 		}
 	}
 	if !slices.IsSorted(h.Leads) || len(slices.Compact(slices.Clone(h.Leads))) < len(h.Leads) {
-		add("hindcasts.leads", "the leads do not ascend", list(h.Leads), "sort them and give each once")
+		add("hindcasts.leads", "the leads do not ascend", formatList(h.Leads), "sort them and give each once")
 	}
 	for _, l := range p.Analyses.Leads {
 		if !slices.Contains(h.Leads, l) {
@@ -336,11 +336,11 @@ func (p *ProtocolConfig) check() (faults []*exit.Error) {
 	return faults
 }
 
-// Part narrows a protocol to some of its years and calendar days, a coarser grid and
+// Subset narrows a protocol to some of its years and calendar days, a coarser grid and
 // fewer members; 0 keeps what there is.
 //
 // Errors: exit 64 for what the protocol does not have.
-func (p *ProtocolConfig) Part(firstYear, lastYear, dates, rows, columns, members int) (*ProtocolConfig, error) {
+func (p *ProtocolConfig) Subset(firstYear, lastYear, dates, rows, columns, members int) (*ProtocolConfig, error) {
 	q := *p
 	h := &q.Hindcasts
 	refuse := func(what, why string) (*ProtocolConfig, error) {
@@ -381,9 +381,9 @@ func (p *ProtocolConfig) Part(firstYear, lastYear, dates, rows, columns, members
 	return &q, nil
 }
 
-// Starts lists the starts of a calendar day, or of all, ascending. A day that a year does
+// Inits lists the starts of a calendar day, or of all, ascending. A day that a year does
 // not have is left out.
-func (h Hindcasts) Starts(dates ...string) []ensemble.Init {
+func (h Hindcasts) Inits(dates ...string) []ensemble.Init {
 	if dates == nil {
 		dates = h.Dates
 	}
@@ -411,7 +411,7 @@ func (f ReanalysisFile) Path(month time.Time) string {
 // Months lists the months of the analyses with the valid times in each, ascending.
 func (p *Protocol) Months() (months []time.Time, valids map[time.Time][]ensemble.Valid) {
 	valids = map[time.Time][]ensemble.Valid{}
-	for _, s := range p.Hindcasts.Starts() {
+	for _, s := range p.Hindcasts.Inits() {
 		for _, l := range p.Analyses.Leads {
 			v := s.Valid(l)
 			m := time.Date(v.Year(), v.Month(), 1, 0, 0, 0, 0, time.UTC)

@@ -33,12 +33,12 @@ func TestBuiltInProtocols(t *testing.T) {
 	} {
 		p := loadProtocol(t, c.name)
 		h := p.Hindcasts
-		starts := h.Starts()
+		starts := h.Inits()
 		if len(starts) != c.starts || len(h.Dates) != 105 || h.Members != c.members || len(p.Published) != c.published {
 			t.Errorf("%s: %d starts, %d dates, %d members, %d scores", c.name, len(starts), len(h.Dates), h.Members, len(p.Published))
 		}
 		for i, f := range h.Files {
-			if n := len(h.Starts(h.Dates[0])) * len(h.Leads) * h.Members * len(f.Levels) * len(f.Variables); n != c.messages[i] {
+			if n := len(h.Inits(h.Dates[0])) * len(h.Leads) * h.Members * len(f.Levels) * len(f.Variables); n != c.messages[i] {
 				t.Errorf("%s: %d messages in %s, want %d", c.name, n, f.Name, c.messages[i])
 			}
 			for _, v := range f.Variables {
@@ -47,18 +47,18 @@ func TestBuiltInProtocols(t *testing.T) {
 				}
 			}
 		}
-		test := p.Split.Test.Domain()
+		test := p.Split.Test.Period()
 		if n := len(slices.DeleteFunc(slices.Clone(starts), func(i ensemble.Init) bool { return !test.Contains(i.Time) })); n != c.test {
 			t.Errorf("%s: %d starts of the test, want %d", c.name, n, c.test)
 		}
 		// The parts of the split share no start.
 		parts := []Period{p.Split.Train, p.Split.Test}
-		if p.Split.Validation.given() {
+		if p.Split.Validation.isSet() {
 			parts = append(parts, p.Split.Validation)
 		}
 		for i, a := range parts {
 			for _, b := range parts[:i] {
-				if a.Domain().Contains(b.From.Time) || b.Domain().Contains(a.From.Time) {
+				if a.Period().Contains(b.From.Time) || b.Period().Contains(a.From.Time) {
 					t.Errorf("%s: parts %v and %v overlap", c.name, a, b)
 				}
 			}
@@ -79,32 +79,32 @@ func TestBuiltInProtocols(t *testing.T) {
 func TestLeapDays(t *testing.T) {
 	h := Hindcasts{FirstYear: 1999, LastYear: 2004, Dates: []string{"0226", "0229"}}
 	var days []string
-	for _, s := range h.Starts("0229") {
+	for _, s := range h.Inits("0229") {
 		days = append(days, s.Format(time.DateOnly))
 	}
-	if got := strings.Join(days, " "); got != "2000-02-29 2004-02-29" || len(h.Starts()) != 8 {
-		t.Errorf("%s; %d starts in all", got, len(h.Starts()))
+	if got := strings.Join(days, " "); got != "2000-02-29 2004-02-29" || len(h.Inits()) != 8 {
+		t.Errorf("%s; %d starts in all", got, len(h.Inits()))
 	}
 }
 
 func TestProtocolPart(t *testing.T) {
 	p := loadProtocol(t, "ens10")
-	q, err := p.Part(1998, 2001, 4, 9, 16, 3)
+	q, err := p.Subset(1998, 2001, 4, 9, 16, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := q.Hindcasts; len(h.Starts()) != 16 || !slices.Equal(h.Dates, []string{"0101", "0402", "0702", "1001"}) || h.Members != 3 || q.Grid.East != 337.5 {
+	if h := q.Hindcasts; len(h.Inits()) != 16 || !slices.Equal(h.Dates, []string{"0101", "0402", "0702", "1001"}) || h.Members != 3 || q.Grid.East != 337.5 {
 		t.Errorf("%+v, %+v", q.Hindcasts, q.Grid)
 	}
-	if whole, err := p.Part(0, 0, 0, 0, 0, 0); err != nil || len(whole.Hindcasts.Starts()) != 2100 || whole.Grid != p.Grid {
+	if whole, err := p.Subset(0, 0, 0, 0, 0, 0); err != nil || len(whole.Hindcasts.Inits()) != 2100 || whole.Grid != p.Grid {
 		t.Errorf("nothing narrowed: %v, %+v", err, whole.Grid)
 	}
-	mini, err := loadProtocol(t, "ens5-mini").Part(0, 0, 1, 6, 6, 0)
+	mini, err := loadProtocol(t, "ens5-mini").Subset(0, 0, 1, 6, 6, 0)
 	if err != nil || mini.Grid.East != 29.5 { // an area keeps its corners
 		t.Errorf("%v, %+v", err, mini.Grid)
 	}
 	for _, c := range [][6]int{{1997, 1998}, {2017, 2018}, {2001, 2000}, {0, 0, 106}, {0, 0, 0, 362, 720}, {0, 0, 0, 9, 0}, {0, 0, 0, 0, 0, 11}, {0, 0, 0, 0, 0, 1}} {
-		if _, err := p.Part(c[0], c[1], c[2], c[3], c[4], c[5]); exit.CodeOf(err) != exit.Usage {
+		if _, err := p.Subset(c[0], c[1], c[2], c[3], c[4], c[5]); exit.CodeOf(err) != exit.Usage {
 			t.Errorf("%v: %v", c, err)
 		}
 	}

@@ -12,21 +12,21 @@ import (
 
 // Prune says which weights a training removes, and when (engine/prune).
 type Prune struct {
-	Method    string     `key:"method"`
-	Structure string     `key:"structure"`
-	Scope     string     `key:"scope"` // empty: see ScopeOf
-	Target    float64    `key:"target"`
-	Of        string     `key:"of"`       // what the target is a share of, with structure channel
-	Multiple  int        `key:"multiple"` // of the channels that a layer keeps
-	Initial   float64    `key:"initial"`
-	From      Moment     `key:"from"`
-	To        Moment     `key:"to"`
-	Every     int        `key:"every"` // steps
-	Exchange  float64    `key:"exchange"`
-	Settle    Settle     `key:"settle"`
-	Block     PruneBlock `key:"block"`
-	Keep      []string   `key:"keep"`
-	Kernels   string     `key:"kernels"`
+	Method          string       `key:"method"`
+	Structure       string       `key:"structure"`
+	Scope           string       `key:"scope"` // empty: see EffectiveScope
+	Target          float64      `key:"target"`
+	TargetUnit      string       `key:"of"`       // what the target is a share of, with structure channel
+	ChannelMultiple int          `key:"multiple"` // of the channels that a layer keeps
+	Initial         float64      `key:"initial"`
+	From            TrainingTime `key:"from"`
+	To              TrainingTime `key:"to"`
+	Every           int          `key:"every"` // steps
+	DropFraction    float64      `key:"exchange"`
+	EarlyBird       EarlyBird    `key:"settle"`
+	Block           PruneBlock   `key:"block"`
+	Keep            []string     `key:"keep"`
+	Kernels         string       `key:"kernels"`
 }
 
 // PruneBlock is the shape of the blocks that structure block removes.
@@ -35,8 +35,8 @@ type PruneBlock struct {
 	In  int `key:"in"`
 }
 
-// Settle says when early_bird takes the structure for settled.
-type Settle struct {
+// EarlyBird says when early_bird takes the structure for settled.
+type EarlyBird struct {
 	Distance float64 `key:"distance"`
 	Epochs   int     `key:"epochs"`
 }
@@ -81,9 +81,9 @@ const (
 	DenseKernels  = "dense"
 )
 
-// ScopeOf is the scope; where none is given erk, which leaves no layer almost empty, but for 2:4,
+// EffectiveScope is the scope; where none is given erk, which leaves no layer almost empty, but for 2:4,
 // which has its share in each layer.
-func (p Prune) ScopeOf() string {
+func (p Prune) EffectiveScope() string {
 	switch {
 	case p.Scope != "":
 		return p.Scope
@@ -100,39 +100,39 @@ func (p Prune) ScopeOf() string {
 // regrows says whether the method exchanges weights at a sparsity that it has from the start.
 func (p Prune) regrows() bool { return p.Method == SETPruning || p.Method == RigLPruning }
 
-// Moment is a time within a training: after a share of its steps, or after some epochs.
-type Moment struct {
+// TrainingTime is a time within a training: after a share of its steps, or after some epochs.
+type TrainingTime struct {
 	Share  float64 // 0 to 1
 	Epochs float64
 }
 
-// Of is the share of a training of so many epochs.
-func (m Moment) Of(epochs int) float64 { return m.Share + m.Epochs/float64(epochs) }
+// Fraction is the share of a training of so many epochs.
+func (m TrainingTime) Fraction(epochs int) float64 { return m.Share + m.Epochs/float64(epochs) }
 
-// ParseMoment reads 30% and 12 epochs.
+// ParseTrainingTime reads 30% and 12 epochs.
 //
 // Errors: for a bare number, since it could be either.
-func ParseMoment(s string) (Moment, error) {
-	m := momentText.FindStringSubmatch(s)
+func ParseTrainingTime(s string) (TrainingTime, error) {
+	m := trainingTimeText.FindStringSubmatch(s)
 	if m == nil {
-		return Moment{}, errKind
+		return TrainingTime{}, errKind
 	}
 	v, err := strconv.ParseFloat(m[1], 64)
 	switch {
 	case err != nil:
-		return Moment{}, errKind
+		return TrainingTime{}, errKind
 	case m[2] == "":
-		return Moment{}, fmt.Errorf("a moment needs its unit: write %s%% of the steps, or %s epochs", s, s)
+		return TrainingTime{}, fmt.Errorf("a moment needs its unit: write %s%% of the steps, or %s epochs", s, s)
 	case m[2] == "%":
-		return Moment{Share: v / 100}, nil
+		return TrainingTime{Share: v / 100}, nil
 	}
-	return Moment{Epochs: v}, nil
+	return TrainingTime{Epochs: v}, nil
 }
 
-var momentText = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?(%|epochs?|)$`)
+var trainingTimeText = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?(%|epochs?|)$`)
 
-// String prints what ParseMoment reads.
-func (m Moment) String() string {
+// String prints what ParseTrainingTime reads.
+func (m TrainingTime) String() string {
 	if m.Epochs > 0 {
 		return strconv.FormatFloat(m.Epochs, 'f', -1, 64) + " epochs"
 	}
@@ -150,11 +150,11 @@ func pruneKeys() []Key {
 			Help: "Where the target holds: global, in all layers together, so that weights of all compete; uniform, in each layer; erk, together, with the denser layers those of fewer weights. erk if not given, with 2:4 and with method taylor global, with structure channel uniform."},
 		{Path: "prune.target", Default: "0", Check: Between(0, 1), Example: "0.9",
 			Help: "Sparsity in the end: the share of the weights that are removed; with structure channel see prune.of."},
-		{Path: "prune.of", Default: OfChannels, Check: OneOf(OfChannels, OfOperations), Example: OfOperations,
+		{Path: "prune.of", Default: ChannelsUnit, Check: OneOf(ChannelsUnit, OperationsUnit), Example: OperationsUnit,
 			Help: "What prune.target removes a share of, with structure channel: the channels of the layers that can lose any, or the floating point operations of a forecast, which falls about with the square."},
 		{Path: "prune.multiple", Default: "8", Check: Between(1, 1024), Example: "16",
 			Help: "With structure channel, a layer keeps a multiple of so many channels, as kernels compute that many at a time; at least so many, or all."},
-		{Path: "prune.initial", Default: "0", Check: Below(0, 1), Example: "0.5",
+		{Path: "prune.initial", Default: "0", Check: BetweenHalfOpen(0, 1), Example: "0.5",
 			Help: "Sparsity at prune.from, where the gradual schedule of magnitude, random and movement begins."},
 		{Path: "prune.from", Default: "10%", Example: "6 epochs",
 			Help: "When pruning begins: a share of the steps of the training, or epochs."},
@@ -162,9 +162,9 @@ func pruneKeys() []Key {
 			Help: "When the target is reached; the mask stays as it is from then on, and only what is trained after is validated for the best weights."},
 		{Path: "prune.every", Default: "100", Check: AtLeast(1), Example: "20",
 			Help: "Steps between changes of the mask, with early_bird epochs are compared instead."},
-		{Path: "prune.exchange", Default: "0.3", Check: Strictly(0, 1), Example: "0.2",
+		{Path: "prune.exchange", Default: "0.3", Check: BetweenExclusive(0, 1), Example: "0.2",
 			Help: "Share of the remaining weights that set and rigl exchange at a time; that of rigl falls to 0 until prune.to."},
-		{Path: "prune.settle.distance", Default: "0.1", Check: Strictly(0, 1), Example: "0.05",
+		{Path: "prune.settle.distance", Default: "0.1", Check: BetweenExclusive(0, 1), Example: "0.05",
 			Help: "Share of the weights in which the masks of two epochs may differ for early_bird to take them for the same."},
 		{Path: "prune.settle.epochs", Default: "5", Check: AtLeast(1), Example: "3",
 			Help: "Epochs in a row whose masks must be the same for early_bird to prune."},
@@ -189,7 +189,7 @@ func (c *TrainConfig) checkPrune() []*exit.Error {
 		if c.text(k.Path) == k.Default || k.Path == "prune.method" {
 			continue
 		}
-		switch of := prunedBy(k.Path); {
+		switch of := methodsReading(k.Path); {
 		case p.Method == NoPruning:
 			add(k.Path, k.Path+" is given and nothing is pruned", "prune.method is "+p.Method, "remove it, or set prune.method: "+MagnitudePruning)
 		case of != nil && !slices.Contains(of, p.Method):
@@ -203,7 +203,7 @@ func (c *TrainConfig) checkPrune() []*exit.Error {
 	if p.Method == NoPruning {
 		return faults
 	}
-	from, to := p.From.Of(epochs), p.To.Of(epochs)
+	from, to := p.From.Fraction(epochs), p.To.Fraction(epochs)
 	switch {
 	case p.Target == 0:
 		add("prune.target", "prune.target is missing or 0", "nothing would be pruned", "give the sparsity that is wanted, such as 0.8, or set prune.method: "+NoPruning)
@@ -220,7 +220,7 @@ func (c *TrainConfig) checkPrune() []*exit.Error {
 	case from >= to:
 		add("prune.from", fmt.Sprintf("prune.from is %s and prune.to %s", p.From, p.To), "pruning would end before it begins", "let prune.from come before prune.to")
 	}
-	if p.regrows() && p.ScopeOf() == GlobalScope {
+	if p.regrows() && p.EffectiveScope() == GlobalScope {
 		add("prune.scope", p.Method+" is given scope "+GlobalScope, "it exchanges weights within a layer, so each layer has its share from the start", "set prune.scope: "+ERKScope+" or "+UniformScope)
 	}
 	if p.Method == TaylorPruning && p.Structure != ChannelStructure {
@@ -228,7 +228,7 @@ func (c *TrainConfig) checkPrune() []*exit.Error {
 	}
 	c.checkChannels(add)
 	if p.Structure == TwoFourStructure && (p.regrows() || p.Scope == ERKScope) {
-		add("prune.structure", "structure 2:4 is given to method "+p.Method+", scope "+p.ScopeOf(), "it has two of each four weights, and nothing to exchange or to deal out", "choose another structure, or prune.scope: "+GlobalScope+" and another method")
+		add("prune.structure", "structure 2:4 is given to method "+p.Method+", scope "+p.EffectiveScope(), "it has two of each four weights, and nothing to exchange or to deal out", "choose another structure, or prune.scope: "+GlobalScope+" and another method")
 	}
 	if c.Model.Method == StagesMethod {
 		add("prune.method", "networks of three stages are pruned", "the last of them begins with the weights of another", "set model.method: "+string(JointMethod)+", or prune.method: "+NoPruning)
@@ -236,8 +236,8 @@ func (c *TrainConfig) checkPrune() []*exit.Error {
 	return faults
 }
 
-// prunedBy are the methods that read a key; nil for all.
-func prunedBy(path string) []string {
+// methodsReading are the methods that read a key; nil for all.
+func methodsReading(path string) []string {
 	switch path {
 	case "prune.initial":
 		return []string{MagnitudePruning, RandomPruning, MovementPruning, TaylorPruning}

@@ -74,16 +74,16 @@ func TestPruneFaults(t *testing.T) {
 // TestMoment: what is printed is read back, and means the same part of a training.
 func TestMoment(t *testing.T) {
 	for text, want := range map[string]float64{"30%": 0.3, "0%": 0, "12.5%": 0.125, "6 epochs": 0.1, "1 epoch": 1. / 60, "100%": 1} {
-		m, err := ParseMoment(text)
-		if err != nil || m.Of(60) != want {
-			t.Errorf("%s: %g (%v), want %g", text, m.Of(60), err, want)
+		m, err := ParseTrainingTime(text)
+		if err != nil || m.Fraction(60) != want {
+			t.Errorf("%s: %g (%v), want %g", text, m.Fraction(60), err, want)
 		}
-		if again, err := ParseMoment(m.String()); err != nil || again != m {
+		if again, err := ParseTrainingTime(m.String()); err != nil || again != m {
 			t.Errorf("%s prints as %s, which is %v (%v)", text, m, again, err)
 		}
 	}
 	for _, text := range []string{"", "%", "-3%", "3 steps", "0.1"} {
-		if m, err := ParseMoment(text); err == nil {
+		if m, err := ParseTrainingTime(text); err == nil {
 			t.Errorf("%q is read as %v", text, m)
 		}
 	}

@@ -12,11 +12,11 @@ import (
 // PruneJob is the configuration of `ensemble prune`.
 type PruneJob struct {
 	Version      int     `key:"version"`
-	From         Path    `key:"from"`
+	RunDir       Path    `key:"from"`
 	Rounds       int     `key:"rounds"`
 	Epochs       int     `key:"epochs"`
 	LearningRate float64 `key:"learning_rate"`
-	Beside       []Path  `key:"beside"`
+	CompareWith  []Path  `key:"beside"`
 	Prune        Prune   `key:"prune"`
 	Teacher      Teacher `key:"teacher"`
 }
@@ -36,16 +36,16 @@ var PruneSchema = newSchema[PruneJob]("prune", slices.Concat([]Key{
 		Help: "Largest learning rate of these passes, whose schedule is that of the training. Without it, a third of the training's."},
 	{Path: "beside", Example: "[runs/small]",
 		Help: "Folders of other finished trainings that stand in the table too, such as a smaller network trained from the start."},
-}, jobKeys(), teacherKeys()))
+}, pruneJobKeys(), teacherKeys()))
 
-// ofRounds are the keys of prune that follow from the rounds.
-var ofRounds = []string{"prune.from", "prune.to", "prune.every", "prune.initial"}
+// derivedKeys are the keys of prune that follow from the rounds.
+var derivedKeys = []string{"prune.from", "prune.to", "prune.every", "prune.initial"}
 
 // GradualMethods are those that remove more and more, and bring nothing back.
 var GradualMethods = []string{MagnitudePruning, RandomPruning, MovementPruning}
 
-// jobKeys are those of prune, with a method that prunes.
-func jobKeys() []Key {
+// pruneJobKeys are those of prune, with a method that prunes.
+func pruneJobKeys() []Key {
 	keys := pruneKeys()
 	for i := range keys {
 		if keys[i].Path == "prune.method" {
@@ -58,7 +58,7 @@ func jobKeys() []Key {
 // PruneConfig is a loaded prune.yaml.
 type PruneConfig struct {
 	PruneJob
-	*effective
+	*loaded
 }
 
 // LoadPrune reads the configuration of a pruning job.
@@ -70,15 +70,15 @@ func LoadPrune(src Sources) (*PruneConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &PruneConfig{effective: e}
+	c := &PruneConfig{loaded: e}
 	e.fill(&c.PruneJob)
 	var faults []*exit.Error
-	for _, path := range ofRounds {
+	for _, path := range derivedKeys {
 		if c.Origin(path).Layer != "default" {
 			faults = append(faults, c.fault(path, path+" is given to a pruning of rounds", "when something is removed follows from rounds and epochs", "remove it"))
 		}
 	}
-	return c, together(append(faults, e.weightAlone(len(c.Teacher.Runs))...))
+	return c, joinFaults(append(faults, e.checkTeacherWeight(len(c.Teacher.Runs))...))
 }
 
 // Training is the configuration of the training that prunes the network of a finished one, whose
@@ -87,8 +87,8 @@ func LoadPrune(src Sources) (*PruneConfig, error) {
 // Errors: as LoadTrain; those of keys of prune name them as they stand in prune.yaml.
 func (c *PruneConfig) Training(file, weights string, starts int) (*TrainConfig, error) {
 	var set []string // also what has its default: the training may have pruned in another way
-	for _, k := range jobKeys() {
-		if !slices.Contains(ofRounds, k.Path) && c.text(k.Path) != "" {
+	for _, k := range pruneJobKeys() {
+		if !slices.Contains(derivedKeys, k.Path) && c.text(k.Path) != "" {
 			set = append(set, k.Path+"="+c.text(k.Path))
 		}
 	}

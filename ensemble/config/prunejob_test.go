@@ -31,11 +31,11 @@ func TestTrainingOfAPruningJob(t *testing.T) {
 		}
 		p, epochs := tr.Prune, 10*c.rounds
 		if p.Method != MagnitudePruning || p.Structure != ChannelStructure || p.Every != c.every || math.Abs(p.Initial-c.initial) > 1e-12 ||
-			p.From.Of(epochs) != 0 || math.Abs(p.To.Of(epochs)-c.to) > 1e-12 {
+			p.From.Fraction(epochs) != 0 || math.Abs(p.To.Fraction(epochs)-c.to) > 1e-12 {
 			t.Errorf("%d rounds: %+v, want every %d from %g until %g", c.rounds, p, c.every, c.initial, c.to)
 		}
-		if m := tr.Train.Train; m.Epochs != epochs || m.LearningRate != 0.001 || m.EarlyStop.Patience != 0 || tr.Model.Start != "/w.safetensors" {
-			t.Errorf("%d rounds: training %+v, start %s", c.rounds, m, tr.Model.Start)
+		if m := tr.Train.Train; m.Epochs != epochs || m.LearningRate != 0.001 || m.EarlyStop.Patience != 0 || tr.Model.Pretrained != "/w.safetensors" {
+			t.Errorf("%d rounds: training %+v, start %s", c.rounds, m, tr.Model.Pretrained)
 		}
 	}
 }

@@ -11,24 +11,24 @@ import (
 
 // Publishing says what is published of a forecast, and how.
 type Publishing struct {
-	Products      []string            `key:"products"`
-	Quantiles     []float64           `key:"quantiles"`
-	Probabilities []ensemble.Question `key:"probabilities"`
-	Output        Output              `key:"output"`
-	Coupling      Coupling            `key:"coupling"`
-	Neighbourhood Neighbourhood       `key:"neighbourhood"`
+	Products      []string                 `key:"products"`
+	Quantiles     []float64                `key:"quantiles"`
+	Probabilities []ensemble.VariableEvent `key:"probabilities"`
+	Output        Output                   `key:"output"`
+	Coupling      Coupling                 `key:"coupling"`
+	Neighbourhood Neighbourhood            `key:"neighbourhood"`
 }
 
 // Output says how products are written, and which part of them.
 type Output struct {
-	Formats   []string         `key:"formats"`
-	Longitude string           `key:"longitude"`
-	Profile   string           `key:"nc_profile"`
-	Quantise  int              `key:"quantise"`
-	Area      ensemble.Area    `key:"area"` // the zero value: all of the grid
-	Variables []string         `key:"variables"`
-	Levels    []ensemble.Level `key:"levels"`
-	Leads     []ensemble.Lead  `key:"leads"`
+	Formats     []string         `key:"formats"`
+	Longitude   string           `key:"longitude"`
+	Profile     string           `key:"nc_profile"`
+	PackingBits int              `key:"quantise"`
+	Area        ensemble.Area    `key:"area"` // the zero value: all of the grid
+	Variables   []string         `key:"variables"`
+	Levels      []ensemble.Level `key:"levels"`
+	Leads       []ensemble.Lead  `key:"leads"`
 
 	Stations      Path   `key:"stations"`
 	Interpolation string `key:"interpolation"`
@@ -49,17 +49,17 @@ const (
 	NeighbourhoodAnyProduct = "neighbourhood_any" // that it happens anywhere around
 )
 
-// ProductWords lists them.
-var ProductWords = []string{MeanProduct, SpreadProduct, EnsembleSpreadProduct, QuantilesProduct, ProbabilitiesProduct, MembersProduct, NeighbourhoodProduct, NeighbourhoodAnyProduct, ParametersProduct}
+// ProductNames lists them.
+var ProductNames = []string{MeanProduct, SpreadProduct, EnsembleSpreadProduct, QuantilesProduct, ProbabilitiesProduct, MembersProduct, NeighbourhoodProduct, NeighbourhoodAnyProduct, ParametersProduct}
 
 // defaultQuantiles are published where quantiles are asked for and none are named.
 var defaultQuantiles = []float64{0.1, 0.25, 0.5, 0.75, 0.9}
 
 // publishingKeys are the rows of Publishing.
 var publishingKeys = []Key{
-	{Path: "products", Check: OneOf(ProductWords...), Example: "[mean, spread, quantiles]",
+	{Path: "products", Check: OneOf(ProductNames...), Example: "[mean, spread, quantiles]",
 		Help: "What is published. Without it mean, spread and ensemble_spread (the estimate of the full ensemble's), as far as the model has them, and what quantiles, probabilities and neighbourhood.radius name."},
-	{Path: "quantiles", Check: Strictly(0, 1), Example: "[0.1, 0.5, 0.9]",
+	{Path: "quantiles", Check: BetweenExclusive(0, 1), Example: "[0.1, 0.5, 0.9]",
 		Help: "Quantiles of the calibrated distribution; if only products names them, 0.1, 0.25, 0.5, 0.75 and 0.9."},
 	{Path: "probabilities", Example: "[t2m>273.15, \"tp>5 mm\", 0degC<t2m<5degC]",
 		Help: "Events whose probabilities are published: a variable above or below a limit, or between two. Limits without a unit are SI."},
@@ -100,16 +100,16 @@ func (c *PredictConfig) checkPublishing() []*exit.Error {
 		}
 	}
 	once("products", c.Products)
-	once("quantiles", texts(c.Quantiles, number))
-	once("probabilities", texts(c.Probabilities, ensemble.Question.String))
+	once("quantiles", formatAll(c.Quantiles, number))
+	once("probabilities", formatAll(c.Probabilities, ensemble.VariableEvent.String))
 	once("output.formats", c.Output.Formats)
 	once("output.variables", c.Output.Variables)
-	once("output.levels", texts(c.Output.Levels, ensemble.Level.String))
-	once("output.leads", texts(c.Output.Leads, ensemble.Lead.String))
+	once("output.levels", formatAll(c.Output.Levels, ensemble.Level.String))
+	once("output.leads", formatAll(c.Output.Leads, ensemble.Lead.String))
 	if c.Output.Orography != "" && c.Output.Stations == "" {
 		add("output.orography", "output.orography is given without output.stations", "heights are corrected at stations only", "give output.stations too, or remove it")
 	}
-	once("neighbourhood.radius", texts(c.Neighbourhood.Radius, Distance.String))
+	once("neighbourhood.radius", formatAll(c.Neighbourhood.Radius, Distance.String))
 	c.checkCoupling(add)
 	c.checkNeighbourhood(add)
 	if slices.Contains(c.Products, ParametersProduct) && slices.Contains(c.Output.Formats, "grib2") {
@@ -122,7 +122,7 @@ func (c *PredictConfig) checkPublishing() []*exit.Error {
 		path string
 		n    int
 	}{{QuantilesProduct, len(c.Quantiles)}, {ProbabilitiesProduct, len(c.Probabilities)}} {
-		if wanted := slices.Contains(c.Products, part.path); part.n > 0 && !wanted && !(part.path == ProbabilitiesProduct && c.neighbourhoods()) {
+		if wanted := slices.Contains(c.Products, part.path); part.n > 0 && !wanted && !(part.path == ProbabilitiesProduct && c.wantsNeighbourhoods()) {
 			add(part.path, fmt.Sprintf("%s are named and not among the products", part.path), "products are "+strings.Join(c.Products, ", "),
 				"add "+part.path+" to products, or leave products out")
 		}
@@ -136,8 +136,8 @@ func (c *PredictConfig) checkPublishing() []*exit.Error {
 	return faults
 }
 
-// texts are the words of some items.
-func texts[T any](items []T, word func(T) string) []string {
+// formatAll are the words of some items.
+func formatAll[T any](items []T, word func(T) string) []string {
 	out := make([]string, len(items))
 	for i, x := range items {
 		out[i] = word(x)

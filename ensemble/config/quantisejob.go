@@ -10,17 +10,17 @@ import (
 // QuantiseJob is the configuration of `ensemble quantise`.
 type QuantiseJob struct {
 	Version     int         `key:"version"`
-	From        Path        `key:"from"`
+	RunDir      Path        `key:"from"`
 	Calibration Calibration `key:"calibration"`
-	Input       bool        `key:"input"`
+	InputLayers bool        `key:"input"`
 	Keep        []string    `key:"keep"`
 }
 
 // Calibration says from what scales of int8 are found.
 type Calibration struct {
-	Starts int     `key:"starts"`
-	Method string  `key:"method"`
-	Share  float64 `key:"share"`
+	Inits        int     `key:"starts"`
+	Method       string  `key:"method"`
+	ClipFraction float64 `key:"share"`
 }
 
 // QuantiseMethods say where values of a point are cut off; those of engine/quantise, the
@@ -48,7 +48,7 @@ var QuantiseSchema = newSchema[QuantiseJob]("quantise", []Key{
 // QuantiseConfig is a loaded quantise.yaml.
 type QuantiseConfig struct {
 	QuantiseJob
-	*effective
+	*loaded
 }
 
 // LoadQuantise reads the configuration of a quantisation.
@@ -59,10 +59,10 @@ func LoadQuantise(src Sources) (*QuantiseConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &QuantiseConfig{effective: e}
+	c := &QuantiseConfig{loaded: e}
 	e.fill(&c.QuantiseJob)
 	var faults []*exit.Error
-	if c.Calibration.Starts == 0 {
+	if c.Calibration.Inits == 0 {
 		faults = append(faults, c.fault("calibration.starts", "int8 without calibration dates", "scales of int8 are those of values that the networks had on training dates", "give calibration.starts, at least 1"))
 	}
 	if c.Origin("calibration.share").Layer != "default" && c.Calibration.Method != "percentile" {
@@ -73,5 +73,5 @@ func LoadQuantise(src Sources) (*QuantiseConfig, error) {
 			faults = append(faults, c.fault("keep", fmt.Sprintf("keep names %q twice, or no layer", name), "each layer is named once", "correct the list"))
 		}
 	}
-	return c, together(faults)
+	return c, joinFaults(faults)
 }

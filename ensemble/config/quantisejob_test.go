@@ -21,7 +21,7 @@ func TestQuantisationFaults(t *testing.T) {
 		}
 	}
 	c, err := LoadQuantise(Sources{Files: []string{write(t, "quantise.yaml", "version: 1\nfrom: runs/a\ncalibration: {method: percentile, share: 0.01}\n")}})
-	if err != nil || c.Calibration.Starts != 16 || c.Calibration.Share != 0.01 {
+	if err != nil || c.Calibration.Inits != 16 || c.Calibration.ClipFraction != 0.01 {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -56,8 +56,8 @@ func (r *reader) file(path string) (tree map[string]any, text []byte) {
 		text, err = readBounded(path)
 	}
 	if err != nil {
-		r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: "cannot read the configuration", At: path, Why: plain(err),
-			Fix: nearFile(path, "give the path of a YAML file after "+r.schema.flag), Err: err})
+		r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: "cannot read the configuration", At: path, Why: osReason(err),
+			Fix: suggestFile(path, "give the path of a YAML file after "+r.schema.flag), Err: err})
 		return nil, nil
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
@@ -85,8 +85,8 @@ func (r *reader) file(path string) (tree map[string]any, text []byte) {
 	return r.mapping(r.schema.root, root), text
 }
 
-// word reads the value of one key from the command line or the environment.
-func (r *reader) word(path, text string) (any, bool) {
+// assignment reads the value of one key from the command line or the environment.
+func (r *reader) assignment(path, text string) (any, bool) {
 	n := r.schema.find(path)
 	if n == nil || n.key == nil || n.item == nil && strings.Contains(path, "[]") {
 		r.unknown(nil, r.schema.root, path)
@@ -119,9 +119,9 @@ func readBounded(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// plain is an operating system error without the operation and path that the
+// osReason is an operating system error without the operation and path that the
 // message names already.
-func plain(err error) string {
+func osReason(err error) string {
 	var pe *os.PathError
 	if errors.As(err, &pe) {
 		return pe.Err.Error()
@@ -129,8 +129,8 @@ func plain(err error) string {
 	return err.Error()
 }
 
-// nearFile is the fix of a file that cannot be read: the YAML file of its folder whose name is like its own, if it is not there.
-func nearFile(path, otherwise string) string {
+// suggestFile is the fix of a file that cannot be read: the YAML file of its folder whose name is like its own, if it is not there.
+func suggestFile(path, otherwise string) string {
 	var names []string
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		entries, _ := os.ReadDir(filepath.Dir(path)) // none, if that is not there either
@@ -333,7 +333,7 @@ func (r *reader) unknown(name *yaml.Node, at *node, path string) {
 	case near != "":
 		fix = "did you mean `" + near + "`?"
 	default:
-		if other := r.schema.elsewhere(last(path)); other != "" {
+		if other := r.schema.findByLastName(last(path)); other != "" {
 			fix = "did you mean `" + other + "`?"
 		} else if near := nearest.Find(path, r.schema.Names()); near != "" {
 			fix = "did you mean `" + near + "`?"
@@ -350,8 +350,8 @@ func (r *reader) unknown(name *yaml.Node, at *node, path string) {
 	r.fault(name, fmt.Sprintf("unknown key %q", word), why, fix)
 }
 
-// elsewhere is the key, or the group of keys, with this last name that lies least deep; of several the first.
-func (s *Schema) elsewhere(name string) (found string) {
+// findByLastName is the key, or the group of keys, with this last name that lies least deep; of several the first.
+func (s *Schema) findByLastName(name string) (found string) {
 	for _, k := range s.Keys {
 		for path := k.Path; path != ""; path = path[:max(0, strings.LastIndexByte(path, '.'))] {
 			if last(path) == name && (found == "" || strings.Count(path, ".") < strings.Count(found, ".")) {

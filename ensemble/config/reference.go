@@ -43,8 +43,8 @@ type Auxiliary struct {
 	Variables []string `key:"variables"`
 }
 
-// placeKeys describe what a network is told of places.
-func placeKeys() []Key {
+// spatialInputKeys describe what a network is told of places.
+func spatialInputKeys() []Key {
 	return []Key{
 		{Path: "model.embedding", Default: "0", Check: Between(0, 256), Example: "4",
 			Help: "Learned fields that are input too, with a value of each for every point and level: what the network finds to be particular to a place. They have weight decay."},
@@ -55,9 +55,9 @@ func placeKeys() []Key {
 	}
 }
 
-// checkPlaces: auxiliary files and their variables belong together; networks that make one
+// checkSpatialInputs: auxiliary files and their variables belong together; networks that make one
 // field, and those of stages, have inputs of their own.
-func (c *TrainConfig) checkPlaces() []*exit.Error {
+func (c *TrainConfig) checkSpatialInputs() []*exit.Error {
 	var faults []*exit.Error
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
 	a := c.Data.Auxiliary
@@ -69,7 +69,7 @@ func (c *TrainConfig) checkPlaces() []*exit.Error {
 			add("data.auxiliary.variables", fmt.Sprintf("variable %s is listed twice", v), "", "list each variable once")
 		}
 	}
-	if c.Model.Embedding > 0 && (c.Model.NetworkKind().OneField || c.Model.Method != JointMethod) {
+	if c.Model.Embedding > 0 && (c.Model.NetworkKind().SingleField || c.Model.Method != JointMethod) {
 		add("model.embedding", "model.embedding is given to "+c.Model.Kind+" by "+string(c.Model.Method), "networks of one spread field, and those of stages, have maps of their own",
 			"remove it, or set model.kind: "+unet3d.UNetKind.Name+" and model.method: "+string(JointMethod))
 	}

@@ -20,11 +20,11 @@ type Key struct {
 	// Required keys must be given: there is no sensible default. In a list of
 	// structures it means in each item.
 	Required bool
-	// Resume says that a run may be resumed with another value of this key.
-	Resume bool
-	// Neutral says that the key is no part of what a run is: it decides how fast it
+	// MayChangeOnResume says that a run may be resumed with another value of this key.
+	MayChangeOnResume bool
+	// OutsideIdentity says that the key is no part of what a run is: it decides how fast it
 	// goes or what is kept on the way.
-	Neutral bool
+	OutsideIdentity bool
 }
 
 // Schema is the description of one configuration file.
@@ -56,7 +56,7 @@ type node struct {
 func newSchema[T any](name string, keys []Key) *Schema {
 	s := &Schema{Name: name, Keys: keys, root: &node{children: map[string]*node{}}, flag: "--config"}
 	fields := map[string]reflect.StructField{}
-	collect(reflect.TypeFor[T](), "", nil, fields)
+	collectLeaves(reflect.TypeFor[T](), "", nil, fields)
 	for i := range keys {
 		k := &keys[i]
 		f, ok := fields[k.Path]
@@ -64,7 +64,7 @@ func newSchema[T any](name string, keys []Key) *Schema {
 			panic("config: no field has the key " + k.Path)
 		}
 		delete(fields, k.Path)
-		s.place(k, f)
+		s.insert(k, f)
 	}
 	for path := range fields {
 		panic("config: no row describes the field " + path)
@@ -86,14 +86,14 @@ func newOptionalSchema[T any](name string, keys []Key) *Schema {
 	return s
 }
 
-// collect lists the leaves of a structure by the paths of their `key` tags; the
+// collectLeaves lists the leaves of a structure by the paths of their `key` tags; the
 // Index of each is complete from the structure that holds it.
-func collect(t reflect.Type, prefix string, index []int, into map[string]reflect.StructField) {
+func collectLeaves(t reflect.Type, prefix string, index []int, into map[string]reflect.StructField) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		tag, ok := f.Tag.Lookup("key")
 		if f.Anonymous { // its keys are those of the structure
-			collect(f.Type, prefix, append(slices.Clone(index), i), into)
+			collectLeaves(f.Type, prefix, append(slices.Clone(index), i), into)
 			continue
 		}
 		if !ok {
@@ -104,10 +104,10 @@ func collect(t reflect.Type, prefix string, index []int, into map[string]reflect
 		_, leaf := kindOf(f.Type)
 		switch {
 		case !leaf && f.Type.Kind() == reflect.Struct:
-			collect(f.Type, path+".", f.Index, into)
+			collectLeaves(f.Type, path+".", f.Index, into)
 		case f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct && !isKind(f.Type.Elem()):
 			into[path] = f
-			collect(f.Type.Elem(), path+"[].", nil, into)
+			collectLeaves(f.Type.Elem(), path+"[].", nil, into)
 		default:
 			into[path] = f
 		}
@@ -116,8 +116,8 @@ func collect(t reflect.Type, prefix string, index []int, into map[string]reflect
 
 func isKind(t reflect.Type) bool { _, ok := kindOf(t); return ok }
 
-// place hangs a row into the tree.
-func (s *Schema) place(k *Key, f reflect.StructField) {
+// insert hangs a row into the tree.
+func (s *Schema) insert(k *Key, f reflect.StructField) {
 	at, done := s.root, ""
 	parts := strings.Split(k.Path, ".")
 	for i, part := range parts {
@@ -159,8 +159,8 @@ func (s *Schema) parseDefault(n *node) any {
 	return v
 }
 
-// leaves visits the leaves outside of lists of structures, in table order.
-func (s *Schema) leaves(visit func(*node)) {
+// walkLeaves visits the leaves outside of lists of structures, in table order.
+func (s *Schema) walkLeaves(visit func(*node)) {
 	var walk func(*node)
 	walk = func(n *node) {
 		if n.key != nil {

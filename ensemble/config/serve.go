@@ -12,24 +12,24 @@ import (
 
 // Service says how `ensemble serve` issues products and shows them. Predictions do not read it.
 type Service struct {
-	Listen      []string      `key:"listen"`
-	Hosts       []string      `key:"hosts"`
-	MaxAge      time.Duration `key:"max_age"`
-	Retry       time.Duration `key:"retry"`
-	Attempts    int           `key:"attempts"`
-	ReadyWithin time.Duration `key:"ready_within"`
-	Scores      Path          `key:"scores"`
-	Connections int           `key:"connections"`
-	PerAddress  int           `key:"per_address"`
-	Rate        Bytes         `key:"rate"`
+	Listen                   []string      `key:"listen"`
+	AllowedHosts             []string      `key:"hosts"`
+	MaxAge                   time.Duration `key:"max_age"`
+	RetryDelay               time.Duration `key:"retry"`
+	MaxAttempts              int           `key:"attempts"`
+	ReadyMaxAge              time.Duration `key:"ready_within"`
+	Scores                   Path          `key:"scores"`
+	MaxConnections           int           `key:"connections"`
+	MaxConnectionsPerAddress int           `key:"per_address"`
+	RateLimit                Bytes         `key:"rate"`
 }
 
 // serviceKeys are the rows of Service.
 var serviceKeys = []Key{
-	{Path: "serve.listen", Default: `["127.0.0.1:8642"]`, Check: Check{Text: "an address and port such as 127.0.0.1:8642, or unix:PATH", ok: func(v any) bool { return isListen(v.(string)) }},
+	{Path: "serve.listen", Default: `["127.0.0.1:8642"]`, Check: Check{Text: "an address and port such as 127.0.0.1:8642, or unix:PATH", ok: func(v any) bool { return isListenAddress(v.(string)) }},
 		Example: `["127.0.0.1:8642", "unix:/run/ensemble/http.sock"]`,
 		Help:    "Where HTTP is answered: addresses with ports, and sockets in the file system. Any other than a loopback address is open to the network."},
-	{Path: "serve.hosts", Check: Check{Text: "a name such as forecast.example.org, without a port, or *", ok: func(v any) bool { return isHost(v.(string)) }},
+	{Path: "serve.hosts", Check: Check{Text: "a name such as forecast.example.org, without a port, or *", ok: func(v any) bool { return isHostOrAny(v.(string)) }},
 		Example: `["forecast.example.org"]`,
 		Help:    "Names that requests may be for, beside addresses, localhost and the name of the machine; with * any."},
 	{Path: "serve.max_age", Check: Above(0), Example: "48h",
@@ -50,8 +50,8 @@ var serviceKeys = []Key{
 		Help: "Bytes of products a second, over all connections; 0 has no bound."},
 }
 
-// isListen tells an address with a port, or a path behind unix:.
-func isListen(s string) bool {
+// isListenAddress tells an address with a port, or a path behind unix:.
+func isListenAddress(s string) bool {
 	if path, ok := strings.CutPrefix(s, "unix:"); ok {
 		return filepath.IsAbs(path) && len(path) < 108 // sun_path of Linux
 	}
@@ -63,8 +63,8 @@ func isListen(s string) bool {
 	return err == nil && fmt.Sprint(n) == port
 }
 
-// isHost tells a name of a host, or * for any.
-func isHost(s string) bool {
+// isHostOrAny tells a name of a host, or * for any.
+func isHostOrAny(s string) bool {
 	return s == "*" || len(s) < 254 && hostName.MatchString(s)
 }
 

@@ -12,7 +12,7 @@ func TestHostNames(t *testing.T) {
 	for name, want := range map[string]bool{"*": true, "fc1": true, "forecast.example.org": true, "a-b.c_d.x1": true,
 		"": false, "forecast.example.org:80": false, "http://x": false, "x/": false, "*.example.org": false, "a b": false, ".a": false, "a.": false, "-a": false, "a..b": false,
 		strings.Repeat("a.", 126) + "a": true, strings.Repeat("a.", 127) + "a": false} {
-		if isHost(name) != want {
+		if isHostOrAny(name) != want {
 			t.Errorf("%q is a name of a host: %v", name, !want)
 		}
 	}
@@ -21,11 +21,11 @@ func TestHostNames(t *testing.T) {
 // The bounds of a service have defaults, and 0 is none.
 func TestServiceBounds(t *testing.T) {
 	c, err := LoadPredict(Sources{})
-	if err != nil || c.Serve.PerAddress != 64 || c.Serve.Connections != 256 || c.Serve.Hosts != nil {
+	if err != nil || c.Serve.MaxConnectionsPerAddress != 64 || c.Serve.MaxConnections != 256 || c.Serve.AllowedHosts != nil {
 		t.Errorf("%v: %+v", err, c.Serve)
 	}
 	c, err = LoadPredict(Sources{Set: []string{"serve.per_address=0", "serve.hosts=[a.example.org, fc1]"}})
-	if err != nil || c.Serve.PerAddress != 0 || len(c.Serve.Hosts) != 2 || c.Serve.Hosts[1] != "fc1" {
+	if err != nil || c.Serve.MaxConnectionsPerAddress != 0 || len(c.Serve.AllowedHosts) != 2 || c.Serve.AllowedHosts[1] != "fc1" {
 		t.Errorf("%v: %+v", err, c.Serve)
 	}
 	if _, err := LoadPredict(Sources{Set: []string{"serve.hosts=[a.example.org:80]"}}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "without a port") {

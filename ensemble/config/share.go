@@ -79,10 +79,10 @@ func (c *TrainConfig) checkShare() []*exit.Error {
 	if c.Model.Method == StagesMethod {
 		add(path, "parameters are shared by networks of three stages", "the last of them begins with the weights of another", "set model.method: "+string(JointMethod)+or)
 	}
-	if c.Model.Start != "" {
+	if c.Model.Pretrained != "" {
 		add(path, "parameters are shared, and model.start names weights", "filters of a file are of no store", "remove model.start"+or)
 	}
-	if c.Model.ChannelsOf != "" {
+	if c.Model.ChannelsFrom != "" {
 		add(path, "parameters are shared, and model.channels_of names a network", "layers without some channels are not like others, and start as parts of theirs", "remove model.channels_of"+or)
 	}
 	return faults

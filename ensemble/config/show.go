@@ -16,7 +16,7 @@ import (
 )
 
 // text is an effective value as YAML text, "" if there is none.
-func (e *effective) text(path string) string {
+func (e *loaded) text(path string) string {
 	v := e.values[path]
 	if v == nil {
 		return ""
@@ -47,7 +47,7 @@ func textOf(n *node, v reflect.Value) string {
 
 // YAML is the effective configuration: every key that has a value, in the order
 // of the schema. Read again it gives the same configuration.
-func (e *effective) YAML() []byte {
+func (e *loaded) YAML() []byte {
 	var b bytes.Buffer
 	e.print(&b, false)
 	return b.Bytes()
@@ -55,14 +55,14 @@ func (e *effective) YAML() []byte {
 
 // Show prints the effective configuration as YAML; with origin every value has a
 // comment that says where it came from.
-func (e *effective) Show(w io.Writer, origin bool) error {
+func (e *loaded) Show(w io.Writer, origin bool) error {
 	var b bytes.Buffer
 	e.print(&b, origin)
 	_, err := w.Write(b.Bytes())
 	return err
 }
 
-func (e *effective) print(b *bytes.Buffer, origin bool) {
+func (e *loaded) print(b *bytes.Buffer, origin bool) {
 	var walk func(n *node, depth int)
 	walk = func(n *node, depth int) {
 		for _, name := range n.names {
@@ -99,9 +99,9 @@ type Setting struct {
 }
 
 // Values lists all keys that have a value.
-func (e *effective) Values() map[string]Setting {
+func (e *loaded) Values() map[string]Setting {
 	out := map[string]Setting{}
-	e.schema.leaves(func(n *node) {
+	e.schema.walkLeaves(func(n *node) {
 		if text := e.text(n.path); text != "" {
 			out[n.path] = Setting{text, e.origins[n.path].String()}
 		}
@@ -110,17 +110,17 @@ func (e *effective) Values() map[string]Setting {
 }
 
 // Hash identifies the effective configuration: the SHA-256 of its YAML text.
-func (e *effective) Hash() string {
+func (e *loaded) Hash() string {
 	sum := sha256.Sum256(e.YAML())
 	return hex.EncodeToString(sum[:])
 }
 
 // Identity is the SHA-256 of all keys that decide what a run is: Hash without those
 // marked Neutral. A finished run is not another one because of the threads it had.
-func (e *effective) Identity() string {
+func (e *loaded) Identity() string {
 	h := sha256.New()
-	e.schema.leaves(func(n *node) {
-		if !n.key.Neutral {
+	e.schema.walkLeaves(func(n *node) {
+		if !n.key.OutsideIdentity {
 			fmt.Fprintf(h, "%s: %s\n", n.path, e.text(n.path)) // a hash takes every write
 		}
 	})
@@ -132,7 +132,7 @@ func (e *effective) Identity() string {
 // had its default: the program that began it did not know it.
 //
 // Errors: exit 64 with one fault for each other key that differs, old and new.
-func (e *effective) CheckResume(began []byte) error {
+func (e *loaded) CheckResume(began []byte) error {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(began, &doc); err != nil || len(doc.Content) == 0 {
 		return &exit.Error{Code: exit.BadData, What: "the run's effective configuration cannot be read", Fix: "start a new run directory", Err: err}
@@ -140,10 +140,10 @@ func (e *effective) CheckResume(began []byte) error {
 	r := reader{schema: e.schema, where: "config.effective.yaml", isFile: true, dir: "/"}
 	old := flatten(e.schema.root, r.mapping(e.schema.root, doc.Content[0]))
 	if len(r.faults) > 0 {
-		return together(r.faults)
+		return joinFaults(r.faults)
 	}
 	var faults []*exit.Error
-	e.schema.leaves(func(n *node) {
+	e.schema.walkLeaves(func(n *node) {
 		v, ok := old[n.path]
 		if !ok {
 			v = n.def
@@ -152,15 +152,15 @@ func (e *effective) CheckResume(began []byte) error {
 		if v != nil {
 			before = textOf(n, reflect.ValueOf(v))
 		}
-		if now := e.text(n.path); now != before && !n.key.Resume {
+		if now := e.text(n.path); now != before && !n.key.MayChangeOnResume {
 			faults = append(faults, e.fault(n.path, fmt.Sprintf("%s changed since the run began", n.path),
-				fmt.Sprintf("it was %s and is %s", orNothing(before), orNothing(now)), "restore it, or start a new run directory"))
+				fmt.Sprintf("it was %s and is %s", orNotSet(before), orNotSet(now)), "restore it, or start a new run directory"))
 		}
 	})
-	return together(faults)
+	return joinFaults(faults)
 }
 
-func orNothing(s string) string {
+func orNotSet(s string) string {
 	if s == "" {
 		return "not set"
 	}
@@ -266,7 +266,7 @@ func (s *Schema) Explain(w io.Writer, path string) error {
 	}
 	r := reader{schema: s, where: "config explain " + path}
 	r.unknown(nil, s.root, path)
-	return together(r.faults)
+	return joinFaults(r.faults)
 }
 
 func (s *Schema) explain(w io.Writer, k *Key) {
@@ -299,7 +299,7 @@ func (s *Schema) explain(w io.Writer, k *Key) {
 	if !strings.Contains(k.Path, "[]") {
 		row("variable", EnvironmentName(k.Path))
 	}
-	if k.Resume {
+	if k.MayChangeOnResume {
 		row("resume", "may change when a run is resumed")
 	}
 }

@@ -36,8 +36,8 @@ type SpreadStage struct {
 	Loss Loss `key:"loss"`
 }
 
-// Of is the training of a stage.
-func (t Training) Of(s Stage) Training {
+// ForStage is the training of a stage.
+func (t Training) ForStage(s Stage) Training {
 	t.Epochs = cmp.Or(s.Epochs, t.Epochs)
 	t.LearningRate = cmp.Or(s.LearningRate, t.LearningRate)
 	t.EarlyStop.Patience = cmp.Or(s.Patience, t.EarlyStop.Patience)
@@ -98,7 +98,7 @@ func (c *TrainConfig) checkStages() []*exit.Error {
 		add("model.head", "three stages are trained for head "+string(c.Model.Head), "the last of them gives the distribution of the analysis",
 			"set model.head: distribution, or model.method: "+string(JointMethod))
 	}
-	if c.Model.Start != "" {
+	if c.Model.Pretrained != "" {
 		add("model.start", "model.start is given and there are three stages", "their networks differ, and one file has the weights of one",
 			"remove it, or set model.method: "+string(JointMethod))
 	}

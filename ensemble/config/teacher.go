@@ -21,8 +21,8 @@ func teacherKeys() []Key {
 	}
 }
 
-// weightAlone refuses the weight of a teacher where none of so many runs teaches.
-func (e *effective) weightAlone(runs int) []*exit.Error {
+// checkTeacherWeight refuses the weight of a teacher where none of so many runs teaches.
+func (e *loaded) checkTeacherWeight(runs int) []*exit.Error {
 	if runs > 0 || e.text("teacher.weight") == DefaultTeacherWeight {
 		return nil
 	}
@@ -34,7 +34,7 @@ func (c *TrainConfig) checkTeacher() []*exit.Error {
 	var faults []*exit.Error
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
 	if len(c.Teacher.Runs) == 0 {
-		return c.weightAlone(0)
+		return c.checkTeacherWeight(0)
 	}
 	const path, or = "teacher.runs", ", or remove teacher"
 	m := c.Model

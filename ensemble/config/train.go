@@ -30,30 +30,30 @@ type Train struct {
 
 // Data says what is learned from.
 type Data struct {
-	Forecasts   []Path                   `key:"forecasts"`
-	Analyses    []Path                   `key:"analyses"`
-	Store       Path                     `key:"store"`
-	Memory      Bytes                    `key:"memory"`
-	Prefetch    int                      `key:"prefetch"`
-	Direct      bool                     `key:"direct"`
-	DiskCache   DiskCache                `key:"disk_cache"`
-	Peers       string                   `key:"peers"`
-	Sparse      bool                     `key:"sparse"`
-	IndexCache  Path                     `key:"index_cache"`
-	Grid        Interpolation            `key:"grid"`
-	Members     MemberPolicy             `key:"members"`
-	Leads       []ensemble.Lead          `key:"leads"`
-	TargetLead  ensemble.Lead            `key:"target_lead"`
-	TargetLeads []ensemble.Lead          `key:"target_leads"` // of a loaded configuration never empty
-	Levels      []ensemble.Level         `key:"levels"`
-	Variables   []string                 `key:"variables"`
-	Targets     []Target                 `key:"targets"`
-	Features    []string                 `key:"features"`
-	Standardise ensemble.Standardisation `key:"standardise"`
-	LAS         LAS                      `key:"las"`
-	Split       Split                    `key:"split"`
-	SpreadDDOF  int                      `key:"spread_ddof"`
-	Auxiliary   Auxiliary                `key:"auxiliary"`
+	Forecasts          []Path                   `key:"forecasts"`
+	Analyses           []Path                   `key:"analyses"`
+	Store              Path                     `key:"store"`
+	Memory             Bytes                    `key:"memory"`
+	Prefetch           int                      `key:"prefetch"`
+	DirectIO           bool                     `key:"direct"`
+	DiskCache          DiskCache                `key:"disk_cache"`
+	Peers              string                   `key:"peers"`
+	AllowMissingChunks bool                     `key:"sparse"`
+	IndexCache         Path                     `key:"index_cache"`
+	Grid               Interpolation            `key:"grid"`
+	Members            MemberPolicy             `key:"members"`
+	Leads              []ensemble.Lead          `key:"leads"`
+	TargetLead         ensemble.Lead            `key:"target_lead"`
+	TargetLeads        []ensemble.Lead          `key:"target_leads"` // of a loaded configuration never empty
+	Levels             []ensemble.Level         `key:"levels"`
+	Variables          []string                 `key:"variables"`
+	Targets            []Target                 `key:"targets"`
+	Features           []string                 `key:"features"`
+	Standardise        ensemble.Standardisation `key:"standardise"`
+	LAS                LAS                      `key:"las"`
+	Split              Split                    `key:"split"`
+	SpreadDDOF         int                      `key:"spread_ddof"`
+	Auxiliary          Auxiliary                `key:"auxiliary"`
 }
 
 // DefaultPrefetch is how many starts are read ahead unless it is told.
@@ -75,11 +75,11 @@ type DiskCache struct {
 // MemberPolicy says which members are input and how many make the full ensemble.
 type MemberPolicy struct {
 	Use      Members `key:"use"`
-	Least    int     `key:"least"` // 0 stands for Use
+	Minimum  int     `key:"least"` // 0 stands for Use
 	Full     int     `key:"full"`
 	Control  string  `key:"control"`  // "include" or "exclude"
 	Sampling string  `key:"sampling"` // "fixed" or "random"
-	Layout
+	MemberLayout
 }
 
 // Interpolation says to which grid all fields are brought, and how.
@@ -89,8 +89,8 @@ type Interpolation struct {
 	MinValid float64 `key:"min_valid"` // share of weights
 }
 
-// Named says whether the grid is given by its name, rather than by that of files.
-func (p Interpolation) Named() bool { return p.To != "" && p.To != "forecasts" && p.To != "analyses" }
+// IsNamed says whether the grid is given by its name, rather than by that of files.
+func (p Interpolation) IsNamed() bool { return p.To != "" && p.To != "forecasts" && p.To != "analyses" }
 
 // Target is a variable whose distribution is predicted, on some levels.
 type Target struct {
@@ -112,8 +112,8 @@ type Split struct {
 	Fractions  Fractions `key:"fractions"`
 }
 
-// ByDate says whether the split is given by periods.
-func (s Split) ByDate() bool { return !s.Train.From.IsZero() }
+// IsByDate says whether the split is given by periods.
+func (s Split) IsByDate() bool { return !s.Train.From.IsZero() }
 
 // Period is a span of init dates, both ends included.
 type Period struct {
@@ -121,10 +121,10 @@ type Period struct {
 	To   Date `key:"to"`
 }
 
-// Domain is the period in the terms of package ensemble.
-func (p Period) Domain() ensemble.Period { return ensemble.Period{From: p.From.Time, To: p.To.End()} }
+// Period is the period in the terms of package ensemble.
+func (p Period) Period() ensemble.Period { return ensemble.Period{From: p.From.Time, To: p.To.End()} }
 
-func (p Period) given() bool { return !p.From.IsZero() && !p.To.IsZero() }
+func (p Period) isSet() bool { return !p.From.IsZero() && !p.To.IsZero() }
 
 // Fractions are shares of the starts in the order of their dates; what is left
 // after training and validation is for the test.
@@ -133,37 +133,37 @@ type Fractions struct {
 	Validation float64 `key:"validation"`
 }
 
-// SharedHeight is the treatment of levels by which all have one filter.
-const SharedHeight = "shared"
+// SharedLevelFilters is the treatment of levels by which all have one filter.
+const SharedLevelFilters = "shared"
 
 // Model is the network.
 type Model struct {
-	Kind     string  `key:"kind"`
-	Height   string  `key:"height"`
-	Base     int     `key:"base"`
-	Stages   int     `key:"stages"`
-	Dropout  float64 `key:"dropout"`
-	Location bool    `key:"location"`
-	Season   bool    `key:"season"`
-	Periodic bool    `key:"periodic"`
-	Head     Head    `key:"head"`
-	Start    Path    `key:"start"`
-	// ChannelsOf is the run whose channels the network has from its start.
-	ChannelsOf Path      `key:"channels_of"`
-	Method     Method    `key:"method"`
-	Bias       BiasModel `key:"bias"`
-	Members    string    `key:"members"`
-	Pool       string    `key:"pool"`
-	Encoder    Encoder   `key:"encoder"`
-	Attention  string    `key:"attention"`
-	Family     Family    `key:"family"`
-	Degree     int       `key:"degree"`
-	Bins       int       `key:"bins"`
+	Kind         string  `key:"kind"`
+	LevelFilters string  `key:"height"`
+	Base         int     `key:"base"`
+	Stages       int     `key:"stages"`
+	Dropout      float64 `key:"dropout"`
+	Location     bool    `key:"location"`
+	Season       bool    `key:"season"`
+	Periodic     bool    `key:"periodic"`
+	Head         Head    `key:"head"`
+	Pretrained   Path    `key:"start"`
+	// ChannelsFrom is the run whose channels the network has from its start.
+	ChannelsFrom Path      `key:"channels_of"`
+	Method       Method    `key:"method"`
+	Bias         BiasModel `key:"bias"`
+	Members      string    `key:"members"`
+	Pool         string    `key:"pool"`
+	Encoder      Encoder   `key:"encoder"`
+	Attention    string    `key:"attention"`
+	Family       Family    `key:"family"`
+	Degree       int       `key:"degree"`
+	Bins         int       `key:"bins"`
 
 	Embedding int    `key:"embedding"` // learned fields; 0 has none
 	Reference string `key:"reference"` // NoReference or one of References
 
-	Leads      string   `key:"leads"`
+	LeadAxis   string   `key:"leads"`
 	Conditions []string `key:"conditions"`
 
 	Recurrent Recurrent `key:"recurrent"`
@@ -176,38 +176,38 @@ type Model struct {
 
 // Training is how the network is trained.
 type Training struct {
-	Epochs         int           `key:"epochs"`
-	BatchSize      int           `key:"batch_size"`
-	Accumulate     int           `key:"accumulate"`
-	Optimizer      string        `key:"optimizer"`
-	Trust          float64       `key:"trust"` // of lars; 0 has the optimiser's own
-	LearningRate   float64       `key:"learning_rate"`
-	Scale          string        `key:"scale"`
-	BaseBatch      int           `key:"base_batch"` // 0 stands for BatchSize
-	WeightDecay    float64       `key:"weight_decay"`
-	Schedule       string        `key:"schedule"`
-	Warmup         int           `key:"warmup"`
-	Clip           float64       `key:"clip"`
-	EMA            float64       `key:"ema"` // 0 keeps no average
-	Loss           LossTerms     `key:"loss"`
-	Seed           int           `key:"seed"`
-	EarlyStop      EarlyStop     `key:"early_stop"`
-	Checkpoint     Checkpoint    `key:"checkpoint"`
-	Networks       int           `key:"networks"`
-	Device         string        `key:"device"`
-	Threads        int           `key:"threads"`
-	Memory         Bytes         `key:"memory"`
-	Workspace      Bytes         `key:"workspace"`
-	Precision      string        `key:"precision"`
-	Mesh           string        `key:"mesh"`
-	Machine        Path          `key:"machine"`
-	StallTimeout   time.Duration `key:"stall_timeout"`
-	ShardOptimizer bool          `key:"shard_optimizer"`
-	Stages         Stages        `key:"stages"`
+	Epochs              int           `key:"epochs"`
+	BatchSize           int           `key:"batch_size"`
+	Accumulate          int           `key:"accumulate"`
+	Optimizer           string        `key:"optimizer"`
+	TrustCoefficient    float64       `key:"trust"` // of lars; 0 has the optimiser's own
+	LearningRate        float64       `key:"learning_rate"`
+	LearningRateScaling string        `key:"scale"`
+	BaseBatchSize       int           `key:"base_batch"` // 0 stands for BatchSize
+	WeightDecay         float64       `key:"weight_decay"`
+	Schedule            string        `key:"schedule"`
+	Warmup              int           `key:"warmup"`
+	Clip                float64       `key:"clip"`
+	EMA                 float64       `key:"ema"` // 0 keeps no average
+	Loss                LossTerms     `key:"loss"`
+	Seed                int           `key:"seed"`
+	EarlyStop           EarlyStop     `key:"early_stop"`
+	Checkpoint          Checkpoint    `key:"checkpoint"`
+	Networks            int           `key:"networks"`
+	Device              string        `key:"device"`
+	Threads             int           `key:"threads"`
+	Memory              Bytes         `key:"memory"`
+	Workspace           Bytes         `key:"workspace"`
+	Precision           string        `key:"precision"`
+	Mesh                string        `key:"mesh"`
+	Machine             Path          `key:"machine"`
+	StallTimeout        time.Duration `key:"stall_timeout"`
+	ShardOptimizer      bool          `key:"shard_optimizer"`
+	Stages              Stages        `key:"stages"`
 }
 
-// DefaultStall is how long a rank waits for another one unless it is told.
-const DefaultStall = 10 * time.Minute
+// DefaultStallTimeout is how long a rank waits for another one unless it is told.
+const DefaultStallTimeout = 10 * time.Minute
 
 // LossTerms are what the optimiser lowers.
 type LossTerms struct {
@@ -216,10 +216,10 @@ type LossTerms struct {
 	Fairness Fairness  `key:"fairness"`
 	Scales   []float64 `key:"scales"` // standard deviations in grid points, falling
 
-	Threshold       []ensemble.Question `key:"threshold"`
-	ThresholdWeight float64             `key:"threshold_weight"`
-	Extreme         float64             `key:"extreme"` // 0 weights all points alike
-	Leads           []float64           `key:"leads"`   // of each target lead; none weights all alike
+	Threshold       []ensemble.VariableEvent `key:"threshold"`
+	ThresholdWeight float64                  `key:"threshold_weight"`
+	Extreme         float64                  `key:"extreme"` // 0 weights all points alike
+	LeadWeights     []float64                `key:"leads"`   // of each target lead; none weights all alike
 }
 
 // EarlyStop ends training when validation no longer improves.
@@ -256,21 +256,21 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Files of the analyses that forecasts are compared with, as data.forecasts. Needed for scores and for heads that predict a distribution."},
 	{Path: "data.store", Example: "store",
 		Help: "Folder of a sample store that `ensemble data prepare` has made of the forecasts and analyses: training reads it in their place."},
-	{Path: "data.memory", Default: "4GiB", Example: "32GiB", Resume: true, Neutral: true,
+	{Path: "data.memory", Default: "4GiB", Example: "32GiB", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Memory of a process for starts of data.store that are kept between epochs, which its parts of train.mesh share; those that it needs most often. What has no room is read again each time. 0 sets no bound. Starts of other files are all kept."},
-	{Path: "data.prefetch", Default: strconv.Itoa(DefaultPrefetch), Check: Between(1, 1024), Example: "8", Resume: true, Neutral: true,
+	{Path: "data.prefetch", Default: strconv.Itoa(DefaultPrefetch), Check: Between(1, 1024), Example: "8", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Starts of data.store that are read ahead of their use, and at once. Each takes the memory of a start, of a rank that of its part."},
-	{Path: "data.direct", Default: "false", Example: "true", Resume: true, Neutral: true,
+	{Path: "data.direct", Default: "false", Example: "true", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Whether data.store is read past the page cache of the system, where its file system allows that: faster from fast disks, for a store that is larger than the machine's memory."},
-	{Path: "data.disk_cache.folder", Example: "/local/scratch", Resume: true, Neutral: true,
+	{Path: "data.disk_cache.folder", Example: "/local/scratch", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Folder on a fast disk of the machine where starts of data.store are kept that have no room in data.memory, for as long as the training runs."},
-	{Path: "data.disk_cache.size", Default: "0", Example: "200GiB", Resume: true, Neutral: true,
+	{Path: "data.disk_cache.size", Default: "0", Example: "200GiB", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Bytes of a process in data.disk_cache.folder, which its parts of train.mesh share."},
-	{Path: "data.peers", Default: PeersAuto, Check: OneOf(PeersAuto, PeersAlways, PeersNever), Example: PeersAlways, Resume: true, Neutral: true,
+	{Path: "data.peers", Default: PeersAuto, Check: OneOf(PeersAuto, PeersAlways, PeersNever), Example: PeersAlways, MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Whether ranks of an MPI job take starts of data.store from the memory of others that have them, over TCP: always, never, or auto, where that was faster than the file system lately. Ranks along the axis data of train.mesh do so."},
 	{Path: "data.sparse", Default: "false", Example: "true",
 		Help: "Whether chunks that are absent in Zarr stores are missing values; by default they are refused, since they may have been lost."},
-	{Path: "data.index_cache", Example: "/var/cache/ensemble", Resume: true, Neutral: true,
+	{Path: "data.index_cache", Example: "/var/cache/ensemble", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Folder in which indexes of GRIB files are kept, so that they open faster the next time; without it none are."},
 	{Path: "data.grid.to", Default: "", Example: "1.5deg",
 		Help: "Grid to which all fields are brought, so that forecasts and analyses on different grids can be used together: forecasts (that of most forecast fields), analyses, or a name: 1.5deg has rows on the poles, 360x180 rows between them, F48 Gaussian rows, 0.5deg@72/-20/30.5/44.5 an area (north/west/south/east). The model keeps it: prediction brings its input there as well. Empty: all fields are on one grid already."},
@@ -321,15 +321,15 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 	{Path: "data.spread_ddof", Default: "1", Check: OneOf("0", "1"), Example: "1",
 		Help: "Divisor of the spread that is input and target: members minus this."},
 
-	{Path: "model.kind", Default: unet3d.UNetKind.Name, Check: OneOf(unet3d.NamesOf(func(*unet3d.Kind) bool { return true })...), Example: "unet3d",
+	{Path: "model.kind", Default: unet3d.UNetKind.Name, Check: OneOf(unet3d.KindNames(func(*unet3d.Kind) bool { return true })...), Example: "unet3d",
 		Help: kindHelp()},
-	{Path: "model.height", Default: SharedHeight, Check: OneOf(SharedHeight, "full", "affine", "separable"), Example: "affine",
+	{Path: "model.height", Default: SharedLevelFilters, Check: OneOf(SharedLevelFilters, "full", "affine", "separable"), Example: "affine",
 		Help: "How layers of the U-Net treat levels, which are not alike. shared: one filter for all. full: a filter for each. affine: one filter, and a factor for each level. separable: one filter along latitude and longitude, then one across the levels for each level."},
 	{Path: "model.base", Default: "16", Check: Between(1, 1024), Example: "32",
 		Help: "Channels of the first stage."},
 	{Path: "model.stages", Default: "3", Check: Between(1, 6), Example: "3",
 		Help: "How often the U-Net halves the resolution."},
-	{Path: "model.dropout", Default: "0", Check: Below(0, 1), Example: "0.1",
+	{Path: "model.dropout", Default: "0", Check: BetweenHalfOpen(0, 1), Example: "0.1",
 		Help: "Share of channels that is dropped in training."},
 	{Path: "model.location", Default: "true", Example: "true",
 		Help: "Whether latitude and longitude are input."},
@@ -344,7 +344,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 	{Path: "model.channels_of", Example: "runs/pruned",
 		Help: "Folder of a finished training whose network lost channels: the network has as many from its start, with weights of its own."},
 
-	{Path: "train.epochs", Default: "60", Check: Between(1, 1e6), Example: "60", Resume: true,
+	{Path: "train.epochs", Default: "60", Check: Between(1, 1e6), Example: "60", MayChangeOnResume: true,
 		Help: "Passes over the training starts at most."},
 	{Path: "train.batch_size", Default: "4", Check: Between(1, 65536), Example: "4",
 		Help: "Samples that are computed at once."},
@@ -368,7 +368,7 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "Steps over which the learning rate rises linearly: from zero, or with train.scale from learning_rate itself."},
 	{Path: "train.clip", Default: "1", Check: AtLeast(0), Example: "1",
 		Help: "Largest norm of the gradient; 0 never clips."},
-	{Path: "train.ema", Default: "0", Check: Below(0, 1), Example: "0.999",
+	{Path: "train.ema", Default: "0", Check: BetweenHalfOpen(0, 1), Example: "0.999",
 		Help: "Decay of a running average of the weights, which is then what is validated, kept as best and saved in the model; 0 keeps none."},
 	{Path: "train.loss.kind", Default: string(CRPSLoss), Check: OneOf(Losses...), Example: string(CRPSLoss),
 		Help: "What is lowered: the CRPS of the distribution against the analysis (pinball: of a Bernstein quantile function at 99 levels; cross_entropy: of a histogram; of members that come out, that of their mean and standard deviation), crps_members, the CRPS of such members themselves, or a distance to the full ensemble's spread."},
@@ -378,43 +378,43 @@ var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 		Help: "All random numbers follow from it."},
 	{Path: "train.early_stop.patience", Default: "10", Check: AtLeast(0), Example: "10",
 		Help: "Epochs without improvement on the validation starts after which training ends; 0 never."},
-	{Path: "train.checkpoint.every", Default: "1", Check: AtLeast(1), Example: "1", Resume: true, Neutral: true,
+	{Path: "train.checkpoint.every", Default: "1", Check: AtLeast(1), Example: "1", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Epochs between checkpoints."},
-	{Path: "train.checkpoint.keep", Default: "2", Check: AtLeast(2), Example: "2", Resume: true, Neutral: true,
+	{Path: "train.checkpoint.keep", Default: "2", Check: AtLeast(2), Example: "2", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Checkpoints that are kept beside the best one."},
 	{Path: "train.networks", Default: "1", Check: Between(1, 100), Example: "3",
 		Help: "Networks that are trained from different seeds and averaged."},
-	{Path: "train.device", Default: "cpu", Check: OneOf("cpu", "cuda", "auto"), Example: "auto", Resume: true, Neutral: true,
+	{Path: "train.device", Default: "cpu", Check: OneOf("cpu", "cuda", "auto"), Example: "auto", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "What computes: the processor (cpu), an NVIDIA GPU (cuda), or the GPU where there is one and else the processor (auto). Each rank of a machine takes another GPU."},
-	{Path: "train.threads", Default: "0", Check: Between(0, 4096), Example: "2", Resume: true, Neutral: true,
+	{Path: "train.threads", Default: "0", Check: Between(0, 4096), Example: "2", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Threads of a process, which its parts of train.mesh share; 0 takes all that the machine gives."},
-	{Path: "train.memory", Default: "0", Example: "4GiB", Resume: true, Neutral: true,
+	{Path: "train.memory", Default: "0", Example: "4GiB", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Memory of a process for a step, which its parts of train.mesh share: inputs, activations, their gradients, and what kernels use in turn. If more is needed, slower kernels are taken and then some values are computed again, or on a GPU copied to the host for a while, which changes no bit; 0 sets no bound, or on a GPU what it has left."},
-	{Path: "train.workspace", Default: "0", Example: "64MiB", Resume: true, Neutral: true,
+	{Path: "train.workspace", Default: "0", Example: "64MiB", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Memory that kernels use in turn for intermediate results, a part of train.memory. Slower ways are taken if the fastest need more, which changes no bit; 0 sets no bound."},
 	{Path: "train.precision", Default: "f32", Check: OneOf(Precisions...), Example: "bf16",
 		Help: "How fields inside the network are stored, in training and in prediction: f32, or bf16 in half of the memory. Arithmetic, weights, their gradients, statistics and the loss are f32 either way. With bf16_products convolutions also multiply bf16, with sums in f32: faster on processors with AVX512_BF16, and refused on others. f16 is for GPUs: half of the memory with three more bits than bf16, and products on matrix units of a V100 too; the loss is scaled so that small gradients are kept, and steps that overflow are skipped. tf32 stores f32 and lets GPUs round what convolutions multiply to 11 bits; elsewhere it is f32."},
-	{Path: "train.mesh", Default: "", Example: "data:2 lon:4", Resume: true,
+	{Path: "train.mesh", Default: "", Example: "data:2 lon:4", MayChangeOnResume: true,
 		Help: "How the ranks of an MPI job divide a step: axes data (samples of a batch), level, lat, lon and channel, each with its number of ranks; lon:4@2x11x22=channel cuts something else in fields of that size. Empty or auto: the mesh on which a step is predicted to take least time on train.machine, see `ensemble plan`. A mesh of more parts than there are ranks is dealt out to them, all of it to a process without launcher, and gives the same bits on any number of ranks."},
-	{Path: "train.machine", Example: "machine.yaml", Resume: true,
+	{Path: "train.machine", Example: "machine.yaml", MayChangeOnResume: true,
 		Help: "Description of the machine (docs/formats/machine.md) by which train.mesh: auto chooses, and `ensemble plan`. Without it a typical machine is assumed, by `plan` nodes like the present one."},
-	{Path: "train.stall_timeout", Default: formatDuration(DefaultStall), Check: Above(0), Example: "2m", Resume: true, Neutral: true,
+	{Path: "train.stall_timeout", Default: formatDuration(DefaultStallTimeout), Check: Above(0), Example: "2m", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "How long a rank of an MPI job waits for another one, which is then taken for lost: the job ends, and its last checkpoint is resumed. Longer than the longest step, and than reading the data on the slowest node."},
-	{Path: "train.shard_optimizer", Default: "false", Example: "true", Resume: true, Neutral: true,
+	{Path: "train.shard_optimizer", Default: "false", Example: "true", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Whether each rank of an MPI job keeps the moments of a part of the parameters only, and moves that part for all. Saves memory (with adamw two values a parameter, but for the rank's share) and changes no bit."},
-}, layoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), placeKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys(), leadKeys(), recurrentKeys(), axialKeys(), shareKeys(), teacherKeys()))
+}, memberLayoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), spatialInputKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys(), leadKeys(), recurrentKeys(), axialKeys(), shareKeys(), teacherKeys()))
 
 // TrainConfig is a loaded train.yaml: the values and where they came from.
 type TrainConfig struct {
 	Train
 	// Machine is what train.machine describes; nil if that is not given.
 	Machine *MachineConfig
-	*effective
+	*loaded
 }
 
 // Identity is that of the keys, and of what train.machine describes: a mesh may depend on it.
 func (c *TrainConfig) Identity() string {
-	own := c.effective.Identity()
+	own := c.loaded.Identity()
 	if c.Machine == nil {
 		return own
 	}
@@ -430,13 +430,13 @@ func LoadTrain(src Sources) (*TrainConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &TrainConfig{effective: e}
+	c := &TrainConfig{loaded: e}
 	e.fill(&c.Train)
 	if c.Data.Split == (Split{}) {
 		e.values["data.split.fractions.train"], e.values["data.split.fractions.validation"] = 0.7, 0.1
 		e.fill(&c.Train)
 	}
-	faults := append(c.settleLeads(), c.check()...)
+	faults := append(c.mergeTargetLeads(), c.check()...)
 	if path := c.Train.Train.Machine; path != "" {
 		var fault *exit.Error
 		if c.Machine, err = LoadMachine(string(path)); errors.As(err, &fault) {
@@ -445,7 +445,7 @@ func LoadTrain(src Sources) (*TrainConfig, error) {
 			return nil, err
 		}
 	}
-	return c, together(faults)
+	return c, joinFaults(faults)
 }
 
 // check applies the rules between keys.
@@ -472,7 +472,7 @@ func (c *TrainConfig) check() []*exit.Error {
 			add("data.variables", fmt.Sprintf("variable %s is listed twice", v), "", "list each variable once")
 		}
 	}
-	if d.Grid.Named() {
+	if d.Grid.IsNamed() {
 		if _, err := ensemble.NamedGrid(d.Grid.To); err != nil {
 			add("data.grid.to", err.Error(), "", "name forecasts, analyses, or a grid such as 1.5deg")
 		}
@@ -489,7 +489,7 @@ func (c *TrainConfig) check() []*exit.Error {
 		for _, l := range t.Levels {
 			if !slices.Contains(d.Levels, l) {
 				add("data.targets", fmt.Sprintf("target %s at %s is not on one of data.levels", t.Variable, l),
-					"the levels are "+list(d.Levels), "add it to data.levels")
+					"the levels are "+formatList(d.Levels), "add it to data.levels")
 			}
 			if id := t.Variable + " at " + l.String(); seen[id] {
 				add("data.targets", "target "+id+" is listed twice", "", "list each target once")
@@ -505,7 +505,7 @@ func (c *TrainConfig) check() []*exit.Error {
 		add("data.members.use", fmt.Sprintf("the spread of %d members with divisor %d - %d does not exist", n, n, d.SpreadDDOF), "",
 			"use more members")
 	}
-	if l := d.Members.Least; l > d.Members.Use.N() || l > 0 && l <= d.SpreadDDOF {
+	if l := d.Members.Minimum; l > d.Members.Use.N() || l > 0 && l <= d.SpreadDDOF {
 		add("data.members.least", fmt.Sprintf("data.members.least is %d, data.members.use %d", l, d.Members.Use.N()), "a spread needs more members than data.spread_ddof",
 			"give a number from "+fmt.Sprint(d.SpreadDDOF+1)+" to that of data.members.use")
 	}
@@ -522,7 +522,7 @@ func (c *TrainConfig) check() []*exit.Error {
 	faults = append(faults, c.checkStages()...)
 	faults = append(faults, c.checkMembers()...)
 	faults = append(faults, c.checkReference()...)
-	faults = append(faults, c.checkPlaces()...)
+	faults = append(faults, c.checkSpatialInputs()...)
 	faults = append(faults, c.checkClimate()...)
 	faults = append(faults, c.checkCalibrate()...)
 	faults = append(faults, c.checkHead()...)
@@ -536,11 +536,11 @@ func (c *TrainConfig) check() []*exit.Error {
 func (c *TrainConfig) checkOptimizer() []*exit.Error {
 	var faults []*exit.Error
 	t := c.Train.Train
-	if t.Trust > 0 && t.Optimizer != "lars" {
+	if t.TrustCoefficient > 0 && t.Optimizer != "lars" {
 		faults = append(faults, c.fault("train.trust", "train.trust is given to "+t.Optimizer, "only lars has a trust coefficient",
 			"remove it, or set train.optimizer: lars"))
 	}
-	if t.BaseBatch > 0 && t.Scale == "none" {
+	if t.BaseBatchSize > 0 && t.LearningRateScaling == "none" {
 		faults = append(faults, c.fault("train.base_batch", "train.base_batch is given and the learning rate is not scaled", "train.scale is none",
 			"remove it, or set train.scale: linear or sqrt"))
 	}
@@ -580,10 +580,10 @@ func (c *TrainConfig) checkSplit() []*exit.Error {
 	for _, part := range parts {
 		path := "data.split." + part.name
 		switch {
-		case dated && part.name != "test" && !part.p.given(), part.p.From.IsZero() != part.p.To.IsZero():
+		case dated && part.name != "test" && !part.p.isSet(), part.p.From.IsZero() != part.p.To.IsZero():
 			faults = append(faults, c.fault(path+".from", path+" has no from and to", "a split by dates needs both ends of the training and validation periods",
 				"give data.split."+part.name+".from and .to"))
-		case part.p.given() && part.p.To.End().Before(part.p.From.Time):
+		case part.p.isSet() && part.p.To.End().Before(part.p.From.Time):
 			faults = append(faults, c.fault(path+".to", path+" ends before it begins", part.p.From.String()+" to "+part.p.To.String(), "exchange the two"))
 		}
 	}
@@ -600,4 +600,6 @@ func (c *TrainConfig) checkSplit() []*exit.Error {
 	return faults
 }
 
-func list[T fmt.Stringer](items []T) string { return strings.Join(texts(items, T.String), ", ") }
+func formatList[T fmt.Stringer](items []T) string {
+	return strings.Join(formatAll(items, T.String), ", ")
+}

@@ -35,14 +35,14 @@ type Archive struct {
 // ArchiveDay is one calendar day.
 type ArchiveDay struct {
 	Reference time.Time // of the forecast whose hindcasts these are
-	Starts    []ensemble.Init
+	Inits     []ensemble.Init
 	Files     []ArchiveFile
 }
 
 // ArchiveMonth is the analyses of one month. Each is valid at a lead of a start.
 type ArchiveMonth struct {
-	Valids []ensemble.Valid
-	Files  []ArchiveFile
+	ValidTimes []ensemble.Valid
+	Files      []ArchiveFile
 }
 
 // ArchiveFile is a file with all variables at all its levels, in the order: start, lead,
@@ -62,20 +62,20 @@ func (a Archive) Write(ctx context.Context) error {
 	cfg := Config{Seed: a.Seed, Leads: a.Leads, Members: a.Members + 1} // the control is not written
 	at := map[ensemble.Init]int{}
 	for _, d := range a.Days {
-		for _, s := range d.Starts {
-			cfg.Dates = append(cfg.Dates, s.Time)
+		for _, s := range d.Inits {
+			cfg.InitTimes = append(cfg.InitTimes, s.Time)
 		}
 	}
-	slices.SortFunc(cfg.Dates, time.Time.Compare)
-	cfg, err := cfg.Resolved()
+	slices.SortFunc(cfg.InitTimes, time.Time.Compare)
+	cfg, err := cfg.WithDefaults()
 	if err != nil {
 		return err
 	}
-	for i, t := range cfg.Dates {
+	for i, t := range cfg.InitTimes {
 		at[ensemble.InitAt(t)] = i
 	}
 	w := newWorld(cfg)
-	if err := w.history(ctx); err != nil {
+	if err := w.runHistory(ctx); err != nil {
 		return err
 	}
 	if a.Threads == 0 {
@@ -91,46 +91,46 @@ func (a Archive) Write(ctx context.Context) error {
 		return err
 	}
 	for _, d := range a.Days {
-		g.Go(func() error { return count(a.day(ctx, w, at, d)) })
+		g.Go(func() error { return count(a.writeDay(ctx, w, at, d)) })
 	}
 	for _, m := range a.Months {
-		g.Go(func() error { return count(a.month(ctx, w, m)) })
+		g.Go(func() error { return count(a.writeMonth(ctx, w, m)) })
 	}
 	return g.Wait()
 }
 
-// writing is the files of a day or a month that are being written.
-type writing struct {
-	of  []ArchiveFile
-	out []*bufio.Writer
+// archiveWriter is the files of a day or a month that are being written.
+type archiveWriter struct {
+	files []ArchiveFile
+	out   []*bufio.Writer
 }
 
-// open makes files, lets fill write them, and puts them in place.
-func open(of []ArchiveFile, done *writing, fill func(*writing) error) error {
-	if len(done.of) == len(of) {
+// writeFiles makes files, lets fill write them, and puts them in place.
+func writeFiles(of []ArchiveFile, done *archiveWriter, fill func(*archiveWriter) error) error {
+	if len(done.files) == len(of) {
 		return fill(done)
 	}
-	f := of[len(done.of)]
-	return exit.Create(f.Path, atomicfile.Write(f.Path, func(out io.Writer) error {
+	f := of[len(done.files)]
+	return exit.CreateError(f.Path, atomicfile.Write(f.Path, func(out io.Writer) error {
 		b := bufio.NewWriterSize(out, 1<<20)
-		done.of, done.out = append(done.of, f), append(done.out, b)
-		if err := open(of, done, fill); err != nil {
+		done.files, done.out = append(done.files, f), append(done.out, b)
+		if err := writeFiles(of, done, fill); err != nil {
 			return err
 		}
 		return b.Flush()
 	}))
 }
 
-// fields appends all fields of the present weather to the files.
-func (f *writing) fields(w *weather, grid *ensemble.Grid, values []float32, message []byte, init time.Time, leadHours int, m mars) error {
-	for i, file := range f.of {
+// writeFields appends all fields of the present weather to the files.
+func (f *archiveWriter) writeFields(w *diagnostics, grid *ensemble.Grid, values []float32, message []byte, init time.Time, leadHours int, m marsKeys) error {
+	for i, file := range f.files {
 		for _, l := range file.Levels {
 			for _, name := range file.Variables {
 				v, _ := ensemble.VariableNamed(name)
-				if err := w.field(values, name, l.Of(name)); err != nil {
+				if err := w.field(values, name, l.ForVariable(name)); err != nil {
 					return err
 				}
-				if _, err := f.out[i].Write(message1(message[:0], grid, v, l.Of(name), init, leadHours, m, values)); err != nil {
+				if _, err := f.out[i].Write(encodeGRIB1(message[:0], grid, v, l.ForVariable(name), init, leadHours, m, values)); err != nil {
 					return err
 				}
 			}
@@ -139,9 +139,9 @@ func (f *writing) fields(w *weather, grid *ensemble.Grid, values []float32, mess
 	return nil
 }
 
-// day writes the hindcasts of a calendar day.
-func (a Archive) day(ctx context.Context, world *world, at map[ensemble.Init]int, d ArchiveDay) error {
-	f, w := world.newForecaster(), newWeather(world.planet, a.Grid)
+// writeDay writes the hindcasts of a calendar day.
+func (a Archive) writeDay(ctx context.Context, world *world, at map[ensemble.Init]int, d ArchiveDay) error {
+	f, w := world.newForecaster(), newDiagnostics(world.planet, a.Grid)
 	values, message := make([]float32, a.Grid.Size()), make([]byte, 0, 3*a.Grid.Size()+256)
 	states := make([][]state, len(a.Leads)) // [lead][member]
 	tp, cp := make([][]float64, a.Members), make([][]float64, a.Members)
@@ -151,8 +151,8 @@ func (a Archive) day(ctx context.Context, world *world, at map[ensemble.Init]int
 	for m := range a.Members {
 		tp[m], cp[m] = make([]float64, npoint), make([]float64, npoint)
 	}
-	return open(d.Files, &writing{}, func(out *writing) error {
-		for _, init := range d.Starts {
+	return writeFiles(d.Files, &archiveWriter{}, func(out *archiveWriter) error {
+		for _, init := range d.Inits {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -173,10 +173,10 @@ func (a Archive) day(ctx context.Context, world *world, at map[ensemble.Init]int
 						clear(tp[m])
 						clear(cp[m])
 					}
-					w.rain(tp[m], cp[m], (lead-before).Hours()/24)
+					w.addPrecipitation(tp[m], cp[m], (lead-before).Hours()/24)
 					w.tp, w.cp = tp[m], cp[m]
-					err := out.fields(w, a.Grid, values, message, init.Time, int(lead.Hours()),
-						mars{classOperational, typePerturbed, streamHindcast, 145, a.FirstMember + m, a.Members + 1, d.Reference})
+					err := out.writeFields(w, a.Grid, values, message, init.Time, int(lead.Hours()),
+						marsKeys{classOperational, typePerturbed, streamHindcast, 145, a.FirstMember + m, a.Members + 1, d.Reference})
 					if err != nil {
 						return err
 					}
@@ -188,24 +188,24 @@ func (a Archive) day(ctx context.Context, world *world, at map[ensemble.Init]int
 	})
 }
 
-// month writes the analyses of a month: truth.
-func (a Archive) month(ctx context.Context, world *world, d ArchiveMonth) error {
-	w := newWeather(world.planet, a.Grid)
+// writeMonth writes the analyses of a month: truth.
+func (a Archive) writeMonth(ctx context.Context, world *world, d ArchiveMonth) error {
+	w := newDiagnostics(world.planet, a.Grid)
 	values, message := make([]float32, a.Grid.Size()), make([]byte, 0, 3*a.Grid.Size()+256)
-	return open(d.Files, &writing{}, func(out *writing) error {
-		for _, valid := range d.Valids {
+	return writeFiles(d.Files, &archiveWriter{}, func(out *archiveWriter) error {
+		for _, valid := range d.ValidTimes {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			q := world.truthAt(valid)
+			q := world.natureAt(valid)
 			if q == nil {
 				return fmt.Errorf("demo: %s is not valid at a lead of a start", valid)
 			}
 			var psi state
 			world.natural.streamfunction(&psi, q)
 			w.set(&psi, float64(valid.YearDay()), 0)
-			if err := out.fields(w, a.Grid, values, message, valid.Time, 0,
-				mars{classERA5, typeAnalysis, streamAnalysis, 143, int(ensemble.NoMember), 0, time.Time{}}); err != nil {
+			if err := out.writeFields(w, a.Grid, values, message, valid.Time, 0,
+				marsKeys{classERA5, typeAnalysis, streamAnalysis, 143, int(ensemble.NoMember), 0, time.Time{}}); err != nil {
 				return err
 			}
 		}
@@ -213,12 +213,12 @@ func (a Archive) month(ctx context.Context, world *world, d ArchiveMonth) error 
 	})
 }
 
-// truthAt is truth at a time that is a lead of some start, nil if none is.
-func (w *world) truthAt(valid ensemble.Valid) *state {
-	for i, t := range w.cfg.Dates {
+// natureAt is truth at a time that is a lead of some start, nil if none is.
+func (w *world) natureAt(valid ensemble.Valid) *state {
+	for i, t := range w.cfg.InitTimes {
 		for l, lead := range w.cfg.Leads {
 			if valid.Equal(t.Add(time.Duration(lead))) {
-				return &w.verify[i][l]
+				return &w.nature[i][l]
 			}
 		}
 	}

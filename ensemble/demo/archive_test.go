@@ -17,8 +17,8 @@ func TestMessage1(t *testing.T) {
 	grid := &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: 5, NY: 3, Lat: []float64{90, 0, -90}, Lon: []float64{0, 72, 144, 216, 288}}
 	r := rand.New(rand.NewPCG(1, 2))
 	init := time.Date(2000, 2, 29, 0, 0, 0, 0, time.UTC)
-	of := func(reference int) mars {
-		return mars{classOperational, typePerturbed, streamHindcast, 145, 7, 11, time.Date(reference, 2, 28, 0, 0, 0, 0, time.UTC)}
+	of := func(reference int) marsKeys {
+		return marsKeys{classOperational, typePerturbed, streamHindcast, 145, 7, 11, time.Date(reference, 2, 28, 0, 0, 0, 0, time.UTC)}
 	}
 	var kinds []grib.ID
 	for _, c := range []struct {
@@ -38,21 +38,21 @@ func TestMessage1(t *testing.T) {
 			values[i] = float32(c.value())
 		}
 		v, _ := ensemble.VariableNamed(c.variable)
-		m := message1(nil, grid, v, c.level, init, 48, of(c.reference), values)
+		m := encodeGRIB1(nil, grid, v, c.level, init, 48, of(c.reference), values)
 		constant := slices.Max(values) == slices.Min(values)
 		if !constant && int64(len(m)) != MessageBytes(grid.Size(), true) {
 			t.Errorf("%s: %d bytes, said to be %d", c.variable, len(m), MessageBytes(grid.Size(), true))
 		}
-		idx, err := grib.ReadIndex(t.Context(), bytes.NewReader(m), int64(len(m)), &grib.Grids{})
+		idx, err := grib.ReadIndex(t.Context(), bytes.NewReader(m), int64(len(m)), &grib.GridCache{})
 		if err != nil || len(idx.Faults) > 0 || len(idx.Fields) != 1 {
 			t.Fatalf("%s: %v, %+v", c.variable, err, idx)
 		}
 		f := idx.Fields[0]
-		if !f.Time.Init.Equal(init) || f.Time.Lead != 48*time.Hour || f.Member != (grib.Member{Known: true, Is: true, ID: 7, Of: 11}) {
+		if !f.Time.Init.Equal(init) || f.Time.Lead != 48*time.Hour || f.Member != (grib.Member{Known: true, InEnsemble: true, ID: 7, EnsembleSize: 11}) {
 			t.Errorf("%s: time %+v, member %+v", c.variable, f.Time, f.Member)
 		}
 		kinds = append(kinds, f.Kind)
-		p, ok, err := grib.SimpleOf(m, grid.Size())
+		p, ok, err := grib.ParseSimplePacking(m, grid.Size())
 		if err != nil || ok == constant {
 			t.Fatalf("%s: simple packing %v, %v", c.variable, ok, err)
 		}
@@ -73,9 +73,9 @@ func TestMessage1(t *testing.T) {
 	sst := make([]float32, grid.Size())
 	sst[3], sst[4] = float32(math.NaN()), 300
 	v, _ := ensemble.VariableNamed("sst")
-	m := message1(nil, grid, v, ensemble.Level{}, init, 0, mars{classERA5, typeAnalysis, streamAnalysis, 143, int(ensemble.NoMember), 0, init}, sst)
-	idx, err := grib.ReadIndex(t.Context(), bytes.NewReader(m), int64(len(m)), &grib.Grids{})
-	if err != nil || len(idx.Faults) > 0 || idx.Fields[0].Member.Is || idx.Fields[0].Sections[3].Length == 0 {
+	m := encodeGRIB1(nil, grid, v, ensemble.Level{}, init, 0, marsKeys{classERA5, typeAnalysis, streamAnalysis, 143, int(ensemble.NoMember), 0, init}, sst)
+	idx, err := grib.ReadIndex(t.Context(), bytes.NewReader(m), int64(len(m)), &grib.GridCache{})
+	if err != nil || len(idx.Faults) > 0 || idx.Fields[0].Member.InEnsemble || idx.Fields[0].Sections[3].Length == 0 {
 		t.Errorf("an analysis with a missing value: %v, %+v", err, idx)
 	}
 }
@@ -86,25 +86,25 @@ func TestCyclesOfDates(t *testing.T) {
 	first := time.Date(1998, 1, 1, 0, 0, 0, 0, time.UTC)
 	cycles := func(c Config) []int {
 		c.Members, c.Leads = 1, []ensemble.Lead{0, ensemble.Lead(2 * day)}
-		c, err := c.Resolved()
+		c, err := c.WithDefaults()
 		if err != nil {
 			t.Fatal(err)
 		}
 		return (&world{cfg: c}).cycles()
 	}
-	every := cycles(Config{First: first, Every: 7 * day, Starts: 3})
-	if len(every) != 4*(settleDays+14+2)+1 || every[0] != -4*settleDays {
+	every := cycles(Config{FirstInit: first, Interval: 7 * day, Inits: 3})
+	if len(every) != 4*(assimilationSpinUpDays+14+2)+1 || every[0] != -4*assimilationSpinUpDays {
 		t.Errorf("%d cycles from %d", len(every), every[0])
 	}
 	dates := []time.Time{first, first.Add(7 * day), first.Add(14 * day)}
-	if got := cycles(Config{Dates: dates}); !slices.Equal(got, every) {
+	if got := cycles(Config{InitTimes: dates}); !slices.Equal(got, every) {
 		t.Errorf("the same starts as dates have %d cycles, want %d", len(got), len(every))
 	}
-	far := cycles(Config{Dates: append(dates, first.Add(365*day))})
-	if n := len(every) + 4*(resettleDays+2) + 1; len(far) != n || far[len(every)] != 4*(365-resettleDays) {
+	far := cycles(Config{InitTimes: append(dates, first.Add(365*day))})
+	if n := len(every) + 4*(gapSpinUpDays+2) + 1; len(far) != n || far[len(every)] != 4*(365-gapSpinUpDays) {
 		t.Errorf("%d cycles with a start a year later, want %d", len(far), n)
 	}
-	if _, err := (Config{Dates: []time.Time{first, first}}).Resolved(); err == nil {
+	if _, err := (Config{InitTimes: []time.Time{first, first}}).WithDefaults(); err == nil {
 		t.Error("a start comes twice")
 	}
 }
@@ -117,8 +117,8 @@ func TestWeatherIsPlausible(t *testing.T) {
 		grid.Lon[i] = 30 * float64(i)
 	}
 	pl := newPlanet()
-	w := newWeather(pl, grid)
-	tr := newTruth(newModel(natural, pl), 5, 0)
+	w := newDiagnostics(pl, grid)
+	tr := newNatureRun(newModel(natural, pl), 5, 0)
 	var psi state
 	tr.g.streamfunction(&psi, &tr.q)
 	single := []string{"sst", "tcw", "tcwv", "cp", "msl", "tcc", "10u", "10v", "2t", "tp", "skt"}
@@ -126,7 +126,7 @@ func TestWeatherIsPlausible(t *testing.T) {
 	for _, day := range []float64{20, 200} {
 		w.set(&psi, day, 2)
 		tp, cp := make([]float64, npoint), make([]float64, npoint)
-		w.rain(tp, cp, 2)
+		w.addPrecipitation(tp, cp, 2)
 		w.tp, w.cp = tp, cp
 		check := func(name string, l ensemble.Level) {
 			v, _ := ensemble.VariableNamed(name)
@@ -143,11 +143,11 @@ func TestWeatherIsPlausible(t *testing.T) {
 			for _, y := range x {
 				if y != y {
 					missing++
-				} else if !r.Has(scale * float64(y)) {
+				} else if !r.Contains(scale * float64(y)) {
 					t.Errorf("%s at %s on day %g: %g", name, l, day, y)
 				}
 			}
-			if !ok || missing > 0 != v.Masked() || missing == len(x) {
+			if !ok || missing > 0 != v.IsMasked() || missing == len(x) {
 				t.Errorf("%s at %s: range known %v, %d of %d values missing", name, l, ok, missing, len(x))
 			}
 			last[name+l.String()] = x
@@ -158,7 +158,7 @@ func TestWeatherIsPlausible(t *testing.T) {
 			}
 		}
 		for _, name := range single {
-			check(name, ensemble.SingleLevel.Of(name))
+			check(name, ensemble.SingleLevel.ForVariable(name))
 		}
 	}
 	for a, x := range last {

@@ -4,13 +4,13 @@ import "math"
 
 // Pressures of the three levels, Pa, and what ties them together.
 const (
-	nlev      = 3
-	rossby1   = 7.0e5 // m, Rossby radius between levels 0 and 1
-	rossby2   = 4.5e5 // m, between levels 1 and 2
-	scale     = 9.0e3 // m, height that would stretch a column by all of f
-	equatorF  = 0.25  // latitudes below asin of this have no thermal wind to speak of
-	midwinter = 20.0  // day of the year of the northern thermal midwinter over land
-	seaLag    = 40.0  // days by which the sea lags
+	nlev        = 3
+	rossby1     = 7.0e5 // m, Rossby radius between levels 0 and 1
+	rossby2     = 4.5e5 // m, between levels 1 and 2
+	scaleHeight = 9.0e3 // m, height that would stretch a column by all of f
+	equatorF    = 0.25  // latitudes below asin of this have no thermal wind to speak of
+	midwinter   = 20.0  // day of the year of the northern thermal midwinter over land
+	seaLag      = 40.0  // days by which the sea lags
 )
 
 var pressure = [nlev]float64{25000, 50000, 85000}

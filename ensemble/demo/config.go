@@ -11,35 +11,35 @@ import (
 
 // Config says what to generate. The zero value is the documented default.
 type Config struct {
-	Seed   uint64        // start of all random streams
-	First  time.Time     // first start; default 2001-01-01T00Z. A label: the weather is invented
-	Every  time.Duration // between starts, whole multiples of 6 h; default 7 days
-	Starts int           // default 208, four years of weeks
-	// Dates are the starts instead of First, Every and Starts: ascending, whole multiples
+	Seed      uint64        // start of all random streams
+	FirstInit time.Time     // first start; default 2001-01-01T00Z. A label: the weather is invented
+	Interval  time.Duration // between starts, whole multiples of 6 h; default 7 days
+	Inits     int           // default 208, four years of weeks
+	// InitTimes are the starts instead of First, Every and Starts: ascending, whole multiples
 	// of 6 h apart. Weather that no start needs is left out where more than two
 	// weeks lie between two of them.
-	Dates   []time.Time
-	Members int             // with the control; default 10
-	Leads   []ensemble.Lead // ascending, multiples of 6 h; default 0, 24, 48 h
-	Threads int             // starts at work at once; default GOMAXPROCS. Never changes a bit of the result
+	InitTimes []time.Time
+	Members   int             // with the control; default 10
+	Leads     []ensemble.Lead // ascending, multiples of 6 h; default 0, 24, 48 h
+	Threads   int             // starts at work at once; default GOMAXPROCS. Never changes a bit of the result
 }
 
-// Resolved is the Config with its defaults filled in.
+// WithDefaults is the Config with its defaults filled in.
 //
 // Errors: what cannot be: leads between the cycles, nothing to make.
-func (c Config) Resolved() (Config, error) {
-	if len(c.Dates) > 0 {
-		c.First, c.Starts = c.Dates[0], len(c.Dates)
+func (c Config) WithDefaults() (Config, error) {
+	if len(c.InitTimes) > 0 {
+		c.FirstInit, c.Inits = c.InitTimes[0], len(c.InitTimes)
 	}
-	if c.First.IsZero() {
-		c.First = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
+	if c.FirstInit.IsZero() {
+		c.FirstInit = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
-	c.First = c.First.UTC()
-	if c.Every == 0 {
-		c.Every = 7 * 24 * time.Hour
+	c.FirstInit = c.FirstInit.UTC()
+	if c.Interval == 0 {
+		c.Interval = 7 * 24 * time.Hour
 	}
-	if c.Starts == 0 {
-		c.Starts = 208
+	if c.Inits == 0 {
+		c.Inits = 208
 	}
 	if c.Members == 0 {
 		c.Members = 10
@@ -51,28 +51,28 @@ func (c Config) Resolved() (Config, error) {
 		c.Threads = runtime.GOMAXPROCS(0)
 	}
 	switch {
-	case c.Starts < 1 || c.Members < 1 || c.Threads < 1:
-		return c, fmt.Errorf("demo: starts %d, members %d, threads %d: each must be at least 1", c.Starts, c.Members, c.Threads)
-	case c.Every < cycle || c.Every%cycle != 0:
-		return c, fmt.Errorf("demo: starts every %v: want a multiple of %v", c.Every, cycle)
+	case c.Inits < 1 || c.Members < 1 || c.Threads < 1:
+		return c, fmt.Errorf("demo: starts %d, members %d, threads %d: each must be at least 1", c.Inits, c.Members, c.Threads)
+	case c.Interval < cycleLength || c.Interval%cycleLength != 0:
+		return c, fmt.Errorf("demo: starts every %v: want a multiple of %v", c.Interval, cycleLength)
 	case len(c.Leads) == 0 || !slices.IsSorted(c.Leads) || c.Leads[0] < 0:
 		return c, fmt.Errorf("demo: leads %v: want at least one, ascending from 0 or later", c.Leads)
 	}
-	for i := 1; i < len(c.Dates); i++ {
-		if gap := c.Dates[i].Sub(c.Dates[i-1]); gap < cycle || gap%cycle != 0 {
-			return c, fmt.Errorf("demo: start %v after %v: want multiples of %v between them", c.Dates[i], c.Dates[i-1], cycle)
+	for i := 1; i < len(c.InitTimes); i++ {
+		if gap := c.InitTimes[i].Sub(c.InitTimes[i-1]); gap < cycleLength || gap%cycleLength != 0 {
+			return c, fmt.Errorf("demo: start %v after %v: want multiples of %v between them", c.InitTimes[i], c.InitTimes[i-1], cycleLength)
 		}
 	}
 	for i, l := range c.Leads {
-		if time.Duration(l)%cycle != 0 || i > 0 && l == c.Leads[i-1] {
-			return c, fmt.Errorf("demo: lead %v: want distinct multiples of %v", l, cycle)
+		if time.Duration(l)%cycleLength != 0 || i > 0 && l == c.Leads[i-1] {
+			return c, fmt.Errorf("demo: lead %v: want distinct multiples of %v", l, cycleLength)
 		}
 	}
 	return c, nil
 }
 
-// Start is one forecast start: the ensemble, and what then happened.
-type Start struct {
+// Case is one forecast start: the ensemble, and what then happened.
+type Case struct {
 	Forecast *ensemble.Forecast   // all members, Variables and Levels at the leads
 	Analyses []*ensemble.Analysis // truth at the valid time of each lead
 }

@@ -7,7 +7,7 @@ const quarter = nlon / 4
 
 // Places of a row in the order of the first round: with the digits of their numbers to base 4 in reverse,
 // and for the way back from waves counted from the other end.
-var toWaves, fromWaves = func() (to, from [nlon]uint8) {
+var forwardOrder, inverseOrder = func() (to, from [nlon]uint8) {
 	for i := range nlon {
 		place := i%4*quarter + i/4%4*4 + i/quarter
 		to[i], from[i] = uint8(place), uint8((nlon-place)%nlon)
@@ -15,10 +15,10 @@ var toWaves, fromWaves = func() (to, from [nlon]uint8) {
 	return to, from
 }()
 
-// turns are the factors of a round of so many neighbours: e^(−iπj/2m) and its square and cube for
+// twiddles are the factors of a round of so many neighbours: e^(−iπj/2m) and its square and cube for
 // j = 0…m−1. They are products of the first ones: that makes generated weather, which is chaotic,
 // what it has been in every version.
-func turns(m int) [quarter][3]complex128 {
+func twiddles(m int) [quarter][3]complex128 {
 	var out [quarter][3]complex128
 	sin, cos := math.Sincos((-math.Pi / 2) / float64(m))
 	one := complex(cos, sin)
@@ -34,9 +34,9 @@ func turns(m int) [quarter][3]complex128 {
 	return out
 }
 
-var turns4, turns16 = turns(4), turns(quarter)
+var twiddles4, twiddles16 = twiddles(4), twiddles(quarter)
 
-// fourier64 transforms a row in place, without a factor: with toWaves to Σ x_k e^(−2πijk/n), with fromWaves to
+// fourier64 transforms a row in place, without a factor: with forwardOrder to Σ x_k e^(−2πijk/n), with inverseOrder to
 // Σ x_k e^(2πijk/n). Of a time step this is more than half, so its factors and places are made once.
 //
 // Source: Cooley and Tukey 1965, doi:10.1090/S0025-5718-1965-0178586-1.
@@ -49,12 +49,12 @@ func fourier64(x *[nlon]complex128, order *[nlon]uint8) {
 	for k := 0; k < nlon; k += quarter {
 		z := (*[quarter]complex128)(y[k:])
 		for j := range 4 {
-			w := &turns4[j]
+			w := &twiddles4[j]
 			z[j], z[j+4], z[j+8], z[j+12] = butterfly(z[j], z[j+4]*w[0], z[j+8]*w[1], z[j+12]*w[2])
 		}
 	}
 	for j := range quarter {
-		w := &turns16[j]
+		w := &twiddles16[j]
 		x[j], x[j+quarter], x[j+2*quarter], x[j+3*quarter] = butterfly(y[j], y[j+quarter]*w[0], y[j+2*quarter]*w[1], y[j+3*quarter]*w[2])
 	}
 }

@@ -20,7 +20,7 @@ func TestFourier64(t *testing.T) {
 		for name, c := range map[string]struct {
 			order *[nlon]uint8
 			want  func([]complex128) []complex128
-		}{"to waves": {&toWaves, fourier.CoefficientsRadix4}, "from waves": {&fromWaves, fourier.SequenceRadix4}} {
+		}{"to waves": {&forwardOrder, fourier.CoefficientsRadix4}, "from waves": {&inverseOrder, fourier.SequenceRadix4}} {
 			got, want := x, x
 			fourier64(&got, c.order)
 			c.want(want[:])
@@ -37,6 +37,6 @@ func TestFourier64(t *testing.T) {
 func BenchmarkFourier64(b *testing.B) {
 	var x [nlon]complex128
 	for b.Loop() {
-		fourier64(&x, &toWaves)
+		fourier64(&x, &forwardOrder)
 	}
 }

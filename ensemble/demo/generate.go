@@ -18,16 +18,16 @@ import (
 //
 // Errors: from cfg.Resolved, ctx.Err(), or what emit returned.
 // Cost: about 50 s of processor time for the default. Memory: 50 kB a start, and a few MB a thread.
-func Generate(ctx context.Context, cfg Config, emit func(*Start) error) error {
-	cfg, err := cfg.Resolved()
+func Generate(ctx context.Context, cfg Config, emit func(*Case) error) error {
+	cfg, err := cfg.WithDefaults()
 	if err != nil {
 		return err
 	}
 	w := newWorld(cfg)
-	if err := w.history(ctx); err != nil {
+	if err := w.runHistory(ctx); err != nil {
 		return err
 	}
-	return w.forecasts(ctx, emit)
+	return w.runForecasts(ctx, emit)
 }
 
 // world is everything that the starts share.
@@ -39,33 +39,33 @@ type world struct {
 	grid              *ensemble.Grid
 	breeding          []state   // analysis breedingDays before each start
 	analysis          []state   // assimilation at each start
-	verify            [][]state // truth at each start and lead
+	nature            [][]state // truth at each start and lead
 	spread            []float64 // [npoint] where initial perturbations are large
 }
 
 func newWorld(cfg Config) *world {
 	pl := newPlanet()
-	turn := time.Date(cfg.First.Year(), 1, 1, 0, 0, 0, 0, time.UTC)
+	turn := time.Date(cfg.FirstInit.Year(), 1, 1, 0, 0, 0, 0, time.UTC)
 	w := &world{
-		cfg: cfg, t0: cfg.First.Sub(turn).Hours() / 24, planet: pl, grid: Grid(),
+		cfg: cfg, t0: cfg.FirstInit.Sub(turn).Hours() / 24, planet: pl, grid: Grid(),
 		natural: newModel(natural, pl), forecast: newModel(modelled, pl),
-		breeding: make([]state, cfg.Starts), analysis: make([]state, cfg.Starts), verify: make([][]state, cfg.Starts),
+		breeding: make([]state, cfg.Inits), analysis: make([]state, cfg.Inits), nature: make([][]state, cfg.Inits),
 		spread: make([]float64, npoint),
 	}
 	for k := range w.spread {
 		w.spread[k] = 1 - 0.6*pl.observed[k]
 	}
-	for i := range w.verify {
-		w.verify[i] = make([]state, len(cfg.Leads))
+	for i := range w.nature {
+		w.nature[i] = make([]state, len(cfg.Leads))
 	}
 	return w
 }
 
-// history runs truth and the assimilation, the second one behind the first on a
+// runHistory runs truth and the assimilation, the second one behind the first on a
 // goroutine of its own, and keeps what the starts need.
-func (w *world) history(ctx context.Context) error {
+func (w *world) runHistory(ctx context.Context) error {
 	cycles := w.cycles()
-	tr := newTruth(w.natural, w.cfg.Seed, w.t0)
+	tr := newNatureRun(w.natural, w.cfg.Seed, w.t0)
 	states := make(chan state, 16)
 	go func() {
 		defer close(states)
@@ -81,11 +81,11 @@ func (w *world) history(ctx context.Context) error {
 			}
 		}
 	}()
-	var as *assimilation
+	var as *assimilationCycle
 	n := 0
 	for q := range states {
 		if as == nil {
-			as = newAssimilation(w.forecast, w.planet, &q, w.cfg.Seed)
+			as = newAssimilationCycle(w.forecast, w.planet, &q, w.cfg.Seed)
 		} else {
 			as.advance(w.t0+float64(cycles[n]-1)/4, n, &q)
 		}
@@ -97,23 +97,23 @@ func (w *world) history(ctx context.Context) error {
 
 // offset is the cycle of a start, counted from the first one.
 func (w *world) offset(i int) int {
-	if w.cfg.Dates != nil {
-		return int(w.cfg.Dates[i].Sub(w.cfg.First) / cycle)
+	if w.cfg.InitTimes != nil {
+		return int(w.cfg.InitTimes[i].Sub(w.cfg.FirstInit) / cycleLength)
 	}
-	return i * int(w.cfg.Every/cycle)
+	return i * int(w.cfg.Interval/cycleLength)
 }
 
 // cycles lists those that truth and the assimilation run through, counted from the first
 // start: all, or with Dates those that some start needs.
 func (w *world) cycles() []int {
-	const settle = settleDays * 4 // before the first start
-	ahead := int(time.Duration(w.cfg.Leads[len(w.cfg.Leads)-1]) / cycle)
+	const settle = assimilationSpinUpDays * 4 // before the first start
+	ahead := int(time.Duration(w.cfg.Leads[len(w.cfg.Leads)-1]) / cycleLength)
 	var out []int
 	next := -settle
-	for i := range w.cfg.Starts {
+	for i := range w.cfg.Inits {
 		at := w.offset(i)
-		if i > 0 && w.cfg.Dates != nil {
-			next = max(next, at-resettleDays*4)
+		if i > 0 && w.cfg.InitTimes != nil {
+			next = max(next, at-gapSpinUpDays*4)
 		}
 		for ; next <= at+ahead; next++ {
 			out = append(out, next)
@@ -124,7 +124,7 @@ func (w *world) cycles() []int {
 
 // keep stores the states of one cycle, counted from the first start.
 func (w *world) keep(n int, truth, analysis *state) {
-	for i := range w.cfg.Starts {
+	for i := range w.cfg.Inits {
 		since := n - w.offset(i)
 		switch since {
 		case 0:
@@ -133,18 +133,18 @@ func (w *world) keep(n int, truth, analysis *state) {
 			w.breeding[i] = *analysis
 		}
 		for l, lead := range w.cfg.Leads {
-			if since == int(time.Duration(lead)/cycle) {
-				w.verify[i][l] = *truth
+			if since == int(time.Duration(lead)/cycleLength) {
+				w.nature[i][l] = *truth
 			}
 		}
 	}
 }
 
-// forecasts runs the starts, Threads at a time, and emits them in order.
-func (w *world) forecasts(ctx context.Context, emit func(*Start) error) error {
+// runForecasts runs the starts, Threads at a time, and emits them in order.
+func (w *world) runForecasts(ctx context.Context, emit func(*Case) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	type slot chan *Start
+	type slot chan *Case
 	queue := make(chan slot, w.cfg.Threads) // in order of starts
 	type job struct {
 		index int
@@ -156,14 +156,14 @@ func (w *world) forecasts(ctx context.Context, emit func(*Start) error) error {
 		workers.Go(func() {
 			f := w.newForecaster()
 			for j := range jobs {
-				j.out <- f.start(j.index)
+				j.out <- f.makeCase(j.index)
 			}
 		})
 	}
 	go func() {
 		defer close(queue)
 		defer close(jobs)
-		for i := range w.cfg.Starts {
+		for i := range w.cfg.Inits {
 			s := make(slot, 1)
 			select {
 			case queue <- s:
@@ -211,20 +211,20 @@ func (w *world) newForecaster() *forecaster {
 	return &forecaster{world: w, g: w.forecast.integrator(), fields: newFieldMaker(), points: make([]float64, npoint)}
 }
 
-// start makes one start.
-func (f *forecaster) start(i int) *Start {
+// makeCase makes one start.
+func (f *forecaster) makeCase(i int) *Case {
 	cfg := f.cfg
-	init := ensemble.InitAt(cfg.First.Add(time.Duration(f.offset(i)) * cycle))
+	init := ensemble.InitAt(cfg.FirstInit.Add(time.Duration(f.offset(i)) * cycleLength))
 	members := make([]ensemble.Member, cfg.Members)
 	for m := range members {
 		members[m] = ensemble.Member(m)
 	}
 	axes := ensemble.Axes{Variables: Variables, Levels: Levels, Leads: cfg.Leads}
-	st := &Start{Forecast: ensemble.NewForecast(init, axes, members, f.grid)}
+	st := &Case{Forecast: ensemble.NewForecast(init, axes, members, f.grid)}
 	var psi state
 	for l, lead := range cfg.Leads {
 		a := ensemble.NewAnalysis(init.Valid(lead), Variables, Levels, f.grid)
-		f.natural.streamfunction(&psi, &f.verify[i][l])
+		f.natural.streamfunction(&psi, &f.nature[i][l])
 		f.fields.fill(a.Field, &psi)
 		st.Analyses = append(st.Analyses, a)
 	}
@@ -246,13 +246,13 @@ func (f *forecaster) run(i int, visit func(member, lead int, psi *state)) {
 		psi = analysis
 		if m > 0 {
 			p := f.perturbation(bred, r)
-			sum(&psi, &p, 1)
+			addScaled(&psi, &p, 1)
 		}
 		f.g.vorticity(&q, &psi)
 		f.g.restart()
 		var at ensemble.Lead
 		for l, lead := range f.cfg.Leads {
-			f.g.run(&q, t+at.Hours()/24, int(time.Duration(lead-at)/cycle)*stepsPerCycle)
+			f.g.run(&q, t+at.Hours()/24, int(time.Duration(lead-at)/cycleLength)*stepsPerCycle)
 			at = lead
 			f.g.streamfunction(&psi, &q)
 			visit(m, l, &psi)
@@ -283,9 +283,9 @@ func (f *forecaster) breed(i int, t float64) []state {
 		noise(&bred[v], r, seedPeak, 0.85)
 		f.mask(&bred[v])
 		scaleTo(&bred[v], initialNorm)
-		sum(&bred[v], &base, 1)
+		addScaled(&bred[v], &base, 1)
 		run(&bred[v])
-		sum(&bred[v], &centre, -1)
+		addScaled(&bred[v], &centre, -1)
 		f.mask(&bred[v])
 		scaleTo(&bred[v], 1)
 	}
@@ -296,13 +296,13 @@ func (f *forecaster) breed(i int, t float64) []state {
 func (f *forecaster) perturbation(bred []state, r *rand.Rand) state {
 	var p, n state
 	for v := range bred {
-		sum(&p, &bred[v], r.NormFloat64())
+		addScaled(&p, &bred[v], r.NormFloat64())
 	}
 	scaleTo(&p, bredShare)
 	noise(&n, r, seedPeak, 0.85)
 	f.mask(&n)
 	scaleTo(&n, math.Sqrt(1-bredShare*bredShare))
-	sum(&p, &n, 1)
+	addScaled(&p, &n, 1)
 	scaleTo(&p, initialNorm)
 	return p
 }

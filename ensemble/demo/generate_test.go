@@ -19,14 +19,14 @@ import (
 // apart as any two days; and the climate stays what it is for a year.
 func TestChaosAndClimate(t *testing.T) {
 	m := newModel(natural, newPlanet())
-	tr := newTruth(m, 7, 0)
+	tr := newNatureRun(m, 7, 0)
 	q := tr.q
 	var psi, p, other state
 	m.streamfunction(&psi, &q)
 	noise(&p, stream(7, forSeeds, 1), seedPeak, 0.8)
 	scaleTo(&p, 0.01)
 	other = psi
-	sum(&other, &p, 1)
+	addScaled(&other, &p, 1)
 	twin := m.integrator()
 	var q2 state
 	m.vorticity(&q2, &other)
@@ -44,7 +44,7 @@ func TestChaosAndClimate(t *testing.T) {
 		if d < 60 {
 			twin.run(&q2, at, stepsPerDay)
 			m.streamfunction(&other, &q2)
-			sum(&other, &psi, -1)
+			addScaled(&other, &psi, -1)
 			apart[d] = windNorm(&other)
 		}
 		wind[2*d/days] += windNorm(&psi) / (days / 2.0)
@@ -80,20 +80,20 @@ func TestChaosAndClimate(t *testing.T) {
 
 // small is a quick data set of one northern winter: bias has seasons, and
 // starts from all of the year would hide most of it.
-var small = Config{Seed: 3, Starts: 8, Every: 10 * 24 * time.Hour, Members: 5}
+var small = Config{Seed: 3, Inits: 8, Interval: 10 * 24 * time.Hour, Members: 5}
 
-func generate(t *testing.T, cfg Config) []*Start {
+func generate(t *testing.T, cfg Config) []*Case {
 	t.Helper()
-	var starts []*Start
-	if err := Generate(t.Context(), cfg, func(s *Start) error { starts = append(starts, s); return nil }); err != nil {
+	var starts []*Case
+	if err := Generate(t.Context(), cfg, func(s *Case) error { starts = append(starts, s); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return starts
 }
 
 // smallStarts are made once for the tests that only look at them.
-var smallStarts = sync.OnceValues(func() (starts []*Start, err error) {
-	err = Generate(context.Background(), small, func(s *Start) error { starts = append(starts, s); return nil })
+var smallStarts = sync.OnceValues(func() (starts []*Case, err error) {
+	err = Generate(context.Background(), small, func(s *Case) error { starts = append(starts, s); return nil })
 	return starts, err
 })
 
@@ -174,7 +174,7 @@ func TestMembersDiffer(t *testing.T) {
 	}
 }
 
-func equal(a, b *Start) error {
+func equal(a, b *Case) error {
 	if !slices.Equal(a.Forecast.Values, b.Forecast.Values) {
 		return fmt.Errorf("forecasts of %s differ", a.Forecast.Init)
 	}
@@ -189,9 +189,9 @@ func equal(a, b *Start) error {
 // The same seed gives the same bits for one thread and for three; another seed other weather;
 // and fewer starts are the first of more.
 func TestDeterminism(t *testing.T) {
-	cfg := Config{Seed: 11, Starts: 4, Every: 24 * time.Hour, Members: 3, Threads: 1}
+	cfg := Config{Seed: 11, Inits: 4, Interval: 24 * time.Hour, Members: 3, Threads: 1}
 	one := generate(t, cfg)
-	cfg.Threads, cfg.Starts = 3, 3
+	cfg.Threads, cfg.Inits = 3, 3
 	three := generate(t, cfg)
 	for i := range three {
 		if err := equal(one[i], three[i]); err != nil {
@@ -211,8 +211,8 @@ func TestGenerateStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	n := 0
-	cfg := Config{Starts: 6, Every: 24 * time.Hour, Members: 2, Threads: 4}
-	err := Generate(ctx, cfg, func(*Start) error {
+	cfg := Config{Inits: 6, Interval: 24 * time.Hour, Members: 2, Threads: 4}
+	err := Generate(ctx, cfg, func(*Case) error {
 		if n++; n == 2 {
 			cancel()
 		}
@@ -223,7 +223,7 @@ func TestGenerateStops(t *testing.T) {
 	}
 	full := errors.New("disk full")
 	n = 0
-	err = Generate(t.Context(), cfg, func(*Start) error { n++; return full })
+	err = Generate(t.Context(), cfg, func(*Case) error { n++; return full })
 	if !errors.Is(err, full) || n != 1 {
 		t.Errorf("emit failed at the first start: %d starts, error %v", n, err)
 	}
@@ -239,10 +239,10 @@ func TestConfigIsChecked(t *testing.T) {
 		{"leads that fall", Config{Leads: []ensemble.Lead{24 * hour, 0}}},
 		{"a lead twice", Config{Leads: []ensemble.Lead{0, 0}}},
 		{"no leads", Config{Leads: []ensemble.Lead{}}},
-		{"negative starts", Config{Starts: -1}},
-		{"starts between the cycles", Config{Every: time.Hour}},
+		{"negative starts", Config{Inits: -1}},
+		{"starts between the cycles", Config{Interval: time.Hour}},
 	} {
-		if err := Generate(t.Context(), c.cfg, func(*Start) error { return nil }); err == nil {
+		if err := Generate(t.Context(), c.cfg, func(*Case) error { return nil }); err == nil {
 			t.Errorf("%s: no error", c.name)
 		}
 	}
@@ -250,16 +250,16 @@ func TestConfigIsChecked(t *testing.T) {
 
 // The zero Config is the documented default, and what is given stays.
 func TestConfigIsResolved(t *testing.T) {
-	c, err := Config{Members: 3, Threads: 2}.Resolved()
+	c, err := Config{Members: 3, Threads: 2}.WithDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
 	day := ensemble.Lead(24 * time.Hour)
-	if c.Starts != 208 || c.Members != 3 || c.Threads != 2 || c.Every != 7*24*time.Hour ||
-		!c.First.Equal(time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)) || !slices.Equal(c.Leads, []ensemble.Lead{0, day, 2 * day}) {
+	if c.Inits != 208 || c.Members != 3 || c.Threads != 2 || c.Interval != 7*24*time.Hour ||
+		!c.FirstInit.Equal(time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)) || !slices.Equal(c.Leads, []ensemble.Lead{0, day, 2 * day}) {
 		t.Errorf("resolved to %+v", c)
 	}
-	if again, err := c.Resolved(); err != nil || !reflect.DeepEqual(again, c) {
+	if again, err := c.WithDefaults(); err != nil || !reflect.DeepEqual(again, c) {
 		t.Errorf("resolved twice: %+v, %v", again, err)
 	}
 }
@@ -287,7 +287,7 @@ func (r *recorder) WriteAnalyses(ctx context.Context, path string, as []*ensembl
 // Over the turn of the year, with starts whose valid times meet.
 func TestWrite(t *testing.T) {
 	var r recorder
-	cfg := Config{First: time.Date(2003, 12, 30, 0, 0, 0, 0, time.UTC), Starts: 3, Every: 24 * time.Hour, Members: 2}
+	cfg := Config{FirstInit: time.Date(2003, 12, 30, 0, 0, 0, 0, time.UTC), Inits: 3, Interval: 24 * time.Hour, Members: 2}
 	var steps []int
 	files, err := Write(t.Context(), cfg, "d", GRIB2|NetCDF, &r, func(done, total int) { steps = append(steps, done*10+total) })
 	if err != nil {
@@ -313,8 +313,8 @@ func TestWrite(t *testing.T) {
 }
 
 func ExampleGenerate() {
-	cfg := Config{Starts: 1, Members: 2, Leads: []ensemble.Lead{0, ensemble.Lead(24 * time.Hour)}}
-	err := Generate(context.Background(), cfg, func(s *Start) error {
+	cfg := Config{Inits: 1, Members: 2, Leads: []ensemble.Lead{0, ensemble.Lead(24 * time.Hour)}}
+	err := Generate(context.Background(), cfg, func(s *Case) error {
 		f := s.Forecast
 		fmt.Println(f.Init, f.Members, f.Axes.Leads, f.Axes.Variables, f.Axes.Levels, f.Grid)
 		fmt.Println(len(s.Analyses), "analyses, the last for", s.Analyses[1].Valid)

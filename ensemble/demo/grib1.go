@@ -8,14 +8,14 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// mars is what the local section of a message says that ECMWF's archive delivers.
-type mars struct {
-	class, kind byte
-	stream      uint16
-	process     byte // number of the model
-	member      int  // ensemble.NoMember for an analysis
-	of          int  // members of the ensemble, with the control
-	reference   time.Time
+// marsKeys is what the local section of a message says that ECMWF's archive delivers.
+type marsKeys struct {
+	class, kind  byte
+	stream       uint16
+	process      byte // number of the model
+	member       int  // ensemble.NoMember for an analysis
+	ensembleSize int  // members of the ensemble, with the control
+	reference    time.Time
 }
 
 // Codes of the archive's tables.
@@ -28,11 +28,11 @@ const (
 	streamHindcast   = 1033 // enfh
 )
 
-// message1 appends a field as a message of edition 1 of GRIB, as ECMWF writes it: table 128,
+// encodeGRIB1 appends a field as a message of edition 1 of GRIB, as ECMWF writes it: table 128,
 // rows from the north, 16 bits a value, a bitmap where values are missing (NaN).
 //
 // Source: FM 92 GRIB1; ECMWF local definitions 1 and 26.
-func message1(dst []byte, grid *ensemble.Grid, v ensemble.Variable, level ensemble.Level, init time.Time, leadHours int, m mars, values []float32) []byte {
+func encodeGRIB1(dst []byte, grid *ensemble.Grid, v ensemble.Variable, level ensemble.Level, init time.Time, leadHours int, m marsKeys, values []float32) []byte {
 	start := len(dst)
 	dst = append(dst, "GRIB\x00\x00\x00\x01"...)
 	product := make([]byte, 52)
@@ -47,7 +47,7 @@ func message1(dst []byte, grid *ensemble.Grid, v ensemble.Variable, level ensemb
 			missing = true
 		}
 	}
-	put3(product, 1, len(product))
+	putSigned24(product, 1, len(product))
 	copy(product[3:], []byte{128, 98, m.process, 255, 0x80, byte(v.Table128)})
 	if missing {
 		product[7] |= 0x40
@@ -65,22 +65,22 @@ func message1(dst []byte, grid *ensemble.Grid, v ensemble.Variable, level ensemb
 	copy(product[45:], "0001")
 	if m.member != int(ensemble.NoMember) {
 		product[40] = 26
-		product[49], product[50] = byte(m.member), byte(m.of)
+		product[49], product[50] = byte(m.member), byte(m.ensembleSize)
 		binary.BigEndian.PutUint32(product[51:], uint32(m.reference.Year()*10000+int(m.reference.Month())*100+m.reference.Day()))
 	}
 	dst = append(dst, product...)
 
 	g := make([]byte, 32)
-	put3(g, 1, len(g))
+	putSigned24(g, 1, len(g))
 	g[4] = 255 // no list of vertical coordinates
 	binary.BigEndian.PutUint16(g[6:], uint16(grid.NX))
 	binary.BigEndian.PutUint16(g[8:], uint16(grid.NY))
 	last := func(x []float64) float64 { return x[len(x)-1] }
-	put3(g, 11, milli(grid.Lat[0]))
-	put3(g, 14, milli(grid.Lon[0]))
+	putSigned24(g, 11, millidegrees(grid.Lat[0]))
+	putSigned24(g, 14, millidegrees(grid.Lon[0]))
 	g[16] = 0x80 // increments are given
-	put3(g, 18, milli(last(grid.Lat)))
-	put3(g, 21, milli(last(grid.Lon)))
+	putSigned24(g, 18, millidegrees(last(grid.Lat)))
+	putSigned24(g, 21, millidegrees(last(grid.Lon)))
 	binary.BigEndian.PutUint16(g[23:], uint16(math.Round(1000*(last(grid.Lon)-grid.Lon[0])/float64(grid.NX-1))))
 	binary.BigEndian.PutUint16(g[25:], uint16(math.Round(1000*(grid.Lat[0]-last(grid.Lat))/float64(grid.NY-1))))
 	dst = append(dst, g...)
@@ -89,7 +89,7 @@ func message1(dst []byte, grid *ensemble.Grid, v ensemble.Variable, level ensemb
 		octets := (len(values) + 7) / 8
 		octets += octets % 2
 		b := make([]byte, 6+octets)
-		put3(b, 1, len(b))
+		putSigned24(b, 1, len(b))
 		b[3] = byte(8*octets - len(values))
 		for i, x := range values {
 			if x == x {
@@ -98,8 +98,8 @@ func message1(dst []byte, grid *ensemble.Grid, v ensemble.Variable, level ensemb
 		}
 		dst = append(dst, b...)
 	}
-	dst = append(pack1(dst, values, n), "7777"...)
-	put3(dst[start:], 5, len(dst)-start)
+	dst = append(encodeData1(dst, values, n), "7777"...)
+	putSigned24(dst[start:], 5, len(dst)-start)
 	return dst
 }
 
@@ -114,8 +114,8 @@ func MessageBytes(points int, member bool) int64 {
 	return int64(8 + product + 32 + data + data%2 + 4)
 }
 
-// pack1 appends the data section with the n values that are not missing.
-func pack1(dst []byte, values []float32, n int) []byte {
+// encodeData1 appends the data section with the n values that are not missing.
+func encodeData1(dst []byte, values []float32, n int) []byte {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, x := range values {
 		if x == x {
@@ -125,7 +125,7 @@ func pack1(dst []byte, values []float32, n int) []byte {
 	if n == 0 {
 		lo, hi = 0, 0
 	}
-	reference, word := ibmBelow(lo)
+	reference, word := ibmFloor(lo)
 	scale, bits := 0, 0
 	if hi > reference {
 		bits = 16
@@ -133,9 +133,9 @@ func pack1(dst []byte, values []float32, n int) []byte {
 	}
 	length := 11 + n*bits/8
 	b := make([]byte, length+length%2)
-	put3(b, 1, len(b))
+	putSigned24(b, 1, len(b))
 	b[3] = byte(8 * (length % 2))
-	put2(b, 5, scale)
+	putSigned16(b, 5, scale)
 	binary.BigEndian.PutUint32(b[6:], word)
 	b[10] = byte(bits)
 	if bits > 0 {
@@ -151,8 +151,8 @@ func pack1(dst []byte, values []float32, n int) []byte {
 	return append(dst, b...)
 }
 
-// ibmBelow is the largest number of 32 bits to the base of 16 that is not above x.
-func ibmBelow(x float64) (value float64, word uint32) {
+// ibmFloor is the largest number of 32 bits to the base of 16 that is not above x.
+func ibmFloor(x float64) (value float64, word uint32) {
 	if x == 0 {
 		return 0, 0
 	}
@@ -179,18 +179,18 @@ func ibmBelow(x float64) (value float64, word uint32) {
 	return value, word | uint32(exponent)<<24 | uint32(mantissa)
 }
 
-// milli is a coordinate in thousandths of a degree.
-func milli(deg float64) int { return int(math.Round(1000 * deg)) }
+// millidegrees is a coordinate in thousandths of a degree.
+func millidegrees(deg float64) int { return int(math.Round(1000 * deg)) }
 
-// put2 and put3 write a number of so many octets, its sign in the first bit, at octet n.
-func put2(b []byte, n, v int) {
+// putSigned16 and put3 write a number of so many octets, its sign in the first bit, at octet n.
+func putSigned16(b []byte, n, v int) {
 	if v < 0 {
 		v = -v | 1<<15
 	}
 	b[n-1], b[n] = byte(v>>8), byte(v)
 }
 
-func put3(b []byte, n, v int) {
+func putSigned24(b []byte, n, v int) {
 	if v < 0 {
 		v = -v | 1<<23
 	}

@@ -99,7 +99,7 @@ func (m *model) smoothMountains(pl *planet, t *transform) []float64 {
 	}
 	t.toGrid(g, &s)
 	for k := range g {
-		g[k] *= 2 * omega * sphere.mu[k/nlon] / scale
+		g[k] *= 2 * omega * sphere.mu[k/nlon] / scaleHeight
 	}
 	t.toSpectrum(&s, g)
 	t.toGrid(g, &s)
@@ -191,14 +191,14 @@ func (g *integrator) rate(dq, q *state, t float64) {
 	for j := range npair {
 		g.synthesize(j, q)
 		for f := range g.north.wave {
-			fourier64(&g.north.wave[f], &fromWaves)
-			fourier64(&g.south.wave[f], &fromWaves)
+			fourier64(&g.north.wave[f], &inverseOrder)
+			fourier64(&g.south.wave[f], &inverseOrder)
 		}
 		g.pointwise(&g.north, j, seasonCos, seasonSin)
 		g.pointwise(&g.south, nlat-1-j, seasonCos, seasonSin)
 		for f := range g.north.flux {
-			fourier64(&g.north.flux[f], &toWaves)
-			fourier64(&g.south.flux[f], &toWaves)
+			fourier64(&g.north.flux[f], &forwardOrder)
+			fourier64(&g.south.flux[f], &forwardOrder)
 		}
 		g.analyse(j, dq)
 	}

@@ -74,8 +74,8 @@ func scaleTo(psi *state, norm float64) {
 	}
 }
 
-// sum adds b times f to a.
-func sum(a, b *state, f float64) {
+// addScaled adds b times f to a.
+func addScaled(a, b *state, f float64) {
 	for l := range a {
 		for k := range a[l] {
 			a[l][k] += b[l][k] * complex(f, 0)

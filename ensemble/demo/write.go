@@ -41,18 +41,18 @@ func Write(ctx context.Context, cfg Config, dir string, formats Format, w Writer
 	if formats&^(GRIB2|NetCDF) != 0 {
 		return nil, fmt.Errorf("demo: unknown formats %b", formats)
 	}
-	cfg, err := cfg.Resolved()
+	cfg, err := cfg.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
 	files := &Files{}
-	years := yearly{write: func(year int, as []*ensemble.Analysis) error {
+	years := yearlyAnalyses{write: func(year int, as []*ensemble.Analysis) error {
 		path := filepath.Join(dir, fmt.Sprintf("demo_an_%04d.nc", year))
 		files.Analyses = append(files.Analyses, path)
 		return w.WriteAnalyses(ctx, path, as)
 	}}
 	done := 0
-	err = Generate(ctx, cfg, func(s *Start) error {
+	err = Generate(ctx, cfg, func(s *Case) error {
 		base := filepath.Join(dir, "demo_fc_"+s.Forecast.Init.Format("2006010215"))
 		if formats&GRIB2 != 0 {
 			files.GRIB2 = append(files.GRIB2, base+".grib2")
@@ -70,7 +70,7 @@ func Write(ctx context.Context, cfg Config, dir string, formats Format, w Writer
 			return err
 		}
 		if done++; progress != nil {
-			progress(done, cfg.Starts)
+			progress(done, cfg.Inits)
 		}
 		return nil
 	})
@@ -83,13 +83,13 @@ func Write(ctx context.Context, cfg Config, dir string, formats Format, w Writer
 	return files, nil
 }
 
-// yearly collects analyses until no later start can add to their year.
-type yearly struct {
+// yearlyAnalyses collects analyses until no later start can add to their year.
+type yearlyAnalyses struct {
 	write func(year int, as []*ensemble.Analysis) error
 	kept  []*ensemble.Analysis // by valid time, each once
 }
 
-func (y *yearly) add(s *Start) error {
+func (y *yearlyAnalyses) add(s *Case) error {
 	if err := y.flushBefore(s.Forecast.Init.Year()); err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (y *yearly) add(s *Start) error {
 	return nil
 }
 
-func (y *yearly) flushBefore(year int) error {
+func (y *yearlyAnalyses) flushBefore(year int) error {
 	for len(y.kept) > 0 && y.kept[0].Valid.Year() < year {
 		if err := y.flushFirst(); err != nil {
 			return err
@@ -112,7 +112,7 @@ func (y *yearly) flushBefore(year int) error {
 }
 
 // flushFirst writes the earliest year.
-func (y *yearly) flushFirst() error {
+func (y *yearlyAnalyses) flushFirst() error {
 	year := y.kept[0].Valid.Year()
 	n := slices.IndexFunc(y.kept, func(a *ensemble.Analysis) bool { return a.Valid.Year() > year })
 	if n < 0 {
@@ -123,7 +123,7 @@ func (y *yearly) flushFirst() error {
 	return y.write(year, as)
 }
 
-func (y *yearly) flush() error {
+func (y *yearlyAnalyses) flush() error {
 	for len(y.kept) > 0 {
 		if err := y.flushFirst(); err != nil {
 			return err

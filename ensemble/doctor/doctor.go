@@ -75,20 +75,20 @@ type Library struct {
 	Found   bool   `json:"found"`
 	Version string `json:"version,omitempty"`
 	Path    string `json:"path,omitempty"`
-	Adds    string `json:"adds"`          // what it adds to the program
+	Enables string `json:"enables"`       // what it adds to the program
 	Why     string `json:"why,omitempty"` // it is missing
 	Fix     string `json:"fix,omitempty"`
 }
 
 // GPU is what the NVIDIA driver says.
 type GPU struct {
-	Found   bool          `json:"found"`
-	Driver  string        `json:"driver,omitempty"`
-	CUDA    string        `json:"cuda,omitempty"`
-	Devices []cuda.Device `json:"devices"`
-	Links   string        `json:"links,omitempty"` // what ranks on several of them exchange halos and gradients by
-	Adds    string        `json:"adds"`
-	Why     string        `json:"why,omitempty"`
+	Found     bool          `json:"found"`
+	Driver    string        `json:"driver,omitempty"`
+	CUDA      string        `json:"cuda,omitempty"`
+	Devices   []cuda.Device `json:"devices"`
+	Transport string        `json:"transport,omitempty"` // what ranks on several of them exchange halos and gradients by
+	Enables   string        `json:"enables"`
+	Why       string        `json:"why,omitempty"`
 }
 
 // Examine looks at the machine: processor, memory, the disk under dir, libraries and
@@ -98,9 +98,9 @@ type GPU struct {
 func Examine(ctx context.Context, dir string) (*Report, error) {
 	cpu := cpuinfo.Read()
 	r := &Report{
-		Program: ThisProgram(),
+		Program: CurrentProgram(),
 		CPU:     CPU{cpu.Model, cpu.Cores, cpu.Features},
-		Memory:  MemoryHere(),
+		Memory:  SystemMemory(),
 		Disk:    disk(dir),
 		GPU:     GPUs(),
 	}
@@ -110,12 +110,12 @@ func Examine(ctx context.Context, dir string) (*Report, error) {
 	for _, l := range libraries.Optional() {
 		r.Libraries = append(r.Libraries, probe(l))
 	}
-	r.GPU.Links = linksOf(r.GPU.Devices, r.Libraries)
+	r.GPU.Transport = transportOf(r.GPU.Devices, r.Libraries)
 	return r, ctx.Err()
 }
 
-// linksOf says how ranks with a GPU each would exchange values on this machine; nothing where there are not several.
-func linksOf(gpus []cuda.Device, found []Library) string {
+// transportOf says how ranks with a GPU each would exchange values on this machine; nothing where there are not several.
+func transportOf(gpus []cuda.Device, found []Library) string {
 	i := slices.IndexFunc(found, func(l Library) bool { return l.Name == libraries.NCCL.Name })
 	switch {
 	case len(gpus) < 2 || i < 0:
@@ -126,13 +126,13 @@ func linksOf(gpus []cuda.Device, found []Library) string {
 	return "through memory of the host, as NCCL is missing"
 }
 
-// ThisProgram is this build.
-func ThisProgram() Program {
+// CurrentProgram is this build.
+func CurrentProgram() Program {
 	return Program{version.String(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 }
 
-// MemoryHere is the memory of this machine, or what the control group of this process allows of it.
-func MemoryHere() Memory { return memory("/proc/meminfo", "/sys/fs/cgroup") }
+// SystemMemory is the memory of this machine, or what the control group of this process allows of it.
+func SystemMemory() Memory { return memory("/proc/meminfo", "/sys/fs/cgroup") }
 
 // memory reads the machine's memory and, where a control group allows less, that.
 func memory(meminfo, cgroup string) Memory {
@@ -209,7 +209,7 @@ func disk(dir string) Disk {
 
 // OneDNN opens the library.
 func OneDNN() Library {
-	l := Library{Name: "oneDNN", Adds: "fast convolutions on the CPU; without it training is many times slower"}
+	l := Library{Name: "oneDNN", Enables: "fast convolutions on the CPU; without it training is many times slower"}
 	info, err := dnnl.Open()
 	if err != nil {
 		l.Why, l.Fix = exit.Reason(err)
@@ -221,11 +221,11 @@ func OneDNN() Library {
 
 // Decoders asks the child program what it links.
 func Decoders(ctx context.Context) []Library {
-	child := Library{Name: decode.ProgramName, Adds: "reading and writing GRIB and NetCDF at all"}
+	child := Library{Name: decode.ProgramName, Enables: "reading and writing GRIB and NetCDF at all"}
 	linked := []Library{
-		{Name: "ecCodes", Adds: "reading and writing GRIB"},
-		{Name: "netCDF", Adds: "reading and writing NetCDF"},
-		{Name: "HDF5", Adds: "NetCDF-4 files"},
+		{Name: "ecCodes", Enables: "reading and writing GRIB"},
+		{Name: "netCDF", Enables: "reading and writing NetCDF"},
+		{Name: "HDF5", Enables: "NetCDF-4 files"},
 	}
 	fail := func(err error) []Library {
 		child.Why, child.Fix = exit.Reason(err)
@@ -263,7 +263,7 @@ func Decoders(ctx context.Context) []Library {
 func MPIs() []Library {
 	var found []Library
 	for _, i := range mpi.Implementations {
-		l := Library{Name: i.Name, Adds: "runs over several processes and machines, under mpirun or srun"}
+		l := Library{Name: i.Name, Enables: "runs over several processes and machines, under mpirun or srun"}
 		f, err := mpi.Probe(i)
 		switch {
 		case errors.Is(err, dl.ErrNotFound):
@@ -280,7 +280,7 @@ func MPIs() []Library {
 
 // probe looks for a library without calling anything in it.
 func probe(want libraries.Library) Library {
-	l := Library{Name: want.Name, Adds: want.Adds}
+	l := Library{Name: want.Name, Enables: want.Enables}
 	lib, err := libraries.Find(want)
 	if err != nil {
 		l.Why, l.Fix = exit.Reason(err)
@@ -297,7 +297,7 @@ func probe(want libraries.Library) Library {
 
 // GPUs asks the NVIDIA driver.
 func GPUs() GPU {
-	g := GPU{Adds: "training and prediction on the GPU, and what it reads in progress lines", Devices: []cuda.Device{}}
+	g := GPU{Enables: "training and prediction on the GPU, and what it reads in progress lines", Devices: []cuda.Device{}}
 	inv, err := cuda.Inspect()
 	if err != nil {
 		g.Why = err.Error()
@@ -328,20 +328,20 @@ func (r *Report) Sections() answer.Sections {
 			row(l.Name, strings.TrimSpace(l.Version+"  "+l.Path))
 			continue
 		}
-		row(l.Name, "missing; it would add: "+l.Adds)
+		row(l.Name, "missing; it would add: "+l.Enables)
 		for _, extra := range []struct{ name, text string }{{"why", l.Why}, {"fix", l.Fix}} {
 			if extra.text != "" {
 				row("", extra.name+": "+extra.text)
 			}
 		}
 	}
-	return answer.Sections{answer.Facts(append(rows, r.GPU.rows()...)...)}
+	return answer.Sections{answer.FactsSection(append(rows, r.GPU.rows()...)...)}
 }
 
 // rows are what there is to say of the GPUs.
 func (g GPU) rows() (rows [][2]string) {
 	if !g.Found {
-		return [][2]string{{"GPU", "missing; it would add: " + g.Adds}, {"", "why: " + g.Why}}
+		return [][2]string{{"GPU", "missing; it would add: " + g.Enables}, {"", "why: " + g.Why}}
 	}
 	row := func(name, text string) { rows = append(rows, [2]string{name, text}) }
 	row("NVIDIA driver", g.Driver+", CUDA "+g.CUDA)
@@ -356,13 +356,13 @@ func (g GPU) rows() (rows [][2]string) {
 			row("", "matrix units for train.precision: "+strings.Join(d.Precisions, ", "))
 		}
 		row("", fmt.Sprintf("%d of %d MHz, memory %d MHz, %d °C, %.0f of %.0f W, %d %% busy", d.ClockMHz, d.MaxClockMHz, d.MemoryClockMHz,
-			d.Temperature, d.PowerW, d.PowerLimitW, d.BusyPercent))
+			d.Temperature, d.PowerW, d.PowerLimitW, d.UtilisationPercent))
 		if len(d.Throttled) > 0 {
 			row("", "clocks are held down by: "+strings.Join(d.Throttled, ", "))
 		}
 	}
-	if g.Links != "" {
-		row("ranks on GPUs", "halos and gradients go "+g.Links)
+	if g.Transport != "" {
+		row("ranks on GPUs", "halos and gradients go "+g.Transport)
 	}
 	return rows
 }

@@ -30,7 +30,7 @@ func TestDoctorWithoutDecoder(t *testing.T) {
 		}
 	}
 	for _, l := range r.Libraries {
-		if l.Adds == "" || l.Found && l.Why != "" || !l.Found && l.Why == "" {
+		if l.Enables == "" || l.Found && l.Why != "" || !l.Found && l.Why == "" {
 			t.Errorf("%+v: want what it adds, and a reason exactly if it is missing", l)
 		}
 	}
@@ -74,15 +74,15 @@ func TestDiskReadOnly(t *testing.T) {
 // TestDoctorGPU: what a GPU reads stands in the report.
 func TestDoctorGPU(t *testing.T) {
 	two, nccl := make([]cuda.Device, 2), []Library{{Name: "NCCL"}}
-	for want, got := range map[string]string{"": linksOf(two[:1], nccl), "through memory of the host, as NCCL is missing": linksOf(two, nccl),
-		"by NCCL, from GPU to GPU, one rank each; through memory of the host where ranks share one": linksOf(two, []Library{{Name: "NCCL", Found: true}})} {
+	for want, got := range map[string]string{"": transportOf(two[:1], nccl), "through memory of the host, as NCCL is missing": transportOf(two, nccl),
+		"by NCCL, from GPU to GPU, one rank each; through memory of the host where ranks share one": transportOf(two, []Library{{Name: "NCCL", Found: true}})} {
 		if got != want {
 			t.Errorf("ranks on GPUs: got %q, want %q", got, want)
 		}
 	}
 	r := Report{GPU: GPU{Found: true, Driver: "570.1", CUDA: "12.8", Devices: []cuda.Device{{Name: "NVIDIA X", Compute: "7.0", Precisions: []string{"f16"},
 		TotalBytes: 80 << 30, FreeBytes: 70 << 30, Readings: cuda.Readings{UsedBytes: 10 << 30, Temperature: 61, PowerW: 512.3, PowerLimitW: 700,
-			ClockMHz: 1755, MaxClockMHz: 1980, MemoryClockMHz: 2619, BusyPercent: 97, Throttled: []string{"power", "temperature"}}}}}}
+			ClockMHz: 1755, MaxClockMHz: 1980, MemoryClockMHz: 2619, UtilisationPercent: 97, Throttled: []string{"power", "temperature"}}}}}}
 	var b strings.Builder
 	if err := r.Sections().WriteText(&b); err != nil {
 		t.Fatal(err)

@@ -33,8 +33,8 @@ type ExportOptions struct {
 	Version   string
 }
 
-// Exported says what was written.
-type Exported struct {
+// ExportResult says what was written.
+type ExportResult struct {
 	Network  Architecture     `json:"network"`
 	Networks int              `json:"networks"` // that the training averages
 	Out      string           `json:"out"`
@@ -80,37 +80,37 @@ type Document struct {
 //
 // Errors: 66 if there is no model, 65 if it is damaged; 73 if the folder holds the export
 // of another training; 74.
-func Export(ctx context.Context, o ExportOptions) (*Exported, error) {
+func Export(ctx context.Context, o ExportOptions) (*ExportResult, error) {
 	dir := filepath.Join(o.RunDir, "model")
 	m, err := model.Load(dir, false)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
-	if m.Spec.ReadsMembers() || m.Spec.InRows() {
+	if m.Spec.ReadsMembers() || m.Spec.HasLeadRows() {
 		return nil, &exit.Error{Code: exit.Usage, What: "a network that reads members cannot be exported", At: filepath.Join(dir, model.File), Why: "others have no format for its input",
 			Fix: "export a model of statistics (model.members: statistics, model.head: distribution or spread)"}
 	}
-	_, f, err := model.LoadReference(dir)
+	_, f, err := model.LoadDescription(dir)
 	if err != nil {
 		return nil, err
 	}
-	f.Unshared()
+	f.ClearSharing()
 	doc := Document{Format: exportFormat, Version: o.Version, Arrays: model.ArraysFile, Model: f}
 	if doc.Source, err = manifest.SumFile(filepath.Join(dir, model.File)); err != nil {
 		return nil, err
 	}
 	doc.Source.Path = model.File
-	if err := replaceable(filepath.Join(o.Out, ExportFile), doc.Source, o.Overwrite, "an export"); err != nil {
+	if err := checkReplaceable(filepath.Join(o.Out, ExportFile), doc.Source, o.Overwrite, "an export"); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
-		return nil, exit.Create(o.Out, err)
+		return nil, exit.CreateError(o.Out, err)
 	}
 	doc.Inputs = inputNames(m)
-	if m.Task.Corrected() != nil {
-		doc.Reference = task.CorrectedFile
-		if err := m.Task.Corrected().Save(filepath.Join(o.Out, task.CorrectedFile)); err != nil {
+	if m.Task.Reference() != nil {
+		doc.Reference = task.ReferenceFile
+		if err := m.Task.Reference().Save(filepath.Join(o.Out, task.ReferenceFile)); err != nil {
 			return nil, err
 		}
 	}
@@ -131,7 +131,7 @@ func Export(ctx context.Context, o ExportOptions) (*Exported, error) {
 		}
 	}
 	doc.Outputs = outputNames(m, doc.Network.Outputs)
-	res := &Exported{Network: doc.Network, Networks: len(m.Networks), Out: o.Out, Sparsity: m.Sparsity}
+	res := &ExportResult{Network: doc.Network, Networks: len(m.Networks), Out: o.Out, Sparsity: m.Sparsity}
 	arrays, _, err := ckpt.ReadFile(filepath.Join(dir, model.ArraysFile))
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func splitMaps(w model.Weights) (net, maps model.Weights) {
 // and adds the files to lists.
 func exportNetwork(ctx context.Context, m *model.Model, o ExportOptions, w model.Weights, a *Architecture, prefix string, i int, networks, all *[]string) error {
 	net, maps := splitMaps(w)
-	is, golden, err := testable(ctx, m, o, net)
+	is, golden, err := testTensors(ctx, m, o, net)
 	if err != nil {
 		return err
 	}
@@ -182,13 +182,13 @@ func exportNetwork(ctx context.Context, m *model.Model, o ExportOptions, w model
 	return nil
 }
 
-// testable recognises one network by its weights, as an import would, and gives the
+// testTensors recognises one network by its weights, as an import would, and gives the
 // tensors that let others test what they loaded.
-func testable(ctx context.Context, m *model.Model, o ExportOptions, w model.Weights) (*Architecture, []ckpt.Tensor, error) {
+func testTensors(ctx context.Context, m *model.Model, o ExportOptions, w model.Weights) (*Architecture, []ckpt.Tensor, error) {
 	// The layers of these are not looked for in imported files; those of which channels were removed have
 	// no published widths, and the lists of what is left stand with the model.
 	if m.Spec.NetworkKind().Baseline || len(m.Spec.Kept) > 0 {
-		a := &Architecture{Kind: m.Spec.Kind, Channels: len(inputNames(m)), Outputs: (3 + len(m.Spec.Extra())) * len(m.Task.Targets), Base: m.Spec.Base, Periodic: m.Spec.Periodic && m.Grid.Periodic()}
+		a := &Architecture{Kind: m.Spec.Kind, Channels: len(inputNames(m)), Outputs: (3 + len(m.Spec.ExtraOutputs())) * len(m.Task.Targets), Base: m.Spec.Base, Periodic: m.Spec.Periodic && m.Grid.Periodic()}
 		if m.Spec.Head.Spread != nil {
 			a.Outputs = len(m.Task.Targets)
 		}
@@ -205,15 +205,15 @@ func testable(ctx context.Context, m *model.Model, o ExportOptions, w model.Weig
 	}
 	shape := []int{1, a.Channels, 16, 24}
 	if a.Kind == unet3d.ResNetKind.Name {
-		c := m.Task.Features.Channel(m.Task.Targets[0].Lead, ensemble.SpreadOfUsed, m.Task.Targets[0].Variable)
+		c := m.Task.Features.Channel(m.Task.Targets[0].Lead, ensemble.UsedSpread, m.Task.Targets[0].Variable)
 		a.Reinject = &c
 	} else {
 		shape = []int{1, a.Channels, min(2, len(m.Task.Features.Axes.Levels)), 1 << a.Stages, 2 << a.Stages}
 	}
-	if err := a.fit(o.RunDir, w); err != nil {
+	if err := a.verify(o.RunDir, w); err != nil {
 		return nil, nil, err
 	}
-	in := ckpt.Tensor{Name: goldenInput, Shape: shape, Data: normalDraws(graph.Shape(shape).Size())}
+	in := ckpt.Tensor{Name: goldenInput, Shape: shape, Data: normalSamples(graph.Shape(shape).Size())}
 	y, err := a.run(ctx, w, in, o.RunDir, o.Threads)
 	if err != nil {
 		return nil, nil, err
@@ -223,8 +223,8 @@ func testable(ctx context.Context, m *model.Model, o ExportOptions, w model.Weig
 	return a, []ckpt.Tensor{in, y}, nil
 }
 
-// normalDraws are numbers to try a network on, always the same.
-func normalDraws(n int) []float32 {
+// normalSamples are numbers to try a network on, always the same.
+func normalSamples(n int) []float32 {
 	x, random := make([]float32, n), rand.New(rand.NewPCG(1, 0))
 	for i := range x {
 		x[i] = float32(random.NormFloat64())
@@ -240,12 +240,12 @@ func inputNames(m *model.Model) (names []string) {
 	if m.Spec.Reference != "" {
 		for _, part := range []string{network.OutShift, network.OutSigma} {
 			for _, v := range m.Task.Targets {
-				names = append(names, fmt.Sprintf("%s of %s by %s", part, m.Task.ChannelOf(v), m.Spec.Reference))
+				names = append(names, fmt.Sprintf("%s of %s by %s", part, m.Task.ChannelName(v), m.Spec.Reference))
 			}
 		}
 	}
 	for i := range m.Spec.Embedding {
-		names = append(names, fmt.Sprintf("%s %d", unet3d.EmbeddingMap, i))
+		names = append(names, fmt.Sprintf("%s %d", unet3d.EmbeddingName, i))
 	}
 	return names
 }
@@ -258,7 +258,7 @@ func outputNames(m *model.Model, outputs int) (names []string) {
 		parts = []string{network.OutSigma}
 	case m.Spec.Head.Distribution != nil:
 		parts = []string{network.OutShift, "log(sigma)"}
-		for _, e := range m.Spec.Extra() {
+		for _, e := range m.Spec.ExtraOutputs() {
 			parts = append(parts, e.Name)
 		}
 		parts = append(parts, network.OutSpread)
@@ -268,7 +268,7 @@ func outputNames(m *model.Model, outputs int) (names []string) {
 	}
 	for _, part := range parts {
 		for _, v := range m.Task.Targets {
-			names = append(names, fmt.Sprintf("%s of %s", part, m.Task.ChannelOf(v)))
+			names = append(names, fmt.Sprintf("%s of %s", part, m.Task.ChannelName(v)))
 		}
 	}
 	return names[:outputs]

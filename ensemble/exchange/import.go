@@ -41,8 +41,8 @@ type ImportOptions struct {
 	Version   string
 }
 
-// Imported says what was taken in.
-type Imported struct {
+// ImportResult says what was taken in.
+type ImportResult struct {
 	Network Architecture `json:"network"`
 	Out     string       `json:"out"`
 	// Difference is the largest distance of the network's answer from that of the
@@ -81,12 +81,12 @@ type networkJSON struct {
 // Errors: 65, naming the first tensor that does not fit, or if the file is a pickle,
 // a zip archive or damaged; 65 if the answer to golden.input is another; 64 if the
 // channel to feed in again must be given; 66, 73 and 74 for files.
-func Import(ctx context.Context, o ImportOptions) (*Imported, error) {
+func Import(ctx context.Context, o ImportOptions) (*ImportResult, error) {
 	tensors, _, err := ckpt.ReadFile(o.Weights)
 	if err != nil {
 		return nil, err
 	}
-	w := Weights(tensors)
+	w := SelectWeights(tensors)
 	a, err := recognise(o.Weights, w)
 	if err != nil {
 		return nil, err
@@ -95,11 +95,11 @@ func Import(ctx context.Context, o ImportOptions) (*Imported, error) {
 	if err := a.chooseChannel(o); err != nil {
 		return nil, err
 	}
-	if err := a.fit(o.Weights, w); err != nil {
+	if err := a.verify(o.Weights, w); err != nil {
 		return nil, err
 	}
-	res := &Imported{Network: *a, Out: o.Out}
-	if res.Difference, err = a.golden(ctx, o, tensors, w); err != nil {
+	res := &ImportResult{Network: *a, Out: o.Out}
+	if res.Difference, err = a.checkGolden(ctx, o, tensors, w); err != nil {
 		return nil, err
 	}
 	if o.Apply != "" {
@@ -185,9 +185,9 @@ func (a *Architecture) run(ctx context.Context, w model.Weights, x ckpt.Tensor, 
 	return ckpt.Tensor{Name: "output", Shape: answer, Data: y}, nil
 }
 
-// golden compares the network's answer with the one that comes with the weights;
+// checkGolden compares the network's answer with the one that comes with the weights;
 // nil if none does.
-func (a *Architecture) golden(ctx context.Context, o ImportOptions, tensors []ckpt.Tensor, w model.Weights) (*float64, error) {
+func (a *Architecture) checkGolden(ctx context.Context, o ImportOptions, tensors []ckpt.Tensor, w model.Weights) (*float64, error) {
 	in := slices.IndexFunc(tensors, func(t ckpt.Tensor) bool { return t.Name == goldenInput })
 	out := slices.IndexFunc(tensors, func(t ckpt.Tensor) bool { return t.Name == goldenOutput })
 	if in < 0 || out < 0 {
@@ -233,10 +233,10 @@ func (a *Architecture) apply(ctx context.Context, o ImportOptions, w model.Weigh
 	return ckpt.WriteFile(o.To, []ckpt.Tensor{y}, nil)
 }
 
-// replaceable verifies that a description of what was made from a source may be written.
+// checkReplaceable verifies that a description of what was made from a source may be written.
 //
 // Errors: exit 73 if there is one of another source, unless the policy lets it go.
-func replaceable(path string, source manifest.File, policy product.Overwrite, what string) error {
+func checkReplaceable(path string, source manifest.File, policy product.Overwrite, what string) error {
 	text, err := os.ReadFile(path)
 	var have struct {
 		Source manifest.File `json:"source"`
@@ -244,7 +244,7 @@ func replaceable(path string, source manifest.File, policy product.Overwrite, wh
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return exit.Read(path, err)
+		return exit.ReadError(path, err)
 	case policy == product.OverwriteAlways:
 	case policy == product.OverwriteNever, json.Unmarshal(text, &have) != nil, have.Source.SHA256 != source.SHA256:
 		return &exit.Error{Code: exit.CannotWrite, What: what + " is in the folder", At: path, Why: "it is not to be replaced by what comes from elsewhere",
@@ -263,11 +263,11 @@ func (a *Architecture) save(o ImportOptions, w model.Weights) error {
 	}
 	source.Path = filepath.Base(source.Path)
 	path := filepath.Join(o.Out, networkFile)
-	if err := replaceable(path, source, o.Overwrite, "a network"); err != nil {
+	if err := checkReplaceable(path, source, o.Overwrite, "a network"); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
-		return exit.Create(o.Out, err)
+		return exit.CreateError(o.Out, err)
 	}
 	tensors := make([]ckpt.Tensor, len(w))
 	for i, t := range w {

@@ -46,13 +46,13 @@ func (a *Architecture) graph(depth, height, width int) (*graph.Graph, error) {
 const (
 	goldenInput    = "golden.input"  // with goldenOutput: what the network must answer
 	goldenOutput   = "golden.output" //
-	countedBatches = ".num_batches_tracked"
+	batchCounter   = ".num_batches_tracked"
 	parallelPrefix = "module." // PyTorch's DataParallel puts it before all names
 )
 
-// Weights takes out of the tensors of a file those that are weights: it sets aside what is no weight, and removes PyTorch's prefix of parallel
+// SelectWeights takes out of the tensors of a file those that are weights: it sets aside what is no weight, and removes PyTorch's prefix of parallel
 // models.
-func Weights(tensors []ckpt.Tensor) model.Weights {
+func SelectWeights(tensors []ckpt.Tensor) model.Weights {
 	all := true
 	for _, t := range tensors {
 		all = all && strings.HasPrefix(t.Name, parallelPrefix)
@@ -62,7 +62,7 @@ func Weights(tensors []ckpt.Tensor) model.Weights {
 		if all {
 			t.Name = strings.TrimPrefix(t.Name, parallelPrefix)
 		}
-		if t.Name != goldenInput && t.Name != goldenOutput && !strings.HasSuffix(t.Name, countedBatches) {
+		if t.Name != goldenInput && t.Name != goldenOutput && !strings.HasSuffix(t.Name, batchCounter) {
 			out = append(out, t)
 		}
 	}
@@ -83,10 +83,10 @@ func recognise(path string, w model.Weights) (*Architecture, error) {
 	side := func(name string, ndim, axis int) (int, error) {
 		s, ok := shapes[name]
 		if !ok {
-			return 0, unfit(path, name, "it is missing")
+			return 0, unfitError(path, name, "it is missing")
 		}
 		if len(s) != ndim || slices.Min(s) < 1 { // so that no side is larger than the file
-			return 0, unfit(path, name, fmt.Sprintf("it has shape %v, a filter of this network %d sides of at least 1", s, ndim))
+			return 0, unfitError(path, name, fmt.Sprintf("it has shape %v, a filter of this network %d sides of at least 1", s, ndim))
 		}
 		return s[axis], nil
 	}
@@ -105,8 +105,8 @@ func recognise(path string, w model.Weights) (*Architecture, error) {
 		Fix: "export the state_dict of one of these networks under the published names"}
 }
 
-// unfit is the error of a tensor that does not fit the network.
-func unfit(path, name, why string) error {
+// unfitError is the error of a tensor that does not fit the network.
+func unfitError(path, name, why string) error {
 	return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("tensor %q does not fit the network", name), At: path, Why: why,
 		Fix: "give the weights of a published network, all of them, unchanged"}
 }
@@ -118,7 +118,7 @@ func recogniseUNet(path string, shapes map[string][]int, side func(string, int, 
 		return nil, err
 	}
 	if first%2 != 0 {
-		return nil, unfit(path, "enc_conv0.weight", fmt.Sprintf("it has %d filters, a U-Net twice its base width", first))
+		return nil, unfitError(path, "enc_conv0.weight", fmt.Sprintf("it has %d filters, a U-Net twice its base width", first))
 	}
 	a.Base = first / 2
 	if a.Channels, err = side("enc_conv0.weight", 5, 1); err != nil {
@@ -137,7 +137,7 @@ func recogniseUNet(path string, shapes map[string][]int, side func(string, int, 
 		}
 	}
 	if a.Stages == 0 {
-		return nil, unfit(path, "enc_conv1.weight", "it is missing")
+		return nil, unfitError(path, "enc_conv1.weight", "it is missing")
 	}
 	return a, nil
 }
@@ -161,12 +161,12 @@ func recogniseResNet(side func(string, int, int) (int, error)) (*Architecture, e
 	return a, nil
 }
 
-// fit verifies that the weights are exactly those of the network, in count, name
+// verify verifies that the weights are exactly those of the network, in count, name
 // and shape, and counts the trained values.
 //
 // Errors: exit 65 naming the first tensor, in the network's order, that is missing
 // or has another shape; or the first of the file that the network does not have.
-func (a *Architecture) fit(path string, w model.Weights) error {
+func (a *Architecture) verify(path string, w model.Weights) error {
 	side := 1 << a.Stages
 	g, err := a.graph(1, side, side)
 	if err != nil {
@@ -185,13 +185,13 @@ func (a *Architecture) fit(path string, w model.Weights) error {
 		known[n.Name] = true
 		t, ok := given[n.Name]
 		if !ok {
-			return unfit(path, n.Name, "it is missing")
+			return unfitError(path, n.Name, "it is missing")
 		}
 		if !slices.Equal(t.Shape, []int(n.Shape)) {
-			return unfit(path, n.Name, fmt.Sprintf("it has shape %v, the %s recognised has %v", t.Shape, a, n.Shape))
+			return unfitError(path, n.Name, fmt.Sprintf("it has shape %v, the %s recognised has %v", t.Shape, a, n.Shape))
 		}
 		if _, err := t.Float32(); err != nil {
-			return unfit(path, n.Name, err.Error())
+			return unfitError(path, n.Name, err.Error())
 		}
 		if n.Kind == graph.KindParam {
 			a.Parameters += n.Shape.Size()
@@ -199,7 +199,7 @@ func (a *Architecture) fit(path string, w model.Weights) error {
 	}
 	for _, t := range w {
 		if !known[t.Name] {
-			return unfit(path, t.Name, fmt.Sprintf("the %s recognised has no such tensor", a))
+			return unfitError(path, t.Name, fmt.Sprintf("the %s recognised has no such tensor", a))
 		}
 	}
 	return nil

@@ -78,11 +78,11 @@ type CollectedTime struct {
 	record.TimeToQuality
 }
 
-// Called names the run.
-func (r *CollectedRun) Called() string { return strings.TrimPrefix(r.Experiment+"/"+r.Run, "/") }
+// Label names the run.
+func (r *CollectedRun) Label() string { return strings.TrimPrefix(r.Experiment+"/"+r.Run, "/") }
 
-// Collected are the runs below some folders.
-type Collected struct {
+// Collection are the runs below some folders.
+type Collection struct {
 	Runs  []*CollectedRun `json:"runs"`
 	Times []CollectedTime `json:"times_to_quality"`
 	// Differences are between the machines of the first run with a record and each other, by run.
@@ -94,23 +94,23 @@ type Collected struct {
 // experiment or one that holds many.
 //
 // Errors: exit 66 where there is none, 65 for what cannot be read.
-func Collect(ctx context.Context, roots []string) (*Collected, error) {
-	c := &Collected{Differences: map[string][]record.Difference{}}
+func Collect(ctx context.Context, roots []string) (*Collection, error) {
+	c := &Collection{Differences: map[string][]record.Difference{}}
 	seen := map[string]bool{}
 	for _, root := range roots {
-		if name := filepath.Base(root); name == record.Name || name == record.QualityName {
+		if name := filepath.Base(root); name == record.File || name == record.QualityFile {
 			root = filepath.Dir(root)
 		}
 		found := false
 		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			if err != nil {
-				return exit.Read(path, err)
+				return exit.ReadError(path, err)
 			}
-			ofTimes := e.Name() == record.Name || e.Name() == record.QualityName
+			ofTimes := e.Name() == record.File || e.Name() == record.QualityFile
 			if e.IsDir() || e.Name() != trained.ScoresFile && !ofTimes {
 				return ctx.Err()
 			}
-			found = found || e.Name() != record.Name // which lies above its runs
+			found = found || e.Name() != record.File // which lies above its runs
 			if path, err = filepath.Abs(path); err != nil || seen[path] {
 				return err
 			}
@@ -131,7 +131,7 @@ func Collect(ctx context.Context, roots []string) (*Collected, error) {
 			return nil, &exit.Error{Code: exit.NotYet, What: "no run with scores is here", At: root, Why: "no folder in it has " + trained.ScoresFile, Fix: "give run directories, experiments that were run, or a folder of them"}
 		}
 	}
-	c.tellApart()
+	c.disambiguate()
 	var first *CollectedRun
 	for i, r := range c.Runs {
 		r.number = i + 1
@@ -141,19 +141,19 @@ func Collect(ctx context.Context, roots []string) (*Collected, error) {
 			first = r
 		default:
 			if d := first.Machine.Differences(r.Machine); d != nil {
-				c.Differences[r.Called()] = d
+				c.Differences[r.Label()] = d
 			}
 		}
 	}
 	return c, nil
 }
 
-// tellApart gives runs of the same name, as an experiment and its replay have, their folders below the one that holds them all
+// disambiguate gives runs of the same name, as an experiment and its replay have, their folders below the one that holds them all
 // as names.
-func (c *Collected) tellApart() {
+func (c *Collection) disambiguate() {
 	by := map[string][]*CollectedRun{}
 	for _, r := range c.Runs {
-		by[r.Called()] = append(by[r.Called()], r)
+		by[r.Label()] = append(by[r.Label()], r)
 	}
 	for _, same := range by {
 		if len(same) == 1 {
@@ -174,7 +174,7 @@ func (c *Collected) tellApart() {
 }
 
 // collectTimes reads the times to a quality of a record.
-func (c *Collected) collectTimes(path string) error {
+func (c *Collection) collectTimes(path string) error {
 	r, err := record.Read(path)
 	if err != nil {
 		return err
@@ -228,14 +228,14 @@ func (r *CollectedRun) findExperiment(dir string) error {
 		if err != nil {
 			return err
 		}
-		own, err := record.Read(filepath.Join(at, record.Name))
+		own, err := record.Read(filepath.Join(at, record.File))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if err == nil {
 			r.Experiment, r.Run, r.Status, r.Machine = own.Experiment, filepath.ToSlash(below), own.Status, &own.Machine
 			r.Variant, _, _ = strings.Cut(r.Run, "/")
-			r.ToQuality = own.ToQuality(r.Variant, r.Seed)
+			r.ToQuality = own.SecondsToQuality(r.Variant, r.Seed)
 			return nil
 		}
 		if _, err := os.Stat(filepath.Join(at, experimentFile)); err == nil {
@@ -248,7 +248,7 @@ func (r *CollectedRun) findExperiment(dir string) error {
 }
 
 // Rows are all scores of all runs.
-func (c *Collected) Rows() (out []CollectedScore) {
+func (c *Collection) Rows() (out []CollectedScore) {
 	for _, r := range c.Runs {
 		for _, v := range r.Scores.Scores {
 			out = append(out, CollectedScore{Experiment: r.Experiment, Run: r.Run, Variant: r.Variant, Seed: r.Seed, Program: r.Program,
@@ -259,17 +259,17 @@ func (c *Collected) Rows() (out []CollectedScore) {
 	return out
 }
 
-// collectedTable is the table of all scores of a comparison.
-const collectedTable = "scores.parquet"
+// scoresTable is the table of all scores of a comparison.
+const scoresTable = "scores.parquet"
 
 // Save writes the table of all scores and a page that compares the runs into a folder.
 //
 // Errors: exit 73 and 74.
-func (c *Collected) Save(dir string) error {
+func (c *Collection) Save(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return exit.Create(dir, err)
+		return exit.CreateError(dir, err)
 	}
-	path := filepath.Join(dir, collectedTable)
+	path := filepath.Join(dir, scoresTable)
 	if err := table.Write(path, c.Rows()); err != nil {
 		return err
 	}
@@ -286,12 +286,12 @@ func (t comparedScore) String() string {
 
 // compared are the scores of networks over the whole area and all seasons that a run has, by target, in their order, and
 // of each the value of every run.
-func (c *Collected) compared() (order []comparedScore, of map[comparedScore]map[*CollectedRun]*score.Value) {
+func (c *Collection) compared() (order []comparedScore, of map[comparedScore]map[*CollectedRun]*score.Value) {
 	of = map[comparedScore]map[*CollectedRun]*score.Value{}
 	for _, r := range c.Runs {
 		for i := range r.Scores.Scores {
 			v := &r.Scores.Scores[i]
-			if v.System != scoring.SystemNetwork || !score.Whole(v.Region, v.Season) || v.Threshold == v.Threshold {
+			if v.System != scoring.SystemNetwork || !score.IsOverall(v.Region, v.Season) || v.Threshold == v.Threshold {
 				continue
 			}
 			t := comparedScore{v.ID, v.Variable, v.Level, v.Lead, v.Unit}
@@ -309,11 +309,11 @@ func (c *Collected) compared() (order []comparedScore, of map[comparedScore]map[
 }
 
 // runTable has the runs.
-func (c *Collected) runTable() answer.Section {
-	s := answer.Section{Title: "Runs", Columns: slices.Concat(answer.Words("run"), answer.Numbers("", "no.", "seed"), answer.Words("record", "program"), answer.Numbers(fiveDigits, "seconds", "to quality, s"),
-		answer.Words("processor", "kernels"), answer.Numbers("", "threads"))}
+func (c *Collection) runTable() answer.Section {
+	s := answer.Section{Title: "Runs", Columns: slices.Concat(answer.TextColumns("run"), answer.NumberColumns("", "no.", "seed"), answer.TextColumns("record", "program"), answer.NumberColumns(fiveDigits, "seconds", "to quality, s"),
+		answer.TextColumns("processor", "kernels"), answer.NumberColumns("", "threads"))}
 	for _, r := range c.Runs {
-		row := []any{r.Called(), r.number, r.Seed, cmp.Or(r.Status, "-"), cmp.Or(r.Program, "-"), r.Seconds, r.ToQuality, nil, nil, nil}
+		row := []any{r.Label(), r.number, r.Seed, cmp.Or(r.Status, "-"), cmp.Or(r.Program, "-"), r.Seconds, r.ToQuality, nil, nil, nil}
 		if m := r.Machine; m != nil {
 			row[7], row[8], row[9] = cmp.Or(m.CPU, "-"), cmp.Or(m.Kernels, "-"), m.Threads
 		}
@@ -323,9 +323,9 @@ func (c *Collected) runTable() answer.Section {
 }
 
 // timeTable has the times to a quality.
-func (c *Collected) timeTable() answer.Section {
-	s := answer.Section{Title: "Time to quality", Columns: slices.Concat(answer.Words("experiment", "variant"), answer.Numbers("", "loss"), answer.Words("seconds to it, by seed"),
-		answer.Numbers(fiveDigits, "result", "of processors"), answer.Words("epochs, by seed"), answer.Numbers(fiveDigits, "result"), answer.Words("program", "processor"), answer.Numbers("", "threads"))}
+func (c *Collection) timeTable() answer.Section {
+	s := answer.Section{Title: "Time to quality", Columns: slices.Concat(answer.TextColumns("experiment", "variant"), answer.NumberColumns("", "loss"), answer.TextColumns("seconds to it, by seed"),
+		answer.NumberColumns(fiveDigits, "result", "of processors"), answer.TextColumns("epochs, by seed"), answer.NumberColumns(fiveDigits, "result"), answer.TextColumns("program", "processor"), answer.NumberColumns("", "threads"))}
 	for _, q := range c.Times {
 		seconds, epochs := make([]string, len(q.Seconds)), make([]string, len(q.Epochs))
 		for i, x := range q.Seconds {
@@ -344,10 +344,10 @@ func (c *Collected) timeTable() answer.Section {
 }
 
 // scoreTable has the scores of networks, a column a run.
-func (c *Collected) scoreTable() answer.Section {
-	s := answer.Section{Title: "Scores by the numbers of the runs", Columns: answer.Words("score", "unit")}
+func (c *Collection) scoreTable() answer.Section {
+	s := answer.Section{Title: "Scores by the numbers of the runs", Columns: answer.TextColumns("score", "unit")}
 	for _, r := range c.Runs {
-		s.Columns = append(s.Columns, answer.Number(strconv.Itoa(r.number), "", fiveDigits))
+		s.Columns = append(s.Columns, answer.NumberColumn(strconv.Itoa(r.number), "", fiveDigits))
 	}
 	order, of := c.compared()
 	for _, t := range order {
@@ -365,14 +365,14 @@ func (c *Collected) scoreTable() answer.Section {
 }
 
 // longTable has the same scores with their intervals, a row each.
-func (c *Collected) longTable() answer.Section {
-	s := answer.Section{Title: "Scores with intervals", Columns: slices.Concat(answer.Words("run", "score", "variable", "level", "lead"), answer.Numbers(fiveDigits, "value", "low", "high"),
-		answer.Words("unit"), answer.Numbers("", "starts", "seed"))}
+func (c *Collection) longTable() answer.Section {
+	s := answer.Section{Title: "Scores with intervals", Columns: slices.Concat(answer.TextColumns("run", "score", "variable", "level", "lead"), answer.NumberColumns(fiveDigits, "value", "low", "high"),
+		answer.TextColumns("unit"), answer.NumberColumns("", "starts", "seed"))}
 	order, of := c.compared()
 	for _, r := range c.Runs {
 		for _, t := range order {
 			if v := of[t][r]; v != nil {
-				s.Rows = append(s.Rows, []any{r.Called(), t.score, t.variable, t.level, t.lead, v.Value, v.CILow, v.CIHigh, cmp.Or(t.unit, "1"), v.N, r.Seed})
+				s.Rows = append(s.Rows, []any{r.Label(), t.score, t.variable, t.level, t.lead, v.Value, v.CILow, v.CIHigh, cmp.Or(t.unit, "1"), v.N, r.Seed})
 			}
 		}
 	}
@@ -380,22 +380,22 @@ func (c *Collected) longTable() answer.Section {
 }
 
 // machineTable has the differences of machines.
-func (c *Collected) machineTable() answer.Section {
-	s := answer.Section{Title: "Made elsewhere than the first", Columns: answer.Words("run", "differs in", "there", "first", "may change bits")}
+func (c *Collection) machineTable() answer.Section {
+	s := answer.Section{Title: "Made elsewhere than the first", Columns: answer.TextColumns("run", "differs in", "there", "first", "may change bits")}
 	for _, name := range slices.Sorted(maps.Keys(c.Differences)) {
 		for _, x := range c.Differences[name] {
 			may := "no"
 			if x.Bits {
 				may = "yes"
 			}
-			s.Rows = append(s.Rows, []any{name, x.What, orNothing(x.B), orNothing(x.A), may})
+			s.Rows = append(s.Rows, []any{name, x.What, orNone(x.B), orNone(x.A), may})
 		}
 	}
 	return s
 }
 
 // Sections are runs, times, scores and differences of machines as tables, and the files that Save wrote.
-func (c *Collected) Sections() (all answer.Sections) {
+func (c *Collection) Sections() (all answer.Sections) {
 	for _, s := range []answer.Section{c.runTable(), c.timeTable(), c.scoreTable(), c.machineTable()} {
 		if s.Rows != nil {
 			all = append(all, s)
@@ -407,14 +407,14 @@ func (c *Collected) Sections() (all answer.Sections) {
 	return all
 }
 
-// orNothing is a word for what is not there.
-func orNothing(s string) string { return cmp.Or(s, "none") }
+// orNone is a word for what is not there.
+func orNone(s string) string { return cmp.Or(s, "none") }
 
-// mostLines are the curves that a chart can tell apart.
-const mostLines = 6
+// maxChartLines are the curves that a chart can tell apart.
+const maxChartLines = 6
 
 // page compares the runs.
-func (c *Collected) page() *report.Page {
+func (c *Collection) page() *report.Page {
 	experiments := map[string]bool{}
 	for _, r := range c.Runs {
 		experiments[r.Experiment] = true
@@ -436,7 +436,7 @@ func (c *Collected) page() *report.Page {
 
 // lossCharts are the losses on the validation starts over the epochs, of the first networks of runs, an experiment a chart: losses of
 // different settings do not compare.
-func (c *Collected) lossCharts() (out []report.Chart) {
+func (c *Collection) lossCharts() (out []report.Chart) {
 	by := map[string]*report.Chart{}
 	for _, r := range c.Runs {
 		if len(r.Loss) < 2 {
@@ -447,7 +447,7 @@ func (c *Collected) lossCharts() (out []report.Chart) {
 			chart = &report.Chart{Title: strings.TrimSpace("Validation loss " + r.Experiment), X: "epoch", Y: "loss"}
 			by[r.Experiment] = chart
 		}
-		if len(chart.Lines) == mostLines {
+		if len(chart.Lines) == maxChartLines {
 			continue
 		}
 		l := report.Line{Name: r.Run}
@@ -463,9 +463,9 @@ func (c *Collected) lossCharts() (out []report.Chart) {
 }
 
 // scoreCharts show the CRPS of each target over the numbers of the runs, with the ends of its interval, beside the raw ensemble's of all members.
-func (c *Collected) scoreCharts(order []comparedScore, of map[comparedScore]map[*CollectedRun]*score.Value) (out []report.Chart) {
+func (c *Collection) scoreCharts(order []comparedScore, of map[comparedScore]map[*CollectedRun]*score.Value) (out []report.Chart) {
 	for _, t := range order {
-		if !score.OfDistribution(t.score) || len(of[t]) < 2 {
+		if !score.IsDistributionCRPS(t.score) || len(of[t]) < 2 {
 			continue
 		}
 		lines := []report.Line{{Name: "network"}, {Name: "low end"}, {Name: "high end"}, {Name: "raw, all"}}
@@ -477,7 +477,7 @@ func (c *Collected) scoreCharts(order []comparedScore, of map[comparedScore]map[
 			raw := score.Missing()
 			most := 0
 			for _, x := range r.Scores.Scores {
-				if strings.HasPrefix(x.System, "raw") && x.ID == score.CRPSPlain.ID && x.Members > most && x.Variable == t.variable && x.Level == t.level && x.Lead == t.lead && score.Whole(x.Region, x.Season) {
+				if strings.HasPrefix(x.System, "raw") && x.ID == score.CRPSPlain.ID && x.Members > most && x.Variable == t.variable && x.Level == t.level && x.Lead == t.lead && score.IsOverall(x.Region, x.Season) {
 					raw, most = x.Value, x.Members
 				}
 			}

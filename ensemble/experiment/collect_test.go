@@ -46,9 +46,9 @@ func TestCollect(t *testing.T) {
 	scoredRun(t, filepath.Join(root, "alone"), 0.7)
 	for name, kernels := range map[string]string{"first": "avx2", "second": "base"} {
 		r := &record.Record{Experiment: name, Status: record.Pass, Start: time.Unix(0, 0), Machine: record.Machine{Kernels: kernels, Threads: 2},
-			Sources: []record.Source{{Name: "experiment.yaml", Text: "x", SHA256: record.SumOf("x")}},
+			Sources: []record.Source{{Name: "experiment.yaml", Text: "x", SHA256: record.Digest("x")}},
 			Runs:    []record.Run{{Variant: "base", Seed: 1}}}
-		if err := r.Write(filepath.Join(root, name, record.Name)); err != nil {
+		if err := r.Write(filepath.Join(root, name, record.File)); err != nil {
 			t.Fatal(err)
 		}
 		environment, err := json.Marshal(map[string]any{"version": "1", "seed": 1})
@@ -62,13 +62,13 @@ func TestCollect(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "members", experimentFile), []byte("{}"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c, err := Collect(context.Background(), []string{root, filepath.Join(root, "first", record.Name)}) // the second is in the first
+	c, err := Collect(context.Background(), []string{root, filepath.Join(root, "first", record.File)}) // the second is in the first
 	if err != nil {
 		t.Fatal(err)
 	}
 	called := map[string]*CollectedRun{}
 	for _, r := range c.Runs {
-		called[r.Called()] = r
+		called[r.Label()] = r
 	}
 	if len(c.Runs) != 4 || called["first/base/seed-1"] == nil || called["members/members-02"] == nil || called["alone"] == nil || called["second/base/seed-1"].Seed != 1 {
 		t.Fatalf("runs %v", called)
@@ -82,12 +82,12 @@ func TestCollect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := replay.Write(filepath.Join(root, "again", record.Name)); err != nil {
+	if err := replay.Write(filepath.Join(root, "again", record.File)); err != nil {
 		t.Fatal(err)
 	}
 	both, err := Collect(context.Background(), []string{filepath.Join(root, "first"), filepath.Join(root, "again")})
-	if err != nil || len(both.Runs) != 2 || both.Runs[0].Called() != "first/first/base/seed-1" || both.Runs[1].Called() != "first/again/base/seed-1" || both.Runs[1].Variant != "base" {
-		t.Errorf("a replay: %v, %s and %s", err, both.Runs[0].Called(), both.Runs[1].Called())
+	if err != nil || len(both.Runs) != 2 || both.Runs[0].Label() != "first/first/base/seed-1" || both.Runs[1].Label() != "first/again/base/seed-1" || both.Runs[1].Variant != "base" {
+		t.Errorf("a replay: %v, %s and %s", err, both.Runs[0].Label(), both.Runs[1].Label())
 	}
 	out := t.TempDir()
 	if err := c.Save(out); err != nil {
@@ -117,7 +117,7 @@ func TestCollect(t *testing.T) {
 import sys, pyarrow.parquet as pq
 for r in sorted((x for x in pq.read_table(sys.argv[1]).to_pylist() if x["system"] == "network"), key=lambda r: r["value"]):
     print(r["experiment"], r["run"], r["variant"], r["seed"], r["score"], r["variable"], r["level"], r["lead_h"], r["value"], r["ci_low"], r["unit"])
-`, filepath.Join(out, collectedTable)).CombinedOutput()
+`, filepath.Join(out, scoresTable)).CombinedOutput()
 	want := `first base/seed-1 base 1 crps_gauss t 850hPa 48.0 0.5 None K
 second base/seed-1 base 1 crps_gauss t 850hPa 48.0 0.55 None K
 members members-02 members-02 -1 crps_gauss t 850hPa 48.0 0.6 None K

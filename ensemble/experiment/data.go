@@ -21,54 +21,54 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/protocol"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/fetch"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 )
 
 // DataVariable is the folder below which the data of experiments lie, each in a folder of its name.
 const DataVariable = "ENSEMBLE_DATA"
 
-// experimentData are the data of an experiment, as they lie here.
-type experimentData struct {
+// dataset are the data of an experiment, as they lie here.
+type dataset struct {
 	folder              string
 	forecasts, analyses []string // patterns below folder
 	files               []string // that these name
 	record              record.Data
 }
 
-// data makes, fetches or finds the data of an experiment, and compares their digests.
+// prepareData makes, fetches or finds the data of an experiment, and compares their digests.
 //
 // Errors: exit 66 for files that are not there, with all of them, 65 for those that are other ones.
-func (o *Options) data(ctx context.Context) (*experimentData, error) {
+func (o *Options) prepareData(ctx context.Context) (*dataset, error) {
 	c, began := o.Experiment, time.Now()
-	d := &experimentData{forecasts: c.Data.Forecasts, analyses: c.Data.Analyses, record: record.Data{From: c.Data.From}}
-	if o.Data != "" && c.Data.From != config.DataOfFiles && o.Warn != nil {
+	d := &dataset{forecasts: c.Data.Forecasts, analyses: c.Data.Analyses, record: record.Data{From: c.Data.Source}}
+	if o.Data != "" && c.Data.Source != config.FilesSource && o.Warn != nil {
 		o.Warn(fmt.Sprintf("the data of %s are made by the program; those in %s are not read", c.Name, o.Data))
 	}
 	var err error
-	switch c.Data.From {
-	case config.DataOfDemo:
-		d.folder = o.madeFolder()
+	switch c.Data.Source {
+	case config.DemoSource:
+		d.folder = o.generatedDataDir()
 		made := rundemo.Options{Formats: demo.GRIB2, Threads: o.Threads, Version: o.Version, Progress: o.Progress,
-			Data: demo.Config{Starts: c.Data.Demo.Starts, Every: c.Data.Demo.Every, Members: c.Data.Demo.Members, Seed: uint64(c.Data.Demo.Seed)}}
+			Data: demo.Config{Inits: c.Data.Demo.Inits, Interval: c.Data.Demo.Every, Members: c.Data.Demo.Members, Seed: uint64(c.Data.Demo.Seed)}}
 		_, err = rundemo.Data(ctx, made, d.folder)
-	case config.DataOfProtocol:
-		d.folder = o.madeFolder()
+	case config.ProtocolSource:
+		d.folder = o.generatedDataDir()
 		err = o.synthesize(ctx, d.folder)
 	default:
-		d.folder, err = o.folder()
+		d.folder, err = o.dataDir()
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := o.complete(ctx, d.folder); err != nil {
+	if err := o.fetchMissing(ctx, d.folder); err != nil {
 		return nil, err
 	}
 	for _, p := range slices.Concat(d.forecasts, d.analyses) {
-		found, _, err := input.Files("the experiment "+c.Name, []string{filepath.Join(d.folder, p)})
+		found, _, err := input.ListFiles("the experiment "+c.Name, []string{filepath.Join(d.folder, p)})
 		var absent *exit.Error
 		if errors.As(err, &absent) && absent.Code == exit.NotYet {
-			absent.Fix = o.whereFix()
+			absent.Fix = o.dataFix()
 		}
 		if err != nil {
 			return nil, err
@@ -77,17 +77,17 @@ func (o *Options) data(ctx context.Context) (*experimentData, error) {
 	}
 	slices.Sort(d.files)
 	d.files = slices.Compact(d.files)
-	if err := o.check(d); err != nil {
+	if err := o.checkDigests(d); err != nil {
 		return nil, err
 	}
 	d.record.Seconds = time.Since(began).Seconds()
 	return d, nil
 }
 
-// madeFolder is where the program makes data: data of another kind lie in another folder.
-func (o *Options) madeFolder() string {
+// generatedDataDir is where the program makes data: data of another kind lie in another folder.
+func (o *Options) generatedDataDir() string {
 	c := o.Experiment.Data
-	return filepath.Join(o.Dir, "data", record.SumOf(fmt.Sprintf("%s %+v %+v %s", c.From, c.Demo, c.Protocol, o.Version))[:12])
+	return filepath.Join(o.Dir, "data", record.Digest(fmt.Sprintf("%s %+v %+v %s", c.Source, c.Demo, c.Protocol, o.Version))[:12])
 }
 
 // synthesize makes an archive in the layout of a protocol, or finds it made.
@@ -97,7 +97,7 @@ func (o *Options) synthesize(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if p, err = p.Part(m.First, m.Last, m.Dates, m.Rows, m.Columns, m.Members); err != nil {
+	if p, err = p.Subset(m.First, m.Last, m.Dates, m.Rows, m.Columns, m.Members); err != nil {
 		return err
 	}
 	text, err := os.ReadFile(filepath.Join(dir, protocol.SyntheticRecord))
@@ -109,8 +109,8 @@ func (o *Options) synthesize(ctx context.Context, dir string) error {
 	return err
 }
 
-// folder is where the files of an experiment lie, or are to lie.
-func (o *Options) folder() (string, error) {
+// dataDir is where the files of an experiment lie, or are to lie.
+func (o *Options) dataDir() (string, error) {
 	c := o.Experiment
 	if o.Data != "" {
 		return o.Data, nil
@@ -128,11 +128,11 @@ func (o *Options) folder() (string, error) {
 		return filepath.Join(o.Dir, "data"), nil
 	}
 	return "", &exit.Error{Code: exit.NotYet, What: "the data of " + c.Name + " are not here", At: strings.Join(slices.DeleteFunc(places, func(p string) bool { return p == "" }), ", "),
-		Why: phrase.Count(len(c.Data.Files), "file") + " with digests are listed", Fix: o.whereFix()}
+		Why: humanise.Count(len(c.Data.Files), "file") + " with digests are listed", Fix: o.dataFix()}
 }
 
-// whereFix says how data are given.
-func (o *Options) whereFix() string {
+// dataFix says how data are given.
+func (o *Options) dataFix() string {
 	fix := "give their folder with --data, or set " + DataVariable + " to the folder in which a folder " + o.Experiment.Name + " has them"
 	switch addressed := slices.ContainsFunc(o.Experiment.Data.Files, func(f config.ExperimentFile) bool { return f.URL != "" }); {
 	case o.Fetch: // and they are not here still
@@ -143,10 +143,10 @@ func (o *Options) whereFix() string {
 	return fix
 }
 
-// complete finds files that are not there, and with --fetch gets them.
+// fetchMissing finds files that are not there, and with --fetch gets them.
 //
 // Errors: exit 66 with all that stay away.
-func (o *Options) complete(ctx context.Context, folder string) error {
+func (o *Options) fetchMissing(ctx context.Context, folder string) error {
 	var absent []config.ExperimentFile
 	for _, f := range o.Experiment.Data.Files {
 		if _, err := os.Stat(filepath.Join(folder, f.Path)); errors.Is(err, fs.ErrNotExist) {
@@ -164,7 +164,7 @@ func (o *Options) complete(ctx context.Context, folder string) error {
 		}
 		path := filepath.Join(folder, f.Path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-			return exit.Create(path, err)
+			return exit.CreateError(path, err)
 		}
 		if err := fetch.File(ctx, o.client, f.URL, path, f.SHA256); err != nil {
 			return err
@@ -173,12 +173,12 @@ func (o *Options) complete(ctx context.Context, folder string) error {
 	if lost == nil {
 		return nil
 	}
-	return &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%s of %d are not here", phrase.Count(len(lost), "file"), len(o.Experiment.Data.Files)), At: folder,
-		Why: phrase.List(lost), Fix: o.whereFix()}
+	return &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%s of %d are not here", humanise.Count(len(lost), "file"), len(o.Experiment.Data.Files)), At: folder,
+		Why: humanise.List(lost), Fix: o.dataFix()}
 }
 
-// check compares digests, all of them before it says what is wrong.
-func (o *Options) check(d *experimentData) error {
+// checkDigests compares digests, all of them before it says what is wrong.
+func (o *Options) checkDigests(d *dataset) error {
 	task := o.Progress.Start("check data", int64(len(d.files)))
 	defer task.Done()
 	listedAs := map[string]string{}
@@ -190,7 +190,7 @@ func (o *Options) check(d *experimentData) error {
 	for i, path := range d.files {
 		f, err := manifest.SumFile(path)
 		if err != nil {
-			return exit.Read(path, err)
+			return exit.ReadError(path, err)
 		}
 		if f.Path, err = filepath.Rel(d.folder, path); err != nil {
 			return err

@@ -13,15 +13,15 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Listed is a row of the list of experiments.
-type Listed struct {
-	Name      string `json:"name"`
-	Dir       string `json:"dir"`
-	Title     string `json:"title"`
-	Data      string `json:"data"` // made by the program, here, or not here
-	Trainings int    `json:"trainings"`
-	Checks    int    `json:"checks"`
-	Last      string `json:"last"` // status of the record below the folder of runs; "" if there is none
+// Entry is a row of the list of experiments.
+type Entry struct {
+	Name       string `json:"name"`
+	Dir        string `json:"dir"`
+	Title      string `json:"title"`
+	Data       string `json:"data"` // made by the program, here, or not here
+	Trainings  int    `json:"trainings"`
+	Checks     int    `json:"checks"`
+	LastStatus string `json:"last_status"` // status of the record below the folder of runs; "" if there is none
 }
 
 // List lists the folders with an experiment.yaml in a folder, by name, and what became of them below a folder
@@ -43,18 +43,18 @@ func List(root, runs string) (Listing, error) {
 		if err != nil {
 			return nil, err
 		}
-		row := Listed{Name: c.Name, Dir: filepath.Dir(path), Title: c.Title, Trainings: len(c.Variants) * len(c.Seeds), Checks: len(c.Scores) + len(c.Gains), Data: "made by the program"}
-		if c.Data.From == config.DataOfFiles {
+		row := Entry{Name: c.Name, Dir: filepath.Dir(path), Title: c.Title, Trainings: len(c.Variants) * len(c.Seeds), Checks: len(c.Scores) + len(c.SkillScores), Data: "made by the program"}
+		if c.Data.Source == config.FilesSource {
 			o := Options{Experiment: c}
-			if row.Data = "here"; func() error { _, err := o.folder(); return err }() != nil {
+			if row.Data = "here"; func() error { _, err := o.dataDir(); return err }() != nil {
 				row.Data = "not here"
 			}
 		}
-		switch r, err := record.Read(filepath.Join(runs, c.Name, record.Name)); {
+		switch r, err := record.Read(filepath.Join(runs, c.Name, record.File)); {
 		case err == nil:
-			row.Last = r.Status
+			row.LastStatus = r.Status
 		case !errors.Is(err, fs.ErrNotExist):
-			row.Last = "damaged"
+			row.LastStatus = "damaged"
 		}
 		out = append(out, row)
 	}
@@ -62,13 +62,13 @@ func List(root, runs string) (Listing, error) {
 }
 
 // Listing is a list of experiments.
-type Listing []Listed
+type Listing []Entry
 
 // Sections are the list as a table.
 func (l Listing) Sections() answer.Sections {
-	s := answer.Section{Columns: slices.Concat(answer.Words("experiment"), answer.Numbers("", "trainings", "checks"), answer.Words("data", "last", "title"))}
+	s := answer.Section{Columns: slices.Concat(answer.TextColumns("experiment"), answer.NumberColumns("", "trainings", "checks"), answer.TextColumns("data", "last", "title"))}
 	for _, e := range l {
-		s.Rows = append(s.Rows, []any{e.Name, e.Trainings, e.Checks, e.Data, cmp.Or(e.Last, "-"), e.Title})
+		s.Rows = append(s.Rows, []any{e.Name, e.Trainings, e.Checks, e.Data, cmp.Or(e.LastStatus, "-"), e.Title})
 	}
 	return answer.Sections{s}
 }

@@ -19,12 +19,12 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
 )
 
-// recordedMachine is what a record says of this machine and build.
-func recordedMachine(ctx context.Context, version, device string, threads int) record.Machine {
+// machineRecord is what a record says of this machine and build.
+func machineRecord(ctx context.Context, version, device string, threads int) record.Machine {
 	cpu := cpuinfo.Read()
 	m := record.Machine{Program: version, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH,
 		CPU: cpu.Model, CPUFamily: cpu.Family, Features: cpu.Features, Cores: cpu.Cores, Kernels: kern.ISA(),
-		MemoryBytes: doctor.MemoryHere().TotalBytes,
+		MemoryBytes: doctor.SystemMemory().TotalBytes,
 		Device:      device, Threads: threads, Determinism: "D1", Libraries: map[string]string{}, Variables: map[string]string{}}
 	for _, l := range append([]doctor.Library{doctor.OneDNN()}, doctor.Decoders(ctx)...) {
 		if l.Found && l.Version != "" {
@@ -49,17 +49,17 @@ func recordedMachine(ctx context.Context, version, device string, threads int) r
 	return m
 }
 
-// madeHere says that a training goes on, or is finished, where it was begun, as far as its bits may depend on that: a record
+// checkSameMachine says that a training goes on, or is finished, where it was begun, as far as its bits may depend on that: a record
 // names one machine, and would say of what another made that this one did. The machine is kept beside the run directory when
 // the training begins; that of another version of the program is refused by the training itself.
 //
 // Errors: exit 73 if it was begun elsewhere.
-func (o *Options) madeHere(ctx context.Context, dir, device string) error {
-	here := recordedMachine(ctx, o.Version, device, o.Threads)
+func (o *Options) checkSameMachine(ctx context.Context, dir, device string) error {
+	here := machineRecord(ctx, o.Version, device, o.Threads)
 	if _, missing := os.Stat(dir); missing != nil || o.Overwrite {
-		return keepMachine(dir, &here)
+		return writeMachine(dir, &here)
 	}
-	why := elsewhere(dir, &here)
+	why := machineDifferences(dir, &here)
 	if why == nil {
 		return nil
 	}
@@ -70,17 +70,17 @@ func (o *Options) madeHere(ctx context.Context, dir, device string) error {
 // machineSuffix follows the name of what was made on a machine, in the name of the file that says on which.
 const machineSuffix = ".machine.json"
 
-// keepMachine writes on what machine something is made.
-func keepMachine(made string, here *record.Machine) error {
+// writeMachine writes on what machine something is made.
+func writeMachine(made string, here *record.Machine) error {
 	if err := os.MkdirAll(filepath.Dir(made), 0o777); err != nil {
-		return exit.Create(made, err)
+		return exit.CreateError(made, err)
 	}
 	return jsonfile.Write(made+machineSuffix, here)
 }
 
-// elsewhere says in what the machine differs on which something was made, if its bits may depend on that, the version of the
-// program aside; nil of what keepMachine was not called for.
-func elsewhere(made string, here *record.Machine) (why []string) {
+// machineDifferences says in what the machine differs on which something was made, if its bits may depend on that, the version of the
+// program aside; nil of what writeMachine was not called for.
+func machineDifferences(made string, here *record.Machine) (why []string) {
 	var there record.Machine
 	text, err := os.ReadFile(made + machineSuffix)
 	if err != nil || json.Unmarshal(text, &there) != nil {
@@ -88,7 +88,7 @@ func elsewhere(made string, here *record.Machine) (why []string) {
 	}
 	for _, d := range there.Differences(here) {
 		if d.Bits && d.What != record.ProgramDiffers {
-			why = append(why, d.What+" "+orNothing(d.A)+", here "+orNothing(d.B))
+			why = append(why, d.What+" "+orNone(d.A)+", here "+orNone(d.B))
 		}
 	}
 	return why

@@ -14,14 +14,14 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
 // Reproduced is a record that was replayed.
 type Reproduced struct {
 	Result
-	Was        *record.Record
+	Original   *record.Record
 	Comparison *record.Comparison
 }
 
@@ -34,9 +34,9 @@ func Reproduce(ctx context.Context, path string, o Options) (*Reproduced, error)
 	if err != nil {
 		return nil, err
 	}
-	name := record.Name
+	name := record.File
 	if len(was.Runs) == 0 {
-		name = record.QualityName
+		name = record.QualityFile
 	}
 	if own, err := record.Read(filepath.Join(o.Dir, name)); err == nil && own.Start.Equal(was.Start) && own.End.Equal(was.End) && !o.Overwrite {
 		return nil, &exit.Error{Code: exit.CannotWrite, What: "the folder holds what the record was made of", At: o.Dir,
@@ -44,21 +44,21 @@ func Reproduce(ctx context.Context, path string, o Options) (*Reproduced, error)
 	}
 	source := filepath.Join(o.Dir, "source")
 	if err := os.MkdirAll(source, 0o777); err != nil {
-		return nil, exit.Create(source, err)
+		return nil, exit.CreateError(source, err)
 	}
 	for _, s := range was.Sources {
 		to := filepath.Join(source, s.Name)
-		if err := exit.Create(to, atomicfile.WriteFile(to, []byte(s.Text))); err != nil {
+		if err := exit.CreateError(to, atomicfile.WriteFile(to, []byte(s.Text))); err != nil {
 			return nil, err
 		}
 	}
 	if o.Experiment, err = config.LoadExperiment(source); err != nil {
 		return nil, err
 	}
-	if why := incomplete(was, o.Experiment); why != "" {
+	if why := contradiction(was, o.Experiment); why != "" {
 		return nil, &exit.Error{Code: exit.BadData, What: "the record was changed, or is not whole", At: path, Why: why, Fix: "get the record again, or make one with `ensemble experiment run`"}
 	}
-	if o.Experiment.Data.Folder = ""; o.Experiment.Data.From == config.DataOfFiles && o.Data == "" {
+	if o.Experiment.Data.Folder = ""; o.Experiment.Data.Source == config.FilesSource && o.Data == "" {
 		if here, err := config.LoadExperiment(filepath.Join(config.ExperimentsFolder, o.Experiment.Name)); err == nil {
 			o.Experiment.Data.Folder = here.Data.Folder
 		}
@@ -67,7 +67,7 @@ func Reproduce(ctx context.Context, path string, o Options) (*Reproduced, error)
 		o.Threads = was.Machine.Threads
 	}
 	o.ToQuality = len(was.Runs) == 0
-	out := &Reproduced{Was: was}
+	out := &Reproduced{Original: was}
 	r, err := Run(ctx, o)
 	if err != nil {
 		return nil, err
@@ -76,9 +76,9 @@ func Reproduce(ctx context.Context, path string, o Options) (*Reproduced, error)
 	return out, nil
 }
 
-// incomplete says in what a record contradicts the experiment.yaml in it; "" if in nothing. Every check that is taken out of a
+// contradiction says in what a record contradicts the experiment.yaml in it; "" if in nothing. Every check that is taken out of a
 // record, or made looser, is one that a replay cannot fail.
-func incomplete(r *record.Record, e *config.ExperimentConfig) string {
+func contradiction(r *record.Record, e *config.ExperimentConfig) string {
 	if r.Experiment != e.Name {
 		return fmt.Sprintf("it is of %q, and its experiment.yaml of %q", r.Experiment, e.Name)
 	}
@@ -93,7 +93,7 @@ func incomplete(r *record.Record, e *config.ExperimentConfig) string {
 	}
 	for _, v := range e.Variants {
 		for _, seed := range e.Seeds {
-			if r.Of(v.Name, seed) == nil {
+			if r.FindRun(v.Name, seed) == nil {
 				return fmt.Sprintf("it lacks the training of %s with seed %d", v.Name, seed)
 			}
 		}
@@ -103,19 +103,19 @@ func incomplete(r *record.Record, e *config.ExperimentConfig) string {
 	}
 	for _, want := range checksOf(e, nil, nil) {
 		i := slices.IndexFunc(r.Checks, func(c record.Check) bool {
-			return c.Called() == want.Called() && c.ReferenceScore == want.ReferenceScore
+			return c.Label() == want.Label() && c.ReferenceScore == want.ReferenceScore
 		})
 		if i < 0 {
-			return "it lacks the check of " + want.Called()
+			return "it lacks the check of " + want.Label()
 		}
 		c := r.Checks[i]
 		judged := c
-		judged.Judge()
+		judged.Evaluate()
 		if c.Tolerance != want.Tolerance || !same(c.Expected, want.Expected) || !same(c.AtMost, want.AtMost) || !same(c.AtLeast, want.AtLeast) {
-			return "experiment.yaml states another bound for " + c.Called()
+			return "experiment.yaml states another bound for " + c.Label()
 		}
 		if !same(c.Value, judged.Value) {
-			return fmt.Sprintf("the mean of %s over the seeds is not %.5g", c.Called(), float64(c.Value))
+			return fmt.Sprintf("the mean of %s over the seeds is not %.5g", c.Label(), float64(c.Value))
 		}
 	}
 	return ""
@@ -141,7 +141,7 @@ func (r *Reproduced) Sections() answer.Sections {
 // differences are those of what is run, of the machines and of the inputs.
 func differences(c *record.Comparison) answer.Section {
 	const may = "may change bits"
-	s := answer.Section{Columns: answer.Words("differs in", "recorded", "here", "")}
+	s := answer.Section{Columns: answer.TextColumns("differs in", "recorded", "here", "")}
 	for _, d := range c.Sources {
 		s.Rows = append(s.Rows, []any{d.What, d.A, d.B, "what is run"})
 	}
@@ -153,7 +153,7 @@ func differences(c *record.Comparison) answer.Section {
 		s.Rows = append(s.Rows, []any{d.What, d.A, d.B, note})
 	}
 	for i, d := range c.Data {
-		if i == phrase.MaxListed {
+		if i == humanise.MaxListed {
 			s.Rows = append(s.Rows, []any{fmt.Sprintf("and %d inputs more", len(c.Data)-i), "", "", may})
 			break
 		}
@@ -177,8 +177,8 @@ func sameBits(same *bool) any {
 }
 
 // sameRuns are the trainings of two records.
-func sameRuns(all []record.SameRun) answer.Section {
-	s := answer.Section{Columns: answer.Words("training", "weights", "checkpoint", "scores", "products", "largest difference of a score")}
+func sameRuns(all []record.RunComparison) answer.Section {
+	s := answer.Section{Columns: answer.TextColumns("training", "weights", "checkpoint", "scores", "products", "largest difference of a score")}
 	for _, x := range all {
 		var largest any
 		if x.Largest == x.Largest {
@@ -193,8 +193,8 @@ func sameRuns(all []record.SameRun) answer.Section {
 }
 
 // sameChecks are the checks of two records.
-func sameChecks(all []record.SameCheck) answer.Section {
-	s := answer.Section{Columns: slices.Concat(answer.Words("check"), answer.Numbers(fiveDigits, "recorded", "here", "difference", "tolerance"), answer.Words(""))}
+func sameChecks(all []record.CheckComparison) answer.Section {
+	s := answer.Section{Columns: slices.Concat(answer.TextColumns("check"), answer.NumberColumns(fiveDigits, "recorded", "here", "difference", "tolerance"), answer.TextColumns(""))}
 	for _, x := range all {
 		verdict := "pass"
 		if !x.Pass {

@@ -69,9 +69,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if o.client == nil {
 		o.client = httpClient
 	}
-	res := &Result{Path: filepath.Join(o.Dir, record.Name)}
+	res := &Result{Path: filepath.Join(o.Dir, record.File)}
 	if o.ToQuality {
-		res.Path = filepath.Join(o.Dir, record.QualityName)
+		res.Path = filepath.Join(o.Dir, record.QualityFile)
 	}
 	r := &record.Record{Experiment: c.Name, Title: c.Title, Start: time.Now().UTC().Truncate(time.Second)}
 	var err error
@@ -87,15 +87,15 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		}
 	}
 	if err := os.MkdirAll(o.Dir, 0o777); err != nil {
-		return nil, exit.Create(o.Dir, err)
+		return nil, exit.CreateError(o.Dir, err)
 	}
-	d, err := o.data(ctx)
+	d, err := o.prepareData(ctx)
 	if err != nil {
 		return nil, err
 	}
 	r.Data = d.record
 	if o.ToQuality {
-		err = o.timeAlone(ctx, r, d)
+		err = o.timeToQuality(ctx, r, d)
 	} else {
 		err = o.trainAll(ctx, r, d)
 	}
@@ -115,7 +115,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 }
 
 // trainAll trains all variants with all seeds, and puts what came out into a record.
-func (o *Options) trainAll(ctx context.Context, r *record.Record, d *experimentData) (err error) {
+func (o *Options) trainAll(ctx context.Context, r *record.Record, d *dataset) (err error) {
 	c := o.Experiment
 	var results []*score.Result
 	for _, v := range c.Variants {
@@ -130,12 +130,12 @@ func (o *Options) trainAll(ctx context.Context, r *record.Record, d *experimentD
 			}
 			r.Runs, results = append(r.Runs, *run), append(results, scores)
 			if len(r.Runs) == 1 {
-				r.Machine = recordedMachine(ctx, o.Version, t.Train.Train.Device, o.Threads)
+				r.Machine = machineRecord(ctx, o.Version, t.Train.Train.Device, o.Threads)
 			}
 		}
 	}
 	if o.MLLog {
-		if r.Quality, err = o.timesToQuality(c.Seeds, o.logOf); err != nil {
+		if r.Quality, err = o.timesToQuality(c.Seeds, o.mllogPath); err != nil {
 			return err
 		}
 	}
@@ -152,9 +152,9 @@ func (o *Options) sources() (out []record.Source, err error) {
 		path := filepath.Join(o.Experiment.Dir, name)
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return nil, exit.Read(path, err)
+			return nil, exit.ReadError(path, err)
 		}
-		out = append(out, record.Source{Name: name, SHA256: record.SumOf(string(text)), Text: string(text)})
+		out = append(out, record.Source{Name: name, SHA256: record.Digest(string(text)), Text: string(text)})
 	}
 	return out, nil
 }
@@ -164,19 +164,19 @@ func (o *Options) sources() (out []record.Source, err error) {
 // Errors: as config.LoadTrain; exit 64 if it reads something beside the data.
 func (o *Options) training(folder string, v config.ExperimentVariant, seed int) (*config.TrainConfig, error) {
 	e := o.Experiment
-	set := slices.Concat(e.Set, v.Set, []string{fmt.Sprintf("train.seed=%d", seed), fmt.Sprintf("train.threads=%d", o.Threads), "data.forecasts=" + below(folder, e.Data.Forecasts)})
+	set := slices.Concat(e.Set, v.Set, []string{fmt.Sprintf("train.seed=%d", seed), fmt.Sprintf("train.threads=%d", o.Threads), "data.forecasts=" + quotedPatterns(folder, e.Data.Forecasts)})
 	if e.Data.Analyses != nil {
-		set = append(set, "data.analyses="+below(folder, e.Data.Analyses))
+		set = append(set, "data.analyses="+quotedPatterns(folder, e.Data.Analyses))
 	}
-	c, err := config.LoadTrain(config.Sources{Files: []string{filepath.Join(e.Dir, e.Config)}, Set: set, Sealed: true})
+	c, err := config.LoadTrain(config.Sources{Files: []string{filepath.Join(e.Dir, e.Config)}, Set: set, IgnoreEnvironment: true})
 	if err != nil {
 		return nil, err
 	}
 	for _, also := range []struct {
 		key   string
 		given bool
-	}{{"data.store", c.Data.Store != ""}, {"data.auxiliary.files", c.Data.Auxiliary.Files != nil}, {"model.start", c.Model.Start != ""},
-		{"model.channels_of", c.Model.ChannelsOf != ""}, {"teacher.runs", c.Teacher.Runs != nil}, {"train.machine", c.Train.Train.Machine != ""}} {
+	}{{"data.store", c.Data.Store != ""}, {"data.auxiliary.files", c.Data.Auxiliary.Files != nil}, {"model.start", c.Model.Pretrained != ""},
+		{"model.channels_of", c.Model.ChannelsFrom != ""}, {"teacher.runs", c.Teacher.Runs != nil}, {"train.machine", c.Train.Train.Machine != ""}} {
 		if also.given {
 			return nil, &exit.Error{Code: exit.Usage, What: "the training reads files whose digests the experiment does not have", At: e.Config + ", " + also.key,
 				Why: "its record could not be replayed", Fix: "remove the key, with `set` or in a configuration of its own"}
@@ -185,8 +185,8 @@ func (o *Options) training(folder string, v config.ExperimentVariant, seed int) 
 	return c, nil
 }
 
-// below is a list of patterns in a folder, as YAML.
-func below(folder string, patterns []string) string {
+// quotedPatterns is a list of patterns in a folder, as YAML.
+func quotedPatterns(folder string, patterns []string) string {
 	quoted := make([]string, len(patterns))
 	for i, p := range patterns {
 		quoted[i] = strconv.Quote(filepath.Join(folder, p))
@@ -195,13 +195,13 @@ func below(folder string, patterns []string) string {
 }
 
 // train trains, or finds the finished training.
-func (o *Options) train(ctx context.Context, c *config.TrainConfig, variant string, seed int, d *experimentData) (*record.Run, *score.Result, error) {
+func (o *Options) train(ctx context.Context, c *config.TrainConfig, variant string, seed int, d *dataset) (*record.Run, *score.Result, error) {
 	dir := filepath.Join(o.Dir, variant, fmt.Sprintf("seed-%d", seed))
-	if err := o.madeHere(ctx, dir, c.Train.Train.Device); err != nil {
+	if err := o.checkSameMachine(ctx, dir, c.Train.Train.Device); err != nil {
 		return nil, nil, err
 	}
 	t := train.Options{Config: c, RunDir: dir, Resume: "auto", Overwrite: o.Overwrite, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn}
-	if err := o.time(&t, variant, seed); err != nil {
+	if err := o.enableTiming(&t, variant, seed); err != nil {
 		return nil, nil, err
 	}
 	if _, err := train.Run(ctx, t); err != nil {
@@ -220,7 +220,7 @@ func (o *Options) train(ctx context.Context, c *config.TrainConfig, variant stri
 		return nil, nil, err
 	}
 	run := &record.Run{Variant: variant, Seed: seed, Config: strings.ReplaceAll(string(c.YAML()), folder, "${"+DataVariable+"}"),
-		Outputs: m.Outputs, Scores: recordedScores(scores), Seconds: m.End.Sub(m.Start).Seconds()}
+		Outputs: m.Outputs, Scores: scoreRecords(scores), Seconds: m.End.Sub(m.Start).Seconds()}
 	if steps, ok := m.Details["steps"].(float64); ok {
 		run.Steps = uint64(steps)
 	}
@@ -247,12 +247,12 @@ func lastCheckpoint(root string) ([]manifest.File, error) {
 	return manifest.SumBelow(dir, parts)
 }
 
-// recordedScores are those over the whole area and all seasons: all of the network, and how close the
+// scoreRecords are those over the whole area and all seasons: all of the network, and how close the
 // distributions of others were.
-func recordedScores(r *score.Result) (out []record.Score) {
+func scoreRecords(r *score.Result) (out []record.Score) {
 	for _, v := range r.Scores {
 		ofEvent := v.Threshold == v.Threshold
-		if !score.Whole(v.Region, v.Season) || ofEvent || v.System != scoring.SystemNetwork && !strings.HasPrefix(v.ID, "crps") {
+		if !score.IsOverall(v.Region, v.Season) || ofEvent || v.System != scoring.SystemNetwork && !strings.HasPrefix(v.ID, "crps") {
 			continue
 		}
 		out = append(out, record.Score{ID: v.ID, System: v.System, Variable: v.Variable, Level: v.Level, Lead: v.Lead, Unit: v.Unit, N: v.N, Value: v.Value, CILow: v.CILow, CIHigh: v.CIHigh})
@@ -261,7 +261,7 @@ func recordedScores(r *score.Result) (out []record.Score) {
 }
 
 // products predicts the starts that the experiment asks for with its first training.
-func (o *Options) products(ctx context.Context, d *experimentData) ([]manifest.File, error) {
+func (o *Options) products(ctx context.Context, d *dataset) ([]manifest.File, error) {
 	e := o.Experiment
 	if e.Products == nil {
 		return nil, nil
@@ -277,7 +277,7 @@ func (o *Options) products(ctx context.Context, d *experimentData) ([]manifest.F
 		if err != nil {
 			return nil, err
 		}
-		if _, err := predict.Run(ctx, predict.Options{RunDir: runDir, Input: input, Cycle: start.Time, Out: out, Formats: []product.Format{product.NetCDF}, Overwrite: product.OverwriteAlways,
+		if _, err := predict.Run(ctx, predict.Options{RunDir: runDir, Input: input, Init: start.Time, Out: out, Formats: []product.Format{product.NetCDF}, Overwrite: product.OverwriteAlways,
 			Threads: o.Threads, Command: "ensemble experiment run " + e.Name, Version: o.Version, Timings: o.Timings, Progress: o.Progress}); err != nil {
 			return nil, err
 		}
@@ -308,7 +308,7 @@ func checksOf(e *config.ExperimentConfig, runs []record.Run, results []*score.Re
 		return score.Number(v)
 	}
 	for _, x := range e.Scores {
-		c := record.Check{Variant: x.Variant, Score: x.Score, System: x.System, Variable: x.Variable, Level: x.Level.Of(x.Variable).String(), Lead: x.Lead.String(),
+		c := record.Check{Variant: x.Variant, Score: x.Score, System: x.System, Variable: x.Variable, Level: x.Level.ForVariable(x.Variable).String(), Lead: x.Lead.String(),
 			Expected: score.Missing(), Tolerance: x.Tolerance, AtMost: bound(x.AtMost), AtLeast: bound(x.AtLeast), Low: score.Missing()}
 		if x.Tolerance > 0 {
 			c.Expected = score.Number(x.Value)
@@ -324,11 +324,11 @@ func checksOf(e *config.ExperimentConfig, runs []record.Run, results []*score.Re
 			}
 			c.Values, c.Unit = append(c.Values, v.Value), v.Unit
 		}
-		c.Judge()
+		c.Evaluate()
 		out = append(out, c)
 	}
-	for _, x := range e.Gains {
-		c := record.Check{Variant: x.Variant, Score: x.Score, System: x.System, Reference: x.Reference, ReferenceScore: x.ReferenceScore, Variable: x.Variable, Level: x.Level.Of(x.Variable).String(),
+	for _, x := range e.SkillScores {
+		c := record.Check{Variant: x.Variant, Score: x.Score, System: x.System, Reference: x.Reference, ReferenceScore: x.ReferenceScore, Variable: x.Variable, Level: x.Level.ForVariable(x.Variable).String(),
 			Lead: x.Lead.String(), Expected: score.Missing(), AtMost: score.Missing(), AtLeast: score.Number(x.AtLeast), Low: score.Missing()}
 		if c.ReferenceScore == "" {
 			c.ReferenceScore = c.Score
@@ -339,19 +339,19 @@ func checksOf(e *config.ExperimentConfig, runs []record.Run, results []*score.Re
 			}
 			at := slices.IndexFunc(r.Comparisons, func(g score.Comparison) bool {
 				return g.ID == c.Score && g.System == c.System && g.Reference == c.Reference && g.ReferenceID == c.ReferenceScore &&
-					g.Variable == c.Variable && g.Level == c.Level && g.Lead == c.Lead && score.Whole(g.Region, g.Season)
+					g.Variable == c.Variable && g.Level == c.Level && g.Lead == c.Lead && score.IsOverall(g.Region, g.Season)
 			})
 			if at < 0 {
 				c.Values = append(c.Values, score.Missing())
 				continue
 			}
 			g := r.Comparisons[at]
-			c.Values = append(c.Values, g.Gain)
+			c.Values = append(c.Values, g.SkillScore)
 			if c.Low != c.Low || g.CILow < c.Low || g.CILow != g.CILow {
 				c.Low = g.CILow
 			}
 		}
-		c.Judge()
+		c.Evaluate()
 		out = append(out, c)
 	}
 	return out
@@ -366,8 +366,8 @@ const fiveDigits = "%.5g"
 // Sections are the checks, the times to a quality, and the file of the record.
 func (r *Result) Sections() answer.Sections {
 	var all answer.Sections
-	s := answer.Section{Columns: slices.Concat(answer.Words("check"), answer.Numbers(fiveDigits, "value"), answer.Words("unit"), answer.Numbers(fiveDigits, "expected", "± tolerance", "at least", "at most"),
-		answer.Numbers("", "seeds"), answer.Words(""))}
+	s := answer.Section{Columns: slices.Concat(answer.TextColumns("check"), answer.NumberColumns(fiveDigits, "value"), answer.TextColumns("unit"), answer.NumberColumns(fiveDigits, "expected", "± tolerance", "at least", "at most"),
+		answer.NumberColumns("", "seeds"), answer.TextColumns(""))}
 	for i := range r.Record.Checks {
 		c := &r.Record.Checks[i]
 		var tolerance any
@@ -378,10 +378,10 @@ func (r *Result) Sections() answer.Sections {
 		if !c.Pass {
 			verdict = "FAIL: " + c.Why
 		}
-		s.Rows = append(s.Rows, []any{c.Called(), c.Value, c.Unit, c.Expected, tolerance, c.AtLeast, c.AtMost, len(c.Values), verdict})
+		s.Rows = append(s.Rows, []any{c.Label(), c.Value, c.Unit, c.Expected, tolerance, c.AtLeast, c.AtMost, len(c.Values), verdict})
 	}
 	if s.Rows != nil {
 		all = append(all, s)
 	}
-	return append(append(all, timesOf(r.Record.Quality)...), answer.Section{Text: []string{r.Path}})
+	return append(append(all, timeTables(r.Record.Quality)...), answer.Section{Text: []string{r.Path}})
 }

@@ -211,11 +211,11 @@ func TestRecordedFetches(t *testing.T) {
 	e.Data.Forecasts, e.Data.Analyses = []string{name}, nil
 	var told []string
 	o := Options{Experiment: e, Dir: t.TempDir(), Version: "test", client: s.Client(), Warn: func(w string) { told = append(told, w) }}
-	if _, err := o.data(context.Background()); exit.CodeOf(err) != exit.NotYet || !strings.Contains(err.Error(), "--fetch") || asked > 0 {
+	if _, err := o.prepareData(context.Background()); exit.CodeOf(err) != exit.NotYet || !strings.Contains(err.Error(), "--fetch") || asked > 0 {
 		t.Errorf("%v, the server was asked %d times", err, asked)
 	}
 	o.Fetch = true
-	d, err := o.data(context.Background())
+	d, err := o.prepareData(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,44 +18,44 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// timed is what the trainings of the experiment are timed to, logged in a file.
-func (o *Options) timed(log string) quality.Options {
+// timingOptions is what the trainings of the experiment are timed to, logged in a file.
+func (o *Options) timingOptions(log string) quality.Options {
 	return quality.Options{Log: log, Benchmark: "ensemble_" + o.Experiment.Name, Target: o.Experiment.Quality.Target}
 }
 
-// logOf is the log of a training of the whole schedule that is timed.
-func (o *Options) logOf(variant string, seed int) string {
+// mllogPath is the log of a training of the whole schedule that is timed.
+func (o *Options) mllogPath(variant string, seed int) string {
 	return filepath.Join(o.Dir, "mllog", fmt.Sprintf("%s-seed-%d.txt", variant, seed))
 }
 
-// aloneLog is the log of a training to the quality alone.
-func (o *Options) aloneLog(variant string, seed int) string {
+// qualityLogPath is the log of a training to the quality alone.
+func (o *Options) qualityLogPath(variant string, seed int) string {
 	return filepath.Join(o.Dir, "quality", fmt.Sprintf("%s-seed-%d.txt", variant, seed))
 }
 
-// time has a training log its time, if it is timed and has not been. One that was stopped begins again: a time is that of one process.
-func (o *Options) time(t *train.Options, variant string, seed int) error {
+// enableTiming has a training log its time, if it is timed and has not been. One that was stopped begins again: a time is that of one process.
+func (o *Options) enableTiming(t *train.Options, variant string, seed int) error {
 	if !o.MLLog {
 		return nil
 	}
-	log := o.logOf(variant, seed)
+	log := o.mllogPath(variant, seed)
 	_, missing := os.Stat(log)
 	if _, err := rundir.ReadManifest(t.RunDir); err == nil && missing == nil && !o.Overwrite {
 		return nil
 	}
 	if err := os.Remove(log); err != nil && missing == nil {
-		return exit.Create(log, err)
+		return exit.CreateError(log, err)
 	}
 	t.Resume, t.Overwrite = "", true
-	t.Timed = o.timed(log)
+	t.Timing = o.timingOptions(log)
 	return nil
 }
 
-// timeAlone trains every variant to the quality with each seed that is timed, and no further: no models, no scores. What
+// timeToQuality trains every variant to the quality with each seed that is timed, and no further: no models, no scores. What
 // was timed before, of the same program, settings, data and machine, is not timed again.
 //
 // Errors: those of train.Run.
-func (o *Options) timeAlone(ctx context.Context, r *record.Record, d *experimentData) error {
+func (o *Options) timeToQuality(ctx context.Context, r *record.Record, d *dataset) error {
 	seeds := o.Experiment.TimedSeeds()
 	for _, v := range o.Experiment.Variants {
 		for _, seed := range seeds {
@@ -64,41 +64,41 @@ func (o *Options) timeAlone(ctx context.Context, r *record.Record, d *experiment
 				return err
 			}
 			if r.Machine.Program == "" {
-				r.Machine = recordedMachine(ctx, o.Version, c.Train.Train.Device, o.Threads)
+				r.Machine = machineRecord(ctx, o.Version, c.Train.Train.Device, o.Threads)
 			}
-			if err := o.timeOne(ctx, c, o.aloneLog(v.Name, seed), d, &r.Machine); err != nil {
+			if err := o.timeTraining(ctx, c, o.qualityLogPath(v.Name, seed), d, &r.Machine); err != nil {
 				return err
 			}
 		}
 	}
 	var err error
-	r.Quality, err = o.timesToQuality(seeds, o.aloneLog)
+	r.Quality, err = o.timesToQuality(seeds, o.qualityLogPath)
 	return err
 }
 
-// timeOne times one training. Its log gets its name when it is whole; what the training writes besides, checkpoints among it,
+// timeTraining times one training. Its log gets its name when it is whole; what the training writes besides, checkpoints among it,
 // goes when it has ended.
-func (o *Options) timeOne(ctx context.Context, c *config.TrainConfig, log string, d *experimentData, machine *record.Machine) error {
-	if had, err := quality.Read(log); err == nil && !o.Overwrite && had.Threads == c.Train.Train.Threads && had.Identity == manifest.Identity(o.Version, c.Identity(), d.record.Files) && elsewhere(log, machine) == nil {
+func (o *Options) timeTraining(ctx context.Context, c *config.TrainConfig, log string, d *dataset, machine *record.Machine) error {
+	if had, err := quality.Read(log); err == nil && !o.Overwrite && had.Threads == c.Train.Train.Threads && had.Identity == manifest.Identity(o.Version, c.Identity(), d.record.Files) && machineDifferences(log, machine) == nil {
 		return nil
 	}
 	dir := log[:len(log)-len(filepath.Ext(log))]
 	part := dir + ".part"
 	if err := os.RemoveAll(part); err != nil {
-		return exit.Create(part, err)
+		return exit.CreateError(part, err)
 	}
-	t := train.Options{Config: c, RunDir: dir, Overwrite: true, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn, Timed: o.timed(part)}
-	t.Timed.Only = true
+	t := train.Options{Config: c, RunDir: dir, Overwrite: true, Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn, Timing: o.timingOptions(part)}
+	t.Timing.StopAtTarget = true
 	if _, err := train.Run(ctx, t); err != nil {
 		return err
 	}
-	if err := keepMachine(log, machine); err != nil {
+	if err := writeMachine(log, machine); err != nil {
 		return err
 	}
 	if err := os.Rename(part, log); err != nil {
-		return exit.Create(log, err)
+		return exit.CreateError(log, err)
 	}
-	return exit.Create(dir, os.RemoveAll(dir))
+	return exit.CreateError(dir, os.RemoveAll(dir))
 }
 
 // timesToQuality reads the logs of trainings with some seeds.
@@ -106,7 +106,7 @@ func (o *Options) timesToQuality(seeds []int, log func(variant string, seed int)
 	want := o.Experiment.Quality
 	for _, v := range o.Experiment.Variants {
 		q := record.TimeToQuality{Variant: v.Name, Metric: want.Metric, Target: want.Target, Seeds: seeds, ExpectedEpochs: score.Missing()}
-		if len(seeds) >= config.FewestTimed && want.Tolerance > 0 {
+		if len(seeds) >= config.MinTimedRuns && want.Tolerance > 0 {
 			q.ExpectedEpochs, q.Tolerance = score.Number(want.Epochs), want.Tolerance
 		}
 		for _, seed := range seeds {
@@ -120,18 +120,18 @@ func (o *Options) timesToQuality(seeds []int, log func(variant string, seed int)
 			q.Seconds, q.Staging, q.Processor = append(q.Seconds, score.Number(t.Seconds)), append(q.Staging, score.Number(t.Staging)), append(q.Processor, score.Number(t.Processor))
 			q.Epochs, q.Steps, q.Loss = append(q.Epochs, t.Epochs), append(q.Steps, t.Steps), append(q.Loss, score.Number(t.Loss))
 		}
-		q.Judge()
+		q.Evaluate()
 		out = append(out, q)
 	}
 	return out, nil
 }
 
-// timesOf are times to a quality, a table each.
-func timesOf(all []record.TimeToQuality) (out answer.Sections) {
+// timeTables are times to a quality, a table each.
+func timeTables(all []record.TimeToQuality) (out answer.Sections) {
 	for i := range all {
 		q := &all[i]
 		s := answer.Section{Title: fmt.Sprintf("%s: time to a %s of %g", q.Variant, q.Metric, q.Target),
-			Columns: slices.Concat(answer.Words("seed"), answer.Numbers(fiveDigits, "seconds", "until read", "of processors", "epochs"), answer.Numbers("", "steps"), answer.Numbers(fiveDigits, "loss"))}
+			Columns: slices.Concat(answer.TextColumns("seed"), answer.NumberColumns(fiveDigits, "seconds", "until read", "of processors", "epochs"), answer.NumberColumns("", "steps"), answer.NumberColumns(fiveDigits, "loss"))}
 		for k, seconds := range q.Seconds {
 			row := []any{nil, seconds, nil, nil, nil, nil, nil}
 			if q.Seeds != nil {
@@ -144,8 +144,8 @@ func timesOf(all []record.TimeToQuality) (out answer.Sections) {
 		switch {
 		case q.Why != "":
 			note = "FAIL: " + q.Why
-		case len(q.Seconds) < config.FewestTimed:
-			note = fmt.Sprintf("a result takes %d trainings", config.FewestTimed)
+		case len(q.Seconds) < config.MinTimedRuns:
+			note = fmt.Sprintf("a result takes %d trainings", config.MinTimedRuns)
 		}
 		s.Notes = []string{note}
 		out = append(out, s)
@@ -154,8 +154,8 @@ func timesOf(all []record.TimeToQuality) (out answer.Sections) {
 }
 
 // sameTimes are the ways of two records to their quality.
-func sameTimes(all []record.SameTime) answer.Section {
-	s := answer.Section{Columns: slices.Concat(answer.Words("to quality"), answer.Numbers("", "epochs recorded", "here"), answer.Words("steps and loss"), answer.Numbers(fiveDigits, "seconds recorded", "here"))}
+func sameTimes(all []record.TimeComparison) answer.Section {
+	s := answer.Section{Columns: slices.Concat(answer.TextColumns("to quality"), answer.NumberColumns("", "epochs recorded", "here"), answer.TextColumns("steps and loss"), answer.NumberColumns(fiveDigits, "seconds recorded", "here"))}
 	for _, x := range all {
 		s.Rows = append(s.Rows, []any{fmt.Sprintf("%s, seed %d", x.Variant, x.Seed), x.EpochsA, x.EpochsB, sameBits(&x.Same), x.SecondsA, x.SecondsB})
 	}

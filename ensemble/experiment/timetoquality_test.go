@@ -27,7 +27,7 @@ func TestTimesAlone(t *testing.T) {
 		}
 		return nil
 	}}
-	first, second := o.aloneLog("base", 5), o.aloneLog("base", 4)
+	first, second := o.qualityLogPath("base", 5), o.qualityLogPath("base", 4)
 	if _, err := Run(context.Background(), o); exit.CodeOf(err) != exit.SaveAndStop {
 		t.Fatalf("got %v after %d steps, want a stop", err, asked)
 	}
@@ -49,7 +49,7 @@ func TestTimesAlone(t *testing.T) {
 	}
 	mllogtest.Check(t, second)
 	q := r.Record.Quality[0]
-	if filepath.Base(r.Path) != record.QualityName || !r.Passed() || len(r.Record.Runs) != 0 || r.Record.Machine.Threads != 1 || len(q.Seeds) != 2 || q.Seeds[1] != 4 ||
+	if filepath.Base(r.Path) != record.QualityFile || !r.Passed() || len(r.Record.Runs) != 0 || r.Record.Machine.Threads != 1 || len(q.Seeds) != 2 || q.Seeds[1] != 4 ||
 		q.Epochs[0] != 1 || q.Steps[0] != 4 || !(q.Seconds[1] > 0) || !(q.Processor[0] > 0) || !(q.Staging[0] > 0 && q.Staging[0] < q.Seconds[0]) || q.Result == q.Result || q.Loss[0] == q.Loss[1] {
 		t.Errorf("record %+v", r.Record)
 	}
@@ -73,7 +73,7 @@ func TestTimesAlone(t *testing.T) {
 	changed := *r.Record
 	changed.Start = changed.Start.Add(-time.Hour) // of another run: one is not compared with itself
 	changed.Quality[0].Seconds[0] *= 7
-	path := filepath.Join(t.TempDir(), record.QualityName)
+	path := filepath.Join(t.TempDir(), record.QualityFile)
 	for _, wrong := range []bool{false, true} {
 		if wrong {
 			changed.Quality[0].Loss[1] *= 1.01

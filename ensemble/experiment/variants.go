@@ -24,12 +24,12 @@ type Variant struct {
 const (
 	Members  = "members"  // 2 members, 3, and so on to all
 	Ablation = "ablation" // one part changed at a time
-	Kinds    = "kinds"    // the network baselines of ENS-10, at their published sizes
+	Networks = "kinds"    // the network baselines of ENS-10, at their published sizes
 )
 
-// rows are the variants of studies: the keys that differ from the configuration, which is the variant "base", and what a
+// studyRules are the variants of studies: the keys that differ from the configuration, which is the variant "base", and what a
 // configuration has to be for that; those of Kinds are the baselines of unet3d.Kinds. TARGET_LEADS and TARGET_LEVELS are those at which something is predicted.
-var rows = []struct {
+var studyRules = []struct {
 	study, name, keys string
 	where             func(c *config.TrainConfig) bool
 }{
@@ -39,10 +39,10 @@ var rows = []struct {
 	{Ablation, "local-standardisation", "data.standardise=las", func(c *config.TrainConfig) bool { return c.Data.Standardise != ensemble.LAS }},
 	{Ablation, "no-location", "model.location=false", func(c *config.TrainConfig) bool { return c.Model.Location }},
 	{Ablation, "no-season", "model.season=false", func(c *config.TrainConfig) bool { return c.Model.Season }},
-	{Ablation, "loss-mse", "train.loss.kind=mse", otherLoss(config.MSELoss)},
-	{Ablation, "loss-l1", "train.loss.kind=l1", otherLoss(config.L1Loss)},
-	{Ablation, "loss-ssim", "train.loss.kind=ssim", otherLoss(config.SSIMLoss)},
-	{Ablation, "loss-ms-ssim", "train.loss.kind=ms_ssim", otherLoss(config.MSSSIMLoss)},
+	{Ablation, "loss-mse", "train.loss.kind=mse", usesOtherLoss(config.MSELoss)},
+	{Ablation, "loss-l1", "train.loss.kind=l1", usesOtherLoss(config.L1Loss)},
+	{Ablation, "loss-ssim", "train.loss.kind=ssim", usesOtherLoss(config.SSIMLoss)},
+	{Ablation, "loss-ms-ssim", "train.loss.kind=ms_ssim", usesOtherLoss(config.MSSSIMLoss)},
 	{Ablation, "no-spread-loss", "train.loss.spread=0", func(c *config.TrainConfig) bool {
 		return c.Model.Head != config.SpreadHead && c.Train.Train.Loss.Spread > 0
 	}},
@@ -51,8 +51,8 @@ var rows = []struct {
 	}},
 }
 
-// otherLoss asks for a network of spreads that is trained by another loss.
-func otherLoss(kind config.Loss) func(*config.TrainConfig) bool {
+// usesOtherLoss asks for a network of spreads that is trained by another loss.
+func usesOtherLoss(kind config.Loss) func(*config.TrainConfig) bool {
 	return func(c *config.TrainConfig) bool {
 		return c.Model.Head == config.SpreadHead && c.Train.Train.Loss.Kind != kind
 	}
@@ -79,17 +79,17 @@ func Variants(study string, src config.Sources, members []int) ([]Variant, error
 	if study == Members {
 		return memberVariants(c.Data.Members.Full, members)
 	}
-	targets := strings.NewReplacer("TARGET_LEADS", task.LeadWords(c.Data.TargetLeads), "TARGET_LEVELS", strings.Join(targetLevels(c), ","))
+	targets := strings.NewReplacer("TARGET_LEADS", task.FormatLeads(c.Data.TargetLeads), "TARGET_LEVELS", strings.Join(targetLevels(c), ","))
 	out := []Variant{{Name: "base"}}
-	if study == Kinds {
+	if study == Networks {
 		for _, k := range unet3d.Kinds {
 			if k.Baseline && k.Name != c.Model.Kind {
-				set := []string{"model.kind=" + k.Name, "model.height=" + config.SharedHeight, "model.dropout=0"}
-				out = append(out, Variant{k.Name, append(set, strings.Fields(k.Published)...)})
+				set := []string{"model.kind=" + k.Name, "model.height=" + config.SharedLevelFilters, "model.dropout=0"}
+				out = append(out, Variant{k.Name, append(set, strings.Fields(k.PublishedOptions)...)})
 			}
 		}
 	}
-	for _, r := range rows {
+	for _, r := range studyRules {
 		if r.study == study && r.where(c) {
 			set := strings.Fields(r.keys)
 			for i := range set {

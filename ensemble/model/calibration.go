@@ -9,7 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/postproc/calibration"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
@@ -21,22 +21,22 @@ type Calibration struct {
 	Lead     string          `json:"lead,omitempty"` // of several
 	Event    ensemble.Event  `json:"event"`          // that a threshold is exceeded
 	Method   string          `json:"method"`         // of config.Calibrate
-	Starts   int             `json:"starts"`         // on which it was fitted
+	Inits    int             `json:"inits"`          // on which it was fitted
 	Cases    int             `json:"cases"`          // points of these
 	Period   ensemble.Period `json:"period"`         // of the starts
-	Map      calibration.Map `json:"map"`
+	Mapping  calibration.Map `json:"map"`
 }
 
-// Exceeding is the threshold of an event of one limit: its probability, or one less it, is that
+// ExceedanceEvent is the threshold of an event of one limit: its probability, or one less it, is that
 // of exceeding.
-func Exceeding(e ensemble.Event) ensemble.Event {
+func ExceedanceEvent(e ensemble.Event) ensemble.Event {
 	return ensemble.Event{Relation: ensemble.Above, Lower: e.Threshold()}
 }
 
-// Exceedances are the probabilities of values above a threshold.
+// ExceedanceProbabilities are the probabilities of values above a threshold.
 //
 // Shape: par [parameter][point], the result [point].
-func Exceedances(family *dist.Family, par [][]float32, threshold float64) []float64 {
+func ExceedanceProbabilities(family *dist.Family, par [][]float32, threshold float64) []float64 {
 	out := make([]float64, len(par[0]))
 	eachPoint(par, func(p int, par []float64) { out[p] = family.Above(par, threshold) })
 	return out
@@ -53,8 +53,8 @@ func eachPoint(par [][]float32, visit func(point int, par []float64)) {
 	}
 }
 
-// calibrationsOf are those of a target, by rising thresholds.
-func (m *Model) calibrationsOf(t task.Target, level ensemble.Level) (out []Calibration) {
+// targetCalibrations are those of a target, by rising thresholds.
+func (m *Model) targetCalibrations(t task.Target, level ensemble.Level) (out []Calibration) {
 	for _, c := range m.Calibrations {
 		if c.Variable == t.Variable && c.Level == level.String() && (c.Lead == "" || c.Lead == t.Lead.String()) {
 			out = append(out, c)
@@ -63,10 +63,10 @@ func (m *Model) calibrationsOf(t task.Target, level ensemble.Level) (out []Calib
 	return out
 }
 
-// CalibrationWords tell of a variable's probabilities how they are calibrated, as files do: "" if
+// DescribeCalibration tell of a variable's probabilities how they are calibrated, as files do: "" if
 // they are not.
-func (m *Model) CalibrationWords(t task.Target, level ensemble.Level) string {
-	of := m.calibrationsOf(t, level)
+func (m *Model) DescribeCalibration(t task.Target, level ensemble.Level) string {
+	of := m.targetCalibrations(t, level)
 	if of == nil {
 		return ""
 	}
@@ -79,7 +79,7 @@ func (m *Model) CalibrationWords(t task.Target, level ensemble.Level) string {
 		by = "a reliability table"
 	}
 	return fmt.Sprintf("; of exceeding %s calibrated by %s on %s from %s to %s, of other thresholds kept between these", strings.Join(limits, ", "), by,
-		phrase.Count(of[0].Starts, "start"), ensemble.InitAt(of[0].Period.From), ensemble.InitAt(of[0].Period.To))
+		humanise.Count(of[0].Inits, "start"), ensemble.InitAt(of[0].Period.From), ensemble.InitAt(of[0].Period.To))
 }
 
 // Calibrate brings probabilities of an event of a target to what its calibrations say: those of
@@ -89,7 +89,7 @@ func (m *Model) CalibrationWords(t task.Target, level ensemble.Level) string {
 //
 // Shape: par [parameter][point]; p [point] is changed.
 func (m *Model) Calibrate(p []float32, t task.Target, level ensemble.Level, e ensemble.Event, family *dist.Family, par [][]float32) {
-	of := m.calibrationsOf(t, level)
+	of := m.targetCalibrations(t, level)
 	if of == nil {
 		return
 	}
@@ -118,9 +118,9 @@ func (m *Model) Calibrate(p []float32, t task.Target, level ensemble.Level, e en
 			return
 		}
 		for k, c := range of {
-			known[k] = c.Map.At(family.Above(par, c.Event.Lower))
+			known[k] = c.Mapping.At(family.Above(par, c.Event.Lower))
 		}
-		calibration.Falling(known)
+		calibration.Rearrange(known)
 		switch e.Relation {
 		case ensemble.Above:
 			p[q] = float32(above(par, e.Lower))

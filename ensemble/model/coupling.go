@@ -30,10 +30,10 @@ func loadCoupling(dir string) (rows []score.Coupling, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
-		return nil, exit.Read(path, err)
+		return nil, exit.ReadError(path, err)
 	}
 	if err := json.Unmarshal(text, &rows); err != nil {
-		return nil, damagedModel(dir)(couplingFile + ": " + err.Error())
+		return nil, damagedError(dir)(couplingFile + ": " + err.Error())
 	}
 	return rows, nil
 }

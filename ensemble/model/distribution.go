@@ -10,27 +10,27 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// DistributionOf is the family of a variable of which the model gives the parameters. What cannot
+// VariableFamily is the family of a variable of which the model gives the parameters. What cannot
 // be negative is censored at 0, which keeps the probabilities of all other values.
-func (m *Model) DistributionOf(variable string) *dist.Family {
-	if !network.BoundedVariable(variable) {
+func (m *Model) VariableFamily(variable string) *dist.Family {
+	if !network.IsNonNegative(variable) {
 		return m.Family
 	}
 	return m.Family.Censored()
 }
 
-// FamilyOf is the distribution of a variable of which the model gives the parameters.
+// CheckedFamily is the distribution of a variable of which the model gives the parameters.
 //
 // Errors: exit 64 for variables that are not in the vocabulary, unless the family has only
 // positive values, and for those with another bound, since a distribution may reach where none
 // of their values can be.
-func (m *Model) FamilyOf(variable string) (*dist.Family, error) {
+func (m *Model) CheckedFamily(variable string) (*dist.Family, error) {
 	v, known := ensemble.VariableNamed(variable)
 	if _, ok := v.NonNegative(); !ok && (known || !m.Family.Positive) {
 		return nil, &exit.Error{Code: exit.Usage, What: "no quantiles, probabilities and members of " + variable, At: "products",
 			Why: "the model predicts a distribution (" + m.Family.Name + "), and nobody has said what values " + variable + " can have", Fix: "ask for mean and spread only"}
 	}
-	return m.DistributionOf(variable), nil
+	return m.VariableFamily(variable), nil
 }
 
 // ParameterFields are fields of the parameters of a distribution, in the order of its family.
@@ -58,17 +58,17 @@ func (f *Forecast) ParametersAt(at, points int, part func(field []float32) []flo
 	return out
 }
 
-// WholeField is the part of a field that is all of it.
-func WholeField(field []float32) []float32 { return field }
+// FullField is the part of a field that is all of it.
+func FullField(field []float32) []float32 { return field }
 
-// Targets names what a model predicts.
-func (m *Model) Targets() string {
+// DescribeTargets names what a model predicts.
+func (m *Model) DescribeTargets() string {
 	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
 	var out []string
-	for at := range k.Score {
-		if t := k.Targets[at/d]; k.Score[at] != 0 && t.Lead == k.Targets[0].Lead {
-			out = append(out, t.Variable+" at "+k.Features.Axes.Levels[at%d].Of(t.Variable).String())
+	for at := range k.TargetWeights {
+		if t := k.Targets[at/d]; k.TargetWeights[at] != 0 && t.Lead == k.Targets[0].Lead {
+			out = append(out, t.Variable+" at "+k.Features.Axes.Levels[at%d].ForVariable(t.Variable).String())
 		}
 	}
-	return strings.Join(out, ", ") + " at " + task.LeadWords(k.TargetLeads())
+	return strings.Join(out, ", ") + " at " + task.FormatLeads(k.TargetLeads())
 }

@@ -18,27 +18,27 @@ import (
 // unlike theirs is noticed.
 type Drift struct {
 	Boxes  *drift.Boxes
-	Starts int           // of the training, that were looked at
+	Inits  int           // of the training, that were looked at
 	Axes   ensemble.Axes // of the features
 	Fields []drift.Field // [lead][variable][level]
 }
 
-// Strangeness is how far a field of a start is from those of the training.
-type Strangeness struct {
+// DriftScore is how far a field of a start is from those of the training.
+type DriftScore struct {
 	Variable string         `json:"variable"`
 	Level    ensemble.Level `json:"level"`
 	Lead     ensemble.Lead  `json:"lead"`
 	drift.Distance
 }
 
-// Judge compares a field of a start with those of the training; ok is false for one that they did not have.
-func (d *Drift) Judge(init ensemble.Init, k ensemble.Key, s drift.Summary) (x Strangeness, ok bool) {
+// Score compares a field of a start with those of the training; ok is false for one that they did not have.
+func (d *Drift) Score(init ensemble.Init, k ensemble.Key, s drift.Summary) (x DriftScore, ok bool) {
 	t, v, l, ok := d.Axes.Find(k)
 	if !ok {
 		return x, false
 	}
 	f := &d.Fields[(t*len(d.Axes.Variables)+v)*len(d.Axes.Levels)+l]
-	return Strangeness{k.Variable, k.Level, k.Lead, f.Judge(d.Boxes, s, init.Valid(k.Lead).Time)}, true
+	return DriftScore{k.Variable, k.Level, k.Lead, f.Distance(d.Boxes, s, init.Valid(k.Lead).Time)}, true
 }
 
 // DriftFile is its file in a model folder. Models of fewer starts than drift.Least have none.
@@ -49,24 +49,24 @@ const DriftFile = "drift.safetensors"
 const (
 	driftSeasons    = "seasons"
 	driftDepartures = "departures"
-	driftStarts     = "starts" // in the metadata
+	driftInits      = "starts" // in the metadata
 	seasonNumbers   = 4
 )
 
 // Save writes what is known.
 func (d *Drift) Save(path string) error {
-	n := d.Boxes.N() + 2
+	n := d.Boxes.Len() + 2
 	seasons, departures := make([]float64, 0, len(d.Fields)*n*seasonNumbers), make([]float64, 0, 2*len(d.Fields))
 	for _, f := range d.Fields {
-		for _, s := range append([]drift.Season{f.Level, f.Spread}, f.Pattern...) {
-			seasons = append(append(seasons, s.C[:]...), s.SD)
+		for _, s := range append([]drift.SeasonalCycle{f.Mean, f.Spread}, f.Pattern...) {
+			seasons = append(append(seasons, s.Coefficients[:]...), s.SD)
 		}
 		departures = append(departures, f.Departure[:]...)
 	}
 	return ckpt.WriteFile(path, []ckpt.Tensor{
 		{Name: driftSeasons, Shape: []int{len(d.Fields), n, seasonNumbers}, Data: seasons},
 		{Name: driftDepartures, Shape: []int{len(d.Fields), 2}, Data: departures},
-	}, map[string]string{driftStarts: strconv.Itoa(d.Starts)})
+	}, map[string]string{driftInits: strconv.Itoa(d.Inits)})
 }
 
 // LoadDrift reads what Save wrote beside a model; nil if there is none.
@@ -82,8 +82,8 @@ func (m *Model) LoadDrift(dir string) (*Drift, error) {
 		return nil, err
 	}
 	d := &Drift{Boxes: drift.NewBoxes(m.Grid), Axes: m.Task.Features.Axes}
-	fields, n := m.Task.Features.Axes.Fields(), d.Boxes.N()+2
-	d.Starts, _ = strconv.Atoi(meta[driftStarts])
+	fields, n := m.Task.Features.Axes.Fields(), d.Boxes.Len()+2
+	d.Inits, _ = strconv.Atoi(meta[driftInits])
 	of := map[string][]float64{}
 	for _, t := range tensors {
 		of[t.Name], _ = t.Data.([]float64)
@@ -96,14 +96,14 @@ func (m *Model) LoadDrift(dir string) (*Drift, error) {
 	d.Fields = make([]drift.Field, fields)
 	for i := range d.Fields {
 		f := &d.Fields[i]
-		f.Pattern = make([]drift.Season, n-2)
+		f.Pattern = make([]drift.SeasonalCycle, n-2)
 		f.Departure = [2]float64(departures[2*i:])
 		for k := range n {
 			x := seasons[(i*n+k)*seasonNumbers:]
-			s := drift.Season{C: [3]float64(x[:3]), SD: x[3]}
+			s := drift.SeasonalCycle{Coefficients: [3]float64(x[:3]), SD: x[3]}
 			switch k {
 			case 0:
-				f.Level = s
+				f.Mean = s
 			case 1:
 				f.Spread = s
 			default:
@@ -115,6 +115,6 @@ func (m *Model) LoadDrift(dir string) (*Drift, error) {
 }
 
 // Name says which field it is: "t at 850hPa, 48h".
-func (x Strangeness) Name() string {
-	return fmt.Sprintf("%s at %s, %s", x.Variable, x.Level.Of(x.Variable), x.Lead)
+func (x DriftScore) Name() string {
+	return fmt.Sprintf("%s at %s, %s", x.Variable, x.Level.ForVariable(x.Variable), x.Lead)
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/ecc"
 )
 
-// FallBacks picks the first of some baselines, or raw, that can forecast all targets of a model in place of
+// SelectFallback picks the first of some baselines, or raw, that can forecast all targets of a model in place of
 // its network; "" if there is none.
-func (m *Model) FallBacks(ladder []string) string {
+func (m *Model) SelectFallback(ladder []string) string {
 	for _, rung := range ladder {
-		all := rung == config.RawFallBack || len(m.Baselines) > 0
-		for at := range m.Task.Score {
-			all = all && (rung == config.RawFallBack || m.Task.Score[at] == 0 || m.fallBack(at, rung) != nil)
+		all := rung == config.RawFallback || len(m.Baselines) > 0
+		for at := range m.Task.TargetWeights {
+			all = all && (rung == config.RawFallback || m.Task.TargetWeights[at] == 0 || m.fallbackFit(at, rung) != nil)
 		}
 		if all {
 			return rung
@@ -28,21 +28,21 @@ func (m *Model) FallBacks(ladder []string) string {
 	return ""
 }
 
-// fallBack finds the fit of a baseline to a target that gives what the network gives, or what makes it: distributions, of whatever
+// fallbackFit finds the fit of a baseline to a target that gives what the network gives, or what makes it: distributions, of whatever
 // family, or of a network of members those too that correct members; nil if there is none.
-func (m *Model) fallBack(at int, id string) *task.Baseline {
+func (m *Model) fallbackFit(at int, id string) *task.Baseline {
 	if at >= len(m.Baselines) || m.Spec.Head.Spread != nil {
 		return nil
 	}
 	for i, b := range m.Baselines[at].Fits {
-		if b.Method.ID == id && (b.Method.Family == nil) == (b.Method.Looks == baseline.AtMembers) && (b.Method.Family != nil || m.Spec.GivesMembers()) {
+		if b.Method.ID == id && (b.Method.Family == nil) == (b.Method.Predictors == baseline.MemberPredictors) && (b.Method.Family != nil || m.Spec.PredictsMembers()) {
 			return &m.Baselines[at].Fits[i]
 		}
 	}
 	return nil
 }
 
-// FallBack forecasts a start without the network, by one of FallBacks, from the statistics of so many members on
+// Fallback forecasts a start without the network, by one of SelectFallback, from the statistics of so many members on
 // the whole grid, as they are stored, and for a network of members from these too. It gives what the network gives:
 //
 //   - Distributions of its family. The raw one has the members' mean m and the spread s·√(1 + 1/M), s with divisor M−1: what
@@ -55,10 +55,10 @@ func (m *Model) fallBack(at int, id string) *task.Baseline {
 // Targets that are not scored have the raw distribution.
 //
 // Shape: members [member][target][point], nil unless the network gives members. Missing: as in the members.
-func (m *Model) FallBack(rung string, init ensemble.Init, stats []task.Statistics, count int, members []float32) (*Forecast, error) {
+func (m *Model) Fallback(rung string, init ensemble.Init, stats []task.Statistics, count int, members []float32) (*Forecast, error) {
 	k := &m.Task
 	out := &Forecast{}
-	if m.Spec.GivesMembers() {
+	if m.Spec.PredictsMembers() {
 		out.Members = make([]float32, len(members))
 	}
 	depth := len(k.Features.Axes.Levels)
@@ -71,22 +71,22 @@ func (m *Model) FallBack(rung string, init ensemble.Init, stats []task.Statistic
 			full[q] = float32(max(0, k.SpreadAffine[at][0]+k.SpreadAffine[at][1]*float64(s)))
 		}
 		raw := baseline.Raw{Valid: init.Valid(k.Targets[at/depth].Lead).Time, Mean: st.Mean, Std: spread}
-		b := m.fallBack(at, rung)
+		b := m.fallbackFit(at, rung)
 		switch {
-		case m.Spec.GivesMembers():
-			raw.Members = (&Forecast{Members: members}).MembersOf(at, len(stats), len(st.Mean))
-			if err := m.standInMembers(out, at, len(stats), raw, b); err != nil {
+		case m.Spec.PredictsMembers():
+			raw.Members = (&Forecast{Members: members}).TargetMembers(at, len(stats), len(st.Mean))
+			if err := m.addFallbackMembers(out, at, len(stats), raw, b); err != nil {
 				return nil, err
 			}
 			continue
 		case m.Spec.Head.Spread != nil:
 		case b != nil:
-			m.standIn(out, at, st.Mean, b.Method.Family, b.Fit.Forecast(raw))
+			m.addFallback(out, at, st.Mean, b.Method.Family, b.Fit.Forecast(raw))
 		default:
 			for q := range spread {
 				spread[q] *= float32(finite)
 			}
-			m.standIn(out, at, st.Mean, dist.Normal, [][]float32{st.Mean, spread})
+			m.addFallback(out, at, st.Mean, dist.Normal, [][]float32{st.Mean, spread})
 		}
 		out.Spread = append(out.Spread, full...)
 	}
@@ -96,14 +96,14 @@ func (m *Model) FallBack(rung string, init ensemble.Init, stats []task.Statistic
 // Where all members agree a distribution that is not normal has a standard deviation still, and one that has no values below 0 a mean,
 // in units of the error scale. Of a censored family both together are 0 but for one case in a million.
 const (
-	leastStd  = 1e-3
-	leastMean = 1e-6
+	minStd  = 1e-3
+	minMean = 1e-6
 )
 
-// standIn adds a target of distributions of some family to a forecast, as those of the model's. centre are the members' means.
-func (m *Model) standIn(out *Forecast, at int, centre []float32, family *dist.Family, y ParameterFields) {
+// addFallback adds a target of distributions of some family to a forecast, as those of the model's. centre are the members' means.
+func (m *Model) addFallback(out *Forecast, at int, centre []float32, family *dist.Family, y ParameterFields) {
 	k := &m.Task
-	to := m.DistributionOf(k.Targets[at/len(k.Features.Axes.Levels)].Variable)
+	to := m.VariableFamily(k.Targets[at/len(k.Features.Axes.Levels)].Variable)
 	scale := k.ErrorScale[at]
 	normal := m.Family == dist.Normal // whose mean and spread are its own, where its products are censored too
 	if out.Parameters == nil && !normal {
@@ -115,9 +115,9 @@ func (m *Model) standIn(out *Forecast, at int, centre []float32, family *dist.Fa
 		if y.At(given, q); c == c && !slices.ContainsFunc(given, math.IsNaN) {
 			mean, std = family.Moments(given)
 			if !normal {
-				std = max(std, leastStd*scale)
+				std = max(std, minStd*scale)
 				if to.Positive {
-					mean = max(mean, leastMean*scale)
+					mean = max(mean, minMean*scale)
 				}
 			}
 		}
@@ -126,10 +126,10 @@ func (m *Model) standIn(out *Forecast, at int, centre []float32, family *dist.Fa
 			case mean == mean && (family == m.Family || family == to):
 				copy(par, given)
 			case mean == mean:
-				m.free(par, at, float64(c))
+				m.setFreeParameters(par, at, float64(c))
 				fallthrough
 			default:
-				to.OfMoments(par, mean, std)
+				to.SetMoments(par, mean, std)
 			}
 			for i, x := range par {
 				out.Parameters[i] = append(out.Parameters[i], float32(x))
@@ -142,8 +142,8 @@ func (m *Model) standIn(out *Forecast, at int, centre []float32, family *dist.Fa
 	}
 }
 
-// free gives the parameters of a target that moments do not tell.
-func (m *Model) free(par []float64, at int, centre float64) {
+// setFreeParameters gives the parameters of a target that moments do not tell.
+func (m *Model) setFreeParameters(par []float64, at int, centre float64) {
 	switch {
 	case m.Recalibrations != nil:
 		par[2] = m.Recalibrations[at].Nu
@@ -154,7 +154,7 @@ func (m *Model) free(par []float64, at int, centre float64) {
 			x := float64(i) * float64(len(edges)-1) / float64(len(par)/2)
 			j := min(int(x), len(edges)-2)
 			par[i] = centre + m.Task.ErrorScale[at]*(edges[j]+(x-float64(j))*(edges[j+1]-edges[j]))
-			if network.BoundedVariable(variable) {
+			if network.IsNonNegative(variable) {
 				par[i] = max(0, par[i])
 			}
 		}
@@ -163,8 +163,8 @@ func (m *Model) free(par []float64, at int, centre float64) {
 	}
 }
 
-// standInMembers writes the members of a target into a forecast: raw ones where b is nil.
-func (m *Model) standInMembers(out *Forecast, at, targets int, raw baseline.Raw, b *task.Baseline) (err error) {
+// addFallbackMembers writes the members of a target into a forecast: raw ones where b is nil.
+func (m *Model) addFallbackMembers(out *Forecast, at, targets int, raw baseline.Raw, b *task.Baseline) (err error) {
 	made := raw.Members
 	switch {
 	case b == nil:
@@ -173,15 +173,15 @@ func (m *Model) standInMembers(out *Forecast, at, targets int, raw baseline.Raw,
 	default:
 		y := ParameterFields(b.Fit.Forecast(raw))
 		par := make([]float64, len(y))
-		if made, err = ecc.Calibrated(raw.Members, ecc.MidLevels(len(raw.Members)), func(point int, level float64) float64 {
+		if made, err = ecc.CoupleQuantiles(raw.Members, ecc.MidLevels(len(raw.Members)), func(point int, level float64) float64 {
 			return b.Method.Family.Quantile(y.At(par, point), level)
 		}); err != nil {
 			return err
 		}
 	}
 	k := &m.Task
-	bounded := network.BoundedVariable(k.Targets[at/len(k.Features.Axes.Levels)].Variable)
-	own := out.MembersOf(at, targets, len(raw.Mean))
+	bounded := network.IsNonNegative(k.Targets[at/len(k.Features.Axes.Levels)].Variable)
+	own := out.TargetMembers(at, targets, len(raw.Mean))
 	for i, x := range made {
 		for q, v := range x {
 			if bounded && v < 0 {
@@ -191,7 +191,7 @@ func (m *Model) standInMembers(out *Forecast, at, targets int, raw baseline.Raw,
 		}
 	}
 	mean, std := make([]float32, len(raw.Mean)), make([]float32, len(raw.Mean))
-	k.Features.Statistics(mean, std, own)
+	k.Features.MeanStd(mean, std, own)
 	out.Mean, out.Sigma = append(out.Mean, mean...), append(out.Sigma, std...)
 	return nil
 }

@@ -37,7 +37,7 @@ func TestHeadsThatAreNone(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, File), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := LoadReference(dir); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), want) {
+		if _, _, err := LoadDescription(dir); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want exit %d with %q", head, err, exit.BadData, want)
 		}
 	}
@@ -57,7 +57,7 @@ func TestKindsThatAreNone(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, File), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := LoadReference(dir); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), want) {
+		if _, _, err := LoadDescription(dir); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want exit %d with %q", network, err, exit.BadData, want)
 		}
 	}

@@ -9,18 +9,18 @@ import (
 )
 
 func TestScalesOfInt8(t *testing.T) {
-	whole := map[string]*op.Int8{"a": {Channels: []float32{1}, Zero: []int{0}, Factors: [][]int16{{1}}}}
-	f := Description{About: About{Int8: whole}}
-	if err := f.int8Faults(); err != nil {
+	whole := map[string]*op.Int8Scales{"a": {Channels: []float32{1}, ZeroPoints: []int{0}, Factors: [][]int16{{1}}}}
+	f := Description{Metadata: Metadata{Int8: whole}}
+	if err := f.checkInt8(); err != nil {
 		t.Error(err)
 	}
-	for _, q := range []*op.Int8{nil, {}, {Channels: []float32{1}, Zero: []int{0}}, {Channels: []float32{1}, Zero: []int{0}, Factors: [][]int16{{1}}, Out: []float32{1}}} {
-		if (&Description{About: About{Int8: map[string]*op.Int8{"a": q}}}).int8Faults() == nil {
+	for _, q := range []*op.Int8Scales{nil, {}, {Channels: []float32{1}, ZeroPoints: []int{0}}, {Channels: []float32{1}, ZeroPoints: []int{0}, Factors: [][]int16{{1}}, OutScales: []float32{1}}} {
+		if (&Description{Metadata: Metadata{Int8: map[string]*op.Int8Scales{"a": q}}}).checkInt8() == nil {
 			t.Errorf("%v passes for scales", q)
 		}
 	}
-	m := Model{About: About{Int8: whole}, Ranks: &team.Team{}}
-	if _, err := m.codes(); exit.CodeOf(err) != exit.Usage {
+	m := Model{Metadata: Metadata{Int8: whole}, Ranks: &team.Team{}}
+	if _, err := m.int8Scales(); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("on ranks: %v", err)
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// corrected gives the members of a forecast in physical units from the network's shifts, which
+// correctMembers gives the members of a forecast in physical units from the network's shifts, which
 // stand in the order of the batch, and their mean and standard deviation. Of what cannot be
 // negative members below 0 are 0.
-func (m *Model) corrected(out *Forecast, init ensemble.Init) error {
+func (m *Model) correctMembers(out *Forecast, init ensemble.Init) error {
 	k, b := m.Local, &m.Network.Batch
 	d := len(k.Features.Axes.Levels)
 	targets := len(k.Targets) * d
@@ -32,7 +32,7 @@ func (m *Model) corrected(out *Forecast, init ensemble.Init) error {
 				y := x + e*shifts[from+q]
 				if x == x && y-y != 0 {
 					return &exit.Error{Code: exit.Bug, What: "the network's output is not finite",
-						At:  fmt.Sprintf("start %s, %s, point %d", init, k.Named(at), q),
+						At:  fmt.Sprintf("start %s, %s, point %d", init, k.TargetName(at), q),
 						Fix: "check the model's weights and the input's values with `ensemble inspect --stats`"}
 				}
 				if bounded && y < 0 {
@@ -48,38 +48,38 @@ func (m *Model) corrected(out *Forecast, init ensemble.Init) error {
 		for i := range fields {
 			fields[i] = out.Members[(i*targets+at)*p:][:p]
 		}
-		k.Features.Statistics(out.Mean[at*p:(at+1)*p], out.Sigma[at*p:(at+1)*p], fields)
+		k.Features.MeanStd(out.Mean[at*p:(at+1)*p], out.Sigma[at*p:(at+1)*p], fields)
 	}
 	return nil
 }
 
-// MembersOf are those of a target of a forecast.
-func (f *Forecast) MembersOf(at, targets, points int) (fields [][]float32) {
+// TargetMembers are those of a target of a forecast.
+func (f *Forecast) TargetMembers(at, targets, points int) (fields [][]float32) {
 	for i := 0; i < len(f.Members); i += targets * points {
 		fields = append(fields, f.Members[i+at*points:][:points])
 	}
 	return fields
 }
 
-// ReadMembers makes the model ready for so many members. The network is open; memory is taken for one
+// SetMemberCount makes the model ready for so many members. The network is open; memory is taken for one
 // number at a time.
 //
 // Errors: as open.
-func (m *Model) ReadMembers(members int) error {
-	if !m.Spec.ReadsMembers() || m.Spec.MembersOf(&m.Task) == members {
+func (m *Model) SetMemberCount(members int) error {
+	if !m.Spec.ReadsMembers() || m.Spec.MemberCount(&m.Task) == members {
 		return nil
 	}
 	if err := m.Network.Plan.Close(); err != nil {
 		return err
 	}
-	maps.DeleteFunc(m.kept, func(at place, _ *engine.Kept) bool { return at.net == m.Network })
-	m.Network, m.Spec = nil, m.Spec.Reading(members)
-	return m.Open(m.opened)
+	maps.DeleteFunc(m.kept, func(at weightSlot, _ *engine.Snapshot) bool { return at.net == m.Network })
+	m.Network, m.Spec = nil, m.Spec.WithMemberCount(members)
+	return m.Open(m.options)
 }
 
-// InOrder brings the members of the only sample of a batch into an order that does not depend on
+// SortMembers brings the members of the only sample of a batch into an order that does not depend on
 // their numbers. Ranks that share a start leave them as they are: each sees a part of the fields.
-func (m *Model) InOrder(members int) {
+func (m *Model) SortMembers(members int) {
 	b := &m.Network.Batch
 	if b.Members == nil {
 		return
@@ -91,7 +91,7 @@ func (m *Model) InOrder(members int) {
 	if m.Ranks == nil {
 		m.order = ensemble.SortMembers(b.Members, members)
 		if b.Raw != nil {
-			ensemble.TakeMembers(b.Raw, m.order)
+			ensemble.PermuteMembers(b.Raw, m.order)
 		}
 	}
 }

@@ -30,7 +30,7 @@ import (
 type Model struct {
 	Spec network.Spec
 	Task task.Task
-	About
+	Metadata
 	// Family is that of the distribution whose parameters the networks give; nil for
 	// those that give none.
 	Family   *dist.Family
@@ -44,19 +44,19 @@ type Model struct {
 	Climate   *task.Climate    // of the training that made the model; nil for none, and in models that were loaded
 	Drift     *Drift           // of the training; nil in models that were loaded until it is set to what LoadDrift reads
 
-	arrays  *ckpt.File             // from which maps are read when they are needed; nil if all are in memory
-	kept    map[place]*engine.Kept // where weights were given on a device
-	stored  *ckpt.File             // of the only network, from which its weights are read when it is opened; else nil
-	Ranks   *team.Team             // that predict together; nil for one rank alone
-	Local   *task.Task             // of this rank
-	Network *network.Network       // compiled on first use; runs the networks in turn
-	opened  engine.Options         // of net
-	bias    *network.Network       // that of Bias, if there is one
-	order   []int                  // of the members in the only sample of its batch, by their positions
+	arraysFile  *ckpt.File                      // from which maps are read when they are needed; nil if all are in memory
+	kept        map[weightSlot]*engine.Snapshot // where weights were given on a device
+	weightsFile *ckpt.File                      // of the only network, from which its weights are read when it is opened; else nil
+	Ranks       *team.Team                      // that predict together; nil for one rank alone
+	Local       *task.Task                      // of this rank
+	Network     *network.Network                // compiled on first use; runs the networks in turn
+	options     engine.Options                  // of net
+	bias        *network.Network                // that of Bias, if there is one
+	order       []int                           // of the members in the only sample of its batch, by their positions
 }
 
-// About is what is known of a model beside its network, its task and its arrays.
-type About struct {
+// Metadata is what is known of a model beside its network, its task and its arrays.
+type Metadata struct {
 	Version string          `json:"version"`         // of the program that trained it
 	Control string          `json:"members_control"` // member policy, "include" or "exclude"
 	Trained ensemble.Period `json:"trained"`
@@ -72,7 +72,7 @@ type About struct {
 	Sparsity       []Sparsity      `json:"sparsity,omitempty"` // of the networks; none if nothing was pruned
 	Sharing        *sharing.Plan   `json:"sharing,omitempty"`  // of the parameters of each network; nil if none are shared
 	// Int8 are the scales with which convolutions predict in int8, by the names of their filters. Nil for none.
-	Int8 map[string]*op.Int8 `json:"int8,omitempty"`
+	Int8 map[string]*op.Int8Scales `json:"int8,omitempty"`
 }
 
 // Weights are the parameters and states of one network by name.
@@ -98,7 +98,7 @@ type Description struct {
 	Family   string                   `json:"family,omitempty"` // its ID
 	Kind     ensemble.Standardisation `json:"standardise"`
 	Task     task.Task                `json:"task"`
-	About
+	Metadata
 }
 
 // Save writes the model's files into a folder, model.json last.
@@ -106,7 +106,7 @@ type Description struct {
 // Errors: exit 73 or 74; a file is written whole or not at all.
 func (m *Model) Save(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return exit.Create(dir, err)
+		return exit.CreateError(dir, err)
 	}
 	k := &m.Task
 	var arrays []ckpt.Tensor
@@ -127,7 +127,7 @@ func (m *Model) Save(dir string) error {
 	if err := ckpt.WriteFile(filepath.Join(dir, ArraysFile), arrays, nil); err != nil {
 		return err
 	}
-	if err := k.Corrected().Save(filepath.Join(dir, task.CorrectedFile)); err != nil {
+	if err := k.Reference().Save(filepath.Join(dir, task.ReferenceFile)); err != nil {
 		return err
 	}
 	if m.Climate != nil {
@@ -150,7 +150,7 @@ func (m *Model) Save(dir string) error {
 			return err
 		}
 	}
-	return m.SaveReference(dir)
+	return m.SaveDescription(dir)
 }
 
 // WeightFiles are the weights of a model of n networks, by the names of their files.
@@ -170,13 +170,13 @@ func (m *Model) WeightFiles(n int) map[string]*Weights {
 	return files
 }
 
-// SaveReference writes what a verification needs of a model: its baselines and, last, its
+// SaveDescription writes what a verification needs of a model: its baselines and, last, its
 // description.
 //
 // Errors: as Save.
-func (m *Model) SaveReference(dir string) error {
+func (m *Model) SaveDescription(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return exit.Create(dir, err)
+		return exit.CreateError(dir, err)
 	}
 	if err := task.SaveBaselines(filepath.Join(dir, task.BaselinesFile), m.Baselines); err != nil {
 		return err
@@ -184,8 +184,8 @@ func (m *Model) SaveReference(dir string) error {
 	if err := SaveCoupling(dir, m.Coupling); err != nil {
 		return err
 	}
-	f := Description{Schema: schema, Networks: len(m.Networks), Spec: m.Spec, Kind: m.Task.Features.Fields[0].Kind, Task: m.Task, About: m.About}
-	if family := m.Spec.Predicted(len(m.Networks)); family != nil {
+	f := Description{Schema: schema, Networks: len(m.Networks), Spec: m.Spec, Kind: m.Task.Features.Fields[0].Kind, Task: m.Task, Metadata: m.Metadata}
+	if family := m.Spec.PredictedFamily(len(m.Networks)); family != nil {
 		f.Family = family.ID
 	}
 	return jsonfile.Write(filepath.Join(dir, File), f)
@@ -194,23 +194,23 @@ func (m *Model) SaveReference(dir string) error {
 // Load reads a model folder; if it is lean the maps of its normalisers, and the weights
 // of an only network, stay in their files, which Close closes: they may be more than all else.
 func Load(dir string, lean bool) (*Model, error) {
-	m, f, err := LoadReference(dir)
+	m, f, err := LoadDescription(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.loadArrays(filepath.Join(dir, ArraysFile), f.Kind, lean, damagedModel(dir)); err != nil {
+	if err := m.loadArrays(filepath.Join(dir, ArraysFile), f.Kind, lean, damagedError(dir)); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	if m.Spec.Reference != "" {
-		r, err := task.LoadCorrected(filepath.Join(dir, task.CorrectedFile), m.Spec.Reference, &m.Task, m.Grid.Size())
+		r, err := task.LoadReference(filepath.Join(dir, task.ReferenceFile), m.Spec.Reference, &m.Task, m.Grid.Size())
 		if err != nil {
 			return nil, errors.Join(err, m.Close())
 		}
-		m.Task.Correct(r)
+		m.Task.SetReference(r)
 	}
-	if lean && f.Networks == 1 && !m.Spec.Staged() && !m.Spec.Shares() {
+	if lean && f.Networks == 1 && !m.Spec.Staged() && !m.Spec.SharesParameters() {
 		m.Networks = []Weights{nil}
-		m.stored, err = ckpt.Open(filepath.Join(dir, fmt.Sprintf(WeightsFormat, 0)))
+		m.weightsFile, err = ckpt.Open(filepath.Join(dir, fmt.Sprintf(WeightsFormat, 0)))
 		return m, err
 	}
 	for name, w := range m.WeightFiles(f.Networks) {
@@ -218,20 +218,20 @@ func Load(dir string, lean bool) (*Model, error) {
 			return nil, err
 		}
 	}
-	return m, m.unshare(damagedModel(dir))
+	return m, m.buildFilters(damagedError(dir))
 }
 
-// damagedModel makes errors of a model folder whose files do not fit each other.
-func damagedModel(dir string) func(why string) error {
+// damagedError makes errors of a model folder whose files do not fit each other.
+func damagedError(dir string) func(why string) error {
 	return func(why string) error {
 		return &exit.Error{Code: exit.BadData, What: "the model is damaged", At: filepath.Join(dir, File), Why: why, Fix: "train again, or copy the whole folder again"}
 	}
 }
 
-// LoadReference reads what saveReference writes.
+// LoadDescription reads what saveReference writes.
 //
 // Errors: as LoadModel.
-func LoadReference(dir string) (*Model, *Description, error) {
+func LoadDescription(dir string) (*Model, *Description, error) {
 	path := filepath.Join(dir, File)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -240,7 +240,7 @@ func LoadReference(dir string) (*Model, *Description, error) {
 	} else if err != nil {
 		return nil, nil, &exit.Error{Code: exit.IO, What: "cannot read the model", At: path, Why: err.Error(), Fix: "check the file's permissions", Err: err}
 	}
-	bad := damagedModel(dir)
+	bad := damagedError(dir)
 	var head struct {
 		Schema string `json:"schema"`
 	}
@@ -257,23 +257,23 @@ func LoadReference(dir string) (*Model, *Description, error) {
 	if err := f.Spec.Check(); err != nil {
 		return nil, nil, bad(err.Error())
 	}
-	if f.Spec.ReadsMembers() != (len(f.Task.Features.OfMembers) > 0) || f.Spec.Auxiliary != len(f.Task.Features.Auxiliary) || f.Spec.Staged() != (f.Spec.Bias != network.BiasSpec{}) {
+	if f.Spec.ReadsMembers() != (len(f.Task.Features.MemberInputs) > 0) || f.Spec.Auxiliary != len(f.Task.Features.Auxiliary) || f.Spec.Staged() != (f.Spec.Bias != network.BiasSpec{}) {
 		return nil, nil, bad(fmt.Sprintf("method %q and members %q, with %d auxiliary fields, do not go with the rest", f.Spec.Method, f.Spec.Members, len(f.Task.Features.Auxiliary)))
 	}
-	m := &Model{Spec: f.Spec, Task: f.Task, About: f.About, Family: f.Spec.Predicted(f.Networks)}
+	m := &Model{Spec: f.Spec, Task: f.Task, Metadata: f.Metadata, Family: f.Spec.PredictedFamily(f.Networks)}
 	if (f.Family == "") != (m.Family == nil) || m.Family != nil && f.Family != m.Family.ID {
 		return nil, nil, bad(fmt.Sprintf("distribution %q, which its network does not give", f.Family))
 	}
 	if bins := m.Spec.Head.Bins(); bins > 0 && slices.ContainsFunc(m.Task.Edges, func(e []float64) bool { return len(e) != bins+1 }) || bins > 0 != (m.Task.Edges != nil) {
 		return nil, nil, bad(fmt.Sprintf("a histogram of %d bins and edges of another", bins))
 	}
-	if err := f.int8Faults(); err != nil {
+	if err := f.checkInt8(); err != nil {
 		return nil, nil, bad(err.Error())
 	}
-	if (m.Spec.Head.Tails() != "") != (len(m.Recalibrations) > 0) || slices.ContainsFunc(m.Recalibrations, func(r Recalibration) bool { return !r.valid() }) {
+	if (m.Spec.Head.Recalibration() != "") != (len(m.Recalibrations) > 0) || slices.ContainsFunc(m.Recalibrations, func(r Recalibration) bool { return !r.isValid() }) {
 		return nil, nil, bad("a distribution that was to be calibrated and is not, or not to a distribution")
 	}
-	if slices.ContainsFunc(m.Calibrations, func(c Calibration) bool { return !c.Map.Valid() || c.Event.Relation != ensemble.Above }) {
+	if slices.ContainsFunc(m.Calibrations, func(c Calibration) bool { return !c.Mapping.Valid() || c.Event.Relation != ensemble.Above }) {
 		return nil, nil, bad("a calibration of probabilities that is no rising function")
 	}
 	if m.Baselines, err = task.LoadBaselines(filepath.Join(dir, task.BaselinesFile), m.Grid.Size()); err != nil {
@@ -285,12 +285,12 @@ func LoadReference(dir string) (*Model, *Description, error) {
 
 // loadArrays fills the normalisers and the maps of the anomaly.
 func (m *Model) loadArrays(path string, kind ensemble.Standardisation, lean bool, bad func(string) error) (err error) {
-	if m.arrays, err = ckpt.Open(path); err != nil {
+	if m.arraysFile, err = ckpt.Open(path); err != nil {
 		return err
 	}
 	k := &m.Task
 	size := func(name string, i int) int {
-		e, ok := m.arrays.Find(fmt.Sprintf(name, i))
+		e, ok := m.arraysFile.Find(fmt.Sprintf(name, i))
 		if !ok || len(e.Shape) != 1 {
 			return 0
 		}
@@ -298,8 +298,8 @@ func (m *Model) loadArrays(path string, kind ensemble.Standardisation, lean bool
 	}
 	const meanName, scaleName = "feature_mean.%03d", "feature_scale.%03d"
 	k.Features.Maps = func(i int, n *ensemble.Normaliser) (err error) {
-		if n.Mean, err = m.arrays.Float64(n.Mean, fmt.Sprintf(meanName, i)); err == nil {
-			n.Scale, err = m.arrays.Float64(n.Scale, fmt.Sprintf(scaleName, i))
+		if n.Mean, err = m.arraysFile.Float64(n.Mean, fmt.Sprintf(meanName, i)); err == nil {
+			n.Scale, err = m.arraysFile.Float64(n.Scale, fmt.Sprintf(scaleName, i))
 		}
 		return err
 	}
@@ -316,7 +316,7 @@ func (m *Model) loadArrays(path string, kind ensemble.Standardisation, lean bool
 		k.Features.Fields = append(k.Features.Fields, n)
 	}
 	field := func(name string, i int) ([]float32, error) {
-		t, err := m.arrays.Tensor(fmt.Sprintf("%s.%03d", name, i))
+		t, err := m.arraysFile.Tensor(fmt.Sprintf("%s.%03d", name, i))
 		x, ok := t.Data.([]float32)
 		if err != nil || !ok || len(x) != m.Grid.Size() {
 			return nil, bad(fmt.Sprintf("%s %d is missing or of another size in %s", name, i, ArraysFile))
@@ -343,7 +343,7 @@ func (m *Model) loadArrays(path string, kind ensemble.Standardisation, lean bool
 		return nil
 	}
 	k.Features.Maps = nil
-	err, m.arrays = m.arrays.Close(), nil
+	err, m.arraysFile = m.arraysFile.Close(), nil
 	return err
 }
 
@@ -382,34 +382,34 @@ func (m *Model) Predict(ctx context.Context, o engine.Options, fc *ensemble.Fore
 // Prepare makes the network's input of one forecast, which is not needed after that, and
 // gives the statistics of the targets, as these are stored. The network is open.
 func (m *Model) Prepare(fc *ensemble.Forecast, members []ensemble.Member) ([]task.Statistics, error) {
-	used, err := task.Positions(fc, members)
+	used, err := task.MemberPositions(fc, members)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.ReadMembers(len(used)); err != nil {
+	if err := m.SetMemberCount(len(used)); err != nil {
 		return nil, err
 	}
-	if err := m.Local.Input(&m.Network.Batch, 0, fc, used); err != nil {
+	if err := m.Local.FillInput(&m.Network.Batch, 0, fc, used); err != nil {
 		return nil, err
 	}
-	m.InOrder(len(used))
-	return m.Local.StatisticsOf(fc, used)
+	m.SortMembers(len(used))
+	return m.Local.TargetStatistics(fc, used)
 }
 
 // Infer runs the networks on what was prepared.
 func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []task.Statistics) (*Forecast, error) {
 	n := len(m.Network.Batch.Spread)
 	out := &Forecast{Spread: make([]float32, n)}
-	other := m.newHeads(n)
+	other := m.newParameterAverage(n)
 	if m.Spec.Head.Distribution != nil && other == nil {
 		out.Mean, out.Sigma = make([]float32, n), make([]float32, n)
 	}
-	if m.Spec.GivesMembers() {
+	if m.Spec.PredictsMembers() {
 		out.Spread, out.Members = nil, make([]float32, len(m.Network.Batch.Raw))
 	}
 	sums := map[string][]float32{network.OutSpread: out.Spread, network.OutShift: out.Mean, network.OutSigma: out.Sigma, network.OutMembers: out.Members}
 	for _, p := range m.inferences() {
-		if m.stored == nil { // else they are there since it was opened
+		if m.weightsFile == nil { // else they are there since it was opened
 			if err := m.fill(p); err != nil {
 				return nil, err
 			}
@@ -420,7 +420,7 @@ func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []task.Stat
 		}
 		for _, name := range p.outputs {
 			if sums[name] == nil {
-				other.take(name, p.net.Output(name), p.share)
+				other.add(name, p.net.Output(name), p.share)
 				continue
 			}
 			for i, x := range p.net.Output(name) {
@@ -428,17 +428,17 @@ func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []task.Stat
 			}
 		}
 	}
-	if m.Spec.GivesMembers() {
-		return m.whole(out, m.corrected(out, init))
+	if m.Spec.PredictsMembers() {
+		return m.gather(out, m.correctMembers(out, init))
 	}
-	err := m.physical(out, init, stats)
+	err := m.toPhysical(out, init, stats)
 	if err == nil {
-		m.recalibrated(out, len(stats))
+		m.recalibrate(out, len(stats))
 	}
 	if other != nil && err == nil {
-		err = other.physical(out, init, stats)
+		err = other.toPhysical(out, init, stats)
 	}
-	return m.whole(out, err)
+	return m.gather(out, err)
 }
 
 // fill gives a network its weights. On a device with memory of its own they are kept from the first
@@ -447,28 +447,28 @@ func (m *Model) fill(p inference) error {
 	if len(p.weights) == 0 {
 		return Fill(p.net.Plan.Store(), p.weights)
 	}
-	key := place{p.net, &p.weights[0]}
+	key := weightSlot{p.net, &p.weights[0]}
 	if k := m.kept[key]; k != nil {
-		return p.net.Plan.Use(k)
+		return p.net.Plan.Restore(k)
 	}
 	if err := Fill(p.net.Plan.Store(), p.weights); err != nil {
 		return err
 	}
-	k, err := p.net.Plan.Keep()
+	k, err := p.net.Plan.Snapshot()
 	if err != nil && exit.CodeOf(err) != exit.NoDevice {
 		return err
 	}
 	if k != nil {
 		if m.kept == nil {
-			m.kept = map[place]*engine.Kept{}
+			m.kept = map[weightSlot]*engine.Snapshot{}
 		}
 		m.kept[key] = k
 	}
 	return nil
 }
 
-// place is where weights were given to a network.
-type place struct {
+// weightSlot is where weights were given to a network.
+type weightSlot struct {
 	net     *network.Network
 	weights *ckpt.Tensor
 }
@@ -498,8 +498,8 @@ func (m *Model) inferences() (all []inference) {
 	return all
 }
 
-// physical brings the outputs of the network into physical units.
-func (m *Model) physical(out *Forecast, init ensemble.Init, stats []task.Statistics) error {
+// toPhysical brings the outputs of the network into physical units.
+func (m *Model) toPhysical(out *Forecast, init ensemble.Init, stats []task.Statistics) error {
 	k := m.Local
 	off := 0
 	for at, st := range stats {
@@ -514,8 +514,8 @@ func (m *Model) physical(out *Forecast, init ensemble.Init, stats []task.Statist
 				out.Mean[i] = st.Mean[q] + e*out.Mean[i]
 				out.Sigma[i] *= e
 			}
-			if missing := st.Mean[q] != st.Mean[q]; !missing && !finite(out.Spread[i], out, i) {
-				return notFinite(k, init, at, q)
+			if missing := st.Mean[q] != st.Mean[q]; !missing && !isFinite(out.Spread[i], out, i) {
+				return notFiniteError(k, init, at, q)
 			} else if missing { // as is the mean already
 				out.Spread[i] = st.Mean[q]
 				if out.Sigma != nil {
@@ -528,24 +528,24 @@ func (m *Model) physical(out *Forecast, init ensemble.Init, stats []task.Statist
 	return nil
 }
 
-func notFinite(k *task.Task, init ensemble.Init, at, point int) error {
+func notFiniteError(k *task.Task, init ensemble.Init, at, point int) error {
 	return &exit.Error{Code: exit.Bug, What: "the network's output is not finite",
-		At:  fmt.Sprintf("start %s, %s, point %d", init, k.Named(at), point),
+		At:  fmt.Sprintf("start %s, %s, point %d", init, k.TargetName(at), point),
 		Fix: "check the model's weights and the input's values with `ensemble inspect --stats`"}
 }
 
-// whole joins the slabs of several ranks on the leading one, unless one has failed.
-func (m *Model) whole(out *Forecast, err error) (*Forecast, error) {
+// gather joins the slabs of several ranks on the leading one, unless one has failed.
+func (m *Model) gather(out *Forecast, err error) (*Forecast, error) {
 	if m.Ranks == nil {
 		return out, err
 	}
-	clipped, err := team.Tell(m.Ranks, team.Outcome[int]{Result: out.Clipped}, err)
+	clipped, err := team.AllGatherOutcomes(m.Ranks, team.Outcome[int]{Result: out.Clipped}, err)
 	if err != nil {
 		return nil, err
 	}
 	out.Clipped = 0
 	for r, c := range clipped {
-		if m.Ranks.Own().Counts(r) {
+		if m.Ranks.Shard().IsPrimary(r) {
 			out.Clipped += c.Result
 		}
 	}
@@ -557,22 +557,22 @@ func (m *Model) whole(out *Forecast, err error) (*Forecast, error) {
 		if *field == nil {
 			continue
 		}
-		if *field, err = team.Join(m.Ranks, *field, len(m.Task.Targets)); err != nil {
+		if *field, err = team.GatherFields(m.Ranks, *field, len(m.Task.Targets)); err != nil {
 			return nil, err
 		}
 	}
 	if out.Members != nil {
-		if out.Members, err = team.Join(m.Ranks, out.Members, len(m.order)*len(m.Task.Targets)); err != nil {
+		if out.Members, err = team.GatherFields(m.Ranks, out.Members, len(m.order)*len(m.Task.Targets)); err != nil {
 			return nil, err
 		}
 	}
-	if !m.Ranks.Leads() {
+	if !m.Ranks.IsRoot() {
 		return nil, nil
 	}
 	return out, nil
 }
 
-func finite(spread float32, out *Forecast, i int) bool {
+func isFinite(spread float32, out *Forecast, i int) bool {
 	ok := func(x float32) bool { return x-x == 0 }
 	return ok(spread) && (out.Mean == nil || ok(out.Mean[i]) && ok(out.Sigma[i]) && out.Sigma[i] > 0)
 }
@@ -583,16 +583,16 @@ func (m *Model) Open(o engine.Options) error {
 	if m.Network != nil {
 		return nil
 	}
-	m.opened = o
+	m.options = o
 	if m.Local == nil {
 		m.Local = &m.Task
 	}
-	o.Store, o.Mode, o.Consume = engine.NewStore(), engine.Infer, m.Ranks == nil // which fills its inputs before every run
+	o.Store, o.Mode, o.DonateInputs = engine.NewStore(), engine.Infer, m.Ranks == nil // which fills its inputs before every run
 	var err error
-	if o.Kept, err = m.ZeroBlocks(); err != nil {
+	if o.BlockMasks, err = m.KeptBlocks(); err != nil {
 		return err
 	}
-	if o.Int8, err = m.codes(); err != nil {
+	if o.Int8, err = m.int8Scales(); err != nil {
 		return err
 	}
 	m.Network, err = m.Spec.Compile(&m.Task, m.Grid, 1, 0, false, o, m.Ranks)
@@ -606,24 +606,24 @@ func (m *Model) Open(o engine.Options) error {
 	}
 	if m.Spec.Staged() {
 		o.Store = engine.NewStore()
-		if o.Kept, err = zeroBlocksOf(m.Bias); err != nil {
+		if o.BlockMasks, err = keptBlocks(m.Bias); err != nil {
 			return err
 		}
-		m.bias, err = m.Spec.Of(network.BiasStage).Compile(&m.Task, m.Grid, 1, 0, false, o, m.Ranks)
+		m.bias, err = m.Spec.ForStage(network.BiasStage).Compile(&m.Task, m.Grid, 1, 0, false, o, m.Ranks)
 		return err
 	}
 	if len(m.Networks) == 1 && m.Ranks == nil { // else each network finds in its place what the one before left
 		m.Network.Batch.Features = m.Network.Plan.Input("features")
 	}
-	if m.stored == nil {
+	if m.weightsFile == nil {
 		return nil
 	}
-	return fillFrom(m.Network.Plan.Store(), func(e engine.Entry, to []float32) (bool, error) {
-		at, ok := m.stored.Find(e.Name)
+	return fillStore(m.Network.Plan.Store(), func(e engine.Entry, to []float32) (bool, error) {
+		at, ok := m.weightsFile.Find(e.Name)
 		if ok && !slices.Equal(at.Shape, []int(e.Shape)) {
-			return true, otherShape(at.Shape, e)
+			return true, shapeError(at.Shape, e)
 		}
-		return ok, m.stored.Float32(to, e.Name)
+		return ok, m.weightsFile.Float32(to, e.Name)
 	})
 }
 
@@ -635,17 +635,17 @@ func (m *Model) Close() (err error) {
 			err, *n = errors.Join(err, (*n).Plan.Close()), nil
 		}
 	}
-	if m.stored != nil {
-		err, m.stored = errors.Join(err, m.stored.Close()), nil
+	if m.weightsFile != nil {
+		err, m.weightsFile = errors.Join(err, m.weightsFile.Close()), nil
 	}
-	if m.arrays != nil {
-		err, m.arrays = errors.Join(err, m.arrays.Close()), nil
+	if m.arraysFile != nil {
+		err, m.arraysFile = errors.Join(err, m.arraysFile.Close()), nil
 	}
 	return err
 }
 
-// WeightsOf copies all parameters and states of a store.
-func WeightsOf(s *engine.Store) Weights {
+// CopyWeights copies all parameters and states of a store.
+func CopyWeights(s *engine.Store) Weights {
 	var w Weights
 	for _, e := range s.Entries() {
 		v, shape, _ := s.Get(e.Name)
@@ -662,14 +662,14 @@ func Fill(s *engine.Store, w Weights) error {
 	for _, t := range w {
 		given[t.Name] = t
 	}
-	return fillFrom(s, func(e engine.Entry, to []float32) (bool, error) {
+	return fillStore(s, func(e engine.Entry, to []float32) (bool, error) {
 		t, ok := given[e.Name]
 		if !ok {
 			return false, nil
 		}
 		v, err := t.Float32()
 		if err == nil && !slices.Equal(t.Shape, []int(e.Shape)) {
-			err = otherShape(t.Shape, e)
+			err = shapeError(t.Shape, e)
 		}
 		if err == nil {
 			copy(to, v)
@@ -678,15 +678,15 @@ func Fill(s *engine.Store, w Weights) error {
 	})
 }
 
-func otherShape(have []int, e engine.Entry) error {
+func shapeError(have []int, e engine.Entry) error {
 	return fmt.Errorf("shape %v, the network has %v", have, e.Shape)
 }
 
-// fillFrom has all parameters and states of a store read to their places; read says whether
+// fillStore has all parameters and states of a store read to their places; read says whether
 // they are there.
 //
 // Errors: as fill; those of exit.Read.
-func fillFrom(s *engine.Store, read func(e engine.Entry, to []float32) (there bool, err error)) error {
+func fillStore(s *engine.Store, read func(e engine.Entry, to []float32) (there bool, err error)) error {
 	for _, e := range s.Entries() {
 		to, _, _ := s.Get(e.Name)
 		there, err := read(e, to)
@@ -707,8 +707,8 @@ func fillFrom(s *engine.Store, read func(e engine.Entry, to []float32) (there bo
 	return nil
 }
 
-// Here is the task of this rank's slab.
-func (m *Model) Here() *task.Task {
+// LocalTask is the task of this rank's slab.
+func (m *Model) LocalTask() *task.Task {
 	if m.Local != nil {
 		return m.Local
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
@@ -18,22 +18,22 @@ type Recalibration struct {
 	Lead     string          `json:"lead"`
 	Factor   float64         `json:"spread_factor"`
 	Nu       float64         `json:"degrees_of_freedom"`
-	Starts   int             `json:"starts"` // on which it was fitted
+	Inits    int             `json:"inits"`  // on which it was fitted
 	Cases    int             `json:"cases"`  // points of these
 	Period   ensemble.Period `json:"period"` // of the starts
 }
 
-// valid tells whether there is such a distribution, and its variance.
-func (r Recalibration) valid() bool {
+// isValid tells whether there is such a distribution, and its variance.
+func (r Recalibration) isValid() bool {
 	return r.Factor > 0 && r.Nu > 2 && !math.IsInf(r.Factor, 0) && !math.IsInf(r.Nu, 0)
 }
 
-// NotNormal tells whether the model predicts a distribution that mean and spread do not describe.
-func (m *Model) NotNormal() bool { return m.Family != nil && m.Family != dist.Normal }
+// IsNonNormal tells whether the model predicts a distribution that mean and spread do not describe.
+func (m *Model) IsNonNormal() bool { return m.Family != nil && m.Family != dist.Normal }
 
-// recalibrated makes of the normal distributions of a forecast what the recalibrations say, if there are any:
+// recalibrate makes of the normal distributions of a forecast what the recalibrations say, if there are any:
 // parameters, and the spread that goes with them.
-func (m *Model) recalibrated(out *Forecast, targets int) {
+func (m *Model) recalibrate(out *Forecast, targets int) {
 	if m.Recalibrations == nil {
 		return
 	}
@@ -51,11 +51,11 @@ func (m *Model) recalibrated(out *Forecast, targets int) {
 	out.Parameters = par
 }
 
-// RecalibrationWords tell of a variable's distribution how it was calibrated, as files do: "" if it was not.
-func (m *Model) RecalibrationWords(t task.Target, level ensemble.Level) string {
+// DescribeRecalibration tell of a variable's distribution how it was calibrated, as files do: "" if it was not.
+func (m *Model) DescribeRecalibration(t task.Target, level ensemble.Level) string {
 	for _, r := range m.Recalibrations {
 		if r.Variable == t.Variable && r.Level == level.String() && r.Lead == t.Lead.String() {
-			return fmt.Sprintf("; spread times %.3f, %.3g degrees of freedom, fitted on %s from %s to %s", r.Factor, r.Nu, phrase.Count(r.Starts, "start"),
+			return fmt.Sprintf("; spread times %.3f, %.3g degrees of freedom, fitted on %s from %s to %s", r.Factor, r.Nu, humanise.Count(r.Inits, "start"),
 				ensemble.InitAt(r.Period.From), ensemble.InitAt(r.Period.To))
 		}
 	}

@@ -55,7 +55,7 @@ func SparsityOf(layers []prune.Layer, w Weights) (Sparsity, error) {
 				nonzeros++
 			}
 		}
-		rows, columns := l.Matrix()
+		rows, columns := l.MatrixShape()
 		for _, f := range prune.Formats {
 			s.Bytes[f] += f.Bytes(rows, columns, nonzeros)
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// SumOf is the SHA-256 of a text.
-func SumOf(text string) string {
+// Digest is the SHA-256 of a text.
+func Digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
@@ -83,20 +83,20 @@ const (
 
 // Comparison says what differs between two records of one experiment.
 type Comparison struct {
-	Sources []Difference `json:"sources"` // of what the experiment is made
-	Machine []Difference `json:"machine"`
-	Data    []Difference `json:"data"` // digests of inputs
-	Runs    []SameRun    `json:"runs"`
-	Checks  []SameCheck  `json:"checks"`
-	Times   []SameTime   `json:"times"` // to a quality
+	Sources []Difference      `json:"sources"` // of what the experiment is made
+	Machine []Difference      `json:"machine"`
+	Data    []Difference      `json:"data"` // digests of inputs
+	Runs    []RunComparison   `json:"runs"`
+	Checks  []CheckComparison `json:"checks"`
+	Times   []TimeComparison  `json:"times"` // to a quality
 	// Promised says that the same bits are promised: nothing differs on which they may depend.
 	Promised bool     `json:"promised"`
 	Causes   []string `json:"causes"` // why the bits may differ
 	Verdict  string   `json:"verdict"`
 }
 
-// SameRun says whether two trainings have the same bits.
-type SameRun struct {
+// RunComparison says whether two trainings have the same bits.
+type RunComparison struct {
 	Variant string `json:"variant"`
 	Seed    int    `json:"seed"`
 	// Weights, Checkpoint, Scores and Products say whether the files of the kind have the same digests; nil
@@ -110,8 +110,8 @@ type SameRun struct {
 	Of      string       `json:"of,omitempty"`
 }
 
-// same says that nothing of it is known to differ, and something to be the same.
-func (r *SameRun) same() bool {
+// isSame says that nothing of it is known to differ, and something to be the same.
+func (r *RunComparison) isSame() bool {
 	known := false
 	for _, s := range []*bool{r.Weights, r.Checkpoint, r.Scores, r.Products} {
 		if s != nil && !*s {
@@ -122,8 +122,8 @@ func (r *SameRun) same() bool {
 	return known
 }
 
-// SameCheck is a check with both values.
-type SameCheck struct {
+// CheckComparison is a check with both values.
+type CheckComparison struct {
 	Name      string       `json:"name"`
 	A         score.Number `json:"a"`
 	B         score.Number `json:"b"`
@@ -133,7 +133,7 @@ type SameCheck struct {
 
 // Compare says what differs between a record and a later one of the same experiment.
 func Compare(a, b *Record) *Comparison {
-	c := &Comparison{Machine: a.Machine.Differences(&b.Machine), Data: files(a.Data.Files, b.Data.Files), Verdict: SameBits}
+	c := &Comparison{Machine: a.Machine.Differences(&b.Machine), Data: differingFiles(a.Data.Files, b.Data.Files), Verdict: SameBits}
 	c.Sources = differing(sourceSums(a), sourceSums(b))
 	for _, list := range [][]Difference{c.Sources, c.Machine} {
 		for _, d := range list {
@@ -148,8 +148,8 @@ func Compare(a, b *Record) *Comparison {
 	c.Promised = len(c.Causes) == 0
 	sameProgram := a.Machine.Program == b.Machine.Program
 	for i := range a.Runs {
-		run := a.Runs[i].compare(b.Of(a.Runs[i].Variant, a.Runs[i].Seed), sameProgram)
-		if !run.same() {
+		run := a.Runs[i].compare(b.FindRun(a.Runs[i].Variant, a.Runs[i].Seed), sameProgram)
+		if !run.isSame() {
 			c.Verdict = WithinTolerance
 		}
 		c.Runs = append(c.Runs, run)
@@ -161,7 +161,7 @@ func Compare(a, b *Record) *Comparison {
 		}
 		c.Checks = append(c.Checks, check)
 	}
-	c.Times = sameTimes(a, b)
+	c.Times = compareTimes(a, b)
 	for _, x := range c.Times {
 		if !x.Same && c.Verdict == SameBits {
 			c.Verdict = WithinTolerance
@@ -196,7 +196,7 @@ func sourceSums(r *Record) map[string]string {
 	return out
 }
 
-func files(a, b []manifest.File) []Difference {
+func differingFiles(a, b []manifest.File) []Difference {
 	of := func(list []manifest.File) map[string]string {
 		out := map[string]string{}
 		for _, f := range list {
@@ -210,17 +210,17 @@ func files(a, b []manifest.File) []Difference {
 func differing(a, b map[string]string) (out []Difference) {
 	for _, name := range keys(a, b) {
 		if a[name] != b[name] {
-			out = append(out, Difference{name, short(a[name]), short(b[name]), true})
+			out = append(out, Difference{name, shortDigest(a[name]), shortDigest(b[name]), true})
 		}
 	}
 	return out
 }
 
-// short is the beginning of a digest.
-func short(sum string) string { return sum[:min(len(sum), 12)] }
+// shortDigest is the beginning of a digest.
+func shortDigest(sum string) string { return sum[:min(len(sum), 12)] }
 
-func (r *Run) compare(o *Run, sameProgram bool) SameRun {
-	out := SameRun{Variant: r.Variant, Seed: r.Seed, Largest: score.Missing()}
+func (r *Run) compare(o *Run, sameProgram bool) RunComparison {
+	out := RunComparison{Variant: r.Variant, Seed: r.Seed, Largest: score.Missing()}
 	if o == nil {
 		return out
 	}
@@ -230,7 +230,7 @@ func (r *Run) compare(o *Run, sameProgram bool) SameRun {
 		if len(a) == 0 || len(b) == 0 {
 			return nil
 		}
-		equal := len(files(a, b)) == 0
+		equal := len(differingFiles(a, b)) == 0
 		return &equal
 	}
 	all := func(string) bool { return true }
@@ -260,12 +260,12 @@ const ScoresFile = "scores.json"
 
 // compare finds the same check in another record. It passes if it passed there, and where a tolerance is stated lies
 // within it of the value here.
-func (c *Check) compare(o *Record) SameCheck {
-	out := SameCheck{Name: c.Called(), A: c.Value, B: score.Missing(), Tolerance: score.Missing()}
+func (c *Check) compare(o *Record) CheckComparison {
+	out := CheckComparison{Name: c.Label(), A: c.Value, B: score.Missing(), Tolerance: score.Missing()}
 	if c.Tolerance > 0 {
 		out.Tolerance = score.Number(c.Tolerance)
 	}
-	i := slices.IndexFunc(o.Checks, func(d Check) bool { return d.Called() == out.Name && d.ReferenceScore == c.ReferenceScore })
+	i := slices.IndexFunc(o.Checks, func(d Check) bool { return d.Label() == out.Name && d.ReferenceScore == c.ReferenceScore })
 	if i < 0 {
 		return out
 	}

@@ -37,9 +37,9 @@ type TimeToQuality struct {
 	Why            string       `json:"why,omitempty"` // the check did not pass
 }
 
-// Judge finds the results. One training that does not converge is the slowest; more than one leave no result, and are
+// Evaluate finds the results. One training that does not converge is the slowest; more than one leave no result, and are
 // a failure where there are enough trainings for one.
-func (q *TimeToQuality) Judge() {
+func (q *TimeToQuality) Evaluate() {
 	epochs := make([]score.Number, len(q.Epochs))
 	unreached := 0
 	for i, s := range q.Seconds {
@@ -58,32 +58,32 @@ func (q *TimeToQuality) Judge() {
 			processor[i] = score.Missing()
 		}
 	}
-	q.Result, q.ProcessorResult, q.EpochsResult, q.Why = middle(q.Seconds), middle(processor), middle(epochs), ""
+	q.Result, q.ProcessorResult, q.EpochsResult, q.Why = trimmedMean(q.Seconds), trimmedMean(processor), trimmedMean(epochs), ""
 	off := math.Abs(float64(q.EpochsResult - q.ExpectedEpochs))
 	switch {
-	case len(q.Seconds) >= config.FewestTimed && unreached > 1:
+	case len(q.Seconds) >= config.MinTimedRuns && unreached > 1:
 		q.Why = fmt.Sprintf("%d of %d trainings did not reach the target", unreached, len(q.Seconds))
 	case q.Tolerance > 0 && off > q.Tolerance:
 		q.Why = fmt.Sprintf("%.3g epochs, expected are %.3g ± %.3g", float64(q.EpochsResult), float64(q.ExpectedEpochs), q.Tolerance)
 	}
 }
 
-// whole says that the lists are of the same trainings.
-func (q *TimeToQuality) whole() bool {
+// isConsistent says that the lists are of the same trainings.
+func (q *TimeToQuality) isConsistent() bool {
 	n := len(q.Seconds)
 	return len(q.Seeds) == n && len(q.Staging) == n && len(q.Processor) == n && len(q.Epochs) == n && len(q.Steps) == n && len(q.Loss) == n
 }
 
-// middle is the mean without the least and the largest, of which one that is missing counts as the largest; missing of
+// trimmedMean is the mean without the least and the largest, of which one that is missing counts as the largest; missing of
 // fewer than five, or if more are missing.
-func middle(all []score.Number) score.Number {
+func trimmedMean(all []score.Number) score.Number {
 	var there []float64
 	for _, s := range all {
 		if s == s {
 			there = append(there, float64(s))
 		}
 	}
-	if len(all) < config.FewestTimed || len(there) < len(all)-1 {
+	if len(all) < config.MinTimedRuns || len(there) < len(all)-1 {
 		return score.Missing()
 	}
 	slices.Sort(there)
@@ -95,8 +95,8 @@ func middle(all []score.Number) score.Number {
 	return score.Number(sum / float64(len(kept)))
 }
 
-// ToQuality is the time of the training of a variant with a seed to its target; missing where there is none.
-func (r *Record) ToQuality(variant string, seed int) score.Number {
+// SecondsToQuality is the time of the training of a variant with a seed to its target; missing where there is none.
+func (r *Record) SecondsToQuality(variant string, seed int) score.Number {
 	for _, q := range r.Quality {
 		if i := slices.Index(q.Seeds, seed); q.Variant == variant && i >= 0 {
 			return q.Seconds[i]
@@ -105,8 +105,8 @@ func (r *Record) ToQuality(variant string, seed int) score.Number {
 	return score.Missing()
 }
 
-// SameTime is the way of a training to its quality in two records. Their times are shown, and never compared.
-type SameTime struct {
+// TimeComparison is the way of a training to its quality in two records. Their times are shown, and never compared.
+type TimeComparison struct {
 	Variant  string       `json:"variant"`
 	Seed     int          `json:"seed"`
 	EpochsA  int          `json:"epochs_a"`
@@ -117,8 +117,8 @@ type SameTime struct {
 	Same bool `json:"same"`
 }
 
-// sameTimes compares the ways to a quality of trainings that both records timed.
-func sameTimes(a, b *Record) (out []SameTime) {
+// compareTimes compares the ways to a quality of trainings that both records timed.
+func compareTimes(a, b *Record) (out []TimeComparison) {
 	for i := range a.Quality {
 		q := &a.Quality[i]
 		at := slices.IndexFunc(b.Quality, func(p TimeToQuality) bool { return p.Variant == q.Variant && p.Target == q.Target })
@@ -131,7 +131,7 @@ func sameTimes(a, b *Record) (out []SameTime) {
 			if k < 0 {
 				continue
 			}
-			out = append(out, SameTime{Variant: q.Variant, Seed: seed, EpochsA: q.Epochs[i], EpochsB: p.Epochs[k], SecondsA: q.Seconds[i], SecondsB: p.Seconds[k],
+			out = append(out, TimeComparison{Variant: q.Variant, Seed: seed, EpochsA: q.Epochs[i], EpochsB: p.Epochs[k], SecondsA: q.Seconds[i], SecondsB: p.Seconds[k],
 				Same: q.Steps[i] == p.Steps[k] && q.Loss[i] == p.Loss[k]})
 		}
 	}

@@ -22,11 +22,11 @@ import (
 // Schema names the meaning of all fields. Fields are added, never renamed.
 const Schema = "ensemble.record/1"
 
-// Name is the file of a record in the folder of an experiment that was run.
-const Name = "record.json"
+// File is the file of a record in the folder of an experiment that was run.
+const File = "record.json"
 
-// QualityName is the file there of a record of times to a quality alone, which has no Runs and no Checks.
-const QualityName = "quality.json"
+// QualityFile is the file there of a record of times to a quality alone, which has no Runs and no Checks.
+const QualityFile = "quality.json"
 
 // The values of Record.Status.
 const (
@@ -135,8 +135,8 @@ type Check struct {
 	Why    string         `json:"why,omitempty"` // it did not pass
 }
 
-// Called names what is checked.
-func (c *Check) Called() string {
+// Label names what is checked.
+func (c *Check) Label() string {
 	name := fmt.Sprintf("%s of %s, %s %s +%s", c.Score, c.System, c.Variable, c.Level, c.Lead)
 	if c.Reference != "" {
 		name = fmt.Sprintf("gain in %s over %s, %s %s +%s", c.Score, c.Reference, c.Variable, c.Level, c.Lead)
@@ -147,8 +147,8 @@ func (c *Check) Called() string {
 	return name
 }
 
-// Judge finds Value and Pass of what was found with every seed.
-func (c *Check) Judge() {
+// Evaluate finds Value and Pass of what was found with every seed.
+func (c *Check) Evaluate() {
 	var sum score.Number
 	for _, v := range c.Values {
 		sum += v
@@ -169,8 +169,8 @@ func (c *Check) Judge() {
 	c.Pass = c.Why == ""
 }
 
-// Of gives the training of a variant with a seed; nil if there is none.
-func (r *Record) Of(variant string, seed int) *Run {
+// FindRun gives the training of a variant with a seed; nil if there is none.
+func (r *Record) FindRun(variant string, seed int) *Run {
 	i := slices.IndexFunc(r.Runs, func(x Run) bool { return x.Variant == variant && x.Seed == seed })
 	if i < 0 {
 		return nil
@@ -194,14 +194,14 @@ const maxSize = 64 << 20
 // Errors: exit 66 if there is none, 65 if it is damaged, changed or of another schema, 74 if reading fails.
 func Read(path string) (*Record, error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
-		path = filepath.Join(path, Name)
+		path = filepath.Join(path, File)
 	}
 	if st, err := os.Stat(path); err == nil && st.Size() > maxSize {
-		return nil, bad(path, "this is no record", fmt.Sprintf("%d bytes are too many", st.Size()))
+		return nil, badRecord(path, "this is no record", fmt.Sprintf("%d bytes are too many", st.Size()))
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, exit.Read(path, err)
+		return nil, exit.ReadError(path, err)
 	}
 	return parse(text, path)
 }
@@ -210,30 +210,30 @@ func Read(path string) (*Record, error) {
 func parse(text []byte, path string) (*Record, error) {
 	var r Record
 	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, bad(path, "the record is damaged", err.Error())
+		return nil, badRecord(path, "the record is damaged", err.Error())
 	}
 	if r.Schema != Schema {
-		return nil, bad(path, "this is no record of this program", fmt.Sprintf("schema %q, want %q", r.Schema, Schema))
+		return nil, badRecord(path, "this is no record of this program", fmt.Sprintf("schema %q, want %q", r.Schema, Schema))
 	}
 	if len(r.Sources) == 0 || len(r.Runs) == 0 && len(r.Quality) == 0 || r.Sources[0].Name != config.ExperimentFileName {
-		return nil, bad(path, "the record is damaged", "it lacks the experiment or its trainings")
+		return nil, badRecord(path, "the record is damaged", "it lacks the experiment or its trainings")
 	}
 	for i := range r.Quality {
-		if !r.Quality[i].whole() {
-			return nil, bad(path, "the record is damaged", "its times to a quality are not of the same trainings")
+		if !r.Quality[i].isConsistent() {
+			return nil, badRecord(path, "the record is damaged", "its times to a quality are not of the same trainings")
 		}
 	}
 	for _, s := range r.Sources {
 		if filepath.Base(s.Name) != s.Name || !filepath.IsLocal(s.Name) {
-			return nil, bad(path, "the record names a file outside its experiment", fmt.Sprintf("%q", s.Name))
+			return nil, badRecord(path, "the record names a file outside its experiment", fmt.Sprintf("%q", s.Name))
 		}
-		if s.SHA256 != SumOf(s.Text) {
-			return nil, bad(path, "the record was changed", s.Name+" in it has another SHA-256 than it says")
+		if s.SHA256 != Digest(s.Text) {
+			return nil, badRecord(path, "the record was changed", s.Name+" in it has another SHA-256 than it says")
 		}
 	}
 	return &r, nil
 }
 
-func bad(at, what, why string) error {
+func badRecord(at, what, why string) error {
 	return &exit.Error{Code: exit.BadData, What: what, At: at, Why: why, Fix: "get the record again, or make one with `ensemble experiment run`"}
 }

@@ -20,9 +20,9 @@ import (
 func sample() *Record {
 	c := Check{Variant: config.BaseVariant, Score: "crps_gauss", System: "network", Variable: "t", Level: "850hPa", Lead: "48h", Unit: "K",
 		Expected: 0.5, Tolerance: 0.01, AtMost: score.Missing(), AtLeast: score.Missing(), Low: score.Missing(), Values: []score.Number{0.505}}
-	c.Judge()
+	c.Evaluate()
 	return &Record{Experiment: "x", Status: Pass,
-		Sources: []Source{{config.ExperimentFileName, SumOf("version: 1\n"), "version: 1\n"}},
+		Sources: []Source{{config.ExperimentFileName, Digest("version: 1\n"), "version: 1\n"}},
 		Machine: Machine{Program: "1", CPUFamily: "A 1/2", Kernels: "avx2", Device: "cpu", Threads: 2, Cores: 8, Libraries: map[string]string{"oneDNN": "3.1", "glibc": "2.36"}},
 		Data:    Data{Files: []manifest.File{{Path: "a", SHA256: "0f"}}},
 		Runs: []Run{{Variant: config.BaseVariant, Seed: 1, Outputs: []manifest.File{{Path: "model/weights-00.safetensors", SHA256: "01"}, {Path: "model/model.json", SHA256: "02"}, {Path: ScoresFile, SHA256: "03"}},
@@ -55,11 +55,11 @@ func TestCompare(t *testing.T) {
 		{"scores beyond the tolerance", func(r *Record) {
 			r.Machine.Kernels, r.Runs[0].Outputs[2].SHA256 = "base", "ff"
 			r.Checks[0].Values[0] = 0.494
-			r.Checks[0].Judge()
+			r.Checks[0].Evaluate()
 		}, false, Differs, "kernels"},
 		{"a check that fails there", func(r *Record) {
 			r.Machine.Threads, r.Checks[0].Values[0] = 1, 0.5101
-			r.Checks[0].Judge()
+			r.Checks[0].Evaluate()
 		}, false, Differs, "threads"},
 		{"the training is gone", func(r *Record) { r.Machine.Threads = 1; r.Runs[0].Seed = 2 }, false, WithinTolerance, "threads"},
 	} {
@@ -96,7 +96,7 @@ func TestJudge(t *testing.T) {
 		{"a gain whose interval reaches 0", Check{Reference: "raw", Expected: no, AtMost: no, AtLeast: 0, Values: []score.Number{0.2}, Low: -0.1}, false},
 		{"a gain without an interval", Check{Reference: "raw", Expected: no, AtMost: no, AtLeast: 0, Values: []score.Number{0.2}, Low: no}, false},
 	} {
-		if c.check.Judge(); c.check.Pass != c.pass || c.pass != (c.check.Why == "") {
+		if c.check.Evaluate(); c.check.Pass != c.pass || c.pass != (c.check.Why == "") {
 			t.Errorf("%s: %v, %q; want %v", c.name, c.check.Pass, c.check.Why, c.pass)
 		}
 	}
@@ -122,7 +122,7 @@ func TestTimeToQuality(t *testing.T) {
 		{"fewer", []score.Number{1, 1, 1, 1, 1}, 1, []int{6, 6, 6, 6, 6}, 6, "6 epochs"},
 	} {
 		q := TimeToQuality{Seconds: c.seconds, Processor: c.seconds, Epochs: c.epochs, ExpectedEpochs: 8, Tolerance: 1}
-		q.Judge()
+		q.Evaluate()
 		for _, x := range [][2]score.Number{{q.Result, c.want}, {q.ProcessorResult, c.want}, {q.EpochsResult, c.most}} {
 			if math.Abs(float64(x[0]-x[1])) > 1e-12 || (x[0] == x[0]) != (x[1] == x[1]) {
 				t.Errorf("%s: %g, want %g", c.name, x[0], x[1])
@@ -164,10 +164,10 @@ func TestCompareTimes(t *testing.T) {
 			t.Errorf("%s: %s and %d times, want %s and %d", c.name, got.Verdict, len(got.Times), c.verdict, c.times)
 		}
 	}
-	if got := of(nil).ToQuality(config.BaseVariant, 7); got != 20 {
+	if got := of(nil).SecondsToQuality(config.BaseVariant, 7); got != 20 {
 		t.Errorf("seed 7: %g", got)
 	}
-	path := filepath.Join(t.TempDir(), QualityName)
+	path := filepath.Join(t.TempDir(), QualityFile)
 	if err := of(nil).Write(path); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestCompareTimes(t *testing.T) {
 
 func TestReadRefuses(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, Name)
+	path := filepath.Join(dir, File)
 	if err := sample().Write(path); err != nil {
 		t.Fatal(err)
 	}
@@ -252,14 +252,14 @@ func FuzzRecord(f *testing.F) {
 		Compare(a, sample())
 		Compare(sample(), a)
 		for i := range a.Checks {
-			a.Checks[i].Judge()
+			a.Checks[i].Evaluate()
 		}
 		for i := range a.Quality {
-			a.Quality[i].Judge()
+			a.Quality[i].Evaluate()
 		}
 		for _, x := range a.Runs {
-			a.Of(x.Variant, x.Seed)
-			a.ToQuality(x.Variant, x.Seed)
+			a.FindRun(x.Variant, x.Seed)
+			a.SecondsToQuality(x.Variant, x.Seed)
 		}
 	})
 }

@@ -16,25 +16,25 @@ import (
 
 // conservative makes the weights of Conservative.
 func (b *builder) conservative(from, to *ensemble.Grid) error {
-	source, err := cellsOf(from)
+	source, err := gridCells(from)
 	if err != nil {
 		return err
 	}
-	target, err := cellsOf(to)
+	target, err := gridCells(to)
 	if err != nil {
 		return err
 	}
 	switch {
 	case source.boxes != nil && target.boxes != nil:
-		b.overlaps(source.boxes, target.boxes)
+		b.overlapBoxes(source.boxes, target.boxes)
 	case source.boxes != nil:
 		for _, p := range target.polygons {
 			whole := math.Abs(p.area())
-			source.boxes.cut(p, func(box int, area float64) { b.add(box, area/whole) })
-			b.next()
+			source.boxes.overlapPolygon(p, func(box int, area float64) { b.addWeight(box, area/whole) })
+			b.nextTarget()
 		}
 	case target.boxes != nil:
-		b.gather(source.polygons, target.boxes)
+		b.overlapPolygons(source.polygons, target.boxes)
 	default:
 		return fmt.Errorf("conservative interpolation between two projected grids")
 	}
@@ -47,15 +47,15 @@ type cells struct {
 	polygons []polygon
 }
 
-func cellsOf(g *ensemble.Grid) (cells, error) {
-	if r, ok := rowsOf(g); ok {
-		b, err := r.boxes()
+func gridCells(g *ensemble.Grid) (cells, error) {
+	if r, ok := gridRows(g); ok {
+		b, err := r.cellBoxes()
 		return cells{boxes: b}, err
 	}
 	if g.Kind != ensemble.Projected || g.NX < 2 || g.NY < 2 {
 		return cells{}, fmt.Errorf("conservative interpolation with a %s grid of %d x %d points, which have no cells", g.Kind, g.NX, g.NY)
 	}
-	return cells{polygons: polygons(g)}, nil
+	return cells{polygons: polygonCells(g)}, nil
 }
 
 // boxes are the cells of rows. A row's cells lie between low and high, and between one of
@@ -66,10 +66,10 @@ type boxes struct {
 	side      [][]float64 // [row][points+1] degrees
 }
 
-// boxes gives every point the area that is nearer to its row than to the others, and in
+// cellBoxes gives every point the area that is nearer to its row than to the others, and in
 // it nearer to the point. The outermost rows reach half a distance further, those of a
 // grid around the globe next to a pole to the pole.
-func (r rows) boxes() (*boxes, error) {
+func (r rows) cellBoxes() (*boxes, error) {
 	n := len(r.lat)
 	if n < 2 {
 		return nil, fmt.Errorf("conservative interpolation with a grid of one row, whose cells have no height")
@@ -80,7 +80,7 @@ func (r rows) boxes() (*boxes, error) {
 		switch {
 		case j > 0:
 			north = (r.lat[j-1] + r.lat[j]) / 2
-		case r.reaches(true):
+		case r.reachesPole(true):
 			north = 90
 		default:
 			north = min(90, r.lat[0]+(r.lat[0]-r.lat[1])/2)
@@ -88,7 +88,7 @@ func (r rows) boxes() (*boxes, error) {
 		switch {
 		case j < n-1:
 			south = (r.lat[j] + r.lat[j+1]) / 2
-		case r.reaches(false):
+		case r.reachesPole(false):
 			south = -90
 		default:
 			south = max(-90, r.lat[n-1]-(r.lat[n-2]-r.lat[n-1])/2)
@@ -118,9 +118,9 @@ func (r rows) boxes() (*boxes, error) {
 	return b, nil
 }
 
-// eachOver visits the cells of a row that an interval of longitudes overlaps, with the
+// forEachOverlap visits the cells of a row that an interval of longitudes overlaps, with the
 // overlap in degrees, and in which turn of the globe, in degrees to be added to the interval.
-func (b *boxes) eachOver(row int, west, east float64, visit func(point int, overlap, turn float64)) {
+func (b *boxes) forEachOverlap(row int, west, east float64, visit func(point int, overlap, turn float64)) {
 	s := b.side[row]
 	n := len(s) - 1
 	for k := math.Floor((s[0] - east) / 360); k <= math.Ceil((s[n]-west)/360); k++ {
@@ -137,30 +137,30 @@ func (b *boxes) eachOver(row int, west, east float64, visit func(point int, over
 	}
 }
 
-// overRows gives the rows from first to before end that overlap sines of latitude.
-func (b *boxes) overRows(low, high float64) (first, end int) {
+// overlappingRows gives the rows from first to before end that overlap sines of latitude.
+func (b *boxes) overlappingRows(low, high float64) (first, end int) {
 	n := len(b.high)
 	return sort.Search(n, func(j int) bool { return b.low[j] < high }), sort.Search(n, func(j int) bool { return b.high[j] <= low })
 }
 
-// overlaps makes the weights from boxes to boxes.
-func (b *builder) overlaps(from, to *boxes) {
+// overlapBoxes makes the weights from boxes to boxes.
+func (b *builder) overlapBoxes(from, to *boxes) {
 	for row, side := range to.side {
 		high, low := to.high[row], to.low[row]
-		first, end := from.overRows(low, high)
+		first, end := from.overlappingRows(low, high)
 		for i := range len(side) - 1 {
 			width := side[i+1] - side[i]
 			for j := first; j < end; j++ {
 				height := (min(high, from.high[j]) - max(low, from.low[j])) / (high - low)
-				from.eachOver(j, side[i], side[i+1], func(point int, overlap, _ float64) { b.add(point, overlap/width*height) })
+				from.forEachOverlap(j, side[i], side[i+1], func(point int, overlap, _ float64) { b.addWeight(point, overlap/width*height) })
 			}
-			b.next()
+			b.nextTarget()
 		}
 	}
 }
 
-// gather makes the weights from polygons to boxes.
-func (b *builder) gather(from []polygon, to *boxes) {
+// overlapPolygons makes the weights from polygons to boxes.
+func (b *builder) overlapPolygons(from []polygon, to *boxes) {
 	type piece struct {
 		target, source int32
 		area           float64
@@ -174,7 +174,7 @@ func (b *builder) gather(from []polygon, to *boxes) {
 	}
 	b.start = make([]int, len(area)+1)
 	for k, p := range from {
-		to.cut(p, func(box int, area float64) {
+		to.overlapPolygon(p, func(box int, area float64) {
 			pieces = append(pieces, piece{int32(box), int32(k), area})
 			b.start[box+1]++
 		})
@@ -191,17 +191,17 @@ func (b *builder) gather(from []polygon, to *boxes) {
 	}
 }
 
-// cut visits the boxes that a polygon overlaps, with the areas.
-func (b *boxes) cut(p polygon, visit func(box int, area float64)) {
+// overlapPolygon visits the boxes that a polygon overlaps, with the areas.
+func (b *boxes) overlapPolygon(p polygon, visit func(box int, area float64)) {
 	lowest, highest := p.bounds(sine)
-	first, end := b.overRows(lowest, highest)
+	first, end := b.overlappingRows(lowest, highest)
 	for j := first; j < end; j++ {
 		band := p.clip(sine, b.low[j], 1).clip(sine, b.high[j], -1)
 		if len(band) < 3 {
 			continue
 		}
 		west, east := band.bounds(longitude)
-		b.eachOver(j, west, east, func(box int, _, turn float64) {
+		b.forEachOverlap(j, west, east, func(box int, _, turn float64) {
 			i := box - b.first[j]
 			part := band.clip(longitude, b.side[j][i]-turn, 1).clip(longitude, b.side[j][i+1]-turn, -1)
 			if area := math.Abs(part.area()); area > 0 {

@@ -10,19 +10,19 @@ import (
 // half a diagonal of the cells there is outside; around the globe none is, nor of places
 // that make no cells.
 func (b *builder) nearest(from, to *ensemble.Grid) {
-	t := newTree(places(from))
+	t := newKDTree(unitVectors(from))
 	limit := func(int) float64 { return math.Inf(1) }
-	if r, ok := rowsOf(from); ok && !(r.reaches(true) && r.reaches(false)) {
+	if r, ok := gridRows(from); ok && !(r.reachesPole(true) && r.reachesPole(false)) {
 		limit = func(k int) float64 { return r.diagonal(k) / 2 }
 	} else if from.Kind == ensemble.Projected {
 		limit = func(k int) float64 { return diagonal(t.at, from, k) / 2 }
 	}
-	each(to, func(lat, lon float64) {
-		k, chord := t.nearest(place(lat, lon))
-		if far := limit(k)*1.01 + edge*rad; chord <= far*far {
-			b.add(k, 1)
+	forEachPoint(to, func(lat, lon float64) {
+		k, chord := t.nearest(unitVector(lat, lon))
+		if far := limit(k)*1.01 + edgeTolerance*rad; chord <= far*far {
+			b.addWeight(k, 1)
 		}
-		b.next()
+		b.nextTarget()
 	})
 }
 
@@ -57,45 +57,45 @@ func diagonal(at []vector, g *ensemble.Grid, k int) float64 {
 	for dj := -1; dj <= 1; dj++ {
 		for di := -1; di <= 1; di++ {
 			if y, x := j+dj, i+di; y >= 0 && y < g.NY && x >= 0 && x < g.NX {
-				most = max(most, at[k].chord(at[y*g.NX+x]))
+				most = max(most, at[k].squaredChord(at[y*g.NX+x]))
 			}
 		}
 	}
 	return math.Sqrt(most)
 }
 
-// tree finds the nearest of some places: a balanced k-d tree without pointers. The
+// kdTree finds the nearest of some places: a balanced k-d tree without pointers. The
 // middle of every range of order is the place that cuts it, along axis depth mod 3.
 //
 // Source: Bentley 1975, Commun. ACM 18, 509.
-type tree struct {
+type kdTree struct {
 	at    []vector
 	order []int32
 }
 
-func newTree(at []vector) *tree {
-	t := &tree{at: at, order: make([]int32, len(at))}
+func newKDTree(at []vector) *kdTree {
+	t := &kdTree{at: at, order: make([]int32, len(at))}
 	for i := range t.order {
 		t.order[i] = int32(i)
 	}
-	t.cut(t.order, 0)
+	t.split(t.order, 0)
 	return t
 }
 
-// cut orders a range as a tree.
-func (t *tree) cut(o []int32, axis int) {
+// split orders a range as a tree.
+func (t *kdTree) split(o []int32, axis int) {
 	for len(o) > 1 {
 		m := len(o) / 2
 		t.partition(o, m, axis)
 		axis = (axis + 1) % 3
-		t.cut(o[:m], axis)
+		t.split(o[:m], axis)
 		o = o[m+1:]
 	}
 }
 
 // partition moves the element that belongs at place m along an axis there, smaller ones
 // before it, others behind it.
-func (t *tree) partition(o []int32, m, axis int) {
+func (t *kdTree) partition(o []int32, m, axis int) {
 	less := func(a, b int32) bool { return t.at[a][axis] < t.at[b][axis] }
 	for lo, hi := 0, len(o)-1; lo < hi; {
 		pivot := o[(lo+hi)/2]
@@ -125,24 +125,24 @@ func (t *tree) partition(o []int32, m, axis int) {
 
 // nearest gives the nearest place, of equally near ones the first, and the square of its
 // distance.
-func (t *tree) nearest(p vector) (k int, chord float64) {
-	s := search{t: t, p: p, best: -1, chord: math.Inf(1)}
+func (t *kdTree) nearest(p vector) (k int, chord float64) {
+	s := nearestSearch{t: t, p: p, best: -1, chord: math.Inf(1)}
 	s.visit(t.order, 0)
 	return int(s.best), s.chord
 }
 
-type search struct {
-	t     *tree
+type nearestSearch struct {
+	t     *kdTree
 	p     vector
 	best  int32
 	chord float64
 }
 
-func (s *search) visit(o []int32, axis int) {
+func (s *nearestSearch) visit(o []int32, axis int) {
 	for len(o) > 0 {
 		m := len(o) / 2
 		k := o[m]
-		if d := s.p.chord(s.t.at[k]); d < s.chord || d == s.chord && k < s.best {
+		if d := s.p.squaredChord(s.t.at[k]); d < s.chord || d == s.chord && k < s.best {
 			s.best, s.chord = k, d
 		}
 		off := s.p[axis] - s.t.at[k][axis]

@@ -15,10 +15,10 @@ const (
 	sine      = 1
 )
 
-// polygons are the cells of a projected grid. A corner is the middle of the four points
+// polygonCells are the cells of a projected grid. A corner is the middle of the four points
 // around it; beyond the margin the grid goes on as it ends.
-func polygons(g *ensemble.Grid) []polygon {
-	at := places(g)
+func polygonCells(g *ensemble.Grid) []polygon {
+	at := unitVectors(g)
 	point := func(j, i int) vector { return at[j*g.NX+i] }
 	// Beyond the last point it goes on as from the last but one to the last.
 	along := func(j, i int) vector {

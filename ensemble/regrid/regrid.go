@@ -43,9 +43,9 @@ type Options struct {
 // DefaultMinValid is the share of valid weights that is asked for by default.
 const DefaultMinValid = 0.5
 
-// edge is how far in degrees a target may lie beyond the last row, column or
+// edgeTolerance is how far in degrees a target may lie beyond the last row, column or
 // quadrilateral and still be taken for a point on it: what corners of grids are rounded to.
-const edge = 2e-3
+const edgeTolerance = 2e-3
 
 // Weights are the sparse matrix of an interpolation in compressed rows: target point i is
 // the sum over k from start[i] to before start[i+1] of weight[k] times source point
@@ -90,25 +90,25 @@ func New(from, to *ensemble.Grid, o Options) (*Weights, error) {
 // builder makes weights target by target.
 type builder struct{ *Weights }
 
-// add adds a weight to the target that is being made.
-func (b *builder) add(source int, w float64) {
+// addWeight adds a weight to the target that is being made.
+func (b *builder) addWeight(source int, w float64) {
 	if w != 0 {
 		b.column, b.weight = append(b.column, int32(source)), append(b.weight, w)
 	}
 }
 
-// drop forgets the weights of the target that is being made.
-func (b *builder) drop() {
+// dropTarget forgets the weights of the target that is being made.
+func (b *builder) dropTarget() {
 	at := b.start[len(b.start)-1]
 	b.column, b.weight = b.column[:at], b.weight[:at]
 }
 
-// next ends a target.
-func (b *builder) next() { b.start = append(b.start, len(b.column)) }
+// nextTarget ends a target.
+func (b *builder) nextTarget() { b.start = append(b.start, len(b.column)) }
 
-// Part keeps the targets in a window of the grid that the weights were made for.
-func (w *Weights) Part(to *ensemble.Grid, window ensemble.Window) *Weights {
-	if to.Whole(window) {
+// Restrict keeps the targets in a window of the grid that the weights were made for.
+func (w *Weights) Restrict(to *ensemble.Grid, window ensemble.Window) *Weights {
+	if to.IsWhole(window) {
 		return w
 	}
 	p := builder{Weights: &Weights{source: w.source, minValid: w.minValid, start: []int{0}}}
@@ -117,19 +117,19 @@ func (w *Weights) Part(to *ensemble.Grid, window ensemble.Window) *Weights {
 			at := j*to.NX + i
 			p.column = append(p.column, w.column[w.start[at]:w.start[at+1]]...)
 			p.weight = append(p.weight, w.weight[w.start[at]:w.start[at+1]]...)
-			p.next()
+			p.nextTarget()
 		}
 	}
 	return p.Weights
 }
 
-// Targets is the number of target points.
-func (w *Weights) Targets() int { return len(w.start) - 1 }
+// NumTargets is the number of target points.
+func (w *Weights) NumTargets() int { return len(w.start) - 1 }
 
-// Reached is the number of target points that the source reaches, with enough of its cells
+// Covered is the number of target points that the source reaches, with enough of its cells
 // where it covers a target in part.
-func (w *Weights) Reached() (n int) {
-	for i := range w.Targets() {
+func (w *Weights) Covered() (n int) {
+	for i := range w.NumTargets() {
 		total := 0.0
 		for _, x := range w.weight[w.start[i]:w.start[i+1]] {
 			total += x
@@ -141,18 +141,18 @@ func (w *Weights) Reached() (n int) {
 	return n
 }
 
-// apart is the number of targets that are worth a goroutine of their own.
-const apart = 1 << 14
+// minTargets is the number of targets that are worth a goroutine of their own.
+const minTargets = 1 << 14
 
 // Apply interpolates one field, on as many processors as there are.
 //
 // Shape: dst [Targets()], src [points of the source]; panics for other lengths.
 // Missing: NaN in src counts as Options.MinValid says.
 func Apply[T float32 | float64](w *Weights, dst, src []T) {
-	if len(dst) != w.Targets() || len(src) != w.source {
-		panic(fmt.Sprintf("interpolation from %d to %d points is given %d and %d", w.source, w.Targets(), len(src), len(dst)))
+	if len(dst) != w.NumTargets() || len(src) != w.source {
+		panic(fmt.Sprintf("interpolation from %d to %d points is given %d and %d", w.source, w.NumTargets(), len(src), len(dst)))
 	}
-	parts := min(runtime.GOMAXPROCS(0), len(dst)/apart+1)
+	parts := min(runtime.GOMAXPROCS(0), len(dst)/minTargets+1)
 	var wait sync.WaitGroup
 	for p := range parts {
 		lo, hi := len(dst)*p/parts, len(dst)*(p+1)/parts

@@ -73,12 +73,12 @@ func weights(t testing.TB, from, to *ensemble.Grid, m Method) *Weights {
 // sampled is a function of latitude and longitude in radians at the points of a grid.
 func sampled(g *ensemble.Grid, f func(lat, lon float64) float64) []float64 {
 	var out []float64
-	each(g, func(lat, lon float64) { out = append(out, f(lat*rad, lon*rad)) })
+	forEachPoint(g, func(lat, lon float64) { out = append(out, f(lat*rad, lon*rad)) })
 	return out
 }
 
 func interpolated(w *Weights, src []float64) []float64 {
-	dst := make([]float64, w.Targets())
+	dst := make([]float64, w.NumTargets())
 	Apply(w, dst, src)
 	return dst
 }
@@ -108,8 +108,8 @@ func TestConstants(t *testing.T) {
 					if global[name] != nil && reached != to.Size() || reached == 0 && to.Kind != ensemble.Projected {
 						t.Errorf("%s from %s to %s: %d of %d points reached", m, name, to, reached, to.Size())
 					}
-					if reached != w.Reached() {
-						t.Errorf("%s from %s to %s: %d points reached, Reached says %d", m, name, to, reached, w.Reached())
+					if reached != w.Covered() {
+						t.Errorf("%s from %s to %s: %d points reached, Reached says %d", m, name, to, reached, w.Covered())
 					}
 				}
 			}
@@ -139,7 +139,7 @@ func TestBilinearFields(t *testing.T) {
 func TestConservation(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	integral := func(g *ensemble.Grid, x []float64) (sum float64) {
-		c, err := cellsOf(g)
+		c, err := gridCells(g)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestConservationOfPolygons(t *testing.T) {
 	for name, from := range map[string]*ensemble.Grid{"polar": polar(21, 55), "polar, pole in a corner": polar(22, 55), "turned": turned(30, 25)} {
 		for _, to := range []*ensemble.Grid{named(t, "3deg"), octahedral(20)} {
 			w := weights(t, from, to, Conservative)
-			c, err := cellsOf(to)
+			c, err := gridCells(to)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -192,7 +192,7 @@ func TestConservationOfPolygons(t *testing.T) {
 				}
 			}
 			all := 0.0
-			for i, p := range polygons(from) {
+			for i, p := range polygonCells(from) {
 				all += math.Abs(p.area())
 				if want := math.Abs(p.area()); math.Abs(sums[i]/want-1) > 1e-12 {
 					t.Fatalf("%s to %s: cell %d at %g N %g E has %v, its overlaps %v", name, to, i, from.Lat[i], from.Lon[i], want, sums[i])
@@ -205,7 +205,7 @@ func TestConservationOfPolygons(t *testing.T) {
 			}
 			// And the other way: every cell is covered.
 			back := weights(t, to, from, Conservative)
-			for i := range back.Targets() {
+			for i := range back.NumTargets() {
 				total := 0.0
 				for _, x := range back.weight[back.start[i]:back.start[i+1]] {
 					total += x
@@ -333,13 +333,13 @@ func TestMissing(t *testing.T) {
 func TestNearestIsTheNearest(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	from := octahedral(9)
-	at := places(from)
-	tr := newTree(at)
+	at := unitVectors(from)
+	tr := newKDTree(at)
 	for range 500 {
-		p := place(180*r.Float64()-90, 360*r.Float64())
+		p := unitVector(180*r.Float64()-90, 360*r.Float64())
 		best := 0
 		for k := range at {
-			if p.chord(at[k]) < p.chord(at[best]) {
+			if p.squaredChord(at[k]) < p.squaredChord(at[best]) {
 				best = k
 			}
 		}
@@ -360,20 +360,20 @@ func TestPart(t *testing.T) {
 	w := weights(t, from, to, Bilinear)
 	src := sampled(from, func(lat, lon float64) float64 { return lat * math.Cos(lon) })
 	window := ensemble.Window{Rows: [2]int{3, 9}, Cols: [2]int{30, 36}}
-	whole, part := interpolated(w, src), interpolated(w.Part(to, window), src)
-	for i, y := range ensemble.Cut(whole, to, window) {
+	whole, part := interpolated(w, src), interpolated(w.Restrict(to, window), src)
+	for i, y := range ensemble.CropField(whole, to, window) {
 		if part[i] != y {
 			t.Fatalf("point %d of the window: %v, want %v", i, part[i], y)
 		}
 	}
-	if w.Part(to, ensemble.Window{}) != w {
+	if w.Restrict(to, ensemble.Window{}) != w {
 		t.Error("the whole window is copied")
 	}
 }
 
 func TestRefuses(t *testing.T) {
 	places := &ensemble.Grid{Kind: ensemble.Points, NX: 2, NY: 1, Lat: []float64{1, 2}, Lon: []float64{3, 4}}
-	row := named(t, "1deg@2/0/1/3").Part(ensemble.Window{Rows: [2]int{0, 1}, Cols: [2]int{0, 4}})
+	row := named(t, "1deg@2/0/1/3").Subgrid(ensemble.Window{Rows: [2]int{0, 1}, Cols: [2]int{0, 4}})
 	for _, c := range []struct {
 		m        Method
 		from, to *ensemble.Grid

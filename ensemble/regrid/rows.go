@@ -15,8 +15,8 @@ type rows struct {
 	circle bool        // every row goes once around the globe
 }
 
-// rowsOf gives the rows of regular and reduced grids; ok is false for all others.
-func rowsOf(g *ensemble.Grid) (r rows, ok bool) {
+// gridRows gives the rows of regular and reduced grids; ok is false for all others.
+func gridRows(g *ensemble.Grid) (r rows, ok bool) {
 	switch g.Kind {
 	case ensemble.RegularLatLon, ensemble.RegularGaussian:
 		r.lat, r.circle = g.Lat, g.Periodic()
@@ -45,8 +45,8 @@ func rowsOf(g *ensemble.Grid) (r rows, ok bool) {
 // that leave the pole's own row out 1.
 const poleReach = 1.25
 
-// reaches says whether a grid goes to the north pole, or to the south pole.
-func (r rows) reaches(north bool) bool {
+// reachesPole says whether a grid goes to the north pole, or to the south pole.
+func (r rows) reachesPole(north bool) bool {
 	n := len(r.lat)
 	if n < 2 || !r.circle {
 		return false
@@ -57,9 +57,9 @@ func (r rows) reaches(north bool) bool {
 	return 90+r.lat[n-1] < poleReach*(r.lat[n-2]-r.lat[n-1])
 }
 
-// along gives the points of a row on both sides of a longitude, and the share of the
+// bracket gives the points of a row on both sides of a longitude, and the share of the
 // second. ok is false beyond the ends of a row.
-func (r rows) along(row int, lon float64) (a, b int, share float64, ok bool) {
+func (r rows) bracket(row int, lon float64) (a, b int, share float64, ok bool) {
 	x := r.lon[row]
 	n := len(x)
 	lon = x[0] + math.Mod(math.Mod(lon-x[0], 360)+360, 360)
@@ -68,20 +68,20 @@ func (r rows) along(row int, lon float64) (a, b int, share float64, ok bool) {
 	case exact:
 		return k, k, 0, true
 	case k < n:
-		return k - 1, k, snapped((lon - x[k-1]) / (x[k] - x[k-1])), true
+		return k - 1, k, snap((lon - x[k-1]) / (x[k] - x[k-1])), true
 	case r.circle:
-		return n - 1, 0, snapped((lon - x[n-1]) / (x[0] + 360 - x[n-1])), true
-	case lon-x[n-1] < edge:
+		return n - 1, 0, snap((lon - x[n-1]) / (x[0] + 360 - x[n-1])), true
+	case lon-x[n-1] < edgeTolerance:
 		return n - 1, n - 1, 0, true
-	case x[0]+360-lon < edge:
+	case x[0]+360-lon < edgeTolerance:
 		return 0, 0, 0, true
 	}
 	return 0, 0, 0, false
 }
 
-// snapped is a share, 0 or 1 where it is that but for rounding: a target on a source
+// snap is a share, 0 or 1 where it is that but for rounding: a target on a source
 // point must not depend on the points beside it, which may be missing.
-func snapped(share float64) float64 {
+func snap(share float64) float64 {
 	const rounding = 1e-9
 	if share < rounding {
 		return 0

@@ -11,16 +11,16 @@ const rad = math.Pi / 180
 // vector is a place on the unit sphere, or any other in space.
 type vector [3]float64
 
-func place(lat, lon float64) vector {
+func unitVector(lat, lon float64) vector {
 	s, c := math.Sincos(lat * rad)
 	sl, cl := math.Sincos(lon * rad)
 	return vector{c * cl, c * sl, s}
 }
 
-// places are the points of a grid.
-func places(g *ensemble.Grid) []vector {
+// unitVectors are the points of a grid.
+func unitVectors(g *ensemble.Grid) []vector {
 	out := make([]vector, 0, g.Size())
-	each(g, func(lat, lon float64) { out = append(out, place(lat, lon)) })
+	forEachPoint(g, func(lat, lon float64) { out = append(out, unitVector(lat, lon)) })
 	return out
 }
 
@@ -33,5 +33,5 @@ func (a vector) cross(b vector) vector {
 func (a vector) times(f float64) vector { return vector{f * a[0], f * a[1], f * a[2]} }
 func (a vector) unit() vector           { return a.times(1 / math.Sqrt(a.dot(a))) }
 
-// chord is the square of the distance of two places through the sphere.
-func (a vector) chord(b vector) float64 { d := a.minus(b); return d.dot(d) }
+// squaredChord is the square of the distance of two places through the sphere.
+func (a vector) squaredChord(b vector) float64 { d := a.minus(b); return d.dot(d) }

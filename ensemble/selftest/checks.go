@@ -47,7 +47,7 @@ func (s *installation) processor(context.Context) (string, error) {
 
 // kernels compares all operations of the engine on this processor with the reference.
 func (s *installation) kernels(ctx context.Context) (string, error) {
-	dev, err := engine.Backends[0].Open(engine.Options{Device: engine.Device{Threads: cmp.Or(s.Threads, runtime.GOMAXPROCS(0))}, Numerics: engine.Numerics{ByRule: true, Winograd: true}})
+	dev, err := engine.Backends[0].Open(engine.Options{Device: engine.Device{Threads: cmp.Or(s.Threads, runtime.GOMAXPROCS(0))}, Numerics: engine.Numerics{UseHeuristics: true, Winograd: true}})
 	if err != nil {
 		return "", err
 	}
@@ -300,12 +300,12 @@ func (s *installation) locks(context.Context) (string, error) {
 	return "held, refused and given back; new names are new", nil
 }
 
-// weatherDigests are the first bytes of SHA-256 over the values of the first start, by
+// demoDigests are the first bytes of SHA-256 over the values of the first start, by
 // architecture: sums of products round otherwise where the compiler fuses them.
-var weatherDigests = map[string]string{"amd64": "24c80902c4c9506a"}
+var demoDigests = map[string]string{"amd64": "24c80902c4c9506a"}
 
-// weather makes the starts of the miniature, with the digest of the first.
-func (s *installation) weather(ctx context.Context) (string, error) {
+// demoData makes the starts of the miniature, with the digest of the first.
+func (s *installation) demoData(ctx context.Context) (string, error) {
 	if s.pool == nil {
 		return "", errSkip
 	}
@@ -314,7 +314,7 @@ func (s *installation) weather(ctx context.Context) (string, error) {
 		return "", err
 	}
 	w := &firstDigest{Encoder: demo.Encoder{Pool: s.pool}}
-	files, err := demo.Write(ctx, demo.Config{Starts: 20, Every: 28 * 24 * time.Hour, Members: 4, Threads: s.Threads}, data, demo.GRIB2, w, nil)
+	files, err := demo.Write(ctx, demo.Config{Inits: 20, Interval: 28 * 24 * time.Hour, Members: 4, Threads: s.Threads}, data, demo.GRIB2, w, nil)
 	if err != nil {
 		return "", err
 	}
@@ -322,7 +322,7 @@ func (s *installation) weather(ctx context.Context) (string, error) {
 		return "", err
 	}
 	s.files = files
-	switch want, known := weatherDigests[runtime.GOARCH]; {
+	switch want, known := demoDigests[runtime.GOARCH]; {
 	case !known:
 		return "digest " + w.digest + "; none is recorded for " + runtime.GOARCH, nil
 	case w.digest != want:
@@ -365,11 +365,11 @@ model: {base: 2, stages: 1, dropout: 0.1}
 train: {epochs: 4, batch_size: 4, learning_rate: 0.003, loss: {kind: crps, spread: 1}, threads: 1, early_stop: {patience: 0}}
 `
 
-// recorded are the CRPS of 850 hPa temperature at +48 h that job gives, and how far
+// recordedScores are the CRPS of 850 hPa temperature at +48 h that job gives, and how far
 // another processor's rounding may move them: that of the raw members not at all beyond
 // the packing of GRIB, that of a network by what a few steps make of it (kernels of AVX2 and
 // of AVX-512 differ by less than 1e-4).
-var recorded = []struct {
+var recordedScores = []struct {
 	system          string
 	crps, tolerance float64
 }{
@@ -378,8 +378,8 @@ var recorded = []struct {
 	{"network", 0.59242, 0.005},
 }
 
-// job trains on the starts of weather, predicts the last ones and verifies the files.
-func (s *installation) job(ctx context.Context) (string, error) {
+// miniatureJob trains on the starts of weather, predicts the last ones and verifies the files.
+func (s *installation) miniatureJob(ctx context.Context) (string, error) {
 	if s.files == nil {
 		return "", errSkip
 	}
@@ -408,7 +408,7 @@ func (s *installation) job(ctx context.Context) (string, error) {
 		return "", err
 	}
 	var detail, off []string
-	for _, want := range recorded {
+	for _, want := range recordedScores {
 		t := trained.Scores.Find("crps_gauss", want.system, "t", "850hPa", "48h")
 		v := verified.Scores.Find("crps_gauss", want.system, "t", "850hPa", "48h")
 		if t == nil || v == nil {

@@ -64,9 +64,9 @@ type installation struct {
 	files *demo.Files // of the miniature
 }
 
-// checks lists the checks in their order. find gives what was found; an error that
+// checkList lists the checks in their order. find gives what was found; an error that
 // carries exit 69 says that a library is missing, errSkip that another check has said so.
-var checks = []struct {
+var checkList = []struct {
 	name     string
 	optional bool
 	find     func(*installation, context.Context) (string, error)
@@ -81,8 +81,8 @@ var checks = []struct {
 	{"GPU", true, (*installation).gpu},
 	{"file replacement", false, (*installation).replacement},
 	{"file locks", false, (*installation).locks},
-	{"invented weather", false, (*installation).weather},
-	{"train, predict, verify", false, (*installation).job},
+	{"invented weather", false, (*installation).demoData},
+	{"train, predict, verify", false, (*installation).miniatureJob},
 }
 
 var errSkip = errors.New("what it needs did not pass")
@@ -98,11 +98,11 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		o.Dir = "."
 	}
 	if err := os.MkdirAll(o.Dir, 0o777); err != nil {
-		return nil, exit.Create(o.Dir, err)
+		return nil, exit.CreateError(o.Dir, err)
 	}
 	work, err := atomicfile.TempDir(o.Dir, ".ensemble-self-test-")
 	if err != nil {
-		return nil, exit.Create(o.Dir, err)
+		return nil, exit.CreateError(o.Dir, err)
 	}
 	defer os.RemoveAll(work)
 	s := &installation{Options: o, work: work}
@@ -111,11 +111,11 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			s.pool.Close()
 		}
 	}()
-	r := &Report{Program: doctor.ThisProgram(), Dir: o.Dir}
+	r := &Report{Program: doctor.CurrentProgram(), Dir: o.Dir}
 	began := time.Now()
-	task := o.Progress.Start("self-test", int64(len(checks)))
+	task := o.Progress.Start("self-test", int64(len(checkList)))
 	defer task.Done()
-	for i, c := range checks {
+	for i, c := range checkList {
 		task.Set(int64(i), c.name)
 		t := time.Now()
 		detail, err := c.find(s, ctx)
@@ -165,7 +165,7 @@ func (r *Report) verdict() error {
 
 // Sections are the report for people: a row for each check, then what they amount to.
 func (r *Report) Sections() answer.Sections {
-	checks := answer.Section{Columns: []answer.Column{{}, {}, answer.Number("", "", "%.1f s"), {}}}
+	checks := answer.Section{Columns: []answer.Column{{}, {}, answer.NumberColumn("", "", "%.1f s"), {}}}
 	for _, c := range r.Checks {
 		text := c.Detail
 		if c.State != Passed {

@@ -13,11 +13,11 @@ import (
 // hostname is the name that this machine gives itself.
 var hostname = sync.OnceValue(func() string { n, _ := os.Hostname(); return n }) // without a name none is served
 
-// served tells whether a request is for this service, by the host that it names. The name of another site can
+// isAllowedHost tells whether a request is for this service, by the host that it names. The name of another site can
 // be made to stand for an address of this machine (DNS rebinding), and a page of that site then read what is
 // shown here by the browser of who looks at it; but the browser says the name. An address stands for
 // nothing else, and sockets in the file system have no names. names are those that a configuration adds.
-func served(r *http.Request, names []string) bool {
+func isAllowedHost(r *http.Request, names []string) bool {
 	if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && a.Network() == "unix" {
 		return true
 	}

@@ -12,7 +12,7 @@ import (
 
 // A page of another site whose name stands for this machine reads nothing here.
 func TestHosts(t *testing.T) {
-	url, s, _ := answering(t, site(t), func(o *Options) { o.Service.Hosts = []string{"Forecast.example.org"} })
+	url, s, _ := answering(t, site(t), func(o *Options) { o.Service.AllowedHosts = []string{"Forecast.example.org"} })
 	for _, c := range []struct {
 		host   string
 		status int
@@ -47,7 +47,7 @@ func TestHosts(t *testing.T) {
 	}
 
 	// What a configuration that is read again says holds at once; * is any name.
-	s.change(func() { s.options.Service.Hosts = []string{"*"} })
+	s.change(func() { s.options.Service.AllowedHosts = []string{"*"} })
 	p = from(t, "127.0.0.1", url)
 	p.send("GET /healthz HTTP/1.1\r\nHost: rebound.example.com\r\n\r\n")
 	p.wants()
@@ -65,11 +65,11 @@ func TestHostsOfSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newState(Options{})
-	s.room = newRoom(8, 1, func(string) { t.Error("somebody is turned away: a socket has no addresses") })
+	s.limiter = newConnLimiter(8, 1, func(string) { t.Error("somebody is turned away: a socket has no addresses") })
 	server := newHandler(s, quiet).server()
 	ended := make(chan error)
-	go func() { ended <- server.Serve(s.room.bound(l)) }()
-	t.Cleanup(func() { s.room.close(); server.Close(); <-ended })
+	go func() { ended <- server.Serve(s.limiter.limit(l)) }()
+	t.Cleanup(func() { s.limiter.close(); server.Close(); <-ended })
 	for range 3 {
 		c, err := net.Dial("unix", filepath.Join(dir, "s"))
 		if err != nil {

@@ -27,19 +27,19 @@ func newHandler(s *state, log *slog.Logger) *handler { return &handler{s, log} }
 
 // server is the server of a handler, with bounds for all that a client sends or leaves out.
 func (h *handler) server() *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: headerTime, ReadTimeout: 2 * headerTime, WriteTimeout: pieceTime, IdleTimeout: idleTime,
-		MaxHeaderBytes: maxHeader, ConnState: h.room.changed, ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), DisableGeneralOptionsHandler: true}
+	return &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: 2 * headerTimeout, WriteTimeout: chunkTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeader, ConnState: h.limiter.connState, ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), DisableGeneralOptionsHandler: true}
 }
 
-// policy is what pages of this service may do: show their own pictures and style.
-const policy = "default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+// contentSecurityPolicy is what pages of this service may do: show their own pictures and style.
+const contentSecurityPolicy = "default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // ServeHTTP answers one request and writes one line of the log.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begun := time.Now()
-	a := &answer{ResponseWriter: w, control: http.NewResponseController(w), request: r}
+	a := &response{ResponseWriter: w, control: http.NewResponseController(w), request: r}
 	head := w.Header()
-	head.Set("Content-Security-Policy", policy)
+	head.Set("Content-Security-Policy", contentSecurityPolicy)
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Referrer-Policy", "no-referrer")
 	head.Set("Cross-Origin-Resource-Policy", "same-origin")
@@ -50,17 +50,17 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(a, "internal error", http.StatusInternalServerError)
 		}
 		h.metrics.requests.add(1, fmt.Sprint(a.status))
-		h.metrics.sent.add(float64(a.bytes))
+		h.metrics.responseBytes.add(float64(a.bytes))
 		h.metrics.requestTime.observe(time.Since(begun).Seconds())
-		h.access(r, a, begun)
+		h.logRequest(r, a, begun)
 		if p != nil {
 			h.log.Error("internal error in a request", "panic", fmt.Sprint(p))
 			panic(http.ErrAbortHandler)
 		}
 	}()
-	status, why := refusal(r)
-	if status == 0 && !served(r, h.hosts()) {
-		h.metrics.refused.add(1, ofHost)
+	status, why := rejection(r)
+	if status == 0 && !isAllowedHost(r, h.allowedHosts()) {
+		h.metrics.rejected.add(1, rejectedHost)
 		status, why = http.StatusMisdirectedRequest, "this is another host: serve.hosts has the names of this one"
 	}
 	if status != 0 {
@@ -74,8 +74,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.route(a, r)
 }
 
-// refusal says why a request is not even looked at, with its status; 0 for one that is.
-func refusal(r *http.Request) (status int, why string) {
+// rejection says why a request is not even looked at, with its status; 0 for one that is.
+func rejection(r *http.Request) (status int, why string) {
 	escaped := strings.ToLower(r.URL.EscapedPath())
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -98,31 +98,31 @@ func refusal(r *http.Request) (status int, why string) {
 }
 
 // route finds what a request is for.
-func (h *handler) route(w *answer, r *http.Request) {
+func (h *handler) route(w *response, r *http.Request) {
 	switch at := r.URL.Path; {
 	case at == "/":
-		h.front(w, r)
+		h.servePage(w, r)
 	case at == "/healthz":
-		h.say(w, map[bool]string{false: "issuing is stuck"}[h.live()])
+		h.writeHealth(w, map[bool]string{false: "issuing is stuck"}[h.isAlive()])
 	case at == "/readyz":
-		h.say(w, h.ready())
+		h.writeHealth(w, h.notReadyReason())
 	case at == "/metrics":
-		plain(w, r, "text/plain; version=0.0.4; charset=utf-8", h.metrics.text(h.room.open()))
+		plain(w, r, "text/plain; version=0.0.4; charset=utf-8", h.metrics.text(h.limiter.open()))
 	case at == "/status":
 		h.status(w, r)
 	case at == "/products":
 		w.Header().Set("Location", "/products/")
 		w.WriteHeader(http.StatusPermanentRedirect)
 	case at == "/products/":
-		h.cycles(w, r)
+		h.listInits(w, r)
 	case strings.HasPrefix(at, "/products/"):
 		name, file, below := strings.Cut(strings.TrimPrefix(at, "/products/"), "/")
 		switch {
-		case !below && cycleName.MatchString(name):
+		case !below && initNamePattern.MatchString(name):
 			w.Header().Set("Location", "/products/"+name+"/")
 			w.WriteHeader(http.StatusPermanentRedirect)
 		case file == "":
-			h.cycle(w, r, name)
+			h.listProducts(w, r, name)
 		default:
 			h.file(w, r, name, file)
 		}
@@ -131,8 +131,8 @@ func (h *handler) route(w *answer, r *http.Request) {
 	}
 }
 
-// say answers "ok", or 503 with what is wrong.
-func (h *handler) say(w *answer, wrong string) {
+// writeHealth answers "ok", or 503 with what is wrong.
+func (h *handler) writeHealth(w *response, wrong string) {
 	if wrong != "" {
 		http.Error(w, wrong, http.StatusServiceUnavailable)
 		return
@@ -142,10 +142,10 @@ func (h *handler) say(w *answer, wrong string) {
 }
 
 // file answers with a file of finished products, or a part of it.
-func (h *handler) file(w *answer, r *http.Request, name, file string) {
+func (h *handler) file(w *response, r *http.Request, name, file string) {
 	f, want, st, err := h.tree.open(name, file)
 	if err != nil {
-		h.missing(w, err)
+		h.notFound(w, err)
 		return
 	}
 	defer f.Close()
@@ -158,13 +158,13 @@ func (h *handler) file(w *answer, r *http.Request, name, file string) {
 // modified is when a file was written, which is the same for all its bytes.
 func modified(st fs.FileInfo) time.Time { return st.ModTime().UTC().Truncate(time.Second) }
 
-// missing answers for what is not to be had. A defect of the products is for the log, not for
+// notFound answers for what is not to be had. A defect of the products is for the log, not for
 // who asks.
-func (h *handler) missing(w *answer, err error) {
-	if !errors.Is(err, errAbsent) {
+func (h *handler) notFound(w *response, err error) {
+	if !errors.Is(err, errNotFound) {
 		h.log.Error("products cannot be read", "error", exit.OneLine(err))
 	}
-	http.Error(w, errAbsent.Error(), http.StatusNotFound)
+	http.Error(w, errNotFound.Error(), http.StatusNotFound)
 }
 
 // contentType is that of a file, by the end of its name.
@@ -184,13 +184,13 @@ func contentType(name string) string {
 }
 
 // plain answers with a small text.
-func plain(w *answer, r *http.Request, kind string, text []byte) {
+func plain(w *response, r *http.Request, kind string, text []byte) {
 	w.Header().Set("Content-Type", kind)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))
 }
 
 // asJSON answers with a value.
-func asJSON(w *answer, r *http.Request, v any) {
+func asJSON(w *response, r *http.Request, v any) {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		panic(err) // our own types
@@ -198,8 +198,8 @@ func asJSON(w *answer, r *http.Request, v any) {
 	plain(w, r, "application/json", append(text, '\n'))
 }
 
-// access writes the line of one request. Queries and headers may hold secrets: they are left out.
-func (h *handler) access(r *http.Request, a *answer, begun time.Time) {
+// logRequest writes the line of one request. Queries and headers may hold secrets: they are left out.
+func (h *handler) logRequest(r *http.Request, a *response, begun time.Time) {
 	from, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		from = "socket"

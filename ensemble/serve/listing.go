@@ -16,8 +16,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
-// most is how many starts a list has.
-const most = 500
+// maxListed is how many starts a list has.
+const maxListed = 500
 
 // Listed is a start in the list of products.
 type Listed struct {
@@ -46,47 +46,47 @@ type Content struct {
 	Contents []manifest.File   `json:"contents"`
 }
 
-func (c *cycle) listed() Listed {
-	l := Listed{c.name, startOf(c.name), c.manifest.Status, len(c.manifest.MembersUsed), c.manifest.MembersExpected, len(c.manifest.Outputs), 0, c.written.UTC()}
+func (c *initProducts) listed() Listed {
+	l := Listed{c.name, initOf(c.name), c.manifest.Status, len(c.manifest.MembersUsed), c.manifest.MembersExpected, len(c.manifest.Outputs), 0, c.written.UTC()}
 	for _, f := range c.manifest.Outputs {
 		l.Bytes += f.Size
 	}
 	return l
 }
 
-// cycles lists starts with products, the newest first; those before the start that before= names.
-func (h *handler) cycles(w *answer, r *http.Request) {
+// listInits lists starts with products, the newest first; those before the start that before= names.
+func (h *handler) listInits(w *response, r *http.Request) {
 	names, err := h.tree.names()
 	if err != nil {
-		h.missing(w, err)
+		h.notFound(w, err)
 		return
 	}
 	before := r.URL.Query().Get("before")
 	l := List{Cycles: []Listed{}}
 	for _, n := range names {
-		if cycleName.MatchString(before) && minutes(n) >= minutes(before) {
+		if initNamePattern.MatchString(before) && nameToMinute(n) >= nameToMinute(before) {
 			continue
 		}
-		if len(l.Cycles) == most {
-			l.Next = "/products/?before=" + l.Cycles[most-1].Cycle
+		if len(l.Cycles) == maxListed {
+			l.Next = "/products/?before=" + l.Cycles[maxListed-1].Cycle
 			break
 		}
-		if c, err := h.tree.cycle(n); err == nil {
+		if c, err := h.tree.find(n); err == nil {
 			l.Cycles = append(l.Cycles, c.listed())
 		}
 	}
-	if wantsHTML(w, r) {
+	if acceptsHTML(w, r) {
 		h.html(w, r, "cycles", l)
 		return
 	}
 	asJSON(w, r, l)
 }
 
-// cycle lists the products of one start.
-func (h *handler) cycle(w *answer, r *http.Request, name string) {
-	c, err := h.tree.cycle(name)
+// listProducts lists the products of one start.
+func (h *handler) listProducts(w *response, r *http.Request, name string) {
+	c, err := h.tree.find(name)
 	if err != nil {
-		h.missing(w, err)
+		h.notFound(w, err)
 		return
 	}
 	out := Content{Listed: c.listed(), Missing: []ensemble.Member{}, Warnings: c.manifest.Warnings}
@@ -96,7 +96,7 @@ func (h *handler) cycle(w *answer, r *http.Request, name string) {
 	for _, f := range slices.Sorted(maps.Keys(c.files)) {
 		out.Contents = append(out.Contents, c.files[f])
 	}
-	if wantsHTML(w, r) {
+	if acceptsHTML(w, r) {
 		h.html(w, r, "cycle", out)
 		return
 	}
@@ -105,29 +105,29 @@ func (h *handler) cycle(w *answer, r *http.Request, name string) {
 
 // Status is the answer to /status.
 type Status struct {
-	Version string        `json:"version"`
-	Ready   bool          `json:"ready"`
-	Why     string        `json:"why,omitempty"` // it is not ready
-	Model   string        `json:"model_checksum,omitempty"`
-	Newest  *Listed       `json:"newest"`                  // with products; null for none
-	Starts  []Start       `json:"starts"`                  // of the input
-	Lack    string        `json:"input_missing,omitempty"` // why some of the input is not there
-	Unread  []UnreadFile  `json:"unread"`
-	Aside   []input.Aside `json:"left_aside"` // in folders of the input: no input, the first 100
-	Asides  int           `json:"left_aside_count"`
+	Version      string                `json:"version"`
+	Ready        bool                  `json:"ready"`
+	Why          string                `json:"why,omitempty"` // it is not ready
+	Model        string                `json:"model_checksum,omitempty"`
+	Newest       *Listed               `json:"newest"`                  // with products; null for none
+	Inits        []InitStatus          `json:"inits"`                   // of the input
+	MissingInput string                `json:"input_missing,omitempty"` // why some of the input is not there
+	Unreadable   []UnreadableFile      `json:"unreadable_files"`
+	Ignored      []input.UnrelatedFile `json:"ignored_files"` // in folders of the input: no input, the first 100
+	IgnoredCount int                   `json:"ignored_files_count"`
 }
 
-// UnreadFile is a file of the input whose start is not known.
-type UnreadFile struct {
+// UnreadableFile is a file of the input whose start is not known.
+type UnreadableFile struct {
 	File string `json:"file"`
 	Why  string `json:"why"`
 }
 
-func (h *handler) status(w *answer, r *http.Request) { asJSON(w, r, h.summary()) }
+func (h *handler) status(w *response, r *http.Request) { asJSON(w, r, h.summary()) }
 
 func (s *state) summary() Status {
-	why := s.ready()
-	out := Status{Version: version.String(), Ready: why == "", Why: why, Starts: []Start{}, Unread: []UnreadFile{}, Aside: []input.Aside{}}
+	why := s.notReadyReason()
+	out := Status{Version: version.String(), Ready: why == "", Why: why, Inits: []InitStatus{}, Unreadable: []UnreadableFile{}, Ignored: []input.UnrelatedFile{}}
 	if c := s.newest(); c != nil {
 		l := c.listed()
 		out.Newest = &l
@@ -137,17 +137,17 @@ func (s *state) summary() Status {
 	if s.model != nil {
 		out.Model = s.model.Checksum
 	}
-	out.Starts = append(out.Starts, s.starts...)
+	out.Inits = append(out.Inits, s.inits...)
 	for _, u := range s.unread {
-		out.Unread = append(out.Unread, UnreadFile{u.Path, u.Why})
+		out.Unreadable = append(out.Unreadable, UnreadableFile{u.Path, u.Reason})
 	}
-	out.Lack = s.lack
-	out.Aside, out.Asides = append(out.Aside, s.aside...), s.asides
+	out.MissingInput = s.missingInput
+	out.Ignored, out.IgnoredCount = append(out.Ignored, s.ignored...), s.ignoredCount
 	return out
 }
 
-// wantsHTML tells whether a list is for a person; format= says so, else what the browser accepts.
-func wantsHTML(w *answer, r *http.Request) bool {
+// acceptsHTML tells whether a list is for a person; format= says so, else what the browser accepts.
+func acceptsHTML(w *response, r *http.Request) bool {
 	w.Header().Add("Vary", "Accept")
 	switch r.URL.Query().Get("format") {
 	case "html":
@@ -164,7 +164,7 @@ var listingText string
 var listing = template.Must(template.New("listing").Parse(listingText))
 
 // html answers with a list as a page.
-func (h *handler) html(w *answer, r *http.Request, name string, data any) {
+func (h *handler) html(w *response, r *http.Request, name string, data any) {
 	var b bytes.Buffer
 	if err := listing.ExecuteTemplate(&b, name, data); err != nil {
 		h.log.Error("a list cannot be written", "error", err.Error())

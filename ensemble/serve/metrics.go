@@ -20,13 +20,13 @@ import (
 type metrics struct {
 	families []family
 
-	cycles, failures, reloads     *counter
-	starts                        *gauge
-	unread, used, expected        *gauge
-	lastIssued, lastCycle, finish *gauge
-	ready                         *gauge
-	issueTime, requestTime        *histogram
-	requests, sent, refused       *counter
+	inits, failures, reloads             *counter
+	inputInits                           *gauge
+	unread, membersUsed, membersExpected *gauge
+	lastIssued, lastInit, modelFinished  *gauge
+	ready                                *gauge
+	issueTime, requestTime               *histogram
+	requests, responseBytes, rejected    *counter
 }
 
 // family is one metric with its labels.
@@ -47,36 +47,36 @@ func newMetrics(version string) *metrics {
 	}
 	level("ensemble_build_info", "The program.", "version").set(1, version)
 	m.ready = level("ensemble_model_ready", "1 once the model is ready.")
-	m.finish = level("ensemble_model_finished_timestamp_seconds", "When the training of the model ended.")
-	m.cycles = count("ensemble_cycles_total", "Starts with products: issued whole, degraded, or there already.", "result")
+	m.modelFinished = level("ensemble_model_finished_timestamp_seconds", "When the training of the model ended.")
+	m.inits = count("ensemble_cycles_total", "Starts with products: issued whole, degraded, or there already.", "result")
 	m.failures = count("ensemble_cycle_failures_total", "Tries to issue a start that failed, by exit code.", "code")
-	m.starts = level("ensemble_input_cycles", "Starts in the input by what becomes of them; due ones are the queue.", "state")
+	m.inputInits = level("ensemble_input_cycles", "Starts in the input by what becomes of them; due ones are the queue.", "state")
 	m.unread = level("ensemble_input_files_unread", "Files of the input whose start is not known.")
-	m.used = level("ensemble_members_used", "Members of the products issued last.")
-	m.expected = level("ensemble_members_expected", "Members that they should have.")
+	m.membersUsed = level("ensemble_members_used", "Members of the products issued last.")
+	m.membersExpected = level("ensemble_members_expected", "Members that they should have.")
 	m.lastIssued = level("ensemble_last_success_timestamp_seconds", "When products were issued last.")
-	m.lastCycle = level("ensemble_last_cycle_timestamp_seconds", "The newest start with products.")
+	m.lastInit = level("ensemble_last_cycle_timestamp_seconds", "The newest start with products.")
 	m.reloads = count("ensemble_config_reloads_total", "Configurations read again: taken, or the old one kept.", "result")
 	m.issueTime = &histogram{name: "ensemble_issue_seconds", help: "Time to issue a start, from when it was due.", bounds: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800}}
 	m.requestTime = &histogram{name: "ensemble_http_request_seconds", help: "Time of a request, to its last byte.", bounds: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60}}
 	add(m.issueTime)
 	add(m.requestTime)
 	m.requests = count("ensemble_http_requests_total", "Requests by status.", "code")
-	m.sent = count("ensemble_http_response_bytes_total", "Bytes of answers, without headers.")
-	m.refused = count("ensemble_http_refused_total", "Turned away: connections beyond those of an address, idle ones for others, requests for another host.", "why")
-	for _, why := range []string{ofAddress, ofIdle, ofHost} {
-		m.refused.add(0, why)
+	m.responseBytes = count("ensemble_http_response_bytes_total", "Bytes of answers, without headers.")
+	m.rejected = count("ensemble_http_refused_total", "Turned away: connections beyond those of an address, idle ones for others, requests for another host.", "why")
+	for _, why := range []string{rejectedAddress, rejectedIdle, rejectedHost} {
+		m.rejected.add(0, why)
 	}
 	for _, r := range []string{"issued", "degraded", "already"} {
-		m.cycles.add(0, r)
+		m.inits.add(0, r)
 	}
 	for _, s := range []string{waiting, due, issued, failed} {
-		m.starts.set(0, s)
+		m.inputInits.set(0, s)
 	}
 	for _, r := range []string{"taken", "kept"} {
 		m.reloads.add(0, r)
 	}
-	m.sent.add(0)
+	m.responseBytes.add(0)
 	for _, g := range []*gauge{m.ready, m.unread} {
 		g.set(0)
 	}
@@ -84,27 +84,27 @@ func newMetrics(version string) *metrics {
 }
 
 // model says which model is ready.
-func (m *metrics) model(f predict.ModelFacts) {
+func (m *metrics) model(f predict.ModelDescription) {
 	m.ready.set(1)
-	m.finish.set(unix(f.Finished))
+	m.modelFinished.set(unix(f.Finished))
 }
 
 // issued counts products.
-func (m *metrics) issued(c *cycle, res *predict.Result, begun time.Time) {
+func (m *metrics) issued(c *initProducts, res *predict.Result, begun time.Time) {
 	switch {
-	case res.Already > 0:
-		m.cycles.add(1, "already")
+	case res.Existing > 0:
+		m.inits.add(1, "already")
 	case c.manifest.Status == manifest.Degraded:
-		m.cycles.add(1, "degraded")
+		m.inits.add(1, "degraded")
 	default:
-		m.cycles.add(1, "issued")
+		m.inits.add(1, "issued")
 	}
-	if t := unix(startOf(c.name)); m.lastCycle.value() <= t {
-		m.lastCycle.set(t)
-		m.used.set(float64(len(c.manifest.MembersUsed)))
-		m.expected.set(float64(c.manifest.MembersExpected))
+	if t := unix(initOf(c.name)); m.lastInit.value() <= t {
+		m.lastInit.set(t)
+		m.membersUsed.set(float64(len(c.manifest.MembersUsed)))
+		m.membersExpected.set(float64(c.manifest.MembersExpected))
 	}
-	if res.Already == 0 {
+	if res.Existing == 0 {
 		m.lastIssued.set(unix(time.Now()))
 		m.issueTime.observe(time.Since(begun).Seconds())
 	}
@@ -113,7 +113,7 @@ func (m *metrics) issued(c *cycle, res *predict.Result, begun time.Time) {
 // queue counts starts of the input.
 func (m *metrics) queue(states map[string]int, unread int) {
 	for _, s := range []string{waiting, due, issued, failed} {
-		m.starts.set(float64(states[s]), s)
+		m.inputInits.set(float64(states[s]), s)
 	}
 	m.unread.set(float64(unread))
 }
@@ -161,10 +161,10 @@ func process() []struct {
 	if fds, err := os.ReadDir("/proc/self/fd"); err == nil {
 		out = append(out, number{"process_open_fds", "Open files.", "gauge", float64(len(fds) - 1)})
 	}
-	return append(out, number{"process_start_time_seconds", "When the process began.", "gauge", unix(began)})
+	return append(out, number{"process_start_time_seconds", "When the process began.", "gauge", unix(processStart)})
 }
 
-var began = time.Now()
+var processStart = time.Now()
 
 // series are the values of one metric by labels.
 type series struct {

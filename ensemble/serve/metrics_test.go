@@ -28,10 +28,10 @@ func TestMetricsText(t *testing.T) {
 	}
 	const odd = "a \"b\" \\ c\nd"
 	m := newMetrics(odd)
-	m.model(predict.ModelFacts{Finished: time.Unix(1700000000, 0)})
-	c := &cycle{name: "2026010100", manifest: &product.Manifest{MembersExpected: 5}}
+	m.model(predict.ModelDescription{Finished: time.Unix(1700000000, 0)})
+	c := &initProducts{name: "2026010100", manifest: &product.Manifest{MembersExpected: 5}}
 	m.issued(c, &predict.Result{}, time.Now().Add(-3*time.Second))
-	m.issued(c, &predict.Result{Already: 1}, time.Now())
+	m.issued(c, &predict.Result{Existing: 1}, time.Now())
 	m.failures.add(2, "66")
 	m.queue(map[string]int{waiting: 3}, 4)
 	for _, s := range []float64{0.0005, 0.001, 0.3, 1000} {

@@ -17,34 +17,34 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/report"
 )
 
-// fresh is how old the page may be when somebody asks for it: ages in it are to the minute.
-const fresh = time.Minute
+// pageMaxAge is how old the page may be when somebody asks for it: ages in it are to the minute.
+const pageMaxAge = time.Minute
 
-// mostPanels bounds the maps of the page: rows of mean, spread and difference.
-const mostPanels = 12
+// maxPanels bounds the maps of the page: rows of mean, spread and difference.
+const maxPanels = 12
 
-// gallery is the pictures of one start.
-type gallery struct {
+// mapImages is the pictures of one start.
+type mapImages struct {
 	init  ensemble.Init
-	drawn []report.Drawn
+	drawn []report.RenderedPanel
 }
 
 // drawMaps makes the pictures of a start, which takes seconds.
 //
 // Errors: ctx.Err(); maps that cannot be drawn, also by a bug, or as what was kept of the start was damaged.
-func drawMaps(ctx context.Context, e *scoring.Example) (m *gallery, err error) {
+func drawMaps(ctx context.Context, e *scoring.MapExample) (m *mapImages, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			m, err = nil, fmt.Errorf("internal error: %v", p)
 		}
 	}()
-	m = &gallery{init: e.Init}
+	m = &mapImages{init: e.Init}
 	panels := reports.Panels(e)
-	for _, p := range panels[:min(len(panels), mostPanels)] {
+	for _, p := range panels[:min(len(panels), maxPanels)] {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		d, err := p.Draw()
+		d, err := p.Render()
 		if err != nil {
 			return nil, err
 		}
@@ -61,9 +61,9 @@ type page struct {
 	busy chan struct{} // closed when the drawing under way ends; nil for none
 }
 
-// front answers with the page: drawn when something changed, by one request for all.
-func (h *handler) front(w *answer, r *http.Request) {
-	text, err := h.drawn()
+// servePage answers with the page: drawn when something changed, by one request for all.
+func (h *handler) servePage(w *response, r *http.Request) {
+	text, err := h.pageText()
 	if err != nil {
 		h.log.Error("the page cannot be drawn", "error", exit.OneLine(err))
 		http.Error(w, "the page cannot be drawn", http.StatusInternalServerError)
@@ -72,12 +72,12 @@ func (h *handler) front(w *answer, r *http.Request) {
 	plain(w, r, "text/html; charset=utf-8", text)
 }
 
-// drawn gives the page. While it is drawn anew, who asks gets the old one, if there is one.
-func (s *state) drawn() ([]byte, error) {
+// pageText gives the page. While it is drawn anew, who asks gets the old one, if there is one.
+func (s *state) pageText() ([]byte, error) {
 	for {
 		s.mu.Lock()
 		p := &s.page
-		if p.text != nil && (p.busy != nil || p.seq == s.seq && time.Since(p.at) < fresh) {
+		if p.text != nil && (p.busy != nil || p.seq == s.seq && time.Since(p.at) < pageMaxAge) {
 			defer s.mu.Unlock()
 			return p.text, nil
 		}
@@ -100,15 +100,15 @@ func (s *state) drawn() ([]byte, error) {
 			}
 			close(busy)
 		}()
-		text, err = s.draw()
+		text, err = s.renderPage()
 		return text, err
 	}
 }
 
-// draw makes the page: what is issued, what is waited for, the latest maps and the scores.
-func (s *state) draw() ([]byte, error) {
+// renderPage makes the page: what is issued, what is waited for, the latest maps and the scores.
+func (s *state) renderPage() ([]byte, error) {
 	s.mu.Lock()
-	model, latest, starts, unread, lack, scores := s.model, s.maps, s.starts, s.unread, s.lack, string(s.options.Service.Scores)
+	model, latest, starts, unread, lack, scores := s.model, s.maps, s.inits, s.unread, s.missingInput, string(s.options.Service.Scores)
 	s.mu.Unlock()
 	p := &report.Page{Title: "Ensemble forecasts", Links: []report.Link{{Name: "Products", URL: "/products/"}, {Name: "Status", URL: "/status"}, {Name: "Metrics", URL: "/metrics"}}}
 	fact := func(name, format string, args ...any) {
@@ -117,8 +117,8 @@ func (s *state) draw() ([]byte, error) {
 	newest := s.newest()
 	if newest != nil {
 		m := newest.manifest
-		begun := startOf(newest.name)
-		fact("latest start", "%s, %s ago", begun.Format("2006-01-02 15:04Z"), spell(time.Since(begun)))
+		begun := initOf(newest.name)
+		fact("latest start", "%s, %s ago", begun.Format("2006-01-02 15:04Z"), formatAge(time.Since(begun)))
 		fact("status", "%s", m.Status)
 		fact("members", "%d used of %d expected, control %sd", len(m.MembersUsed), m.MembersExpected, m.ControlPolicy)
 		if m.Status == manifest.Degraded {
@@ -133,15 +133,15 @@ func (s *state) draw() ([]byte, error) {
 		fact("latest start", "none yet")
 	}
 	if model != nil {
-		fact("model", "%s old, trained on %s to %s", spell(time.Since(model.Finished)), model.Trained.From.Format(time.DateOnly), model.Trained.To.Format(time.DateOnly))
+		fact("model", "%s old, trained on %s to %s", formatAge(time.Since(model.Finished)), model.Trained.From.Format(time.DateOnly), model.Trained.To.Format(time.DateOnly))
 		p.Facts = append(p.Facts, report.Fact{Name: "model", Text: model.Checksum}, report.Fact{Name: "trained by", Text: model.Version})
 	} else {
 		fact("model", "not ready")
 	}
 	switch {
 	case latest != nil:
-		fact("maps of", "start %s", clock(latest.init.Time))
-		p.Drawn = latest.drawn
+		fact("maps of", "start %s", formatMinute(latest.init.Time))
+		p.Rendered = latest.drawn
 	case newest != nil: // products do not hold the raw members
 		fact("maps", "none yet: they are drawn when a start is issued here")
 	}
@@ -154,7 +154,7 @@ func (s *state) draw() ([]byte, error) {
 	if len(unread) > 0 {
 		t := report.Table{Title: "Files whose start is not known", Columns: []string{"file", "why"}}
 		for _, u := range unread[:min(len(unread), 50)] {
-			t.Rows = append(t.Rows, []string{u.Path, u.Why})
+			t.Rows = append(t.Rows, []string{u.Path, u.Reason})
 		}
 		p.Tables = append(p.Tables, t)
 	}
@@ -173,7 +173,7 @@ func (s *state) draw() ([]byte, error) {
 }
 
 // startTable lists the starts of the input that are newest, and all that are not issued.
-func startTable(starts []Start) report.Table {
+func startTable(starts []InitStatus) report.Table {
 	t := report.Table{Title: "Starts of the input", Columns: []string{"start", "state", "since", "deadline", "why"}}
 	for i, s := range starts {
 		if s.State == issued && i >= 10 || len(t.Rows) == 60 {
@@ -181,17 +181,17 @@ func startTable(starts []Start) report.Table {
 		}
 		deadline, why := "none", s.Why
 		if s.Deadline != nil {
-			deadline = clock(*s.Deadline)
+			deadline = formatMinute(*s.Deadline)
 		}
-		if s.Next != nil {
-			why += ", tried again at " + clock(*s.Next)
+		if s.NextAttempt != nil {
+			why += ", tried again at " + formatMinute(*s.NextAttempt)
 		}
-		t.Rows = append(t.Rows, []string{startOf(s.Cycle).Format("2006-01-02 15:04Z"), s.State, clock(s.Since), deadline, why})
+		t.Rows = append(t.Rows, []string{initOf(s.Name).Format("2006-01-02 15:04Z"), s.State, formatMinute(s.Since), deadline, why})
 	}
 	return t
 }
 
-func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
+func formatMinute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
 
 // days is a duration in days.
 func days(d time.Duration) string { return fmt.Sprintf("%d days", int(d.Hours()/24+0.5)) }

@@ -17,8 +17,8 @@ import (
 // Maps that cannot be drawn, of whatever was kept, are no end of the service.
 func TestMapsOfDamaged(t *testing.T) {
 	values := make([]float32, 6)
-	e := &scoring.Example{Init: ensemble.InitAt(startOf("2026010100")), Grid: &ensemble.Grid{NX: 3, NY: 2}, // without latitudes
-		Fields: []scoring.ExampleField{{Variable: "t", Kind: scoring.ShowMean, Values: values}, {Variable: "t", Kind: scoring.ShowSpread, Values: values}}}
+	e := &scoring.MapExample{Init: ensemble.InitAt(initOf("2026010100")), Grid: &ensemble.Grid{NX: 3, NY: 2}, // without latitudes
+		Fields: []scoring.MapField{{Variable: "t", Kind: scoring.ShowMean, Values: values}, {Variable: "t", Kind: scoring.ShowSpread, Values: values}}}
 	if m, err := drawMaps(context.Background(), e); err == nil || !strings.Contains(err.Error(), "internal error") {
 		t.Errorf("%+v, %v", m, err)
 	}
@@ -35,10 +35,10 @@ func TestPageAfterABug(t *testing.T) {
 				t.Error("nothing was injected")
 			}
 		}()
-		_, _ = s.drawn()
+		_, _ = s.pageText()
 	}()
 	s.tree = tree
-	if text, err := s.drawn(); err != nil || !strings.Contains(string(text), "Ensemble forecasts") {
+	if text, err := s.pageText(); err != nil || !strings.Contains(string(text), "Ensemble forecasts") {
 		t.Errorf("%.100q, %v", text, err)
 	}
 }
@@ -48,9 +48,9 @@ func TestPageWithoutMaps(t *testing.T) {
 	root := t.TempDir()
 	s := newState(Options{Predict: predict.Options{Out: root}})
 	s.options.Service.Scores = config.Path(filepath.Join(root, "none"))
-	s.change(func() { s.lack = "there is no input in the folder: fc" })
+	s.change(func() { s.missingInput = "there is no input in the folder: fc" })
 	page := func() string {
-		text, err := s.drawn()
+		text, err := s.pageText()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestPageWithoutMaps(t *testing.T) {
 		t.Errorf("before the first start: %s", got)
 	}
 	publish(t, root, "2026010100", map[string]string{"a.nc": "a"})
-	s.change(func() { s.lack = "" })
+	s.change(func() { s.missingInput = "" })
 	if got := page(); strings.Contains(got, "is not there") || !strings.Contains(got, "none yet: they are drawn when a start is issued here") {
 		t.Errorf("of a start that was there: %s", got)
 	}
@@ -79,7 +79,7 @@ func TestPageOfDegraded(t *testing.T) {
 		if err := manifest.Write(filepath.Join(root, "2026010100"), m); err != nil {
 			t.Fatal(err)
 		}
-		text, err := newState(Options{Predict: predict.Options{Out: root}}).drawn()
+		text, err := newState(Options{Predict: predict.Options{Out: root}}).pageText()
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%d expected: %v, no %q in %s", expected, err, want, text)
 		}

@@ -20,33 +20,33 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product"
 )
 
-// tree is the finished products below a folder. Of each start there is what its manifest lists, the
+// productTree is the finished products below a folder. Of each start there is what its manifest lists, the
 // manifest, and the list of sums; nothing else, wherever links lead.
-type tree struct {
+type productTree struct {
 	dir string
 
-	mu   sync.Mutex
-	kept map[string]*cycle
+	mu    sync.Mutex
+	cache map[string]*initProducts
 }
 
-// cycle is the products of one start.
-type cycle struct {
+// initProducts is the products of one start.
+type initProducts struct {
 	name     string
-	stamp    stamp // of the manifest
+	version  fileVersion // of the manifest
 	manifest *product.Manifest
 	files    map[string]manifest.File
 	written  time.Time
 }
 
-// stamp tells one version of a file from another.
-type stamp struct {
+// fileVersion tells one version of a file from another.
+type fileVersion struct {
 	device, inode uint64
 	size          int64
 	changed       time.Time
 }
 
-func stampOf(st fs.FileInfo) stamp {
-	s := stamp{size: st.Size(), changed: st.ModTime()}
+func fileVersionOf(st fs.FileInfo) fileVersion {
+	s := fileVersion{size: st.Size(), changed: st.ModTime()}
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		s.device, s.inode = uint64(sys.Dev), sys.Ino
 	}
@@ -56,18 +56,20 @@ func stampOf(st fs.FileInfo) stamp {
 // Bounds of the tree.
 const (
 	maxManifest = 32 << 20
-	maxKept     = 256 // manifests in memory
+	maxCached   = 256 // manifests in memory
 )
 
-// errAbsent is said of all that is not there or not to be shown: who asks learns no difference.
-var errAbsent = errors.New("there is no such product")
+// errNotFound is said of all that is not there or not to be shown: who asks learns no difference.
+var errNotFound = errors.New("there is no such product")
 
-var cycleName = regexp.MustCompile(`^[0-9]{10}(?:[0-9]{2})?$`)
+var initNamePattern = regexp.MustCompile(`^[0-9]{10}(?:[0-9]{2})?$`)
 
-func newTree(dir string) *tree { return &tree{dir: dir, kept: map[string]*cycle{}} }
+func newProductTree(dir string) *productTree {
+	return &productTree{dir: dir, cache: map[string]*initProducts{}}
+}
 
 // names lists the folders that have the name of a start, the newest first.
-func (t *tree) names() ([]string, error) {
+func (t *productTree) names() ([]string, error) {
 	d, err := os.Open(t.dir)
 	if err != nil {
 		return nil, err
@@ -77,29 +79,29 @@ func (t *tree) names() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(n string) bool { return !cycleName.MatchString(n) })
-	slices.SortFunc(all, func(a, b string) int { return strings.Compare(minutes(b), minutes(a)) })
+	all = slices.DeleteFunc(all, func(n string) bool { return !initNamePattern.MatchString(n) })
+	slices.SortFunc(all, func(a, b string) int { return strings.Compare(nameToMinute(b), nameToMinute(a)) })
 	return all, nil
 }
 
-// minutes is the name of a start to the minute.
-func minutes(name string) string {
+// nameToMinute is the name of a start to the minute.
+func nameToMinute(name string) string {
 	if len(name) == 10 {
 		name += "00"
 	}
 	return name
 }
 
-// cycle finds the products of a start.
+// find finds the products of a start.
 //
-// Errors: errAbsent if they are not finished.
-func (t *tree) cycle(name string) (*cycle, error) {
-	if !cycleName.MatchString(name) {
-		return nil, errAbsent
+// Errors: errNotFound if they are not finished.
+func (t *productTree) find(name string) (*initProducts, error) {
+	if !initNamePattern.MatchString(name) {
+		return nil, errNotFound
 	}
 	root, err := os.OpenRoot(t.dir)
 	if err != nil {
-		return nil, absent(err)
+		return nil, notFoundError(err)
 	}
 	defer root.Close()
 	at := path.Join(name, manifest.Name)
@@ -109,9 +111,9 @@ func (t *tree) cycle(name string) (*cycle, error) {
 	}
 	defer f.Close()
 	t.mu.Lock()
-	have := t.kept[name]
+	have := t.cache[name]
 	t.mu.Unlock()
-	if have != nil && have.stamp == stampOf(st) {
+	if have != nil && have.version == fileVersionOf(st) {
 		return have, nil
 	}
 	if st.Size() > maxManifest {
@@ -119,13 +121,13 @@ func (t *tree) cycle(name string) (*cycle, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
 	if err != nil {
-		return nil, absent(err)
+		return nil, notFoundError(err)
 	}
 	m, err := product.ParseManifest(text, at)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errAbsent, err)
+		return nil, fmt.Errorf("%w: %w", errNotFound, err)
 	}
-	c := &cycle{name: name, stamp: stampOf(st), manifest: m, files: map[string]manifest.File{}, written: st.ModTime()}
+	c := &initProducts{name: name, version: fileVersionOf(st), manifest: m, files: map[string]manifest.File{}, written: st.ModTime()}
 	for _, o := range m.Outputs {
 		c.files[o.Path] = o
 	}
@@ -137,30 +139,30 @@ func (t *tree) cycle(name string) (*cycle, error) {
 	add(manifest.SumsName, manifest.Sums(m.Outputs))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for n := range t.kept {
-		if len(t.kept) < maxKept {
+	for n := range t.cache {
+		if len(t.cache) < maxCached {
 			break
 		}
-		delete(t.kept, n)
+		delete(t.cache, n)
 	}
-	t.kept[name] = c
+	t.cache[name] = c
 	return c, nil
 }
 
 // open opens a file of a start's products.
 //
-// Errors: errAbsent if no finished product lists it, or it is not what its manifest says.
-func (t *tree) open(name, file string) (*os.File, manifest.File, fs.FileInfo, error) {
+// Errors: errNotFound if no finished product lists it, or it is not what its manifest says.
+func (t *productTree) open(name, file string) (*os.File, manifest.File, fs.FileInfo, error) {
 	for range 3 {
-		c, err := t.cycle(name)
+		c, err := t.find(name)
 		if err != nil {
 			return nil, manifest.File{}, nil, err
 		}
 		want, ok := c.files[file]
 		if !ok {
-			return nil, want, nil, errAbsent
+			return nil, want, nil, errNotFound
 		}
-		f, st, same, err := t.openOf(c, file)
+		f, st, same, err := t.openListed(c, file)
 		// Files are replaced between the old manifest, which goes first, and the new one. What was
 		// opened under one manifest that is still there belongs to it.
 		if !same {
@@ -171,70 +173,70 @@ func (t *tree) open(name, file string) (*os.File, manifest.File, fs.FileInfo, er
 		}
 		if err == nil && st.Size() != want.Size {
 			f.Close()
-			err = fmt.Errorf("%w: %s/%s has %d bytes, its manifest says %d", errAbsent, name, file, st.Size(), want.Size)
+			err = fmt.Errorf("%w: %s/%s has %d bytes, its manifest says %d", errNotFound, name, file, st.Size(), want.Size)
 		}
 		if err != nil {
 			return nil, want, nil, err
 		}
 		return f, want, st, nil
 	}
-	return nil, manifest.File{}, nil, errAbsent
+	return nil, manifest.File{}, nil, errNotFound
 }
 
-// openOf opens a file, and tells whether the manifest is still that of c.
-func (t *tree) openOf(c *cycle, file string) (f *os.File, st fs.FileInfo, same bool, err error) {
+// openListed opens a file, and tells whether the manifest is still that of c.
+func (t *productTree) openListed(c *initProducts, file string) (f *os.File, st fs.FileInfo, same bool, err error) {
 	root, err := os.OpenRoot(t.dir)
 	if err != nil {
-		return nil, nil, true, absent(err)
+		return nil, nil, true, notFoundError(err)
 	}
 	defer root.Close()
 	f, st, err = openRegular(root, path.Join(c.name, file))
 	now, merr := root.Lstat(path.Join(c.name, manifest.Name))
-	return f, st, merr == nil && stampOf(now) == c.stamp, err
+	return f, st, merr == nil && fileVersionOf(now) == c.version, err
 }
 
 // openRegular opens a regular file below a folder, through folders alone: no part of its name is a
 // link.
 //
-// Errors: errAbsent.
+// Errors: errNotFound.
 func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	dir := root
 	parts := strings.Split(name, "/")
 	for _, part := range parts[:len(parts)-1] {
 		want, err := dir.Lstat(part)
 		if err != nil || !want.IsDir() {
-			return nil, nil, absent(err)
+			return nil, nil, notFoundError(err)
 		}
 		sub, err := dir.OpenRoot(part)
 		if err != nil {
-			return nil, nil, absent(err)
+			return nil, nil, notFoundError(err)
 		}
 		defer sub.Close()
 		if got, err := sub.Stat("."); err != nil || !os.SameFile(want, got) {
-			return nil, nil, absent(err)
+			return nil, nil, notFoundError(err)
 		}
 		dir = sub
 	}
 	last := parts[len(parts)-1]
 	want, err := dir.Lstat(last)
 	if err != nil || !want.Mode().IsRegular() {
-		return nil, nil, absent(err)
+		return nil, nil, notFoundError(err)
 	}
 	f, err := dir.OpenFile(last, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe that took its place does not stop us
 	if err != nil {
-		return nil, nil, absent(err)
+		return nil, nil, notFoundError(err)
 	}
 	got, err := f.Stat()
 	if err != nil || !got.Mode().IsRegular() || !os.SameFile(want, got) {
 		f.Close()
-		return nil, nil, absent(err)
+		return nil, nil, notFoundError(err)
 	}
 	return f, got, nil
 }
 
-func absent(err error) error {
+func notFoundError(err error) error {
 	if err == nil {
-		return errAbsent
+		return errNotFound
 	}
-	return fmt.Errorf("%w: %w", errAbsent, err)
+	return fmt.Errorf("%w: %w", errNotFound, err)
 }

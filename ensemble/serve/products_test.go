@@ -42,7 +42,7 @@ func publish(t testing.TB, root, name string, files map[string]string) {
 		put(t, filepath.Join(dir, f), text)
 		names = append(names, f)
 	}
-	m := (&product.Publication{}).Manifest(&product.Product{Init: ensemble.InitAt(startOf(name)), Grid: &ensemble.Grid{}, Metadata: product.Metadata{Members: []ensemble.Member{0, 1}, Control: "include"}})
+	m := (&product.Publication{}).Manifest(&product.Product{Init: ensemble.InitAt(initOf(name)), Grid: &ensemble.Grid{}, Metadata: product.Metadata{Members: []ensemble.Member{0, 1}, Control: "include"}})
 	var err error
 	if m.Outputs, err = manifest.SumBelow(dir, names); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func site(t testing.TB) string {
 // answering is a service of a folder of products that issues nothing.
 func answering(t testing.TB, root string, change func(o *Options)) (url string, s *state, log *lockedBuffer) {
 	t.Helper()
-	o := Options{Predict: predict.Options{Out: root}, Service: config.Service{Connections: 64, Hosts: []string{"x"}}}
+	o := Options{Predict: predict.Options{Out: root}, Service: config.Service{MaxConnections: 64, AllowedHosts: []string{"x"}}}
 	if change != nil {
 		change(&o)
 	}
@@ -110,9 +110,9 @@ func answering(t testing.TB, root string, change func(o *Options)) (url string, 
 		t.Fatal(err)
 	}
 	ended := make(chan error)
-	go func() { ended <- server.Serve(s.room.bound(l)) }()
+	go func() { ended <- server.Serve(s.limiter.limit(l)) }()
 	t.Cleanup(func() {
-		s.room.close()
+		s.limiter.close()
 		server.Close()
 		<-ended
 	})
@@ -284,7 +284,7 @@ func TestRequests(t *testing.T) {
 		if c.status < 400 && resp.Header.Get("ETag") != tag {
 			t.Errorf("%s %q: ETag %s", c.method, c.header, resp.Header.Get("ETag"))
 		}
-		if resp.Header.Get("Content-Security-Policy") != policy || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
+		if resp.Header.Get("Content-Security-Policy") != contentSecurityPolicy || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s %q: headers %v", c.method, c.header, resp.Header)
 		}
 		if c.status == 405 && resp.Header.Get("Allow") != "GET, HEAD" {

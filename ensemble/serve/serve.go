@@ -26,8 +26,8 @@ type Signals struct {
 	Load   func() (Options, error) // what they are then
 }
 
-// drain is how long requests under way may take when the service ends.
-const drain = 10 * time.Second
+// shutdownTimeout is how long requests under way may take when the service ends.
+const shutdownTimeout = 10 * time.Second
 
 // Serve issues and shows products until ctx ends. What was issued stays, also of a service that is
 // killed: products are there whole, or not at all. log gets one line for each request and start.
@@ -36,7 +36,7 @@ const drain = 10 * time.Second
 // predict.OpenResident; the cause of ctx.
 func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
 	if err := os.MkdirAll(o.Predict.Out, 0o777); err != nil {
-		return exit.Create(o.Predict.Out, err)
+		return exit.CreateError(o.Predict.Out, err)
 	}
 	var listeners []net.Listener
 	s := newState(o)
@@ -48,10 +48,10 @@ func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
 			}
 			return err
 		}
-		if !local(l.Addr()) {
+		if !isLocal(l.Addr()) {
 			log.Warn("open to the network", "listen", where)
 		}
-		listeners = append(listeners, s.room.bound(l))
+		listeners = append(listeners, s.limiter.limit(l))
 	}
 	h := newHandler(s, log)
 	server := h.server()
@@ -70,11 +70,11 @@ func Serve(ctx context.Context, o Options, on Signals, log *slog.Logger) error {
 		}
 	}()
 	stop := watchdog(ctx, s)
-	err := (&issuer{state: s, log: log, on: on, o: o}).run(ctx)
+	err := (&issuer{state: s, log: log, signals: on, o: o}).run(ctx)
 	stop()
 	notify("STOPPING=1")
-	s.room.close()
-	late, end := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	s.limiter.close()
+	late, end := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer end()
 	if server.Shutdown(late) != nil {
 		server.Close()
@@ -102,7 +102,7 @@ func watchdog(ctx context.Context, s *state) (stop func()) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				if s.live() {
+				if s.isAlive() {
 					notify("WATCHDOG=1")
 				}
 			}

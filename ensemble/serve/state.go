@@ -12,42 +12,42 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
-// stuck is how long the issuing may take over one thing before the service no longer says that it lives.
-const stuck = time.Hour
+// maxStall is how long the issuing may take over one thing before the service no longer says that it lives.
+const maxStall = time.Hour
 
-// maxAside bounds the list of what folders of the input hold beside it.
-const maxAside = 100
+// maxIgnored bounds the list of what folders of the input hold beside it.
+const maxIgnored = 100
 
 // state is what the issuing leaves behind for requests.
 type state struct {
-	tree    *tree
-	metrics *metrics
-	room    *room
-	rate    *rate.Limiter             // of products; nil for no bound
-	moved   atomic.Pointer[time.Time] // when the issuing went on last, by the clock that nobody sets
+	tree         *productTree
+	metrics      *metrics
+	limiter      *connLimiter
+	rate         *rate.Limiter             // of products; nil for no bound
+	lastProgress atomic.Pointer[time.Time] // when the issuing went on last, by the clock that nobody sets
 
-	mu      sync.Mutex
-	options Options
-	model   *predict.ModelFacts // nil until it is ready
-	starts  []Start
-	unread  []predict.Unread
-	lack    string        // why some of the input is not there
-	aside   []input.Aside // the first maxAside
-	asides  int           // all of them
-	maps    *gallery      // that the page shows; nil for none
-	seq     uint64        // counts changes of what the page shows
-	page    page
+	mu           sync.Mutex
+	options      Options
+	model        *predict.ModelDescription // nil until it is ready
+	inits        []InitStatus
+	unread       []predict.UnreadableFile
+	missingInput string                // why some of the input is not there
+	ignored      []input.UnrelatedFile // the first maxIgnored
+	ignoredCount int                   // all of them
+	maps         *mapImages            // that the page shows; nil for none
+	seq          uint64                // counts changes of what the page shows
+	page         page
 }
 
-// Start is a start of the input and what becomes of it.
-type Start struct {
-	Cycle    string     `json:"cycle"`
-	State    string     `json:"state"` // "waiting", "due", "issued" or "failed"
-	Since    time.Time  `json:"since"` // when its first file came
-	Deadline *time.Time `json:"deadline,omitempty"`
-	Why      string     `json:"why,omitempty"` // what it waits for, or why it failed
-	Tries    int        `json:"tries,omitempty"`
-	Next     *time.Time `json:"next,omitempty"` // of a failed one: when it is tried again
+// InitStatus is a start of the input and what becomes of it.
+type InitStatus struct {
+	Name        string     `json:"name"`
+	State       string     `json:"state"` // "waiting", "due", "issued" or "failed"
+	Since       time.Time  `json:"since"` // when its first file came
+	Deadline    *time.Time `json:"deadline,omitempty"`
+	Why         string     `json:"why,omitempty"` // what it waits for, or why it failed
+	Attempts    int        `json:"attempts,omitempty"`
+	NextAttempt *time.Time `json:"next_attempt,omitempty"` // of a failed one: when it is tried again
 }
 
 // The states of a start.
@@ -59,32 +59,32 @@ const (
 )
 
 func newState(o Options) *state {
-	s := &state{tree: newTree(o.Predict.Out), metrics: newMetrics(version.String()), options: o}
-	s.room = newRoom(o.Service.Connections, o.Service.PerAddress, func(why string) { s.metrics.refused.add(1, why) })
-	if o.Service.Rate > 0 {
-		s.rate = rate.NewLimiter(rate.Limit(o.Service.Rate), max(piece, int(min(int64(o.Service.Rate), 8<<20))))
+	s := &state{tree: newProductTree(o.Predict.Out), metrics: newMetrics(version.String()), options: o}
+	s.limiter = newConnLimiter(o.Service.MaxConnections, o.Service.MaxConnectionsPerAddress, func(why string) { s.metrics.rejected.add(1, why) })
+	if o.Service.RateLimit > 0 {
+		s.rate = rate.NewLimiter(rate.Limit(o.Service.RateLimit), max(chunkSize, int(min(int64(o.Service.RateLimit), 8<<20))))
 	}
-	s.goOn()
+	s.markProgress()
 	return s
 }
 
-// hosts are the names of this service beside those that it has of itself.
-func (s *state) hosts() []string {
+// allowedHosts are the names of this service beside those that it has of itself.
+func (s *state) allowedHosts() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.options.Service.Hosts
+	return s.options.Service.AllowedHosts
 }
 
-// goOn says that the issuing is not stuck.
-func (s *state) goOn() { now := time.Now(); s.moved.Store(&now) }
+// markProgress says that the issuing is not stuck.
+func (s *state) markProgress() { now := time.Now(); s.lastProgress.Store(&now) }
 
-// live tells whether the issuing goes on.
-func (s *state) live() bool { return time.Since(*s.moved.Load()) < stuck }
+// isAlive tells whether the issuing goes on.
+func (s *state) isAlive() bool { return time.Since(*s.lastProgress.Load()) < maxStall }
 
-// ready says why no products can be expected; empty if they can.
-func (s *state) ready() string {
+// notReadyReason says why no products can be expected; empty if they can.
+func (s *state) notReadyReason() string {
 	s.mu.Lock()
-	model, within := s.model, s.options.Service.ReadyWithin
+	model, within := s.model, s.options.Service.ReadyMaxAge
 	s.mu.Unlock()
 	switch {
 	case model == nil:
@@ -96,29 +96,29 @@ func (s *state) ready() string {
 	if newest == nil {
 		return "there are no products"
 	}
-	if age := time.Since(startOf(newest.name)); age > within {
-		return "the newest start is " + spell(age) + " old, more than " + spell(within)
+	if age := time.Since(initOf(newest.name)); age > within {
+		return "the newest start is " + formatAge(age) + " old, more than " + formatAge(within)
 	}
 	return ""
 }
 
 // newest is the newest start with products, nil for none.
-func (s *state) newest() *cycle {
+func (s *state) newest() *initProducts {
 	names, err := s.tree.names()
 	if err != nil {
 		return nil
 	}
 	for _, n := range names[:min(len(names), 100)] {
-		if c, err := s.tree.cycle(n); err == nil {
+		if c, err := s.tree.find(n); err == nil {
 			return c
 		}
 	}
 	return nil
 }
 
-// startOf is the time that the name of a start stands for.
-func startOf(name string) time.Time {
-	t, _ := time.Parse("200601021504", minutes(name)) // a name of digits
+// initOf is the time that the name of a start stands for.
+func initOf(name string) time.Time {
+	t, _ := time.Parse("200601021504", nameToMinute(name)) // a name of digits
 	return t
 }
 
@@ -130,8 +130,8 @@ func (s *state) change(f func()) {
 	s.seq++
 }
 
-// spell is a duration as people say it.
-func spell(d time.Duration) string {
+// formatAge is a duration as people say it.
+func formatAge(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
 		return days(d)

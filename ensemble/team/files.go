@@ -12,8 +12,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
-// programSum is the checksum of this program, which its parts need once.
-var programSum = sync.OnceValues(func() (string, error) {
+// programChecksum is the checksum of this program, which its parts need once.
+var programChecksum = sync.OnceValues(func() (string, error) {
 	path, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -27,14 +27,14 @@ var programSum = sync.OnceValues(func() (string, error) {
 
 // Of a file samples of sampleBytes are compared between ranks, from its start to its end.
 const (
-	samples     = 16
+	sampleCount = 16
 	sampleBytes = 4 << 10
 )
 
-// sample writes samples of a file to h, all of it if it is short, and gives its size; of a
+// hashSample writes samples of a file to h, all of it if it is short, and gives its size; of a
 // folder those of some of its files.
-func sample(h io.Writer, path string) (size int64, err error) {
-	parts, err := manifest.Parts(path)
+func hashSample(h io.Writer, path string) (size int64, err error) {
+	parts, err := manifest.ListFiles(path)
 	if err != nil {
 		return 0, err
 	}
@@ -42,16 +42,16 @@ func sample(h io.Writer, path string) (size int64, err error) {
 		size += p.Size()
 		fmt.Fprintln(h, p.Path, p.Size())
 	}
-	for i := range min(samples, len(parts)) {
-		if err := samplePart(h, filepath.Join(path, parts[i*len(parts)/min(samples, len(parts))].Path)); err != nil {
+	for i := range min(sampleCount, len(parts)) {
+		if err := hashFileSample(h, filepath.Join(path, parts[i*len(parts)/min(sampleCount, len(parts))].Path)); err != nil {
 			return 0, err
 		}
 	}
 	return size, nil
 }
 
-// samplePart is sample for one file.
-func samplePart(h io.Writer, path string) error {
+// hashFileSample is sample for one file.
+func hashFileSample(h io.Writer, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -61,8 +61,8 @@ func samplePart(h io.Writer, path string) error {
 	if err != nil {
 		return err
 	}
-	for i := range int64(samples) {
-		at := max(0, st.Size()-sampleBytes) * i / (samples - 1)
+	for i := range int64(sampleCount) {
+		at := max(0, st.Size()-sampleBytes) * i / (sampleCount - 1)
 		if _, err := io.Copy(h, io.NewSectionReader(f, at, sampleBytes)); err != nil {
 			return err
 		}
@@ -70,32 +70,32 @@ func samplePart(h io.Writer, path string) error {
 	return nil
 }
 
-// Sums measures input files. Several ranks deal them out, and all look at their sizes and
+// ChecksumFiles measures input files. Several ranks deal them out, and all look at their sizes and
 // at samples of their bytes.
 //
 // Errors: those of manifest.Sum; exit 71 for ranks that see other files.
-func (t *Team) Sums(files []string) ([]manifest.File, error) {
-	w := Crew{All: t}
+func (t *Team) ChecksumFiles(files []string) ([]manifest.File, error) {
+	w := Teams{All: t}
 	sizes := make([]int64, len(files))
 	seen := sha256.New()
 	var err error
 	for i, f := range files {
-		if sizes[i], err = sample(seen, f); err != nil {
-			err = exit.Read(f, err)
+		if sizes[i], err = hashSample(seen, f); err != nil {
+			err = exit.ReadError(f, err)
 			break
 		}
 	}
-	if err := t.Together(err); err != nil {
+	if err := t.AgreeOnError(err); err != nil {
 		return nil, err
 	}
-	if err := t.Same("a file that is read", fmt.Sprintf("%v %v %x", files, sizes, seen.Sum(nil))); err != nil {
+	if err := t.CheckSame("a file that is read", fmt.Sprintf("%v %v %x", files, sizes, seen.Sum(nil))); err != nil {
 		return nil, err
 	}
-	own, err := manifest.Sum(Mine(w, files)...)
+	own, err := manifest.Sum(Assigned(w, files)...)
 	if t == nil {
 		return own, err
 	}
-	all, err := Tell(t, Outcome[[]manifest.File]{Result: own}, err)
+	all, err := AllGatherOutcomes(t, Outcome[[]manifest.File]{Result: own}, err)
 	if err != nil {
 		return nil, err
 	}

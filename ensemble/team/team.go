@@ -15,14 +15,14 @@ import (
 // Team is the ranks that work on one thing together, a training or a prediction; nil is
 // one rank alone.
 type Team struct {
-	Comm *comm.Comm
-	Mesh spatial.Mesh
-	slab *Slab // of this rank; nil before fields are laid out
-	// Rows is the number of groups of ranks that share the samples of a batch; 0 if all ranks
+	Comm  *comm.Comm
+	Mesh  spatial.Mesh
+	shard *Shard // of this rank; nil before fields are laid out
+	// DataGroups is the number of groups of ranks that share the samples of a batch; 0 if all ranks
 	// compute all.
-	Rows int
-	// Shared tells whether the ranks share the optimiser of a training.
-	Shared bool
+	DataGroups int
+	// ShardedOptimiser tells whether the ranks share the optimiser of a training.
+	ShardedOptimiser bool
 }
 
 // New is nil for a group of one.
@@ -41,11 +41,11 @@ func (t *Team) size() int {
 	return t.Comm.Size()
 }
 
-// Leads tells whether this rank writes what the ranks leave.
-func (t *Team) Leads() bool { return t == nil || t.Comm.Rank() == 0 }
+// IsRoot tells whether this rank writes what the ranks leave.
+func (t *Team) IsRoot() bool { return t == nil || t.Comm.Rank() == 0 }
 
-// Agree gives all ranks the number that the leading one has.
-func (t *Team) Agree(n int64) (int64, error) {
+// BroadcastInt gives all ranks the number that the leading one has.
+func (t *Team) BroadcastInt(n int64) (int64, error) {
 	if t == nil {
 		return n, nil
 	}
@@ -54,24 +54,24 @@ func (t *Team) Agree(n int64) (int64, error) {
 	return x[0], err
 }
 
-// SameProgram refuses ranks that run another program than rank 0.
+// CheckSameProgram refuses ranks that run another program than rank 0.
 //
 // Errors: exit 71 with those ranks.
-func (t *Team) SameProgram(version string) error {
+func (t *Team) CheckSameProgram(version string) error {
 	if t == nil {
 		return nil
 	}
-	sum, err := programSum()
+	sum, err := programChecksum()
 	if err != nil {
 		return err
 	}
-	return t.Same("the program", version+sum)
+	return t.CheckSame("the program", version+sum)
 }
 
-// Same refuses ranks that do not have the same text of something.
+// CheckSame refuses ranks that do not have the same text of something.
 //
 // Errors: exit 71 with the ranks that differ from rank 0.
-func (t *Team) Same(what, text string) error {
+func (t *Team) CheckSame(what, text string) error {
 	if t == nil {
 		return nil
 	}
@@ -89,13 +89,13 @@ func (t *Team) Same(what, text string) error {
 	if other == nil {
 		return nil
 	}
-	return &jointError{&exit.Error{Code: exit.RankLost, What: fmt.Sprintf("the ranks do not agree: %s", what), At: fmt.Sprintf("ranks %v differ from rank 0", slices.Compact(other)),
+	return &agreedError{&exit.Error{Code: exit.RankLost, What: fmt.Sprintf("the ranks do not agree: %s", what), At: fmt.Sprintf("ranks %v differ from rank 0", slices.Compact(other)),
 		Why: "all ranks work for one result", Fix: "give all nodes the same program, configuration and files"}}
 }
 
-// Stop is asked for all ranks together: if one is told to stop, all are, and if one could
+// StopTogether is asked for all ranks together: if one is told to stop, all are, and if one could
 // not read what is needed next, all have its error.
-func (t *Team) Stop(own func() error) func(read error) error {
+func (t *Team) StopTogether(own func() error) func(read error) error {
 	if t == nil {
 		return func(read error) error {
 			if read != nil {
@@ -117,7 +117,7 @@ func (t *Team) Stop(own func() error) func(read error) error {
 			return e
 		}
 		if told[1] > 0 {
-			_, err := Tell(t, Outcome[bool]{}, read)
+			_, err := AllGatherOutcomes(t, Outcome[bool]{}, read)
 			return err
 		}
 		if err == nil && told[0] > 0 {
@@ -137,20 +137,20 @@ func (t *Team) Sum(x float64) (float64, error) {
 	return v[0], err
 }
 
-// AddUp adds numbers of all ranks whose slabs are not another's too.
-func (t *Team) AddUp(x []float64) ([]float64, error) {
+// SumShards adds numbers of all ranks whose slabs are not another's too.
+func (t *Team) SumShards(x []float64) ([]float64, error) {
 	if t == nil {
 		return x, nil
 	}
-	if s := t.Own(); s != nil && !s.gives[s.me] {
+	if s := t.Shard(); s != nil && !s.primary[s.me] {
 		x = make([]float64, len(x))
 	}
 	return x, comm.AllReduce(t.Comm, x, comm.Auto)
 }
 
-// Together gives all ranks the error of the first that has one; nil if none has. All
+// AgreeOnError gives all ranks the error of the first that has one; nil if none has. All
 // ranks of the team call it, at the same place.
-func (t *Team) Together(err error) error {
+func (t *Team) AgreeOnError(err error) error {
 	if other := (*comm.RankError)(nil); t == nil || errors.As(err, &other) {
 		return err
 	}
@@ -161,21 +161,21 @@ func (t *Team) Together(err error) error {
 	if e := comm.AllReduce(t.Comm, failed, comm.Auto); e != nil || failed[0] == 0 {
 		return e
 	}
-	_, err = Tell(t, Outcome[bool]{}, err)
+	_, err = AllGatherOutcomes(t, Outcome[bool]{}, err)
 	return err
 }
 
-// Most is the largest number of parts of a process.
-func (t *Team) Most() int {
+// MaxRanksPerProcess is the largest number of parts of a process.
+func (t *Team) MaxRanksPerProcess() int {
 	n := 0
 	for part := range t.size() {
-		n = max(n, t.beside(part)+1)
+		n = max(n, t.localRank(part)+1)
 	}
 	return n
 }
 
-// beside is how many parts of the same process come before one.
-func (t *Team) beside(part int) int {
+// localRank is how many parts of the same process come before one.
+func (t *Team) localRank(part int) int {
 	n := 0
 	for part > n && t.Comm.Process(part-n-1) == t.Comm.Process(part) {
 		n++
@@ -183,5 +183,5 @@ func (t *Team) beside(part int) int {
 	return n
 }
 
-// Speaks tells whether this part is the one that stands for its process.
-func (t *Team) Speaks() bool { return t == nil || t.beside(t.Comm.Rank()) == 0 }
+// IsProcessRoot tells whether this part is the one that stands for its process.
+func (t *Team) IsProcessRoot() bool { return t == nil || t.localRank(t.Comm.Rank()) == 0 }

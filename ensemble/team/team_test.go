@@ -18,13 +18,13 @@ import (
 // onTeam calls f on ranks of this process.
 func onTeam(t *testing.T, n int, f func(t *Team) error) {
 	t.Helper()
-	if err := comm.Run(n, comm.Free, func(c *comm.Comm) error { return f(New(c)) }); err != nil {
+	if err := comm.Run(n, comm.Parallel, func(c *comm.Comm) error { return f(New(c)) }); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestLostRankHasItsExitCode(t *testing.T) {
-	err := Lost(fmt.Errorf("a step: %w", &comm.RankError{Rank: 3, Err: errors.New("no answer")}))
+	err := RankFailure(fmt.Errorf("a step: %w", &comm.RankError{Rank: 3, Err: errors.New("no answer")}))
 	if exit.CodeOf(err) != exit.RankLost {
 		t.Errorf("%v has exit code %d", err, exit.CodeOf(err))
 	}
@@ -45,7 +45,7 @@ func TestRanksTellEachOther(t *testing.T) {
 			if t != nil {
 				rank = t.Comm.Rank()
 			}
-			got, err := FromLeader(t, of(rank))
+			got, err := Broadcast(t, of(rank))
 			if err != nil || fmt.Sprint(got) != fmt.Sprint(of(0)) {
 				return fmt.Errorf("rank %d has %v of the leading one, %v", rank, got, err)
 			}
@@ -55,7 +55,7 @@ func TestRanksTellEachOther(t *testing.T) {
 			if got, err = Scatter(t, of); err != nil || rank > 0 && fmt.Sprint(got) != fmt.Sprint(of(rank)) {
 				return fmt.Errorf("rank %d was given %v, %v", rank, got, err)
 			}
-			all, err := Tell(t, Outcome[message]{Result: of(rank)}, nil)
+			all, err := AllGatherOutcomes(t, Outcome[message]{Result: of(rank)}, nil)
 			if err != nil {
 				return err
 			}
@@ -76,18 +76,18 @@ func TestAnErrorIsEverybodys(t *testing.T) {
 		if c.Rank() == 1 {
 			own = &exit.Error{Code: exit.BadData, What: "a field has no value", At: "file.grib"}
 		}
-		return New(c).Together(own)
+		return New(c).AgreeOnError(own)
 	}
 	// All ranks hear of it. None leaves with it here: that ends the job for those that still listen.
-	if err := comm.Run(3, comm.Free, func(c *comm.Comm) error {
-		if err := one(c); exit.CodeOf(err) != exit.BadData || !Joint(err) {
+	if err := comm.Run(3, comm.Parallel, func(c *comm.Comm) error {
+		if err := one(c); exit.CodeOf(err) != exit.BadData || !IsAgreed(err) {
 			t.Errorf("rank %d ends with %v", c.Rank(), err)
 		}
 		return nil
 	}); err != nil {
 		t.Error(err)
 	}
-	err := comm.Run(3, comm.Free, one)
+	err := comm.Run(3, comm.Parallel, one)
 	if e := (*exit.Error)(nil); !errors.As(err, &e) || e.At != "file.grib (rank 1)" {
 		t.Errorf("the job ends with %v", err)
 	}
@@ -99,13 +99,13 @@ func TestDeal(t *testing.T) {
 	const pieces = 7
 	for _, n := range []int{1, 2, 4} {
 		for _, bad := range []int{pieces, 3} {
-			err := comm.Run(n, comm.Free, func(c *comm.Comm) error {
-				w, err := NewCrew(c, "")
+			err := comm.Run(n, comm.Parallel, func(c *comm.Comm) error {
+				w, err := SplitRanks(c, "")
 				if err != nil {
 					return err
 				}
 				var took []int
-				err = Deal(context.Background(), w, pieces, func(i int) (int, error) {
+				err = Distribute(context.Background(), w, pieces, func(i int) (int, error) {
 					if i == bad || i == bad+1 {
 						return 0, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("piece %d is bad", i)}
 					}
@@ -158,10 +158,10 @@ func TestSlabs(t *testing.T) {
 		}
 		onTeam(t, m.Size(), func(ranks *Team) error {
 			ranks.Mesh = m
-			if err := ranks.LayOut(gr, grid, n); err != nil {
+			if err := ranks.AssignShards(gr, grid, n); err != nil {
 				return err
 			}
-			s, rank := ranks.Own(), ranks.Comm.Rank()
+			s, rank := ranks.Shard(), ranks.Comm.Rank()
 			var perLevel []float64
 			var maps [][]float32
 			var part []float32
@@ -171,18 +171,18 @@ func TestSlabs(t *testing.T) {
 					maps = append(maps, whole[(i*levels+l)*grid.Size():][:grid.Size()])
 				}
 			}
-			for at, f := range CutMaps(AtLevels(maps, s, rank), s, rank) {
-				own := AtLevels(perLevel, s, rank)[at]
-				if want := ensemble.Cut(maps[int(own)], grid, s.Window()); !slices.Equal(f, want) {
+			for at, f := range CropMaps(SelectLevels(maps, s, rank), s, rank) {
+				own := SelectLevels(perLevel, s, rank)[at]
+				if want := ensemble.CropField(maps[int(own)], grid, s.Window()); !slices.Equal(f, want) {
 					return fmt.Errorf("%s, rank %d: map %v is %v, not %v", mesh, rank, own, f, want)
 				}
 				part = append(part, f...)
 			}
-			joined, err := Join(ranks, part, n)
+			joined, err := GatherFields(ranks, part, n)
 			if err != nil {
 				return err
 			}
-			if ranks.Leads() != slices.Equal(joined, whole) {
+			if ranks.IsRoot() != slices.Equal(joined, whole) {
 				return fmt.Errorf("%s, rank %d: the slabs do not join to the whole", mesh, rank)
 			}
 			return nil

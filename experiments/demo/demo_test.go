@@ -14,7 +14,7 @@ func TestExperimentIsTheDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.Data.From != config.DataOfDemo || e.Data.Demo != (config.MadeByDemo{}) || e.Set != nil || len(e.Variants) != 1 || e.Variants[0].Set != nil {
+	if e.Data.Source != config.DemoSource || e.Data.Demo != (config.DemoData{}) || e.Set != nil || len(e.Variants) != 1 || e.Variants[0].Set != nil {
 		t.Errorf("data %+v, settings %q and variants %+v: want those of the demo", e.Data, e.Set, e.Variants)
 	}
 	own, err := os.ReadFile(e.Config)
@@ -28,7 +28,7 @@ func TestExperimentIsTheDemo(t *testing.T) {
 	if string(own) != string(built) {
 		t.Error("train.yaml is not what the program has in it")
 	}
-	if len(e.Seeds) < config.FewestTimed || e.Quality.Target == 0 || e.Quality.Epochs == 0 {
+	if len(e.Seeds) < config.MinTimedRuns || e.Quality.Target == 0 || e.Quality.Epochs == 0 {
 		t.Errorf("seeds %v, quality %+v", e.Seeds, e.Quality)
 	}
 }

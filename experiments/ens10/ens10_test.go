@@ -104,7 +104,7 @@ func TestSyntheticArchive(t *testing.T) {
 	p := protocolNamed(t, own)
 	archive := filepath.Join(root, "archive")
 	made, err := protocol.Synthesize(ctx, protocol.SynthesizeOptions{Protocol: p, Out: archive, Seed: 1, Version: "test"})
-	if err != nil || made.Starts != 7 || made.Files != 3*2+7*2 || made.Fields != 7*3*3*(77+11)+7*5 {
+	if err != nil || made.Inits != 7 || made.Files != 3*2+7*2 || made.Fields != 7*3*3*(77+11)+7*5 {
 		t.Fatalf("%+v, %v", made, err)
 	}
 	set := func(more ...string) []string {
@@ -121,7 +121,7 @@ func TestSyntheticArchive(t *testing.T) {
 		}
 		c := load(t, task.Name+".yaml", set()...)
 		stored, err := prepare(c, task.Name, p)
-		if err != nil || stored.Starts != 7 || len(stored.Warnings) > 0 || stored.Missing > 0 != (task.Name == "t2m") {
+		if err != nil || stored.Inits != 7 || len(stored.Warnings) > 0 || stored.Missing > 0 != (task.Name == "t2m") {
 			t.Fatalf("%s: %+v, %v", task.Name, stored, err)
 		}
 		c = load(t, task.Name+".yaml", set("data.store="+stored.Out)...)
@@ -175,8 +175,8 @@ func TestSyntheticArchive(t *testing.T) {
 
 	// The row of the table, of two seeds. Two years do not suffice to split a gain, with which go
 	// scores by start: TestExperimentSeeds of ensemble/run has those without weights.
-	e, err := experiment.Vary(ctx, experiment.VaryOptions{Config: config.Sources{Files: []string{"t850.yaml"}, Set: set("baselines=[emos]")}, Dir: filepath.Join(root, "row"),
-		Variants: []experiment.Variant{{Name: "base"}}, Against: "base", Seeds: 2, Version: "test"})
+	e, err := experiment.RunStudy(ctx, experiment.StudyOptions{Config: config.Sources{Files: []string{"t850.yaml"}, Set: set("baselines=[emos]")}, Dir: filepath.Join(root, "row"),
+		Variants: []experiment.Variant{{Name: "base"}}, Reference: "base", Seeds: 2, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,11 +211,11 @@ func TestSyntheticArchive(t *testing.T) {
 	rename(at("output.pl.20170229"), filepath.Join(root, "away"))
 	_, err = prepare(c, "short", p)
 	lists(t, err, "3 of 7 starts", "1998-07-02T00:00Z, 1999-07-02T00:00Z, 2000-07-02T00:00Z", "output.pl.20180702 (3 years)")
-	if r, err := prepare(c, "short", nil); err != nil || r.Starts != 4 {
+	if r, err := prepare(c, "short", nil); err != nil || r.Inits != 4 {
 		t.Errorf("without a protocol: %+v, %v", r, err)
 	}
 	rename(filepath.Join(root, "away"), at("output.pl.20180702"))
-	narrow, err := p.Part(1998, 1999, 0, 0, 0, 0)
+	narrow, err := p.Subset(1998, 1999, 0, 0, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

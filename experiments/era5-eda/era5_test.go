@@ -176,7 +176,7 @@ func TestSpread(t *testing.T) {
 func TestFeatures(t *testing.T) {
 	all := load(t, newPool(t))
 	e := readExpected(t)
-	f := ensemble.Features{Axes: axes, Aggregates: []ensemble.Aggregate{ensemble.SpreadOfUsed, ensemble.FirstMember}}
+	f := ensemble.Features{Axes: axes, Aggregates: []ensemble.Aggregate{ensemble.UsedSpread, ensemble.FirstMember}}
 	used := positions(5)
 	if err := f.Fit(all[:2], used, ensemble.GlobalStandard, ensemble.LASOptions{}); err != nil {
 		t.Fatal(err)
@@ -233,7 +233,7 @@ func TestSpreadFieldOut(t *testing.T) {
 			t.Errorf("manifest says %d members expected, status %s", m.MembersExpected, m.Status)
 		}
 		for _, f := range m.Outputs {
-			files = append(files, filepath.Join(product.CycleDir(root, fc.Init), f.Path))
+			files = append(files, filepath.Join(product.InitDir(root, fc.Init), f.Path))
 		}
 	}
 	for _, format := range []struct {

@@ -12,8 +12,8 @@ func TestExperimentIsSound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(e.Data.Files) != 34 || len(e.Scores) != 4 || len(e.Gains) != 14 {
-		t.Errorf("%d files, %d scores and %d gains", len(e.Data.Files), len(e.Scores), len(e.Gains))
+	if len(e.Data.Files) != 34 || len(e.Scores) != 4 || len(e.SkillScores) != 14 {
+		t.Errorf("%d files, %d scores and %d gains", len(e.Data.Files), len(e.Scores), len(e.SkillScores))
 	}
 	for _, s := range e.Scores {
 		if s.AtMost == 0 || s.Tolerance == 0 || s.Value > s.AtMost {

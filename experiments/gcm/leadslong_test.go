@@ -23,7 +23,7 @@ func TestLongSeveralLeads(t *testing.T) {
 	testdecoder.Path(t)
 	const told = "model.conditions=[lead,day_of_year]"
 	src := config.Sources{Files: []string{"leads.yaml"}, Set: []string{fmt.Sprintf("data.forecasts=[%s/gcm_fc_*.grib2]", data), fmt.Sprintf("data.analyses=[%s/gcm_an_*.nc]", data)}}
-	e, err := experiment.Vary(context.Background(), experiment.VaryOptions{Config: src, Dir: filepath.Join(t.TempDir(), "leads"), Against: "rows", Version: "test", Variants: []experiment.Variant{
+	e, err := experiment.RunStudy(context.Background(), experiment.StudyOptions{Config: src, Dir: filepath.Join(t.TempDir(), "leads"), Reference: "rows", Version: "test", Variants: []experiment.Variant{
 		{Name: "rows", Set: []string{"model.leads=rows", told}},
 		{Name: "channels"},
 		{Name: "cells", Set: []string{"model.kind=conv_lstm", "model.base=7", "model.recurrent.hidden=10", told}},
@@ -34,13 +34,13 @@ func TestLongSeveralLeads(t *testing.T) {
 	judged := 0
 	for _, r := range e.Rows {
 		t.Logf("%s %s %s %s: %s %.4f %s, over rows %.2f %% [%.2f, %.2f]", r.Variant, r.Variable, r.Level, r.Lead, r.Score, float64(r.Value), r.Unit,
-			100*float64(r.GainAgainst), 100*float64(r.GainAgainstLow), 100*float64(r.GainAgainstHigh))
+			100*float64(r.SkillScoreReference), 100*float64(r.SkillScoreReferenceLow), 100*float64(r.SkillScoreReferenceHigh))
 		switch {
 		case r.Variable != "t":
 			continue
-		case r.Variant == "channels" && !(r.GainAgainstHigh < 0):
+		case r.Variant == "channels" && !(r.SkillScoreReferenceHigh < 0):
 			t.Errorf("channels are not worse than rows: %+v", r)
-		case r.Variant == "cells" && !(r.GainAgainst < 0.005):
+		case r.Variant == "cells" && !(r.SkillScoreReference < 0.005):
 			t.Errorf("cells are better than rows: %+v", r)
 		}
 		if r.Variant == "channels" && (r.Score == score.CRPSGauss.ID || r.Score == score.SpreadRMSE.ID) {

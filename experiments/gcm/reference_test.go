@@ -225,7 +225,7 @@ func checkTarget(t *testing.T, q target, c *cube, ref func(string) float64, para
 	var systems []score.System
 	var forecasts []forecast
 	add := func(name string, gives score.Need, f forecast) {
-		systems, forecasts = append(systems, score.System{Name: name, Gives: gives}), append(forecasts, f)
+		systems, forecasts = append(systems, score.System{Name: name, Provides: gives}), append(forecasts, f)
 	}
 	both := func(fill func(mu, sigma []float32, d int)) forecast {
 		return func(d int) score.Sample {

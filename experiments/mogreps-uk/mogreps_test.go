@@ -162,7 +162,7 @@ func TestKnownGoodCoefficients(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			want := r.coefficients(t, c.file, c.options.Family)[0]
-			c.options.Simplex = true
+			c.options.NelderMead = true
 			e, err := baseline.FitEMOS(sets[c.set], c.options)
 			if err != nil {
 				t.Fatal(err)
@@ -215,9 +215,9 @@ func (r *reader) coefficients(t *testing.T, file string, family baseline.Family)
 	}
 	var places []wire.Values
 	var out []*baseline.EMOS
-	err := r.pool.Do(context.Background(), decode.Call{Kind: netcdf.ValuesKind, Args: req, Result: &places, Out: func(payload []byte) error {
+	err := r.pool.Do(context.Background(), decode.Call{Kind: netcdf.ValuesKind, Args: req, Result: &places, ReadOutput: func(payload []byte) error {
 		get := func(k, p int) float64 {
-			return math.Float64frombits(binary.LittleEndian.Uint64(payload[places[k].At+8*p:]))
+			return math.Float64frombits(binary.LittleEndian.Uint64(payload[places[k].Offset+8*p:]))
 		}
 		for p := range places[0].Count {
 			out = append(out, &baseline.EMOS{Family: family, Alpha: get(0, p), Beta: get(1, p), Gamma: get(2, p), Delta: get(3, p)})
@@ -247,7 +247,7 @@ func TestKnownGoodCoefficientsBySite(t *testing.T) {
 			}
 			one.members, one.truth = append(one.members, members), append(one.truth, h.truth[d][p:p+1])
 		}
-		fit, err := baseline.FitEMOS(one.set(), baseline.EMOSOptions{Simplex: true, Tolerance: 0.01})
+		fit, err := baseline.FitEMOS(one.set(), baseline.EMOSOptions{NelderMead: true, Tolerance: 0.01})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -296,7 +296,7 @@ func (r *reader) checkMembers(t *testing.T, set string, wantTies int, at func(p 
 	for p := range n {
 		at(p).Predict(mu[p:p+1], sigma[p:p+1], mean[p:p+1], std[p:p+1])
 	}
-	got, err := ecc.Calibrated(raw, ecc.Levels(len(raw)), func(p int, level float64) float64 {
+	got, err := ecc.CoupleQuantiles(raw, ecc.Levels(len(raw)), func(p int, level float64) float64 {
 		return at(p).Family.Quantile(float64(mu[p]), float64(sigma[p]), level)
 	})
 	if err != nil {
@@ -367,7 +367,7 @@ func TestRawScores(t *testing.T) {
 			}
 			c.target.Lead = h.lead
 			a, err := score.New(c.target, score.Grid{Weights: weights, Name: "equal areas"},
-				[]score.System{{Name: "raw", MembersUsed: want.Members, Gives: score.Members}}, score.Options{})
+				[]score.System{{Name: "raw", MembersUsed: want.Members, Provides: score.Members}}, score.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -38,7 +38,7 @@ func TestRecordIsReproduced(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	t.Log("\n" + b.String())
-	for _, s := range r.Was.Sources {
+	for _, s := range r.Original.Sources {
 		if text, err := os.ReadFile(s.Name); err != nil || string(text) != s.Text {
 			t.Errorf("%s is not that of the record: %v", s.Name, err)
 		}

@@ -50,10 +50,10 @@ func numbers(t *testing.T, path string, names ...string) [][]float64 {
 	}
 	out := make([][]float64, len(names))
 	var places []wire.Values
-	err = pool.Do(context.Background(), decode.Call{Kind: netcdf.ValuesKind, Args: req, Result: &places, Out: func(payload []byte) error {
+	err = pool.Do(context.Background(), decode.Call{Kind: netcdf.ValuesKind, Args: req, Result: &places, ReadOutput: func(payload []byte) error {
 		for k, at := range places {
 			for i := range at.Count {
-				out[k] = append(out[k], math.Float64frombits(binary.LittleEndian.Uint64(payload[at.At+8*i:])))
+				out[k] = append(out[k], math.Float64frombits(binary.LittleEndian.Uint64(payload[at.Offset+8*i:])))
 			}
 		}
 		return nil
@@ -189,7 +189,7 @@ func TestBlendAsIMPROVER(t *testing.T) {
 	c := numbers(t, filepath.Join(dir, "uk_blend_t2m_kgo_coefficients.nc"), "emos_coefficient_alpha", "emos_coefficient_beta", "emos_coefficient_gamma", "emos_coefficient_delta")
 	known := &baseline.EMOS{Family: baseline.Normal, Alpha: c[0][0], Beta: c[1][0], Gamma: c[2][0], Delta: c[3][0]}
 	s := set(members, obs)
-	got, err := baseline.FitEMOS(s, baseline.EMOSOptions{Simplex: true})
+	got, err := baseline.FitEMOS(s, baseline.EMOSOptions{NelderMead: true})
 	if err != nil {
 		t.Fatal(err)
 	}

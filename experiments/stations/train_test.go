@@ -59,7 +59,7 @@ func TestLaterDates(t *testing.T) {
 				if g.ID == "crps_gauss" && g.ReferenceID == "crps_gauss" && g.System == "network" && g.Reference == over {
 					found = true
 					if !(g.CILow > 0) {
-						t.Errorf("%s: gain over %s %.4f, %.4f to %.4f", file, over, g.Gain, g.CILow, g.CIHigh)
+						t.Errorf("%s: gain over %s %.4f, %.4f to %.4f", file, over, g.SkillScore, g.CILow, g.CIHigh)
 					}
 				}
 			}

@@ -30,8 +30,8 @@ type Column struct {
 	Right  bool   // aligned to the right
 }
 
-// Words are columns of text.
-func Words(names ...string) []Column {
+// TextColumns are columns of text.
+func TextColumns(names ...string) []Column {
 	out := make([]Column, len(names))
 	for i, n := range names {
 		out[i].Name = n
@@ -39,22 +39,22 @@ func Words(names ...string) []Column {
 	return out
 }
 
-// Number is a column of numbers, in a unit that may be "".
-func Number(name, unit, format string) Column {
+// NumberColumn is a column of numbers, in a unit that may be "".
+func NumberColumn(name, unit, format string) Column {
 	return Column{Name: name, Unit: unit, Format: format, Right: true}
 }
 
-// Numbers are columns of numbers of one format.
-func Numbers(format string, names ...string) []Column {
+// NumberColumns are columns of numbers of one format.
+func NumberColumns(format string, names ...string) []Column {
 	out := make([]Column, len(names))
 	for i, n := range names {
-		out[i] = Number(n, "", format)
+		out[i] = NumberColumn(n, "", format)
 	}
 	return out
 }
 
-// Facts is a section of names, each with what there is to say of it, such as the parts of a machine.
-func Facts(rows ...[2]string) Section {
+// FactsSection is a section of names, each with what there is to say of it, such as the parts of a machine.
+func FactsSection(rows ...[2]string) Section {
 	s := Section{Columns: make([]Column, 2)}
 	for _, r := range rows {
 		s.Rows = append(s.Rows, []any{r[0], r[1]})
@@ -112,8 +112,8 @@ func (s Section) Cells() (head []string, rows [][]string) {
 	return head, rows
 }
 
-// List is a section of lines under what they have in common.
-func List(of string, lines ...string) Section {
+// ListSection is a section of lines under what they have in common.
+func ListSection(of string, lines ...string) Section {
 	s := Section{Text: []string{of + ":"}}
 	for _, l := range lines {
 		s.Text = append(s.Text, "  "+l)

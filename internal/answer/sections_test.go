@@ -14,8 +14,8 @@ func some() Sections {
 	var none *float64
 	half := 0.5
 	return Sections{
-		Facts([2]string{"disk", "a|b"}, [2]string{"", "fix: <x>"}),
-		{Title: "Times", Text: []string{"of\x1b all_runs", "", "  twice"}, Columns: append(Words("run"), Number("step", "ms", "%.2f"), Number("n", "", ""), Column{Name: "took"}),
+		FactsSection([2]string{"disk", "a|b"}, [2]string{"", "fix: <x>"}),
+		{Title: "Times", Text: []string{"of\x1b all_runs", "", "  twice"}, Columns: append(TextColumns("run"), NumberColumn("step", "ms", "%.2f"), NumberColumn("n", "", ""), Column{Name: "took"}),
 			Rows:  [][]any{{"ä long", 12.345, 3, 2 * time.Second}, {"b", none, int64(1000)}, {"c\nd", &half, "-"}, {"e", math.NaN()}},
 			Notes: []string{"all [measured]"}},
 	}
@@ -63,7 +63,7 @@ all \[measured]
 `},
 		{"HTML", some()[:1].WriteHTML, `<table><tbody><tr><td style="text-align: left">disk</td><td style="text-align: left">a|b</td></tr>` +
 			`<tr><td style="text-align: left"></td><td style="text-align: left">fix: &lt;x&gt;</td></tr></tbody></table>`},
-		{"HTML with all", Sections{{Title: "T&", Text: []string{"a", "b"}, Columns: []Column{Number("x", "", "%.1f")}, Rows: [][]any{{1.0}}}}.WriteHTML,
+		{"HTML with all", Sections{{Title: "T&", Text: []string{"a", "b"}, Columns: []Column{NumberColumn("x", "", "%.1f")}, Rows: [][]any{{1.0}}}}.WriteHTML,
 			`<p><b>T&amp;</b></p><p>a<br>b</p><table><thead><tr><th style="text-align: right">x</th></tr></thead><tbody><tr><td style="text-align: right">1.0</td></tr></tbody></table>`},
 	} {
 		var b strings.Builder

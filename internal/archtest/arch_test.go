@@ -173,7 +173,7 @@ func inside(patterns []string, path string) bool {
 
 func TestUnreachable(t *testing.T) {
 	for _, p := range list(t) {
-		for _, u := range unreachable {
+		for _, u := range forbiddenLinks {
 			if p.short() != u.from {
 				continue
 			}
@@ -189,7 +189,7 @@ func TestUnreachable(t *testing.T) {
 func TestNames(t *testing.T) {
 	for _, p := range list(t) {
 		for part := range strings.SplitSeq(p.short(), "/") {
-			if slices.Contains(vague, part) || slices.Contains(vague, p.Name) {
+			if slices.Contains(vagueNames, part) || slices.Contains(vagueNames, p.Name) {
 				t.Errorf("%s: the name says nothing; name what the package is for", p.short())
 				break
 			}
@@ -236,7 +236,7 @@ func TestTableIsTrue(t *testing.T) {
 			t.Errorf("home of %s has no reason", h.module)
 		}
 	}
-	for _, u := range unreachable {
+	for _, u := range forbiddenLinks {
 		patterns = append(patterns, u.from)
 		if to, ours := strings.CutPrefix(u.to, Module+"/"); ours {
 			patterns = append(patterns, to)

@@ -49,7 +49,7 @@ func Write(path string, fill func(io.Writer) error) error {
 func Replace(path string, fill func(tmp string) error) (err error) {
 	dir := filepath.Dir(path)
 	var f *os.File
-	tmp, err := unused(filepath.Join(dir, "."+filepath.Base(path)+partial), func(name string) (err error) {
+	tmp, err := createUnique(filepath.Join(dir, "."+filepath.Base(path)+temporaryMark), func(name string) (err error) {
 		f, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666) // less the umask
 		return err
 	})
@@ -76,26 +76,26 @@ func Replace(path string, fill func(tmp string) error) (err error) {
 	return Sync(dir)
 }
 
-// partial is in the names of temporary files and folders, behind a point and the name that
+// temporaryMark is in the names of temporary files and folders, behind a point and the name that
 // they will have.
-const partial = ".partial-"
+const temporaryMark = ".partial-"
 
-// Temporary tells whether a name is that of a temporary file or folder. Nobody writes to it
+// IsTemporary tells whether a name is that of a temporary file or folder. Nobody writes to it
 // any more if its writer is dead.
-func Temporary(name string) bool {
-	return strings.HasPrefix(name, ".") && strings.Contains(name, partial)
+func IsTemporary(name string) bool {
+	return strings.HasPrefix(name, ".") && strings.Contains(name, temporaryMark)
 }
 
-// Sweep removes from a folder what processes left there that were killed while they wrote some files, of any name if
+// RemoveTemporary removes from a folder what processes left there that were killed while they wrote some files, of any name if
 // none is given. It is for those who know that nobody writes them now. A folder that is not there has nothing.
-func Sweep(dir string, names ...string) error {
+func RemoveTemporary(dir string, names ...string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for _, e := range entries {
-		of := func(name string) bool { return strings.HasPrefix(e.Name(), "."+name+partial) }
-		if Temporary(e.Name()) && (len(names) == 0 || slices.ContainsFunc(names, of)) {
+		of := func(name string) bool { return strings.HasPrefix(e.Name(), "."+name+temporaryMark) }
+		if IsTemporary(e.Name()) && (len(names) == 0 || slices.ContainsFunc(names, of)) {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
 		}
 	}
@@ -107,11 +107,11 @@ func Sweep(dir string, names ...string) error {
 //
 // Errors: those of os.Mkdir.
 func TempDir(dir, prefix string) (string, error) {
-	return unused(filepath.Join(dir, prefix), func(name string) error { return os.Mkdir(name, 0o777) })
+	return createUnique(filepath.Join(dir, prefix), func(name string) error { return os.Mkdir(name, 0o777) })
 }
 
-// unused tries names that begin with prefix until make does not find one there.
-func unused(prefix string, make func(name string) error) (string, error) {
+// createUnique tries names that begin with prefix until make does not find one there.
+func createUnique(prefix string, make func(name string) error) (string, error) {
 	for {
 		name := prefix + strconv.FormatUint(uint64(rand.Uint32()), 36)
 		if err := make(name); !errors.Is(err, fs.ErrExist) {

@@ -76,11 +76,11 @@ func TestSweep(t *testing.T) {
 		names []string
 		want  string
 	}{{[]string{"a", "none"}, ".ab.partial-3 .b.partial-2 .hidden a c.partial-4"}, {nil, ".hidden a c.partial-4"}} {
-		if err := Sweep(dir, c.names...); err != nil || left() != c.want {
+		if err := RemoveTemporary(dir, c.names...); err != nil || left() != c.want {
 			t.Errorf("%q: %v, left %q, want %q", c.names, err, left(), c.want)
 		}
 	}
-	if err := Sweep(filepath.Join(dir, "nowhere")); err != nil {
+	if err := RemoveTemporary(filepath.Join(dir, "nowhere")); err != nil {
 		t.Errorf("no folder: %v", err)
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"syscall"
 )
 
-// Create says why a file or folder cannot be made or written: 74 for a full disk,
+// CreateError says why a file or folder cannot be made or written: 74 for a full disk,
 // a quota or a device that fails, which another try may cure; 73 where something
 // stands in the way. An error that is an Error already is returned as it is.
-func Create(path string, err error) error {
+func CreateError(path string, err error) error {
 	var known *Error
 	if err == nil || errors.As(err, &known) {
 		return err
@@ -28,10 +28,10 @@ func Create(path string, err error) error {
 	return e
 }
 
-// Read says why an input file cannot be read: 66 if it is not there, 65 if it is
+// ReadError says why an input file cannot be read: 66 if it is not there, 65 if it is
 // not a file, 74 if reading fails. An error that is an Error already is returned
 // as it is.
-func Read(path string, err error) error {
+func ReadError(path string, err error) error {
 	var known *Error
 	if err == nil || errors.As(err, &known) {
 		return err

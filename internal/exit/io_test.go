@@ -26,10 +26,10 @@ func TestCreateAndRead(t *testing.T) {
 		{&Error{Code: RankLost}, RankLost, RankLost},
 		{errors.New("other"), IO, IO},
 	} {
-		if got := CodeOf(Create("x", c.err)); got != c.create {
+		if got := CodeOf(CreateError("x", c.err)); got != c.create {
 			t.Errorf("Create(%v) is exit %d, want %d", c.err, got, c.create)
 		}
-		if got := CodeOf(Read("x", c.err)); got != c.read {
+		if got := CodeOf(ReadError("x", c.err)); got != c.read {
 			t.Errorf("Read(%v) is exit %d, want %d", c.err, got, c.read)
 		}
 	}

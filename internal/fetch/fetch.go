@@ -17,8 +17,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Partial is the suffix of a file that is not there in full.
-const Partial = ".part"
+// PartialSuffix is the suffix of a file that is not there in full.
+const PartialSuffix = ".part"
 
 // OnlyHTTPS is a http.Client's CheckRedirect: it follows few redirects, and none that leaves https.
 func OnlyHTTPS(r *http.Request, via []*http.Request) error {
@@ -40,20 +40,20 @@ func File(ctx context.Context, client *http.Client, address, path, sum string) e
 	if u, err := url.Parse(address); err != nil || u.Scheme != "https" {
 		return &exit.Error{Code: exit.Usage, What: "this address is not fetched", At: address, Why: "it is not https", Fix: "give one that is, or get the file yourself"}
 	}
-	part := path + Partial
+	part := path + PartialSuffix
 	f, err := os.OpenFile(part, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return exit.Create(part, err)
+		return exit.CreateError(part, err)
 	}
 	defer f.Close()
 	h := sha256.New()
 	at, err := io.Copy(h, f) // of what is there already, so that it is not read again
 	if err != nil {
-		return exit.Read(part, err)
+		return exit.ReadError(part, err)
 	}
 	// What is there may be all of it, if this process ended between the last byte and the name.
 	if at == 0 || hex.EncodeToString(h.Sum(nil)) != sum {
-		if err := rest(ctx, client, address, f, h, at); err != nil {
+		if err := resume(ctx, client, address, f, h, at); err != nil {
 			return err
 		}
 	}
@@ -63,16 +63,16 @@ func File(ctx context.Context, client *http.Client, address, path, sum string) e
 		return err
 	}
 	if err := f.Sync(); err != nil {
-		return exit.Create(part, err)
+		return exit.CreateError(part, err)
 	}
 	if err := os.Rename(part, path); err != nil {
-		return exit.Create(path, err)
+		return exit.CreateError(path, err)
 	}
-	return exit.Create(path, atomicfile.Sync(filepath.Dir(path)))
+	return exit.CreateError(path, atomicfile.Sync(filepath.Dir(path)))
 }
 
-// rest appends what a file lacks. A server that knows no ranges sends all of it again.
-func rest(ctx context.Context, client *http.Client, address string, f *os.File, h interface {
+// resume appends what a file lacks. A server that knows no ranges sends all of it again.
+func resume(ctx context.Context, client *http.Client, address string, f *os.File, h interface {
 	io.Writer
 	Reset()
 }, at int64) error {
@@ -100,10 +100,10 @@ func rest(ctx context.Context, client *http.Client, address string, f *os.File, 
 	case http.StatusOK, http.StatusRequestedRangeNotSatisfiable:
 		h.Reset()
 		if err := errors.Join(f.Truncate(0), seek(f)); err != nil {
-			return exit.Create(f.Name(), err)
+			return exit.CreateError(f.Name(), err)
 		}
 		if r.StatusCode != http.StatusOK {
-			return rest(ctx, client, address, f, h, 0) // what is there is longer than the file
+			return resume(ctx, client, address, f, h, 0) // what is there is longer than the file
 		}
 	default:
 		return lost("the server says "+r.Status, nil)
@@ -132,5 +132,5 @@ type output struct {
 func (o output) Write(p []byte) (int, error) {
 	n, err := o.f.Write(p)
 	o.h.Write(p[:n]) // a hash takes every write
-	return n, exit.Create(o.f.Name(), err)
+	return n, exit.CreateError(o.f.Name(), err)
 }

@@ -92,7 +92,7 @@ func TestFile(t *testing.T) {
 			client.CheckRedirect = OnlyHTTPS
 			path := filepath.Join(t.TempDir(), "x")
 			if c.before != nil {
-				if err := os.WriteFile(path+Partial, c.before, 0o644); err != nil {
+				if err := os.WriteFile(path+PartialSuffix, c.before, 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -109,7 +109,7 @@ func TestFile(t *testing.T) {
 			if c.code == exit.OK && !bytes.Equal(got, content) || c.code != exit.OK && !errors.Is(missing, fs.ErrNotExist) {
 				t.Errorf("the file has %d bytes, %v", len(got), missing)
 			}
-			if _, err := os.Stat(path + Partial); c.code == exit.BadData && !errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(path + PartialSuffix); c.code == exit.BadData && !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("another file was kept: %v", err)
 			}
 		})

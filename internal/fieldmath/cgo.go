@@ -45,7 +45,7 @@ func scale(dst, src []float32, r float32) {
 	C.ens_scale(floats(dst), floats(src), C.float(r), C.size_t(len(dst)))
 }
 
-func count(t *Tally, l *[lanes]lane, values []float32) {
+func countStats(t *Stats, l *[lanes]lane, values []float32) {
 	var c C.ens_tally
 	for k, x := range l {
 		c.min[k], c.max[k], c.hash[k] = C.double(x.min), C.double(x.max), C.uint64_t(x.hash)

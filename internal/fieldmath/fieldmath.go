@@ -43,9 +43,9 @@ func Standardise(dst, src []float32, mean, scale []float64) {
 // Shape: each [point]. Missing: 0.
 func Scale(dst, src []float32, r float32) { scale(dst, src[:len(dst)], r) }
 
-// Tally is what is kept of the values of a field. Min, Max and the moments are those of the
+// Stats is what is kept of the values of a field. Min, Max and the moments are those of the
 // finite values; Min is above Max if there are none.
-type Tally struct {
+type Stats struct {
 	Points, Missing, Infinite int
 	Min, Max, Sum, Squares    float64
 	Hash                      uint64 // of all bits; never 0
@@ -60,39 +60,39 @@ type lane struct {
 	hash                   uint64
 }
 
-// TallyOf counts the values of a field. Two fields of one hash are equal but for a chance
+// StatsOf counts the values of a field. Two fields of one hash are equal but for a chance
 // of their number squared in 2⁶³; zeros of both signs are equal, and NaN of all kinds.
-func TallyOf(values []float32) Tally {
-	t := Tally{Points: len(values)}
+func StatsOf(values []float32) Stats {
+	t := Stats{Points: len(values)}
 	var l [lanes]lane
 	for k := range l {
 		l[k] = lane{min: math.Inf(1), max: math.Inf(-1), hash: uint64(len(values) + k)}
 	}
 	whole := len(values) / lanes * lanes
-	count(&t, &l, values[:whole])
-	plainCount(&t, &l, values[whole:])
+	countStats(&t, &l, values[:whole])
+	plainStats(&t, &l, values[whole:])
 	t.Min, t.Max = math.Inf(1), math.Inf(-1)
 	for _, x := range l {
 		t.Min, t.Max, t.Sum, t.Squares = min(t.Min, x.min), max(t.Max, x.max), t.Sum+x.sum, t.Squares+x.squares
-		t.Hash = Mix(t.Hash, x.hash)
+		t.Hash = HashMix(t.Hash, x.hash)
 	}
 	t.Hash |= 1
 	return t
 }
 
-// Mix extends a hash by a value.
+// HashMix extends a hash by a value.
 //
 // Source: the multiplier of PCG (O'Neill 2014), the finaliser of MurmurHash3.
-func Mix(h, x uint64) uint64 {
+func HashMix(h, x uint64) uint64 {
 	h = (h ^ x) * 0x5851f42d4c957f2d
 	return h ^ h>>33
 }
 
-// Join adds the tally of another part of the field.
-func (t *Tally) Join(o Tally) {
+// Merge adds the tally of another part of the field.
+func (t *Stats) Merge(o Stats) {
 	t.Points, t.Missing, t.Infinite = t.Points+o.Points, t.Missing+o.Missing, t.Infinite+o.Infinite
 	t.Min, t.Max, t.Sum, t.Squares = min(t.Min, o.Min), max(t.Max, o.Max), t.Sum+o.Sum, t.Squares+o.Squares
-	t.Hash = Mix(t.Hash, o.Hash) | 1
+	t.Hash = HashMix(t.Hash, o.Hash) | 1
 }
 
 func plainMeanStd(mean, std []float32, fields [][]float32, divisor float64) {
@@ -150,7 +150,7 @@ func orZero(x float32) float32 {
 	return x
 }
 
-func plainCount(t *Tally, l *[lanes]lane, values []float32) {
+func plainStats(t *Stats, l *[lanes]lane, values []float32) {
 	for i, v := range values {
 		x, bits := &l[i%lanes], math.Float32bits(v)
 		switch {
@@ -168,6 +168,6 @@ func plainCount(t *Tally, l *[lanes]lane, values []float32) {
 			x.sum += d
 			x.squares += float64(d * d)
 		}
-		x.hash = Mix(x.hash, uint64(bits))
+		x.hash = HashMix(x.hash, uint64(bits))
 	}
 }

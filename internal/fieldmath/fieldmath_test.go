@@ -69,16 +69,16 @@ func TestKernels(t *testing.T) {
 			if err := sameBits(got, want); err != nil {
 				t.Error("scaled: ", err)
 			}
-			have := TallyOf(x)
+			have := StatsOf(x)
 			var l [lanes]lane
-			plain := Tally{Points: n, Min: math.Inf(1), Max: math.Inf(-1)}
+			plain := Stats{Points: n, Min: math.Inf(1), Max: math.Inf(-1)}
 			for k := range l {
 				l[k] = lane{min: math.Inf(1), max: math.Inf(-1), hash: uint64(n + k)}
 			}
-			plainCount(&plain, &l, x)
+			plainStats(&plain, &l, x)
 			for _, x := range l {
 				plain.Min, plain.Max, plain.Sum, plain.Squares = min(plain.Min, x.min), max(plain.Max, x.max), plain.Sum+x.sum, plain.Squares+x.squares
-				plain.Hash = Mix(plain.Hash, x.hash)
+				plain.Hash = HashMix(plain.Hash, x.hash)
 			}
 			if plain.Hash |= 1; have != plain {
 				t.Errorf("tally of %d values: %+v, want %+v", n, have, plain)
@@ -143,27 +143,27 @@ func TestOrderOfMembers(t *testing.T) {
 func TestTallyOf(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	x := slices.Repeat([]float32{1, -3, nan, inf, 2, 0, -inf, nan}, 40)
-	got := TallyOf(x)
+	got := StatsOf(x)
 	got.Hash = 0
-	if want := (Tally{Points: 320, Missing: 80, Infinite: 80, Min: -3, Max: 2, Sum: 0, Squares: 40 * 14}); got != want {
+	if want := (Stats{Points: 320, Missing: 80, Infinite: 80, Min: -3, Max: 2, Sum: 0, Squares: 40 * 14}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	// Every place counts in the hash, and the order of values.
 	for i := range x {
 		y := slices.Clone(x)
-		if y[i] = 7; TallyOf(y).Hash == TallyOf(x).Hash {
+		if y[i] = 7; StatsOf(y).Hash == StatsOf(x).Hash {
 			t.Errorf("value %d is not in the hash", i)
 		}
 	}
 	y := slices.Clone(x)
 	y[0], y[8*3+1] = y[8*3+1], y[0]
-	if TallyOf(y).Hash == TallyOf(x).Hash {
+	if StatsOf(y).Hash == StatsOf(x).Hash {
 		t.Error("two values that change places have one hash")
 	}
 	// What compares equal is equal.
 	y = slices.Clone(x)
 	y[5], y[2] = float32(math.Copysign(0, -1)), math.Float32frombits(0x7fc00001)
-	if TallyOf(y).Hash != TallyOf(x).Hash {
+	if StatsOf(y).Hash != StatsOf(x).Hash {
 		t.Error("zeros or NaN of two kinds have two hashes")
 	}
 }
@@ -172,7 +172,7 @@ func BenchmarkTallyOf(b *testing.B) {
 	x := noise(rand.New(rand.NewPCG(1, 1)), 352*704, false)
 	b.SetBytes(4 * int64(len(x)))
 	for b.Loop() {
-		TallyOf(x)
+		StatsOf(x)
 	}
 }
 

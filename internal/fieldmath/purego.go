@@ -10,4 +10,4 @@ func standardise(dst, src []float32, mean, scale []float64) { plainStandardise(d
 
 func scale(dst, src []float32, r float32) { plainScale(dst, src, r) }
 
-func count(t *Tally, l *[lanes]lane, values []float32) { plainCount(t, l, values) }
+func countStats(t *Stats, l *[lanes]lane, values []float32) { plainStats(t, l, values) }

@@ -6,13 +6,13 @@ import "math"
 // The numbers: Bits of mantissa with the leading one, Max the largest, and Least the distance of
 // the smallest ones.
 const (
-	Bits  = 11
-	Max   = 65504
-	Least = 0x1p-24
+	MantissaBits    = 11
+	Max             = 65504
+	SmallestNonzero = 0x1p-24
 )
 
-// Value is the number of these bits.
-func Value(bits uint16) float64 {
+// FromBits is the number of these bits.
+func FromBits(bits uint16) float64 {
 	sign := 1.0
 	if bits&0x8000 != 0 {
 		sign = -1
@@ -36,7 +36,7 @@ func Round(x float64) float64 {
 		return x
 	}
 	_, e := math.Frexp(x)
-	unit := math.Ldexp(1, max(e-Bits, -24))
+	unit := math.Ldexp(1, max(e-MantissaBits, -24))
 	y := math.RoundToEven(x/unit) * unit
 	if math.Abs(y) > Max {
 		return math.Inf(int(math.Copysign(1, x)))
@@ -44,8 +44,8 @@ func Round(x float64) float64 {
 	return y
 }
 
-// Of is the bits of the number nearest to x.
-func Of(x float64) uint16 {
+// ToBits is the bits of the number nearest to x.
+func ToBits(x float64) uint16 {
 	y := Round(x)
 	var sign uint16
 	if math.Signbit(y) {
@@ -58,7 +58,7 @@ func Of(x float64) uint16 {
 	case math.IsInf(y, 1):
 		return sign | 0x7c00
 	case y < 0x1p-14:
-		return sign | uint16(y/Least)
+		return sign | uint16(y/SmallestNonzero)
 	}
 	frac, e := math.Frexp(y) // y = 2·frac·2ᵉ⁻¹
 	return sign | uint16(e+14)<<10 | uint16(frac*0x1p11)&1023

@@ -12,25 +12,25 @@ func TestAllNumbers(t *testing.T) {
 		bits uint16
 		want float64
 	}{{0, 0}, {1, 0x1p-24}, {0x03ff, 0x1p-14 - 0x1p-24}, {0x0400, 0x1p-14}, {0x3c00, 1}, {0xc000, -2}, {0x7bff, Max}, {0x7c00, math.Inf(1)}, {0xfc00, math.Inf(-1)}} {
-		if got := Value(c.bits); got != c.want || Of(c.want) != c.bits {
-			t.Errorf("%#x is %v, want %v, whose bits are %#x", c.bits, got, c.want, Of(c.want))
+		if got := FromBits(c.bits); got != c.want || ToBits(c.want) != c.bits {
+			t.Errorf("%#x is %v, want %v, whose bits are %#x", c.bits, got, c.want, ToBits(c.want))
 		}
 	}
 	for b := range uint16(0x7c00) {
-		x, want := Value(b), float64(b&1023)*Least
+		x, want := FromBits(b), float64(b&1023)*SmallestNonzero
 		if e := int(b >> 10); e > 0 {
 			want = math.Ldexp(1+float64(b&1023)/1024, e-15)
 		}
 		if x != want {
 			t.Fatalf("%#x is %v, want %v", b, x, want)
 		}
-		if Round(x) != x || Round(-x) != -x || Of(x) != b || Of(-x) != b|0x8000 {
-			t.Fatalf("%v becomes %v and %#x, want %#x", x, Round(x), Of(x), b)
+		if Round(x) != x || Round(-x) != -x || ToBits(x) != b || ToBits(-x) != b|0x8000 {
+			t.Fatalf("%v becomes %v and %#x, want %#x", x, Round(x), ToBits(x), b)
 		}
 		if b == 0x7bff {
 			break
 		}
-		next := Value(b + 1)
+		next := FromBits(b + 1)
 		even := x
 		if b&1 == 1 {
 			even = next
@@ -39,7 +39,7 @@ func TestAllNumbers(t *testing.T) {
 			t.Fatalf("between %v and %v: %v, %v, %v", x, next, Round(y), Round(x+(next-x)/2), Round(x+(next-x)*0.75))
 		}
 	}
-	if Round(65519) != Max || Round(65520) != math.Inf(1) || Round(-1e6) != math.Inf(-1) || Of(math.NaN()) != 0x7e00 || !math.IsNaN(Value(0x7e00)) || !math.IsNaN(Round(math.NaN())) {
+	if Round(65519) != Max || Round(65520) != math.Inf(1) || Round(-1e6) != math.Inf(-1) || ToBits(math.NaN()) != 0x7e00 || !math.IsNaN(FromBits(0x7e00)) || !math.IsNaN(Round(math.NaN())) {
 		t.Error("what is too large, or no number")
 	}
 }

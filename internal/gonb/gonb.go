@@ -62,9 +62,9 @@ var (
 	number int   // of the last request for an answer
 )
 
-// Here tells whether the program runs as a cell, with the stream of what is shown for
+// IsCell tells whether the program runs as a cell, with the stream of what is shown for
 // itself: a program that links gonbui has given it to that.
-func Here() bool { return os.Getenv(pipeTo) != "" && registered() == nil }
+func IsCell() bool { return os.Getenv(pipeTo) != "" && registered() == nil }
 
 // registered gives the protocol's type its name. The name is taken where gonbui is
 // linked too; two encoders on one pipe would then break what either of them sends.
@@ -87,7 +87,7 @@ func Show(d Data) error {
 	if err := send(message{Data: d}); err != nil {
 		return err
 	}
-	return meet()
+	return roundTrip()
 }
 
 // Update shows something in place of what was shown with the same id before. Ids are
@@ -109,7 +109,7 @@ func Flush() error {
 	if out == nil {
 		return broken
 	}
-	return meet()
+	return roundTrip()
 }
 
 // send opens the pipes at the first message. The kernel waits for both.
@@ -144,8 +144,8 @@ func open() error {
 	return nil
 }
 
-// meet asks the kernel for an answer, which comes when it has shown what came before.
-func meet() error {
+// roundTrip asks the kernel for an answer, which comes when it has shown what came before.
+func roundTrip() error {
 	number++
 	if err := send(message{Data: map[string]any{valueType: value{Address: syncTo, Value: number}}}); err != nil {
 		return err

@@ -23,7 +23,7 @@ type Flag struct {
 	pipe   chan os.Signal // nobody looks: without it a write to a pipe that was closed ends the process
 	quit   chan struct{}
 	first  chan struct{}                 // closed at the first signal
-	again  atomic.Pointer[chan struct{}] // told of SIGHUP; nil if that stops too
+	hangup atomic.Pointer[chan struct{}] // told of SIGHUP; nil if that stops too
 	done   sync.WaitGroup
 }
 
@@ -46,7 +46,7 @@ func Watch(abort func()) *Flag {
 			case <-f.quit:
 				return
 			case s := <-f.ch:
-				if to := f.again.Load(); to != nil && s == syscall.SIGHUP {
+				if to := f.hangup.Load(); to != nil && s == syscall.SIGHUP {
 					select {
 					case *to <- struct{}{}:
 					default: // it was told and has not looked yet
@@ -68,12 +68,12 @@ func Watch(abort func()) *Flag {
 	return f
 }
 
-// Stay is for a program that stays: SIGHUP tells the channel from now on, in place of raising the flag, and
+// NotifyHangup is for a program that stays: SIGHUP tells the channel from now on, in place of raising the flag, and
 // messages that nobody reads any more (SIGPIPE) are lost, and end nothing.
-func (f *Flag) Stay() <-chan struct{} {
+func (f *Flag) NotifyHangup() <-chan struct{} {
 	signal.Notify(f.pipe, syscall.SIGPIPE)
 	to := make(chan struct{}, 1)
-	f.again.Store(&to)
+	f.hangup.Store(&to)
 	return to
 }
 

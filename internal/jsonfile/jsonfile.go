@@ -12,11 +12,11 @@ import (
 
 // Write writes a value, a line a field, whole or not at all.
 //
-// Errors: those of exit.Create.
+// Errors: those of exit.CreateError.
 func Write(path string, x any) error {
 	text, err := json.MarshalIndent(x, "", " ")
 	if err != nil {
 		return fmt.Errorf("%s: %w", filepath.Base(path), err)
 	}
-	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
+	return exit.CreateError(path, atomicfile.WriteFile(path, append(text, '\n')))
 }

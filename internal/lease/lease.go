@@ -31,21 +31,21 @@ import (
 // beat is the time between two heartbeats of a lease. A lease of another machine
 // counts as dead when its counter did not move for silence.
 var (
-	beat    = 5 * time.Second
-	silence = 4 * beat
+	heartbeatInterval = 5 * time.Second
+	leaseTimeout      = 4 * heartbeatInterval
 )
 
 // owner is the content of a lease.
 type owner struct {
-	Host    string `json:"host"`
-	Boot    string `json:"boot"` // changes with every start of the machine, and differs between containers
-	PID     int    `json:"pid"`
-	Start   string `json:"start"` // start of the process in clock ticks since boot: a PID is used again
-	Command string `json:"command"`
-	Since   string `json:"since"` // when the lease was taken; like time for people: clocks decide nothing
-	Token   string `json:"token"`
-	Beats   uint64 `json:"beats"`
-	Time    string `json:"time"` // of the last heartbeat
+	Host       string `json:"host"`
+	Boot       string `json:"boot"` // changes with every start of the machine, and differs between containers
+	PID        int    `json:"pid"`
+	Start      string `json:"start"` // start of the process in clock ticks since boot: a PID is used again
+	Command    string `json:"command"`
+	Since      string `json:"since"` // when the lease was taken; like time for people: clocks decide nothing
+	Token      string `json:"token"`
+	Heartbeats uint64 `json:"heartbeats"`
+	Time       string `json:"time"` // of the last heartbeat
 }
 
 // A Lease is a file that this process keeps alive. File locks alone would not
@@ -66,9 +66,9 @@ var ErrHeld = errors.New("another process holds the lease")
 // named in errors: "the run directory".
 //
 // Errors: 73, wrapping ErrHeld, if its owner is alive or may be, with who that is and since
-// when; those of exit.Create.
+// when; those of exit.CreateError.
 func Take(path, what string) (*Lease, error) {
-	l := &Lease{path: path, what: what, me: self(), stop: make(chan struct{})}
+	l := &Lease{path: path, what: what, me: thisProcess(), stop: make(chan struct{})}
 	var silent owner // of another machine, that was watched in vain
 	for {
 		far, err := l.claim(silent)
@@ -76,15 +76,15 @@ func Take(path, what string) (*Lease, error) {
 			return nil, err
 		}
 		if far == nil {
-			l.done.Go(l.live)
+			l.done.Go(l.heartbeat)
 			return l, nil
 		}
 		beats, err := watch(path, *far)
 		if err != nil {
-			return nil, exit.Create(path, err)
+			return nil, exit.CreateError(path, err)
 		}
 		if beats {
-			return nil, held(path, what, *far, "its heartbeat goes on")
+			return nil, heldError(path, what, *far, "its heartbeat goes on")
 		}
 		silent = *far
 	}
@@ -94,7 +94,7 @@ func Take(path, what string) (*Lease, error) {
 // one that was silent. It gives the owner that is to be watched first.
 func (l *Lease) claim(silent owner) (far *owner, err error) {
 	dir := filepath.Dir(l.path)
-	release, guarded, err := l.guard(dir)
+	release, guarded, err := l.lockTaking(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -103,42 +103,42 @@ func (l *Lease) claim(silent owner) (far *owner, err error) {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 	case err != nil:
-		return nil, exit.Create(l.path, err)
+		return nil, exit.CreateError(l.path, err)
 	case old.Host == l.me.Host && old.Boot == l.me.Boot:
 		if start, err := processStart(old.PID); err == nil && start == old.Start {
-			return nil, held(l.path, l.what, old, "its process is running")
+			return nil, heldError(l.path, l.what, old, "its process is running")
 		}
-	case old.Token != "" && (old.Token != silent.Token || old.Beats != silent.Beats):
+	case old.Token != "" && (old.Token != silent.Token || old.Heartbeats != silent.Heartbeats):
 		return &old, nil
 	}
-	if err := exit.Create(l.path, l.write()); err != nil {
+	if err := exit.CreateError(l.path, l.write()); err != nil {
 		return nil, err
 	}
 	if !guarded { // without file locks the last of two writers wins; let it be seen
 		time.Sleep(200 * time.Millisecond)
 		if now, err := readOwner(l.path); err != nil || now.Token != l.me.Token {
-			return nil, held(l.path, l.what, now, "it was taken at the same moment")
+			return nil, heldError(l.path, l.what, now, "it was taken at the same moment")
 		}
 		return nil, nil
 	}
-	if err := l.sweep(); err != nil {
-		return nil, errors.Join(exit.Create(dir, err), l.Release())
+	if err := l.removeTemporary(); err != nil {
+		return nil, errors.Join(exit.CreateError(dir, err), l.Release())
 	}
 	return nil, nil
 }
 
-// Abandoned tells whether a file is a lease whose owner was a process of this machine that is
+// IsAbandoned tells whether a file is a lease whose owner was a process of this machine that is
 // gone.
-func Abandoned(path string) bool {
+func IsAbandoned(path string) bool {
 	o, err := readOwner(path)
-	if me := self(); err != nil || o.Host != me.Host || o.Boot != me.Boot {
+	if me := thisProcess(); err != nil || o.Host != me.Host || o.Boot != me.Boot {
 		return false
 	}
 	start, err := processStart(o.PID)
 	return err != nil || start != o.Start
 }
 
-func held(path, what string, o owner, why string) error {
+func heldError(path, what string, o owner, why string) error {
 	if o.Command != "" {
 		why += ": " + o.Command
 	}
@@ -161,7 +161,7 @@ func (o owner) age() string {
 	if err != nil {
 		return text
 	}
-	if d := time.Since(last).Round(time.Second); d < -beat { // or this one's was put back
+	if d := time.Since(last).Round(time.Second); d < -heartbeatInterval { // or this one's was put back
 		return text + fmt.Sprintf(", its clock is %s ahead", -d)
 	} else {
 		return text + fmt.Sprintf(", alive %s ago", max(d, 0))
@@ -170,7 +170,7 @@ func (o owner) age() string {
 
 // watch says whether a lease changes within the time after which it counts as dead.
 func watch(path string, o owner) (bool, error) {
-	for deadline := time.Now().Add(silence); time.Now().Before(deadline); time.Sleep(beat / 5) {
+	for deadline := time.Now().Add(leaseTimeout); time.Now().Before(deadline); time.Sleep(heartbeatInterval / 5) {
 		now, err := readOwner(path)
 		if errors.Is(err, os.ErrNotExist) {
 			return false, nil
@@ -178,19 +178,19 @@ func watch(path string, o owner) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if now.Token != o.Token || now.Beats != o.Beats {
+		if now.Token != o.Token || now.Heartbeats != o.Heartbeats {
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// guard serialises the taking of leases where the file system has locks, and says
+// lockTaking serialises the taking of leases where the file system has locks, and says
 // whether it does.
-func (l *Lease) guard(dir string) (release func(), guarded bool, err error) {
+func (l *Lease) lockTaking(dir string) (release func(), guarded bool, err error) {
 	f, err := os.Open(dir)
 	if err != nil {
-		return nil, false, exit.Create(dir, err)
+		return nil, false, exit.CreateError(dir, err)
 	}
 	for range 600 { // others look and write, and without locks wait for a moment
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -207,9 +207,9 @@ func (l *Lease) guard(dir string) (release func(), guarded bool, err error) {
 	return func() { f.Close() }, err == nil, nil // closing unlocks
 }
 
-// live moves the heartbeat on until release, and notices a takeover.
-func (l *Lease) live() {
-	tick := time.NewTicker(beat)
+// heartbeat moves the heartbeat on until release, and notices a takeover.
+func (l *Lease) heartbeat() {
+	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -224,18 +224,18 @@ func (l *Lease) live() {
 			}
 			continue // a read that fails once is no takeover
 		}
-		l.me.Beats++
+		l.me.Heartbeats++
 		if l.write() != nil {
 			continue // the next beat tries again; silence is the risk, not a wrong result
 		}
 	}
 }
 
-// Lost says whether another process took the lease over, as one may if this one was
+// CheckHeld says whether another process took the lease over, as one may if this one was
 // stopped for long. A nil Lease is never lost.
 //
 // Errors: exit 73 and ErrHeld, with who has it now; nil while it is ours.
-func (l *Lease) Lost() error {
+func (l *Lease) CheckHeld() error {
 	if l == nil || !l.taken.Load() {
 		return nil
 	}
@@ -243,7 +243,7 @@ func (l *Lease) Lost() error {
 	if err != nil {
 		now = owner{Host: "unknown"}
 	}
-	return held(l.path, l.what, now, "it took the lease while this process did not answer")
+	return heldError(l.path, l.what, now, "it took the lease while this process did not answer")
 }
 
 // Release stops the heartbeat and removes the lease if it is still ours. It may be called
@@ -271,7 +271,7 @@ func (l *Lease) write() error {
 	if err != nil {
 		return err
 	}
-	tmp := unnamed(l.path) + l.me.Token
+	tmp := temporaryPrefix(l.path) + l.me.Token
 	if err = os.WriteFile(tmp, append(text, '\n'), 0o644); err == nil {
 		err = os.Rename(tmp, l.path)
 	}
@@ -281,21 +281,23 @@ func (l *Lease) write() error {
 	return err
 }
 
-// unnamed begins the path of the file in which a lease is written before it takes its own.
-func unnamed(path string) string {
+// temporaryPrefix begins the path of the file in which a lease is written before it takes its own.
+func temporaryPrefix(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+strings.TrimPrefix(filepath.Base(path), ".")+"-")
 }
 
-// Part tells whether a file, by its path, belongs to the lease that is kept in another.
-func Part(file, path string) bool { return file == path || strings.HasPrefix(file, unnamed(path)) }
+// IsLeaseFile tells whether a file, by its path, belongs to the lease that is kept in another.
+func IsLeaseFile(file, path string) bool {
+	return file == path || strings.HasPrefix(file, temporaryPrefix(path))
+}
 
-// sweep removes what owners left that were killed while they wrote their lease. None of
+// removeTemporary removes what owners left that were killed while they wrote their lease. None of
 // them may write: this process has the lease, and the lock under which others would take it.
-func (l *Lease) sweep() error {
+func (l *Lease) removeTemporary() error {
 	dir := filepath.Dir(l.path)
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
-		if file := filepath.Join(dir, e.Name()); strings.HasPrefix(file, unnamed(l.path)) {
+		if file := filepath.Join(dir, e.Name()); strings.HasPrefix(file, temporaryPrefix(l.path)) {
 			if gone := os.Remove(file); !errors.Is(gone, os.ErrNotExist) {
 				err = errors.Join(err, gone)
 			}
@@ -317,8 +319,8 @@ func readOwner(path string) (owner, error) {
 	return o, nil
 }
 
-// self describes this process.
-func self() owner {
+// thisProcess describes this process.
+func thisProcess() owner {
 	var o owner
 	o.Host, _ = os.Hostname() // "" compares equal with itself, and the boot id decides
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

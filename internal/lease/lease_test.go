@@ -20,14 +20,14 @@ const lockFile = "run.lock"
 // number was used again, and of another machine that fell silent, is taken over;
 // that of another machine whose heart beats is not.
 func TestDeadOwner(t *testing.T) {
-	oldBeat, oldSilence := beat, silence
-	beat = 20 * time.Millisecond
-	t.Cleanup(func() { beat, silence = oldBeat, oldSilence })
+	oldBeat, oldSilence := heartbeatInterval, leaseTimeout
+	heartbeatInterval = 20 * time.Millisecond
+	t.Cleanup(func() { heartbeatInterval, leaseTimeout = oldBeat, oldSilence })
 	gone := exec.Command("true")
 	if err := gone.Run(); err != nil {
 		t.Fatal(err)
 	}
-	me := self()
+	me := thisProcess()
 	ahead := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	for _, c := range []struct {
 		name  string
@@ -49,8 +49,8 @@ func TestDeadOwner(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := t.TempDir()
-			if silence = 200 * time.Millisecond; c.beats { // as long as it takes to see the next beat
-				silence = time.Minute
+			if leaseTimeout = 200 * time.Millisecond; c.beats { // as long as it takes to see the next beat
+				leaseTimeout = time.Minute
 			}
 			put := func() {
 				text, err := json.Marshal(c.o)
@@ -65,7 +65,7 @@ func TestDeadOwner(t *testing.T) {
 				}
 			}
 			put()
-			half := unnamed(filepath.Join(path, lockFile)) + "x" // of an owner that was killed while it wrote
+			half := temporaryPrefix(filepath.Join(path, lockFile)) + "x" // of an owner that was killed while it wrote
 			if err := os.WriteFile(half, nil, 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -77,7 +77,7 @@ func TestDeadOwner(t *testing.T) {
 					case <-stop:
 						return
 					case <-time.After(10 * time.Millisecond):
-						c.o.Beats++
+						c.o.Heartbeats++
 						put()
 					}
 				}
@@ -106,21 +106,21 @@ func TestDeadOwner(t *testing.T) {
 // TestLost: a process whose lease was taken over is told, and does not remove the
 // other's lease.
 func TestLost(t *testing.T) {
-	oldBeat := beat
-	beat = 10 * time.Millisecond
-	t.Cleanup(func() { beat = oldBeat })
+	oldBeat := heartbeatInterval
+	heartbeatInterval = 10 * time.Millisecond
+	t.Cleanup(func() { heartbeatInterval = oldBeat })
 	path := filepath.Join(t.TempDir(), lockFile)
 	l, err := Take(path, "the run directory")
-	if err != nil || l.Lost() != nil {
-		t.Fatal(err, l.Lost())
+	if err != nil || l.CheckHeld() != nil {
+		t.Fatal(err, l.CheckHeld())
 	}
 	if err := os.WriteFile(path, []byte(`{"host":"other","pid":3,"token":"t"}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); l.Lost() == nil && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); l.CheckHeld() == nil && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
-	if err := l.Lost(); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), "host other") {
+	if err := l.CheckHeld(); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), "host other") {
 		t.Errorf("got %v", err)
 	}
 	if err := l.Release(); err != nil {
@@ -165,7 +165,7 @@ func TestHeld(t *testing.T) {
 
 // FuzzOwner: whatever a lock holds, it is told who has it, or that nobody has.
 func FuzzOwner(f *testing.F) {
-	whole, err := json.Marshal(self())
+	whole, err := json.Marshal(thisProcess())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -182,8 +182,8 @@ func FuzzOwner(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		Abandoned(path)
-		if e := held(path, "it", o, "test"); exit.CodeOf(e) != exit.CannotWrite || strings.ContainsFunc(exit.OneLine(e), func(r rune) bool { return r < ' ' }) {
+		IsAbandoned(path)
+		if e := heldError(path, "it", o, "test"); exit.CodeOf(e) != exit.CannotWrite || strings.ContainsFunc(exit.OneLine(e), func(r rune) bool { return r < ' ' }) {
 			t.Errorf("%q: %q", text, exit.OneLine(e))
 		}
 	})

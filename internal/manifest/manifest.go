@@ -64,13 +64,13 @@ type Document interface{ record() *Record }
 
 // Sum measures input files, which keep the paths they are given by.
 //
-// Errors: those of exit.Read.
+// Errors: those of exit.ReadError.
 func Sum(paths ...string) ([]File, error) {
 	files := make([]File, 0, len(paths))
 	for _, path := range paths {
 		f, err := SumFile(path)
 		if err != nil {
-			return nil, exit.Read(path, err)
+			return nil, exit.ReadError(path, err)
 		}
 		files = append(files, f)
 	}
@@ -80,7 +80,7 @@ func Sum(paths ...string) ([]File, error) {
 // SumBelow measures outputs, which are named relative to dir, in the order of
 // their names.
 //
-// Errors: a name outside dir; those of exit.Create.
+// Errors: a name outside dir; those of exit.CreateError.
 func SumBelow(dir string, names []string) ([]File, error) {
 	files := make([]File, 0, len(names))
 	for _, name := range slices.Sorted(slices.Values(names)) {
@@ -89,7 +89,7 @@ func SumBelow(dir string, names []string) ([]File, error) {
 		}
 		f, err := SumFile(filepath.Join(dir, name))
 		if err != nil {
-			return nil, exit.Create(filepath.Join(dir, name), err)
+			return nil, exit.CreateError(filepath.Join(dir, name), err)
 		}
 		f.Path = filepath.ToSlash(name)
 		files = append(files, f)
@@ -105,7 +105,7 @@ func SumFile(path string) (File, error) {
 	if st, err := os.Stat(path); err != nil || !st.IsDir() {
 		return sumRegular(path)
 	}
-	parts, err := Parts(path)
+	parts, err := ListFiles(path)
 	if err != nil {
 		return File{}, err
 	}
@@ -133,10 +133,10 @@ func sumRegular(path string) (File, error) {
 	return File{path, n, hex.EncodeToString(h.Sum(nil))}, err
 }
 
-// Contents are the checksums of files in ascending order: two lists of files are
+// Checksums are the checksums of files in ascending order: two lists of files are
 // the same input if these are equal, wherever the files lie and in whatever order
 // they are named.
-func Contents(files []File) []string {
+func Checksums(files []File) []string {
 	sums := make([]string, len(files))
 	for i, f := range files {
 		sums[i] = f.SHA256
@@ -150,7 +150,7 @@ func Contents(files []File) []string {
 func Identity(version, configChecksum string, inputs []File) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%s\n", version, configChecksum)
-	for _, s := range Contents(inputs) {
+	for _, s := range Checksums(inputs) {
 		fmt.Fprintln(h, s)
 	}
 	return hex.EncodeToString(h.Sum(nil))
@@ -159,7 +159,7 @@ func Identity(version, configChecksum string, inputs []File) string {
 // Write writes SHA256SUMS of the outputs and then, last of all, manifest.json.
 // Lists of the record that are nil become empty, as they are read back.
 //
-// Errors: those of exit.Create.
+// Errors: those of exit.CreateError.
 func Write(dir string, d Document) error {
 	r := d.record()
 	r.Inputs, r.Outputs = append([]File{}, r.Inputs...), append([]File{}, r.Outputs...)
@@ -174,7 +174,7 @@ func Write(dir string, d Document) error {
 	}{{SumsName, Sums(r.Outputs)}, {Name, append(text, '\n')}} {
 		path := filepath.Join(dir, f.name)
 		if err := atomicfile.WriteFile(path, f.text); err != nil {
-			return exit.Create(path, err)
+			return exit.CreateError(path, err)
 		}
 	}
 	return nil
@@ -200,7 +200,7 @@ func Read(dir, schema string, d Document) error {
 		return err
 	}
 	if err != nil {
-		return exit.Read(path, err)
+		return exit.ReadError(path, err)
 	}
 	return Parse(text, path, schema, d)
 }

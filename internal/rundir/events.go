@@ -26,11 +26,11 @@ type Value struct {
 // Events writes events.jsonl and, of what is a number, the TensorBoard file. Both
 // are opened at the first event. It may be used from several goroutines.
 type Events struct {
-	mu    sync.Mutex
-	dir   string
-	begin time.Time // monotonic
-	file  *os.File  // nil until the first event
-	board *board
+	mu          sync.Mutex
+	dir         string
+	begin       time.Time // monotonic
+	file        *os.File  // nil until the first event
+	tensorBoard *tensorBoard
 }
 
 func newEvents(dir string) *Events { return &Events{dir: dir, begin: time.Now()} }
@@ -44,16 +44,16 @@ func (e *Events) open() error {
 	path := filepath.Join(e.dir, "events.jsonl")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
 	if err != nil {
-		return exit.Create(path, err)
+		return exit.CreateError(path, err)
 	}
 	if err := endLine(f); err != nil {
-		return errors.Join(exit.Create(path, err), f.Close())
+		return errors.Join(exit.CreateError(path, err), f.Close())
 	}
-	b, err := openBoard(filepath.Join(e.dir, "tensorboard"))
+	b, err := openTensorBoard(filepath.Join(e.dir, "tensorboard"))
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
-	e.file, e.board = f, b
+	e.file, e.tensorBoard = f, b
 	return nil
 }
 
@@ -100,13 +100,13 @@ func (e *Events) write(kind string, step uint64, epoch int, values ...Value) err
 		line = append(line, ':')
 		line = append(line, text...)
 		if x, ok := number(v.Value); ok {
-			if err := e.board.scalar(now, step, kind+"/"+v.Name, x); err != nil {
-				return exit.Create(e.board.path, err)
+			if err := e.tensorBoard.scalar(now, step, kind+"/"+v.Name, x); err != nil {
+				return exit.CreateError(e.tensorBoard.path, err)
 			}
 		}
 	}
 	if _, err := e.file.Write(append(line, "}\n"...)); err != nil {
-		return exit.Create(e.file.Name(), err)
+		return exit.CreateError(e.file.Name(), err)
 	}
 	return nil
 }
@@ -122,8 +122,8 @@ func (e *Events) Resumed(step uint64, epoch int) error {
 	if err := e.open(); err != nil {
 		return err
 	}
-	if err := e.board.resumed(time.Now(), step); err != nil {
-		return exit.Create(e.board.path, err)
+	if err := e.tensorBoard.resumed(time.Now(), step); err != nil {
+		return exit.CreateError(e.tensorBoard.path, err)
 	}
 	return e.write("resumed", step, epoch)
 }
@@ -134,7 +134,7 @@ func (e *Events) close() error {
 	if e.file == nil {
 		return nil
 	}
-	return errors.Join(e.file.Close(), e.board.close())
+	return errors.Join(e.file.Close(), e.tensorBoard.close())
 }
 
 func quote(s string) []byte {
@@ -206,7 +206,7 @@ func ReadEvents(dir string) ([]Event, error) {
 	path := filepath.Join(dir, "events.jsonl")
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, exit.Read(path, err)
+		return nil, exit.ReadError(path, err)
 	}
 	defer f.Close()
 	var events []Event
@@ -218,7 +218,7 @@ func ReadEvents(dir string) ([]Event, error) {
 			return events, bad
 		}
 		if err != nil {
-			return nil, exit.Read(path, err)
+			return nil, exit.ReadError(path, err)
 		}
 		e, err := parseEvent(line)
 		if err != nil {

@@ -39,18 +39,18 @@ type Options struct {
 
 // Dir is an open run directory. Close gives the lease back.
 type Dir struct {
-	Path   string
-	events *Events
-	lease  *lease.Lease
-	made   bool // by Open
+	Path    string
+	events  *Events
+	lease   *lease.Lease
+	created bool // by Open
 }
 
 // files are what a run may hold; nothing else is ever removed.
 var files = []string{manifest.Name, manifest.SumsName, "config.effective.yaml", "config.source", "environment.json", "events.jsonl",
 	"tensorboard", "checkpoints", "model", "logs", "report", "scores.json", "scores.parquet", "dates.parquet"}
 
-// marks show that a directory is a run's.
-var marks = []string{manifest.Name, "config.effective.yaml", "environment.json", "events.jsonl"}
+// markerFiles show that a directory is a run's.
+var markerFiles = []string{manifest.Name, "config.effective.yaml", "environment.json", "events.jsonl"}
 
 // Open makes or enters a run directory. When the state is Complete the returned Dir
 // is nil and nothing is locked.
@@ -61,29 +61,29 @@ var marks = []string{manifest.Name, "config.effective.yaml", "environment.json",
 func Open(path string, o Options) (*Dir, State, error) {
 	_, missing := os.Stat(path)
 	if err := os.MkdirAll(path, 0o755); err != nil {
-		return nil, Fresh, exit.Create(path, err)
+		return nil, Fresh, exit.CreateError(path, err)
 	}
-	l, err := Hold(path)
+	l, err := TakeLease(path)
 	if err != nil {
 		return nil, Fresh, err
 	}
-	d := &Dir{Path: path, lease: l, made: missing != nil}
+	d := &Dir{Path: path, lease: l, created: missing != nil}
 	state, err := d.enter(o)
 	if err != nil || state == Complete {
 		return nil, state, errors.Join(err, d.Close())
 	}
-	if err := d.sweep(); err != nil {
+	if err := d.removeTemporary(); err != nil {
 		return nil, state, errors.Join(err, d.Close())
 	}
 	d.events = newEvents(path)
 	return d, state, nil
 }
 
-// sweep removes what a process left that was killed while it wrote a file of the run. It is
+// removeTemporary removes what a process left that was killed while it wrote a file of the run. It is
 // dead: this one has its lease.
-func (d *Dir) sweep() error {
-	return exit.Create(d.Path, filepath.WalkDir(d.Path, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !atomicfile.Temporary(e.Name()) {
+func (d *Dir) removeTemporary() error {
+	return exit.CreateError(d.Path, filepath.WalkDir(d.Path, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !atomicfile.IsTemporary(e.Name()) {
 			return err
 		}
 		if err := os.RemoveAll(path); err != nil {
@@ -112,7 +112,7 @@ func (d *Dir) enter(o Options) (State, error) {
 	refuse := func(why, fix string) error {
 		return &exit.Error{Code: exit.CannotWrite, What: "the run directory is not empty", At: d.Path, Why: why, Fix: fix}
 	}
-	if !slices.ContainsFunc(names, func(n string) bool { return slices.Contains(marks, n) }) {
+	if !slices.ContainsFunc(names, func(n string) bool { return slices.Contains(markerFiles, n) }) {
 		return Fresh, refuse("it holds "+names[0]+" and no run", "choose another --run-dir")
 	}
 	if o.Overwrite {
@@ -142,11 +142,11 @@ func (d *Dir) enter(o Options) (State, error) {
 func (d *Dir) content() ([]string, error) {
 	entries, err := os.ReadDir(d.Path)
 	if err != nil {
-		return nil, exit.Create(d.Path, err)
+		return nil, exit.CreateError(d.Path, err)
 	}
 	var names []string
 	for _, e := range entries {
-		if n := e.Name(); !OfLease(n) {
+		if n := e.Name(); !IsLeaseFile(n) {
 			names = append(names, n)
 		}
 	}
@@ -158,7 +158,7 @@ func (d *Dir) content() ([]string, error) {
 func (d *Dir) clear() error {
 	for _, name := range files {
 		if err := os.RemoveAll(filepath.Join(d.Path, name)); err != nil {
-			return exit.Create(d.Path, err)
+			return exit.CreateError(d.Path, err)
 		}
 	}
 	return nil
@@ -172,9 +172,9 @@ func (d *Dir) File(parts ...string) string {
 // Events is the run's log of events; nil, which drops them, in a View.
 func (d *Dir) Events() *Events { return d.events }
 
-// Lost says whether another process took the run directory over, as one may if
+// CheckLease says whether another process took the run directory over, as one may if
 // this one was stopped for long. Poll it where a stop is polled.
-func (d *Dir) Lost() error { return d.lease.Lost() }
+func (d *Dir) CheckLease() error { return d.lease.CheckHeld() }
 
 // Close closes the event files and gives the lease back. A directory that Open made
 // and nothing was written to is removed. It may be called twice.
@@ -188,7 +188,7 @@ func (d *Dir) Close() error {
 		return err
 	}
 	err = errors.Join(err, d.lease.Release())
-	if names, e := d.content(); e == nil && len(names) == 0 && d.made {
+	if names, e := d.content(); e == nil && len(names) == 0 && d.created {
 		os.Remove(d.Path) // somebody else may be using it already; then it stays
 	}
 	return err
@@ -209,7 +209,7 @@ func (d *Dir) WriteConfig(effective []byte, sources []Source) error {
 		return nil
 	}
 	if err := os.MkdirAll(d.File("config.source"), 0o755); err != nil {
-		return exit.Create(d.File("config.source"), err)
+		return exit.CreateError(d.File("config.source"), err)
 	}
 	for i, s := range sources {
 		name := fmt.Sprintf("%02d-%s", i, filepath.Base(s.Path)) // two may have one name
@@ -221,7 +221,7 @@ func (d *Dir) WriteConfig(effective []byte, sources []Source) error {
 }
 
 func (d *Dir) write(name string, text []byte) error {
-	return exit.Create(d.File(name), atomicfile.WriteFile(d.File(name), text))
+	return exit.CreateError(d.File(name), atomicfile.WriteFile(d.File(name), text))
 }
 
 // Environment is what environment.json says of the machine and the build.
@@ -248,9 +248,9 @@ type Device struct {
 	CUDA   string `json:"cuda,omitempty"`   // the newest that the driver serves
 }
 
-// recorded are the environment variables that change results or speed. No other is
+// recordedVariables are the environment variables that change results or speed. No other is
 // written down: the rest of an environment holds secrets.
-var recorded = []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "ONEDNN_MAX_CPU_ISA",
+var recordedVariables = []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "ONEDNN_MAX_CPU_ISA",
 	"DNNL_MAX_CPU_ISA", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SOURCE_DATE_EPOCH"}
 
 // WriteEnvironment fills in what the program can see by itself and keeps it. It may be repeated
@@ -262,7 +262,7 @@ func (d *Dir) WriteEnvironment(e Environment) error {
 	}
 	e.Host, _ = os.Hostname() // an unnamed host is no reason to stop
 	e.Variables = map[string]string{}
-	for _, name := range recorded {
+	for _, name := range recordedVariables {
 		if v, ok := os.LookupEnv(name); ok {
 			e.Variables[name] = v
 		}

@@ -14,14 +14,14 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// A board writes a TensorBoard event file: records of
+// A tensorBoard writes a TensorBoard event file: records of
 //
 //	uint64 length | masked CRC-32C of it | payload | masked CRC-32C of it
 //
 // all little-endian, whose payload is the protocol buffer tensorflow.Event.
 //
 // Source: TensorFlow, core/lib/io/record_writer.h and core/util/event.proto.
-type board struct {
+type tensorBoard struct {
 	path string
 	file *os.File
 }
@@ -40,10 +40,10 @@ const (
 	sessionStart     = 1 // SessionLog.START
 )
 
-// openBoard begins a new event file; TensorBoard joins the files of one folder.
-func openBoard(dir string) (*board, error) {
+// openTensorBoard begins a new event file; TensorBoard joins the files of one folder.
+func openTensorBoard(dir string) (*tensorBoard, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, exit.Create(dir, err)
+		return nil, exit.CreateError(dir, err)
 	}
 	host, err := os.Hostname()
 	if err != nil {
@@ -53,17 +53,17 @@ func openBoard(dir string) (*board, error) {
 	path := filepath.Join(dir, fmt.Sprintf("events.out.tfevents.%010d.%s.%d.%d", now.Unix(), host, os.Getpid(), now.Nanosecond()))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
-		return nil, exit.Create(path, err)
+		return nil, exit.CreateError(path, err)
 	}
-	b := &board{path, f}
+	b := &tensorBoard{path, f}
 	e := wallTime(now)
 	e = protowire.AppendTag(e, eventFileVersion, protowire.BytesType)
 	e = protowire.AppendString(e, "brain.Event:2")
-	return b, exit.Create(path, b.record(e))
+	return b, exit.CreateError(path, b.record(e))
 }
 
 // scalar writes one number of a step.
-func (b *board) scalar(at time.Time, step uint64, tag string, x float64) error {
+func (b *tensorBoard) scalar(at time.Time, step uint64, tag string, x float64) error {
 	var value []byte
 	value = protowire.AppendTag(value, valueTag, protowire.BytesType)
 	value = protowire.AppendString(value, tag)
@@ -81,7 +81,7 @@ func (b *board) scalar(at time.Time, step uint64, tag string, x float64) error {
 }
 
 // resumed tells TensorBoard to forget what earlier files say of later steps.
-func (b *board) resumed(at time.Time, step uint64) error {
+func (b *tensorBoard) resumed(at time.Time, step uint64) error {
 	var session []byte
 	session = protowire.AppendTag(session, sessionStatus, protowire.VarintType)
 	session = protowire.AppendVarint(session, sessionStart)
@@ -93,14 +93,14 @@ func (b *board) resumed(at time.Time, step uint64) error {
 	return b.record(e)
 }
 
-func (b *board) close() error { return b.file.Close() }
+func (b *tensorBoard) close() error { return b.file.Close() }
 
 func wallTime(at time.Time) []byte {
 	e := protowire.AppendTag(nil, eventWallTime, protowire.Fixed64Type)
 	return protowire.AppendFixed64(e, math.Float64bits(float64(at.UnixMicro())/1e6))
 }
 
-func (b *board) record(payload []byte) error {
+func (b *tensorBoard) record(payload []byte) error {
 	le := binary.LittleEndian
 	out := le.AppendUint64(nil, uint64(len(payload)))
 	out = le.AppendUint32(out, masked(out))

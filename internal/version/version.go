@@ -33,7 +33,7 @@ var once = sync.OnceValue(func() string {
 	if !ok {
 		info = &debug.BuildInfo{Main: debug.Module{Path: module}} // made without modules
 	}
-	if v := cmp.Or(described, stamped(info)); v != "" {
+	if v := cmp.Or(described, buildVersion(info)); v != "" {
 		return v
 	}
 	if info.Main.Path != module {
@@ -50,8 +50,8 @@ var once = sync.OnceValue(func() string {
 	return sum
 })
 
-// stamped is the version that the go command knew, or "".
-func stamped(info *debug.BuildInfo) string {
+// buildVersion is the version that the go command knew, or "".
+func buildVersion(info *debug.BuildInfo) string {
 	m := &info.Main
 	if m.Path != module {
 		i := slices.IndexFunc(info.Deps, func(d *debug.Module) bool { return d.Path == module })

@@ -31,7 +31,7 @@ func TestStamped(t *testing.T) {
 		{"a cell that replaces by a folder", cell(&debug.Module{Path: module, Version: "v1.2.3", Replace: &debug.Module{Path: "../ensemble", Version: "(devel)"}}), ""},
 		{"a cell that replaces by a version", cell(&debug.Module{Path: module, Version: "v1.2.3", Replace: &debug.Module{Path: "fork", Version: "v1.2.4"}}), "v1.2.4"},
 	} {
-		if got := stamped(&c.info); got != c.want {
+		if got := buildVersion(&c.info); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

@@ -6,11 +6,11 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// description is what the attributes of a variable say about all its fields.
-func description(v *Var) Field {
+// describeVariable is what the attributes of a variable say about all its fields.
+func describeVariable(v *Var) Field {
 	f := Field{NativeUnit: v.Text("units"), LongName: v.Text("long_name"), Packing: v.Type}
 	f.Key.Variable = v.Name
-	over, within := methods(v.Text("cell_methods"))
+	over, within := parseCellMethods(v.Text("cell_methods"))
 	f.Statistic = within
 	switch over {
 	case "":
@@ -27,20 +27,20 @@ func description(v *Var) Field {
 			base = strings.TrimSuffix(base, suffix)
 		}
 	}
-	f.Key.Variable = vocabulary(base, v.Text("standard_name"))
+	f.Key.Variable = canonicalName(base, v.Text("standard_name"))
 	f.Key.Member = ensemble.NoMember
-	alone(&f, v)
+	applyScalarAttributes(&f, v)
 	return f
 }
 
-// alone reads what our files for CDO, whose variables have no further dimensions, say in
+// applyScalarAttributes reads what our files for CDO, whose variables have no further dimensions, say in
 // attributes: the one quantile, event or member that a variable is of.
-func alone(f *Field, v *Var) {
+func applyScalarAttributes(f *Field, v *Var) {
 	number := func(name string) []float64 { return v.Attrs[name].Numbers }
 	relation := relations[v.Text(relationAttribute)]
 	switch {
 	case len(number("quantile")) == 1:
-		f.Key.Product, f.Key.Below = ensemble.Quantile, number("quantile")[0]
+		f.Key.Product, f.Key.QuantileProbability = ensemble.Quantile, number("quantile")[0]
 	case relation == ensemble.Between && len(number("threshold")) == 2:
 		f.Key.Product, f.Key.Event = ensemble.Probability, ensemble.Event{Relation: relation, Lower: number("threshold")[0], Upper: number("threshold")[1]}
 	case relation == ensemble.Above && len(number("threshold")) == 1:
@@ -51,12 +51,12 @@ func alone(f *Field, v *Var) {
 		f.Key.Member = ensemble.Member(number("realization")[0])
 	}
 	if f.Key.Product == ensemble.Probability {
-		f.Key.Variable, f.EventUnit = vocabulary(eventOf(v.Name), ""), v.Text("threshold_units")
+		f.Key.Variable, f.EventUnit = canonicalName(eventVariable(v.Name), ""), v.Text("threshold_units")
 	}
 }
 
-// methods cuts cell_methods into the statistic over members and the one over time.
-func methods(s string) (members, times string) {
+// parseCellMethods cuts cell_methods into the statistic over members and the one over time.
+func parseCellMethods(s string) (members, times string) {
 	words := strings.Fields(strings.ReplaceAll(s, ":", ": "))
 	var axes []string
 	for _, w := range words {
@@ -80,21 +80,21 @@ func methods(s string) (members, times string) {
 	return members, times
 }
 
-// otherNames are short names of other conventions (CMIP, ERA5, IMPROVER).
-var otherNames = map[string]string{
+// variableAliases are short names of other conventions (CMIP, ERA5, IMPROVER).
+var variableAliases = map[string]string{
 	"tas": "2t", "ta": "t", "zg": "gh", "ua": "u", "va": "v", "wap": "w", "hus": "q", "hur": "r", "psl": "msl", "ps": "sp", "uas": "10u", "vas": "10v", "sfcWind": "10si", "ts": "skt",
 	"temperature": "t", "geopotential": "z", "geopotential_height": "gh", "u_component_of_wind": "u", "v_component_of_wind": "v", "specific_humidity": "q", "relative_humidity": "r", "vertical_velocity": "w",
 	"2m_temperature": "2t", "mean_sea_level_pressure": "msl", "10m_u_component_of_wind": "10u", "10m_v_component_of_wind": "10v", "total_precipitation": "tp",
 }
 
-// alongAxes are standard names of wind along the axes of a projection, which is neither
+// gridRelativeNames are standard names of wind along the axes of a projection, which is neither
 // eastward nor northward wind, whatever the variable is called.
-var alongAxes = map[string]bool{"x_wind": true, "y_wind": true, "grid_eastward_wind": true, "grid_northward_wind": true}
+var gridRelativeNames = map[string]bool{"x_wind": true, "y_wind": true, "grid_eastward_wind": true, "grid_northward_wind": true}
 
-// vocabulary gives our name of a quantity: by its own name, then by its standard
+// canonicalName gives our name of a quantity: by its own name, then by its standard
 // name; a name that is not known stays.
-func vocabulary(own, standard string) string {
-	if alongAxes[standard] {
+func canonicalName(own, standard string) string {
+	if gridRelativeNames[standard] {
 		return standard
 	}
 	for _, v := range ensemble.Variables {
@@ -102,7 +102,7 @@ func vocabulary(own, standard string) string {
 			return v.Name
 		}
 	}
-	if n, ok := otherNames[own]; ok {
+	if n, ok := variableAliases[own]; ok {
 		return n
 	}
 	for _, v := range ensemble.Variables {
@@ -113,10 +113,10 @@ func vocabulary(own, standard string) string {
 	return own
 }
 
-// name settles what depends on the level: air_temperature at 2 m, or at the 1.5 m
+// resolveByLevel settles what depends on the level: air_temperature at 2 m, or at the 1.5 m
 // of the Met Office, is 2t, wind_speed at 10 m is 10si; and a variable that belongs
 // to one level and names none is on that.
-func name(f *Field) {
+func resolveByLevel(f *Field) {
 	v, ok := ensemble.VariableNamed(f.Key.Variable)
 	if !ok {
 		return

@@ -46,7 +46,7 @@ const maxFields = 5_000_000
 //
 // Errors: those of values.
 func Fields(h *Header, values Fetch, share func(*ensemble.Grid) *ensemble.Grid) ([]Field, []Unused, error) {
-	coord := coordinates(h)
+	coord := metadataVariables(h)
 	var want []int
 	for i := range h.Vars {
 		if coord[i] && h.Vars[i].Numeric() && h.size(i) > 0 && h.size(i) <= 1<<24 && h.Vars[i].Text("grid_mapping_name") == "" {
@@ -60,7 +60,7 @@ func Fields(h *Header, values Fetch, share func(*ensemble.Grid) *ensemble.Grid) 
 			return nil, nil, err
 		}
 	}
-	r := reader{h: h, coord: coord, values: known, share: share, named: h.listed("coordinates")}
+	r := reader{h: h, coord: coord, values: known, intern: share, listed: h.referenced("coordinates")}
 	var fields []Field
 	var unused []Unused
 	number := 0
@@ -68,7 +68,7 @@ func Fields(h *Header, values Fetch, share func(*ensemble.Grid) *ensemble.Grid) 
 		if coord[i] {
 			continue
 		}
-		got, reason := r.variable(i)
+		got, reason := r.variableFields(i)
 		if reason == "" && len(fields)+len(got) > maxFields {
 			reason = fmt.Sprintf("the file has more than %d fields", maxFields)
 		}
@@ -103,34 +103,34 @@ type reader struct {
 	h      *Header
 	coord  map[int]bool
 	values map[int][]float64
-	share  func(*ensemble.Grid) *ensemble.Grid
-	named  map[int]bool // variables that some other one lists as its coordinate
+	intern func(*ensemble.Grid) *ensemble.Grid
+	listed map[int]bool // variables that some other one lists as its coordinate
 }
 
-// aux is a coordinate of a variable: its numbers vary along some of the variable's
+// auxCoord is a coordinate of a variable: its numbers vary along some of the variable's
 // dimensions.
-type aux struct {
+type auxCoord struct {
 	v      *Var
 	index  int
 	role   role
 	values []float64
-	along  []int // positions in the variable's dimensions
+	axes   []int // positions in the variable's dimensions
 }
 
-// at is the coordinate's value at a place, an index along each dimension.
-func (a *aux) at(h *Header, place []int64) float64 { return a.values[a.position(h, place)] }
+// value is the coordinate's value at a place, an index along each dimension.
+func (a *auxCoord) value(h *Header, place []int64) float64 { return a.values[a.offset(h, place)] }
 
-// position is where the coordinate's value at a place stands among its values.
-func (a *aux) position(h *Header, place []int64) int64 {
+// offset is where the coordinate's value at a place stands among its values.
+func (a *auxCoord) offset(h *Header, place []int64) int64 {
 	k := int64(0)
-	for _, p := range a.along {
-		k = k*a.length(h, p) + place[p]
+	for _, p := range a.axes {
+		k = k*a.dimLength(h, p) + place[p]
 	}
 	return k
 }
 
-func (a *aux) length(h *Header, p int) int64 {
-	for i, q := range a.along {
+func (a *auxCoord) dimLength(h *Header, p int) int64 {
+	for i, q := range a.axes {
 		if q == p {
 			return h.Dims[a.v.Dims[i]].Len
 		}
@@ -140,22 +140,22 @@ func (a *aux) length(h *Header, p int) int64 {
 
 // auxiliaries are the coordinates of variable i: those of its dimensions, those it
 // names, and scalars of known standard name in its group.
-func (r *reader) auxiliaries(i int) []*aux {
+func (r *reader) auxiliaries(i int) []*auxCoord {
 	v := &r.h.Vars[i]
-	var out []*aux
+	var out []*auxCoord
 	seen := map[int]bool{i: true}
 	add := func(k int) {
 		if k < 0 || seen[k] || r.values[k] == nil {
 			return
 		}
 		c := &r.h.Vars[k]
-		a := &aux{v: c, index: k, role: roleOf(c), values: r.values[k]}
+		a := &auxCoord{v: c, index: k, role: roleOf(c), values: r.values[k]}
 		for _, d := range c.Dims {
 			p := slices.Index(v.Dims, d)
 			if p < 0 {
 				return // it varies along something this variable does not
 			}
-			a.along = append(a.along, p)
+			a.axes = append(a.axes, p)
 		}
 		seen[k] = true
 		out = append(out, a)
@@ -163,13 +163,13 @@ func (r *reader) auxiliaries(i int) []*aux {
 	for _, d := range v.Dims {
 		add(r.h.find(r.h.Dims[d].Name, v.Group))
 	}
-	for _, n := range names(v.Text("coordinates")) {
+	for _, n := range splitNames(v.Text("coordinates")) {
 		add(r.h.find(n, v.Group))
 	}
 	for k := range r.h.Vars {
 		c := &r.h.Vars[k]
-		if r.coord[k] && roleOf(c) != noRole && r.h.find(c.Name, v.Group) == k && (len(c.Dims) == 0 || byStandardName[c.Text("standard_name")] != noRole || isTimeUnit(c.Text("units")) || byName[strings.ToLower(c.Name)] != noRole) {
-			if !isBounds(c.Name) && !(r.named[k] && ownAlone[roleOf(c)]) {
+		if r.coord[k] && roleOf(c) != noRole && r.h.find(c.Name, v.Group) == k && (len(c.Dims) == 0 || rolesByStandardName[c.Text("standard_name")] != noRole || isTimeUnit(c.Text("units")) || rolesByName[strings.ToLower(c.Name)] != noRole) {
+			if !isBounds(c.Name) && !(r.listed[k] && listedOnlyRoles[roleOf(c)]) {
 				add(k)
 			}
 		}
@@ -177,27 +177,27 @@ func (r *reader) auxiliaries(i int) []*aux {
 	return out
 }
 
-// ownAlone are the roles of scalars that belong to those variables only that list them,
+// listedOnlyRoles are the roles of scalars that belong to those variables only that list them,
 // where any does: the height of one is not that of the next.
-var ownAlone = map[role]bool{roleLevel: true, roleQuantile: true, roleThreshold: true}
+var listedOnlyRoles = map[role]bool{roleLevel: true, roleQuantile: true, roleThreshold: true}
 
 func isBounds(name string) bool {
 	return strings.HasSuffix(name, "_bnds") || strings.HasSuffix(name, "_bounds")
 }
 
-// pick gives the coordinate of a role, the one along most dimensions first.
-func pick(all []*aux, want role) *aux {
-	var best *aux
+// coordOfRole gives the coordinate of a role, the one along most dimensions first.
+func coordOfRole(all []*auxCoord, want role) *auxCoord {
+	var best *auxCoord
 	for _, a := range all {
-		if a.role == want && (best == nil || len(a.along) > len(best.along)) {
+		if a.role == want && (best == nil || len(a.axes) > len(best.axes)) {
 			best = a
 		}
 	}
 	return best
 }
 
-// variable makes the fields of one variable, or says why not.
-func (r *reader) variable(i int) ([]Field, string) {
+// variableFields makes the fields of one variable, or says why not.
+func (r *reader) variableFields(i int) ([]Field, string) {
 	v := &r.h.Vars[i]
 	switch {
 	case !v.Numeric():
@@ -216,28 +216,28 @@ func (r *reader) variable(i int) ([]Field, string) {
 	}
 	// What varies from point to point, such as the altitude of stations, is no
 	// coordinate of whole fields.
-	all = slices.DeleteFunc(all, func(a *aux) bool {
-		return slices.ContainsFunc(a.along, func(p int) bool { return slices.Contains(hor.dims, p) })
+	all = slices.DeleteFunc(all, func(a *auxCoord) bool {
+		return slices.ContainsFunc(a.axes, func(p int) bool { return slices.Contains(hor.dims, p) })
 	})
-	d := description(v)
+	d := describeVariable(v)
 	d.Grid = hor.grid
-	return r.slices(i, all, hor.dims, d)
+	return r.enumerateFields(i, all, hor.dims, d)
 }
 
-// slices walks all places of a variable outside its horizontal dimensions.
-func (r *reader) slices(i int, all []*aux, horizontal []int, d Field) ([]Field, string) {
+// enumerateFields walks all places of a variable outside its horizontal dimensions.
+func (r *reader) enumerateFields(i int, all []*auxCoord, horizontal []int, d Field) ([]Field, string) {
 	v := &r.h.Vars[i]
-	c, reason := r.clock(all)
+	c, reason := r.timeCoords(all)
 	if reason != "" {
 		return nil, reason
 	}
-	member, level := pick(all, roleMember), pick(all, roleLevel)
-	statistic := pick(all, roleQuantile)
-	if t := pick(all, roleThreshold); t != nil {
+	member, level := coordOfRole(all, roleMember), coordOfRole(all, roleLevel)
+	statistic := coordOfRole(all, roleQuantile)
+	if t := coordOfRole(all, roleThreshold); t != nil {
 		statistic = t
 	}
 	if statistic != nil && d.Key.Product == ensemble.MemberField {
-		statistic.describe(&d, v)
+		statistic.setStatistic(&d, v)
 	} else {
 		statistic = nil
 	}
@@ -248,7 +248,7 @@ func (r *reader) slices(i int, all []*aux, horizontal []int, d Field) ([]Field, 
 		}
 		understood := false
 		for _, a := range all {
-			if slices.Contains(a.along, p) && (a == member || a == level || a == statistic || c.has(a)) {
+			if slices.Contains(a.axes, p) && (a == member || a == level || a == statistic || c.has(a)) {
 				understood = true
 			}
 		}
@@ -269,7 +269,7 @@ func (r *reader) slices(i int, all []*aux, horizontal []int, d Field) ([]Field, 
 			count[p] = r.h.Dims[v.Dims[p]].Len
 		}
 	}
-	if member != nil && len(member.along) == 1 {
+	if member != nil && len(member.axes) == 1 {
 		d.Members = len(member.values)
 	}
 	var out []Field
@@ -305,42 +305,42 @@ func (r *reader) slices(i int, all []*aux, horizontal []int, d Field) ([]Field, 
 	}
 }
 
-// describe says that variable v holds quantiles or probabilities along a coordinate.
-func (a *aux) describe(d *Field, v *Var) {
+// setStatistic says that variable v holds quantiles or probabilities along a coordinate.
+func (a *auxCoord) setStatistic(d *Field, v *Var) {
 	if a.role == roleQuantile {
 		d.Key.Product = ensemble.Quantile
-		d.Key.Variable = vocabulary(strings.TrimSuffix(v.Name, "_quantile"), v.Text("standard_name"))
+		d.Key.Variable = canonicalName(strings.TrimSuffix(v.Name, "_quantile"), v.Text("standard_name"))
 		return
 	}
 	d.Key.Product = ensemble.Probability
 	d.Key.Event.Relation = relations[a.v.Text(relationAttribute)]
-	d.Key.Variable = vocabulary(eventOf(v.Name), a.v.Text("standard_name"))
+	d.Key.Variable = canonicalName(eventVariable(v.Name), a.v.Text("standard_name"))
 	d.EventUnit = a.v.Text("units")
 }
 
-// probabilityOf is the form of the names of probabilities.
-var probabilityOf = regexp.MustCompile(`^probability_of_(.+)_(above|below|between)_[^_]+$`)
+// probabilityName is the form of the names of probabilities.
+var probabilityName = regexp.MustCompile(`^probability_of_(.+)_(above|below|between)_[^_]+$`)
 
-// eventOf is X of the name probability_of_X_above_threshold.
-func eventOf(name string) string {
-	if m := probabilityOf.FindStringSubmatch(name); m != nil {
+// eventVariable is X of the name probability_of_X_above_threshold.
+func eventVariable(name string) string {
+	if m := probabilityName.FindStringSubmatch(name); m != nil {
 		return m[1]
 	}
 	return name
 }
 
 // statisticAt fills in the quantile or the limits of the event at a place.
-func (r *reader) statisticAt(f *Field, a *aux, place []int64) string {
-	x := a.at(r.h, place)
+func (r *reader) statisticAt(f *Field, a *auxCoord, place []int64) string {
+	x := a.value(r.h, place)
 	if x != x {
 		return "a " + a.v.Name + " is missing"
 	}
 	if a.role == roleQuantile {
-		if f.Key.Below = x; a.v.Text("units") == "%" {
-			f.Key.Below /= 100
+		if f.Key.QuantileProbability = x; a.v.Text("units") == "%" {
+			f.Key.QuantileProbability /= 100
 		}
-		if !(f.Key.Below >= 0 && f.Key.Below <= 1) {
-			return fmt.Sprintf("quantile %v is not between 0 and 1", f.Key.Below)
+		if !(f.Key.QuantileProbability >= 0 && f.Key.QuantileProbability <= 1) {
+			return fmt.Sprintf("quantile %v is not between 0 and 1", f.Key.QuantileProbability)
 		}
 		return ""
 	}
@@ -354,14 +354,14 @@ func (r *reader) statisticAt(f *Field, a *aux, place []int64) string {
 		if b < 0 || len(r.values[b]) != 2*len(a.values) {
 			return "its thresholds have no bounds"
 		}
-		k := a.position(r.h, place)
+		k := a.offset(r.h, place)
 		e.Lower, e.Upper = r.values[b][2*k], r.values[b][2*k+1]
 	}
 	return ""
 }
 
 // keyAt fills in time, member and level at a place.
-func (r *reader) keyAt(f *Field, c clock, member, level *aux, place []int64) string {
+func (r *reader) keyAt(f *Field, c timeCoords, member, level *auxCoord, place []int64) string {
 	init, lead, interval, err := c.at(r.h, place)
 	if err != nil {
 		return err.Error()
@@ -371,25 +371,25 @@ func (r *reader) keyAt(f *Field, c clock, member, level *aux, place []int64) str
 		f.Interval = ensemble.Lead(interval)
 	}
 	if member != nil && f.Key.Product == ensemble.MemberField {
-		m := member.at(r.h, place)
+		m := member.value(r.h, place)
 		if m != math.Trunc(m) || math.Abs(m) > 1e6 {
 			return fmt.Sprintf("member number %v is no whole number", m)
 		}
 		f.Key.Member = ensemble.Member(m)
 	}
 	if level != nil {
-		l, kind, reason := levelOf(level, level.at(r.h, place))
+		l, kind, reason := levelOf(level, level.value(r.h, place))
 		if reason != "" {
 			return reason
 		}
 		f.Key.Level, f.LevelType = l, kind
 	}
-	name(f)
+	resolveByLevel(f)
 	return ""
 }
 
 // levelOf makes a level of a vertical coordinate.
-func levelOf(a *aux, x float64) (ensemble.Level, string, string) {
+func levelOf(a *auxCoord, x float64) (ensemble.Level, string, string) {
 	if x != x {
 		return ensemble.Level{}, "", "a level is missing"
 	}
@@ -419,13 +419,13 @@ func levelOf(a *aux, x float64) (ensemble.Level, string, string) {
 var isobaricLevels = []float64{1, 2, 3, 5, 7, 10, 20, 30, 50, 70, 100, 125, 150, 175, 200, 225, 250, 300, 350, 400, 450, 500, 550, 600, 650, 700, 750, 775, 800, 825, 850,
 	875, 900, 925, 950, 975, 1000}
 
-// modelLevels is how many levels a model has at most: numbers above are no level's.
-const modelLevels = 137
+// maxModelLevels is how many levels a model has at most: numbers above are no level's.
+const maxModelLevels = 137
 
 // isobaric tells whether "level", without a unit or standard name as in WeatherBench, is
 // pressure in hPa: its values are such levels, and not all could be numbers of model
 // levels.
-func (a *aux) isobaric() bool {
+func (a *auxCoord) isobaric() bool {
 	if a.v.Name != "level" && a.v.Name != "pressure_level" || a.v.Text("units") != "" || a.v.Text("standard_name") != "" || len(a.values) == 0 {
 		return false
 	}
@@ -434,25 +434,25 @@ func (a *aux) isobaric() bool {
 			return false
 		}
 	}
-	return slices.Max(a.values) > modelLevels
+	return slices.Max(a.values) > maxModelLevels
 }
 
-// clock is the time coordinates of a variable.
-type clock struct {
-	valid, init, lead *aux
+// timeCoords is the time coordinates of a variable.
+type timeCoords struct {
+	valid, init, lead *auxCoord
 	validAxis         timeAxis
 	initAxis          timeAxis
 	bounds            []float64 // of valid: pairs, in its order; nil without
 }
 
-func (c clock) has(a *aux) bool { return a == c.valid || a == c.init || a == c.lead }
+func (c timeCoords) has(a *auxCoord) bool { return a == c.valid || a == c.init || a == c.lead }
 
-// clock finds the time coordinates and understands their units.
-func (r *reader) clock(all []*aux) (clock, string) {
-	c := clock{valid: pick(all, roleTime), init: pick(all, roleInit), lead: pick(all, roleLead)}
+// timeCoords finds the time coordinates and understands their units.
+func (r *reader) timeCoords(all []*auxCoord) (timeCoords, string) {
+	c := timeCoords{valid: coordOfRole(all, roleTime), init: coordOfRole(all, roleInit), lead: coordOfRole(all, roleLead)}
 	// A "lead" that counts months or has no unit says nothing of its own.
 	if c.lead != nil {
-		if _, err := span(0, c.lead.v.Text("units")); err != nil {
+		if _, err := timeSpan(0, c.lead.v.Text("units")); err != nil {
 			c.lead = nil
 		}
 	}
@@ -470,7 +470,7 @@ func (r *reader) clock(all []*aux) (clock, string) {
 			return c, err.Error()
 		}
 	}
-	if c.init == nil && c.countsFromTime() {
+	if c.init == nil && c.timeIsInit() {
 		c.init, c.initAxis, c.valid, c.bounds = c.valid, c.validAxis, nil, nil
 	}
 	switch {
@@ -480,43 +480,43 @@ func (r *reader) clock(all []*aux) (clock, string) {
 	return c, ""
 }
 
-// countsFromTime tells whether leads are added to the time rather than taken from it: as
+// timeIsInit tells whether leads are added to the time rather than taken from it: as
 // WeatherBench has it, where leads are called prediction_timedelta, and where they have a
 // dimension of their own beside that of the time. In CF the forecast_period ends at the
 // time, whatever its dimensions.
-func (c clock) countsFromTime() bool {
+func (c timeCoords) timeIsInit() bool {
 	if c.valid == nil || c.lead == nil {
 		return false
 	}
 	if c.lead.v.Name == "prediction_timedelta" {
 		return true
 	}
-	apart := len(c.valid.along) > 0 && len(c.lead.along) > 0 && !slices.ContainsFunc(c.lead.along, func(p int) bool { return slices.Contains(c.valid.along, p) })
+	apart := len(c.valid.axes) > 0 && len(c.lead.axes) > 0 && !slices.ContainsFunc(c.lead.axes, func(p int) bool { return slices.Contains(c.valid.axes, p) })
 	return apart && c.lead.v.Text("standard_name") != "forecast_period"
 }
 
 // at gives start, lead and interval at a place.
-func (c clock) at(h *Header, place []int64) (init time.Time, lead, interval time.Duration, err error) {
+func (c timeCoords) at(h *Header, place []int64) (init time.Time, lead, interval time.Duration, err error) {
 	var valid time.Time
 	if c.valid != nil {
-		if valid, err = c.validAxis.at(c.valid.at(h, place)); err != nil {
+		if valid, err = c.validAxis.at(c.valid.value(h, place)); err != nil {
 			return
 		}
 		if c.bounds != nil {
-			k := c.valid.position(h, place)
+			k := c.valid.offset(h, place)
 			if lo, hi := c.bounds[2*k], c.bounds[2*k+1]; hi > lo {
 				interval = time.Duration((hi - lo) * float64(c.validAxis.unit)).Round(time.Second)
 			}
 		}
 	}
 	if c.lead != nil {
-		if lead, err = span(c.lead.at(h, place), c.lead.v.Text("units")); err != nil {
+		if lead, err = timeSpan(c.lead.value(h, place), c.lead.v.Text("units")); err != nil {
 			return
 		}
 	}
 	switch {
 	case c.init != nil:
-		if init, err = c.initAxis.at(c.init.at(h, place)); err != nil {
+		if init, err = c.initAxis.at(c.init.value(h, place)); err != nil {
 			return
 		}
 		if c.valid != nil {

@@ -11,82 +11,82 @@ import (
 	"github.com/ensemble-weather/ensemble/io/projection"
 )
 
-// plane is the horizontal part of a variable: its grid and the positions of the
+// horizontalGrid is the horizontal part of a variable: its grid and the positions of the
 // grid's dimensions among the variable's.
-type plane struct {
+type horizontalGrid struct {
 	grid *ensemble.Grid
 	dims []int
 }
 
 // horizontal finds the grid of a variable.
-func (r *reader) horizontal(v *Var, all []*aux) (plane, string) {
-	var x, y *aux
-	var lat, lon *aux // geographic ones, of any dimension
+func (r *reader) horizontal(v *Var, all []*auxCoord) (horizontalGrid, string) {
+	var x, y *auxCoord
+	var lat, lon *auxCoord // geographic ones, of any dimension
 	for _, a := range all {
 		std := a.v.Text("standard_name")
 		switch a.role {
 		case roleX:
-			if len(a.along) == 1 && (x == nil || r.ownDim(a) && !r.ownDim(x)) {
+			if len(a.axes) == 1 && (x == nil || r.isCoordinateVariable(a) && !r.isCoordinateVariable(x)) {
 				x = a
 			}
-			if geographic(a, std, "longitude") {
-				lon = better(lon, a)
+			if isGeographic(a, std, "longitude") {
+				lon = preferTwoDimensional(lon, a)
 			}
 		case roleY:
-			if len(a.along) == 1 && (y == nil || r.ownDim(a) && !r.ownDim(y)) {
+			if len(a.axes) == 1 && (y == nil || r.isCoordinateVariable(a) && !r.isCoordinateVariable(y)) {
 				y = a
 			}
-			if geographic(a, std, "latitude") {
-				lat = better(lat, a)
+			if isGeographic(a, std, "latitude") {
+				lat = preferTwoDimensional(lat, a)
 			}
 		}
 	}
 	if lat == nil && lon == nil && x == nil && y == nil {
-		return plane{}, "it has no latitude and longitude"
+		return horizontalGrid{}, "it has no latitude and longitude"
 	}
 	// Stations: latitude and longitude along one and the same dimension.
-	if lat != nil && lon != nil && len(lat.along) == 1 && len(lon.along) == 1 && lat.along[0] == lon.along[0] {
-		return r.points(lat, lon)
+	if lat != nil && lon != nil && len(lat.axes) == 1 && len(lon.axes) == 1 && lat.axes[0] == lon.axes[0] {
+		return r.pointGrid(lat, lon)
 	}
-	if x == nil || y == nil || x.along[0] == y.along[0] {
-		return plane{}, "it has no rows and columns"
+	if x == nil || y == nil || x.axes[0] == y.axes[0] {
+		return horizontalGrid{}, "it has no rows and columns"
 	}
 	var g *ensemble.Grid
 	var reason string
 	if x == lon && y == lat {
-		g, reason = latLon(x.values, y.values)
+		g, reason = latLonGrid(x.values, y.values)
 	} else {
-		g, reason = r.projected(v, x, y, lat, lon)
+		g, reason = r.projectedGrid(v, x, y, lat, lon)
 	}
 	if reason != "" {
-		return plane{}, reason
+		return horizontalGrid{}, reason
 	}
-	g.Source.ColumnMajor = x.along[0] < y.along[0]
+	g.Source.ColumnMajor = x.axes[0] < y.axes[0]
 	if g.Size() > maxGrid {
-		return plane{}, fmt.Sprintf("a grid of %d points", g.Size())
+		return horizontalGrid{}, fmt.Sprintf("a grid of %d points", g.Size())
 	}
-	return plane{r.share(g), []int{y.along[0], x.along[0]}}, ""
+	return horizontalGrid{r.intern(g), []int{y.axes[0], x.axes[0]}}, ""
 }
 
 // maxGrid bounds the points of a grid.
 const maxGrid = 1 << 28
 
-// ownDim says whether a coordinate is that of a dimension by name.
-func (r *reader) ownDim(a *aux) bool {
+// isCoordinateVariable says whether a coordinate is that of a dimension by name.
+func (r *reader) isCoordinateVariable(a *auxCoord) bool {
 	return len(a.v.Dims) == 1 && r.h.Dims[a.v.Dims[0]].Name == a.v.Name
 }
 
-// better prefers two-dimensional coordinates to those of axes.
-func better(a, b *aux) *aux {
-	if a == nil || len(b.along) > len(a.along) {
+// preferTwoDimensional prefers two-dimensional coordinates to those of axes.
+func preferTwoDimensional(a, b *auxCoord) *auxCoord {
+	if a == nil || len(b.axes) > len(a.axes) {
 		return b
 	}
 	return a
 }
 
-// geographic tells true latitudes and longitudes from the axes of projections and
+// isGeographic tells true latitudes and longitudes from the axes of projections and
 // rotated poles.
-func geographic(a *aux, std, want string) bool {
+func isGeographic(a *auxCoord, std, want string) bool {
 	unit := a.v.Text("units")
 	if strings.HasPrefix(std, "projection_") { // what CDO 2.1 calls latitudes with a grid mapping, though their unit says what they are
 		return strings.HasPrefix(unit, map[string]string{"latitude": "degrees_n", "longitude": "degrees_e"}[want])
@@ -113,14 +113,14 @@ func checkAxis(what string, v []float64) (falling bool, reason string) {
 	return len(v) > 1 && v[1] < v[0], ""
 }
 
-func reversed(v []float64) []float64 {
+func reversedCopy(v []float64) []float64 {
 	v = slices.Clone(v)
 	slices.Reverse(v)
 	return v
 }
 
-// latLon makes a regular grid of the two axes.
-func latLon(x, y []float64) (*ensemble.Grid, string) {
+// latLonGrid makes a regular grid of the two axes.
+func latLonGrid(x, y []float64) (*ensemble.Grid, string) {
 	falling, reason := checkAxis("latitude", y)
 	if reason != "" {
 		return nil, reason
@@ -130,16 +130,16 @@ func latLon(x, y []float64) (*ensemble.Grid, string) {
 			return nil, fmt.Sprintf("latitude %g is beyond the pole", lat)
 		}
 	}
-	west, reason := checkAxis("longitude", unwrapped(x))
+	west, reason := checkAxis("longitude", unwrapLongitudes(x))
 	if reason != "" {
 		return nil, reason
 	}
 	g := &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: len(x), NY: len(y), Source: ensemble.SourceOrder{ScanningMode: -1}}
 	g.Lat = slices.Clone(y)
 	if !falling && len(y) > 1 {
-		g.Lat, g.Source.SouthFirst = reversed(y), true
+		g.Lat, g.Source.SouthFirst = reversedCopy(y), true
 	}
-	g.Lon = unwrapped(x)
+	g.Lon = unwrapLongitudes(x)
 	if west {
 		slices.Reverse(g.Lon)
 		g.Source.EastFirst = true
@@ -155,9 +155,9 @@ func latLon(x, y []float64) (*ensemble.Grid, string) {
 	return g, ""
 }
 
-// unwrapped removes the jump of 360 degrees from longitudes that pass the date line
+// unwrapLongitudes removes the jump of 360 degrees from longitudes that pass the date line
 // or Greenwich.
-func unwrapped(x []float64) []float64 {
+func unwrapLongitudes(x []float64) []float64 {
 	out := slices.Clone(x)
 	for i := 1; i < len(out); i++ {
 		if d := out[i] - out[i-1]; d > 180 {
@@ -184,9 +184,9 @@ func isGaussian(lat []float64) bool {
 	return true
 }
 
-// projected makes a grid on the axes of a map projection, with its geographic
+// projectedGrid makes a grid on the axes of a map projection, with its geographic
 // coordinates from the file or, where it has none, from its grid mapping.
-func (r *reader) projected(v *Var, x, y, lat, lon *aux) (*ensemble.Grid, string) {
+func (r *reader) projectedGrid(v *Var, x, y, lat, lon *auxCoord) (*ensemble.Grid, string) {
 	rising, reason := checkAxis("y axis", y.values)
 	if reason != "" {
 		return nil, reason
@@ -198,7 +198,7 @@ func (r *reader) projected(v *Var, x, y, lat, lon *aux) (*ensemble.Grid, string)
 	}
 	g := &ensemble.Grid{Kind: ensemble.Projected, NX: len(x.values), NY: len(y.values),
 		Source: ensemble.SourceOrder{SouthFirst: rising, EastFirst: west, ScanningMode: -1}}
-	g.X, g.Y = metres(x), metres(y)
+	g.X, g.Y = axisInMetres(x), axisInMetres(y)
 	if rising {
 		slices.Reverse(g.Y)
 	}
@@ -211,8 +211,8 @@ func (r *reader) projected(v *Var, x, y, lat, lon *aux) (*ensemble.Grid, string)
 			g.Mapping[k] = a.Value()
 		}
 	}
-	if lat != nil && lon != nil && len(lat.along) == 2 && len(lon.along) == 2 {
-		return r.given(g, x, y, lat, lon)
+	if lat != nil && lon != nil && len(lat.axes) == 2 && len(lon.axes) == 2 {
+		return r.fileCoordinates(g, x, y, lat, lon)
 	}
 	p, err := projection.FromCF(g.Mapping)
 	if err != nil {
@@ -230,7 +230,7 @@ func (r *reader) projected(v *Var, x, y, lat, lon *aux) (*ensemble.Grid, string)
 
 // mappingName is the grid mapping variable of "crs" and of "crs: x y".
 func mappingName(s string) string {
-	n := names(s)
+	n := splitNames(s)
 	if len(n) == 0 {
 		return ""
 	}
@@ -240,9 +240,9 @@ func mappingName(s string) string {
 	return n[0]
 }
 
-// metres are the values of an axis of a projection; kilometres are converted,
+// axisInMetres are the values of an axis of a projection; kilometres are converted,
 // degrees of a rotated pole stay.
-func metres(a *aux) []float64 {
+func axisInMetres(a *auxCoord) []float64 {
 	out := slices.Clone(a.values)
 	if u := a.v.Text("units"); u == "km" || u == "kilometers" || u == "kilometres" {
 		for i := range out {
@@ -252,10 +252,10 @@ func metres(a *aux) []float64 {
 	return out
 }
 
-// given takes the 2-D coordinates of the file into normal order.
-func (r *reader) given(g *ensemble.Grid, x, y, lat, lon *aux) (*ensemble.Grid, string) {
+// fileCoordinates takes the 2-D coordinates of the file into normal order.
+func (r *reader) fileCoordinates(g *ensemble.Grid, x, y, lat, lon *auxCoord) (*ensemble.Grid, string) {
 	g.Lat, g.Lon = make([]float64, g.Size()), make([]float64, g.Size())
-	place := make([]int64, max(x.along[0], y.along[0], slices.Max(lat.along), slices.Max(lon.along))+1)
+	place := make([]int64, max(x.axes[0], y.axes[0], slices.Max(lat.axes), slices.Max(lon.axes))+1)
 	for j := range g.NY {
 		for i := range g.NX {
 			row, col := j, i
@@ -265,10 +265,10 @@ func (r *reader) given(g *ensemble.Grid, x, y, lat, lon *aux) (*ensemble.Grid, s
 			if g.Source.EastFirst {
 				col = g.NX - 1 - i
 			}
-			place[y.along[0]], place[x.along[0]] = int64(row), int64(col)
+			place[y.axes[0]], place[x.axes[0]] = int64(row), int64(col)
 			k := j*g.NX + i
-			g.Lat[k] = lat.at(r.h, place)
-			g.Lon[k] = math.Mod(lon.at(r.h, place)+720, 360)
+			g.Lat[k] = lat.value(r.h, place)
+			g.Lon[k] = math.Mod(lon.value(r.h, place)+720, 360)
 			if !(math.Abs(g.Lat[k]) <= 90+1e-4) || g.Lon[k] != g.Lon[k] {
 				return nil, fmt.Sprintf("latitude %g, longitude %g at row %d, column %d", g.Lat[k], g.Lon[k], row+1, col+1)
 			}
@@ -278,15 +278,15 @@ func (r *reader) given(g *ensemble.Grid, x, y, lat, lon *aux) (*ensemble.Grid, s
 	return g, ""
 }
 
-// points makes a list of places.
-func (r *reader) points(lat, lon *aux) (plane, string) {
+// pointGrid makes a list of places.
+func (r *reader) pointGrid(lat, lon *auxCoord) (horizontalGrid, string) {
 	g := &ensemble.Grid{Kind: ensemble.Points, NX: len(lat.values), NY: 1, Lat: slices.Clone(lat.values), Lon: make([]float64, len(lon.values)),
 		Source: ensemble.SourceOrder{ScanningMode: -1, FirstLon: lon.values[0]}}
 	for i, x := range lon.values {
 		g.Lon[i] = math.Mod(x+720, 360)
 		if !(math.Abs(g.Lat[i]) <= 90+1e-4) || g.Lon[i] != g.Lon[i] {
-			return plane{}, fmt.Sprintf("place %d is at latitude %g, longitude %g", i+1, g.Lat[i], x)
+			return horizontalGrid{}, fmt.Sprintf("place %d is at latitude %g, longitude %g", i+1, g.Lat[i], x)
 		}
 	}
-	return plane{r.share(g), []int{lat.along[0]}}, ""
+	return horizontalGrid{r.intern(g), []int{lat.axes[0]}}, ""
 }

@@ -23,8 +23,8 @@ const (
 	roleOther     // probability …: a statistic over members that is not understood
 )
 
-// byStandardName gives the role of a coordinate by its CF standard name.
-var byStandardName = map[string]role{
+// rolesByStandardName gives the role of a coordinate by its CF standard name.
+var rolesByStandardName = map[string]role{
 	"longitude": roleX, "projection_x_coordinate": roleX, "grid_longitude": roleX,
 	"latitude": roleY, "projection_y_coordinate": roleY, "grid_latitude": roleY,
 	"air_pressure": roleLevel, "height": roleLevel, "altitude": roleLevel, "depth": roleLevel, "model_level_number": roleLevel,
@@ -32,8 +32,8 @@ var byStandardName = map[string]role{
 	"time": roleTime, "forecast_reference_time": roleInit, "forecast_period": roleLead, "realization": roleMember,
 }
 
-// byName gives the role of a coordinate that has no standard name.
-var byName = map[string]role{
+// rolesByName gives the role of a coordinate that has no standard name.
+var rolesByName = map[string]role{
 	"lon": roleX, "longitude": roleX, "x": roleX, "rlon": roleX, "lat": roleY, "latitude": roleY, "y": roleY, "rlat": roleY,
 	"level": roleLevel, "lev": roleLevel, "plev": roleLevel, "pressure": roleLevel, "pressure_level": roleLevel, "isobaricinhpa": roleLevel, "height": roleLevel,
 	"time": roleTime, "valid_time": roleTime, "forecast_reference_time": roleInit, "reference_time": roleInit, "init_time": roleInit,
@@ -58,14 +58,14 @@ func roleOf(v *Var) role {
 	if relations[v.Text(relationAttribute)] != ensemble.NoEvent {
 		return roleThreshold
 	}
-	if r := byStandardName[std]; r != noRole {
+	if r := rolesByStandardName[std]; r != noRole {
 		return r
 	}
 	unit := v.Text("units")
 	name := strings.ToLower(v.Name)
 	switch {
 	case isTimeUnit(unit):
-		if r := byName[name]; r == roleInit {
+		if r := rolesByName[name]; r == roleInit {
 			return r
 		}
 		return roleTime
@@ -74,7 +74,7 @@ func roleOf(v *Var) role {
 	case strings.HasPrefix(unit, "degrees_e") || strings.HasPrefix(unit, "degree_e"):
 		return roleX
 	}
-	if r := byName[name]; r != noRole {
+	if r := rolesByName[name]; r != noRole {
 		return r
 	}
 	switch v.Text("axis") {
@@ -97,14 +97,14 @@ var pressureUnits = map[string]bool{"Pa": true, "hPa": true, "mbar": true, "mb":
 
 func isTimeUnit(unit string) bool { return strings.Contains(unit, " since ") }
 
-// names cuts an attribute that lists variables.
-func names(list string) []string { return strings.Fields(list) }
+// splitNames cuts an attribute that lists variables.
+func splitNames(list string) []string { return strings.Fields(list) }
 
-// listed are the variables that others name in an attribute.
-func (h *Header) listed(attribute string) map[int]bool {
+// referenced are the variables that others name in an attribute.
+func (h *Header) referenced(attribute string) map[int]bool {
 	out := map[int]bool{}
 	for i := range h.Vars {
-		for _, n := range names(h.Vars[i].Text(attribute)) {
+		for _, n := range splitNames(h.Vars[i].Text(attribute)) {
 			if k := h.find(n, h.Vars[i].Group); k >= 0 {
 				out[k] = true
 			}
@@ -113,11 +113,11 @@ func (h *Header) listed(attribute string) map[int]bool {
 	return out
 }
 
-// coordinates finds the variables that describe others, rather than being data.
-func coordinates(h *Header) map[int]bool {
+// metadataVariables finds the variables that describe others, rather than being data.
+func metadataVariables(h *Header) map[int]bool {
 	out := map[int]bool{}
 	mark := func(list string, group string) {
-		for _, n := range names(list) {
+		for _, n := range splitNames(list) {
 			if i := h.find(n, group); i >= 0 {
 				out[i] = true
 			}
@@ -131,7 +131,7 @@ func coordinates(h *Header) map[int]bool {
 		if len(v.Dims) == 1 && h.Dims[v.Dims[0]].Name == v.Name || v.Text("grid_mapping_name") != "" {
 			out[i] = true
 		}
-		if r := byStandardName[v.Text("standard_name")]; r != noRole && r != roleLevel || len(v.Dims) == 0 && byStandardName[v.Text("standard_name")] != noRole {
+		if r := rolesByStandardName[v.Text("standard_name")]; r != noRole && r != roleLevel || len(v.Dims) == 0 && rolesByStandardName[v.Text("standard_name")] != noRole {
 			out[i] = true
 		}
 		name := strings.ToLower(v.Name)
@@ -141,7 +141,7 @@ func coordinates(h *Header) map[int]bool {
 		if isTimeUnit(v.Text("units")) && len(v.Dims) <= 2 {
 			out[i] = true
 		}
-		if r := byName[name]; len(v.Dims) == 0 && r != noRole {
+		if r := rolesByName[name]; len(v.Dims) == 0 && r != noRole {
 			out[i] = true
 		}
 	}

@@ -29,8 +29,8 @@ type timeAxis struct {
 // year 1 are to be taken.
 var calendars = map[string]bool{"": true, "standard": true, "gregorian": true, "proleptic_gregorian": true}
 
-// gregorian is the first day of the Gregorian calendar.
-var gregorian = time.Date(1582, 10, 15, 0, 0, 0, 0, time.UTC)
+// gregorianStart is the first day of the Gregorian calendar.
+var gregorianStart = time.Date(1582, 10, 15, 0, 0, 0, 0, time.UTC)
 
 // parseTimeUnit reads "hours since 1900-01-01 00:00:00.0" and the calendar.
 //
@@ -48,17 +48,17 @@ func parseTimeUnit(unit, calendar string) (timeAxis, error) {
 	if err != nil {
 		return timeAxis{}, fmt.Errorf("unit of time %q: %w", unit, err)
 	}
-	if strings.ToLower(calendar) != "proleptic_gregorian" && origin.Before(gregorian) {
-		origin = julian(origin)
+	if strings.ToLower(calendar) != "proleptic_gregorian" && origin.Before(gregorianStart) {
+		origin = fromJulian(origin)
 	}
 	return timeAxis{u, origin}, nil
 }
 
-// julian gives the day that had the same date in the Julian calendar.
+// fromJulian gives the day that had the same date in the Julian calendar.
 //
 // Source: Richards, Calendars, in Explanatory Supplement to the Astronomical
 // Almanac, 3rd ed., 15.11.3; day 2440588 is 1 January 1970.
-func julian(t time.Time) time.Time {
+func fromJulian(t time.Time) time.Time {
 	a := (14 - int(t.Month())) / 12
 	y, m := t.Year()+4800-a, int(t.Month())+12*a-3
 	day := t.Day() + (153*m+2)/5 + 365*y + y/4 - 32083
@@ -171,8 +171,8 @@ func (a timeAxis) at(v float64) (time.Time, error) {
 	return t.Round(time.Microsecond), nil
 }
 
-// span is the length of time of a number with a unit like "hours".
-func span(v float64, unit string) (time.Duration, error) {
+// timeSpan is the length of time of a number with a unit like "hours".
+func timeSpan(v float64, unit string) (time.Duration, error) {
 	u := timeUnits[strings.ToLower(strings.TrimSpace(unit))]
 	if u == 0 {
 		return 0, fmt.Errorf("unit of time %q is not understood", unit)

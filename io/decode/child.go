@@ -20,20 +20,20 @@ import (
 // child is one running ensemble-decode.
 type child struct {
 	cmd     *exec.Cmd
-	in, out *wire.Memory
+	in, out *wire.SharedMemory
 	stdin   *os.File
 	stdout  *os.File
-	stderr  tail
+	stderr  stderrTail
 	id      uint64
 	dead    bool
 	waited  chan struct{}
 	waitErr error
 }
 
-// start runs a child and reads its greeting.
+// startChild runs a child and reads its greeting.
 //
 // Errors: exit 69 with the loader's words if it cannot start.
-func start(ctx context.Context, o Options) (*child, error) {
+func startChild(ctx context.Context, o Options) (*child, error) {
 	c := &child{waited: make(chan struct{})}
 	fail := func(err error) (*child, error) {
 		c.close()
@@ -41,10 +41,10 @@ func start(ctx context.Context, o Options) (*child, error) {
 			Why: err.Error(), Fix: "see ensemble doctor for the libraries it needs", Err: err}
 	}
 	var err error
-	if c.in, err = wire.NewMemory("ensemble-input"); err != nil {
+	if c.in, err = wire.NewSharedMemory("ensemble-input"); err != nil {
 		return fail(err)
 	}
-	if c.out, err = wire.NewMemory("ensemble-output"); err != nil {
+	if c.out, err = wire.NewSharedMemory("ensemble-output"); err != nil {
 		return fail(err)
 	}
 	childIn, stdin, err := os.Pipe()
@@ -98,15 +98,15 @@ func (c *child) do(ctx context.Context, call Call, args json.RawMessage, o Optio
 	if deadline == 0 {
 		deadline = o.Deadline
 	}
-	if call.In > 0 {
-		dst, err := c.in.Resize(call.In)
+	if call.InputBytes > 0 {
+		dst, err := c.in.Resize(call.InputBytes)
 		if err != nil {
 			return err
 		}
-		call.Fill(dst)
+		call.WriteInput(dst)
 	}
 	c.id++
-	req := wire.Request{ID: c.id, Kind: call.Kind, Args: args, In: call.In, CPUSeconds: int(deadline/time.Second) + 1}
+	req := wire.Request{ID: c.id, Kind: call.Kind, Args: args, InputBytes: call.InputBytes, CPUSeconds: int(deadline/time.Second) + 1}
 	died := func(err error) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -133,14 +133,14 @@ func (c *child) do(ctx context.Context, call Call, args json.RawMessage, o Optio
 			return fmt.Errorf("%s: result: %w", call.Kind, err)
 		}
 	}
-	if call.Out == nil {
+	if call.ReadOutput == nil {
 		return nil
 	}
-	payload, err := c.out.View(reply.Out)
+	payload, err := c.out.View(reply.OutputBytes)
 	if err != nil {
 		return err
 	}
-	return call.Out(payload)
+	return call.ReadOutput(payload)
 }
 
 // errDeadline is the reason of a child that was killed for being late.
@@ -208,15 +208,15 @@ func (c *child) close() {
 	if c.stdout != nil {
 		c.stdout.Close()
 	}
-	for _, m := range []*wire.Memory{c.in, c.out} {
+	for _, m := range []*wire.SharedMemory{c.in, c.out} {
 		if m != nil {
 			m.Close()
 		}
 	}
 }
 
-// tail keeps the last bytes written to it.
-type tail struct {
+// stderrTail keeps the last bytes written to it.
+type stderrTail struct {
 	mu  sync.Mutex
 	buf []byte
 }
@@ -224,7 +224,7 @@ type tail struct {
 // tailSize is enough for a library's complaint, too little for a flood of them.
 const tailSize = 2048
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *stderrTail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.buf = append(t.buf, p...)
@@ -235,7 +235,7 @@ func (t *tail) Write(p []byte) (int, error) {
 }
 
 // String is the last line or two, on one line.
-func (t *tail) String() string {
+func (t *stderrTail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	lines := strings.Split(strings.TrimSpace(string(t.buf)), "\n")

@@ -77,7 +77,7 @@ func (p *Pool) Start(children int) {
 			slot := <-p.slots
 			defer func() { p.slots <- slot }()
 			if slot == nil {
-				slot, _ = start(context.Background(), p.opt)
+				slot, _ = startChild(context.Background(), p.opt)
 			}
 		}()
 	}
@@ -92,17 +92,17 @@ type Call struct {
 	Args any    // becomes JSON
 	// Fill, if not nil, writes the input payload of In bytes into memory shared
 	// with the child.
-	In   int
-	Fill func(dst []byte)
+	InputBytes int
+	WriteInput func(dst []byte)
 	// Result, if not nil, receives the JSON result.
 	Result any
-	// Out, if not nil, is shown the output payload. It must copy what it keeps:
+	// ReadOutput, if not nil, is shown the output payload. It must copy what it keeps:
 	// the memory belongs to the child's next request once Out returns.
-	Out func(payload []byte) error
+	ReadOutput func(payload []byte) error
 	// Deadline of one attempt, if not the pool's.
 	Deadline time.Duration
-	// Once forbids the second attempt in a fresh child after a death or a hang.
-	Once bool
+	// NoRetry forbids the second attempt in a fresh child after a death or a hang.
+	NoRetry bool
 }
 
 // DiedError says that a child died or hung on a request.
@@ -124,7 +124,7 @@ func (e *DiedError) Error() string {
 // Do runs one call in a child that is free, waiting for one if need be.
 //
 // Errors: the child's own *exit.Error; *DiedError if the child died or hung
-// twice (once with Call.Once); exit 69 if children cannot be started; ctx.Err().
+// twice (once with Call.NoRetry); exit 69 if children cannot be started; ctx.Err().
 func (p *Pool) Do(ctx context.Context, c Call) error {
 	args, err := json.Marshal(c.Args)
 	if err != nil {
@@ -142,7 +142,7 @@ func (p *Pool) Do(ctx context.Context, c Call) error {
 	}
 	for attempt := 0; ; attempt++ {
 		if slot == nil {
-			if slot, err = start(ctx, p.opt); err != nil {
+			if slot, err = startChild(ctx, p.opt); err != nil {
 				return err
 			}
 		}
@@ -151,7 +151,7 @@ func (p *Pool) Do(ctx context.Context, c Call) error {
 			slot.close()
 			slot = nil
 		}
-		if _, died := err.(*DiedError); !died || c.Once || attempt == 1 || ctx.Err() != nil {
+		if _, died := err.(*DiedError); !died || c.NoRetry || attempt == 1 || ctx.Err() != nil {
 			return err
 		}
 	}

@@ -2,9 +2,9 @@ package grib
 
 import "math"
 
-// data2 checks that sections 3, 5, 6 and 7 agree on the number of values, and
+// checkData2 checks that sections 3, 5, 6 and 7 agree on the number of values, and
 // that the packing asks for no more bits than there are.
-func (f *Field) data2(rep, g Octets, w *window, m Message) *Fault {
+func (f *Field) checkData2(rep, g Octets, w *readBuffer, m Message) *Fault {
 	points, values, template := g.U4(7), rep.U4(6), rep.U2(10)
 	bitmap, err := w.bytes(m.Offset+f.Sections[6].Offset, 6)
 	if err != nil {

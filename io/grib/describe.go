@@ -21,9 +21,9 @@ type Description struct {
 	End       int64 `json:"end"`
 	StepKnown bool  `json:"step_known"`
 
-	Number      int  `json:"number"`
-	NumberKnown bool `json:"number_known"`
-	Of          int  `json:"of"`
+	Number       int  `json:"number"`
+	NumberKnown  bool `json:"number_known"`
+	EnsembleSize int  `json:"ensemble_size"`
 
 	Error string `json:"error,omitempty"` // the decoder could not open the message
 }

@@ -72,10 +72,10 @@ type Time struct {
 
 // Member is a field's place in its ensemble, where the octets say it.
 type Member struct {
-	Known bool
-	Is    bool // false: of no ensemble
-	ID    int
-	Of    int // size of the ensemble, 0 if not said
+	Known        bool
+	InEnsemble   bool // false: of no ensemble
+	ID           int
+	EnsembleSize int // size of the ensemble, 0 if not said
 }
 
 // Index is a file's structure and fields.
@@ -84,36 +84,36 @@ type Index struct {
 	Fields []Field
 }
 
-// Grids shares what was made of grid sections among all files of an input. It may
+// GridCache shares what was made of grid sections among all files of an input. It may
 // be used from several goroutines.
-type Grids struct {
-	mu   sync.Mutex
-	defs map[ID]GridDef
-	bad  map[ID]*Fault
+type GridCache struct {
+	mu     sync.Mutex
+	grids  map[ID]ParsedGrid
+	faults map[ID]*Fault
 }
 
-// Def is what was made of the grid section with this digest.
-func (g *Grids) Def(id ID) GridDef {
+// Get is what was made of the grid section with this digest.
+func (g *GridCache) Get(id ID) ParsedGrid {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.defs[id]
+	return g.grids[id]
 }
 
-// learn parses a grid section unless it is known.
-func (g *Grids) learn(id ID, edition int, o Octets, bytes int64) *Fault {
+// add parses a grid section unless it is known.
+func (g *GridCache) add(id ID, edition int, o Octets, bytes int64) *Fault {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, ok := g.defs[id]; !ok {
-		if g.defs == nil {
-			g.defs, g.bad = map[ID]GridDef{}, map[ID]*Fault{}
+	if _, ok := g.grids[id]; !ok {
+		if g.grids == nil {
+			g.grids, g.faults = map[ID]ParsedGrid{}, map[ID]*Fault{}
 		}
 		if o == nil {
-			g.defs[id] = GridDef{Reason: "the message has no grid section; predefined grids are not supported"}
+			g.grids[id] = ParsedGrid{Reason: "the message has no grid section; predefined grids are not supported"}
 		} else {
-			g.defs[id], g.bad[id] = ParseGrid(edition, o, bytes)
+			g.grids[id], g.faults[id] = ParseGrid(edition, o, bytes)
 		}
 	}
-	if fault := g.bad[id]; fault != nil {
+	if fault := g.faults[id]; fault != nil {
 		again := *fault
 		return &again
 	}
@@ -123,10 +123,10 @@ func (g *Grids) learn(id ID, edition int, o Octets, bytes int64) *Fault {
 // ReadIndex scans a file and reads the headers of all fields.
 //
 // Errors: of reading, and ctx.Err(); damage is in Index.Faults.
-func ReadIndex(ctx context.Context, r io.ReaderAt, size int64, grids *Grids) (*Index, error) {
+func ReadIndex(ctx context.Context, r io.ReaderAt, size int64, grids *GridCache) (*Index, error) {
 	idx := &Index{}
 	var err error
-	idx.Result, err = scan(ctx, r, size, func(m Message, w *window) *Fault {
+	idx.Result, err = scan(ctx, r, size, func(m Message, w *readBuffer) *Fault {
 		first := len(idx.Fields)
 		for k := range m.Fields {
 			f, fault := readField(m, k, w, grids)
@@ -144,8 +144,8 @@ func ReadIndex(ctx context.Context, r io.ReaderAt, size int64, grids *Grids) (*I
 	return idx, nil
 }
 
-// section reads a section of a message whole.
-func section(w *window, m Message, s Span) (Octets, *Fault) {
+// readSection reads a section of a message whole.
+func readSection(w *readBuffer, m Message, s Span) (Octets, *Fault) {
 	if s.Length == 0 {
 		return nil, nil
 	}
@@ -164,8 +164,8 @@ func section(w *window, m Message, s Span) (Octets, *Fault) {
 // as to scan the file.
 //
 // Errors: of reading; of an index that is not of this file.
-func (g *Grids) Restore(r io.ReaderAt, size int64, idx *Index) error {
-	w := newWindow(r, size)
+func (g *GridCache) Restore(r io.ReaderAt, size int64, idx *Index) error {
+	w := newReadBuffer(r, size)
 	seen := map[ID]bool{}
 	for _, f := range idx.Fields {
 		if seen[f.Grid] {
@@ -173,26 +173,26 @@ func (g *Grids) Restore(r io.ReaderAt, size int64, idx *Index) error {
 		}
 		seen[f.Grid] = true
 		m := Message{Number: f.Message, Offset: f.Offset, Length: f.Length, Edition: f.Edition}
-		if err := m.stands(r, size); err != nil {
+		if err := m.verify(r, size); err != nil {
 			return err
 		}
-		o, fault := section(w, m, f.Sections[gridSection(f.Edition)])
+		o, fault := readSection(w, m, f.Sections[gridSection(f.Edition)])
 		if fault != nil {
 			return fault
 		}
 		if digest([]byte{byte(f.Edition)}, o) != f.Grid {
 			return fmt.Errorf("message %d has another grid", f.Message)
 		}
-		if fault := g.learn(f.Grid, f.Edition, o, f.Length); fault != nil {
+		if fault := g.add(f.Grid, f.Edition, o, f.Length); fault != nil {
 			return fault
 		}
 	}
 	return nil
 }
 
-// stands verifies that a message lies where it should: it begins with GRIB and its length,
+// verify verifies that a message lies where it should: it begins with GRIB and its length,
 // and ends in 7777.
-func (m Message) stands(r io.ReaderAt, size int64) error {
+func (m Message) verify(r io.ReaderAt, size int64) error {
 	if m.Offset < 0 || m.Length < 20 || m.Offset > size || m.Length > size-m.Offset {
 		return fmt.Errorf("message %d reaches behind the end", m.Number)
 	}
@@ -224,14 +224,14 @@ func gridSection(edition int) int {
 
 func (o Octets) clone() Octets { return append(Octets(nil), o...) }
 
-func readField(m Message, k int, w *window, grids *Grids) (Field, *Fault) {
+func readField(m Message, k int, w *readBuffer, grids *GridCache) (Field, *Fault) {
 	f := Field{Message: m.Number, Sub: k + 1, Offset: m.Offset, Length: m.Length, Edition: m.Edition, Sections: m.Fields[k], Partial: m.partial}
-	g, fault := section(w, m, f.Sections[gridSection(m.Edition)])
+	g, fault := readSection(w, m, f.Sections[gridSection(m.Edition)])
 	if fault != nil {
 		return f, fault
 	}
 	f.Grid = digest([]byte{byte(m.Edition)}, g)
-	if fault := grids.learn(f.Grid, m.Edition, g, m.Length); fault != nil {
+	if fault := grids.add(f.Grid, m.Edition, g, m.Length); fault != nil {
 		return f, fault
 	}
 	if m.Edition == 1 {
@@ -240,8 +240,8 @@ func readField(m Message, k int, w *window, grids *Grids) (Field, *Fault) {
 	return f, f.read2(w, m, g)
 }
 
-// date makes a time of its parts and refuses what is no date.
-func date(year, month, day, hour, minute, second int) (time.Time, *Fault) {
+// parseDate makes a time of its parts and refuses what is no date.
+func parseDate(year, month, day, hour, minute, second int) (time.Time, *Fault) {
 	t := time.Date(year, time.Month(month), day, hour, minute, second, 0, time.UTC)
 	leap := second == 60
 	if !leap && (t.Month() != time.Month(month) || t.Day() != day || hour > 23 || minute > 59 || second > 59 || year < 1) {
@@ -250,25 +250,25 @@ func date(year, month, day, hour, minute, second int) (time.Time, *Fault) {
 	return t, nil
 }
 
-// units is code table 4 of both editions: what one unit of time is worth. Months
+// timeUnits is code table 4 of both editions: what one unit of time is worth. Months
 // and longer have no fixed length.
-var units = map[int]time.Duration{0: time.Minute, 1: time.Hour, 2: 24 * time.Hour, 10: 3 * time.Hour, 11: 6 * time.Hour, 12: 12 * time.Hour, 13: time.Second}
+var timeUnits = map[int]time.Duration{0: time.Minute, 1: time.Hour, 2: 24 * time.Hour, 10: 3 * time.Hour, 11: 6 * time.Hour, 12: 12 * time.Hour, 13: time.Second}
 
-// span is n units of time; ok is false if the unit has no fixed length or the
+// timeSpan is n units of time; ok is false if the unit has no fixed length or the
 // product no room.
-func span(n int64, unit int) (time.Duration, bool) {
-	u, ok := units[unit]
+func timeSpan(n int64, unit int) (time.Duration, bool) {
+	u, ok := timeUnits[unit]
 	if !ok || n > int64(1<<62)/int64(u) || n < -int64(1<<62)/int64(u) {
 		return 0, false
 	}
 	return time.Duration(n) * u, true
 }
 
-// inexact says why steps in a unit have no exact length; "" if they have, or if the
+// inexactStep says why steps in a unit have no exact length; "" if they have, or if the
 // decoder knows it (quarters and halves of hours, seconds of edition 1). Of a month it
 // would make 30 days, and of units that do not exist anything.
-func inexact(unit int) string {
-	if _, ok := units[unit]; ok || unit == 14 || unit == 254 {
+func inexactStep(unit int) string {
+	if _, ok := timeUnits[unit]; ok || unit == 14 || unit == 254 {
 		return ""
 	}
 	return fmt.Sprintf("the forecast step is in unit %d of code table 4, which has no fixed length", unit)

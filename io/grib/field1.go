@@ -6,19 +6,19 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// ecmwf is the originating centre whose local section carries members.
-const ecmwf = 98
+// centreECMWF is the originating centre whose local section carries members.
+const centreECMWF = 98
 
-// memberAt50 are ECMWF's local definitions that hold the member in octet 50 and
+// memberDefinitions are ECMWF's local definitions that hold the member in octet 50 and
 // the size of the ensemble in octet 51 of section 1.
-var memberAt50 = map[int]bool{1: true, 26: true, 30: true, 36: true}
+var memberDefinitions = map[int]bool{1: true, 26: true, 30: true, 36: true}
 
-// hindcast is the one of them for hindcasts.
-const hindcast = 26
+// hindcastDefinition is the one of them for hindcasts.
+const hindcastDefinition = 26
 
 // read1 reads the product section of edition 1.
-func (f *Field) read1(w *window, m Message, g Octets) *Fault {
-	o, fault := section(w, m, f.Sections[1])
+func (f *Field) read1(w *readBuffer, m Message, g Octets) *Fault {
+	o, fault := readSection(w, m, f.Sections[1])
 	if fault != nil {
 		return fault
 	}
@@ -39,9 +39,9 @@ func (f *Field) read1(w *window, m Message, g Octets) *Fault {
 	}
 	f.Parameter = fmt.Sprintf("param%d.%d", o.U1(9), o.U1(4))
 	f.Centre, f.Process = o.U1(5), o.U1(6)
-	if f.Centre == ecmwf && len(o) >= 51 && memberAt50[o.U1(41)] {
+	if f.Centre == centreECMWF && len(o) >= 51 && memberDefinitions[o.U1(41)] {
 		hide(50, 50)
-		if o.U1(41) == hindcast {
+		if o.U1(41) == hindcastDefinition {
 			hide(52, 63) // dates of the forecast whose hindcast it is, and of its climate
 		}
 		of := o.U1(51)
@@ -49,8 +49,8 @@ func (f *Field) read1(w *window, m Message, g Octets) *Fault {
 		// (type 10) or perturbed one (11) is a member in any case, and so is an
 		// analysis of the ensemble of data assimilations, streams 1030 and 1249.
 		kind, stream := o.U1(43), o.U2(44)
-		f.Member = Member{Known: true, Is: of > 0 || kind == 10 || kind == 11 || stream == 1030 || stream == 1249, ID: o.U1(50), Of: of}
-	} else if f.Centre != ecmwf && len(o) <= 40 {
+		f.Member = Member{Known: true, InEnsemble: of > 0 || kind == 10 || kind == 11 || stream == 1030 || stream == 1249, ID: o.U1(50), EnsembleSize: of}
+	} else if f.Centre != centreECMWF && len(o) <= 40 {
 		f.Member = Member{Known: true}
 	}
 	kind := 0
@@ -85,7 +85,7 @@ func (f *Field) time1(o Octets) *Fault {
 	if minute == 255 {
 		minute = 0
 	}
-	init, fault := date((century-1)*100+yy, month, day, o.U1(16), minute, 0)
+	init, fault := parseDate((century-1)*100+yy, month, day, o.U1(16), minute, 0)
 	if fault != nil {
 		return fault
 	}
@@ -94,20 +94,20 @@ func (f *Field) time1(o Octets) *Fault {
 	var ok bool
 	switch o.U1(21) {
 	case 0: // P1
-		t.Lead, known = span(p1, unit)
+		t.Lead, known = timeSpan(p1, unit)
 	case 1: // initialised analysis
 		known = p1 == 0
 	case 2, 3, 4, 5: // from P1 to P2
-		if t.Lead, known = span(p2, unit); known {
-			t.Interval, ok = span(p2-p1, unit)
+		if t.Lead, known = timeSpan(p2, unit); known {
+			t.Interval, ok = timeSpan(p2-p1, unit)
 			known = ok && t.Interval >= 0
 		}
 	case 10: // P1 in two octets
-		t.Lead, known = span(int64(o.U2(19)), unit)
+		t.Lead, known = timeSpan(int64(o.U2(19)), unit)
 	default:
 		known = false
 	}
-	if reason := inexact(unit); reason != "" && (p1 != 0 || p2 != 0) {
+	if reason := inexactStep(unit); reason != "" && (p1 != 0 || p2 != 0) {
 		f.Time = Time{Known: true, Reason: reason}
 		return nil
 	}

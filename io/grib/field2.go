@@ -7,9 +7,9 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// product2 says where a product definition template of edition 2 keeps what
+// productTemplate says where a product definition template of edition 2 keeps what
 // differs between members and times. Octets count from 1; 0 is absent.
-type product2 struct {
+type productTemplate struct {
 	shift    int // octets that the template inserts before the time unit
 	member   int // perturbation number; the size of the ensemble is one further
 	derived  int // derived forecast code; the size likewise
@@ -17,18 +17,18 @@ type product2 struct {
 	// What a statistic over members is of: the type and limits of an event, a whole
 	// percentile, or the number of quantiles and which of them.
 	event, percentile, quantile int
-	other                       bool
+	otherProduct                bool
 }
 
-// templates2 lists the product definition templates that are understood.
+// productTemplates lists the product definition templates that are understood.
 //
 // Source: FM 92 GRIB2, code table 4.0 and templates 4.n.
-var templates2 = map[int]product2{
+var productTemplates = map[int]productTemplate{
 	0:  {},
 	1:  {member: 36},
 	2:  {derived: 35},
-	3:  {other: true},
-	4:  {other: true},
+	3:  {otherProduct: true},
+	4:  {otherProduct: true},
 	5:  {event: 37},
 	6:  {percentile: 35},
 	8:  {interval: 35},
@@ -36,7 +36,7 @@ var templates2 = map[int]product2{
 	10: {percentile: 35, interval: 36},
 	11: {member: 36, interval: 38},
 	12: {derived: 35, interval: 37},
-	15: {other: true},
+	15: {otherProduct: true},
 	40: {shift: 2},
 	41: {shift: 2, member: 38},
 	42: {shift: 2, interval: 37},
@@ -47,8 +47,8 @@ var templates2 = map[int]product2{
 	87: {quantile: 35, interval: 39},
 }
 
-// length is the least number of octets of a section with the template.
-func (t product2) length() int {
+// minLength is the least number of octets of a section with the template.
+func (t productTemplate) minLength() int {
 	n := max(34+t.shift, t.member, t.derived, t.percentile, t.interval+6)
 	if t.event > 0 {
 		n = max(n, t.event+10)
@@ -60,33 +60,33 @@ func (t product2) length() int {
 }
 
 // read2 reads identification and product sections of edition 2.
-func (f *Field) read2(w *window, m Message, g Octets) *Fault {
-	id, fault := section(w, m, f.Sections[1])
+func (f *Field) read2(w *readBuffer, m Message, g Octets) *Fault {
+	id, fault := readSection(w, m, f.Sections[1])
 	if fault != nil {
 		return fault
 	}
-	local, fault := section(w, m, f.Sections[2])
+	local, fault := readSection(w, m, f.Sections[2])
 	if fault != nil {
 		return fault
 	}
-	o, fault := section(w, m, f.Sections[4])
+	o, fault := readSection(w, m, f.Sections[4])
 	if fault != nil {
 		return fault
 	}
-	rep, fault := section(w, m, Span{f.Sections[5].Offset, min(f.Sections[5].Length, 64)})
+	rep, fault := readSection(w, m, Span{f.Sections[5].Offset, min(f.Sections[5].Length, 64)})
 	if fault != nil {
 		return fault
 	}
-	if fault := f.data2(rep, g, w, m); fault != nil {
+	if fault := f.checkData2(rep, g, w, m); fault != nil {
 		return fault
 	}
-	init, fault := date(id.U2(13), id.U1(15), id.U1(16), id.U1(17), id.U1(18), id.U1(19))
+	init, fault := parseDate(id.U2(13), id.U1(15), id.U1(16), id.U1(17), id.U1(18), id.U1(19))
 	if fault != nil {
 		return fault
 	}
 	f.Centre = id.U2(6)
 	template := o.U2(8)
-	t, understood := templates2[template]
+	t, understood := productTemplates[template]
 	mask, idMask := o.clone(), id.clone()
 	hide := func(o Octets, from, count int) {
 		for n := from; n < from+count && n <= len(o); n++ {
@@ -95,7 +95,7 @@ func (f *Field) read2(w *window, m Message, g Octets) *Fault {
 	}
 	f.Parameter = ParameterName(m.discipline(w), o.U1(10), o.U1(11))
 	f.Process = 255
-	if !understood || len(o) < t.length() {
+	if !understood || len(o) < t.minLength() {
 		f.Time = Time{Init: init}
 	} else {
 		f.time2(o, t, Time{Known: true, Init: init})
@@ -108,10 +108,10 @@ func (f *Field) read2(w *window, m Message, g Octets) *Fault {
 		}
 		f.Member.Known, f.ProductKnown = true, true
 		switch {
-		case t.other:
+		case t.otherProduct:
 			f.Product = ensemble.OtherProduct
 		case t.event > 0:
-			f.Product, f.Event = event(o, t.event)
+			f.Product, f.Event = probabilityEvent(o, t.event)
 		case t.percentile > 0:
 			f.Product, f.Below = ensemble.Quantile, float64(o.U1(t.percentile))/100
 		case t.quantile > 0:
@@ -120,14 +120,14 @@ func (f *Field) read2(w *window, m Message, g Octets) *Fault {
 				f.Product, f.Below = ensemble.Quantile, float64(at)/float64(of)
 			}
 		case t.derived > 0:
-			f.Product = derived(o.U1(t.derived))
-			f.Member.Of = o.U1(t.derived + 1)
+			f.Product = derivedProduct(o.U1(t.derived))
+			f.Member.EnsembleSize = o.U1(t.derived + 1)
 		case t.member > 0:
-			f.Member.Is, f.Member.ID, f.Member.Of = true, o.U1(t.member), o.U1(t.member+1)
+			f.Member.InEnsemble, f.Member.ID, f.Member.EnsembleSize = true, o.U1(t.member), o.U1(t.member+1)
 			hide(mask, t.member, 1)
 		}
 		f.level2(o, t.shift)
-		f.recognise(m.discipline(w), id, local, o, rep)
+		f.recordCodes(m.discipline(w), id, local, o, rep)
 		f.Process = o.U1(14 + t.shift)
 	}
 	f.Kind = digest([]byte{2, byte(m.discipline(w)), boolByte(f.Time.Known)}, idMask, local, mask, []byte{byte(g.U2(13) >> 8), byte(g.U2(13)), byte(rep.U2(10) >> 8), byte(rep.U2(10))})
@@ -140,7 +140,7 @@ func ParameterName(discipline, category, number int) string {
 }
 
 // discipline is octet 7 of section 0.
-func (m Message) discipline(w *window) int {
+func (m Message) discipline(w *readBuffer) int {
 	b, err := w.bytes(m.Offset, 8)
 	if err != nil {
 		return 255
@@ -149,15 +149,15 @@ func (m Message) discipline(w *window) int {
 }
 
 // time2 reads the forecast time, to the end of the interval if there is one.
-func (f *Field) time2(o Octets, t product2, out Time) {
+func (f *Field) time2(o Octets, t productTemplate, out Time) {
 	unit := o.U1(18 + t.shift)
-	start, ok := span(o.S4(19+t.shift), unit)
+	start, ok := timeSpan(o.S4(19+t.shift), unit)
 	out.Lead = start
 	out.Known = ok
 	if t.interval > 0 && ok {
 		e := t.interval
-		end, fault := date(o.U2(e), o.U1(e+2), o.U1(e+3), o.U1(e+4), o.U1(e+5), o.U1(e+6))
-		length, ok := span(o.U4(e+15), o.U1(e+14))
+		end, fault := parseDate(o.U2(e), o.U1(e+2), o.U1(e+3), o.U1(e+4), o.U1(e+5), o.U1(e+6))
+		length, ok := timeSpan(o.U4(e+15), o.U1(e+14))
 		switch {
 		case o.U1(e+13) == 1 && o.U1(e+7) == 1:
 			// Fields of several starts at one lead: the lead is the forecast time.
@@ -177,7 +177,7 @@ func (f *Field) time2(o Octets, t product2, out Time) {
 	if !out.Known {
 		f.Time = Time{Init: out.Init}
 	}
-	if reason := inexact(unit); reason != "" && o.S4(19+t.shift) != 0 {
+	if reason := inexactStep(unit); reason != "" && o.S4(19+t.shift) != 0 {
 		f.Time = Time{Known: true, Reason: reason}
 	}
 }
@@ -185,8 +185,8 @@ func (f *Field) time2(o Octets, t product2, out Time) {
 // missing4 is a missing number of four octets.
 const missing4 = 0xffffffff
 
-// derived maps code table 4.7.
-func derived(code int) ensemble.Product {
+// derivedProduct maps code table 4.7.
+func derivedProduct(code int) ensemble.Product {
 	switch code {
 	case 0, 1:
 		return ensemble.EnsembleMean
@@ -197,9 +197,9 @@ func derived(code int) ensemble.Product {
 	}
 }
 
-// event maps code table 4.9 and the limits behind it. Events of another type are no
+// probabilityEvent maps code table 4.9 and the limits behind it. Events of another type are no
 // product that is understood.
-func event(o Octets, at int) (ensemble.Product, ensemble.Event) {
+func probabilityEvent(o Octets, at int) (ensemble.Product, ensemble.Event) {
 	limit := func(at int) float64 { return float64(o.S4(at+1)) / math.Pow10(o.S1(at)) }
 	lower, upper := at+1, at+6
 	var e ensemble.Event

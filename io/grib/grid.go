@@ -14,8 +14,8 @@ import (
 // for more memory than a machine has. A global grid of 2 km has 200 million.
 const MaxPoints = 1 << 28
 
-// GridDef is a grid section understood, or why not.
-type GridDef struct {
+// ParsedGrid is a grid section understood, or why not.
+type ParsedGrid struct {
 	Grid   *ensemble.Grid
 	Reason string // why fields on it cannot be used; Grid is nil then
 }
@@ -31,26 +31,26 @@ func notSupported(name string) string {
 	return "grid type " + name + " is not supported; bring it to a latitude-longitude grid first"
 }
 
-// unused2 says of the grid templates of edition 2 that are met but not used why.
-var unused2 = map[int]string{2: notSupported("stretched_ll"), 3: notSupported("stretched_rotated_ll"), 12: notSupported("transverse_mercator"),
+// unsupported2 says of the grid templates of edition 2 that are met but not used why.
+var unsupported2 = map[int]string{2: notSupported("stretched_ll"), 3: notSupported("stretched_rotated_ll"), 12: notSupported("transverse_mercator"),
 	41: notSupported("rotated_gg"), 42: notSupported("stretched_gg"), 43: notSupported("stretched_rotated_gg"), 50: hintSpectral, 51: hintSpectral, 52: hintSpectral, 53: hintSpectral,
 	90: notSupported("space_view"), 100: hintCells, 101: hintCells, 110: notSupported("equatorial_azimuthal_equidistant"), 150: hintHEALPix}
 
-// unused1 does so for the data representation types of edition 1.
-var unused1 = map[int]string{2: notSupported("gnomonic"), 14: notSupported("rotated_gg"), 20: notSupported("stretched_ll"), 24: notSupported("stretched_gg"),
+// unsupported1 does so for the data representation types of edition 1.
+var unsupported1 = map[int]string{2: notSupported("gnomonic"), 14: notSupported("rotated_gg"), 20: notSupported("stretched_ll"), 24: notSupported("stretched_gg"),
 	50: hintSpectral, 60: hintSpectral, 70: hintSpectral, 80: hintSpectral, 90: notSupported("space_view"), 192: hintCells}
 
-// axis is what both editions say about one grid, in degrees and metres.
-type axis struct {
+// gridParameters is what both editions say about one grid, in degrees and metres.
+type gridParameters struct {
 	ni, nj               int
 	la1, lo1, la2, lo2   float64
 	gaussian             int // latitudes between pole and equator; 0 for lat-lon
 	scan                 int
 	points               int64 // announced by the message; -1 where it does not say
 	rows                 []int // of a reduced grid: points of each row, in the order of the file
-	circles              bool  // rows count the points of full circles, of which those between lo1 and lo2 are there
+	fullCircleRows       bool  // rows count the points of full circles, of which those between lo1 and lo2 are there
 	rotated              bool  // la and lo are in the grid of mapping's pole
-	firstOnly            bool  // projections: la1/lo1, dx/dy and mapping count
+	projected            bool  // projections: la1/lo1, dx/dy and mapping count
 	dx, dy               float64
 	mapping              map[string]any
 	semiMajor, semiMinor float64
@@ -65,9 +65,9 @@ const (
 	pointsPerByte = 200
 )
 
-// Inflates says whether so many points in so many bytes are more than compression makes of
+// IsImplausible says whether so many points in so many bytes are more than compression makes of
 // real fields.
-func Inflates(points, bytes int64) bool {
+func IsImplausible(points, bytes int64) bool {
 	return points > smallGrid && points > pointsPerByte*bytes
 }
 
@@ -77,68 +77,68 @@ const maxGaussian = 1 << 12
 
 // ParseGrid reads a grid section of either edition, found in a message of so many
 // bytes. The fault is damage; a grid that is sound but not supported has a Reason.
-func ParseGrid(edition int, o Octets, bytes int64) (GridDef, *Fault) {
-	var a axis
+func ParseGrid(edition int, o Octets, bytes int64) (ParsedGrid, *Fault) {
+	var a gridParameters
 	var reason string
 	var fault *Fault
 	if edition == 1 {
-		a, reason, fault = axes1(o)
+		a, reason, fault = parseGrid1(o)
 	} else {
-		a, reason, fault = axes2(o)
+		a, reason, fault = parseGrid2(o)
 	}
 	if fault != nil || reason != "" {
-		return GridDef{Reason: reason}, fault
+		return ParsedGrid{Reason: reason}, fault
 	}
 	if a.scan&0x0f != 0 {
-		return GridDef{Reason: fmt.Sprintf("scanning mode %d shifts rows against each other, which is not supported", a.scan)}, nil
+		return ParsedGrid{Reason: fmt.Sprintf("scanning mode %d shifts rows against each other, which is not supported", a.scan)}, nil
 	}
 	if a.rows != nil {
 		if math.Abs(a.la1) > 90+1e-6 || math.Abs(a.la2) > 90+1e-6 || math.Abs(a.lo1) > 720 || math.Abs(a.lo2) > 720 {
-			return GridDef{}, corners(a)
+			return ParsedGrid{}, cornerFault(a)
 		}
-		return reduced(a, bytes)
+		return reducedGrid(a, bytes)
 	}
 	if a.ni < 1 || a.nj < 1 || int64(a.ni)*int64(a.nj) > MaxPoints {
-		return GridDef{}, faultf("impossible grid", "%d x %d points", a.ni, a.nj)
+		return ParsedGrid{}, faultf("impossible grid", "%d x %d points", a.ni, a.nj)
 	}
-	if Inflates(int64(a.ni)*int64(a.nj), bytes) {
-		return GridDef{}, faultf("impossible grid", "%d x %d points in a message of %d bytes", a.ni, a.nj, bytes)
+	if IsImplausible(int64(a.ni)*int64(a.nj), bytes) {
+		return ParsedGrid{}, faultf("impossible grid", "%d x %d points in a message of %d bytes", a.ni, a.nj, bytes)
 	}
 	if a.points >= 0 && a.points != int64(a.ni)*int64(a.nj) {
-		return GridDef{}, faultf("impossible grid", "%d x %d points do not make %d", a.ni, a.nj, a.points)
+		return ParsedGrid{}, faultf("impossible grid", "%d x %d points do not make %d", a.ni, a.nj, a.points)
 	}
-	if math.Abs(a.la1) > 90+1e-6 || math.Abs(a.lo1) > 720 || !a.firstOnly && (math.Abs(a.la2) > 90+1e-6 || math.Abs(a.lo2) > 720) {
-		return GridDef{}, corners(a)
+	if math.Abs(a.la1) > 90+1e-6 || math.Abs(a.lo1) > 720 || !a.projected && (math.Abs(a.la2) > 90+1e-6 || math.Abs(a.lo2) > 720) {
+		return ParsedGrid{}, cornerFault(a)
 	}
 	switch {
-	case a.firstOnly:
-		return projected(a)
+	case a.projected:
+		return projectedGrid(a)
 	case a.rotated:
-		return rotated(a)
+		return rotatedGrid(a)
 	}
-	return latLon(a)
+	return latLonGrid(a)
 }
 
-func corners(a axis) *Fault {
+func cornerFault(a gridParameters) *Fault {
 	return faultf("impossible grid", "corner at latitude %g or %g, longitude %g or %g", a.la1, a.la2, a.lo1, a.lo2)
 }
 
-// source is the order in which the file has the points.
-func (a axis) source() ensemble.SourceOrder {
+// sourceOrder is the order in which the file has the points.
+func (a gridParameters) sourceOrder() ensemble.SourceOrder {
 	return ensemble.SourceOrder{SouthFirst: a.scan&0x40 != 0, EastFirst: a.scan&0x80 != 0, ColumnMajor: a.scan&0x20 != 0, ScanningMode: a.scan}
 }
 
 // latitudes gives the n latitudes of a grid from north to south, Gaussian ones exactly.
-func (a axis) latitudes(n int) ([]float64, *Fault) {
+func (a gridParameters) latitudes(n int) ([]float64, *Fault) {
 	north, south := a.la1, a.la2
-	if a.source().SouthFirst {
+	if a.sourceOrder().SouthFirst {
 		north, south = south, north
 	}
 	if n > 1 && !(north > south) {
 		return nil, faultf("impossible grid", "scanning mode %d contradicts latitudes %g to %g", a.scan, a.la1, a.la2)
 	}
 	if a.gaussian == 0 {
-		return between(north, south, n), nil
+		return linspace(north, south, n), nil
 	}
 	all := ensemble.GaussianLatitudes(2 * a.gaussian)
 	// A part of the globe keeps the rows between its first and last latitude;
@@ -153,8 +153,8 @@ func (a axis) latitudes(n int) ([]float64, *Fault) {
 	return all[first : first+n], nil
 }
 
-// between gives n equidistant numbers from a to b.
-func between(a, b float64, n int) []float64 {
+// linspace gives n equidistant numbers from a to b.
+func linspace(a, b float64, n int) []float64 {
 	out := make([]float64, n)
 	for i := range out {
 		out[i] = a + (b-a)*float64(i)/float64(max(n-1, 1))
@@ -162,9 +162,9 @@ func between(a, b float64, n int) []float64 {
 	return out
 }
 
-// latLon makes a regular grid on latitudes and longitudes.
-func latLon(a axis) (def GridDef, fault *Fault) {
-	g := &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: a.ni, NY: a.nj, Source: a.source()}
+// latLonGrid makes a regular grid on latitudes and longitudes.
+func latLonGrid(a gridParameters) (def ParsedGrid, fault *Fault) {
+	g := &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: a.ni, NY: a.nj, Source: a.sourceOrder()}
 	if a.gaussian > 0 {
 		g.Kind = ensemble.RegularGaussian
 	}
@@ -184,13 +184,13 @@ func latLon(a axis) (def GridDef, fault *Fault) {
 	return def, nil
 }
 
-// rotated makes a regular grid on the latitudes and longitudes of another pole.
-func rotated(a axis) (def GridDef, fault *Fault) {
+// rotatedGrid makes a regular grid on the latitudes and longitudes of another pole.
+func rotatedGrid(a gridParameters) (def ParsedGrid, fault *Fault) {
 	p, err := projection.FromCF(a.mapping)
 	if err != nil {
-		return GridDef{Reason: err.Error()}, nil
+		return ParsedGrid{Reason: err.Error()}, nil
 	}
-	g := &ensemble.Grid{Kind: ensemble.Projected, NX: a.ni, NY: a.nj, Source: a.source(), Mapping: a.mapping, WindAlongAxes: a.windAlongAxes}
+	g := &ensemble.Grid{Kind: ensemble.Projected, NX: a.ni, NY: a.nj, Source: a.sourceOrder(), Mapping: a.mapping, WindAlongAxes: a.windAlongAxes}
 	if g.Y, fault = a.latitudes(a.nj); fault != nil {
 		return def, fault
 	}
@@ -204,19 +204,19 @@ func rotated(a axis) (def GridDef, fault *Fault) {
 	// Limited areas lie around the meridian 0 of the rotated grid, so that is where
 	// the axis is least likely to jump.
 	turn := 360 * math.Round((west+east)/2/360)
-	g.X = between(west-turn, east-turn, a.ni)
+	g.X = linspace(west-turn, east-turn, a.ni)
 	g.Source.FirstLon = west
 	g.Lat, g.Lon = projection.Coordinates(p, g.X, g.Y)
 	def.Grid = g
 	return def, nil
 }
 
-// reduced makes a grid whose rows have unlike numbers of points.
-func reduced(a axis, bytes int64) (def GridDef, fault *Fault) {
+// reducedGrid makes a grid whose rows have unlike numbers of points.
+func reducedGrid(a gridParameters, bytes int64) (def ParsedGrid, fault *Fault) {
 	if a.scan&0x20 != 0 {
-		return GridDef{Reason: "its rows have unlike numbers of points and are stored by columns"}, nil
+		return ParsedGrid{Reason: "its rows have unlike numbers of points and are stored by columns"}, nil
 	}
-	g := &ensemble.Grid{Kind: ensemble.ReducedLatLon, NY: 1, Source: a.source()}
+	g := &ensemble.Grid{Kind: ensemble.ReducedLatLon, NY: 1, Source: a.sourceOrder()}
 	if a.gaussian > 0 {
 		g.Kind = ensemble.ReducedGaussian
 	}
@@ -245,11 +245,11 @@ func reduced(a axis, bytes int64) (def GridDef, fault *Fault) {
 	}
 	for j, n := range counts {
 		if n < 1 {
-			return GridDef{Reason: fmt.Sprintf("row %d of its reduced grid has no points", j+1)}, nil
+			return ParsedGrid{Reason: fmt.Sprintf("row %d of its reduced grid has no points", j+1)}, nil
 		}
-		lon := rowLongitudes(west, east, n, whole, a.circles)
+		lon := rowLongitudes(west, east, n, whole, a.fullCircleRows)
 		if len(lon) == 0 {
-			return GridDef{Reason: fmt.Sprintf("row %d of its reduced grid has no points between %g and %g E", j+1, west, east)}, nil
+			return ParsedGrid{Reason: fmt.Sprintf("row %d of its reduced grid has no points between %g and %g E", j+1, west, east)}, nil
 		}
 		g.Rows = append(g.Rows, len(lon))
 		for _, x := range lon {
@@ -274,7 +274,7 @@ func rowLongitudes(west, east float64, n int, whole, circles bool) []float64 {
 	var out []float64
 	switch {
 	case whole:
-		out = between(west, west+360*float64(n-1)/float64(n), n)
+		out = linspace(west, west+360*float64(n-1)/float64(n), n)
 	case circles:
 		const rounding = 1e-3 // degrees, to which edition 1 stores corners
 		step := 360 / float64(n)
@@ -282,7 +282,7 @@ func rowLongitudes(west, east float64, n int, whole, circles bool) []float64 {
 			out = append(out, k*step)
 		}
 	default:
-		out = between(west, east, n)
+		out = linspace(west, east, n)
 	}
 	if len(out) > 0 {
 		turn := 360 * math.Floor(out[0]/360+1e-12)
@@ -293,17 +293,17 @@ func rowLongitudes(west, east float64, n int, whole, circles bool) []float64 {
 	return out
 }
 
-// projected makes a grid on the axes of a map projection.
-func projected(a axis) (def GridDef, fault *Fault) {
+// projectedGrid makes a grid on the axes of a map projection.
+func projectedGrid(a gridParameters) (def ParsedGrid, fault *Fault) {
 	p, err := projection.FromCF(a.mapping)
 	if err != nil {
-		return GridDef{Reason: err.Error()}, nil
+		return ParsedGrid{Reason: err.Error()}, nil
 	}
 	if !(a.dx > 0) || !(a.dy > 0) {
 		return def, faultf("impossible grid", "distances of %g and %g m between points", a.dx, a.dy)
 	}
 	x0, y0 := p.Forward(a.la1, a.lo1)
-	src := a.source()
+	src := a.sourceOrder()
 	g := &ensemble.Grid{Kind: ensemble.Projected, NX: a.ni, NY: a.nj, Source: src, Mapping: a.mapping, WindAlongAxes: a.windAlongAxes}
 	g.X, g.Y = make([]float64, a.ni), make([]float64, a.nj)
 	for i := range g.X {
@@ -329,26 +329,26 @@ func projected(a axis) (def GridDef, fault *Fault) {
 	return def, nil
 }
 
-// alongAxes is the bit of the resolution and component flags (table 7 of edition 1, code
+// windAlongAxes is the bit of the resolution and component flags (table 7 of edition 1, code
 // table 3.3 of edition 2) by which u and v are along the axes of the grid.
-const alongAxes = 0x08
+const windAlongAxes = 0x08
 
 // unlike marks a number of points that differs from row to row.
 const (
-	unlike1 = 0xffff
-	unlike2 = 0xffffffff
+	missingCount1 = 0xffff
+	missingCount2 = 0xffffffff
 )
 
-// axes1 reads a grid section of edition 1 (angles in thousandths of a degree).
-func axes1(o Octets) (axis, string, *Fault) {
+// parseGrid1 reads a grid section of edition 1 (angles in thousandths of a degree).
+func parseGrid1(o Octets) (gridParameters, string, *Fault) {
 	kind := o.U1(6)
 	degrees := func(n int) float64 { return float64(o.S3(n)) / 1e3 }
-	a := axis{ni: o.U2(7), nj: o.U2(9), points: -1, scan: o.U1(28), windAlongAxes: o.U1(17)&alongAxes != 0,
+	a := gridParameters{ni: o.U2(7), nj: o.U2(9), points: -1, scan: o.U1(28), windAlongAxes: o.U1(17)&windAlongAxes != 0,
 		la1: degrees(11), lo1: degrees(14), la2: degrees(18), lo2: degrees(21), semiMajor: 6367470, semiMinor: 6367470}
 	if o.U1(17)&0x40 != 0 {
 		a.semiMajor, a.semiMinor = 6378160, 6378160*(1-1/297.0)
 	}
-	if reason, met := unused1[kind]; met {
+	if reason, met := unsupported1[kind]; met {
 		return a, reason, nil
 	}
 	if kind == 4 {
@@ -358,40 +358,40 @@ func axes1(o Octets) (axis, string, *Fault) {
 	}
 	switch kind {
 	case 0, 4:
-		if a.nj == unlike1 {
+		if a.nj == missingCount1 {
 			return a, "its columns have unlike numbers of points, which is not supported", nil
 		}
-		if a.ni == unlike1 {
-			return a, "", a.rows1(o)
+		if a.ni == missingCount1 {
+			return a, "", a.parseRows1(o)
 		}
 	case 1:
-		a.firstOnly = true
+		a.projected = true
 		a.dx, a.dy = float64(o.U3(29)), float64(o.U3(32))
 		a.mercator(degrees(24))
 	case 3, 5:
-		a.firstOnly = true
+		a.projected = true
 		a.dx, a.dy = float64(o.U3(21)), float64(o.U3(24))
 		if lov := degrees(18); kind == 3 {
-			a.conformal(degrees(29), degrees(32), degrees(29), lov)
+			a.lambertConformal(degrees(29), degrees(32), degrees(29), lov)
 		} else {
-			a.stereographic(60, lov, o.U1(27)&0x80 != 0) // edition 1 gives distances at 60 degrees
+			a.polarStereographic(60, lov, o.U1(27)&0x80 != 0) // edition 1 gives distances at 60 degrees
 		}
 	case 10:
-		a.rotate(degrees(33), degrees(36), float64(o.U4(39)&0x7fffffff)) // an IBM number is zero where its bits but the sign are
+		a.rotatedPole(degrees(33), degrees(36), float64(o.U4(39)&0x7fffffff)) // an IBM number is zero where its bits but the sign are
 	default:
 		return a, "", faultf("grid type not known", "data representation type %d", kind)
 	}
 	if a.rotated && a.mapping == nil {
-		return a, reasonTurned, nil
+		return a, reasonRotationAngle, nil
 	}
 	return a, "", nil
 }
 
-const reasonTurned = "its rotated grid is turned around the new pole, which is not supported"
+const reasonRotationAngle = "its rotated grid is turned around the new pole, which is not supported"
 
-// rows1 reads the list behind a grid section of edition 1. On Gaussian grids it counts
+// parseRows1 reads the list behind a grid section of edition 1. On Gaussian grids it counts
 // the points of full circles, as centres write parts of the globe.
-func (a *axis) rows1(o Octets) *Fault {
+func (a *gridParameters) parseRows1(o Octets) *Fault {
 	at := o.U1(5) + 4*o.U1(4)
 	if o.U1(5) == 0 || o.U1(5) == 255 || a.nj < 1 || !o.Has(at+2*a.nj-1) {
 		return faultf("impossible grid", "the list of %d rows is not in the grid section", a.nj)
@@ -399,24 +399,24 @@ func (a *axis) rows1(o Octets) *Fault {
 	for j := range a.nj {
 		a.rows = append(a.rows, o.U2(at+2*j))
 	}
-	a.circles = a.gaussian > 0
+	a.fullCircleRows = a.gaussian > 0
 	return nil
 }
 
-// axes2 reads a grid section of edition 2.
-func axes2(o Octets) (axis, string, *Fault) {
+// parseGrid2 reads a grid section of edition 2.
+func parseGrid2(o Octets) (gridParameters, string, *Fault) {
 	template := o.U2(13)
 	if o.U1(6) != 0 {
-		return axis{}, fmt.Sprintf("predefined grid %d is not supported", o.U1(6)), nil
+		return gridParameters{}, fmt.Sprintf("predefined grid %d is not supported", o.U1(6)), nil
 	}
-	a := axis{ni: int(o.U4(31)), nj: int(o.U4(35)), points: o.U4(7)}
+	a := gridParameters{ni: int(o.U4(31)), nj: int(o.U4(35)), points: o.U4(7)}
 	if a.points > MaxPoints {
 		return a, "", faultf("impossible grid", "%d points", a.points)
 	}
-	if reason, met := unused2[template]; met {
+	if reason, met := unsupported2[template]; met {
 		return a, reason, nil
 	}
-	need, known := length2[template]
+	need, known := minGridLength[template]
 	if !known {
 		return a, "", faultf("grid template not known", "template %d", template)
 	}
@@ -430,35 +430,35 @@ func axes2(o Octets) (axis, string, *Fault) {
 			unit = float64(b) / float64(s)
 		}
 		a.la1, a.lo1, a.la2, a.lo2 = float64(o.S4(47))*unit, float64(o.S4(51))*unit, float64(o.S4(56))*unit, float64(o.S4(60))*unit
-		a.scan, a.windAlongAxes = o.U1(72), o.U1(55)&alongAxes != 0
+		a.scan, a.windAlongAxes = o.U1(72), o.U1(55)&windAlongAxes != 0
 		if template == 40 {
 			if n := o.U4(68); n == 0 || n > maxGaussian {
 				return a, "", faultf("impossible grid", "Gaussian number %d", n)
 			}
 			a.gaussian = int(o.U4(68))
 		}
-		if o.U4(35) == unlike2 {
+		if o.U4(35) == missingCount2 {
 			return a, "its columns have unlike numbers of points, which is not supported", nil
 		}
-		if o.U1(11) != 0 || o.U4(31) == unlike2 {
+		if o.U1(11) != 0 || o.U4(31) == missingCount2 {
 			if template == 1 {
 				return a, notSupported("reduced_rotated_ll"), nil
 			}
-			return a.rows2(o)
+			return a.parseRows2(o)
 		}
 		if template == 1 {
-			a.rotate(float64(o.S4(73))*unit, float64(o.S4(77))*unit, float64(o.U4(81)))
+			a.rotatedPole(float64(o.S4(73))*unit, float64(o.S4(77))*unit, float64(o.U4(81)))
 			if a.mapping == nil {
-				return a, reasonTurned, nil
+				return a, reasonRotationAngle, nil
 			}
 		}
 	default:
-		a.firstOnly = true
+		a.projected = true
 		a.la1, a.lo1 = float64(o.S4(39))*1e-6, float64(o.S4(43))*1e-6
 		a.dx, a.dy = float64(o.U4(56))*1e-3, float64(o.U4(60))*1e-3
-		a.scan, a.windAlongAxes = o.U1(65), o.U1(47)&alongAxes != 0
+		a.scan, a.windAlongAxes = o.U1(65), o.U1(47)&windAlongAxes != 0
 		var ok bool
-		if a.semiMajor, a.semiMinor, ok = earth(o); !ok {
+		if a.semiMajor, a.semiMinor, ok = earthAxes(o); !ok {
 			return a, fmt.Sprintf("shape of the Earth %d is not supported", o.U1(15)), nil
 		}
 		switch template {
@@ -470,32 +470,32 @@ func axes2(o Octets) (axis, string, *Fault) {
 			}
 			a.mercator(float64(o.S4(48)) * 1e-6)
 		case 20:
-			a.stereographic(float64(o.S4(48))*1e-6, float64(o.S4(52))*1e-6, o.U1(64)&0x80 != 0)
+			a.polarStereographic(float64(o.S4(48))*1e-6, float64(o.S4(52))*1e-6, o.U1(64)&0x80 != 0)
 		case 30:
-			a.conformal(float64(o.S4(66))*1e-6, float64(o.S4(70))*1e-6, float64(o.S4(48))*1e-6, float64(o.S4(52))*1e-6)
+			a.lambertConformal(float64(o.S4(66))*1e-6, float64(o.S4(70))*1e-6, float64(o.S4(48))*1e-6, float64(o.S4(52))*1e-6)
 		case 140:
-			a.scan, a.windAlongAxes = o.U1(64), o.U1(55)&alongAxes != 0
-			a.mapped(map[string]any{"grid_mapping_name": "lambert_azimuthal_equal_area",
+			a.scan, a.windAlongAxes = o.U1(64), o.U1(55)&windAlongAxes != 0
+			a.setMapping(map[string]any{"grid_mapping_name": "lambert_azimuthal_equal_area",
 				"latitude_of_projection_origin": float64(o.S4(47)) * 1e-6, "longitude_of_projection_origin": float64(o.S4(51)) * 1e-6})
 		}
 	}
 	return a, "", nil
 }
 
-// length2 is the least length of a grid section by template of edition 2.
-var length2 = map[int]int{0: 72, 1: 84, 10: 72, 20: 65, 30: 81, 40: 72, 140: 64}
+// minGridLength is the least length of a grid section by template of edition 2.
+var minGridLength = map[int]int{0: 72, 1: 84, 10: 72, 20: 65, 30: 81, 40: 72, 140: 64}
 
-// rows2 reads the list behind a grid section of edition 2 (code table 3.11).
-func (a axis) rows2(o Octets) (axis, string, *Fault) {
+// parseRows2 reads the list behind a grid section of edition 2 (code table 3.11).
+func (a gridParameters) parseRows2(o Octets) (gridParameters, string, *Fault) {
 	width, meaning := o.U1(11), o.U1(12)
 	if meaning != 1 && meaning != 2 {
 		return a, fmt.Sprintf("the rows of its reduced grid are described in way %d of code table 3.11, which is not supported", meaning), nil
 	}
-	if a.nj < 1 || width != 1 && width != 2 && width != 4 || !o.Has(length2[0]+a.nj*width) {
+	if a.nj < 1 || width != 1 && width != 2 && width != 4 || !o.Has(minGridLength[0]+a.nj*width) {
 		return a, "", faultf("impossible grid", "the list of %d rows of %d octets is not in the grid section", a.nj, width)
 	}
 	for j := range a.nj {
-		at := length2[0] + 1 + j*width
+		at := minGridLength[0] + 1 + j*width
 		n := int64(o.U1(at))
 		switch width {
 		case 2:
@@ -508,11 +508,11 @@ func (a axis) rows2(o Octets) (axis, string, *Fault) {
 		}
 		a.rows = append(a.rows, int(n))
 	}
-	a.circles = meaning == 1
+	a.fullCircleRows = meaning == 1
 	return a, "", nil
 }
 
-func (a *axis) mapped(m map[string]any) {
+func (a *gridParameters) setMapping(m map[string]any) {
 	if a.semiMajor == a.semiMinor {
 		m["earth_radius"] = a.semiMajor
 	} else {
@@ -521,33 +521,33 @@ func (a *axis) mapped(m map[string]any) {
 	a.mapping = m
 }
 
-func (a *axis) conformal(lat1, lat2, lat0, lon0 float64) {
+func (a *gridParameters) lambertConformal(lat1, lat2, lat0, lon0 float64) {
 	sp := []float64{lat1, lat2}
 	if lat1 == lat2 {
 		sp = sp[:1]
 	}
-	a.mapped(map[string]any{"grid_mapping_name": "lambert_conformal_conic", "standard_parallel": sp,
+	a.setMapping(map[string]any{"grid_mapping_name": "lambert_conformal_conic", "standard_parallel": sp,
 		"latitude_of_projection_origin": lat0, "longitude_of_central_meridian": lon0})
 }
 
-func (a *axis) stereographic(std, lon0 float64, south bool) {
+func (a *gridParameters) polarStereographic(std, lon0 float64, south bool) {
 	pole := 90.0
 	if south {
 		pole = -90
 		std = -math.Abs(std)
 	}
-	a.mapped(map[string]any{"grid_mapping_name": "polar_stereographic", "latitude_of_projection_origin": pole,
+	a.setMapping(map[string]any{"grid_mapping_name": "polar_stereographic", "latitude_of_projection_origin": pole,
 		"standard_parallel": std, "straight_vertical_longitude_from_pole": lon0})
 }
 
-func (a *axis) mercator(std float64) {
+func (a *gridParameters) mercator(std float64) {
 	// The meridian of the first point: x rises from there without a jump.
-	a.mapped(map[string]any{"grid_mapping_name": "mercator", "standard_parallel": std, "longitude_of_projection_origin": a.lo1})
+	a.setMapping(map[string]any{"grid_mapping_name": "mercator", "standard_parallel": std, "longitude_of_projection_origin": a.lo1})
 }
 
-// rotate puts the south pole of the grid somewhere else. A turn around the new pole
+// rotatedPole puts the south pole of the grid somewhere else. A turn around the new pole
 // leaves no mapping.
-func (a *axis) rotate(southLat, southLon, turn float64) {
+func (a *gridParameters) rotatedPole(southLat, southLon, turn float64) {
 	a.rotated = true
 	if turn == 0 {
 		a.mapping = map[string]any{"grid_mapping_name": "rotated_latitude_longitude", "grid_north_pole_latitude": -southLat,
@@ -555,8 +555,8 @@ func (a *axis) rotate(southLat, southLon, turn float64) {
 	}
 }
 
-// earth gives the half axes of code table 3.2.
-func earth(o Octets) (a, b float64, ok bool) {
+// earthAxes gives the half axes of code table 3.2.
+func earthAxes(o Octets) (a, b float64, ok bool) {
 	scaled := func(n int) float64 { return float64(o.U4(n+1)) / math.Pow10(o.S1(n)) }
 	switch o.U1(15) {
 	case 0:

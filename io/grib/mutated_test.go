@@ -39,13 +39,13 @@ func seeds(t *testing.T) (out [][]byte) {
 				t.Fatal(err)
 			}
 			// The coordinates of a large projection take longer than all else.
-			grids := &Grids{}
+			grids := &GridCache{}
 			idx, err := ReadIndex(context.Background(), bytes.NewReader(b), int64(len(b)), grids)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if !slices.ContainsFunc(idx.Fields, func(f Field) bool {
-				g := grids.Def(f.Grid).Grid
+				g := grids.Get(f.Grid).Grid
 				return g != nil && g.Kind == ensemble.Projected && g.Size() > 10_000
 			}) {
 				out = append(out, b)
@@ -62,7 +62,7 @@ func checkMutated(t *testing.T, n int) {
 	fields, faults := 0, 0
 	for i := range n {
 		b := mutate.File(r, s)
-		idx, err := ReadIndex(context.Background(), bytes.NewReader(b), int64(len(b)), &Grids{})
+		idx, err := ReadIndex(context.Background(), bytes.NewReader(b), int64(len(b)), &GridCache{})
 		if err != nil {
 			t.Fatalf("file %d: reading memory cannot fail: %v", i, err)
 		}

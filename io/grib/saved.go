@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/internal/headed"
+	"github.com/ensemble-weather/ensemble/internal/columnfile"
 )
 
 // SavedIndex is the head of an Index that is kept in a file; behind it stand the columns of its
@@ -65,7 +65,7 @@ func (x *Index) Save() (h SavedIndex, columns []byte) {
 		fields[i] = savedField{
 			Partial: f.Partial, Kind: f.Kind, Grid: f.Grid,
 			TimeKnown: f.Time.Known, Reason: text(f.Time.Reason), Init: f.Time.Init.Unix(), Lead: int64(f.Time.Lead), Interval: int64(f.Time.Interval),
-			MemberKnown: f.Member.Known, IsMember: f.Member.Is, Member: int64(f.Member.ID), Members: int64(f.Member.Of), Centre: int64(f.Centre), Process: int64(f.Process),
+			MemberKnown: f.Member.Known, IsMember: f.Member.InEnsemble, Member: int64(f.Member.ID), Members: int64(f.Member.EnsembleSize), Centre: int64(f.Centre), Process: int64(f.Process),
 			LevelKnown: f.LevelKnown, LevelKind: uint8(f.Level.Kind), Level: f.Level.Value, ProductKnown: f.ProductKnown, Product: uint8(f.Product),
 			Relation: uint8(f.Event.Relation), Below: f.Below, EventLower: f.Event.Lower, EventUpper: f.Event.Upper,
 			Parameter: text(f.Parameter), DataType: text(f.dataType), Packing: text(f.packing),
@@ -81,15 +81,15 @@ func (x *Index) Save() (h SavedIndex, columns []byte) {
 	for i, j := range x.Junk {
 		junk[i] = [2]int64{j.Offset, j.Length}
 	}
-	return h, headed.Append(headed.Append(headed.Append(nil, messages...), fields...), junk...)
+	return h, columnfile.Append(columnfile.Append(columnfile.Append(nil, messages...), fields...), junk...)
 }
 
 // Index gives the index that Save was called of.
 //
 // Errors: columns that are not those of the head.
-func (h *SavedIndex) Index(c *headed.Columns) (*Index, error) {
-	messages, fields, junk := headed.Take[savedMessage](c, h.Messages), headed.Take[savedField](c, h.Fields), headed.Take[[2]int64](c, h.Junk)
-	if err := c.End(); err != nil {
+func (h *SavedIndex) Index(c *columnfile.Columns) (*Index, error) {
+	messages, fields, junk := columnfile.Next[savedMessage](c, h.Messages), columnfile.Next[savedField](c, h.Fields), columnfile.Next[[2]int64](c, h.Junk)
+	if err := c.CheckEnd(); err != nil {
 		return nil, err
 	}
 	text := func(place int64) (s string) {

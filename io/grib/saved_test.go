@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/internal/headed"
+	"github.com/ensemble-weather/ensemble/internal/columnfile"
 	"github.com/ensemble-weather/ensemble/internal/testdata"
 )
 
@@ -19,7 +19,7 @@ import (
 func saved(t testing.TB, x *Index) []byte {
 	t.Helper()
 	h, columns := x.Save()
-	text, err := headed.Encode("test/1", h, columns)
+	text, err := columnfile.Encode("test/1", h, columns)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func saved(t testing.TB, x *Index) []byte {
 
 func restored(text []byte) (*Index, error) {
 	var h SavedIndex
-	c, err := headed.Decode(text, "test/1", &h)
+	c, err := columnfile.Decode(text, "test/1", &h)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func FuzzSavedIndex(f *testing.F) {
 	f.Add([]byte(`{"messages":-1,"fields":9223372036854775807,"junk":1}`), columns)
 	f.Add([]byte(`{}`), []byte{})
 	f.Fuzz(func(t *testing.T, head, columns []byte) {
-		text, err := headed.Encode("test/1", json.RawMessage(head), columns)
+		text, err := columnfile.Encode("test/1", json.RawMessage(head), columns)
 		if err != nil {
 			return
 		}

@@ -26,7 +26,7 @@ const maxFaults = 1000
 
 // visitor receives each sound message with its header sections while they are
 // at hand.
-type visitor func(m Message, w *window) *Fault
+type visitor func(m Message, w *readBuffer) *Fault
 
 // Scan finds all messages of a file. A message is sound if its lengths add up,
 // its sections follow each other as the manual says and it ends in 7777. After
@@ -40,14 +40,14 @@ func Scan(ctx context.Context, r io.ReaderAt, size int64) (Result, error) {
 
 func scan(ctx context.Context, r io.ReaderAt, size int64, visit visitor) (Result, error) {
 	var res Result
-	w := newWindow(r, size)
+	w := newReadBuffer(r, size)
 	junkFrom := int64(0)
 	off := int64(0)
 	for off < size && len(res.Faults) < maxFaults {
 		if err := ctx.Err(); err != nil {
 			return res, err
 		}
-		start, err := find(w, off)
+		start, err := findMessage(w, off)
 		if err != nil {
 			return res, err
 		}
@@ -55,7 +55,7 @@ func scan(ctx context.Context, r io.ReaderAt, size int64, visit visitor) (Result
 			break
 		}
 		number := len(res.Messages) + len(res.Faults) + 1
-		m, fault, err := message(w, start)
+		m, fault, err := parseMessage(w, start)
 		if err != nil {
 			return res, err
 		}
@@ -77,22 +77,22 @@ func scan(ctx context.Context, r io.ReaderAt, size int64, visit visitor) (Result
 			}
 			continue
 		}
-		if start > junkFrom && lastFaultBefore(res.Faults, junkFrom) && !padding(r, junkFrom, start) {
+		if start > junkFrom && isJunk(res.Faults, junkFrom) && !isPadding(r, junkFrom, start) {
 			res.Junk = append(res.Junk, Junk{junkFrom, start - junkFrom})
 		}
 		res.Messages = append(res.Messages, m)
 		off = start + m.Length
 		junkFrom = off
 	}
-	if size > junkFrom && lastFaultBefore(res.Faults, junkFrom) && !padding(r, junkFrom, size) {
+	if size > junkFrom && isJunk(res.Faults, junkFrom) && !isPadding(r, junkFrom, size) {
 		res.Junk = append(res.Junk, Junk{junkFrom, size - junkFrom})
 	}
 	return res, nil
 }
 
-// padding says whether a gap holds nothing but a few zeros, as archives put them
+// isPadding says whether a gap holds nothing but a few zeros, as archives put them
 // between messages to fill blocks.
-func padding(r io.ReaderAt, from, to int64) bool {
+func isPadding(r io.ReaderAt, from, to int64) bool {
 	var b [8 << 10]byte
 	if to-from > int64(len(b)) {
 		return false
@@ -101,16 +101,16 @@ func padding(r io.ReaderAt, from, to int64) bool {
 	return int64(n) == to-from && len(bytes.Trim(b[:n], "\x00")) == 0
 }
 
-// lastFaultBefore says whether the bytes from off on are junk rather than the
+// isJunk says whether the bytes from off on are junk rather than the
 // remains of a damaged message, which is reported already.
-func lastFaultBefore(faults []*Fault, off int64) bool {
+func isJunk(faults []*Fault, off int64) bool {
 	return len(faults) == 0 || faults[len(faults)-1].Offset+4 != off
 }
 
-// find gives the place of the next word GRIB from off on, or -1.
-func find(w *window, off int64) (int64, error) {
+// findMessage gives the place of the next word GRIB from off on, or -1.
+func findMessage(w *readBuffer, off int64) (int64, error) {
 	for off+4 <= w.size {
-		b, err := w.rest(off)
+		b, err := w.available(off)
 		if err != nil {
 			return 0, err
 		}
@@ -127,27 +127,27 @@ func find(w *window, off int64) (int64, error) {
 	return -1, nil
 }
 
-// message examines the message at off. The error is of reading; damage is the
+// parseMessage examines the message at off. The error is of reading; damage is the
 // fault, and then Message.Length is set only if the end of the message is sure.
-func message(w *window, off int64) (Message, *Fault, error) {
+func parseMessage(w *readBuffer, off int64) (Message, *Fault, error) {
 	m := Message{Offset: off}
 	head, err := w.bytes(off, 8)
 	if err != nil {
-		return cut(m, w, off, 8, "section 0", err)
+		return truncated(m, w, off, 8, "section 0", err)
 	}
 	m.Edition = int(head[7])
 	switch m.Edition {
 	case 1:
-		return message1(w, m, Octets(head))
+		return parseMessage1(w, m, Octets(head))
 	case 2:
-		return message2(w, m)
+		return parseMessage2(w, m)
 	default:
 		return m, faultf("GRIB edition not known", "edition %d", m.Edition), nil
 	}
 }
 
-// cut turns a read past the end into a fault and keeps any other error.
-func cut(m Message, w *window, off, need int64, part string, err error) (Message, *Fault, error) {
+// truncated turns a read past the end into a fault and keeps any other error.
+func truncated(m Message, w *readBuffer, off, need int64, part string, err error) (Message, *Fault, error) {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return m, faultf("file ends inside the message", "%s needs %d bytes, %d left", part, need, w.size-off), nil
 	}

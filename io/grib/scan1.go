@@ -2,8 +2,8 @@ package grib
 
 import "bytes"
 
-// message1 walks a message of edition 1.
-func message1(w *window, m Message, head Octets) (Message, *Fault, error) {
+// parseMessage1 walks a message of edition 1.
+func parseMessage1(w *readBuffer, m Message, head Octets) (Message, *Fault, error) {
 	total := int64(head.U3(5))
 	var s Sections
 	at := int64(8)
@@ -11,7 +11,7 @@ func message1(w *window, m Message, head Octets) (Message, *Fault, error) {
 	next := func(n int, least int64, name string) (Octets, *Fault, error) {
 		b, err := w.bytes(m.Offset+at, 3)
 		if err != nil {
-			_, f, err := cut(m, w, m.Offset+at, 3, name, err)
+			_, f, err := truncated(m, w, m.Offset+at, 3, name, err)
 			return nil, f, err
 		}
 		length := int64(Octets(b).U3(1))
@@ -43,7 +43,7 @@ func message1(w *window, m Message, head Octets) (Message, *Fault, error) {
 	}
 	b, err := w.bytes(m.Offset+at, 11)
 	if err != nil {
-		return cut(m, w, m.Offset+at, 11, "data section", err)
+		return truncated(m, w, m.Offset+at, 11, "data section", err)
 	}
 	data := int64(Octets(b).U3(1))
 	if total&0x800000 != 0 && data < 120 {
@@ -59,11 +59,11 @@ func message1(w *window, m Message, head Octets) (Message, *Fault, error) {
 	if want := at + data + 4; total != want {
 		return m, faultf("lengths do not add up", "message claims %d bytes, its sections %d", total, want), nil
 	}
-	return finish(w, m, total, []Sections{s})
+	return finishMessage(w, m, total, []Sections{s})
 }
 
-// finish checks the end marker and closes the message.
-func finish(w *window, m Message, total int64, fields []Sections) (Message, *Fault, error) {
+// finishMessage checks the end marker and closes the message.
+func finishMessage(w *readBuffer, m Message, total int64, fields []Sections) (Message, *Fault, error) {
 	if total > w.size-m.Offset {
 		return m, faultf("file ends inside the message", "it declares %d bytes, %d left", total, w.size-m.Offset), nil
 	}

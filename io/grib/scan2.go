@@ -2,8 +2,8 @@ package grib
 
 import "encoding/binary"
 
-// least is the smallest length of each section of edition 2, by number.
-var least = [8]int64{1: 21, 2: 5, 3: 14, 4: 9, 5: 11, 6: 6, 7: 5}
+// minSectionLength is the smallest length of each section of edition 2, by number.
+var minSectionLength = [8]int64{1: 21, 2: 5, 3: 14, 4: 9, 5: 11, 6: 6, 7: 5}
 
 // Bitmap indicators (code table 6.0).
 const (
@@ -12,15 +12,15 @@ const (
 	bitmapNone     = 255
 )
 
-// follows says which sections may come after which (FM 92, regulation 92.2.5:
+// nextSections says which sections may come after which (FM 92, regulation 92.2.5:
 // sections 2 to 7, 3 to 7 or 4 to 7 may be repeated).
-var follows = [8][]byte{0: {1}, 1: {2, 3}, 2: {3}, 3: {4}, 4: {5}, 5: {6}, 6: {7}, 7: {2, 3, 4}}
+var nextSections = [8][]byte{0: {1}, 1: {2, 3}, 2: {3}, 3: {4}, 4: {5}, 5: {6}, 6: {7}, 7: {2, 3, 4}}
 
-// message2 walks a message of edition 2.
-func message2(w *window, m Message) (Message, *Fault, error) {
+// parseMessage2 walks a message of edition 2.
+func parseMessage2(w *readBuffer, m Message) (Message, *Fault, error) {
 	head, err := w.bytes(m.Offset, 16)
 	if err != nil {
-		return cut(m, w, m.Offset, 16, "section 0", err)
+		return truncated(m, w, m.Offset, 16, "section 0", err)
 	}
 	declared := binary.BigEndian.Uint64(head[8:])
 	if declared < 16+21+4 {
@@ -29,20 +29,20 @@ func message2(w *window, m Message) (Message, *Fault, error) {
 	left := w.size - m.Offset
 	if declared > uint64(left) {
 		// Fields that are whole before the cut are kept with the fault.
-		m.Fields, _, err = walk2(w, m, left)
+		m.Fields, _, err = walkSections(w, m, left)
 		return m, faultf("file ends inside the message", "it declares %d bytes, %d left", declared, left), err
 	}
 	total := int64(declared)
-	fields, fault, err := walk2(w, m, total-4)
+	fields, fault, err := walkSections(w, m, total-4)
 	if fault != nil || err != nil {
 		return m, fault, err
 	}
-	return finish(w, m, total, fields)
+	return finishMessage(w, m, total, fields)
 }
 
-// walk2 walks along the sections of a message up to an end, and gives the fields
+// walkSections walks along the sections of a message up to an end, and gives the fields
 // that are whole; the fault is where it cannot go on.
-func walk2(w *window, m Message, end int64) (fields []Sections, _ *Fault, _ error) {
+func walkSections(w *readBuffer, m Message, end int64) (fields []Sections, _ *Fault, _ error) {
 	var s Sections
 	var bitmap Span
 	last := byte(0)
@@ -55,11 +55,11 @@ func walk2(w *window, m Message, end int64) (fields []Sections, _ *Fault, _ erro
 			return fields, nil, err
 		}
 		length, n := Octets(b).U4(1), b[4]
-		if !allowed(last, n) {
+		if !mayFollow(last, n) {
 			return fields, faultf("sections out of order", "section %d after section %d at byte %d of the message", n, last, at), nil
 		}
-		if length < least[n] {
-			return fields, faultf("section too short", "section %d claims %d bytes, at least %d are needed", n, length, least[n]), nil
+		if length < minSectionLength[n] {
+			return fields, faultf("section too short", "section %d claims %d bytes, at least %d are needed", n, length, minSectionLength[n]), nil
 		}
 		if length > end-at {
 			return fields, faultf("section too long", "section %d claims %d bytes, %d left in the message", n, length, end-at), nil
@@ -92,11 +92,11 @@ func walk2(w *window, m Message, end int64) (fields []Sections, _ *Fault, _ erro
 	return fields, nil, nil
 }
 
-// Walk gives the sections of a message of edition 2 in memory, of its first field.
+// ParseSections gives the sections of a message of edition 2 in memory, of its first field.
 //
 // Errors: a *Fault if the message is not sound.
-func Walk(data []byte) (*Sections, error) {
-	m, fault, err := examine(data)
+func ParseSections(data []byte) (*Sections, error) {
+	m, fault, err := parseBytes(data)
 	if err != nil {
 		return nil, err
 	}
@@ -106,13 +106,13 @@ func Walk(data []byte) (*Sections, error) {
 	return &m.Fields[0], nil
 }
 
-// examine examines a message in memory.
-func examine(data []byte) (Message, *Fault, error) {
-	return message(memoryWindow(data), 0)
+// parseBytes examines a message in memory.
+func parseBytes(data []byte) (Message, *Fault, error) {
+	return parseMessage(bytesBuffer(data), 0)
 }
 
-func allowed(last, next byte) bool {
-	for _, n := range follows[last] {
+func mayFollow(last, next byte) bool {
+	for _, n := range nextSections[last] {
 		if n == next {
 			return true
 		}

@@ -23,7 +23,7 @@ func load(t testing.TB, set, name string) []byte {
 
 func index(t testing.TB, b []byte) *Index {
 	t.Helper()
-	idx, err := ReadIndex(context.Background(), bytes.NewReader(b), int64(len(b)), &Grids{})
+	idx, err := ReadIndex(context.Background(), bytes.NewReader(b), int64(len(b)), &GridCache{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestJunkAroundMessages(t *testing.T) {
 // A message may lie anywhere relative to the reading window.
 func TestMessagesAcrossTheWindow(t *testing.T) {
 	m := load(t, "formats", "grib1/regular_ll_simple_8bit.grib1")
-	for _, pad := range []int{windowLeast - 5, windowLeast - 4, windowLeast - 3, windowLeast - 1, windowLeast, windowLeast + 1, 3*windowLeast - 2, windowMost - 4, windowMost - 1, windowMost + 1} {
+	for _, pad := range []int{minRead - 5, minRead - 4, minRead - 3, minRead - 1, minRead, minRead + 1, 3*minRead - 2, maxRead - 4, maxRead - 1, maxRead + 1} {
 		b := append(bytes.Repeat([]byte{'.'}, pad), m...)
 		if idx := index(t, b); len(idx.Messages) != 1 || idx.Messages[0].Offset != int64(pad) {
 			t.Errorf("padding %d: %d messages", pad, len(idx.Messages))
@@ -96,16 +96,16 @@ func TestRunLengthsMustFillTheField(t *testing.T) {
 	out := make([]float32, 9)
 	// 4-bit numbers, largest value 2, so digits 3..15 to the base 13: level 1 once
 	// and 4 more (digit 7-3), level 0 (missing), level 2 and 2 more.
-	if err := runs(out, []byte{0x17, 0x02, 0x50}, rep); err != nil {
+	if err := runLength(out, []byte{0x17, 0x02, 0x50}, rep); err != nil {
 		t.Fatal(err)
 	}
 	if out[0] != 10 || out[4] != 10 || out[5] == out[5] || out[6] != 20 || out[8] != 20 {
 		t.Errorf("got %v", out)
 	}
-	if err := runs(out, []byte{0x17}, rep); err == nil {
+	if err := runLength(out, []byte{0x17}, rep); err == nil {
 		t.Error("too few runs were accepted")
 	}
-	if err := runs(out, []byte{0x1f, 0x1f}, rep); err == nil {
+	if err := runLength(out, []byte{0x1f, 0x1f}, rep); err == nil {
 		t.Error("too long runs were accepted")
 	}
 }
@@ -119,7 +119,7 @@ func FuzzReadIndex(f *testing.F) {
 	}
 	f.Add([]byte("GRIB\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x307777"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		grids := &Grids{}
+		grids := &GridCache{}
 		idx, err := ReadIndex(context.Background(), bytes.NewReader(b), int64(len(b)), grids)
 		if err != nil {
 			t.Fatalf("reading memory cannot fail: %v", err)
@@ -165,7 +165,7 @@ func TestInflates(t *testing.T) {
 		points, bytes int64
 		want          bool
 	}{{1, 0, false}, {1 << 22, 100, false}, {1<<22 + 1, 100, true}, {1 << 28, 1 << 20, true}, {1 << 24, 1 << 20, false}, {1 << 24, 1 << 24 / 200, true}, {1 << 24, 1<<24/200 + 1, false}} {
-		if got := Inflates(c.points, c.bytes); got != c.want {
+		if got := IsImplausible(c.points, c.bytes); got != c.want {
 			t.Errorf("%d points in %d bytes: %v", c.points, c.bytes, got)
 		}
 	}

@@ -33,12 +33,12 @@ func Unpack(message []byte, s *Sections, out []float32) (ok bool, err error) {
 	if template == 4 {
 		err = ieee(out[:values], data[5:], rep.U1(12))
 	} else {
-		err = runs(out[:values], data[5:], rep)
+		err = runLength(out[:values], data[5:], rep)
 	}
 	if err != nil {
 		return true, err
 	}
-	return true, spread(out, values, bitmap)
+	return true, applyBitmap(out, values, bitmap)
 }
 
 // ieee reads numbers of 32 (precision 1) or 64 bits (2).
@@ -63,10 +63,10 @@ func ieee(out []float32, data []byte, precision int) error {
 	return nil
 }
 
-// runs expands run lengths. Numbers of some bits follow each other: one up to mv
+// runLength expands run lengths. Numbers of some bits follow each other: one up to mv
 // is a level (0 is missing), those above it are digits, to the base of what is
 // left of the range, of how often the level before them is repeated.
-func runs(out []float32, data []byte, rep Octets) error {
+func runLength(out []float32, data []byte, rep Octets) error {
 	bits, mv, levels := rep.U1(12), rep.U2(13), rep.U2(15)
 	scale := math.Pow10(-rep.S1(17))
 	if bits < 1 || bits > 16 || mv < 1 || mv >= 1<<bits || levels < mv || len(rep) < 17+2*levels {
@@ -123,8 +123,8 @@ func runs(out []float32, data []byte, rep Octets) error {
 	return nil
 }
 
-// spread moves the values that a bitmap has to their points, from the back.
-func spread(out []float32, values int, bitmap Octets) error {
+// applyBitmap moves the values that a bitmap has to their points, from the back.
+func applyBitmap(out []float32, values int, bitmap Octets) error {
 	if bitmap.U1(6) == bitmapNone {
 		if values != len(out) {
 			return fmt.Errorf("%d values for %d points without a bitmap", values, len(out))

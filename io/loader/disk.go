@@ -15,7 +15,7 @@ type disk struct {
 	span int64 // bytes of a place in the file; what a copy leaves out is a hole
 
 	mu    sync.Mutex
-	at    map[int]int // places, by sample
+	slots map[int]int // places, by sample
 	state map[int]copyState
 	err   error // why copies were not made, or could not be read
 }
@@ -23,9 +23,9 @@ type disk struct {
 type copyState int
 
 const (
-	absent copyState = iota
-	begun
-	whole
+	copyAbsent copyState = iota
+	copyBegun
+	copyComplete
 )
 
 // newDisk makes the file in a folder.
@@ -37,16 +37,16 @@ func newDisk(dir string, span int64) (*disk, error) {
 		err = os.Remove(f.Name())
 	}
 	if err != nil {
-		return nil, exit.Create(dir, err)
+		return nil, exit.CreateError(dir, err)
 	}
-	return &disk{file: f, span: span, at: map[int]int{}, state: map[int]copyState{}}, nil
+	return &disk{file: f, span: span, slots: map[int]int{}, state: map[int]copyState{}}, nil
 }
 
 func (d *disk) close() error { return d.file.Close() }
 
-// keep gives each sample of a list a place, and takes the places of others. New ones lie
+// assign gives each sample of a list a place, and takes the places of others. New ones lie
 // in the order of the list.
-func (d *disk) keep(list []int) {
+func (d *disk) assign(list []int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	wanted := make(map[int]bool, len(list))
@@ -54,23 +54,23 @@ func (d *disk) keep(list []int) {
 		wanted[k] = true
 	}
 	used := map[int]bool{}
-	for k, at := range d.at {
+	for k, at := range d.slots {
 		if wanted[k] {
 			used[at] = true
 			continue
 		}
-		delete(d.at, k)
+		delete(d.slots, k)
 		delete(d.state, k)
 	}
 	next := 0
 	for _, k := range list {
-		if _, has := d.at[k]; has {
+		if _, has := d.slots[k]; has {
 			continue
 		}
 		for used[next] {
 			next++
 		}
-		d.at[k] = next
+		d.slots[k] = next
 		next++
 	}
 }
@@ -79,62 +79,62 @@ func (d *disk) keep(list []int) {
 func (d *disk) open(k int) io.ReaderAt {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.state[k] != whole {
+	if d.state[k] != copyComplete {
 		return nil
 	}
-	return io.NewSectionReader(d.file, int64(d.at[k])*d.span, d.span)
+	return io.NewSectionReader(d.file, int64(d.slots[k])*d.span, d.span)
 }
 
-// copying is a copy of a sample while it is made. An error of the disk ends the copying, not
+// copyWriter is a copy of a sample while it is made. An error of the disk ends the copying, not
 // the reading.
-type copying struct {
+type copyWriter struct {
 	k   int
 	to  *io.OffsetWriter
 	err error
 }
 
-func (c *copying) WriteAt(p []byte, at int64) (int, error) {
+func (c *copyWriter) WriteAt(p []byte, at int64) (int, error) {
 	if c.err == nil {
 		_, c.err = c.to.WriteAt(p, at)
 	}
 	return len(p), nil
 }
 
-// make begins the copy of a sample; nil if another one does so.
-func (d *disk) make(k int) *copying {
+// beginCopy begins the copy of a sample; nil if another one does so.
+func (d *disk) beginCopy(k int) *copyWriter {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.state[k] != absent {
+	if d.state[k] != copyAbsent {
 		return nil
 	}
-	d.state[k] = begun
-	return &copying{k: k, to: io.NewOffsetWriter(d.file, int64(d.at[k])*d.span)}
+	d.state[k] = copyBegun
+	return &copyWriter{k: k, to: io.NewOffsetWriter(d.file, int64(d.slots[k])*d.span)}
 }
 
-// made ends the copy, which is right if the sample was read whole.
-func (d *disk) made(c *copying, right bool) {
+// endCopy ends the copy, which is right if the sample was read whole.
+func (d *disk) endCopy(c *copyWriter, right bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case c.err != nil: // begun for good: the disk is full, or fails
-		d.noted(c.err)
+		d.recordError(c.err)
 	case right:
-		d.state[c.k] = whole
+		d.state[c.k] = copyComplete
 	default:
-		d.state[c.k] = absent
+		d.state[c.k] = copyAbsent
 	}
 }
 
-// lost notes that a copy cannot be read.
-func (d *disk) lost(k int, err error) {
+// dropCopy notes that a copy cannot be read.
+func (d *disk) dropCopy(k int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.state[k] = absent
-	d.noted(err)
+	d.state[k] = copyAbsent
+	d.recordError(err)
 }
 
-// noted keeps the first error.
-func (d *disk) noted(err error) {
+// recordError keeps the first error.
+func (d *disk) recordError(err error) {
 	if d.err == nil {
 		d.err = err
 	}

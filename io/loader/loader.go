@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Origin is where a Loader has its samples from. Its methods are called by several
+// Dataset is where a Loader has its samples from. Its methods are called by several
 // goroutines at once.
-type Origin[T any] interface {
+type Dataset[T any] interface {
 	// Read reads sample k from the file system. room is a sample whose memory may be used
 	// again, or the zero value. If copy is not nil it is given what ReadCopy reads.
 	Read(ctx context.Context, k int, room T, copy io.WriterAt) (T, error)
@@ -29,18 +29,18 @@ type Size struct {
 
 // Options bound what a Loader uses. The zero value reads one sample ahead and keeps none.
 type Options struct {
-	// Ahead is the number of staging buffers of a stream, each of which takes a sample: as
+	// Prefetch is the number of staging buffers of a stream, each of which takes a sample: as
 	// many are read at once, before they are needed.
-	Ahead int
+	Prefetch int
 	// Memory is how many bytes of samples are kept in memory.
 	Memory int64
 	// Disk is how many bytes are kept in a file in the folder DiskDir, which disappears with
 	// the process.
 	Disk    int64
 	DiskDir string
-	// Patience is how long an answer of a peer is waited for, and each piece of it; 0 is a
+	// PeerTimeout is how long an answer of a peer is waited for, and each piece of it; 0 is a
 	// minute, longer than a file system takes to begin with a sample.
-	Patience time.Duration
+	PeerTimeout time.Duration
 }
 
 // The caches of a Loader, by their numbers in Schedule.Place.
@@ -53,31 +53,31 @@ const (
 // them: its memory, its disk, the memory of other readers, the file system. It keeps what Keep says, from when a stream
 // first reads it.
 type Loader[T any] struct {
-	o      Options
-	origin Origin[T] // nil for one that holds all samples
-	size   Size
+	o       Options
+	dataset Dataset[T] // nil for one that holds all samples
+	size    Size
 
-	mu     sync.Mutex
-	place  []int // by sample, that of Schedule.Place
-	memory map[int]T
-	disk   *disk
-	counts Counts
-	spare  []T // staging buffers of streams that have ended
+	mu          sync.Mutex
+	placement   []int // by sample, that of Schedule.Place
+	memory      map[int]T
+	disk        *disk
+	counts      Counts
+	freeBuffers []T // staging buffers of streams that have ended
 
-	reading map[int]chan struct{} // samples for the memory that are on their way, closed when they are there
-	peers   *peers[T]             // nil for none
-	reader  int                   // which one this is of all
-	always  bool                  // peers come before the file system
-	keepers [][]keeper            // by sample; nil if there is nobody to ask
-	paces   paces
+	inFlight   map[int]chan struct{} // samples for the memory that are on their way, closed when they are there
+	peers      *peers[T]             // nil for none
+	reader     int                   // which one this is of all
+	peersFirst bool                  // peers come before the file system
+	holders    [][]holder            // by sample; nil if there is nobody to ask
+	latencies  latencies
 }
 
 // New makes a loader that keeps nothing yet.
 //
 // Errors: 73 if the disk has no room for the file of its cache.
-func New[T any](origin Origin[T], o Options) (*Loader[T], error) {
-	o.Ahead, o.Patience = max(o.Ahead, 1), cmp.Or(o.Patience, time.Minute)
-	l := &Loader[T]{o: o, origin: origin, size: origin.Size(), memory: map[int]T{}, reading: map[int]chan struct{}{}}
+func New[T any](origin Dataset[T], o Options) (*Loader[T], error) {
+	o.Prefetch, o.PeerTimeout = max(o.Prefetch, 1), cmp.Or(o.PeerTimeout, time.Minute)
+	l := &Loader[T]{o: o, dataset: origin, size: origin.Size(), memory: map[int]T{}, inFlight: map[int]chan struct{}{}}
 	if o.Disk > 0 {
 		var err error
 		if l.disk, err = newDisk(o.DiskDir, l.size.Span); err != nil {
@@ -87,9 +87,9 @@ func New[T any](origin Origin[T], o Options) (*Loader[T], error) {
 	return l, nil
 }
 
-// Held is a loader of samples of so many bytes that all are in memory, and stay there.
-func Held[T any](samples []T, bytes int64) *Loader[T] {
-	l := &Loader[T]{o: Options{Ahead: 2}, size: Size{Memory: bytes}, memory: map[int]T{}}
+// NewInMemory is a loader of samples of so many bytes that all are in memory, and stay there.
+func NewInMemory[T any](samples []T, bytes int64) *Loader[T] {
+	l := &Loader[T]{o: Options{Prefetch: 2}, size: Size{Memory: bytes}, memory: map[int]T{}}
 	for k, x := range samples {
 		l.memory[k] = x
 	}
@@ -99,50 +99,50 @@ func Held[T any](samples []T, bytes int64) *Loader[T] {
 // Close frees what the loader keeps. Its streams must be closed.
 func (l *Loader[T]) Close() error {
 	if l.peers != nil {
-		l.peers.end()
+		l.peers.shutdown()
 	}
-	l.memory, l.spare = nil, nil
+	l.memory, l.freeBuffers = nil, nil
 	if l.disk == nil {
 		return nil
 	}
 	return l.disk.close()
 }
 
-// Keep says which samples to keep, by a schedule that a reader goes through: what it needs
+// PlanCaches says which samples to keep, by a schedule that a reader goes through: what it needs
 // most often, and in no cache more than its bytes. What else was kept is dropped. No
 // stream may be open.
-func (l *Loader[T]) Keep(s Schedule, reader int) {
-	if l.origin == nil {
+func (l *Loader[T]) PlanCaches(s Schedule, reader int) {
+	if l.dataset == nil {
 		return
 	}
 	reads := s.Reads(reader)
-	place := s.place(reads, Sizes(s.all(), 1), l.rooms())
-	var of [][]keeper
+	place := s.place(reads, UniformSizes(s.numSamples(), 1), l.capacities())
+	var of [][]holder
 	if l.peers != nil && l.peers.others != nil {
 		places := make([][]int, s.Readers)
 		places[reader] = place
 		for r, p := range l.peers.others {
 			if p != nil {
-				places[r] = s.place(s.Reads(r), Sizes(s.all(), 1), []int64{p.Memory, p.Disk})
+				places[r] = s.place(s.Reads(r), UniformSizes(s.numSamples(), 1), []int64{p.Memory, p.Disk})
 			}
 		}
-		of = keepers(places, s.all())
+		of = findHolders(places, s.numSamples())
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.place, l.keepers = place, of
+	l.placement, l.holders = place, of
 	for k := range l.memory {
 		if place[k] != inMemory {
 			delete(l.memory, k)
 		}
 	}
 	if l.disk != nil {
-		l.disk.keep(Fetches(place, onDisk, reads))
+		l.disk.assign(FetchOrder(place, onDisk, reads))
 	}
 }
 
-// rooms is how many samples the caches have room for: samples are alike.
-func (l *Loader[T]) rooms() []int64 {
+// capacities is how many samples the caches have room for: samples are alike.
+func (l *Loader[T]) capacities() []int64 {
 	caches := []int64{l.o.Memory / max(l.size.Memory, 1), 0}
 	if l.disk != nil {
 		caches[onDisk] = l.o.Disk / max(l.size.Stored, 1)
@@ -168,12 +168,12 @@ func (c Count) sub(earlier Count) Count {
 // Counts says where samples came from, and how long one waited for them. Bytes are those
 // of memory, or as they are stored.
 type Counts struct {
-	Staged     Count // of all samples, those that were there before they were asked for
+	Prefetched Count // of all samples, those that were there before they were asked for
 	Memory     Count
 	Disk       Count
 	Peers      Count
 	FileSystem Count         // with what was read for peers
-	Waited     time.Duration // for those that were not
+	WaitTime   time.Duration // for those that were not
 	// DiskError is why the disk keeps less than it should, if it does.
 	DiskError error
 	// PeerError is why a peer was not asked, or not believed, if one was not.
@@ -182,8 +182,8 @@ type Counts struct {
 
 // Since is what was added to earlier counts.
 func (c Counts) Since(earlier Counts) Counts {
-	return Counts{c.Staged.sub(earlier.Staged), c.Memory.sub(earlier.Memory), c.Disk.sub(earlier.Disk), c.Peers.sub(earlier.Peers), c.FileSystem.sub(earlier.FileSystem),
-		c.Waited - earlier.Waited, c.DiskError, c.PeerError}
+	return Counts{c.Prefetched.sub(earlier.Prefetched), c.Memory.sub(earlier.Memory), c.Disk.sub(earlier.Disk), c.Peers.sub(earlier.Peers), c.FileSystem.sub(earlier.FileSystem),
+		c.WaitTime - earlier.WaitTime, c.DiskError, c.PeerError}
 }
 
 // Counts are those of all streams so far.
@@ -197,7 +197,7 @@ func (l *Loader[T]) Counts() Counts {
 		c.DiskError = l.disk.err
 	}
 	if l.peers != nil {
-		c.PeerError = l.peers.failure()
+		c.PeerError = l.peers.firstError()
 	}
 	return c
 }
@@ -217,9 +217,9 @@ type Stream[T any] struct {
 
 // slot is a staging buffer. It gets every so-manieth sample of the list.
 type slot[T any] struct {
-	full chan fetched[T]
-	free chan struct{} // the sample given from it is no more in use
-	room T             // of the goroutine that fills it
+	full   chan fetched[T]
+	free   chan struct{} // the sample given from it is no more in use
+	buffer T             // of the goroutine that fills it
 }
 
 type fetched[T any] struct {
@@ -229,15 +229,15 @@ type fetched[T any] struct {
 
 // Stream starts to read samples in an order. Close must be called.
 func (l *Loader[T]) Stream(ctx context.Context, reads []int) *Stream[T] {
-	s := &Stream[T]{l: l, n: len(reads), slots: make([]slot[T], min(l.o.Ahead, len(reads)))}
+	s := &Stream[T]{l: l, n: len(reads), slots: make([]slot[T], min(l.o.Prefetch, len(reads)))}
 	s.ctx, s.stop = context.WithCancel(ctx)
 	l.mu.Lock()
 	for i := range s.slots {
 		c := &s.slots[i]
 		c.full, c.free = make(chan fetched[T], 1), make(chan struct{}, 1)
 		c.free <- struct{}{}
-		if n := len(l.spare) - 1; n >= 0 {
-			c.room, l.spare = l.spare[n], l.spare[:n]
+		if n := len(l.freeBuffers) - 1; n >= 0 {
+			c.buffer, l.freeBuffers = l.freeBuffers[n], l.freeBuffers[:n]
 		}
 	}
 	l.mu.Unlock()
@@ -251,7 +251,7 @@ func (l *Loader[T]) Stream(ctx context.Context, reads []int) *Stream[T] {
 					return
 				}
 				var f fetched[T]
-				if f.sample, c.room, f.err = l.fetch(s.ctx, reads[at], c.room); f.err != nil {
+				if f.sample, c.buffer, f.err = l.fetch(s.ctx, reads[at], c.buffer); f.err != nil {
 					c.full <- f
 					return
 				}
@@ -301,9 +301,9 @@ func (s *Stream[T]) Next() (x T, err error) {
 	}
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
-	s.l.counts.Waited += waited
+	s.l.counts.WaitTime += waited
 	if staged {
-		s.l.counts.Staged.add(s.l.size.Memory)
+		s.l.counts.Prefetched.add(s.l.size.Memory)
 	}
 	return f.sample, nil
 }
@@ -315,24 +315,24 @@ func (s *Stream[T]) Close() {
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
 	for i := range s.slots {
-		if len(s.l.spare) < s.l.o.Ahead {
-			s.l.spare = append(s.l.spare, s.slots[i].room)
+		if len(s.l.freeBuffers) < s.l.o.Prefetch {
+			s.l.freeBuffers = append(s.l.freeBuffers, s.slots[i].buffer)
 		}
 	}
 	s.slots = nil
 }
 
 // origins of samples, as they are counted.
-type from int
+type servedFrom int
 
 const (
-	fromMemory from = iota
+	fromMemory servedFrom = iota
 	fromDisk
 	fromPeers
 	fromFileSystem
 )
 
-func (l *Loader[T]) count(f from) {
+func (l *Loader[T]) count(f servedFrom) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch f {
@@ -350,15 +350,15 @@ func (l *Loader[T]) count(f from) {
 // fetch has a sample from the fastest place, and keeps it if that is due. room is memory
 // that may be used; the room that it gives may be used when the sample is no more in use.
 func (l *Loader[T]) fetch(ctx context.Context, k int, room T) (x, left T, err error) {
-	x, left, f, err := l.take(ctx, k, room)
+	x, left, f, err := l.load(ctx, k, room)
 	if err == nil {
 		l.count(f)
 	}
 	return x, left, err
 }
 
-// take is fetch for whoever needs the sample, and says where it was.
-func (l *Loader[T]) take(ctx context.Context, k int, room T) (x, left T, f from, err error) {
+// load is fetch for whoever needs the sample, and says where it was.
+func (l *Loader[T]) load(ctx context.Context, k int, room T) (x, left T, f servedFrom, err error) {
 	var none T
 	for {
 		l.mu.Lock()
@@ -366,7 +366,7 @@ func (l *Loader[T]) take(ctx context.Context, k int, room T) (x, left T, f from,
 			l.mu.Unlock()
 			return x, room, fromMemory, nil
 		}
-		coming := l.reading[k]
+		coming := l.inFlight[k]
 		if coming == nil {
 			break
 		}
@@ -377,53 +377,53 @@ func (l *Loader[T]) take(ctx context.Context, k int, room T) (x, left T, f from,
 			return none, none, f, ctx.Err()
 		}
 	}
-	place := nowhere
-	if l.place != nil {
-		place = l.place[k]
+	place := uncached
+	if l.placement != nil {
+		place = l.placement[k]
 	}
 	if place == inMemory {
 		coming := make(chan struct{})
-		l.reading[k] = coming
+		l.inFlight[k] = coming
 		defer func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			delete(l.reading, k)
+			delete(l.inFlight, k)
 			close(coming)
 		}()
 	}
-	source, keeper := l.source(k, place)
+	source, keeper := l.chooseSource(k, place)
 	l.mu.Unlock()
 	if place == onDisk {
 		if at := l.disk.open(k); at != nil {
-			if x, err = l.origin.ReadCopy(ctx, k, room, at); err == nil {
+			if x, err = l.dataset.ReadCopy(ctx, k, room, at); err == nil {
 				return x, x, fromDisk, nil
 			}
 			if ctx.Err() != nil {
 				return none, none, f, err
 			}
-			l.disk.lost(k, err) // the file system has it still
+			l.disk.dropCopy(k, err) // the file system has it still
 		}
 	}
-	if x, f, err = l.outside(ctx, k, room, place, source, keeper); err != nil {
+	if x, f, err = l.fetchUncached(ctx, k, room, place, source, keeper); err != nil {
 		return none, none, f, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.place != nil && l.place[k] == inMemory {
+	if l.placement != nil && l.placement[k] == inMemory {
 		l.memory[k] = x
 		return x, none, f, nil
 	}
 	return x, x, f, nil
 }
 
-// outside has a sample from a peer or from the file system.
-func (l *Loader[T]) outside(ctx context.Context, k int, room T, place int, source Source, p keeper) (x T, f from, err error) {
+// fetchUncached has a sample from a peer or from the file system.
+func (l *Loader[T]) fetchUncached(ctx context.Context, k int, room T, place int, source Source, p holder) (x T, f servedFrom, err error) {
 	began := time.Now()
 	if source == Remote {
 		var fresh bool
-		if x, fresh, err = l.peers.ask(ctx, p.reader, k, room); err == nil {
+		if x, fresh, err = l.peers.request(ctx, p.reader, k, room); err == nil {
 			if !fresh { // else the file system took its time
-				l.paced(fromPeers, time.Since(began))
+				l.recordLatency(fromPeers, time.Since(began))
 			}
 			return x, fromPeers, nil
 		}
@@ -434,32 +434,32 @@ func (l *Loader[T]) outside(ctx context.Context, k int, room T, place int, sourc
 		began = time.Now()
 	}
 	var copy io.WriterAt
-	var made *copying
+	var made *copyWriter
 	if place == onDisk {
-		if made = l.disk.make(k); made != nil {
+		if made = l.disk.beginCopy(k); made != nil {
 			copy = made
 		}
 	}
-	x, err = l.origin.Read(ctx, k, room, copy)
+	x, err = l.dataset.Read(ctx, k, room, copy)
 	if made != nil {
-		l.disk.made(made, err == nil)
+		l.disk.endCopy(made, err == nil)
 	}
 	if err == nil {
-		l.paced(fromFileSystem, time.Since(began))
+		l.recordLatency(fromFileSystem, time.Since(began))
 	}
 	return x, fromFileSystem, err
 }
 
-// source is where a sample is to be had that is not in memory here, and the keeper there, by
+// chooseSource is where a sample is to be had that is not in memory here, and the keeper there, by
 // the rule of Simulate. l.mu is held.
-func (l *Loader[T]) source(k, place int) (Source, keeper) {
-	if l.keepers == nil || place == onDisk { // the copy on the disk is made of what the file system gives
-		return FileSystem, keeper{}
+func (l *Loader[T]) chooseSource(k, place int) (Source, holder) {
+	if l.holders == nil || place == onDisk { // the copy on the disk is made of what the file system gives
+		return FileSystem, holder{}
 	}
-	at, ok := home(k, l.keepers[k])
+	at, ok := owner(k, l.holders[k])
 	if !ok || at.reader == l.reader {
-		return FileSystem, keeper{}
+		return FileSystem, holder{}
 	}
-	remote, shared := l.paces.times(l.always)
-	return fastest(l.reader, shared, []keeper{at}, func(keeper) (float64, bool) { return remote, true })
+	remote, shared := l.latencies.expected(l.peersFirst)
+	return fastestSource(l.reader, shared, []holder{at}, func(holder) (float64, bool) { return remote, true })
 }

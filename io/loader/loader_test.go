@@ -112,15 +112,15 @@ func drain(l *Loader[*[]byte], reads []int) error {
 // Samples come in order and right, whatever the buffers and caches; no more are read at
 // once, or held, than there is room for.
 func TestStream(t *testing.T) {
-	s := Schedule{Seed: 11, Samples: 37, Epochs: 3, Batch: 5, Readers: 2, Fill: true, Validation: 4, Test: 3}
-	for _, o := range []Options{{}, {Ahead: 3}, {Ahead: 100}, {Ahead: 4, Memory: 10 * 8}, {Ahead: 4, Disk: 10 * 8}, {Ahead: 5, Memory: 7 * 8, Disk: 9 * 8}} {
+	s := Schedule{Seed: 11, Samples: 37, Epochs: 3, Batch: 5, Readers: 2, PadLastBatch: true, Validation: 4, Test: 3}
+	for _, o := range []Options{{}, {Prefetch: 3}, {Prefetch: 100}, {Prefetch: 4, Memory: 10 * 8}, {Prefetch: 4, Disk: 10 * 8}, {Prefetch: 5, Memory: 7 * 8, Disk: 9 * 8}} {
 		n := &numbers{slow: true}
 		l := newLoader(t, n, o)
-		l.Keep(s, 1)
+		l.PlanCaches(s, 1)
 		if err := drain(l, s.Reads(1)); err != nil {
 			t.Errorf("%+v: %v", o, err)
 		}
-		ahead := max(o.Ahead, 1)
+		ahead := max(o.Prefetch, 1)
 		if n.top > ahead || n.made > ahead+int(o.Memory/8) {
 			t.Errorf("%+v: %d reads at once into %d samples", o, n.top, n.made)
 		}
@@ -134,10 +134,10 @@ func TestStream(t *testing.T) {
 // What the loader takes from where is what the simulator predicts.
 func TestLoaderReadsWhatIsSimulated(t *testing.T) {
 	s := Schedule{Seed: 3, Samples: 60, Epochs: 4, Batch: 6, Readers: 1, Validation: 5}
-	o := Options{Ahead: 3, Memory: 12 * 8, Disk: 9 * 8}
-	predicted := Simulate(behind(o), s, Sizes(s.all(), 8), Clairvoyant)
+	o := Options{Prefetch: 3, Memory: 12 * 8, Disk: 9 * 8}
+	predicted := Simulate(behind(o), s, UniformSizes(s.numSamples(), 8), Clairvoyant)
 	l := newLoader(t, &numbers{}, o)
-	l.Keep(s, 0)
+	l.PlanCaches(s, 0)
 	if err := drain(l, s.Reads(0)); err != nil {
 		t.Fatal(err)
 	}
@@ -148,22 +148,22 @@ func TestLoaderReadsWhatIsSimulated(t *testing.T) {
 
 // behind is a system with the caches of some options, behind a slow file system.
 func behind(o Options) *System {
-	return &System{FileSystem: Constant(1), Network: 5, Staging: Cache{Capacity: 24, Threads: 1, Write: Constant(1)}, Decode: 1, Compute: 1,
-		Caches: []Cache{{Capacity: o.Memory, Read: Constant(100)}, {Capacity: o.Disk, Read: Constant(10)}}}
+	return &System{FileSystem: ConstantRate(1), Network: 5, Staging: Cache{Capacity: 24, Threads: 1, Write: ConstantRate(1)}, Decode: 1, Compute: 1,
+		Caches: []Cache{{Capacity: o.Memory, Read: ConstantRate(100)}, {Capacity: o.Disk, Read: ConstantRate(10)}}}
 }
 
 // Where caches hold all, nothing is read again after all has been read once, also with
 // another order and where samples are placed anew.
 func TestNothingIsReadTwice(t *testing.T) {
-	s := Schedule{Seed: 1, Samples: 23, Epochs: 2, Batch: 4, Readers: 1, Fill: true, Validation: 2, Test: 1}
-	for _, o := range []Options{{Ahead: 4, Memory: 26 * 8}, {Ahead: 2, Memory: 13 * 8, Disk: 13 * 8}} {
+	s := Schedule{Seed: 1, Samples: 23, Epochs: 2, Batch: 4, Readers: 1, PadLastBatch: true, Validation: 2, Test: 1}
+	for _, o := range []Options{{Prefetch: 4, Memory: 26 * 8}, {Prefetch: 2, Memory: 13 * 8, Disk: 13 * 8}} {
 		n := &numbers{}
 		l := newLoader(t, n, o)
-		all := make([]int, s.all())
+		all := make([]int, s.numSamples())
 		for k := range all {
 			all[k] = k
 		}
-		l.Keep(s, 0)
+		l.PlanCaches(s, 0)
 		if err := drain(l, all); err != nil {
 			t.Fatal(err)
 		}
@@ -178,8 +178,8 @@ func TestNothingIsReadTwice(t *testing.T) {
 			continue // what changes between memory and disk is read once more
 		}
 		s.Seed++
-		l.Keep(s, 0)
-		if err := drain(l, s.Reads(0)); err != nil || len(n.reads) != s.all() {
+		l.PlanCaches(s, 0)
+		if err := drain(l, s.Reads(0)); err != nil || len(n.reads) != s.numSamples() {
 			t.Errorf("%+v: %v, %d reads", o, err, len(n.reads))
 		}
 	}
@@ -189,7 +189,7 @@ func TestNothingIsReadTwice(t *testing.T) {
 // more.
 func TestStreamErrors(t *testing.T) {
 	n := &numbers{fail: 5, slow: true}
-	l := newLoader(t, n, Options{Ahead: 4})
+	l := newLoader(t, n, Options{Prefetch: 4})
 	s := l.Stream(context.Background(), []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})
 	for i := range 4 {
 		if _, err := s.Next(); err != nil {
@@ -222,8 +222,8 @@ func TestDiskFails(t *testing.T) {
 		"reading": func(_ *Loader[*[]byte], n *numbers) { n.refused = true },
 	} {
 		n := &numbers{}
-		l := newLoader(t, n, Options{Ahead: 2, Disk: 1000})
-		l.Keep(s, 0)
+		l := newLoader(t, n, Options{Prefetch: 2, Disk: 1000})
+		l.PlanCaches(s, 0)
 		spoil(l, n)
 		if err := drain(l, s.Reads(0)); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -235,8 +235,8 @@ func TestDiskFails(t *testing.T) {
 }
 
 func TestHeld(t *testing.T) {
-	l := Held([]int{10, 11, 12}, 8)
-	l.Keep(Schedule{Samples: 1}, 0)
+	l := NewInMemory([]int{10, 11, 12}, 8)
+	l.PlanCaches(Schedule{Samples: 1}, 0)
 	s := l.Stream(context.Background(), []int{2, 0, 2})
 	defer s.Close()
 	for _, want := range []int{12, 10, 12} {

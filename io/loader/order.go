@@ -22,8 +22,8 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// below is a number from 0 to n−1.
-func (g *generator) below(n int) int {
+// intn is a number from 0 to n−1.
+func (g *generator) intn(n int) int {
 	high, _ := bits.Mul64(g.next(), uint64(n))
 	return int(high)
 }
@@ -36,7 +36,7 @@ func Order(seed, epoch uint64, n int) []int {
 		order[i] = i
 	}
 	for i := n - 1; i > 0; i-- {
-		j := g.below(i + 1)
+		j := g.intn(i + 1)
 		order[i], order[j] = order[j], order[i]
 	}
 	return order
@@ -45,10 +45,10 @@ func Order(seed, epoch uint64, n int) []int {
 // purposeMembers keeps the draws of members apart from others of the same seed.
 const purposeMembers = 0x6d656d6265
 
-// Members draws k of the member positions 0 … n-1 for one sample of one epoch, in
+// DrawMembers draws k of the member positions 0 … n-1 for one sample of one epoch, in
 // ascending order. Position 0, the control, is kept in every draw if keepFirst.
-func Members(seed, epoch, index uint64, n, k int, keepFirst bool) []int {
-	r := rand.New(rand.NewPCG(first(first(seed)+purposeMembers), first(first(epoch)+index)))
+func DrawMembers(seed, epoch, index uint64, n, k int, keepFirst bool) []int {
+	r := rand.New(rand.NewPCG(firstDraw(firstDraw(seed)+purposeMembers), firstDraw(firstDraw(epoch)+index)))
 	kept := 0
 	if keepFirst && k > 0 {
 		kept = 1
@@ -67,5 +67,5 @@ func Members(seed, epoch, index uint64, n, k int, keepFirst bool) []int {
 	return out
 }
 
-// first is the first number that a generator started at x draws.
-func first(x uint64) uint64 { return (&generator{x}).next() }
+// firstDraw is the first number that a generator started at x draws.
+func firstDraw(x uint64) uint64 { return (&generator{x}).next() }

@@ -27,7 +27,7 @@ func TestMembers(t *testing.T) {
 		count := make([]int, 10)
 		const draws = 20000
 		for i := range uint64(draws) {
-			m := Members(1, i/100, i%100, 10, 5, keep)
+			m := DrawMembers(1, i/100, i%100, 10, 5, keep)
 			if len(m) != 5 || !slices.IsSorted(m) || len(slices.Compact(slices.Clone(m))) != 5 {
 				t.Fatalf("draw %v", m)
 			}

@@ -19,13 +19,13 @@ import (
 	"time"
 )
 
-// Portable is an Origin whose samples readers can send each other.
-type Portable[T any] interface {
-	Origin[T]
-	// Room is a sample k without its values: room, or a new one where that is the zero value.
-	Room(k int, room T) T
-	// Memory is that of the values of a sample.
-	Memory(x T) [][]byte
+// PeerDataset is an Origin whose samples readers can send each other.
+type PeerDataset[T any] interface {
+	Dataset[T]
+	// Allocate is a sample k without its values: room, or a new one where that is the zero value.
+	Allocate(k int, room T) T
+	// Buffers is that of the values of a sample.
+	Buffers(x T) [][]byte
 }
 
 // Peer is how a reader is asked by others for what it keeps in memory, and how many samples
@@ -39,8 +39,8 @@ type Peer struct {
 	Memory, Disk int64             // samples
 }
 
-// asking is a peer as another one asks it, over connections that are used again.
-type asking struct {
+// peerClient is a peer as another one asks it, over connections that are used again.
+type peerClient struct {
 	Peer
 	dial sync.Mutex
 
@@ -52,15 +52,15 @@ type asking struct {
 
 // peers are what a loader has of others, and its server for them.
 type peers[T any] struct {
-	origin   Portable[T]
+	dataset  PeerDataset[T]
 	own      Peer
 	listener net.Listener
 	ctx      context.Context
 	stop     context.CancelFunc
 	done     sync.WaitGroup
-	patience time.Duration
+	timeout  time.Duration
 
-	others []*asking // by reader; nil for those that cannot be asked, and for this one
+	others []*peerClient // by reader; nil for those that cannot be asked, and for this one
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool // all that are open
@@ -71,17 +71,17 @@ type peers[T any] struct {
 const (
 	// peerGreeting begins a connection; the number changes with what is said on it.
 	peerGreeting = "ensemble samples 1\n"
-	// introduction is the time for connecting.
-	introduction = 5 * time.Second
-	// pieceBytes of an answer are sent and summed at once, while they are in the cache.
-	pieceBytes = 256 << 10
+	// connectTimeout is the time for connecting.
+	connectTimeout = 5 * time.Second
+	// chunkBytes of an answer are sent and summed at once, while they are in the cache.
+	chunkBytes = 256 << 10
 )
 
 // Answers to a request: what is asked for follows, from memory or from the file system, or it
 // is not there.
 const (
-	answerHeld = iota
-	answerFresh
+	answerCached = iota
+	answerRead
 	answerAbsent
 )
 
@@ -101,12 +101,12 @@ func Machine() string {
 //
 // Errors: 74 if the system gives no port; an origin that is not Portable.
 func (l *Loader[T]) Serve(name string, abroad bool) (Peer, error) {
-	origin, ok := l.origin.(Portable[T])
+	origin, ok := l.dataset.(PeerDataset[T])
 	if !ok {
-		return Peer{}, fmt.Errorf("samples of a %T cannot be sent", l.origin)
+		return Peer{}, fmt.Errorf("samples of a %T cannot be sent", l.dataset)
 	}
-	p := &peers[T]{origin: origin, conns: map[net.Conn]bool{}, patience: l.o.Patience}
-	caches := l.rooms()
+	p := &peers[T]{dataset: origin, conns: map[net.Conn]bool{}, timeout: l.o.PeerTimeout}
+	caches := l.capacities()
 	p.own = Peer{Name: name, Machine: Machine(), Memory: caches[inMemory], Disk: caches[onDisk]}
 	if _, err := rand.Read(p.own.Key[:]); err != nil {
 		return Peer{}, err
@@ -142,26 +142,26 @@ func addresses() (hosts []string) {
 	return hosts
 }
 
-// Meet says who the readers of a schedule are: what they keep is asked of them from the next
+// ConnectPeers says who the readers of a schedule are: what they keep is asked of them from the next
 // Keep on, always or where they were faster than the file system lately. Those without a
 // port are not asked. Serve must have been called; peers are those that all of them know.
-func (l *Loader[T]) Meet(all []Peer, reader int, always bool) {
-	others := make([]*asking, len(all))
+func (l *Loader[T]) ConnectPeers(all []Peer, reader int, always bool) {
+	others := make([]*peerClient, len(all))
 	for r, p := range all {
 		if r != reader && p.Port > 0 {
-			others[r] = &asking{Peer: p}
+			others[r] = &peerClient{Peer: p}
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.peers
-	p.others, l.reader, l.always = others, reader, always
+	p.others, l.reader, l.peersFirst = others, reader, always
 	// At once, so that one that cannot be reached is not taken for one that has done its part.
 	for _, o := range others {
 		if o != nil {
 			p.done.Go(func() {
 				if c, err := p.connect(p.ctx, o); err == nil {
-					o.rest(c)
+					o.release(c)
 				}
 			})
 		}
@@ -175,20 +175,20 @@ func (l *Loader[T]) serve(p *peers[T]) {
 		if err != nil {
 			return
 		}
-		if !p.open(c) {
+		if !p.register(c) {
 			return
 		}
 		p.done.Go(func() {
 			defer p.close(c)
 			// Who does not know the key, or goes away, is no error of this reader.
-			_ = l.answer(p, c)
+			_ = l.serveConn(p, c)
 		})
 	}
 }
 
-// open notes a connection, so that it is closed with the loader; it tells whether that is
+// register notes a connection, so that it is closed with the loader; it tells whether that is
 // still open.
-func (p *peers[T]) open(c net.Conn) bool {
+func (p *peers[T]) register(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {
@@ -206,8 +206,8 @@ func (p *peers[T]) close(c net.Conn) {
 	delete(p.conns, c)
 }
 
-// end closes all connections and waits for those who answer.
-func (p *peers[T]) end() {
+// shutdown closes all connections and waits for those who answer.
+func (p *peers[T]) shutdown() {
 	p.stop()
 	p.listener.Close()
 	p.mu.Lock()
@@ -219,8 +219,8 @@ func (p *peers[T]) end() {
 	p.done.Wait()
 }
 
-// noted keeps the first error.
-func (p *peers[T]) noted(err error) {
+// recordError keeps the first error.
+func (p *peers[T]) recordError(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err == nil {
@@ -228,15 +228,15 @@ func (p *peers[T]) noted(err error) {
 	}
 }
 
-func (p *peers[T]) failure() error {
+func (p *peers[T]) firstError() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// answer answers one connection's requests until it ends.
-func (l *Loader[T]) answer(p *peers[T], c net.Conn) error {
-	_ = c.SetDeadline(time.Now().Add(introduction))
+// serveConn answers one connection's requests until it ends.
+func (l *Loader[T]) serveConn(p *peers[T], c net.Conn) error {
+	_ = c.SetDeadline(time.Now().Add(connectTimeout))
 	hello := make([]byte, len(peerGreeting)+len(p.own.Key))
 	if _, err := io.ReadFull(c, hello); err != nil {
 		return err
@@ -255,28 +255,28 @@ func (l *Loader[T]) answer(p *peers[T], c net.Conn) error {
 			return err
 		}
 		k := binary.LittleEndian.Uint64(request[:])
-		if err := l.reply(p, c, k); err != nil {
+		if err := l.sendSample(p, c, k); err != nil {
 			return err
 		}
 	}
 }
 
-// reply sends a sample: whether it is there, its bytes, its checksum with its number.
-func (l *Loader[T]) reply(p *peers[T], c net.Conn, k uint64) error {
-	x, kind := l.give(p.ctx, k)
-	_ = c.SetWriteDeadline(time.Now().Add(p.patience))
+// sendSample sends a sample: whether it is there, its bytes, its checksum with its number.
+func (l *Loader[T]) sendSample(p *peers[T], c net.Conn, k uint64) error {
+	x, kind := l.sampleForPeer(p.ctx, k)
+	_ = c.SetWriteDeadline(time.Now().Add(p.timeout))
 	if kind == answerAbsent {
 		_, err := c.Write([]byte{kind})
 		return err
 	}
-	values := p.origin.Memory(x)
-	head := binary.LittleEndian.AppendUint64([]byte{kind}, uint64(total(values)))
+	values := p.dataset.Buffers(x)
+	head := binary.LittleEndian.AppendUint64([]byte{kind}, uint64(totalBytes(values)))
 	if _, err := c.Write(head); err != nil {
 		return err
 	}
-	sum := sumOf(k)
-	err := pieces(values, func(piece []byte) error {
-		_ = c.SetWriteDeadline(time.Now().Add(p.patience))
+	sum := checksumSeed(k)
+	err := forEachChunk(values, func(piece []byte) error {
+		_ = c.SetWriteDeadline(time.Now().Add(p.timeout))
 		sum = crc32.Update(sum, castagnoli, piece)
 		_, err := c.Write(piece)
 		return err
@@ -288,23 +288,23 @@ func (l *Loader[T]) reply(p *peers[T], c net.Conn, k uint64) error {
 	return err
 }
 
-// sumOf is a checksum that begins with the number of the sample, so that no other is taken
+// checksumSeed is a checksum that begins with the number of the sample, so that no other is taken
 // for it.
-func sumOf(k uint64) uint32 {
+func checksumSeed(k uint64) uint32 {
 	return crc32.Checksum(binary.LittleEndian.AppendUint64(nil, k), castagnoli)
 }
 
-func total(values [][]byte) (n int) {
+func totalBytes(values [][]byte) (n int) {
 	for _, v := range values {
 		n += len(v)
 	}
 	return n
 }
 
-func pieces(values [][]byte, f func(piece []byte) error) error {
+func forEachChunk(values [][]byte, f func(piece []byte) error) error {
 	for _, v := range values {
 		for len(v) > 0 {
-			n := min(len(v), pieceBytes)
+			n := min(len(v), chunkBytes)
 			if err := f(v[:n]); err != nil {
 				return err
 			}
@@ -314,64 +314,64 @@ func pieces(values [][]byte, f func(piece []byte) error) error {
 	return nil
 }
 
-// give is a sample for another reader: one that is in memory, or whose home is here and that is
+// sampleForPeer is a sample for another reader: one that is in memory, or whose home is here and that is
 // read now. A home asks nobody, so no readers wait for each other in a circle.
-func (l *Loader[T]) give(ctx context.Context, number uint64) (x T, answer byte) {
+func (l *Loader[T]) sampleForPeer(ctx context.Context, number uint64) (x T, answer byte) {
 	var none T
 	l.mu.Lock()
 	k := int(min(number, math.MaxInt))
 	x, held := l.memory[k]
-	here := k < len(l.keepers)
+	here := k < len(l.holders)
 	if here {
-		p, ok := home(k, l.keepers[k])
+		p, ok := owner(k, l.holders[k])
 		here = ok && p.reader == l.reader
 	}
 	l.mu.Unlock()
 	switch {
 	case held:
-		return x, answerHeld
+		return x, answerCached
 	case !here:
 		return x, answerAbsent
 	}
-	x, _, f, err := l.take(ctx, k, none)
+	x, _, f, err := l.load(ctx, k, none)
 	switch {
 	case err != nil:
 		return none, answerAbsent // the one who asks will find out why
 	case f == fromFileSystem:
 		l.count(f)
 	}
-	return x, answerFresh
+	return x, answerRead
 }
 
-// ask has a sample from another reader, and whether that had to read it. room is memory that
+// request has a sample from another reader, and whether that had to read it. room is memory that
 // may be used.
 //
 // Errors: ctx.Err(); errAbsent; what is wrong with the other one.
-func (p *peers[T]) ask(ctx context.Context, reader, k int, room T) (x T, fresh bool, err error) {
-	x = p.origin.Room(k, room)
+func (p *peers[T]) request(ctx context.Context, reader, k int, room T) (x T, fresh bool, err error) {
+	x = p.dataset.Allocate(k, room)
 	o := p.others[reader]
 	c, err := p.connect(ctx, o)
 	if err != nil {
 		return x, false, err
 	}
 	stop := context.AfterFunc(ctx, func() { c.Close() }) // wakes who reads from it
-	fresh, err = p.receive(c, uint64(k), p.origin.Memory(x))
+	fresh, err = p.receive(c, uint64(k), p.dataset.Buffers(x))
 	if !stop() {
 		p.close(c)
 		return x, false, ctx.Err()
 	}
 	if err == nil || errors.Is(err, errAbsent) {
-		o.rest(c)
+		o.release(c)
 		return x, fresh, err
 	}
 	p.close(c)
-	p.blame(o, err)
+	p.recordFailure(o, err)
 	return x, false, err
 }
 
-// blame notes what is wrong with a peer. Damaged answers do not end the asking. That one has
+// recordFailure notes what is wrong with a peer. Damaged answers do not end the asking. That one has
 // gone away is told by the job itself, unless it has done its part.
-func (p *peers[T]) blame(o *asking, err error) {
+func (p *peers[T]) recordFailure(o *peerClient, err error) {
 	damaged := errors.Is(err, errDamaged)
 	o.mu.Lock()
 	o.failed = o.failed || !damaged
@@ -380,9 +380,9 @@ func (p *peers[T]) blame(o *asking, err error) {
 	var wait net.Error
 	switch {
 	case damaged || !reached:
-		p.noted(fmt.Errorf("%s: %w", o.Name, err))
+		p.recordError(fmt.Errorf("%s: %w", o.Name, err))
 	case errors.As(err, &wait) && wait.Timeout():
-		p.noted(fmt.Errorf("%s: it does not answer within %v: %w", o.Name, p.patience, err))
+		p.recordError(fmt.Errorf("%s: it does not answer within %v: %w", o.Name, p.timeout, err))
 	}
 }
 
@@ -394,7 +394,7 @@ var (
 
 // receive sends a request, and reads the answer into values.
 func (p *peers[T]) receive(c net.Conn, k uint64, values [][]byte) (fresh bool, err error) {
-	_ = c.SetDeadline(time.Now().Add(p.patience))
+	_ = c.SetDeadline(time.Now().Add(p.timeout))
 	if _, err := c.Write(binary.LittleEndian.AppendUint64(nil, k)); err != nil {
 		return false, err
 	}
@@ -403,22 +403,22 @@ func (p *peers[T]) receive(c net.Conn, k uint64, values [][]byte) (fresh bool, e
 		return false, err
 	}
 	switch head[0] {
-	case answerHeld, answerFresh:
+	case answerCached, answerRead:
 	case answerAbsent:
 		return false, errAbsent
 	default:
 		return false, fmt.Errorf("%w: it begins with %d", errDamaged, head[0])
 	}
-	fresh = head[0] == answerFresh
+	fresh = head[0] == answerRead
 	if _, err := io.ReadFull(c, head[1:]); err != nil {
 		return false, err
 	}
-	if n := binary.LittleEndian.Uint64(head[1:]); n != uint64(total(values)) {
-		return false, fmt.Errorf("%w: %d bytes, want %d", errDamaged, n, total(values))
+	if n := binary.LittleEndian.Uint64(head[1:]); n != uint64(totalBytes(values)) {
+		return false, fmt.Errorf("%w: %d bytes, want %d", errDamaged, n, totalBytes(values))
 	}
-	sum := sumOf(k)
-	err = pieces(values, func(piece []byte) error {
-		_ = c.SetReadDeadline(time.Now().Add(p.patience))
+	sum := checksumSeed(k)
+	err = forEachChunk(values, func(piece []byte) error {
+		_ = c.SetReadDeadline(time.Now().Add(p.timeout))
 		if _, err := io.ReadFull(c, piece); err != nil {
 			return err
 		}
@@ -438,13 +438,13 @@ func (p *peers[T]) receive(c net.Conn, k uint64, values [][]byte) (fresh bool, e
 }
 
 // connect gives a connection to a peer: one that is idle, or a new one.
-func (p *peers[T]) connect(ctx context.Context, o *asking) (net.Conn, error) {
-	if c, err := o.used(); c != nil || err != nil {
+func (p *peers[T]) connect(ctx context.Context, o *peerClient) (net.Conn, error) {
+	if c, err := o.takeIdle(); c != nil || err != nil {
 		return c, err
 	}
 	o.dial.Lock() // who waits for others to find the way need not try all addresses
 	defer o.dial.Unlock()
-	if c, err := o.used(); c != nil || err != nil {
+	if c, err := o.takeIdle(); c != nil || err != nil {
 		return c, err
 	}
 	hosts := o.Hosts
@@ -453,7 +453,7 @@ func (p *peers[T]) connect(ctx context.Context, o *asking) (net.Conn, error) {
 	}
 	why := errors.New("it has no address")
 	for i, host := range hosts {
-		c, err := p.introduce(ctx, net.JoinHostPort(host, strconv.Itoa(o.Port)), o.Key)
+		c, err := p.handshake(ctx, net.JoinHostPort(host, strconv.Itoa(o.Port)), o.Key)
 		if err == nil {
 			if i > 0 {
 				o.Hosts = []string{host}
@@ -469,21 +469,21 @@ func (p *peers[T]) connect(ctx context.Context, o *asking) (net.Conn, error) {
 		return nil, ctx.Err()
 	}
 	err := fmt.Errorf("it cannot be reached: %w", why)
-	p.blame(o, err)
+	p.recordFailure(o, err)
 	return nil, err
 }
 
-// rest lets a connection be used again.
-func (o *asking) rest(c net.Conn) {
+// release lets a connection be used again.
+func (o *peerClient) release(c net.Conn) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.idle = append(o.idle, c)
 }
 
-// used is an idle connection to a peer, nil if there is none.
+// takeIdle is an idle connection to a peer, nil if there is none.
 //
 // Errors: the peer is not to be asked any more.
-func (o *asking) used() (net.Conn, error) {
+func (o *peerClient) takeIdle() (net.Conn, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.failed {
@@ -498,20 +498,20 @@ func (o *asking) used() (net.Conn, error) {
 	return c, nil
 }
 
-// introduce connects to an address, if the peer with that key is there.
-func (p *peers[T]) introduce(ctx context.Context, address string, key [sha256.Size]byte) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, introduction)
+// handshake connects to an address, if the peer with that key is there.
+func (p *peers[T]) handshake(ctx context.Context, address string, key [sha256.Size]byte) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	if !p.open(c) {
+	if !p.register(c) {
 		return nil, net.ErrClosed
 	}
 	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
-	_ = c.SetDeadline(time.Now().Add(introduction))
+	_ = c.SetDeadline(time.Now().Add(connectTimeout))
 	var proof [sha256.Size]byte
 	want := sha256.Sum256(key[:])
 	if _, err = c.Write(append([]byte(peerGreeting), key[:]...)); err == nil {

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// Room is that of Portable.
-func (n *numbers) Room(_ int, room *[]byte) *[]byte { return n.into(room, make([]byte, 8)) }
+// Allocate is that of Portable.
+func (n *numbers) Allocate(_ int, room *[]byte) *[]byte { return n.into(room, make([]byte, 8)) }
 
-// Memory is that of Portable.
-func (n *numbers) Memory(x *[]byte) [][]byte { return [][]byte{(*x)[:3], (*x)[3:]} }
+// Buffers is that of Portable.
+func (n *numbers) Buffers(x *[]byte) [][]byte { return [][]byte{(*x)[:3], (*x)[3:]} }
 
 // met are loaders of all readers of a schedule, who know each other and what to keep. spoil may
 // change what others are told of them.
@@ -36,8 +36,8 @@ func met(t *testing.T, s Schedule, o Options, spoil func(reader int, p *Peer)) (
 		peers = append(peers, p)
 	}
 	for r, l := range all {
-		l.Meet(peers, r, true)
-		l.Keep(s, r)
+		l.ConnectPeers(peers, r, true)
+		l.PlanCaches(s, r)
 	}
 	return all, of
 }
@@ -71,9 +71,9 @@ func together(t *testing.T, s Schedule, all []*Loader[*[]byte], reads func(reade
 
 // Readers take from each other what the simulator says, and from the file system no more.
 func TestPeersReadWhatIsSimulated(t *testing.T) {
-	for _, s := range []Schedule{{Seed: 3, Samples: 60, Epochs: 4, Batch: 6, Readers: 3}, {Seed: 4, Samples: 31, Epochs: 5, Batch: 4, Readers: 2, Fill: true}} {
-		o := Options{Ahead: 3, Memory: 12 * 8}
-		predicted := Simulate(behind(o), s, Sizes(s.all(), 8), Clairvoyant)
+	for _, s := range []Schedule{{Seed: 3, Samples: 60, Epochs: 4, Batch: 6, Readers: 3}, {Seed: 4, Samples: 31, Epochs: 5, Batch: 4, Readers: 2, PadLastBatch: true}} {
+		o := Options{Prefetch: 3, Memory: 12 * 8}
+		predicted := Simulate(behind(o), s, UniformSizes(s.numSamples(), 8), Clairvoyant)
 		all, _ := met(t, s, o, nil)
 		c := together(t, s, all, s.Reads)
 		// What is read for a peer comes from that one, where the simulator says the file system.
@@ -88,20 +88,20 @@ func TestPeersReadWhatIsSimulated(t *testing.T) {
 // also if all readers begin with reading all of them; and on other machines readers are found by
 // their addresses.
 func TestPeersReadOnce(t *testing.T) {
-	s := Schedule{Seed: 9, Samples: 40, Epochs: 3, Batch: 8, Readers: 4, Fill: true, Validation: 3}
-	all, of := met(t, s, Options{Ahead: 3, Memory: 18 * 8}, func(_ int, p *Peer) {
+	s := Schedule{Seed: 9, Samples: 40, Epochs: 3, Batch: 8, Readers: 4, PadLastBatch: true, Validation: 3}
+	all, of := met(t, s, Options{Prefetch: 3, Memory: 18 * 8}, func(_ int, p *Peer) {
 		if len(p.Hosts) > 0 {
 			p.Machine = "another one"
 			p.Hosts = append([]string{"no address"}, p.Hosts...)
 		}
 	})
-	every := make([]int, s.all())
+	every := make([]int, s.numSamples())
 	for k := range every {
 		every[k] = k
 	}
 	c := together(t, s, all, func(int) []int { return every })
-	if c.FileSystem.Reads != int64(s.all()) || c.PeerError != nil {
-		t.Errorf("of %d samples %+v", s.all(), c)
+	if c.FileSystem.Reads != int64(s.numSamples()) || c.PeerError != nil {
+		t.Errorf("of %d samples %+v", s.numSamples(), c)
 	}
 	if c = together(t, s, all, s.Reads); c.FileSystem.Reads > 0 || c.Peers.Reads == 0 {
 		t.Errorf("later %+v", c)
@@ -110,13 +110,13 @@ func TestPeersReadOnce(t *testing.T) {
 	for _, n := range of {
 		total += len(n.reads)
 	}
-	if total != s.all() {
-		t.Errorf("%d reads of %d samples", total, s.all())
+	if total != s.numSamples() {
+		t.Errorf("%d reads of %d samples", total, s.numSamples())
 	}
 	// Another order: what is placed anew comes from whoever has it.
 	s.Seed++
 	for r, l := range all {
-		l.Keep(s, r)
+		l.PlanCaches(s, r)
 	}
 	if c = together(t, s, all, s.Reads); c.PeerError != nil {
 		t.Error(c.PeerError)
@@ -172,7 +172,7 @@ func damage(to, from net.Conn) {
 
 // Peers that answer wrongly, not at all, or are not there cost time and no sample, and are told.
 func TestPeersFail(t *testing.T) {
-	s := Schedule{Seed: 5, Samples: 24, Epochs: 3, Batch: 4, Readers: 2, Fill: true}
+	s := Schedule{Seed: 5, Samples: 24, Epochs: 3, Batch: 4, Readers: 2, PadLastBatch: true}
 	for _, c := range []struct {
 		name, why string
 		spoil     func(t *testing.T, p *Peer)
@@ -193,7 +193,7 @@ func TestPeersFail(t *testing.T) {
 		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			all, _ := met(t, s, Options{Ahead: 2, Memory: 9 * 8, Patience: 2 * time.Second}, func(r int, p *Peer) {
+			all, _ := met(t, s, Options{Prefetch: 2, Memory: 9 * 8, PeerTimeout: 2 * time.Second}, func(r int, p *Peer) {
 				if r == 1 {
 					c.spoil(t, p)
 				}
@@ -216,20 +216,20 @@ func TestPeersFail(t *testing.T) {
 // A peer that ends before the others is asked no more, and nothing is said of it; who waits for
 // one ends with its stream.
 func TestPeerEnds(t *testing.T) {
-	s := Schedule{Seed: 5, Samples: 24, Epochs: 2, Batch: 4, Readers: 2, Fill: true}
-	all, _ := met(t, s, Options{Ahead: 2, Memory: 9 * 8}, nil)
+	s := Schedule{Seed: 5, Samples: 24, Epochs: 2, Batch: 4, Readers: 2, PadLastBatch: true}
+	all, _ := met(t, s, Options{Prefetch: 2, Memory: 9 * 8}, nil)
 	for o := all[0].peers.others[1]; ; time.Sleep(time.Millisecond) {
-		if c, err := o.used(); c != nil || err != nil {
-			o.rest(c)
+		if c, err := o.takeIdle(); c != nil || err != nil {
+			o.release(c)
 			break
 		}
 	}
-	all[1].peers.end()
+	all[1].peers.shutdown()
 	if err := drain(all[0], s.Reads(0)); err != nil || all[0].Counts().PeerError != nil {
 		t.Errorf("%v, %+v", err, all[0].Counts())
 	}
 
-	silent, _ := met(t, s, Options{Ahead: 2, Memory: 9 * 8}, func(_ int, p *Peer) {
+	silent, _ := met(t, s, Options{Prefetch: 2, Memory: 9 * 8}, func(_ int, p *Peer) {
 		between(t, p, func(to, from net.Conn) { _, _ = io.CopyN(to, from, 32); _, _ = io.Copy(io.Discard, from) })
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -283,21 +283,21 @@ func TestStrangers(t *testing.T) {
 
 // Peers that are slower than the file system are left alone, and looked at now and then.
 func TestPaces(t *testing.T) {
-	var p paces
+	var p latencies
 	asked := 0
 	for range 640 {
-		peers, shared := p.times(false)
-		if source, _ := fastest(0, shared, []keeper{{1, inMemory}}, func(keeper) (float64, bool) { return peers, true }); source == Remote {
+		peers, shared := p.expected(false)
+		if source, _ := fastestSource(0, shared, []holder{{1, inMemory}}, func(holder) (float64, bool) { return peers, true }); source == Remote {
 			asked++
 			p.peers.add(0.2)
 		} else {
 			p.fileSystem.add(0.1)
 		}
 	}
-	if asked < probed+8 || asked > probed+12 {
+	if asked < minProbes+8 || asked > minProbes+12 {
 		t.Errorf("a slow peer was asked %d times", asked)
 	}
-	if peers, shared := p.times(true); peers >= shared {
+	if peers, shared := p.expected(true); peers >= shared {
 		t.Errorf("%v and %v", peers, shared)
 	}
 }

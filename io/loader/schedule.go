@@ -9,21 +9,21 @@ import (
 type Schedule struct {
 	Seed    uint64
 	Samples int // of the training, from 0
-	// Only, if not nil, are those of the training's samples that are read.
-	Only    []int
+	// Subset, if not nil, are those of the training's samples that are read.
+	Subset  []int
 	Epochs  int
 	Batch   int // samples, of all readers
 	Readers int // that share a batch, each a run of it
-	// Fill fills up the last batch of an epoch with the epoch's first samples, so that all
+	// PadLastBatch fills up the last batch of an epoch with the epoch's first samples, so that all
 	// readers read in all batches. Else what there is of it is shared out alike.
-	Fill bool
+	PadLastBatch bool
 	// Validation samples, numbered behind those of the training, are read by every reader
 	// after each epoch; Test samples, numbered behind these, once in the end.
 	Validation, Test int
 }
 
-// all is the number of samples.
-func (s Schedule) all() int { return s.Samples + s.Validation + s.Test }
+// numSamples is the number of samples.
+func (s Schedule) numSamples() int { return s.Samples + s.Validation + s.Test }
 
 // Share is the part that a reader has of n samples of a batch, from lo to before hi: as
 // large as the others' or one larger, the larger ones first.
@@ -40,21 +40,21 @@ func (s Schedule) Share(reader, n int) (lo, hi int) {
 // Epoch is the samples that a reader reads for the training in an epoch, in order.
 func (s Schedule) Epoch(reader, epoch int) []int {
 	samples := s.Samples
-	if s.Only != nil {
-		samples = len(s.Only)
+	if s.Subset != nil {
+		samples = len(s.Subset)
 	}
 	order := Order(s.Seed, uint64(epoch), samples)
 	var reads []int
 	for first := 0; first < samples; first += s.Batch {
 		n := s.Batch
-		if !s.Fill {
+		if !s.PadLastBatch {
 			n = min(n, samples-first)
 		}
 		lo, hi := s.Share(reader, n)
 		for i := lo; i < hi; i++ {
 			k := order[(first+i)%samples]
-			if s.Only != nil {
-				k = s.Only[k]
+			if s.Subset != nil {
+				k = s.Subset[k]
 			}
 			reads = append(reads, k)
 		}
@@ -85,13 +85,13 @@ func (s Schedule) perEpoch(reads []int) int {
 	return (len(reads) - s.Test) / s.Epochs
 }
 
-// Demand is how often a reader reads a sample, and where in its reads it does so first; −1
+// Usage is how often a reader reads a sample, and where in its reads it does so first; −1
 // if never.
-type Demand struct{ Count, First int }
+type Usage struct{ Count, First int }
 
-// demands are those of all samples.
-func demands(reads []int, samples int) []Demand {
-	d := make([]Demand, samples)
+// usages are those of all samples.
+func usages(reads []int, samples int) []Usage {
+	d := make([]Usage, samples)
 	for i := range d {
 		d[i].First = -1
 	}
@@ -105,9 +105,11 @@ func demands(reads []int, samples int) []Demand {
 
 // Priority lists the samples that a reader reads: those first that it reads most often, of
 // these those first that it needs soonest.
-func (s Schedule) Priority(reader int) []int { return priority(demands(s.Reads(reader), s.all())) }
+func (s Schedule) Priority(reader int) []int {
+	return priority(usages(s.Reads(reader), s.numSamples()))
+}
 
-func priority(d []Demand) []int {
+func priority(d []Usage) []int {
 	var list []int
 	for k := range d {
 		if d[k].Count > 0 {
@@ -120,8 +122,8 @@ func priority(d []Demand) []int {
 	return list
 }
 
-// nowhere is the place of a sample that is not kept.
-const nowhere = -1
+// uncached is the place of a sample that is not kept.
+const uncached = -1
 
 // Place says where a reader keeps each sample: in the cache of that number, or in none, −1.
 // Caches have so many bytes, fastest first, and samples sizes bytes each. They are filled in
@@ -135,15 +137,15 @@ func (s Schedule) Place(reader int, sizes []int64, caches []int64) []int {
 }
 
 func (s Schedule) place(reads []int, sizes, caches []int64) []int {
-	list := priority(demands(reads, s.all()))
+	list := priority(usages(reads, s.numSamples()))
 	if s.Epochs == 0 {
-		return fill(list, sizes, caches)
+		return fillCaches(list, sizes, caches)
 	}
 	var room int64
 	for _, n := range caches {
 		room += n
 	}
-	home, keep := make([]bool, s.all()), make([]bool, s.all())
+	home, keep := make([]bool, s.numSamples()), make([]bool, s.numSamples())
 	for _, k := range reads[:s.perEpoch(reads)] {
 		if !home[k] {
 			home[k], keep[k] = true, true
@@ -158,22 +160,22 @@ func (s Schedule) place(reads []int, sizes, caches []int64) []int {
 		}
 	}
 	for {
-		place := fill(slices.DeleteFunc(slices.Clone(list), func(k int) bool { return !keep[k] }), sizes, caches)
-		if !slices.ContainsFunc(list, func(k int) bool { return home[k] && place[k] == nowhere }) {
+		place := fillCaches(slices.DeleteFunc(slices.Clone(list), func(k int) bool { return !keep[k] }), sizes, caches)
+		if !slices.ContainsFunc(list, func(k int) bool { return home[k] && place[k] == uncached }) {
 			return place
 		}
 		n := len(others) - 1
 		if n < 0 {
-			return fill(list, sizes, caches)
+			return fillCaches(list, sizes, caches)
 		}
 		keep[others[n]], others = false, others[:n] // caches do not fill up to the last byte
 	}
 }
 
-func fill(list []int, sizes, caches []int64) []int {
+func fillCaches(list []int, sizes, caches []int64) []int {
 	at := make([]int, len(sizes))
 	for k := range at {
-		at[k] = nowhere
+		at[k] = uncached
 	}
 	cache, used := 0, int64(0)
 	for _, k := range list {
@@ -189,9 +191,9 @@ func fill(list []int, sizes, caches []int64) []int {
 	return at
 }
 
-// Fetches lists what a cache keeps, by Place, in the order in which the reader needs it
+// FetchOrder lists what a cache keeps, by Place, in the order in which the reader needs it
 // first.
-func Fetches(place []int, cache int, reads []int) []int {
+func FetchOrder(place []int, cache int, reads []int) []int {
 	var list []int
 	seen := map[int]bool{}
 	for _, k := range reads {
@@ -203,8 +205,8 @@ func Fetches(place []int, cache int, reads []int) []int {
 	return list
 }
 
-// Sizes is n samples of so many bytes.
-func Sizes(n int, bytes int64) []int64 {
+// UniformSizes is n samples of so many bytes.
+func UniformSizes(n int, bytes int64) []int64 {
 	sizes := make([]int64, n)
 	for i := range sizes {
 		sizes[i] = bytes

@@ -38,7 +38,7 @@ func TestReadsByHand(t *testing.T) {
 // The last batch of a training begins again with the epoch's first samples; validation
 // follows each epoch, the test the last one.
 func TestReadsOfATrainingByHand(t *testing.T) {
-	s := Schedule{Seed: 42, Samples: 12, Epochs: 1, Batch: 5, Readers: 2, Fill: true, Validation: 2, Test: 1}
+	s := Schedule{Seed: 42, Samples: 12, Epochs: 1, Batch: 5, Readers: 2, PadLastBatch: true, Validation: 2, Test: 1}
 	for reader, want := range [][]int{{3, 7, 4, 11, 1, 5, 2, 9, 3, 12, 13, 14}, {8, 6, 0, 10, 7, 4, 12, 13, 14}} {
 		if got := s.Reads(reader); !slices.Equal(got, want) {
 			t.Errorf("reader %d: %v, want %v", reader, got, want)
@@ -49,10 +49,10 @@ func TestReadsOfATrainingByHand(t *testing.T) {
 // A part of the training's samples is read in the order of as many; those behind them keep
 // their numbers.
 func TestReadsOfAPart(t *testing.T) {
-	s := Schedule{Seed: 42, Samples: 20, Only: []int{1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 15, 16}, Epochs: 1, Batch: 4, Readers: 1, Validation: 1}
+	s := Schedule{Seed: 42, Samples: 20, Subset: []int{1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 15, 16}, Epochs: 1, Batch: 4, Readers: 1, Validation: 1}
 	var want []int
 	for _, k := range Order(42, 0, 12) {
-		want = append(want, s.Only[k])
+		want = append(want, s.Subset[k])
 	}
 	if got := s.Reads(0); !slices.Equal(got, append(want, 20)) {
 		t.Errorf("%v, want %v and 20", got, want)
@@ -60,7 +60,7 @@ func TestReadsOfAPart(t *testing.T) {
 }
 
 func TestPlaceByHand(t *testing.T) {
-	sizes := Sizes(12, 1)
+	sizes := UniformSizes(12, 1)
 	for reader, want := range []struct{ priority, fetches []int }{
 		{[]int{7, 6, 11, 0, 8, 5, 2, 3, 10, 1, 4}, []int{7, 6, 11, 0}},
 		{[]int{9, 4, 1, 3, 10, 8, 5, 2, 7, 11, 0, 6}, []int{4, 1, 9, 3}},
@@ -69,12 +69,12 @@ func TestPlaceByHand(t *testing.T) {
 			t.Errorf("reader %d: priority %v, want %v", reader, got, want.priority)
 		}
 		place := small.Place(reader, sizes, []int64{4, 1})
-		if got := Fetches(place, 0, small.Reads(reader)); !slices.Equal(got, want.fetches) {
+		if got := FetchOrder(place, 0, small.Reads(reader)); !slices.Equal(got, want.fetches) {
 			t.Errorf("reader %d fetches %v, want %v", reader, got, want.fetches)
 		}
 		for k, cache := range place {
 			at := slices.Index(want.priority, k)
-			if expected := []int{0, 0, 0, 0, 1}; at >= 0 && at < 5 && cache != expected[at] || (at < 0 || at >= 5) && cache != nowhere {
+			if expected := []int{0, 0, 0, 0, 1}; at >= 0 && at < 5 && cache != expected[at] || (at < 0 || at >= 5) && cache != uncached {
 				t.Errorf("reader %d: sample %d is in cache %d", reader, k, cache)
 			}
 		}
@@ -83,10 +83,10 @@ func TestPlaceByHand(t *testing.T) {
 
 // A sample that does not fit closes its cache, also for smaller ones behind it.
 func TestPlaceClosesCaches(t *testing.T) {
-	if got := fill([]int{0, 1, 2, 3}, []int64{4, 9, 1, 1}, []int64{6, 10, 1}); !slices.Equal(got, []int{0, 1, 1, 2}) {
+	if got := fillCaches([]int{0, 1, 2, 3}, []int64{4, 9, 1, 1}, []int64{6, 10, 1}); !slices.Equal(got, []int{0, 1, 1, 2}) {
 		t.Errorf("%v", got)
 	}
-	if got := fill([]int{0, 1}, []int64{4, 1}, []int64{3, 3}); !slices.Equal(got, []int{nowhere, nowhere}) {
+	if got := fillCaches([]int{0, 1}, []int64{4, 1}, []int64{3, 3}); !slices.Equal(got, []int{uncached, uncached}) {
 		t.Errorf("%v", got)
 	}
 }
@@ -120,8 +120,8 @@ func TestReadersShareOneOrder(t *testing.T) {
 // reader, its cache 3000.
 func TestTimelineByHand(t *testing.T) {
 	const mb = 1e6
-	system := &System{FileSystem: Constant(250 * mb), Decode: 2000 * mb, Compute: 500 * mb,
-		Staging: Cache{Capacity: 1 << 40, Threads: 2, Write: Rate{{2, 8000 * mb}}}, Caches: []Cache{{Threads: 1, Read: Constant(3000 * mb)}}}
+	system := &System{FileSystem: ConstantRate(250 * mb), Decode: 2000 * mb, Compute: 500 * mb,
+		Staging: Cache{Capacity: 1 << 40, Threads: 2, Write: Rate{{2, 8000 * mb}}}, Caches: []Cache{{Threads: 1, Read: ConstantRate(3000 * mb)}}}
 	for _, c := range []struct {
 		name  string
 		local []int
@@ -136,7 +136,7 @@ func TestTimelineByHand(t *testing.T) {
 		{"the first few, first touch", []int{0, 1, 2, 3}, true, 4.05},
 		{"all, first touch", []int{0, 2, 5, 6, 7, 8, 11}, true, 4.025},
 	} {
-		m := &simulation{system: system, s: small, sizes: Sizes(12, 100*mb)}
+		m := &simulation{system: system, s: small, sizes: UniformSizes(12, 100*mb)}
 		l := m.timeline(0)
 		touched := map[int]bool{}
 		for _, k := range small.Reads(0) {
@@ -158,13 +158,13 @@ func TestTimelineByHand(t *testing.T) {
 
 // A link bounds what threads have together, not what comes from caches.
 func TestLink(t *testing.T) {
-	system := &System{FileSystem: Constant(100), Link: 100, Decode: 200, Compute: 1e9, Staging: Cache{Capacity: 1 << 40, Threads: 4, Write: Constant(1e9)}}
+	system := &System{FileSystem: ConstantRate(100), Link: 100, Decode: 200, Compute: 1e9, Staging: Cache{Capacity: 1 << 40, Threads: 4, Write: ConstantRate(1e9)}}
 	s := Schedule{Samples: 10, Epochs: 1, Batch: 1, Readers: 1}
-	if got := Simulate(system, s, Sizes(10, 100), Clairvoyant).Total; math.Abs(got-10) > 1e-6 {
+	if got := Simulate(system, s, UniformSizes(10, 100), Clairvoyant).Total; math.Abs(got-10) > 1e-6 {
 		t.Errorf("%v s over the link, want 10", got)
 	}
 	system.Link = 0
-	if got := Simulate(system, s, Sizes(10, 100), Clairvoyant).Total; math.Abs(got-3.75) > 1e-6 { // four threads, 1.5 s each
+	if got := Simulate(system, s, UniformSizes(10, 100), Clairvoyant).Total; math.Abs(got-3.75) > 1e-6 { // four threads, 1.5 s each
 		t.Errorf("%v s without a bound, want 3.75", got)
 	}
 }

@@ -39,7 +39,7 @@ type Result struct {
 	Staging float64 // seconds before the first step
 	Stall   float64 // seconds in which the training waits
 	Epochs  []float64
-	Bytes   [sources]int64 // by Source
+	Bytes   [numSources]int64 // by Source
 }
 
 // Simulate predicts a training's reads by the model of Dryden et al. 2021, section IV: a
@@ -56,21 +56,21 @@ func Simulate(system *System, s Schedule, sizes []int64, policy Policy) Result {
 	places := make([][]int, s.Readers)
 	for r := range s.Readers {
 		reads := s.Reads(r)
-		m.reads, m.has = append(m.reads, reads), append(m.has, make([]bool, s.all()))
+		m.reads, m.cached = append(m.reads, reads), append(m.cached, make([]bool, s.numSamples()))
 		switch policy {
 		case Clairvoyant:
 			places[r] = s.place(reads, sizes, caches)
 		case Sharded, Staged:
 			var shard []int
-			for k := r; k < s.all(); k += s.Readers {
+			for k := r; k < s.numSamples(); k += s.Readers {
 				shard = append(shard, k)
 			}
-			places[r] = fill(shard, sizes, caches)
+			places[r] = fillCaches(shard, sizes, caches)
 		case LRU:
-			m.recent = append(m.recent, &recent{sizes: sizes, caches: caches})
+			m.lru = append(m.lru, &lruCache{sizes: sizes, caches: caches})
 		}
 	}
-	m.keepers = keepers(places, s.all())
+	m.holders = findHolders(places, s.numSamples())
 	return m.run()
 }
 
@@ -80,10 +80,10 @@ type simulation struct {
 	s       Schedule
 	sizes   []int64
 	policy  Policy
-	reads   [][]int    // by reader
-	keepers [][]keeper // by sample: who is to keep it
-	has     [][]bool   // by reader and sample: it is there
-	recent  []*recent  // of LRU, by reader
+	reads   [][]int     // by reader
+	holders [][]holder  // by sample: who is to keep it
+	cached  [][]bool    // by reader and sample: it is there
+	lru     []*lruCache // of LRU, by reader
 }
 
 func (m *simulation) run() Result {
@@ -114,7 +114,7 @@ func (m *simulation) run() Result {
 		for r, reads := range m.reads {
 			if f < len(reads) {
 				lines[r].read(times[r], m.sizes[reads[f]], linked[r])
-				m.keep(r, reads[f])
+				m.recordRead(r, reads[f])
 			}
 		}
 	}
@@ -135,10 +135,10 @@ func (m *simulation) run() Result {
 // stageAll copies what is to be kept before the training; it gives the time.
 func (m *simulation) stageAll(out *Result) float64 {
 	bytes := make([]int64, m.s.Readers)
-	for k, keepers := range m.keepers {
+	for k, keepers := range m.holders {
 		for _, p := range keepers {
 			bytes[p.reader] += m.sizes[k]
-			m.has[p.reader][k] = true
+			m.cached[p.reader][k] = true
 			out.Bytes[FileSystem] += m.sizes[k]
 		}
 	}
@@ -152,43 +152,43 @@ func (m *simulation) stageAll(out *Result) float64 {
 // choose is the fastest source that has a sample, of equals the local one before a remote
 // one, and its time; that of the file system, which all may want, is known when they have chosen.
 func (m *simulation) choose(reader, k int) (Source, float64) {
-	of, has := m.keepers[k], func(p keeper) bool { return m.has[p.reader][k] }
+	of, has := m.holders[k], func(p holder) bool { return m.cached[p.reader][k] }
 	switch m.policy {
 	case InMemory:
 		return Local, float64(m.sizes[k]) / m.system.Staging.thread(m.system.Staging.Read)
 	case LRU:
 		of = nil
-		if cache := m.recent[reader].cache(k); cache != nowhere {
-			of, has = []keeper{{reader, cache}}, func(keeper) bool { return true }
+		if cache := m.lru[reader].cache(k); cache != uncached {
+			of, has = []holder{{reader, cache}}, func(holder) bool { return true }
 		}
 	}
-	time := func(p keeper) float64 {
+	time := func(p holder) float64 {
 		if p.reader == reader {
 			return m.system.local(p.cache, m.sizes[k])
 		}
 		return m.system.remote(p.cache, m.sizes[k])
 	}
 	least := m.system.shared(m.s.Readers, m.sizes[k])
-	best, from := fastest(reader, least, of, func(p keeper) (float64, bool) { return time(p), has(p) })
+	best, from := fastestSource(reader, least, of, func(p holder) (float64, bool) { return time(p), has(p) })
 	if best != FileSystem {
 		least = time(from)
 	}
 	return best, least
 }
 
-// keep notes that a reader has read a sample.
-func (m *simulation) keep(reader, k int) {
+// recordRead notes that a reader has read a sample.
+func (m *simulation) recordRead(reader, k int) {
 	switch m.policy {
 	case LRU:
-		m.recent[reader].read(k)
+		m.lru[reader].read(k)
 	case Clairvoyant:
-		m.has[reader][k] = true // if it is a keeper
-		if p, ok := home(k, m.keepers[k]); ok {
-			m.has[p.reader][k] = true
+		m.cached[reader][k] = true // if it is a keeper
+		if p, ok := owner(k, m.holders[k]); ok {
+			m.cached[p.reader][k] = true
 		}
 	case Sharded:
-		for _, p := range m.keepers[k] { // whoever reads it first passes it on
-			m.has[p.reader][k] = true
+		for _, p := range m.holders[k] { // whoever reads it first passes it on
+			m.cached[p.reader][k] = true
 		}
 	}
 }
@@ -244,14 +244,14 @@ func (l *timeline) read(t float64, bytes int64, linked bool) {
 	l.sizes, l.ends = append(l.sizes, bytes), append(l.ends, l.end)
 }
 
-// recent is what a reader has read last, in caches of which the fastest holds the latest.
-type recent struct {
+// lruCache is what a reader has read last, in caches of which the fastest holds the latest.
+type lruCache struct {
 	sizes, caches []int64
 	list          []int // the latest last
 }
 
 // cache is where a sample is now.
-func (r *recent) cache(k int) int {
+func (r *lruCache) cache(k int) int {
 	cache, used := 0, int64(0)
 	for i := len(r.list) - 1; i >= 0; i-- {
 		for cache < len(r.caches) && used+r.sizes[r.list[i]] > r.caches[cache] {
@@ -265,16 +265,16 @@ func (r *recent) cache(k int) int {
 		}
 		used += r.sizes[r.list[i]]
 	}
-	return nowhere
+	return uncached
 }
 
 // read makes a sample the latest, and forgets those that fit nowhere now.
-func (r *recent) read(k int) {
+func (r *lruCache) read(k int) {
 	if i := slices.Index(r.list, k); i >= 0 {
 		r.list = slices.Delete(r.list, i, i+1)
 	}
 	r.list = append(r.list, k)
-	for len(r.list) > 0 && r.cache(r.list[0]) == nowhere {
+	for len(r.list) > 0 && r.cache(r.list[0]) == uncached {
 		r.list = r.list[1:]
 	}
 }

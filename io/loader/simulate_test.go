@@ -10,13 +10,13 @@ import (
 func cluster() *System {
 	const mb = 1e6
 	return &System{FileSystem: Rate{{1, 400 * mb}, {4, 900 * mb}, {8, 1000 * mb}}, Network: 1500 * mb,
-		Staging: Cache{Capacity: 200 * mb, Threads: 2, Read: Constant(20000 * mb), Write: Constant(10000 * mb)},
-		Caches:  []Cache{{800 * mb, 2, Constant(8000 * mb), Constant(8000 * mb)}, {800 * mb, 2, Constant(1200 * mb), Constant(800 * mb)}},
+		Staging: Cache{Capacity: 200 * mb, Threads: 2, Read: ConstantRate(20000 * mb), Write: ConstantRate(10000 * mb)},
+		Caches:  []Cache{{800 * mb, 2, ConstantRate(8000 * mb), ConstantRate(8000 * mb)}, {800 * mb, 2, ConstantRate(1200 * mb), ConstantRate(800 * mb)}},
 		Decode:  3000 * mb, Compute: 600 * mb}
 }
 
 func TestSimulatedPolicies(t *testing.T) {
-	s, sizes := Schedule{Seed: 3, Samples: 400, Epochs: 6, Batch: 16, Readers: 4}, Sizes(400, 10_000_000)
+	s, sizes := Schedule{Seed: 3, Samples: 400, Epochs: 6, Batch: 16, Readers: 4}, UniformSizes(400, 10_000_000)
 	total := map[Policy]Result{}
 	for _, p := range Policies {
 		r := Simulate(cluster(), s, sizes, p)
@@ -50,7 +50,7 @@ func TestSimulatedPolicies(t *testing.T) {
 
 // Where all caches together hold all samples, no epoch but the first asks the file system.
 func TestNoFileSystemAfterTheFirstEpoch(t *testing.T) {
-	s, sizes := Schedule{Seed: 5, Samples: 300, Epochs: 8, Batch: 12, Readers: 4}, Sizes(300, 10_000_000)
+	s, sizes := Schedule{Seed: 5, Samples: 300, Epochs: 8, Batch: 12, Readers: 4}, UniformSizes(300, 10_000_000)
 	r := Simulate(cluster(), s, sizes, Clairvoyant)
 	if want := int64(300 * 10_000_000); r.Bytes[FileSystem] != want {
 		t.Errorf("%d bytes from the file system, want those of the first epoch, %d", r.Bytes[FileSystem], want)
@@ -59,7 +59,7 @@ func TestNoFileSystemAfterTheFirstEpoch(t *testing.T) {
 
 // What was read last is kept, the latest in the fastest cache.
 func TestRecent(t *testing.T) {
-	r := &recent{sizes: []int64{2, 2, 2, 2, 5}, caches: []int64{4, 2}}
+	r := &lruCache{sizes: []int64{2, 2, 2, 2, 5}, caches: []int64{4, 2}}
 	for _, k := range []int{0, 1, 2, 0, 3} {
 		r.read(k)
 	}
@@ -67,7 +67,7 @@ func TestRecent(t *testing.T) {
 	for k := range 5 {
 		at = append(at, r.cache(k))
 	}
-	if !slices.Equal(at, []int{0, nowhere, 1, 0, nowhere}) {
+	if !slices.Equal(at, []int{0, uncached, 1, 0, uncached}) {
 		t.Errorf("%v", at)
 	}
 }

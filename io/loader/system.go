@@ -28,16 +28,16 @@ type Cache struct {
 
 // Rate is a rate measured for some numbers of threads, or of readers, ascending; between
 // them it is interpolated, and beyond the ends it stays.
-type Rate []Measured
+type Rate []RatePoint
 
-// Measured is the rate of so many threads together.
-type Measured struct {
+// RatePoint is the rate of so many threads together.
+type RatePoint struct {
 	Threads int
 	Bytes   float64 // per second
 }
 
-// Constant is a rate that does not depend on threads.
-func Constant(bytes float64) Rate { return Rate{{1, bytes}} }
+// ConstantRate is a rate that does not depend on threads.
+func ConstantRate(bytes float64) Rate { return Rate{{1, bytes}} }
 
 // At is the rate of n threads together; 0 if nothing was measured.
 func (r Rate) At(n int) float64 {
@@ -67,7 +67,7 @@ const (
 	Local Source = iota
 	Remote
 	FileSystem
-	sources = iota
+	numSources = iota
 )
 
 // String is the name in prints.

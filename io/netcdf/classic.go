@@ -15,9 +15,9 @@ const (
 	tagAttribute = 12
 )
 
-// classic reads the header of a classic file. Its methods keep the first fault and
+// classicReader reads the header of a classic file. Its methods keep the first fault and
 // return zeros after it.
-type classic struct {
+type classicReader struct {
 	r       *bufio.Reader
 	at      int64
 	limit   int64
@@ -34,13 +34,13 @@ func typeSize(t uint64, version byte) int64 {
 	return sizes[t]
 }
 
-func (c *classic) fail(what, why string, args ...any) {
+func (c *classicReader) fail(what, why string, args ...any) {
 	if c.err == nil {
 		c.err = faultf(c.at, what, why, args...)
 	}
 }
 
-func (c *classic) bytes(n int64) []byte {
+func (c *classicReader) bytes(n int64) []byte {
 	if c.err != nil {
 		return nil
 	}
@@ -61,14 +61,14 @@ func (c *classic) bytes(n int64) []byte {
 	return b
 }
 
-func (c *classic) u32() uint64 {
+func (c *classicReader) u32() uint64 {
 	if b := c.bytes(4); b != nil {
 		return uint64(binary.BigEndian.Uint32(b))
 	}
 	return 0
 }
 
-func (c *classic) u64() uint64 {
+func (c *classicReader) u64() uint64 {
 	if b := c.bytes(8); b != nil {
 		return binary.BigEndian.Uint64(b)
 	}
@@ -76,7 +76,7 @@ func (c *classic) u64() uint64 {
 }
 
 // count is a number of things: eight bytes in CDF-5, else four.
-func (c *classic) count() uint64 {
+func (c *classicReader) count() uint64 {
 	if c.version == 5 {
 		return c.u64()
 	}
@@ -88,7 +88,7 @@ func (c *classic) count() uint64 {
 const maxList = 1 << 16
 
 // list reads tag and length of a list whose elements take at least so many bytes.
-func (c *classic) list(tag uint64, least int64, what string) int {
+func (c *classicReader) list(tag uint64, least int64, what string) int {
 	at := c.at
 	t, n := c.u32(), c.count()
 	if c.err != nil || t == 0 && n == 0 {
@@ -113,7 +113,7 @@ func (c *classic) list(tag uint64, least int64, what string) int {
 const maxName = 256
 
 // name reads a string padded to four bytes.
-func (c *classic) name() string {
+func (c *classicReader) name() string {
 	n := c.count()
 	if n > min(maxName, uint64(c.limit)) {
 		c.fail("impossible header", "a name of %d bytes", n)
@@ -124,7 +124,7 @@ func (c *classic) name() string {
 	return string(b)
 }
 
-func (c *classic) attributes() {
+func (c *classicReader) attributes() {
 	for range c.list(tagAttribute, 12, "attributes") {
 		name := c.name()
 		kind, n := c.u32(), c.count()
@@ -145,8 +145,8 @@ func (c *classic) attributes() {
 	}
 }
 
-// placed is where the data of a variable lie.
-type placed struct {
+// variableData is where the data of a variable lie.
+type variableData struct {
 	name   string
 	begin  uint64
 	size   uint64 // of one record for record variables
@@ -160,7 +160,7 @@ func scanClassic(r io.ReaderAt, size int64, version byte) error {
 	if version != 1 && version != 2 && version != 5 {
 		return faultf(3, "NetCDF version not known", "CDF version %d", version)
 	}
-	c := &classic{r: bufio.NewReaderSize(io.NewSectionReader(r, 4, size-4), 64<<10), at: 4, limit: min(size, maxHeader), version: version}
+	c := &classicReader{r: bufio.NewReaderSize(io.NewSectionReader(r, 4, size-4), 64<<10), at: 4, limit: min(size, maxHeader), version: version}
 	records := c.count()
 	streaming := records == 1<<32-1 && version != 5 || records == 1<<64-1
 	type dim struct {
@@ -179,9 +179,9 @@ func scanClassic(r io.ReaderAt, size int64, version byte) error {
 		dims = append(dims, d)
 	}
 	c.attributes()
-	var vars []placed
+	var vars []variableData
 	for range c.list(tagVariable, 28, "variables") {
-		v := placed{name: c.name()}
+		v := variableData{name: c.name()}
 		n := c.count()
 		if c.err == nil && n > uint64(len(dims))+1024 {
 			c.fail("impossible header", "variable %q of %d dimensions", v.name, n)
@@ -234,12 +234,12 @@ func scanClassic(r io.ReaderAt, size int64, version byte) error {
 	if c.err != nil {
 		return c.err
 	}
-	return c.places(vars, records, streaming, size)
+	return c.checkExtents(vars, records, streaming, size)
 }
 
-// places checks that the data of all variables lie behind the header and within
+// checkExtents checks that the data of all variables lie behind the header and within
 // the file.
-func (c *classic) places(vars []placed, records uint64, streaming bool, size int64) error {
+func (c *classicReader) checkExtents(vars []variableData, records uint64, streaming bool, size int64) error {
 	recordSize, recordVars := uint64(0), 0
 	for _, v := range vars {
 		if v.record {

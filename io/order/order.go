@@ -50,7 +50,7 @@ func Roll(lon []float64) int {
 	}
 	turn := 360 * math.Floor(lon[0]/360+1e-12)
 	for i := range lon {
-		lon[i] = tidy(lon[i] - turn)
+		lon[i] = snapZero(lon[i] - turn)
 	}
 	if n < 2 {
 		return 0
@@ -70,7 +70,7 @@ func Roll(lon []float64) int {
 	for i := range rolled {
 		c := roll + i
 		if c < n {
-			rolled[i] = tidy(lon[c] - 360)
+			rolled[i] = snapZero(lon[c] - 360)
 		} else {
 			rolled[i] = lon[c-n]
 		}
@@ -79,43 +79,43 @@ func Roll(lon []float64) int {
 	return roll
 }
 
-// tidy removes the dust that subtraction leaves near zero.
-func tidy(v float64) float64 {
+// snapZero removes the dust that subtraction leaves near zero.
+func snapZero(v float64) float64 {
 	if math.Abs(v) < 1e-9 {
 		return 0
 	}
 	return v
 }
 
-// Normal copies a field from its stored into normal order.
+// ToNormal copies a field from its stored into normal order.
 //
 // Shape: stored and normal [g.Size()]. Errors: other lengths.
-func Normal(normal, stored []float32, g *ensemble.Grid) error {
-	return each(g, len(normal), len(stored), func(n, s int) { normal[n] = stored[s] },
+func ToNormal(normal, stored []float32, g *ensemble.Grid) error {
+	return forEach(g, len(normal), len(stored), func(n, s int) { normal[n] = stored[s] },
 		func(n, s, count int) { copy(normal[n:n+count], stored[s:s+count]) })
 }
 
-// Stored copies a field from normal order back into that of the input.
+// ToStored copies a field from normal order back into that of the input.
 //
 // Shape, Errors: as Normal.
-func Stored(stored, normal []float32, g *ensemble.Grid) error {
-	return each(g, len(normal), len(stored), func(n, s int) { stored[s] = normal[n] },
+func ToStored(stored, normal []float32, g *ensemble.Grid) error {
+	return forEach(g, len(normal), len(stored), func(n, s int) { stored[s] = normal[n] },
 		func(n, s, count int) { copy(stored[s:s+count], normal[n:n+count]) })
 }
 
-// each walks both orders: one point at a time, or runs where both are contiguous.
-func each(g *ensemble.Grid, lenNormal, lenStored int, one func(n, s int), run func(n, s, count int)) error {
+// forEach walks both orders: one point at a time, or runs where both are contiguous.
+func forEach(g *ensemble.Grid, lenNormal, lenStored int, one func(n, s int), run func(n, s, count int)) error {
 	if lenNormal != g.Size() || lenStored != g.Size() {
 		return fmt.Errorf("order: %d and %d values for a grid of %d points", lenNormal, lenStored, g.Size())
 	}
 	o := g.Source
 	if g.Rows != nil {
-		eachRow(g, one, run)
+		forEachReduced(g, one, run)
 		return nil
 	}
 	nx, ny := g.NX, g.NY
 	// Every second stored row (column, if ColumnMajor) runs backwards.
-	alternate := alternates(o)
+	alternate := isAlternating(o)
 	for j := range ny {
 		row := j
 		if o.SouthFirst {
@@ -153,11 +153,13 @@ func each(g *ensemble.Grid, lenNormal, lenStored int, one func(n, s int), run fu
 	return nil
 }
 
-// alternates says whether every second stored row runs backwards.
-func alternates(o ensemble.SourceOrder) bool { return o.ScanningMode > 0 && o.ScanningMode&0x10 != 0 }
+// isAlternating says whether every second stored row runs backwards.
+func isAlternating(o ensemble.SourceOrder) bool {
+	return o.ScanningMode > 0 && o.ScanningMode&0x10 != 0
+}
 
-// eachRow is each for a reduced grid.
-func eachRow(g *ensemble.Grid, one func(n, s int), run func(n, s, count int)) {
+// forEachReduced is each for a reduced grid.
+func forEachReduced(g *ensemble.Grid, one func(n, s int), run func(n, s, count int)) {
 	o := g.Source
 	at := 0 // of the row in normal order
 	for j, n := range g.Rows {
@@ -165,7 +167,7 @@ func eachRow(g *ensemble.Grid, one func(n, s int), run func(n, s, count int)) {
 		if o.SouthFirst {
 			row, stored = len(g.Rows)-1-j, g.NX-at-n
 		}
-		if o.EastFirst != (alternates(o) && row%2 == 1) {
+		if o.EastFirst != (isAlternating(o) && row%2 == 1) {
 			for i := range n {
 				one(at+i, stored+n-1-i)
 			}
@@ -179,17 +181,17 @@ func eachRow(g *ensemble.Grid, one func(n, s int), run func(n, s, count int)) {
 // Rect is a rectangle of a field as its file stores it: rows and columns of the input.
 type Rect struct{ Row, Col, Rows, Cols int }
 
-// Rects are the parts of a stored field that hold a window in normal order: one, or two
+// WindowRects are the parts of a stored field that hold a window in normal order: one, or two
 // where the window runs over the input's last column.
 //
 // Errors: a field whose rows run in turns or have unlike numbers of points, which has no
 // rectangles.
-func Rects(g *ensemble.Grid, w ensemble.Window) ([]Rect, error) {
+func WindowRects(g *ensemble.Grid, w ensemble.Window) ([]Rect, error) {
 	o := g.Source
-	if alternates(o) || g.Rows != nil {
+	if isAlternating(o) || g.Rows != nil {
 		return nil, fmt.Errorf("order: rows that run in turns or are unlike have no rectangles")
 	}
-	if g.Whole(w) {
+	if g.IsWhole(w) {
 		w = ensemble.Window{Rows: [2]int{0, g.NY}, Cols: [2]int{0, g.NX}}
 	}
 	row := w.Rows[0]
@@ -211,37 +213,37 @@ func Rects(g *ensemble.Grid, w ensemble.Window) ([]Rect, error) {
 	return out, nil
 }
 
-// Place copies a rectangle of Rects to where it lies in its window in normal order.
+// CopyToWindow copies a rectangle of Rects to where it lies in its window in normal order.
 // Others of the window's points are left as they are.
 //
 // Shape: stored as the file has the rectangle, window [row][column].
-func (r Rect) Place(window, stored []float32, g *ensemble.Grid, w ensemble.Window) {
+func (r Rect) CopyToWindow(window, stored []float32, g *ensemble.Grid, w ensemble.Window) {
 	stride := r.Cols
 	if g.Source.ColumnMajor {
 		stride = r.Rows
 	}
-	r.place(window, stored, stride, g, w)
+	r.copyToWindow(window, stored, stride, g, w)
 }
 
-// PlaceOf is Place from the whole field.
+// CopyFieldToWindow is Place from the whole field.
 //
 // Shape: stored [g.Size()] as the file has the field, window [row][column].
-func (r Rect) PlaceOf(window, stored []float32, g *ensemble.Grid, w ensemble.Window) {
+func (r Rect) CopyFieldToWindow(window, stored []float32, g *ensemble.Grid, w ensemble.Window) {
 	if g.Source.ColumnMajor {
-		r.place(window, stored[r.Col*g.NY+r.Row:], g.NY, g, w)
+		r.copyToWindow(window, stored[r.Col*g.NY+r.Row:], g.NY, g, w)
 	} else {
-		r.place(window, stored[r.Row*g.NX+r.Col:], g.NX, g, w)
+		r.copyToWindow(window, stored[r.Row*g.NX+r.Col:], g.NX, g, w)
 	}
 }
 
-// Lines says where the rows of a rectangle of Rects lie in its window in normal order: the
+// RowLayout says where the rows of a rectangle of Rects lie in its window in normal order: the
 // first begins at point to, the others a step apart. ok is false if its rows do not run
 // from west to east.
-func (r Rect) Lines(g *ensemble.Grid, w ensemble.Window) (to, step int, ok bool) {
+func (r Rect) RowLayout(g *ensemble.Grid, w ensemble.Window) (to, step int, ok bool) {
 	if g.Source.ColumnMajor || g.Source.EastFirst {
 		return 0, 0, false
 	}
-	if g.Whole(w) {
+	if g.IsWhole(w) {
 		w = ensemble.Window{Rows: [2]int{0, g.NY}, Cols: [2]int{0, g.NX}}
 	}
 	step = w.Cols[1] - w.Cols[0]
@@ -252,9 +254,9 @@ func (r Rect) Lines(g *ensemble.Grid, w ensemble.Window) (to, step int, ok bool)
 	return to, step, true
 }
 
-// place copies a rectangle whose rows (columns, if ColumnMajor) are a stride apart.
-func (r Rect) place(window, stored []float32, stride int, g *ensemble.Grid, w ensemble.Window) {
-	if g.Whole(w) {
+// copyToWindow copies a rectangle whose rows (columns, if ColumnMajor) are a stride apart.
+func (r Rect) copyToWindow(window, stored []float32, stride int, g *ensemble.Grid, w ensemble.Window) {
+	if g.IsWhole(w) {
 		w = ensemble.Window{Rows: [2]int{0, g.NY}, Cols: [2]int{0, g.NX}}
 	}
 	o := g.Source

@@ -73,7 +73,7 @@ func TestAllScanningModes(t *testing.T) {
 					stored[k] = value(lat, lon)
 				}
 				normal := make([]float32, nx*ny)
-				if err := Normal(normal, stored, g); err != nil {
+				if err := ToNormal(normal, stored, g); err != nil {
 					t.Fatal(err)
 				}
 				for j := range ny {
@@ -84,7 +84,7 @@ func TestAllScanningModes(t *testing.T) {
 					}
 				}
 				back := make([]float32, nx*ny)
-				if err := Stored(back, normal, g); err != nil {
+				if err := ToStored(back, normal, g); err != nil {
 					t.Fatal(err)
 				}
 				for k := range back {
@@ -111,7 +111,7 @@ func TestRects(t *testing.T) {
 		for i := range stored {
 			stored[i] = float32(i + 1)
 		}
-		if err := Normal(whole, stored, g); err != nil {
+		if err := ToNormal(whole, stored, g); err != nil {
 			t.Fatal(err)
 		}
 		for _, cuts := range [][2][]int{{{0, ny}, {0, nx}}, {{0, 2, ny}, {0, 1, 3, nx}}, {{0, 1, 4, ny}, {0, nx}}} {
@@ -119,8 +119,8 @@ func TestRects(t *testing.T) {
 			for j := range len(cuts[0]) - 1 {
 				for i := range len(cuts[1]) - 1 {
 					w := ensemble.Window{Rows: [2]int{cuts[0][j], cuts[0][j+1]}, Cols: [2]int{cuts[1][i], cuts[1][i+1]}}
-					want, got := ensemble.Cut(whole, g, w), make([]float32, g.SizeOf(w))
-					rects, err := Rects(g, w)
+					want, got := ensemble.CropField(whole, g, w), make([]float32, g.SizeOf(w))
+					rects, err := WindowRects(g, w)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -136,8 +136,8 @@ func TestRects(t *testing.T) {
 							part = append(part, stored[row*nx+col])
 						}
 						read += len(part)
-						r.Place(got, part, g, w)
-						if to, step, ok := r.Lines(g, w); ok {
+						r.CopyToWindow(got, part, g, w)
+						if to, step, ok := r.RowLayout(g, w); ok {
 							for a, v := range part {
 								if at := to + a/r.Cols*step + a%r.Cols; got[at] != v {
 									t.Errorf("%+v, window %v: value %d of %+v at %d, which has %v", src, w, a, r, at, got[at])
@@ -157,7 +157,7 @@ func TestRects(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Rects(&ensemble.Grid{NX: nx, NY: ny, Source: ensemble.SourceOrder{ScanningMode: 16}}, ensemble.Window{}); err == nil {
+	if _, err := WindowRects(&ensemble.Grid{NX: nx, NY: ny, Source: ensemble.SourceOrder{ScanningMode: 16}}, ensemble.Window{}); err == nil {
 		t.Error("rows in turns have rectangles")
 	}
 }

@@ -13,15 +13,15 @@ const relationAttribute = "spp__relative_to_threshold"
 
 var relationWords = map[ensemble.Relation]string{ensemble.Above: "greater_than", ensemble.Below: "less_than", ensemble.Between: "between_thresholds"}
 
-// axes hands out the coordinates along which quantiles, probabilities and members of a
+// statisticAxes hands out the coordinates along which quantiles, probabilities and members of a
 // file differ, each written once.
-type axes struct {
+type statisticAxes struct {
 	b    *ncBuilder
-	seen []axisOf
+	seen []statisticCoord
 }
 
-// axisOf is one such coordinate: the places that tell it from others, and its names.
-type axisOf struct {
+// statisticCoord is one such coordinate: the places that tell it from others, and its names.
+type statisticCoord struct {
 	axis         axis
 	standardName string // of the quantity of a threshold
 	unit         string
@@ -30,13 +30,13 @@ type axisOf struct {
 	listed       []string // to be named by variables
 }
 
-// of gives the outer dimension of a variable, none where its fields do not differ, and
+// dimensionOf gives the outer dimension of a variable, none where its fields do not differ, and
 // what it must list.
-func (as *axes) of(st *stack) (dims, listed []string) {
-	if st.stat.axis == noAxis || st.alone {
+func (as *statisticAxes) dimensionOf(st *stack) (dims, listed []string) {
+	if st.stat.axis == noAxis || st.standalone {
 		return nil, nil
 	}
-	a := axisOf{axis: st.stat.axis}
+	a := statisticCoord{axis: st.stat.axis}
 	if st.stat.axis == thresholdAxis {
 		a.standardName, a.unit = st.variable.StandardName, st.variable.Unit
 	}
@@ -51,33 +51,33 @@ func (as *axes) of(st *stack) (dims, listed []string) {
 	}
 	switch st.stat.axis {
 	case quantileAxis:
-		a.dim = as.free("quantile")
-		as.b.quantiles(&a)
+		a.dim = as.freeDim("quantile")
+		as.b.addQuantiles(&a)
 	case thresholdAxis:
-		a.dim = as.free("threshold")
-		as.b.thresholds(&a)
+		a.dim = as.freeDim("threshold")
+		as.b.addThresholds(&a)
 	case memberAxis:
-		a.dim = as.free("realization")
+		a.dim = as.freeDim("realization")
 		members := make([]ensemble.Member, len(a.places))
 		for i, f := range a.places {
 			members[i] = f.Member
 		}
-		as.b.realization(a.dim, members)
+		as.b.addRealization(a.dim, members)
 	}
 	as.seen = append(as.seen, a)
 	return []string{a.dim}, a.listed
 }
 
-// free is name, or name_2, name_3 … if it is taken.
-func (as *axes) free(name string) string {
-	return freeName(name, func(try string) bool {
-		return slices.ContainsFunc(as.seen, func(a axisOf) bool { return a.dim == try })
+// freeDim is name, or name_2, name_3 … if it is taken.
+func (as *statisticAxes) freeDim(name string) string {
+	return unusedName(name, func(try string) bool {
+		return slices.ContainsFunc(as.seen, func(a statisticCoord) bool { return a.dim == try })
 	})
 }
 
-// quantiles adds the coordinate of quantiles, from 0 to 1, and beside it the percentiles
+// addQuantiles adds the coordinate of quantiles, from 0 to 1, and beside it the percentiles
 // that IMPROVER looks for.
-func (b *ncBuilder) quantiles(a *axisOf) {
+func (b *ncBuilder) addQuantiles(a *statisticCoord) {
 	below, percent := make([]float64, len(a.places)), make([]float64, len(a.places))
 	for i, f := range a.places {
 		below[i], percent[i] = f.Below, 100*f.Below
@@ -85,16 +85,16 @@ func (b *ncBuilder) quantiles(a *axisOf) {
 			percent[i] = float64(p)
 		}
 	}
-	b.dimension(a.dim, len(below))
-	b.doubles(a.dim, []string{a.dim}, below, text("long_name", "probability of values below the quantile"), text("units", "1"))
+	b.addDimension(a.dim, len(below))
+	b.addDoubles(a.dim, []string{a.dim}, below, text("long_name", "probability of values below the quantile"), text("units", "1"))
 	name := "percentile" + a.dim[len("quantile"):]
-	b.doubles(name, []string{a.dim}, percent, text("long_name", "percentile"), text("units", "%"))
+	b.addDoubles(name, []string{a.dim}, percent, text("long_name", "percentile"), text("units", "%"))
 	a.listed = []string{name}
 }
 
-// thresholds adds the coordinate of thresholds, in the unit and with the standard name of
+// addThresholds adds the coordinate of thresholds, in the unit and with the standard name of
 // the quantity; of events between two limits it has bounds.
-func (b *ncBuilder) thresholds(a *axisOf) {
+func (b *ncBuilder) addThresholds(a *statisticCoord) {
 	points := make([]float64, len(a.places))
 	var bounds []float64
 	for i, f := range a.places {
@@ -103,27 +103,27 @@ func (b *ncBuilder) thresholds(a *axisOf) {
 			bounds = append(bounds, f.Event.Lower, f.Event.Upper)
 		}
 	}
-	b.dimension(a.dim, len(points))
+	b.addDimension(a.dim, len(points))
 	var attrs []encode.Attribute
 	if a.standardName != "" {
 		attrs = append(attrs, text("standard_name", a.standardName))
 	}
 	attrs = append(attrs, text("long_name", "threshold"), text("units", a.unit), text(relationAttribute, relationWords[a.places[0].Event.Relation]))
 	if bounds == nil {
-		b.doubles(a.dim, []string{a.dim}, points, attrs...)
+		b.addDoubles(a.dim, []string{a.dim}, points, attrs...)
 		return
 	}
-	b.boundsDimension()
-	b.doubles(a.dim, []string{a.dim}, points, append(attrs, text("bounds", a.dim+"_bnds"))...)
-	b.doubles(a.dim+"_bnds", []string{a.dim, "bnds"}, bounds)
+	b.addBoundsDimension()
+	b.addDoubles(a.dim, []string{a.dim}, points, append(attrs, text("bounds", a.dim+"_bnds"))...)
+	b.addDoubles(a.dim+"_bnds", []string{a.dim, "bnds"}, bounds)
 }
 
-// realization adds the coordinate of members.
-func (b *ncBuilder) realization(dim string, members []ensemble.Member) {
+// addRealization adds the coordinate of members.
+func (b *ncBuilder) addRealization(dim string, members []ensemble.Member) {
 	numbers := make([]int32, len(members))
 	for i, id := range members {
 		numbers[i] = int32(id)
 	}
-	b.dimension(dim, len(members))
-	b.ints(dim, []string{dim}, numbers, text("standard_name", "realization"), text("long_name", "ensemble member"), text("units", "1"))
+	b.addDimension(dim, len(members))
+	b.addInts(dim, []string{dim}, numbers, text("standard_name", "realization"), text("long_name", "ensemble member"), text("units", "1"))
 }

@@ -34,37 +34,37 @@ type ncBuilder struct {
 
 func text(name, v string) encode.Attribute { return encode.Attribute{Name: name, Text: v} }
 
-func (b *ncBuilder) dimension(name string, size int) {
+func (b *ncBuilder) addDimension(name string, size int) {
 	b.file.Dimensions = append(b.file.Dimensions, encode.Dimension{Name: name, Size: size})
 }
 
-// global adds a global attribute. An empty text would be dropped by the
+// addGlobal adds a global attribute. An empty text would be dropped by the
 // library, so it says that nothing was said.
-func (b *ncBuilder) global(name, v string) {
+func (b *ncBuilder) addGlobal(name, v string) {
 	if v == "" {
 		v = "not stated"
 	}
 	b.file.Attributes = append(b.file.Attributes, text(name, v))
 }
 
-// variable adds a variable whose n values fill writes.
-func (b *ncBuilder) variable(v encode.Variable, n int, fill func(dst []byte)) {
+// addVariable adds a variable whose n values fill writes.
+func (b *ncBuilder) addVariable(v encode.Variable, n int, fill func(dst []byte)) {
 	v.Values = b.block(n*v.Type.Size(), fill)
 	b.file.Variables = append(b.file.Variables, v)
 }
 
-// doubles adds a coordinate variable.
-func (b *ncBuilder) doubles(name string, dims []string, values []float64, attrs ...encode.Attribute) {
-	b.variable(encode.Variable{Name: name, Type: encode.Double, Dimensions: dims, Attributes: attrs}, len(values), func(dst []byte) {
+// addDoubles adds a coordinate variable.
+func (b *ncBuilder) addDoubles(name string, dims []string, values []float64, attrs ...encode.Attribute) {
+	b.addVariable(encode.Variable{Name: name, Type: encode.Double, Dimensions: dims, Attributes: attrs}, len(values), func(dst []byte) {
 		for i, v := range values {
 			binary.LittleEndian.PutUint64(dst[8*i:], math.Float64bits(v))
 		}
 	})
 }
 
-// ints adds a variable of whole numbers.
-func (b *ncBuilder) ints(name string, dims []string, values []int32, attrs ...encode.Attribute) {
-	b.variable(encode.Variable{Name: name, Type: encode.Int, Dimensions: dims, Attributes: attrs}, len(values), func(dst []byte) {
+// addInts adds a variable of whole numbers.
+func (b *ncBuilder) addInts(name string, dims []string, values []int32, attrs ...encode.Attribute) {
+	b.addVariable(encode.Variable{Name: name, Type: encode.Int, Dimensions: dims, Attributes: attrs}, len(values), func(dst []byte) {
 		for i, v := range values {
 			binary.LittleEndian.PutUint32(dst[4*i:], uint32(v))
 		}
@@ -80,86 +80,86 @@ func (b *ncBuilder) write(ctx context.Context, enc Encoder, path string) error {
 	})
 }
 
-// globals adds the attributes of the file, in the order in which they are read.
-func (b *ncBuilder) globals(m Metadata, init ensemble.Init) error {
+// addGlobals adds the attributes of the file, in the order in which they are read.
+func (b *ncBuilder) addGlobals(m Metadata, init ensemble.Init) error {
 	created, err := m.created(init)
 	if err != nil {
 		return err
 	}
 	b.file.Attributes = append(b.file.Attributes, text("Conventions", "CF-1.8"))
-	b.global("title", m.Title)
-	b.global("institution", m.Institution)
-	b.global("source", m.Source)
-	b.global("history", fmt.Sprintf("%s ensemble %s: %s", created.Format(time.RFC3339), m.Version, m.Command))
-	b.global("references", m.References)
-	b.global("license", m.License)
-	b.global("forecast_type", m.ForecastType)
+	b.addGlobal("title", m.Title)
+	b.addGlobal("institution", m.Institution)
+	b.addGlobal("source", m.Source)
+	b.addGlobal("history", fmt.Sprintf("%s ensemble %s: %s", created.Format(time.RFC3339), m.Version, m.Command))
+	b.addGlobal("references", m.References)
+	b.addGlobal("license", m.License)
+	b.addGlobal("forecast_type", m.ForecastType)
 	if m.ModelChecksum != "" {
-		b.global("model_checksum", m.ModelChecksum)
+		b.addGlobal("model_checksum", m.ModelChecksum)
 	}
 	var sums []string
 	for _, in := range m.Inputs {
 		sums = append(sums, "sha256:"+in.SHA256+" "+in.Path)
 	}
-	b.global("input_checksums", strings.Join(sums, "; "))
+	b.addGlobal("input_checksums", strings.Join(sums, "; "))
 	return nil
 }
 
-// globalMembers adds how many members there are and how they were treated.
-func (b *ncBuilder) globalMembers(m Metadata) {
+// addMemberGlobals adds how many members there are and how they were treated.
+func (b *ncBuilder) addMemberGlobals(m Metadata) {
 	var list []string
 	for _, id := range m.Members {
 		list = append(list, id.String())
 	}
 	b.file.Attributes = append(b.file.Attributes,
 		encode.Attribute{Name: "ensemble_members_used", Ints: []int32{int32(len(m.Members))}})
-	b.global("ensemble_members", strings.Join(list, " "))
-	b.global("control_policy", m.Control)
-	if m.FallBack != "" {
-		b.global("fall_back", m.FallBack)
+	b.addGlobal("ensemble_members", strings.Join(list, " "))
+	b.addGlobal("control_policy", m.Control)
+	if m.Fallback != "" {
+		b.addGlobal("fall_back", m.Fallback)
 	}
 	if m.LeadsRead != "" {
-		b.global("leads_read", m.LeadsRead)
+		b.addGlobal("leads_read", m.LeadsRead)
 	}
 	if m.Coupling != "" {
-		b.global("member_coupling", m.Coupling)
+		b.addGlobal("member_coupling", m.Coupling)
 	}
-	if m.Template != nil {
+	if m.TemplateTimes != nil {
 		var times []string
-		for _, t := range m.Template {
+		for _, t := range m.TemplateTimes {
 			times = append(times, t.String())
 		}
-		b.global("member_template_times", strings.Join(times, " "))
+		b.addGlobal("member_template_times", strings.Join(times, " "))
 	}
-	if m.Ages != nil {
+	if m.MemberAges != nil {
 		var ages []string
-		for _, a := range m.Ages {
+		for _, a := range m.MemberAges {
 			ages = append(ages, ensemble.Lead(a).String())
 		}
-		b.global("ensemble_member_ages", strings.Join(ages, " "))
+		b.addGlobal("ensemble_member_ages", strings.Join(ages, " "))
 	}
 }
 
-// horizontal adds the horizontal dimensions and coordinates and the grid
+// addHorizontal adds the horizontal dimensions and coordinates and the grid
 // mapping. It returns the names of the dimensions, and of the auxiliary
 // coordinates that a data variable must list.
-func (b *ncBuilder) horizontal(l *layout) (dims, aux []string) {
+func (b *ncBuilder) addHorizontal(l *layout) (dims, aux []string) {
 	g := l.grid
 	if g.Kind == ensemble.Points {
-		b.dimension("station", g.NX)
-		b.doubles("latitude", []string{"station"}, g.Lat, text("standard_name", "latitude"), text("long_name", "latitude of the station"), text("units", "degrees_north"))
-		b.doubles("longitude", []string{"station"}, l.lon, text("standard_name", "longitude"), text("long_name", "longitude of the station"), text("units", "degrees_east"))
-		b.sphere()
+		b.addDimension("station", g.NX)
+		b.addDoubles("latitude", []string{"station"}, g.Lat, text("standard_name", "latitude"), text("long_name", "latitude of the station"), text("units", "degrees_north"))
+		b.addDoubles("longitude", []string{"station"}, l.lon, text("standard_name", "longitude"), text("long_name", "longitude of the station"), text("units", "degrees_east"))
+		b.addSphere()
 		return []string{"station"}, []string{"latitude", "longitude"}
 	}
 	if g.Kind != ensemble.Projected {
-		b.dimension("latitude", g.NY)
-		b.dimension("longitude", g.NX)
-		b.doubles("latitude", []string{"latitude"}, l.lat, text("standard_name", "latitude"), text("long_name", "latitude"),
+		b.addDimension("latitude", g.NY)
+		b.addDimension("longitude", g.NX)
+		b.addDoubles("latitude", []string{"latitude"}, l.lat, text("standard_name", "latitude"), text("long_name", "latitude"),
 			text("units", "degrees_north"), text("axis", "Y"))
-		b.doubles("longitude", []string{"longitude"}, l.lon, text("standard_name", "longitude"), text("long_name", "longitude"),
+		b.addDoubles("longitude", []string{"longitude"}, l.lon, text("standard_name", "longitude"), text("long_name", "longitude"),
 			text("units", "degrees_east"), text("axis", "X"))
-		b.sphere()
+		b.addSphere()
 		return []string{"latitude", "longitude"}, nil
 	}
 	// A rotated pole has axes in degrees, every other projection in metres.
@@ -167,40 +167,40 @@ func (b *ncBuilder) horizontal(l *layout) (dims, aux []string) {
 	if g.Mapping["grid_mapping_name"] == "rotated_latitude_longitude" {
 		yName, xName, units, suffix = "grid_latitude", "grid_longitude", "degrees", " coordinate of the rotated grid"
 	}
-	b.dimension("y", g.NY)
-	b.dimension("x", g.NX)
-	b.doubles("y", []string{"y"}, l.y, text("standard_name", yName), text("long_name", "y"+suffix), text("units", units), text("axis", "Y"))
-	b.doubles("x", []string{"x"}, l.x, text("standard_name", xName), text("long_name", "x"+suffix), text("units", units), text("axis", "X"))
+	b.addDimension("y", g.NY)
+	b.addDimension("x", g.NX)
+	b.addDoubles("y", []string{"y"}, l.y, text("standard_name", yName), text("long_name", "y"+suffix), text("units", units), text("axis", "Y"))
+	b.addDoubles("x", []string{"x"}, l.x, text("standard_name", xName), text("long_name", "x"+suffix), text("units", units), text("axis", "X"))
 	lat, lon := make([]float64, 0, g.Size()), make([]float64, 0, g.Size())
 	for _, r := range l.rows {
 		for _, c := range l.cols {
-			lat, lon = append(lat, g.LatAt(r, c)), append(lon, turn(g.LonAt(r, c), l.from))
+			lat, lon = append(lat, g.LatAt(r, c)), append(lon, wrapLongitude(g.LonAt(r, c), l.from))
 		}
 	}
 	both := []string{"y", "x"}
-	b.doubles("latitude", both, lat, text("standard_name", "latitude"), text("long_name", "latitude"), text("units", "degrees_north"))
-	b.doubles("longitude", both, lon, text("standard_name", "longitude"), text("long_name", "longitude"), text("units", "degrees_east"))
-	b.ints("crs", nil, []int32{0}, mappingAttributes(g.Mapping)...)
+	b.addDoubles("latitude", both, lat, text("standard_name", "latitude"), text("long_name", "latitude"), text("units", "degrees_north"))
+	b.addDoubles("longitude", both, lon, text("standard_name", "longitude"), text("long_name", "longitude"), text("units", "degrees_east"))
+	b.addInts("crs", nil, []int32{0}, mappingAttributes(g.Mapping)...)
 	return both, []string{"latitude", "longitude"}
 }
 
-// sphere adds the grid mapping of latitudes and longitudes.
-func (b *ncBuilder) sphere() {
-	b.ints("crs", nil, []int32{0}, text("grid_mapping_name", "latitude_longitude"),
+// addSphere adds the grid mapping of latitudes and longitudes.
+func (b *ncBuilder) addSphere() {
+	b.addInts("crs", nil, []int32{0}, text("grid_mapping_name", "latitude_longitude"),
 		encode.Attribute{Name: "earth_radius", Doubles: []float64{earthRadius}},
 		encode.Attribute{Name: "longitude_of_prime_meridian", Doubles: []float64{0}})
 }
 
-// stations adds ids, names and altitudes of stations, and returns what of them a data
+// addStations adds ids, names and altitudes of stations, and returns what of them a data
 // variable lists.
-func (b *ncBuilder) stations(places []ensemble.Station) []string {
+func (b *ncBuilder) addStations(places []ensemble.Station) []string {
 	words := func(name string, of func(ensemble.Station) string, attrs ...encode.Attribute) {
 		width := 1
 		for _, s := range places {
 			width = max(width, len(of(s)))
 		}
-		b.dimension(name+"_length", width)
-		b.variable(encode.Variable{Name: name, Type: encode.Char, Dimensions: []string{"station", name + "_length"}, Attributes: attrs}, len(places)*width, func(dst []byte) {
+		b.addDimension(name+"_length", width)
+		b.addVariable(encode.Variable{Name: name, Type: encode.Char, Dimensions: []string{"station", name + "_length"}, Attributes: attrs}, len(places)*width, func(dst []byte) {
 			clear(dst)
 			for i, s := range places {
 				copy(dst[i*width:(i+1)*width], of(s))
@@ -224,7 +224,7 @@ func (b *ncBuilder) stations(places []ensemble.Station) []string {
 		if missing {
 			attrs = append([]encode.Attribute{{Name: "_FillValue", Doubles: []float64{float64(fillValue)}}}, attrs...)
 		}
-		b.doubles("altitude", []string{"station"}, altitudes, attrs...)
+		b.addDoubles("altitude", []string{"station"}, altitudes, attrs...)
 		listed = append(listed, "altitude")
 	}
 	return listed
@@ -264,12 +264,12 @@ func mappingAttributes(m map[string]any) []encode.Attribute {
 // seconds is a time in timeUnits.
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 
-// times adds the time coordinates of one init and its leads: valid time as the
+// addTimes adds the time coordinates of one init and its leads: valid time as the
 // dimension, init as a scalar, leads along the dimension or, for one, as a
 // scalar. period, if not zero, gives the time bounds of intervals ending at the
 // valid time.
-func (b *ncBuilder) times(init ensemble.Init, leads []ensemble.Lead, period time.Duration) error {
-	b.dimension("time", len(leads))
+func (b *ncBuilder) addTimes(init ensemble.Init, leads []ensemble.Lead, period time.Duration) error {
+	b.addDimension("time", len(leads))
 	valid := make([]float64, len(leads))
 	for i, l := range leads {
 		valid[i] = seconds(init.Valid(l).Time)
@@ -279,16 +279,16 @@ func (b *ncBuilder) times(init ensemble.Init, leads []ensemble.Lead, period time
 	if period > 0 {
 		attrs = append(attrs, text("bounds", "time_bnds"))
 	}
-	b.doubles("time", []string{"time"}, valid, attrs...)
+	b.addDoubles("time", []string{"time"}, valid, attrs...)
 	if period > 0 {
-		b.boundsDimension()
+		b.addBoundsDimension()
 		bounds := make([]float64, 0, 2*len(leads))
 		for _, v := range valid {
 			bounds = append(bounds, v-period.Seconds(), v)
 		}
-		b.doubles("time_bnds", []string{"time", "bnds"}, bounds)
+		b.addDoubles("time_bnds", []string{"time", "bnds"}, bounds)
 	}
-	b.doubles("forecast_reference_time", nil, []float64{seconds(init.Time)}, text("standard_name", "forecast_reference_time"),
+	b.addDoubles("forecast_reference_time", nil, []float64{seconds(init.Time)}, text("standard_name", "forecast_reference_time"),
 		text("long_name", "start of the forecast"), text("units", timeUnits), text("calendar", "standard"))
 	unit, name := time.Hour, "hours"
 	for _, l := range leads {
@@ -309,22 +309,22 @@ func (b *ncBuilder) times(init ensemble.Init, leads []ensemble.Lead, period time
 	pattrs := []encode.Attribute{text("standard_name", "forecast_period"), text("long_name", "time since the start of the forecast"),
 		text("units", name), text("dtype", "timedelta64[ns]")}
 	if len(leads) == 1 {
-		b.ints("forecast_period", nil, periods, pattrs...)
+		b.addInts("forecast_period", nil, periods, pattrs...)
 	} else {
-		b.ints("forecast_period", []string{"time"}, periods, pattrs...)
+		b.addInts("forecast_period", []string{"time"}, periods, pattrs...)
 	}
 	return nil
 }
 
-// boundsDimension adds the dimension of pairs, once.
-func (b *ncBuilder) boundsDimension() {
+// addBoundsDimension adds the dimension of pairs, once.
+func (b *ncBuilder) addBoundsDimension() {
 	if !slices.ContainsFunc(b.file.Dimensions, func(d encode.Dimension) bool { return d.Name == "bnds" }) {
-		b.dimension("bnds", 2)
+		b.addDimension("bnds", 2)
 	}
 }
 
-// verticals hands out the vertical coordinates of a file, each written once.
-type verticals struct {
+// verticalAxes hands out the vertical coordinates of a file, each written once.
+type verticalAxes struct {
 	b       *ncBuilder
 	seen    []vertical
 	scalars bool // one pressure level is a scalar too
@@ -341,7 +341,7 @@ type vertical struct {
 // of one kind: a dimension, a scalar to be listed, or neither for the surface.
 //
 // Errors: if there are several levels of a kind that has no coordinate.
-func (vs *verticals) axis(levels []ensemble.Level) (dim, scalar string, err error) {
+func (vs *verticalAxes) axis(levels []ensemble.Level) (dim, scalar string, err error) {
 	for _, v := range vs.seen {
 		if slices.Equal(v.levels, levels) {
 			if v.scalar {
@@ -361,25 +361,25 @@ func (vs *verticals) axis(levels []ensemble.Level) (dim, scalar string, err erro
 			values[i] /= 100
 		}
 		if vs.scalars && len(levels) == 1 {
-			v.name, v.scalar = vs.free("pressure_"+levels[0].String()), true
-			vs.b.doubles(v.name, nil, values, text("standard_name", "air_pressure"), text("long_name", "pressure"), text("units", "hPa"), text("positive", "down"))
+			v.name, v.scalar = vs.freeDim("pressure_"+levels[0].String()), true
+			vs.b.addDoubles(v.name, nil, values, text("standard_name", "air_pressure"), text("long_name", "pressure"), text("units", "hPa"), text("positive", "down"))
 			break
 		}
-		v.name = vs.free("pressure")
-		vs.b.dimension(v.name, len(levels))
-		vs.b.doubles(v.name, []string{v.name}, values, text("standard_name", "air_pressure"), text("long_name", "pressure"),
+		v.name = vs.freeDim("pressure")
+		vs.b.addDimension(v.name, len(levels))
+		vs.b.addDoubles(v.name, []string{v.name}, values, text("standard_name", "air_pressure"), text("long_name", "pressure"),
 			text("units", "hPa"), text("positive", "down"), text("axis", "Z"))
 	case kind == ensemble.HeightAboveSoil && len(levels) == 1:
-		v.name, v.scalar = vs.free("height_"+number(values[0])+"m"), true
-		vs.b.doubles(v.name, nil, values, heightAttributes()...)
+		v.name, v.scalar = vs.freeDim("height_"+nameNumber(values[0])+"m"), true
+		vs.b.addDoubles(v.name, nil, values, heightAttributes()...)
 	case kind == ensemble.HeightAboveSoil:
-		v.name = vs.free("height")
-		vs.b.dimension(v.name, len(levels))
-		vs.b.doubles(v.name, []string{v.name}, values, heightAttributes()...)
+		v.name = vs.freeDim("height")
+		vs.b.addDimension(v.name, len(levels))
+		vs.b.addDoubles(v.name, []string{v.name}, values, heightAttributes()...)
 	case kind == ensemble.OtherLevel && len(levels) > 1:
-		v.name = vs.free("level")
-		vs.b.dimension(v.name, len(levels))
-		vs.b.doubles(v.name, []string{v.name}, values, text("long_name", "model level or layer"), text("units", "1"), text("axis", "Z"))
+		v.name = vs.freeDim("level")
+		vs.b.addDimension(v.name, len(levels))
+		vs.b.addDoubles(v.name, []string{v.name}, values, text("long_name", "model level or layer"), text("units", "1"), text("axis", "Z"))
 	case len(levels) > 1:
 		return "", "", fmt.Errorf("%d levels of kind %s", len(levels), levels[0])
 	default:
@@ -397,15 +397,15 @@ func heightAttributes() []encode.Attribute {
 		text("positive", "up"), text("axis", "Z")}
 }
 
-// free is name, or name_2, name_3 … if it is taken.
-func (vs *verticals) free(name string) string {
-	return freeName(name, func(try string) bool {
+// freeDim is name, or name_2, name_3 … if it is taken.
+func (vs *verticalAxes) freeDim(name string) string {
+	return unusedName(name, func(try string) bool {
 		return slices.ContainsFunc(vs.seen, func(v vertical) bool { return v.name == try })
 	})
 }
 
-// freeName is the first of name, name_2, name_3 … that is not taken.
-func freeName(name string, taken func(try string) bool) string {
+// unusedName is the first of name, name_2, name_3 … that is not taken.
+func unusedName(name string, taken func(try string) bool) string {
 	for n, try := 2, name; ; n++ {
 		if !taken(try) {
 			return try

@@ -58,8 +58,8 @@ func (p *payload) write(ctx context.Context, enc Encoder, path, kind string, arg
 		}
 	}
 	err := atomicfile.Replace(path, func(tmp string) error {
-		var w encode.Written
-		return enc.Do(ctx, decode.Call{Kind: kind, Args: args(tmp), In: p.size, Fill: fill, Result: &w, Deadline: encodeDeadline})
+		var w encode.FileResult
+		return enc.Do(ctx, decode.Call{Kind: kind, Args: args(tmp), InputBytes: p.size, WriteInput: fill, Result: &w, Deadline: encodeDeadline})
 	})
 	var known *exit.Error
 	var died *decode.DiedError
@@ -77,5 +77,5 @@ func (p *payload) write(ctx context.Context, enc Encoder, path, kind string, arg
 	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
 		return &exit.Error{Code: exit.IO, What: "no space left", At: path, Why: err.Error(), Fix: "free space; rerun the same command", Err: err}
 	}
-	return exit.Create(path, err)
+	return exit.CreateError(path, err)
 }

@@ -12,7 +12,7 @@ import (
 func ExampleGRIB2Name() {
 	init := ensemble.InitAt(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	lead := ensemble.Lead(48 * time.Hour)
-	fmt.Println(product.CycleDir("products", init))
+	fmt.Println(product.InitDir("products", init))
 	fmt.Println(product.NetCDFName(init, lead))
 	fmt.Println(product.GRIB2Name(init, product.Field{Variable: "t", Lead: lead, Kind: product.Spread}))
 	// Output:

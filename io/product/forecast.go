@@ -25,27 +25,27 @@ func WriteEnsembleNetCDF(ctx context.Context, enc Encoder, path string, f *ensem
 	}
 	b, err := ensembleFile(f, m, o)
 	if err != nil {
-		return cannotHold(path, err)
+		return layoutError(path, err)
 	}
 	return b.write(ctx, enc, path)
 }
 
-// cannotHold reports axes that do not fit a format, a fault of the caller.
-func cannotHold(path string, err error) error {
+// layoutError reports axes that do not fit a format, a fault of the caller.
+func layoutError(path string, err error) error {
 	return &exit.Error{Code: exit.Bug, What: "fields that the file cannot hold", At: path, Why: err.Error(),
 		Fix: "report it with the config; nothing was published", Err: err}
 }
 
 func ensembleFile(f *ensemble.Forecast, m Metadata, o Options) (*ncBuilder, error) {
 	b := &ncBuilder{}
-	if err := b.globals(m, f.Init); err != nil {
+	if err := b.addGlobals(m, f.Init); err != nil {
 		return nil, err
 	}
-	b.realization("realization", f.Members)
-	if err := b.times(f.Init, f.Axes.Leads, 0); err != nil {
+	b.addRealization("realization", f.Members)
+	if err := b.addTimes(f.Init, f.Axes.Leads, 0); err != nil {
 		return nil, err
 	}
-	return b, b.series([]string{"realization", "time"}, forecastTimes(o.Profile), len(f.Members)*len(f.Axes.Leads), f.Grid, f.Axes.Variables, f.Axes.Levels, o,
+	return b, b.addSeries([]string{"realization", "time"}, forecastTimes(o.Profile), len(f.Members)*len(f.Axes.Leads), f.Grid, f.Axes.Variables, f.Axes.Levels, o,
 		func(outer, v, l int) []float32 {
 			return f.Field(outer%len(f.Axes.Leads), outer/len(f.Axes.Leads), v, l)
 		})
@@ -64,7 +64,7 @@ func WriteAnalysesNetCDF(ctx context.Context, enc Encoder, path string, as []*en
 	}
 	b, err := analysesFile(as, m, o)
 	if err != nil {
-		return cannotHold(path, err)
+		return layoutError(path, err)
 	}
 	return b.write(ctx, enc, path)
 }
@@ -82,24 +82,24 @@ func analysesFile(as []*ensemble.Analysis, m Metadata, o Options) (*ncBuilder, e
 		times[i] = seconds(a.Valid.Time)
 	}
 	b := &ncBuilder{}
-	if err := b.globals(m, ensemble.Init{Time: first.Valid.Time}); err != nil {
+	if err := b.addGlobals(m, ensemble.Init{Time: first.Valid.Time}); err != nil {
 		return nil, err
 	}
-	b.dimension("time", len(as))
-	b.doubles("time", []string{"time"}, times, text("standard_name", "time"), text("long_name", "valid time"),
+	b.addDimension("time", len(as))
+	b.addDoubles("time", []string{"time"}, times, text("standard_name", "time"), text("long_name", "valid time"),
 		text("units", timeUnits), text("calendar", "standard"), text("axis", "T"))
-	return b, b.series([]string{"time"}, nil, len(as), first.Grid, first.Variables, first.Levels, o,
+	return b, b.addSeries([]string{"time"}, nil, len(as), first.Grid, first.Variables, first.Levels, o,
 		func(outer, v, l int) []float32 { return as[outer].Field(v, l) })
 }
 
-// series adds horizontal and vertical coordinates and one variable a quantity
+// addSeries adds horizontal and vertical coordinates and one variable a quantity
 // over the outer dimensions, which have n positions in all. times are the time
 // coordinates that are no dimension.
-func (b *ncBuilder) series(outer, times []string, n int, g *ensemble.Grid, variables []string, levels []ensemble.Level, o Options,
+func (b *ncBuilder) addSeries(outer, times []string, n int, g *ensemble.Grid, variables []string, levels []ensemble.Level, o Options,
 	field func(outer, v, l int) []float32) error {
 	lay := newLayout(g, o.Longitude)
-	hdims, aux := b.horizontal(&lay)
-	vs := &verticals{b: b}
+	hdims, aux := b.addHorizontal(&lay)
+	vs := &verticalAxes{b: b}
 	zdim, height, err := vs.axis(levels)
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func (b *ncBuilder) series(outer, times []string, n int, g *ensemble.Grid, varia
 		nv := encode.Variable{Name: q.Identifier, Type: encode.Float, Dimensions: dims, Chunks: chunks(len(dims), g), Deflate: o.Deflate,
 			Attributes: append([]encode.Attribute{{Name: "_FillValue", Floats: []float32{fillValue}}},
 				dataAttributes(q.StandardName, q.LongName, q.Unit, "", coordinates(times, height, aux), mappingName(o.Profile, g))...)}
-		b.variable(nv, n*len(levels)*g.Size(), func(dst []byte) {
+		b.addVariable(nv, n*len(levels)*g.Size(), func(dst []byte) {
 			for k := range n {
 				for l := range levels {
 					at := (k*len(levels) + l) * size

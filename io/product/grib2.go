@@ -37,11 +37,11 @@ func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Opt
 	}
 	for _, f := range p.Fields[1:] {
 		if g := p.Fields[0]; !g.sameFile(f) {
-			return cannotHold(path, fmt.Errorf("%s %s at %s and %s %s at %s in one GRIB file", g.Variable, g.Statistic(), g.Lead, f.Variable, f.Statistic(), f.Lead))
+			return layoutError(path, fmt.Errorf("%s %s at %s and %s %s at %s in one GRIB file", g.Variable, g.Statistic(), g.Lead, f.Variable, f.Statistic(), f.Lead))
 		}
 	}
-	if p.Places != nil {
-		return noForm(path, fmt.Errorf("single places"))
+	if p.Locations != nil {
+		return notRepresentable(path, fmt.Errorf("single places"))
 	}
 	lay := gribLayout(p.Grid, o)
 	g := &gribBuilder{lay: &lay, opt: o}
@@ -49,25 +49,25 @@ func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Opt
 		stat, _ := statisticOf(f.Kind)
 		keys, err := p.gribKeys(f, stat)
 		if err != nil {
-			return noForm(path, err)
+			return notRepresentable(path, err)
 		}
 		if edition2(f.Template) {
-			g.clone(f, stat, keys)
+			g.addClone(f, stat, keys)
 			continue
 		}
 		v := f.variable()
 		base, err := g.sampleBase(p.Init, f.gribTemplate(stat))
 		if err == nil {
-			err = describable(v, f.Level)
+			err = checkGRIBCodes(v, f.Level)
 		}
 		if err != nil {
-			return noForm(path, err)
+			return notRepresentable(path, err)
 		}
 		if f.Kind == Member {
 			keys = append(keys, encode.LongKey("typeOfEnsembleForecast", typeOfMember(f.Member)))
 		}
 		keys = append(append(keys, parameterKeys(v, f.Level)...), stepKeys(f.Lead, f.Period, f.periodMethod())...)
-		g.message(base, keys, f.gribValues())
+		g.addMessage(base, keys, f.gribValues())
 	}
 	return g.write(ctx, enc, path)
 }
@@ -116,22 +116,22 @@ func WriteEnsembleGRIB2(ctx context.Context, enc Encoder, path string, f *ensemb
 		for m, id := range f.Members {
 			base, err := g.sampleBase(f.Init, 1)
 			if err != nil {
-				return noForm(path, err)
+				return notRepresentable(path, err)
 			}
 			for v, name := range f.Axes.Variables {
 				q, ok := ensemble.VariableNamed(name)
 				if !ok {
-					return noForm(path, fmt.Errorf("no variable %q in the vocabulary", name))
+					return notRepresentable(path, fmt.Errorf("no variable %q in the vocabulary", name))
 				}
 				for l, level := range f.Axes.Levels {
-					if err := describable(q, level); err != nil {
-						return noForm(path, err)
+					if err := checkGRIBCodes(q, level); err != nil {
+						return notRepresentable(path, err)
 					}
 					keys := append(parameterKeys(q, level), stepKeys(lead, 0, "")...)
 					keys = append(keys, encode.LongKey("typeOfEnsembleForecast", typeOfMember(id)), encode.LongKey("perturbationNumber", int64(id)),
 						encode.LongKey("numberOfForecastsInEnsemble", int64(len(f.Members))),
 						encode.LongKey("typeOfGeneratingProcess", ensembleRun))
-					g.message(base, keys, f.Field(t, m, v, l))
+					g.addMessage(base, keys, f.Field(t, m, v, l))
 				}
 			}
 		}
@@ -139,8 +139,8 @@ func WriteEnsembleGRIB2(ctx context.Context, enc Encoder, path string, f *ensemb
 	return g.write(ctx, enc, path)
 }
 
-// noForm says that GRIB2 cannot be made without a template.
-func noForm(path string, err error) error {
+// notRepresentable says that GRIB2 cannot be made without a template.
+func notRepresentable(path string, err error) error {
 	return &exit.Error{Code: exit.Usage, What: "these fields have no form in GRIB2", At: path, Why: err.Error(),
 		Fix: "write NetCDF instead, or give GRIB2 input, whose messages can be cloned", Err: err}
 }
@@ -157,15 +157,15 @@ type gribBuilder struct {
 	payload
 }
 
-// message adds one field.
-func (g *gribBuilder) message(base int, keys []encode.Key, values []float32) {
+// addMessage adds one field.
+func (g *gribBuilder) addMessage(base int, keys []encode.Key, values []float32) {
 	g.file.Messages = append(g.file.Messages, encode.Message{Base: base, Keys: keys, Packing: g.opt.Packing, Bits: cmp.Or(g.opt.Quantise, gribBits),
-		Values: g.block(4*len(values), func(dst []byte) { g.lay.putScan(dst, values) })})
+		Values: g.block(4*len(values), func(dst []byte) { g.lay.putScanOrder(dst, values) })})
 }
 
-// keptKeys are what a clone must have of its template although the product
+// preservedKeys are what a clone must have of its template although the product
 // definition changes: ecCodes 2.28 rounds a level to whole hPa on the way.
-var keptKeys = []string{
+var preservedKeys = []string{
 	"typeOfFirstFixedSurface", "scaleFactorOfFirstFixedSurface", "scaledValueOfFirstFixedSurface",
 	"typeOfSecondFixedSurface", "scaleFactorOfSecondFixedSurface", "scaledValueOfSecondFixedSurface",
 	"indicatorOfUnitOfTimeRange", "forecastTime",
@@ -175,20 +175,20 @@ var keptKeys = []string{
 	"indicatorOfUnitForTimeIncrement", "timeIncrement",
 }
 
-// clone adds a field that is a clone of its template.
+// addClone adds a field that is a clone of its template.
 //
 // The order of points is set again, because the product's grid remembers one
 // order while its inputs may have had several. A projected grid's order cannot
 // be set by itself, so there the template must have it.
-func (g *gribBuilder) clone(f Field, stat statistic, keys []encode.Key) {
-	b := encode.Base{Template: g.block(len(f.Template), func(dst []byte) { copy(dst, f.Template) }), Keep: keptKeys}
+func (g *gribBuilder) addClone(f Field, stat statistic, keys []encode.Key) {
+	b := encode.Base{Template: g.block(len(f.Template), func(dst []byte) { copy(dst, f.Template) }), Preserve: preservedKeys}
 	grid := g.lay.grid
 	if grid.Kind == ensemble.Projected {
-		b.Expect = append(b.Expect, encode.LongKey("Nx", int64(grid.NX)), encode.LongKey("Ny", int64(grid.NY)),
+		b.Required = append(b.Required, encode.LongKey("Nx", int64(grid.NX)), encode.LongKey("Ny", int64(grid.NY)),
 			encode.LongKey("scanningMode", int64(grid.Source.ScanningMode)))
 	} else {
-		whole := grid.Complete() // of an area, the template has the grid that it was cut from
-		b.Expect = append(b.Expect, encode.LongKey("Ni", int64(whole.NX)), encode.LongKey("Nj", int64(whole.NY)))
+		whole := grid.Parent() // of an area, the template has the grid that it was cut from
+		b.Required = append(b.Required, encode.LongKey("Ni", int64(whole.NX)), encode.LongKey("Nj", int64(whole.NY)))
 		if whole != grid {
 			b.Keys = append(b.Keys, sizeKeys(grid)...)
 		}
@@ -200,17 +200,17 @@ func (g *gribBuilder) clone(f Field, stat statistic, keys []encode.Key) {
 	// whose members differ in it.
 	marsType := encode.TextKey("type", stat.marsType)
 	marsType.OnlyIf = &encode.Condition{Key: "centre", Text: "ecmf"}
-	marsType.IfKnown = true
+	marsType.SkipUnknown = true
 	// ecCodes 2.28 packs wrongly on top of a decimal scale that the input had.
 	scale := encode.LongKey("decimalScaleFactor", 0)
-	scale.IfKnown = true
+	scale.SkipUnknown = true
 	b.Keys = append(b.Keys, scale, marsType, encode.LongKey("productDefinitionTemplateNumber", f.gribTemplate(stat)))
 	if f.Kind == Member {
-		b.Keep = append(slices.Clone(keptKeys), "typeOfEnsembleForecast")
+		b.Preserve = append(slices.Clone(preservedKeys), "typeOfEnsembleForecast")
 		b.Keys = append(b.Keys, encode.LongKey("typeOfProcessedData", bothTypes))
 	}
 	g.file.Bases = append(g.file.Bases, b)
-	g.message(len(g.file.Bases)-1, keys, f.gribValues())
+	g.addMessage(len(g.file.Bases)-1, keys, f.gribValues())
 }
 
 // bothTypes is code table 1.4 for control and perturbed forecasts, in every message:
@@ -250,7 +250,7 @@ func (g *gribBuilder) sampleBase(init ensemble.Init, pdt int64) (int, error) {
 	b.Keys = append(b.Keys, encode.LongKey("iDirectionIncrementGiven", 1), encode.LongKey("iDirectionIncrement", microdegrees(step(g.lay.lon))))
 	if grid.Kind == ensemble.RegularGaussian {
 		// N: parallels between a pole and the equator.
-		b.Keys = append(b.Keys, encode.LongKey("N", int64(parallels(grid))))
+		b.Keys = append(b.Keys, encode.LongKey("N", int64(gaussianNumber(grid))))
 	} else {
 		b.Keys = append(b.Keys, encode.LongKey("jDirectionIncrementGiven", 1),
 			encode.LongKey("jDirectionIncrement", microdegrees(step(g.lay.lat))))
@@ -288,12 +288,12 @@ func (g *gribBuilder) orderKeys() []encode.Key {
 	return []encode.Key{
 		encode.LongKey("latitudeOfFirstGridPoint", microdegrees(north)),
 		encode.LongKey("latitudeOfLastGridPoint", microdegrees(south)),
-		encode.LongKey("longitudeOfFirstGridPoint", microdegrees(turn(l.lon[0], 0))),
-		encode.LongKey("longitudeOfLastGridPoint", microdegrees(turn(l.lon[len(l.lon)-1], 0))),
+		encode.LongKey("longitudeOfFirstGridPoint", microdegrees(wrapLongitude(l.lon[0], 0))),
+		encode.LongKey("longitudeOfLastGridPoint", microdegrees(wrapLongitude(l.lon[len(l.lon)-1], 0))),
 		encode.LongKey("iScansNegatively", flag(east)),
 		encode.LongKey("jScansPositively", flag(src.SouthFirst)),
 		encode.LongKey("jPointsAreConsecutive", flag(src.ColumnMajor)),
-		encode.LongKey("alternativeRowScanning", flag(src.ScanningMode >= 0 && src.ScanningMode&alternateRows != 0)),
+		encode.LongKey("alternativeRowScanning", flag(src.ScanningMode >= 0 && src.ScanningMode&scanAlternateRows != 0)),
 	}
 }
 
@@ -308,18 +308,18 @@ func step(v []float64) float64 {
 	return math.Abs(v[len(v)-1]-v[0]) / float64(len(v)-1)
 }
 
-// parallels is the Gaussian number N of a grid: 2N latitudes cover the globe, so
+// gaussianNumber is the Gaussian number N of a grid: 2N latitudes cover the globe, so
 // for a grid of fewer rows it follows from their distance, 180°/(2N + 1/2) near
 // the equator.
-func parallels(g *ensemble.Grid) int {
+func gaussianNumber(g *ensemble.Grid) int {
 	if g.NY > 1 && math.Abs(g.Lat[0])+math.Abs(g.Lat[0]-g.Lat[1]) >= 90 && math.Abs(g.Lat[0]+g.Lat[g.NY-1]) < 1e-6 {
 		return g.NY / 2
 	}
 	return int(math.Round((180/step(g.Lat) - 0.5) / 2))
 }
 
-// describable says whether GRIB2 codes are known for a variable at a level.
-func describable(v ensemble.Variable, l ensemble.Level) error {
+// checkGRIBCodes says whether GRIB2 codes are known for a variable at a level.
+func checkGRIBCodes(v ensemble.Variable, l ensemble.Level) error {
 	if v.Discipline < 0 {
 		return fmt.Errorf("no GRIB2 code is known for variable %s", v.Name)
 	}
@@ -340,18 +340,18 @@ func parameterKeys(v ensemble.Variable, l ensemble.Level) []encode.Key {
 	surface := func(code int64) encode.Key { return encode.LongKey("typeOfFirstFixedSurface", code) }
 	switch l.Kind {
 	case ensemble.Pressure:
-		return append(append(keys, surface(100)), scaled(l.Value)...)
+		return append(append(keys, surface(100)), levelKeys(l.Value)...)
 	case ensemble.HeightAboveSoil:
-		return append(append(keys, surface(103)), scaled(l.Value)...)
+		return append(append(keys, surface(103)), levelKeys(l.Value)...)
 	case ensemble.MeanSea:
-		return append(append(keys, surface(101)), scaled(0)...)
+		return append(append(keys, surface(101)), levelKeys(0)...)
 	default:
-		return append(append(keys, surface(1)), scaled(0)...)
+		return append(append(keys, surface(1)), levelKeys(0)...)
 	}
 }
 
-// scaled are the keys of a level value, to nine digits.
-func scaled(v float64) []encode.Key {
+// levelKeys are the keys of a level value, to nine digits.
+func levelKeys(v float64) []encode.Key {
 	factor, value, _ := scaledNumber(v)
 	return []encode.Key{encode.LongKey("scaleFactorOfFirstFixedSurface", factor),
 		encode.LongKey("scaledValueOfFirstFixedSurface", value)}

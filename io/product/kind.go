@@ -106,7 +106,7 @@ func (s statistic) probability() bool { return s.axis == thresholdAxis }
 
 // unit is that of the values of a field.
 func (f Field) unit(s statistic, v ensemble.Variable) string {
-	if s.probability() || f.Pure {
+	if s.probability() || f.Dimensionless {
 		return "1"
 	}
 	return v.Unit
@@ -140,17 +140,17 @@ func (f Field) Statistic() string {
 	return string(f.Kind)
 }
 
-// series is the name of the array that holds a field and those that differ from it only
+// seriesName is the name of the array that holds a field and those that differ from it only
 // along the axis of its kind: t2m_mean, t2m_quantile, probability_of_t2m_above_threshold,
 // and t2m for members.
-func (f Field) series(v ensemble.Variable) string {
+func (f Field) seriesName(v ensemble.Variable) string {
 	switch f.Kind {
 	case Probability, Neighbourhood, NeighbourhoodAny:
 		limit := "threshold"
 		if f.Event.Relation == ensemble.Between {
 			limit = "thresholds"
 		}
-		return f.around("probability_of_" + v.Identifier + "_" + f.Event.Relation.String() + "_" + limit)
+		return f.neighbourhoodName("probability_of_" + v.Identifier + "_" + f.Event.Relation.String() + "_" + limit)
 	case Member:
 		return v.Identifier
 	case Parameter:
@@ -159,27 +159,27 @@ func (f Field) series(v ensemble.Variable) string {
 	return v.Identifier + "_" + string(f.Kind)
 }
 
-// single is the name of an array that holds the field alone.
-func (f Field) single(v ensemble.Variable) string {
+// standaloneName is the name of an array that holds the field alone.
+func (f Field) standaloneName(v ensemble.Variable) string {
 	switch f.Kind {
 	case Quantile:
-		return f.series(v) + "_" + number(f.Below)
+		return f.seriesName(v) + "_" + nameNumber(f.Below)
 	case Probability, Neighbourhood, NeighbourhoodAny:
-		return f.around("probability_of_" + v.Identifier + "_" + f.eventName())
+		return f.neighbourhoodName("probability_of_" + v.Identifier + "_" + f.eventName())
 	case Member:
 		return v.Identifier + "_" + string(f.Kind) + "_" + f.Member.String()
 	}
-	return f.series(v)
+	return f.seriesName(v)
 }
 
-// around is the name of a probability with what tells that of a neighbourhood from that of
+// neighbourhoodName is the name of a probability with what tells that of a neighbourhood from that of
 // its points.
-func (f Field) around(name string) string {
+func (f Field) neighbourhoodName(name string) string {
 	switch f.Kind {
 	case Neighbourhood:
-		return "neighbourhood_" + name + "_" + number(f.Radius/1000) + "km"
+		return "neighbourhood_" + name + "_" + nameNumber(f.Radius/1000) + "km"
 	case NeighbourhoodAny:
-		return name + "_within_" + number(f.Radius/1000) + "km"
+		return name + "_within_" + nameNumber(f.Radius/1000) + "km"
 	}
 	return name
 }
@@ -189,7 +189,7 @@ func (f Field) around(name string) string {
 func (f Field) fileName() string {
 	switch f.Kind {
 	case Quantile:
-		return string(f.Kind) + "_" + number(f.Below)
+		return string(f.Kind) + "_" + nameNumber(f.Below)
 	case Probability:
 		return string(f.Kind) + "_" + f.eventName()
 	}
@@ -199,9 +199,9 @@ func (f Field) fileName() string {
 func (f Field) eventName() string {
 	name := f.Event.Relation.String() + "_"
 	if f.Event.Relation == ensemble.Between {
-		return name + number(f.Event.Lower) + "to" + number(f.Event.Upper)
+		return name + nameNumber(f.Event.Lower) + "to" + nameNumber(f.Event.Upper)
 	}
-	return name + number(f.Event.Threshold())
+	return name + nameNumber(f.Event.Threshold())
 }
 
 // longName is the field in words; of an array of several fields it leaves out what differs.
@@ -218,7 +218,7 @@ func (f Field) longName(v ensemble.Variable, s statistic) string {
 	if v.StandardName != "" {
 		named.Identifier = v.StandardName
 	}
-	return f.series(named)
+	return f.seriesName(named)
 }
 
 // ParameterInfix stands between the identifier of a variable and the name of a parameter in the
@@ -239,8 +239,8 @@ func ParameterNamed(name, longName string) (variable, parameter, family string, 
 // decimal is a number in as few digits as tell it from others.
 func decimal(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// number spells a number in a name: 2, 0p5, m3p25 for one below 0.
-func number(v float64) string {
+// nameNumber spells a number in a name: 2, 0p5, m3p25 for one below 0.
+func nameNumber(v float64) string {
 	s := strings.ReplaceAll(strconv.FormatFloat(v, 'f', -1, 64), ".", "p")
 	return strings.ReplaceAll(s, "-", "m")
 }

@@ -12,10 +12,10 @@ import (
 
 // LockName is the file beside the folder of a start that is there while a process makes its
 // products. It cannot lie in the folder, which appears with all its files at once.
-func LockName(init ensemble.Init) string { return "." + CycleName(init) + ".lock" }
+func LockName(init ensemble.Init) string { return "." + InitName(init) + ".lock" }
 
 // stagePrefix begins the name of the folder in which a start's files are made.
-func stagePrefix(init ensemble.Init) string { return "." + CycleName(init) + ".partial-" }
+func stagePrefix(init ensemble.Init) string { return "." + InitName(init) + ".partial-" }
 
 // Lock gives this process alone the right to make the products of a start below root, and
 // removes what an owner left there that was killed.
@@ -23,28 +23,28 @@ func stagePrefix(init ensemble.Init) string { return "." + CycleName(init) + ".p
 // Errors: those of lease.Take.
 func Lock(root string, init ensemble.Init) (*lease.Lease, error) {
 	if err := os.MkdirAll(root, 0o777); err != nil {
-		return nil, exit.Create(root, err)
+		return nil, exit.CreateError(root, err)
 	}
-	l, err := lease.Take(filepath.Join(root, LockName(init)), "the folder of start "+CycleName(init))
+	l, err := lease.Take(filepath.Join(root, LockName(init)), "the folder of start "+InitName(init))
 	if err != nil {
 		return nil, err
 	}
-	left, err := filepath.Glob(filepath.Join(escaped(root), stagePrefix(init)+"*"))
+	left, err := filepath.Glob(filepath.Join(globEscape(root), stagePrefix(init)+"*"))
 	for _, stage := range left {
 		err = errors.Join(err, os.RemoveAll(stage))
 	}
 	if err != nil {
-		return nil, errors.Join(exit.Create(root, err), l.Release())
+		return nil, errors.Join(exit.CreateError(root, err), l.Release())
 	}
 	return l, nil
 }
 
-// Tidy removes what an owner of the lock of a start left that was killed on this machine after
+// RemoveAbandoned removes what an owner of the lock of a start left that was killed on this machine after
 // it had published the start, which nobody makes again.
 //
 // Errors: those of Lock, but for a lock that is held; what cannot be removed.
-func Tidy(root string, init ensemble.Init) error {
-	if !lease.Abandoned(filepath.Join(root, LockName(init))) {
+func RemoveAbandoned(root string, init ensemble.Init) error {
+	if !lease.IsAbandoned(filepath.Join(root, LockName(init))) {
 		return nil
 	}
 	l, err := Lock(root, init)
@@ -54,8 +54,8 @@ func Tidy(root string, init ensemble.Init) error {
 	return errors.Join(err, l.Release())
 }
 
-// escaped is a path as a pattern that only it matches.
-func escaped(path string) string {
+// globEscape is a path as a pattern that only it matches.
+func globEscape(path string) string {
 	var out []byte
 	for i := range len(path) {
 		if c := path[i]; c == '*' || c == '?' || c == '[' || c == '\\' {

@@ -21,7 +21,7 @@ const manifestSchema = "ensemble.product/1"
 // written last: without it the cycle is not published.
 type Manifest struct {
 	manifest.Record
-	Cycle           string            `json:"cycle"` // init, RFC 3339
+	Init            string            `json:"init"` // init, RFC 3339
 	MembersUsed     []ensemble.Member `json:"members_used"`
 	MembersExpected int               `json:"members_expected"`
 	MembersMissing  []MissingMember   `json:"members_missing"`
@@ -36,15 +36,15 @@ type Manifest struct {
 	Coupling        string            `json:"coupling,omitempty"`   // how calibrated members are made
 	LeadsRead       string            `json:"leads_read,omitempty"` // where the network read fewer than it was trained with
 	Stations        string            `json:"stations,omitempty"`   // how many, and what tells them from others
-	FallBack        string            `json:"fall_back,omitempty"`  // what forecasts in place of the network
+	Fallback        string            `json:"fallback,omitempty"`   // what forecasts in place of the network
 	Drift           *InputDrift       `json:"input_drift,omitempty"`
 }
 
 // InputDrift is the field of the input that is least like those of the training, where a model knows them.
 type InputDrift struct {
-	Distance float64 `json:"distance"` // in standard deviations of the training's starts
-	Of       string  `json:"of"`       // "level of t at 850hPa, 48h"
-	Beyond   int     `json:"beyond"`   // fields beyond the limit
+	Distance    float64 `json:"distance"`     // in standard deviations of the training's starts
+	Field       string  `json:"field"`        // "level of t at 850hPa, 48h"
+	BeyondLimit int     `json:"beyond_limit"` // fields beyond the limit
 }
 
 // ParseManifest reads the text of a manifest, which lies at path.
@@ -75,9 +75,9 @@ func ReadManifest(dir string) (*Manifest, error) {
 	return &m, nil
 }
 
-// Tops are the outputs as they lie in the folder itself: files, and folders of which the
+// TopLevelOutputs are the outputs as they lie in the folder itself: files, and folders of which the
 // manifest lists every file.
-func (m *Manifest) Tops() []string {
+func (m *Manifest) TopLevelOutputs() []string {
 	var out []string
 	for _, f := range m.Outputs {
 		if top, _, _ := strings.Cut(f.Path, "/"); filepath.IsLocal(top) && !slices.Contains(out, top) {
@@ -87,22 +87,22 @@ func (m *Manifest) Tops() []string {
 	return out
 }
 
-// madeFrom says whether two manifests are of the same inputs, model, config and
+// hasSameSource says whether two manifests are of the same inputs, model, config and
 // version, so that the same outputs would come out.
-func (m *Manifest) madeFrom(o *Manifest) bool { return m.unlike(o) == nil }
+func (m *Manifest) hasSameSource(o *Manifest) bool { return m.differences(o) == nil }
 
-// unlike says in words what two manifests are not both made from.
-func (m *Manifest) unlike(o *Manifest) (words []string) {
+// differences says in words what two manifests are not both made from.
+func (m *Manifest) differences(o *Manifest) (words []string) {
 	for _, x := range []struct {
 		same bool
 		word string
 	}{
-		{m.Cycle == o.Cycle, "another cycle"},
+		{m.Init == o.Init, "another cycle"},
 		{m.ModelChecksum == o.ModelChecksum, "another model"},
 		{m.ConfigChecksum == o.ConfigChecksum, "another config of the training"},
 		{m.Version == o.Version, "another version of the program"},
 		{slices.Equal(m.MembersUsed, o.MembersUsed), "other members"},
-		{slices.Equal(manifest.Contents(m.Inputs), manifest.Contents(o.Inputs)), "other inputs"},
+		{slices.Equal(manifest.Checksums(m.Inputs), manifest.Checksums(o.Inputs)), "other inputs"},
 	} {
 		if !x.same {
 			words = append(words, x.word)
@@ -111,22 +111,22 @@ func (m *Manifest) unlike(o *Manifest) (words []string) {
 	return words
 }
 
-// completes says whether a set takes the place of a degraded one of the same cycle, model,
+// supersedes says whether a set takes the place of a degraded one of the same cycle, model,
 // config and version: it is whole, or of more members, which came later.
-func (m *Manifest) completes(o *Manifest) bool {
-	if o.Status != manifest.Degraded || m.Cycle != o.Cycle || m.ModelChecksum != o.ModelChecksum || m.ConfigChecksum != o.ConfigChecksum || m.Version != o.Version {
+func (m *Manifest) supersedes(o *Manifest) bool {
+	if o.Status != manifest.Degraded || m.Init != o.Init || m.ModelChecksum != o.ModelChecksum || m.ConfigChecksum != o.ConfigChecksum || m.Version != o.Version {
 		return false
 	}
-	if o.FallBack != "" && m.madeFrom(o) { // whatever made the network doubtful, its product is asked for by OverwriteAlways
+	if o.Fallback != "" && m.hasSameSource(o) { // whatever made the network doubtful, its product is asked for by OverwriteAlways
 		return false
 	}
 	more := len(m.MembersUsed) - len(o.MembersUsed)
 	return more > 0 || more == 0 && (m.Status == manifest.OK || len(m.MembersMissing) < len(o.MembersMissing))
 }
 
-// holds says whether the files of a manifest are all those that another is of, with the
+// includes says whether the files of a manifest are all those that another is of, with the
 // same fields written in the same way.
-func (m *Manifest) holds(o *Manifest) bool {
+func (m *Manifest) includes(o *Manifest) bool {
 	return m.Profile == o.Profile && m.Longitude == o.Longitude && m.Quantise == o.Quantise && m.Grid == o.Grid && m.Stations == o.Stations && m.Coupling == o.Coupling && m.LeadsRead == o.LeadsRead &&
 		slices.Equal(m.Fields, o.Fields) &&
 		!slices.ContainsFunc(o.Formats, func(f Format) bool { return !slices.Contains(m.Formats, f) })
@@ -145,7 +145,7 @@ const (
 // ErrOtherModel is wrapped where products are there that another model made, or another version of the program.
 var ErrOtherModel = errors.New("products of another model, config or version")
 
-// Published looks for a finished cycle in dir before work on it begins. want
+// FindPublished looks for a finished cycle in dir before work on it begins. want
 // needs what a cycle is made from: cycle, inputs, members used, model, config
 // and version; and of which fields, in what formats and for which readers.
 //
@@ -154,7 +154,7 @@ var ErrOtherModel = errors.New("products of another model, config or version")
 // of degraded ones that lack more members.
 //
 // Errors: exit 73 if other products are there and may not be replaced.
-func Published(dir string, want *Manifest, policy Overwrite) (*Manifest, error) {
+func FindPublished(dir string, want *Manifest, policy Overwrite) (*Manifest, error) {
 	if policy == "same" {
 		policy = OverwriteSame
 	}
@@ -170,22 +170,22 @@ func Published(dir string, want *Manifest, policy Overwrite) (*Manifest, error) 
 			Fix: "write to another folder, or allow it with --overwrite always"}
 	}
 	if errors.Is(err, syscall.ENOTDIR) {
-		return nil, exit.Create(filepath.Dir(dir), syscall.ENOTDIR)
+		return nil, exit.CreateError(filepath.Dir(dir), syscall.ENOTDIR)
 	}
 	if err != nil {
 		return nil, refuse("their manifest cannot be read")
 	}
-	if policy == OverwriteSame && want.completes(got) {
+	if policy == OverwriteSame && want.supersedes(got) {
 		return nil, nil
 	}
-	if other := got.unlike(want); other != nil {
+	if other := got.differences(want); other != nil {
 		e := refuse("they were made from " + strings.Join(other, ", "))
 		if got.ModelChecksum != want.ModelChecksum || got.ConfigChecksum != want.ConfigChecksum || got.Version != want.Version {
 			e.Err = ErrOtherModel
 		}
 		return nil, e
 	}
-	if err := got.Verify(dir); err == nil && got.holds(want) {
+	if err := got.Verify(dir); err == nil && got.includes(want) {
 		return got, nil
 	} else if err == nil && policy == OverwriteNever {
 		return nil, refuse("they are of other fields, in other formats, or written for other readers")

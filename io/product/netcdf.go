@@ -37,7 +37,7 @@ func WriteNetCDF(ctx context.Context, enc Encoder, path string, p *Product, o Op
 	}
 	b, err := productFile(p, o)
 	if err != nil {
-		return cannotHold(path, err)
+		return layoutError(path, err)
 	}
 	return b.write(ctx, enc, path)
 }
@@ -45,12 +45,12 @@ func WriteNetCDF(ctx context.Context, enc Encoder, path string, p *Product, o Op
 // stack is one NetCDF variable: the fields of one variable and kind, by their place along
 // the axis of the kind and by level.
 type stack struct {
-	name     string
-	variable ensemble.Variable
-	stat     statistic
-	levels   []ensemble.Level
-	fields   []Field // [place along the axis][level]
-	alone    bool    // the one place is told by attributes, not by an axis
+	name       string
+	variable   ensemble.Variable
+	stat       statistic
+	levels     []ensemble.Level
+	fields     []Field // [place along the axis][level]
+	standalone bool    // the one place is told by attributes, not by an axis
 }
 
 // places are the first fields of each place along the axis.
@@ -70,16 +70,16 @@ func stacks(p *Product, alone bool) ([]*stack, error) {
 	for _, f := range slices.SortedFunc(slices.Values(p.Fields), compare) {
 		s, _ := statisticOf(f.Kind)
 		v := f.variable()
-		if p.Places != nil && f.Level.Kind == ensemble.Pressure { // a time series stands at one level
+		if p.Locations != nil && f.Level.Kind == ensemble.Pressure { // a time series stands at one level
 			v.Identifier += "_" + f.Level.String()
 		}
-		name := f.series(v)
+		name := f.seriesName(v)
 		if alone {
-			name = f.single(v)
+			name = f.standaloneName(v)
 		}
 		st := of[name]
 		if st == nil {
-			st = &stack{name: name, variable: v, stat: s, alone: alone && s.axis != noAxis}
+			st = &stack{name: name, variable: v, stat: s, standalone: alone && s.axis != noAxis}
 			of[name] = st
 			out = append(out, st)
 		}
@@ -123,36 +123,36 @@ func productFile(p *Product, o Options) (*ncBuilder, error) {
 		return nil, err
 	}
 	b := &ncBuilder{}
-	if err := b.globals(p.Metadata, p.Init); err != nil {
+	if err := b.addGlobals(p.Metadata, p.Init); err != nil {
 		return nil, err
 	}
-	b.globalMembers(p.Metadata)
+	b.addMemberGlobals(p.Metadata)
 	b.file.Attributes = append(b.file.Attributes, encode.Attribute{Name: "spread_ddof", Ints: []int32{int32(p.DDOF)}})
-	if p.Places != nil {
-		b.global("featureType", "timeSeries")
+	if p.Locations != nil {
+		b.addGlobal("featureType", "timeSeries")
 	}
-	if err := b.times(p.Init, leads, period); err != nil {
+	if err := b.addTimes(p.Init, leads, period); err != nil {
 		return nil, err
 	}
 	l := newLayout(p.Grid, o.Longitude)
-	hdims, aux := b.horizontal(&l)
-	if p.Places != nil {
-		aux = append(aux, b.stations(p.Places)...)
+	hdims, aux := b.addHorizontal(&l)
+	if p.Locations != nil {
+		aux = append(aux, b.addStations(p.Locations)...)
 	}
-	vs := &verticals{b: b, scalars: p.Places != nil}
+	vs := &verticalAxes{b: b, scalars: p.Locations != nil}
 	// The axis with the most levels comes first and so gets the plain name.
 	for _, st := range slices.SortedStableFunc(slices.Values(sts), func(a, b *stack) int { return len(b.levels) - len(a.levels) }) {
 		if _, _, err := vs.axis(st.levels); err != nil {
 			return nil, fmt.Errorf("%s: %w", st.variable.Name, err)
 		}
 	}
-	as := &axes{b: b}
+	as := &statisticAxes{b: b}
 	for _, st := range sts {
 		zdim, height, err := vs.axis(st.levels)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", st.name, err)
 		}
-		dims, listed := as.of(st)
+		dims, listed := as.dimensionOf(st)
 		listed = append(slices.Clone(listed), forecastTimes(o.Profile)...)
 		dims = append(slices.Clone(dims), "time")
 		if zdim != "" {
@@ -160,7 +160,7 @@ func productFile(p *Product, o Options) (*ncBuilder, error) {
 		}
 		dims = append(dims, hdims...)
 		chunk := chunks(len(dims), p.Grid)
-		if p.Places != nil { // one series a station: as time has one value, the order of values is the same
+		if p.Locations != nil { // one series a station: as time has one value, the order of values is the same
 			n := len(dims)
 			dims[n-2], dims[n-1] = dims[n-1], dims[n-2]
 			chunk[n-2], chunk[n-1] = chunk[n-1], chunk[n-2]
@@ -169,20 +169,20 @@ func productFile(p *Product, o Options) (*ncBuilder, error) {
 		v.Attributes = dataAttributes(st.stat.standardName(st.variable), st.fields[0].longName(st.variable, st.stat), st.fields[0].unit(st.stat, st.variable),
 			cellMethods(st, period), coordinates(listed, height, aux), mappingName(o.Profile, p.Grid))
 		v.Attributes = append(v.Attributes, p.statisticAttributes(st)...)
-		if name := b.counts(p, st, dims, &l, o); name != "" {
+		if name := b.addCounts(p, st, dims, &l, o); name != "" {
 			v.Attributes = append(v.Attributes, text("ancillary_variables", name))
 		}
-		b.values(v, st.fields, &l, o)
+		b.addValues(v, st.fields, &l, o)
 	}
 	return b, nil
 }
 
-// values adds a data variable, packed if that is asked for.
-func (b *ncBuilder) values(v encode.Variable, fields []Field, l *layout, o Options) {
+// addValues adds a data variable, packed if that is asked for.
+func (b *ncBuilder) addValues(v encode.Variable, fields []Field, l *layout, o Options) {
 	size := l.grid.Size()
 	if o.Quantise == 0 {
 		v.Attributes = append([]encode.Attribute{{Name: "_FillValue", Floats: []float32{fillValue}}}, v.Attributes...)
-		b.variable(v, len(fields)*size, func(dst []byte) {
+		b.addVariable(v, len(fields)*size, func(dst []byte) {
 			for i, f := range fields {
 				l.put(dst[4*i*size:4*(i+1)*size], f.Values, fillValue)
 			}
@@ -193,16 +193,16 @@ func (b *ncBuilder) values(v encode.Variable, fields []Field, l *layout, o Optio
 	v.Type = encode.Short
 	v.Attributes = append(append([]encode.Attribute{{Name: "_FillValue", Shorts: []int16{packedFill}}}, v.Attributes...),
 		encode.Attribute{Name: "scale_factor", Doubles: []float64{q.scale}}, encode.Attribute{Name: "add_offset", Doubles: []float64{q.offset}})
-	b.variable(v, len(fields)*size, func(dst []byte) {
+	b.addVariable(v, len(fields)*size, func(dst []byte) {
 		for i, f := range fields {
 			l.putPacked(dst[2*i*size:2*(i+1)*size], f.Values, q)
 		}
 	})
 }
 
-// counts adds the variable that says by point how many members were used, where that
+// addCounts adds the variable that says by point how many members were used, where that
 // varies, and gives its name.
-func (b *ncBuilder) counts(p *Product, st *stack, dims []string, l *layout, o Options) string {
+func (b *ncBuilder) addCounts(p *Product, st *stack, dims []string, l *layout, o Options) string {
 	if !slices.ContainsFunc(st.fields, func(f Field) bool { return f.Counts != nil }) {
 		return ""
 	}
@@ -210,7 +210,7 @@ func (b *ncBuilder) counts(p *Product, st *stack, dims []string, l *layout, o Op
 	size := l.grid.Size()
 	v := encode.Variable{Name: name, Type: encode.Int, Dimensions: dims, Chunks: chunks(len(dims), l.grid), Deflate: o.Deflate,
 		Attributes: []encode.Attribute{text("long_name", "number of members used"), text("units", "1")}}
-	b.variable(v, len(st.fields)*size, func(dst []byte) {
+	b.addVariable(v, len(st.fields)*size, func(dst []byte) {
 		for i, f := range st.fields {
 			l.putInts(dst[4*i*size:4*(i+1)*size], func(k int) int32 {
 				if f.Counts != nil {
@@ -245,7 +245,7 @@ func (p *Product) statisticAttributes(st *stack) []encode.Attribute {
 	if st.stat.axis == thresholdAxis {
 		out = append(out, text(relationAttribute, relationWords[f.Event.Relation]))
 	}
-	if !st.alone {
+	if !st.standalone {
 		return out
 	}
 	switch st.stat.axis {

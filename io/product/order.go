@@ -40,18 +40,18 @@ func newLayout(g *ensemble.Grid, want Longitudes) layout {
 			from = -180
 		}
 		for _, lon := range g.Lon {
-			l.lon = append(l.lon, turn(lon, from))
+			l.lon = append(l.lon, wrapLongitude(lon, from))
 		}
 		return l
 	}
 	if g.Kind == ensemble.Projected {
-		l.y, l.x = pick(g.Y, l.rows), slices.Clone(g.X)
+		l.y, l.x = reorder(g.Y, l.rows), slices.Clone(g.X)
 		if want == From180 || want == KeepLongitudes && g.Source.FirstLon < 0 {
 			l.from = -180
 		}
 		return l
 	}
-	l.lat = pick(g.Lat, l.rows)
+	l.lat = reorder(g.Lat, l.rows)
 	l.setLongitudes(want)
 	return l
 }
@@ -75,12 +75,12 @@ func (l *layout) setLongitudes(want Longitudes) {
 	if want != KeepLongitudes {
 		if g.Periodic() {
 			for c := range g.Lon {
-				if turn(g.Lon[c], from) < turn(g.Lon[west], from) {
+				if wrapLongitude(g.Lon[c], from) < wrapLongitude(g.Lon[west], from) {
 					west = c
 				}
 			}
 		}
-		from = turn(g.Lon[west], from)
+		from = wrapLongitude(g.Lon[west], from)
 	}
 	l.lon = make([]float64, nx)
 	for c := range l.cols {
@@ -120,8 +120,8 @@ func gribLayout(g *ensemble.Grid, o Options) layout {
 	return l
 }
 
-// turn is a longitude brought into [from, from+360).
-func turn(lon, from float64) float64 {
+// wrapLongitude is a longitude brought into [from, from+360).
+func wrapLongitude(lon, from float64) float64 {
 	v := math.Mod(lon-from, 360)
 	if v < 0 {
 		v += 360
@@ -129,8 +129,8 @@ func turn(lon, from float64) float64 {
 	return from + v
 }
 
-// pick is v in the order of at.
-func pick(v []float64, at []int) []float64 {
+// reorder is v in the order of at.
+func reorder(v []float64, at []int) []float64 {
 	out := make([]float64, len(at))
 	for i, k := range at {
 		out[i] = v[k]
@@ -207,16 +207,16 @@ func (l *layout) putPacked(dst []byte, values []float32, q packing) {
 	})
 }
 
-// putScan writes the values of one field in the order of a GRIB message with
+// putScanOrder writes the values of one field in the order of a GRIB message with
 // these rows and columns: by meridians if the input had them so, every second
 // line backwards if its scanning mode says so. NaN stays NaN.
-func (l *layout) putScan(dst []byte, values []float32) {
+func (l *layout) putScanOrder(dst []byte, values []float32) {
 	src := l.grid.Source
 	lines, points := l.rows, l.cols
 	if src.ColumnMajor {
 		lines, points = l.cols, l.rows
 	}
-	boustrophedon := src.ScanningMode >= 0 && src.ScanningMode&alternateRows != 0
+	boustrophedon := src.ScanningMode >= 0 && src.ScanningMode&scanAlternateRows != 0
 	at := 0
 	for i, a := range lines {
 		for k := range points {
@@ -234,6 +234,6 @@ func (l *layout) putScan(dst []byte, values []float32) {
 	}
 }
 
-// alternateRows is the bit of the GRIB scanning mode, flag table 3.4, that turns
+// scanAlternateRows is the bit of the GRIB scanning mode, flag table 3.4, that turns
 // every second line round.
-const alternateRows = 0x10
+const scanAlternateRows = 0x10

@@ -23,10 +23,10 @@ type Product struct {
 	Fields []Field
 	Metadata
 
-	// Places are the stations that a grid of single places is of; nil for other grids.
-	Places []ensemble.Station
-	// Stations is what the same distribution gives at single places; nil for none.
-	Stations *Product
+	// Locations are the stations that a grid of single places is of; nil for other grids.
+	Locations []ensemble.Station
+	// AtStations is what the same distribution gives at single places; nil for none.
+	AtStations *Product
 }
 
 // Field is one statistic of one variable at one level and lead.
@@ -53,9 +53,9 @@ type Field struct {
 	Period time.Duration
 	Method string
 	// Incomplete is how many points of a neighbourhood's field have missing ones around.
-	Incomplete int
-	Parameter  string // of a Parameter: its name
-	Pure       bool   // a Parameter without a unit
+	Incomplete    int
+	Parameter     string // of a Parameter: its name
+	Dimensionless bool   // a Parameter without a unit
 	// Distribution names what quantiles, probabilities and members are of.
 	Distribution string
 	// Template is the GRIB message of a field of this variable, level and lead
@@ -79,9 +79,9 @@ type Metadata struct {
 	Members       []ensemble.Member // used
 	Coupling      string            // how calibrated members are made; empty without any
 	LeadsRead     string            // by the network, where these are fewer than it was trained with
-	FallBack      string            // what forecasts in place of the network: a baseline or "raw"; empty for the network
-	Template      []ensemble.Valid  // times of the analyses in whose order they are; nil for raw members
-	Ages          []time.Duration   // of the members of a lagged ensemble, in their order; else nil
+	Fallback      string            // what forecasts in place of the network: a baseline or "raw"; empty for the network
+	TemplateTimes []ensemble.Valid  // times of the analyses in whose order they are; nil for raw members
+	MemberAges    []time.Duration   // of the members of a lagged ensemble, in their order; else nil
 	DDOF          int               // spreads divide by members - DDOF
 	Control       string            // policy: include, exclude, mean_only, none
 	ModelChecksum string            // "sha256:…"
@@ -218,7 +218,7 @@ func (p *Product) members(f Field) int { return cmp.Or(f.Members, len(p.Members)
 // realizations is how many calibrated members there are of a member's kind: as many as it was
 // made from, unless they have a template of their own.
 func (p *Product) realizations(f Field) (n int) {
-	if p.Template == nil {
+	if p.TemplateTimes == nil {
 		return p.members(f)
 	}
 	for _, o := range p.Fields {
@@ -248,8 +248,8 @@ func (p *Product) check() error {
 	if len(p.Fields) == 0 || p.Grid == nil {
 		return bug("a product without fields")
 	}
-	if places := p.Grid.Kind == ensemble.Points; places != (p.Places != nil) || places && len(p.Places) != p.Grid.Size() {
-		return bug("%d stations for %s", len(p.Places), p.Grid)
+	if places := p.Grid.Kind == ensemble.Points; places != (p.Locations != nil) || places && len(p.Locations) != p.Grid.Size() {
+		return bug("%d stations for %s", len(p.Locations), p.Grid)
 	}
 	sorted := slices.SortedFunc(slices.Values(p.Fields), compare)
 	for i, f := range sorted {

@@ -122,7 +122,7 @@ func FuzzManifest(f *testing.F) {
 				t.Errorf("%q names %+v", text, o)
 			}
 		}
-		for _, top := range m.Tops() {
+		for _, top := range m.TopLevelOutputs() {
 			if strings.Contains(top, "/") || !filepath.IsLocal(top) || top == "." {
 				t.Errorf("%q has %q at its top", text, top)
 			}

@@ -39,13 +39,13 @@ type Publication struct {
 	Overwrite Overwrite
 	Options
 
-	ConfigChecksum string
-	Expected       int             // members that were expected; 0 means those used
-	Missing        []MissingMember // those of them that are not there
-	Degraded       bool            // also if no member is missing; the warnings say why
-	Warnings       []string
-	Start          time.Time   // of the work, for the manifest
-	Drift          *InputDrift // nil where it is not known
+	ConfigChecksum  string
+	ExpectedMembers int             // members that were expected; 0 means those used
+	MissingMembers  []MissingMember // those of them that are not there
+	Degraded        bool            // also if no member is missing; the warnings say why
+	Warnings        []string
+	Start           time.Time   // of the work, for the manifest
+	Drift           *InputDrift // nil where it is not known
 	// Lock is that of the start, from Lock; nil, Publish takes it while it writes.
 	Lock *lease.Lease
 }
@@ -66,23 +66,23 @@ func (pub *Publication) Manifest(p *Product) *Manifest {
 	m := &Manifest{
 		Record: manifest.Record{Schema: manifestSchema, Status: manifest.OK, Version: p.Version, ConfigChecksum: pub.ConfigChecksum,
 			ModelChecksum: p.ModelChecksum, Start: pub.Start.UTC(), Inputs: p.Inputs, Warnings: pub.Warnings},
-		Cycle: p.Init.UTC().Format(time.RFC3339), MembersUsed: p.Members, MembersExpected: pub.Expected,
-		MembersMissing: append([]MissingMember{}, pub.Missing...), // a list in JSON also when it is empty
+		Init: p.Init.UTC().Format(time.RFC3339), MembersUsed: p.Members, MembersExpected: pub.ExpectedMembers,
+		MembersMissing: append([]MissingMember{}, pub.MissingMembers...), // a list in JSON also when it is empty
 		ControlPolicy:  p.Control, SpreadDDOF: p.DDOF, Formats: pub.formats(),
 		Profile: cmp.Or(string(pub.Profile), "xarray"), Longitude: cmp.Or(string(pub.Longitude), "keep"),
 		Quantise: pub.Quantise, Grid: p.Grid.String(), Coupling: p.Coupling, LeadsRead: p.LeadsRead,
-		FallBack: p.FallBack, Drift: pub.Drift,
+		Fallback: p.Fallback, Drift: pub.Drift,
 	}
 	for _, f := range slices.SortedFunc(slices.Values(p.Fields), compare) {
 		m.Fields = append(m.Fields, fmt.Sprintf("%s %s %s %s", f.Variable, f.Level, f.Lead, f.Statistic()))
 	}
-	if p.Stations != nil {
-		m.Stations = p.Stations.places()
+	if p.AtStations != nil {
+		m.Stations = p.AtStations.places()
 	}
 	if m.MembersExpected == 0 {
 		m.MembersExpected = len(p.Members)
 	}
-	if pub.Degraded || len(pub.Missing) > 0 || len(p.Members) < m.MembersExpected {
+	if pub.Degraded || len(pub.MissingMembers) > 0 || len(p.Members) < m.MembersExpected {
 		m.Status = manifest.Degraded
 	}
 	return m
@@ -91,11 +91,11 @@ func (pub *Publication) Manifest(p *Product) *Manifest {
 // places tells stations, and what was done at them, from others.
 func (p *Product) places() string {
 	h := sha256.New()
-	for _, s := range p.Places {
+	for _, s := range p.Locations {
 		fmt.Fprintf(h, "%q %q %g %g %g\n", s.ID, s.Name, s.Lat, s.Lon, s.Altitude)
 	}
 	fmt.Fprintln(h, p.Source)
-	return fmt.Sprintf("%d, sha256:%x", len(p.Places), h.Sum(nil))
+	return fmt.Sprintf("%d, sha256:%x", len(p.Locations), h.Sum(nil))
 }
 
 // Publish writes all files of a product into root/CYCLE, with SHA256SUMS and the
@@ -116,7 +116,7 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 			return nil, false, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown format %q", f), Fix: "netcdf, grib2, zarr or zarr3"}
 		}
 	}
-	for _, q := range []*Product{p, p.Stations} {
+	for _, q := range []*Product{p, p.AtStations} {
 		if q == nil {
 			continue
 		}
@@ -130,18 +130,18 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 		}
 		defer func() { err = errors.Join(err, pub.Lock.Release()) }()
 	}
-	dir := CycleDir(root, p.Init)
+	dir := InitDir(root, p.Init)
 	m = pub.Manifest(p)
-	if old, err := Published(dir, m, pub.Overwrite); err != nil || old != nil {
+	if old, err := FindPublished(dir, m, pub.Overwrite); err != nil || old != nil {
 		return old, old != nil, err
 	}
-	if old, err := ReadManifest(dir); err == nil && pub.Overwrite != OverwriteAlways && old.madeFrom(m) { // keep what is there in the other format
+	if old, err := ReadManifest(dir); err == nil && pub.Overwrite != OverwriteAlways && old.hasSameSource(m) { // keep what is there in the other format
 		pub.Formats = append(pub.formats(), old.Formats...)
 		m.Formats = pub.formats()
 	}
 	stage, err := atomicfile.TempDir(root, stagePrefix(p.Init))
 	if err != nil {
-		return nil, false, exit.Create(root, err)
+		return nil, false, exit.CreateError(root, err)
 	}
 	defer os.RemoveAll(stage)
 	if m.Outputs, err = writeAll(ctx, enc, stage, p, m.Formats, pub.Options); err != nil {
@@ -153,11 +153,11 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 	if err := manifest.Write(stage, m); err != nil {
 		return nil, false, err
 	}
-	if err := pub.Lock.Lost(); err != nil {
+	if err := pub.Lock.CheckHeld(); err != nil {
 		return nil, false, err
 	}
 	if err := putInPlace(stage, dir, m); err != nil {
-		return nil, false, exit.Create(dir, err)
+		return nil, false, exit.CreateError(dir, err)
 	}
 	return m, false, nil
 }
@@ -213,19 +213,19 @@ func writeAll(ctx context.Context, enc Encoder, dir string, p *Product, formats 
 			}
 			files, err := filesOf(dir, name)
 			if err != nil {
-				return nil, exit.Create(dir, err)
+				return nil, exit.CreateError(dir, err)
 			}
 			names = append(names, files...)
 		}
 	}
-	if p.Stations != nil {
-		for _, lead := range p.Stations.Leads() {
-			q := p.Stations.Select(func(f Field) bool { return f.Lead == lead })
+	if p.AtStations != nil {
+		for _, lead := range p.AtStations.Leads() {
+			q := p.AtStations.Select(func(f Field) bool { return f.Lead == lead })
 			name, tableName := stationsName(p.Init, lead, ".nc"), stationsName(p.Init, lead, ".csv")
 			if err := WriteNetCDF(ctx, enc, filepath.Join(dir, name), q, o); err != nil {
 				return nil, err
 			}
-			if err := WriteTable(filepath.Join(dir, tableName), q); err != nil {
+			if err := WriteCSV(filepath.Join(dir, tableName), q); err != nil {
 				return nil, err
 			}
 			names = append(names, name, tableName)
@@ -243,9 +243,9 @@ func putInPlace(stage, dir string, m *Manifest) error {
 		}
 		return atomicfile.Sync(filepath.Dir(dir))
 	}
-	names, stale := m.Tops(), []string(nil)
+	names, stale := m.TopLevelOutputs(), []string(nil)
 	if old, err := ReadManifest(dir); err == nil {
-		stale = slices.DeleteFunc(old.Tops(), func(name string) bool { return slices.Contains(names, name) })
+		stale = slices.DeleteFunc(old.TopLevelOutputs(), func(name string) bool { return slices.Contains(names, name) })
 	}
 	for _, name := range names { // a file replaces a file at once, a folder no folder
 		if st, err := os.Lstat(filepath.Join(dir, name)); err == nil && st.IsDir() {
@@ -279,5 +279,5 @@ func putInPlace(stage, dir string, m *Manifest) error {
 	return atomicfile.Sync(dir)
 }
 
-// CycleDir is the folder of an init's products below root.
-func CycleDir(root string, init ensemble.Init) string { return filepath.Join(root, CycleName(init)) }
+// InitDir is the folder of an init's products below root.
+func InitDir(root string, init ensemble.Init) string { return filepath.Join(root, InitName(init)) }

@@ -55,7 +55,7 @@ func TestPublish(t *testing.T) {
 	second.Lead = ensemble.Lead(24 * time.Hour)
 	p.Fields = append(p.Fields, second)
 	pub := both
-	pub.Expected, pub.Missing = 6, []product.MissingMember{{Member: 5, Reason: "no file"}}
+	pub.ExpectedMembers, pub.MissingMembers = 6, []product.MissingMember{{Member: 5, Reason: "no file"}}
 	m, already := publish(t, root, p, pub)
 	if already {
 		t.Error("nothing was there before")
@@ -304,7 +304,7 @@ func TestFullDisk(t *testing.T) {
 	values := make([]byte, 4*496) // the sample's grid, all zero
 	g := encode.GRIB{Path: "/dev/full", Bases: []encode.Base{{Sample: "regular_ll_pl_grib2"}},
 		Messages: []encode.Message{{Values: encode.Block{Length: len(values)}, Packing: "grid_simple", Bits: 16}}}
-	err := encoder(t).Do(context.Background(), decode.Call{Kind: encode.KindGRIB, Args: g, In: len(values), Fill: func(dst []byte) { copy(dst, values) }})
+	err := encoder(t).Do(context.Background(), decode.Call{Kind: encode.KindGRIB, Args: g, InputBytes: len(values), WriteInput: func(dst []byte) { copy(dst, values) }})
 	if exit.CodeOf(err) != exit.IO || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("got %v, want exit 74", err)
 	}

@@ -77,7 +77,7 @@ func key(p *product.Product, f product.Field) ensemble.Key {
 	case product.Spread:
 		k.Product = ensemble.Spread
 	case product.Quantile:
-		k.Product, k.Below = ensemble.Quantile, f.Below
+		k.Product, k.QuantileProbability = ensemble.Quantile, f.Below
 	case product.Probability:
 		k.Product, k.Event = ensemble.Probability, f.Event
 	case product.Member:
@@ -371,7 +371,7 @@ func TestAreas(t *testing.T) {
 		q.Grid, q.Fields = g, nil
 		for _, f := range p.Fields {
 			if f.Variable == "2t" && f.Kind == product.Mean {
-				f.Values, f.Template = ensemble.Pick(f.Values, places), template
+				f.Values, f.Template = ensemble.Take(f.Values, places), template
 				q.Fields = append(q.Fields, f)
 			}
 		}
@@ -435,7 +435,7 @@ func TestStations(t *testing.T) {
 	needPython(t)
 	places := []ensemble.Station{{ID: "10488", Name: "Dresden", Lat: 51.13, Lon: 13.75, Altitude: 230}, {ID: "X1", Lat: -30, Lon: -10, Altitude: math.NaN()}}
 	p := testProduct(globe(ensemble.SourceOrder{}))
-	p.Grid, p.Places, p.Fields = ensemble.PointsOf(places), places, nil
+	p.Grid, p.Locations, p.Fields = ensemble.StationGrid(places), places, nil
 	for i, f := range []product.Field{
 		{Variable: "t", Level: ensemble.PressureLevel(850), Kind: product.Quantile, Below: 0.1},
 		{Variable: "t", Level: ensemble.PressureLevel(850), Kind: product.Quantile, Below: 0.9},
@@ -471,7 +471,7 @@ func TestStations(t *testing.T) {
 		checkField(t, "stations", got, key(p, f), unitOf(f), p.Grid, f.Values, 0)
 	}
 	table := filepath.Join(t.TempDir(), "s.csv")
-	if err := product.WriteTable(table, p); err != nil {
+	if err := product.WriteCSV(table, p); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(table)

@@ -33,7 +33,7 @@ func WriteZarr(path string, p *Product, version int, o Options) error {
 	}
 	b, err := productFile(p, o)
 	if err != nil {
-		return cannotHold(path, err)
+		return layoutError(path, err)
 	}
 	all := make([]byte, b.size)
 	for _, fill := range b.fill {
@@ -44,7 +44,7 @@ func WriteZarr(path string, p *Product, version int, o Options) error {
 		f.Path = filepath.Join(tmp, "store")
 		return zarr.Write(&f, all, version)
 	}); err != nil {
-		return exit.Create(path, err)
+		return exit.CreateError(path, err)
 	}
 	return nil
 }

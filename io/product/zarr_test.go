@@ -36,7 +36,7 @@ func TestZarrAgreesWithNetCDF(t *testing.T) {
 	}
 	places := []ensemble.Station{{ID: "10488", Name: "Dresden", Lat: 51.13, Lon: 13.75, Altitude: 230}, {ID: "X1", Lat: -30, Lon: -10, Altitude: 5}}
 	sites := testProduct(globe(ensemble.SourceOrder{}))
-	sites.Grid, sites.Places = ensemble.PointsOf(places), places
+	sites.Grid, sites.Locations = ensemble.StationGrid(places), places
 	sites.Fields = []product.Field{{Variable: "t", Level: ensemble.PressureLevel(850), Lead: testLead, Kind: product.Mean, Values: []float32{1, 2}}}
 	for name, c := range map[string]struct {
 		p *product.Product
@@ -48,7 +48,7 @@ func TestZarrAgreesWithNetCDF(t *testing.T) {
 		nc := writeNetCDF(t, c.p, c.o)
 		want := readBack(t, nc)
 		for _, version := range []int{2, 3} {
-			if version == 3 && c.p.Places != nil {
+			if version == 3 && c.p.Locations != nil {
 				if err := product.WriteZarr(filepath.Join(t.TempDir(), "a.zarr"), c.p, 3, c.o); err == nil {
 					t.Error("texts are written in version 3")
 				}
@@ -125,18 +125,18 @@ func TestPublishZarr(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := m.Verify(product.CycleDir(root, p.Init)); err != nil {
+		if err := m.Verify(product.InitDir(root, p.Init)); err != nil {
 			t.Error(err)
 		}
 		return m
 	}
 	m := publish("", product.Zarr)
-	tops := m.Tops()
+	tops := m.TopLevelOutputs()
 	if len(tops) == 0 || len(m.Outputs) < 20*len(tops) || !strings.HasSuffix(tops[0], ".zarr") {
 		t.Errorf("%d outputs in %q", len(m.Outputs), tops)
 	}
-	if m := publish("", product.Zarr3); len(m.Tops()) != 2*len(tops) || !slices.Contains(m.Formats, product.Zarr) {
-		t.Errorf("of both versions: %q, %q", m.Tops(), m.Formats)
+	if m := publish("", product.Zarr3); len(m.TopLevelOutputs()) != 2*len(tops) || !slices.Contains(m.Formats, product.Zarr) {
+		t.Errorf("of both versions: %q, %q", m.TopLevelOutputs(), m.Formats)
 	}
 	for i := range p.Fields {
 		if p.Fields[i].Kind == product.Mean {
@@ -144,10 +144,10 @@ func TestPublishZarr(t *testing.T) {
 			p.Fields[i].Values[0]++
 		}
 	}
-	if m := publish(product.OverwriteAlways, product.Zarr); !slices.Equal(m.Tops(), tops) {
-		t.Errorf("replaced: %q", m.Tops())
+	if m := publish(product.OverwriteAlways, product.Zarr); !slices.Equal(m.TopLevelOutputs(), tops) {
+		t.Errorf("replaced: %q", m.TopLevelOutputs())
 	}
-	left, err := filepath.Glob(filepath.Join(product.CycleDir(root, p.Init), "*.zarr"))
+	left, err := filepath.Glob(filepath.Join(product.InitDir(root, p.Init), "*.zarr"))
 	if err != nil || len(left) != len(tops) {
 		t.Errorf("%q are left, %v", left, err)
 	}

@@ -31,27 +31,27 @@ func FromCF(m map[string]any) (Projection, error) {
 	var out Projection
 	switch name {
 	case "lambert_azimuthal_equal_area":
-		out = newAzimuthal(p.earth(), p.need("latitude_of_projection_origin"), p.need("longitude_of_projection_origin"), p.offset())
+		out = newLambertAzimuthal(p.earth(), p.required("latitude_of_projection_origin"), p.required("longitude_of_projection_origin"), p.offset())
 	case "lambert_conformal_conic":
 		sp := p.list("standard_parallel")
 		if len(sp) == 0 || len(sp) > 2 {
 			return nil, fmt.Errorf("grid mapping %s: one or two standard parallels wanted, got %v", name, sp)
 		}
-		out = newConformal(p.earth(), sp[0], sp[len(sp)-1], p.or("latitude_of_projection_origin", sp[0]), p.need("longitude_of_central_meridian"), p.offset())
+		out = newLambertConformal(p.earth(), sp[0], sp[len(sp)-1], p.optional("latitude_of_projection_origin", sp[0]), p.required("longitude_of_central_meridian"), p.offset())
 	case "polar_stereographic":
-		origin := p.need("latitude_of_projection_origin")
-		lon := p.or("straight_vertical_longitude_from_pole", p.or("longitude_of_projection_origin", math.NaN()))
+		origin := p.required("latitude_of_projection_origin")
+		lon := p.optional("straight_vertical_longitude_from_pole", p.optional("longitude_of_projection_origin", math.NaN()))
 		if lon != lon {
 			return nil, fmt.Errorf("grid mapping %s: straight_vertical_longitude_from_pole missing", name)
 		}
-		std := p.or("standard_parallel", origin)
-		k := p.or("scale_factor_at_projection_origin", math.NaN())
-		out = newStereographic(p.earth(), origin < 0, std, k, lon, p.offset())
+		std := p.optional("standard_parallel", origin)
+		k := p.optional("scale_factor_at_projection_origin", math.NaN())
+		out = newPolarStereographic(p.earth(), origin < 0, std, k, lon, p.offset())
 	case "mercator":
-		k := p.or("scale_factor_at_projection_origin", math.NaN())
-		out = newMercator(p.earth(), p.or("standard_parallel", 0), k, p.need("longitude_of_projection_origin"), p.offset())
+		k := p.optional("scale_factor_at_projection_origin", math.NaN())
+		out = newMercator(p.earth(), p.optional("standard_parallel", 0), k, p.required("longitude_of_projection_origin"), p.offset())
 	case "rotated_latitude_longitude":
-		out = newRotated(p.need("grid_north_pole_latitude"), p.need("grid_north_pole_longitude"), p.or("north_pole_grid_longitude", 0))
+		out = newRotatedPole(p.required("grid_north_pole_latitude"), p.required("grid_north_pole_longitude"), p.optional("north_pole_grid_longitude", 0))
 	default:
 		return nil, fmt.Errorf("grid mapping %q is not supported", name)
 	}
@@ -93,14 +93,14 @@ func (p *params) list(name string) []float64 {
 	return nil
 }
 
-func (p *params) or(name string, otherwise float64) float64 {
+func (p *params) optional(name string, otherwise float64) float64 {
 	if v := p.list(name); len(v) > 0 {
 		return v[0]
 	}
 	return otherwise
 }
 
-func (p *params) need(name string) float64 {
+func (p *params) required(name string) float64 {
 	v := p.list(name)
 	if len(v) == 0 {
 		if p.err == nil {
@@ -111,17 +111,19 @@ func (p *params) need(name string) float64 {
 	return v[0]
 }
 
-func (p *params) offset() offset { return offset{p.or("false_easting", 0), p.or("false_northing", 0)} }
+func (p *params) offset() offset {
+	return offset{p.optional("false_easting", 0), p.optional("false_northing", 0)}
+}
 
 // DefaultRadius is that of a mapping that names no figure of the Earth.
 const DefaultRadius = 6371229.0
 
 func (p *params) earth() ellipsoid {
-	a := p.or("semi_major_axis", p.or("earth_radius", DefaultRadius))
-	b := p.or("semi_minor_axis", math.NaN())
+	a := p.optional("semi_major_axis", p.optional("earth_radius", DefaultRadius))
+	b := p.optional("semi_minor_axis", math.NaN())
 	if b != b {
 		b = a
-		if f := p.or("inverse_flattening", 0); f != 0 {
+		if f := p.optional("inverse_flattening", 0); f != 0 {
 			b = a * (1 - 1/f)
 		}
 	}
@@ -159,9 +161,9 @@ func (el ellipsoid) t(phi float64) float64 {
 	return math.Tan(math.Pi/4-phi/2) / math.Pow((1-s)/(1+s), el.e/2)
 }
 
-// enough is the change of an angle in radians, about a nanometre on the ground, at
+// tolerance is the change of an angle in radians, about a nanometre on the ground, at
 // which iterations end.
-const enough = 1e-15
+const tolerance = 1e-15
 
 // phi inverts t by (7-9), which gains a factor e² ≈ 1/150 a round.
 func (el ellipsoid) phi(t float64) float64 {
@@ -169,7 +171,7 @@ func (el ellipsoid) phi(t float64) float64 {
 	for round := 0; el.e > 0 && round < 8; round++ {
 		s := el.e * math.Sin(p)
 		next := math.Pi/2 - 2*math.Atan(t*math.Pow((1-s)/(1+s), el.e/2))
-		done := math.Abs(next-p) < enough
+		done := math.Abs(next-p) < tolerance
 		if p = next; done {
 			break
 		}
@@ -187,9 +189,9 @@ func (el ellipsoid) q(phi float64) float64 {
 	return (1 - el.e*el.e) * (s/(1-es*es) - math.Log((1-es)/(1+es))/(2*el.e))
 }
 
-// phiOfQ inverts q: the series (3-18), right to about 1e-9, and one step of
+// phiFromQ inverts q: the series (3-18), right to about 1e-9, and one step of
 // Newton's method (3-16), which squares that.
-func (el ellipsoid) phiOfQ(q float64) float64 {
+func (el ellipsoid) phiFromQ(q float64) float64 {
 	if el.e == 0 {
 		return math.Asin(max(-1, min(1, q/2)))
 	}

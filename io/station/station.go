@@ -20,8 +20,8 @@ import (
 // maxSize bounds a list; a data file given by mistake is refused.
 const maxSize = 64 << 20
 
-// columns are the headings of a table that are understood, by what they stand for.
-var columns = map[string][]string{
+// headings are the headings of a table that are understood, by what they stand for.
+var headings = map[string][]string{
 	"id":       {"id", "station_id", "station", "wmo", "wmo_id", "code"},
 	"name":     {"name", "station_name"},
 	"lat":      {"lat", "latitude"},
@@ -38,7 +38,7 @@ var columns = map[string][]string{
 func Read(path string) ([]ensemble.Station, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, exit.Read(path, err)
+		return nil, exit.ReadError(path, err)
 	}
 	bad := func(at, why, fix string) error {
 		return &exit.Error{Code: exit.BadData, What: "not a list of stations", At: path + at, Why: why, Fix: fix}
@@ -49,9 +49,9 @@ func Read(path string) ([]ensemble.Station, error) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	var out []ensemble.Station
 	if t := bytes.TrimSpace(text); len(t) > 0 && t[0] == '{' {
-		out, err = geoJSON(t)
+		out, err = parseGeoJSON(t)
 	} else {
-		out, err = table(text)
+		out, err = parseTable(text)
 	}
 	if err != nil {
 		return nil, bad("", err.Error(), "write a heading such as id,latitude,longitude,altitude and one line a station, or GeoJSON points")
@@ -77,7 +77,7 @@ func Read(path string) ([]ensemble.Station, error) {
 	return out, nil
 }
 
-func table(text []byte) ([]ensemble.Station, error) {
+func parseTable(text []byte) ([]ensemble.Station, error) {
 	r := csv.NewReader(bytes.NewReader(text))
 	r.Comment, r.TrimLeadingSpace = '#', true
 	if first, _, _ := bytes.Cut(text, []byte("\n")); bytes.Count(first, []byte(";")) > bytes.Count(first, []byte(",")) {
@@ -92,7 +92,7 @@ func table(text []byte) ([]ensemble.Station, error) {
 	}
 	at := map[string]int{}
 	for i, head := range rows[0] {
-		for what, words := range columns {
+		for what, words := range headings {
 			if slices.Contains(words, strings.ToLower(strings.TrimSpace(head))) {
 				if _, twice := at[what]; twice {
 					return nil, fmt.Errorf("two columns for %s", what)
@@ -103,7 +103,7 @@ func table(text []byte) ([]ensemble.Station, error) {
 	}
 	for _, what := range []string{"id", "lat", "lon"} {
 		if _, ok := at[what]; !ok {
-			return nil, fmt.Errorf("no column %s in the heading %s", strings.Join(columns[what], " or "), strings.Join(rows[0], ","))
+			return nil, fmt.Errorf("no column %s in the heading %s", strings.Join(headings[what], " or "), strings.Join(rows[0], ","))
 		}
 	}
 	cell := func(row []string, what string) string {
@@ -132,7 +132,7 @@ func table(text []byte) ([]ensemble.Station, error) {
 	return out, nil
 }
 
-func geoJSON(text []byte) ([]ensemble.Station, error) {
+func parseGeoJSON(text []byte) ([]ensemble.Station, error) {
 	var doc struct {
 		Type     string
 		Features []struct {
@@ -161,7 +161,7 @@ func geoJSON(text []byte) ([]ensemble.Station, error) {
 			s.Altitude = c[2]
 		}
 		property := func(what string) any {
-			for _, word := range columns[what] {
+			for _, word := range headings[what] {
 				if v, ok := f.Properties[word]; ok && v != nil {
 					return v
 				}

@@ -19,27 +19,27 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// head is what precedes the parts of a band.
-type head struct {
+// bandHeader is what precedes the parts of a band.
+type bandHeader struct {
 	band, row, rows int
-	init            int64    // Unix seconds
-	sums            []uint32 // of the parts
-	records         []record // of the fields of all parts
+	init            int64         // Unix seconds
+	checksums       []uint32      // of the parts
+	records         []fieldRecord // of the fields of all parts
 }
 
 // append writes the head, padded to n bytes.
-func (h *head) append(dst []byte, n int64) []byte {
+func (h *bandHeader) append(dst []byte, n int64) []byte {
 	le := binary.LittleEndian
 	end := len(dst) + int(n)
 	start := len(dst)
 	dst = append(dst, headMagic...)
-	for _, v := range []int{h.band, h.row, h.rows, len(h.sums)} {
+	for _, v := range []int{h.band, h.row, h.rows, len(h.checksums)} {
 		dst = le.AppendUint32(dst, uint32(v))
 	}
 	dst = le.AppendUint64(dst, uint64(h.init))
 	dst = le.AppendUint32(dst, uint32(len(h.records)))
 	dst = append(dst, make([]byte, start+headFixed-len(dst))...)
-	for _, s := range h.sums {
+	for _, s := range h.checksums {
 		dst = le.AppendUint64(dst, uint64(s))
 	}
 	for _, r := range h.records {
@@ -53,10 +53,10 @@ func (h *head) append(dst []byte, n int64) []byte {
 	return append(dst, make([]byte, end-len(dst))...)
 }
 
-// decodeHead reads the head of a band that should be that of a start.
+// decodeHeader reads the head of a band that should be that of a start.
 //
 // Errors: what differs from the layout.
-func (l *layout) decodeHead(text []byte, band int, init int64) (*head, error) {
+func (l *layout) decodeHeader(text []byte, band int, init int64) (*bandHeader, error) {
 	le := binary.LittleEndian
 	lo, hi := l.rows(band)
 	if int64(len(text)) < l.head || !bytes.HasPrefix(text, []byte(headMagic)) {
@@ -73,14 +73,14 @@ func (l *layout) decodeHead(text []byte, band int, init int64) (*head, error) {
 	if got := le.Uint32(text[32:]); got != uint32(l.fields) {
 		return nil, fmt.Errorf("the band has %d fields, want %d", got, l.fields)
 	}
-	h := &head{band: band, row: lo, rows: hi - lo, init: init, sums: make([]uint32, len(l.parts)), records: make([]record, l.fields)}
+	h := &bandHeader{band: band, row: lo, rows: hi - lo, init: init, checksums: make([]uint32, len(l.parts)), records: make([]fieldRecord, l.fields)}
 	at := text[headFixed:]
-	for i := range h.sums {
-		h.sums[i] = le.Uint32(at)
+	for i := range h.checksums {
+		h.checksums[i] = le.Uint32(at)
 		at = at[sumBytes:]
 	}
 	for i := range h.records {
-		h.records[i] = record{
+		h.records[i] = fieldRecord{
 			offset: math.Float64frombits(le.Uint64(at)), scale: math.Float64frombits(le.Uint64(at[8:])),
 			mean: math.Float64frombits(le.Uint64(at[16:])), sd: math.Float64frombits(le.Uint64(at[24:])),
 			min: math.Float32frombits(le.Uint32(at[32:])), max: math.Float32frombits(le.Uint32(at[36:])),

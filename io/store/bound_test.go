@@ -55,10 +55,10 @@ func large(starts int, storage Storage) (Plan, *wide) {
 	g := &ensemble.Grid{Kind: ensemble.RegularLatLon, NX: 512, NY: 256, Lat: make([]float64, 256), Lon: make([]float64, 512)}
 	w := &wide{grid: g}
 	p := Plan{Axes: ensemble.Axes{Variables: []string{"t", "u", "v"}, Levels: []ensemble.Level{ensemble.PressureLevel(850), ensemble.PressureLevel(500)}, Leads: []ensemble.Lead{0, 24 * hour}},
-		Members: []ensemble.Member{0, 1, 2, 3}, Grid: g, Storage: storage, Forecasts: Archive{Reader: w}}
+		Members: []ensemble.Member{0, 1, 2, 3}, Grid: g, Storage: storage, Forecasts: FieldSource{Reader: w}}
 	for i := range starts {
 		init := ensemble.InitAt(time.Unix(int64(i)*86400, 0))
-		p.Starts = append(p.Starts, init)
+		p.Inits = append(p.Inits, init)
 		for _, v := range p.Axes.Variables {
 			for _, l := range p.Axes.Levels {
 				for _, t := range p.Axes.Leads {
@@ -107,7 +107,7 @@ func TestSlabReadsItsBands(t *testing.T) {
 	}
 	defer f.Close()
 	for _, b := range []int{0, 2} { // rows 0 to 3, and 8 to 10
-		if _, err := f.WriteAt(make([]byte, l.bandBytes(b)), l.start+l.bandAt(b)); err != nil {
+		if _, err := f.WriteAt(make([]byte, l.bandBytes(b)), l.initBytes+l.bandOffset(b)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,7 +115,7 @@ func TestSlabReadsItsBands(t *testing.T) {
 		rows [2]int
 		ok   bool
 	}{{[2]int{4, 8}, true}, {[2]int{5, 6}, true}, {[2]int{3, 8}, false}, {[2]int{4, 9}, false}} {
-		_, _, err := s.Read(context.Background(), p.Starts[1], Selection{Window: ensemble.Window{Rows: c.rows, Cols: [2]int{0, 5}}})
+		_, _, err := s.Read(context.Background(), p.Inits[1], Selection{Window: ensemble.Window{Rows: c.rows, Cols: [2]int{0, 5}}})
 		if (err == nil) != c.ok {
 			t.Errorf("rows %v: %v", c.rows, err)
 		}
@@ -140,10 +140,10 @@ func BenchmarkRead(b *testing.B) {
 						b.Fatal(err)
 					}
 					defer s.Close()
-					b.SetBytes(r.Meta.Bytes() / int64(len(p.Starts)) * int64(rows[1]-rows[0]) / 256)
+					b.SetBytes(r.Meta.Bytes() / int64(len(p.Inits)) * int64(rows[1]-rows[0]) / 256)
 					i := 0
 					for b.Loop() {
-						if _, _, err := s.Read(context.Background(), p.Starts[i%len(p.Starts)], Selection{Window: ensemble.Window{Rows: rows, Cols: [2]int{0, 512}}}); err != nil {
+						if _, _, err := s.Read(context.Background(), p.Inits[i%len(p.Inits)], Selection{Window: ensemble.Window{Rows: rows, Cols: [2]int{0, 512}}}); err != nil {
 							b.Fatal(err)
 						}
 						i++

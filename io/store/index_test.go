@@ -9,11 +9,11 @@ import (
 // rowsOf are the rows of the index of a description.
 func rowsOf(m *Meta, l *layout) []Row {
 	var rows []Row
-	for i := range l.starts {
-		k, at := l.place(i)
+	for i := range l.inits {
+		k, at := l.locate(i)
 		for b := range l.bands {
 			lo, hi := l.rows(b)
-			rows = append(rows, Row{m.Starts[i].UTC(), b, lo, hi - lo, k, at + l.bandAt(b), l.bandBytes(b), int64(i*100 + b), 3})
+			rows = append(rows, Row{m.InitTimes[i].UTC(), b, lo, hi - lo, k, at + l.bandOffset(b), l.bandBytes(b), int64(i*100 + b), 3})
 		}
 	}
 	return rows

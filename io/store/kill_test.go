@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 func child(dir string) int {
 	stage, count, _ := strings.Cut(os.Getenv(childStage), ":")
 	left, _ := strconv.Atoi(count)
-	reached = func(s string) {
+	testHook = func(s string) {
 		if os.Getenv(childSlow) != "" {
 			time.Sleep(3 * time.Millisecond)
 		}
@@ -161,8 +161,8 @@ func TestDamagedShardIsMadeAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		p, _ := plan(Int16, 7)
-		if r := write(t, dir, p, sizes(p)); r.Kept != 2 {
-			t.Errorf("%d shards were kept, want 2", r.Kept)
+		if r := write(t, dir, p, sizes(p)); r.Reused != 2 {
+			t.Errorf("%d shards were kept, want 2", r.Reused)
 		}
 		if got := digests(t, dir); got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -17,8 +17,8 @@ const (
 // Bounds of what a store may say of itself, far above real ones, so that products of
 // counts stay within 64 bits.
 const (
-	most      = 1 << 24 // of a count
-	mostBytes = 1 << 50 // of a start
+	maxCount     = 1 << 24 // of a count
+	maxInitBytes = 1 << 50 // of a start
 )
 
 // part is a member's fields at a lead, or an analysis: [variable][level][row][column].
@@ -32,30 +32,30 @@ type part struct {
 
 // layout says where things lie. It follows from a Meta alone.
 type layout struct {
-	ny, nx   int
-	bandRows int
-	bands    int
-	elem     int64
-	levels   int
-	parts    []part
-	fields   int   // of a start
-	head     int64 // bytes of a band's head
-	start    int64 // bytes of a start
-	starts   int
-	perShard int
+	ny, nx    int
+	bandRows  int
+	bands     int
+	elem      int64
+	levels    int
+	parts     []part
+	fields    int   // of a start
+	head      int64 // bytes of a band's head
+	initBytes int64 // bytes of a start
+	inits     int
+	perShard  int
 }
 
 // layout computes the places of everything.
 //
 // Errors: counts that are not positive, or beyond what a store can have.
 func (m *Meta) layout() (*layout, error) {
-	l := &layout{ny: m.Grid.NY, nx: m.Grid.NX, bandRows: m.BandRows, elem: m.Storage.bytes(), levels: len(m.Levels), starts: len(m.Starts), perShard: m.ShardStarts}
+	l := &layout{ny: m.Grid.NY, nx: m.Grid.NX, bandRows: m.BandRows, elem: m.Storage.bytes(), levels: len(m.Levels), inits: len(m.InitTimes), perShard: m.ShardInits}
 	for _, c := range []struct {
 		what string
 		n    int
-	}{{"variables", len(m.Variables)}, {"levels", l.levels}, {"leads", len(m.Leads)}, {"members", len(m.Members)}, {"starts", l.starts},
+	}{{"variables", len(m.Variables)}, {"levels", l.levels}, {"leads", len(m.Leads)}, {"members", len(m.Members)}, {"starts", l.inits},
 		{"rows of a band", l.bandRows}, {"starts of a shard", l.perShard}} {
-		if c.n < 1 || c.n > most {
+		if c.n < 1 || c.n > maxCount {
 			return nil, fmt.Errorf("%d %s", c.n, c.what)
 		}
 	}
@@ -64,7 +64,7 @@ func (m *Meta) layout() (*layout, error) {
 	}
 	total := float64(len(m.Leads)) * float64(len(m.Members)) * float64(len(m.Variables)) * float64(l.levels)
 	total += float64(len(m.Analyses.Leads)) * float64(len(m.Analyses.Variables)) * float64(l.levels)
-	if total > most || total*float64(l.ny)*float64(l.nx)*float64(l.elem) > mostBytes {
+	if total > maxCount || total*float64(l.ny)*float64(l.nx)*float64(l.elem) > maxInitBytes {
 		return nil, fmt.Errorf("%g fields of %d×%d points in a start", total, l.ny, l.nx)
 	}
 	add := func(lead, member, vars int) {
@@ -82,9 +82,9 @@ func (m *Meta) layout() (*layout, error) {
 	}
 	l.bands = (l.ny + l.bandRows - 1) / l.bandRows
 	l.head = align(headFixed+sumBytes*int64(len(l.parts))+recordBytes*int64(l.fields), partAlign)
-	l.start = l.bandAt(l.bands-1) + l.bandBytes(l.bands-1)
-	if l.start > mostBytes || float64(l.start)*float64(l.starts) > math.MaxInt64/2 {
-		return nil, fmt.Errorf("%d starts of %d bytes", l.starts, l.start)
+	l.initBytes = l.bandOffset(l.bands-1) + l.bandBytes(l.bands-1)
+	if l.initBytes > maxInitBytes || float64(l.initBytes)*float64(l.inits) > math.MaxInt64/2 {
+		return nil, fmt.Errorf("%d starts of %d bytes", l.inits, l.initBytes)
 	}
 	return l, nil
 }
@@ -107,8 +107,8 @@ func (l *layout) partBytes(p, rows int) int64 {
 // fieldBytes is that of one field.
 func (l *layout) fieldBytes(rows int) int64 { return int64(rows) * int64(l.nx) * l.elem }
 
-// partAt is where a part lies in a band.
-func (l *layout) partAt(p, rows int) int64 {
+// partOffset is where a part lies in a band.
+func (l *layout) partOffset(p, rows int) int64 {
 	// Parts are forecasts, all of one length, and then analyses, likewise.
 	at := l.head
 	if p == 0 {
@@ -134,41 +134,41 @@ func (l *layout) firstAnalysis() int {
 func (l *layout) bandBytes(band int) int64 {
 	lo, hi := l.rows(band)
 	last := len(l.parts) - 1
-	return align(l.partAt(last, hi-lo)+l.partBytes(last, hi-lo), bandAlign)
+	return align(l.partOffset(last, hi-lo)+l.partBytes(last, hi-lo), bandAlign)
 }
 
-// bandAt is where a band lies in a start: all before it are whole.
-func (l *layout) bandAt(band int) int64 {
+// bandOffset is where a band lies in a start: all before it are whole.
+func (l *layout) bandOffset(band int) int64 {
 	if band == 0 {
 		return 0
 	}
 	return int64(band) * l.bandBytes(0)
 }
 
-func (l *layout) shards() int { return (l.starts + l.perShard - 1) / l.perShard }
+func (l *layout) shards() int { return (l.inits + l.perShard - 1) / l.perShard }
 
-// inShard are the starts of a shard, from the first to before the second.
-func (l *layout) inShard(k int) (lo, hi int) {
-	return k * l.perShard, min((k+1)*l.perShard, l.starts)
+// shardInits are the starts of a shard, from the first to before the second.
+func (l *layout) shardInits(k int) (lo, hi int) {
+	return k * l.perShard, min((k+1)*l.perShard, l.inits)
 }
 
 func (l *layout) shardSize(k int) int64 {
-	lo, hi := l.inShard(k)
-	return int64(hi-lo) * l.start
+	lo, hi := l.shardInits(k)
+	return int64(hi-lo) * l.initBytes
 }
 
-// place is the shard of a start, and where it lies in it.
-func (l *layout) place(start int) (shard int, at int64) {
-	return start / l.perShard, int64(start%l.perShard) * l.start
+// locate is the shard of a start, and where it lies in it.
+func (l *layout) locate(start int) (shard int, at int64) {
+	return start / l.perShard, int64(start%l.perShard) * l.initBytes
 }
 
 // bandRows chooses the rows of a band: bands of about so many bytes, which is what a
-// disk reads at full speed, but no more than mostBands of them, which bounds the index.
+// disk reads at full speed, but no more than maxBands of them, which bounds the index.
 func bandRows(g *ensemble.Grid, rowBytes, size int64) int {
 	rows := (size + rowBytes - 1) / max(rowBytes, 1)
-	rows = max(rows, int64(g.NY+mostBands-1)/mostBands, 1)
+	rows = max(rows, int64(g.NY+maxBands-1)/maxBands, 1)
 	return int(min(rows, int64(g.NY)))
 }
 
-// mostBands is the most bands of a start.
-const mostBands = 64
+// maxBands is the most bands of a start.
+const maxBands = 64

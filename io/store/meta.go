@@ -25,9 +25,9 @@ type Variable struct {
 	Unit string `json:"unit"` // SI
 }
 
-// References are the analyses of a start: of these variables on all levels of the
+// Analyses are the analyses of a start: of these variables on all levels of the
 // store, valid at the start's time plus each lead.
-type References struct {
+type Analyses struct {
 	Variables []string `json:"variables"`
 	Leads     []int64  `json:"leads_s"` // seconds
 }
@@ -44,16 +44,16 @@ type Meta struct {
 	Levels    []ensemble.Level  `json:"levels"`
 	Leads     []int64           `json:"leads_s"` // seconds
 	Members   []ensemble.Member `json:"members"`
-	Analyses  References        `json:"analyses"`
-	Starts    []time.Time       `json:"starts"` // ascending
+	Analyses  Analyses          `json:"analyses"`
+	InitTimes []time.Time       `json:"inits"` // ascending
 	Grid      *ensemble.Grid    `json:"grid"`
 	// Interpolation is how fields came to Grid, where some were on another one.
 	Interpolation string `json:"interpolation,omitempty"`
 	// Origins are the forecast models of the forecasts; none in stores of older programs.
 	Origins []ensemble.Origin `json:"origins,omitempty"`
 
-	BandRows    int `json:"band_rows"`    // rows of the grid in a band; the last may have fewer
-	ShardStarts int `json:"shard_starts"` // starts in a shard; the last may have fewer
+	BandRows   int `json:"band_rows"`   // rows of the grid in a band; the last may have fewer
+	ShardInits int `json:"shard_inits"` // starts in a shard; the last may have fewer
 
 	Shards     []manifest.File `json:"shards"`
 	Index      manifest.File   `json:"index"`
@@ -73,8 +73,8 @@ func (m *Meta) Axes() ensemble.Axes {
 
 // Inits are the starts in the terms of package ensemble, ascending.
 func (m *Meta) Inits() []ensemble.Init {
-	out := make([]ensemble.Init, len(m.Starts))
-	for i, t := range m.Starts {
+	out := make([]ensemble.Init, len(m.InitTimes))
+	for i, t := range m.InitTimes {
 		out[i] = ensemble.InitAt(t)
 	}
 	return out
@@ -111,7 +111,7 @@ func (m *Meta) identity() (string, error) {
 	}
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n", text)
-	for _, sum := range manifest.Contents(m.Inputs) {
+	for _, sum := range manifest.Checksums(m.Inputs) {
 		fmt.Fprintln(h, sum)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
@@ -159,7 +159,7 @@ func (m *Meta) check() error {
 		return err
 	}
 	if len(m.Shards) != l.shards() {
-		return fmt.Errorf("%d shards, want %d for %d starts", len(m.Shards), l.shards(), l.starts)
+		return fmt.Errorf("%d shards, want %d for %d starts", len(m.Shards), l.shards(), l.inits)
 	}
 	for k, s := range m.Shards {
 		if s.Path != shardName(k) || s.Size != l.shardSize(k) {
@@ -194,9 +194,9 @@ func (m *Meta) checkPlan() error {
 			return fmt.Errorf("analyses have %s, which the forecasts have not", v)
 		}
 	}
-	for i := 1; i < len(m.Starts); i++ {
-		if !m.Starts[i].After(m.Starts[i-1]) {
-			return fmt.Errorf("starts do not ascend: %s after %s", m.Starts[i], m.Starts[i-1])
+	for i := 1; i < len(m.InitTimes); i++ {
+		if !m.InitTimes[i].After(m.InitTimes[i-1]) {
+			return fmt.Errorf("starts do not ascend: %s after %s", m.InitTimes[i], m.InitTimes[i-1])
 		}
 	}
 	return nil
@@ -218,7 +218,7 @@ func checkGrid(g *ensemble.Grid) error {
 	if g == nil {
 		return fmt.Errorf("no grid")
 	}
-	if g.NX < 1 || g.NY < 1 || g.NX > most || g.NY > most {
+	if g.NX < 1 || g.NY < 1 || g.NX > maxCount || g.NY > maxCount {
 		return fmt.Errorf("a grid of %d rows of %d", g.NY, g.NX)
 	}
 	lat, lon := g.NY, g.NX

@@ -77,24 +77,24 @@ func TestLayout(t *testing.T) {
 	}
 	at := int64(0)
 	for b := range l.bands {
-		if l.bandAt(b) != at || at%bandAlign != 0 {
-			t.Errorf("band %d at %d, want %d", b, l.bandAt(b), at)
+		if l.bandOffset(b) != at || at%bandAlign != 0 {
+			t.Errorf("band %d at %d, want %d", b, l.bandOffset(b), at)
 		}
 		lo, hi := l.rows(b)
 		end := l.head
 		for p := range l.parts {
-			if from := l.partAt(p, hi-lo); from < end || from >= end+partAlign || from%partAlign != 0 {
+			if from := l.partOffset(p, hi-lo); from < end || from >= end+partAlign || from%partAlign != 0 {
 				t.Errorf("band %d part %d at %d, the one before ends at %d", b, p, from, end)
 			}
-			end = l.partAt(p, hi-lo) + l.partBytes(p, hi-lo)
+			end = l.partOffset(p, hi-lo) + l.partBytes(p, hi-lo)
 		}
 		if n := l.bandBytes(b); n < end || n >= end+bandAlign {
 			t.Errorf("band %d has %d bytes, its parts end at %d", b, n, end)
 		}
 		at += l.bandBytes(b)
 	}
-	if at != l.start {
-		t.Errorf("bands end at %d, a start has %d bytes", at, l.start)
+	if at != l.initBytes {
+		t.Errorf("bands end at %d, a start has %d bytes", at, l.initBytes)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestStatistics(t *testing.T) {
 	// leads × variables × levels: the second lead, second variable, third level
 	got := m.Statistics[(1*2+1)*3+2]
 	near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Abs(b) } // sums of 1e3 values in another order
-	if got.Kind != Forecasts || got.Lead != 36*3600 || got.Variable != "gh" || got.Level != p.Axes.Levels[2] || got.Count != int64(n) || got.Missing != int64(missing) ||
+	if got.Kind != KindForecast || got.Lead != 36*3600 || got.Variable != "gh" || got.Level != p.Axes.Levels[2] || got.Count != int64(n) || got.Missing != int64(missing) ||
 		got.Min != lo || got.Max != hi || !near(got.Mean, sum/n) || !near(got.SD, math.Sqrt(sq/n)) {
 		t.Errorf("%+v, want count %v missing %v min %v max %v mean %v sd %v", got, n, missing, lo, hi, sum/n, math.Sqrt(sq/n))
 	}
@@ -156,8 +156,8 @@ func FuzzDescription(f *testing.F) {
 		}
 		last := len(l.parts) - 1
 		lo, hi := l.rows(l.bands - 1)
-		k, at := l.place(l.starts - 1)
-		if end := at + l.bandAt(l.bands-1) + l.partAt(last, hi-lo) + l.partBytes(last, hi-lo); end > m.Shards[k].Size {
+		k, at := l.locate(l.inits - 1)
+		if end := at + l.bandOffset(l.bands-1) + l.partOffset(last, hi-lo) + l.partBytes(last, hi-lo); end > m.Shards[k].Size {
 			t.Errorf("the last part ends at %d of %d", end, m.Shards[k].Size)
 		}
 		again, err := json.Marshal(m)
@@ -180,15 +180,15 @@ func FuzzHead(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	h := head{band: 1, row: 4, rows: 4, init: 5, sums: make([]uint32, len(l.parts)), records: make([]record, l.fields)}
-	h.records[3] = record{offset: 1, scale: 2, mean: 3, sd: 4, min: 5, max: 6, missing: 7}
+	h := bandHeader{band: 1, row: 4, rows: 4, init: 5, checksums: make([]uint32, len(l.parts)), records: make([]fieldRecord, l.fields)}
+	h.records[3] = fieldRecord{offset: 1, scale: 2, mean: 3, sd: 4, min: 5, max: 6, missing: 7}
 	f.Add(h.append(nil, l.head))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		h, err := l.decodeHead(text, 1, 5)
+		h, err := l.decodeHeader(text, 1, 5)
 		if err != nil {
 			return
 		}
-		n, err := l.decodeHead(h.append(nil, l.head), 1, 5)
+		n, err := l.decodeHeader(h.append(nil, l.head), 1, 5)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/table"
 )
 
-// mostMeta bounds store.json, so that a file of another kind is not read whole.
-const mostMeta = 256 << 20
+// maxMetaBytes bounds store.json, so that a file of another kind is not read whole.
+const maxMetaBytes = 256 << 20
 
 // OpenOptions say how to open a store. The zero value verifies all that is read.
 type OpenOptions struct {
@@ -42,8 +42,8 @@ type Store struct {
 	buffer sync.Pool
 }
 
-// Holds tells whether a folder holds a store.
-func Holds(dir string) bool {
+// IsStore tells whether a folder holds a store.
+func IsStore(dir string) bool {
 	s, err := os.Stat(filepath.Join(dir, metaName))
 	return err == nil && s.Mode().IsRegular()
 }
@@ -55,7 +55,7 @@ func Holds(dir string) bool {
 func Open(ctx context.Context, dir string, o OpenOptions) (*Store, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, exit.Read(dir, err)
+		return nil, exit.ReadError(dir, err)
 	}
 	s := &Store{dir: dir, root: root, opt: o}
 	if err := s.open(ctx); err != nil {
@@ -66,13 +66,13 @@ func Open(ctx context.Context, dir string, o OpenOptions) (*Store, error) {
 }
 
 func (s *Store) open(ctx context.Context) error {
-	text, err := s.small(metaName)
+	text, err := s.readSmall(metaName)
 	if err != nil {
 		if _, begun := s.root.Stat(journalDir); begun == nil && errors.Is(err, fs.ErrNotExist) {
 			return &exit.Error{Code: exit.NotYet, What: "the store is not finished", At: s.dir, Why: "it has no " + metaName,
 				Fix: "wait, or run the command that makes it again"}
 		}
-		return exit.Read(filepath.Join(s.dir, metaName), err)
+		return exit.ReadError(filepath.Join(s.dir, metaName), err)
 	}
 	if s.Meta, err = readMeta(s.dir, text); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (s *Store) open(ctx context.Context) error {
 	if s.layout, err = s.Meta.layout(); err != nil {
 		return err
 	}
-	rows, err := s.index(ctx)
+	rows, err := s.readIndex(ctx)
 	if err != nil {
 		return err
 	}
@@ -105,16 +105,16 @@ func (s *Store) Dir() string { return s.dir }
 // Close closes the store.
 func (s *Store) Close() error { return s.root.Close() }
 
-// small reads a file of the store that is read whole.
-func (s *Store) small(name string) ([]byte, error) {
+// readSmall reads a file of the store that is read whole.
+func (s *Store) readSmall(name string) ([]byte, error) {
 	f, err := s.root.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, mostMeta+1))
-	if err == nil && len(text) > mostMeta {
-		err = fmt.Errorf("more than %d bytes", mostMeta)
+	text, err := io.ReadAll(io.LimitReader(f, maxMetaBytes+1))
+	if err == nil && len(text) > maxMetaBytes {
+		err = fmt.Errorf("more than %d bytes", maxMetaBytes)
 	}
 	return text, err
 }
@@ -124,9 +124,9 @@ func readMeta(dir string, text []byte) (*Meta, error) {
 	return decodeMeta(text, filepath.Join(dir, metaName))
 }
 
-// index reads the rows of the index, which are those that the description vouches for.
-func (s *Store) index(ctx context.Context) ([]Row, error) {
-	text, err := s.small(indexName)
+// readIndex reads the rows of the index, which are those that the description vouches for.
+func (s *Store) readIndex(ctx context.Context) ([]Row, error) {
+	text, err := s.readSmall(indexName)
 	if err != nil {
 		return nil, s.unreadable(indexName, err)
 	}
@@ -139,15 +139,15 @@ func (s *Store) index(ctx context.Context) ([]Row, error) {
 // checkIndex verifies that the rows are those of the layout, and gives the checksums of
 // heads.
 func (s *Store) checkIndex(rows []Row) ([]uint32, error) {
-	if len(rows) != s.starts*s.bands {
-		return nil, fmt.Errorf("%d rows, want %d", len(rows), s.starts*s.bands)
+	if len(rows) != s.inits*s.bands {
+		return nil, fmt.Errorf("%d rows, want %d", len(rows), s.inits*s.bands)
 	}
 	heads := make([]uint32, len(rows))
 	for n, r := range rows {
 		i, b := n/s.bands, n%s.bands
-		shard, at := s.place(i)
+		shard, at := s.locate(i)
 		lo, hi := s.rows(b)
-		want := Row{Init: s.Starts[i].UTC(), Band: b, FirstRow: lo, Rows: hi - lo, Shard: shard, Offset: at + s.bandAt(b), Length: s.bandBytes(b), Head: r.Head, Missing: r.Missing}
+		want := Row{Init: s.InitTimes[i].UTC(), Band: b, FirstRow: lo, Rows: hi - lo, Shard: shard, Offset: at + s.bandOffset(b), Length: s.bandBytes(b), Head: r.Head, Missing: r.Missing}
 		if !r.Init.Equal(want.Init) {
 			return nil, fmt.Errorf("row %d is of the start %s, want %s", n, r.Init, want.Init)
 		}
@@ -168,7 +168,7 @@ func (s *Store) unreadable(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return s.damaged(name, "the file is not there")
 	}
-	return exit.Read(filepath.Join(s.dir, name), err)
+	return exit.ReadError(filepath.Join(s.dir, name), err)
 }
 
 // Read reads a start: its forecast, and its analyses in the order of their leads.
@@ -203,7 +203,7 @@ func (s *Store) Verify(ctx context.Context) error {
 		sum := sha256.New()
 		_, err = io.Copy(sum, f)
 		if err = errors.Join(err, f.Close()); err != nil {
-			return exit.Read(filepath.Join(s.dir, want.Path), err)
+			return exit.ReadError(filepath.Join(s.dir, want.Path), err)
 		}
 		if got := hex.EncodeToString(sum.Sum(nil)); got != want.SHA256 {
 			return s.damaged(want.Path, "its SHA-256 differs from that in "+metaName)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
-	"github.com/ensemble-weather/ensemble/internal/coldfile"
+	"github.com/ensemble-weather/ensemble/internal/directio"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
@@ -37,9 +37,9 @@ type Sample struct {
 	Analyses []*ensemble.Analysis
 }
 
-// Selected reads the same selection of any start. It may be used by several goroutines at
+// SelectionReader reads the same selection of any start. It may be used by several goroutines at
 // once.
-type Selected struct {
+type SelectionReader struct {
 	s       *Store
 	window  ensemble.Window
 	grid    *ensemble.Grid
@@ -50,23 +50,23 @@ type Selected struct {
 	leads     []ensemble.Lead
 
 	t, m, v, l, av, at []int  // places of what the store has among what is wanted, −1 for none
-	want               []bool // parts
+	wantedParts        []bool // parts
 	first, last        int    // bands
 }
 
 // Select makes a reader of a selection.
 //
 // Errors: 64 for a selection that is not in the store.
-func (s *Store) Select(sel Selection) (*Selected, error) {
+func (s *Store) Select(sel Selection) (*SelectionReader, error) {
 	own := s.Axes()
-	r := &Selected{s: s, window: sel.Window, want: make([]bool, len(s.parts))}
+	r := &SelectionReader{s: s, window: sel.Window, wantedParts: make([]bool, len(s.parts))}
 	if r.window == (ensemble.Window{}) {
 		r.window = ensemble.Window{Rows: [2]int{0, s.ny}, Cols: [2]int{0, s.nx}}
 	}
-	r.axes = ensemble.Axes{Variables: orAll(sel.Variables, own.Variables), Levels: orAll(sel.Levels, own.Levels), Leads: orAll(sel.Leads, own.Leads)}
-	r.members = orAll(sel.Members, s.Members)
+	r.axes = ensemble.Axes{Variables: defaultTo(sel.Variables, own.Variables), Levels: defaultTo(sel.Levels, own.Levels), Leads: defaultTo(sel.Leads, own.Leads)}
+	r.members = defaultTo(sel.Members, s.Members)
 	ownLeads := s.AnalysisLeads()
-	r.variables, r.leads = orAll(sel.AnalysisVariables, s.Meta.Analyses.Variables), orAll(sel.AnalysisLeads, ownLeads)
+	r.variables, r.leads = defaultTo(sel.AnalysisVariables, s.Meta.Analyses.Variables), defaultTo(sel.AnalysisLeads, ownLeads)
 
 	var errs [6]error
 	r.v, errs[0] = positions("variable", own.Variables, r.axes.Variables)
@@ -85,12 +85,12 @@ func (s *Store) Select(sel Selection) (*Selected, error) {
 		return nil, &exit.Error{Code: exit.Usage, What: "the store does not hold what is asked for", At: s.dir, Why: err.Error(),
 			Fix: "`ensemble inspect` says what it holds; prepare one that has more", Err: err}
 	}
-	r.grid = s.Grid.Part(r.window)
+	r.grid = s.Grid.Subgrid(r.window)
 	for p, part := range s.parts {
 		if part.member == analysis {
-			r.want[p] = r.at[part.lead] >= 0 && len(r.variables) > 0
+			r.wantedParts[p] = r.at[part.lead] >= 0 && len(r.variables) > 0
 		} else {
-			r.want[p] = r.t[part.lead] >= 0 && r.m[part.member] >= 0
+			r.wantedParts[p] = r.t[part.lead] >= 0 && r.m[part.member] >= 0
 		}
 	}
 	r.first = r.window.Rows[0] / s.bandRows
@@ -116,7 +116,7 @@ func positions[T comparable](what string, offered, wanted []T) ([]int, error) {
 	return at, distinct(what, wanted)
 }
 
-func orAll[T any](wanted, all []T) []T {
+func defaultTo[T any](wanted, all []T) []T {
 	if wanted == nil {
 		return all
 	}
@@ -124,14 +124,14 @@ func orAll[T any](wanted, all []T) []T {
 }
 
 // Values is how many values a sample has.
-func (r *Selected) Values() int64 {
+func (r *SelectionReader) Values() int64 {
 	fields := r.axes.Fields()*len(r.members) + len(r.leads)*len(r.variables)*len(r.axes.Levels)
 	return int64(fields) * int64(r.grid.Size())
 }
 
 // Bytes is how many bytes of its file reading a start takes, and Span from the first to
 // the last of them.
-func (r *Selected) Bytes() (bytes, span int64) {
+func (r *SelectionReader) Bytes() (bytes, span int64) {
 	s := r.s
 	if r.last < r.first {
 		return 0, 0
@@ -140,12 +140,12 @@ func (r *Selected) Bytes() (bytes, span int64) {
 		lo, hi := s.rows(b)
 		bytes += s.head
 		for p := range s.parts {
-			if r.want[p] {
+			if r.wantedParts[p] {
 				bytes += s.partBytes(p, hi-lo)
 			}
 		}
 	}
-	return bytes, s.bandAt(r.last) + s.bandBytes(r.last) - s.bandAt(r.first)
+	return bytes, s.bandOffset(r.last) + s.bandBytes(r.last) - s.bandOffset(r.first)
 }
 
 // Read reads a start. into is a sample of this reader whose memory is used again; nil
@@ -156,18 +156,18 @@ func (r *Selected) Bytes() (bytes, span int64) {
 // holds no values that are right after an error.
 // Errors: 66 for a start that is not in the store; 65 for a checksum that differs, naming
 // shard and byte; 74 if reading fails; those of copy; ctx.Err().
-func (r *Selected) Read(ctx context.Context, init ensemble.Init, into *Sample, copy io.WriterAt) (*Sample, error) {
+func (r *SelectionReader) Read(ctx context.Context, init ensemble.Init, into *Sample, copy io.WriterAt) (*Sample, error) {
 	s := r.s
-	i, err := s.find(init)
+	i, err := s.initIndex(init)
 	if err != nil {
 		return nil, err
 	}
-	shard, at := s.place(i)
+	shard, at := s.locate(i)
 	name := s.Shards[shard].Path
 	var f *os.File
 	direct := false
 	if s.opt.Direct {
-		f, direct, err = coldfile.OpenIn(s.root, filepath.FromSlash(name))
+		f, direct, err = directio.OpenIn(s.root, filepath.FromSlash(name))
 	} else {
 		f, err = s.root.Open(filepath.FromSlash(name))
 	}
@@ -175,24 +175,24 @@ func (r *Selected) Read(ctx context.Context, init ensemble.Init, into *Sample, c
 		return nil, s.unreadable(name, err)
 	}
 	defer f.Close()
-	q := &query{Selected: r, from: f, direct: direct, name: name, start: i, base: at, copy: copy}
+	q := &query{SelectionReader: r, from: f, direct: direct, name: name, init: i, base: at, copy: copy}
 	return q.read(ctx, init, into)
 }
 
 // ReadCopy is Read from the bytes that Read gave to copy.
 //
 // Errors: as Read, where places are those in the copy.
-func (r *Selected) ReadCopy(ctx context.Context, init ensemble.Init, into *Sample, copy io.ReaderAt) (*Sample, error) {
-	i, err := r.s.find(init)
+func (r *SelectionReader) ReadCopy(ctx context.Context, init ensemble.Init, into *Sample, copy io.ReaderAt) (*Sample, error) {
+	i, err := r.s.initIndex(init)
 	if err != nil {
 		return nil, err
 	}
-	q := &query{Selected: r, from: copy, name: "a copy of a start", start: i, base: -r.s.bandAt(r.first)}
+	q := &query{SelectionReader: r, from: copy, name: "a copy of a start", init: i, base: -r.s.bandOffset(r.first)}
 	return q.read(ctx, init, into)
 }
 
-// Room is a start without its values: into, as Read takes it, or a new one if that is nil.
-func (r *Selected) Room(init ensemble.Init, into *Sample) *Sample {
+// Allocate is a start without its values: into, as Read takes it, or a new one if that is nil.
+func (r *SelectionReader) Allocate(init ensemble.Init, into *Sample) *Sample {
 	if into == nil {
 		into = &Sample{Forecast: &ensemble.Forecast{Init: init, Axes: r.axes, Members: r.members, Grid: r.grid}}
 		into.Forecast.Values = bigmem.Make[float32](r.axes.Fields() * len(r.members) * r.grid.Size()) // every place gets its field
@@ -207,9 +207,9 @@ func (r *Selected) Room(init ensemble.Init, into *Sample) *Sample {
 	return into
 }
 
-// find gives the number of a start.
-func (s *Store) find(init ensemble.Init) (int, error) {
-	i, found := slices.BinarySearchFunc(s.Starts, init, func(a time.Time, b ensemble.Init) int { return a.Compare(b.Time) })
+// initIndex gives the number of a start.
+func (s *Store) initIndex(init ensemble.Init) (int, error) {
+	i, found := slices.BinarySearchFunc(s.InitTimes, init, func(a time.Time, b ensemble.Init) int { return a.Compare(b.Time) })
 	if !found {
 		return 0, &exit.Error{Code: exit.NotYet, What: "a start is not in the store", At: s.dir, Why: init.String(), Fix: "prepare a store that has it"}
 	}
@@ -218,18 +218,18 @@ func (s *Store) find(init ensemble.Init) (int, error) {
 
 // query is the reading of one start.
 type query struct {
-	*Selected
+	*SelectionReader
 	from   io.ReaderAt
 	direct bool   // reads are whole pages into whole pages
 	name   string // of the file, for errors
-	start  int
+	init   int
 	base   int64 // where the start lies in it
 	copy   io.WriterAt
 	to     *Sample
 }
 
 func (q *query) read(ctx context.Context, init ensemble.Init, into *Sample) (*Sample, error) {
-	into = q.Room(init, into)
+	into = q.Allocate(init, into)
 	q.to = into
 	for b := q.first; b <= q.last; b++ {
 		if err := ctx.Err(); err != nil {
@@ -242,8 +242,8 @@ func (q *query) read(ctx context.Context, init ensemble.Init, into *Sample) (*Sa
 	return into, nil
 }
 
-// field is where a field of a part goes, nil if it is not wanted.
-func (q *query) field(p part, v, l int) []float32 {
+// destination is where a field of a part goes, nil if it is not wanted.
+func (q *query) destination(p part, v, l int) []float32 {
 	switch {
 	case q.l[l] < 0:
 		return nil
@@ -255,84 +255,84 @@ func (q *query) field(p part, v, l int) []float32 {
 	return nil
 }
 
-// longest is about the most that is read at once: whole parts of a band, of which the last
+// maxRead is about the most that is read at once: whole parts of a band, of which the last
 // may reach beyond it. Runs are as even as parts allow, as a short one would take almost as
 // long as a long one.
-const longest = 8 << 20
+const maxRead = 8 << 20
 
 // readBand reads the wanted parts of a band: the head, then runs of parts.
 func (q *query) readBand(b int) error {
-	r, s := q.Selected, q.s
-	at := s.bandAt(b)
+	r, s := q.SelectionReader, q.s
+	at := s.bandOffset(b)
 	lo, hi := s.rows(b)
 	rows := hi - lo
 	// The first run begins with the head.
 	p := 0
 	end := s.head
-	h := (*head)(nil)
+	h := (*bandHeader)(nil)
 	from := int64(0)
 	for {
 		first := p
 		last := p
-		for last < len(s.parts) && r.want[last] {
+		for last < len(s.parts) && r.wantedParts[last] {
 			last++
 		}
 		if last > p {
-			left := s.partAt(last-1, rows) + s.partBytes(last-1, rows) - from
-			runs := (left + longest - 1) / longest
-			for stop := from + left/runs; p < last && (p == first || s.partAt(p, rows) < stop); p++ {
-				end = s.partAt(p, rows) + s.partBytes(p, rows)
+			left := s.partOffset(last-1, rows) + s.partBytes(last-1, rows) - from
+			runs := (left + maxRead - 1) / maxRead
+			for stop := from + left/runs; p < last && (p == first || s.partOffset(p, rows) < stop); p++ {
+				end = s.partOffset(p, rows) + s.partBytes(p, rows)
 			}
 		}
 		if end > from {
-			text, back, err := q.bytes(q.base+at+from, end-from)
+			text, back, err := q.readBytes(q.base+at+from, end-from)
 			if errors.Is(err, io.EOF) {
 				return s.damaged(q.name, fmt.Sprintf("it ends before the %d bytes at %d that are to be read", end-from, q.base+at+from))
 			}
 			if err != nil {
-				return exit.Read(filepath.Join(s.dir, q.name), err)
+				return exit.ReadError(filepath.Join(s.dir, q.name), err)
 			}
 			if h == nil {
-				h, err = q.readHead(text, q.base+at, b)
+				h, err = q.readHeader(text, q.base+at, b)
 			}
 			for k := first; k < p && err == nil; k++ {
-				in := text[s.partAt(k, rows)-from:][:s.partBytes(k, rows)]
-				if !s.opt.NoVerify && crc32.Checksum(in, castagnoli) != h.sums[k] {
-					err = s.damaged(q.name, fmt.Sprintf("the checksum of %d bytes at %d differs", len(in), q.base+at+s.partAt(k, rows)))
+				in := text[s.partOffset(k, rows)-from:][:s.partBytes(k, rows)]
+				if !s.opt.NoVerify && crc32.Checksum(in, castagnoli) != h.checksums[k] {
+					err = s.damaged(q.name, fmt.Sprintf("the checksum of %d bytes at %d differs", len(in), q.base+at+s.partOffset(k, rows)))
 					break
 				}
-				q.take(k, in, h, lo, hi)
+				q.decodePart(k, in, h, lo, hi)
 			}
 			if err == nil && q.copy != nil {
-				_, err = q.copy.WriteAt(text, at-s.bandAt(r.first)+from)
+				_, err = q.copy.WriteAt(text, at-s.bandOffset(r.first)+from)
 			}
 			back()
 			if err != nil {
 				return err
 			}
 		}
-		for p < len(s.parts) && !r.want[p] {
+		for p < len(s.parts) && !r.wantedParts[p] {
 			p++
 		}
 		if p == len(s.parts) {
 			return nil
 		}
-		from = s.partAt(p, rows)
+		from = s.partOffset(p, rows)
 		end = from
 	}
 }
 
-// bytes reads a piece of the file into a buffer that back gives back.
-func (q *query) bytes(at, n int64) (text []byte, back func(), err error) {
+// readBytes reads a piece of the file into a buffer that back gives back.
+func (q *query) readBytes(at, n int64) (text []byte, back func(), err error) {
 	first, end := at, at+n
 	if q.direct { // shards are whole pages
-		first, end = at/coldfile.Align*coldfile.Align, align(end, coldfile.Align)
+		first, end = at/directio.Align*directio.Align, align(end, directio.Align)
 	}
 	b, _ := q.s.buffer.Get().(*[]byte)
 	if b == nil || int64(cap(*b)) < end-first {
 		b = new([]byte)
 		// On huge pages alone: a disk takes requests of few pages, and those of 4 KiB at half the rate.
-		*b = bigmem.Bytes(bigmem.Make[float32](int(max(align(end-first, bigmem.HugePage), leastBuffer) / 4)))
+		*b = bigmem.Bytes(bigmem.Make[float32](int(max(align(end-first, bigmem.HugePage), minPagedBuffer) / 4)))
 	}
 	back = func() { q.s.buffer.Put(b) }
 	if _, err = q.from.ReadAt((*b)[:end-first], first); err != nil {
@@ -342,31 +342,31 @@ func (q *query) bytes(at, n int64) (text []byte, back func(), err error) {
 	return (*b)[at-first:][:n], back, nil
 }
 
-// leastBuffer is the size from which bigmem aligns to pages.
-const leastBuffer = 4 << 20
+// minPagedBuffer is the size from which bigmem aligns to pages.
+const minPagedBuffer = 4 << 20
 
-// readHead reads the head of a band, which lies at a place of its file.
-func (q *query) readHead(text []byte, at int64, b int) (*head, error) {
+// readHeader reads the head of a band, which lies at a place of its file.
+func (q *query) readHeader(text []byte, at int64, b int) (*bandHeader, error) {
 	s := q.s
-	if crc32.Checksum(text[:s.head], castagnoli) != s.heads[q.start*s.bands+b] {
+	if crc32.Checksum(text[:s.head], castagnoli) != s.heads[q.init*s.bands+b] {
 		return nil, s.damaged(q.name, fmt.Sprintf("the checksum of the head of a band at %d differs from that in the index", at))
 	}
-	h, err := s.decodeHead(text, b, q.to.Forecast.Init.Unix())
+	h, err := s.decodeHeader(text, b, q.to.Forecast.Init.Unix())
 	if err != nil {
 		return nil, s.damaged(q.name, fmt.Sprintf("%v, at %d", err, at))
 	}
 	return h, nil
 }
 
-// take decodes the wanted fields of a part, rows lo to before hi of the grid.
-func (q *query) take(p int, in []byte, h *head, lo, hi int) {
+// decodePart decodes the wanted fields of a part, rows lo to before hi of the grid.
+func (q *query) decodePart(p int, in []byte, h *bandHeader, lo, hi int) {
 	s, w := q.s, q.window
 	nx := w.Cols[1] - w.Cols[0]
 	part := s.parts[p]
 	size := s.fieldBytes(hi - lo)
 	for v := range part.vars {
 		for l := range s.levels {
-			to := q.field(part, v, l)
+			to := q.destination(part, v, l)
 			if to == nil {
 				continue
 			}

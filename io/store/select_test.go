@@ -63,7 +63,7 @@ func TestSelected(t *testing.T) {
 			}
 			bytes, span := r.Bytes()
 			var room *Sample
-			for _, init := range []ensemble.Init{p.Starts[3], p.Starts[0], p.Starts[2]} {
+			for _, init := range []ensemble.Init{p.Inits[3], p.Inits[0], p.Inits[2]} {
 				f, a, err := s.Read(context.Background(), init, sel)
 				if err != nil {
 					t.Fatal(err)
@@ -110,7 +110,7 @@ func TestShortShard(t *testing.T) {
 	if err := os.Truncate(filepath.Join(dir, "shards", "00000.bin"), 5000); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.Read(context.Background(), p.Starts[1], Selection{}); exit.CodeOf(err) != exit.BadData {
+	if _, _, err := s.Read(context.Background(), p.Inits[1], Selection{}); exit.CodeOf(err) != exit.BadData {
 		t.Errorf("%v, want exit 65", err)
 	}
 }

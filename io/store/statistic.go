@@ -8,8 +8,8 @@ import (
 
 // The kinds of fields.
 const (
-	Forecasts = "forecast"
-	Analyses  = "analysis"
+	KindForecast = "forecast"
+	KindAnalysis = "analysis"
 )
 
 // Statistic is what the values of a variable on a level at a lead are like, over all
@@ -27,10 +27,10 @@ type Statistic struct {
 	SD       float64        `json:"sd"` // divisor Count
 }
 
-// add joins the values of another set, by the rule for two means and sums of squares.
+// merge joins the values of another set, by the rule for two means and sums of squares.
 //
 // Source: Chan, Golub, LeVeque 1983, doi:10.1080/00031305.1983.10483115.
-func (s *Statistic) add(o Statistic) {
+func (s *Statistic) merge(o Statistic) {
 	s.Missing += o.Missing
 	if o.Count == 0 {
 		return
@@ -48,7 +48,7 @@ func (s *Statistic) add(o Statistic) {
 }
 
 // statistic is a record as one.
-func (r *record) statistic(points int) Statistic {
+func (r *fieldRecord) statistic(points int) Statistic {
 	return Statistic{Count: int64(points) - int64(r.missing), Missing: int64(r.missing),
 		Min: float64(r.min), Max: float64(r.max), Mean: r.mean, SD: r.sd}
 }
@@ -66,13 +66,13 @@ func (m *Meta) statistics() []Statistic {
 			}
 		}
 	}
-	list(Forecasts, m.Leads, m.Axes().Variables)
-	list(Analyses, m.Analyses.Leads, m.Analyses.Variables)
+	list(KindForecast, m.Leads, m.Axes().Variables)
+	list(KindAnalysis, m.Analyses.Leads, m.Analyses.Variables)
 	return all
 }
 
-// statisticOf is the position of the first field of a part among the statistics.
-func (l *layout) statisticOf(p part, leads int) int {
+// statisticIndex is the position of the first field of a part among the statistics.
+func (l *layout) statisticIndex(p part, leads int) int {
 	if p.member == analysis {
 		return leads*l.parts[0].fields + p.lead*p.fields
 	}

@@ -38,27 +38,27 @@ func (s Storage) bytes() int64 {
 // steps is the number of steps of Int16 between the least and the largest value, and
 // missing the code of none.
 const (
-	steps   = 2 * 32767
-	missing = math.MinInt16
+	int16Steps   = 2 * 32767
+	int16Missing = math.MinInt16
 )
 
 // errRange says that a value has no place in a storage type.
 var errRange = &exit.Error{Code: exit.BadData, What: "a value is infinite or too large for the storage type"}
 
-// A record is what a band's head says of one field's rows: how to read them, and the
+// A fieldRecord is what a band's head says of one field's rows: how to read them, and the
 // statistics of the values before they were stored.
-type record struct {
+type fieldRecord struct {
 	offset, scale float64 // of Int16; 0 and 1 otherwise
 	mean, sd      float64 // over the points that are not missing
 	min, max      float32 // likewise; 0 if all are missing
 	missing       uint32  // points
 }
 
-// describe takes the statistics of values.
+// fieldStatistics takes the statistics of values.
 //
 // Errors: errRange for an infinite value.
-func describe(v []float32) (record, error) {
-	r := record{scale: 1}
+func fieldStatistics(v []float32) (fieldRecord, error) {
+	r := fieldRecord{scale: 1}
 	var sum float64
 	n := 0
 	for _, x := range v {
@@ -94,7 +94,7 @@ func describe(v []float32) (record, error) {
 // encode stores values, and completes their record.
 //
 // Shape: dst [len(v)·bytes]. Errors: errRange if a value has no place.
-func (s Storage) encode(dst []byte, v []float32, r *record) error {
+func (s Storage) encode(dst []byte, v []float32, r *fieldRecord) error {
 	switch s {
 	case Float32:
 		for i, x := range v {
@@ -110,11 +110,11 @@ func (s Storage) encode(dst []byte, v []float32, r *record) error {
 		}
 	case Int16:
 		r.offset = (float64(r.min) + float64(r.max)) / 2
-		r.scale = (float64(r.max) - float64(r.min)) / steps
+		r.scale = (float64(r.max) - float64(r.min)) / int16Steps
 		for i, x := range v {
-			q := int16(missing)
+			q := int16(int16Missing)
 			if x == x {
-				q = r.code(x)
+				q = r.quantise(x)
 			}
 			binary.LittleEndian.PutUint16(dst[2*i:], uint16(q))
 		}
@@ -122,14 +122,14 @@ func (s Storage) encode(dst []byte, v []float32, r *record) error {
 	return nil
 }
 
-// code is the nearest code of a value.
-func (r *record) code(x float32) int16 {
+// quantise is the nearest code of a value.
+func (r *fieldRecord) quantise(x float32) int16 {
 	if r.scale == 0 {
 		return 0
 	}
 	// The ends are codes ±32767 but for rounding.
 	q := math.RoundToEven((float64(x) - r.offset) / r.scale)
-	return int16(max(-steps/2, min(steps/2, q)))
+	return int16(max(-int16Steps/2, min(int16Steps/2, q)))
 }
 
 // roundBF16 is the upper half of a float32, rounded to nearest even.
@@ -151,7 +151,7 @@ var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 // decode reads values.
 //
 // Shape: src [len(dst)·bytes].
-func (s Storage) decode(dst []float32, src []byte, r *record) {
+func (s Storage) decode(dst []float32, src []byte, r *fieldRecord) {
 	switch s {
 	case Float32:
 		if littleEndian {
@@ -168,7 +168,7 @@ func (s Storage) decode(dst []float32, src []byte, r *record) {
 	case Int16:
 		for i := range dst {
 			q := int16(binary.LittleEndian.Uint16(src[2*i:]))
-			if q == missing {
+			if q == int16Missing {
 				dst[i] = float32(math.NaN())
 				continue
 			}

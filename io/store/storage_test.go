@@ -32,7 +32,7 @@ func TestInt16(t *testing.T) {
 	for _, v := range [][]float32{
 		{273.15, 301.25, 288}, {5, 5, 5}, {0, nan, 0}, {nan, nan}, {-math.MaxFloat32, math.MaxFloat32, 1}, {1, math.Nextafter32(1, 2)}, {math.SmallestNonzeroFloat32, 0}, {-3, nan, 7, -3},
 	} {
-		r, err := describe(v)
+		r, err := fieldStatistics(v)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -101,7 +101,7 @@ func plan(storage Storage, starts int) (Plan, *synthetic) {
 	unit := map[string]string{"t": "K", "gh": "m"}
 	for i := range starts {
 		init := ensemble.InitAt(time.Date(2001, 2, 3, 12*i, 0, 0, 0, time.UTC))
-		p.Starts = append(p.Starts, init)
+		p.Inits = append(p.Inits, init)
 		for _, l := range p.Axes.Levels {
 			for _, v := range p.Axes.Variables {
 				for t, lead := range p.Axes.Leads {
@@ -114,7 +114,7 @@ func plan(storage Storage, starts int) (Plan, *synthetic) {
 		}
 	}
 	have := map[ensemble.Valid]bool{}
-	for _, init := range p.Starts {
+	for _, init := range p.Inits {
 		for _, lead := range p.AnalysisLeads {
 			if v := init.Valid(lead); !have[v] {
 				have[v] = true
@@ -137,7 +137,7 @@ func sizes(p Plan) Options {
 	if err != nil {
 		panic(err)
 	}
-	o.ShardSize = 3 * w.start
+	o.ShardSize = 3 * w.initBytes
 	return o
 }
 
@@ -187,7 +187,7 @@ func tolerance(s Storage, x float32, lo, hi float64) float64 {
 	case BFloat16:
 		return math.Abs(float64(x)) / 256
 	case Int16:
-		return (hi-lo)/steps/2*(1+1e-9) + math.Abs(float64(x))*0x1p-23
+		return (hi-lo)/int16Steps/2*(1+1e-9) + math.Abs(float64(x))*0x1p-23
 	}
 	return 0
 }
@@ -199,8 +199,8 @@ func TestRoundTrip(t *testing.T) {
 		p, src := plan(storage, 7)
 		dir := filepath.Join(t.TempDir(), "store")
 		r := write(t, dir, p, sizes(p))
-		if r.Meta.BandRows != 4 || r.Meta.ShardStarts != 3 || len(r.Meta.Shards) != 3 {
-			t.Fatalf("%d rows, %d starts, %d shards; want 4, 3, 3", r.Meta.BandRows, r.Meta.ShardStarts, len(r.Meta.Shards))
+		if r.Meta.BandRows != 4 || r.Meta.ShardInits != 3 || len(r.Meta.Shards) != 3 {
+			t.Fatalf("%d rows, %d starts, %d shards; want 4, 3, 3", r.Meta.BandRows, r.Meta.ShardInits, len(r.Meta.Shards))
 		}
 		for _, o := range []OpenOptions{{}, {NoVerify: true}} {
 			s := open(t, dir, o)
@@ -215,7 +215,7 @@ func TestRoundTrip(t *testing.T) {
 				{Members: []ensemble.Member{}, Levels: []ensemble.Level{p.Axes.Levels[2], p.Axes.Levels[0]}},
 				{AnalysisLeads: []ensemble.Lead{}},
 			} {
-				for _, init := range p.Starts {
+				for _, init := range p.Inits {
 					f, an, err := s.Read(context.Background(), init, sel)
 					if err != nil {
 						t.Fatal(err)
@@ -223,7 +223,7 @@ func TestRoundTrip(t *testing.T) {
 					check := func(k ensemble.Key, got []float32) {
 						t.Helper()
 						all := src.values(k)
-						want := ensemble.Cut(all, p.Grid, sel.Window)
+						want := ensemble.CropField(all, p.Grid, sel.Window)
 						lo, hi := make([]float64, 3), make([]float64, 3) // of the bands
 						for b := range lo {
 							lo[b], hi[b] = math.Inf(1), math.Inf(-1)
@@ -260,7 +260,7 @@ func TestRoundTrip(t *testing.T) {
 							check(ensemble.Key{Variable: "gh", Level: l, Member: ensemble.NoMember, Init: ensemble.Init(a.Valid)}, a.Field(0, li))
 						}
 					}
-					if n := len(orAll(sel.AnalysisLeads, p.AnalysisLeads)); len(an) != n {
+					if n := len(defaultTo(sel.AnalysisLeads, p.AnalysisLeads)); len(an) != n {
 						t.Errorf("%d analyses, want %d", len(an), n)
 					}
 				}
@@ -280,7 +280,7 @@ func TestFloat32Bits(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "store")
 	write(t, dir, p, Options{})
-	f, _, err := open(t, dir, OpenOptions{}).Read(context.Background(), p.Starts[0], Selection{})
+	f, _, err := open(t, dir, OpenOptions{}).Read(context.Background(), p.Inits[0], Selection{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +320,7 @@ func TestSameBytes(t *testing.T) {
 			r, err := Write(ctx, dir, shuffled, o)
 			cancel()
 			if err == nil {
-				if tries > 0 && r.Kept == 0 {
+				if tries > 0 && r.Reused == 0 {
 					t.Error("nothing of the interrupted run was kept")
 				}
 				break
@@ -405,7 +405,7 @@ func TestRefusals(t *testing.T) {
 			s.replacement = func(k ensemble.Key, v []float32) { v[0] = math.MaxFloat32 }
 		}, exit.BadData, "too large"},
 		{"no members", nil, func(p *Plan, _ *synthetic, _ *Options) { p.Members = nil }, exit.Usage, "0 members"},
-		{"starts twice", nil, func(p *Plan, _ *synthetic, _ *Options) { p.Starts[1] = p.Starts[0] }, exit.Usage, "ascend"},
+		{"starts twice", nil, func(p *Plan, _ *synthetic, _ *Options) { p.Inits[1] = p.Inits[0] }, exit.Usage, "ascend"},
 		{"storage", nil, func(p *Plan, _ *synthetic, _ *Options) { p.Storage = "f8" }, exit.Usage, "f8"},
 	} {
 		dir := t.TempDir()
@@ -471,7 +471,7 @@ func TestDamage(t *testing.T) {
 			return err
 		}
 		defer s.Close()
-		for _, init := range p.Starts {
+		for _, init := range p.Inits {
 			if _, _, err := s.Read(context.Background(), init, Selection{}); err != nil {
 				return err
 			}
@@ -481,15 +481,15 @@ func TestDamage(t *testing.T) {
 	if err := whole(); err != nil {
 		t.Fatal(err)
 	}
-	band := l.bandAt(1)
+	band := l.bandOffset(1)
 	for _, c := range []struct {
 		name string
 		at   int64
 		want string
 	}{
 		{"shards/00000.bin", 3, "head"}, {"shards/00000.bin", headFixed + 2, "head"}, {"shards/00001.bin", l.head - 1, "head"},
-		{"shards/00000.bin", l.start + band + l.partAt(2, 4) + 5, fmt.Sprint(l.start + band + l.partAt(2, 4))},
-		{"shards/00000.bin", band + l.partAt(len(l.parts)-1, 4), "checksum"},
+		{"shards/00000.bin", l.initBytes + band + l.partOffset(2, 4) + 5, fmt.Sprint(l.initBytes + band + l.partOffset(2, 4))},
+		{"shards/00000.bin", band + l.partOffset(len(l.parts)-1, 4), "checksum"},
 		{indexName, 40, indexName},
 	} {
 		back := flip(c.name, c.at)
@@ -539,7 +539,7 @@ func TestReadTogether(t *testing.T) {
 	for n := range 4 {
 		g.Go(func() {
 			for i := range 40 {
-				init := p.Starts[(i*5+n)%len(p.Starts)]
+				init := p.Inits[(i*5+n)%len(p.Inits)]
 				f, _, err := s.Read(context.Background(), init, Selection{})
 				if err != nil {
 					t.Error(err)

@@ -25,8 +25,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/table"
 )
 
-// Description is the file that says what a store holds, written last.
-const Description = "store.json"
+// MetaFile is the file that says what a store holds, written last.
+const MetaFile = "store.json"
 
 // The files of a store. The journal is there only while the store is written.
 const (
@@ -46,8 +46,8 @@ type Reader interface {
 	Read(ctx context.Context, entries []ensemble.Entry, visit func(i int, f *ensemble.Field) error) error
 }
 
-// Archive is fields and what reads them.
-type Archive struct {
+// FieldSource is fields and what reads them.
+type FieldSource struct {
 	Reader  Reader
 	Entries []ensemble.Entry
 }
@@ -60,18 +60,18 @@ type Plan struct {
 	// Interpolation says how the Archives bring fields to Grid, so that a store that was
 	// begun is not gone on with in another way; empty if they need not.
 	Interpolation string
-	Starts        []ensemble.Init // ascending
+	Inits         []ensemble.Init // ascending
 	Storage       Storage
-	Forecasts     Archive // all fields of the axes, members and starts, each once
+	Forecasts     FieldSource // all fields of the axes, members and starts, each once
 
 	AnalysisVariables []string        // none for a store without analyses
 	AnalysisLeads     []ensemble.Lead // valid times of a start's analyses
-	Analyses          Archive         // all of them at lead 0, each once
+	Analyses          FieldSource     // all of them at lead 0, each once
 
-	Inputs   []manifest.File // the files that all is read from
-	Known    []Known         // of these files, kept beside the store for the next Write
-	Warnings []string
-	Version  string // of the program
+	Inputs         []manifest.File // the files that all is read from
+	InputChecksums []InputChecksum // of these files, kept beside the store for the next Write
+	Warnings       []string
+	Version        string // of the program
 }
 
 // Options say how to write. The zero value is the default; none of them but the sizes
@@ -85,10 +85,10 @@ type Options struct {
 	// Progress is told how many shards are done; nil drops it. It is called by several
 	// goroutines.
 	Progress func(done, all int)
-	// Judge is asked before the description is written, when all is read, whether the input
+	// Validate is asked before the description is written, when all is read, whether the input
 	// is as it was when its checksums were taken and what is to be said of its values;
 	// nil finds nothing.
-	Judge func() (warnings []string, err error)
+	Validate func() (warnings []string, err error)
 }
 
 // DefaultMemory is the bound of Write's memory unless it is told.
@@ -103,12 +103,12 @@ const (
 type Result struct {
 	Meta     *Meta
 	Complete bool // the store was there; nothing was written
-	Kept     int  // shards of an interrupted run that were sound
+	Reused   int  // shards of an interrupted run that were sound
 	Outputs  []string
 }
 
-// reached is told which stage of writing was passed; tests end the process there.
-var reached = func(stage string) {}
+// testHook is told which stage of writing was passed; tests end the process there.
+var testHook = func(stage string) {}
 
 // Write makes a store in a folder, or goes on with one that was interrupted: shards
 // that are finished and have their checksum are kept.
@@ -127,25 +127,25 @@ func Write(ctx context.Context, dir string, p Plan, o Options) (r *Result, err e
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, exit.Create(dir, err)
+		return nil, exit.CreateError(dir, err)
 	}
-	lease, err := rundir.Hold(dir)
+	lease, err := rundir.TakeLease(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lease.Release()) }()
-	w.lost = lease.Lost
-	done, err := w.enter()
-	if err == nil && p.Known != nil {
-		err = w.writeJSON(inputsName, p.Known)
+	w.leaseLost = lease.CheckHeld
+	done, err := w.prepareFolder()
+	if err == nil && p.InputChecksums != nil {
+		err = w.writeJSON(inputsName, p.InputChecksums)
 	}
 	if done != nil || err != nil {
 		return done, err
 	}
-	if err := w.space(); err != nil {
+	if err := w.checkSpace(); err != nil {
 		return nil, err
 	}
-	if err := w.shards(ctx); err != nil {
+	if err := w.writeShards(ctx); err != nil {
 		return nil, err
 	}
 	return w.finish()
@@ -178,8 +178,8 @@ type writer struct {
 	analyses  map[ensemble.Valid][]ensemble.Entry
 	window    int // fields that a worker asks for at once
 	workers   int
-	lost      func() error
-	kept      atomic.Int64
+	leaseLost func() error
+	reused    atomic.Int64
 	done      atomic.Int64
 }
 
@@ -203,17 +203,17 @@ func newWriter(dir string, p Plan, o Options) (*writer, error) {
 	if err := w.describe(); err != nil {
 		return nil, &exit.Error{Code: exit.Usage, What: "a store cannot be made of this", At: dir, Why: err.Error(), Fix: "correct the configuration", Err: err}
 	}
-	for _, e := range byPlace(p.Forecasts.Entries) {
+	for _, e := range byFilePosition(p.Forecasts.Entries) {
 		w.forecasts[e.Init] = append(w.forecasts[e.Init], e)
 	}
-	for _, e := range byPlace(p.Analyses.Entries) {
+	for _, e := range byFilePosition(p.Analyses.Entries) {
 		w.analyses[e.Valid()] = append(w.analyses[e.Valid()], e)
 	}
-	return w, w.share()
+	return w, w.divideMemory()
 }
 
-// byPlace orders entries as they lie in the files, so that files are read forward.
-func byPlace(entries []ensemble.Entry) []ensemble.Entry {
+// byFilePosition orders entries as they lie in the files, so that files are read forward.
+func byFilePosition(entries []ensemble.Entry) []ensemble.Entry {
 	out := slices.Clone(entries)
 	slices.SortStableFunc(out, func(a, b ensemble.Entry) int {
 		if c := strings.Compare(a.File, b.File); c != 0 {
@@ -238,8 +238,8 @@ func (w *writer) describe() error {
 		return out, nil
 	}
 	m := &Meta{Schema: schema, Format: Format, Version: p.Version, Storage: p.Storage, Levels: p.Axes.Levels, Members: p.Members,
-		Grid: p.Grid, Interpolation: p.Interpolation, Origins: ensemble.Origins(p.Forecasts.Entries), Inputs: p.Inputs, Warnings: append([]string{}, p.Warnings...), BandRows: 1, ShardStarts: 1,
-		Analyses: References{Variables: p.AnalysisVariables}}
+		Grid: p.Grid, Interpolation: p.Interpolation, Origins: ensemble.Origins(p.Forecasts.Entries), Inputs: p.Inputs, Warnings: append([]string{}, p.Warnings...), BandRows: 1, ShardInits: 1,
+		Analyses: Analyses{Variables: p.AnalysisVariables}}
 	var err error
 	if m.Leads, err = seconds(p.Axes.Leads); err != nil {
 		return err
@@ -254,11 +254,11 @@ func (w *writer) describe() error {
 	for _, v := range p.Axes.Variables {
 		m.Variables = append(m.Variables, Variable{v, unit[v]})
 	}
-	for _, s := range p.Starts {
+	for _, s := range p.Inits {
 		if s.Nanosecond() != 0 {
 			return fmt.Errorf("start %s is no whole second", s)
 		}
-		m.Starts = append(m.Starts, s.Time)
+		m.InitTimes = append(m.InitTimes, s.Time)
 	}
 	if err := m.checkPlan(); err != nil {
 		return err
@@ -271,7 +271,7 @@ func (w *writer) describe() error {
 	if l, err = m.layout(); err != nil {
 		return err
 	}
-	m.ShardStarts = int(max(1, min(w.opt.ShardSize/l.start, most)))
+	m.ShardInits = int(max(1, min(w.opt.ShardSize/l.initBytes, maxCount)))
 	if w.layout, err = m.layout(); err != nil {
 		return err
 	}
@@ -283,8 +283,8 @@ func (w *writer) describe() error {
 // buffer is the size of the pieces in which a start is read back.
 const buffer = 1 << 20
 
-// share divides the memory among workers.
-func (w *writer) share() error {
+// divideMemory divides the memory among workers.
+func (w *writer) divideMemory() error {
 	field := 4 * int64(w.ny) * int64(w.nx)
 	lo, hi := w.rows(0)
 	fixed := int64(w.fields)*int64(w.bands)*recordBytes + 2*w.head + w.fieldBytes(hi-lo) + buffer
@@ -297,9 +297,9 @@ func (w *writer) share() error {
 	return nil
 }
 
-// enter decides what the content of the folder means. It gives a result if the store
+// prepareFolder decides what the content of the folder means. It gives a result if the store
 // is there already.
-func (w *writer) enter() (*Result, error) {
+func (w *writer) prepareFolder() (*Result, error) {
 	refuse := func(what, why, fix string) error {
 		return &exit.Error{Code: exit.CannotWrite, What: what, At: w.dir, Why: why, Fix: fix}
 	}
@@ -307,65 +307,65 @@ func (w *writer) enter() (*Result, error) {
 	old, err := os.ReadFile(filepath.Join(w.dir, metaName))
 	switch {
 	case err == nil:
-		if m, err := readMeta(w.dir, old); err == nil && m.Identity == w.meta.Identity && w.whole(m) {
-			return &Result{Meta: m, Complete: true, Kept: w.layout.shards()}, w.discardJournal()
+		if m, err := readMeta(w.dir, old); err == nil && m.Identity == w.meta.Identity && w.filesComplete(m) {
+			return &Result{Meta: m, Complete: true, Reused: w.layout.shards()}, w.discardJournal()
 		}
 		if !w.opt.Overwrite {
 			return nil, refuse("the folder holds another store", "it is damaged, or was made from other inputs or with another configuration", another)
 		}
-		if err := w.clear(); err != nil {
+		if err := w.clearFolder(); err != nil {
 			return nil, err
 		}
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, exit.Create(w.dir, err)
+		return nil, exit.CreateError(w.dir, err)
 	}
 	plan, err := os.ReadFile(filepath.Join(w.dir, journalDir, planName))
 	switch {
 	case err == nil:
 		var begun Meta
 		if json.Unmarshal(plan, &begun) == nil && begun.Identity == w.meta.Identity {
-			return nil, w.tidy()
+			return nil, w.removePartial()
 		}
 		if !w.opt.Overwrite {
 			return nil, refuse("another store was begun in the folder", "it was to be made from other inputs or with another configuration", another)
 		}
-		if err := w.clear(); err != nil {
+		if err := w.clearFolder(); err != nil {
 			return nil, err
 		}
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, exit.Create(w.dir, err)
+		return nil, exit.CreateError(w.dir, err)
 	}
-	if err := w.foreign(refuse); err != nil {
+	if err := w.refuseForeign(refuse); err != nil {
 		return nil, err
 	}
-	if err := w.clear(); err != nil { // of one that was killed before its plan was written
+	if err := w.clearFolder(); err != nil { // of one that was killed before its plan was written
 		return nil, err
 	}
 	for _, sub := range []string{shardDir, journalDir} {
 		if err := os.MkdirAll(filepath.Join(w.dir, sub), 0o777); err != nil {
-			return nil, exit.Create(filepath.Join(w.dir, sub), err)
+			return nil, exit.CreateError(filepath.Join(w.dir, sub), err)
 		}
 	}
 	return nil, w.writeJSON(filepath.Join(journalDir, planName), w.meta)
 }
 
-// foreign refuses a folder with files that are not a store's.
-func (w *writer) foreign(refuse func(what, why, fix string) error) error {
+// refuseForeign refuses a folder with files that are not a store's.
+func (w *writer) refuseForeign(refuse func(what, why, fix string) error) error {
 	entries, err := os.ReadDir(w.dir)
 	if err != nil {
-		return exit.Create(w.dir, err)
+		return exit.CreateError(w.dir, err)
 	}
 	own := []string{shardDir, journalDir, indexName, inputsName, manifest.SumsName}
 	for _, e := range entries {
-		if n := e.Name(); !slices.Contains(own, n) && !rundir.OfLease(n) {
+		if n := e.Name(); !slices.Contains(own, n) && !rundir.IsLeaseFile(n) {
 			return refuse("the folder is not empty", "it holds "+n+" and no store", "choose another folder")
 		}
 	}
 	return nil
 }
 
-// whole tells whether the files of a store are there, by their sizes.
-func (w *writer) whole(m *Meta) bool {
+// filesComplete tells whether the files of a store are there, by their sizes.
+func (w *writer) filesComplete(m *Meta) bool {
 	for _, f := range append(slices.Clone(m.Shards), m.Index) {
 		if s, err := os.Stat(filepath.Join(w.dir, filepath.FromSlash(f.Path))); err != nil || s.Size() != f.Size {
 			return false
@@ -374,10 +374,10 @@ func (w *writer) whole(m *Meta) bool {
 	return true
 }
 
-// clear removes a store, its description first, so that a clear that is interrupted
+// clearFolder removes a store, its description first, so that a clear that is interrupted
 // leaves none. Files that are not a store's stay, and their folders with them.
-func (w *writer) clear() error {
-	if err := w.tidy(); err != nil {
+func (w *writer) clearFolder() error {
+	if err := w.removePartial(); err != nil {
 		return err
 	}
 	for _, pattern := range []string{metaName, manifest.SumsName, indexName, journalDir + "/" + planName, journalDir + "/[0-9]*.json", shardDir + "/[0-9]*.bin"} {
@@ -385,12 +385,12 @@ func (w *writer) clear() error {
 			return err
 		}
 	}
-	return exit.Create(w.dir, atomicfile.Sync(w.dir))
+	return exit.CreateError(w.dir, atomicfile.Sync(w.dir))
 }
 
-// tidy removes the unfinished files of a writer that was killed. The lease says that it
+// removePartial removes the unfinished files of a writer that was killed. The lease says that it
 // is dead.
-func (w *writer) tidy() error {
+func (w *writer) removePartial() error {
 	for _, dir := range []string{"", shardDir + "/", journalDir + "/"} {
 		if err := w.remove(dir + ".*.partial-*"); err != nil {
 			return err
@@ -408,14 +408,14 @@ func (w *writer) remove(pattern string) error {
 	for _, name := range names {
 		path := filepath.Join(w.dir, filepath.FromSlash(name))
 		if err := os.Remove(path); err != nil {
-			return exit.Create(path, err)
+			return exit.CreateError(path, err)
 		}
 	}
 	return nil
 }
 
-// space verifies that the shards that are not there yet will fit.
-func (w *writer) space() error {
+// checkSpace verifies that the shards that are not there yet will fit.
+func (w *writer) checkSpace() error {
 	var need uint64
 	for k := range w.layout.shards() {
 		if _, err := os.Stat(filepath.Join(w.dir, journalName(k))); err != nil {
@@ -433,8 +433,8 @@ func (w *writer) space() error {
 	return nil
 }
 
-// shards makes all shards that are not there.
-func (w *writer) shards(ctx context.Context) error {
+// writeShards makes all shards that are not there.
+func (w *writer) writeShards(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	next := make(chan int)
 	g.Go(func() error {
@@ -450,14 +450,14 @@ func (w *writer) shards(ctx context.Context) error {
 	})
 	for range w.workers {
 		g.Go(func() error {
-			s := newShard(w)
+			s := newShardWriter(w)
 			for k := range next {
-				if err := w.lost(); err != nil {
+				if err := w.leaseLost(); err != nil {
 					return err
 				}
-				if w.finished(k) {
-					w.kept.Add(1)
-				} else if err := s.make(ctx, k); err != nil {
+				if w.isFinished(k) {
+					w.reused.Add(1)
+				} else if err := s.writeShard(ctx, k); err != nil {
 					return err
 				}
 				if done := int(w.done.Add(1)); w.opt.Progress != nil {
@@ -470,30 +470,30 @@ func (w *writer) shards(ctx context.Context) error {
 	return g.Wait()
 }
 
-// entry is what the journal says of a finished shard.
-type entry struct {
+// journalEntry is what the journal says of a finished shard.
+type journalEntry struct {
 	Shard      manifest.File `json:"shard"`
 	Bands      []Row         `json:"bands"`
 	Statistics []Statistic   `json:"statistics"`
 }
 
-// readEntry reads the journal of a shard.
-func (w *writer) readEntry(k int) (*entry, error) {
+// readJournal reads the journal of a shard.
+func (w *writer) readJournal(k int) (*journalEntry, error) {
 	path := filepath.Join(w.dir, journalName(k))
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, exit.Read(path, err)
+		return nil, exit.ReadError(path, err)
 	}
-	e := &entry{}
+	e := &journalEntry{}
 	if err := json.Unmarshal(text, e); err != nil {
 		return nil, &exit.Error{Code: exit.BadData, What: "the journal is damaged", At: path, Why: err.Error(), Fix: "remove the file and run again", Err: err}
 	}
 	return e, nil
 }
 
-// finished tells whether a shard is there and is what the journal says.
-func (w *writer) finished(k int) bool {
-	e, err := w.readEntry(k)
+// isFinished tells whether a shard is there and is what the journal says.
+func (w *writer) isFinished(k int) bool {
+	e, err := w.readJournal(k)
 	if err != nil || e.Shard.Path != shardName(k) || e.Shard.Size != w.shardSize(k) {
 		return false
 	}
@@ -507,21 +507,21 @@ func (w *writer) finish() (*Result, error) {
 	m.Shards, m.Statistics = nil, m.statistics()
 	var rows []Row
 	for k := range w.layout.shards() {
-		e, err := w.readEntry(k)
+		e, err := w.readJournal(k)
 		if err != nil {
 			return nil, err
 		}
 		m.Shards = append(m.Shards, e.Shard)
 		rows = append(rows, e.Bands...)
 		for i, s := range e.Statistics {
-			m.Statistics[i].add(s)
+			m.Statistics[i].merge(s)
 		}
 	}
 	index := filepath.Join(w.dir, indexName)
 	if err := table.Write(index, rows); err != nil {
 		return nil, err
 	}
-	reached("index written")
+	testHook("index written")
 	f, err := manifest.SumBelow(w.dir, []string{indexName})
 	if err != nil {
 		return nil, err
@@ -533,14 +533,14 @@ func (w *writer) finish() (*Result, error) {
 	}
 	path := filepath.Join(w.dir, manifest.SumsName)
 	if err := atomicfile.WriteFile(path, []byte(sums.String())); err != nil {
-		return nil, exit.Create(path, err)
+		return nil, exit.CreateError(path, err)
 	}
-	reached("sums written")
-	if err := errors.Join(m.check(), w.lost()); err != nil {
+	testHook("sums written")
+	if err := errors.Join(m.check(), w.leaseLost()); err != nil {
 		return nil, err
 	}
-	if w.opt.Judge != nil {
-		warnings, err := w.opt.Judge()
+	if w.opt.Validate != nil {
+		warnings, err := w.opt.Validate()
 		if err != nil {
 			return nil, err
 		}
@@ -549,8 +549,8 @@ func (w *writer) finish() (*Result, error) {
 	if err := w.writeJSON(metaName, m); err != nil {
 		return nil, err
 	}
-	reached("description written")
-	r := &Result{Meta: m, Kept: int(w.kept.Load()), Outputs: []string{filepath.Join(w.dir, metaName), index, path}}
+	testHook("description written")
+	r := &Result{Meta: m, Reused: int(w.reused.Load()), Outputs: []string{filepath.Join(w.dir, metaName), index, path}}
 	for _, s := range m.Shards {
 		r.Outputs = append(r.Outputs, filepath.Join(w.dir, filepath.FromSlash(s.Path)))
 	}
@@ -560,7 +560,7 @@ func (w *writer) finish() (*Result, error) {
 // discardJournal removes the journal of a store that is complete.
 func (w *writer) discardJournal() error {
 	dir := filepath.Join(w.dir, journalDir)
-	return exit.Create(dir, os.RemoveAll(dir))
+	return exit.CreateError(dir, os.RemoveAll(dir))
 }
 
 func (w *writer) writeJSON(name string, v any) error {
@@ -569,5 +569,5 @@ func (w *writer) writeJSON(name string, v any) error {
 		return err
 	}
 	path := filepath.Join(w.dir, name)
-	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
+	return exit.CreateError(path, atomicfile.WriteFile(path, append(text, '\n')))
 }

@@ -43,7 +43,7 @@ func WriteCSV[T any](path string, rows []T) error {
 		out.Flush()
 		return out.Error()
 	})
-	return exit.Create(path, err)
+	return exit.CreateError(path, err)
 }
 
 // cellText writes one value.

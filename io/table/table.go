@@ -92,7 +92,7 @@ func columns(row reflect.Type) ([]column, error) {
 // Write puts a table at path, whole or not at all, compressed with zstd at its fastest level: the library
 // makes an encoder for every column, and those of other levels take longer to set up than to use.
 //
-// Errors: a row type that Write cannot map; those of exit.Create.
+// Errors: a row type that Write cannot map; those of exit.CreateError.
 func Write[T any](path string, rows []T) error {
 	cols, err := columns(reflect.TypeFor[T]())
 	if err != nil {
@@ -127,7 +127,7 @@ func Write[T any](path string, rows []T) error {
 		}
 		return pw.Close()
 	})
-	return exit.Create(path, err)
+	return exit.CreateError(path, err)
 }
 
 // appendValue adds one value to its column.

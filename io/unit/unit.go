@@ -14,8 +14,8 @@ type Conversion struct {
 	Offset float64
 }
 
-// Identity says whether values stay as they are.
-func (c Conversion) Identity() bool { return c.Scale == 1 && c.Offset == 0 }
+// IsIdentity says whether values stay as they are.
+func (c Conversion) IsIdentity() bool { return c.Scale == 1 && c.Offset == 0 }
 
 // Difference is the conversion of a difference of two values, such as a spread:
 // without the offset.
@@ -23,7 +23,7 @@ func (c Conversion) Difference() Conversion { return Conversion{c.SI, c.Scale, 0
 
 // Apply converts values in place. NaN stays NaN.
 func (c Conversion) Apply(v []float32) {
-	if c.Identity() {
+	if c.IsIdentity() {
 		return
 	}
 	for i, x := range v {
@@ -60,9 +60,9 @@ var (
 	slash = regexp.MustCompile(`/\s*([A-Za-z]+)([0-9]*)`)
 )
 
-// Spelling gives the UDUNITS spelling of a unit: "m**2 s**-2", "m^2/s^2" and
+// Normalise gives the UDUNITS spelling of a unit: "m**2 s**-2", "m^2/s^2" and
 // "m2 s-2" are one.
-func Spelling(s string) string {
+func Normalise(s string) string {
 	s = strings.Join(strings.Fields(strings.ReplaceAll(s, ".", " ")), " ")
 	s = power.ReplaceAllString(s, "$1$2")
 	s = slash.ReplaceAllStringFunc(s, func(m string) string {
@@ -80,7 +80,7 @@ func Spelling(s string) string {
 // vocabulary, empty for one that is not in it: with "kg m-2" a depth of water ("m" and
 // "mm" of tp) is no length, and with "1" a percentage is a fraction.
 func ToSI(native, wanted string) Conversion {
-	s := Spelling(native)
+	s := Normalise(native)
 	switch {
 	case wanted == "kg m-2" && s == "m":
 		return Conversion{"kg m-2", 1000, 0}

@@ -12,33 +12,33 @@ import (
 const (
 	bloscHeader     = 16
 	bloscShuffled   = 0x01
-	bloscPlain      = 0x02 // the bytes as they are follow the header
+	bloscMemcpyed   = 0x02 // the bytes as they are follow the header
 	bloscBitShuffle = 0x04
-	bloscWhole      = 0x10 // blocks are not cut into streams of one byte of each element
+	bloscNoSplit    = 0x10 // blocks are not cut into streams of one byte of each element
 	bloscMaxSplits  = 16
 	bloscMinSplit   = 128 // bytes of such a stream at least
 )
 
-// bloscFormats are the compressors inside, by the number in the flags.
-var bloscFormats = map[byte]struct {
+// bloscCompressors are the compressors inside, by the number in the flags.
+var bloscCompressors = map[byte]struct {
 	name string
 	undo func(dst, src []byte) error
 }{
-	0: {"blosclz", undoBloscLZ}, 1: {"lz4", undoLZ4}, 3: {"zlib", exactly(undoZlib)}, 4: {"zstd", exactly(undoZstd)},
+	0: {"blosclz", decodeBloscLZ}, 1: {"lz4", decodeLZ4Block}, 3: {"zlib", exactSize(decodeZlib)}, 4: {"zstd", exactSize(decodeZstd)},
 }
 
-// undoBlosc undoes a Blosc 1 buffer.
+// decodeBlosc undoes a Blosc 1 buffer.
 //
 // Errors: a header that contradicts itself or the bytes that are there, streams that do
 // not end where they should, more than limit bytes.
 // Source: c-blosc 1.21, README_CHUNK_FORMAT.rst and blosc.c (blosc_d).
-func undoBlosc(src []byte, limit int) ([]byte, error) {
+func decodeBlosc(src []byte, limit int) ([]byte, error) {
 	if len(src) < bloscHeader {
 		return nil, fmt.Errorf("%d bytes are no Blosc buffer", len(src))
 	}
 	version, flags, size := src[0], src[2], int(src[3])
 	total, block, packed := int64(binary.LittleEndian.Uint32(src[4:])), int64(binary.LittleEndian.Uint32(src[8:])), int64(binary.LittleEndian.Uint32(src[12:]))
-	format, known := bloscFormats[flags>>5]
+	format, known := bloscCompressors[flags>>5]
 	switch {
 	case version < 1 || version > 2:
 		return nil, fmt.Errorf("format %d of Blosc is not known", version)
@@ -48,7 +48,7 @@ func undoBlosc(src []byte, limit int) ([]byte, error) {
 		return nil, fmt.Errorf("a Blosc buffer that becomes %d bytes, more than %d", total, limit)
 	case total == 0:
 		return []byte{}, nil
-	case flags&bloscPlain != 0:
+	case flags&bloscMemcpyed != 0:
 		if packed != total+bloscHeader {
 			return nil, fmt.Errorf("a Blosc buffer of %d plain bytes in %d", total, packed)
 		}
@@ -68,7 +68,7 @@ func undoBlosc(src []byte, limit int) ([]byte, error) {
 		dst := out[k*block : min((k+1)*block, total)]
 		at := int64(binary.LittleEndian.Uint32(src[bloscHeader+4*k:]))
 		streams := 1
-		if n := len(dst); flags&bloscWhole == 0 && size <= bloscMaxSplits && n/size >= bloscMinSplit && int64(n) == block {
+		if n := len(dst); flags&bloscNoSplit == 0 && size <= bloscMaxSplits && n/size >= bloscMinSplit && int64(n) == block {
 			streams = size
 		}
 		into := dst
@@ -80,7 +80,7 @@ func undoBlosc(src []byte, limit int) ([]byte, error) {
 			}
 			into = scratch[:len(dst)]
 		}
-		if err := undoStreams(into, src, at, streams, format.undo); err != nil {
+		if err := decodeStreams(into, src, at, streams, format.undo); err != nil {
 			return nil, fmt.Errorf("block %d of a Blosc buffer (%s): %w", k+1, format.name, err)
 		}
 		if shuffled {
@@ -92,8 +92,8 @@ func undoBlosc(src []byte, limit int) ([]byte, error) {
 	return out, nil
 }
 
-// undoStreams undoes the streams of one block, each behind its length.
-func undoStreams(dst, src []byte, at int64, streams int, undo func(dst, src []byte) error) error {
+// decodeStreams undoes the streams of one block, each behind its length.
+func decodeStreams(dst, src []byte, at int64, streams int, undo func(dst, src []byte) error) error {
 	each := len(dst) / streams
 	for s := range streams {
 		if at < bloscHeader || at+4 > int64(len(src)) {
@@ -117,8 +117,8 @@ func undoStreams(dst, src []byte, at int64, streams int, undo func(dst, src []by
 	return nil
 }
 
-// exactly adapts a decoder whose result must fill dst.
-func exactly(undo undoBytes) func(dst, src []byte) error {
+// exactSize adapts a decoder whose result must fill dst.
+func exactSize(undo decodeFunc) func(dst, src []byte) error {
 	return func(dst, src []byte) error {
 		b, err := undo(src, len(dst))
 		if err != nil {
@@ -132,7 +132,7 @@ func exactly(undo undoBytes) func(dst, src []byte) error {
 	}
 }
 
-func undoLZ4(dst, src []byte) error {
+func decodeLZ4Block(dst, src []byte) error {
 	n, err := lz4.UncompressBlock(src, dst)
 	if err == nil && n != len(dst) {
 		err = fmt.Errorf("%d bytes, not %d", n, len(dst))
@@ -142,12 +142,12 @@ func undoLZ4(dst, src []byte) error {
 
 var errBloscLZ = errors.New("the stream is damaged")
 
-// undoBloscLZ undoes a stream of BloscLZ, which must fill dst: runs of literals, behind
+// decodeBloscLZ undoes a stream of BloscLZ, which must fill dst: runs of literals, behind
 // their length less one in five bits, and matches, with three bits of length, thirteen of
 // distance, and more bytes of either where these are all ones.
 //
 // Source: c-blosc 1.21, blosclz.c (blosclz_decompress).
-func undoBloscLZ(dst, src []byte) error {
+func decodeBloscLZ(dst, src []byte) error {
 	const far = 8191 // distance beyond which 16 bits follow
 	if len(src) == 0 {
 		return errBloscLZ
@@ -229,7 +229,7 @@ func unshuffleBits(dst, src []byte, size int) {
 			for b := range 8 {
 				x |= uint64(src[(8*k+b)*row+g]) << (8 * b)
 			}
-			x = transposed(x)
+			x = transpose8x8(x)
 			for i := range 8 {
 				dst[(8*g+i)*size+k] = byte(x >> (8 * i))
 			}
@@ -238,10 +238,10 @@ func unshuffleBits(dst, src []byte, size int) {
 	copy(dst[n*size:], src[n*size:])
 }
 
-// transposed turns a matrix of 8×8 bits around: bit i of byte b becomes bit b of byte i.
+// transpose8x8 turns a matrix of 8×8 bits around: bit i of byte b becomes bit b of byte i.
 //
 // Source: Warren, Hacker's Delight, 2nd ed., 7-3.
-func transposed(x uint64) uint64 {
+func transpose8x8(x uint64) uint64 {
 	t := (x ^ x>>7) & 0x00AA00AA00AA00AA
 	x ^= t ^ t<<7
 	t = (x ^ x>>14) & 0x0000CCCC0000CCCC

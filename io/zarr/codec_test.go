@@ -79,7 +79,7 @@ func TestFillValues(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, ok, err := d.fill([]byte(c.text))
+		got, ok, err := d.parseFill([]byte(c.text))
 		if got != c.want || ok != c.ok || (err != nil) != c.bad {
 			t.Errorf("%s of %s: %v, %v, %v", c.text, c.dtype, got, ok, err)
 		}
@@ -98,7 +98,7 @@ func FuzzBlosc(f *testing.F) {
 	f.Add(header(0x10, 4, 8, 8, []byte{20, 0, 0, 0, 3, 0, 0, 0, 0, 'x', 0x25, 0}))
 	f.Add(header(0x31, 4, 8, 8, []byte{20, 0, 0, 0, 9, 0, 0, 0, 0x80, 1, 2, 3, 4, 5, 6, 7, 8}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		out, err := undoBlosc(b, 1<<16)
+		out, err := decodeBlosc(b, 1<<16)
 		if err == nil && len(out) > 1<<16 {
 			t.Errorf("%d bytes", len(out))
 		}
@@ -111,11 +111,11 @@ func FuzzShardIndex(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{0xff}, 64), int64(64))
 	f.Fuzz(func(t *testing.T, b []byte, size int64) {
 		for _, summed := range []bool{false, true} {
-			s := &sharding{count: int64(len(b) / 16), summed: summed}
-			if int64(len(b)) < s.size() || size < 0 {
+			s := &sharding{count: int64(len(b) / 16), checksummed: summed}
+			if int64(len(b)) < s.indexSize() || size < 0 {
 				continue
 			}
-			index, err := s.parse(b[:s.size()], size)
+			index, err := s.parse(b[:s.indexSize()], size)
 			for _, c := range index {
 				if err == nil && c[1] >= 0 && (c[0] < 0 || c[0]+c[1] > size) {
 					t.Errorf("chunk %v of %d bytes", c, size)
@@ -132,7 +132,7 @@ func FuzzMetadata(f *testing.F) {
 	f.Add([]byte(`{"zarr_format": 3, "node_type": "array", "shape": [4, 6], "data_type": "float32", "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 6]}},
  "chunk_key_encoding": {"name": "default"}, "fill_value": 0, "codecs": [{"name": "transpose", "configuration": {"order": [1, 0]}}, {"name": "bytes", "configuration": {"endian": "little"}}, "crc32c"]}`), []byte("{}"))
 	f.Fuzz(func(t *testing.T, text, attrs []byte) {
-		for _, parse := range []func() (*Array, error){func() (*Array, error) { return parse2("t", text, attrs) }, func() (*Array, error) { return parse3("t", text) }} {
+		for _, parse := range []func() (*Array, error){func() (*Array, error) { return parseArray2("t", text, attrs) }, func() (*Array, error) { return parseArray3("t", text) }} {
 			a, err := parse()
 			if err != nil {
 				if len(err.Error()) > 10_000+len(text)+len(attrs) {
@@ -143,7 +143,7 @@ func FuzzMetadata(f *testing.F) {
 			if n := a.chunkSize() * int64(a.dtype.size); n < 1 || n > maxChunk {
 				t.Errorf("a chunk of %d bytes", n)
 			}
-			a.variable()
+			a.cfVariable()
 			a.strides()
 		}
 	})

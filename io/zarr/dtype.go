@@ -19,8 +19,8 @@ type dtype struct {
 	size int  // bytes
 	big  bool // the most significant byte comes first
 	unit string
-	// per is how many units one step of a time or span is.
-	per float64
+	// scale is how many units one step of a time or span is.
+	scale float64
 }
 
 // typeNames are the words of NetCDF for our types, which Packing and listings show.
@@ -51,14 +51,14 @@ func parseDtype(text string) (dtype, error) {
 	if err != nil {
 		return dtype{}, fmt.Errorf("it holds no numbers but type %s", text)
 	}
-	d := dtype{kind: m[2][0], size: size, big: m[1] == ">", per: 1}
+	d := dtype{kind: m[2][0], size: size, big: m[1] == ">", scale: 1}
 	if d.kind == 'M' || d.kind == 'm' {
 		if m[4] != "" {
-			if d.per, err = strconv.ParseFloat(m[4], 64); err != nil {
+			if d.scale, err = strconv.ParseFloat(m[4], 64); err != nil {
 				return d, err
 			}
 		}
-		return d, d.times(m[5])
+		return d, d.setTimeUnit(m[5])
 	}
 	if typeNames[m[2]+m[3]] == "" || m[5] != "" {
 		return d, fmt.Errorf("it holds no numbers but type %s", text)
@@ -66,8 +66,8 @@ func parseDtype(text string) (dtype, error) {
 	return d, nil
 }
 
-// isText tells whether a type of version 2 is one of texts.
-func isText(name string) bool {
+// isTextType tells whether a type of version 2 is one of texts.
+func isTextType(name string) bool {
 	m := dtypeText.FindStringSubmatch(name)
 	return name == "|O" || m != nil && strings.Contains("SU", m[2])
 }
@@ -75,24 +75,24 @@ func isText(name string) bool {
 // textTypes are the types of texts in version 3.
 var textTypes = []string{"string", "fixed_length_utf32", "null_terminated_bytes", "variable_length_utf8"}
 
-// isText3 is isText for version 3.
-func isText3(raw json.RawMessage) bool {
+// isTextType3 is isTextType for version 3.
+func isTextType3(raw json.RawMessage) bool {
 	var name string
-	var conf named
+	var conf namedConfig
 	if json.Unmarshal(raw, &name) != nil && json.Unmarshal(raw, &conf) == nil {
 		name = conf.Name
 	}
 	return slices.Contains(textTypes, name)
 }
 
-// times sets the unit of a time or span.
-func (d *dtype) times(unit string) error {
+// setTimeUnit sets the unit of a time or span.
+func (d *dtype) setTimeUnit(unit string) error {
 	d.unit = timeUnits[unit]
 	if d.unit == "" || d.size != 8 {
 		return fmt.Errorf("its times have the unit %q, which has no fixed length", unit)
 	}
-	if d.per != 1 {
-		return fmt.Errorf("its times count steps of %g %s", d.per, d.unit)
+	if d.scale != 1 {
+		return fmt.Errorf("its times count steps of %g %s", d.scale, d.unit)
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func parseDataType(raw json.RawMessage) (dtype, error) {
 	if core := coreTypes[name]; core != "" {
 		return parseDtype(core)
 	}
-	d := dtype{size: 8, per: conf.Configuration.Scale}
+	d := dtype{size: 8, scale: conf.Configuration.Scale}
 	switch name {
 	case "numpy.datetime64":
 		d.kind = 'M'
@@ -130,11 +130,11 @@ func parseDataType(raw json.RawMessage) (dtype, error) {
 	default:
 		return d, fmt.Errorf("it holds no numbers but type %.60s", name)
 	}
-	return d, d.times(conf.Configuration.Unit)
+	return d, d.setTimeUnit(conf.Configuration.Unit)
 }
 
-// fill reads a fill value. ok is false for none.
-func (d dtype) fill(raw json.RawMessage) (v float64, ok bool, err error) {
+// parseFill reads a fill value. ok is false for none.
+func (d dtype) parseFill(raw json.RawMessage) (v float64, ok bool, err error) {
 	var x any
 	if len(raw) == 0 {
 		return 0, false, nil
@@ -168,7 +168,7 @@ func (d dtype) fill(raw json.RawMessage) (v float64, ok bool, err error) {
 			var b [8]byte
 			binary.LittleEndian.PutUint64(b[:], bits)
 			one := []float64{0}
-			d.floats(one, b[:], 0, 1)
+			d.readFloats(one, b[:], 0, 1)
 			return one[0], true, nil
 		}
 		if v, err := strconv.ParseFloat(x, 64); err == nil {
@@ -189,9 +189,9 @@ func (d dtype) round(x float64) float64 {
 	return x
 }
 
-// swap turns the bytes of elements around, in place, so that the least significant one
+// toLittleEndian turns the bytes of elements around, in place, so that the least significant one
 // comes first.
-func (d dtype) swap(raw []byte) {
+func (d dtype) toLittleEndian(raw []byte) {
 	if !d.big || d.size == 1 {
 		return
 	}
@@ -200,9 +200,9 @@ func (d dtype) swap(raw []byte) {
 	}
 }
 
-// floats reads elements first, first+step, first+2·step … of raw as doubles; the least
+// readFloats reads elements first, first+step, first+2·step … of raw as doubles; the least
 // significant byte comes first. Times that are none become NaN.
-func (d dtype) floats(dst []float64, raw []byte, first, step int) {
+func (d dtype) readFloats(dst []float64, raw []byte, first, step int) {
 	at, by := first*d.size, step*d.size
 	switch {
 	case d.kind == 'f' && d.size == 4:
@@ -217,7 +217,7 @@ func (d dtype) floats(dst []float64, raw []byte, first, step int) {
 		}
 	case d.kind == 'f':
 		for i := range dst {
-			dst[i] = float16.Value(binary.LittleEndian.Uint16(raw[at:]))
+			dst[i] = float16.FromBits(binary.LittleEndian.Uint16(raw[at:]))
 			at += by
 		}
 	default:

@@ -79,7 +79,7 @@ func readSmall(dir string, o Options) ([]float64, error) {
 	if len(s.Arrays) != 1 {
 		return nil, fmt.Errorf("%d arrays, unused %v", len(s.Arrays), s.Unused)
 	}
-	return s.Whole(context.Background(), 0)
+	return s.ReadAll(context.Background(), 0)
 }
 
 func TestSmall(t *testing.T) {
@@ -214,7 +214,7 @@ func TestLinks(t *testing.T) {
 	if len(s.Unused) != 1 || s.Unused[0].Name != "u" {
 		t.Errorf("unused %v", s.Unused)
 	}
-	if _, err := s.Whole(context.Background(), 0); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "t/1.0") {
+	if _, err := s.ReadAll(context.Background(), 0); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "t/1.0") {
 		t.Errorf("a link that leads out: %v", err)
 	}
 	dir = small(t, 2, map[string]string{"t/1.0": ""})
@@ -230,7 +230,7 @@ func TestLinks(t *testing.T) {
 func TestChanged(t *testing.T) {
 	dir := small(t, 2, nil)
 	s := openStore(t, dir, Options{})
-	if err := s.Same(); err != nil {
+	if err := s.VerifyUnchanged(); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(20 * time.Millisecond) // clocks of file systems tick some hundred times a second
@@ -238,14 +238,14 @@ func TestChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(20 * time.Millisecond)
-	if _, err := s.Whole(context.Background(), 0); exit.CodeOf(err) != exit.NotYet || !strings.Contains(err.Error(), "t/0.1") {
+	if _, err := s.ReadAll(context.Background(), 0); exit.CodeOf(err) != exit.NotYet || !strings.Contains(err.Error(), "t/0.1") {
 		t.Errorf("a chunk written meanwhile: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "t", ".zattrs"), []byte("{}"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(20 * time.Millisecond)
-	if err := s.Same(); exit.CodeOf(err) != exit.NotYet || !strings.Contains(err.Error(), ".zattrs") {
+	if err := s.VerifyUnchanged(); exit.CodeOf(err) != exit.NotYet || !strings.Contains(err.Error(), ".zattrs") {
 		t.Errorf("metadata written meanwhile: %v", err)
 	}
 }
@@ -257,11 +257,11 @@ func TestBombs(t *testing.T) {
 	dir := small(t, 2, map[string]string{"t/.zarray": array, "t/0.0": "(\xb5/\xfd" + strings.Repeat("x", 1000)})
 	before := allocated()
 	s := openStore(t, dir, Options{})
-	if _, err := s.chunk(s.Arrays[0], []int64{0, 0}); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "would become") {
+	if _, err := s.loadChunk(s.Arrays[0], []int64{0, 0}); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "would become") {
 		t.Errorf("a bomb: %v", err)
 	}
 	// Compressed streams that hold more than the chunk.
-	for name, undo := range map[string]undoBytes{"gzip": undoGzip, "zlib": undoZlib, "zstd": undoZstd} {
+	for name, undo := range map[string]decodeFunc{"gzip": decodeGzip, "zlib": decodeZlib, "zstd": decodeZstd} {
 		if b, err := undo(zeros[name], 1000); err == nil || len(b) > 1000 {
 			t.Errorf("%s: %d bytes, %v", name, len(b), err)
 		}
@@ -278,11 +278,11 @@ func allocated() uint64 {
 }
 
 func TestNotAStore(t *testing.T) {
-	if Holds(t.TempDir()) {
+	if IsStore(t.TempDir()) {
 		t.Error("an empty folder is a store")
 	}
 	for _, version := range []int{2, 3} {
-		if !Holds(small(t, version, nil)) {
+		if !IsStore(small(t, version, nil)) {
 			t.Errorf("a store of version %d is none", version)
 		}
 	}

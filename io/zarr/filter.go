@@ -10,7 +10,7 @@ import (
 // Filters make numbers of numbers, element by element. They are configured with types of
 // version 2; astype is what they store, dtype what they get.
 
-type filterTypes struct {
+type filterConfig struct {
 	Dtype  string  `json:"dtype"`
 	Astype string  `json:"astype"`
 	Offset float64 `json:"offset"`
@@ -18,7 +18,7 @@ type filterTypes struct {
 }
 
 // parse reads the types of a filter that gets elements of type d.
-func (f *filterTypes) parse(conf json.RawMessage, d dtype) (from, to dtype, err error) {
+func (f *filterConfig) parse(conf json.RawMessage, d dtype) (from, to dtype, err error) {
 	if err := json.Unmarshal(conf, f); err != nil {
 		return from, to, fmt.Errorf("its filter %.60s is not understood", conf)
 	}
@@ -39,8 +39,8 @@ func (f *filterTypes) parse(conf json.RawMessage, d dtype) (from, to dtype, err 
 	return from, to, nil
 }
 
-// between gives the sizes of a filter's step.
-func between(from, to dtype) func(n int) int {
+// sizeRatio gives the sizes of a filter's step.
+func sizeRatio(from, to dtype) func(n int) int {
 	return func(n int) int { return n / from.size * to.size }
 }
 
@@ -92,22 +92,22 @@ func (d dtype) number(raw []byte) float64 {
 	var b [8]byte
 	copy(b[:], raw[:d.size])
 	one := []float64{0}
-	d.swap(b[:d.size])
-	d.floats(one, b[:], 0, 1)
+	d.toLittleEndian(b[:d.size])
+	d.readFloats(one, b[:], 0, 1)
 	return one[0]
 }
 
-// makeDelta is the filter that stores the first element and then differences.
+// newDelta is the filter that stores the first element and then differences.
 //
 // Source: numcodecs, delta.py.
-func makeDelta(conf json.RawMessage, d *dtype) (step, error) {
-	var f filterTypes
+func newDelta(conf json.RawMessage, d *dtype) (decoder, error) {
+	var f filterConfig
 	from, to, err := f.parse(conf, *d)
 	if err == nil && (from.size == 2 && from.kind == 'f' || from.kind == 'b' || (from.kind == 'f') != (to.kind == 'f')) {
 		err = fmt.Errorf("its filter delta of type %s is not supported", from.name())
 	}
 	if err != nil {
-		return step{}, err
+		return decoder{}, err
 	}
 	*d = to
 	undo := func(src []byte, _ int) ([]byte, error) {
@@ -129,22 +129,22 @@ func makeDelta(conf json.RawMessage, d *dtype) (step, error) {
 		}
 		return dst, nil
 	}
-	return step{sized: between(from, to), undo: undo}, nil
+	return decoder{encodedSize: sizeRatio(from, to), decode: undo}, nil
 }
 
-// makeFixedScaleOffset is the filter that stores (x − offset) · scale.
+// newFixedScaleOffset is the filter that stores (x − offset) · scale.
 //
 // Source: numcodecs, fixedscaleoffset.py.
-func makeFixedScaleOffset(conf json.RawMessage, d *dtype) (step, error) {
-	var f filterTypes
+func newFixedScaleOffset(conf json.RawMessage, d *dtype) (decoder, error) {
+	var f filterConfig
 	from, to, err := f.parse(conf, *d)
 	switch {
 	case err != nil:
-		return step{}, err
+		return decoder{}, err
 	case f.Scale == 0 || math.IsNaN(f.Scale+f.Offset) || math.IsInf(f.Scale+f.Offset, 0):
-		return step{}, fmt.Errorf("its filter has the scale %v and the offset %v", f.Scale, f.Offset)
+		return decoder{}, fmt.Errorf("its filter has the scale %v and the offset %v", f.Scale, f.Offset)
 	case from.size == 2 && from.kind == 'f':
-		return step{}, fmt.Errorf("its filter fixedscaleoffset of type %s is not supported", from.name())
+		return decoder{}, fmt.Errorf("its filter fixedscaleoffset of type %s is not supported", from.name())
 	}
 	*d = to
 	undo := func(src []byte, _ int) ([]byte, error) {
@@ -161,5 +161,5 @@ func makeFixedScaleOffset(conf json.RawMessage, d *dtype) (step, error) {
 		}
 		return dst, nil
 	}
-	return step{sized: between(from, to), undo: undo}, nil
+	return decoder{encodedSize: sizeRatio(from, to), decode: undo}, nil
 }

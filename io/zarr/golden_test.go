@@ -67,9 +67,9 @@ func TestGolden(t *testing.T) {
 			t.Errorf("%s: %d arrays, want %d; warnings %q", store, n, want, s.Warnings)
 		}
 		for k, a := range s.Arrays {
-			got, err := s.Whole(ctx, k)
+			got, err := s.ReadAll(ctx, k)
 			if a.Path == "text" {
-				if v := a.variable(); err == nil || v.Numeric() {
+				if v := a.cfVariable(); err == nil || v.Numeric() {
 					t.Errorf("%s: texts are read as %v", store, got)
 				}
 				continue
@@ -101,8 +101,8 @@ func TestGolden(t *testing.T) {
 				}
 			}
 			if len(a.Shape) == 3 && a.Shape[0] == 5 {
-				p := &Part{Slab: cf.Slab{Var: k, Start: []int64{1, 2, 3}, Count: []int64{3, 3, 2}}}
-				if err := s.Read(ctx, []*Part{p}, func(n int) []float32 { return make([]float32, n) }); err != nil {
+				p := &Request{Slab: cf.Slab{Var: k, Start: []int64{1, 2, 3}, Count: []int64{3, 3, 2}}}
+				if err := s.Read(ctx, []*Request{p}, func(n int) []float32 { return make([]float32, n) }); err != nil {
 					t.Errorf("%s: %s: %v", store, a.Path, err)
 					continue
 				}
@@ -151,11 +151,11 @@ func TestZip(t *testing.T) {
 			if a.Arrays[k].text {
 				continue
 			}
-			x, err := a.Whole(context.Background(), k)
+			x, err := a.ReadAll(context.Background(), k)
 			if err != nil {
 				t.Fatal(err)
 			}
-			y, err := b.Whole(context.Background(), k)
+			y, err := b.ReadAll(context.Background(), k)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,37 +24,37 @@ type Array struct {
 	Dims  []string
 	Attrs map[string]cf.Attr
 
-	dtype   dtype
-	fill    float64
-	hasFill bool
-	chunk   []int64
-	keys    keys
-	order   []int  // axes in the order in which their elements are stored
-	stored  dtype  // of the elements behind all filters
-	steps   []step // of a chunk, or of one inside a shard
-	sharded *sharding
-	packing cf.Packing
-	version int
-	text    bool // it holds texts, which nobody reads: names of places
+	dtype    dtype
+	fill     float64
+	hasFill  bool
+	chunk    []int64
+	keys     chunkKeys
+	order    []int     // axes in the order in which their elements are stored
+	stored   dtype     // of the elements behind all filters
+	decoders []decoder // of a chunk, or of one inside a shard
+	sharded  *sharding
+	packing  cf.Packing
+	version  int
+	text     bool // it holds texts, which nobody reads: names of places
 }
 
-// errUnused is why an array is sound and cannot be used.
-type errUnused struct{ reason string }
+// unusedError is why an array is sound and cannot be used.
+type unusedError struct{ reason string }
 
-func (e *errUnused) Error() string { return e.reason }
+func (e *unusedError) Error() string { return e.reason }
 
-func unused(format string, args ...any) error { return &errUnused{fmt.Sprintf(format, args...)} }
+func unusedf(format string, args ...any) error { return &unusedError{fmt.Sprintf(format, args...)} }
 
-// keys makes the keys of chunks.
-type keys struct {
+// chunkKeys makes the keys of chunks.
+type chunkKeys struct {
 	prefix    string // "group/t/" or with the "c" of version 3
 	separator string
-	alone     string // of the one chunk of an array without dimensions
+	scalar    string // of the one chunk of an array without dimensions
 }
 
-func (k keys) of(index []int64) string {
+func (k chunkKeys) key(index []int64) string {
 	if len(index) == 0 {
-		return k.prefix + k.alone
+		return k.prefix + k.scalar
 	}
 	var b strings.Builder
 	b.WriteString(k.prefix)
@@ -73,11 +73,11 @@ func unmarshal(text []byte, v any) error {
 	if err := json.Unmarshal(text, v); err == nil {
 		return nil
 	}
-	return json.Unmarshal(quoted(text), v)
+	return json.Unmarshal(quoteNonFinite(text), v)
 }
 
-// quoted puts quotes around the words NaN, Infinity and -Infinity outside of texts.
-func quoted(text []byte) []byte {
+// quoteNonFinite puts quotes around the words NaN, Infinity and -Infinity outside of texts.
+func quoteNonFinite(text []byte) []byte {
 	var out bytes.Buffer
 	inside := false
 	for i := 0; i < len(text); i++ {
@@ -104,18 +104,18 @@ func quoted(text []byte) []byte {
 	return out.Bytes()
 }
 
-// named is a codec or another extension point: in version 2 the name is "id" and the
+// namedConfig is a codec or another extension point: in version 2 the name is "id" and the
 // configuration lies beside it.
-type named struct {
+type namedConfig struct {
 	ID            string          `json:"id"`
 	Name          string          `json:"name"`
 	Configuration json.RawMessage `json:"configuration"`
 }
 
-// parse2 reads the .zarray and .zattrs of an array.
+// parseArray2 reads the .zarray and .zattrs of an array.
 //
-// Errors: *errUnused; others for texts that contradict themselves.
-func parse2(path string, text, attrs []byte) (*Array, error) {
+// Errors: *unusedError; others for texts that contradict themselves.
+func parseArray2(path string, text, attrs []byte) (*Array, error) {
 	var m struct {
 		Format     int               `json:"zarr_format"`
 		Shape      []int64           `json:"shape"`
@@ -139,8 +139,8 @@ func parse2(path string, text, attrs []byte) (*Array, error) {
 	if m.Separator != "." && m.Separator != "/" {
 		return nil, fmt.Errorf("dimension_separator is %q", m.Separator)
 	}
-	a := &Array{Path: path, Shape: m.Shape, chunk: m.Chunks, version: 2, keys: keys{path + "/", m.Separator, "0"}}
-	if err := a.attributes(attrs); err != nil {
+	a := &Array{Path: path, Shape: m.Shape, chunk: m.Chunks, version: 2, keys: chunkKeys{path + "/", m.Separator, "0"}}
+	if err := a.setAttributes(attrs); err != nil {
 		return nil, err
 	}
 	var xarray struct {
@@ -152,16 +152,16 @@ func parse2(path string, text, attrs []byte) (*Array, error) {
 	delete(a.Attrs, "_ARRAY_DIMENSIONS")
 	var name string
 	if json.Unmarshal(m.Dtype, &name) != nil {
-		return a, unused("it holds no numbers but type %.60s", m.Dtype)
+		return a, unusedf("it holds no numbers but type %.60s", m.Dtype)
 	}
-	if a.text = isText(name); a.text {
-		return a, a.names()
+	if a.text = isTextType(name); a.text {
+		return a, a.checkDimNames()
 	}
 	var err error
 	if a.dtype, err = parseDtype(name); err != nil {
-		return a, unused("%v", err)
+		return a, unusedf("%v", err)
 	}
-	if err := a.sizes(); err != nil {
+	if err := a.checkShape(); err != nil {
 		return nil, err
 	}
 	a.order = make([]int, len(a.Shape))
@@ -180,23 +180,23 @@ func parse2(path string, text, attrs []byte) (*Array, error) {
 		m.Filters = append(m.Filters, m.Compressor)
 	}
 	for _, conf := range m.Filters {
-		var c named
+		var c namedConfig
 		if err := json.Unmarshal(conf, &c); err != nil {
 			return nil, err
 		}
-		s, err := makeStep(c.ID, conf, &a.stored)
+		s, err := newDecoder(c.ID, conf, &a.stored)
 		if err != nil {
-			return a, unused("%v", err)
+			return a, unusedf("%v", err)
 		}
-		a.steps = append(a.steps, s)
+		a.decoders = append(a.decoders, s)
 	}
 	return a, a.finish(m.Fill)
 }
 
-// parse3 reads the zarr.json of an array.
+// parseArray3 reads the zarr.json of an array.
 //
-// Errors: *errUnused; others for texts that contradict themselves.
-func parse3(path string, text []byte) (*Array, error) {
+// Errors: *unusedError; others for texts that contradict themselves.
+func parseArray3(path string, text []byte) (*Array, error) {
 	var m struct {
 		Format int             `json:"zarr_format"`
 		Shape  []int64         `json:"shape"`
@@ -226,7 +226,7 @@ func parse3(path string, text []byte) (*Array, error) {
 		return nil, fmt.Errorf("zarr_format is %d in a zarr.json", m.Format)
 	}
 	a := &Array{Path: path, Shape: m.Shape, chunk: m.Grid.Configuration.Shape, version: 3}
-	if err := a.attributes(quoted(m.Attributes)); err != nil {
+	if err := a.setAttributes(quoteNonFinite(m.Attributes)); err != nil {
 		return nil, err
 	}
 	for _, d := range m.Dims {
@@ -236,14 +236,14 @@ func parse3(path string, text []byte) (*Array, error) {
 			a.Dims = append(a.Dims, *d)
 		}
 	}
-	if err := mustUnderstand(text); err != nil {
+	if err := checkMustUnderstand(text); err != nil {
 		return a, err
 	}
 	if m.Grid.Name != "regular" {
-		return a, unused("its chunk grid %.60q is not supported", m.Grid.Name)
+		return a, unusedf("its chunk grid %.60q is not supported", m.Grid.Name)
 	}
 	if len(m.Transformers) > 0 {
-		return a, unused("it has storage transformers")
+		return a, unusedf("it has storage transformers")
 	}
 	separator := m.Keys.Configuration.Separator
 	switch m.Keys.Name {
@@ -251,7 +251,7 @@ func parse3(path string, text []byte) (*Array, error) {
 		if separator == "" {
 			separator = "/"
 		}
-		a.keys = keys{path + "/c" + separator, separator, ""}
+		a.keys = chunkKeys{path + "/c" + separator, separator, ""}
 		if len(a.Shape) == 0 {
 			a.keys.prefix = path + "/c"
 		}
@@ -259,37 +259,37 @@ func parse3(path string, text []byte) (*Array, error) {
 		if separator == "" {
 			separator = "."
 		}
-		a.keys = keys{path + "/", separator, "0"}
+		a.keys = chunkKeys{path + "/", separator, "0"}
 	default:
-		return a, unused("its chunk keys %.60q are not supported", m.Keys.Name)
+		return a, unusedf("its chunk keys %.60q are not supported", m.Keys.Name)
 	}
 	if separator != "." && separator != "/" {
 		return nil, fmt.Errorf("the separator of chunk keys is %q", separator)
 	}
-	if a.text = isText3(m.Type); a.text {
-		return a, a.names()
+	if a.text = isTextType3(m.Type); a.text {
+		return a, a.checkDimNames()
 	}
 	var err error
 	if a.dtype, err = parseDataType(m.Type); err != nil {
-		return a, unused("%v", err)
+		return a, unusedf("%v", err)
 	}
-	if err := a.sizes(); err != nil {
+	if err := a.checkShape(); err != nil {
 		return nil, err
 	}
-	if err := a.codecs3(m.Codecs); err != nil {
+	if err := a.parseCodecs3(m.Codecs); err != nil {
 		return a, err
 	}
 	return a, a.finish(m.Fill)
 }
 
-// known3 are the members of an array's zarr.json that are understood.
-var known3 = []string{"zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs", "attributes", "dimension_names",
+// knownMembers3 are the members of an array's zarr.json that are understood.
+var knownMembers3 = []string{"zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs", "attributes", "dimension_names",
 	"storage_transformers", "consolidated_metadata"}
 
-// mustUnderstand refuses arrays with members that readers must understand and we do not.
+// checkMustUnderstand refuses arrays with members that readers must understand and we do not.
 //
 // Source: Zarr core specification 3.0, extension points.
-func mustUnderstand(text []byte) error {
+func checkMustUnderstand(text []byte) error {
 	var all map[string]json.RawMessage
 	if err := unmarshal(text, &all); err != nil {
 		return err
@@ -298,16 +298,16 @@ func mustUnderstand(text []byte) error {
 		var may struct {
 			Must *bool `json:"must_understand"`
 		}
-		if !slices.Contains(known3, name) && (json.Unmarshal(raw, &may) != nil || may.Must == nil || *may.Must) {
-			return unused("its metadata has %.60q, which is not understood", name)
+		if !slices.Contains(knownMembers3, name) && (json.Unmarshal(raw, &may) != nil || may.Must == nil || *may.Must) {
+			return unusedf("its metadata has %.60q, which is not understood", name)
 		}
 	}
 	return nil
 }
 
-// codecs3 reads the codecs of version 3: those that change the order of axes or the
+// parseCodecs3 reads the codecs of version 3: those that change the order of axes or the
 // elements, one that makes bytes, those that make bytes of bytes.
-func (a *Array) codecs3(list []json.RawMessage) error {
+func (a *Array) parseCodecs3(list []json.RawMessage) error {
 	a.order = make([]int, len(a.Shape))
 	for i := range a.order {
 		a.order[i] = i
@@ -315,7 +315,7 @@ func (a *Array) codecs3(list []json.RawMessage) error {
 	a.stored = a.dtype
 	serialised := false
 	for _, raw := range list {
-		var c named
+		var c namedConfig
 		if json.Unmarshal(raw, &c.Name) != nil { // a name may stand alone
 			if err := json.Unmarshal(raw, &c); err != nil {
 				return err
@@ -327,7 +327,7 @@ func (a *Array) codecs3(list []json.RawMessage) error {
 				Order []int `json:"order"`
 			}
 			if err := json.Unmarshal(c.Configuration, &t); err != nil {
-				return unused("its codec transpose is not understood")
+				return unusedf("its codec transpose is not understood")
 			}
 			if !isPermutation(t.Order, len(a.order)) {
 				return fmt.Errorf("the order %v of a transposition of %d axes", t.Order, len(a.order))
@@ -350,32 +350,32 @@ func (a *Array) codecs3(list []json.RawMessage) error {
 				return fmt.Errorf("the order of bytes is %q", b.Endian)
 			}
 			if b.Endian == "big" {
-				if len(a.steps) > 0 {
-					return unused("its elements are filtered, and stored with the most significant byte first")
+				if len(a.decoders) > 0 {
+					return unusedf("its elements are filtered, and stored with the most significant byte first")
 				}
 				a.stored.big, a.dtype.big = true, true
 			}
 			serialised = true
 		case c.Name == "sharding_indexed" && !serialised:
-			if len(a.steps) > 0 || !slices.IsSorted(a.order) {
-				return unused("its shards are transposed or filtered")
+			if len(a.decoders) > 0 || !slices.IsSorted(a.order) {
+				return unusedf("its shards are transposed or filtered")
 			}
-			if err := a.shards(c.Configuration); err != nil {
+			if err := a.parseSharding(c.Configuration); err != nil {
 				return err
 			}
 			serialised = true
 		default:
 			if a.sharded != nil {
-				return unused("its shards are compressed as a whole")
+				return unusedf("its shards are compressed as a whole")
 			}
 			if c.Configuration == nil {
 				c.Configuration = json.RawMessage("{}")
 			}
-			s, err := makeStep(c.Name, c.Configuration, &a.stored)
+			s, err := newDecoder(c.Name, c.Configuration, &a.stored)
 			if err != nil {
-				return unused("%v", err)
+				return unusedf("%v", err)
 			}
-			a.steps = append(a.steps, s)
+			a.decoders = append(a.decoders, s)
 		}
 	}
 	if !serialised {
@@ -395,8 +395,8 @@ func isPermutation(p []int, n int) bool {
 	return len(p) == n
 }
 
-// sizes checks shape and chunks.
-func (a *Array) sizes() error {
+// checkShape checks shape and chunks.
+func (a *Array) checkShape() error {
 	if len(a.Shape) != len(a.chunk) {
 		return fmt.Errorf("%d dimensions, and chunks of %d", len(a.Shape), len(a.chunk))
 	}
@@ -421,14 +421,14 @@ func (a *Array) sizes() error {
 // chunkSize is the number of elements of a chunk, or of one inside a shard.
 func (a *Array) chunkSize() int64 {
 	n := int64(1)
-	for _, c := range a.inner() {
+	for _, c := range a.innerChunk() {
 		n *= c
 	}
 	return n
 }
 
-// inner is the shape of what is decoded at once.
-func (a *Array) inner() []int64 {
+// innerChunk is the shape of what is decoded at once.
+func (a *Array) innerChunk() []int64 {
 	if a.sharded != nil {
 		return a.sharded.chunk
 	}
@@ -438,37 +438,37 @@ func (a *Array) inner() []int64 {
 // finish checks what all parts together must be.
 func (a *Array) finish(fill json.RawMessage) error {
 	var err error
-	if a.fill, a.hasFill, err = a.dtype.fill(quoted(fill)); err != nil {
+	if a.fill, a.hasFill, err = a.dtype.parseFill(quoteNonFinite(fill)); err != nil {
 		return err
 	}
 	if n := a.chunkSize(); n > maxChunk/int64(max(a.dtype.size, a.stored.size)) {
-		return unused("its chunks have %d elements, more than %d bytes", n, int64(maxChunk))
+		return unusedf("its chunks have %d elements, more than %d bytes", n, int64(maxChunk))
 	}
-	if err := a.names(); err != nil {
+	if err := a.checkDimNames(); err != nil {
 		return err
 	}
 	a.finishAttributes()
 	return nil
 }
 
-// names checks those of the dimensions.
-func (a *Array) names() error {
+// checkDimNames checks those of the dimensions.
+func (a *Array) checkDimNames() error {
 	for i, d := range a.Dims {
 		if d == "" || slices.Contains(a.Dims[:i], d) {
-			return unused("its dimensions %q have no names of their own", a.Dims)
+			return unusedf("its dimensions %q have no names of their own", a.Dims)
 		}
 	}
 	if len(a.Dims) != len(a.Shape) {
 		if len(a.Dims) > 0 {
 			return fmt.Errorf("%d dimensions, and names %q", len(a.Shape), a.Dims)
 		}
-		return unused("its dimensions have no names")
+		return unusedf("its dimensions have no names")
 	}
 	return nil
 }
 
-// attributes reads the attributes of an array or group.
-func (a *Array) attributes(text []byte) (err error) {
+// setAttributes reads the attributes of an array or group.
+func (a *Array) setAttributes(text []byte) (err error) {
 	a.Attrs, err = parseAttributes(text)
 	return err
 }
@@ -524,7 +524,7 @@ func (a *Array) finishAttributes() {
 			continue
 		}
 		if at.Text != "" {
-			at = cf.Attr{Numbers: textNumber(at.Text)}
+			at = cf.Attr{Numbers: parseNumber(at.Text)}
 		}
 		for i := range at.Numbers {
 			at.Numbers[i] = a.dtype.round(at.Numbers[i])
@@ -539,12 +539,12 @@ func (a *Array) finishAttributes() {
 	if a.version == 2 && a.hasFill && (a.fill != 0 || scaled && a.dtype.kind != 'f') {
 		fill = append(fill, a.fill)
 	}
-	a.packing = cf.PackingOf(a.variable(), fill...)
+	a.packing = cf.PackingOf(a.cfVariable(), fill...)
 }
 
-// textNumber reads a number that an attribute has as text: "NaN", or the eight bytes of a
+// parseNumber reads a number that an attribute has as text: "NaN", or the eight bytes of a
 // double in base 64, as xarray writes _FillValue in version 3.
-func textNumber(s string) cf.Floats {
+func parseNumber(s string) cf.Floats {
 	switch s {
 	case "NaN":
 		return cf.Floats{math.NaN()}
@@ -559,8 +559,8 @@ func textNumber(s string) cf.Floats {
 	return nil
 }
 
-// variable is the array without its dimensions as CF sees it.
-func (a *Array) variable() *cf.Var {
+// cfVariable is the array without its dimensions as CF sees it.
+func (a *Array) cfVariable() *cf.Var {
 	group, name := "", a.Path
 	if cut := strings.LastIndex(a.Path, "/"); cut >= 0 {
 		group, name = a.Path[:cut], a.Path[cut+1:]

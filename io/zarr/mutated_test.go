@@ -72,12 +72,12 @@ func checkMutated(t *testing.T, n int) {
 		s, err := Open(dir, Options{})
 		if err == nil {
 			unused += len(s.Unused)
-			s.storage.(*folder).opened = s.storage.(*folder).opened.AddDate(1, 0, 0) // the damage is not news
+			s.storage.(*directoryStorage).opened = s.storage.(*directoryStorage).opened.AddDate(1, 0, 0) // the damage is not news
 			for k, a := range s.Arrays {
 				if size := size(a); a.text || size < 1 || size > 1<<20 {
 					continue // nobody reads that much at once
 				}
-				if _, e := s.Whole(context.Background(), k); e != nil {
+				if _, e := s.ReadAll(context.Background(), k); e != nil {
 					err = errors.Join(err, e)
 				} else {
 					read++

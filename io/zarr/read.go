@@ -32,19 +32,19 @@ const (
 	freeBytes = 64 << 20
 )
 
-// Part is a part of an array, to be read into Values or Doubles: in C order of its
+// Request is a part of an array, to be read into Values or Doubles: in C order of its
 // dimensions, unpacked, NaN where it is missing.
-type Part struct {
+type Request struct {
 	Slab    cf.Slab // of Store.Header
 	Values  []float32
 	doubles []float64
 }
 
-// job is one chunk with the parts that need it.
-type job struct {
+// chunkRead is one chunk with the parts that need it.
+type chunkRead struct {
 	array *Array
 	index []int64 // of the chunk, in chunks
-	parts []*Part
+	parts []*Request
 }
 
 // Read reads parts into their Values, for which room gives memory once all chunks are
@@ -54,36 +54,36 @@ type job struct {
 // Memory: decodeBytes, cacheBytes.
 // Errors: *exit.Error naming array and chunk, 65 for a chunk that is absent or damaged, 66
 // for one that was written while the store was open, 74 if reading fails; ctx.Err().
-func (s *Store) Read(ctx context.Context, parts []*Part, room func(n int) []float32) error {
-	jobs, err := s.jobs(parts)
+func (s *Store) Read(ctx context.Context, parts []*Request, room func(n int) []float32) error {
+	jobs, err := s.planReads(parts)
 	if err != nil {
 		return err
 	}
 	for _, p := range parts {
 		p.Values = room(int(p.Slab.Size()))
 	}
-	return s.run(ctx, jobs, false)
+	return s.runReads(ctx, jobs, false)
 }
 
-// Whole reads a whole array as doubles, for coordinates.
-func (s *Store) Whole(ctx context.Context, k int) ([]float64, error) {
+// ReadAll reads a whole array as doubles, for coordinates.
+func (s *Store) ReadAll(ctx context.Context, k int) ([]float64, error) {
 	a := s.Arrays[k]
-	p := &Part{Slab: cf.Slab{Var: k, Start: make([]int64, len(a.Shape)), Count: a.Shape}}
-	jobs, err := s.jobs([]*Part{p})
+	p := &Request{Slab: cf.Slab{Var: k, Start: make([]int64, len(a.Shape)), Count: a.Shape}}
+	jobs, err := s.planReads([]*Request{p})
 	if err != nil {
 		return nil, err
 	}
 	p.doubles = make([]float64, p.Slab.Size())
-	return p.doubles, s.run(ctx, jobs, true)
+	return p.doubles, s.runReads(ctx, jobs, true)
 }
 
-// jobs finds the chunks of all parts, in the order of the first part that needs them.
+// planReads finds the chunks of all parts, in the order of the first part that needs them.
 //
 // Errors: a part that does not fit its array; that of absent, if a chunk or its shard is
 // not there.
-func (s *Store) jobs(parts []*Part) ([]*job, error) {
-	var out []*job
-	by := map[string]*job{}
+func (s *Store) planReads(parts []*Request) ([]*chunkRead, error) {
+	var out []*chunkRead
+	by := map[string]*chunkRead{}
 	for _, p := range parts {
 		if p.Slab.Var < 0 || p.Slab.Var >= len(s.Arrays) {
 			return nil, fmt.Errorf("array %d of %d", p.Slab.Var, len(s.Arrays))
@@ -92,10 +92,10 @@ func (s *Store) jobs(parts []*Part) ([]*job, error) {
 		if a.text {
 			return nil, fmt.Errorf("%s holds texts", a.Path)
 		}
-		if err := p.fits(a); err != nil {
+		if err := p.check(a); err != nil {
 			return nil, err
 		}
-		inner := a.inner()
+		inner := a.innerChunk()
 		index := make([]int64, len(a.Shape))
 		for i := range index {
 			index[i] = p.Slab.Start[i] / inner[i]
@@ -103,12 +103,12 @@ func (s *Store) jobs(parts []*Part) ([]*job, error) {
 		for {
 			key := fmt.Sprint(p.Slab.Var, index)
 			if by[key] == nil {
-				if at := a.keyOf(index); !s.storage.has(at) {
-					if err := s.absent(a.place(at)); err != nil {
+				if at := a.chunkKey(index); !s.storage.has(at) {
+					if err := s.absentChunk(a.chunkName(at)); err != nil {
 						return nil, err
 					}
 				}
-				by[key] = &job{array: a, index: append([]int64(nil), index...)}
+				by[key] = &chunkRead{array: a, index: append([]int64(nil), index...)}
 				out = append(out, by[key])
 			}
 			by[key].parts = append(by[key].parts, p)
@@ -127,8 +127,8 @@ func (s *Store) jobs(parts []*Part) ([]*job, error) {
 	return out, nil
 }
 
-// fits checks a part against its array.
-func (p *Part) fits(a *Array) error {
+// check checks a part against its array.
+func (p *Request) check(a *Array) error {
 	if len(p.Slab.Start) != len(a.Shape) || len(p.Slab.Count) != len(a.Shape) {
 		return fmt.Errorf("%s: part %v %v does not fit", a.Path, p.Slab.Start, p.Slab.Count)
 	}
@@ -140,9 +140,9 @@ func (p *Part) fits(a *Array) error {
 	return nil
 }
 
-// run does jobs. The error is that of the first job that has one, whichever ends first:
+// runReads does jobs. The error is that of the first job that has one, whichever ends first:
 // after an error no more are begun, and those that were are finished.
-func (s *Store) run(ctx context.Context, jobs []*job, coordinate bool) error {
+func (s *Store) runReads(ctx context.Context, jobs []*chunkRead, coordinate bool) error {
 	errs := make([]error, len(jobs))
 	var failed atomic.Bool
 	var g errgroup.Group
@@ -152,7 +152,7 @@ func (s *Store) run(ctx context.Context, jobs []*job, coordinate bool) error {
 			break
 		}
 		g.Go(func() error {
-			if errs[i] = s.do(ctx, j, coordinate); errs[i] != nil {
+			if errs[i] = s.readChunk(ctx, j, coordinate); errs[i] != nil {
 				failed.Store(true)
 			}
 			return nil
@@ -165,9 +165,9 @@ func (s *Store) run(ctx context.Context, jobs []*job, coordinate bool) error {
 	return cmp.Or(errs...)
 }
 
-// do reads one chunk into its parts.
-func (s *Store) do(ctx context.Context, j *job, coordinate bool) error {
-	raw, err := s.cache.get(ctx, j.array, fmt.Sprint(j.index), func() ([]byte, error) { return s.chunk(j.array, j.index) })
+// readChunk reads one chunk into its parts.
+func (s *Store) readChunk(ctx context.Context, j *chunkRead, coordinate bool) error {
+	raw, err := s.cache.get(ctx, j.array, fmt.Sprint(j.index), func() ([]byte, error) { return s.loadChunk(j.array, j.index) })
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (s *Store) do(ctx context.Context, j *job, coordinate bool) error {
 	}
 	for _, p := range j.parts {
 		if err := j.copy(p, raw, gap); err != nil {
-			return s.fault("values cannot be unpacked", "array "+j.array.Path, err)
+			return s.storeError("values cannot be unpacked", "array "+j.array.Path, err)
 		}
 	}
 	return nil
@@ -185,10 +185,10 @@ func (s *Store) do(ctx context.Context, j *job, coordinate bool) error {
 
 // copy takes what a part needs of a chunk, row by row. A chunk of nil is absent: gap
 // stands for its values.
-func (j *job) copy(p *Part, raw []byte, gap float64) error {
+func (j *chunkRead) copy(p *Request, raw []byte, gap float64) error {
 	a := j.array
 	n := len(a.Shape)
-	inner := a.inner()
+	inner := a.innerChunk()
 	from, count := make([]int64, n), make([]int64, n) // of the chunk's elements
 	first, stride := int64(0), int64(1)               // of the part's values
 	into := make([]int64, n)                          // strides of the part's values
@@ -217,7 +217,7 @@ func (j *job) copy(p *Part, raw []byte, gap float64) error {
 				values[k] = gap
 			}
 		} else {
-			a.dtype.floats(values, raw, int(at), step)
+			a.dtype.readFloats(values, raw, int(at), step)
 		}
 		if err := a.packing.Unpack(values); err != nil {
 			return err
@@ -248,76 +248,76 @@ func (a *Array) strides() []int64 {
 	step := int64(1)
 	for k := len(a.order) - 1; k >= 0; k-- {
 		out[a.order[k]] = step
-		step *= a.inner()[a.order[k]]
+		step *= a.innerChunk()[a.order[k]]
 	}
 	return out
 }
 
-// keyOf is the key under which a chunk lies, or its shard.
-func (a *Array) keyOf(index []int64) string {
+// chunkKey is the key under which a chunk lies, or its shard.
+func (a *Array) chunkKey(index []int64) string {
 	if a.sharded == nil {
-		return a.keys.of(index)
+		return a.keys.key(index)
 	}
 	outer := make([]int64, len(index))
 	for i, k := range index {
-		outer[i] = k / a.sharded.per[i]
+		outer[i] = k / a.sharded.chunksPerShard[i]
 	}
-	return a.keys.of(outer)
+	return a.keys.key(outer)
 }
 
-// place names a key in messages.
-func (a *Array) place(key string) string { return fmt.Sprintf("array %s, chunk %s", a.Path, key) }
+// chunkName names a key in messages.
+func (a *Array) chunkName(key string) string { return fmt.Sprintf("array %s, chunk %s", a.Path, key) }
 
-// chunk reads and decodes a chunk; nil if it is absent and may be.
-func (s *Store) chunk(a *Array, index []int64) ([]byte, error) {
-	key := a.keyOf(index)
-	at := a.place(key)
+// loadChunk reads and decodes a chunk; nil if it is absent and may be.
+func (s *Store) loadChunk(a *Array, index []int64) ([]byte, error) {
+	key := a.chunkKey(index)
+	at := a.chunkName(key)
 	o, err := s.storage.open(key)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, s.absent(at)
+		return nil, s.absentChunk(at)
 	}
 	if err != nil {
-		return nil, s.fault("a chunk cannot be read", at, err)
+		return nil, s.storeError("a chunk cannot be read", at, err)
 	}
 	var src []byte
 	if a.sharded == nil {
 		if o.size > 2*maxChunk {
 			o.close()
-			return nil, s.fault("a chunk cannot be read", at, fmt.Errorf("%d bytes, more than %d", o.size, int64(2*maxChunk)))
+			return nil, s.storeError("a chunk cannot be read", at, fmt.Errorf("%d bytes, more than %d", o.size, int64(2*maxChunk)))
 		}
 		src, err = o.bytes()
 	} else {
 		at += fmt.Sprintf(", inside %v", index)
-		src, err = a.sharded.take(o, key, index)
+		src, err = a.sharded.readChunk(o, key, index)
 	}
 	if err != nil {
-		return nil, s.fault("a chunk cannot be read", at, err)
+		return nil, s.storeError("a chunk cannot be read", at, err)
 	}
 	if src == nil {
-		return nil, s.absent(at)
+		return nil, s.absentChunk(at)
 	}
 	size := int(a.chunkSize()) * a.dtype.size
 	if size > freeBytes && size/freeRatio > len(src) {
-		return nil, s.fault("a chunk cannot be decoded", at, fmt.Errorf("%d bytes would become %d", len(src), size))
+		return nil, s.storeError("a chunk cannot be decoded", at, fmt.Errorf("%d bytes would become %d", len(src), size))
 	}
-	raw, err := undoAll(a.steps, src, size)
+	raw, err := decodeChain(a.decoders, src, size)
 	if err != nil {
-		return nil, s.fault("a chunk cannot be decoded", at, err)
+		return nil, s.storeError("a chunk cannot be decoded", at, err)
 	}
-	a.dtype.swap(raw)
+	a.dtype.toLittleEndian(raw)
 	return raw, nil
 }
 
-// take reads one chunk out of a shard; nil if it is absent. The shard is closed.
-func (s *sharding) take(o *object, key string, chunk []int64) ([]byte, error) {
+// readChunk reads one chunk out of a shard; nil if it is absent. The shard is closed.
+func (s *sharding) readChunk(o *object, key string, chunk []int64) ([]byte, error) {
 	defer o.close()
-	index, err := s.indexOf(o, key)
+	index, err := s.loadIndex(o, key)
 	if err != nil {
 		return nil, err
 	}
 	inside := int64(0)
 	for i, k := range chunk {
-		inside = inside*s.per[i] + k%s.per[i]
+		inside = inside*s.chunksPerShard[i] + k%s.chunksPerShard[i]
 	}
 	offset, length := index[inside][0], index[inside][1]
 	if length < 0 {
@@ -336,9 +336,9 @@ func (s *sharding) take(o *object, key string, chunk []int64) ([]byte, error) {
 	return src, o.check()
 }
 
-// Absent names the first chunk, or shard, that is not there; "" if all are, or may be
+// FirstAbsentChunk names the first chunk, or shard, that is not there; "" if all are, or may be
 // absent. What a shard lacks is found when it is read.
-func (s *Store) Absent() string {
+func (s *Store) FirstAbsentChunk() string {
 	if s.sparse {
 		return ""
 	}
@@ -348,9 +348,9 @@ func (s *Store) Absent() string {
 		}
 		index := make([]int64, len(a.Shape))
 		for i := 0; i >= 0; {
-			key := a.keys.of(index)
+			key := a.keys.key(index)
 			if !s.storage.has(key) {
-				return a.place(key)
+				return a.chunkName(key)
 			}
 			for i = len(index) - 1; i >= 0; i-- {
 				if index[i]++; index[i]*a.chunk[i] < a.Shape[i] {
@@ -363,8 +363,8 @@ func (s *Store) Absent() string {
 	return ""
 }
 
-// absent is the error of a chunk that is not there, nil if that is allowed.
-func (s *Store) absent(at string) error {
+// absentChunk is the error of a chunk that is not there, nil if that is allowed.
+func (s *Store) absentChunk(at string) error {
 	if s.sparse {
 		return nil
 	}
@@ -376,22 +376,22 @@ func (s *Store) absent(at string) error {
 // cache keeps decoded chunks, the last that were used, and lets only one goroutine decode
 // each.
 type cache struct {
-	mu      sync.Mutex
-	entries map[string]*entry
-	used    *list.List // of keys, the last used in front
-	bytes   int
-	under   *semaphore.Weighted
+	mu       sync.Mutex
+	entries  map[string]*cacheEntry
+	order    *list.List // of keys, the last used in front
+	bytes    int
+	decoding *semaphore.Weighted
 }
 
-type entry struct {
-	done chan struct{}
-	raw  []byte
-	err  error
-	at   *list.Element
+type cacheEntry struct {
+	done     chan struct{}
+	raw      []byte
+	err      error
+	position *list.Element
 }
 
 func newCache() *cache {
-	return &cache{entries: map[string]*entry{}, used: list.New(), under: semaphore.NewWeighted(decodeBytes)}
+	return &cache{entries: map[string]*cacheEntry{}, order: list.New(), decoding: semaphore.NewWeighted(decodeBytes)}
 }
 
 // get gives a chunk, which decode makes if it is not there. Nobody writes to the bytes.
@@ -400,8 +400,8 @@ func (c *cache) get(ctx context.Context, a *Array, index string, decode func() (
 	c.mu.Lock()
 	for c.entries[key] != nil {
 		e := c.entries[key]
-		if e.at != nil {
-			c.used.MoveToFront(e.at)
+		if e.position != nil {
+			c.order.MoveToFront(e.position)
 		}
 		c.mu.Unlock()
 		select {
@@ -414,13 +414,13 @@ func (c *cache) get(ctx context.Context, a *Array, index string, decode func() (
 		}
 		c.mu.Lock() // who decoded it gave up; this one need not
 	}
-	e := &entry{done: make(chan struct{})}
+	e := &cacheEntry{done: make(chan struct{})}
 	c.entries[key] = e
 	c.mu.Unlock()
 	size := min(a.chunkSize()*int64(a.dtype.size), decodeBytes)
-	if e.err = c.under.Acquire(ctx, size); e.err == nil {
+	if e.err = c.decoding.Acquire(ctx, size); e.err == nil {
 		e.raw, e.err = decode()
-		c.under.Release(size)
+		c.decoding.Release(size)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -429,14 +429,14 @@ func (c *cache) get(ctx context.Context, a *Array, index string, decode func() (
 		delete(c.entries, key)
 		return nil, e.err
 	}
-	e.at = c.used.PushFront(key)
+	e.position = c.order.PushFront(key)
 	c.bytes += len(e.raw)
 	for c.bytes > cacheBytes {
-		oldest := c.used.Back()
+		oldest := c.order.Back()
 		name := oldest.Value.(string)
 		c.bytes -= len(c.entries[name].raw)
 		delete(c.entries, name)
-		c.used.Remove(oldest)
+		c.order.Remove(oldest)
 	}
 	return e.raw, nil
 }

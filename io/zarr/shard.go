@@ -15,32 +15,32 @@ import (
 //
 // Source: Zarr sharding codec 1.0.
 type sharding struct {
-	chunk   []int64 // shape of a chunk inside a shard
-	per     []int64 // such chunks along each dimension of a shard
-	count   int64   // of them in a shard
-	summed  bool    // the index ends with its CRC32C
-	atStart bool
+	chunk          []int64 // shape of a chunk inside a shard
+	chunksPerShard []int64 // such chunks along each dimension of a shard
+	count          int64   // of them in a shard
+	checksummed    bool    // the index ends with its CRC32C
+	atStart        bool
 
-	mu   sync.Mutex
-	last map[string]shardIndex // by key, of shards read lately
+	mu      sync.Mutex
+	indexes map[string]shardIndex // by key, of shards read lately
 }
 
 // shardIndex is where the chunks of a shard lie: where each begins and how long it is, or
 // the length -1 for one that is absent.
 type shardIndex struct {
-	stamp  time.Time // of the shard
-	chunks [][2]int64
+	modified time.Time // of the shard
+	chunks   [][2]int64
 }
 
-// maxIndexes bounds the indexes that are kept.
-const maxIndexes = 64
+// maxCachedIndexes bounds the indexes that are kept.
+const maxCachedIndexes = 64
 
-// maxIndex bounds the chunks of one shard.
-const maxIndex = 1 << 20
+// maxShardChunks bounds the chunks of one shard.
+const maxShardChunks = 1 << 20
 
-// shards reads the configuration of the sharding codec. The codecs inside become the steps
+// parseSharding reads the configuration of the sharding codec. The codecs inside become the steps
 // of the array.
-func (a *Array) shards(conf json.RawMessage) error {
+func (a *Array) parseSharding(conf json.RawMessage) error {
 	var c struct {
 		Shape    []int64           `json:"chunk_shape"`
 		Codecs   []json.RawMessage `json:"codecs"`
@@ -58,17 +58,17 @@ func (a *Array) shards(conf json.RawMessage) error {
 		if n < 1 || a.chunk[i]%n != 0 {
 			return fmt.Errorf("chunks %v in shards %v", c.Shape, a.chunk)
 		}
-		s.per = append(s.per, a.chunk[i]/n)
-		if s.count > maxIndex/s.per[i] {
-			return unused("its shards have more than %d chunks", maxIndex)
+		s.chunksPerShard = append(s.chunksPerShard, a.chunk[i]/n)
+		if s.count > maxShardChunks/s.chunksPerShard[i] {
+			return unusedf("its shards have more than %d chunks", maxShardChunks)
 		}
-		s.count *= s.per[i]
+		s.count *= s.chunksPerShard[i]
 	}
 	if c.Location != "" && c.Location != "start" && c.Location != "end" {
 		return fmt.Errorf("index_location is %q", c.Location)
 	}
 	for i, raw := range c.Index {
-		var n named
+		var n namedConfig
 		var b struct {
 			Endian string `json:"endian"`
 		}
@@ -83,44 +83,44 @@ func (a *Array) shards(conf json.RawMessage) error {
 		switch {
 		case i == 0 && n.Name == "bytes" && b.Endian == "little":
 		case i == 1 && n.Name == "crc32c":
-			s.summed = true
+			s.checksummed = true
 		default:
-			return unused("the index of its shards has the codec %.60q", n.Name)
+			return unusedf("the index of its shards has the codec %.60q", n.Name)
 		}
 	}
 	if len(c.Index) == 0 {
 		return errors.New("no codec makes bytes of the index of a shard")
 	}
 	inside := *a
-	if err := inside.codecs3(c.Codecs); err != nil {
+	if err := inside.parseCodecs3(c.Codecs); err != nil {
 		return err
 	}
 	if inside.sharded != nil {
-		return unused("its shards hold shards")
+		return unusedf("its shards hold shards")
 	}
-	a.order, a.stored, a.steps, a.dtype = inside.order, inside.stored, inside.steps, inside.dtype
+	a.order, a.stored, a.decoders, a.dtype = inside.order, inside.stored, inside.decoders, inside.dtype
 	a.sharded = s
 	return nil
 }
 
-// size is the bytes of an index.
-func (s *sharding) size() int64 {
+// indexSize is the bytes of an index.
+func (s *sharding) indexSize() int64 {
 	n := 16 * s.count
-	if s.summed {
+	if s.checksummed {
 		n += 4
 	}
 	return n
 }
 
-// indexOf gives the index of a shard.
+// loadIndex gives the index of a shard.
 //
 // Errors: a shard that is shorter than its index, a wrong checksum, chunks that lie
 // outside of the shard.
-func (s *sharding) indexOf(o *object, key string) ([][2]int64, error) {
+func (s *sharding) loadIndex(o *object, key string) ([][2]int64, error) {
 	s.mu.Lock()
-	known, ok := s.last[key]
+	known, ok := s.indexes[key]
 	s.mu.Unlock()
-	if ok && known.stamp.Equal(o.stamp) {
+	if ok && known.modified.Equal(o.modified) {
 		return known.chunks, nil
 	}
 	chunks, err := s.readIndex(o)
@@ -129,16 +129,16 @@ func (s *sharding) indexOf(o *object, key string) ([][2]int64, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last == nil || len(s.last) >= maxIndexes {
-		s.last = map[string]shardIndex{}
+	if s.indexes == nil || len(s.indexes) >= maxCachedIndexes {
+		s.indexes = map[string]shardIndex{}
 	}
-	s.last[key] = shardIndex{o.stamp, chunks}
+	s.indexes[key] = shardIndex{o.modified, chunks}
 	return chunks, nil
 }
 
 // readIndex reads and parses it.
 func (s *sharding) readIndex(o *object) ([][2]int64, error) {
-	n := s.size()
+	n := s.indexSize()
 	if o.size < n {
 		return nil, fmt.Errorf("a shard of %d bytes, its index has %d", o.size, n)
 	}
@@ -158,9 +158,9 @@ func (s *sharding) readIndex(o *object) ([][2]int64, error) {
 
 // parse reads the bytes of an index of a shard of so many bytes.
 func (s *sharding) parse(raw []byte, size int64) ([][2]int64, error) {
-	if s.summed {
+	if s.checksummed {
 		var err error
-		if raw, err = undoCRC32C(raw, len(raw)); err != nil {
+		if raw, err = decodeCRC32C(raw, len(raw)); err != nil {
 			return nil, fmt.Errorf("the index of the shard: %w", err)
 		}
 	}

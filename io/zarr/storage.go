@@ -43,10 +43,10 @@ var errChanged = errors.New("it was written to while it was read")
 // object is the bytes of one key.
 type object struct {
 	io.ReaderAt
-	size  int64
-	stamp time.Time // when it was last written; zero where that cannot change
-	check func() error
-	close func() error
+	size     int64
+	modified time.Time // when it was last written; zero where that cannot change
+	check    func() error
+	close    func() error
 }
 
 // bytes are all bytes of an object, which is closed.
@@ -62,24 +62,24 @@ func (o *object) bytes() ([]byte, error) {
 	return b, o.check()
 }
 
-// folder is a store in a folder. Nothing outside the folder is opened, whatever links
+// directoryStorage is a store in a folder. Nothing outside the folder is opened, whatever links
 // say.
-type folder struct {
+type directoryStorage struct {
 	root   *os.Root
 	opened time.Time
 }
 
-func openFolder(dir string) (*folder, error) {
+func openDirectory(dir string) (*directoryStorage, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
-	return &folder{root, time.Now()}, nil
+	return &directoryStorage{root, time.Now()}, nil
 }
 
-func (f *folder) close() error { return f.root.Close() }
+func (f *directoryStorage) close() error { return f.root.Close() }
 
-func (f *folder) open(key string) (*object, error) {
+func (f *directoryStorage) open(key string) (*object, error) {
 	// A pipe in the place of a chunk must not hold the reader up.
 	file, err := f.root.OpenFile(key, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -108,15 +108,15 @@ func (f *folder) open(key string) (*object, error) {
 		}
 		return nil
 	}
-	return &object{ReaderAt: file, size: st.Size(), stamp: st.ModTime(), check: check, close: file.Close}, nil
+	return &object{ReaderAt: file, size: st.Size(), modified: st.ModTime(), check: check, close: file.Close}, nil
 }
 
-func (f *folder) has(key string) bool {
+func (f *directoryStorage) has(key string) bool {
 	_, err := f.root.Lstat(key)
 	return err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
 }
 
-func (f *folder) list(prefix string) (names, prefixes, links []string, err error) {
+func (f *directoryStorage) list(prefix string) (names, prefixes, links []string, err error) {
 	dir, err := f.root.Open(path.Join(".", prefix))
 	if err != nil {
 		return nil, nil, nil, err
@@ -145,22 +145,22 @@ func (f *folder) list(prefix string) (names, prefixes, links []string, err error
 	return names, prefixes, links, nil
 }
 
-// archive is a store in a zip file.
-type archive struct {
-	file  *os.File
-	stamp fs.FileInfo
-	by    map[string]*zip.File
-	below map[string]map[string]bool // prefix → its names; true for further prefixes
+// zipStorage is a store in a zip file.
+type zipStorage struct {
+	file     *os.File
+	stamp    fs.FileInfo
+	files    map[string]*zip.File
+	children map[string]map[string]bool // prefix → its names; true for further prefixes
 }
 
-func openArchive(name string) (*archive, error) {
+func openZip(name string) (*zipStorage, error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	a := &archive{file: file, by: map[string]*zip.File{}, below: map[string]map[string]bool{}}
+	a := &zipStorage{file: file, files: map[string]*zip.File{}, children: map[string]map[string]bool{}}
 	if a.stamp, err = file.Stat(); err == nil {
-		err = a.index()
+		err = a.indexFiles()
 	}
 	if err != nil {
 		file.Close()
@@ -169,8 +169,8 @@ func openArchive(name string) (*archive, error) {
 	return a, nil
 }
 
-// index looks through the directory of the archive.
-func (a *archive) index() error {
+// indexFiles looks through the directory of the archive.
+func (a *zipStorage) indexFiles() error {
 	r, err := zip.NewReader(a.file, a.stamp.Size())
 	if err != nil {
 		return fmt.Errorf("the zip archive is damaged: %w", err)
@@ -181,17 +181,17 @@ func (a *archive) index() error {
 			return fmt.Errorf("the zip archive holds the name %q, which leads elsewhere", f.Name)
 		}
 		if !isPrefix {
-			a.by[key] = f // the last of several, as zarr-python takes it
+			a.files[key] = f // the last of several, as zarr-python takes it
 		}
 		for at := key; at != "."; at = path.Dir(at) {
 			up := path.Dir(at)
 			if up == "." {
 				up = ""
 			}
-			if a.below[up] == nil {
-				a.below[up] = map[string]bool{}
+			if a.children[up] == nil {
+				a.children[up] = map[string]bool{}
 			}
-			a.below[up][path.Base(at)] = a.below[up][path.Base(at)] || at != key || isPrefix
+			a.children[up][path.Base(at)] = a.children[up][path.Base(at)] || at != key || isPrefix
 			if up == "" {
 				break
 			}
@@ -200,13 +200,13 @@ func (a *archive) index() error {
 	return nil
 }
 
-func (a *archive) close() error { return a.file.Close() }
+func (a *zipStorage) close() error { return a.file.Close() }
 
-func (a *archive) open(key string) (*object, error) {
-	if err := a.same(); err != nil {
+func (a *zipStorage) open(key string) (*object, error) {
+	if err := a.verifyUnchanged(); err != nil {
 		return nil, err
 	}
-	f := a.by[key]
+	f := a.files[key]
 	if f == nil {
 		return nil, fs.ErrNotExist
 	}
@@ -224,13 +224,13 @@ func (a *archive) open(key string) (*object, error) {
 		return nil, err
 	}
 	nothing := func() error { return nil }
-	return &object{ReaderAt: bytes.NewReader(b.Bytes()), size: int64(b.Len()), check: a.same, close: nothing}, nil
+	return &object{ReaderAt: bytes.NewReader(b.Bytes()), size: int64(b.Len()), check: a.verifyUnchanged, close: nothing}, nil
 }
 
-func (a *archive) has(key string) bool { return a.by[key] != nil }
+func (a *zipStorage) has(key string) bool { return a.files[key] != nil }
 
-// same verifies that the archive is as it was.
-func (a *archive) same() error {
+// verifyUnchanged verifies that the archive is as it was.
+func (a *zipStorage) verifyUnchanged() error {
 	if now, err := a.file.Stat(); err != nil {
 		return err
 	} else if now.Size() != a.stamp.Size() || !now.ModTime().Equal(a.stamp.ModTime()) {
@@ -239,8 +239,8 @@ func (a *archive) same() error {
 	return nil
 }
 
-func (a *archive) list(prefix string) (names, prefixes, links []string, err error) {
-	for name, isPrefix := range a.below[prefix] {
+func (a *zipStorage) list(prefix string) (names, prefixes, links []string, err error) {
+	for name, isPrefix := range a.children[prefix] {
 		if isPrefix {
 			prefixes = append(prefixes, name)
 		} else {

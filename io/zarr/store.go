@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/filemark"
+	"github.com/ensemble-weather/ensemble/internal/fingerprint"
 	"github.com/ensemble-weather/ensemble/io/cf"
 )
 
@@ -37,8 +37,8 @@ const (
 	nodeName3         = "zarr.json"
 )
 
-// Holds says whether a folder is a store, by what lies in it.
-func Holds(dir string) bool {
+// IsStore says whether a folder is a store, by what lies in it.
+func IsStore(dir string) bool {
 	for _, name := range []string{nodeName3, groupName2, arrayName2, consolidatedName2} {
 		if st, err := os.Stat(filepath.Join(dir, name)); err == nil && st.Mode().IsRegular() {
 			return true
@@ -47,8 +47,8 @@ func Holds(dir string) bool {
 	return false
 }
 
-// Names says whether some bytes, as of the beginning of an archive, name a text of a store.
-func Names(head []byte) bool {
+// HasMetadataName says whether some bytes, as of the beginning of an archive, name a text of a store.
+func HasMetadataName(head []byte) bool {
 	return slices.ContainsFunc([]string{arrayName2, groupName2, consolidatedName2, nodeName3}, func(name string) bool { return bytes.Contains(head, []byte(name)) })
 }
 
@@ -66,14 +66,14 @@ type Store struct {
 	Attrs    map[string]cf.Attr
 	Warnings []string
 
-	path    string
-	sparse  bool
-	storage storage
-	folder  os.FileInfo
-	read    map[string]time.Time // metadata, and when it was written
-	found   map[string]bool      // arrays that are there, used or not
-	listed  map[string]bool      // arrays of the consolidated metadata; nil without
-	cache   *cache
+	path          string
+	sparse        bool
+	storage       storage
+	folder        os.FileInfo
+	metadataTimes map[string]time.Time // metadata, and when it was written
+	seen          map[string]bool      // arrays that are there, used or not
+	consolidated  map[string]bool      // arrays of the consolidated metadata; nil without
+	cache         *cache
 }
 
 // Open reads the metadata of a store, a folder or a zip archive.
@@ -81,18 +81,18 @@ type Store struct {
 // Errors: *exit.Error, 65 for metadata that contradict themselves or the arrays that are
 // there, 66 for a store that is being written, 74 if reading fails.
 func Open(name string, o Options) (*Store, error) {
-	s := &Store{path: name, sparse: o.Sparse, Attrs: map[string]cf.Attr{}, read: map[string]time.Time{}, found: map[string]bool{}, cache: newCache()}
+	s := &Store{path: name, sparse: o.Sparse, Attrs: map[string]cf.Attr{}, metadataTimes: map[string]time.Time{}, seen: map[string]bool{}, cache: newCache()}
 	st, err := os.Stat(name)
 	if err == nil {
 		s.folder = st
 		if st.IsDir() {
-			s.storage, err = openFolder(name)
+			s.storage, err = openDirectory(name)
 		} else {
-			s.storage, err = openArchive(name)
+			s.storage, err = openZip(name)
 		}
 	}
 	if err != nil {
-		return nil, s.fault("Zarr store cannot be opened", "", err)
+		return nil, s.storeError("Zarr store cannot be opened", "", err)
 	}
 	if err := s.walk("", 0); err != nil {
 		s.Close()
@@ -108,8 +108,8 @@ func Open(name string, o Options) (*Store, error) {
 // Close closes the store.
 func (s *Store) Close() error { return s.storage.close() }
 
-// fault is an error at a place of the store, with the code that its cause asks for.
-func (s *Store) fault(what, at string, err error) *exit.Error {
+// storeError is an error at a place of the store, with the code that its cause asks for.
+func (s *Store) storeError(what, at string, err error) *exit.Error {
 	place := s.path
 	if at != "" {
 		place += ", " + at
@@ -118,7 +118,7 @@ func (s *Store) fault(what, at string, err error) *exit.Error {
 	var system *fs.PathError
 	switch {
 	case errors.Is(err, errChanged):
-		return filemark.Changed(place, err)
+		return fingerprint.ChangedError(place, err)
 	case errors.Is(err, fs.ErrPermission):
 		e.Code, e.Fix = exit.NotYet, "check its permissions"
 	case errors.As(err, &system) && !errors.Is(err, fs.ErrNotExist) && !strings.Contains(system.Err.Error(), "escapes"):
@@ -127,8 +127,8 @@ func (s *Store) fault(what, at string, err error) *exit.Error {
 	return e
 }
 
-// text reads a metadata text; nil if it is not there.
-func (s *Store) text(key string) ([]byte, error) {
+// readMetadata reads a metadata text; nil if it is not there.
+func (s *Store) readMetadata(key string) ([]byte, error) {
 	o, err := s.storage.open(key)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -138,46 +138,46 @@ func (s *Store) text(key string) ([]byte, error) {
 		err = fmt.Errorf("%d bytes, more than %d", o.size, maxMetadata)
 	}
 	if err != nil {
-		return nil, s.fault("metadata cannot be read", key, err)
+		return nil, s.storeError("metadata cannot be read", key, err)
 	}
 	b, err := o.bytes()
 	if err != nil {
-		return nil, s.fault("metadata cannot be read", key, err)
+		return nil, s.storeError("metadata cannot be read", key, err)
 	}
-	s.read[key] = o.stamp
+	s.metadataTimes[key] = o.modified
 	return b, nil
 }
 
 // walk looks through a group and the groups and arrays in it.
 func (s *Store) walk(at string, depth int) error {
 	if depth > maxDepth {
-		return s.fault("groups lie too deep", at, fmt.Errorf("more than %d in each other", maxDepth))
+		return s.storeError("groups lie too deep", at, fmt.Errorf("more than %d in each other", maxDepth))
 	}
 	key := func(name string) string { return path.Join(at, name) }
-	node, err := s.text(key(nodeName3))
+	node, err := s.readMetadata(key(nodeName3))
 	if err != nil {
 		return err
 	}
 	if node != nil {
-		more, err := s.node3(at, node)
+		more, err := s.readNode3(at, node)
 		if err != nil || !more {
 			return err
 		}
-		return s.below(at, depth)
+		return s.walkChildren(at, depth)
 	}
-	array, err := s.text(key(arrayName2))
+	array, err := s.readMetadata(key(arrayName2))
 	if err != nil {
 		return err
 	}
-	attrs, err := s.text(key(attributesName2))
+	attrs, err := s.readMetadata(key(attributesName2))
 	if err != nil {
 		return err
 	}
 	if array != nil {
-		a, err := parse2(at, array, attrs)
+		a, err := parseArray2(at, array, attrs)
 		return s.add(at, a, err)
 	}
-	group, err := s.text(key(groupName2))
+	group, err := s.readMetadata(key(groupName2))
 	if err != nil {
 		return err
 	}
@@ -187,20 +187,20 @@ func (s *Store) walk(at string, depth int) error {
 	}
 	if at == "" {
 		if s.Attrs, err = parseAttributes(attrs); err != nil {
-			return s.fault("metadata make no sense", attributesName2, err)
+			return s.storeError("metadata make no sense", attributesName2, err)
 		}
-		if err := s.consolidated2(); err != nil {
+		if err := s.readConsolidated2(); err != nil {
 			return err
 		}
 	}
-	return s.below(at, depth)
+	return s.walkChildren(at, depth)
 }
 
-// below walks what lies in a group.
-func (s *Store) below(at string, depth int) error {
+// walkChildren walks what lies in a group.
+func (s *Store) walkChildren(at string, depth int) error {
 	_, prefixes, links, err := s.storage.list(at)
 	if err != nil {
-		return s.fault("the store cannot be listed", at, err)
+		return s.storeError("the store cannot be listed", at, err)
 	}
 	for _, name := range links {
 		s.Unused = append(s.Unused, cf.Unused{Name: path.Join(at, name), Reason: "it is a link, which is not followed"})
@@ -216,8 +216,8 @@ func (s *Store) below(at string, depth int) error {
 	return nil
 }
 
-// node3 takes a zarr.json, and says whether it is that of a group.
-func (s *Store) node3(at string, text []byte) (group bool, err error) {
+// readNode3 takes a zarr.json, and says whether it is that of a group.
+func (s *Store) readNode3(at string, text []byte) (group bool, err error) {
 	var m struct {
 		Format       int             `json:"zarr_format"`
 		Type         string          `json:"node_type"`
@@ -228,13 +228,13 @@ func (s *Store) node3(at string, text []byte) (group bool, err error) {
 			} `json:"metadata"`
 		} `json:"consolidated_metadata"`
 	}
-	bad := func(err error) error { return s.fault("metadata make no sense", path.Join(at, nodeName3), err) }
+	bad := func(err error) error { return s.storeError("metadata make no sense", path.Join(at, nodeName3), err) }
 	if err := unmarshal(text, &m); err != nil {
 		return false, bad(err)
 	}
 	switch m.Type {
 	case "array":
-		a, err := parse3(at, text)
+		a, err := parseArray3(at, text)
 		return false, s.add(at, a, err)
 	case "group":
 	default:
@@ -244,14 +244,14 @@ func (s *Store) node3(at string, text []byte) (group bool, err error) {
 		return false, bad(fmt.Errorf("zarr_format is %d", m.Format))
 	}
 	if at == "" {
-		if s.Attrs, err = parseAttributes(quoted(m.Attributes)); err != nil {
+		if s.Attrs, err = parseAttributes(quoteNonFinite(m.Attributes)); err != nil {
 			return false, bad(err)
 		}
 		if m.Consolidated != nil {
-			s.listed = map[string]bool{}
+			s.consolidated = map[string]bool{}
 			for name, node := range m.Consolidated.Metadata {
 				if node.Type == "array" {
-					s.listed[name] = true
+					s.consolidated[name] = true
 				}
 			}
 		}
@@ -259,9 +259,9 @@ func (s *Store) node3(at string, text []byte) (group bool, err error) {
 	return true, nil
 }
 
-// consolidated2 reads which arrays the consolidated metadata of version 2 list.
-func (s *Store) consolidated2() error {
-	text, err := s.text(consolidatedName2)
+// readConsolidated2 reads which arrays the consolidated metadata of version 2 list.
+func (s *Store) readConsolidated2() error {
+	text, err := s.readMetadata(consolidatedName2)
 	if text == nil || err != nil {
 		return err
 	}
@@ -269,12 +269,12 @@ func (s *Store) consolidated2() error {
 		Metadata map[string]json.RawMessage `json:"metadata"`
 	}
 	if err := unmarshal(text, &m); err != nil {
-		return s.fault("metadata make no sense", consolidatedName2, err)
+		return s.storeError("metadata make no sense", consolidatedName2, err)
 	}
-	s.listed = map[string]bool{}
+	s.consolidated = map[string]bool{}
 	for key := range m.Metadata {
 		if path.Base(key) == arrayName2 {
-			s.listed[path.Dir(key)] = true
+			s.consolidated[path.Dir(key)] = true
 		}
 	}
 	return nil
@@ -283,23 +283,23 @@ func (s *Store) consolidated2() error {
 // compareConsolidated: the metadata of the arrays themselves are what is read; the
 // consolidated ones are a hint of what should be there.
 func (s *Store) compareConsolidated() error {
-	if s.listed == nil {
+	if s.consolidated == nil {
 		return nil
 	}
 	var absent, more []string
-	for name := range s.listed {
-		if !s.found[name] {
+	for name := range s.consolidated {
+		if !s.seen[name] {
 			absent = append(absent, fmt.Sprintf("%.100q", name))
 		}
 	}
 	for _, a := range s.Arrays {
-		if !s.listed[a.Path] {
+		if !s.consolidated[a.Path] {
 			more = append(more, a.Path)
 		}
 	}
 	slices.Sort(absent)
 	if len(absent) > 0 {
-		return s.fault("arrays of the store are absent", strings.Join(absent[:min(3, len(absent))], ", "),
+		return s.storeError("arrays of the store are absent", strings.Join(absent[:min(3, len(absent))], ", "),
 			fmt.Errorf("the consolidated metadata list %d arrays that are not there", len(absent)))
 	}
 	if len(more) > 0 {
@@ -310,8 +310,8 @@ func (s *Store) compareConsolidated() error {
 
 // add takes an array, or why it is not used.
 func (s *Store) add(at string, a *Array, err error) error {
-	var no *errUnused
-	s.found[at] = true
+	var no *unusedError
+	s.seen[at] = true
 	name := at
 	if name == "" {
 		name = "the store itself"
@@ -321,33 +321,33 @@ func (s *Store) add(at string, a *Array, err error) error {
 		s.Unused = append(s.Unused, cf.Unused{Name: name, Reason: no.reason})
 		return nil
 	case err != nil:
-		return s.fault("metadata make no sense", "array "+name, err)
+		return s.storeError("metadata make no sense", "array "+name, err)
 	case at == "":
 		s.Unused = append(s.Unused, cf.Unused{Name: name, Reason: "it is a single array, without coordinates"})
 		return nil
 	case len(s.Arrays) == maxArrays:
-		return s.fault("too many arrays", "", fmt.Errorf("more than %d", maxArrays))
+		return s.storeError("too many arrays", "", fmt.Errorf("more than %d", maxArrays))
 	}
 	s.Arrays = append(s.Arrays, a)
 	return nil
 }
 
-// Same verifies that the metadata are those that were read. Chunks are looked at when
+// VerifyUnchanged verifies that the metadata are those that were read. Chunks are looked at when
 // they are read.
 //
 // Errors: exit 66.
-func (s *Store) Same() error {
+func (s *Store) VerifyUnchanged() error {
 	now, err := os.Stat(s.path)
 	if err == nil && !os.SameFile(now, s.folder) {
 		err = errors.New("another store has its name now")
 	}
 	if err != nil {
-		return s.fault("", "", errors.Join(errChanged, err))
+		return s.storeError("", "", errors.Join(errChanged, err))
 	}
-	for key, stamp := range s.read {
+	for key, stamp := range s.metadataTimes {
 		o, err := s.storage.open(key)
 		if err == nil {
-			if o.close(); !o.stamp.Equal(stamp) {
+			if o.close(); !o.modified.Equal(stamp) {
 				err = errChanged
 			}
 		}
@@ -355,7 +355,7 @@ func (s *Store) Same() error {
 			err = errChanged
 		}
 		if err != nil {
-			return s.fault("metadata cannot be read", key, err)
+			return s.storeError("metadata cannot be read", key, err)
 		}
 	}
 	return nil
@@ -366,7 +366,7 @@ func (s *Store) Header() *cf.Header {
 	h := &cf.Header{Attrs: s.Attrs}
 	at := map[string]int{} // group, name and length of a dimension → its position
 	for _, a := range s.Arrays {
-		v := a.variable()
+		v := a.cfVariable()
 		for i, name := range a.Dims {
 			v.Dims = append(v.Dims, dimension(h, at, v.Group, name, a.Shape[i]))
 		}

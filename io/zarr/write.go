@@ -40,11 +40,11 @@ func Write(f *encode.NetCDF, payload []byte, version int) error {
 		return err
 	}
 	for _, v := range f.Variables {
-		if err := w.variable(v, payload); err != nil {
+		if err := w.writeArray(v, payload); err != nil {
 			return fmt.Errorf("variable %s: %w", v.Name, err)
 		}
 	}
-	return w.group(attrs)
+	return w.writeGroup(attrs)
 }
 
 // writer is a store under way.
@@ -55,8 +55,8 @@ type writer struct {
 	nodes   map[string]any // metadata by key, for the consolidated ones
 }
 
-// file writes one key to the disk.
-func (w *writer) file(key string, content []byte) error {
+// writeFile writes one key to the disk.
+func (w *writer) writeFile(key string, content []byte) error {
 	f, err := os.OpenFile(filepath.Join(w.dir, filepath.FromSlash(key)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
@@ -68,43 +68,43 @@ func (w *writer) file(key string, content []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// node writes metadata that the consolidated ones repeat.
-func (w *writer) node(key string, v any) error {
+// writeNode writes metadata that the consolidated ones repeat.
+func (w *writer) writeNode(key string, v any) error {
 	w.nodes[key] = v
-	return w.text(key, v)
+	return w.writeJSON(key, v)
 }
 
-// text writes metadata.
-func (w *writer) text(key string, v any) error {
+// writeJSON writes metadata.
+func (w *writer) writeJSON(key string, v any) error {
 	text, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
 		return err
 	}
-	return w.file(key, append(text, '\n'))
+	return w.writeFile(key, append(text, '\n'))
 }
 
-// group writes the metadata of the store itself, last of all.
-func (w *writer) group(attrs map[string]any) error {
+// writeGroup writes the metadata of the store itself, last of all.
+func (w *writer) writeGroup(attrs map[string]any) error {
 	if w.version == 3 {
 		all := map[string]any{}
 		for key, node := range w.nodes {
 			all[path.Dir(key)] = node
 		}
-		err := w.text(nodeName3, map[string]any{"zarr_format": 3, "node_type": "group", "attributes": attrs,
+		err := w.writeJSON(nodeName3, map[string]any{"zarr_format": 3, "node_type": "group", "attributes": attrs,
 			"consolidated_metadata": map[string]any{"kind": "inline", "must_understand": false, "metadata": all}})
 		return errors.Join(err, atomicfile.Sync(w.dir))
 	}
-	return errors.Join(w.node(attributesName2, attrs), w.node(groupName2, map[string]any{"zarr_format": 2}),
-		w.text(consolidatedName2, map[string]any{"zarr_consolidated_format": 1, "metadata": w.nodes}), atomicfile.Sync(w.dir))
+	return errors.Join(w.writeNode(attributesName2, attrs), w.writeNode(groupName2, map[string]any{"zarr_format": 2}),
+		w.writeJSON(consolidatedName2, map[string]any{"zarr_consolidated_format": 1, "metadata": w.nodes}), atomicfile.Sync(w.dir))
 }
 
-// variable writes an array: its metadata and its chunks.
-func (w *writer) variable(v encode.Variable, payload []byte) error {
+// writeArray writes an array: its metadata and its chunks.
+func (w *writer) writeArray(v encode.Variable, payload []byte) error {
 	raw, err := v.Values.In(payload)
 	if err != nil {
 		return err
 	}
-	a := layout{Variable: v, size: v.Type.Size(), dims: v.Dimensions}
+	a := outputArray{Variable: v, size: v.Type.Size(), dims: v.Dimensions}
 	n := 1
 	for _, d := range v.Dimensions {
 		if w.sizes[d] < 1 {
@@ -136,25 +136,25 @@ func (w *writer) variable(v encode.Variable, payload []byte) error {
 	if err := os.Mkdir(filepath.Join(w.dir, v.Name), 0o777); err != nil {
 		return err
 	}
-	if err := w.arrayNodes(&a); err != nil {
+	if err := w.writeArrayMetadata(&a); err != nil {
 		return err
 	}
-	if err := w.chunks(&a, raw); err != nil {
+	if err := w.writeChunks(&a, raw); err != nil {
 		return err
 	}
 	return atomicfile.Sync(filepath.Join(w.dir, v.Name))
 }
 
-// layout is an array that is written.
-type layout struct {
+// outputArray is an array that is written.
+type outputArray struct {
 	encode.Variable
 	shape []int
 	dims  []string
 	size  int // bytes of an element
 }
 
-// arrayNodes writes the metadata of an array.
-func (w *writer) arrayNodes(a *layout) error {
+// writeArrayMetadata writes the metadata of an array.
+func (w *writer) writeArrayMetadata(a *outputArray) error {
 	attrs, err := jsonAttributes(a.Attributes)
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (w *writer) arrayNodes(a *layout) error {
 		if a.Deflate > 0 {
 			codecs = append(codecs, map[string]any{"name": "gzip", "configuration": map[string]any{"level": a.Deflate}})
 		}
-		return w.node(a.Name+"/"+nodeName3, map[string]any{"zarr_format": 3, "node_type": "array", "shape": shape, "data_type": dataTypes[a.Type][1],
+		return w.writeNode(a.Name+"/"+nodeName3, map[string]any{"zarr_format": 3, "node_type": "array", "shape": shape, "data_type": dataTypes[a.Type][1],
 			"chunk_grid":         map[string]any{"name": "regular", "configuration": map[string]any{"chunk_shape": chunks}},
 			"chunk_key_encoding": map[string]any{"name": "default", "configuration": map[string]any{"separator": "/"}},
 			"fill_value":         fill, "codecs": codecs, "attributes": attrs, "dimension_names": dims})
@@ -187,19 +187,19 @@ func (w *writer) arrayNodes(a *layout) error {
 	if a.Deflate > 0 {
 		m["compressor"] = map[string]any{"id": "zlib", "level": a.Deflate}
 	}
-	return errors.Join(w.node(a.Name+"/"+arrayName2, m), w.node(a.Name+"/"+attributesName2, attrs))
+	return errors.Join(w.writeNode(a.Name+"/"+arrayName2, m), w.writeNode(a.Name+"/"+attributesName2, attrs))
 }
 
 // dataTypes are the types in the words of both versions.
 var dataTypes = map[encode.Type][2]string{encode.Float: {"<f4", "float32"}, encode.Double: {"<f8", "float64"}, encode.Int: {"<i4", "int32"}, encode.Short: {"<i2", "int16"}}
 
-// chunks writes the chunks of an array. At the upper ends they are whole, with zeros.
-func (w *writer) chunks(a *layout, raw []byte) error {
+// writeChunks writes the chunks of an array. At the upper ends they are whole, with zeros.
+func (w *writer) writeChunks(a *outputArray, raw []byte) error {
 	n := len(a.shape)
 	index := make([]int64, n)
-	k := keys{a.Name + "/", ".", "0"}
+	k := chunkKeys{a.Name + "/", ".", "0"}
 	if w.version == 3 {
-		if k = (keys{a.Name + "/c/", "/", ""}); n == 0 {
+		if k = (chunkKeys{a.Name + "/c/", "/", ""}); n == 0 {
 			k.prefix = a.Name + "/c"
 		}
 	}
@@ -210,17 +210,17 @@ func (w *writer) chunks(a *layout, raw []byte) error {
 	for {
 		chunk := make([]byte, size)
 		a.gather(chunk, raw, index)
-		packed, err := a.pack(chunk, w.version)
+		packed, err := a.compress(chunk, w.version)
 		if err != nil {
 			return err
 		}
-		key := k.of(index)
+		key := k.key(index)
 		if w.version == 3 {
 			if err := os.MkdirAll(filepath.Dir(filepath.Join(w.dir, filepath.FromSlash(key))), 0o777); err != nil {
 				return err
 			}
 		}
-		if err := w.file(key, packed); err != nil {
+		if err := w.writeFile(key, packed); err != nil {
 			return err
 		}
 		i := n - 1
@@ -237,7 +237,7 @@ func (w *writer) chunks(a *layout, raw []byte) error {
 }
 
 // gather copies the elements of a chunk, row by row.
-func (a *layout) gather(chunk, raw []byte, index []int64) {
+func (a *outputArray) gather(chunk, raw []byte, index []int64) {
 	n := len(a.shape)
 	if n == 0 {
 		copy(chunk, raw)
@@ -269,8 +269,8 @@ func (a *layout) gather(chunk, raw []byte, index []int64) {
 	}
 }
 
-// pack compresses a chunk if that is asked for.
-func (a *layout) pack(chunk []byte, version int) ([]byte, error) {
+// compress compresses a chunk if that is asked for.
+func (a *outputArray) compress(chunk []byte, version int) ([]byte, error) {
 	if a.Deflate == 0 {
 		return chunk, nil
 	}

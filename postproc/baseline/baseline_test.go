@@ -79,7 +79,7 @@ func TestEMOSFindsTheTruth(t *testing.T) {
 			}
 		}
 	}
-	s, err := FitEMOS(set, EMOSOptions{Simplex: true})
+	s, err := FitEMOS(set, EMOSOptions{NelderMead: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,8 +187,8 @@ func TestClimatologyFindsTheCycle(t *testing.T) {
 	if !math.IsNaN(got.Sigma[3]) {
 		t.Errorf("a point without dates has sigma %g", got.Sigma[3])
 	}
-	if got.Note() != "" {
-		t.Errorf("three years are said not to suffice: %s", got.Note())
+	if got.Warning() != "" {
+		t.Errorf("three years are said not to suffice: %s", got.Warning())
 	}
 }
 
@@ -203,8 +203,8 @@ func TestClimatologyOfASeasonIsItsMean(t *testing.T) {
 	c.Predict(mu, sigma, time.Date(2001, 7, 1, 0, 0, 0, 0, time.UTC))
 	near(t, "mean", float64(mu[0]), 4.5, 1e-6)
 	near(t, "deviation", float64(sigma[0]), math.Sqrt(6), 1e-6)
-	if !strings.Contains(c.Note(), "it is their mean") {
-		t.Errorf("note %q", c.Note())
+	if !strings.Contains(c.Warning(), "it is their mean") {
+		t.Errorf("note %q", c.Warning())
 	}
 	if _, err := FitClimatology(&Set{Valid: weekly(1), Obs: make([]float32, 1)}); err == nil {
 		t.Error("one date has no scatter, but a fit was given")
@@ -221,8 +221,8 @@ func TestGridEMOSDerivatives(t *testing.T) {
 		cases[i] = gridCase{sin: math.Sin(a), cos: math.Cos(a), anomaly: r.NormFloat64(), miss: 1.5 * r.NormFloat64(), spread: r.Float64()}
 	}
 	theta := [gridTerms]float64{0.1, -0.2, 0.3, 0.05, -1, 0.2} // narrow: dσ negative is excluded below
-	at := func(x []float64) quadratic {
-		var q quadratic
+	at := func(x []float64) quadraticModel {
+		var q quadraticModel
 		q.addCases((*[gridTerms]float64)(x), cases, 2)
 		q.addPenalty((*[gridTerms]float64)(x), &[gridTerms]float64{1, 1, 0, 0, 0, 0}, 0.7)
 		return q
@@ -257,7 +257,7 @@ func TestNewtonAgreesWithBFGS(t *testing.T) {
 	}
 	cases := g.pointCases(nil, set, seasonRows(set.Valid), 0)
 	f := func(x, grad []float64) float64 {
-		var q quadratic
+		var q quadraticModel
 		q.addCases((*[gridTerms]float64)(x), cases, 1)
 		q.addPenalty((*[gridTerms]float64)(x), &g.Global, 2)
 		q.divide(float64(len(cases)))

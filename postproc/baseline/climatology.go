@@ -30,11 +30,11 @@ type Climatology struct {
 	Cycle []float64 `json:"-"`
 	Sigma []float64 `json:"-"`
 
-	short string // what the dates did not determine
+	warning string // what the dates did not determine
 }
 
-// Note says what the dates did not suffice for; "" if nothing.
-func (c *Climatology) Note() string { return c.short }
+// Warning says what the dates did not suffice for; "" if nothing.
+func (c *Climatology) Warning() string { return c.warning }
 
 // FitClimatology fits the cycle at every point by least squares. Of the set only
 // Valid and Obs are looked at.
@@ -56,7 +56,7 @@ func FitClimatology(s *Set) (*Climatology, error) {
 	whole, err := cycleSolver(terms, harmonics, nil)
 	if err != nil {
 		first, last := slices.MinFunc(s.Valid, time.Time.Compare), slices.MaxFunc(s.Valid, time.Time.Compare)
-		c.short = fmt.Sprintf("%d dates from %s to %s do not determine a seasonal cycle: it is their mean", len(s.Valid), first.Format(time.DateOnly), last.Format(time.DateOnly))
+		c.warning = fmt.Sprintf("%d dates from %s to %s do not determine a seasonal cycle: it is their mean", len(s.Valid), first.Format(time.DateOnly), last.Format(time.DateOnly))
 		whole, err = cycleSolver(terms, 1, nil)
 	}
 	if err != nil {

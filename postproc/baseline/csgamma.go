@@ -24,12 +24,12 @@ type GammaEMOS struct {
 // gammaTerms is the number of its coefficients.
 const gammaTerms = 5
 
-// Limits in units of the mean observation. leastGamma is the least A, and root of the least
-// C: of a mean of 0 there is no gamma distribution. Q stays below mostShift: where nothing
+// Limits in units of the mean observation. minGamma is the least A, and root of the least
+// C: of a mean of 0 there is no gamma distribution. Q stays below maxShift: where nothing
 // is 0 a far shift would make the gamma distribution a normal one, and have no end.
 const (
-	leastGamma = 1e-4
-	mostShift  = 1
+	minGamma = 1e-4
+	maxShift = 1
 )
 
 // FitGammaEMOS finds the coefficients of least mean CRPS by the weights of the points.
@@ -51,7 +51,7 @@ func FitGammaEMOS(s *Set) (*GammaEMOS, error) {
 	// Roots of coefficients in units of the mean observation are near 1, and free.
 	u, per := l.y, l.y/l.x
 	model := func(x []float64) *GammaEMOS {
-		return &GammaEMOS{u * (leastGamma + x[0]*x[0]), per * x[1] * x[1], u * u * (leastGamma*leastGamma + x[2]*x[2]), u * per * x[3] * x[3], u * mostShift * x[4] * x[4] / (1 + x[4]*x[4])}
+		return &GammaEMOS{u * (minGamma + x[0]*x[0]), per * x[1] * x[1], u * u * (minGamma*minGamma + x[2]*x[2]), u * per * x[3] * x[3], u * maxShift * x[4] * x[4] / (1 + x[4]*x[4])}
 	}
 	value := func(x, grad []float64) float64 {
 		e := model(x)
@@ -63,7 +63,7 @@ func FitGammaEMOS(s *Set) (*GammaEMOS, error) {
 			g[2] += dvariance * u * u * 2 * x[2]
 			g[3] += dvariance * u * per * m * 2 * x[3]
 			free := 1 + x[4]*x[4]
-			g[4] += dshift * u * mostShift * 2 * x[4] / (free * free)
+			g[4] += dshift * u * maxShift * 2 * x[4] / (free * free)
 			return c
 		})
 	}
@@ -90,7 +90,7 @@ func (e *GammaEMOS) crps(m, y float64) (crps, dmean, dvariance, dshift float64) 
 
 // Forecast gives shape, scale and shift; an ensemble mean below 0 counts as 0.
 func (e *GammaEMOS) Forecast(r Raw) [][]float32 {
-	out := append(two(len(r.Mean)), make([]float32, len(r.Mean)))
+	out := append(newParameterFields(len(r.Mean)), make([]float32, len(r.Mean)))
 	for p, m := range r.Mean {
 		k, theta, q := e.parameters(max(0, float64(m)))
 		out[0][p], out[1][p], out[2][p] = float32(k), float32(theta), float32(q)

@@ -54,11 +54,11 @@ type EMOS struct {
 // it can be done.
 type EMOSOptions struct {
 	Family Family // "" means Normal
-	// Simplex minimises by Nelder–Mead exactly as SciPy and so IMPROVER do, with
+	// NelderMead minimises by Nelder–Mead exactly as SciPy and so IMPROVER do, with
 	// Tolerance (0 means 1e-4) and at most 1000 steps, from a least-squares start
 	// or, with DefaultStart, from (0, 1, 0, 1). It reproduces known results;
 	// without it the fit goes on to the minimum (BFGS).
-	Simplex      bool
+	NelderMead   bool
 	DefaultStart bool
 	Tolerance    float64
 }
@@ -77,8 +77,8 @@ func FitEMOS(s *Set, o EMOSOptions) (*EMOS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("emos: %w", err)
 	}
-	if o.Simplex {
-		return fitEMOSSimplex(s, o, l), nil
+	if o.NelderMead {
+		return fitEMOSNelderMead(s, o, l), nil
 	}
 	// Minimised are a, b, c, d of mu = ȳ + u·a + b(m−m̄), sigma² = (u·c)² + d²S²,
 	// u the scatter about the line: all near 1, and a and b nearly independent.
@@ -92,7 +92,7 @@ func FitEMOS(s *Set, o EMOSOptions) (*EMOS, error) {
 	value := func(x, grad []float64) float64 {
 		e := model(x)
 		return meanCRPS(s, grad, func(g []float64, m, sd, y float64) float64 {
-			mu, sigma := e.at(m, sd)
+			mu, sigma := e.parameters(m, sd)
 			c, dmu, dsigma := o.Family.crps(mu, sigma, y)
 			g[0] += dmu * u
 			g[1] += dmu * (m - l.x)
@@ -111,8 +111,8 @@ func FitEMOS(s *Set, o EMOSOptions) (*EMOS, error) {
 	return model(x), nil
 }
 
-// fitEMOSSimplex is FitEMOS by the simplex, in IMPROVER's own coordinates.
-func fitEMOSSimplex(s *Set, o EMOSOptions, l line) *EMOS {
+// fitEMOSNelderMead is FitEMOS by the simplex, in IMPROVER's own coordinates.
+func fitEMOSNelderMead(s *Set, o EMOSOptions, l line) *EMOS {
 	if o.Tolerance == 0 {
 		o.Tolerance = 1e-4
 	}
@@ -132,7 +132,7 @@ func fitEMOSSimplex(s *Set, o EMOSOptions, l line) *EMOS {
 	return &EMOS{o.Family, x[0], x[1], x[2], x[3]}
 }
 
-func (e *EMOS) at(mean, std float64) (mu, sigma float64) {
+func (e *EMOS) parameters(mean, std float64) (mu, sigma float64) {
 	return e.Alpha + e.Beta*mean, math.Sqrt(e.Gamma*e.Gamma + e.Delta*e.Delta*std*std)
 }
 
@@ -141,7 +141,7 @@ func (e *EMOS) at(mean, std float64) (mu, sigma float64) {
 // Shape: all [point]. Missing: NaN gives NaN.
 func (e *EMOS) Predict(mu, sigma, mean, std []float32) {
 	for p := range mean {
-		m, s := e.at(float64(mean[p]), float64(std[p]))
+		m, s := e.parameters(float64(mean[p]), float64(std[p]))
 		mu[p], sigma[p] = float32(m), float32(s)
 	}
 }
@@ -149,7 +149,7 @@ func (e *EMOS) Predict(mu, sigma, mean, std []float32) {
 // MeanCRPS is the weighted mean score of the coefficients on a set.
 func (e *EMOS) MeanCRPS(s *Set) float64 {
 	return meanCRPS(s, nil, func(_ []float64, m, sd, y float64) float64 {
-		mu, sigma := e.at(m, sd)
+		mu, sigma := e.parameters(m, sd)
 		c, _, _ := e.Family.crps(mu, sigma, y)
 		return c
 	})

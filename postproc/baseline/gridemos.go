@@ -230,18 +230,18 @@ func fitGlobal(s *Set) (*GridEMOS, error) {
 	}
 	const chunk = 64
 	runs := (n + chunk - 1) / chunk
-	g.Global = newton([gridTerms]float64{4: -1}, func(theta *[gridTerms]float64) quadratic {
-		parts := make([]quadratic, runs)
+	g.Global = newton([gridTerms]float64{4: -1}, func(theta *[gridTerms]float64) quadraticModel {
+		parts := make([]quadraticModel, runs)
 		parallel(n, chunk, func(k, lo, hi int) {
 			var cases []gridCase
-			var q quadratic
+			var q quadraticModel
 			for p := lo; p < hi; p++ {
 				cases = g.pointCases(cases, s, rows, p)
 				q.addCases(theta, cases, s.weight(p))
 			}
 			parts[k] = q
 		})
-		var q quadratic
+		var q quadraticModel
 		for i := range parts {
 			q.add(&parts[i])
 		}
@@ -271,8 +271,8 @@ func (g *GridEMOS) fitPoints(s *Set, strength float64) {
 				*at = g.Global
 				continue
 			}
-			*at = newton(*at, func(theta *[gridTerms]float64) quadratic {
-				var q quadratic
+			*at = newton(*at, func(theta *[gridTerms]float64) quadraticModel {
+				var q quadraticModel
 				q.addCases(theta, cases, 1)
 				q.addPenalty(theta, &g.Global, strength)
 				q.divide(float64(len(cases)))
@@ -286,7 +286,7 @@ func (g *GridEMOS) fitPoints(s *Set, strength float64) {
 func (g *GridEMOS) scoreSum(s *Set) (crps, weight float64) {
 	rows := seasonRows(s.Valid)
 	const chunk = 64
-	parts := make([]quadratic, (len(g.MeanBar)+chunk-1)/chunk)
+	parts := make([]quadraticModel, (len(g.MeanBar)+chunk-1)/chunk)
 	parallel(len(g.MeanBar), chunk, func(k, lo, hi int) {
 		var cases []gridCase
 		for p := lo; p < hi; p++ {

@@ -56,7 +56,7 @@ type units struct{ mean, meanSD, obs, scatter, spread float64 }
 type fitter struct {
 	r      *Regression
 	terms  int // of location and scale together
-	score  func(mu, sigma, y float64) scoreAt
+	score  func(mu, sigma, y float64) scoreHessian
 	group  group
 	units  [lanes]units
 	theta  coefficients
@@ -75,7 +75,7 @@ type fitter struct {
 
 func newFitter(r *Regression, dates int, season []float64) *fitter {
 	return &fitter{
-		r: r, terms: r.locationTerms() + scaleTerms, score: curved(r.Family),
+		r: r, terms: r.locationTerms() + scaleTerms, score: crpsWithHessian(r.Family),
 		group: group{
 			dates: dates, season: season,
 			anomaly: make([]float32, dates*lanes), spread: make([]float32, dates*lanes), obs: make([]float32, dates*lanes),
@@ -112,7 +112,7 @@ func (f *fitter) gather(s *Set, lo, hi int) {
 		for l := range hi - lo {
 			at := i*n + lo + l
 			a, b, c := s.Mean[at], s.Obs[at], s.Std[at]
-			if a != a || b != b || c != c || a < 0 && byMoments(f.r.Family) {
+			if a != a || b != b || c != c || a < 0 && hasMomentParameters(f.r.Family) {
 				continue
 			}
 			row[l], g.anomaly[i*lanes+l], g.spread[i*lanes+l] = b, a, c
@@ -161,7 +161,7 @@ func (f *fitter) begin(l int, u units, slope float64) bool {
 	if u.scatter < 1e-6*u.spread { // the line leaves nothing: any unit will do
 		u.scatter = u.spread
 	}
-	if byMoments(f.r.Family) { // a mean above 0 for every forecast that is not below 0
+	if hasMomentParameters(f.r.Family) { // a mean above 0 for every forecast that is not below 0
 		if u.mean <= 0 || u.obs <= 0 {
 			f.units[l] = units{}
 			return false
@@ -169,7 +169,7 @@ func (f *fitter) begin(l int, u units, slope float64) bool {
 		*f.theta.at(0, l), *f.theta.at(1, l) = 0.05*u.obs/u.scatter, 0.95*u.obs/u.scatter
 		u.mean, u.meanSD, u.obs = 0, u.mean, 0
 	} else {
-		if cutAtZero(f.r.Family) { // whose place the units must keep
+		if isNonNegative(f.r.Family) { // whose place the units must keep
 			*f.theta.at(0, l) = u.obs / u.scatter
 			u.obs = 0
 		}
@@ -207,7 +207,7 @@ func (f *fitter) normalise(points int) {
 			case QuadraticScale:
 				z *= z
 			case LogScale:
-				z = math.Log(max(z, smallSpread))
+				z = math.Log(max(z, minSpread))
 			}
 			g.spread[at] = float32(z)
 		}
@@ -248,7 +248,7 @@ func (f *fitter) bounds() (low [maxTerms]float64) {
 	for i := range low {
 		low[i] = math.Inf(-1)
 	}
-	if byMoments(f.r.Family) {
+	if hasMomentParameters(f.r.Family) {
 		low[0], low[1] = least, 0
 	}
 	k := f.terms - scaleTerms
@@ -283,7 +283,7 @@ func (f *fitter) evaluate(q sums, theta coefficients) {
 	}
 	g := &f.group
 	if f.r.Family != dist.Normal || !simd.NormalSums(q, theta, g.season, g.anomaly, g.spread, g.obs, f.r.Link.kernel()) {
-		f.loops(q, theta)
+		f.evaluateGo(q, theta)
 	}
 }
 
@@ -297,8 +297,8 @@ func (k Link) kernel() simd.Link {
 	return simd.Linear
 }
 
-// loops is evaluate for any family, one lane after the other.
-func (f *fitter) loops(q sums, theta coefficients) {
+// evaluateGo is evaluate for any family, one lane after the other.
+func (f *fitter) evaluateGo(q sums, theta coefficients) {
 	g := &f.group
 	k := f.terms - scaleTerms
 	seasons := k - 2
@@ -373,11 +373,11 @@ func (f *fitter) loops(q sums, theta coefficients) {
 const (
 	newtonSteps     = 100
 	newtonTolerance = 1e-13
-	// newtonLast is what a step promises that is taken without another look: the step
+	// newtonFinalDecrease is what a step promises that is taken without another look: the step
 	// behind it would be of the order of its square.
-	newtonLast     = 1e-9
-	newtonDamp     = 1e-3 // the first damping, after a step that failed without any
-	newtonMostDamp = 1e12
+	newtonFinalDecrease = 1e-9
+	newtonDamp          = 1e-3 // the first damping, after a step that failed without any
+	newtonMaxDamp       = 1e12
 )
 
 // minimise lowers the mean CRPS of every active lane from theta; steps counts what it took.
@@ -455,7 +455,7 @@ func (f *fitter) step(l int, low *[maxTerms]float64) int {
 	}
 	var h [curvTerms]float64
 	var g, step [maxTerms]float64
-	for ; f.damp[l] <= newtonMostDamp; f.damp[l] = max(newtonDamp, 10*f.damp[l]) {
+	for ; f.damp[l] <= newtonMaxDamp; f.damp[l] = max(newtonDamp, 10*f.damp[l]) {
 		j := 0
 		for a := range n {
 			g[a] = *f.at.grad(a, l)
@@ -481,7 +481,7 @@ func (f *fitter) step(l int, low *[maxTerms]float64) int {
 		if decrease < newtonTolerance {
 			return noStep
 		}
-		last := decrease < newtonLast && f.damp[l] == 0
+		last := decrease < newtonFinalDecrease && f.damp[l] == 0
 		for a, b := range low[:n] {
 			to := *f.theta.at(a, l) - step[a]
 			last = last && to >= b
@@ -537,9 +537,9 @@ func solve(x *[maxTerms]float64, h *[curvTerms]float64, g *[maxTerms]float64, n 
 	return decrease, true
 }
 
-// byMoments says that a family's location and scale are here its mean, above 0, and its
+// hasMomentParameters says that a family's location and scale are here its mean, above 0, and its
 // standard deviation: those of its own that it has are of the logarithm.
-func byMoments(f *dist.Family) bool { return f == dist.LogNormal }
+func hasMomentParameters(f *dist.Family) bool { return f == dist.LogNormal }
 
 // logNormalCRPS is the CRPS of the log-normal distribution of mean m and standard deviation
 // s, with its derivatives by these. With q = 1 + (s/m)², of dist.LogNormalFromMoments:
@@ -554,8 +554,8 @@ func logNormalCRPS(m, s, y float64) (crps, dm, ds float64) {
 	return crps, dmu*(1/m-perM/2) + dsigma*perM/(2*sigma), -dmu*perS/2 + dsigma*perS/(2*sigma)
 }
 
-// cutAtZero says that a family has no values below 0.
-func cutAtZero(f *dist.Family) bool { return f != dist.Normal && f != dist.Logistic }
+// isNonNegative says that a family has no values below 0.
+func isNonNegative(f *dist.Family) bool { return f != dist.Normal && f != dist.Logistic }
 
 // locationScaleCRPS is the CRPS of a family of location and scale with its derivatives,
 // without the slices of dist.Family; nil for any other family.
@@ -579,31 +579,31 @@ func locationScaleCRPS(f *dist.Family) func(mu, sigma, y float64) (crps, dmu, ds
 	return nil
 }
 
-// scoreAt is a score at one place with its first and second derivatives by location
+// scoreHessian is a score at one place with its first and second derivatives by location
 // and scale.
-type scoreAt struct{ value, dmu, dsigma, mumu, musigma, sigmasigma float64 }
+type scoreHessian struct{ value, dmu, dsigma, mumu, musigma, sigmasigma float64 }
 
-// curved is the family's CRPS with exact second derivatives where they are written
+// crpsWithHessian is the family's CRPS with exact second derivatives where they are written
 // down, else with central differences of the exact first ones.
-func curved(f *dist.Family) func(mu, sigma, y float64) scoreAt {
+func crpsWithHessian(f *dist.Family) func(mu, sigma, y float64) scoreHessian {
 	// Of σ·g(z) with z = (y−μ)/σ the second derivatives are g″/σ times 1, z and z².
-	whole := func(c, dmu, dsigma, bend, z float64) scoreAt {
-		return scoreAt{c, dmu, dsigma, bend, bend * z, bend * z * z}
+	whole := func(c, dmu, dsigma, bend, z float64) scoreHessian {
+		return scoreHessian{c, dmu, dsigma, bend, bend * z, bend * z * z}
 	}
 	switch f {
 	case dist.Normal:
-		return func(mu, sigma, y float64) scoreAt {
+		return func(mu, sigma, y float64) scoreHessian {
 			c, dmu, dsigma := dist.NormalCRPS(mu, sigma, y)
 			return whole(c, dmu, dsigma, dist.NormalCRPSCurvature(dsigma, sigma), (y-mu)/sigma)
 		}
 	case dist.Logistic: // g′ = 2F − 1, and the density is F(1−F)
-		return func(mu, sigma, y float64) scoreAt {
+		return func(mu, sigma, y float64) scoreHessian {
 			c, dmu, dsigma := dist.LogisticCRPS(mu, sigma, y)
 			return whole(c, dmu, dsigma, (1-dmu*dmu)/(2*sigma), (y-mu)/sigma)
 		}
 	}
 	crps := locationScaleCRPS(f)
-	return func(mu, sigma, y float64) scoreAt {
+	return func(mu, sigma, y float64) scoreHessian {
 		const part = 1e-5 // of the scale: its square is the relative error, rounding adds 1e-11
 		h := part * sigma
 		c, dmu, dsigma := crps(mu, sigma, y)
@@ -612,6 +612,6 @@ func curved(f *dist.Family) func(mu, sigma, y float64) scoreAt {
 		_, _, wide := crps(mu, sigma+h, y)
 		_, _, narrow := crps(mu, sigma-h, y)
 		half := 0.5 / h
-		return scoreAt{c, dmu, dsigma, (up - down) * half, (upScale - downScale) * half, (wide - narrow) * half}
+		return scoreHessian{c, dmu, dsigma, (up - down) * half, (upScale - downScale) * half, (wide - narrow) * half}
 	}
 }

@@ -199,8 +199,8 @@ type leastAbsolute struct {
 	linear [3]float64
 }
 
-// crossing is where on its way a walk meets a row, and by how much the slope rises there.
-type crossing struct {
+// breakpoint is where on its way a walk meets a row, and by how much the slope rises there.
+type breakpoint struct {
 	at, turn float64
 	row      int
 }
@@ -223,7 +223,7 @@ func (p *leastAbsolute) minimise() ([3]float64, error) {
 		residual[k] = -y[k]
 	}
 	var basis [3]int
-	var path []crossing
+	var path []breakpoint
 	// walk goes from theta along d, on which the score first changes by slope for each
 	// unit, to the row where it stops falling, and returns it.
 	walk := func(d [3]float64, slope float64) int {
@@ -231,11 +231,11 @@ func (p *leastAbsolute) minimise() ([3]float64, error) {
 		for k := range p.rows {
 			if v := dot3(p.rows[k].x, d); v != 0 && !in[k] {
 				if at := -residual[k] / v; at > 0 {
-					path = append(path, crossing{at, 2 * p.rows[k].w * math.Abs(v), k})
+					path = append(path, breakpoint{at, 2 * p.rows[k].w * math.Abs(v), k})
 				}
 			}
 		}
-		slices.SortFunc(path, func(a, b crossing) int { return cmp.Compare(a.at, b.at) })
+		slices.SortFunc(path, func(a, b breakpoint) int { return cmp.Compare(a.at, b.at) })
 		for _, c := range path {
 			if slope += c.turn; slope >= 0 {
 				for i := range theta {

@@ -10,24 +10,24 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Looks says what of the raw ensemble a baseline looks at, to be fitted and to forecast.
-type Looks uint8
+// Predictors says what of the raw ensemble a baseline looks at, to be fitted and to forecast.
+type Predictors uint8
 
 // From nothing to everything.
 const (
-	AtNothing Looks = iota // the season only
-	AtMoments              // mean and spread of the members
-	AtMembers              // the members themselves
+	NoPredictors     Predictors = iota // the season only
+	MomentPredictors                   // mean and spread of the members
+	MemberPredictors                   // the members themselves
 )
 
 // Method is a baseline that a training can fit and a verification score: one row of Methods.
 type Method struct {
-	ID      string // the name in configurations and results, never changed
-	Name    string // for people
-	Formula string
-	Doc     string // when it is hard to beat, and what it needs
-	Source  string
-	Looks   Looks
+	ID         string // the name in configurations and results, never changed
+	Name       string // for people
+	Formula    string
+	Doc        string // when it is hard to beat, and what it needs
+	Source     string
+	Predictors Predictors
 	// Family is that of the distributions it forecasts; nil: it forecasts members.
 	Family *dist.Family
 	Fit    func(*Set) (Fit, error)
@@ -55,8 +55,8 @@ type Fit interface {
 	Arrays() []Array
 }
 
-// Noted is a Fit that can tell what the dates did not suffice for, though it was fitted.
-type Noted interface{ Note() string }
+// Warner is a Fit that can tell what the dates did not suffice for, though it was fitted.
+type Warner interface{ Warning() string }
 
 // Raw is the ensemble of one date, of as many members as the baseline was fitted with.
 // What its method does not look at may be nil.
@@ -84,7 +84,7 @@ var Methods = slices.Concat([]*Method{
 		ID: "emos", Name: "EMOS for all points",
 		Formula: "N(a + b m, c^2 + d^2 s^2), one a, b, c, d for all points and dates, of least area-weighted CRPS",
 		Doc:     "One bias and spread correction for the whole area; needs few dates.",
-		Source:  "doi:10.1175/MWR2904.1", Looks: AtMoments, Family: dist.Normal,
+		Source:  "doi:10.1175/MWR2904.1", Predictors: MomentPredictors, Family: dist.Normal,
 		Fit:   func(s *Set) (Fit, error) { return fitted(FitEMOS(s, EMOSOptions{})) },
 		Empty: func() Fit { return &EMOS{} },
 	},
@@ -92,7 +92,7 @@ var Methods = slices.Concat([]*Method{
 		ID: "emos_grid", Name: "EMOS by point, drawn to that for all",
 		Formula: "N(m + a + a1 sin t + a2 cos t + e (m - <m>), (sp(p) + sp(q) s)^2) at each point, of least CRPS + L |theta - theta_all|^2",
 		Doc:     "Local, seasonal bias and local spread, shrunk towards the fit for all points. The penalty L is chosen by leaving years out. Needs at least eight dates.",
-		Source:  "doi:10.1175/MWR2904.1", Looks: AtMoments, Family: dist.Normal,
+		Source:  "doi:10.1175/MWR2904.1", Predictors: MomentPredictors, Family: dist.Normal,
 		Fit:   func(s *Set) (Fit, error) { return fitted(FitGridEMOS(s, GridEMOSOptions{})) },
 		Empty: func() Fit { return &GridEMOS{} }, File: "emos",
 	},
@@ -101,7 +101,7 @@ var Methods = slices.Concat([]*Method{
 		ID: "emos_csg", Name: "EMOS for all points, censored shifted gamma",
 		Formula: "gamma of mean a + b m and variance c + d m, shifted left by 0 <= q <= mean y and censored at 0, one a, b, c, d, q for all points and dates, of least area-weighted CRPS",
 		Doc:     "For precipitation. Some 100 microseconds a case: for stations and small areas.",
-		Source:  "doi:10.1002/env.2391", Looks: AtMoments, Family: dist.CSGamma,
+		Source:  "doi:10.1002/env.2391", Predictors: MomentPredictors, Family: dist.CSGamma,
 		Fit:   func(s *Set) (Fit, error) { return fitted(FitGammaEMOS(s)) },
 		Empty: func() Fit { return &GammaEMOS{} },
 	},
@@ -109,16 +109,16 @@ var Methods = slices.Concat([]*Method{
 		ID: "samos", Name: "EMOS of standardised anomalies",
 		Formula: "N(y0 + sy (a + b (m - m0)/sm), (sy exp(c + d log(s/sm)))^2), one a, b, c, d for all points; y0, sy and m0, sm: climatology of analyses and of ensemble means",
 		Doc:     "Local, seasonal bias from one fit for all points. Needs dates of a whole year.",
-		Source:  "doi:10.1002/qj.2975", Looks: AtMoments, Family: dist.Normal,
+		Source:  "doi:10.1002/qj.2975", Predictors: MomentPredictors, Family: dist.Normal,
 		Fit:   func(s *Set) (Fit, error) { return fitted(FitSAMOS(s)) },
-		Empty: func() Fit { return emptySAMOS() },
+		Empty: func() Fit { return newSAMOS() },
 	},
 }, regressionMethods(false), []*Method{
 	{
 		ID: "mbm", Name: "members corrected one by one, by moments",
 		Formula: "x_i' = a + b m + t (x_i - m) at each point; a, b by least squares, t^2 = mean (a + b m - y)^2 / ((1 + 1/M) mean s^2)",
 		Doc:     "Members keep order and patterns and get the right mean spread.",
-		Source:  "doi:10.1002/qj.2397", Looks: AtMembers,
+		Source:  "doi:10.1002/qj.2397", Predictors: MemberPredictors,
 		Fit:   func(s *Set) (Fit, error) { return fitted(FitMembersByPoint(s, FitMemberMoments)) },
 		Empty: func() Fit { return &MembersByPoint{} },
 	},
@@ -126,7 +126,7 @@ var Methods = slices.Concat([]*Method{
 		ID: "mbm_crps", Name: "members corrected one by one, by CRPS",
 		Formula: "x_i' = a + b m + t (x_i - m), t >= 0, at each point, of least plain CRPS: a linear program, solved exactly",
 		Doc:     "As mbm, more robust to outliers; milliseconds a point.",
-		Source:  "doi:10.1002/qj.2397", Looks: AtMembers,
+		Source:  "doi:10.1002/qj.2397", Predictors: MemberPredictors,
 		Fit: func(s *Set) (Fit, error) {
 			return fitted(FitMembersByPoint(s, func(x, y []float64) (MemberByMember, error) { return FitMemberCRPS(x, y, dist.Plain) }))
 		},
@@ -136,7 +136,7 @@ var Methods = slices.Concat([]*Method{
 		ID: "quantile_map", Name: "quantile mapping",
 		Formula: "x_i' = Q_y(F_x(x_i)) at each point, between 50 quantiles, with the shift of the outermost beyond them",
 		Doc:     "Gives members the climate of the analyses; ignores forecast skill. Needs 50 dates, of all seasons that it is used for.",
-		Source:  "doi:10.1002/joc.1602", Looks: AtMembers,
+		Source:  "doi:10.1002/joc.1602", Predictors: MemberPredictors,
 		Fit: func(s *Set) (Fit, error) {
 			if _, err := s.members("quantile map"); err != nil {
 				return nil, err
@@ -149,7 +149,7 @@ var Methods = slices.Concat([]*Method{
 		ID: "climatology", Name: "climatology",
 		Formula: "N(c0 + c1 sin t + c2 cos t + c3 sin 2t + c4 cos 2t, s^2) at each point, by least squares",
 		Doc:     "Local, seasonal normal distribution without any forecast. Needs dates of a whole year.",
-		Source:  "doi:10.1016/C2017-0-03921-6, ch. 3", Looks: AtNothing, Family: dist.Normal,
+		Source:  "doi:10.1016/C2017-0-03921-6, ch. 3", Predictors: NoPredictors, Family: dist.Normal,
 		Fit:   func(s *Set) (Fit, error) { return fitted(FitClimatology(s)) },
 		Empty: func() Fit { return &Climatology{} },
 	},
@@ -198,14 +198,14 @@ func regressionMethods(pooled bool) []*Method {
 		source := "doi:10.32614/RJ-2016-012"
 		id, name := "emos", "EMOS for all points"
 		formula := m.family.Name + ", location a + b m, scale c + d s, c > 0, d >= 0"
-		if byMoments(m.family) {
+		if hasMomentParameters(m.family) {
 			source = "doi:10.1002/qj.2521"
 			formula = m.family.Name + ", mean a + b m, standard deviation c + d s, a, c > 0, b, d >= 0"
 		}
 		where := ", one a, b, c, d for all points and dates, of least area-weighted CRPS"
 		if !pooled {
 			id, name, where = "emos_point", "EMOS by point", ", at each point, of least CRPS"
-			if !byMoments(m.family) {
+			if !hasMomentParameters(m.family) {
 				o.Harmonics = Seasonal
 				formula = m.family.Name + ", location a + b m + p sin t + q cos t, scale c + d s, c > 0, d >= 0"
 				where += "; p = q = 0 if the dates are of one season"
@@ -216,17 +216,17 @@ func regressionMethods(pooled bool) []*Method {
 		}
 		out = append(out, &Method{
 			ID: id, Name: name + ", " + m.family.Name, Formula: formula + where, Doc: m.doc,
-			Source: source, Looks: AtMoments, Family: m.family,
-			Fit:   func(s *Set) (Fit, error) { return fitted(fitEverywhere(s, o)) },
+			Source: source, Predictors: MomentPredictors, Family: m.family,
+			Fit:   func(s *Set) (Fit, error) { return fitted(fitWithFallback(s, o)) },
 			Empty: func() Fit { return &Regression{Family: o.Family, Link: LinearScale} },
 		})
 	}
 	return out
 }
 
-// fitEverywhere is FitRegression, with the coefficients of all points where a point has no
+// fitWithFallback is FitRegression, with the coefficients of all points where a point has no
 // fit of its own.
-func fitEverywhere(s *Set, o RegressionOptions) (*Regression, error) {
+func fitWithFallback(s *Set, o RegressionOptions) (*Regression, error) {
 	r, err := FitRegression(s, o)
 	if err != nil || !slices.ContainsFunc(r.Scale, math.IsNaN) {
 		return r, err
@@ -246,14 +246,14 @@ func fitEverywhere(s *Set, o RegressionOptions) (*Regression, error) {
 	return r, nil
 }
 
-// two makes room for two parameters of each point.
-func two(points int) [][]float32 {
+// newParameterFields makes room for two parameters of each point.
+func newParameterFields(points int) [][]float32 {
 	return [][]float32{make([]float32, points), make([]float32, points)}
 }
 
 // Forecast gives mean and spread.
 func (e *EMOS) Forecast(r Raw) [][]float32 {
-	out := two(len(r.Mean))
+	out := newParameterFields(len(r.Mean))
 	e.Predict(out[0], out[1], r.Mean, r.Std)
 	return out
 }
@@ -263,7 +263,7 @@ func (e *EMOS) Arrays() []Array { return nil }
 
 // Forecast gives mean and spread.
 func (g *GridEMOS) Forecast(r Raw) [][]float32 {
-	out := two(len(r.Mean))
+	out := newParameterFields(len(r.Mean))
 	g.Predict(out[0], out[1], r.Mean, r.Std, r.Valid)
 	return out
 }
@@ -275,7 +275,7 @@ func (g *GridEMOS) Arrays() []Array {
 
 // Forecast gives mean and spread.
 func (c *Climatology) Forecast(r Raw) [][]float32 {
-	out := two(len(c.Sigma))
+	out := newParameterFields(len(c.Sigma))
 	c.Predict(out[0], out[1], r.Valid)
 	return out
 }
@@ -287,7 +287,7 @@ func (c *Climatology) Arrays() []Array {
 
 // Forecast gives location and scale.
 func (r *Regression) Forecast(raw Raw) [][]float32 {
-	out := two(len(raw.Mean))
+	out := newParameterFields(len(raw.Mean))
 	r.Predict(out[0], out[1], raw.Mean, raw.Std, raw.Valid)
 	return out
 }

@@ -189,7 +189,7 @@ func TestMethodsRefuse(t *testing.T) {
 		if f, err := m.Fit(s); err == nil {
 			t.Errorf("%s was fitted to nothing: %v", m.ID, f)
 		}
-		if _, err := m.Fit(bare); (err == nil) == (m.Looks == AtMembers) {
+		if _, err := m.Fit(bare); (err == nil) == (m.Predictors == MemberPredictors) {
 			t.Errorf("%s without members: %v", m.ID, err)
 		}
 	}
@@ -221,7 +221,7 @@ func TestDocs(t *testing.T) {
 		if first[general] == "" {
 			first[general], formula = m.ID, "`"+strings.ReplaceAll(m.Formula, "|", `\|`)+"`"
 		}
-		reads := [...]string{"the date", "mean and spread", "members"}[m.Looks]
+		reads := [...]string{"the date", "mean and spread", "members"}[m.Predictors]
 		fmt.Fprintf(&b, "| `%s` | %s. %s | %s | %s | %s | %s |\n", m.ID, strings.ToUpper(m.Name[:1])+m.Name[1:], m.Doc, formula, reads, gives, m.Source)
 	}
 	want := head + heading + b.String()

@@ -18,9 +18,9 @@ func (c *gridCase) predict(t *[gridTerms]float64) (shift, sigma float64) {
 	return t[0] + t[1]*c.sin + t[2]*c.cos + t[3]*c.anomaly, softplus(t[4]) + softplus(t[5])*c.spread
 }
 
-// quadratic is a function's value, gradient and curvature at one place (lower
+// quadraticModel is a function's value, gradient and curvature at one place (lower
 // triangle of a symmetric matrix, row by row).
-type quadratic struct {
+type quadraticModel struct {
 	value, weight float64
 	grad          [gridTerms]float64
 	curv          [gridTerms * (gridTerms + 1) / 2]float64
@@ -29,7 +29,7 @@ type quadratic struct {
 // addCases adds w times the CRPS of the cases. Of the curvature, what the CRPS
 // itself has (never negative) is exact; the bend of the softplus enters where it
 // is positive.
-func (q *quadratic) addCases(t *[gridTerms]float64, cases []gridCase, w float64) {
+func (q *quadraticModel) addCases(t *[gridTerms]float64, cases []gridCase, w float64) {
 	sp4, sp5 := softplus(t[4]), softplus(t[5])
 	d4, d5 := logistic(t[4]), logistic(t[5])
 	var dsig, dsigSpread float64
@@ -69,7 +69,7 @@ func (q *quadratic) addCases(t *[gridTerms]float64, cases []gridCase, w float64)
 }
 
 // addPenalty adds strength·|t−target|².
-func (q *quadratic) addPenalty(t, target *[gridTerms]float64, strength float64) {
+func (q *quadraticModel) addPenalty(t, target *[gridTerms]float64, strength float64) {
 	for k := range t {
 		d := t[k] - target[k]
 		q.value += strength * d * d
@@ -78,7 +78,7 @@ func (q *quadratic) addPenalty(t, target *[gridTerms]float64, strength float64) 
 	}
 }
 
-func (q *quadratic) add(o *quadratic) {
+func (q *quadraticModel) add(o *quadraticModel) {
 	q.value += o.value
 	q.weight += o.weight
 	for k, v := range o.grad {
@@ -89,7 +89,7 @@ func (q *quadratic) add(o *quadratic) {
 	}
 }
 
-func (q *quadratic) divide(by float64) {
+func (q *quadraticModel) divide(by float64) {
 	q.value /= by
 	for k := range q.grad {
 		q.grad[k] /= by
@@ -102,7 +102,7 @@ func (q *quadratic) divide(by float64) {
 // newton minimises f from x by damped Newton steps: damping grows until a step
 // lowers the value, and fades when steps succeed.
 // Source: Marquardt 1963, doi:10.1137/0111030, for the damping.
-func newton(x [gridTerms]float64, f func(x *[gridTerms]float64) quadratic) [gridTerms]float64 {
+func newton(x [gridTerms]float64, f func(x *[gridTerms]float64) quadraticModel) [gridTerms]float64 {
 	const tolerance = 1e-10 // expected decrease of a mean score near 1
 	q := f(&x)
 	damp := 1e-6
@@ -131,7 +131,7 @@ func newton(x [gridTerms]float64, f func(x *[gridTerms]float64) quadratic) [grid
 
 // solve gives the step (H + damp·I)⁻¹ g by Cholesky decomposition, and the
 // decrease that the quadratic promises; ok is false if H is not positive.
-func (q *quadratic) solve(damp float64) (step [gridTerms]float64, decrease float64, ok bool) {
+func (q *quadraticModel) solve(damp float64) (step [gridTerms]float64, decrease float64, ok bool) {
 	l := q.curv
 	for r := range gridTerms {
 		row := r * (r + 1) / 2

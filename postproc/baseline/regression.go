@@ -31,9 +31,9 @@ const (
 	Seasonal   = -1
 	scaleTerms = 2
 	maxTerms   = simd.MaxTerms // level, ensemble mean, sines and cosines, two of the scale
-	// smallSpread is the part of a point's mean spread below which a spread is
+	// minSpread is the part of a point's mean spread below which a spread is
 	// taken to be: equal members have no logarithm of their spread.
-	smallSpread = 1e-3
+	minSpread = 1e-3
 )
 
 // RegressionOptions steer FitRegression. The zero value is a normal distribution
@@ -64,7 +64,7 @@ func (o *RegressionOptions) check() error {
 	if o.ScaleOnly && o.Harmonics != 0 {
 		return fmt.Errorf("regression: %d harmonics of a location that is not fitted", o.Harmonics)
 	}
-	if byMoments(o.Family) && (o.ScaleOnly || o.Harmonics > 0) {
+	if hasMomentParameters(o.Family) && (o.ScaleOnly || o.Harmonics > 0) {
 		return fmt.Errorf("regression: a mean of family %q that is not fitted, or follows the season, may fall below 0", o.Family.ID)
 	}
 	if o.ScaleOnly && o.Pooled {
@@ -122,7 +122,7 @@ func FitRegression(s *Set, o RegressionOptions) (*Regression, error) {
 	}
 	if o.Harmonics == Seasonal {
 		o.Harmonics = 0
-		if manySeasons(s.Valid) && !byMoments(o.Family) {
+		if coversSeasons(s.Valid) && !hasMomentParameters(o.Family) {
 			o.Harmonics = 1
 		}
 	}
@@ -179,16 +179,16 @@ func (r *Regression) Predict(location, scale, mean, std []float32, valid time.Ti
 		case LogScale:
 			sigma = math.Exp(c[0] + c[1]*math.Log(sd))
 		}
-		if byMoments(r.Family) {
+		if hasMomentParameters(r.Family) {
 			mu, sigma = dist.LogNormalFromMoments(mu, sigma)
 		}
 		location[p], scale[p] = float32(mu), float32(sigma)
 	}
 }
 
-// manySeasons says whether dates determine an annual sine and cosine beside a mean: those
+// coversSeasons says whether dates determine an annual sine and cosine beside a mean: those
 // of half a year do (condition number 20), those of a quarter do not (400).
-func manySeasons(valid []time.Time) bool {
+func coversSeasons(valid []time.Time) bool {
 	normal := mat.NewSymDense(3, nil)
 	for _, t := range valid {
 		terms := seasonTerms(t)

@@ -35,7 +35,7 @@ func draws(f *dist.Family, link Link, level, c, d float64, dates, points int, se
 		for range points {
 			m, sd := level+2*r.NormFloat64(), 0.5+r.Float64()
 			mu := 1 + 0.8*m + 0.7*math.Sin(ensemble.SeasonAngle(v))
-			if byMoments(f) {
+			if hasMomentParameters(f) {
 				m = max(0, m)
 				mu = 1 + 0.8*m
 			}
@@ -50,7 +50,7 @@ func draws(f *dist.Family, link Link, level, c, d float64, dates, points int, se
 			}
 			s.Mean = append(s.Mean, float32(m))
 			s.Std = append(s.Std, float32(sd))
-			if byMoments(f) {
+			if hasMomentParameters(f) {
 				mu, sigma = dist.LogNormalFromMoments(mu, sigma)
 			}
 			s.Obs = append(s.Obs, float32(f.Quantile([]float64{mu, sigma}, r.Float64())))
@@ -79,7 +79,7 @@ func TestRegressionDerivatives(t *testing.T) {
 	for _, family := range locationScale {
 		for _, link := range []Link{LinearScale, QuadraticScale, LogScale} {
 			for harmonics := range maxHarmonics + 1 {
-				if byMoments(family) && harmonics > 0 {
+				if hasMomentParameters(family) && harmonics > 0 {
 					continue
 				}
 				t.Run(family.ID+"/"+string(link), func(t *testing.T) {
@@ -99,15 +99,15 @@ func TestRegressionDerivatives(t *testing.T) {
 					}
 					q, first := newSums(), newSums()
 					set(x)
-					f.loops(first, f.theta)
+					f.evaluateGo(first, f.theta)
 					central := &fd.Settings{Formula: fd.Central}
-					want := fd.Gradient(nil, func(x []float64) float64 { set(x); f.loops(q, f.theta); return *q.value(at) }, x, central)
+					want := fd.Gradient(nil, func(x []float64) float64 { set(x); f.evaluateGo(q, f.theta); return *q.value(at) }, x, central)
 					for i := range want {
 						near(t, "gradient", *first.grad(i, at), want[i], 1e-7)
 					}
 					j := 0
 					for a := range f.terms {
-						row := fd.Gradient(nil, func(x []float64) float64 { set(x); f.loops(q, f.theta); return *q.grad(a, at) }, x, central)
+						row := fd.Gradient(nil, func(x []float64) float64 { set(x); f.evaluateGo(q, f.theta); return *q.grad(a, at) }, x, central)
 						for b := range a + 1 {
 							near(t, "curvature", *first.curv(j, at), row[b], 1e-5)
 							j++
@@ -138,7 +138,7 @@ func TestRegressionKernels(t *testing.T) {
 			}
 			got, want := newSums(), newSums()
 			f.evaluate(got, f.theta)
-			f.loops(want, f.theta)
+			f.evaluateGo(want, f.theta)
 			for l := range lanes - 1 {
 				near(t, "count", *got.count(l), 39, 0)
 				near(t, "value", *got.value(l), *want.value(l), 1e-13)
@@ -160,7 +160,7 @@ func TestRegressionFindsTheTruth(t *testing.T) {
 			c, d float64
 		}{{LinearScale, 0.3, 0.8}, {QuadraticScale, 0.2, 0.7}, {LogScale, 0.1, 0.6}} {
 			const dates, points = 4000, 2
-			if byMoments(family) && c.link != LinearScale {
+			if hasMomentParameters(family) && c.link != LinearScale {
 				continue // TestRegressionAsSciPy has them
 			}
 			s := draws(family, c.link, 3, c.c, c.d, dates, points, 3)
@@ -170,7 +170,7 @@ func TestRegressionFindsTheTruth(t *testing.T) {
 			}
 			for p := range points {
 				what := family.ID + " " + string(c.link)
-				if byMoments(family) {
+				if hasMomentParameters(family) {
 					near(t, what+" A", r.Location[p*2], 1, 0.15)
 					near(t, what+" B", r.Location[p*2+1], 0.8, 0.08)
 					continue
@@ -298,10 +298,10 @@ func TestRegressionIsNeverWorseThanItsStart(t *testing.T) {
 			f.gather(s, 0, lanes)
 			start, end := newSums(), newSums()
 			active := f.active
-			f.loops(start, f.theta)
+			f.evaluateGo(start, f.theta)
 			f.minimise(r.Steps)
 			f.active = active
-			f.loops(end, f.theta)
+			f.evaluateGo(end, f.theta)
 			for l := range lanes {
 				if !active[l] || !(*end.value(l) <= *start.value(l)) || r.Steps[l] == 0 || r.Steps[l] >= newtonSteps {
 					t.Errorf("%s %s lane %d: from %g to %g in %d steps", family.ID, link, l, *start.value(l), *end.value(l), r.Steps[l])
@@ -474,7 +474,7 @@ func TestRegressionAsSciPy(t *testing.T) {
 			}
 			continue
 		}
-		r, err := FitRegression(s, RegressionOptions{Family: dist.FamilyOf(c.Family, 2), Link: c.Link})
+		r, err := FitRegression(s, RegressionOptions{Family: dist.FamilyByID(c.Family, 2), Link: c.Link})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -590,8 +590,8 @@ func TestSAMOSFindsTheTruth(t *testing.T) {
 	if b, err = FitSAMOS(short); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(b.Note(), "do not determine a seasonal cycle") {
-		t.Errorf("a climatology of three months: note %q", b.Note())
+	if !strings.Contains(b.Warning(), "do not determine a seasonal cycle") {
+		t.Errorf("a climatology of three months: note %q", b.Warning())
 	}
 }
 

@@ -16,14 +16,14 @@ import (
 //
 // Source: Dabernig, Mayr, Messner and Zeileis 2017, doi:10.1002/qj.2975.
 type SAMOS struct {
-	Obs        *Climatology `json:"-"`          // of the analyses
-	Mean       *Climatology `json:"-"`          // of the ensemble mean
-	Regression *Regression  `json:"regression"` // of anomalies, for all points
-	Least      float64      `json:"least"`      // of s/σ_f: 0 has no logarithm
+	Obs            *Climatology `json:"-"`                // of the analyses
+	Mean           *Climatology `json:"-"`                // of the ensemble mean
+	Regression     *Regression  `json:"regression"`       // of anomalies, for all points
+	MinSpreadRatio float64      `json:"min_spread_ratio"` // of s/σ_f: 0 has no logarithm
 }
 
-// Note is that of the climatology.
-func (b *SAMOS) Note() string { return b.Obs.Note() }
+// Warning is that of the climatology.
+func (b *SAMOS) Warning() string { return b.Obs.Warning() }
 
 // FitSAMOS fits both climatologies, and the coefficients of least mean CRPS by the weights
 // of the points.
@@ -58,7 +58,7 @@ func FitSAMOS(s *Set) (*SAMOS, error) {
 			}
 		}
 	}
-	b.Least = smallSpread * sum / count
+	b.MinSpreadRatio = minSpread * sum / count
 	b.Regression, err = FitRegression(a, RegressionOptions{Link: LogScale, Pooled: true})
 	if err != nil {
 		return nil, fmt.Errorf("samos: %w", err)
@@ -90,9 +90,9 @@ func (b *SAMOS) Forecast(r Raw) [][]float32 {
 	mean, std, usual, scatter := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
 	b.anomalies(mean, std, r.Mean, r.Std, r.Valid)
 	for p, v := range std {
-		std[p] = max(v, float32(b.Least))
+		std[p] = max(v, float32(b.MinSpreadRatio))
 	}
-	out := two(n)
+	out := newParameterFields(n)
 	b.Regression.Predict(out[0], out[1], mean, std, r.Valid)
 	b.Obs.Predict(usual, scatter, r.Valid)
 	for p := range n {
@@ -117,7 +117,7 @@ func (b *SAMOS) Arrays() []Array {
 	return append(out, b.Regression.Arrays()...)
 }
 
-// emptySAMOS is one to be read into.
-func emptySAMOS() *SAMOS {
+// newSAMOS is one to be read into.
+func newSAMOS() *SAMOS {
 	return &SAMOS{Obs: &Climatology{}, Mean: &Climatology{}, Regression: &Regression{Family: dist.Normal, Link: LogScale, Pooled: true}}
 }

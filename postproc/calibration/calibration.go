@@ -45,7 +45,7 @@ func (m Map) Valid() bool {
 	return true
 }
 
-// PoolAdjacent replaces y by the sequence that nowhere falls and is nearest to it:
+// PoolAdjacentViolators replaces y by the sequence that nowhere falls and is nearest to it:
 //
 //	argmin Σ w (z − y)²  over z_1 ≤ z_2 ≤ … ≤ z_n
 //
@@ -53,7 +53,7 @@ func (m Map) Valid() bool {
 //
 // Shape: y, w [n]; w > 0. Cost: O(n).
 // Source: Ayer et al. 1955, doi:10.1214/aoms/1177728423.
-func PoolAdjacent(y, w []float64) {
+func PoolAdjacentViolators(y, w []float64) {
 	type block struct {
 		sum, weight float64
 		from        int
@@ -86,13 +86,13 @@ func PoolAdjacent(y, w []float64) {
 // Missing: a case with NaN in p or y is left out.
 // Source: Dimitriadis et al. 2021, doi:10.1073/pnas.2016191118.
 func Isotonic(p, y, w []float64) Map {
-	x, z, v := unique(p, y, w)
-	PoolAdjacent(z, v)
-	return ends(x, z)
+	x, z, v := mergeEqual(p, y, w)
+	PoolAdjacentViolators(z, v)
+	return simplify(x, z)
 }
 
-// ends is the function through points of which those within a step are left out.
-func ends(x, y []float64) (m Map) {
+// simplify is the function through points of which those within a step are left out.
+func simplify(x, y []float64) (m Map) {
 	for k := range x {
 		if k > 0 && k < len(x)-1 && y[k] == y[k-1] && y[k] == y[k+1] {
 			continue
@@ -102,8 +102,8 @@ func ends(x, y []float64) (m Map) {
 	return m
 }
 
-// unique sorts cases by their forecasts and joins those of equal ones.
-func unique(p, y, w []float64) (x, z, v []float64) {
+// mergeEqual sorts cases by their forecasts and joins those of equal ones.
+func mergeEqual(p, y, w []float64) (x, z, v []float64) {
 	var order []int
 	for i := range p {
 		if p[i] == p[i] && y[i] == y[i] {
@@ -133,8 +133,8 @@ func unique(p, y, w []float64) (x, z, v []float64) {
 	return x, z, v
 }
 
-// cells is the number of cells of a Table between 0 and 1.
-const cells = 1000
+// numCells is the number of cells of a Table between 0 and 1.
+const numCells = 1000
 
 // Table gathers forecasts of one event in cells of a thousandth, and those of exactly 0 and 1
 // in cells of their own. What is fitted to it knows of each cell the mean forecast and how
@@ -142,8 +142,8 @@ const cells = 1000
 type Table struct {
 	// Weight, Forecast and Event are sums over the cases of each cell: of weights, of weights
 	// times probabilities, and of the weights of those with the event.
-	Weight, Forecast, Event [cells + 2]float64
-	cases                   [cells + 2]int
+	Weight, Forecast, Event [numCells + 2]float64
+	cases                   [numCells + 2]int
 }
 
 // Add takes one case. Missing: NaN in p or y leaves it out.
@@ -154,9 +154,9 @@ func (t *Table) Add(p, y, w float64) {
 	k := 0
 	switch {
 	case p >= 1:
-		k = cells + 1
+		k = numCells + 1
 	case p > 0:
-		k = 1 + min(int(p*cells), cells-1)
+		k = 1 + min(int(p*numCells), numCells-1)
 	}
 	t.Weight[k] += w
 	t.Forecast[k] += w * p
@@ -187,7 +187,7 @@ func (t *Table) Isotonic() Map {
 // the cases that each must have.
 const (
 	reliabilityBins = 10
-	leastCases      = 200
+	minCases        = 200
 )
 
 // Reliability is the reliability table as a function: the forecasts are gathered in ten bins of
@@ -207,7 +207,7 @@ func (t *Table) Reliability() Map {
 	for k := range t.Weight {
 		b := &bins[0]
 		if k > 0 {
-			b = &bins[1+min((k-1)*reliabilityBins/cells, reliabilityBins)]
+			b = &bins[1+min((k-1)*reliabilityBins/numCells, reliabilityBins)]
 		}
 		b.weight, b.forecast, b.event, b.cases = b.weight+t.Weight[k], b.forecast+t.Forecast[k], b.event+t.Event[k], b.cases+t.cases[k]
 	}
@@ -217,7 +217,7 @@ func (t *Table) Reliability() Map {
 	var kept []bin
 	var waiting bin
 	for _, b := range bins {
-		if waiting = join(waiting, b); waiting.cases >= leastCases {
+		if waiting = join(waiting, b); waiting.cases >= minCases {
 			kept, waiting = append(kept, waiting), bin{}
 		}
 	}
@@ -231,7 +231,7 @@ func (t *Table) Reliability() Map {
 	for _, b := range kept {
 		x, y, w = append(x, b.forecast/b.weight), append(y, b.event/b.weight), append(w, b.weight)
 	}
-	PoolAdjacent(y, w)
+	PoolAdjacentViolators(y, w)
 	if len(x) == 0 {
 		return Map{}
 	}
@@ -241,15 +241,15 @@ func (t *Table) Reliability() Map {
 	if x[len(x)-1] < 1 {
 		x, y = append(x, 1), append(y, 1)
 	}
-	return ends(x, y)
+	return simplify(x, y)
 }
 
-// Falling orders probabilities of exceeding ascending thresholds so that they nowhere rise,
+// Rearrange orders probabilities of exceeding ascending thresholds so that they nowhere rise,
 // by sorting them: nearer to the truth than they were, in any norm.
 //
 // Missing: with NaN among them they stay.
 // Source: Chernozhukov et al. 2010, doi:10.3982/ECTA7880.
-func Falling(p []float64) {
+func Rearrange(p []float64) {
 	if slices.ContainsFunc(p, math.IsNaN) {
 		return
 	}

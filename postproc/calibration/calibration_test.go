@@ -56,7 +56,7 @@ func TestPoolAdjacentIsOptimal(t *testing.T) {
 			y[i], w[i] = float64(i)/10+r.NormFloat64(), 0.1+r.Float64()
 		}
 		z := slices.Clone(y)
-		PoolAdjacent(z, w)
+		PoolAdjacentViolators(z, w)
 		if !slices.IsSorted(z) {
 			t.Fatalf("%v falls", z)
 		}
@@ -148,12 +148,12 @@ func TestEdges(t *testing.T) {
 		t.Errorf("at 0 %g, want %g; at 0.5 %g; at 1 %g", m.At(0), want, m.At(0.5), m.At(1))
 	}
 	p := []float64{0.2, 0.7, 0.5}
-	Falling(p)
+	Rearrange(p)
 	if !slices.Equal(p, []float64{0.7, 0.5, 0.2}) {
 		t.Errorf("falling: %v", p)
 	}
 	p = []float64{0.2, nan, 0.5}
-	if Falling(p); p[0] != 0.2 || p[2] != 0.5 {
+	if Rearrange(p); p[0] != 0.2 || p[2] != 0.5 {
 		t.Errorf("with a missing one: %v", p)
 	}
 }

@@ -40,11 +40,11 @@ func (t *Tails) Add(e, s, weight float64) {
 // Cases is the number of cases that were added.
 func (t *Tails) Cases() int { return t.cases }
 
-// leastTails and mostTails bound the inverse of the degrees of freedom: from the normal distribution to tails whose
+// minInverseNu and maxInverseNu bound the inverse of the degrees of freedom: from the normal distribution to tails whose
 // variance hardly exists.
 const (
-	leastTails = 1e-6
-	mostTails  = 0.45
+	minInverseNu = 1e-6
+	maxInverseNu = 0.45
 )
 
 // Fit gives the factor √(Σ w e² / Σ w s²) of the spread, and the degrees of freedom with which Student's t
@@ -55,7 +55,7 @@ const (
 // Gneiting et al. 2005, doi:10.1175/MWR2904.1.
 func (t *Tails) Fit() (factor, nu float64) {
 	if !(t.errors > 0) {
-		return 1, 1 / leastTails
+		return 1, 1 / minInverseNu
 	}
 	factor = math.Sqrt(t.errors / t.spreads)
 	crps := func(tails float64) (sum float64) {
@@ -69,7 +69,7 @@ func (t *Tails) Fit() (factor, nu float64) {
 		}
 		return sum
 	}
-	low, high := leastTails, mostTails
+	low, high := minInverseNu, maxInverseNu
 	golden := (math.Sqrt(5) - 1) / 2
 	a, b := high-golden*(high-low), low+golden*(high-low)
 	fa, fb := crps(a), crps(b)
@@ -85,8 +85,8 @@ func (t *Tails) Fit() (factor, nu float64) {
 		}
 	}
 	best := (low + high) / 2
-	if crps(leastTails) <= crps(best) {
-		best = leastTails
+	if crps(minInverseNu) <= crps(best) {
+		best = minInverseNu
 	}
 	return factor, 1 / best
 }

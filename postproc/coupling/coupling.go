@@ -17,14 +17,14 @@ import (
 // Method calibrates members: any number of fields to as many.
 type Method func(members [][]float32) ([][]float32, error)
 
-// Leak is an output that a change of another member reached.
-type Leak struct{ From, To, Points int }
+// Dependence is an output that a change of another member reached.
+type Dependence struct{ From, To, Points int }
 
 // Jacobian changes one member at a time, by step at every point, and finds the outputs of
 // other members that do not keep all their bits. None: members are calibrated one by one.
 //
 // Cost: M+1 runs of the method. Errors: those of the method, another number of fields.
-func Jacobian(f Method, members [][]float32, step float32) ([]Leak, error) {
+func Jacobian(f Method, members [][]float32, step float32) ([]Dependence, error) {
 	run := func(in [][]float32) ([][]float32, error) {
 		out, err := f(in)
 		if err == nil && len(out) != len(in) {
@@ -36,10 +36,10 @@ func Jacobian(f Method, members [][]float32, step float32) ([]Leak, error) {
 	if err != nil {
 		return nil, err
 	}
-	before = copied(before) // the method may use its memory again
-	var leaks []Leak
+	before = cloneFields(before) // the method may use its memory again
+	var leaks []Dependence
 	for j := range members {
-		in := copied(members)
+		in := cloneFields(members)
 		for p := range in[j] {
 			in[j][p] += step
 		}
@@ -55,14 +55,14 @@ func Jacobian(f Method, members [][]float32, step float32) ([]Leak, error) {
 				}
 			}
 			if i != j && n > 0 {
-				leaks = append(leaks, Leak{j, i, n})
+				leaks = append(leaks, Dependence{j, i, n})
 			}
 		}
 	}
 	return leaks, nil
 }
 
-func copied(x [][]float32) [][]float32 {
+func cloneFields(x [][]float32) [][]float32 {
 	out := make([][]float32, len(x))
 	for i, f := range x {
 		out[i] = append([]float32(nil), f...)

@@ -49,7 +49,7 @@ func world(r *rand.Rand, dates, points, m int, rho float64) []date {
 // linear is b·mean + c·(x−mean): member by member if b = c, else coupled.
 func linear(b, c float64) Method {
 	return func(x [][]float32) ([][]float32, error) {
-		out := copied(x)
+		out := cloneFields(x)
 		for p := range x[0] {
 			var mean float64
 			for _, f := range x {
@@ -99,7 +99,7 @@ func test(t *testing.T, f Method, cases []date, o Options) Table {
 	}
 	dates := make([]Date, len(cases))
 	for k, c := range cases {
-		out, err := o.Outputs(len(c.members), func(of []int) ([][]float32, error) {
+		out, err := o.Calibrate(len(c.members), func(of []int) ([][]float32, error) {
 			in := make([][]float32, len(of))
 			for i, x := range of {
 				in[i] = c.members[x]
@@ -109,7 +109,7 @@ func test(t *testing.T, f Method, cases []date, o Options) Table {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dates[k] = o.Date(out, c.obs)
+		dates[k] = o.SumDate(out, c.obs)
 	}
 	table, err := NewTable(len(leaks), dates, o)
 	if err != nil {
@@ -137,11 +137,11 @@ func TestLinearTheory(t *testing.T) {
 	f := linear(b, c)
 	var sums [3]float64
 	for _, x := range cases {
-		out, err := Options{}.Outputs(2*k, func(of []int) ([][]float32, error) { return f(x.members[of[0] : of[0]+len(of)]) })
+		out, err := Options{}.Calibrate(2*k, func(of []int) ([][]float32, error) { return f(x.members[of[0] : of[0]+len(of)]) })
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, v := range (Options{}).Date(out, x.obs).Cross {
+		for i, v := range (Options{}).SumDate(out, x.obs).Cross {
 			sums[i] += v
 		}
 	}

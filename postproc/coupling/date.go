@@ -12,19 +12,19 @@ import (
 // Tests need a spread and dates to resample; cross pairs two members in each half.
 const (
 	minMembers = 2
-	minHalves  = 4
+	minHalved  = 4
 )
 
-var errFew = errors.New("coupling: tests need 2 dates and 2 members")
+var errTooFew = errors.New("coupling: tests need 2 dates and 2 members")
 
 // Outputs are the calibrated members of one date, made of all raw members, of the first few, and of
 // both halves apart. What was not made is nil: its tests are left out.
 //
 // Shape: each [member][point].
 type Outputs struct {
-	Whole  [][]float32
-	Few    [][][]float32 // in the order of Options.Sizes
-	Halves [2][][]float32
+	All     [][]float32
+	Subsets [][][]float32 // in the order of Options.Sizes
+	Halves  [2][][]float32
 }
 
 // sizes are the numbers of members of the input-size test.
@@ -40,35 +40,35 @@ func (o Options) sizes(members int) (out []int) {
 	return out
 }
 
-// Part is some of the raw members of a date, of which calibrated ones are made that know no others.
-type Part struct {
+// MemberSubset is some of the raw members of a date, of which calibrated ones are made that know no others.
+type MemberSubset struct {
 	Members []int // positions
-	place   func(*Outputs) *[][]float32
+	field   func(*Outputs) *[][]float32
 }
 
-// Put stores what was made of a part.
-func (p Part) Put(to *Outputs, made [][]float32) { *p.place(to) = made }
+// Store stores what was made of a part.
+func (p MemberSubset) Store(to *Outputs, made [][]float32) { *p.field(to) = made }
 
-// Parts are those that the tests need, all members first.
-func (o Options) Parts(members int) []Part {
-	part := func(lo, hi int, place func(*Outputs) *[][]float32) Part {
-		p := Part{place: place}
+// MemberSubsets are those that the tests need, all members first.
+func (o Options) MemberSubsets(members int) []MemberSubset {
+	part := func(lo, hi int, place func(*Outputs) *[][]float32) MemberSubset {
+		p := MemberSubset{field: place}
 		for m := lo; m < hi; m++ {
 			p.Members = append(p.Members, m)
 		}
 		return p
 	}
-	parts := []Part{part(0, members, func(x *Outputs) *[][]float32 { return &x.Whole })}
+	parts := []MemberSubset{part(0, members, func(x *Outputs) *[][]float32 { return &x.All })}
 	sizes := o.sizes(members)
 	for i, k := range sizes {
 		parts = append(parts, part(0, k, func(x *Outputs) *[][]float32 {
-			if x.Few == nil {
-				x.Few = make([][][]float32, len(sizes))
+			if x.Subsets == nil {
+				x.Subsets = make([][][]float32, len(sizes))
 			}
-			return &x.Few[i]
+			return &x.Subsets[i]
 		}))
 	}
-	if members >= minHalves {
+	if members >= minHalved {
 		for i, lo := range []int{0, members / 2} {
 			parts = append(parts, part(lo, lo+(members+i)/2, func(x *Outputs) *[][]float32 { return &x.Halves[i] }))
 		}
@@ -76,17 +76,17 @@ func (o Options) Parts(members int) []Part {
 	return parts
 }
 
-// Outputs has a method make what the tests need of one date: calibrate gives the calibrated members
+// Calibrate has a method make what the tests need of one date: calibrate gives the calibrated members
 // made of those raw members alone, in memory of their own.
 //
 // Errors: those of calibrate.
-func (o Options) Outputs(members int, calibrate func(of []int) ([][]float32, error)) (out Outputs, err error) {
-	for _, p := range o.Parts(members) {
+func (o Options) Calibrate(members int, calibrate func(of []int) ([][]float32, error)) (out Outputs, err error) {
+	for _, p := range o.MemberSubsets(members) {
 		made, err := calibrate(p.Members)
 		if err != nil {
 			return out, err
 		}
-		p.Put(&out, made)
+		p.Store(&out, made)
 	}
 	return out, nil
 }
@@ -106,17 +106,17 @@ type SizeSums struct {
 	Sums    [3]float64
 }
 
-// Date sums up what was made for a date. Only weights of o are used.
-func (o Options) Date(out Outputs, obs []float32) Date {
-	d := Date{Members: len(out.Whole), Error: make([]float32, len(obs))}
+// SumDate sums up what was made for a date. Only weights of o are used.
+func (o Options) SumDate(out Outputs, obs []float32) Date {
+	d := Date{Members: len(out.All), Error: make([]float32, len(obs))}
 	for p, y := range obs {
-		mean, s := ensemble.MeanSpread(column(out.Whole, p), 1)
+		mean, s := ensemble.MeanSpread(column(out.All, p), 1)
 		d.Error[p] = float32(mean - float64(y))
 		if d.Error[p] == d.Error[p] {
 			d.Spread += o.weight(p) * s * s
 		}
 	}
-	for _, x := range append([][][]float32{out.Whole}, out.Few...) {
+	for _, x := range append([][][]float32{out.All}, out.Subsets...) {
 		size := SizeSums{Members: len(x)}
 		o.sum(size.Sums[:], len(obs), func(p int, to []float64) {
 			v := column(x, p)
@@ -184,7 +184,7 @@ func column(x [][]float32, p int) []float64 {
 // Errors: fewer than 2 dates or members, dates that are not alike.
 func NewTable(leaks int, dates []Date, o Options) (Table, error) {
 	if len(dates) < 2 || dates[0].Members < minMembers {
-		return nil, errFew
+		return nil, errTooFew
 	}
 	for k, d := range dates {
 		if d.Members != dates[0].Members || len(d.Error) != len(dates[0].Error) || len(d.Sizes) != len(dates[0].Sizes) {

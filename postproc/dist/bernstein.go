@@ -129,8 +129,8 @@ func CensoredBernsteinCRPS(da, a []float64, y float64) float64 {
 	return crps
 }
 
-// bernsteinBelow are the integrals of B_{j,n} from 0 to t.
-func bernsteinBelow(n int, t float64) []float64 {
+// bernsteinIntegrals are the integrals of B_{j,n} from 0 to t.
+func bernsteinIntegrals(n int, t float64) []float64 {
 	out := make([]float64, n+1)
 	var b []float64
 	bernstein(n+1, t, func(_ int, v float64) { b = append(b, v) })
@@ -151,7 +151,7 @@ func bernsteinMoments(a []float64, censored bool) (mean, std float64) {
 		from = BernsteinCDF(a, 0)
 	}
 	moment := func(c []float64) (sum float64) {
-		below := bernsteinBelow(len(c)-1, from)
+		below := bernsteinIntegrals(len(c)-1, from)
 		for j, v := range c {
 			sum += v * (1/float64(len(c)) - below[j])
 		}
@@ -160,17 +160,17 @@ func bernsteinMoments(a []float64, censored bool) (mean, std float64) {
 	square := make([]float64, 2*d+1)
 	for i, v := range a {
 		for j, w := range a {
-			square[i+j] += v * w * math.Exp(choose(d, i)+choose(d, j)-choose(2*d, i+j))
+			square[i+j] += v * w * math.Exp(logBinomial(d, i)+logBinomial(d, j)-logBinomial(2*d, i+j))
 		}
 	}
 	if censored && from >= 1 {
 		return 0, 0
 	}
-	return fromRaw(moment(a), moment(square))
+	return fromRawMoments(moment(a), moment(square))
 }
 
-// choose is the logarithm of a binomial coefficient.
-func choose(n, k int) float64 {
+// logBinomial is the logarithm of a binomial coefficient.
+func logBinomial(n, k int) float64 {
 	a, _ := math.Lgamma(float64(n + 1))
 	b, _ := math.Lgamma(float64(k + 1))
 	c, _ := math.Lgamma(float64(n - k + 1))
@@ -277,7 +277,7 @@ func CensoredBernstein(degree int) *Family {
 	f.CRPS = CensoredBernsteinCRPS
 	f.Moments = func(par []float64) (mean, std float64) { return bernsteinMoments(par, true) }
 	z := NormalCoefficients(degree)
-	f.standard = func(par []float64, u float64) {
+	f.setStandard = func(par []float64, u float64) {
 		for j := range par {
 			par[j] = u + z[j]
 		}
@@ -291,7 +291,7 @@ func bernsteinFamily(degree int) *Family {
 	f := &Family{ID: BernsteinID, Name: "Bernstein quantile function",
 		CDF: BernsteinCDF, Quantile: BernsteinQuantile, CRPS: BernsteinCRPS,
 		Moments: func(par []float64) (mean, std float64) { return bernsteinMoments(par, false) },
-		shortcuts: shortcuts{ofMoments: func(par []float64, mean, std float64) {
+		shortcuts: shortcuts{setMoments: func(par []float64, mean, std float64) {
 			for j := range par {
 				par[j] = mean + std*z[j]
 			}

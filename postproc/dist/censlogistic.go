@@ -27,7 +27,7 @@ func CensoredLogisticQuantile(mu, s, p float64) float64 {
 // mass at max(mu, 0).
 // Source: Jordan, Krüger and Lerch 2019, doi:10.18637/jss.v090.i12.
 func CensoredLogisticCRPS(mu, s, y float64) (crps, dmu, ds float64) {
-	return aboveZero(mu, s, y, LogisticCRPS, censoredLogistic)
+	return nonNegativeCRPS(mu, s, y, LogisticCRPS, censoredLogistic)
 }
 
 // censoredLogistic is CensoredLogisticCRPS for s > 0 and y ≥ 0.
@@ -45,5 +45,5 @@ func censoredLogistic(mu, s, y float64) (crps, dmu, ds float64) {
 }
 
 // CensoredLogistic is the family of logistic distributions censored at 0.
-var CensoredLogistic = censoredAs(cutAtZero(twoParameters("censored_logistic", "logistic censored at 0",
+var CensoredLogistic = withExcess(nonNegative(twoParameters("censored_logistic", "logistic censored at 0",
 	CensoredLogisticCDF, CensoredLogisticQuantile, CensoredLogisticCRPS), logisticUnit, censoredLogisticMoments), nil, -1, 0)

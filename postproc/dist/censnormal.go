@@ -27,7 +27,7 @@ func CensoredNormalQuantile(mu, sigma, p float64) float64 {
 // point mass at max(mu, 0).
 // Source: Jordan, Krüger and Lerch 2019, doi:10.18637/jss.v090.i12.
 func CensoredNormalCRPS(mu, sigma, y float64) (crps, dmu, dsigma float64) {
-	return aboveZero(mu, sigma, y, NormalCRPS, censoredNormal)
+	return nonNegativeCRPS(mu, sigma, y, NormalCRPS, censoredNormal)
 }
 
 // censoredNormal is CensoredNormalCRPS for sigma > 0 and y ≥ 0.
@@ -49,10 +49,10 @@ func censoredNormal(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 
 // CensoredNormal is the family of normal distributions censored at 0.
 var CensoredNormal = func() *Family {
-	f := cutAtZero(twoParameters("censored_normal", "normal censored at 0", CensoredNormalCDF, CensoredNormalQuantile, CensoredNormalCRPS), normalUnit, censoredNormalMoments)
-	f.quantileAt = func(p float64) func(par []float64) float64 {
+	f := nonNegative(twoParameters("censored_normal", "normal censored at 0", CensoredNormalCDF, CensoredNormalQuantile, CensoredNormalCRPS), normalUnit, censoredNormalMoments)
+	f.quantileFunc = func(p float64) func(par []float64) float64 {
 		z := NormalQuantile(p)
 		return func(par []float64) float64 { return max(0, par[0]+par[1]*z) }
 	}
-	return censoredAs(f, nil, -1, 0)
+	return withExcess(f, nil, -1, 0)
 }()

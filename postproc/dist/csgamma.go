@@ -100,15 +100,15 @@ func AverageCSGamma(par [][]float64) []float64 {
 }
 
 // CSGamma is the family of censored, shifted gamma distributions.
-var CSGamma = censoredAs(&Family{ID: "censored_shifted_gamma", Name: "gamma shifted left and censored at 0", Parameters: []string{"shape", "scale", "shift"},
-	Roles: []Role{Pure, Scale, Scale}, Positive: true,
+var CSGamma = withExcess(&Family{ID: "censored_shifted_gamma", Name: "gamma shifted left and censored at 0", Parameters: []string{"shape", "scale", "shift"},
+	Roles: []Role{Invariant, Scale, Scale}, Positive: true,
 	CDF:      func(par []float64, x float64) float64 { return CSGammaCDF(par[0], par[1], par[2], x) },
 	Quantile: func(par []float64, p float64) float64 { return CSGammaQuantile(par[0], par[1], par[2], p) },
 	CRPS: func(grad, par []float64, y float64) float64 {
 		crps, dshape, dscale, dshift := CSGammaCRPS(par[0], par[1], par[2], y)
-		return fill(grad, crps, dshape, dscale, dshift)
+		return fillGradient(grad, crps, dshape, dscale, dshift)
 	},
 	Moments:   csGammaMoments,
 	Average:   func(_ []float64, given [][]float64) []float64 { return AverageCSGamma(given) },
 	FLOPs:     2000,
-	shortcuts: shortcuts{standard: func(par []float64, u float64) { par[0], par[1], par[2] = math.Exp(u/4), 1, par[2]/par[1] }}}, nil, 0, 0, 1)
+	shortcuts: shortcuts{setStandard: func(par []float64, u float64) { par[0], par[1], par[2] = math.Exp(u/4), 1, par[2]/par[1] }}}, nil, 0, 0, 1)

@@ -18,16 +18,16 @@ type Family struct {
 	CRPS func(grad, par []float64, y float64) float64
 	// Moments are mean and standard deviation.
 	Moments func(par []float64) (mean, std float64)
-	// HalfDistance is ½E|X−X'|, the CRPS that the distribution expects of itself; nil where no closed
+	// HalfMeanDifference is ½E|X−X'|, the CRPS that the distribution expects of itself; nil where no closed
 	// form is written.
-	HalfDistance func(par []float64) float64
+	HalfMeanDifference func(par []float64) float64
 	// Positive says that there are no values below 0.
 	Positive bool
 	// Excess is the family of what lies above a threshold, if that is one of the table.
 	Excess Excess
-	// Unit are the moments of what has location 0 and scale 1, before it is cut at 0, of a family that has both and no other parameter.
+	// StandardMoments are the moments of what has location 0 and scale 1, before it is cut at 0, of a family that has both and no other parameter.
 	// The zero value is of all others.
-	Unit Moments
+	StandardMoments Moments
 	// Average gives the parameters of an average of distributions whose parameters are given, [distribution][parameter], if they are not the means of the
 	// parameters. Of fixed parameters, which all of them have in common, given has none.
 	Average func(fixed []float64, given [][]float64) []float64
@@ -37,14 +37,14 @@ type Family struct {
 	shortcuts
 }
 
-// shortcuts are what a family has of OfMoments and QuantileAt.
+// shortcuts are what a family has of OfMoments and QuantileFunc.
 type shortcuts struct {
 	// One of both is behind OfMoments: the parameters themselves, or those of scale 1 and a location, which
 	// give every ratio of the moments.
-	ofMoments func(par []float64, mean, std float64)
-	standard  func(par []float64, u float64)
-	// quantileAt is nil where QuantileAt saves nothing.
-	quantileAt func(p float64) func(par []float64) float64
+	setMoments  func(par []float64, mean, std float64)
+	setStandard func(par []float64, u float64)
+	// quantileFunc is nil where QuantileFunc saves nothing.
+	quantileFunc func(p float64) func(par []float64) float64
 }
 
 // Moments are a mean and a standard deviation.
@@ -55,10 +55,10 @@ type Role uint8
 
 // The roles.
 const (
-	Location Role = iota // a + b·x, in the unit of the variable
-	Scale                // b·x, in the unit of the variable
-	Pure                 // x
-	Log                  // x + log b, of a variable that is not shifted
+	Location    Role = iota // a + b·x, in the unit of the variable
+	Scale                   // b·x, in the unit of the variable
+	Invariant               // x
+	LogLocation             // x + log b, of a variable that is not shifted
 )
 
 // Excess describes the distribution of max(X−t, 0): it has the parameters of X, to each of which
@@ -79,11 +79,11 @@ func (f *Family) CRPSAbove(grad, par []float64, t, y float64) float64 {
 	return f.Excess.Family.CRPS(grad, par, max(y-t, 0))
 }
 
-// QuantileAt is Quantile for one p and many parameters: what depends on p alone is
+// QuantileFunc is Quantile for one p and many parameters: what depends on p alone is
 // computed once.
-func (f *Family) QuantileAt(p float64) func(par []float64) float64 {
-	if f.quantileAt != nil {
-		return f.quantileAt(p)
+func (f *Family) QuantileFunc(p float64) func(par []float64) float64 {
+	if f.quantileFunc != nil {
+		return f.quantileFunc(p)
 	}
 	return func(par []float64) float64 { return f.Quantile(par, p) }
 }
@@ -117,19 +117,19 @@ func (f *Family) Censored() *Family {
 	return f.Excess.Family
 }
 
-// Shape is what a family of a location and a scale is made of: the functions of the distribution of location 0 and scale 1.
-type Shape struct {
+// StandardForm is what a family of a location and a scale is made of: the functions of the distribution of location 0 and scale 1.
+type StandardForm struct {
 	CDF      func(z float64) float64
 	Quantile func(p float64) float64
 	// CRPS is that of the distribution with any location and scale, with its derivatives by both.
 	CRPS func(mu, sigma, y float64) (crps, dmu, dsigma float64)
 	Moments
-	// HalfDistance is ½E|X−X'| of any scale; nil where no closed form is written.
-	HalfDistance func(sigma float64) float64
+	// HalfMeanDifference is ½E|X−X'| of any scale; nil where no closed form is written.
+	HalfMeanDifference func(sigma float64) float64
 }
 
 // locationScale is the family of what has a location and a scale. Its name is for people.
-func locationScale(id, name string, s Shape) *Family {
+func locationScale(id, name string, s StandardForm) *Family {
 	mean := func(mu, sigma float64) float64 {
 		if s.Mean == 0 { // also of an infinite scale
 			return mu
@@ -139,26 +139,26 @@ func locationScale(id, name string, s Shape) *Family {
 	f := twoParameters(id, name,
 		func(mu, sigma, x float64) float64 { return s.CDF((x - mu) / sigma) },
 		func(mu, sigma, p float64) float64 { return mu + sigma*s.Quantile(p) }, s.CRPS)
-	f.Unit = s.Moments
+	f.StandardMoments = s.Moments
 	f.Moments = func(par []float64) (float64, float64) { return mean(par[0], par[1]), par[1] * s.Std }
-	f.ofMoments = func(par []float64, m, std float64) {
+	f.setMoments = func(par []float64, m, std float64) {
 		par[1] = std / s.Std
 		par[0] = mean(m, -par[1])
 	}
-	f.quantileAt = func(p float64) func(par []float64) float64 {
+	f.quantileFunc = func(p float64) func(par []float64) float64 {
 		z := s.Quantile(p)
 		return func(par []float64) float64 { return par[0] + par[1]*z }
 	}
-	if s.HalfDistance != nil {
-		f.HalfDistance = func(par []float64) float64 { return s.HalfDistance(par[1]) }
+	if s.HalfMeanDifference != nil {
+		f.HalfMeanDifference = func(par []float64) float64 { return s.HalfMeanDifference(par[1]) }
 	}
 	return f
 }
 
-// cutAtZero makes of a family of two parameters one of what has no values below 0, whose unit is that of its parent.
-func cutAtZero(f *Family, unit Moments, moments func(par []float64) (mean, std float64)) *Family {
-	f.Positive, f.Unit, f.Moments = true, unit, moments
-	f.standard = func(par []float64, u float64) { par[0], par[1] = u, 1 }
+// nonNegative makes of a family of two parameters one of what has no values below 0, whose unit is that of its parent.
+func nonNegative(f *Family, unit Moments, moments func(par []float64) (mean, std float64)) *Family {
+	f.Positive, f.StandardMoments, f.Moments = true, unit, moments
+	f.setStandard = func(par []float64, u float64) { par[0], par[1] = u, 1 }
 	return f
 }
 
@@ -169,13 +169,13 @@ func twoParameters(id, name string, cdf, quantile func(mu, sigma, v float64) flo
 		Quantile: func(par []float64, p float64) float64 { return quantile(par[0], par[1], p) },
 		CRPS: func(grad, par []float64, y float64) float64 {
 			c, dmu, dsigma := crps(par[0], par[1], y)
-			return fill(grad, c, dmu, dsigma)
+			return fillGradient(grad, c, dmu, dsigma)
 		}}
 }
 
-// censoredAs gives a family that of what lies above a threshold, with the signs of Excess; nil is the family itself, since what is censored
+// withExcess gives a family that of what lies above a threshold, with the signs of Excess; nil is the family itself, since what is censored
 // once is of the same family when it is censored again.
-func censoredAs(f, excess *Family, signs ...float64) *Family {
+func withExcess(f, excess *Family, signs ...float64) *Family {
 	if excess == nil {
 		excess = f
 	}
@@ -183,7 +183,7 @@ func censoredAs(f, excess *Family, signs ...float64) *Family {
 	return f
 }
 
-func fill(grad []float64, crps float64, d ...float64) float64 {
+func fillGradient(grad []float64, crps float64, d ...float64) float64 {
 	if grad != nil {
 		copy(grad, d)
 	}

@@ -13,7 +13,7 @@ import (
 func fixedFamilies() (all []*Family) {
 	for _, r := range Table {
 		if r.Size == NoSize {
-			all = append(all, r.Any())
+			all = append(all, r.AnyFamily())
 		}
 	}
 	return all
@@ -21,7 +21,7 @@ func fixedFamilies() (all []*Family) {
 
 // casesOf are the cases of a family: those below, or of one of a location and a scale any.
 func casesOf(f *Family) [][]float64 {
-	if cases := familyCases[f.ID]; cases != nil || f.Unit == (Moments{}) || f.Positive {
+	if cases := familyCases[f.ID]; cases != nil || f.StandardMoments == (Moments{}) || f.Positive {
 		return cases
 	}
 	return [][]float64{{0.3, 0.8}, {-2, 3}}
@@ -44,7 +44,7 @@ var familyCases = map[string][][]float64{
 func TestFamilies(t *testing.T) {
 	for _, f := range fixedFamilies() {
 		cases := casesOf(f)
-		if len(cases) == 0 || FamilyOf(f.ID, len(f.Parameters)) != f {
+		if len(cases) == 0 || FamilyByID(f.ID, len(f.Parameters)) != f {
 			t.Errorf("%s: no cases, or not found by its name", f.ID)
 		}
 		for _, par := range cases {
@@ -129,7 +129,7 @@ func TestFamiliesGolden(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, r := range rows {
-		f := FamilyOf(r.Family, len(r.Par))
+		f := FamilyByID(r.Family, len(r.Par))
 		if f == nil {
 			t.Fatalf("no family %q", r.Family)
 		}
@@ -274,7 +274,7 @@ func TestBelowAndAbove(t *testing.T) {
 			for _, p := range []float64{0.02, 0.3, 0.9} {
 				name := fmt.Sprintf("%s%v at its %g quantile", f.ID, par, p)
 				q := f.Quantile(par, p)
-				near(t, name, f.QuantileAt(p)(par), q, 1e-15)
+				near(t, name, f.QuantileFunc(p)(par), q, 1e-15)
 				if q > 0 {
 					near(t, name+": below", f.Below(par, q), p, 1e-9)
 					near(t, name+": above", f.Above(par, q), 1-p, 1e-9)

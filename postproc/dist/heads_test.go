@@ -52,7 +52,7 @@ func TestMoments(t *testing.T) {
 // are found by their names.
 func TestFamiliesOfManyParameters(t *testing.T) {
 	for _, c := range manyParameters {
-		found := FamilyOf(c.f.ID, len(c.par))
+		found := FamilyByID(c.f.ID, len(c.par))
 		if found == nil || found.ID != c.f.ID || !slices.Equal(found.Parameters, c.f.Parameters) {
 			t.Errorf("%s: found %v", c.f.ID, found)
 		}
@@ -73,7 +73,7 @@ func TestFamiliesOfManyParameters(t *testing.T) {
 		id string
 		n  int
 	}{{"bernstein", 1}, {"histogram", 4}, {"normal", 3}, {"none", 2}} {
-		if f := FamilyOf(wrong.id, wrong.n); f != nil {
+		if f := FamilyByID(wrong.id, wrong.n); f != nil {
 			t.Errorf("%s of %d parameters: %v", wrong.id, wrong.n, f.Parameters)
 		}
 	}

@@ -108,7 +108,7 @@ func HistogramMoments(edges, p []float64) (mean, std float64) {
 		e += w * (a + b) / 2
 		e2 += w * (a*a + a*b + b*b) / 3
 	}
-	return fromRaw(e, e2)
+	return fromRawMoments(e, e2)
 }
 
 // HistogramID is the name of the family of histograms.
@@ -122,12 +122,12 @@ func Histogram(bins int) *Family {
 		f.Parameters, f.Roles = append(f.Parameters, fmt.Sprintf("edge_%02d", i)), append(f.Roles, Location)
 	}
 	for i := range bins {
-		f.Parameters, f.Roles = append(f.Parameters, fmt.Sprintf("p_%02d", i+1)), append(f.Roles, Pure)
+		f.Parameters, f.Roles = append(f.Parameters, fmt.Sprintf("p_%02d", i+1)), append(f.Roles, Invariant)
 	}
 	f.CDF = func(par []float64, x float64) float64 { return HistogramCDF(par[:bins+1], par[bins+1:], x) }
 	f.Quantile = func(par []float64, p float64) float64 { return HistogramQuantile(par[:bins+1], par[bins+1:], p) }
 	f.Moments = func(par []float64) (mean, std float64) { return HistogramMoments(par[:bins+1], par[bins+1:]) }
-	f.ofMoments = func(par []float64, mean, std float64) { normalBins(par[bins+1:], par[:bins+1], mean, std) }
+	f.setMoments = func(par []float64, mean, std float64) { normalBins(par[bins+1:], par[:bins+1], mean, std) }
 	f.Average = func(edges []float64, p [][]float64) []float64 {
 		means, probabilities := AverageHistograms(edges, p)
 		return append(means, probabilities...)

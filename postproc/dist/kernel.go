@@ -105,7 +105,7 @@ func sign(v float64) float64 {
 	}
 }
 
-// HalfDistance is half the mean distance between two of M ≥ 2 members,
+// HalfMeanDifference is half the mean distance between two of M ≥ 2 members,
 //
 //	Σᵢⱼ|xᵢ−xⱼ| / (2M(M−1))
 //
@@ -113,7 +113,7 @@ func sign(v float64) float64 {
 //
 // Shape: x [member]. Unit: that of x. Missing: NaN in gives NaN. Cost: sorts x in place.
 // Source: Gneiting and Raftery 2007, doi:10.1198/016214506000001437.
-func HalfDistance(x []float64) float64 {
+func HalfMeanDifference(x []float64) float64 {
 	slices.Sort(x)
 	m := float64(len(x))
 	var sum float64

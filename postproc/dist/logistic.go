@@ -61,5 +61,5 @@ func logisticTail(z float64) (q, k float64) {
 var logisticUnit = Moments{Std: LogisticStd}
 
 // Logistic is the family of logistic distributions.
-var Logistic = censoredAs(locationScale("logistic", "logistic", Shape{CDF: LogisticCDF, Quantile: LogisticQuantile, CRPS: LogisticCRPS, Moments: logisticUnit,
-	HalfDistance: func(s float64) float64 { return s }}), CensoredLogistic, -1, 0)
+var Logistic = withExcess(locationScale("logistic", "logistic", StandardForm{CDF: LogisticCDF, Quantile: LogisticQuantile, CRPS: LogisticCRPS, Moments: logisticUnit,
+	HalfMeanDifference: func(s float64) float64 { return s }}), CensoredLogistic, -1, 0)

@@ -57,12 +57,12 @@ func LogNormalCRPS(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 }
 
 // LogNormal is the family of log-normal distributions.
-var LogNormal = &Family{ID: "log_normal", Name: "log-normal", Parameters: []string{"mu", "sigma"}, Roles: []Role{Log, Pure}, Positive: true,
+var LogNormal = &Family{ID: "log_normal", Name: "log-normal", Parameters: []string{"mu", "sigma"}, Roles: []Role{LogLocation, Invariant}, Positive: true,
 	CDF:      func(par []float64, x float64) float64 { return LogNormalCDF(par[0], par[1], x) },
 	Quantile: func(par []float64, p float64) float64 { return LogNormalQuantile(par[0], par[1], p) },
 	CRPS: func(grad, par []float64, y float64) float64 {
 		crps, dmu, dsigma := LogNormalCRPS(par[0], par[1], y)
-		return fill(grad, crps, dmu, dsigma)
+		return fillGradient(grad, crps, dmu, dsigma)
 	},
 	Moments:   logNormalMoments,
-	shortcuts: shortcuts{ofMoments: func(par []float64, mean, std float64) { par[0], par[1] = LogNormalFromMoments(mean, std) }}}
+	shortcuts: shortcuts{setMoments: func(par []float64, mean, std float64) { par[0], par[1] = LogNormalFromMoments(mean, std) }}}

@@ -42,20 +42,20 @@ func truncatedNormalMoments(par []float64) (mean, std float64) {
 func censoredNormalMoments(par []float64) (mean, std float64) {
 	mu, sigma := par[0], par[1]
 	p, d := NormalCDF(mu/sigma), NormalPDF(mu/sigma)
-	return fromRaw(mu*p+sigma*d, (mu*mu+sigma*sigma)*p+mu*sigma*d)
+	return fromRawMoments(mu*p+sigma*d, (mu*mu+sigma*sigma)*p+mu*sigma*d)
 }
 
 // zeroNormalMoments: those of the truncated normal, which has the share 1−p.
 func zeroNormalMoments(par []float64) (mean, std float64) {
 	m, s := truncatedNormalMoments(par[1:])
-	return fromRaw((1-par[0])*m, (1-par[0])*(m*m+s*s))
+	return fromRawMoments((1-par[0])*m, (1-par[0])*(m*m+s*s))
 }
 
 // censoredLogisticMoments: with u = mu/s, E = s log(1+exp(u)) and E² = −2s² Li₂(−exp(u)).
 func censoredLogisticMoments(par []float64) (mean, std float64) {
 	mu, s := par[0], par[1]
 	_, k := logisticTail(-mu / s)
-	return fromRaw(s*k, 2*s*s*negativeDilogarithm(mu/s))
+	return fromRawMoments(s*k, 2*s*s*negativeDilogarithm(mu/s))
 }
 
 // truncatedLogisticMoments: those of the censored one over the share above 0.
@@ -65,7 +65,7 @@ func truncatedLogisticMoments(par []float64) (mean, std float64) {
 		return s, s
 	}
 	p, k := logisticTail(-mu / s)
-	return fromRaw(s*k/p, 2*s*s*negativeDilogarithm(mu/s)/p)
+	return fromRawMoments(s*k/p, 2*s*s*negativeDilogarithm(mu/s)/p)
 }
 
 // csGammaMoments: with c = shift/scale, k the shape and S_k the gamma tail beyond c,
@@ -74,11 +74,11 @@ func csGammaMoments(par []float64) (mean, std float64) {
 	k, theta, shift := par[0], par[1], par[2]
 	c := shift / theta
 	s0, s1, s2 := mathext.GammaIncRegComp(k, c), mathext.GammaIncRegComp(k+1, c), mathext.GammaIncRegComp(k+2, c)
-	return fromRaw(theta*k*s1-shift*s0, theta*theta*k*(k+1)*s2-2*shift*theta*k*s1+shift*shift*s0)
+	return fromRawMoments(theta*k*s1-shift*s0, theta*theta*k*(k+1)*s2-2*shift*theta*k*s1+shift*shift*s0)
 }
 
-// fromRaw are mean and standard deviation from E and E².
-func fromRaw(e, e2 float64) (mean, std float64) {
+// fromRawMoments are mean and standard deviation from E and E².
+func fromRawMoments(e, e2 float64) (mean, std float64) {
 	v := e2 - e*e
 	if v < 0 { // rounding; NaN passes
 		v = 0

@@ -80,5 +80,5 @@ func NormalCRPSCurvature(dsigma, sigma float64) float64 { return (dsigma + invSq
 var normalUnit = Moments{Std: 1}
 
 // Normal is the family of normal distributions.
-var Normal = censoredAs(locationScale("normal", "normal", Shape{CDF: NormalCDF, Quantile: NormalQuantile, CRPS: NormalCRPS, Moments: normalUnit,
-	HalfDistance: func(sigma float64) float64 { return sigma / math.Sqrt(math.Pi) }}), CensoredNormal, -1, 0)
+var Normal = withExcess(locationScale("normal", "normal", StandardForm{CDF: NormalCDF, Quantile: NormalQuantile, CRPS: NormalCRPS, Moments: normalUnit,
+	HalfMeanDifference: func(sigma float64) float64 { return sigma / math.Sqrt(math.Pi) }}), CensoredNormal, -1, 0)

@@ -7,9 +7,9 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// normalTails is the number of degrees of freedom from which on Student's t distribution is taken for the normal
+// normalDegrees is the number of degrees of freedom from which on Student's t distribution is taken for the normal
 // one: they differ by less than 1e-7.
-const normalTails = 1e7
+const normalDegrees = 1e7
 
 // StudentCDF is the probability that a value of Student's t distribution with nu > 0 degrees
 // of freedom is at most z. With nu = ∞ it is the normal one.
@@ -18,7 +18,7 @@ const normalTails = 1e7
 // I_x(nu/2, ½) at x = nu/(nu+z²) is the tail beyond |z|.
 func StudentCDF(nu, z float64) float64 {
 	switch {
-	case nu >= normalTails:
+	case nu >= normalDegrees:
 		return NormalCDF(z)
 	case math.IsNaN(z) || !(nu > 0):
 		return math.NaN()
@@ -40,7 +40,7 @@ func StudentCDF(nu, z float64) float64 {
 // StudentQuantile is the inverse of StudentCDF.
 func StudentQuantile(nu, p float64) float64 {
 	switch {
-	case nu >= normalTails:
+	case nu >= normalDegrees:
 		return NormalQuantile(p)
 	case !(nu > 0) || !(p >= 0 && p <= 1):
 		return math.NaN()
@@ -61,18 +61,18 @@ func studentDensity(nu, z float64) float64 {
 	return math.Exp(-mathext.Lbeta(0.5, nu/2)-(nu+1)/2*math.Log1p(z*z/nu)) / math.Sqrt(nu)
 }
 
-// studentHalfDistance is ½E|X−X'| of Student's t distribution,
+// studentHalfMeanDifference is ½E|X−X'| of Student's t distribution,
 //
 //	2√nu/(nu−1) · B(½, nu−½)/B(½, nu/2)²
-func studentHalfDistance(nu float64) float64 {
-	if nu >= normalTails {
+func studentHalfMeanDifference(nu float64) float64 {
+	if nu >= normalDegrees {
 		return 1 / math.Sqrt(math.Pi)
 	}
 	return 2 * math.Sqrt(nu) / (nu - 1) * math.Exp(mathext.Lbeta(0.5, nu-0.5)-2*mathext.Lbeta(0.5, nu/2))
 }
 
 // StudentCRPS is the CRPS of mu + sigma·T against y, T Student's t distributed with nu > 1 degrees of
-// freedom, with its derivatives. With z = (y−mu)/sigma, F and f of T, h as studentHalfDistance:
+// freedom, with its derivatives. With z = (y−mu)/sigma, F and f of T, h as studentHalfMeanDifference:
 //
 //	crps = sigma [ z(2F(z)−1) + 2f(z)(nu+z²)/(nu−1) − h ]
 //	dmu  = 1 − 2F(z),  dsigma = crps/sigma − z(2F(z)−1)
@@ -83,17 +83,17 @@ func StudentCRPS(mu, sigma, nu, y float64) (crps, dmu, dsigma float64) {
 	switch {
 	case !(sigma > 0) || !(nu > 1) || math.IsNaN(y-mu):
 		return math.NaN(), math.NaN(), math.NaN()
-	case nu >= normalTails:
+	case nu >= normalDegrees:
 		return NormalCRPS(mu, sigma, y)
 	}
 	z := (y - mu) / sigma
 	away := 2*StudentCDF(nu, z) - 1
-	dsigma = 2*studentDensity(nu, z)*(nu+z*z)/(nu-1) - studentHalfDistance(nu)
+	dsigma = 2*studentDensity(nu, z)*(nu+z*z)/(nu-1) - studentHalfMeanDifference(nu)
 	return sigma * (z*away + dsigma), -away, dsigma
 }
 
-// studentByTails is the derivative of StudentCRPS by nu: a central difference, with an error near 1e-9.
-func studentByTails(mu, sigma, nu, y float64) float64 {
+// studentByNu is the derivative of StudentCRPS by nu: a central difference, with an error near 1e-9.
+func studentByNu(mu, sigma, nu, y float64) float64 {
 	step := 1e-4 * (nu - 1)
 	up, _, _ := StudentCRPS(mu, sigma, nu+step, y)
 	down, _, _ := StudentCRPS(mu, sigma, nu-step, y)
@@ -117,7 +117,7 @@ func StudentStd(nu float64) float64 {
 }
 
 // Student is the family of Student's t distributions, with a location and a scale.
-var Student = &Family{ID: "student", Name: "Student's t", Parameters: []string{"mu", "sigma", "nu"}, Roles: []Role{Location, Scale, Pure},
+var Student = &Family{ID: "student", Name: "Student's t", Parameters: []string{"mu", "sigma", "nu"}, Roles: []Role{Location, Scale, Invariant},
 	CDF:      func(par []float64, x float64) float64 { return StudentCDF(par[2], (x-par[0])/par[1]) },
 	Quantile: func(par []float64, p float64) float64 { return par[0] + par[1]*StudentQuantile(par[2], p) },
 	CRPS: func(grad, par []float64, y float64) float64 {
@@ -125,13 +125,13 @@ var Student = &Family{ID: "student", Name: "Student's t", Parameters: []string{"
 		if grad == nil {
 			return crps
 		}
-		return fill(grad, crps, dmu, dsigma, studentByTails(par[0], par[1], par[2], y))
+		return fillGradient(grad, crps, dmu, dsigma, studentByNu(par[0], par[1], par[2], y))
 	},
-	Moments:      studentMoments,
-	HalfDistance: func(par []float64) float64 { return par[1] * studentHalfDistance(par[2]) },
+	Moments:            studentMoments,
+	HalfMeanDifference: func(par []float64) float64 { return par[1] * studentHalfMeanDifference(par[2]) },
 	shortcuts: shortcuts{
-		ofMoments: func(par []float64, mean, std float64) { par[0], par[1] = mean, std/StudentStd(par[2]) },
-		quantileAt: func(p float64) func(par []float64) float64 { // all points of a field have the same tails
+		setMoments: func(par []float64, mean, std float64) { par[0], par[1] = mean, std/StudentStd(par[2]) },
+		quantileFunc: func(p float64) func(par []float64) float64 { // all points of a field have the same tails
 			type known struct{ nu, z float64 }
 			var last atomic.Pointer[known]
 			return func(par []float64) float64 {

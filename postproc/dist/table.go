@@ -22,8 +22,8 @@ const (
 	Bins   Size = "bins"   // of a histogram, whose edges come from data
 )
 
-// of is the size of which there are so many parameters, or 0.
-func (s Size) of(parameters int) int {
+// fromParameters is the size of which there are so many parameters, or 0.
+func (s Size) fromParameters(parameters int) int {
 	switch {
 	case s == Degree && parameters > 1:
 		return parameters - 1
@@ -37,8 +37,8 @@ func (s Size) of(parameters int) int {
 type Row struct {
 	ID   string
 	Size Size
-	// Of makes the family of a size, which one without takes none of.
-	Of func(size int) *Family
+	// New makes the family of a size, which one without takes none of.
+	New func(size int) *Family
 	// Rules are those by which it is scored, the first if nothing is said.
 	Rules []Rule
 	// Head says that networks can give it; others are made of theirs.
@@ -47,51 +47,51 @@ type Row struct {
 
 // Table has all families.
 var Table = []Row{
-	fixed(Normal, heads),
-	fixed(TruncatedNormal, heads),
-	fixed(CensoredNormal, heads),
-	fixed(ZeroNormal, heads),
-	fixed(LogNormal, heads),
-	fixed(Logistic, heads),
-	fixed(TruncatedLogistic, heads),
-	fixed(CensoredLogistic, heads),
-	fixed(CSGamma, heads),
-	fixed(Student, made), // by calibration
-	{BernsteinID, Degree, Bernstein, []Rule{CRPSRule, PinballRule}, heads},
-	{censoredBernsteinID, Degree, CensoredBernstein, []Rule{CRPSRule, PinballRule}, made}, // of variables without values below 0
-	{HistogramID, Bins, Histogram, []Rule{CrossEntropyRule}, heads},
+	fixed(Normal, isHead),
+	fixed(TruncatedNormal, isHead),
+	fixed(CensoredNormal, isHead),
+	fixed(ZeroNormal, isHead),
+	fixed(LogNormal, isHead),
+	fixed(Logistic, isHead),
+	fixed(TruncatedLogistic, isHead),
+	fixed(CensoredLogistic, isHead),
+	fixed(CSGamma, isHead),
+	fixed(Student, notHead), // by calibration
+	{BernsteinID, Degree, Bernstein, []Rule{CRPSRule, PinballRule}, isHead},
+	{censoredBernsteinID, Degree, CensoredBernstein, []Rule{CRPSRule, PinballRule}, notHead}, // of variables without values below 0
+	{HistogramID, Bins, Histogram, []Rule{CrossEntropyRule}, isHead},
 }
 
 // Whether the heads of networks give a family, or it is made of what they give.
 const (
-	heads = true
-	made  = false
+	isHead  = true
+	notHead = false
 )
 
 // fixed is the row of a family without a size.
 func fixed(f *Family, head bool) Row {
-	return Row{ID: f.ID, Of: func(int) *Family { return f }, Rules: []Rule{CRPSRule}, Head: head}
+	return Row{ID: f.ID, New: func(int) *Family { return f }, Rules: []Rule{CRPSRule}, Head: head}
 }
 
-// anySize is a size of which all families have one, to look at what does not depend on it.
-const anySize = 2
+// someSize is a size of which all families have one, to look at what does not depend on it.
+const someSize = 2
 
-// Any is a family of the row, for what all of them have in common.
-func (r Row) Any() *Family { return r.Of(anySize) }
+// AnyFamily is a family of the row, for what all of them have in common.
+func (r Row) AnyFamily() *Family { return r.New(someSize) }
 
-// ScoredBy tells whether a rule is one of the family.
-func (r Row) ScoredBy(rule Rule) bool { return slices.Contains(r.Rules, rule) }
+// HasRule tells whether a rule is one of the family.
+func (r Row) HasRule(rule Rule) bool { return slices.Contains(r.Rules, rule) }
 
-// OfAverage is the family of the average of so many distributions of a size: the average of histograms has the quantiles of all.
-func (r Row) OfAverage(size, distributions int) *Family {
+// AverageFamily is the family of the average of so many distributions of a size: the average of histograms has the quantiles of all.
+func (r Row) AverageFamily(size, distributions int) *Family {
 	if r.Size == Bins {
 		size = distributions*(size-1) + 1
 	}
-	return r.Of(size)
+	return r.New(size)
 }
 
-// RowOf finds the row of a family by its name.
-func RowOf(id string) (r Row, ok bool) {
+// RowByID finds the row of a family by its name.
+func RowByID(id string) (r Row, ok bool) {
 	if i := slices.IndexFunc(Table, func(r Row) bool { return r.ID == id }); i >= 0 {
 		return Table[i], true
 	}
@@ -108,19 +108,19 @@ func HeadNames(have func(r Row) bool) (names []string) {
 	return names
 }
 
-// FamilyOf finds a family by its name and the number of its parameters; nil if there is none.
-func FamilyOf(id string, parameters int) *Family {
-	r, ok := RowOf(id)
+// FamilyByID finds a family by its name and the number of its parameters; nil if there is none.
+func FamilyByID(id string, parameters int) *Family {
+	r, ok := RowByID(id)
 	if !ok {
 		return nil
 	}
 	size := 0
 	if r.Size != NoSize {
-		if size = r.Size.of(parameters); size == 0 {
+		if size = r.Size.fromParameters(parameters); size == 0 {
 			return nil
 		}
 	}
-	if f := r.Of(size); len(f.Parameters) == parameters {
+	if f := r.New(size); len(f.Parameters) == parameters {
 		return f
 	}
 	return nil

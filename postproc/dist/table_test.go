@@ -12,22 +12,22 @@ import (
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range Table {
-		f := r.Any()
+		f := r.AnyFamily()
 		if f.ID != r.ID || seen[r.ID] || len(r.Rules) == 0 || len(f.Parameters) != len(f.Roles) {
 			t.Errorf("%s: family %s, rules %v, parameters %v", r.ID, f.ID, r.Rules, f.Parameters)
 		}
 		seen[r.ID] = true
 	}
 	for _, r := range Table {
-		f := r.Any()
+		f := r.AnyFamily()
 		if c := f.Censored(); !seen[c.ID] || len(c.Parameters) != len(f.Parameters) || f.Excess.Family != nil && !c.Positive {
 			t.Errorf("%s is censored as %s%v", r.ID, c.ID, c.Parameters)
 		}
 		if r.Size == Bins {
-			if n := len(r.OfAverage(6, 2).Parameters); n != len(r.Of(11).Parameters) {
+			if n := len(r.AverageFamily(6, 2).Parameters); n != len(r.New(11).Parameters) {
 				t.Errorf("%s: %d parameters of an average of two", r.ID, n)
 			}
-		} else if f := r.OfAverage(6, 2); len(f.Parameters) != len(r.Of(6).Parameters) {
+		} else if f := r.AverageFamily(6, 2); len(f.Parameters) != len(r.New(6).Parameters) {
 			t.Errorf("%s: parameters of an average of two: %v", r.ID, f.Parameters)
 		}
 	}
@@ -37,14 +37,14 @@ func TestTable(t *testing.T) {
 func TestUnits(t *testing.T) {
 	n := 0
 	for _, f := range fixedFamilies() {
-		if f.Unit == (Moments{}) {
+		if f.StandardMoments == (Moments{}) {
 			continue
 		}
 		n++
 		par := []float64{50, 0.7}
 		mean, std := f.Moments(par)
-		near(t, f.ID+": mean", mean, 50+0.7*f.Unit.Mean, 1e-12)
-		near(t, f.ID+": standard deviation", std, 0.7*f.Unit.Std, 1e-9)
+		near(t, f.ID+": mean", mean, 50+0.7*f.StandardMoments.Mean, 1e-12)
+		near(t, f.ID+": standard deviation", std, 0.7*f.StandardMoments.Std, 1e-9)
 	}
 	if n < 6 {
 		t.Errorf("%d families have a unit", n)
@@ -53,23 +53,23 @@ func TestUnits(t *testing.T) {
 
 // A shape whose mean is not its location: what is exponential from a location on.
 func TestLocationScaleOfAnyMean(t *testing.T) {
-	f := locationScale("shifted_exponential", "exponential from a location on", Shape{
+	f := locationScale("shifted_exponential", "exponential from a location on", StandardForm{
 		CDF:      func(z float64) float64 { return max(0, -math.Expm1(-z)) },
 		Quantile: func(p float64) float64 { return -math.Log1p(-p) },
 		Moments:  Moments{1, 1},
 	})
 	par := make([]float64, 2)
-	f.OfMoments(par, 3, 0.5)
+	f.SetMoments(par, 3, 0.5)
 	mean, std := f.Moments(par)
 	near(t, "mean", mean, 3, 1e-15)
 	near(t, "standard deviation", std, 0.5, 1e-15)
 	near(t, "location", par[0], 2.5, 1e-15)
 	for _, p := range []float64{0.1, 0.5, 0.99} {
 		q := f.Quantile(par, p)
-		near(t, "quantile", q, f.QuantileAt(p)(par), 1e-15)
+		near(t, "quantile", q, f.QuantileFunc(p)(par), 1e-15)
 		near(t, "distribution function", f.CDF(par, q), p, 1e-12)
 	}
-	if f.HalfDistance != nil || f.Censored() != f {
+	if f.HalfMeanDifference != nil || f.Censored() != f {
 		t.Error("what was not given is there")
 	}
 }
@@ -100,7 +100,7 @@ func TestPageOfFamilies(t *testing.T) {
 		if !r.Head {
 			continue
 		}
-		f, cells := r.Any(), rows[r.ID]
+		f, cells := r.AnyFamily(), rows[r.ID]
 		parameters := strings.Join(f.Parameters, ", ")
 		if r.Size != NoSize {
 			parameters = "`model." + string(r.Size) + "`"

@@ -45,7 +45,7 @@ func TruncatedLogisticQuantile(mu, s, p float64) float64 {
 // mass at max(mu, 0).
 // Source: Jordan, Krüger and Lerch 2019, doi:10.18637/jss.v090.i12.
 func TruncatedLogisticCRPS(mu, s, y float64) (crps, dmu, ds float64) {
-	return aboveZero(mu, s, y, LogisticCRPS, truncatedLogistic)
+	return nonNegativeCRPS(mu, s, y, LogisticCRPS, truncatedLogistic)
 }
 
 // truncatedLogistic is TruncatedLogisticCRPS for s > 0 and y ≥ 0.
@@ -73,5 +73,5 @@ func truncatedLogistic(mu, s, y float64) (crps, dmu, ds float64) {
 }
 
 // TruncatedLogistic is the family of logistic distributions truncated below at 0.
-var TruncatedLogistic = cutAtZero(twoParameters("truncated_logistic", "logistic truncated below at 0",
+var TruncatedLogistic = nonNegative(twoParameters("truncated_logistic", "logistic truncated below at 0",
 	TruncatedLogisticCDF, TruncatedLogisticQuantile, TruncatedLogisticCRPS), logisticUnit, truncatedLogisticMoments)

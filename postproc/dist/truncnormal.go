@@ -54,16 +54,16 @@ func TruncatedNormalQuantile(mu, sigma, p float64) float64 {
 // the point mass at max(mu, 0).
 // Source: Thorarinsdottir and Gneiting 2010, doi:10.1111/j.1467-985X.2009.00616.x.
 func TruncatedNormalCRPS(mu, sigma, y float64) (crps, dmu, dsigma float64) {
-	return aboveZero(mu, sigma, y, NormalCRPS, truncatedNormal)
+	return nonNegativeCRPS(mu, sigma, y, NormalCRPS, truncatedNormal)
 }
 
 // truncatedNormal is TruncatedNormalCRPS for sigma > 0 and y ≥ 0.
 func truncatedNormal(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	l, z := -mu/sigma, (y-mu)/sigma
 	if l > exponentialBelow {
-		return farBelow(mu, sigma, y)
+		return exponentialLimit(mu, sigma, y)
 	}
-	c := cutNormal(l, z)
+	c := newTruncation(l, z)
 	a, b, h, d := c.a, c.b, c.h, c.d
 	gz := 1 - 2*a
 	var gl, lgl float64 // stay 0 where nothing is cut off, even with z = −Inf
@@ -80,26 +80,26 @@ func truncatedNormal(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	return crps, dmu, dsigma
 }
 
-// cut are the numbers of which the CRPS of a normal that is cut below at l is made,
+// truncation are the numbers of which the CRPS of a normal that is cut below at l is made,
 // all with the mass above l as their unit: the tail and the density at z, the density
 // at l, and (1−Φ(√2 l))/√π over the mass squared.
-type cut struct{ a, b, h, d float64 }
+type truncation struct{ a, b, h, d float64 }
 
-// cutNormal computes them so that nothing underflows for l ≤ exponentialBelow.
-func cutNormal(l, z float64) cut {
+// newTruncation computes them so that nothing underflows for l ≤ exponentialBelow.
+func newTruncation(l, z float64) truncation {
 	if l > millsBelow {
 		e, r := math.Exp(-0.5*(z-l)*(z+l)), mills(l)
-		return cut{e * mills(z) / r, e / r, 1 / r, math.Sqrt2 * mills(math.Sqrt2*l) / (r * r)}
+		return truncation{e * mills(z) / r, e / r, 1 / r, math.Sqrt2 * mills(math.Sqrt2*l) / (r * r)}
 	}
 	p := NormalCDF(-l)
-	return cut{NormalCDF(-z) / p, NormalPDF(z) / p, NormalPDF(l) / p, invSqrtPi * NormalCDF(-math.Sqrt2*l) / (p * p)}
+	return truncation{NormalCDF(-z) / p, NormalPDF(z) / p, NormalPDF(l) / p, invSqrtPi * NormalCDF(-math.Sqrt2*l) / (p * p)}
 }
 
-// farBelow is TruncatedNormalCRPS for a parent centred far below 0: what is left
+// exponentialLimit is TruncatedNormalCRPS for a parent centred far below 0: what is left
 // above 0 is exponential with mean τ = sigma²/(−mu).
 //
 //	crps = y − 2τ(1−exp(−y/τ)) + τ/2
-func farBelow(mu, sigma, y float64) (crps, dmu, dsigma float64) {
+func exponentialLimit(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	tau := sigma / -mu * sigma
 	q := y / tau
 	e := math.Exp(-q)
@@ -123,5 +123,5 @@ func mills(x float64) float64 {
 }
 
 // TruncatedNormal is the family of normal distributions truncated below at 0.
-var TruncatedNormal = cutAtZero(twoParameters("truncated_normal", "normal truncated below at 0",
+var TruncatedNormal = nonNegative(twoParameters("truncated_normal", "normal truncated below at 0",
 	TruncatedNormalCDF, TruncatedNormalQuantile, TruncatedNormalCRPS), normalUnit, truncatedNormalMoments)

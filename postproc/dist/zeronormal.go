@@ -53,7 +53,7 @@ func ZeroNormalCRPS(p, mu, sigma, y float64) (crps, dp, dmu, dsigma float64) {
 		dtau := -2*r*(1-e-qe) + r*r/2
 		return y - 2*r*tau*(1-e) + r*r*tau/2 + below, 2*tau*(1-e) - r*tau, dtau * tau / -mu, dtau * 2 * (sigma / -mu)
 	}
-	c := cutNormal(l, z)
+	c := newTruncation(l, z)
 	u, v := c.h-l-c.b, 2*c.h-l-c.d
 	if c.a != 0 {
 		u += z * c.a
@@ -69,15 +69,15 @@ func ZeroNormalCRPS(p, mu, sigma, y float64) (crps, dp, dmu, dsigma float64) {
 
 // ZeroNormal is the family of what is 0 with probability p, else a normal truncated below at 0.
 var ZeroNormal = &Family{ID: "zero_normal", Name: "truncated normal with a probability of 0", Parameters: []string{"p", "mu", "sigma"},
-	Roles: []Role{Pure, Location, Scale}, Positive: true,
+	Roles: []Role{Invariant, Location, Scale}, Positive: true,
 	CDF:      func(par []float64, x float64) float64 { return ZeroNormalCDF(par[0], par[1], par[2], x) },
 	Quantile: func(par []float64, p float64) float64 { return ZeroNormalQuantile(par[0], par[1], par[2], p) },
 	CRPS: func(grad, par []float64, y float64) float64 {
 		crps, dp, dmu, dsigma := ZeroNormalCRPS(par[0], par[1], par[2], y)
-		return fill(grad, crps, dp, dmu, dsigma)
+		return fillGradient(grad, crps, dp, dmu, dsigma)
 	},
 	Moments: zeroNormalMoments,
-	shortcuts: shortcuts{ofMoments: func(par []float64, mean, std float64) {
-		CensoredNormal.OfMoments(par[1:], mean, std)
+	shortcuts: shortcuts{setMoments: func(par []float64, mean, std float64) {
+		CensoredNormal.SetMoments(par[1:], mean, std)
 		par[0] = NormalCDF(-par[1] / par[2])
 	}}}

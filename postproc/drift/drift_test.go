@@ -71,8 +71,8 @@ func (w *weather) fit(t *testing.T, b *Boxes, n, every int) Field {
 func TestDistances(t *testing.T) {
 	w := newWeather(1)
 	b := NewBoxes(w.grid)
-	if b.N() != mostRows*mostColumns {
-		t.Fatalf("%d boxes", b.N())
+	if b.Len() != maxRows*maxColumns {
+		t.Fatalf("%d boxes", b.Len())
 	}
 	f := w.fit(t, b, 150, 5)
 	const limit = 6
@@ -115,9 +115,9 @@ func TestDistances(t *testing.T) {
 				} else {
 					m, s = c.change(w.day(day))
 				}
-				d := f.Judge(b, b.Summarise(m, s), valid)
+				d := f.Distance(b, b.Summarise(m, s), valid)
 				size, what := d.Largest()
-				switch by := map[string]float64{"level": d.Level, "pattern": d.Pattern, "spread": d.Spread}; {
+				switch by := map[string]float64{"level": d.Mean, "pattern": d.Pattern, "spread": d.Spread}; {
 				case c.of == "" && size > limit:
 					t.Fatalf("%s: %s %.1f", day, what, size)
 				case c.of != "" && !(math.Abs(by[c.of]) > limit):
@@ -132,7 +132,7 @@ func TestDistances(t *testing.T) {
 // than their number explains.
 func TestFewStarts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
-	for _, n := range []int{Least, 20, 200} {
+	for _, n := range []int{MinInits, 20, 200} {
 		var squares float64
 		const trials = 400
 		for range trials {
@@ -142,7 +142,7 @@ func TestFewStarts(t *testing.T) {
 				values[i] = 5e4 + 3*rng.NormFloat64()
 				phases[i] = [3]float64{1}
 			}
-			s, _ := fitSeason(1, phases, values)
+			s, _ := fitSeasonalCycle(1, phases, values)
 			d := (5e4 + 3*rng.NormFloat64() - s.at([3]float64{1})) / s.SD
 			squares += d * d / trials
 		}
@@ -163,15 +163,15 @@ func TestSeason(t *testing.T) {
 	if !coversYear(year) || coversYear(winter) || coversYear(year[:14]) || !coversYear(year[:20]) {
 		t.Error("parts of the year")
 	}
-	want := Season{C: [3]float64{5, -2, 3}}
+	want := SeasonalCycle{Coefficients: [3]float64{5, -2, 3}}
 	phases, values := make([][3]float64, len(year)), make([]float64, len(year))
 	for i, d := range year {
 		phases[i], values[i] = phase(d), want.At(d)
 	}
-	got, held := fitSeason(3, phases, values)
-	for k := range want.C {
-		if math.Abs(got.C[k]-want.C[k]) > 1e-9 || math.Abs(held[k]) > 1e-9 {
-			t.Errorf("coefficient %d: %g, residual %g", k, got.C[k], held[k])
+	got, held := fitSeasonalCycle(3, phases, values)
+	for k := range want.Coefficients {
+		if math.Abs(got.Coefficients[k]-want.Coefficients[k]) > 1e-9 || math.Abs(held[k]) > 1e-9 {
+			t.Errorf("coefficient %d: %g, residual %g", k, got.Coefficients[k], held[k])
 		}
 	}
 }
@@ -184,26 +184,26 @@ func TestMissing(t *testing.T) {
 	nan := float32(math.NaN())
 	whole := b.Summarise(mean, std)
 	for p := range mean {
-		if b.of[p] == 7 {
+		if b.boxOf[p] == 7 {
 			mean[p], std[p] = nan, nan
 		}
 	}
 	part := b.Summarise(mean, std)
-	if part.Pattern[7] == part.Pattern[7] || part.Pattern[8] != whole.Pattern[8] || math.IsNaN(part.Level) || part.Level == whole.Level {
+	if part.Pattern[7] == part.Pattern[7] || part.Pattern[8] != whole.Pattern[8] || math.IsNaN(part.Mean) || part.Mean == whole.Mean {
 		t.Errorf("%+v", part)
 	}
 	f := w.fit(t, b, 60, 6)
-	if d := f.Judge(b, part, time.Date(2001, 5, 1, 0, 0, 0, 0, time.UTC)); math.IsNaN(d.Pattern) || math.Abs(d.Pattern) > 6 {
+	if d := f.Distance(b, part, time.Date(2001, 5, 1, 0, 0, 0, 0, time.UTC)); math.IsNaN(d.Pattern) || math.Abs(d.Pattern) > 6 {
 		t.Errorf("%+v", d)
 	}
-	one := f.Judge(b, b.Summarise(mean, make32(len(mean), nan)), time.Date(2001, 5, 1, 0, 0, 0, 0, time.UTC))
+	one := f.Distance(b, b.Summarise(mean, make32(len(mean), nan)), time.Date(2001, 5, 1, 0, 0, 0, 0, time.UTC))
 	if one.Spread != 0 {
 		t.Errorf("the spread of one member is %g off", one.Spread)
 	}
-	if _, err := Fit(b, make([]Summary, Least-1), make([]time.Time, Least-1)); err == nil {
+	if _, err := Fit(b, make([]Summary, MinInits-1), make([]time.Time, MinInits-1)); err == nil {
 		t.Error("too few starts are fitted")
 	}
-	if n := NewBoxes(&ensemble.Grid{Kind: ensemble.Points, NX: 5, NY: 1, Lat: make([]float64, 5), Lon: make([]float64, 5)}).N(); n != 5 {
+	if n := NewBoxes(&ensemble.Grid{Kind: ensemble.Points, NX: 5, NY: 1, Lat: make([]float64, 5), Lon: make([]float64, 5)}).Len(); n != 5 {
 		t.Errorf("%d boxes of 5 points", n)
 	}
 }

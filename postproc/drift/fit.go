@@ -8,22 +8,22 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// Season is a number that has a mean, a yearly cycle and a standard deviation around both:
+// SeasonalCycle is a number that has a mean, a yearly cycle and a standard deviation around both:
 // C[0] + C[1] cos(φ) + C[2] sin(φ), φ the phase of the year.
-type Season struct {
-	C  [3]float64
-	SD float64
+type SeasonalCycle struct {
+	Coefficients [3]float64
+	SD           float64
 }
 
 // At is the expected value.
-func (s Season) At(t time.Time) float64 { return s.at(phase(t)) }
+func (s SeasonalCycle) At(t time.Time) float64 { return s.at(phase(t)) }
 
-func (s Season) at(phase [3]float64) float64 {
-	return s.C[0] + s.C[1]*phase[1] + s.C[2]*phase[2]
+func (s SeasonalCycle) at(phase [3]float64) float64 {
+	return s.Coefficients[0] + s.Coefficients[1]*phase[1] + s.Coefficients[2]*phase[2]
 }
 
 // distance is how many standard deviations off x is.
-func (s Season) distance(x float64, t time.Time) float64 { return (x - s.At(t)) / s.SD }
+func (s SeasonalCycle) distance(x float64, t time.Time) float64 { return (x - s.At(t)) / s.SD }
 
 // phase gives 1, cosine and sine of the season's angle.
 func phase(t time.Time) [3]float64 {
@@ -36,19 +36,19 @@ func phase(t time.Time) [3]float64 {
 // Shape: Pattern [box]. Departure is the mean and the standard deviation of the logarithm of the
 // pattern's root mean square distance.
 type Field struct {
-	Level, Spread Season
-	Pattern       []Season
-	Departure     [2]float64
+	Mean, Spread SeasonalCycle
+	Pattern      []SeasonalCycle
+	Departure    [2]float64
 }
 
-// Least is the fewest starts that a Field is fitted to.
-const Least = 8
+// MinInits is the fewest starts that a Field is fitted to.
+const MinInits = 8
 
 // The part of the year that starts must cover for a season, and the parts that are left out
 // in turn.
 const (
-	mostGap = 0.25 // of the year without a start
-	folds   = 10
+	maxGap = 0.25 // of the year without a start
+	folds  = 10
 )
 
 // Fit finds what is known of a field from its summaries on some starts, in the order of time.
@@ -60,8 +60,8 @@ const (
 // Errors: if there are fewer than Least starts.
 func Fit(b *Boxes, starts []Summary, valid []time.Time) (Field, error) {
 	n := len(starts)
-	if n < Least {
-		return Field{}, fmt.Errorf("%d starts; input drift is judged from %d on", n, Least)
+	if n < MinInits {
+		return Field{}, fmt.Errorf("%d starts; input drift is judged from %d on", n, MinInits)
 	}
 	terms := 1
 	if coversYear(valid) {
@@ -71,17 +71,17 @@ func Fit(b *Boxes, starts []Summary, valid []time.Time) (Field, error) {
 	for i, t := range valid {
 		phases[i] = phase(t)
 	}
-	f := Field{Pattern: make([]Season, b.N())}
+	f := Field{Pattern: make([]SeasonalCycle, b.Len())}
 	values := make([]float64, n)
-	fit := func(of func(s *Summary) float64) (Season, []float64) {
+	fit := func(of func(s *Summary) float64) (SeasonalCycle, []float64) {
 		for i := range starts {
 			values[i] = of(&starts[i])
 		}
-		return fitSeason(terms, phases, values)
+		return fitSeasonalCycle(terms, phases, values)
 	}
-	f.Level, _ = fit(func(s *Summary) float64 { return s.Level })
+	f.Mean, _ = fit(func(s *Summary) float64 { return s.Mean })
 	f.Spread, _ = fit(func(s *Summary) float64 { return s.Spread })
-	f.Spread.SD = max(f.Spread.SD, leastSpreadSD)
+	f.Spread.SD = max(f.Spread.SD, minSpreadSD)
 	squares, weights := make([]float64, n), make([]float64, n)
 	for k := range f.Pattern {
 		var held []float64
@@ -98,21 +98,21 @@ func Fit(b *Boxes, starts []Summary, valid []time.Time) (Field, error) {
 		logs[i] = departure(squares[i], weights[i])
 	}
 	f.Departure[0], f.Departure[1] = meanAndDeviation(logs)
-	f.Departure[1] = max(f.Departure[1], leastDeparture)
+	f.Departure[1] = max(f.Departure[1], minDepartureSD)
 	return f, nil
 }
 
-// leastDeparture bounds the standard deviation of the logarithm of a departure: patterns that
+// minDepartureSD bounds the standard deviation of the logarithm of a departure: patterns that
 // change by less than a twentieth as a whole are no drift of six standard deviations.
-const leastDeparture = 0.05 / 6
+const minDepartureSD = 0.05 / 6
 
-// leastSpreadSD bounds the standard deviation of the logarithm of a spread: with it one that is a quarter smaller or a third larger than always
+// minSpreadSD bounds the standard deviation of the logarithm of a spread: with it one that is a quarter smaller or a third larger than always
 // is six off.
-const leastSpreadSD = 0.05
+const minSpreadSD = 0.05
 
 // departure is the logarithm of a root mean square distance.
 func departure(squares, weight float64) float64 {
-	return math.Log(max(math.Sqrt(squares/weight), leastSpread))
+	return math.Log(max(math.Sqrt(squares/weight), minSpread))
 }
 
 // coversYear says whether no quarter of the year is without a start.
@@ -127,21 +127,21 @@ func coversYear(valid []time.Time) bool {
 		if gap++; there[i%months] {
 			gap = 0
 		}
-		if float64(gap) > mostGap*months {
+		if float64(gap) > maxGap*months {
 			return false
 		}
 	}
 	return true
 }
 
-// normal are the normal equations of a fit of so many terms: Σ x xᵀ and Σ x y.
-type normal struct {
+// normalEquations are the normal equations of a fit of so many terms: Σ x xᵀ and Σ x y.
+type normalEquations struct {
 	terms int
 	xx    [9]float64
 	xy    [3]float64
 }
 
-func (q *normal) add(x [3]float64, y float64) {
+func (q *normalEquations) add(x [3]float64, y float64) {
 	for i := range q.terms {
 		for j := range q.terms {
 			q.xx[i*q.terms+j] += x[i] * x[j]
@@ -151,7 +151,7 @@ func (q *normal) add(x [3]float64, y float64) {
 }
 
 // without are the equations of the others.
-func (q normal) without(o *normal) normal {
+func (q normalEquations) without(o *normalEquations) normalEquations {
 	for i := range q.xx {
 		q.xx[i] -= o.xx[i]
 	}
@@ -161,13 +161,13 @@ func (q normal) without(o *normal) normal {
 	return q
 }
 
-// mostCondition is that of equations that still tell a season from a mean.
-const mostCondition = 1e6
+// maxCondition is that of equations that still tell a season from a mean.
+const maxCondition = 1e6
 
 // solve gives the coefficients; the mean alone where the starts do not tell a season from it.
-func (q *normal) solve() (c [3]float64) {
+func (q *normalEquations) solve() (c [3]float64) {
 	if q.terms == len(c) {
-		if inverse, condition := invert(&q.xx); condition < mostCondition {
+		if inverse, condition := invert(&q.xx); condition < maxCondition {
 			for i := range c {
 				for j, y := range q.xy {
 					c[i] += inverse[3*i+j] * y
@@ -203,9 +203,9 @@ func invert(m *[9]float64) (inverse [9]float64, condition float64) {
 	return inverse, norm * normInverse
 }
 
-// fitSeason fits so many terms to values at phases of the year, and gives the residuals of those that
+// fitSeasonalCycle fits so many terms to values at phases of the year, and gives the residuals of those that
 // were left out in turn. Missing: NaN among the values is left out; all are NaN if fewer than Least are left.
-func fitSeason(terms int, phases [][3]float64, values []float64) (s Season, held []float64) {
+func fitSeasonalCycle(terms int, phases [][3]float64, values []float64) (s SeasonalCycle, held []float64) {
 	held = make([]float64, len(values))
 	var there []int
 	for i, v := range values {
@@ -213,12 +213,12 @@ func fitSeason(terms int, phases [][3]float64, values []float64) (s Season, held
 			there = append(there, i)
 		}
 	}
-	if len(there) < Least {
-		return Season{C: [3]float64{math.NaN()}, SD: math.NaN()}, held
+	if len(there) < MinInits {
+		return SeasonalCycle{Coefficients: [3]float64{math.NaN()}, SD: math.NaN()}, held
 	}
 	centre := values[there[0]] // geopotentials have five digits that say nothing
-	parts := make([]normal, min(folds, len(there)/2))
-	all := normal{terms: terms}
+	parts := make([]normalEquations, min(folds, len(there)/2))
+	all := normalEquations{terms: terms}
 	part := func(k int) int { return k * len(parts) / len(there) }
 	for k := range parts {
 		parts[k].terms = terms
@@ -227,20 +227,20 @@ func fitSeason(terms int, phases [][3]float64, values []float64) (s Season, held
 		all.add(phases[i], values[i]-centre)
 		parts[part(k)].add(phases[i], values[i]-centre)
 	}
-	s.C = all.solve()
-	apart := make([]Season, len(parts)) // fitted to the others
+	s.Coefficients = all.solve()
+	apart := make([]SeasonalCycle, len(parts)) // fitted to the others
 	for k := range parts {
 		others := all.without(&parts[k])
-		apart[k].C = others.solve()
+		apart[k].Coefficients = others.solve()
 	}
 	var squares float64
 	for k, i := range there {
 		held[i] = values[i] - centre - apart[part(k)].at(phases[i])
 		squares += held[i] * held[i]
 	}
-	s.C[0] += centre
+	s.Coefficients[0] += centre
 	// A field that never changes may do so by rounding.
-	s.SD = max(math.Sqrt(squares/float64(len(there))), 1e-6*math.Abs(s.C[0]), math.SmallestNonzeroFloat32)
+	s.SD = max(math.Sqrt(squares/float64(len(there))), 1e-6*math.Abs(s.Coefficients[0]), math.SmallestNonzeroFloat32)
 	return s, held
 }
 
@@ -263,13 +263,13 @@ func meanAndDeviation(x []float64) (mean, sd float64) {
 // Distance is how far a field is from those of the training starts, in standard deviations:
 // signed, but for what is not known, which is 0.
 type Distance struct {
-	Level   float64 `json:"level"`
+	Mean    float64 `json:"mean"`
 	Pattern float64 `json:"pattern"`
 	Spread  float64 `json:"spread"`
 }
 
-// Judge compares a start with those of the training.
-func (f *Field) Judge(b *Boxes, s Summary, valid time.Time) Distance {
+// Distance compares a start with those of the training.
+func (f *Field) Distance(b *Boxes, s Summary, valid time.Time) Distance {
 	var squares, weight float64
 	for k, x := range s.Pattern {
 		if d := f.Pattern[k].distance(float64(x), valid); d == d {
@@ -281,21 +281,21 @@ func (f *Field) Judge(b *Boxes, s Summary, valid time.Time) Distance {
 		if x != x {
 			return 0
 		}
-		return min(max(x, -mostDistance), mostDistance)
+		return min(max(x, -maxDistance), maxDistance)
 	}
-	return Distance{Level: known(f.Level.distance(s.Level, valid)), Spread: known(f.Spread.distance(s.Spread, valid)),
+	return Distance{Mean: known(f.Mean.distance(s.Mean, valid)), Spread: known(f.Spread.distance(s.Spread, valid)),
 		Pattern: known((departure(squares, weight) - f.Departure[0]) / f.Departure[1])}
 }
 
-// mostDistance bounds distances, which have no end where a field never changed.
-const mostDistance = 1e6
+// maxDistance bounds distances, which have no end where a field never changed.
+const maxDistance = 1e6
 
 // Largest is the largest of the distances in size, and what is so far off.
 func (d Distance) Largest() (size float64, what string) {
 	for _, x := range []struct {
 		of   float64
 		name string
-	}{{d.Level, "level"}, {d.Pattern, "pattern"}, {d.Spread, "spread"}} {
+	}{{d.Mean, "level"}, {d.Pattern, "pattern"}, {d.Spread, "spread"}} {
 		if math.Abs(x.of) > size {
 			size, what = math.Abs(x.of), x.name
 		}

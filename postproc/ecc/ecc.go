@@ -34,28 +34,28 @@ func MidLevels(n int) []float64 {
 	return out
 }
 
-// Assign gives each member of one point the probability whose quantile it gets, from the
+// Assignment gives each member of one point the probability whose quantile it gets, from the
 // values of the template there, of which none is missing.
 //
 // Shape: levels, template [member].
-type Assign func(levels, template []float64, point int)
+type Assignment func(levels, template []float64, point int)
 
-// Ranked assigns ascending levels in the order of the template: the member with its
+// Quantiles assigns ascending levels in the order of the template: the member with its
 // smallest value gets the smallest. Members of equal value keep the order of their numbers.
 // With raw members as the template it is ECC-Q, with past analyses the Schaake shuffle.
 //
 // Source: Schefzik et al. 2013, doi:10.1214/13-STS443; Clark et al. 2004,
 // doi:10.1175/1525-7541(2004)005<0243:TSSAMF>2.0.CO;2.
-func Ranked(levels []float64) Assign {
-	return func(out, template []float64, _ int) { rank(out, template, levels) }
+func Quantiles(levels []float64) Assignment {
+	return func(out, template []float64, _ int) { assignByRank(out, template, levels) }
 }
 
-// Drawn assigns levels that are drawn anew at every point, in the order of the template
+// Random assigns levels that are drawn anew at every point, in the order of the template
 // (ECC-R). The draws follow from seed and the number that stream gives to the point alone,
 // so the same place has the same draws on every part of a grid.
 //
 // Source: Schefzik et al. 2013, doi:10.1214/13-STS443 (ECC-R).
-func Drawn(members int, seed uint64, stream func(point int) uint64) Assign {
+func Random(members int, seed uint64, stream func(point int) uint64) Assignment {
 	var numbers rand.PCG
 	levels := make([]float64, members)
 	return func(out, template []float64, point int) {
@@ -64,11 +64,11 @@ func Drawn(members int, seed uint64, stream func(point int) uint64) Assign {
 			levels[m] = (float64(numbers.Uint64()>>11) + 0.5) / (1 << 53) // neither 0 nor 1
 		}
 		slices.Sort(levels)
-		rank(out, template, levels)
+		assignByRank(out, template, levels)
 	}
 }
 
-// Fitted assigns the levels of the template's values in the normal distribution that is
+// Transformation assigns the levels of the template's values in the normal distribution that is
 // fitted to them (ECC-T):
 //
 //	level_m = Φ((x_m − x̄)/s), s the standard deviation with divisor M−1
@@ -78,7 +78,7 @@ func Drawn(members int, seed uint64, stream func(point int) uint64) Assign {
 // values are equal nothing can be fitted, and levels are MidLevels in the order of numbers.
 //
 // Source: Schefzik et al. 2013, doi:10.1214/13-STS443 (ECC-T).
-func Fitted() Assign {
+func Transformation() Assignment {
 	var mid []float64
 	return func(out, template []float64, _ int) {
 		n := float64(len(template))
@@ -94,7 +94,7 @@ func Fitted() Assign {
 			if len(mid) != len(template) {
 				mid = MidLevels(len(template))
 			}
-			rank(out, template, mid)
+			assignByRank(out, template, mid)
 			return
 		}
 		for m, x := range template {
@@ -103,10 +103,10 @@ func Fitted() Assign {
 	}
 }
 
-// rank gives ascending values to members in the order of the template.
+// assignByRank gives ascending values to members in the order of the template.
 //
 // Cost: O(M²), no allocation.
-func rank(out, template, values []float64) {
+func assignByRank(out, template, values []float64) {
 	for m, x := range template {
 		r := 0
 		for k, v := range template {
@@ -118,20 +118,20 @@ func rank(out, template, values []float64) {
 	}
 }
 
-// Calibrated makes calibrated members of a whole field by Ranked.
+// CoupleQuantiles makes calibrated members of a whole field by Ranked.
 //
 // Shape, Missing, Errors: as Members; levels [member], ascending.
-func Calibrated(template [][]float32, levels []float64, quantile func(point int, level float64) float64) ([][]float32, error) {
+func CoupleQuantiles(template [][]float32, levels []float64, quantile func(point int, level float64) float64) ([][]float32, error) {
 	if n := len(template); n == 0 || len(levels) != n {
 		return nil, fmt.Errorf("ecc: %d levels for %d members", len(levels), n)
 	}
 	if !slices.IsSorted(levels) {
 		return nil, fmt.Errorf("ecc: levels %v do not ascend", levels)
 	}
-	return Members(template, Ranked(levels), quantile)
+	return Couple(template, Quantiles(levels), quantile)
 }
 
-// Members makes calibrated members of a whole field.
+// Couple makes calibrated members of a whole field.
 //
 //	out_m(p) = quantile(p, level that assign gives to member m at p)
 //
@@ -140,7 +140,7 @@ func Calibrated(template [][]float32, levels []float64, quantile func(point int,
 // Missing: NaN in one field of the template makes the point missing in all members; NaN
 // of quantile is that member's.
 // Errors: a template without members, fields of unequal length.
-func Members(template [][]float32, assign Assign, quantile func(point int, level float64) float64) ([][]float32, error) {
+func Couple(template [][]float32, assign Assignment, quantile func(point int, level float64) float64) ([][]float32, error) {
 	n := len(template)
 	if n == 0 {
 		return nil, fmt.Errorf("ecc: a template without members")

@@ -21,7 +21,7 @@ func TestCalibratedOracle(t *testing.T) {
 		{"i/(n+1)", Levels(5), []float64{272.3539090511, 273.6460909489, 271.5488676508, 274.4511323492, 273}},
 		{"(i-1/2)/n", MidLevels(5), []float64{272.2133992309, 273.7866007691, 271.0776726517, 274.9223273483, 273}},
 	} {
-		got, err := Calibrated(raw, c.levels, q)
+		got, err := CoupleQuantiles(raw, c.levels, q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func TestCalibratedOracle(t *testing.T) {
 
 func TestRankedTiesKeepMemberOrder(t *testing.T) {
 	out := make([]float64, 4)
-	Ranked([]float64{0.1, 0.2, 0.3, 0.4})(out, []float64{5, 1, 5, 1}, 0)
+	Quantiles([]float64{0.1, 0.2, 0.3, 0.4})(out, []float64{5, 1, 5, 1}, 0)
 	if want := []float64{0.3, 0.1, 0.4, 0.2}; !slices.Equal(out, want) {
 		t.Errorf("got %v, want %v", out, want)
 	}
@@ -52,15 +52,15 @@ func TestCalibratedRefuses(t *testing.T) {
 		"falling levels":  {[][]float32{{1}, {2}}, []float64{0.7, 0.5}},
 		"unequal members": {[][]float32{{1}, {2, 3}}, []float64{0.3, 0.5}},
 	} {
-		if _, err := Calibrated(c.raw, c.levels, q); err == nil {
+		if _, err := CoupleQuantiles(c.raw, c.levels, q); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
 }
 
-func ExampleCalibrated() {
+func ExampleCoupleQuantiles() {
 	raw := [][]float32{{274}, {271}, {272}} // one point
-	members, err := Calibrated(raw, Levels(3), func(_ int, level float64) float64 { return 272 + 2*level })
+	members, err := CoupleQuantiles(raw, Levels(3), func(_ int, level float64) float64 { return 272 + 2*level })
 	fmt.Println(members, err)
 	// Output: [[273.5] [272.5] [273]] <nil>
 }

@@ -30,8 +30,8 @@ func normalAt(mu, sigma float64) func(int, float64) float64 {
 func streamOf(p int) uint64 { return uint64(p) }
 
 // assigns are all ways to assign levels to six members.
-func assigns() map[string]Assign {
-	return map[string]Assign{"ranked": Ranked(MidLevels(6)), "drawn": Drawn(6, 5, streamOf), "fitted": Fitted()}
+func assigns() map[string]Assignment {
+	return map[string]Assignment{"ranked": Quantiles(MidLevels(6)), "drawn": Random(6, 5, streamOf), "fitted": Transformation()}
 }
 
 // Whatever assigns levels, members are in the order of the template, and a point that is
@@ -39,7 +39,7 @@ func assigns() map[string]Assign {
 func TestMembersKeepTheTemplatesOrder(t *testing.T) {
 	template := field(6, 40)
 	for name, assign := range assigns() {
-		got, err := Members(template, assign, normalAt(273, 2))
+		got, err := Couple(template, assign, normalAt(273, 2))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,11 +76,11 @@ func TestMembersPermute(t *testing.T) {
 		turned[m] = template[from]
 	}
 	for name, assign := range assigns() {
-		want, err := Members(template, assign, normalAt(0, 1))
+		want, err := Couple(template, assign, normalAt(0, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := Members(turned, assign, normalAt(0, 1))
+		got, err := Couple(turned, assign, normalAt(0, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +98,7 @@ func TestMembersPermute(t *testing.T) {
 // who has a value and no value.
 func TestRankedKeepsTheMargins(t *testing.T) {
 	template, q := field(6, 40), normalAt(10, 3)
-	got, err := Calibrated(template, Levels(6), q)
+	got, err := CoupleQuantiles(template, Levels(6), q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestDrawnLevels(t *testing.T) {
 			template[m][p] = float32(m)
 		}
 	}
-	all, err := Members(template, Drawn(4, 5, streamOf), level)
+	all, err := Couple(template, Random(4, 5, streamOf), level)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,11 +148,11 @@ func TestDrawnLevels(t *testing.T) {
 		}
 	}
 	part := [][]float32{{0}, {1}, {2}, {3}}
-	one, err := Members(part, Drawn(4, 5, func(int) uint64 { return 77 }), level)
+	one, err := Couple(part, Random(4, 5, func(int) uint64 { return 77 }), level)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := Members(part, Drawn(4, 6, func(int) uint64 { return 77 }), level)
+	other, err := Couple(part, Random(4, 6, func(int) uint64 { return 77 }), level)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestDrawnLevels(t *testing.T) {
 // ECC-T of a normal distribution scales the members' distances, so their spread is its own.
 func TestFittedScalesDistances(t *testing.T) {
 	raw := [][]float32{{271.3}, {272.8}, {270.9}, {273.4}, {272.2}}
-	got, err := Members(raw, Fitted(), func(_ int, p float64) float64 { return 273 + 1.5*dist.NormalQuantile(p) })
+	got, err := Couple(raw, Transformation(), func(_ int, p float64) float64 { return 273 + 1.5*dist.NormalQuantile(p) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestFittedScalesDistances(t *testing.T) {
 		}
 	}
 	// Equal members have no spread to scale: they get levels by number.
-	flat, err := Members([][]float32{{5}, {5}, {5}}, Fitted(), func(_ int, p float64) float64 { return p })
+	flat, err := Couple([][]float32{{5}, {5}, {5}}, Transformation(), func(_ int, p float64) float64 { return p })
 	if err != nil {
 		t.Fatal(err)
 	}

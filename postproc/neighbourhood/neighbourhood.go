@@ -21,11 +21,11 @@ const earthRadius = 6371229.0
 // Discs are the points within a radius of each point of a grid, the point itself
 // and those at the radius included.
 type Discs struct {
-	grid   *ensemble.Grid
-	width  []float64 // area weights
-	chord2 float64   // square of the largest distance through the unit sphere
-	rows   []row
-	place  [][3]float64 // of points on the unit sphere; nil for rows along parallels
+	grid    *ensemble.Grid
+	weights []float64 // area weights
+	chord2  float64   // square of the largest distance through the unit sphere
+	rows    []row
+	vectors [][3]float64 // of points on the unit sphere; nil for rows along parallels
 }
 
 // row is some points of a grid that lie one after the other.
@@ -39,7 +39,7 @@ func New(g *ensemble.Grid, radius float64) (*Discs, error) {
 		return nil, fmt.Errorf("neighbourhood: a radius of %g m", radius)
 	}
 	half := math.Sin(min(radius/(2*earthRadius), math.Pi/2))
-	d := &Discs{grid: g, width: g.Weights(), chord2: 4 * half * half * (1 + 1e-9)} // points at the radius count, in spite of rounding
+	d := &Discs{grid: g, weights: g.Weights(), chord2: 4 * half * half * (1 + 1e-9)} // points at the radius count, in spite of rounding
 	n := 0
 	switch {
 	case g.Rows != nil:
@@ -60,10 +60,10 @@ func New(g *ensemble.Grid, radius float64) (*Discs, error) {
 	if g.Kind == ensemble.RegularLatLon || g.Kind == ensemble.RegularGaussian {
 		return d, nil
 	}
-	d.place = make([][3]float64, g.Size())
-	for p := range d.place {
+	d.vectors = make([][3]float64, g.Size())
+	for p := range d.vectors {
 		lat, lon := g.LatAt(p/g.NX, p%g.NX)*math.Pi/180, g.LonAt(p/g.NX, p%g.NX)*math.Pi/180
-		d.place[p] = [3]float64{math.Cos(lat) * math.Cos(lon), math.Cos(lat) * math.Sin(lon), math.Sin(lat)}
+		d.vectors[p] = [3]float64{math.Cos(lat) * math.Cos(lon), math.Cos(lat) * math.Sin(lon), math.Sin(lat)}
 	}
 	return d, nil
 }
@@ -85,7 +85,7 @@ func (d *Discs) Mean(fields ...[]float32) (means [][]float32, incomplete int) {
 	// What lies before each point, so that a run of points costs two looks.
 	sums, present := make([][]float64, len(fields)), make([][]float64, len(fields))
 	area := make([]float64, n+1)
-	for p, w := range d.width {
+	for p, w := range d.weights {
 		area[p+1] = area[p] + w
 	}
 	means = make([][]float32, len(fields))
@@ -98,7 +98,7 @@ func (d *Discs) Mean(fields ...[]float32) (means [][]float32, incomplete int) {
 				present[f] = make([]float64, n+1)
 				break
 			}
-			sums[f][p+1] = sums[f][p] + d.width[p]*float64(v)
+			sums[f][p+1] = sums[f][p] + d.weights[p]*float64(v)
 		}
 		if &present[f][0] == &area[0] {
 			continue
@@ -106,8 +106,8 @@ func (d *Discs) Mean(fields ...[]float32) (means [][]float32, incomplete int) {
 		for p, v := range x {
 			sums[f][p+1], present[f][p+1] = sums[f][p], present[f][p]
 			if v == v {
-				sums[f][p+1] += d.width[p] * float64(v)
-				present[f][p+1] += d.width[p]
+				sums[f][p+1] += d.weights[p] * float64(v)
+				present[f][p+1] += d.weights[p]
 			}
 		}
 	}
@@ -119,7 +119,7 @@ func (d *Discs) Mean(fields ...[]float32) (means [][]float32, incomplete int) {
 			defer wait.Done()
 			var s scratch
 			for j := int(next.Add(1)) - 1; j < len(d.rows); j = int(next.Add(1)) - 1 {
-				lacking.Add(int64(d.row(j, &s, fields, means, sums, present, area)))
+				lacking.Add(int64(d.meansOfRow(j, &s, fields, means, sums, present, area)))
 			}
 		}()
 	}
@@ -133,8 +133,8 @@ type scratch struct {
 	all          []float64
 }
 
-// row makes the means around the points of row j.
-func (d *Discs) row(j int, s *scratch, fields, means [][]float32, sums, present [][]float64, area []float64) (incomplete int) {
+// meansOfRow makes the means around the points of row j.
+func (d *Discs) meansOfRow(j int, s *scratch, fields, means [][]float32, sums, present [][]float64, area []float64) (incomplete int) {
 	at := d.rows[j]
 	n := at.to - at.from
 	if len(s.all) < n {
@@ -162,7 +162,7 @@ func (d *Discs) row(j int, s *scratch, fields, means [][]float32, sums, present 
 		if step > 0 {
 			k++
 		}
-		for ; k >= 0 && k < len(d.rows) && d.runs(at, d.rows[k], add); k += step {
+		for ; k >= 0 && k < len(d.rows) && d.eachRun(at, d.rows[k], add); k += step {
 		}
 	}
 	for i := range n {
@@ -182,26 +182,26 @@ func (d *Discs) row(j int, s *scratch, fields, means [][]float32, sums, present 
 	return incomplete
 }
 
-// runs tells add which points of a row are in the disc around each point of another, as runs
+// eachRun tells add which points of a row are in the disc around each point of another, as runs
 // that follow each other in the grid; some says whether there are some.
-func (d *Discs) runs(at, of row, add func(point, from, to int)) (some bool) {
+func (d *Discs) eachRun(at, of row, add func(point, from, to int)) (some bool) {
 	switch {
 	case d.grid.Kind == ensemble.Points && d.grid.Rows == nil:
 		for p := at.from; p < at.to; p++ {
-			if d.near(p, of.from) {
+			if d.within(p, of.from) {
 				add(p, of.from, of.to)
 			}
 		}
 		return true // places have no order, so all are looked at
-	case d.place == nil:
-		return d.parallel(at, of, add)
+	case d.vectors == nil:
+		return d.eachRunOnParallel(at, of, add)
 	}
-	return d.curve(at, of, add)
+	return d.eachRunOnCurve(at, of, add)
 }
 
-// parallel is runs for rows along parallels: by the haversine, a point lies at most Δλ east
+// eachRunOnParallel is runs for rows along parallels: by the haversine, a point lies at most Δλ east
 // or west.
-func (d *Discs) parallel(at, of row, add func(point, from, to int)) bool {
+func (d *Discs) eachRunOnParallel(at, of row, add func(point, from, to int)) bool {
 	lat1, lat2 := d.latitude(at.from)*math.Pi/180, d.latitude(of.from)*math.Pi/180
 	s := math.Sin((lat2 - lat1) / 2)
 	left, both := d.chord2/4-s*s, math.Cos(lat1)*math.Cos(lat2)
@@ -225,11 +225,11 @@ func (d *Discs) parallel(at, of row, add func(point, from, to int)) bool {
 		centre := d.longitude(p)
 		for turn := -360.0; turn <= 360; turn += 360 { // a row may run past a full turn
 			west, east := centre+turn-width, centre+turn+width
-			if east < first-onParallel || west > last+onParallel {
+			if east < first-longitudeTolerance || west > last+longitudeTolerance {
 				continue
 			}
-			from := sort.Search(n, func(i int) bool { return lon(i) >= west-onParallel })
-			to := sort.Search(n, func(i int) bool { return lon(i) > east+onParallel })
+			from := sort.Search(n, func(i int) bool { return lon(i) >= west-longitudeTolerance })
+			to := sort.Search(n, func(i int) bool { return lon(i) > east+longitudeTolerance })
 			if from < to {
 				add(p, of.from+from, of.from+to)
 			}
@@ -238,15 +238,15 @@ func (d *Discs) parallel(at, of row, add func(point, from, to int)) bool {
 	return true
 }
 
-// onParallel is how far in degrees a point may lie beyond a disc by rounding.
-const onParallel = 1e-9
+// longitudeTolerance is how far in degrees a point may lie beyond a disc by rounding.
+const longitudeTolerance = 1e-9
 
 func (d *Discs) latitude(p int) float64  { return d.grid.LatAt(p/d.grid.NX, p%d.grid.NX) }
 func (d *Discs) longitude(p int) float64 { return d.grid.LonAt(p/d.grid.NX, p%d.grid.NX) }
 
-// curve is runs for rows along any curve: from the point of a row that is nearest, to both
+// eachRunOnCurve is runs for rows along any curve: from the point of a row that is nearest, to both
 // sides. Nearest points and ends of runs move on with the point.
-func (d *Discs) curve(at, of row, add func(point, from, to int)) (some bool) {
+func (d *Discs) eachRunOnCurve(at, of row, add func(point, from, to int)) (some bool) {
 	nearest := -1
 	from, to := of.from, of.from
 	for p := at.from; p < at.to; p++ {
@@ -264,21 +264,21 @@ func (d *Discs) curve(at, of row, add func(point, from, to int)) (some bool) {
 		for nearest > of.from && d.distance2(p, nearest-1) < d.distance2(p, nearest) {
 			nearest--
 		}
-		if !d.near(p, nearest) {
+		if !d.within(p, nearest) {
 			continue
 		}
 		some = true
 		from, to = min(from, nearest), max(to, nearest+1)
-		for from < nearest && !d.near(p, from) {
+		for from < nearest && !d.within(p, from) {
 			from++
 		}
-		for from > of.from && d.near(p, from-1) {
+		for from > of.from && d.within(p, from-1) {
 			from--
 		}
-		for to > nearest+1 && !d.near(p, to-1) {
+		for to > nearest+1 && !d.within(p, to-1) {
 			to--
 		}
-		for to < of.to && d.near(p, to) {
+		for to < of.to && d.within(p, to) {
 			to++
 		}
 		add(p, from, to)
@@ -286,26 +286,26 @@ func (d *Discs) curve(at, of row, add func(point, from, to int)) (some bool) {
 	return some
 }
 
-func (d *Discs) near(p, q int) bool { return d.distance2(p, q) <= d.chord2 }
+func (d *Discs) within(p, q int) bool { return d.distance2(p, q) <= d.chord2 }
 
 // distance2 is the square of the distance of two points through the unit sphere.
 func (d *Discs) distance2(p, q int) float64 {
-	a, b := &d.place[p], &d.place[q]
+	a, b := &d.vectors[p], &d.vectors[q]
 	x, y, z := a[0]-b[0], a[1]-b[1], a[2]-b[2]
 	return x*x + y*y + z*z
 }
 
-// Anywhere is the share of members with an event at any point of the disc around each
+// MaximumProbability is the share of members with an event at any point of the disc around each
 // point: the neighbourhood maximum ensemble probability.
 //
 // Shape: members [member][point], 1 where the event happens and 0 where it does not.
 // Missing: where a member is; points that are missing nearby count as without the event.
 // incomplete counts the points that have some.
 // Source: Schwartz and Sobash 2017, doi:10.1175/MWR-D-16-0400.1.
-func (d *Discs) Anywhere(members [][]float32) (probability []float32, incomplete int) {
+func (d *Discs) MaximumProbability(members [][]float32) (probability []float32, incomplete int) {
 	probability = make([]float32, d.grid.Size())
-	for from := 0; from < len(members); from += atOnce {
-		means, lacks := d.Mean(members[from:min(from+atOnce, len(members))]...)
+	for from := 0; from < len(members); from += maxFields {
+		means, lacks := d.Mean(members[from:min(from+maxFields, len(members))]...)
 		incomplete = max(incomplete, lacks)
 		for _, mean := range means {
 			for p, v := range mean {
@@ -324,5 +324,5 @@ func (d *Discs) Anywhere(members [][]float32) (probability []float32, incomplete
 	return probability, incomplete
 }
 
-// atOnce bounds the fields whose sums are in memory together.
-const atOnce = 8
+// maxFields bounds the fields whose sums are in memory together.
+const maxFields = 8

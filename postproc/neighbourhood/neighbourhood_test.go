@@ -135,7 +135,7 @@ func TestAnywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, incomplete := d.Anywhere(members)
+	p, incomplete := d.MaximumProbability(members)
 	for q := range p {
 		want := float32(0)
 		if away(g, at, q) <= 1200e3 {

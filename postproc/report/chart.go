@@ -140,7 +140,7 @@ func ticks(low, high float64, log bool) (out []float64, after int) {
 		}
 		return out, int(math.Max(0, -math.Floor(math.Log10(low))))
 	}
-	step := nice((high - low) / 6)
+	step := roundStep((high - low) / 6)
 	for k := math.Ceil(low/step - 1e-9); k*step <= high+step*1e-9; k++ {
 		out = append(out, k*step)
 	}

@@ -22,7 +22,7 @@ func (t *target) coupling(r *score.Result, variable, level, lead string) {
 		if c.Variable != variable || c.Level != level || c.Lead != lead {
 			continue
 		}
-		found := couplingRow{Text: c.Text, System: c.System, Dates: fmt.Sprintf("%d of the %s", c.N, c.Of), Value: figures(float64(c.Value)), Expected: figures(float64(c.Expected)), Word: c.Word(), Failed: c.Decided && !c.Passed}
+		found := couplingRow{Text: c.Text, System: c.System, Dates: fmt.Sprintf("%d of the %s", c.N, c.DatesFrom), Value: figures(float64(c.Value)), Expected: figures(float64(c.Expected)), Word: c.Verdict(), Failed: c.Decided && !c.Passed}
 		if c.CILow == c.CILow {
 			found.Interval = interval(float64(c.CILow), float64(c.CIHigh), 1)
 		}

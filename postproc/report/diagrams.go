@@ -28,10 +28,10 @@ func diagrams(all []score.Diagram) (out []diagram) {
 			continue
 		}
 		name := d.System + ": " + p.what
-		if s := score.ByID(d.ID); s.ByEvent() {
+		if s := score.ByID(d.ID); s.IsPerThreshold() {
 			name += " above " + short(float64(d.Threshold))
 		}
-		g := diagram{Name: name, SVG: template.HTML(p.svg(name)), Columns: append(slices.Clone(d.Columns), d.Band+", low", "high")} // text in it is escaped
+		g := diagram{Name: name, SVG: template.HTML(p.svg(name)), Columns: append(slices.Clone(d.Columns), d.IntervalColumn+", low", "high")} // text in it is escaped
 		for k, row := range d.Rows {
 			var cells []string
 			for _, v := range append(slices.Clone(row), d.Low[k], d.High[k]) {
@@ -188,7 +188,7 @@ func (p *figure) svg(name string) string {
 
 // alt is the picture in words and numbers.
 func (p *figure) alt(name string) string {
-	s := fmt.Sprintf("%s. %s by %s:", name, capital(p.y), p.x)
+	s := fmt.Sprintf("%s. %s by %s:", name, capitalise(p.y), p.x)
 	for _, m := range p.points {
 		s += fmt.Sprintf(" %s at %s", short(m.y), short(m.x))
 		if !math.IsNaN(m.low) {
@@ -225,7 +225,7 @@ func byLead(r *score.Result) (out []Chart) {
 		}
 		for i := range r.Scores {
 			v := &r.Scores[i]
-			if k != (key{v.Variable, v.Level}) || !score.Whole(v.Region, v.Season) || v.ID != score.RMSE.ID && v.ID != score.SpreadScore.ID {
+			if k != (key{v.Variable, v.Level}) || !score.IsOverall(v.Region, v.Season) || v.ID != score.RMSE.ID && v.ID != score.SpreadScore.ID {
 				continue
 			}
 			if len(systems) < 3 && !slices.Contains(systems, v.System) {
@@ -285,7 +285,7 @@ func partsOf(values []score.Value) *parts {
 	var rows []key
 	cells := map[key]map[string]string{}
 	for _, v := range values {
-		if score.Whole(v.Region, v.Season) {
+		if score.IsOverall(v.Region, v.Season) {
 			continue
 		}
 		name, k := scoreName(v.ID, v.Threshold), key{v.Region, v.Season, v.System}

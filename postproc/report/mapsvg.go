@@ -67,7 +67,7 @@ func (c *picture) svg(w float64) (string, error) {
 			num(marginLeft), num(marginTop), num(mw), num(mh), base64.StdEncoding.EncodeToString(buf.Bytes()))
 	}
 	class := "graticule"
-	if c.pale() {
+	if c.isPale() {
 		class = "graticule pale"
 	}
 	fmt.Fprintf(&b, `<path class="%s" d="`, class)
@@ -143,7 +143,7 @@ func (c *picture) marks(b *strings.Builder, x, y func(float64) float64, mw, mh f
 		width[i] = textWidth(words[i], 11)
 	}
 	shapes := []string{"0,-5 4.8,3.4 -4.8,3.4", "0,5 4.8,-3.4 -4.8,-3.4"}
-	for i, t := range tags(at, width, marginLeft, marginLeft+mw) {
+	for i, t := range placeMarkTexts(at, width, marginLeft, marginLeft+mw) {
 		anchor := "start"
 		if t.left {
 			anchor = "end"

@@ -8,13 +8,13 @@ import (
 
 // Page is everything that a report shows. Parts that are empty are left out.
 type Page struct {
-	Title  string
-	Status []Fact  // the line a forecaster reads first
-	Links  []Link  // to other pages
-	Panels []Panel // maps
-	Drawn  []Drawn // more maps, behind those
-	Tables []Table
-	Charts []Chart // loss curves, or what ChartsTitle says
+	Title    string
+	Status   []Fact          // the line a forecaster reads first
+	Links    []Link          // to other pages
+	Panels   []Panel         // maps
+	Rendered []RenderedPanel // more maps, behind those
+	Tables   []Table
+	Charts   []Chart // loss curves, or what ChartsTitle says
 	// ChartsTitle is the heading of the charts, "" for Training.
 	ChartsTitle string
 	Scores      *score.Result
@@ -63,8 +63,8 @@ type Panel struct {
 	Maps      []Map
 }
 
-// Drawn is a panel whose pictures are made: what takes most of the time of a page.
-type Drawn struct{ row mapRow }
+// RenderedPanel is a panel whose pictures are made: what takes most of the time of a page.
+type RenderedPanel struct{ row mapRow }
 
 // Map is one field.
 //

@@ -23,8 +23,8 @@ type picture struct {
 	left      []label // latitudes along the left edge
 }
 
-// pale says that most of the ground is light, so that white lines would be lost.
-func (c *picture) pale() bool {
+// isPale says that most of the ground is light, so that white lines would be lost.
+func (c *picture) isPale() bool {
 	return c.panel.Diverging || c.low < 0 || c.m.Grid.Kind == ensemble.Points
 }
 
@@ -65,13 +65,13 @@ func (c *picture) graticule() {
 		c.curvedGraticule()
 		return
 	}
-	for _, x := range round(v.x0, v.x1) {
+	for _, x := range roundAngles(v.x0, v.x1) {
 		if x > v.x0 && x < v.x1 {
 			c.lines = append(c.lines, []point{{x, v.y0}, {x, v.y1}})
 		}
 		c.below = append(c.below, label{x, longitude(x)})
 	}
-	for _, y := range round(v.y0, v.y1) {
+	for _, y := range roundAngles(v.y0, v.y1) {
 		if y > v.y0 && y < v.y1 {
 			c.lines = append(c.lines, []point{{v.x0, y}, {v.x1, y}})
 		}
@@ -79,8 +79,8 @@ func (c *picture) graticule() {
 	}
 }
 
-// round are three to seven round angles between low and high.
-func round(low, high float64) (out []float64) {
+// roundAngles are three to seven round angles between low and high.
+func roundAngles(low, high float64) (out []float64) {
 	step := 0.1
 	for _, s := range []float64{60, 30, 15, 10, 5, 2, 1, 0.5, 0.2} {
 		if (high-low)/s >= 3 {
@@ -103,7 +103,7 @@ func (c *picture) curvedGraticule() {
 	}
 	lon, _ := longitudes(g.Lon, false)
 	west, eastmost := bounds(lon)
-	meridians := round(west, eastmost)
+	meridians := roundAngles(west, eastmost)
 	if eastmost-west > 200 { // around a pole, of which the lower edge sees a part
 		meridians = nil
 		for l := -180.0; l < 180; l += 30 {
@@ -113,11 +113,11 @@ func (c *picture) curvedGraticule() {
 	south, north := bounds(g.Lat)
 	fine := math.Max(0.1, (north-south)/200)
 	for _, l := range meridians {
-		c.lines = append(c.lines, v.project(sweep(south, north, fine, func(t float64) (float64, float64) { return l, t }))...)
+		c.lines = append(c.lines, v.project(sampleLine(south, north, fine, func(t float64) (float64, float64) { return l, t }))...)
 	}
-	for _, b := range round(south, north) {
+	for _, b := range roundAngles(south, north) {
 		if math.Abs(b) < 89.9 {
-			c.lines = append(c.lines, v.project(sweep(west, eastmost, fine, func(t float64) (float64, float64) { return t, b }))...)
+			c.lines = append(c.lines, v.project(sampleLine(west, eastmost, fine, func(t float64) (float64, float64) { return t, b }))...)
 		}
 	}
 	bottom, leftmost := v.rows[0].index*g.NX, v.cols[0].index
@@ -131,7 +131,7 @@ func (c *picture) curvedGraticule() {
 			}
 		}
 	}
-	for _, l := range round(south, north) {
+	for _, l := range roundAngles(south, north) {
 		for j := 1; j < g.NY; j++ {
 			a, b := v.rows[j-1], v.rows[j]
 			p, q := g.Lat[a.index*g.NX+leftmost]-l, g.Lat[b.index*g.NX+leftmost]-l
@@ -151,8 +151,8 @@ func bounds(x []float64) (low, high float64) {
 	return low, high
 }
 
-// sweep is a line of places in steps of about fine.
-func sweep(from, to, fine float64, at func(float64) (lon, lat float64)) []coastline.Point {
+// sampleLine is a line of places in steps of about fine.
+func sampleLine(from, to, fine float64, at func(float64) (lon, lat float64)) []coastline.Point {
 	n := max(2, int((to-from)/fine))
 	out := make([]coastline.Point, n+1)
 	for k := range out {

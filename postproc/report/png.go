@@ -74,8 +74,8 @@ const (
 	aroundMap = 1.75 * vg.Inch
 )
 
-// of gives width and height of a picture whose map has an aspect.
-func (s size) of(aspect float64) (w, h vg.Length) {
+// dimensions gives width and height of a picture whose map has an aspect.
+func (s size) dimensions(aspect float64) (w, h vg.Length) {
 	w = min(s.width, max(s.least, besideMap+(s.height-aroundMap)/vg.Length(aspect)))
 	return w, (w-besideMap)*vg.Length(aspect) + aroundMap
 }
@@ -86,7 +86,7 @@ func (p *Panel) paint(j int, s size) (*vgimg.Canvas, error) {
 		return nil, err
 	}
 	c := newPicture(p, j, newScale(p))
-	width, height := s.of(c.view.aspect)
+	width, height := s.dimensions(c.view.aspect)
 	canvas := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(s.dpi), vgimg.UseBackgroundColor(color.White))
 	all := draw.New(canvas)
 	title := sans(14, "bold", ink)
@@ -96,7 +96,7 @@ func (p *Panel) paint(j int, s size) (*vgimg.Canvas, error) {
 	axes.Draw(upper)
 	left := axes.DataCanvas(upper).Min.X
 	all.FillText(title, vg.Point{X: left, Y: height - 0.12*vg.Inch}, spaced(c.panel.Title))
-	all.FillText(sans(11, "", quiet), vg.Point{X: left, Y: height - 0.53*vg.Inch}, capital(c.m.Title)+", valid "+c.panel.when())
+	all.FillText(sans(11, "", quiet), vg.Point{X: left, Y: height - 0.53*vg.Inch}, capitalise(c.m.Title)+", valid "+c.panel.when())
 	c.drawBar(draw.Crop(all, left+12, -0.3*vg.Inch-12, 0.1*vg.Inch, -(height - 0.72*vg.Inch)))
 	return canvas, nil
 }
@@ -157,7 +157,7 @@ func (c *picture) Plot(canvas draw.Canvas, p *plot.Plot) {
 		}
 	}
 	meridians := draw.LineStyle{Color: onDark, Width: 0.6}
-	if c.pale() {
+	if c.isPale() {
 		meridians.Color = onPale
 	}
 	stroke(c.lines, meridians)
@@ -195,7 +195,7 @@ func (c *picture) drawMarks(canvas draw.Canvas, tx, ty func(float64) vg.Length) 
 		at[i] = point{float64(min(max(tx(p.x), canvas.Min.X+7), canvas.Max.X-7)), float64(min(max(ty(p.y), canvas.Min.Y+8), canvas.Max.Y-8))}
 		width[i] = float64(style.Width(words[i]))
 	}
-	for i, t := range tags(at, width, float64(canvas.Min.X), float64(canvas.Max.X)) {
+	for i, t := range placeMarkTexts(at, width, float64(canvas.Min.X), float64(canvas.Max.X)) {
 		x, y, up := vg.Length(at[i].x), vg.Length(at[i].y), vg.Length(1-2*i)
 		triangle := []vg.Point{{X: x, Y: y + 6*up}, {X: x + 5.6, Y: y - 4*up}, {X: x - 5.6, Y: y - 4*up}}
 		canvas.StrokeLines(draw.LineStyle{Color: color.White, Width: 2}, append(triangle, triangle[0], triangle[1]))

@@ -39,8 +39,8 @@ func (v *view) raster(values []float32, s *scale, w int) *image.Paletted {
 		palette = append(palette, c)
 	}
 	img := image.NewPaletted(image.Rect(0, 0, w, h), palette)
-	xs := spots(v.cols, w, func(i int) float64 { return v.x0 + (float64(i)+0.5)/float64(w)*(v.x1-v.x0) })
-	ys := spots(v.rows, h, func(j int) float64 { return v.y1 - (float64(j)+0.5)/float64(h)*(v.y1-v.y0) })
+	xs := interpolationPoints(v.cols, w, func(i int) float64 { return v.x0 + (float64(i)+0.5)/float64(w)*(v.x1-v.x0) })
+	ys := interpolationPoints(v.rows, h, func(j int) float64 { return v.y1 - (float64(j)+0.5)/float64(h)*(v.y1-v.y0) })
 	for j := range ys {
 		for i := range xs {
 			at := j*img.Stride + i
@@ -55,17 +55,17 @@ func (v *view) raster(values []float32, s *scale, w int) *image.Paletted {
 	return img
 }
 
-// spot is a place between two lines, with the four lines around it.
-type spot struct {
+// interpolationPoint is a place between two lines, with the four lines around it.
+type interpolationPoint struct {
 	f      float64    // 0 on the second line, 1 on the third
 	index  [4]int     // of the grid's lines
 	beyond [4]bool    // rows on the far side of a pole
 	weight [4]float64 // Catmull-Rom
 }
 
-// spots finds the lines around n places. Beyond the outermost line its value holds.
-func spots(lines []gridLine, n int, place func(int) float64) []spot {
-	out := make([]spot, n)
+// interpolationPoints finds the lines around n places. Beyond the outermost line its value holds.
+func interpolationPoints(lines []gridLine, n int, place func(int) float64) []interpolationPoint {
+	out := make([]interpolationPoint, n)
 	last := len(lines) - 1
 	for k := range out {
 		p := place(k)
@@ -79,7 +79,7 @@ func spots(lines []gridLine, n int, place func(int) float64) []spot {
 			if i < 0 {
 				l = lines[0]
 			}
-			s.index[d], s.beyond[d] = l.index, l.beyond
+			s.index[d], s.beyond[d] = l.index, l.acrossPole
 		}
 		s.weight = catmullRom(s.f)
 	}
@@ -87,7 +87,7 @@ func spots(lines []gridLine, n int, place func(int) float64) []spot {
 }
 
 // value interpolates at a place; NaN if the nearest point is missing.
-func (v *view) value(values []float32, x, y *spot) float64 {
+func (v *view) value(values []float32, x, y *interpolationPoint) float64 {
 	nx := v.grid.NX
 	var q [4][4]float64
 	var cubic float64

@@ -107,8 +107,8 @@ func samplePage() *Page {
 		Scores: &score.Result{
 			Scores: []score.Value{value("network", "rmse", 1.25, 1.2, 1.3), value("raw10", "rmse", 1.5, 1.4, 1.6), value("network", "bias", -0.1, -0.2, 0), value("raw10", "bias", 0.05, 0, 0.1),
 				value("network", "spread_skill", 0.98, 0.9, 1.1), value("raw10", "spread_skill", 0.6, 0.5, 0.7), value("network", "spread", 1, math.NaN(), math.NaN()), value("raw10", "spread", 0.7, 0.6, 0.8)},
-			Comparisons: []score.Comparison{{ID: "rmse", System: "network", Reference: "raw10", ReferenceID: "rmse", Variable: "t", Level: "850hPa", Lead: "48h", Gain: 0.1667, CILow: 0.1, CIHigh: 0.2, N: 30},
-				{ID: "rmse", System: "network", Reference: "emos", ReferenceID: "rmse", Variable: "t", Level: "850hPa", Lead: "48h", Gain: 0.01, CILow: -0.02, CIHigh: 0.03, N: 30}},
+			Comparisons: []score.Comparison{{ID: "rmse", System: "network", Reference: "raw10", ReferenceID: "rmse", Variable: "t", Level: "850hPa", Lead: "48h", SkillScore: 0.1667, CILow: 0.1, CIHigh: 0.2, N: 30},
+				{ID: "rmse", System: "network", Reference: "emos", ReferenceID: "rmse", Variable: "t", Level: "850hPa", Lead: "48h", SkillScore: 0.01, CILow: -0.02, CIHigh: 0.03, N: 30}},
 			Ranks:     []score.RankHistogram{{System: "raw10", Variable: "t", Level: "850hPa", Lead: "48h", Members: 3, N: 30, Counts: []float64{400, 100, 200, 300}, Shares: []float64{0.4, 0.1, 0.2, 0.3}}},
 			Bootstrap: score.Bootstrap{Resamples: 2000, BlockLength: 4, Confidence: 0.95},
 		},
@@ -287,15 +287,15 @@ func scoredSample(t *testing.T) *score.Result {
 		}
 		return out
 	}
-	west := score.Region{Name: "west", In: make([]bool, points)}
+	west := score.Region{Name: "west", Mask: make([]bool, points)}
 	weights := make([]float64, points)
 	for p := range points {
-		weights[p], west.In[p] = 1, p%20 < 10
+		weights[p], west.Mask[p] = 1, p%20 < 10
 	}
 	all := &score.Result{}
 	for _, hours := range []int{24, 48} {
 		a, err := score.New(score.Target{Variable: "t", Level: ensemble.PressureLevel(850), Lead: ensemble.Lead(time.Duration(hours) * time.Hour), Unit: "K"},
-			score.Grid{Weights: weights, Name: "equal", NX: 20}, []score.System{{Name: "network", MembersUsed: m, Gives: score.Mean | score.Spread}, {Name: "raw4", MembersUsed: m, Gives: score.Members}},
+			score.Grid{Weights: weights, Name: "equal", NX: 20}, []score.System{{Name: "network", MembersUsed: m, Provides: score.Mean | score.Spread}, {Name: "raw4", MembersUsed: m, Provides: score.Members}},
 			score.Options{Scores: score.IDs(), Thresholds: []float64{0.4}, Regions: []score.Region{west}})
 		if err != nil {
 			t.Fatal(err)

@@ -58,7 +58,7 @@ func newScale(p *Panel) *scale {
 		}
 		low, high = low-d, high+d
 	}
-	s := &scale{step: nice((high - low) / bands)}
+	s := &scale{step: roundStep((high - low) / bands)}
 	from, to := math.Floor(low/s.step+1e-9), math.Ceil(high/s.step-1e-9)
 	colours := Sequential
 	if p.Diverging {
@@ -78,9 +78,9 @@ func newScale(p *Panel) *scale {
 	return s
 }
 
-// nice is the smallest of 1, 2, 2.5 and 5 times a power of ten that is not less
+// roundStep is the smallest of 1, 2, 2.5 and 5 times a power of ten that is not less
 // than v > 0.
-func nice(v float64) float64 {
+func roundStep(v float64) float64 {
 	p := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, k := range []float64{1, 2, 2.5, 5} {
 		if v <= k*p*(1+1e-9) {

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -21,11 +21,11 @@ type target struct {
 	About   string
 	Columns []column
 	Rows    []row
-	Gains   []gain
-	Split   []gain  // what one of them is made of
-	Best    []Table // how close to the best possible, with a sentence for a title; none or one
-	Extreme []gain  // where the extreme forecast index is largest
-	Words   []Fact  // what the histograms show
+	Gains   []comparison
+	Split   []comparison // what one of them is made of
+	Best    []Table      // how close to the best possible, with a sentence for a title; none or one
+	Extreme []comparison // where the extreme forecast index is largest
+	Words   []Fact       // what the histograms show
 	Ranks   []template.HTML
 	Shares  []Fact // the rank histograms as text
 	Drawn   []diagram
@@ -50,8 +50,8 @@ type cell struct {
 	Best            bool
 }
 
-// gain is a comparison with its picture.
-type gain struct {
+// comparison is a comparison with its picture.
+type comparison struct {
 	System, Reference, ID string
 	Value, Interval, P    string
 	Verdict               string
@@ -83,48 +83,48 @@ func targets(r *score.Result) []target {
 			}
 		}
 		all := values
-		values = slices.DeleteFunc(slices.Clone(all), func(v score.Value) bool { return !score.Whole(v.Region, v.Season) })
+		values = slices.DeleteFunc(slices.Clone(all), func(v score.Value) bool { return !score.IsOverall(v.Region, v.Season) })
 		if len(values) == 0 {
 			continue
 		}
 		t := target{Name: about(k.variable, k.level, k.lead)}
 		v := values[0]
-		t.About = fmt.Sprintf("%s, %s point values, %s missing; weights %s.", phrase.Count(v.N, "date"), thousands(v.Points), thousands(v.Missing), v.Weights)
+		t.About = fmt.Sprintf("%s, %s point values, %s missing; weights %s.", humanise.Count(v.N, "date"), thousands(v.Points), thousands(v.Missing), v.Weights)
 		t.scores(values)
 		var gains, extreme []score.Comparison
 		for _, c := range r.Comparisons {
 			if k != (key{c.Variable, c.Level, c.Lead}) {
 				continue
 			}
-			if score.Whole(c.Region, c.Season) {
+			if score.IsOverall(c.Region, c.Season) {
 				gains = append(gains, c)
 			} else if c.Region == score.LargestEFI && c.Season == score.AllYear {
 				extreme = append(extreme, c)
 			}
 		}
-		t.Gains, t.Extreme = drawGains(gains, r.Bootstrap.Confidence), drawGains(extreme, r.Bootstrap.Confidence)
+		t.Gains, t.Extreme = drawComparisons(gains, r.Bootstrap.Confidence), drawComparisons(extreme, r.Bootstrap.Confidence)
 		var shares []score.Comparison
-		for _, s := range r.Shares {
-			if k == (key{s.Variable, s.Level, s.Lead}) && score.Whole(s.Region, s.Season) {
-				shares = append(shares, score.Comparison{ID: shareNames[s.Part], System: s.System, Reference: s.Reference, ReferenceID: s.ReferenceID,
-					Gain: s.Gain, CILow: s.CILow, CIHigh: s.CIHigh, P: score.Missing()})
+		for _, s := range r.SkillComponents {
+			if k == (key{s.Variable, s.Level, s.Lead}) && score.IsOverall(s.Region, s.Season) {
+				shares = append(shares, score.Comparison{ID: componentNames[s.Component], System: s.System, Reference: s.Reference, ReferenceID: s.ReferenceID,
+					SkillScore: s.Reduction, CILow: s.CILow, CIHigh: s.CIHigh, P: score.Missing()})
 			}
 		}
-		t.Split = drawGains(shares, r.Bootstrap.Confidence)
-		var yardsticks []score.Yardstick
-		for _, y := range r.Yardsticks {
-			if k == (key{y.Variable, y.Level, y.Lead}) && score.Whole(y.Region, y.Season) {
+		t.Split = drawComparisons(shares, r.Bootstrap.Confidence)
+		var yardsticks []score.IdealScore
+		for _, y := range r.IdealScores {
+			if k == (key{y.Variable, y.Level, y.Lead}) && score.IsOverall(y.Region, y.Season) {
 				yardsticks = append(yardsticks, y)
 			}
 		}
-		t.Best = bestPossible(yardsticks)
+		t.Best = idealScoreTables(yardsticks)
 		for _, c := range r.Calibration {
-			if k == (key{c.Variable, c.Level, c.Lead}) && score.Whole(c.Region, c.Season) {
+			if k == (key{c.Variable, c.Level, c.Lead}) && score.IsOverall(c.Region, c.Season) {
 				t.Words = append(t.Words, Fact{c.System, c.Text})
 			}
 		}
 		for i := range r.Ranks {
-			if h := &r.Ranks[i]; k == (key{h.Variable, h.Level, h.Lead}) && score.Whole(h.Region, h.Season) {
+			if h := &r.Ranks[i]; k == (key{h.Variable, h.Level, h.Lead}) && score.IsOverall(h.Region, h.Season) {
 				t.Ranks = append(t.Ranks, template.HTML(rankSVG(h))) // text in it is escaped
 				var shares []string
 				for _, s := range h.Shares {
@@ -135,7 +135,7 @@ func targets(r *score.Result) []target {
 		}
 		var drawn []score.Diagram
 		for _, d := range r.Diagrams {
-			if k == (key{d.Variable, d.Level, d.Lead}) && score.Whole(d.Region, d.Season) {
+			if k == (key{d.Variable, d.Level, d.Lead}) && score.IsOverall(d.Region, d.Season) {
 				drawn = append(drawn, d)
 			}
 		}
@@ -148,7 +148,7 @@ func targets(r *score.Result) []target {
 
 // scoreName tells a score from that of another threshold.
 func scoreName(id string, threshold score.Number) string {
-	if s := score.ByID(id); s == nil || !s.ByEvent() { // results of older versions have no threshold
+	if s := score.ByID(id); s == nil || !s.IsPerThreshold() { // results of older versions have no threshold
 		return id
 	}
 	return id + " > " + short(float64(threshold))
@@ -226,17 +226,17 @@ func betterText(b score.Better) string {
 	return map[score.Better]string{score.Lower: "lower is better", score.Zero: "0 is best", score.One: "1 is best", score.Higher: "higher is better", score.Nominal: "best as named", score.Neither: "neither way is better"}[b]
 }
 
-// shareNames are the parts of a gain in words.
-var shareNames = map[string]string{
+// componentNames are the parts of a gain in words.
+var componentNames = map[string]string{
 	"finite_size": "few members", "bias": "local bias", "dispersion": "dispersion", "information": "information", "total": "all of it",
 	"beyond_members": "beyond any number of members", "dispersion_first": "dispersion, taken first", "bias_second": "local bias, taken second",
 }
 
-// drawGains makes rows of comparisons, with one picture scale for all.
-func drawGains(all []score.Comparison, confidence float64) (out []gain) {
+// drawComparisons makes rows of comparisons, with one picture scale for all.
+func drawComparisons(all []score.Comparison, confidence float64) (out []comparison) {
 	low, high := 0.0, 0.0
 	for _, c := range all {
-		for _, v := range []float64{float64(c.Gain), float64(c.CILow), float64(c.CIHigh)} {
+		for _, v := range []float64{float64(c.SkillScore), float64(c.CILow), float64(c.CIHigh)} {
 			if !math.IsNaN(v) {
 				low, high = math.Min(low, v), math.Max(high, v)
 			}
@@ -244,7 +244,7 @@ func drawGains(all []score.Comparison, confidence float64) (out []gain) {
 	}
 	low, high = math.Max(low-0.02, -1), math.Min(high+0.02, 1)
 	for _, c := range all {
-		g := gain{System: c.System, Reference: c.Reference, ID: scoreName(c.ID, c.Threshold), P: probability(float64(c.P)), Value: percent(float64(c.Gain)),
+		g := comparison{System: c.System, Reference: c.Reference, ID: scoreName(c.ID, c.Threshold), P: probability(float64(c.P)), Value: percent(float64(c.SkillScore)),
 			Interval: interval(float64(c.CILow), float64(c.CIHigh), 100), Verdict: "○ undecided"}
 		if c.ReferenceID != "" && c.ReferenceID != c.ID {
 			g.Reference += " (" + c.ReferenceID + ")"
@@ -257,27 +257,27 @@ func drawGains(all []score.Comparison, confidence float64) (out []gain) {
 		case math.IsNaN(float64(c.CILow)):
 			g.Verdict = "– no interval"
 		}
-		g.Plot = template.HTML(gainSVG(&c, low, high, confidence)) // text in it is escaped
+		g.Plot = template.HTML(comparisonSVG(&c, low, high, confidence)) // text in it is escaped
 		out = append(out, g)
 	}
 	return out
 }
 
-// gainSVG draws a gain as a dot with its interval about a line at zero.
-func gainSVG(c *score.Comparison, low, high, confidence float64) string {
+// comparisonSVG draws a gain as a dot with its interval about a line at zero.
+func comparisonSVG(c *score.Comparison, low, high, confidence float64) string {
 	const w = 200.0
 	x := func(v score.Number) float64 {
 		return 4 + (math.Min(math.Max(float64(v), low), high)-low)/(high-low)*(w-8)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="gain" viewBox="0 0 %s 18" role="img" aria-label="%s">`, num(w), html.EscapeString(fmt.Sprintf(
-		"gain of %s over %s in %s: %s, %s interval %s", c.System, c.Reference, c.ID, percent(float64(c.Gain)), share(confidence), interval(float64(c.CILow), float64(c.CIHigh), 100))))
+		"gain of %s over %s in %s: %s, %s interval %s", c.System, c.Reference, c.ID, percent(float64(c.SkillScore)), share(confidence), interval(float64(c.CILow), float64(c.CIHigh), 100))))
 	fmt.Fprintf(&b, `<path class="zero" d="M%s 0V18"/>`, num(x(0)))
 	if !math.IsNaN(float64(c.CILow)) {
 		fmt.Fprintf(&b, `<path class="whisker" d="M%s 9H%sM%s 5v8M%s 5v8"/>`, num(x(c.CILow)), num(x(c.CIHigh)), num(x(c.CILow)), num(x(c.CIHigh)))
 	}
-	if !math.IsNaN(float64(c.Gain)) {
-		fmt.Fprintf(&b, `<circle cx="%s" cy="9" r="3.6"/>`, num(x(c.Gain)))
+	if !math.IsNaN(float64(c.SkillScore)) {
+		fmt.Fprintf(&b, `<circle cx="%s" cy="9" r="3.6"/>`, num(x(c.SkillScore)))
 	}
 	b.WriteString(`</svg>`)
 	return b.String()
@@ -472,7 +472,7 @@ func thousands(n int) string {
 // longName is a variable's name for people.
 func longName(variable string) string {
 	if v, ok := ensemble.VariableNamed(variable); ok && v.LongName != "" {
-		return capital(v.LongName)
+		return capitalise(v.LongName)
 	}
 	return variable
 }

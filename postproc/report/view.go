@@ -25,14 +25,14 @@ type view struct {
 
 // gridLine is a row or column of the grid at its place.
 type gridLine struct {
-	at     float64
-	index  int
-	beyond bool // a row on the far side of a pole
+	at         float64
+	index      int
+	acrossPole bool // a row on the far side of a pole
 }
 
-// ghosts is how many lines beyond the date line and the poles are kept: what cubic
+// haloLines is how many lines beyond the date line and the poles are kept: what cubic
 // interpolation reaches.
-const ghosts = 2
+const haloLines = 2
 
 // newView chooses the area and its layout.
 func newView(g *ensemble.Grid) *view {
@@ -68,8 +68,8 @@ func (v *view) lonLat() {
 			v.rows = overPoles(v.rows)
 		}
 		n := len(v.cols)
-		around := make([]gridLine, 0, n+2*ghosts)
-		for k := -ghosts; k < n+ghosts; k++ {
+		around := make([]gridLine, 0, n+2*haloLines)
+		for k := -haloLines; k < n+haloLines; k++ {
 			c := v.cols[(k+n)%n]
 			c.at += 360 * math.Floor(float64(k)/float64(n))
 			around = append(around, c)
@@ -154,12 +154,12 @@ func overPoles(rows []gridLine) []gridLine {
 			first = 1 // the pole's own row is passed once
 		}
 		var south []gridLine
-		for k := ghosts - 1; k >= 0; k-- {
+		for k := haloLines - 1; k >= 0; k-- {
 			r := rows[first+k]
 			south = append(south, gridLine{-180 - r.at, r.index, true})
 		}
 		rows = append(south, rows...)
-		n += ghosts
+		n += haloLines
 	}
 	step = rows[n-1].at - rows[n-2].at
 	if rows[n-1].at+step > 90+1e-6 || rows[n-1].at > 89.999 {
@@ -167,7 +167,7 @@ func overPoles(rows []gridLine) []gridLine {
 		if rows[n-1].at > 89.999 {
 			last--
 		}
-		for k := range ghosts {
+		for k := range haloLines {
 			r := rows[last-k]
 			rows = append(rows, gridLine{180 - r.at, r.index, true})
 		}
@@ -240,7 +240,7 @@ func (v *view) place(k int) point {
 		}
 	}
 	for _, r := range v.rows {
-		if r.index == k/g.NX && !r.beyond {
+		if r.index == k/g.NX && !r.acrossPole {
 			p.y = r.at
 		}
 	}

@@ -11,8 +11,8 @@ import (
 
 // at is the value that the map shows at a place.
 func at(v *view, values []float32, x, y float64) float64 {
-	xs := spots(v.cols, 1, func(int) float64 { return x })
-	ys := spots(v.rows, 1, func(int) float64 { return y })
+	xs := interpolationPoints(v.cols, 1, func(int) float64 { return x })
+	ys := interpolationPoints(v.rows, 1, func(int) float64 { return y })
 	return v.value(values, &xs[0], &ys[0])
 }
 
@@ -183,7 +183,7 @@ func TestTags(t *testing.T) {
 		for dy := -30.0; dy <= 30; dy += 3 {
 			at := [2]point{{200, 100}, {200 + dx, 100 + dy}}
 			width := [2]float64{60, 55}
-			out := tags(at, width, 0, 400)
+			out := placeMarkTexts(at, width, 0, 400)
 			x := func(k int) (a, b float64) {
 				a = at[k].x + out[k].dx
 				if out[k].left {
@@ -198,7 +198,7 @@ func TestTags(t *testing.T) {
 			}
 		}
 	}
-	if out := tags([2]point{{395, 10}, {5, 90}}, [2]float64{60, 60}, 0, 400); !out[0].left || out[1].left {
+	if out := placeMarkTexts([2]point{{395, 10}, {5, 90}}, [2]float64{60, 60}, 0, 400); !out[0].left || out[1].left {
 		t.Errorf("at the borders: %+v", out)
 	}
 }

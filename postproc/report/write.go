@@ -24,15 +24,15 @@ var sortScript string
 var pageText string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"capital":   capital,
+	"capital":   capitalise,
 	"spaced":    spaced,
 	"thousands": thousands,
 	"bytes":     func(n int64) string { return thousands(int(n)) },
 	"styles":    func() template.CSS { return template.CSS(pictureStyles) },
 }).Parse(pageText))
 
-// capital begins a text with a capital letter.
-func capital(s string) string {
+// capitalise begins a text with a capital letter.
+func capitalise(s string) string {
 	r, n := utf8.DecodeRuneInString(s)
 	if n == 0 {
 		return s
@@ -40,8 +40,8 @@ func capital(s string) string {
 	return string(unicode.ToUpper(r)) + s[n:]
 }
 
-// sheet is a page with its pictures drawn.
-type sheet struct {
+// pageData is a page with its pictures drawn.
+type pageData struct {
 	*Page
 	CoastID   string
 	CoastPath string
@@ -85,7 +85,7 @@ type curve struct {
 //
 // Errors: a map without values or of another size than its grid; of the writer.
 func (p *Page) Write(w io.Writer) error {
-	s := sheet{Page: p, CoastID: coastID, Targets: targets(p.Scores), Notes: notes(p.Scores), Divisors: divisors(p.Scores), Bootstrap: resampling(p.Scores)}
+	s := pageData{Page: p, CoastID: coastID, Targets: targets(p.Scores), Notes: notes(p.Scores), Divisors: divisors(p.Scores), Bootstrap: resampling(p.Scores)}
 	if slices.ContainsFunc(p.Tables, func(t Table) bool { return t.Sortable }) {
 		sum := sha256.Sum256([]byte(sortScript))
 		s.Script, s.ScriptSum = template.HTML("<script>"+sortScript+"</script>"), base64.StdEncoding.EncodeToString(sum[:])
@@ -105,7 +105,7 @@ func (p *Page) Write(w io.Writer) error {
 	if err := drawn.Wait(); err != nil {
 		return err
 	}
-	for _, d := range p.Drawn {
+	for _, d := range p.Rendered {
 		s.Maps = append(s.Maps, d.row)
 	}
 	if len(s.Maps) > 0 {
@@ -134,15 +134,15 @@ func (p *Panel) check() error {
 	return nil
 }
 
-// Draw makes the pictures of a panel, for pages that are written more than once.
+// Render makes the pictures of a panel, for pages that are written more than once.
 //
 // Errors: a map without values or of another size than its grid.
-func (p *Panel) Draw() (Drawn, error) {
+func (p *Panel) Render() (RenderedPanel, error) {
 	r, err := drawPanel(p)
 	if err != nil {
-		return Drawn{}, err
+		return RenderedPanel{}, err
 	}
-	return Drawn{*r}, nil
+	return RenderedPanel{*r}, nil
 }
 
 func drawPanel(p *Panel) (*mapRow, error) {

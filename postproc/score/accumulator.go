@@ -27,17 +27,17 @@ type System struct {
 	// MembersUsed is how many members it was made from, as the results print it;
 	// 0 for none (climatology).
 	MembersUsed int
-	// Gives says what the samples of the system hold: Members, or Mean and
+	// Provides says what the samples of the system hold: Members, or Mean and
 	// Spread, or one of these two, or Parameters of a Family, with Mean and Spread if
 	// moments are to be scored too.
-	Gives  Need
-	Family *dist.Family
+	Provides Need
+	Family   *dist.Family
 }
 
 // Sample is one system's forecast of one date.
 //
 // Shape: Members [member][point], Earlier [lead][member][point] the same members at earlier leads; Mean, Spread [point]; Parameters [parameter][point], in the
-// order of the family's. What System.Gives does not name is ignored. Missing: NaN.
+// order of the family's. What System.Provides does not name is ignored. Missing: NaN.
 type Sample struct {
 	Members      [][]float32
 	Earlier      [][][]float32
@@ -81,7 +81,7 @@ const (
 // Region is a part of the area that is scored by itself too.
 type Region struct {
 	Name string
-	In   []bool // [point]
+	Mask []bool // [point]
 }
 
 // Options say what is computed. The zero value is the default.
@@ -118,8 +118,8 @@ func (o Options) check(points int) ([]*Score, error) {
 	}
 	seen := []string{Everywhere, LargestEFI}
 	for _, r := range o.Regions {
-		if len(r.In) != points || slices.Contains(seen, r.Name) || r.Name == "" {
-			errs = append(errs, fmt.Errorf("score: region %q has %d of %d points, or a name that is taken", r.Name, len(r.In), points))
+		if len(r.Mask) != points || slices.Contains(seen, r.Name) || r.Name == "" {
+			errs = append(errs, fmt.Errorf("score: region %q has %d of %d points, or a name that is taken", r.Name, len(r.Mask), points))
 		}
 		seen = append(seen, r.Name)
 	}
@@ -160,7 +160,7 @@ type planned struct {
 type entry struct {
 	planned
 	at, size int
-	first    bool // others behind it share its sums
+	ownsSums bool // others behind it share its sums
 }
 
 // Date is what one date adds to the scores of all systems: sums over its points. An
@@ -168,15 +168,15 @@ type entry struct {
 // summed itself.
 type Date struct {
 	Init    ensemble.Init
-	Members []int  // [system] scored, 0 for distributions
-	Cells   []Cell // [region] the whole area first
+	Members []int        // [system] scored, 0 for distributions
+	Regions []RegionSums // [region] the whole area first
 }
 
-// Cell is what one date adds in one region: Σ w, and the sums of all scores.
-type Cell struct {
+// RegionSums is what one date adds in one region: Σ w, and the sums of all scores.
+type RegionSums struct {
 	Weight          float64
 	Points, Missing int
-	Absent          []int // [system] values of members that were missing
+	MissingMembers  []int // [system] values of members that were missing
 	Sums            []float64
 }
 
@@ -207,7 +207,7 @@ func New(target Target, grid Grid, systems []System, o Options) (*Accumulator, e
 			return nil, fmt.Errorf("score: two systems named %q", s.Name)
 		}
 		seen[s.Name] = true
-		has := s.Gives
+		has := s.Provides
 		if has&Members != 0 {
 			has |= Mean | Spread
 		}
@@ -229,9 +229,9 @@ func New(target Target, grid Grid, systems []System, o Options) (*Accumulator, e
 		var plan []planned
 		for _, sc := range chosen {
 			switch {
-			case sc.Needs&^has != 0 || sc.NoMembers && has&Members != 0 || sc.Normal && s.Family != nil,
-				sc.Expects && s.Family != nil && s.Family.HalfDistance == nil:
-			case sc.ByEvent():
+			case sc.Needs&^has != 0 || sc.DistributionsOnly && has&Members != 0 || sc.NormalOnly && s.Family != nil,
+				sc.NeedsExpectedCRPS && s.Family != nil && s.Family.HalfMeanDifference == nil:
+			case sc.IsPerThreshold():
 				for e := range o.Thresholds {
 					plan = append(plan, planned{sc, e})
 				}
@@ -249,14 +249,14 @@ func (a *Accumulator) layout(members []int) (at [][]entry, width int) {
 	for s, plan := range a.plan {
 		var row []entry
 		for _, p := range plan {
-			e := entry{planned: p, at: width, size: p.size(members[s], len(a.o.Thresholds)), first: true}
-			if p.From != nil {
+			e := entry{planned: p, at: width, size: p.size(members[s], len(a.o.Thresholds)), ownsSums: true}
+			if p.SharedSums != nil {
 				// Scores of whole fields turn their sums over in place: none are shared.
-				if i := slices.IndexFunc(row, func(o entry) bool { return o.From == p.From && o.event == p.event }); i >= 0 && p.Daily == nil {
-					e.at, e.first = row[i].at, false
+				if i := slices.IndexFunc(row, func(o entry) bool { return o.SharedSums == p.SharedSums && o.event == p.event }); i >= 0 && p.PerDate == nil {
+					e.at, e.ownsSums = row[i].at, false
 				}
 			}
-			if e.first {
+			if e.ownsSums {
 				width += e.size
 			}
 			row = append(row, e)
@@ -287,7 +287,7 @@ func (a *Accumulator) Sum(init ensemble.Init, ref Reference, samples []Sample) (
 		return d, err
 	}
 	for i, s := range a.systems {
-		if s.Gives&Members != 0 {
+		if s.Provides&Members != 0 {
 			d.Members[i] = len(samples[i].Members)
 		}
 	}
@@ -295,7 +295,7 @@ func (a *Accumulator) Sum(init ensemble.Init, ref Reference, samples []Sample) (
 	extreme := a.extreme(ref)
 	const chunk = 4096 // fixed, so that sums do not depend on the number of processors
 	n := len(a.grid.Weights)
-	parts := make([][]Cell, (n+chunk-1)/chunk)
+	parts := make([][]RegionSums, (n+chunk-1)/chunk)
 	var next sync.Mutex
 	at := 0
 	var wg sync.WaitGroup
@@ -315,52 +315,52 @@ func (a *Accumulator) Sum(init ensemble.Init, ref Reference, samples []Sample) (
 		})
 	}
 	wg.Wait()
-	d.Cells = a.cells(width)
+	d.Regions = a.newRegionSums(width)
 	for _, p := range parts {
 		for r, c := range p {
-			d.Cells[r].add(c)
+			d.Regions[r].add(c)
 		}
 	}
-	for _, c := range d.Cells {
+	for _, c := range d.Regions {
 		daily(entries, d.Members, c)
 	}
 	return d, nil
 }
 
 // daily makes the averages of whole fields out of their sums.
-func daily(entries [][]entry, members []int, c Cell) {
+func daily(entries [][]entry, members []int, c RegionSums) {
 	for s, row := range entries {
 		for _, e := range row {
-			if e.Daily == nil || c.Weight == 0 {
+			if e.PerDate == nil || c.Weight == 0 {
 				continue
 			}
 			sums := c.Sums[e.at : e.at+e.size]
 			for i := range sums {
 				sums[i] /= c.Weight
 			}
-			e.Daily(sums, members[s])
+			e.PerDate(sums, members[s])
 			clear(sums[1:])
 			sums[0] *= c.Weight
 		}
 	}
 }
 
-// cells are empty sums of all regions.
-func (a *Accumulator) cells(width int) []Cell {
-	out := make([]Cell, len(a.areas()))
+// newRegionSums are empty sums of all regions.
+func (a *Accumulator) newRegionSums(width int) []RegionSums {
+	out := make([]RegionSums, len(a.areas()))
 	for r := range out {
-		out[r] = Cell{Absent: make([]int, len(a.systems)), Sums: make([]float64, width)}
+		out[r] = RegionSums{MissingMembers: make([]int, len(a.systems)), Sums: make([]float64, width)}
 	}
 	return out
 }
 
 // add adds the sums of other points.
-func (c *Cell) add(o Cell) {
+func (c *RegionSums) add(o RegionSums) {
 	c.Weight += o.Weight
 	c.Points += o.Points
 	c.Missing += o.Missing
-	for i, v := range o.Absent {
-		c.Absent[i] += v
+	for i, v := range o.MissingMembers {
+		c.MissingMembers[i] += v
 	}
 	for i, v := range o.Sums {
 		c.Sums[i] += v
@@ -373,12 +373,12 @@ func (c *Cell) add(o Cell) {
 // Errors: a date given twice, other numbers of members than earlier dates, sums of
 // other scores.
 func (a *Accumulator) Join(d Date) error {
-	if len(d.Members) != len(a.systems) || len(d.Cells) != len(a.areas()) {
+	if len(d.Members) != len(a.systems) || len(d.Regions) != len(a.areas()) {
 		return fmt.Errorf("score: %s %s: sums of other systems or regions", a.target.Variable, d.Init)
 	}
 	_, width := a.layout(d.Members)
-	for _, c := range d.Cells {
-		if len(c.Sums) != width || len(c.Absent) != len(a.systems) {
+	for _, c := range d.Regions {
+		if len(c.Sums) != width || len(c.MissingMembers) != len(a.systems) {
 			return fmt.Errorf("score: %s %s: %d sums, want %d: other scores", a.target.Variable, d.Init, len(c.Sums), width)
 		}
 	}
@@ -397,15 +397,15 @@ func (a *Accumulator) Join(d Date) error {
 	return nil
 }
 
-// Dated is what a date adds to a score: Σ w and Σ w·x over its points.
-type Dated struct {
+// WeightedSum is what a date adds to a score: Σ w and Σ w·x over its points.
+type WeightedSum struct {
 	Init        ensemble.Init
 	Weight, Sum float64
 }
 
-// Dated gives what every date adds to a score of one part over the whole area, in the order in which
+// WeightedSums gives what every date adds to a score of one part over the whole area, in the order in which
 // they came; nothing if the system has no such score.
-func (a *Accumulator) Dated(system, id string) (out []Dated) {
+func (a *Accumulator) WeightedSums(system, id string) (out []WeightedSum) {
 	s := slices.IndexFunc(a.systems, func(y System) bool { return y.Name == system })
 	if s < 0 {
 		return nil
@@ -414,7 +414,7 @@ func (a *Accumulator) Dated(system, id string) (out []Dated) {
 		at, _ := a.layout(d.Members)
 		for _, e := range at[s] {
 			if e.ID == id && e.event < 0 && e.size == 1 {
-				out = append(out, Dated{d.Init, d.Cells[0].Weight, d.Cells[0].Sums[e.at]})
+				out = append(out, WeightedSum{d.Init, d.Regions[0].Weight, d.Regions[0].Sums[e.at]})
 			}
 		}
 	}
@@ -457,7 +457,7 @@ func (a *Accumulator) check(init ensemble.Init, ref Reference, samples []Sample)
 	for i, s := range a.systems {
 		x := samples[i]
 		switch {
-		case s.Gives&Members != 0:
+		case s.Provides&Members != 0:
 			m := len(x.Members)
 			for _, sc := range a.plan[i] {
 				if m < max(1, sc.MinMembers) {
@@ -465,7 +465,7 @@ func (a *Accumulator) check(init ensemble.Init, ref Reference, samples []Sample)
 				}
 			}
 			fields := slices.Clone(x.Members)
-			if s.Gives&Leads != 0 {
+			if s.Provides&Leads != 0 {
 				if len(x.Earlier) == 0 || len(x.Earlier) != len(ref.Earlier) || slices.ContainsFunc(x.Earlier, func(f [][]float32) bool { return len(f) != m }) {
 					return fmt.Errorf("score: %s %s: members of %s at %d earlier leads, references at %d", a.target.Variable, init, s.Name, len(x.Earlier), len(ref.Earlier))
 				}
@@ -477,10 +477,10 @@ func (a *Accumulator) check(init ensemble.Init, ref Reference, samples []Sample)
 				}
 			}
 		default:
-			if s.Gives&Mean != 0 && len(x.Mean) != n {
+			if s.Provides&Mean != 0 && len(x.Mean) != n {
 				return bad("the mean of "+s.Name, len(x.Mean))
 			}
-			if s.Gives&Spread != 0 && len(x.Spread) != n {
+			if s.Provides&Spread != 0 && len(x.Spread) != n {
 				return bad("the spread of "+s.Name, len(x.Spread))
 			}
 			if s.Family == nil {
@@ -501,18 +501,18 @@ func (a *Accumulator) check(init ensemble.Init, ref Reference, samples []Sample)
 
 // worker scores chunks of one date.
 type worker struct {
-	a       *Accumulator
-	entries [][]entry
-	width   int
-	cases   []Case // one for each system, all of one point at a time
-	absent  []int
-	parts   []float64
+	a              *Accumulator
+	entries        [][]entry
+	width          int
+	cases          []Case // one for each system, all of one point at a time
+	missingMembers []int
+	parts          []float64
 }
 
 func (a *Accumulator) newWorker(members []int, entries [][]entry, width int) *worker {
-	w := &worker{a: a, entries: entries, width: width, cases: make([]Case, len(members)), absent: make([]int, len(members))}
+	w := &worker{a: a, entries: entries, width: width, cases: make([]Case, len(members)), missingMembers: make([]int, len(members))}
 	for s, m := range members {
-		w.cases[s] = Case{Members: make([]float64, m), Thresholds: a.o.Thresholds, Above: make([]float64, len(a.o.Thresholds)), Family: a.systems[s].Family,
+		w.cases[s] = Case{Members: make([]float64, m), Thresholds: a.o.Thresholds, Exceedance: make([]float64, len(a.o.Thresholds)), Family: a.systems[s].Family,
 			Climate: make([]float64, a.o.Climate)}
 		if f := a.systems[s].Family; f != nil {
 			w.cases[s].Parameters = make([]float64, len(f.Parameters))
@@ -527,14 +527,14 @@ func (a *Accumulator) newWorker(members []int, entries [][]entry, width int) *wo
 }
 
 // run scores the points lo ≤ p < hi.
-func (w *worker) run(lo, hi int, ref Reference, samples []Sample, extreme []bool) []Cell {
+func (w *worker) run(lo, hi int, ref Reference, samples []Sample, extreme []bool) []RegionSums {
 	a := w.a
-	out := a.cells(w.width)
+	out := a.newRegionSums(w.width)
 	in := make([]int, 0, len(out))
 	for p := lo; p < hi; p++ {
 		in = append(in[:0], 0)
 		for r, region := range a.o.Regions {
-			if region.In[p] {
+			if region.Mask[p] {
 				in = append(in, r+1)
 			}
 		}
@@ -544,8 +544,8 @@ func (w *worker) run(lo, hi int, ref Reference, samples []Sample, extreme []bool
 		ok := w.load(p, ref, samples)
 		for _, r := range in {
 			c := &out[r]
-			for s, n := range w.absent {
-				c.Absent[s] += n
+			for s, n := range w.missingMembers {
+				c.MissingMembers[s] += n
 			}
 			if !ok {
 				c.Missing++
@@ -562,20 +562,20 @@ func (w *worker) run(lo, hi int, ref Reference, samples []Sample, extreme []bool
 }
 
 // score adds the cases of a point to the regions it is in.
-func (w *worker) score(out []Cell, in []int, weight float64) {
+func (w *worker) score(out []RegionSums, in []int, weight float64) {
 	for s := range w.a.systems {
 		c := &w.cases[s]
 		for i, t := range c.Thresholds {
-			c.Above[i] = c.exceed(t)
+			c.Exceedance[i] = c.exceedance(t)
 		}
 		for _, e := range w.entries[s] {
-			if !e.first {
+			if !e.ownsSums {
 				continue
 			}
-			c.Event = max(e.event, 0)
-			if e.From != nil {
+			c.ThresholdIndex = max(e.event, 0)
+			if e.SharedSums != nil {
 				for _, r := range in {
-					e.From.Add(out[r].Sums[e.at:e.at+e.size], weight, c)
+					e.SharedSums.Add(out[r].Sums[e.at:e.at+e.size], weight, c)
 				}
 				continue
 			}
@@ -610,19 +610,19 @@ func (w *worker) load(p int, ref Reference, samples []Sample) bool {
 			c.Climate[k] = float64(f[p])
 			ok = ok && !math.IsNaN(c.Climate[k])
 		}
-		w.absent[s] = c.load(a.systems[s].Gives, samples[s], p)
-		ok = ok && w.absent[s] == 0 && !(a.systems[s].Gives&(Members|Mean) != 0 && math.IsNaN(c.Mean)) &&
-			!(a.systems[s].Gives&(Members|Spread) == Spread && math.IsNaN(c.Spread))
+		w.missingMembers[s] = c.load(a.systems[s].Provides, samples[s], p)
+		ok = ok && w.missingMembers[s] == 0 && !(a.systems[s].Provides&(Members|Mean) != 0 && math.IsNaN(c.Mean)) &&
+			!(a.systems[s].Provides&(Members|Spread) == Spread && math.IsNaN(c.Spread))
 		for _, v := range c.Parameters {
 			ok = ok && !math.IsNaN(v)
 		}
-		c.place = place{members: samples[s].Members, obs: ref.Obs, earlier: samples[s].Earlier, before: ref.Earlier, p: p, next: a.grid.next(p)}
+		c.location = location{members: samples[s].Members, obs: ref.Obs, earlier: samples[s].Earlier, earlierObs: ref.Earlier, p: p, neighbours: a.grid.neighbours(p)}
 	}
 	return ok
 }
 
-// next are the points east and south of p, −1 where there are none.
-func (g *Grid) next(p int) (out [2]int) {
+// neighbours are the points east and south of p, −1 where there are none.
+func (g *Grid) neighbours(p int) (out [2]int) {
 	out = [2]int{-1, -1}
 	if g.NX == 0 {
 		return out
@@ -665,8 +665,8 @@ func (c *Case) load(gives Need, x Sample, p int) (absent int) {
 	return 0
 }
 
-// ordered are the sums of all dates, ascending.
-func (a *Accumulator) ordered() []Date {
+// sortedDates are the sums of all dates, ascending.
+func (a *Accumulator) sortedDates() []Date {
 	return slices.SortedFunc(slices.Values(a.dates), func(x, y Date) int { return x.Init.Compare(y.Init.Time) })
 }
 

@@ -10,5 +10,5 @@ var Bias = &Score{
 	Source: "doi:10.1016/C2017-0-03921-6, ch. 9",
 	Unit:   SameAsVariable, Better: Zero, Needs: Mean, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = c.Mean - c.Obs },
-	Value: single,
+	Value: firstMean,
 }

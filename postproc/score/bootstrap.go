@@ -44,7 +44,7 @@ func (b Bootstrap) resolved(n int) (Bootstrap, error) {
 // that a resample has n dates. There are none of dates that have no interval: every
 // number of a verification would be made of each in vain. b is resolved.
 func (b Bootstrap) draws(n int) [][]int {
-	if !b.suffices(n) {
+	if !b.hasInterval(n) {
 		return nil
 	}
 	r := rand.New(rand.NewPCG(b.Seed, 0x5c0e))
@@ -63,20 +63,20 @@ func (b Bootstrap) draws(n int) [][]int {
 	return out
 }
 
-// fewestDates is how many dates an interval needs: resamples of fewer differ too little from
+// minDates is how many dates an interval needs: resamples of fewer differ too little from
 // each other, at worst not at all, and their interval would be too narrow.
-const fewestDates = 8
+const minDates = 8
 
-// Fewest is how many dates an interval needs. A block length that is not set asks for no more.
-func (b Bootstrap) Fewest() int { return max(fewestDates, 2*b.BlockLength) }
+// MinDates is how many dates an interval needs. A block length that is not set asks for no more.
+func (b Bootstrap) MinDates() int { return max(minDates, 2*b.BlockLength) }
 
-// suffices tells whether so many dates have intervals. b is resolved.
-func (b Bootstrap) suffices(n int) bool { return n >= b.Fewest() }
+// hasInterval tells whether so many dates have intervals. b is resolved.
+func (b Bootstrap) hasInterval(n int) bool { return n >= b.MinDates() }
 
 // interval is the percentile interval of the resampled values, or NaN where there are too
 // few dates, less than two blocks, or a resample has no value. b is resolved.
 func (b Bootstrap) interval(values []float64, n int) (low, high float64) {
-	if !b.suffices(n) || slices.ContainsFunc(values, math.IsNaN) {
+	if !b.hasInterval(n) || slices.ContainsFunc(values, math.IsNaN) {
 		return math.NaN(), math.NaN()
 	}
 	slices.Sort(values)

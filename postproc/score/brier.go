@@ -11,7 +11,7 @@ var Brier = &Score{
 	Source: "doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2",
 	Unit:   Dimensionless, Better: Lower, Divisor: "M", Needs: Distribution | Events, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = c.brier() },
-	Value: single,
+	Value: firstMean,
 }
 
 func (c *Case) brier() float64 {
@@ -35,7 +35,7 @@ var BrierFair = &Score{
 		p, _ := c.Probability()
 		parts[0] = c.brier() - p*(1-p)/float64(len(c.Members)-1)
 	},
-	Value: single,
+	Value: firstMean,
 }
 
 // BrierSkill is 1 − BS/(ō(1−ō)): the gain over always saying the frequency ō of the

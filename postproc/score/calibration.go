@@ -7,7 +7,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
-	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 )
 
 // Calibration says in numbers and words what a rank or PIT histogram of K places shows. With
@@ -37,7 +37,7 @@ type Calibration struct {
 	Lead             string `json:"lead"`
 	Region           string `json:"region"`
 	Season           string `json:"season"`
-	Histogram        string `json:"histogram"` // HistogramOfRanks or HistogramOfPIT
+	Histogram        string `json:"histogram"` // RankHistogramKind or PITHistogramKind
 	Places           int    `json:"places"`
 	N                int    `json:"n"` // dates
 	Flat             bool   `json:"flat"`
@@ -57,8 +57,8 @@ type Calibration struct {
 
 // The histograms that a Calibration is of.
 const (
-	HistogramOfRanks = "rank"
-	HistogramOfPIT   = "pit"
+	RankHistogramKind = "rank"
+	PITHistogramKind  = "pit"
 )
 
 // calibration looks at the shares of a histogram, the first those of the sample itself and
@@ -67,7 +67,7 @@ func (v *view) calibration(system int, kind string, shares [][]float64) Calibrat
 	t, n := v.target, len(v.dates)
 	k := len(shares[0])
 	c := Calibration{System: v.systems[system].Name, Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), Region: v.name, Season: v.season,
-		Histogram: kind, Places: k, N: n, ReliabilityIndex: Number(unevenness(shares[0]))}
+		Histogram: kind, Places: k, N: n, ReliabilityIndex: Number(distanceFromFlat(shares[0]))}
 	tilts, bends := make([]float64, len(shares)), make([]float64, len(shares))
 	for i, s := range shares {
 		tilts[i], bends[i] = contrasts(s)
@@ -93,7 +93,7 @@ func (v *view) calibration(system int, kind string, shares [][]float64) Calibrat
 	c.Bias = side(c.TiltLow, c.TiltHigh, "too_high", "none", "too_low")
 	c.Dispersion = side(c.BendLow, c.BendHigh, "too_large", "right", "too_small")
 	c.Flat = c.Bias == "none" && c.Dispersion == "right" && c.Outside <= c.Allowed
-	c.Text = c.words()
+	c.Text = c.text()
 	return c
 }
 
@@ -132,11 +132,11 @@ func side(low, high Number, below, on, above string) string {
 	return on
 }
 
-// words are the findings as sentences.
-func (c *Calibration) words() string {
-	name := map[string]string{HistogramOfRanks: "rank histogram", HistogramOfPIT: "PIT histogram"}[c.Histogram]
+// text are the findings as sentences.
+func (c *Calibration) text() string {
+	name := map[string]string{RankHistogramKind: "rank histogram", PITHistogramKind: "PIT histogram"}[c.Histogram]
 	if c.Bias == "unknown" {
-		return fmt.Sprintf("The %s cannot be judged from %s.", name, phrase.Count(c.N, "date"))
+		return fmt.Sprintf("The %s cannot be judged from %s.", name, humanise.Count(c.N, "date"))
 	}
 	if c.Flat {
 		return fmt.Sprintf("Calibrated: the %s is flat within what %d dates can tell.", name, c.N)

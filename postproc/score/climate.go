@@ -29,15 +29,15 @@ func dayOf(t time.Time) float64 {
 // centre is the middle of window w in days after the year began.
 func (c *Climate) centre(w int) float64 { return (float64(w) + 0.5) * year / float64(c.Windows) }
 
-// apart is how many days lie between two days of the year, over its end where that is shorter.
-func apart(a, b float64) float64 {
+// daysBetween is how many days lie between two days of the year, over its end where that is shorter.
+func daysBetween(a, b float64) float64 {
 	d := math.Mod(math.Abs(a-b), year)
 	return math.Min(d, year-d)
 }
 
-// Has says whether a date is among those of window w.
-func (c *Climate) Has(w int, valid time.Time) bool {
-	return c.Windows == 1 || apart(dayOf(valid), c.centre(w)) <= c.Days/2
+// Contains says whether a date is among those of window w.
+func (c *Climate) Contains(w int, valid time.Time) bool {
+	return c.Windows == 1 || daysBetween(dayOf(valid), c.centre(w)) <= c.Days/2
 }
 
 // At are the quantiles of the window whose centre is nearest to a date.
@@ -46,7 +46,7 @@ func (c *Climate) Has(w int, valid time.Time) bool {
 func (c *Climate) At(valid time.Time) [][]float32 {
 	best, day := 0, dayOf(valid)
 	for w := 1; w < c.Windows; w++ {
-		if apart(day, c.centre(w)) < apart(day, c.centre(best)) {
+		if daysBetween(day, c.centre(w)) < daysBetween(day, c.centre(best)) {
 			best = w
 		}
 	}
@@ -73,7 +73,7 @@ func (c *Climate) Fit(lo, hi int, valid []time.Time, fields [][][]float32) (fewe
 	for w := range c.Windows {
 		var of [][]float32
 		for d, t := range valid {
-			if c.Has(w, t) {
+			if c.Contains(w, t) {
 				of = append(of, fields[d]...)
 			}
 		}
@@ -99,9 +99,9 @@ func (c *Climate) Fit(lo, hi int, valid []time.Time, fields [][][]float32) (fewe
 	return fewest
 }
 
-// Twentieths are the 21 quantiles at levels k/20 out of those at finer steps, which EFIENS10
+// TwentiethQuantiles are the 21 quantiles at levels k/20 out of those at finer steps, which EFIENS10
 // is made of.
-func Twentieths(quantiles [][]float32) [][]float32 {
+func TwentiethQuantiles(quantiles [][]float32) [][]float32 {
 	step := (len(quantiles) - 1) / 20
 	out := make([][]float32, 21)
 	for k := range out {

@@ -26,19 +26,19 @@ type Coupling struct {
 	Decided      bool    `json:"decided"`  // there is an interval: dates suffice
 	Passed       bool    `json:"passed"`   // it holds Expected
 	Members      int     `json:"members"`
-	N            int     `json:"n"`  // dates
-	Of           string  `json:"of"` // whose dates: of the test of the training, or of these products
+	N            int     `json:"n"`          // dates
+	DatesFrom    string  `json:"dates_from"` // whose dates: of the test of the training, or of these products
 }
 
 // Whose dates a test of coupling is of.
 const (
-	OfTraining = "training"
-	OfProducts = "products"
+	FromTraining = "training"
+	FromProducts = "products"
 )
 
-// Word answers whether the members are independent, as far as the test sees: "yes", "no" or, of too few
+// Verdict answers whether the members are independent, as far as the test sees: "yes", "no" or, of too few
 // dates, "undecided".
-func (c Coupling) Word() string {
+func (c Coupling) Verdict() string {
 	switch {
 	case !c.Decided:
 		return "undecided"
@@ -48,8 +48,8 @@ func (c Coupling) Word() string {
 	return "no"
 }
 
-// dependent are the systems of which a test says no, in the order of the tests.
-func (r *Result) dependent() (systems []string) {
+// dependentSystems are the systems of which a test says no, in the order of the tests.
+func (r *Result) dependentSystems() (systems []string) {
 	for _, c := range r.Coupling {
 		if c.Decided && !c.Passed && !slices.Contains(systems, c.System) {
 			systems = append(systems, c.System)
@@ -58,19 +58,19 @@ func (r *Result) dependent() (systems []string) {
 	return systems
 }
 
-// coupling are the tests as a table for people; below it what it means that members are not independent, and what to do.
-func (r *Result) coupling(low string) answer.Section {
-	s := answer.Section{Columns: slices.Concat(answer.Words("test of members", "system", "dates", "target"), answer.Numbers("", "value", low, "high"), answer.Numbers("%g", "if independent"),
-		answer.Words("independent"))}
+// couplingSection are the tests as a table for people; below it what it means that members are not independent, and what to do.
+func (r *Result) couplingSection(low string) answer.Section {
+	s := answer.Section{Columns: slices.Concat(answer.TextColumns("test of members", "system", "dates", "target"), answer.NumberColumns("", "value", low, "high"), answer.NumberColumns("%g", "if independent"),
+		answer.TextColumns("independent"))}
 	for _, c := range r.Coupling {
 		name := c.Test
 		if c.InputMembers > 0 {
 			name += fmt.Sprint(" ", c.InputMembers)
 		}
-		s.Rows = append(s.Rows, []any{name, c.System, fmt.Sprintf("%d (%s)", c.N, c.Of), target(c.Variable, c.Level, c.Lead, Everywhere, AllYear),
-			digits(c.Value), digits(c.CILow), digits(c.CIHigh), float64(c.Expected), c.Word()})
+		s.Rows = append(s.Rows, []any{name, c.System, fmt.Sprintf("%d (%s)", c.N, c.DatesFrom), target(c.Variable, c.Level, c.Lead, Everywhere, AllYear),
+			digits(c.Value), digits(c.CILow), digits(c.CIHigh), float64(c.Expected), c.Verdict()})
 	}
-	if systems := r.dependent(); len(systems) > 0 {
+	if systems := r.dependentSystems(); len(systems) > 0 {
 		s.Notes = []string{"  " + strings.Join(systems, ", ") + ": no independent draws. The members know of each other, as after most post-processing, or their",
 			"  spread does not fit their errors. This is no fault of the forecast, but a rule for its scores: compare these",
 			fmt.Sprintf("  members with others by %s, as %s can reward them for too much spread (docs/verification.md).", CRPSPlain.ID, CRPSFair.ID)}

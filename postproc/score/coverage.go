@@ -11,11 +11,11 @@ package score
 // Better: the share that the name states.
 // Source: Gneiting, Balabdaoui and Raftery 2007, doi:10.1111/j.1467-9868.2007.00587.x.
 var (
-	Coverage50 = coverage("coverage_50", 0.50)
-	Coverage90 = coverage("coverage_90", 0.90)
+	Coverage50 = newCoverage("coverage_50", 0.50)
+	Coverage90 = newCoverage("coverage_90", 0.90)
 )
 
-func coverage(id string, p float64) *Score {
+func newCoverage(id string, p float64) *Score {
 	return &Score{
 		ID: id, Name: "coverage of the central " + id[len(id)-2:] + " % interval", Formula: "<1[q_low <= y <= q_high]>, q of probability (1-p)/2 and (1+p)/2",
 		Doc:    "How often the reference lies in the interval; small ensembles give intervals that are too narrow.",
@@ -27,7 +27,7 @@ func coverage(id string, p float64) *Score {
 				parts[0] = 1
 			}
 		},
-		Value: single,
+		Value: firstMean,
 	}
 }
 
@@ -46,5 +46,5 @@ var IntervalScore90 = &Score{
 		low, high := c.quantile(0.05), c.quantile(0.95)
 		parts[0] = high - low + 20*max(low-c.Obs, 0) + 20*max(c.Obs-high, 0)
 	},
-	Value: single,
+	Value: firstMean,
 }

@@ -17,26 +17,26 @@ var CRPSAbove = &Score{
 	Formula: "<integral from t of (F(x)-1[x>=y])^2 dx>, members: 1/(2 M^2)",
 	Doc:     "Threshold-weighted CRPS: only values above the threshold count. Proper, unlike verification of extreme outcomes alone.",
 	Source:  "doi:10.1198/jbes.2010.08110",
-	Unit:    SameAsVariable, Better: Lower, Divisor: "M^2", Normal: true, Needs: Mean | Spread | Events, MinMembers: 2, Parts: 1,
+	Unit:    SameAsVariable, Better: Lower, Divisor: "M^2", NormalOnly: true, Needs: Mean | Spread | Events, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) {
-		t := c.Thresholds[c.Event]
+		t := c.Thresholds[c.ThresholdIndex]
 		if len(c.Members) == 0 {
 			parts[0], _, _ = dist.CensoredNormalCRPS(c.Mean-t, c.Spread, max(c.Obs-t, 0))
 			return
 		}
-		parts[0] = keep(c.Members, func(x []float64) float64 {
+		parts[0] = withCopy(c.Members, func(x []float64) float64 {
 			for i, v := range x {
 				x[i] = max(v, t)
 			}
 			return dist.KernelCRPS(x, max(c.Obs, t), dist.Plain)
 		})
 	},
-	Value: single,
+	Value: firstMean,
 }
 
-// keep lets f change members and gives them back as they were. Ensembles of usual
+// withCopy lets f change members and gives them back as they were. Ensembles of usual
 // size are kept on the stack.
-func keep(members []float64, f func(x []float64) float64) float64 {
+func withCopy(members []float64, f func(x []float64) float64) float64 {
 	var small [64]float64
 	x := append(small[:0], members...)
 	return f(x)

@@ -18,7 +18,7 @@ var CRPSAlmostFair = &Score{
 	Source:  "arXiv:2412.15832",
 	Unit:    SameAsVariable, Better: Lower, Divisor: "M(M-1)/(1-e)", Needs: Members, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = dist.KernelCRPS(c.Members, c.Obs, almostFair) },
-	Value: single,
+	Value: firstMean,
 }
 
 var almostFair = dist.AlmostFair(0.95)

@@ -9,7 +9,7 @@ import (
 // CRPSExpected is the CRPS that a forecast expects of itself, ½E|X−X'| of its distribution:
 //
 //	s/√π for a normal distribution, Σᵢⱼ|xᵢ−xⱼ| / (2M(M−1)) for members;
-//	of other families where dist.Family has HalfDistance
+//	of other families where dist.Family has HalfMeanDifference
 //
 // It is the mean CRPS of what comes true if that is drawn from the forecast: the part of the
 // CRPS that is chance, if the forecast is right. It does not look at the reference.
@@ -20,9 +20,9 @@ var CRPSExpected = &Score{
 	ID: "crps_expected", Name: "CRPS that the forecast expects", Formula: "<E|X-X'|/2>: of a normal distribution s/sqrt(pi), of members sum_ij|x_i-x_j|/(2 M(M-1))",
 	Doc:    "CRPS that the forecast would have if the reference were a draw from it.",
 	Source: "doi:10.1198/016214506000001437",
-	Unit:   SameAsVariable, Better: Neither, Divisor: "M(M-1)", Needs: Spread | Distribution, MinMembers: 2, Expects: true, Parts: 1,
+	Unit:   SameAsVariable, Better: Neither, Divisor: "M(M-1)", Needs: Spread | Distribution, MinMembers: 2, NeedsExpectedCRPS: true, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = c.expectedCRPS() },
-	Value: single,
+	Value: firstMean,
 }
 
 // CRPSOverExpected is the CRPS that is reached, of members the fair one, over CRPSExpected. 1 is
@@ -33,7 +33,7 @@ var CRPSOverExpected = &Score{
 	ID: "crps_over_expected", Name: "CRPS over the CRPS that the forecast expects", Formula: "crps_gauss or crps_family/crps_expected; of members crps_fair/crps_expected",
 	Doc:    "1 if calibrated; above 1 underdispersive or biased.",
 	Source: "doi:10.1198/016214506000001437",
-	Unit:   Dimensionless, Better: One, Divisor: "M(M-1)", Needs: Mean | Spread | Distribution, MinMembers: 2, Expects: true, Parts: 2,
+	Unit:   Dimensionless, Better: One, Divisor: "M(M-1)", Needs: Mean | Spread | Distribution, MinMembers: 2, NeedsExpectedCRPS: true, Parts: 2,
 	Point: func(parts []float64, c *Case) {
 		if len(c.Members) > 0 {
 			parts[0] = dist.KernelCRPS(c.Members, c.Obs, dist.Fair)
@@ -50,10 +50,10 @@ var CRPSOverExpected = &Score{
 // expectedCRPS is ½E|X−X'| of the members, of the family, or of a normal distribution.
 func (c *Case) expectedCRPS() float64 {
 	if len(c.Members) > 0 {
-		return dist.HalfDistance(c.Members)
+		return dist.HalfMeanDifference(c.Members)
 	}
 	if c.Family != nil {
-		return c.Family.HalfDistance(c.Parameters)
+		return c.Family.HalfMeanDifference(c.Parameters)
 	}
 	return c.Spread / math.Sqrt(math.Pi)
 }

@@ -18,5 +18,5 @@ var CRPSFair = &Score{
 	Source:  "doi:10.1002/qj.2270",
 	Unit:    SameAsVariable, Better: Lower, Divisor: "M(M-1)", Needs: Members, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = dist.KernelCRPS(c.Members, c.Obs, dist.Fair) },
-	Value: single,
+	Value: firstMean,
 }

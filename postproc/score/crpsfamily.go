@@ -15,5 +15,5 @@ var CRPSFamily = &Score{
 	Source:  "doi:10.1198/016214506000001437",
 	Unit:    SameAsVariable, Better: Lower, Needs: Parameters, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = c.Family.CRPS(nil, c.Parameters, c.Obs) },
-	Value: single,
+	Value: firstMean,
 }

@@ -17,9 +17,9 @@ var CRPSGauss = &Score{
 	Formula: "<s(z(2Phi(z)-1)+2phi(z)-1/sqrt(pi))>, z=(y-m)/s",
 	Doc:     "CRPS of a normal distribution with the system's mean and spread; comparable between members and distributions.",
 	Source:  "doi:10.1175/MWR2904.1",
-	Unit:    SameAsVariable, Better: Lower, Divisor: "M-1", Normal: true, Needs: Mean | Spread, MinMembers: 2, Parts: 1,
+	Unit:    SameAsVariable, Better: Lower, Divisor: "M-1", NormalOnly: true, Needs: Mean | Spread, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = c.crpsGauss() },
-	Value: single,
+	Value: firstMean,
 }
 
 func (c *Case) crpsGauss() float64 {

@@ -18,5 +18,5 @@ var CRPSPlain = &Score{
 	Source:  "doi:10.1198/016214506000001437",
 	Unit:    SameAsVariable, Better: Lower, Divisor: "M^2", Needs: Members, MinMembers: 1, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = dist.KernelCRPS(c.Members, c.Obs, dist.Plain) },
-	Value: single,
+	Value: firstMean,
 }

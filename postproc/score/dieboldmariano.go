@@ -6,9 +6,9 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// DM is what DieboldMariano found: the mean difference, its statistic, and the
+// DMResult is what DieboldMariano found: the mean difference, its statistic, and the
 // probability of one at least so large, on either side, between equally good systems.
-type DM struct{ Mean, Statistic, P float64 }
+type DMResult struct{ Mean, Statistic, P float64 }
 
 // DieboldMariano tests whether the mean of the differences d_t of two systems' scores,
 // in order of time, is 0:
@@ -23,13 +23,13 @@ type DM struct{ Mean, Statistic, P float64 }
 // NaN for fewer than h+1 dates, and for differences that are all 0.
 // Source: Diebold and Mariano 1995, doi:10.1080/07350015.1995.10524599; Harvey, Leybourne
 // and Newbold 1997, doi:10.1016/S0169-2070(96)00719-4.
-func DieboldMariano(d []float64, h int) DM {
+func DieboldMariano(d []float64, h int) DMResult {
 	n := float64(len(d))
 	var mean float64
 	for _, v := range d {
 		mean += v / n
 	}
-	out := DM{mean, math.NaN(), math.NaN()}
+	out := DMResult{mean, math.NaN(), math.NaN()}
 	if h < 1 || len(d) <= h {
 		return out
 	}
@@ -67,11 +67,11 @@ func studentP(t, dof float64) float64 {
 	return mathext.RegIncBeta(dof/2, 0.5, dof/(dof+t*t))
 }
 
-// TestMap tests every point by itself: P of DieboldMariano of the differences of two
+// DieboldMarianoMap tests every point by itself: P of DieboldMariano of the differences of two
 // systems' scores there.
 //
 // Shape: d [date][point], dates in order. Missing: a point with a NaN gives NaN.
-func TestMap(d [][]float32, h int) []float64 {
+func DieboldMarianoMap(d [][]float32, h int) []float64 {
 	out := make([]float64, len(d[0]))
 	at := make([]float64, len(d))
 	for p := range out {

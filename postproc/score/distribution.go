@@ -1,4 +1,4 @@
 package score
 
-// OfDistribution tells whether a score is the CRPS of a network's distribution, of whatever family.
-func OfDistribution(id string) bool { return id == CRPSGauss.ID || id == CRPSFamily.ID }
+// IsDistributionCRPS tells whether a score is the CRPS of a network's distribution, of whatever family.
+func IsDistributionCRPS(id string) bool { return id == CRPSGauss.ID || id == CRPSFamily.ID }

@@ -62,7 +62,7 @@ func list() string {
 			of[0] = members
 		case s.Needs&Parameters != 0:
 			of[0] = "families"
-		case s.NoMembers:
+		case s.DistributionsOnly:
 			of[0] = "distributions"
 		}
 		for _, n := range []struct {

@@ -135,24 +135,24 @@ func SOT(forecast, climate, climateExtreme float64) float64 {
 	return -(forecast - climateExtreme) / (climate - climateExtreme)
 }
 
-// EFISize is the mean size of the extreme forecast index EFI of the system's own forecast, and
-// EFIENS10Size that of EFIENS10: how unusual the weather is that it forecasts. SOTUpper and
+// MeanAbsEFI is the mean size of the extreme forecast index EFI of the system's own forecast, and
+// MeanAbsEFIENS10 that of EFIENS10: how unusual the weather is that it forecasts. SOTUpper and
 // SOTLower are its mean shifts of tails at 0.9 and 0.1, over the points where the climate has a
 // tail at all.
 //
 // Unit: none. Better: neither way. Source: Zsótér 2006, ECMWF Newsletter 107.
 var (
-	EFISize = &Score{
+	MeanAbsEFI = &Score{
 		ID: "efi", Name: "size of the extreme forecast index", Formula: "<|EFI|>, EFI = 2/pi integral of (p-F(q_p))/sqrt(p(1-p)) dp, q_p of the climate",
 		Doc:    "How unusual the forecast is for location and season: 0 as the climate, 1 beyond all of it.",
 		Source: "doi:10.1256/qj.02.152",
 		Unit:   Dimensionless, Better: Neither, Needs: Distribution | Quantiles, Parts: 1,
 		Point: func(parts []float64, c *Case) {
-			parts[0] = math.Abs(index(c.Climate, func(q float64) float64 { return 1 - c.exceed(q) }))
+			parts[0] = math.Abs(index(c.Climate, func(q float64) float64 { return 1 - c.exceedance(q) }))
 		},
-		Value: single,
+		Value: firstMean,
 	}
-	EFIENS10Size = &Score{
+	MeanAbsEFIENS10 = &Score{
 		ID: "efi_ens10", Name: "size of the extreme forecast index as ENS-10 has it", Formula: "<|EFI|>, EFI = 2/pi sum_k=1..19 (k/20-F(q_k))/sqrt(k/20(1-k/20)) 0.05",
 		Doc:    "The index that weights EECRPS; it reaches 0.7914 at most.",
 		Source: "arXiv:2206.14786",
@@ -165,25 +165,25 @@ var (
 			}
 			parts[0] = math.Abs(EFIENS10(climate[:], c.Members))
 		},
-		Value: single,
+		Value: firstMean,
 	}
-	SOTUpper = shiftOfTails("sot_90", "upper", 0.9, 0.99)
-	SOTLower = shiftOfTails("sot_10", "lower", 0.1, 0.01)
+	SOTUpper = newSOT("sot_90", "upper", 0.9, 0.99)
+	SOTLower = newSOT("sot_10", "lower", 0.1, 0.01)
 )
 
-// farShift bounds a shift of tails, as earthkit-meteo does: where the climate has hardly a tail
+// maxSOT bounds a shift of tails, as earthkit-meteo does: where the climate has hardly a tail
 // a single point would outweigh all others.
-const farShift = 10
+const maxSOT = 10
 
-func shiftOfTails(id, which string, p, extreme float64) *Score {
+func newSOT(id, which string, p, extreme float64) *Score {
 	return &Score{
 		ID: id, Name: "shift of the " + which + " tail", Formula: fmt.Sprintf("<-(Q_f(%g)-Q_c(%g))/(Q_c(%g)-Q_c(%g))>, Q_f of the forecast, Q_c of the climate, each within +-10", p, extreme, p, extreme),
 		Doc:    "Above 0 a tenth of the forecast lies beyond the climate's outermost hundredth; -1 as the climate.",
 		Source: "Zsoter 2006, ECMWF Newsletter 107",
-		Unit:   Dimensionless, Better: Neither, NoRatio: true, Needs: Distribution | Tails, Parts: 2,
+		Unit:   Dimensionless, Better: Neither, NoSkillScore: true, Needs: Distribution | Tails, Parts: 2,
 		Point: func(parts []float64, c *Case) {
 			at := func(p float64) float64 { return quantile(c.Climate, p) }
-			parts[0], parts[1] = min(max(SOT(c.quantile(p), at(p), at(extreme)), -farShift), farShift), 1
+			parts[0], parts[1] = min(max(SOT(c.quantile(p), at(p), at(extreme)), -maxSOT), maxSOT), 1
 			if math.IsNaN(parts[0]) {
 				parts[0], parts[1] = 0, 0
 			}
@@ -199,20 +199,20 @@ func shiftOfTails(id, which string, p, extreme float64) *Score {
 //
 // Unit: that of the variable. Better: lower. Source: Ashkboos et al. 2022, arXiv:2206.14786.
 var (
-	EECRPSGauss = eecrps("eecrps_gauss", CRPSGauss)
-	EECRPSPlain = eecrps("eecrps_plain", CRPSPlain)
+	EECRPSGauss = newEECRPS("eecrps_gauss", CRPSGauss)
+	EECRPSPlain = newEECRPS("eecrps_plain", CRPSPlain)
 )
 
-func eecrps(id string, of *Score) *Score {
+func newEECRPS(id string, of *Score) *Score {
 	return &Score{
 		ID: id, Name: of.Name + ", weighted by |EFI|", Formula: "<|EFI| " + of.ID + ">",
 		Doc:    "CRPS where the raw ensemble predicts unusual weather; averaged over the whole area, as published.",
 		Source: "arXiv:2206.14786",
-		Unit:   SameAsVariable, Better: Lower, Divisor: of.Divisor, Normal: of.Normal, Needs: of.Needs | Index, MinMembers: of.MinMembers, Parts: 1,
+		Unit:   SameAsVariable, Better: Lower, Divisor: of.Divisor, NormalOnly: of.NormalOnly, Needs: of.Needs | Index, MinMembers: of.MinMembers, Parts: 1,
 		Point: func(parts []float64, c *Case) {
 			of.Point(parts, c)
 			parts[0] *= math.Abs(c.Index)
 		},
-		Value: single,
+		Value: firstMean,
 	}
 }

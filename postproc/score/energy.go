@@ -63,14 +63,14 @@ func energy(mean []float64, m int, fair bool) float64 {
 	return near/n - pairs/(n*n)
 }
 
-// distances are the sums of the energy scores.
-var distances = &Sums{
+// pairDistances are the sums of the energy scores.
+var pairDistances = &Sums{
 	Size: func(m, _ int) int { return m * (m + 1) / 2 },
 	Add: func(sums []float64, w float64, c *Case) {
 		var small [64]float64
 		x := small[:0]
-		for _, f := range c.place.members {
-			x = append(x, float64(f[c.place.p]))
+		for _, f := range c.location.members {
+			x = append(x, float64(f[c.location.p]))
 		}
 		addDistances(sums, w, c.Obs, x)
 	},
@@ -83,17 +83,17 @@ var distances = &Sums{
 // Unit: that of the variable. Better: lower.
 // Source: Gneiting and Raftery 2007, doi:10.1198/016214506000001437.
 var (
-	Energy     = energyScore("energy", "energy score of fields", "M^2", 1, false)
-	EnergyFair = energyScore("energy_fair", "energy score of fields, fair", "M(M-1)", 2, true)
+	Energy     = newEnergyScore("energy", "energy score of fields", "M^2", 1, false)
+	EnergyFair = newEnergyScore("energy_fair", "energy score of fields, fair", "M(M-1)", 2, true)
 )
 
-func energyScore(id, name, divisor string, least int, fair bool) *Score {
+func newEnergyScore(id, name, divisor string, least int, fair bool) *Score {
 	return &Score{
 		ID: id, Name: name, Formula: "mean_i|x_i-y| - 1/(2 " + divisor + ") sum_ij|x_i-x_j|, |.| the weighted RMS over points",
 		Doc:    "CRPS of whole fields by their RMS distance; sensitive to patterns, mostly large scales.",
 		Source: "doi:10.1198/016214506000001437",
-		Unit:   SameAsVariable, Better: Lower, Divisor: divisor, Needs: Members, MinMembers: least, From: distances,
-		Daily: func(mean []float64, m int) { mean[0] = energy(mean, m, fair) },
-		Value: single,
+		Unit:   SameAsVariable, Better: Lower, Divisor: divisor, Needs: Members, MinMembers: least, SharedSums: pairDistances,
+		PerDate: func(mean []float64, m int) { mean[0] = energy(mean, m, fair) },
+		Value:   firstMean,
 	}
 }

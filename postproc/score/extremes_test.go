@@ -34,7 +34,7 @@ func TestLargestPoints(t *testing.T) {
 // A forecast that is bad where the index is large, and only there, shows in that region.
 func TestLargestEFIIsARegion(t *testing.T) {
 	const points = 40
-	a, err := New(t850, Grid{Weights: field64(points, func(int) float64 { return 1 })}, []System{{Name: "net", Gives: Mean}},
+	a, err := New(t850, Grid{Weights: field64(points, func(int) float64 { return 1 })}, []System{{Name: "net", Provides: Mean}},
 		Options{Scores: []string{"bias"}, Extremes: 0.1})
 	if err != nil {
 		t.Fatal(err)
@@ -113,10 +113,10 @@ func TestClimate(t *testing.T) {
 		}
 	}
 	whole := Climate{Steps: 100, Windows: 1, Quantiles: make([]float32, 101*points)}
-	if n := whole.Fit(0, points, valid, fields); n != dates*members || len(Twentieths(whole.At(valid[0]))) != 21 {
+	if n := whole.Fit(0, points, valid, fields); n != dates*members || len(TwentiethQuantiles(whole.At(valid[0]))) != 21 {
 		t.Errorf("%d values of the year", n)
 	}
-	if q := whole.At(valid[0]); !slices.Equal(Twentieths(q)[19], q[95]) {
+	if q := whole.At(valid[0]); !slices.Equal(TwentiethQuantiles(q)[19], q[95]) {
 		t.Error("the quantile of 0.95 is not among the twentieths")
 	}
 	empty := Climate{Steps: 20, Windows: 2, Days: 10, Quantiles: make([]float32, 2*21)}
@@ -130,9 +130,9 @@ func TestClimate(t *testing.T) {
 func TestCalibrationInWords(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))
 	judge := func(shift, width float64, members int) Calibration {
-		s := System{Name: "raw", Gives: Members}
+		s := System{Name: "raw", Provides: Members}
 		if members == 0 {
-			s.Gives = Mean | Spread
+			s.Provides = Mean | Spread
 		}
 		const points = 50
 		a, err := New(t850, Grid{Weights: field64(points, func(int) float64 { return 1 })}, []System{s}, Options{})

@@ -62,7 +62,7 @@ var CRPSReliability = &Score{
 	Formula: "sum_i g_i (o_i - i/M)^2, of crps_plain",
 	Doc:     "Part of the plain CRPS due to miscalibration of the bins between members.",
 	Source:  "doi:10.1175/1520-0434(2000)015<0559:DOTCRP>2.0.CO;2",
-	Unit:    SameAsVariable, Better: Lower, NoRatio: true, Divisor: "M^2", Needs: Members, MinMembers: 1, From: hersbach,
+	Unit:    SameAsVariable, Better: Lower, NoSkillScore: true, Divisor: "M^2", Needs: Members, MinMembers: 1, SharedSums: hersbach,
 	Value: func(mean []float64, m int) float64 { r, _ := hersbachParts(mean, m); return r },
 }
 
@@ -76,6 +76,6 @@ var CRPSPotential = &Score{
 	Formula: "sum_i g_i o_i (1-o_i), of crps_plain",
 	Doc:     "CRPS that reliable members of the same sharpness would have; crps_plain less its reliability part.",
 	Source:  "doi:10.1175/1520-0434(2000)015<0559:DOTCRP>2.0.CO;2",
-	Unit:    SameAsVariable, Better: Lower, Divisor: "M^2", Needs: Members, MinMembers: 1, From: hersbach,
+	Unit:    SameAsVariable, Better: Lower, Divisor: "M^2", Needs: Members, MinMembers: 1, SharedSums: hersbach,
 	Value: func(mean []float64, m int) float64 { _, p := hersbachParts(mean, m); return math.Max(p, 0) },
 }

@@ -63,7 +63,7 @@ func readJudged(t *testing.T) (j judged) {
 func (j *judged) result(t *testing.T, weights []float64) *Result {
 	t.Helper()
 	c := j.Cases
-	a, err := New(t850, Grid{Weights: weights}, []System{{Name: "raw", Gives: Members}, {Name: "net", Gives: Mean | Spread}}, Options{Scores: IDs(), Thresholds: c.Thresholds})
+	a, err := New(t850, Grid{Weights: weights}, []System{{Name: "raw", Provides: Members}, {Name: "net", Provides: Mean | Spread}}, Options{Scores: IDs(), Thresholds: c.Thresholds})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestVariogramOfNeighbours(t *testing.T) {
 			}
 		}
 		want := VariogramScore(wide(x), widen(y), w) / pairs
-		a, err := New(t850, Grid{Weights: field64(nx*ny, func(int) float64 { return 1 }), NX: nx, Periodic: periodic}, []System{{Name: "raw", Gives: Members}}, Options{Scores: []string{"variogram"}})
+		a, err := New(t850, Grid{Weights: field64(nx*ny, func(int) float64 { return 1 }), NX: nx, Periodic: periodic}, []System{{Name: "raw", Provides: Members}}, Options{Scores: []string{"variogram"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func TestEFI(t *testing.T) {
 	for k := range climate {
 		rows = append(rows, field(len(j.EFI), func(p int) float64 { return j.Cases.Climate[k][p] }))
 	}
-	a, err := New(t850, Grid{Weights: field64(len(j.EFI), func(int) float64 { return 1 })}, []System{{Name: "raw", Gives: Members}}, Options{Scores: []string{"efi"}, Climate: len(climate)})
+	a, err := New(t850, Grid{Weights: field64(len(j.EFI), func(int) float64 { return 1 })}, []System{{Name: "raw", Provides: Members}}, Options{Scores: []string{"efi"}, Climate: len(climate)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func TestDieboldMariano(t *testing.T) {
 	if r := DieboldMariano(d, 2); !(r.P < 1e-6) || math.IsNaN(r.Statistic) {
 		t.Errorf("alternating: %+v", r)
 	}
-	p := TestMap([][]float32{{1, 0}, {1.5, float32(math.NaN())}, {0.5, 1}, {1, 1}}, 1)
+	p := DieboldMarianoMap([][]float32{{1, 0}, {1.5, float32(math.NaN())}, {0.5, 1}, {1, 1}}, 1)
 	near(t, "map", Number(p[0]), DieboldMariano([]float64{1, 1.5, 0.5, 1}, 1).P, 1e-12)
 	if !math.IsNaN(p[1]) {
 		t.Error("a missing value must give NaN")

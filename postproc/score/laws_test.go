@@ -92,7 +92,7 @@ func TestSeasonalForecastsAsR(t *testing.T) {
 	if !slices.Equal(r.Ranks[0].Counts, want.Ranks) {
 		t.Errorf("ranks %v, want %v", r.Ranks[0].Counts, want.Ranks)
 	}
-	f := TestFlat(want.Ranks)
+	f := TestFlatness(want.Ranks)
 	for i, got := range []Number{f.ChiSquare, f.P, f.Slope, f.PSlope, f.Convexity, f.PConvexity} {
 		near(t, fmt.Sprint("flatness ", i), got, want.Test[i], 1e-10)
 	}
@@ -129,7 +129,7 @@ func once(t *testing.T, points int, obs []float32, s Sample, o Options) *Result 
 	if s.Members == nil {
 		gives = Mean | Spread
 	}
-	a, err := New(t850, Grid{Weights: field64(points, func(int) float64 { return 1 })}, []System{{Name: "raw", Gives: gives}}, o)
+	a, err := New(t850, Grid{Weights: field64(points, func(int) float64 { return 1 })}, []System{{Name: "raw", Provides: gives}}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,14 +199,14 @@ func TestCalibratedGaussian(t *testing.T) {
 // regions, seasons, thresholds and diagrams.
 func TestSumsMergeExactly(t *testing.T) {
 	const n, points = 7, 600
-	half := Region{Name: "half", In: make([]bool, points)}
+	half := Region{Name: "half", Mask: make([]bool, points)}
 	for p := range points / 2 {
-		half.In[p] = true
+		half.Mask[p] = true
 	}
 	o := Options{Scores: IDs(), Thresholds: []float64{-0.3, 0.8}, Regions: []Region{half}, Seasons: true, Index: true, Extremes: 0.1, Climate: 101}
 	fresh := func() *Accumulator {
 		a, err := New(t850, Grid{Weights: field64(points, func(p int) float64 { return 0.1 + float64(p%13)/7 }), NX: 30, Periodic: true, Name: "test"},
-			[]System{{Name: "raw", Gives: Members}, {Name: "net", Gives: Mean | Spread}}, o)
+			[]System{{Name: "raw", Provides: Members}, {Name: "net", Provides: Mean | Spread}}, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -267,8 +267,8 @@ func TestSumsMergeExactly(t *testing.T) {
 		t.Errorf("results by region and season: %v", cells)
 	}
 	other := dates[0]
-	other.Cells = slices.Clone(other.Cells)
-	other.Cells[0].Sums = other.Cells[0].Sums[1:]
+	other.Regions = slices.Clone(other.Regions)
+	other.Regions[0].Sums = other.Regions[0].Sums[1:]
 	if err := fresh().Join(other); err == nil {
 		t.Error("sums of other scores were joined")
 	}
@@ -290,7 +290,7 @@ func exact(r *Result) any {
 		out = append(out, fmt.Sprintf("%s %s %s %s %x %x %x %x %s", c.System, c.Histogram, c.Region, c.Season, c.Tilt, c.TiltHigh, c.Bend, c.BendLow, c.Text))
 	}
 	for _, c := range r.Comparisons {
-		out = append(out, fmt.Sprintf("%s %s %s %x %x %x %x", c.ID, c.Region, c.Season, c.Gain, c.CILow, c.CIHigh, c.P))
+		out = append(out, fmt.Sprintf("%s %s %s %x %x %x %x", c.ID, c.Region, c.Season, c.SkillScore, c.CILow, c.CIHigh, c.P))
 	}
 	return out
 }
@@ -298,8 +298,8 @@ func exact(r *Result) any {
 // A season is that of the valid time, a region only its points: a bias that is there
 // only shows there only.
 func TestRegionsAndSeasons(t *testing.T) {
-	east := Region{Name: "east", In: []bool{false, true}}
-	a, err := New(t850, Grid{Weights: []float64{1, 3}}, []System{{Name: "raw", Gives: Mean}}, Options{Scores: []string{"bias"}, Regions: []Region{east}, Seasons: true})
+	east := Region{Name: "east", Mask: []bool{false, true}}
+	a, err := New(t850, Grid{Weights: []float64{1, 3}}, []System{{Name: "raw", Provides: Mean}}, Options{Scores: []string{"bias"}, Regions: []Region{east}, Seasons: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,12 +346,12 @@ func TestBoxes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := b.On(g)
+		r, err := b.Region(g)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []int
-		for p, in := range r.In {
+		for p, in := range r.Mask {
 			if in {
 				got = append(got, p)
 			}
@@ -365,7 +365,7 @@ func TestBoxes(t *testing.T) {
 			t.Errorf("region %q accepted", text)
 		}
 	}
-	if _, err := (Box{"nowhere", 70, 80, 0, 360}).On(g); err == nil {
+	if _, err := (Box{"nowhere", 70, 80, 0, 360}).Region(g); err == nil {
 		t.Error("a region without points accepted")
 	}
 }
@@ -373,13 +373,13 @@ func TestBoxes(t *testing.T) {
 func TestOptionsRefuse(t *testing.T) {
 	for _, o := range []Options{
 		{Scores: []string{"crps"}}, {Thresholds: []float64{2, 1}}, {Thresholds: []float64{math.NaN()}},
-		{Regions: []Region{{Name: "a", In: []bool{true, true}}}}, {Regions: []Region{{Name: "all", In: []bool{true}}}}, {Regions: []Region{{In: []bool{true}}}},
+		{Regions: []Region{{Name: "a", Mask: []bool{true, true}}}}, {Regions: []Region{{Name: "all", Mask: []bool{true}}}}, {Regions: []Region{{Mask: []bool{true}}}},
 	} {
-		if _, err := New(t850, Grid{Weights: []float64{1}}, []System{{Name: "raw", Gives: Members}}, o); err == nil {
+		if _, err := New(t850, Grid{Weights: []float64{1}}, []System{{Name: "raw", Provides: Members}}, o); err == nil {
 			t.Errorf("options %+v accepted", o)
 		}
 	}
-	if _, err := New(t850, Grid{Weights: []float64{1, 1, 1}, NX: 2}, []System{{Name: "raw", Gives: Members}}, Options{}); err == nil {
+	if _, err := New(t850, Grid{Weights: []float64{1, 1, 1}, NX: 2}, []System{{Name: "raw", Provides: Members}}, Options{}); err == nil {
 		t.Error("rows that do not divide the points accepted")
 	}
 }
@@ -451,7 +451,7 @@ func TestFamilies(t *testing.T) {
 	mean, spread := field(n, func(int) float64 { return r.NormFloat64() }), field(n, func(int) float64 { return 0.5 + r.Float64() })
 	rain := field(n, func(int) float64 { return math.Max(r.NormFloat64(), 0) })
 	ids := append([]string{"crps_family", "brier", "coverage_90", "mae", "interval_score_90", "roc_area", "economic_value"}, Default...)
-	systems := []System{{Name: "plain", Gives: Mean | Spread}, {Name: "normal", Gives: Parameters | Mean | Spread, Family: dist.Normal}, {Name: "censored", Gives: Parameters, Family: dist.CensoredNormal}}
+	systems := []System{{Name: "plain", Provides: Mean | Spread}, {Name: "normal", Provides: Parameters | Mean | Spread, Family: dist.Normal}, {Name: "censored", Provides: Parameters, Family: dist.CensoredNormal}}
 	a, err := New(t850, Grid{Weights: field64(n, func(int) float64 { return 1 })}, systems, Options{Scores: ids, Thresholds: []float64{0.3}})
 	if err != nil {
 		t.Fatal(err)
@@ -483,7 +483,7 @@ func TestFamilies(t *testing.T) {
 	if len(of(res, "rmse", "censored")) != 0 || len(of(res, "crps_family", "plain")) != 0 {
 		t.Error("scores of what a system does not give")
 	}
-	for _, s := range []System{{Name: "x", Gives: Parameters}, {Name: "x", Gives: Mean, Family: dist.Normal}, {Name: "x", Gives: Members | Parameters, Family: dist.Normal}} {
+	for _, s := range []System{{Name: "x", Provides: Parameters}, {Name: "x", Provides: Mean, Family: dist.Normal}, {Name: "x", Provides: Members | Parameters, Family: dist.Normal}} {
 		if _, err := New(t850, Grid{Weights: []float64{1}}, []System{s}, Options{}); err == nil {
 			t.Errorf("system %+v accepted", s)
 		}

@@ -13,5 +13,5 @@ var MAE = &Score{
 	Source: "doi:10.1198/jasa.2011.r10138",
 	Unit:   SameAsVariable, Better: Lower, Needs: Distribution, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = math.Abs(c.quantile(0.5) - c.Obs) },
-	Value: single,
+	Value: firstMean,
 }

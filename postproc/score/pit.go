@@ -14,17 +14,17 @@ var PITFlatness = &Score{
 	ID: "pit_flatness", Name: "distance of the PIT histogram from a flat one", Formula: "sum_k |share_k - 1/20|, bins of F(y)",
 	Doc:    "Calibration of distributions; 0 if every probability comes true as often as forecast.",
 	Source: "doi:10.1111/j.1467-9868.2007.00587.x",
-	Unit:   Dimensionless, Better: Lower, NoRatio: true, Needs: Distribution, NoMembers: true,
-	From: &Sums{
+	Unit:   Dimensionless, Better: Lower, NoSkillScore: true, Needs: Distribution, DistributionsOnly: true,
+	SharedSums: &Sums{
 		Size: func(_, _ int) int { return pitBins },
 		Add: func(sums []float64, w float64, c *Case) {
-			pit := 1 - c.exceed(c.Obs)
+			pit := 1 - c.exceedance(c.Obs)
 			sums[min(pitBins-1, int(pit*pitBins))] += w
 		},
 	},
-	Value: func(mean []float64, _ int) float64 { return unevenness(mean) },
-	Diagram: &Drawing{
-		Columns: []string{"pit", "share", "flat"}, Band: 1, Count: -1,
+	Value: func(mean []float64, _ int) float64 { return distanceFromFlat(mean) },
+	Diagram: &DiagramSpec{
+		Columns: []string{"pit", "share", "flat"}, IntervalColumn: 1, WeightColumn: -1,
 		Rows: func(t *Totals) [][]float64 {
 			out := make([][]float64, pitBins)
 			for k := range out {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/ensemble-weather/ensemble/internal/answer"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 )
 
 // Sections are the result for people: a table for each target, region and season with a row for each score and system; then
@@ -19,20 +19,20 @@ func (r *Result) Sections() answer.Sections {
 	for _, v := range r.Scores {
 		if head := target(v.Variable, v.Level, v.Lead, v.Region, v.Season); head != last {
 			last = head
-			all = append(all, answer.Section{Title: fmt.Sprintf("%s, %s, weights %s, %d points missing", head, phrase.Count(v.N, "date"), v.Weights, v.Missing),
-				Columns: slices.Concat(answer.Words("score", "system"), answer.Numbers("", "members", "value", low, "high"), answer.Words("unit"))})
+			all = append(all, answer.Section{Title: fmt.Sprintf("%s, %s, weights %s, %d points missing", head, humanise.Count(v.N, "date"), v.Weights, v.Missing),
+				Columns: slices.Concat(answer.TextColumns("score", "system"), answer.NumberColumns("", "members", "value", low, "high"), answer.TextColumns("unit"))})
 		}
 		s := &all[len(all)-1]
 		s.Rows = append(s.Rows, []any{v.ID, v.System, v.members(), digits(v.Value), digits(v.CILow), digits(v.CIHigh), v.Unit})
 	}
-	for _, s := range []answer.Section{r.comparisons(low), r.shares(low), r.yardsticks(low), r.coupling(low)} {
+	for _, s := range []answer.Section{r.comparisonSection(low), r.skillComponentSection(low), r.idealScoreSection(low), r.couplingSection(low)} {
 		if len(s.Rows) > 0 {
 			all = append(all, s)
 		}
 	}
 	last = ""
 	for _, c := range r.Calibration {
-		if !Whole(c.Region, c.Season) {
+		if !IsOverall(c.Region, c.Season) {
 			continue
 		}
 		if head := target(c.Variable, c.Level, c.Lead, "", ""); head != last {
@@ -58,30 +58,30 @@ func (v Value) members() any {
 	return nil
 }
 
-func (r *Result) comparisons(low string) answer.Section {
-	s := answer.Section{Columns: append(answer.Words("gain", "system", "over", "target"), answer.Numbers("", "%", low, "high")...)}
+func (r *Result) comparisonSection(low string) answer.Section {
+	s := answer.Section{Columns: append(answer.TextColumns("gain", "system", "over", "target"), answer.NumberColumns("", "%", low, "high")...)}
 	for _, c := range r.Comparisons {
 		ref := c.Reference
 		if c.ReferenceID != c.ID {
 			ref += " (" + c.ReferenceID + ")"
 		}
-		s.Rows = append(s.Rows, []any{c.ID, c.System, ref, target(c.Variable, c.Level, c.Lead, c.Region, c.Season), percent(c.Gain), percent(c.CILow), percent(c.CIHigh)})
+		s.Rows = append(s.Rows, []any{c.ID, c.System, ref, target(c.Variable, c.Level, c.Lead, c.Region, c.Season), percent(c.SkillScore), percent(c.CILow), percent(c.CIHigh)})
 	}
 	return s
 }
 
-func (r *Result) shares(low string) answer.Section {
-	s := answer.Section{Columns: append(answer.Words("share of gain", "system", "over", "target"), answer.Numbers("", "%", low, "high", "CRPS")...)}
-	for _, x := range r.Shares {
-		s.Rows = append(s.Rows, []any{x.Part, x.System, x.Reference + " (" + x.ReferenceID + ")", target(x.Variable, x.Level, x.Lead, x.Region, x.Season),
-			percent(x.Gain), percent(x.CILow), percent(x.CIHigh), digits(x.CRPS)})
+func (r *Result) skillComponentSection(low string) answer.Section {
+	s := answer.Section{Columns: append(answer.TextColumns("share of gain", "system", "over", "target"), answer.NumberColumns("", "%", low, "high", "CRPS")...)}
+	for _, x := range r.SkillComponents {
+		s.Rows = append(s.Rows, []any{x.Component, x.System, x.Reference + " (" + x.ReferenceID + ")", target(x.Variable, x.Level, x.Lead, x.Region, x.Season),
+			percent(x.Reduction), percent(x.CILow), percent(x.CIHigh), digits(x.CRPS)})
 	}
 	return s
 }
 
-func (r *Result) yardsticks(low string) answer.Section {
-	s := answer.Section{Columns: append(answer.Words("yardstick", "of", "target"), answer.Numbers("", "CRPS", low, "high", "system over it", "low", "high")...)}
-	for _, y := range r.Yardsticks {
+func (r *Result) idealScoreSection(low string) answer.Section {
+	s := answer.Section{Columns: append(answer.TextColumns("yardstick", "of", "target"), answer.NumberColumns("", "CRPS", low, "high", "system over it", "low", "high")...)}
+	for _, y := range r.IdealScores {
 		s.Rows = append(s.Rows, []any{y.ID, y.Reference, target(y.Variable, y.Level, y.Lead, y.Region, y.Season),
 			digits(y.CRPS), digits(y.CILow), digits(y.CIHigh), digits(y.Ratio), digits(y.RatioLow), digits(y.RatioHigh)})
 	}

@@ -51,8 +51,8 @@ type Flatness struct {
 	PConvexity Number `json:"p_convexity"`
 }
 
-// TestFlat tests counts of K ≥ 3 places for flatness.
-func TestFlat(counts []float64) Flatness {
+// TestFlatness tests counts of K ≥ 3 places for flatness.
+func TestFlatness(counts []float64) Flatness {
 	k := len(counts)
 	var n float64
 	for _, c := range counts {
@@ -138,12 +138,12 @@ var RankFlatness = &Score{
 	ID: "rank_flatness", Name: "distance of the rank histogram from a flat one", Formula: "sum_k |share_k - 1/(M+1)|",
 	Doc:    "Calibration of members: distance of the reference's ranks from equally likely; never 0 with few dates.",
 	Source: "doi:10.1029/2005JD006917",
-	Unit:   Dimensionless, Better: Lower, NoRatio: true, Needs: Members, MinMembers: 1, From: ranks,
-	Value: func(mean []float64, m int) float64 { return unevenness(mean[m+1:]) },
+	Unit:   Dimensionless, Better: Lower, NoSkillScore: true, Needs: Members, MinMembers: 1, SharedSums: ranks,
+	Value: func(mean []float64, m int) float64 { return distanceFromFlat(mean[m+1:]) },
 }
 
-// unevenness is Σ |share − 1/K| of weights that need not add up to 1.
-func unevenness(weights []float64) float64 {
+// distanceFromFlat is Σ |share − 1/K| of weights that need not add up to 1.
+func distanceFromFlat(weights []float64) float64 {
 	var total, sum float64
 	for _, v := range weights {
 		total += v

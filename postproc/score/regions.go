@@ -16,8 +16,8 @@ type Box struct {
 	South, North, West, East float64
 }
 
-// Boxes are the regions that verification names by themselves.
-var Boxes = []Box{
+// NamedBoxes are the regions that verification names by themselves.
+var NamedBoxes = []Box{
 	{"northern_extratropics", 20, 90, 0, 360},
 	{"tropics", -20, 20, 0, 360},
 	{"southern_extratropics", -90, -20, 0, 360},
@@ -31,7 +31,7 @@ func ParseBox(text string) (Box, error) {
 	name, bounds, own := strings.Cut(text, "=")
 	if !own {
 		var names []string
-		for _, b := range Boxes {
+		for _, b := range NamedBoxes {
 			if b.Name == name {
 				return b, nil
 			}
@@ -57,18 +57,18 @@ func ParseBox(text string) (Box, error) {
 	return b, nil
 }
 
-// On marks the points of a grid that lie in the box.
+// Region marks the points of a grid that lie in the box.
 //
 // Errors: none of them does.
-func (b Box) On(g *ensemble.Grid) (Region, error) {
-	r := Region{Name: b.Name, In: make([]bool, g.Size())}
+func (b Box) Region(g *ensemble.Grid) (Region, error) {
+	r := Region{Name: b.Name, Mask: make([]bool, g.Size())}
 	any := false
 	for j := range g.NY {
 		for i := range g.NX {
 			lat, lon := g.LatAt(j, i), g.LonAt(j, i)
 			east := math.Mod(math.Mod(lon-b.West, 360)+360, 360)
 			in := lat >= b.South && lat <= b.North && east <= b.East-b.West
-			r.In[j*g.NX+i] = in
+			r.Mask[j*g.NX+i] = in
 			any = any || in
 		}
 	}

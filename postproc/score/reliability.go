@@ -8,10 +8,10 @@ import "math"
 //
 // Layout: for each entry Σw, Σwp, Σwo.
 var probabilities = &Sums{
-	Size: func(m, _ int) int { return 3 * steps(m) },
+	Size: func(m, _ int) int { return 3 * probabilityLevels(m) },
 	Add: func(sums []float64, w float64, c *Case) {
 		p, happened := c.Probability()
-		k := 3 * int(math.Round(p*float64(steps(len(c.Members))-1)))
+		k := 3 * int(math.Round(p*float64(probabilityLevels(len(c.Members))-1)))
 		sums[k] += w
 		sums[k+1] += w * p
 		if happened {
@@ -20,8 +20,8 @@ var probabilities = &Sums{
 	},
 }
 
-// steps is the number of entries of probabilities.
-func steps(members int) int {
+// probabilityLevels is the number of entries of probabilities.
+func probabilityLevels(members int) int {
 	if members > 0 {
 		return members + 1
 	}
@@ -59,19 +59,19 @@ func Decompose(table []float64) (d Decomposition) {
 // score, see Decomposition, with a group for each number of members that forecast the
 // event, or each hundredth of probability.
 var (
-	BrierReliability = brierPart("brier_reliability", "reliability part of the Brier score", "sum_k n_k (p_k-o_k)^2 / n", Lower,
+	BrierReliability = newBrierPart("brier_reliability", "reliability part of the Brier score", "sum_k n_k (p_k-o_k)^2 / n", Lower,
 		"Part of the Brier score due to miscalibration.", func(d Decomposition) float64 { return d.Reliability })
-	BrierResolution = brierPart("brier_resolution", "resolution part of the Brier score", "sum_k n_k (o_k-<o>)^2 / n", Higher,
+	BrierResolution = newBrierPart("brier_resolution", "resolution part of the Brier score", "sum_k n_k (o_k-<o>)^2 / n", Higher,
 		"How much the event's frequency differs between forecasts; lowers the Brier score.", func(d Decomposition) float64 { return d.Resolution })
-	BrierUncertainty = brierPart("brier_uncertainty", "uncertainty part of the Brier score", "<o>(1-<o>)", Neither,
+	BrierUncertainty = newBrierPart("brier_uncertainty", "uncertainty part of the Brier score", "<o>(1-<o>)", Neither,
 		"Brier score of always forecasting the event's frequency; the same for all systems.", func(d Decomposition) float64 { return d.Uncertainty })
 )
 
-func brierPart(id, name, formula string, better Better, doc string, part func(Decomposition) float64) *Score {
+func newBrierPart(id, name, formula string, better Better, doc string, part func(Decomposition) float64) *Score {
 	return &Score{
 		ID: id, Name: name, Formula: formula, Doc: doc,
 		Source: "doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2",
-		Unit:   Dimensionless, Better: better, NoRatio: true, Divisor: "M", Needs: Distribution | Events, MinMembers: 2, From: probabilities,
+		Unit:   Dimensionless, Better: better, NoSkillScore: true, Divisor: "M", Needs: Distribution | Events, MinMembers: 2, SharedSums: probabilities,
 		Value: func(mean []float64, _ int) float64 { return part(Decompose(mean)) },
 	}
 }
@@ -85,9 +85,9 @@ var ReliabilityDiagram = &Score{
 	ID: "reliability", Name: "reliability diagram", Formula: "<o> by forecast probability p",
 	Doc:    "On the diagonal events happen as often as forecast; a flatter curve is overconfident.",
 	Source: "doi:10.1175/WAF993.1",
-	Unit:   Dimensionless, Better: Neither, Needs: Distribution | Events, MinMembers: 2, From: probabilities,
-	Diagram: &Drawing{
-		Columns: []string{"probability", "frequency", "share", "base_rate"}, Band: 1, Count: 2,
+	Unit:   Dimensionless, Better: Neither, Needs: Distribution | Events, MinMembers: 2, SharedSums: probabilities,
+	Diagram: &DiagramSpec{
+		Columns: []string{"probability", "frequency", "share", "base_rate"}, IntervalColumn: 1, WeightColumn: 2,
 		Rows: func(t *Totals) [][]float64 {
 			const groups = 11
 			var sums [groups][3]float64

@@ -74,7 +74,7 @@ type Comparison struct {
 	Level       string  `json:"level"`
 	Lead        string  `json:"lead"`
 	LeadH       float64 `json:"lead_h"`
-	Gain        Number  `json:"gain"`
+	SkillScore  Number  `json:"skill_score"`
 	CILow       Number  `json:"ci_low"`
 	CIHigh      Number  `json:"ci_high"`
 	N           int     `json:"n"`
@@ -106,22 +106,22 @@ type DiagramKey struct {
 // the resampled dates.
 type Diagram struct {
 	DiagramKey
-	Unit    string     `json:"unit"` // of columns that are no shares and probabilities
-	Members int        `json:"members"`
-	N       int        `json:"n"` // dates
-	Columns []string   `json:"columns"`
-	Rows    [][]Number `json:"rows"`
-	Band    string     `json:"band"` // the column with an interval
-	Low     []Number   `json:"low"`
-	High    []Number   `json:"high"`
+	Unit           string     `json:"unit"` // of columns that are no shares and probabilities
+	Members        int        `json:"members"`
+	N              int        `json:"n"` // dates
+	Columns        []string   `json:"columns"`
+	Rows           [][]Number `json:"rows"`
+	IntervalColumn string     `json:"interval_column"` // the column with an interval
+	Low            []Number   `json:"low"`
+	High           []Number   `json:"high"`
 }
 
-// Share is a part of what a system gains over a raw ensemble, relative to the raw
-// ensemble's score (package postproc/gain says how it is found). The parts finite_size,
+// SkillComponent is a part of what a system gains over a raw ensemble, relative to the raw
+// ensemble's score (package postproc/skill says how it is found). The parts finite_size,
 // bias, dispersion and information add up to total; beyond_members is the gain over
 // infinitely many raw members; dispersion_first and bias_second are the middle two in the other order.
-type Share struct {
-	Part        string  `json:"part"`
+type SkillComponent struct {
+	Component   string  `json:"component"`
 	System      string  `json:"system"`
 	Reference   string  `json:"reference"`
 	ReferenceID string  `json:"reference_id"` // score of the reference
@@ -129,7 +129,7 @@ type Share struct {
 	Level       string  `json:"level"`
 	Lead        string  `json:"lead"`
 	LeadH       float64 `json:"lead_h"`
-	Gain        Number  `json:"gain"`
+	Reduction   Number  `json:"reduction"`
 	CILow       Number  `json:"ci_low"`
 	CIHigh      Number  `json:"ci_high"`
 	CRPS        Number  `json:"crps"` // of the forecast after this step
@@ -139,9 +139,9 @@ type Share struct {
 	Weights     string  `json:"weights"`
 }
 
-// Yardstick is a CRPS that says how close to the best possible a system is (package
-// postproc/gain says how it is found), and Ratio the system's CRPS over it.
-type Yardstick struct {
+// IdealScore is a CRPS that says how close to the best possible a system is (package
+// postproc/skill says how it is found), and Ratio the system's CRPS over it.
+type IdealScore struct {
 	ID        string  `json:"id"`
 	System    string  `json:"system"`
 	Reference string  `json:"reference"` // whose members it is made of; the system itself for expected
@@ -183,24 +183,24 @@ type DateScore struct {
 	ExtremeWeight        float64 `json:"extreme_weight"`
 	ExtremeCRPS          Number  `json:"extreme_crps"`
 	ExtremeReferenceCRPS Number  `json:"extreme_reference_crps"`
-	// SpreadSquare is the mean squared distance of the spread from that of the full ensemble, of
+	// SpreadMSE is the mean squared distance of the spread from that of the full ensemble, of
 	// which SpreadRMSE is made: weight 0 and missing where it is not known.
 	SpreadWeight float64 `json:"spread_weight"`
-	SpreadSquare Number  `json:"spread_square"`
+	SpreadMSE    Number  `json:"spread_mse"`
 }
 
 // Result is what verification publishes.
 type Result struct {
-	Scores      []Value         `json:"scores"`
-	Comparisons []Comparison    `json:"comparisons"`
-	Shares      []Share         `json:"gain_shares"`
-	Yardsticks  []Yardstick     `json:"yardsticks"`
-	Ranks       []RankHistogram `json:"rank_histograms"`
-	Calibration []Calibration   `json:"calibration"`
-	Diagrams    []Diagram       `json:"diagrams"`
-	Coupling    []Coupling      `json:"coupling"`
-	Bootstrap   Bootstrap       `json:"bootstrap"`
-	Dates       []DateScore     `json:"-"` // a table by itself
+	Scores          []Value          `json:"scores"`
+	Comparisons     []Comparison     `json:"comparisons"`
+	SkillComponents []SkillComponent `json:"skill_components"`
+	IdealScores     []IdealScore     `json:"ideal_scores"`
+	Ranks           []RankHistogram  `json:"rank_histograms"`
+	Calibration     []Calibration    `json:"calibration"`
+	Diagrams        []Diagram        `json:"diagrams"`
+	Coupling        []Coupling       `json:"coupling"`
+	Bootstrap       Bootstrap        `json:"bootstrap"`
+	Dates           []DateScore      `json:"-"` // a table by itself
 }
 
 // MarshalJSON writes empty lists as [], so that a reader can go through them.
@@ -208,8 +208,8 @@ func (r Result) MarshalJSON() ([]byte, error) {
 	type plain Result
 	r.Scores = append([]Value{}, r.Scores...)
 	r.Comparisons = append([]Comparison{}, r.Comparisons...)
-	r.Shares = append([]Share{}, r.Shares...)
-	r.Yardsticks = append([]Yardstick{}, r.Yardsticks...)
+	r.SkillComponents = append([]SkillComponent{}, r.SkillComponents...)
+	r.IdealScores = append([]IdealScore{}, r.IdealScores...)
 	r.Ranks = append([]RankHistogram{}, r.Ranks...)
 	r.Calibration = append([]Calibration{}, r.Calibration...)
 	r.Diagrams = append([]Diagram{}, r.Diagrams...)
@@ -221,8 +221,8 @@ func (r Result) MarshalJSON() ([]byte, error) {
 func (r *Result) Append(o *Result) {
 	r.Scores = append(r.Scores, o.Scores...)
 	r.Comparisons = append(r.Comparisons, o.Comparisons...)
-	r.Shares = append(r.Shares, o.Shares...)
-	r.Yardsticks = append(r.Yardsticks, o.Yardsticks...)
+	r.SkillComponents = append(r.SkillComponents, o.SkillComponents...)
+	r.IdealScores = append(r.IdealScores, o.IdealScores...)
 	r.Ranks = append(r.Ranks, o.Ranks...)
 	r.Calibration = append(r.Calibration, o.Calibration...)
 	r.Diagrams = append(r.Diagrams, o.Diagrams...)
@@ -235,7 +235,7 @@ func (r *Result) Append(o *Result) {
 // threshold if there are several, or nil.
 func (r *Result) Find(id, system, variable, level, lead string) *Value {
 	i := slices.IndexFunc(r.Scores, func(v Value) bool {
-		return v.ID == id && v.System == system && v.Variable == variable && v.Level == level && v.Lead == lead && Whole(v.Region, v.Season)
+		return v.ID == id && v.System == system && v.Variable == variable && v.Level == level && v.Lead == lead && IsOverall(v.Region, v.Season)
 	})
 	if i < 0 {
 		return nil
@@ -243,9 +243,9 @@ func (r *Result) Find(id, system, variable, level, lead string) *Value {
 	return &r.Scores[i]
 }
 
-// Whole says whether a region and a season are all there is; results of older versions
+// IsOverall says whether a region and a season are all there is; results of older versions
 // name neither.
-func Whole(region, season string) bool {
+func IsOverall(region, season string) bool {
 	return (region == "" || region == Everywhere) && (season == "" || season == AllYear)
 }
 
@@ -257,28 +257,28 @@ type Pair struct{ ID, System, Reference, ReferenceID string }
 // have, for every threshold.
 func (a *Accumulator) Pairs(system, reference string) []Pair {
 	var out []Pair
-	i, j := a.find(system), a.find(reference)
+	i, j := a.systemIndex(system), a.systemIndex(reference)
 	if i < 0 || j < 0 {
 		return nil
 	}
 	for _, s := range a.plan[i] {
-		if s.compares() && s.event <= 0 && slices.Contains(a.plan[j], s) {
+		if s.hasSkillScore() && s.event <= 0 && slices.Contains(a.plan[j], s) {
 			out = append(out, Pair{ID: s.ID, System: system, Reference: reference})
 		}
 	}
 	return out
 }
 
-// Has says whether a system is given a score.
-func (a *Accumulator) Has(system, id string) bool {
-	i := a.find(system)
+// HasScore says whether a system is given a score.
+func (a *Accumulator) HasScore(system, id string) bool {
+	i := a.systemIndex(system)
 	return i >= 0 && slices.ContainsFunc(a.plan[i], func(p planned) bool { return p.ID == id })
 }
 
-// compares says whether relative gains of a score make sense.
-func (s *Score) compares() bool { return s.Better == Lower && s.Value != nil && !s.NoRatio }
+// hasSkillScore says whether relative gains of a score make sense.
+func (s *Score) hasSkillScore() bool { return s.Better == Lower && s.Value != nil && !s.NoSkillScore }
 
-func (a *Accumulator) find(system string) int {
+func (a *Accumulator) systemIndex(system string) int {
 	return slices.IndexFunc(a.systems, func(s System) bool { return s.Name == system })
 }
 
@@ -298,7 +298,7 @@ func (a *Accumulator) Result(b Bootstrap, pairs []Pair) (*Result, error) {
 	if len(a.dates) == 0 {
 		return nil, fmt.Errorf("score: %s: no dates", a.target.Variable)
 	}
-	dates := a.ordered()
+	dates := a.sortedDates()
 	whole, err := b.resolved(len(dates))
 	if err != nil {
 		return nil, err
@@ -352,11 +352,11 @@ func (a *Accumulator) view(dates []Date, region int, season string, b Bootstrap)
 		once[i] = 1
 	}
 	all := append([][]int{once}, b.draws(n)...)
-	cells := make([]Cell, n)
+	cells := make([]RegionSums, n)
 	for i, d := range dates {
-		cells[i] = d.Cells[region]
+		cells[i] = d.Regions[region]
 		v.points, v.absent = v.points+cells[i].Points, v.absent+cells[i].Missing
-		for s, m := range cells[i].Absent {
+		for s, m := range cells[i].MissingMembers {
 			v.missing[s] += m
 		}
 	}
@@ -407,9 +407,9 @@ func (v *view) result(out *Result, pairs []Pair) error {
 			low, high := v.b.interval(values[1:], n)
 			divisor, pairs := "none", ""
 			switch {
-			case sys.Gives&Members != 0 && e.Divisor == "M-1" && e.Needs&Spread != 0:
+			case sys.Provides&Members != 0 && e.Divisor == "M-1" && e.Needs&Spread != 0:
 				divisor = "M-1"
-			case sys.Gives&Members != 0:
+			case sys.Provides&Members != 0:
 				pairs = e.Divisor
 			case e.Needs&(Spread|Distribution) != 0:
 				divisor = "predicted"
@@ -420,11 +420,11 @@ func (v *view) result(out *Result, pairs []Pair) error {
 				Points: v.points, Missing: v.absent, Region: v.name, Season: v.season, Threshold: v.threshold(e.event),
 				MissingMembers: v.missing[i], PairDivisor: pairs})
 		}
-		if k := slices.IndexFunc(v.entries[i], func(e entry) bool { return e.From == ranks }); k >= 0 {
+		if k := slices.IndexFunc(v.entries[i], func(e entry) bool { return e.SharedSums == ranks }); k >= 0 {
 			e := &v.entries[i][k]
 			shares := v.rankShares(i, e)
 			out.Ranks = append(out.Ranks, v.histogram(i, e, shares))
-			out.Calibration = append(out.Calibration, v.calibration(i, HistogramOfRanks, shares))
+			out.Calibration = append(out.Calibration, v.calibration(i, RankHistogramKind, shares))
 		}
 		if k := slices.IndexFunc(v.entries[i], func(e entry) bool { return e.Score == PITFlatness }); k >= 0 {
 			e := &v.entries[i][k]
@@ -432,7 +432,7 @@ func (v *view) result(out *Result, pairs []Pair) error {
 			for r, s := range v.sums {
 				shares[r] = s[e.at : e.at+e.size]
 			}
-			out.Calibration = append(out.Calibration, v.calibration(i, HistogramOfPIT, shares))
+			out.Calibration = append(out.Calibration, v.calibration(i, PITHistogramKind, shares))
 		}
 	}
 	for _, p := range pairs {
@@ -445,7 +445,7 @@ func (v *view) result(out *Result, pairs []Pair) error {
 
 // compare appends a comparison, for each threshold if its score has one.
 func (v *view) compare(out *Result, p Pair) error {
-	i, j := v.find(p.System), v.find(p.Reference)
+	i, j := v.systemIndex(p.System), v.systemIndex(p.Reference)
 	if p.ReferenceID == "" {
 		p.ReferenceID = p.ID
 	}
@@ -453,7 +453,7 @@ func (v *view) compare(out *Result, p Pair) error {
 		return fmt.Errorf("score: no system %q or %q to compare", p.System, p.Reference)
 	}
 	events := []int{-1}
-	if s := ByID(p.ID); s != nil && s.ByEvent() {
+	if s := ByID(p.ID); s != nil && s.IsPerThreshold() {
 		events = events[:0]
 		for e := range v.o.Thresholds {
 			events = append(events, e)
@@ -463,7 +463,7 @@ func (v *view) compare(out *Result, p Pair) error {
 	for _, event := range events {
 		x, s := v.series(i, p.ID, event)
 		y, r := v.series(j, p.ReferenceID, event)
-		if s == nil || r == nil || !s.compares() || !r.compares() {
+		if s == nil || r == nil || !s.hasSkillScore() || !r.hasSkillScore() {
 			return fmt.Errorf("score: cannot compare %s of %q with %s of %q", p.ID, p.System, p.ReferenceID, p.Reference)
 		}
 		gain := make([]float64, len(x))
@@ -474,22 +474,22 @@ func (v *view) compare(out *Result, p Pair) error {
 		low, high := v.b.interval(gain[1:], n)
 		out.Comparisons = append(out.Comparisons, Comparison{ID: p.ID, System: p.System, Reference: p.Reference, ReferenceID: p.ReferenceID,
 			Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), LeadH: t.Lead.Hours(),
-			Gain: Number(value), CILow: Number(low), CIHigh: Number(high), N: n,
-			Region: v.name, Season: v.season, Threshold: v.threshold(event), P: Number(v.equal(s, r)), Weights: v.grid.Name})
+			SkillScore: Number(value), CILow: Number(low), CIHigh: Number(high), N: n,
+			Region: v.name, Season: v.season, Threshold: v.threshold(event), P: Number(v.pValue(s, r)), Weights: v.grid.Name})
 	}
 	return nil
 }
 
-// equal is the probability of DieboldMariano for two scores that are, up to a last
+// pValue is the probability of DieboldMariano for two scores that are, up to a last
 // function, means over dates of one quantity; else NaN.
-func (v *view) equal(x, y *entry) float64 {
-	one := func(e *entry) bool { return e.Parts == 1 || e.Daily != nil }
+func (v *view) pValue(x, y *entry) float64 {
+	one := func(e *entry) bool { return e.Parts == 1 || e.PerDate != nil }
 	if !one(x) || !one(y) {
 		return math.NaN()
 	}
 	var diff []float64
 	for _, d := range v.dates {
-		if c := d.Cells[v.region]; c.Weight > 0 {
+		if c := d.Regions[v.region]; c.Weight > 0 {
 			diff = append(diff, (c.Sums[x.at]-c.Sums[y.at])/c.Weight)
 		}
 	}
@@ -497,7 +497,7 @@ func (v *view) equal(x, y *entry) float64 {
 }
 
 // means are Σ times·sums / Σ times·weight over the dates, NaN without weight.
-func means(dates []Cell, times []int, width int) []float64 {
+func means(dates []RegionSums, times []int, width int) []float64 {
 	out := make([]float64, width)
 	var weight float64
 	for i, t := range times {
@@ -521,7 +521,7 @@ func (v *view) diagram(system int, e *entry) Diagram {
 	t := v.target
 	d := Diagram{DiagramKey: DiagramKey{ID: e.ID, System: v.systems[system].Name, Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), LeadH: t.Lead.Hours(),
 		Region: v.name, Season: v.season, Threshold: v.threshold(e.event)}, Unit: e.UnitOf(t.Unit), Members: v.systems[system].MembersUsed, N: len(v.dates),
-		Columns: e.Diagram.Columns, Band: e.Diagram.Columns[e.Diagram.Band], Rows: [][]Number{}, Low: []Number{}, High: []Number{}}
+		Columns: e.Diagram.Columns, IntervalColumn: e.Diagram.Columns[e.Diagram.IntervalColumn], Rows: [][]Number{}, Low: []Number{}, High: []Number{}}
 	rows := func(sums []float64) [][]float64 {
 		return e.Diagram.Rows(&Totals{Sums: sums[e.at : e.at+e.size], Weight: 1, Members: v.members[system]})
 	}
@@ -529,13 +529,13 @@ func (v *view) diagram(system int, e *entry) Diagram {
 	bands := make([][]float64, len(whole)) // of the band's column, where a resample has the row at all
 	for _, s := range v.sums[1:] {
 		for i, row := range rows(s) {
-			if x := row[e.Diagram.Band]; !math.IsNaN(x) {
+			if x := row[e.Diagram.IntervalColumn]; !math.IsNaN(x) {
 				bands[i] = append(bands[i], x)
 			}
 		}
 	}
 	for i, row := range whole {
-		if e.Diagram.Count >= 0 && !(row[e.Diagram.Count] > 0) {
+		if e.Diagram.WeightColumn >= 0 && !(row[e.Diagram.WeightColumn] > 0) {
 			continue
 		}
 		values := bands[i]
@@ -577,7 +577,7 @@ func (v *view) histogram(system int, e *entry, shares [][]float64) RankHistogram
 	h := RankHistogram{System: v.systems[system].Name, Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), Region: v.name, Season: v.season,
 		Members: m, N: len(v.dates), Counts: make([]float64, m+1), Shares: make([]float64, m+1)}
 	for _, d := range v.dates {
-		for k, c := range d.Cells[v.region].Sums[e.at : e.at+m+1] {
+		for k, c := range d.Regions[v.region].Sums[e.at : e.at+m+1] {
 			h.Counts[k] += c
 		}
 	}
@@ -593,6 +593,6 @@ func (v *view) histogram(system int, e *entry, shares [][]float64) RankHistogram
 		h.Low, h.High = append(h.Low, Number(flat-(high-s))), append(h.High, Number(flat+(s-low)))
 		dates[k] = s * float64(len(v.dates))
 	}
-	h.Test = TestFlat(dates)
+	h.Test = TestFlatness(dates)
 	return h
 }

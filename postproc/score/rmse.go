@@ -12,5 +12,5 @@ var RMSE = &Score{
 	Source: "doi:10.1016/C2017-0-03921-6, ch. 9",
 	Unit:   SameAsVariable, Better: Lower, Needs: Mean, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = (c.Mean - c.Obs) * (c.Mean - c.Obs) },
-	Value: root,
+	Value: rootOfFirstMean,
 }

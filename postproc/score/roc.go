@@ -2,9 +2,9 @@ package score
 
 import "math"
 
-// rates are hit and false-alarm rate of warning whenever the probability reaches each
+// rocRates are hit and false-alarm rate of warning whenever the probability reaches each
 // entry of a table of probabilities, from the highest to the lowest, which always warns.
-func rates(table []float64) (hits, alarms []float64, base float64) {
+func rocRates(table []float64) (hits, alarms []float64, base float64) {
 	var events, others float64
 	for k := 0; k+2 < len(table); k += 3 {
 		events, others = events+table[k+2], others+table[k]-table[k+2]
@@ -27,9 +27,9 @@ var ROCArea = &Score{
 	ID: "roc_area", Name: "area below the ROC curve", Formula: "integral of the hit rate over the false-alarm rate",
 	Doc:    "Whether events get higher probabilities than other cases, calibrated or not; 0.5 is no discrimination.",
 	Source: "doi:10.1256/003590002320603584",
-	Unit:   Dimensionless, Better: Higher, Needs: Distribution | Events, MinMembers: 2, From: probabilities,
+	Unit:   Dimensionless, Better: Higher, Needs: Distribution | Events, MinMembers: 2, SharedSums: probabilities,
 	Value: func(mean []float64, _ int) float64 {
-		hits, alarms, _ := rates(mean)
+		hits, alarms, _ := rocRates(mean)
 		var area, h, f float64
 		for i := range hits {
 			area += (alarms[i] - f) * (hits[i] + h) / 2
@@ -37,10 +37,10 @@ var ROCArea = &Score{
 		}
 		return area
 	},
-	Diagram: &Drawing{
-		Columns: []string{"false_alarm_rate", "hit_rate", "probability"}, Band: 1, Count: -1,
+	Diagram: &DiagramSpec{
+		Columns: []string{"false_alarm_rate", "hit_rate", "probability"}, IntervalColumn: 1, WeightColumn: -1,
 		Rows: func(t *Totals) [][]float64 {
-			hits, alarms, _ := rates(t.Sums)
+			hits, alarms, _ := rocRates(t.Sums)
 			out := make([][]float64, len(hits))
 			for i := range hits {
 				out[i] = []float64{alarms[i], hits[i], 1 - float64(i)/float64(len(hits)-1)}
@@ -64,27 +64,27 @@ var EconomicValue = &Score{
 	ID: "economic_value", Name: "largest economic value", Formula: "max_p (H-F); diagram: (min(a,o)-F a(1-o)+H o(1-a)-o)/(min(a,o)-o a)",
 	Doc:    "Share of a perfect forecast's saving, for the cost-loss ratio that benefits most.",
 	Source: "doi:10.1002/qj.49712656313",
-	Unit:   Dimensionless, Better: Higher, Needs: Distribution | Events, MinMembers: 2, From: probabilities,
+	Unit:   Dimensionless, Better: Higher, Needs: Distribution | Events, MinMembers: 2, SharedSums: probabilities,
 	Value: func(mean []float64, _ int) float64 {
-		hits, alarms, base := rates(mean)
-		return value(base, hits, alarms, base)
+		hits, alarms, base := rocRates(mean)
+		return economicValue(base, hits, alarms, base)
 	},
-	Diagram: &Drawing{
-		Columns: []string{"cost_loss", "value"}, Band: 1, Count: -1,
+	Diagram: &DiagramSpec{
+		Columns: []string{"cost_loss", "value"}, IntervalColumn: 1, WeightColumn: -1,
 		Rows: func(t *Totals) [][]float64 {
-			hits, alarms, base := rates(t.Sums)
+			hits, alarms, base := rocRates(t.Sums)
 			out := make([][]float64, 19)
 			for i := range out {
 				a := float64(i+1) / 20
-				out[i] = []float64{a, value(a, hits, alarms, base)}
+				out[i] = []float64{a, economicValue(a, hits, alarms, base)}
 			}
 			return out
 		},
 	},
 }
 
-// value is V(a), not below 0: a user may leave the forecast alone.
-func value(a float64, hits, alarms []float64, base float64) float64 {
+// economicValue is V(a), not below 0: a user may leave the forecast alone.
+func economicValue(a float64, hits, alarms []float64, base float64) float64 {
 	best := 0.0
 	for i := range hits {
 		v := (math.Min(a, base) - alarms[i]*a*(1-base) + hits[i]*base*(1-a) - base) / (math.Min(a, base) - base*a)

@@ -1,12 +1,12 @@
 package score
 
-// thresholdSums are, for all thresholds t together: Σ (P_t−o_t)², Σ P_t(1−P_t), and o_t
+// rpsSums are, for all thresholds t together: Σ (P_t−o_t)², Σ P_t(1−P_t), and o_t
 // for each, with P_t the probability of exceeding t and o_t whether it happened.
-var thresholdSums = &Sums{
+var rpsSums = &Sums{
 	Size: func(_, thresholds int) int { return 2 + thresholds },
 	Add: func(sums []float64, w float64, c *Case) {
 		for i, t := range c.Thresholds {
-			p, o := c.Above[i], 0.0
+			p, o := c.Exceedance[i], 0.0
 			if c.Obs > t {
 				o = 1
 			}
@@ -25,8 +25,8 @@ var RPS = &Score{
 	ID: "rps", Name: "ranked probability score", Formula: "<sum_t (P_t-o_t)^2>",
 	Doc:    "Sum of the Brier scores of all thresholds.",
 	Source: "doi:10.1016/C2017-0-03921-6, ch. 9",
-	Unit:   Dimensionless, Better: Lower, Divisor: "M", Needs: Distribution | Events, MinMembers: 2, From: thresholdSums,
-	Value: single,
+	Unit:   Dimensionless, Better: Lower, Divisor: "M", Needs: Distribution | Events, MinMembers: 2, SharedSums: rpsSums,
+	Value: firstMean,
 }
 
 // RPSFair is the RPS that infinitely many members would have,
@@ -37,7 +37,7 @@ var RPSFair = &Score{
 	ID: "rps_fair", Name: "ranked probability score, fair", Formula: "<sum_t (P_t-o_t)^2 - P_t(1-P_t)/(M-1)>",
 	Doc:    "RPS corrected for ensemble size, so that ensembles of different size compare.",
 	Source: "doi:10.1002/qj.2270",
-	Unit:   Dimensionless, Better: Lower, Divisor: "M-1", Needs: Members | Events, MinMembers: 2, From: thresholdSums,
+	Unit:   Dimensionless, Better: Lower, Divisor: "M-1", Needs: Members | Events, MinMembers: 2, SharedSums: rpsSums,
 	Value: func(mean []float64, m int) float64 { return mean[0] - mean[1]/float64(m-1) },
 }
 
@@ -49,7 +49,7 @@ var RPSSkill = &Score{
 	ID: "rps_skill", Name: "ranked probability skill score", Formula: "1 - <sum_t (P_t-o_t)^2>/sum_t <o_t>(1-<o_t>)",
 	Doc:    "Skill relative to the frequencies of the categories in the verified sample.",
 	Source: "doi:10.1016/C2017-0-03921-6, ch. 9",
-	Unit:   Dimensionless, Better: Higher, Divisor: "M", Needs: Distribution | Events, MinMembers: 2, From: thresholdSums,
+	Unit:   Dimensionless, Better: Higher, Divisor: "M", Needs: Distribution | Events, MinMembers: 2, SharedSums: rpsSums,
 	Value: func(mean []float64, _ int) float64 {
 		var climate float64
 		for _, o := range mean[2:] {

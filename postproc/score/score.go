@@ -70,25 +70,25 @@ type Case struct {
 	Parameters []float64    // of Family
 	// Thresholds of events, and the forecast probability that each is exceeded. Scores
 	// of one event look at number Event.
-	Thresholds, Above []float64
-	Event             int
+	Thresholds, Exceedance []float64
+	ThresholdIndex         int
 
-	place place
+	location location
 }
 
 // Probability is the forecast that the event's threshold is exceeded, and whether it is.
 func (c *Case) Probability() (p float64, happened bool) {
-	return c.Above[c.Event], c.Obs > c.Thresholds[c.Event]
+	return c.Exceedance[c.ThresholdIndex], c.Obs > c.Thresholds[c.ThresholdIndex]
 }
 
-// place is where on the grid a case is, for scores of several points.
-type place struct {
-	members [][]float32 // in the system's order, [member][point]
-	obs     []float32
-	earlier [][][]float32 // [lead][member][point] before those
-	before  [][]float32   // [lead][point], the reference at these leads
-	p       int
-	next    [2]int // the points east and south of it, −1 at the rim
+// location is where on the grid a case is, for scores of several points.
+type location struct {
+	members    [][]float32 // in the system's order, [member][point]
+	obs        []float32
+	earlier    [][][]float32 // [lead][member][point] before those
+	earlierObs [][]float32   // [lead][point], the reference at these leads
+	p          int
+	neighbours [2]int // the points east and south of it, −1 at the rim
 }
 
 // Sums are quantities that are added up over points and dates, and which several
@@ -126,48 +126,48 @@ type Score struct {
 	Divisor    string // for members: of the variance or the pairs; "" if none enters
 	Needs      Need
 	MinMembers int // of a system scored by its members; 0 if it does not matter
-	// NoRatio keeps a score from relative gains: one without a natural zero, or one that
+	// NoSkillScore keeps a score from relative gains: one without a natural zero, or one that
 	// resampling moves away from 0, as distances from a flat histogram.
-	NoRatio bool
-	// Normal keeps a score from systems of another family: it takes their mean and spread
+	NoSkillScore bool
+	// NormalOnly keeps a score from systems of another family: it takes their mean and spread
 	// for a normal distribution's.
-	Normal bool
-	// Expects keeps a score from systems of families that say not what they expect of themselves.
-	Expects bool
-	// NoMembers keeps a score from systems of members, for which there is another.
-	NoMembers bool
+	NormalOnly bool
+	// NeedsExpectedCRPS keeps a score from systems of families that say not what they expect of themselves.
+	NeedsExpectedCRPS bool
+	// DistributionsOnly keeps a score from systems of members, for which there is another.
+	DistributionsOnly bool
 	// Parts is the number of quantities averaged; Point fills them.
 	Parts int
 	Point func(parts []float64, c *Case)
-	// From, in place of Parts and Point, are sums that scores share.
-	From *Sums
-	// Daily, if set, turns the averages of one date, in place, into what is averaged
+	// SharedSums, in place of Parts and Point, are sums that scores share.
+	SharedSums *Sums
+	// PerDate, if set, turns the averages of one date, in place, into what is averaged
 	// over dates, each date with its weight: for scores of whole fields.
-	Daily func(mean []float64, members int)
+	PerDate func(mean []float64, members int)
 	// Value makes the score of the averages; members is that of a system scored
 	// by its members and 0 for a distribution. nil: the score is a diagram only.
 	Value func(mean []float64, members int) float64
 	// Diagram makes a table of the sums: always the same number of rows.
-	Diagram *Drawing
+	Diagram *DiagramSpec
 }
 
-// Drawing is how a score becomes a table of numbers to be drawn.
-type Drawing struct {
+// DiagramSpec is how a score becomes a table of numbers to be drawn.
+type DiagramSpec struct {
 	Columns []string // each with what it is: "probability", "frequency", …
-	// Band is the column that gets an interval from the resampled dates.
-	Band int
-	// Count is the column with the weight of a row: rows without any are left out.
-	Count int
-	Rows  func(t *Totals) [][]float64
+	// IntervalColumn is the column that gets an interval from the resampled dates.
+	IntervalColumn int
+	// WeightColumn is the column with the weight of a row: rows without any are left out.
+	WeightColumn int
+	Rows         func(t *Totals) [][]float64
 }
 
-// ByEvent says whether a score is made for every threshold by itself.
-func (s *Score) ByEvent() bool { return s.Needs&Events != 0 && s.From != thresholdSums }
+// IsPerThreshold says whether a score is made for every threshold by itself.
+func (s *Score) IsPerThreshold() bool { return s.Needs&Events != 0 && s.SharedSums != rpsSums }
 
 // size is how many numbers are summed.
 func (s *Score) size(members, thresholds int) int {
-	if s.From != nil {
-		return s.From.Size(members, thresholds)
+	if s.SharedSums != nil {
+		return s.SharedSums.Size(members, thresholds)
 	}
 	return s.Parts
 }
@@ -186,11 +186,11 @@ func (s *Score) UnitOf(variable string) string {
 	return variable
 }
 
-// single is the Value of scores that are plain averages.
-func single(mean []float64, _ int) float64 { return mean[0] }
+// firstMean is the Value of scores that are plain averages.
+func firstMean(mean []float64, _ int) float64 { return mean[0] }
 
-// root is the Value of scores that are roots of averages.
-func root(mean []float64, _ int) float64 { return math.Sqrt(mean[0]) }
+// rootOfFirstMean is the Value of scores that are roots of averages.
+func rootOfFirstMean(mean []float64, _ int) float64 { return math.Sqrt(mean[0]) }
 
 // ByID finds a score of the table, or nil.
 func ByID(id string) *Score {
@@ -201,9 +201,9 @@ func ByID(id string) *Score {
 	return Table[i]
 }
 
-// exceed is the probability that a value of the case lies above x: the share of
+// exceedance is the probability that a value of the case lies above x: the share of
 // members, or that of the family, or that of a normal distribution.
-func (c *Case) exceed(x float64) float64 {
+func (c *Case) exceedance(x float64) float64 {
 	if m := len(c.Members); m > 0 {
 		n, _ := slices.BinarySearchFunc(c.Members, x, func(v, x float64) int {
 			if v > x {

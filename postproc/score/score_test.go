@@ -45,8 +45,8 @@ func near(t *testing.T, what string, got Number, want, tol float64) {
 // everything can be computed by hand.
 func TestScoresByHand(t *testing.T) {
 	a, err := New(t850, Grid{Weights: []float64{1, 3}, Name: "test"}, []System{
-		{Name: "raw", MembersUsed: 2, Gives: Members},
-		{Name: "net", MembersUsed: 2, Gives: Mean | Spread},
+		{Name: "raw", MembersUsed: 2, Provides: Members},
+		{Name: "net", MembersUsed: 2, Provides: Mean | Spread},
 	}, Options{FullSpread: true})
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestMissingPointIsDroppedForAll(t *testing.T) {
 		}
 		obs, full := []float32{1, 1, 1}, []float32{1, 1, 1}
 		c.spoil(obs, full, s)
-		a, err := New(t850, Grid{Weights: []float64{1, 1, 1}}, []System{{Name: "a", Gives: Members}, {Name: "b", Gives: Mean | Spread}}, Options{FullSpread: true})
+		a, err := New(t850, Grid{Weights: []float64{1, 1, 1}}, []System{{Name: "a", Provides: Members}, {Name: "b", Provides: Mean | Spread}}, Options{FullSpread: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +157,7 @@ func TestMissingPointIsDroppedForAll(t *testing.T) {
 func random(t *testing.T, n, points int, damp float64) *Accumulator {
 	r := rand.New(rand.NewPCG(3, 4))
 	a, err := New(t850, Grid{Weights: field64(points, func(p int) float64 { return 1 + float64(p%5) }), Name: "test"},
-		[]System{{Name: "raw", MembersUsed: 5, Gives: Members}, {Name: "damped", Gives: Mean | Spread}}, Options{})
+		[]System{{Name: "raw", MembersUsed: 5, Provides: Members}, {Name: "damped", Provides: Mean | Spread}}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestPairedGainHasNoWidthForAFixedFactor(t *testing.T) {
 		t.Fatalf("comparisons %+v", r.Comparisons)
 	}
 	for _, c := range r.Comparisons {
-		near(t, c.ID+" gain", c.Gain, 0.5, 1e-6) // the damped fields are float32
+		near(t, c.ID+" gain", c.SkillScore, 0.5, 1e-6) // the damped fields are float32
 		near(t, c.ID+" low", c.CILow, 0.5, 1e-6)
 		near(t, c.ID+" high", c.CIHigh, 0.5, 1e-6)
 	}
@@ -218,7 +218,7 @@ func TestPairedGainHasNoWidthForAFixedFactor(t *testing.T) {
 		t.Error("bias has no gain, but was compared")
 	}
 	x, err := a.Result(Bootstrap{}, []Pair{{ID: "crps_gauss", System: "damped", Reference: "raw", ReferenceID: "crps_plain"}})
-	if err != nil || x.Comparisons[0].ReferenceID != "crps_plain" || x.Comparisons[0].Gain < 0.4 {
+	if err != nil || x.Comparisons[0].ReferenceID != "crps_plain" || x.Comparisons[0].SkillScore < 0.4 {
 		t.Errorf("comparison over kinds of CRPS: %+v %v", x, err)
 	}
 }
@@ -254,7 +254,7 @@ func TestResultIsDeterministic(t *testing.T) {
 // Dates that others have summed, joined in any order, give the same bits.
 func TestJoinedDates(t *testing.T) {
 	const n, points = 7, 5000 // more points than one chunk
-	systems := []System{{Name: "raw", MembersUsed: 3, Gives: Members}, {Name: "net", MembersUsed: 3, Gives: Mean | Spread}}
+	systems := []System{{Name: "raw", MembersUsed: 3, Provides: Members}, {Name: "net", MembersUsed: 3, Provides: Mean | Spread}}
 	weights := field64(points, func(p int) float64 { return 0.1 + float64(p%13)/7 })
 	fresh := func() *Accumulator {
 		a, err := New(t850, Grid{Weights: weights, Name: "test"}, systems, Options{})
@@ -314,7 +314,7 @@ func TestJoinedDates(t *testing.T) {
 func TestBlocksSeeDependence(t *testing.T) {
 	const n = 4000
 	r := rand.New(rand.NewPCG(9, 9))
-	a, err := New(t850, Grid{Weights: []float64{1}}, []System{{Name: "x", Gives: Mean}}, Options{})
+	a, err := New(t850, Grid{Weights: []float64{1}}, []System{{Name: "x", Provides: Mean}}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func TestBlocksSeeDependence(t *testing.T) {
 }
 
 func TestAddRefuses(t *testing.T) {
-	systems := []System{{Name: "raw", Gives: Members}}
+	systems := []System{{Name: "raw", Provides: Members}}
 	a, err := New(t850, Grid{Weights: []float64{1, 1}}, systems, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -373,7 +373,7 @@ func TestAddRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.why, err, c.want)
 		}
 	}
-	for _, s := range [][]System{{}, {{Name: "x"}}, {{Name: "x", Gives: Mean}, {Name: "x", Gives: Mean}}} {
+	for _, s := range [][]System{{}, {{Name: "x"}}, {{Name: "x", Provides: Mean}, {Name: "x", Provides: Mean}}} {
 		if _, err := New(t850, Grid{Weights: []float64{1}}, s, Options{}); err == nil {
 			t.Errorf("systems %v accepted", s)
 		}
@@ -394,10 +394,10 @@ func TestTableIsComplete(t *testing.T) {
 		if s.ID == "" || s.Name == "" || s.Formula == "" || s.Doc == "" || s.Source == "" || s.Needs == 0 {
 			t.Errorf("score %q lacks words", s.ID)
 		}
-		if (s.From == nil) != (s.Parts > 0 && s.Point != nil) || s.Value == nil && s.Diagram == nil {
+		if (s.SharedSums == nil) != (s.Parts > 0 && s.Point != nil) || s.Value == nil && s.Diagram == nil {
 			t.Errorf("score %q has no sums, or nothing made of them", s.ID)
 		}
-		if d := s.Diagram; d != nil && (d.Band >= len(d.Columns) || d.Count >= len(d.Columns) || d.Rows == nil) {
+		if d := s.Diagram; d != nil && (d.IntervalColumn >= len(d.Columns) || d.WeightColumn >= len(d.Columns) || d.Rows == nil) {
 			t.Errorf("diagram %q has no such columns", s.ID)
 		}
 		if seen[s.ID] || ByID(s.ID) != s {
@@ -413,7 +413,7 @@ func TestTableIsComplete(t *testing.T) {
 	if defined != len(Table) {
 		t.Errorf("%d scores defined, %d in the table", defined, len(Table))
 	}
-	for _, id := range slices.Concat(OfClimate, OfLeads, Default) {
+	for _, id := range slices.Concat(DefaultForClimate, DefaultForLeads, Default) {
 		if ByID(id) == nil {
 			t.Errorf("default score %q is not in the table", id)
 		}
@@ -472,7 +472,7 @@ func TestJSONShape(t *testing.T) {
 
 func ExampleAccumulator() {
 	a, _ := New(Target{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 2}, Lead: ensemble.Lead(24 * time.Hour), Unit: "K"},
-		Grid{Weights: []float64{1}, Name: "none"}, []System{{Name: "raw", MembersUsed: 3, Gives: Members}}, Options{})
+		Grid{Weights: []float64{1}, Name: "none"}, []System{{Name: "raw", MembersUsed: 3, Provides: Members}}, Options{})
 	for k, obs := range []float32{274, 272.5, 271} {
 		sample := Sample{Members: [][]float32{{271}, {273}, {275}}}
 		if err := a.Add(day(k), Reference{Obs: []float32{obs}}, []Sample{sample}); err != nil {
@@ -505,7 +505,7 @@ func BenchmarkAdd(b *testing.B) {
 		s.Members[m] = field(points, func(int) float64 { return r.NormFloat64() })
 	}
 	obs := field(points, func(int) float64 { return r.NormFloat64() })
-	a, err := New(t850, Grid{Weights: field64(points, func(int) float64 { return 1 })}, []System{{Name: "raw", Gives: Members}}, Options{})
+	a, err := New(t850, Grid{Weights: field64(points, func(int) float64 { return 1 })}, []System{{Name: "raw", Provides: Members}}, Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

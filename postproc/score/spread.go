@@ -11,5 +11,5 @@ var SpreadScore = &Score{
 	Source: "doi:10.1175/JHM-D-14-0008.1",
 	Unit:   SameAsVariable, Better: Neither, Divisor: "M-1", Needs: Spread, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = c.Spread * c.Spread },
-	Value: root,
+	Value: rootOfFirstMean,
 }

@@ -11,5 +11,5 @@ var SpreadRMSE = &Score{
 	Source: "arXiv:1911.00630",
 	Unit:   SameAsVariable, Better: Lower, Divisor: "M-1", Needs: Spread | FullSpread, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = (c.Spread - c.FullSpread) * (c.Spread - c.FullSpread) },
-	Value: root,
+	Value: rootOfFirstMean,
 }

@@ -21,12 +21,12 @@ var SpreadSkill = &Score{
 		parts[1] = (c.Mean - c.Obs) * (c.Mean - c.Obs)
 	},
 	Value: func(mean []float64, members int) float64 {
-		return math.Sqrt(mean[0]/mean[1]) * finite(members)
+		return math.Sqrt(mean[0]/mean[1]) * finiteSizeFactor(members)
 	},
 }
 
-// finite is √((M+1)/M), 1 for a distribution.
-func finite(members int) float64 {
+// finiteSizeFactor is √((M+1)/M), 1 for a distribution.
+func finiteSizeFactor(members int) float64 {
 	if members == 0 {
 		return 1
 	}
@@ -44,7 +44,7 @@ var SpreadSkillBins = &Score{
 	Doc:    "Whether error grows in proportion to spread; a flat curve is spread without information.",
 	Source: "doi:10.1175/JHM-D-14-0008.1",
 	Unit:   SameAsVariable, Better: Neither, Divisor: "M-1", Needs: Mean | Spread, MinMembers: 2,
-	From: &Sums{
+	SharedSums: &Sums{
 		Size: func(_, _ int) int { return 3 * spreadBins },
 		Add: func(sums []float64, w float64, c *Case) {
 			if !(c.Spread > 0) {
@@ -56,14 +56,14 @@ var SpreadSkillBins = &Score{
 			sums[3*k+2] += w * (c.Mean - c.Obs) * (c.Mean - c.Obs)
 		},
 	},
-	Diagram: &Drawing{
-		Columns: []string{"spread", "rmse", "share"}, Band: 1, Count: 2,
+	Diagram: &DiagramSpec{
+		Columns: []string{"spread", "rmse", "share"}, IntervalColumn: 1, WeightColumn: 2,
 		Rows: func(t *Totals) [][]float64 {
 			out, all := make([][]float64, spreadBins), make([]float64, 3*spreadBins)
 			for k := range out {
 				out[k] = all[3*k : 3*k+3]
 				if n := t.Sums[3*k]; n > 0 {
-					out[k][0], out[k][1], out[k][2] = finite(t.Members)*math.Sqrt(t.Sums[3*k+1]/n), math.Sqrt(t.Sums[3*k+2]/n), n/t.Weight
+					out[k][0], out[k][1], out[k][2] = finiteSizeFactor(t.Members)*math.Sqrt(t.Sums[3*k+1]/n), math.Sqrt(t.Sums[3*k+2]/n), n/t.Weight
 				} else {
 					out[k][0], out[k][1] = math.NaN(), math.NaN()
 				}

@@ -23,7 +23,7 @@ func TestSummary(t *testing.T) {
 		gain    float64
 	}{{"raw5", "crps_gauss", 0.29}, {"raw5", "crps_plain", 0.333}, {"climatology", "crps_gauss", 0.7}} {
 		r.Comparisons = append(r.Comparisons, Comparison{ID: "crps_family", System: "network", Reference: c.ref, ReferenceID: c.id, Variable: "t", Level: "850hPa", Lead: "48h",
-			Gain: Number(c.gain), CILow: Number(c.gain - 0.1), CIHigh: Number(c.gain + 0.1), Region: Everywhere, Season: AllYear})
+			SkillScore: Number(c.gain), CILow: Number(c.gain - 0.1), CIHigh: Number(c.gain + 0.1), Region: Everywhere, Season: AllYear})
 	}
 	r.Calibration = []Calibration{{System: "network", Variable: "t", Level: "850hPa", Lead: "48h", Region: Everywhere, Season: AllYear, Text: "The PIT histogram is flat."}}
 	var b strings.Builder

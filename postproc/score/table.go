@@ -3,7 +3,7 @@ package score
 // Table lists all scores, in the order in which they are computed and printed.
 var Table = []*Score{
 	CRPSGauss, CRPSFamily, CRPSPlain, CRPSFair, CRPSAlmostFair, CRPSReliability, CRPSPotential, CRPSAbove, CRPSExpected, CRPSOverExpected, EECRPSGauss, EECRPSPlain,
-	EFISize, EFIENS10Size, SOTUpper, SOTLower,
+	MeanAbsEFI, MeanAbsEFIENS10, SOTUpper, SOTLower,
 	RMSE, MAE, Bias, Correlation, LogGauss,
 	SpreadScore, SpreadSkill, SpreadRMSE, SpreadSkillBins,
 	RankFlatness, PITFlatness,
@@ -19,9 +19,9 @@ var Table = []*Score{
 var Default = []string{"crps_gauss", "crps_plain", "crps_fair", "rmse", "bias", "spread", "spread_skill", "spread_rmse",
 	"spread_skill_bins", "rank_flatness", "pit_flatness"}
 
-// OfLeads are the scores that are computed beside Default where members are given at several leads.
-var OfLeads = []string{"energy_time", "energy_time_fair", "variogram_time"}
+// DefaultForLeads are the scores that are computed beside Default where members are given at several leads.
+var DefaultForLeads = []string{"energy_time", "energy_time_fair", "variogram_time"}
 
-// OfClimate are the scores that are computed beside Default where references have quantiles of
+// DefaultForClimate are the scores that are computed beside Default where references have quantiles of
 // the climate and the index.
-var OfClimate = []string{"eecrps_gauss", "eecrps_plain", "efi", "efi_ens10", "sot_90", "sot_10"}
+var DefaultForClimate = []string{"eecrps_gauss", "eecrps_plain", "efi", "efi_ens10", "sot_90", "sot_10"}

@@ -9,7 +9,7 @@ import "math"
 //
 // Shape: x [member][lead], y [lead].
 func (c *Case) trajectory() (x [][]float64, y []float64) {
-	l := &c.place
+	l := &c.location
 	x = make([][]float64, len(l.members))
 	for m, f := range l.members {
 		for _, lead := range l.earlier {
@@ -17,15 +17,15 @@ func (c *Case) trajectory() (x [][]float64, y []float64) {
 		}
 		x[m] = append(x[m], float64(f[l.p]))
 	}
-	for _, f := range l.before {
+	for _, f := range l.earlierObs {
 		y = append(y, float64(f[l.p]))
 	}
 	return x, append(y, float64(l.obs[l.p]))
 }
 
-// overLeads makes a score of whole trajectories one of points; those where it is missing at a lead do not
+// pointOverLeads makes a score of whole trajectories one of points; those where it is missing at a lead do not
 // count.
-func overLeads(of func(x [][]float64, y []float64) float64) func(parts []float64, c *Case) {
+func pointOverLeads(of func(x [][]float64, y []float64) float64) func(parts []float64, c *Case) {
 	return func(parts []float64, c *Case) {
 		parts[0], parts[1] = 0, 0
 		if v := of(c.trajectory()); !math.IsNaN(v) {
@@ -40,18 +40,18 @@ func overLeads(of func(x [][]float64, y []float64) float64) func(parts []float64
 // Unit: that of the variable. Better: lower.
 // Source: Gneiting and Raftery 2007, doi:10.1198/016214506000001437.
 var (
-	EnergyTime     = energyOverLeads("energy_time", "energy score of trajectories", "M^2", 1, false)
-	EnergyTimeFair = energyOverLeads("energy_time_fair", "energy score of trajectories, fair", "M(M-1)", 2, true)
+	EnergyTime     = newEnergyOverLeads("energy_time", "energy score of trajectories", "M^2", 1, false)
+	EnergyTimeFair = newEnergyOverLeads("energy_time_fair", "energy score of trajectories, fair", "M(M-1)", 2, true)
 )
 
-func energyOverLeads(id, name, divisor string, least int, fair bool) *Score {
+func newEnergyOverLeads(id, name, divisor string, least int, fair bool) *Score {
 	return &Score{
 		ID: id, Name: name, Formula: "<mean_i|x_i-y| - 1/(2 " + divisor + ") sum_ij|x_i-x_j|>, |.| the RMS over leads",
 		Doc:    "CRPS of a point's values at all leads up to this one; sensitive to unrealistic trajectories.",
 		Source: "doi:10.1198/016214506000001437",
 		Unit:   SameAsVariable, Better: Lower, Divisor: divisor, Needs: Members | Leads, MinMembers: least, Parts: 2,
-		Point: overLeads(func(x [][]float64, y []float64) float64 { return EnergyScore(x, y, nil, fair) }),
-		Value: ofCounted,
+		Point: pointOverLeads(func(x [][]float64, y []float64) float64 { return EnergyScore(x, y, nil, fair) }),
+		Value: meanOfCounted,
 	}
 }
 
@@ -68,12 +68,12 @@ var VariogramTime = &Score{
 	Doc:    "Whether members change as much between leads as the reference.",
 	Source: "doi:10.1175/MWR-D-14-00269.1",
 	Unit:   SameAsVariable, Better: Lower, Divisor: "M", Needs: Members | Leads, MinMembers: 1, Parts: 2,
-	Point: overLeads(func(x [][]float64, y []float64) float64 {
+	Point: pointOverLeads(func(x [][]float64, y []float64) float64 {
 		n := float64(len(y))
 		return VariogramScore(x, y, nil) / (n * (n - 1)) // which counts each pair twice
 	}),
-	Value: ofCounted,
+	Value: meanOfCounted,
 }
 
-// ofCounted is the Value of averages of points that count, whose share comes second.
-func ofCounted(mean []float64, _ int) float64 { return mean[0] / mean[1] }
+// meanOfCounted is the Value of averages of points that count, whose share comes second.
+func meanOfCounted(mean []float64, _ int) float64 { return mean[0] / mean[1] }

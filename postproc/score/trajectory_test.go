@@ -24,7 +24,7 @@ func TestTrajectories(t *testing.T) {
 	}
 	y[0][2] = float32(math.NaN())
 	scored := func(x [][][]float32) map[string]Number {
-		a, err := New(t850, Grid{Weights: weights}, []System{{Name: "raw", Gives: Members | Leads}, {Name: "without", Gives: Members}}, Options{Scores: append(OfLeads, "crps_plain")})
+		a, err := New(t850, Grid{Weights: weights}, []System{{Name: "raw", Provides: Members | Leads}, {Name: "without", Provides: Members}}, Options{Scores: append(DefaultForLeads, "crps_plain")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func TestTrajectories(t *testing.T) {
 	if other["crps_plain"] != got["crps_plain"] || other["energy_time"] == got["energy_time"] || other["variogram_time"] == got["variogram_time"] {
 		t.Errorf("members exchanged at the first lead: %v, before %v", other, got)
 	}
-	a, err := New(t850, Grid{Weights: weights}, []System{{Name: "raw", Gives: Members | Leads}}, Options{Scores: OfLeads})
+	a, err := New(t850, Grid{Weights: weights}, []System{{Name: "raw", Provides: Members | Leads}}, Options{Scores: DefaultForLeads})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,17 +18,17 @@ func VariogramScore(x [][]float64, y []float64, w [][]float64) float64 {
 			}
 			var f float64
 			for m := range x {
-				f += variation(x[m][i], x[m][j])
+				f += rootDifference(x[m][i], x[m][j])
 			}
-			d := variation(y[i], y[j]) - f/float64(len(x))
+			d := rootDifference(y[i], y[j]) - f/float64(len(x))
 			sum += weight * d * d
 		}
 	}
 	return sum
 }
 
-// variation has the power one half, which keeps a few large differences from deciding.
-func variation(a, b float64) float64 { return math.Sqrt(math.Abs(a - b)) }
+// rootDifference has the power one half, which keeps a few large differences from deciding.
+func rootDifference(a, b float64) float64 { return math.Sqrt(math.Abs(a - b)) }
 
 // Variogram is the variogram score of order ½ over the pairs of neighbours of a grid,
 // east and south of each point, a mean over pairs:
@@ -47,15 +47,15 @@ var Variogram = &Score{
 	Unit:   SameAsVariable, Better: Lower, Divisor: "M", Needs: Members | Neighbours, MinMembers: 1, Parts: 2,
 	Point: func(parts []float64, c *Case) {
 		parts[0], parts[1] = 0, 0
-		for _, q := range c.place.next {
+		for _, q := range c.location.neighbours {
 			if q < 0 {
 				continue
 			}
 			var f float64
-			for _, x := range c.place.members {
-				f += variation(float64(x[c.place.p]), float64(x[q]))
+			for _, x := range c.location.members {
+				f += rootDifference(float64(x[c.location.p]), float64(x[q]))
 			}
-			d := variation(float64(c.place.obs[c.place.p]), float64(c.place.obs[q])) - f/float64(len(c.place.members))
+			d := rootDifference(float64(c.location.obs[c.location.p]), float64(c.location.obs[q])) - f/float64(len(c.location.members))
 			if !math.IsNaN(d) {
 				parts[0], parts[1] = parts[0]+d*d, parts[1]+1
 			}

@@ -3,7 +3,7 @@ package cluster
 // clock does what is due, in the order of time and then of asking.
 type clock struct {
 	now    Time
-	asked  uint64  // how often
+	seq    uint64  // how often
 	due    []event // a binary heap
 	ending []func()
 	done   int64 // events so far
@@ -20,8 +20,8 @@ func (e event) before(f event) bool { return e.at < f.at || e.at == f.at && e.se
 
 // at asks for something to be done at a time that has not passed.
 func (c *clock) at(t Time, do func()) {
-	c.asked++
-	c.due = append(c.due, event{t, c.asked, do})
+	c.seq++
+	c.due = append(c.due, event{t, c.seq, do})
 	for i := len(c.due) - 1; i > 0; {
 		parent := (i - 1) / 2
 		if !c.due[i].before(c.due[parent]) {

@@ -19,12 +19,12 @@ func Dragonfly(p, a, h int, c Cable) (*Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := start(name, hosts, c)
+	t, err := newTopology(name, hosts, c)
 	if err != nil {
 		return nil, err
 	}
 	d := &dragonfly{p: p, a: a, h: h}
-	router := t.meetings(a * groups)
+	router := t.addSwitchPoints(a * groups)
 	t.Switches = a * groups
 	for host := range t.Hosts {
 		d.host = append(d.host, t.join(host, router[host/p], c))
@@ -42,7 +42,7 @@ func Dragonfly(p, a, h int, c Cable) (*Topology, error) {
 		}
 		d.global[g] = make([]int, groups)
 		for to := range g {
-			link := t.join(router[d.gate(g, to)], router[d.gate(to, g)], c)
+			link := t.join(router[d.gateway(g, to)], router[d.gateway(to, g)], c)
 			d.global[g][to], d.global[to][g] = link, back(link)
 		}
 	}
@@ -57,9 +57,9 @@ type dragonfly struct {
 	global  [][]int // links from a group to another
 }
 
-// gate is the router of a group with the link to another: the link of port k leads k+1
+// gateway is the router of a group with the link to another: the link of port k leads k+1
 // groups further.
-func (d *dragonfly) gate(group, to int) int {
+func (d *dragonfly) gateway(group, to int) int {
 	groups := d.a*d.h + 1
 	k := (to - group - 1 + groups) % groups
 	return group*d.a + k/d.h
@@ -69,9 +69,9 @@ func (d *dragonfly) route(path []int, from, to int) []int {
 	a, b := from/d.p, to/d.p // routers
 	path = append(path, d.host[from])
 	if g, g2 := a/d.a, b/d.a; g != g2 {
-		path = d.inside(path, a, d.gate(g, g2))
+		path = d.inside(path, a, d.gateway(g, g2))
 		path = append(path, d.global[g][g2])
-		a = d.gate(g2, g)
+		a = d.gateway(g2, g)
 	}
 	path = d.inside(path, a, b)
 	return append(path, back(d.host[to]))

@@ -31,7 +31,7 @@ func (t *Topology) newFabric(nodes []int, radix int, c Cable) (*fabric, error) {
 	if spines > 0 {
 		f.perLeaf = radix / 2
 	}
-	leaf, spine := t.meetings(leaves), t.meetings(spines)
+	leaf, spine := t.addSwitchPoints(leaves), t.addSwitchPoints(spines)
 	for i, n := range nodes {
 		f.ports = append(f.ports, t.join(n, leaf[i/f.perLeaf], c))
 	}
@@ -62,12 +62,12 @@ func (f *fabric) route(path []int, from, to int, pick uint64) []int {
 type switched struct{ *fabric }
 
 func (s switched) route(path []int, from, to int) []int {
-	return s.fabric.route(path, from, to, spread(from, to))
+	return s.fabric.route(path, from, to, hashPair(from, to))
 }
 
 // newSwitched is a network of hosts joined by one fabric.
 func newSwitched(name string, hosts, radix int, c Cable) (*Topology, error) {
-	t, err := start(name, hosts, c)
+	t, err := newTopology(name, hosts, c)
 	if err != nil {
 		return nil, err
 	}

@@ -15,12 +15,12 @@ func FatTree(k int, c Cable) (*Topology, error) {
 		return nil, usage("no network "+name, "the ports of a switch go half up and half down", "choose an even number of ports, 2 or more")
 	}
 	half := k / 2
-	t, err := start(name, half*half*k, c)
+	t, err := newTopology(name, half*half*k, c)
 	if err != nil {
 		return nil, err
 	}
 	f := &fatTree{half: half}
-	edge, aggregation, core := t.meetings(k*half), t.meetings(k*half), t.meetings(half*half)
+	edge, aggregation, core := t.addSwitchPoints(k*half), t.addSwitchPoints(k*half), t.addSwitchPoints(half*half)
 	t.Switches = t.Nodes - t.Hosts
 	for h := range t.Hosts {
 		f.host = append(f.host, t.join(h, edge[h/half], c))
@@ -47,7 +47,7 @@ func (f *fatTree) route(path []int, from, to int) []int {
 	a, b := from/f.half, to/f.half // edge switches
 	path = append(path, f.host[from])
 	if a != b {
-		pick := spread(from, to)
+		pick := hashPair(from, to)
 		i := int(pick % uint64(f.half))
 		path = append(path, f.edge[a][i])
 		if p, q := a/f.half, b/f.half; p != q { // pods

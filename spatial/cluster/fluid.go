@@ -11,7 +11,7 @@ func (n Fluid) open(c *clock, ranks int) (*wire, error) {
 	if err := n.check(ranks); err != nil {
 		return nil, err
 	}
-	s := &sharing{clock: c, links: make([]sharedLink, len(n.Topology.Links)), bytes: make([]int64, len(n.Topology.Links))}
+	s := &flowNetwork{clock: c, links: make([]sharedLink, len(n.Topology.Links)), bytes: make([]int64, len(n.Topology.Links))}
 	for i, l := range n.Topology.Links {
 		s.links[i].rate = float64(l.Rate)
 	}
@@ -26,36 +26,36 @@ func (n Fluid) open(c *clock, ranks int) (*wire, error) {
 
 // flow is a message that is flowing.
 type flow struct {
-	m     *message
-	path  []int
-	delay Time
-	left  float64 // bytes, at the time since
-	rate  float64 // bytes a second from then on
-	since Time
-	turn  int     // counts the changes of its rate
-	mark  int     // of the search that found it
-	share float64 // that fill has found; below 0 before
+	m        *message
+	path     []int
+	delay    Time
+	left     float64 // bytes, at the time since
+	rate     float64 // bytes a second from then on
+	since    Time
+	turn     int     // counts the changes of its rate
+	searchID int     // of the search that found it
+	share    float64 // that fill has found; below 0 before
 }
 
 // sharedLink is a link with the flows on it, as they came.
 type sharedLink struct {
-	rate  float64
-	flows []*flow
-	mark  int     // of the search that found it
-	spare float64 // rate that fill has not given out yet
-	open  int     // flows that fill has not given a rate yet
+	rate     float64
+	flows    []*flow
+	searchID int     // of the search that found it
+	spare    float64 // rate that fill has not given out yet
+	open     int     // flows that fill has not given a rate yet
 }
 
-type sharing struct {
+type flowNetwork struct {
 	*clock
-	links   []sharedLink
-	bytes   []int64
-	changed []int // links, since the last settling
-	search  int
+	links    []sharedLink
+	bytes    []int64
+	changed  []int // links, since the last settling
+	searchID int
 }
 
 // begin adds a flow.
-func (s *sharing) begin(f *flow) {
+func (s *flowNetwork) begin(f *flow) {
 	f.since = s.now
 	for _, l := range f.path {
 		s.links[l].flows = append(s.links[l].flows, f)
@@ -66,7 +66,7 @@ func (s *sharing) begin(f *flow) {
 
 // end takes a flow off its links, unless its rate has changed since it was
 // to end now.
-func (s *sharing) end(f *flow, turn int) {
+func (s *flowNetwork) end(f *flow, turn int) {
 	if turn != f.turn {
 		return
 	}
@@ -81,7 +81,7 @@ func (s *sharing) end(f *flow, turn int) {
 
 // change notes that the rates around a flow are to be found again, once for all
 // flows that begin or end at this moment.
-func (s *sharing) change(f *flow) {
+func (s *flowNetwork) change(f *flow) {
 	if len(s.changed) == 0 {
 		s.atEnd(s.settle)
 	}
@@ -90,13 +90,13 @@ func (s *sharing) change(f *flow) {
 
 // settle finds the rates of all flows that share links with those that changed, also
 // by way of others.
-func (s *sharing) settle() {
-	s.search++
+func (s *flowNetwork) settle() {
+	s.searchID++
 	var links []int
 	var flows []*flow
 	reach := func(l int) {
-		if s.links[l].mark != s.search {
-			s.links[l].mark = s.search
+		if s.links[l].searchID != s.searchID {
+			s.links[l].searchID = s.searchID
 			links = append(links, l)
 		}
 	}
@@ -106,8 +106,8 @@ func (s *sharing) settle() {
 	s.changed = s.changed[:0]
 	for i := 0; i < len(links); i++ {
 		for _, f := range s.links[links[i]].flows {
-			if f.mark != s.search {
-				f.mark = s.search
+			if f.searchID != s.searchID {
+				f.searchID = s.searchID
 				flows = append(flows, f)
 				for _, l := range f.path {
 					reach(l)
@@ -132,7 +132,7 @@ func (s *sharing) settle() {
 // least for each of its flows settles theirs, and so on with what is left.
 //
 // Source: Bertsekas and Gallager 1992, Data Networks, section 6.5.2.
-func (s *sharing) fill(links []int, flows []*flow) {
+func (s *flowNetwork) fill(links []int, flows []*flow) {
 	for _, l := range links {
 		s.links[l].spare, s.links[l].open = s.links[l].rate, len(s.links[l].flows)
 	}

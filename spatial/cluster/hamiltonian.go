@@ -2,24 +2,24 @@ package cluster
 
 import "fmt"
 
-// Cycles are two Hamiltonian cycles of a torus, as hosts in order, that share no
+// HamiltonianCycles are two Hamiltonian cycles of a torus, as hosts in order, that share no
 // cable: rings along which all links of the torus carry an all-reduce at once. They are
 // known where cols divides rows and rows has no divisor in common with cols−1, or the
 // other way around, and both are above 2.
 //
 // Source: Hoefler et al. 2022, arXiv:2209.01346, appendix.
-func Cycles(rows, cols int) ([2][]int, error) {
+func HamiltonianCycles(rows, cols int) ([2][]int, error) {
 	switch {
-	case cycled(rows, cols):
-		return cycles(rows, cols, func(r, c int) int { return r*cols + c }), nil
-	case cycled(cols, rows):
-		return cycles(cols, rows, func(r, c int) int { return c*cols + r }), nil
+	case hasCycles(rows, cols):
+		return hamiltonianCycles(rows, cols, func(r, c int) int { return r*cols + c }), nil
+	case hasCycles(cols, rows):
+		return hamiltonianCycles(cols, rows, func(r, c int) int { return c*cols + r }), nil
 	}
 	return [2][]int{}, usage(fmt.Sprintf("no two cycles of torus:%d,%d", rows, cols),
 		"the columns have to divide the rows, which share no divisor with the columns less one", "choose another torus, such as a square one")
 }
 
-func cycled(rows, cols int) bool {
+func hasCycles(rows, cols int) bool {
 	gcd, rest := rows, cols-1
 	for rest > 0 {
 		gcd, rest = rest, gcd%rest
@@ -27,9 +27,9 @@ func cycled(rows, cols int) bool {
 	return cols > 2 && rows%cols == 0 && gcd == 1
 }
 
-// cycles makes the first one by going along a row and down one at its end, each row
+// hamiltonianCycles makes the first one by going along a row and down one at its end, each row
 // shifted by one; the second one is all that is left.
-func cycles(rows, cols int, host func(r, c int) int) (both [2][]int) {
+func hamiltonianCycles(rows, cols int, host func(r, c int) int) (both [2][]int) {
 	type place struct{ r, c int }
 	first := make([]place, rows*cols)
 	for i := range first {

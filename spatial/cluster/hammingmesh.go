@@ -2,8 +2,8 @@ package cluster
 
 import "fmt"
 
-// hxRadix is the ports of the switches of a HammingMesh.
-const hxRadix = 64
+// switchRadix is the ports of the switches of a HammingMesh.
+const switchRadix = 64
 
 // HammingMesh joins boards of a×b hosts, a mesh each, that stand in y rows of x. Each
 // row of hosts is joined at the west and east edges of its boards to a non-blocking
@@ -22,7 +22,7 @@ func HammingMesh(a, b, x, y int, c Cable) (*Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := start(name, hosts, c)
+	t, err := newTopology(name, hosts, c)
 	if err != nil {
 		return nil, err
 	}
@@ -53,10 +53,10 @@ func hxSwitches(n, boards int) int {
 	if boards == 1 {
 		return 0
 	}
-	if leaves, spines := levels(ports, hxRadix); spines > 0 {
+	if leaves, spines := levels(ports, switchRadix); spines > 0 {
 		return n * (leaves + spines)
 	}
-	shared := hxRadix / ports
+	shared := switchRadix / ports
 	return (n + shared - 1) / shared
 }
 
@@ -71,15 +71,15 @@ func (m *hammingMesh) host(r, c int) int {
 	return (board*m.a+r%m.a)*m.b + c%m.b
 }
 
-// place is the row and column of a host.
-func (m *hammingMesh) place(host int) (r, c int) {
+// position is the row and column of a host.
+func (m *hammingMesh) position(host int) (r, c int) {
 	board, inside := host/(m.a*m.b), host%(m.a*m.b)
 	return board/m.x*m.a + inside/m.b, board%m.x*m.b + inside%m.b
 }
 
 func (m *hammingMesh) route(path []int, from, to int) []int {
-	r, c := m.place(from)
-	r2, c2 := m.place(to)
+	r, c := m.position(from)
+	r2, c2 := m.position(to)
 	return m.columns[c2].route(m.rows[r].route(path, c, c2), r, r2)
 }
 
@@ -104,7 +104,7 @@ func (t *Topology) newLine(boards, width int, c Cable, host func(i int) int) (*l
 		return l, nil
 	}
 	var err error
-	l.net, err = t.newFabric(edges, hxRadix, c)
+	l.net, err = t.newFabric(edges, switchRadix, c)
 	return l, err
 }
 
@@ -115,7 +115,7 @@ func (l *line) route(path []int, from, to int) []int {
 	}
 	exit, entry := l.edge(u, from, to), l.edge(u2, to, from)
 	path = l.walk(path, from, l.at(exit))
-	path = l.net.route(path, exit, entry, spread(from, to))
+	path = l.net.route(path, exit, entry, hashPair(from, to))
 	return l.walk(path, l.at(entry), to)
 }
 

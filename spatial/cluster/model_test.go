@@ -105,7 +105,7 @@ func TestCollectiveClosedForms(t *testing.T) {
 			func(p cluster.Time) cluster.Time { return cluster.Time(log2(int(p))) * (alpha + beta<<20) }},
 		{"reduce-scatter", func(c *comm.Comm) error {
 			x := sized(n)
-			_, err := comm.ReduceScatterAt(c, x, comm.Even(len(x), c.Size()), comm.Ring)
+			_, err := comm.ReduceScatterV(c, x, comm.SplitEvenly(len(x), c.Size()), comm.Ring)
 			return err
 		}, func(p cluster.Time) cluster.Time { return (p-1)*alpha + (p-1)*n/p*beta }},
 		{"all-gather", func(c *comm.Comm) error { _, err := comm.AllGather(c, sized(n/c.Size())); return err },

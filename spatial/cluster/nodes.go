@@ -6,20 +6,20 @@ import "fmt"
 // node, and its one place in the network Between the nodes. Messages within a node take
 // what Inside says.
 type Nodes struct {
-	PerNode         int
-	Inside, Between Network
+	PerNode              int
+	IntraNode, InterNode Network
 }
 
 func (n Nodes) open(c *clock, ranks int) (*wire, error) {
-	if n.PerNode < 1 || n.Inside == nil || n.Between == nil {
+	if n.PerNode < 1 || n.IntraNode == nil || n.InterNode == nil {
 		return nil, usage(fmt.Sprintf("nodes of %d ranks", n.PerNode), "a rank has a node, and messages a way within and between nodes",
 			"give 1 or more ranks, and both networks")
 	}
-	inside, err := n.Inside.open(c, ranks)
+	inside, err := n.IntraNode.open(c, ranks)
 	if err != nil {
 		return nil, err
 	}
-	between, err := n.Between.open(c, (ranks+n.PerNode-1)/n.PerNode)
+	between, err := n.InterNode.open(c, (ranks+n.PerNode-1)/n.PerNode)
 	if err != nil {
 		return nil, err
 	}

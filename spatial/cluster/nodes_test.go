@@ -10,8 +10,8 @@ import (
 
 // Messages within a node take the way within it; those to other nodes share its one port.
 func TestNodes(t *testing.T) {
-	n := cluster.Nodes{PerNode: 2, Inside: cluster.AlphaBeta{Alpha: 100 * cluster.Nanosecond, Rate: 10_000_000_000},
-		Between: cluster.AlphaBeta{Alpha: cluster.Microsecond, Rate: 1_000_000_000}}
+	n := cluster.Nodes{PerNode: 2, IntraNode: cluster.AlphaBeta{Alpha: 100 * cluster.Nanosecond, Rate: 10_000_000_000},
+		InterNode: cluster.AlphaBeta{Alpha: cluster.Microsecond, Rate: 1_000_000_000}}
 	// Two ranks a node, 1000 bytes each: 200 ns inside, 2 µs between, one after the other.
 	for _, c := range []struct {
 		name string
@@ -30,10 +30,10 @@ func TestNodes(t *testing.T) {
 		}
 	}
 	for name, wrong := range map[string]cluster.Nodes{
-		"no ranks":       {PerNode: 0, Inside: n.Inside, Between: n.Between},
-		"no network":     {PerNode: 2, Inside: n.Inside},
-		"two overheads":  {PerNode: 2, Inside: n.Inside, Between: cluster.LogGP{Overhead: 1, Rate: 1e9}},
-		"too few places": {PerNode: 2, Inside: n.Inside, Between: cluster.Fluid{Wiring: flat(t, "crossbar:1")}},
+		"no ranks":       {PerNode: 0, IntraNode: n.IntraNode, InterNode: n.InterNode},
+		"no network":     {PerNode: 2, IntraNode: n.IntraNode},
+		"two overheads":  {PerNode: 2, IntraNode: n.IntraNode, InterNode: cluster.LogGP{Overhead: 1, Rate: 1e9}},
+		"too few places": {PerNode: 2, IntraNode: n.IntraNode, InterNode: cluster.Fluid{Wiring: flat(t, "crossbar:1")}},
 	} {
 		if _, err := cluster.Run(4, wrong, cluster.Options{}, func(*cluster.Rank) error { return nil }); exit.CodeOf(err) != exit.Usage {
 			t.Errorf("%s: %v", name, err)

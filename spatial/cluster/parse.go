@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// kinds lists the networks, with the names of their numbers.
-var kinds = []struct {
+// topologyKinds lists the networks, with the names of their numbers.
+var topologyKinds = []struct {
 	name    string
 	numbers []string
 	cable   Cable // unless another one is asked for
@@ -27,14 +27,14 @@ var kinds = []struct {
 // kind: EthernetCable for ethernet, FastCable for the others.
 func Parse(text string, c Cable) (*Topology, error) {
 	var forms []string
-	for _, k := range kinds {
+	for _, k := range topologyKinds {
 		forms = append(forms, k.name+":"+strings.Join(k.numbers, ","))
 	}
 	wrong := func(why string) error {
 		return usage(fmt.Sprintf("no network %q", text), why, "write one of "+strings.Join(forms, ", "))
 	}
 	name, rest, _ := strings.Cut(text, ":")
-	for _, k := range kinds {
+	for _, k := range topologyKinds {
 		if k.name != name {
 			continue
 		}

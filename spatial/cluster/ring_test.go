@@ -69,7 +69,7 @@ func TestRingOnTorusCrossbarAndMesh(t *testing.T) {
 // start of the next are not.
 func TestRingAwarePlacement(t *testing.T) {
 	topology := parse(t, "torus:4,4")
-	both, err := cluster.Cycles(4, 4)
+	both, err := cluster.HamiltonianCycles(4, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestTwoCycles(t *testing.T) {
 	const rows, cols, p = 8, 4, 32
 	const n = 4 * 4 * p * 100 // bytes
 	wiring := flat(t, fmt.Sprintf("torus:%d,%d", rows, cols))
-	both, err := cluster.Cycles(rows, cols)
+	both, err := cluster.HamiltonianCycles(rows, cols)
 	if err != nil {
 		t.Fatal(err)
 	}

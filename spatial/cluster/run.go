@@ -73,7 +73,7 @@ func Run(ranks int, n Network, o Options, f func(*Rank) error) (*Result, error) 
 	}
 	w.run()
 	if w.failed == nil {
-		w.failed = w.leftOver()
+		w.failed = w.unreceivedError()
 	}
 	if w.failed != nil {
 		return nil, w.failed
@@ -99,21 +99,21 @@ type world struct {
 type process struct {
 	w        *world
 	id       int
-	home     *process // the rank's program, which has its messages: itself, or for a task
+	owner    *process // the rank's program, which has its messages: itself, or for a task
 	resume   func() (struct{}, bool)
 	stop     func()
 	pause    func(struct{}) bool
-	waits    *request   // what it waits for
+	waitsFor *request   // what it waits for
 	sent     []*message // to this rank, which has not asked for them yet
-	wanted   []*request // by this rank, and not sent yet
+	receives []*request // by this rank, and not sent yet
 	finished bool
-	ended    []*process // that wait for the end of this one
+	waiters  []*process // that wait for the end of this one
 	canceled bool
 }
 
 func (w *world) newProcess(id int, f func(*Rank) error) *process {
 	p := &process{w: w, id: id}
-	p.home = p
+	p.owner = p
 	p.start(func() error {
 		err := f(&Rank{comm.New(p), p})
 		w.result.End[id] = w.now
@@ -128,7 +128,7 @@ func (p *process) start(f func() error) {
 		p.pause = yield
 		err := call(f)
 		p.finished = true
-		for _, other := range p.ended {
+		for _, other := range p.waiters {
 			p.w.wake(other)
 		}
 		if err != nil {
@@ -149,33 +149,33 @@ func call(f func() error) (err error) {
 }
 
 // Go runs f as a task of this rank, whose messages share its place in the network.
-func (p *process) Go(f func(comm.Transport)) comm.Running {
-	t := &process{w: p.w, id: p.id, home: p.home}
+func (p *process) Go(f func(comm.Transport)) comm.RunningTask {
+	t := &process{w: p.w, id: p.id, owner: p.owner}
 	p.w.tasks = append(p.w.tasks, t)
 	t.start(func() error {
 		f(t)
 		return nil
 	})
-	return running{t}
+	return runningTask{t}
 }
 
-// running is a task.
-type running struct{ *process }
+// runningTask is a task.
+type runningTask struct{ *process }
 
 // Wait lets time pass until the task has ended.
-func (t running) Wait(by comm.Transport) {
+func (t runningTask) Wait(by comm.Transport) {
 	p := by.(*process)
 	if !t.finished {
-		t.ended = append(t.ended, p)
+		t.waiters = append(t.waiters, p)
 		p.sleep()
 	}
 }
 
 // Cancel ends what the task waits for.
-func (t running) Cancel() {
+func (t runningTask) Cancel() {
 	t.canceled = true
-	if t.waits != nil {
-		t.waits = nil
+	if t.waitsFor != nil {
+		t.waitsFor = nil
 		t.w.wake(t.process)
 	}
 }
@@ -197,7 +197,7 @@ func (w *world) run() {
 			}
 		}
 	}
-	w.fail(w.stuck())
+	w.fail(w.deadlockError())
 	for _, p := range append(w.tasks, w.ranks...) {
 		p.stop()
 	}
@@ -213,8 +213,8 @@ func (w *world) fail(err error) {
 // maxNamed is how many ranks an error names.
 const maxNamed = 8
 
-// stuck is the error of ranks that wait for what cannot come.
-func (w *world) stuck() error {
+// deadlockError is the error of ranks that wait for what cannot come.
+func (w *world) deadlockError() error {
 	var who []string
 	waiting := 0
 	for _, p := range append(slices.Clone(w.ranks), w.tasks...) {
@@ -222,7 +222,7 @@ func (w *world) stuck() error {
 			continue
 		}
 		if waiting++; waiting <= maxNamed {
-			who = append(who, fmt.Sprintf("rank %d %v", p.id, p.waits))
+			who = append(who, fmt.Sprintf("rank %d %v", p.id, p.waitsFor))
 		}
 	}
 	if waiting == 0 {
@@ -234,8 +234,8 @@ func (w *world) stuck() error {
 	return fmt.Errorf("at %v all ranks wait: %s", w.now, strings.Join(who, ", "))
 }
 
-// leftOver is the error of messages that nobody received.
-func (w *world) leftOver() error {
+// unreceivedError is the error of messages that nobody received.
+func (w *world) unreceivedError() error {
 	var err error
 	for _, p := range w.ranks {
 		for _, m := range p.sent {

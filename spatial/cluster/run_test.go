@@ -165,7 +165,7 @@ func TestManyRanks(t *testing.T) {
 	const n = 4096 * 4 * 4186
 	half := func(r *cluster.Rank) error {
 		x := sized(n)
-		_, err := comm.ReduceScatterAt(r.Comm, x, comm.Even(len(x), r.Size()), comm.Ring)
+		_, err := comm.ReduceScatterV(r.Comm, x, comm.SplitEvenly(len(x), r.Size()), comm.Ring)
 		return err
 	}
 	hx := flat(t, "hx:2,2,16,16")

@@ -69,8 +69,8 @@ func (t *Topology) Hops() (most int, mean float64) {
 // maxHosts keeps what a text asks for within memory.
 const maxHosts = 1 << 17
 
-// start is a network of hosts that are not joined yet.
-func start(name string, hosts int, c Cable) (*Topology, error) {
+// newTopology is a network of hosts that are not joined yet.
+func newTopology(name string, hosts int, c Cable) (*Topology, error) {
 	switch {
 	case hosts < 1 || hosts > maxHosts:
 		return nil, usage(fmt.Sprintf("no network %s", name), fmt.Sprintf("it has %d hosts, possible are 1 to %d", hosts, maxHosts), "choose other numbers")
@@ -83,8 +83,8 @@ func start(name string, hosts int, c Cable) (*Topology, error) {
 	return &Topology{Name: name, Hosts: hosts, Nodes: hosts}, nil
 }
 
-// meetings adds n points where links meet.
-func (t *Topology) meetings(n int) []int {
+// addSwitchPoints adds n points where links meet.
+func (t *Topology) addSwitchPoints(n int) []int {
 	nodes := make([]int, n)
 	for i := range nodes {
 		nodes[i] = t.Nodes
@@ -102,9 +102,9 @@ func (t *Topology) join(a, b int, c Cable) int {
 // back is the other direction of a cable.
 func back(link int) int { return link ^ 1 }
 
-// spread draws a number from a pair of hosts: which of many equal ways it takes. The
+// hashPair draws a number from a pair of hosts: which of many equal ways it takes. The
 // finalizer of SplitMix64 (Steele, Lea and Flood 2014, doi:10.1145/2714064.2660195).
-func spread(from, to int) uint64 {
+func hashPair(from, to int) uint64 {
 	z := uint64(from)<<32 | uint64(to)
 	z += 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

@@ -287,7 +287,7 @@ func TestBisection(t *testing.T) {
 // Both cycles visit every host once by cables of the torus, and no cable is in both.
 func TestCycles(t *testing.T) {
 	for _, k := range [][2]int{{4, 4}, {8, 4}, {4, 8}, {8, 8}, {9, 3}, {16, 4}, {16, 8}, {6, 6}, {12, 6}, {32, 32}} {
-		both, err := cluster.Cycles(k[0], k[1])
+		both, err := cluster.HamiltonianCycles(k[0], k[1])
 		if err != nil {
 			t.Error(err)
 			continue
@@ -308,7 +308,7 @@ func TestCycles(t *testing.T) {
 		}
 	}
 	for _, k := range [][2]int{{6, 3}, {5, 4}, {4, 2}, {1, 9}} {
-		if _, err := cluster.Cycles(k[0], k[1]); exit.CodeOf(err) != exit.Usage {
+		if _, err := cluster.HamiltonianCycles(k[0], k[1]); exit.CodeOf(err) != exit.Usage {
 			t.Errorf("%v: error %v, want one of usage", k, err)
 		}
 	}

@@ -11,7 +11,7 @@ func Torus(rows, cols int, c Cable) (*Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := start(name, hosts, c)
+	t, err := newTopology(name, hosts, c)
 	if err != nil {
 		return nil, err
 	}

@@ -20,12 +20,12 @@ type message struct {
 
 // request is one side of a message.
 type request struct {
-	p     *process
-	other int
-	tag   int
-	x     comm.Slice // room for what is received; nil for a send
-	done  bool
-	paid  bool // the receiver's overhead
+	p            *process
+	other        int
+	tag          int
+	x            comm.Slice // room for what is received; nil for a send
+	done         bool
+	overheadPaid bool // the receiver's overhead
 }
 
 func (p *process) Rank() int { return p.id }
@@ -37,9 +37,9 @@ func (p *process) Send(to, tag int, x comm.Slice) comm.Request {
 	w := p.w
 	m := &message{w: w, from: p.id, to: to, tag: tag, bytes: comm.Bytes(x), began: w.now, send: &request{p: p, other: to, tag: tag}, x: x}
 	q := w.ranks[to]
-	if i := indexOf(q.wanted, func(r *request) bool { return r.other == p.id && r.tag == tag }); i >= 0 {
-		m.give(q.wanted[i])
-		q.wanted = remove(q.wanted, i)
+	if i := indexOf(q.receives, func(r *request) bool { return r.other == p.id && r.tag == tag }); i >= 0 {
+		m.give(q.receives[i])
+		q.receives = remove(q.receives, i)
 	} else {
 		m.x = comm.Clone(x)
 		q.sent = append(q.sent, m)
@@ -56,13 +56,13 @@ func (p *process) Send(to, tag int, x comm.Slice) comm.Request {
 
 // Recv asks for a message.
 func (p *process) Recv(from, tag int, x comm.Slice) comm.Request {
-	r := &request{p: p, other: from, tag: tag, x: x, paid: from == p.id}
-	at := p.home
+	r := &request{p: p, other: from, tag: tag, x: x, overheadPaid: from == p.id}
+	at := p.owner
 	if i := indexOf(at.sent, func(m *message) bool { return m.from == from && m.tag == tag }); i >= 0 {
 		at.sent[i].give(r)
 		at.sent = remove(at.sent, i)
 	} else {
-		at.wanted = append(at.wanted, r)
+		at.receives = append(at.receives, r)
 	}
 	return r
 }
@@ -95,8 +95,8 @@ func (m *message) arrive() {
 // finish marks a request as done, and wakes who waits for it.
 func (r *request) finish() {
 	r.done = true
-	if r.p.waits == r {
-		r.p.waits = nil
+	if r.p.waitsFor == r {
+		r.p.waitsFor = nil
 		r.p.w.wake(r.p)
 	}
 }
@@ -106,7 +106,7 @@ func (r *request) Wait() error {
 	p, w := r.p, r.p.w
 	if !r.done && !p.canceled {
 		begin := w.now
-		p.waits = r
+		p.waitsFor = r
 		p.sleep()
 		if r.done {
 			w.record(Span{Kind: Waiting, Rank: p.id, Peer: r.other, Tag: r.tag, Start: begin, End: w.now})
@@ -115,7 +115,7 @@ func (r *request) Wait() error {
 	if !r.done {
 		return &comm.RankError{Rank: r.other, Err: errEnded}
 	}
-	r.pay()
+	r.payOverhead()
 	return nil
 }
 
@@ -129,14 +129,14 @@ func (r *request) Test() bool {
 		r.p.advance(pollTime)
 		return false
 	}
-	r.pay()
+	r.payOverhead()
 	return true
 }
 
-// pay is the receiver's overhead, once for each message.
-func (r *request) pay() {
-	if r.x != nil && !r.paid {
-		r.paid = true
+// payOverhead is the receiver's overhead, once for each message.
+func (r *request) payOverhead() {
+	if r.x != nil && !r.overheadPaid {
+		r.overheadPaid = true
 		r.p.advance(r.p.w.wire.overhead)
 	}
 }

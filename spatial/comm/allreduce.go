@@ -31,18 +31,18 @@ func (a Algorithm) String() string {
 	return [...]string{"auto", "ring", "doubling", "halving"}[a]
 }
 
-// scattering is the algorithm by which a parts a sum among p ranks: Halving, or Ring
+// scatterAlgorithm is the algorithm by which a parts a sum among p ranks: Halving, or Ring
 // where p is no power of two.
-func (a Algorithm) scattering(p int) Algorithm {
+func (a Algorithm) scatterAlgorithm(p int) Algorithm {
 	if p&(p-1) == 0 && (a == Auto || a == Halving) {
 		return Halving
 	}
 	return Ring
 }
 
-// Piece is the number of the piece that ReduceScatterAt leaves to a rank of p.
+// Piece is the number of the piece that ReduceScatterV leaves to a rank of p.
 func (a Algorithm) Piece(rank, p int) int {
-	if a.scattering(p) == Ring {
+	if a.scatterAlgorithm(p) == Ring {
 		return rank
 	}
 	return int(bits.Reverse64(uint64(rank)) >> (64 - bits.Len(uint(p-1)))) // halves are taken by the lowest bit first
@@ -51,9 +51,9 @@ func (a Algorithm) Piece(rank, p int) int {
 // shortVector is the length in values below which messages cost more than bytes.
 const shortVector = 1 << 14
 
-// Chosen is the algorithm that AllReduce takes for so many values and ranks: itself, but
+// Resolve is the algorithm that AllReduce takes for so many values and ranks: itself, but
 // for Auto, and for Halving where the number of ranks is no power of two.
-func (a Algorithm) Chosen(values, ranks int) Algorithm {
+func (a Algorithm) Resolve(values, ranks int) Algorithm {
 	power := ranks&(ranks-1) == 0
 	switch {
 	case a == Auto && values < shortVector:
@@ -70,17 +70,17 @@ func (a Algorithm) Chosen(values, ranks int) Algorithm {
 
 // AllReduce adds up the x of all ranks, which have one length; all get the sum.
 func AllReduce[T Summand](c *Comm, x []T, a Algorithm) error {
-	a = a.Chosen(len(x), c.Size())
+	a = a.Resolve(len(x), c.Size())
 	var err error
 	switch {
 	case c.Size() == 1:
 	case a == Ring, a == Halving:
-		cuts := Even(len(x), c.Size())
-		if _, err = ReduceScatterAt(c, x, cuts, a); err == nil {
-			err = GatherAt(c, x, cuts, a)
+		cuts := SplitEvenly(len(x), c.Size())
+		if _, err = ReduceScatterV(c, x, cuts, a); err == nil {
+			err = AllGatherV(c, x, cuts, a)
 		}
 	default:
-		err = reduceDoubling(c, x, a)
+		err = allReduceDoubling(c, x, a)
 	}
 	if err != nil {
 		return fmt.Errorf("all-reduce of %d values by %v: %w", len(x), a, err)
@@ -88,9 +88,9 @@ func AllReduce[T Summand](c *Comm, x []T, a Algorithm) error {
 	return nil
 }
 
-// reduceDoubling folds the ranks beyond the largest power of two onto neighbours,
+// allReduceDoubling folds the ranks beyond the largest power of two onto neighbours,
 // reduces among the rest, and gives the folded ones the result.
-func reduceDoubling[T Summand](c *Comm, x []T, a Algorithm) error {
+func allReduceDoubling[T Summand](c *Comm, x []T, a Algorithm) error {
 	p := 1
 	for 2*p <= c.Size() {
 		p *= 2
@@ -98,14 +98,14 @@ func reduceDoubling[T Summand](c *Comm, x []T, a Algorithm) error {
 	extra := c.Size() - p
 	parts, all := Parts[T]{x}, span{0, len(x)}
 	// Of the first 2·extra ranks each odd one is folded onto the one before it.
-	if c.me < 2*extra && c.me%2 == 1 {
-		if err := exchange(c, tagFold, parts, leg{c.me - 1, all}, leg{rank: nobody}, nil); err != nil {
+	if c.rank < 2*extra && c.rank%2 == 1 {
+		if err := exchange(c, tagFold, parts, peerSpan{c.rank - 1, all}, peerSpan{rank: noRank}, nil); err != nil {
 			return err
 		}
-		return exchange(c, tagFold, parts, leg{rank: nobody}, leg{c.me - 1, all}, nil)
+		return exchange(c, tagFold, parts, peerSpan{rank: noRank}, peerSpan{c.rank - 1, all}, nil)
 	}
-	if c.me < 2*extra {
-		if err := exchange(c, tagFold, parts, leg{rank: nobody}, leg{c.me + 1, all}, addTo[T]); err != nil {
+	if c.rank < 2*extra {
+		if err := exchange(c, tagFold, parts, peerSpan{rank: noRank}, peerSpan{c.rank + 1, all}, addTo[T]); err != nil {
 			return err
 		}
 	}
@@ -115,46 +115,46 @@ func reduceDoubling[T Summand](c *Comm, x []T, a Algorithm) error {
 		}
 		return i + extra
 	}
-	me := c.me - extra
-	if c.me < 2*extra {
-		me = c.me / 2
+	me := c.rank - extra
+	if c.rank < 2*extra {
+		me = c.rank / 2
 	}
 	for d := 1; d < p; d *= 2 {
 		peer := me ^ d
 		// Addition commutes: both get the same bits.
-		if err := exchange(c, tagReduce, parts, leg{rank(peer), all}, leg{rank(peer), all}, addTo[T]); err != nil {
+		if err := exchange(c, tagReduce, parts, peerSpan{rank(peer), all}, peerSpan{rank(peer), all}, addTo[T]); err != nil {
 			return err
 		}
 	}
-	if c.me < 2*extra {
-		return exchange(c, tagFold, parts, leg{c.me + 1, all}, leg{rank: nobody}, nil)
+	if c.rank < 2*extra {
+		return exchange(c, tagFold, parts, peerSpan{c.rank + 1, all}, peerSpan{rank: noRank}, nil)
 	}
 	return nil
 }
 
-// scatterHalving: after step k a rank has the sum of 2^k neighbours of P/2^k pieces.
-func scatterHalving[T Summand](c *Comm, x Parts[T], cuts []int) error {
+// reduceScatterHalving: after step k a rank has the sum of 2^k neighbours of P/2^k pieces.
+func reduceScatterHalving[T Summand](c *Comm, x Parts[T], cuts []int) error {
 	lo, hi := 0, c.Size()
 	for d := 1; d < c.Size(); d *= 2 {
 		mid := (lo + hi) / 2
 		give := span{cuts[mid], cuts[hi]}
-		if hi = mid; c.me&d != 0 {
+		if hi = mid; c.rank&d != 0 {
 			give = span{cuts[lo], cuts[mid]}
 			lo, hi = mid, 2*mid-lo
 		}
-		if err := exchange(c, tagReduce, x, leg{c.me ^ d, give}, leg{c.me ^ d, span{cuts[lo], cuts[hi]}}, addTo[T]); err != nil {
+		if err := exchange(c, tagReduce, x, peerSpan{c.rank ^ d, give}, peerSpan{c.rank ^ d, span{cuts[lo], cuts[hi]}}, addTo[T]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// gatherDoubling takes the steps of scatterHalving back.
-func gatherDoubling[T any](c *Comm, x Parts[T], cuts []int) error {
-	lo, n := Halving.Piece(c.me, c.Size()), 1
+// allGatherDoubling takes the steps of reduceScatterHalving back.
+func allGatherDoubling[T any](c *Comm, x Parts[T], cuts []int) error {
+	lo, n := Halving.Piece(c.rank, c.Size()), 1
 	for d := c.Size() / 2; d > 0; d /= 2 {
 		other := lo ^ n
-		if err := exchange(c, tagGather, x, leg{c.me ^ d, span{cuts[lo], cuts[lo+n]}}, leg{c.me ^ d, span{cuts[other], cuts[other+n]}}, nil); err != nil {
+		if err := exchange(c, tagGather, x, peerSpan{c.rank ^ d, span{cuts[lo], cuts[lo+n]}}, peerSpan{c.rank ^ d, span{cuts[other], cuts[other+n]}}, nil); err != nil {
 			return err
 		}
 		lo, n = lo&^n, 2*n

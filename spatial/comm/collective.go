@@ -29,8 +29,8 @@ const (
 func Barrier(c *Comm) error {
 	var token [1]byte
 	for d := 1; d < c.Size(); d *= 2 {
-		to, from := (c.me+d)%c.Size(), (c.me-d+c.Size())%c.Size()
-		if err := c.swap(tagBarrier, to, []byte{1}, from, token[:]); err != nil {
+		to, from := (c.rank+d)%c.Size(), (c.rank-d+c.Size())%c.Size()
+		if err := c.sendRecv(tagBarrier, to, []byte{1}, from, token[:]); err != nil {
 			return fmt.Errorf("barrier: %w", err)
 		}
 	}
@@ -41,8 +41,8 @@ func Barrier(c *Comm) error {
 // tree: log₂P·(α + βn).
 func Broadcast(c *Comm, root int, x Slice) error {
 	p := c.Size()
-	r := (c.me - root + p) % p // root counts as 0
-	low := 1                   // the bit of r at which it is reached; beyond P for root
+	r := (c.rank - root + p) % p // root counts as 0
+	low := 1                     // the bit of r at which it is reached; beyond P for root
 	for low < p && r&low == 0 {
 		low *= 2
 	}
@@ -63,9 +63,9 @@ func Broadcast(c *Comm, root int, x Slice) error {
 	return nil
 }
 
-// Even cuts a vector of n values into p nearly equal pieces: piece i lies from the i-th
+// SplitEvenly cuts a vector of n values into p nearly equal pieces: piece i lies from the i-th
 // cut to the next.
-func Even(n, p int) []int {
+func SplitEvenly(n, p int) []int {
 	cuts := make([]int, p+1)
 	for i := range cuts {
 		cuts[i] = n * i / p
@@ -73,26 +73,26 @@ func Even(n, p int) []int {
 	return cuts
 }
 
-// ReduceScatterAt adds up the x of all ranks; each gets the sum of one of the P pieces
+// ReduceScatterV adds up the x of all ranks; each gets the sum of one of the P pieces
 // between cuts, a.Piece of its rank, where it lies in x. The rest of x is overwritten.
 // It is the first half of AllReduce by a, and costs half: (P−1)·α + (P−1)/P·βn by Ring. Its
 // bits are those of AllReduce, those of Ring for even cuts.
-func ReduceScatterAt[T Summand](c *Comm, x []T, cuts []int, a Algorithm) ([]T, error) {
+func ReduceScatterV[T Summand](c *Comm, x []T, cuts []int, a Algorithm) ([]T, error) {
 	if err := ReduceScatterParts(c, Parts[T]{x}, cuts, a); err != nil {
 		return nil, err
 	}
-	own := a.Piece(c.me, c.Size())
+	own := a.Piece(c.rank, c.Size())
 	return x[cuts[own]:cuts[own+1]], nil
 }
 
-// ReduceScatterParts is ReduceScatterAt of a vector in parts.
+// ReduceScatterParts is ReduceScatterV of a vector in parts.
 func ReduceScatterParts[T Summand](c *Comm, x Parts[T], cuts []int, a Algorithm) error {
 	if err := checkCuts(c, x, cuts); err != nil {
 		return fmt.Errorf("reduce-scatter: %w", err)
 	}
-	scatter := scatterRing[T]
-	if a.scattering(c.Size()) == Halving {
-		scatter = scatterHalving[T]
+	scatter := reduceScatterRing[T]
+	if a.scatterAlgorithm(c.Size()) == Halving {
+		scatter = reduceScatterHalving[T]
 	}
 	if err := scatter(c, x, cuts); err != nil {
 		return fmt.Errorf("reduce-scatter: %w", err)
@@ -108,14 +108,14 @@ func checkCuts[T any](c *Comm, x Parts[T], cuts []int) error {
 	return nil
 }
 
-// scatterRing sends partial sums around: that of piece i starts with rank i+1 and ends
+// reduceScatterRing sends partial sums around: that of piece i starts with rank i+1 and ends
 // with rank i.
-func scatterRing[T Summand](c *Comm, x Parts[T], cuts []int) error {
+func reduceScatterRing[T Summand](c *Comm, x Parts[T], cuts []int) error {
 	p := c.Size()
 	piece := func(i int) span { return span{cuts[i], cuts[i+1]} }
 	for k := 1; k < p; k++ { // the piece that ends here starts with the next rank
-		out, own := piece((c.me-k+p)%p), piece((c.me-k-1+2*p)%p)
-		if err := exchange(c, tagReduce, x, leg{(c.me + 1) % p, out}, leg{(c.me - 1 + p) % p, own}, addTo[T]); err != nil {
+		out, own := piece((c.rank-k+p)%p), piece((c.rank-k-1+2*p)%p)
+		if err := exchange(c, tagReduce, x, peerSpan{(c.rank + 1) % p, out}, peerSpan{(c.rank - 1 + p) % p, own}, addTo[T]); err != nil {
 			return err
 		}
 	}
@@ -143,14 +143,14 @@ func addNumbers[T Number](y, left, right []T) {
 	}
 }
 
-// gatherRing gives all ranks all pieces of x, of which each has its own. A ring:
+// allGatherRing gives all ranks all pieces of x, of which each has its own. A ring:
 // (P−1)·α + (P−1)/P·βn.
-func gatherRing[T any](c *Comm, x Parts[T], cuts []int) error {
+func allGatherRing[T any](c *Comm, x Parts[T], cuts []int) error {
 	p := c.Size()
 	piece := func(i int) span { return span{cuts[i], cuts[i+1]} }
 	for k := range p - 1 {
-		out, in := piece((c.me-k+p)%p), piece((c.me-k-1+p)%p)
-		if err := exchange(c, tagGather, x, leg{(c.me + 1) % p, out}, leg{(c.me - 1 + p) % p, in}, nil); err != nil {
+		out, in := piece((c.rank-k+p)%p), piece((c.rank-k-1+p)%p)
+		if err := exchange(c, tagGather, x, peerSpan{(c.rank + 1) % p, out}, peerSpan{(c.rank - 1 + p) % p, in}, nil); err != nil {
 			return err
 		}
 	}
@@ -161,30 +161,30 @@ func gatherRing[T any](c *Comm, x Parts[T], cuts []int) error {
 func AllGather[T any](c *Comm, x []T) ([]T, error) {
 	n := len(x)
 	all := make([]T, n*c.Size())
-	copy(all[n*c.me:], x)
-	return all, GatherPieces(c, all)
+	copy(all[n*c.rank:], x)
+	return all, AllGatherInPlace(c, all)
 }
 
-// GatherPieces gives all ranks the whole of x, of which each has its own of as many
+// AllGatherInPlace gives all ranks the whole of x, of which each has its own of as many
 // nearly equal pieces.
-func GatherPieces[T any](c *Comm, x []T) error {
-	return GatherAt(c, x, Even(len(x), c.Size()), Ring)
+func AllGatherInPlace[T any](c *Comm, x []T) error {
+	return AllGatherV(c, x, SplitEvenly(len(x), c.Size()), Ring)
 }
 
-// GatherAt gives all ranks the whole of x, of which each has the piece that
-// ReduceScatterAt leaves to it. It costs what that does.
-func GatherAt[T any](c *Comm, x []T, cuts []int, a Algorithm) error {
-	return GatherParts(c, Parts[T]{x}, cuts, a)
+// AllGatherV gives all ranks the whole of x, of which each has the piece that
+// ReduceScatterV leaves to it. It costs what that does.
+func AllGatherV[T any](c *Comm, x []T, cuts []int, a Algorithm) error {
+	return AllGatherParts(c, Parts[T]{x}, cuts, a)
 }
 
-// GatherParts is GatherAt of a vector in parts.
-func GatherParts[T any](c *Comm, x Parts[T], cuts []int, a Algorithm) error {
+// AllGatherParts is AllGatherV of a vector in parts.
+func AllGatherParts[T any](c *Comm, x Parts[T], cuts []int, a Algorithm) error {
 	if err := checkCuts(c, x, cuts); err != nil {
 		return fmt.Errorf("all-gather: %w", err)
 	}
-	gather := gatherRing[T]
-	if a.scattering(c.Size()) == Halving {
-		gather = gatherDoubling[T]
+	gather := allGatherRing[T]
+	if a.scatterAlgorithm(c.Size()) == Halving {
+		gather = allGatherDoubling[T]
 	}
 	if err := gather(c, x, cuts); err != nil {
 		return fmt.Errorf("all-gather: %w", err)
@@ -199,9 +199,9 @@ func AllToAll[T any](c *Comm, out, in [][]T) error {
 	if len(out) != p || len(in) != p {
 		return fmt.Errorf("all-to-all: %d and %d pieces for %d ranks", len(out), len(in), p)
 	}
-	copy(in[c.me], out[c.me])
+	copy(in[c.rank], out[c.rank])
 	for k := 1; k < p; k++ {
-		to, from := (c.me+k)%p, (c.me-k+p)%p
+		to, from := (c.rank+k)%p, (c.rank-k+p)%p
 		var requests []Request
 		if len(in[from]) > 0 {
 			requests = append(requests, c.recv(from, tagAll, in[from]))

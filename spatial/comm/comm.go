@@ -15,28 +15,28 @@ type Comm struct {
 	t       Transport
 	ranks   []int // in the job, by rank in the group; nil if they are the same
 	size    int
-	me      int
+	rank    int
 	context int // keeps the messages of groups apart
-	shared  *state
-	clock   *Clock // of waits; nil for none
-	room    *room
+	shared  *rankState
+	clock   *WaitClock // of waits; nil for none
+	scratch *scratch
 }
 
-// room is memory that the collectives of a group use, one after the other.
-type room struct{ values any }
+// scratch is memory that the collectives of a group use, one after the other.
+type scratch struct{ values any }
 
-// roomFor gives room for n values, which stays until the next call.
-func roomFor[T any](c *Comm, n int) []T {
-	x, _ := c.room.values.([]T)
+// scratchFor gives room for n values, which stays until the next call.
+func scratchFor[T any](c *Comm, n int) []T {
+	x, _ := c.scratch.values.([]T)
 	if cap(x) < n {
 		x = make([]T, n)
-		c.room.values = x
+		c.scratch.values = x
 	}
 	return x[:n]
 }
 
-// state is what the groups of one rank share.
-type state struct {
+// rankState is what the groups of one rank share.
+type rankState struct {
 	contexts        int          // given out so far
 	messages, bytes atomic.Int64 // sent, by the rank and its tasks
 }
@@ -62,17 +62,17 @@ const (
 
 // New is the group of all ranks of a job.
 func New(t Transport) *Comm {
-	return &Comm{t: t, size: t.Size(), me: t.Rank(), shared: &state{contexts: 1}, room: &room{}}
+	return &Comm{t: t, size: t.Size(), rank: t.Rank(), shared: &rankState{contexts: 1}, scratch: &scratch{}}
 }
 
 // Rank is this rank's number in the group.
-func (c *Comm) Rank() int { return c.me }
+func (c *Comm) Rank() int { return c.rank }
 
 // Size is the number of ranks in the group.
 func (c *Comm) Size() int { return c.size }
 
-// JobRank is the number in the job of a rank of the group.
-func (c *Comm) JobRank(rank int) int {
+// WorldRank is the number in the job of a rank of the group.
+func (c *Comm) WorldRank(rank int) int {
 	if c.ranks == nil {
 		return rank
 	}
@@ -100,15 +100,15 @@ func (c *Comm) Recv(from, tag int, x Slice) Request {
 }
 
 func (c *Comm) send(to, tag int, x Slice) Request {
-	if to != c.me {
+	if to != c.rank {
 		c.shared.messages.Add(1)
 		c.shared.bytes.Add(Bytes(x))
 	}
-	return c.clock.timed(c.t.Send(c.JobRank(to), c.context<<tagBits|tag, x))
+	return c.clock.wrap(c.t.Send(c.WorldRank(to), c.context<<tagBits|tag, x))
 }
 
 func (c *Comm) recv(from, tag int, x Slice) Request {
-	return c.clock.timed(c.t.Recv(c.JobRank(from), c.context<<tagBits|tag, x))
+	return c.clock.wrap(c.t.Recv(c.WorldRank(from), c.context<<tagBits|tag, x))
 }
 
 // WaitAll waits for all requests, also after one has failed: their memory is free
@@ -121,8 +121,8 @@ func WaitAll(requests ...Request) error {
 	return err
 }
 
-// swap sends out to one rank while it receives in from another.
-func (c *Comm) swap(tag, to int, out Slice, from int, in Slice) error {
+// sendRecv sends out to one rank while it receives in from another.
+func (c *Comm) sendRecv(tag, to int, out Slice, from int, in Slice) error {
 	r := c.recv(from, tag, in)
 	return WaitAll(c.send(to, tag, out), r)
 }
@@ -152,23 +152,23 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 		return nil, nil
 	}
 	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(all[3*a+1], all[3*b+1]) })
-	sub := &Comm{t: c.t, size: len(members), context: context, shared: c.shared, clock: c.clock, room: &room{}}
+	sub := &Comm{t: c.t, size: len(members), context: context, shared: c.shared, clock: c.clock, scratch: &scratch{}}
 	for i, r := range members {
-		sub.ranks = append(sub.ranks, c.JobRank(r))
-		if r == c.me {
-			sub.me = i
+		sub.ranks = append(sub.ranks, c.WorldRank(r))
+		if r == c.rank {
+			sub.rank = i
 		}
 	}
 	return sub, nil
 }
 
-// Patience is for how long ranks wait for each other before one counts as lost; 0 is for ever.
-func (c *Comm) Patience() time.Duration {
-	if t, ok := c.t.(patient); ok {
-		return t.Patience()
+// StallTimeout is for how long ranks wait for each other before one counts as lost; 0 is for ever.
+func (c *Comm) StallTimeout() time.Duration {
+	if t, ok := c.t.(stallTimer); ok {
+		return t.StallTimeout()
 	}
 	return 0
 }
 
-// patient is a Transport that takes ranks for lost that do not answer.
-type patient interface{ Patience() time.Duration }
+// stallTimer is a Transport that takes ranks for lost that do not answer.
+type stallTimer interface{ StallTimeout() time.Duration }

@@ -19,7 +19,7 @@ func TestPrograms(t *testing.T) {
 	for _, p := range commtest.Programs {
 		t.Run(p.Name, func(t *testing.T) {
 			for _, n := range []int{1, 2, 3, 4, 5, 8} {
-				if err := comm.Run(n, comm.Free, p.Run); err != nil {
+				if err := comm.Run(n, comm.Parallel, p.Run); err != nil {
 					t.Fatalf("%d ranks: %v", n, err)
 				}
 				for seed := range uint64(seeds) {
@@ -54,7 +54,7 @@ func TestDeadlock(t *testing.T) {
 		f    func(*comm.Comm) error
 		want string
 	}{
-		{"both receive", comm.Free, receiveFirst, "rank 0 for a message of rank 1, tag 4, rank 1 for a message of rank 0, tag 4"},
+		{"both receive", comm.Parallel, receiveFirst, "rank 0 for a message of rank 1, tag 4, rank 1 for a message of rank 0, tag 4"},
 		{"both receive", comm.Replay(1), receiveFirst, "rank 0 for a message of rank 1"},
 		{"both send", comm.Replay(2), sendFirst, "rank 0 for rank 1 to receive, tag 4, rank 1 for rank 0 to receive"},
 	} {
@@ -62,14 +62,14 @@ func TestDeadlock(t *testing.T) {
 			t.Errorf("%s, %v: %v, want %q", k.name, k.mode, err, k.want)
 		}
 	}
-	if err := comm.Run(2, comm.Free, sendFirst); err != nil {
+	if err := comm.Run(2, comm.Parallel, sendFirst); err != nil {
 		t.Errorf("sends that are kept: %v", err)
 	}
 }
 
 // A rank that fails ends the others, and is named.
 func TestFailure(t *testing.T) {
-	for _, mode := range []comm.Mode{comm.Free, comm.Replay(5)} {
+	for _, mode := range []comm.Mode{comm.Parallel, comm.Replay(5)} {
 		for name, f := range map[string]func() error{
 			"rank 2: broken": func() error { return fmt.Errorf("broken") },
 			"rank 2: panic":  func() error { panic("broken") },
@@ -97,7 +97,7 @@ func TestWrongMessages(t *testing.T) {
 		{[]float32{1, 2}, make([]int64, 1), "wants []int64 of 8 bytes"},
 		{[]float32{1, 2}, nil, "a message of rank 0 to rank 1 with tag 1 was never received"},
 	} {
-		for _, mode := range []comm.Mode{comm.Free, comm.Replay(3)} {
+		for _, mode := range []comm.Mode{comm.Parallel, comm.Replay(3)} {
 			err := comm.Run(2, mode, func(c *comm.Comm) error {
 				if c.Rank() == 0 {
 					r := c.Send(1, 1, k.out)
@@ -132,7 +132,7 @@ func TestTraffic(t *testing.T) {
 		{comm.Doubling, []int{2, 4, 8}, func(p int) int { return log2(p) * 4 * n }, log2},
 	} {
 		for _, p := range k.ranks {
-			err := comm.Run(p, comm.Free, func(c *comm.Comm) error {
+			err := comm.Run(p, comm.Parallel, func(c *comm.Comm) error {
 				before := c.Traffic()
 				if err := comm.AllReduce(c, make([]float32, n), k.a); err != nil {
 					return err
@@ -155,7 +155,7 @@ func TestSizeOnly(t *testing.T) {
 	const n = 1001 // cut unevenly
 	for _, p := range []int{2, 3, 4, 8} {
 		for _, a := range []comm.Algorithm{comm.Ring, comm.Doubling, comm.Halving} {
-			for _, mode := range []comm.Mode{comm.Free, comm.Replay(1)} {
+			for _, mode := range []comm.Mode{comm.Parallel, comm.Replay(1)} {
 				err := comm.Run(p, mode, func(c *comm.Comm) error {
 					if err := comm.AllReduce(c, make([]float32, n), a); err != nil {
 						return err
@@ -175,7 +175,7 @@ func TestSizeOnly(t *testing.T) {
 			}
 		}
 	}
-	err := comm.Run(2, comm.Free, func(c *comm.Comm) error {
+	err := comm.Run(2, comm.Parallel, func(c *comm.Comm) error {
 		if c.Rank() == 0 {
 			return c.Send(1, 0, make([]comm.SizeOnly, 3)).Wait()
 		}
@@ -205,7 +205,7 @@ func TestHalvingIsTheTree(t *testing.T) {
 			}
 			return tree(lo, (lo+hi)/2, i) + tree((lo+hi)/2, hi, i)
 		}
-		err := comm.Run(p, comm.Free, func(c *comm.Comm) error {
+		err := comm.Run(p, comm.Parallel, func(c *comm.Comm) error {
 			x := make([]float32, 40)
 			for i := range x {
 				x[i] = value(c.Rank(), i)

@@ -13,33 +13,33 @@ type Faults struct {
 	// different tags and senders overtake each other. In a replay, where the scheduler
 	// delays, it is not used.
 	Delay time.Duration
-	// Lose tells whether a message is lost, by its ranks and how many were sent between
+	// Drop tells whether a message is lost, by its ranks and how many were sent between
 	// them before it; nil loses none.
-	Lose func(from, to, n int) bool
+	Drop func(from, to, n int) bool
 }
 
-// rare is one of so many messages that is late by ten times as much.
-const rare = 100
+// slowOneIn is one of so many messages that is late by ten times as much.
+const slowOneIn = 100
 
-// With is a mode with faults.
-func (m Mode) With(f Faults) Mode {
+// WithFaults is a mode with faults.
+func (m Mode) WithFaults(f Faults) Mode {
 	m.faults = f
 	return m
 }
 
-// faulty tells whether a message is lost, and how late it is.
-func (w *world) faulty(m *message) (lost bool, late time.Duration) {
+// injectFault tells whether a message is lost, and how late it is.
+func (w *world) injectFault(m *message) (lost bool, late time.Duration) {
 	f := w.mode.faults
 	pair := [2]int{m.from, m.to}
 	n := w.sent[pair]
 	w.sent[pair]++
-	if f.Lose != nil && f.Lose(m.from, m.to, n) {
+	if f.Drop != nil && f.Drop(m.from, m.to, n) {
 		return true, 0
 	}
 	if f.Delay > 0 && !w.mode.replay {
 		r := rand.New(rand.NewPCG(f.Seed, uint64(m.from)<<48|uint64(m.to)<<32|uint64(n)))
 		late = time.Duration(r.Int64N(int64(f.Delay)))
-		if r.IntN(rare) == 0 {
+		if r.IntN(slowOneIn) == 0 {
 			late *= 10
 		}
 	}
@@ -48,14 +48,14 @@ func (w *world) faulty(m *message) (lost bool, late time.Duration) {
 
 // delay lets a message come up later.
 func (w *world) delay(m *message, late time.Duration) {
-	m.late = true
+	m.delayed = true
 	w.late++
 	time.AfterFunc(late, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		m.late = false
+		m.delayed = false
 		w.late--
 		w.match(m.route)
-		w.stuck()
+		w.failDeadlock()
 	})
 }

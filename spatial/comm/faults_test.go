@@ -15,7 +15,7 @@ func TestDelays(t *testing.T) {
 	for _, p := range commtest.Programs {
 		t.Run(p.Name, func(t *testing.T) {
 			for seed := range uint64(2) {
-				if err := comm.Run(4, comm.Free.With(comm.Faults{Seed: seed, Delay: late}), p.Run); err != nil {
+				if err := comm.Run(4, comm.Parallel.WithFaults(comm.Faults{Seed: seed, Delay: late}), p.Run); err != nil {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
 			}
@@ -28,7 +28,7 @@ func TestDelays(t *testing.T) {
 func TestDelaysReorder(t *testing.T) {
 	first := map[int]int{}
 	for seed := range uint64(20) {
-		err := comm.Run(3, comm.Free.With(comm.Faults{Seed: seed, Delay: 5 * time.Millisecond}), func(c *comm.Comm) error {
+		err := comm.Run(3, comm.Parallel.WithFaults(comm.Faults{Seed: seed, Delay: 5 * time.Millisecond}), func(c *comm.Comm) error {
 			if c.Rank() > 0 {
 				return c.Send(0, 0, []byte{1}).Wait()
 			}
@@ -57,8 +57,8 @@ func TestDelaysReorder(t *testing.T) {
 func TestLostMessage(t *testing.T) {
 	lose := func(from, to, n int) bool { return from == 2 && to == 1 && n == 3 }
 	for _, mode := range []comm.Mode{
-		comm.Free.With(comm.Faults{Lose: lose}), comm.Replay(3).With(comm.Faults{Lose: lose}),
-		comm.Free.With(comm.Faults{Lose: lose, Delay: time.Millisecond}),
+		comm.Parallel.WithFaults(comm.Faults{Drop: lose}), comm.Replay(3).WithFaults(comm.Faults{Drop: lose}),
+		comm.Parallel.WithFaults(comm.Faults{Drop: lose, Delay: time.Millisecond}),
 	} {
 		err := comm.Run(3, mode, func(c *comm.Comm) error {
 			for range 4 {

@@ -20,17 +20,17 @@ func (c *Comm) Group(ranks []int) (*Comm, error) {
 	if len(ranks) == 0 {
 		return nil, nil
 	}
-	g := &Comm{t: c.t, size: len(ranks), me: slices.Index(ranks, c.me), context: context, shared: c.shared, clock: c.clock, room: &room{}}
+	g := &Comm{t: c.t, size: len(ranks), rank: slices.Index(ranks, c.rank), context: context, shared: c.shared, clock: c.clock, scratch: &scratch{}}
 	seen := map[int]bool{}
 	for _, r := range ranks {
 		if r < 0 || r >= c.Size() || seen[r] {
 			return nil, fmt.Errorf("making a group of ranks %v of %d: each is there, once", ranks, c.Size())
 		}
 		seen[r] = true
-		g.ranks = append(g.ranks, c.JobRank(r))
+		g.ranks = append(g.ranks, c.WorldRank(r))
 	}
-	if g.me < 0 {
-		return nil, fmt.Errorf("making a group of ranks %v on rank %d, which is none of them", ranks, c.me)
+	if g.rank < 0 {
+		return nil, fmt.Errorf("making a group of ranks %v on rank %d, which is none of them", ranks, c.rank)
 	}
 	return g, nil
 }

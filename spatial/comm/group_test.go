@@ -33,7 +33,7 @@ func TestGroup(t *testing.T) {
 		if sent := c.Traffic().Sub(before); sent != (comm.Traffic{}) {
 			return fmt.Errorf("%v were sent", sent)
 		}
-		if (pair == nil) != (ends == nil) || within.JobRank(0) != c.Rank() {
+		if (pair == nil) != (ends == nil) || within.WorldRank(0) != c.Rank() {
 			return fmt.Errorf("rank %d: groups %v and %v", c.Rank(), pair, within)
 		}
 		later, err := c.Split(c.Rank()%2, 0)
@@ -70,7 +70,7 @@ func TestGroup(t *testing.T) {
 // Lists that are no group are refused.
 func TestWrongGroups(t *testing.T) {
 	for _, ranks := range [][]int{{1}, {0, 0}, {0, 2}, {-1, 0}} {
-		err := comm.Run(2, comm.Free, func(c *comm.Comm) error {
+		err := comm.Run(2, comm.Parallel, func(c *comm.Comm) error {
 			if c.Rank() > 0 {
 				return nil
 			}

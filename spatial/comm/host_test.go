@@ -10,9 +10,9 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm/commtest"
 )
 
-// host runs parts on processes that are ranks of this process.
-func host(processes, parts int, mode comm.Mode, f func(c *comm.Comm) error) error {
-	return comm.Run(processes, mode, func(c *comm.Comm) error { return comm.Host(c, parts, f) })
+// rankHost runs parts on processes that are ranks of this process.
+func rankHost(processes, parts int, mode comm.Mode, f func(c *comm.Comm) error) error {
+	return comm.Run(processes, mode, func(c *comm.Comm) error { return comm.HostRanks(c, parts, f) })
 }
 
 // Every program passes on parts of processes, as many as ranks or more, with messages that
@@ -25,11 +25,11 @@ func TestHostedPrograms(t *testing.T) {
 	for _, p := range commtest.Programs {
 		t.Run(p.Name, func(t *testing.T) {
 			for _, n := range [][2]int{{1, 1}, {1, 4}, {2, 2}, {2, 3}, {3, 4}, {2, 5}, {3, 8}} {
-				if err := host(n[0], n[1], comm.Free, p.Run); err != nil {
+				if err := rankHost(n[0], n[1], comm.Parallel, p.Run); err != nil {
 					t.Fatalf("%d parts on %d: %v", n[1], n[0], err)
 				}
 				for seed := range uint64(seeds) {
-					if err := host(n[0], n[1], comm.Replay(seed), p.Run); err != nil {
+					if err := rankHost(n[0], n[1], comm.Replay(seed), p.Run); err != nil {
 						t.Fatalf("%d parts on %d: %v", n[1], n[0], err)
 					}
 				}
@@ -41,7 +41,7 @@ func TestHostedPrograms(t *testing.T) {
 // Parts lie on processes in consecutive ranges.
 func TestProcess(t *testing.T) {
 	for _, k := range []struct{ processes, parts int }{{1, 3}, {2, 3}, {3, 7}, {4, 4}} {
-		err := host(k.processes, k.parts, comm.Free, func(c *comm.Comm) error {
+		err := rankHost(k.processes, k.parts, comm.Parallel, func(c *comm.Comm) error {
 			if c.Size() != k.parts {
 				return fmt.Errorf("%d parts", c.Size())
 			}
@@ -57,7 +57,7 @@ func TestProcess(t *testing.T) {
 			t.Errorf("%d parts on %d: %v", k.parts, k.processes, err)
 		}
 	}
-	if err := host(3, 2, comm.Free, comm.Barrier); err == nil || !strings.Contains(err.Error(), "hosting 2 parts on 3 processes") {
+	if err := rankHost(3, 2, comm.Parallel, comm.Barrier); err == nil || !strings.Contains(err.Error(), "hosting 2 parts on 3 processes") {
 		t.Errorf("too few parts: %v", err)
 	}
 }
@@ -69,7 +69,7 @@ func TestHostedSumsHaveTheSameBits(t *testing.T) {
 		var want []float32
 		for processes := parts; processes > 0; processes-- {
 			var got []float32
-			err := host(processes, parts, comm.Free, func(c *comm.Comm) error {
+			err := rankHost(processes, parts, comm.Parallel, func(c *comm.Comm) error {
 				x := make([]float32, n)
 				for i := range x {
 					x[i] = 1 / float32(3*i+7*c.Rank()+1)
@@ -98,12 +98,12 @@ func TestHostedSumsHaveTheSameBits(t *testing.T) {
 // A part that fails ends the parts beside it, which wait for each other, for other
 // processes and in tasks, and then the other processes; it is named.
 func TestHostedFailure(t *testing.T) {
-	for _, mode := range []comm.Mode{comm.Free, comm.Replay(1), comm.Replay(2), comm.Replay(3)} {
+	for _, mode := range []comm.Mode{comm.Parallel, comm.Replay(1), comm.Replay(2), comm.Replay(3)} {
 		for name, broken := range map[string]func() error{
 			"part 2: broken": func() error { return errors.New("broken") },
 			"part 2: panic":  func() error { panic("broken") },
 		} {
-			err := host(2, 6, mode, func(c *comm.Comm) error {
+			err := rankHost(2, 6, mode, func(c *comm.Comm) error {
 				x := make([]byte, 1)
 				switch c.Rank() {
 				case 0:

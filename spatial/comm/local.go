@@ -18,8 +18,8 @@ type Mode struct {
 	faults Faults
 }
 
-// Free lets all ranks run at once; a message leaves its sender's memory when it is sent.
-var Free = Mode{}
+// Parallel lets all ranks run at once; a message leaves its sender's memory when it is sent.
+var Parallel = Mode{}
 
 // Replay lets one rank run at a time, and draws from the seed who goes on and which
 // message arrives. A send is done only when its message has arrived, and what is
@@ -55,12 +55,12 @@ func run(n int, m Mode, f func(*Comm) error) (uint64, error) {
 		go func() {
 			defer all.Done()
 			w.enter(r)
-			w.leave(r, call(f, New(local{w: w, rank: r, thread: r})))
+			w.leave(r, call(f, New(localTransport{w: w, rank: r, thread: r})))
 		}()
 	}
 	all.Wait()
 	if w.failed == nil {
-		w.failed = w.leftOver()
+		w.failed = w.unreceived()
 	}
 	return w.log.Sum64(), w.failed
 }
@@ -81,23 +81,23 @@ type route struct{ from, to, channel, tag int }
 // queue holds what is under way on a route: messages or receivers, in order, and in
 // a replay how many of the messages have arrived.
 type queue struct {
-	sent, wanted []*message
+	sent, receives []*message
 }
 
 // message is one side of it: what is sent, or room for it.
 type message struct {
 	w *world
 	route
-	x      Slice
-	thread int  // whose side it is
-	sends  bool // or receives
-	late   bool // sent, and still under way
-	done   bool
+	x       Slice
+	thread  int  // whose side it is
+	isSend  bool // or receives
+	delayed bool // sent, and still under way
+	done    bool
 }
 
 // rank is whose side it is, other who is at the other end.
 func (m *message) rank() int {
-	if m.sends {
+	if m.isSend {
 		return m.from
 	}
 	return m.to
@@ -105,25 +105,25 @@ func (m *message) rank() int {
 
 func (m *message) other() int { return m.from + m.to - m.rank() }
 
-// status is that of a thread: the first n are the ranks, others are their tasks.
-type status struct {
+// threadState is that of a thread: the first n are the ranks, others are their tasks.
+type threadState struct {
 	rank     int
-	waits    awaited // nil: it runs
+	waits    waitTarget // nil: it runs
 	finished bool
 	entered  bool
 	canceled bool // what it waits for fails
 }
 
-// awaited is what a thread waits for.
-type awaited interface {
+// waitTarget is what a thread waits for.
+type waitTarget interface {
 	ready() bool
 	String() string
 }
 
 func (m *message) ready() bool { return m.done || m.w.state[m.thread].canceled }
 
-// idle tells whether a thread waits for what is not there yet.
-func (s *status) idle() bool { return s.waits != nil && !s.waits.ready() }
+// isBlocked tells whether a thread waits for what is not there yet.
+func (s *threadState) isBlocked() bool { return s.waits != nil && !s.waits.ready() }
 
 // world is what the ranks of a Run share, guarded by mu.
 type world struct {
@@ -132,47 +132,47 @@ type world struct {
 	n       int
 	rng     *rand.Rand
 	queues  map[route]*queue
-	order   []route        // of queues, as they came up
-	state   []status       // by thread
+	routes  []route        // of queues, as they came up
+	state   []threadState  // by thread
 	wake    []*sync.Cond   // by thread
 	running int            // in a replay, the thread that runs; −1 before the start
 	sent    map[[2]int]int // messages between two ranks
 	late    int            // messages that are
 	failed  error
-	log     events
+	log     eventHash
 }
 
-// events is a hash of what happened.
-type events struct{ sum uint64 }
+// eventHash is a hash of what happened.
+type eventHash struct{ sum uint64 }
 
-func (e *events) add(kind byte, a, b int) {
+func (e *eventHash) add(kind byte, a, b int) {
 	h := fnv.New64a()
 	fmt.Fprint(h, e.sum, kind, a, b)
 	e.sum = h.Sum64()
 }
 
 // Sum64 is the hash so far.
-func (e *events) Sum64() uint64 { return e.sum }
+func (e *eventHash) Sum64() uint64 { return e.sum }
 
-// local is the view that a thread of a rank has of a world.
-type local struct {
+// localTransport is the view that a thread of a rank has of a world.
+type localTransport struct {
 	w       *world
 	rank    int
 	thread  int
 	channel int
 }
 
-var _ Channeled = local{}
+var _ Channeled = localTransport{}
 
-func (l local) Rank() int { return l.rank }
-func (l local) Size() int { return l.w.n }
+func (l localTransport) Rank() int { return l.rank }
+func (l localTransport) Size() int { return l.w.n }
 
-func (l local) Send(to, tag int, x Slice) Request {
+func (l localTransport) Send(to, tag int, x Slice) Request {
 	w := l.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m := &message{w: w, route: route{l.rank, to, l.channel, tag}, x: x, thread: l.thread, sends: true}
-	lost, late := w.faulty(m)
+	m := &message{w: w, route: route{l.rank, to, l.channel, tag}, x: x, thread: l.thread, isSend: true}
+	lost, late := w.injectFault(m)
 	if lost {
 		m.done = true
 		return m
@@ -190,7 +190,7 @@ func (l local) Send(to, tag int, x Slice) Request {
 	return m
 }
 
-func (l local) Recv(from, tag int, x Slice) Request {
+func (l localTransport) Recv(from, tag int, x Slice) Request {
 	w := l.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -199,17 +199,17 @@ func (l local) Recv(from, tag int, x Slice) Request {
 		poison(x)
 	}
 	q := w.queue(m.route)
-	q.wanted = append(q.wanted, m)
+	q.receives = append(q.receives, m)
 	w.match(m.route)
 	w.yield(l.thread)
 	return m
 }
 
 // Open has nothing to do.
-func (l local) Open(int) error { return nil }
+func (l localTransport) Open(int) error { return nil }
 
 // Channel is the same thread's view of a channel.
-func (l local) Channel(i int) Transport {
+func (l localTransport) Channel(i int) Transport {
 	l.channel = i
 	return l
 }
@@ -217,7 +217,7 @@ func (l local) Channel(i int) Transport {
 func (w *world) queue(r route) *queue {
 	if w.queues[r] == nil {
 		w.queues[r] = &queue{}
-		w.order = append(w.order, r)
+		w.routes = append(w.routes, r)
 	}
 	return w.queues[r]
 }
@@ -226,7 +226,7 @@ func (w *world) queue(r route) *queue {
 // scheduler does.
 func (w *world) match(r route) {
 	if !w.mode.replay {
-		for q := w.queues[r]; len(q.sent) > 0 && len(q.wanted) > 0 && !q.sent[0].late; {
+		for q := w.queues[r]; len(q.sent) > 0 && len(q.receives) > 0 && !q.sent[0].delayed; {
 			w.arrive(q)
 		}
 	}
@@ -234,8 +234,8 @@ func (w *world) match(r route) {
 
 // arrive lets the first message of a queue arrive.
 func (w *world) arrive(q *queue) {
-	from, to := q.sent[0], q.wanted[0]
-	q.sent, q.wanted = q.sent[1:], q.wanted[1:]
+	from, to := q.sent[0], q.receives[0]
+	q.sent, q.receives = q.sent[1:], q.receives[1:]
 	if !Copy(to.x, from.x) {
 		w.fail(to.to, fmt.Errorf("wants %T of %d bytes from rank %d with tag %d, which sent %T of %d bytes", to.x, Bytes(to.x), from.from, to.tag, from.x, Bytes(from.x)))
 	}
@@ -249,11 +249,11 @@ func (w *world) arrive(q *queue) {
 func (w *world) newThread(rank int) int {
 	for i, s := range w.state {
 		if i >= w.n && s.finished {
-			w.state[i] = status{rank: rank}
+			w.state[i] = threadState{rank: rank}
 			return i
 		}
 	}
-	w.state, w.wake = append(w.state, status{rank: rank}), append(w.wake, sync.NewCond(&w.mu))
+	w.state, w.wake = append(w.state, threadState{rank: rank}), append(w.wake, sync.NewCond(&w.mu))
 	return len(w.state) - 1
 }
 
@@ -267,16 +267,16 @@ func (w *world) enter(rank int) {
 	}
 	for _, s := range w.state {
 		if !s.entered {
-			w.await(rank)
+			w.awaitTurn(rank)
 			return
 		}
 	}
-	w.pick()
-	w.await(rank)
+	w.schedule()
+	w.awaitTurn(rank)
 }
 
-// await waits until the scheduler lets a thread run.
-func (w *world) await(thread int) {
+// awaitTurn waits until the scheduler lets a thread run.
+func (w *world) awaitTurn(thread int) {
 	for w.running != thread && w.failed == nil {
 		w.wake[thread].Wait()
 	}
@@ -296,9 +296,9 @@ func (w *world) leave(rank int, err error) {
 func (w *world) end(thread int) {
 	w.state[thread].finished = true
 	if w.mode.replay && w.failed == nil {
-		w.pick()
+		w.schedule()
 	}
-	w.stuck()
+	w.failDeadlock()
 }
 
 // fail ends a run for all ranks.
@@ -317,29 +317,29 @@ func (w *world) fail(rank int, err error) {
 // yield lets the scheduler draw who runs now.
 func (w *world) yield(thread int) {
 	if w.mode.replay && w.failed == nil {
-		w.pick()
-		w.await(thread)
+		w.schedule()
+		w.awaitTurn(thread)
 	}
 }
 
-// pick draws what happens next in a replay: a message arrives, any number of times,
+// schedule draws what happens next in a replay: a message arrives, any number of times,
 // or a thread runs.
-func (w *world) pick() {
+func (w *world) schedule() {
 	for w.failed == nil {
 		var routes []route
-		for _, r := range w.order {
-			if q := w.queues[r]; len(q.sent) > 0 && len(q.wanted) > 0 {
+		for _, r := range w.routes {
+			if q := w.queues[r]; len(q.sent) > 0 && len(q.receives) > 0 {
 				routes = append(routes, r)
 			}
 		}
 		var threads []int
 		for i, s := range w.state {
-			if !s.finished && !s.idle() {
+			if !s.finished && !s.isBlocked() {
 				threads = append(threads, i)
 			}
 		}
 		if len(routes)+len(threads) == 0 {
-			w.stuck()
+			w.failDeadlock()
 			return
 		}
 		i := w.rng.IntN(len(routes) + len(threads))
@@ -354,12 +354,12 @@ func (w *world) pick() {
 	}
 }
 
-// stuck ends a run in which all ranks wait for what cannot come.
-func (w *world) stuck() {
+// failDeadlock ends a run in which all ranks wait for what cannot come.
+func (w *world) failDeadlock() {
 	waiting := 0
 	for _, s := range w.state {
 		switch {
-		case !s.finished && (!s.entered || !s.idle()):
+		case !s.finished && (!s.entered || !s.isBlocked()):
 			return
 		case !s.finished:
 			waiting++
@@ -370,7 +370,7 @@ func (w *world) stuck() {
 	}
 	if w.mode.replay { // something may still arrive
 		for _, q := range w.queues {
-			if len(q.sent) > 0 && len(q.wanted) > 0 {
+			if len(q.sent) > 0 && len(q.receives) > 0 {
 				return
 			}
 		}
@@ -390,16 +390,16 @@ func (w *world) stuck() {
 
 // String tells what a rank waits for.
 func (m *message) String() string {
-	if m.sends {
+	if m.isSend {
 		return fmt.Sprintf("for rank %d to receive, tag %d", m.to, m.tag)
 	}
 	return fmt.Sprintf("for a message of rank %d, tag %d", m.from, m.tag)
 }
 
-// leftOver is the error of messages that nobody received.
-func (w *world) leftOver() error {
+// unreceived is the error of messages that nobody received.
+func (w *world) unreceived() error {
 	var err error
-	for _, r := range w.order {
+	for _, r := range w.routes {
 		for _, m := range w.queues[r].sent {
 			err = errors.Join(err, fmt.Errorf("a message of rank %d to rank %d with tag %d was never received", m.from, m.to, m.tag))
 		}
@@ -424,11 +424,11 @@ func (m *message) Wait() error {
 }
 
 // block lets a thread wait until something is ready or the run has failed.
-func (w *world) block(thread int, a awaited) {
+func (w *world) block(thread int, a waitTarget) {
 	w.state[thread].waits = a
 	w.yield(thread)
 	for !a.ready() && w.failed == nil {
-		w.stuck()
+		w.failDeadlock()
 		if w.failed == nil {
 			w.wake[thread].Wait()
 		}
@@ -445,32 +445,32 @@ func (m *message) Test() bool {
 	return m.done
 }
 
-// task is a thread beside that of a rank.
-type task struct {
+// localTask is a thread beside that of a rank.
+type localTask struct {
 	w      *world
 	thread int
 	ended  bool
 }
 
-func (t *task) ready() bool { return t.ended }
+func (t *localTask) ready() bool { return t.ended }
 
 // String tells what somebody waits for.
-func (t *task) String() string { return "for its own task" }
+func (t *localTask) String() string { return "for its own task" }
 
 // Go starts a thread.
-func (l local) Go(f func(Transport)) Running {
+func (l localTransport) Go(f func(Transport)) RunningTask {
 	w := l.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t := &task{w: w, thread: w.newThread(l.rank)}
+	t := &localTask{w: w, thread: w.newThread(l.rank)}
 	w.state[t.thread].entered = true
 	go func() {
 		if w.mode.replay {
 			w.mu.Lock()
-			w.await(t.thread)
+			w.awaitTurn(t.thread)
 			w.mu.Unlock()
 		}
-		f(local{w: w, rank: l.rank, thread: t.thread})
+		f(localTransport{w: w, rank: l.rank, thread: t.thread})
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		t.ended = true
@@ -486,8 +486,8 @@ func (l local) Go(f func(Transport)) Running {
 }
 
 // Wait waits for the end of the thread, also when the run has failed.
-func (t *task) Wait(by Transport) {
-	w, thread := t.w, by.(local).thread
+func (t *localTask) Wait(by Transport) {
+	w, thread := t.w, by.(localTransport).thread
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.block(thread, t)
@@ -499,7 +499,7 @@ func (t *task) Wait(by Transport) {
 }
 
 // Cancel lets what the thread waits for fail.
-func (t *task) Cancel() {
+func (t *localTask) Cancel() {
 	w := t.w
 	w.mu.Lock()
 	defer w.mu.Unlock()

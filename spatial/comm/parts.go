@@ -20,8 +20,8 @@ func (x Parts[T]) Len() int {
 // span is the values of a vector from lo up to before hi.
 type span struct{ lo, hi int }
 
-// within gives the values of a span as a slice of one part; nil if no part has them all.
-func (x Parts[T]) within(s span) []T {
+// slice gives the values of a span as a slice of one part; nil if no part has them all.
+func (x Parts[T]) slice(s span) []T {
 	at := 0
 	for _, p := range x {
 		if s.lo >= at && s.hi <= at+len(p) {
@@ -63,11 +63,11 @@ func segmentLen[T any]() int {
 	return segmentBytes / 8
 }
 
-// nobody is the rank to which nothing is sent, and from which nothing comes.
-const nobody = -1
+// noRank is the rank to which nothing is sent, and from which nothing comes.
+const noRank = -1
 
-// leg is a span of values that goes to a rank, or comes from it.
-type leg struct {
+// peerSpan is a span of values that goes to a rank, or comes from it.
+type peerSpan struct {
 	rank int
 	span
 }
@@ -76,12 +76,12 @@ type leg struct {
 // join, if not nil, adds to what is there. The spans are disjoint, or the same where join
 // is not nil. Segments travel one behind the other; while one is joined, the next is
 // under way.
-func exchange[T any](c *Comm, tag int, x Parts[T], to, from leg, join func(y, x []T)) error {
+func exchange[T any](c *Comm, tag int, x Parts[T], to, from peerSpan, join func(y, x []T)) error {
 	most := segmentLen[T]()
 	out, in := to.span, from.span
-	segments := func(l leg) int {
+	segments := func(l peerSpan) int {
 		s := l.span
-		if l.rank == nobody {
+		if l.rank == noRank {
 			return 0
 		}
 		return max(1, (s.hi-s.lo)/most+min(1, (s.hi-s.lo)%most)) // one of nothing too: both sides count messages
@@ -94,13 +94,13 @@ func exchange[T any](c *Comm, tag int, x Parts[T], to, from leg, join func(y, x 
 	// Room for two segments each way where it is needed: one is under way while the other
 	// is looked at.
 	var nOut, nIn int
-	if x.within(out) == nil {
+	if x.slice(out) == nil {
 		nOut = min(most, out.hi-out.lo)
 	}
-	if join != nil || x.within(in) == nil {
+	if join != nil || x.slice(in) == nil {
 		nIn = min(most, in.hi-in.lo)
 	}
-	rooms := roomFor[T](c, 2*(nOut+nIn))
+	rooms := scratchFor[T](c, 2*(nOut+nIn))
 	outRoom := func(k int) []T { return rooms[k%2*nOut:][:nOut] }
 	inRoom := func(k int) []T { return rooms[2*nOut+k%2*nIn:][:nIn] }
 
@@ -110,14 +110,14 @@ func exchange[T any](c *Comm, tag int, x Parts[T], to, from leg, join func(y, x 
 		sent[k%2], received[k%2] = nil, nil
 		if k < receives {
 			s := segment(in, k)
-			if arriving[k%2] = x.within(s); join != nil || arriving[k%2] == nil {
+			if arriving[k%2] = x.slice(s); join != nil || arriving[k%2] == nil {
 				arriving[k%2] = inRoom(k)[:s.hi-s.lo]
 			}
 			received[k%2] = c.recv(from.rank, tag, arriving[k%2])
 		}
 		if k < sends {
 			s := segment(out, k)
-			values := x.within(s)
+			values := x.slice(s)
 			if values == nil {
 				values = outRoom(k)[:s.hi-s.lo]
 				x.each(s, func(part []T, at int) { copy(values[at:], part) })
@@ -139,7 +139,7 @@ func exchange[T any](c *Comm, tag int, x Parts[T], to, from leg, join func(y, x 
 		switch {
 		case join != nil:
 			x.each(s, func(part []T, at int) { join(part, got[at:at+len(part)]) })
-		case x.within(s) == nil:
+		case x.slice(s) == nil:
 			x.each(s, func(part []T, at int) { copy(part, got[at:]) })
 		}
 		return nil

@@ -16,18 +16,18 @@ func TestRoomOfCollectives(t *testing.T) {
 	}{
 		{"all-reduce", 2, func(c *Comm) error { return AllReduce(c, make([]float32, n), Auto) }},
 		{"all-reduce by doubling", 2, func(c *Comm) error { return AllReduce(c, make([]float32, n), Doubling) }},
-		{"gathering", 0, func(c *Comm) error { return GatherAt(c, make([]float32, n), Even(n, c.Size()), Auto) }},
+		{"gathering", 0, func(c *Comm) error { return AllGatherV(c, make([]float32, n), SplitEvenly(n, c.Size()), Auto) }},
 		{"sum in parts", 4, func(c *Comm) error {
 			x := Parts[float32]{make([]float32, n/2-7), make([]float32, n/2+7)}
-			return ReduceScatterParts(c, x, Even(n, c.Size()), Auto)
+			return ReduceScatterParts(c, x, SplitEvenly(n, c.Size()), Auto)
 		}},
 	} {
 		for _, ranks := range []int{2, 3, 4} {
-			err := Run(ranks, Free, func(c *Comm) error {
+			err := Run(ranks, Parallel, func(c *Comm) error {
 				if err := k.run(c); err != nil {
 					return err
 				}
-				x, _ := c.room.values.([]float32)
+				x, _ := c.scratch.values.([]float32)
 				if bytes := Bytes(x[:cap(x)]); bytes > int64(k.segments)*segmentBytes {
 					return fmt.Errorf("a room of %d bytes, want %d segments at most", bytes, k.segments)
 				}

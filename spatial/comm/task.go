@@ -4,7 +4,7 @@ import "time"
 
 // Task is what a rank does beside its other work.
 type Task struct {
-	running Running // nil: it was done at once
+	running RunningTask // nil: it was done at once
 	err     error
 }
 
@@ -35,7 +35,7 @@ func (c *Comm) Go(after *Task, f func(c *Comm) error) *Task {
 //
 // Errors: those of what it does, or of the task before it.
 func (t *Task) Wait(by *Comm) error {
-	defer by.clock.since(time.Now())
+	defer by.clock.addSince(time.Now())
 	return t.wait(by.t)
 }
 

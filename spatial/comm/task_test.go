@@ -13,7 +13,7 @@ import (
 // A task that is cancelled ends, though its message never comes; so does the one behind
 // it.
 func TestCancel(t *testing.T) {
-	for _, mode := range []comm.Mode{comm.Free, comm.Replay(1), comm.Replay(2), comm.Replay(3)} {
+	for _, mode := range []comm.Mode{comm.Parallel, comm.Replay(1), comm.Replay(2), comm.Replay(3)} {
 		err := comm.Run(2, mode, func(c *comm.Comm) error {
 			beside, err := c.Split(0, c.Rank())
 			if err != nil {
@@ -41,7 +41,7 @@ func TestCancel(t *testing.T) {
 // A rank that waits for its task, which waits for what cannot come, is named; a rank
 // that fails ends the tasks of others.
 func TestTasksEnd(t *testing.T) {
-	for _, mode := range []comm.Mode{comm.Free, comm.Replay(1), comm.Replay(2)} {
+	for _, mode := range []comm.Mode{comm.Parallel, comm.Replay(1), comm.Replay(2)} {
 		for name, k := range map[string]struct {
 			last func() error
 			want string

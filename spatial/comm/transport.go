@@ -32,7 +32,7 @@ type Transport interface {
 type Concurrent interface {
 	Transport
 	// Go calls f in a goroutine of its own, with a transport of this rank for it.
-	Go(f func(Transport)) Running
+	Go(f func(Transport)) RunningTask
 }
 
 // Channeled is a Concurrent transport with channels: messages of different ones do not
@@ -46,8 +46,8 @@ type Channeled interface {
 	Channel(i int) Transport
 }
 
-// Running is a goroutine of a rank.
-type Running interface {
+// RunningTask is a goroutine of a rank.
+type RunningTask interface {
 	// Wait returns when it has ended. by is the transport of the goroutine that waits.
 	Wait(by Transport)
 	// Cancel lets what it waits for fail, now and later.

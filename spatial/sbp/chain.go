@@ -12,7 +12,7 @@ import (
 // Errors: ErrNetwork for a network that is no chain, and for a machine with Overlap or a
 // limit of memory, under which costs of nodes do not add up.
 func Chain(n Network, m Machine) (Plan, error) {
-	c, err := newCosts(n, m)
+	c, err := newCostTable(n, m)
 	if err != nil {
 		return Plan{}, err
 	}

@@ -17,12 +17,12 @@ func Concat(shapes []graph.Shape, along int) Op {
 	}
 	o := Op{
 		X: shapes, Y: y,
-		Rows: []Rule{unary("rep", B, B, B, B).onAll(len(shapes)), unary("partial", P, P, B, B).onAll(len(shapes))},
-		Work: func([]graph.Shape, graph.Shape, graph.Shape) float64 { return 0 },
+		AxisRules: []Rule{unary("rep", B, B, B, B).forOperands(len(shapes)), unary("partial", P, P, B, B).forOperands(len(shapes))},
+		Work:      func([]graph.Shape, graph.Shape, graph.Shape) float64 { return 0 },
 	}
 	for dim := range y {
 		if dim != along {
-			o.Rows = append(o.Rows, unary(fmt.Sprintf("s%d", dim), S(dim), S(dim), S(dim), S(dim)).onAll(len(shapes)))
+			o.AxisRules = append(o.AxisRules, unary(fmt.Sprintf("s%d", dim), S(dim), S(dim), S(dim), S(dim)).forOperands(len(shapes)))
 		}
 	}
 	return o

@@ -45,8 +45,8 @@ func (s Step) changed() []int {
 	return axes
 }
 
-// reduces tells whether the step is an all-reduce: from P to B on the axes that change.
-func (s Step) reduces() bool {
+// isAllReduce tells whether the step is an all-reduce: from P to B on the axes that change.
+func (s Step) isAllReduce() bool {
 	return !slices.ContainsFunc(s.changed(), func(a int) bool { return s.From[a] != P || s.To[a] != B })
 }
 
@@ -98,12 +98,12 @@ func (k *Converter) search(shape graph.Shape, from, to Signature) Path {
 		}
 		for next := set; next > 0; next = (next - 1) & set { // what the last step changes
 			step := Step{mixed(set &^ next), mixed(set)}
-			if len(step.changed()) > 1 && !(k.Merge && step.reduces()) {
+			if len(step.changed()) > 1 && !(k.Merge && step.isAllReduce()) {
 				continue
 			}
 			before := best[set&^next]
 			cost := before.Cost.Add(k.step(shape, step))
-			if old, ok := best[set]; !ok || k.less(cost, old.Cost) {
+			if old, ok := best[set]; !ok || k.cheaper(cost, old.Cost) {
 				best[set] = Path{k.Mesh, shape, append(slices.Clip(before.Steps), step), cost}
 			}
 		}
@@ -111,7 +111,7 @@ func (k *Converter) search(shape graph.Shape, from, to Signature) Path {
 	return best[whole]
 }
 
-func (k *Converter) less(a, b Cost) bool {
+func (k *Converter) cheaper(a, b Cost) bool {
 	if s, t := k.Link.Time(a), k.Link.Time(b); s != t {
 		return s < t
 	}

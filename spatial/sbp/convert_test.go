@@ -23,7 +23,7 @@ func path(t *testing.T, k *Converter, s graph.Shape, from, to Signature) Path {
 func TestField(t *testing.T) {
 	field := graph.Shape{64, 2, 352, 704}
 	for _, c := range []struct {
-		from, to Letter
+		from, to Placement
 		p        int
 		want     Cost
 	}{
@@ -46,7 +46,7 @@ func TestField(t *testing.T) {
 
 // table is the cost of a conversion on one axis of p ranks of a tensor of T bytes that
 // divides evenly.
-func table(from, to Letter, p int, size int64) Cost {
+func table(from, to Placement, p int, size int64) Cost {
 	q := int64(p)
 	switch {
 	case from == to || p == 1:
@@ -61,7 +61,7 @@ func table(from, to Letter, p int, size int64) Cost {
 	return Cost{}
 }
 
-var letters = []Letter{S(0), S(1), B, P}
+var letters = []Placement{S(0), S(1), B, P}
 
 // withoutSummands leaves the penalties out.
 func withoutSummands(c Cost) Cost {
@@ -96,14 +96,14 @@ func TestTable(t *testing.T) {
 func TestOneAxisOfTwo(t *testing.T) {
 	const size = 24 * 12
 	for _, c := range []struct {
-		other  Letter
+		other  Placement
 		slice  int64 // T as seen on the first axis
 		copies int64 // how often it is moved
 	}{
 		{S(1), size / 3, 3}, {B, size, 3}, {P, size, 3},
 	} {
 		k := &Converter{Mesh: mesh(2, 3)}
-		for _, pair := range [][2]Letter{{S(0), B}, {P, S(0)}, {P, B}, {B, S(0)}} {
+		for _, pair := range [][2]Placement{{S(0), B}, {P, S(0)}, {P, B}, {B, S(0)}} {
 			want := table(pair[0], pair[1], 2, c.slice)
 			want.Total *= c.copies
 			got := path(t, k, graph.Shape{24, 12}, Signature{pair[0], c.other}, Signature{pair[1], c.other}).Cost

@@ -2,8 +2,8 @@ package sbp
 
 import "github.com/ensemble-weather/ensemble/engine/graph"
 
-// Field is a dimension of space of a convolution.
-type Field struct {
+// SpatialDim is a dimension of space of a convolution.
+type SpatialDim struct {
 	Name     string // of the row that cuts it: "lat", "lon"
 	Size     int
 	Filter   int // an even one reaches one further behind than before
@@ -21,10 +21,10 @@ type Field struct {
 // still (stationary-w).
 //
 // Source: Dryden et al. 2019, arXiv:1903.06681 and doi:10.1145/3295500.3356207.
-func Convolution(n, c, f int, space ...Field) Op {
+func Convolution(n, c, f int, space ...SpatialDim) Op {
 	o := Op{
 		X: []graph.Shape{{n, c}}, W: graph.Shape{f, c}, Y: graph.Shape{n, f},
-		Rows: []Rule{
+		AxisRules: []Rule{
 			//             X     W     Y     dY    dX    dW
 			weighted("n", S(0), B, S(0), S(0), S(0), P),
 			weighted("f", B, S(0), S(1), S(1), P, S(0)),
@@ -37,7 +37,7 @@ func Convolution(n, c, f int, space ...Field) Op {
 	for i, s := range space {
 		dim := S(2 + i)
 		o.X[0], o.W, o.Y = append(o.X[0], s.Size), append(o.W, s.Filter), append(o.Y, s.Size)
-		o.Rows = append(o.Rows, weighted(s.Name, dim, B, dim, dim, dim, P))
+		o.AxisRules = append(o.AxisRules, weighted(s.Name, dim, B, dim, dim, dim, P))
 		d := max(s.Dilation, 1)
 		o.Window = append(o.Window, graph.WindowAxis{
 			Size: s.Filter, Stride: 1, Dilation: d, Pad: d * (s.Filter - 1) / 2, Periodic: s.Periodic,

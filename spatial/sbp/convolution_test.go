@@ -89,15 +89,15 @@ func checkConvolution(t *testing.T, m spatial.Mesh, op Op, r Rule) {
 	xs, ws, dys := held(t, rng, m, x, r.X[0]), held(t, rng, m, w, r.W), held(t, rng, m, dy, r.DY)
 	n := m.Size()
 	y, dx, dw := make([][]float64, n), make([][]float64, n), make([][]float64, n)
-	haloX, haloDY := op.HaloX(m, r), op.HaloDY(m, r)
+	haloX, haloDY := op.ForwardHalo(m, r), op.BackwardHalo(m, r)
 	sent := make([]int64, n)
 	err := comm.Run(n, comm.Replay(3), func(c *comm.Comm) error {
 		rank := c.Rank()
-		wide, err := Fetch(c, haloX, xs[rank])
+		wide, err := FetchHalo(c, haloX, xs[rank])
 		if err != nil {
 			return err
 		}
-		wideDY, err := Fetch(c, haloDY, dys[rank])
+		wideDY, err := FetchHalo(c, haloDY, dys[rank])
 		if err != nil {
 			return err
 		}
@@ -136,18 +136,18 @@ func checkConvolution(t *testing.T, m spatial.Mesh, op Op, r Rule) {
 
 func TestConvolution(t *testing.T) {
 	for _, op := range []Op{
-		Convolution(4, 5, 6, Field{Name: "lat", Size: 7, Filter: 3}, Field{Name: "lon", Size: 8, Filter: 3, Periodic: true}),
-		Convolution(4, 4, 4, Field{Name: "lat", Size: 6, Filter: 5}, Field{Name: "lon", Size: 9, Filter: 3, Dilation: 2, Periodic: true}),
-		Convolution(4, 4, 4, Field{Name: "lat", Size: 5, Filter: 4}, Field{Name: "lon", Size: 6, Filter: 2, Periodic: true}),
+		Convolution(4, 5, 6, SpatialDim{Name: "lat", Size: 7, Filter: 3}, SpatialDim{Name: "lon", Size: 8, Filter: 3, Periodic: true}),
+		Convolution(4, 4, 4, SpatialDim{Name: "lat", Size: 6, Filter: 5}, SpatialDim{Name: "lon", Size: 9, Filter: 3, Dilation: 2, Periodic: true}),
+		Convolution(4, 4, 4, SpatialDim{Name: "lat", Size: 5, Filter: 4}, SpatialDim{Name: "lon", Size: 6, Filter: 2, Periodic: true}),
 	} {
 		for _, p := range []int{1, 2, 3, 4} {
-			for _, row := range op.Rows {
+			for _, row := range op.AxisRules {
 				checkConvolution(t, mesh(p), op, row)
 			}
 		}
-		for _, row := range op.Rows {
-			for _, second := range op.Rows {
-				checkConvolution(t, mesh(2, 2), op, row.Times(second))
+		for _, row := range op.AxisRules {
+			for _, second := range op.AxisRules {
+				checkConvolution(t, mesh(2, 2), op, row.Product(second))
 			}
 		}
 	}
@@ -156,15 +156,15 @@ func TestConvolution(t *testing.T) {
 // With longitude cut, every rank of a convolution from 42 to 64 channels at 2×352×704
 // sends two sides of a halo, and of its gradient.
 func TestHaloBytes(t *testing.T) {
-	op := Convolution(1, 42, 64, Field{Name: "level", Size: 2, Filter: 3}, Field{Name: "lat", Size: 352, Filter: 3}, Field{Name: "lon", Size: 704, Filter: 3, Periodic: true})
+	op := Convolution(1, 42, 64, SpatialDim{Name: "level", Size: 2, Filter: 3}, SpatialDim{Name: "lat", Size: 352, Filter: 3}, SpatialDim{Name: "lon", Size: 704, Filter: 3, Periodic: true})
 	for _, r := range op.Rules(mesh(4)) {
 		if r.Name != "lon" {
 			continue
 		}
-		if got, want := op.HaloX(mesh(4), r).Cost(4), (Cost{Total: 8 * 118_272, Sent: 2 * 118_272, Rounds: 2}); got != want {
+		if got, want := op.ForwardHalo(mesh(4), r).Cost(4), (Cost{Total: 8 * 118_272, Sent: 2 * 118_272, Rounds: 2}); got != want {
 			t.Errorf("halo of X: %+v, want %+v", got, want)
 		}
-		if got, want := op.HaloDY(mesh(4), r).Cost(4), (Cost{Total: 8 * 180_224, Sent: 2 * 180_224, Rounds: 2}); got != want {
+		if got, want := op.BackwardHalo(mesh(4), r).Cost(4), (Cost{Total: 8 * 180_224, Sent: 2 * 180_224, Rounds: 2}); got != want {
 			t.Errorf("halo of dY: %+v, want %+v", got, want)
 		}
 		return

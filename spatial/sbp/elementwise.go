@@ -28,7 +28,7 @@ func Elementwise(shape graph.Shape, operands int, linear bool) Op {
 		o.X = append(o.X, shape)
 	}
 	for _, r := range rows {
-		o.Rows = append(o.Rows, r.onAll(operands))
+		o.AxisRules = append(o.AxisRules, r.forOperands(operands))
 	}
 	return o
 }

@@ -19,8 +19,8 @@ type Estimate struct {
 	Memory int64
 }
 
-// Moved is all that is moved.
-func (e Estimate) Moved() Cost { return e.Forward.Add(e.Backward).Add(e.Reduce) }
+// Communication is all that is moved.
+func (e Estimate) Communication() Cost { return e.Forward.Add(e.Backward).Add(e.Reduce) }
 
 // phase is what a node or an edge adds to one pass.
 type phase struct {
@@ -29,54 +29,54 @@ type phase struct {
 	compute float64 // s
 }
 
-// own is what a node adds to a step under a rule, wherever its operands come from.
-type own struct {
+// nodeCost is what a node adds to a step under a rule, wherever its operands come from.
+type nodeCost struct {
 	forward, backward, reduce phase
 	memory                    int64
 }
 
-// pair is what an edge adds under the rules of both ends.
-type pair struct{ forward, backward phase }
+// edgeCost is what an edge adds under the rules of both ends.
+type edgeCost struct{ forward, backward phase }
 
-// costs are all costs of a network on a machine, so that a plan costs no more than
+// costTable are all costs of a network on a machine, so that a plan costs no more than
 // looking up: own[v][i] of node v under its rule i, and edge[v][k][i][j] of its operand
 // k, made by a node under rule j.
-type costs struct {
+type costTable struct {
 	network Network
 	machine Machine
 	rules   [][]Rule
-	own     [][]own
-	edge    [][][][]pair
+	own     [][]nodeCost
+	edge    [][][][]edgeCost
 }
 
-// newCosts prices all rules of all nodes, and all edges.
+// newCostTable prices all rules of all nodes, and all edges.
 //
 // Errors: ErrNetwork, also for a node that has no rule on the mesh.
-func newCosts(n Network, m Machine) (*costs, error) {
+func newCostTable(n Network, m Machine) (*costTable, error) {
 	if err := n.check(); err != nil {
 		return nil, err
 	}
-	c := &costs{network: n, machine: m}
+	c := &costTable{network: n, machine: m}
 	k := &Converter{Mesh: m.Mesh, Link: m.Link, Merge: m.Merge, Unit: max(n.Unit, 1)}
-	read := n.read()
+	read := n.hasReaders()
 	for v, node := range n.Nodes {
 		rules := node.Op.Rules(m.Mesh)
 		if len(rules) == 0 {
 			return nil, fmt.Errorf("node %q has no rule on the mesh %v: %w", node.Name, m.Mesh, ErrNetwork)
 		}
 		c.rules = append(c.rules, rules)
-		c.own = append(c.own, make([]own, len(rules)))
+		c.own = append(c.own, make([]nodeCost, len(rules)))
 		for i, r := range rules {
 			if err := c.priceOwn(k, v, i, r, read[v]); err != nil {
 				return nil, fmt.Errorf("node %q: %w", node.Name, err)
 			}
 		}
-		edges := make([][][]pair, len(node.From))
+		edges := make([][][]edgeCost, len(node.From))
 		for operand, u := range node.From {
 			if u == Input {
 				continue
 			}
-			edges[operand] = make([][]pair, len(rules))
+			edges[operand] = make([][]edgeCost, len(rules))
 			for i, r := range rules {
 				for _, s := range c.rules[u] {
 					p, err := c.priceEdge(k, node.Op.X[operand], s, r, operand)
@@ -107,7 +107,7 @@ func (p *phase) move(k *Converter, c Cost) {
 	p.seconds += k.Link.Time(c)
 }
 
-func (c *costs) priceEdge(k *Converter, shape graph.Shape, from, to Rule, operand int) (p pair, err error) {
+func (c *costTable) priceEdge(k *Converter, shape graph.Shape, from, to Rule, operand int) (p edgeCost, err error) {
 	if err = p.forward.add(k, shape, from.Y, to.X[operand]); err != nil {
 		return p, err
 	}
@@ -116,14 +116,14 @@ func (c *costs) priceEdge(k *Converter, shape graph.Shape, from, to Rule, operan
 
 // priceOwn prices what a node does whoever its neighbours are: computing, halos, the
 // gradients of weights and of inputs, and the way into the loss.
-func (c *costs) priceOwn(k *Converter, v, i int, r Rule, read bool) error {
+func (c *costTable) priceOwn(k *Converter, v, i int, r Rule, read bool) error {
 	node, mesh, o := c.network.Nodes[v], c.machine.Mesh, &c.own[v][i]
 	op := node.Op
-	o.forward.compute, o.backward.compute = c.computing(op, r)
+	o.forward.compute, o.backward.compute = c.computeTime(op, r)
 	o.forward.seconds, o.backward.seconds = o.forward.compute, o.backward.compute
 	if op.Window != nil {
-		o.forward.move(k, op.HaloX(mesh, r).Cost(k.Unit))
-		o.backward.move(k, op.HaloDY(mesh, r).Cost(k.Unit))
+		o.forward.move(k, op.ForwardHalo(mesh, r).Cost(k.Unit))
+		o.backward.move(k, op.BackwardHalo(mesh, r).Cost(k.Unit))
 	}
 	if !read {
 		if err := o.forward.add(k, op.Y, r.Y, r.DY); err != nil {
@@ -140,7 +140,7 @@ func (c *costs) priceOwn(k *Converter, v, i int, r Rule, read bool) error {
 	if op.W != nil {
 		steps := []Signature{r.DW, r.W}
 		if c.network.Sharded {
-			steps = []Signature{r.DW, r.sharded(), r.W}
+			steps = []Signature{r.DW, r.optimiserSignature(), r.W}
 		}
 		for s := range len(steps) - 1 {
 			if err := o.reduce.add(k, op.W, steps[s], steps[s+1]); err != nil {
@@ -154,12 +154,12 @@ func (c *costs) priceOwn(k *Converter, v, i int, r Rule, read bool) error {
 	return nil
 }
 
-// sharded is how the optimiser holds what it keeps of the weights when it is sharded.
-func (r Rule) sharded() Signature { return r.DW.replaced(P, S(0)) }
+// optimiserSignature is how the optimiser holds what it keeps of the weights when it is sharded.
+func (r Rule) optimiserSignature() Signature { return r.DW.replaced(P, S(0)) }
 
-// computing is the seconds that the rank with the largest parts, the first, computes.
+// computeTime is the seconds that the rank with the largest parts, the first, computes.
 // The gradients of operands and of weights cost as much as the result each.
-func (c *costs) computing(op Op, r Rule) (forward, backward float64) {
+func (c *costTable) computeTime(op Op, r Rule) (forward, backward float64) {
 	if c.machine.Rate == 0 {
 		return 0, 0
 	}
@@ -178,13 +178,13 @@ func (c *costs) computing(op Op, r Rule) (forward, backward float64) {
 }
 
 // memory is the bytes that a rank holds for a node.
-func (c *costs) memory(op Op, r Rule, rank int) int64 {
+func (c *costTable) memory(op Op, r Rule, rank int) int64 {
 	mesh := c.machine.Mesh
 	var n int64
 	for k, x := range op.X {
 		box := part(mesh, x, r.X[k], rank)
 		if k == 0 && op.Window != nil {
-			box = op.HaloX(mesh, r).Box(rank)
+			box = op.ForwardHalo(mesh, r).Box(rank)
 		}
 		n += int64(box.Size())
 	}
@@ -192,7 +192,7 @@ func (c *costs) memory(op Op, r Rule, rank int) int64 {
 		weights := int64(part(mesh, op.W, r.W, rank).Size())
 		kept := weights
 		if c.network.Sharded {
-			kept = int64(part(mesh, op.W, r.sharded(), rank).Size())
+			kept = int64(part(mesh, op.W, r.optimiserSignature(), rank).Size())
 		}
 		n += 2*weights + int64(c.network.State)*kept
 	}
@@ -200,7 +200,7 @@ func (c *costs) memory(op Op, r Rule, rank int) int64 {
 }
 
 // estimate prices a choice of one rule for each node.
-func (c *costs) estimate(choice []int) Estimate {
+func (c *costTable) estimate(choice []int) Estimate {
 	var e Estimate
 	backward := make([]float64, len(choice)) // s, by node
 	var seconds float64
@@ -228,7 +228,7 @@ func (c *costs) estimate(choice []int) Estimate {
 // backwardTime is that of the backward pass and of the sums over weights. With overlap
 // these are one queue beside it: a sum starts when its gradient is there and the one
 // before it is done.
-func (c *costs) backwardTime(choice []int, backward []float64) float64 {
+func (c *costTable) backwardTime(choice []int, backward []float64) float64 {
 	var now, reduced float64
 	for v := len(choice) - 1; v >= 0; v-- {
 		now += backward[v]

@@ -14,20 +14,20 @@ import (
 // An all-reduce is a reduce-scatter and an all-gather of the summand as a vector, so
 // that it divides evenly whatever the shape.
 func (s Step) exchanges(m spatial.Mesh, shape graph.Shape, rank int) (group []int, transfers []transfer) {
-	if !s.reduces() {
-		return everyone(m), []transfer{change(m, shape, s.From, s.To)}
+	if !s.isAllReduce() {
+		return allRanks(m), []transfer{conversion(m, shape, s.From, s.To)}
 	}
 	group = s.group(m, rank)
 	line := spatial.Mesh{{Size: len(group)}}
 	flat := graph.Shape{part(m, shape, s.From, rank).Size()}
 	return group, []transfer{
-		change(line, flat, Signature{P}, Signature{S(0)}),
-		change(line, flat, Signature{S(0)}, Signature{B}),
+		conversion(line, flat, Signature{P}, Signature{S(0)}),
+		conversion(line, flat, Signature{S(0)}, Signature{B}),
 	}
 }
 
-// everyone is all ranks of a mesh.
-func everyone(m spatial.Mesh) []int {
+// allRanks is all ranks of a mesh.
+func allRanks(m spatial.Mesh) []int {
 	ranks := make([]int, m.Size())
 	for r := range ranks {
 		ranks[r] = r

@@ -12,7 +12,7 @@ import "github.com/ensemble-weather/ensemble/engine/graph"
 func MatMul(b, n0, n1 int) Op {
 	return Op{
 		X: []graph.Shape{{b, n0}}, W: graph.Shape{n0, n1}, Y: graph.Shape{b, n1},
-		Rows: []Rule{
+		AxisRules: []Rule{
 			//              X     W     Y     dY    dX    dW
 			weighted("dp", S(0), B, S(0), S(0), S(0), P),
 			weighted("col", B, S(1), S(1), S(1), P, S(1)),

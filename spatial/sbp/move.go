@@ -23,8 +23,8 @@ type transfer struct {
 	periodic func(dim int) bool
 }
 
-// change is the transfer from one signature to another.
-func change(m spatial.Mesh, shape graph.Shape, from, to Signature) transfer {
+// conversion is the transfer from one signature to another.
+func conversion(m spatial.Mesh, shape graph.Shape, from, to Signature) transfer {
 	return transfer{
 		mesh: m, shape: shape, from: from, to: to,
 		need:     func(rank int) spatial.Box { return part(m, shape, to, rank) },
@@ -32,10 +32,10 @@ func change(m spatial.Mesh, shape graph.Shape, from, to Signature) transfer {
 	}
 }
 
-// gives tells whether rank s has something to give to rank r: copies are taken from the
+// sends tells whether rank s has something to give to rank r: copies are taken from the
 // rank with the receiver's own coordinate, summands from all. What becomes partial
 // stays where it is, and of copies the first is kept.
-func (t transfer) gives(s, r []int) bool {
+func (t transfer) sends(s, r []int) bool {
 	for a := range t.mesh {
 		same := s[a] == r[a]
 		switch from, to := t.from[a], t.to[a]; {
@@ -65,26 +65,26 @@ func (t transfer) movesTo(rank int) []move {
 	r := coordinates(t.mesh, rank)
 	for giver := range t.mesh.Size() {
 		s := coordinates(t.mesh, giver)
-		if !t.gives(s, r) {
+		if !t.sends(s, r) {
 			continue
 		}
 		held := part(t.mesh, t.shape, t.from, giver)
 		for _, w := range wanted {
 			at := held.Intersect(w.at)
 			if at.Size() > 0 {
-				moves = append(moves, move{giver, rank, at, shifted(at, w), t.adds(s)})
+				moves = append(moves, move{giver, rank, at, shiftInto(at, w), t.adds(s)})
 			}
 		}
 	}
 	return moves
 }
 
-// wanted is a box of a tensor, and where the receiver wants it.
-type wanted struct{ at, into spatial.Box }
+// target is a box of a tensor, and where the receiver wants it.
+type target struct{ at, into spatial.Box }
 
 // wrap cuts a box that runs over the ends of periodic dimensions into boxes that do not.
-func wrap(box spatial.Box, shape graph.Shape, periodic func(dim int) bool) []wanted {
-	out := []wanted{{}}
+func wrap(box spatial.Box, shape graph.Shape, periodic func(dim int) bool) []target {
+	out := []target{{}}
 	for dim, v := range box {
 		n := shape[dim]
 		first, last := 0, 0 // turns around the dimension
@@ -94,12 +94,12 @@ func wrap(box spatial.Box, shape graph.Shape, periodic func(dim int) bool) []wan
 			for ; v.Hi > (last+1)*n; last++ {
 			}
 		}
-		var longer []wanted
+		var longer []target
 		for _, w := range out {
 			for turn := first; turn <= last; turn++ {
 				into := v.Intersect(spatial.Interval{Lo: turn * n, Hi: (turn + 1) * n})
 				at := spatial.Interval{Lo: into.Lo - turn*n, Hi: into.Hi - turn*n}
-				longer = append(longer, wanted{appended(w.at, at), appended(w.into, into)})
+				longer = append(longer, target{appended(w.at, at), appended(w.into, into)})
 			}
 		}
 		out = longer
@@ -111,8 +111,8 @@ func appended(b spatial.Box, v spatial.Interval) spatial.Box {
 	return append(b[:len(b):len(b)], v)
 }
 
-// shifted is where a box within w.at goes.
-func shifted(at spatial.Box, w wanted) spatial.Box {
+// shiftInto is where a box within w.at goes.
+func shiftInto(at spatial.Box, w target) spatial.Box {
 	out := make(spatial.Box, len(at))
 	for i, v := range at {
 		d := w.into[i].Lo - w.at[i].Lo

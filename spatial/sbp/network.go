@@ -79,8 +79,8 @@ func (n Network) check() error {
 	return nil
 }
 
-// read tells for each node whether another reads its result.
-func (n Network) read() []bool {
+// hasReaders tells for each node whether another reads its result.
+func (n Network) hasReaders() []bool {
 	read := make([]bool, len(n.Nodes))
 	for _, node := range n.Nodes {
 		for _, u := range node.From {

@@ -5,9 +5,9 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial"
 )
 
-// share is the k-th of p parts of an interval. Sizes differ by one at most, and the
+// evenPart is the k-th of p parts of an interval. Sizes differ by one at most, and the
 // larger come first: 7 in 4 parts are 2, 2, 2, 1.
-func share(v spatial.Interval, p, k int) spatial.Interval {
+func evenPart(v spatial.Interval, p, k int) spatial.Interval {
 	size, larger := v.Len()/p, v.Len()%p
 	lo := v.Lo + k*size + min(k, larger)
 	if k < larger {
@@ -35,7 +35,7 @@ func part(m spatial.Mesh, shape graph.Shape, s Signature, rank int) spatial.Box 
 	at := coordinates(m, rank)
 	for a, l := range s {
 		if dim, ok := l.Dim(); ok {
-			box[dim] = share(box[dim], m[a].Size, at[a])
+			box[dim] = evenPart(box[dim], m[a].Size, at[a])
 		}
 	}
 	return box

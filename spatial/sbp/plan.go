@@ -54,7 +54,7 @@ var ErrPlan = errors.New("another plan")
 //
 // Errors: ErrPlan for a name that a node does not have on the mesh; ErrNetwork.
 func NewPlan(n Network, m Machine, rules ...string) (Plan, error) {
-	c, err := newCosts(n, m)
+	c, err := newCostTable(n, m)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -114,7 +114,7 @@ func Agree(c *comm.Comm, p Plan) error {
 }
 
 // plan is the plan of a choice of rules.
-func (c *costs) plan(choice []int) Plan {
+func (c *costTable) plan(choice []int) Plan {
 	p := Plan{Mesh: c.machine.Mesh, Estimate: c.estimate(choice)}
 	for v, i := range choice {
 		p.Nodes = append(p.Nodes, c.network.Nodes[v].Name)

@@ -51,7 +51,7 @@ layer2: dp x row: X [(S0,S1)] W (B,S0) Y (S0,P)
 
 // The same search gives the same plan; ranks with another one are found.
 func TestAgree(t *testing.T) {
-	err := comm.Run(3, comm.Free, func(c *comm.Comm) error {
+	err := comm.Run(3, comm.Parallel, func(c *comm.Comm) error {
 		p, err := sbp.Descent{Seed: 5}.Search(chain(64, []int{32, 32, 32}, "dp", "col", "row"), fast(3))
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ func TestAgree(t *testing.T) {
 		t.Error(err)
 	}
 	plans := []sbp.Plan{hand(t, "dp x col", "dp x row"), hand(t, "dp x col", "dp x row"), hand(t, "dp x col", "dp x dp")}
-	err = comm.Run(3, comm.Free, func(c *comm.Comm) error {
+	err = comm.Run(3, comm.Parallel, func(c *comm.Comm) error {
 		if err := sbp.Agree(c, plans[c.Rank()]); !errors.Is(err, sbp.ErrPlan) || !strings.Contains(err.Error(), "rank 2") {
 			return fmt.Errorf("%v, want ErrPlan for rank 2", err)
 		}
@@ -89,7 +89,7 @@ func Example() {
 		return
 	}
 	fmt.Print(plan)
-	fmt.Printf("%.1f ms, %d bytes sent per rank\n", 1e3*plan.Estimate.Seconds, plan.Estimate.Moved().Sent)
+	fmt.Printf("%.1f ms, %d bytes sent per rank\n", 1e3*plan.Estimate.Seconds, plan.Estimate.Communication().Sent)
 	// Output:
 	// mesh data=2 channel=2
 	// hidden: col x col: X [(B,B)] W (S1,S1) Y (S1,S1)
@@ -105,7 +105,7 @@ func ExampleConvert() {
 		return
 	}
 	rows := make([][]float32, 2)
-	err = comm.Run(2, comm.Free, func(c *comm.Comm) error {
+	err = comm.Run(2, comm.Parallel, func(c *comm.Comm) error {
 		var err error
 		rows[c.Rank()], err = sbp.Convert(c, path, []float32{1, 2, 3, 4}) // the summand of each rank
 		return err

@@ -52,7 +52,7 @@ func (x tensor[T]) cut(box spatial.Box) []T {
 func along(m spatial.Mesh, rank int) []int {
 	at := make([]int, len(m))
 	for a, axis := range m {
-		at[a] = m.Along(rank, axis.Name)
+		at[a] = m.Coordinate(rank, axis.Name)
 	}
 	return at
 }
@@ -191,7 +191,7 @@ func semantics[T comm.Number](t *testing.T, unit int, m spatial.Mesh, shape grap
 			what := fmt.Sprintf("%v to %v on %v", from, to, m)
 			x := random[T](rng, shape)
 			p := path(t, k, shape, from, to)
-			mode := comm.Free
+			mode := comm.Parallel
 			if (i+j)%5 == 0 {
 				mode = comm.Replay(uint64(i + j))
 			}
@@ -235,7 +235,7 @@ func TestEachRankSends(t *testing.T) {
 		for _, from := range letters {
 			for _, to := range letters {
 				x := random[float32](rng, shape)
-				_, sent := converted(t, path(t, &Converter{Mesh: m}, shape, Signature{from}, Signature{to}), comm.Free, held(t, rng, m, x, Signature{from}))
+				_, sent := converted(t, path(t, &Converter{Mesh: m}, shape, Signature{from}, Signature{to}), comm.Parallel, held(t, rng, m, x, Signature{from}))
 				want := table(from, to, p, 4*12*24).Sent
 				for r, n := range sent {
 					if n != want {
@@ -260,7 +260,7 @@ func TestRoundTrips(t *testing.T) {
 			start := held(t, rng, m, x, trip[0])
 			y := start
 			for i := range len(trip) - 1 {
-				y, _ = converted(t, path(t, &Converter{Mesh: m}, shape, trip[i], trip[i+1]), comm.Free, y)
+				y, _ = converted(t, path(t, &Converter{Mesh: m}, shape, trip[i], trip[i+1]), comm.Parallel, y)
 			}
 			for r := range y {
 				if !slices.Equal(y[r], start[r]) {

@@ -21,8 +21,8 @@ type Rule struct {
 	DW   Signature   // gradient of the weights, as it leaves it
 }
 
-// Times is the rule that follows r on the first axes of a mesh and s on those behind.
-func (r Rule) Times(s Rule) Rule {
+// Product is the rule that follows r on the first axes of a mesh and s on those behind.
+func (r Rule) Product(s Rule) Rule {
 	out := Rule{
 		Name: r.Name + " x " + s.Name,
 		W:    slices.Concat(r.W, s.W),
@@ -42,8 +42,8 @@ type Op struct {
 	X []graph.Shape
 	W graph.Shape // nil without weights
 	Y graph.Shape
-	// Rows are the rules for one axis of a mesh.
-	Rows []Rule
+	// AxisRules are the rules for one axis of a mesh.
+	AxisRules []Rule
 	// Work is the floating-point operations that a rank needs for its part of the
 	// result, from the shapes of its parts.
 	Work func(x []graph.Shape, w, y graph.Shape) float64
@@ -52,9 +52,9 @@ type Op struct {
 	Window []graph.WindowAxis
 }
 
-// Only is the operation with those rows whose names are given.
-func (o Op) Only(names ...string) Op {
-	o.Rows = slices.DeleteFunc(slices.Clone(o.Rows), func(r Rule) bool { return !slices.Contains(names, r.Name) })
+// WithRules is the operation with those rows whose names are given.
+func (o Op) WithRules(names ...string) Op {
+	o.AxisRules = slices.DeleteFunc(slices.Clone(o.AxisRules), func(r Rule) bool { return !slices.Contains(names, r.Name) })
 	return o
 }
 
@@ -62,7 +62,7 @@ func (o Op) Only(names ...string) Op {
 // leave a rank without a part of a tensor. On an axis of size 1 all rows are the same,
 // and the first by name stands for them.
 func (o Op) Rules(m spatial.Mesh) []Rule {
-	rows := slices.Clone(o.Rows)
+	rows := slices.Clone(o.AxisRules)
 	slices.SortFunc(rows, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
 	var out []Rule
 	for i, axis := range m {
@@ -77,17 +77,17 @@ func (o Op) Rules(m spatial.Mesh) []Rule {
 		var longer []Rule
 		for _, r := range out {
 			for _, s := range choice {
-				longer = append(longer, r.Times(s))
+				longer = append(longer, r.Product(s))
 			}
 		}
 		out = longer
 	}
-	return slices.DeleteFunc(slices.Clone(out), func(r Rule) bool { return !o.feeds(m, r) })
+	return slices.DeleteFunc(slices.Clone(out), func(r Rule) bool { return !o.nonEmpty(m, r) })
 }
 
-// feeds tells whether every rank has something of every tensor. The last rank has the
+// nonEmpty tells whether every rank has something of every tensor. The last rank has the
 // least.
-func (o Op) feeds(m spatial.Mesh, r Rule) bool {
+func (o Op) nonEmpty(m spatial.Mesh, r Rule) bool {
 	last := m.Size() - 1
 	some := func(shape graph.Shape, s Signature) bool {
 		return len(s) == 0 || part(m, shape, s, last).Size() > 0
@@ -101,19 +101,19 @@ func (o Op) feeds(m spatial.Mesh, r Rule) bool {
 }
 
 // unary is a row of an operation with one operand and no weights.
-func unary(name string, x, y, dy, dx Letter) Rule {
+func unary(name string, x, y, dy, dx Placement) Rule {
 	return Rule{Name: name, X: []Signature{{x}}, Y: Signature{y}, DY: Signature{dy}, DX: []Signature{{dx}}}
 }
 
 // weighted is a row of an operation with one operand and weights.
-func weighted(name string, x, w, y, dy, dx, dw Letter) Rule {
+func weighted(name string, x, w, y, dy, dx, dw Placement) Rule {
 	r := unary(name, x, y, dy, dx)
 	r.W, r.DW = Signature{w}, Signature{dw}
 	return r
 }
 
-// onAll is a row of an operation that treats several operands as it does the first.
-func (r Rule) onAll(operands int) Rule {
+// forOperands is a row of an operation that treats several operands as it does the first.
+func (r Rule) forOperands(operands int) Rule {
 	r.X, r.DX = slices.Repeat(r.X[:1], operands), slices.Repeat(r.DX[:1], operands)
 	return r
 }

@@ -46,7 +46,7 @@ func check(t *testing.T, m spatial.Mesh, op Op, r Rule, f serial) {
 	for k := range dx {
 		dx[k] = make([][]float64, n)
 	}
-	err := comm.Run(n, comm.Free, func(c *comm.Comm) error {
+	err := comm.Run(n, comm.Parallel, func(c *comm.Comm) error {
 		rank := c.Rank()
 		part := values{data: weights[rank]}
 		if op.W != nil {
@@ -79,14 +79,14 @@ func check(t *testing.T, m spatial.Mesh, op Op, r Rule, f serial) {
 func checkAll(t *testing.T, op Op, f serial) {
 	t.Helper()
 	for _, p := range []int{1, 2, 3, 4} {
-		for _, row := range op.Rows {
+		for _, row := range op.AxisRules {
 			check(t, mesh(p), op, row, f)
 		}
 	}
-	for _, row := range op.Rows {
-		for _, second := range op.Rows {
-			check(t, mesh(2, 2), op, row.Times(second), f)
-			check(t, mesh(2, 3), op, row.Times(second), f)
+	for _, row := range op.AxisRules {
+		for _, second := range op.AxisRules {
+			check(t, mesh(2, 2), op, row.Product(second), f)
+			check(t, mesh(2, 3), op, row.Product(second), f)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func TestElementwise(t *testing.T) {
 		return 0
 	})
 	checkAll(t, Elementwise(shape, 1, false), relu)
-	for _, r := range Elementwise(shape, 1, false).Rows {
+	for _, r := range Elementwise(shape, 1, false).AxisRules {
 		if r.X[0][0] == P {
 			t.Errorf("row %s gives summands to an operation that is not linear", r.Name)
 		}
@@ -233,7 +233,7 @@ var joining = serial{
 func TestConcat(t *testing.T) {
 	op := Concat([]graph.Shape{{4, 3, 7}, {4, 2, 7}}, 1)
 	checkAll(t, op, joining)
-	for _, r := range op.Rows {
+	for _, r := range op.AxisRules {
 		if r.Y[0] == S(1) {
 			t.Errorf("row %s cuts the dimension that is joined", r.Name)
 		}
@@ -252,7 +252,7 @@ func TestRules(t *testing.T) {
 		{"batch of 3 over 4", mesh(4), MatMul(3, 5, 6), 3},
 		{"products", mesh(2, 2), MatMul(7, 5, 6), 16},
 		{"one of size 1", mesh(2, 1), MatMul(7, 5, 6), 4},
-		{"two rows", mesh(2, 2), MatMul(7, 5, 6).Only("dp", "row"), 4},
+		{"two rows", mesh(2, 2), MatMul(7, 5, 6).WithRules("dp", "row"), 4},
 		{"columns 6 over 8", mesh(2, 4), MatMul(8, 8, 6), 15},
 	} {
 		if got := len(c.op.Rules(c.mesh)); got != c.want {

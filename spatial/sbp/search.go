@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Restarts is how many random plans a search starts from if it is not told.
-const Restarts = 20
+// DefaultRestarts is how many random plans a search starts from if it is not told.
+const DefaultRestarts = 20
 
 // Descent is a search by coordinate descent. Its zero value starts from Restarts plans
 // that seed 0 draws.
@@ -38,9 +38,9 @@ func (s score) less(t score) bool {
 	return s.total < t.total
 }
 
-func (c *costs) score(choice []int) score {
+func (c *costTable) score(choice []int) score {
 	e := c.estimate(choice)
-	s := score{seconds: e.Seconds, total: e.Moved().Total}
+	s := score{seconds: e.Seconds, total: e.Communication().Total}
 	if c.machine.Memory > 0 {
 		s.over = max(0, e.Memory-c.machine.Memory)
 	}
@@ -60,14 +60,14 @@ func (c *costs) score(choice []int) score {
 //
 // Source: Chen et al. 2023, arXiv:2301.06813.
 func (d Descent) Search(n Network, m Machine) (Plan, error) {
-	c, err := newCosts(n, m)
+	c, err := newCostTable(n, m)
 	if err != nil {
 		return Plan{}, err
 	}
 	if d.Restarts == 0 {
-		d.Restarts = Restarts
+		d.Restarts = DefaultRestarts
 	}
-	starts := c.uniform()
+	starts := c.uniformChoices()
 	rng := rand.New(rand.NewPCG(d.Seed, 0))
 	for range d.Restarts {
 		choice := make([]int, len(n.Nodes))
@@ -78,18 +78,18 @@ func (d Descent) Search(n Network, m Machine) (Plan, error) {
 	}
 	var best []int
 	for _, choice := range starts {
-		for c.sweep(choice) {
+		for c.descend(choice) {
 		}
 		if best == nil || c.better(choice, best) {
 			best = choice
 		}
 	}
-	return c.fitting(best)
+	return c.fittingPlan(best)
 }
 
-// uniform are the plans that give all nodes the rule of one name, where they have it:
+// uniformChoices are the plans that give all nodes the rule of one name, where they have it:
 // those that one would make by hand. Nodes without it take their first.
-func (c *costs) uniform() [][]int {
+func (c *costTable) uniformChoices() [][]int {
 	var plans [][]int
 	seen := map[string]bool{}
 	for _, rules := range c.rules {
@@ -109,13 +109,13 @@ func (c *costs) uniform() [][]int {
 }
 
 // better orders plans, and equal ones by the names of their rules.
-func (c *costs) better(a, b []int) bool {
+func (c *costTable) better(a, b []int) bool {
 	s, t := c.score(a), c.score(b)
 	return s.less(t) || !t.less(s) && slices.Compare(a, b) < 0
 }
 
-// sweep gives every node in turn its best rule, and tells whether any changed.
-func (c *costs) sweep(choice []int) bool {
+// descend gives every node in turn its best rule, and tells whether any changed.
+func (c *costTable) descend(choice []int) bool {
 	changed := false
 	for v := range choice {
 		before := choice[v]
@@ -136,7 +136,7 @@ func (c *costs) sweep(choice []int) bool {
 //
 // Errors: ErrMemory; ErrNetwork.
 func Exhaustive(n Network, m Machine) (Plan, error) {
-	c, err := newCosts(n, m)
+	c, err := newCostTable(n, m)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -148,11 +148,11 @@ func Exhaustive(n Network, m Machine) (Plan, error) {
 			copy(best, choice)
 		}
 	}
-	return c.fitting(best)
+	return c.fittingPlan(best)
 }
 
 // next is the plan behind a plan in the order of names; false behind the last.
-func (c *costs) next(choice []int) bool {
+func (c *costTable) next(choice []int) bool {
 	for v := len(choice) - 1; v >= 0; v-- {
 		if choice[v]++; choice[v] < len(c.rules[v]) {
 			return true
@@ -162,8 +162,8 @@ func (c *costs) next(choice []int) bool {
 	return false
 }
 
-// fitting is the plan of a choice if it fits into memory.
-func (c *costs) fitting(choice []int) (Plan, error) {
+// fittingPlan is the plan of a choice if it fits into memory.
+func (c *costTable) fittingPlan(choice []int) (Plan, error) {
 	p := c.plan(choice)
 	if m := c.machine.Memory; m > 0 && p.Estimate.Memory > m {
 		return p, fmt.Errorf("the leanest plan found holds %d bytes, the limit is %d: %w", p.Estimate.Memory, m, ErrMemory)

@@ -17,7 +17,7 @@ func chain(b int, widths []int, rows ...string) Network {
 	n := Network{InputGradients: true}
 	for l := range len(widths) - 1 {
 		n.Nodes = append(n.Nodes, Node{
-			Name: fmt.Sprint("layer", l+1), Op: MatMul(b, widths[l], widths[l+1]).Only(rows...), From: []int{l - 1},
+			Name: fmt.Sprint("layer", l+1), Op: MatMul(b, widths[l], widths[l+1]).WithRules(rows...), From: []int{l - 1},
 		})
 	}
 	return n
@@ -75,7 +75,7 @@ func TestTwoLayers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.Estimate.Moved().Sent; got != c.want || p.Estimate.Seconds != float64(c.want) {
+		if got := p.Estimate.Communication().Sent; got != c.want || p.Estimate.Seconds != float64(c.want) {
 			t.Errorf("batch %d on %v, merge %v, %v: %d elements in %v, want %d", c.b, c.sizes, c.merge, names(p), got, p.Estimate.Seconds, c.want)
 		}
 	}
@@ -136,7 +136,7 @@ func TestAxisOfOne(t *testing.T) {
 	for at := range 3 {
 		n := Network{Unit: 4, InputGradients: true, Nodes: slices.Clone(n.Nodes)}
 		for v := range n.Nodes {
-			n.Nodes[v].Op.Rows = MatMul(1, 1, 1).Rows
+			n.Nodes[v].Op.AxisRules = MatMul(1, 1, 1).AxisRules
 		}
 		want, err := Descent{}.Search(n, fast(2, 4))
 		if err != nil {
@@ -172,7 +172,7 @@ func TestBeta(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sent := p.Estimate.Moved().Sent
+			sent := p.Estimate.Communication().Sent
 			if sent > last {
 				t.Errorf("%v s/byte: %d bytes, fewer when bytes were cheaper: %d", beta, sent, last)
 			}
@@ -190,7 +190,7 @@ func TestBeta(t *testing.T) {
 // unet is two stages with a skip.
 func unet() Network {
 	field := func(c, f, lat, lon int) Op {
-		return Convolution(2, c, f, Field{Name: "lat", Size: lat, Filter: 3}, Field{Name: "lon", Size: lon, Filter: 3, Periodic: true})
+		return Convolution(2, c, f, SpatialDim{Name: "lat", Size: lat, Filter: 3}, SpatialDim{Name: "lon", Size: lon, Filter: 3, Periodic: true})
 	}
 	shape := graph.Shape{2, 64, 32, 64}
 	return Network{Unit: 4, State: 2, Nodes: []Node{
@@ -227,7 +227,7 @@ func TestUNet(t *testing.T) {
 func TestMemory(t *testing.T) {
 	n := chain(16384, []int{1024, 1024, 1024})
 	for v := range n.Nodes {
-		n.Nodes[v].Op.Rows = MatMul(1, 1, 1).Rows
+		n.Nodes[v].Op.AxisRules = MatMul(1, 1, 1).AxisRules
 	}
 	m := fast(4)
 	free, err := Descent{}.Search(n, m)
@@ -257,7 +257,7 @@ func TestMemory(t *testing.T) {
 // What a convolution holds: its operand with one row of halo on either side, weights
 // and their gradient.
 func TestHaloMemory(t *testing.T) {
-	op := Convolution(1, 3, 5, Field{Name: "lat", Size: 8, Filter: 3}, Field{Name: "lon", Size: 12, Filter: 3, Periodic: true})
+	op := Convolution(1, 3, 5, SpatialDim{Name: "lat", Size: 8, Filter: 3}, SpatialDim{Name: "lon", Size: 12, Filter: 3, Periodic: true})
 	n := Network{Unit: 4, Nodes: []Node{{"conv", op, []int{Input}}}}
 	p, err := NewPlan(n, fast(2), "lon")
 	if want := int64(4 * (3*(8+2)*(6+2) + 2*5*3*3*3)); err != nil || p.Estimate.Memory != want {
@@ -313,7 +313,7 @@ func TestNetworkErrors(t *testing.T) {
 		"missing operand":  {{"a", op, nil}},
 		"reads later node": {{"a", op, []int{1}}, {"b", op, []int{0}}},
 		"another shape":    {{"a", op, []int{Input}}, {"b", MatMul(4, 5, 4), []int{0}}},
-		"no rule":          {{"a", op.Only("none"), []int{Input}}},
+		"no rule":          {{"a", op.WithRules("none"), []int{Input}}},
 	} {
 		if _, err := (Descent{}).Search(Network{Nodes: nodes}, fast(2)); !errors.Is(err, ErrNetwork) {
 			t.Errorf("%s: %v, want ErrNetwork", name, err)

@@ -13,10 +13,10 @@ import (
 // leaves summands; rep computes the same everywhere; partial passes summands on.
 func Sum(shape graph.Shape, over int) Op {
 	o := Op{
-		X:    []graph.Shape{shape},
-		Y:    slices.Delete(slices.Clone(shape), over, over+1),
-		Rows: []Rule{unary("rep", B, B, B, B), unary("partial", P, P, B, B)},
-		Work: func(x []graph.Shape, _, _ graph.Shape) float64 { return float64(x[0].Size()) },
+		X:         []graph.Shape{shape},
+		Y:         slices.Delete(slices.Clone(shape), over, over+1),
+		AxisRules: []Rule{unary("rep", B, B, B, B), unary("partial", P, P, B, B)},
+		Work:      func(x []graph.Shape, _, _ graph.Shape) float64 { return float64(x[0].Size()) },
 	}
 	for dim := range shape {
 		y, dy := S(dim), S(dim)
@@ -26,7 +26,7 @@ func Sum(shape graph.Shape, over int) Op {
 		case dim > over:
 			y, dy = S(dim-1), S(dim-1)
 		}
-		o.Rows = append(o.Rows, unary(fmt.Sprintf("s%d", dim), S(dim), y, dy, S(dim)))
+		o.AxisRules = append(o.AxisRules, unary(fmt.Sprintf("s%d", dim), S(dim), y, dy, S(dim)))
 	}
 	return o
 }

@@ -25,21 +25,21 @@ type label struct {
 	choice      []int  // and their spreads
 }
 
-// then is one run after the other.
-func (a *label) then(b *label) label {
+// concat is one run after the other.
+func (a *label) concat(b *label) label {
 	return label{p: a.p + b.p, q: max(b.p+a.q, b.q+a.r), r: a.r + b.r, memory: a.memory + b.memory, left: a, right: b}
 }
 
-// least tells whether nothing can make b better than a.
-func (a *label) least(b *label) bool {
+// dominates tells whether nothing can make b better than a.
+func (a *label) dominates(b *label) bool {
 	return a.p <= b.p && a.q <= b.q && a.r <= b.r && a.memory <= b.memory
 }
 
-// choose writes down the choices that led to a label.
-func (a *label) choose(to []int) {
+// writeChoices writes down the choices that led to a label.
+func (a *label) writeChoices(to []int) {
 	if a.left != nil {
-		a.left.choose(to)
-		a.right.choose(to)
+		a.left.writeChoices(to)
+		a.right.writeChoices(to)
 	}
 	for i, s := range a.stages {
 		to[s] = a.choice[i]
@@ -54,34 +54,34 @@ type run struct {
 	lo, hi int // parts
 }
 
-// dynamic finds the best plan of a mesh: no label beyond the bounds is followed.
-type dynamic struct {
-	*pricer
-	choices     [][]spread // by stage
-	first, last []int      // parts that are about a stage
+// dynamicProgram finds the best plan of a mesh: no label beyond the bounds is followed.
+type dynamicProgram struct {
+	*costModel
+	choices     [][]stageSplit // by stage
+	first, last []int          // parts that are about a stage
 	step        cluster.Time
 	memory      int64 // 0: no limit
 }
 
-// part is one part of a step, and the stages on whose spreads its cost depends, each once.
-type part struct {
+// stepPart is one part of a step, and the stages on whose spreads its cost depends, each once.
+type stepPart struct {
 	stages []int
-	price  func(to []spread) cost
+	cost   func(to []stageSplit) cost
 }
 
 // parts are those of a step in the order of the forward pass: a layer's own one before those
 // of its operands, so that its gradients are ready behind all of them.
-func (p *pricer) parts() []part {
-	var all []part
+func (p *costModel) parts() []stepPart {
+	var all []stepPart
 	for v, l := range p.n.Layers {
 		own := p.cuts.stage(l.Out)
-		all = append(all, part{[]int{own}, func(to []spread) cost { return p.layer(v, to[0]) }})
+		all = append(all, stepPart{[]int{own}, func(to []stageSplit) cost { return p.layerCost(v, to[0]) }})
 		for i, e := range l.From {
 			from := p.cuts.stage(e.Shape)
 			if from == own {
-				all = append(all, part{[]int{own}, func(to []spread) cost { return p.edge(v, i, to[0], to[0]) }})
+				all = append(all, stepPart{[]int{own}, func(to []stageSplit) cost { return p.edgeCost(v, i, to[0], to[0]) }})
 			} else {
-				all = append(all, part{[]int{from, own}, func(to []spread) cost { return p.edge(v, i, to[0], to[1]) }})
+				all = append(all, stepPart{[]int{from, own}, func(to []stageSplit) cost { return p.edgeCost(v, i, to[0], to[1]) }})
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func (p *pricer) parts() []part {
 }
 
 // size is the number of choices of some stages.
-func (d *dynamic) size(stages []int) int {
+func (d *dynamicProgram) size(stages []int) int {
 	n := 1
 	for _, s := range stages {
 		n *= len(d.choices[s])
@@ -98,7 +98,7 @@ func (d *dynamic) size(stages []int) int {
 }
 
 // each calls f with every choice of some stages, the last one fastest.
-func (d *dynamic) each(stages []int, f func(choice []int)) {
+func (d *dynamicProgram) each(stages []int, f func(choice []int)) {
 	for i := range d.size(stages) {
 		choice := make([]int, len(stages))
 		for k := len(stages) - 1; k >= 0; k-- {
@@ -110,15 +110,15 @@ func (d *dynamic) each(stages []int, f func(choice []int)) {
 }
 
 // single is the run of one part.
-func (d *dynamic) single(at int, p part) run {
+func (d *dynamicProgram) single(at int, p stepPart) run {
 	r := run{stages: p.stages, lo: at, hi: at}
 	d.each(p.stages, func(choice []int) {
-		to := make([]spread, len(choice))
+		to := make([]stageSplit, len(choice))
 		for k, s := range p.stages {
 			to[k] = d.choices[s][choice[k]]
 		}
-		c := p.price(to)
-		if !d.m.HideGradients {
+		c := p.cost(to)
+		if !d.m.OverlapGradients {
 			c.backward, c.reduce = c.backward+c.reduce, 0
 		}
 		b := &label{p: c.forward + c.backward, q: c.forward + c.backward + c.reduce, r: c.forward + c.reduce, stages: p.stages, choice: choice}
@@ -130,10 +130,10 @@ func (d *dynamic) single(at int, p part) run {
 	return r
 }
 
-// drop leaves out spreads of stages with which a step takes longer than the bound, whatever
+// prune leaves out spreads of stages with which a step takes longer than the bound, whatever
 // the others are, also of runs about one stage: time is what each takes at least. It tells
 // whether every stage has one left.
-func (d *dynamic) drop(time [][]cluster.Time, runs []run) bool {
+func (d *dynamicProgram) prune(time [][]cluster.Time, runs []run) bool {
 	var all cluster.Time
 	least := make([]cluster.Time, len(time))
 	for s := range time {
@@ -145,22 +145,22 @@ func (d *dynamic) drop(time [][]cluster.Time, runs []run) bool {
 	}
 	for s := range time {
 		slow := func(i int) bool { return all-least[s]+time[s][i] > d.step }
-		d.choices[s] = without(d.choices[s], slow)
+		d.choices[s] = removeWhere(d.choices[s], slow)
 		for i, r := range runs {
 			if len(r.stages) == 1 && r.stages[0] == s {
-				runs[i].labels = without(r.labels, slow)
+				runs[i].labels = removeWhere(r.labels, slow)
 				for at, b := range runs[i].labels {
 					b[0].choice = []int{at}
 				}
 			}
 		}
-		time[s] = without(time[s], slow)
+		time[s] = removeWhere(time[s], slow)
 	}
 	return true
 }
 
-// without is a list without those at some indices.
-func without[T any](list []T, left func(i int) bool) (kept []T) {
+// removeWhere is a list without those at some indices.
+func removeWhere[T any](list []T, left func(i int) bool) (kept []T) {
 	for i, v := range list {
 		if !left(i) {
 			kept = append(kept, v)
@@ -169,39 +169,39 @@ func without[T any](list []T, left func(i int) bool) (kept []T) {
 	return kept
 }
 
-// compute is the time of computing with each spread of each stage.
-func (d *dynamic) compute() [][]cluster.Time {
+// computeTimes is the time of computing with each spread of each stage.
+func (d *dynamicProgram) computeTimes() [][]cluster.Time {
 	time := make([][]cluster.Time, len(d.choices))
 	for s, choices := range d.choices {
 		time[s] = make([]cluster.Time, len(choices))
 	}
 	for v := range d.n.Layers {
 		l := &d.n.Layers[v]
-		add := func(s graph.Shape, of func(to spread) cluster.Time) {
+		add := func(s graph.Shape, of func(to stageSplit) cluster.Time) {
 			at := d.cuts.stage(s)
 			for i, to := range d.choices[at] {
 				time[at][i] += of(to)
 			}
 		}
-		w := d.windowed(v)
-		if w == none {
-			add(l.Out, func(to spread) cluster.Time { return d.layer(v, to).compute })
+		w := d.windowedEdge(v)
+		if w == noAxis {
+			add(l.Out, func(to stageSplit) cluster.Time { return d.layerCost(v, to).compute })
 			continue
 		}
 		e := &l.From[w]
-		add(l.Out, func(to spread) cluster.Time {
-			forward, filter, backward := d.work(l, e, d.cuts.layout(d.mesh, to, l.result()))
+		add(l.Out, func(to stageSplit) cluster.Time {
+			forward, filter, backward := d.workTime(l, e, d.cuts.layout(d.mesh, to, l.result()))
 			return forward + filter + backward
 		})
-		add(e.Shape, func(to spread) cluster.Time { return d.data(l, e, d.cuts.layout(d.mesh, to, e.operand())) })
+		add(e.Shape, func(to stageSplit) cluster.Time { return d.dataTime(l, e, d.cuts.layout(d.mesh, to, e.operand())) })
 	}
 	return time
 }
 
-// priced are the runs of all parts, without spreads that are too slow. Those about one stage
+// costedRuns are the runs of all parts, without spreads that are too slow. Those about one stage
 // are priced first, by stages with few spreads, so that what follows has fewer.
-func (d *dynamic) priced() ([]run, bool) {
-	time := d.compute()
+func (d *dynamicProgram) costedRuns() ([]run, bool) {
+	time := d.computeTimes()
 	parts := d.parts()
 	runs := make([]run, len(parts))
 	stages := make([]int, len(d.choices))
@@ -210,7 +210,7 @@ func (d *dynamic) priced() ([]run, bool) {
 	}
 	slices.SortStableFunc(stages, func(s, t int) int { return cmp.Compare(len(d.choices[s]), len(d.choices[t])) })
 	for _, s := range stages {
-		if !d.drop(time, runs) {
+		if !d.prune(time, runs) {
 			return nil, false
 		}
 		exact := make([]cluster.Time, len(d.choices[s]))
@@ -226,7 +226,7 @@ func (d *dynamic) priced() ([]run, bool) {
 			time[s][k] = max(time[s][k], exact[k])
 		}
 	}
-	if !d.drop(time, runs) {
+	if !d.prune(time, runs) {
 		return nil, false
 	}
 	for i, p := range parts {
@@ -238,7 +238,7 @@ func (d *dynamic) priced() ([]run, bool) {
 }
 
 // border is the stages of two neighbouring runs, and those that stay when they are one.
-func (d *dynamic) border(a, b run) (union, stay []int) {
+func (d *dynamicProgram) border(a, b run) (union, stay []int) {
 	union = append(slices.Clone(a.stages), b.stages...)
 	slices.Sort(union)
 	union = slices.Compact(union)
@@ -251,7 +251,7 @@ func (d *dynamic) border(a, b run) (union, stay []int) {
 }
 
 // join makes one run of two neighbours.
-func (d *dynamic) join(a, b run) run {
+func (d *dynamicProgram) join(a, b run) run {
 	union, stay := d.border(a, b)
 	out := run{stages: stay, lo: a.lo, hi: b.hi, labels: make([][]*label, d.size(stay))}
 	at := make([]int, len(d.choices)) // by stage
@@ -269,37 +269,37 @@ func (d *dynamic) join(a, b run) run {
 		to := &out.labels[index(stay)]
 		for _, x := range a.labels[index(a.stages)] {
 			for _, y := range b.labels[index(b.stages)] {
-				d.keep(to, x.then(y))
+				d.addLabel(to, x.concat(y))
 			}
 		}
 	})
 	return out
 }
 
-// keep adds a label to those of which none is worse than another in everything.
-func (d *dynamic) keep(labels *[]*label, l label) {
+// addLabel adds a label to those of which none is worse than another in everything.
+func (d *dynamicProgram) addLabel(labels *[]*label, l label) {
 	if max(l.p, l.q) > d.step || d.memory > 0 && l.memory > d.memory {
 		return
 	}
 	for _, other := range *labels {
-		if other.least(&l) {
+		if other.dominates(&l) {
 			return
 		}
 	}
-	*labels = slices.DeleteFunc(*labels, func(other *label) bool { return l.least(other) })
+	*labels = slices.DeleteFunc(*labels, func(other *label) bool { return l.dominates(other) })
 	*labels = append(*labels, &l)
 }
 
 // best is a plan of a mesh that takes least time among those that fit, if one takes no
 // longer than a bound without the optimiser.
-func (p *pricer) best(bound cluster.Time) (Plan, bool) {
-	d := &dynamic{pricer: p, choices: p.cuts.choices(p.mesh), step: bound}
+func (p *costModel) best(bound cluster.Time) (Plan, bool) {
+	d := &dynamicProgram{costModel: p, choices: p.cuts.choices(p.mesh), step: bound}
 	if p.m.Memory > 0 {
 		if d.memory = p.m.Memory - p.fixedMemory(); d.memory <= 0 {
 			return Plan{}, false
 		}
 	}
-	runs, ok := d.priced()
+	runs, ok := d.costedRuns()
 	if !ok {
 		return Plan{}, false
 	}
@@ -336,8 +336,8 @@ func (p *pricer) best(bound cluster.Time) (Plan, bool) {
 		return Plan{}, false
 	}
 	choice := make([]int, len(d.choices))
-	best.choose(choice)
-	to := make([]spread, len(choice))
+	best.writeChoices(choice)
+	to := make([]stageSplit, len(choice))
 	for s, i := range choice {
 		to[s] = d.choices[s][i]
 	}

@@ -33,12 +33,12 @@ type Layer struct {
 	// the operand that is read in windows, on parts of that. Filter needs no halo of
 	// gradients.
 	Forward, Backward, Filter, Data []Work
-	// Gradients are values that are added up over ranks once a step, beside the backward
+	// GradientValues are values that are added up over ranks once a step, beside the backward
 	// pass; Gathered are those of parameters that are fields, which come together.
-	Gradients, Gathered int64
-	Kept                int64 // bytes of fields that are loaded, or that the backward pass reads
-	// Sums and BackSums are the values of sums over ranks within a pass.
-	Sums, BackSums []int64
+	GradientValues, GatheredValues int64
+	SavedBytes                     int64 // bytes of fields that are loaded, or that the backward pass reads
+	// Sums and BackwardSums are the values of sums over ranks within a pass.
+	Sums, BackwardSums []int64
 }
 
 // Edge is a field that a layer reads.
@@ -49,13 +49,13 @@ type Edge struct {
 	// Window is how the layer reads it, by axis; nil for the same points as those of the
 	// result.
 	Window []graph.WindowAxis
-	// Mixes tells that every channel of the result reads all of the operand's.
-	Mixes bool
+	// MixesChannels tells that every channel of the result reads all of the operand's.
+	MixesChannels bool
 }
 
-func (l *Layer) result() cutField { return cutField{l.Out, l.Joined} }
+func (l *Layer) result() splitField { return splitField{l.Out, l.Joined} }
 
-func (e *Edge) operand() cutField { return cutField{e.Shape, e.Joined} }
+func (e *Edge) operand() splitField { return splitField{e.Shape, e.Joined} }
 
 // Times is a network whose batch is so many times as large.
 func (n Network) Times(k int) Network {
@@ -67,7 +67,7 @@ func (n Network) Times(k int) Network {
 	n.Layers = slices.Clone(n.Layers)
 	for i := range n.Layers {
 		l := &n.Layers[i]
-		l.Out, l.Kept = larger(l.Out), int64(k)*l.Kept
+		l.Out, l.SavedBytes = larger(l.Out), int64(k)*l.SavedBytes
 		l.From = slices.Clone(l.From)
 		for j := range l.From {
 			l.From[j].Shape = larger(l.From[j].Shape)
@@ -107,7 +107,7 @@ func Layers(g *graph.Graph, o Optimiser) (Network, error) {
 	if g.Loss < 0 {
 		return Network{}, fmt.Errorf("the network has no loss, so no step to plan")
 	}
-	l := &layering{g: g, needed: g.Needed(g.Roots()), layer: make([]int, len(g.Nodes)), kind: make([]place, len(g.Nodes)),
+	l := &layerBuilder{g: g, needed: g.Needed(g.Roots()), layer: make([]int, len(g.Nodes)), kind: make([]placement, len(g.Nodes)),
 		trained: make([]bool, len(g.Nodes)), kept: make([]bool, len(g.Nodes)), n: Network{Optimiser: o}, names: map[string]int{}}
 	for _, n := range g.Nodes {
 		if err := l.visit(n); err != nil {
@@ -120,27 +120,27 @@ func Layers(g *graph.Graph, o Optimiser) (Network, error) {
 	return l.n, nil
 }
 
-// place says where a value lives.
-type place int
+// placement says where a value lives.
+type placement int
 
 const (
-	everywhere place = iota // parameters, constants and what is made of them alone
-	field                   // cut like its layer
-	sum                     // made of fields, and no field
+	everywhere placement = iota // parameters, constants and what is made of them alone
+	field                       // cut like its layer
+	sum                         // made of fields, and no field
 )
 
-type layering struct {
+type layerBuilder struct {
 	g       *graph.Graph
 	n       Network
 	needed  []bool
 	layer   []int // by node: Input, or of a field or sum
-	kind    []place
+	kind    []placement
 	trained []bool // by node: depends on a parameter
 	kept    []bool // by node: counted as kept
 	names   map[string]int
 }
 
-func (l *layering) visit(n *graph.Node) error {
+func (l *layerBuilder) visit(n *graph.Node) error {
 	switch {
 	case n.Kind == graph.KindParam:
 		l.n.Parameters += int64(n.Shape.Size())
@@ -154,7 +154,7 @@ func (l *layering) visit(n *graph.Node) error {
 }
 
 // operation puts an operation into a layer.
-func (l *layering) operation(n *graph.Node) error {
+func (l *layerBuilder) operation(n *graph.Node) error {
 	at, fields := Input, 0
 	for _, id := range n.In {
 		l.trained[n.ID] = l.trained[n.ID] || l.trained[id]
@@ -174,14 +174,14 @@ func (l *layering) operation(n *graph.Node) error {
 		l.kind[n.ID] = field
 	}
 	w := n.Op.Window(l.g.InShapes(n), n.Attrs)
-	windowed := len(w.Axes) == 5 && l.kind[n.ID] == field && slices.ContainsFunc(w.Axes, func(a graph.WindowAxis) bool { return a.Size > 1 || a.Stride > 1 || a.Up > 1 })
-	begins := windowed || n.Op.Conv != nil || n.Moves(graph.Joins) && fields > 1
+	windowed := len(w.Axes) == 5 && l.kind[n.ID] == field && slices.ContainsFunc(w.Axes, func(a graph.WindowAxis) bool { return a.Size > 1 || a.Stride > 1 || a.UpFactor > 1 })
+	begins := windowed || n.Op.Conv != nil || n.Moves(graph.MoveConcat) && fields > 1
 	if !begins && at == Input { // of what is loaded alone: with the layer before it
 		at = len(l.n.Layers) - 1
 	}
 	if begins || at == Input {
 		at = len(l.n.Layers)
-		v := Layer{Name: l.name(n), Out: fieldShape(n.Shape), Joined: joins(n)}
+		v := Layer{Name: l.name(n), Out: fieldShape(n.Shape), Joined: isConcat(n)}
 		l.n.Layers = append(l.n.Layers, v)
 	}
 	l.layer[n.ID] = at
@@ -189,14 +189,14 @@ func (l *layering) operation(n *graph.Node) error {
 	for i, id := range n.In {
 		if l.kind[id] == field && l.layer[id] == Input && !l.kept[id] { // as it is loaded, and as convolutions read it
 			l.kept[id] = true
-			v.Kept += 2 * 4 * int64(l.g.Nodes[id].Shape.Size())
+			v.SavedBytes += 2 * 4 * int64(l.g.Nodes[id].Shape.Size())
 		}
 		if l.kind[id] != field || l.layer[id] == at {
 			continue
 		}
-		e := Edge{From: l.layer[id], Shape: l.g.Nodes[id].Shape, Joined: joins(l.g.Nodes[id])}
+		e := Edge{From: l.layer[id], Shape: l.g.Nodes[id].Shape, Joined: isConcat(l.g.Nodes[id])}
 		if begins && len(w.Axes) == fieldAxes && i == w.Operand {
-			e.Window, e.Mixes = w.Axes, slices.Contains(w.Whole, channels)
+			e.Window, e.MixesChannels = w.Axes, slices.Contains(w.FullAxes, channels)
 		}
 		if !slices.ContainsFunc(v.From, func(f Edge) bool {
 			return f.From == e.From && f.Shape.Equal(e.Shape) && f.Joined == e.Joined && slices.Equal(f.Window, e.Window)
@@ -210,9 +210,9 @@ func (l *layering) operation(n *graph.Node) error {
 	return l.count(v, n)
 }
 
-// joins tells whether a value joins fields along the channels.
-func joins(n *graph.Node) bool {
-	return op.JoinsChannels(n) && len(n.Shape) == fieldAxes
+// isConcat tells whether a value joins fields along the channels.
+func isConcat(n *graph.Node) bool {
+	return op.IsChannelConcat(n) && len(n.Shape) == fieldAxes
 }
 
 // fieldShape is the shape of a layer's fields; a layer that makes no field has one point.
@@ -225,7 +225,7 @@ func fieldShape(s graph.Shape) graph.Shape {
 
 // name is that of the operation's first parameter, or of the operation with the size of
 // its result; each is given once.
-func (l *layering) name(n *graph.Node) string {
+func (l *layerBuilder) name(n *graph.Node) string {
 	name := n.Op.Name
 	if len(n.Shape) == 5 {
 		name = fmt.Sprintf("%s %dx%d", n.Op.Name, n.Shape[3], n.Shape[4])
@@ -244,10 +244,10 @@ func (l *layering) name(n *graph.Node) string {
 }
 
 // count adds what an operation and its gradients cost.
-func (l *layering) count(v *Layer, n *graph.Node) error {
+func (l *layerBuilder) count(v *Layer, n *graph.Node) error {
 	w := n.Op.Window(l.g.InShapes(n), n.Attrs)
 	v.Forward = append(v.Forward, l.work(l.g, n, n))
-	if len(w.Whole) > 0 && w.Sums {
+	if len(w.FullAxes) > 0 && w.Additive {
 		v.Sums = append(v.Sums, int64(n.Shape.Size()))
 	}
 	if n.Op.Split == graph.SplitMoments {
@@ -266,7 +266,7 @@ const (
 )
 
 // backward counts the gradients of an operation, from a graph of them alone.
-func (l *layering) backward(v *Layer, n *graph.Node) error {
+func (l *layerBuilder) backward(v *Layer, n *graph.Node) error {
 	if n.Op.Grad == nil {
 		return fmt.Errorf("%s has no gradient: %s", n.Op.Name, n.Op.NoGrad)
 	}
@@ -278,7 +278,7 @@ func (l *layering) backward(v *Layer, n *graph.Node) error {
 	out := b.Input(result, n.Shape)
 	grads := n.Op.Grad(b, in, out, b.Input("dy", n.Shape), n.Attrs)
 	var roots []int
-	parameter := map[int]place{} // of gradients of parameters, by node
+	parameter := map[int]placement{} // of gradients of parameters, by node
 	for i, d := range grads {
 		p := l.g.Nodes[n.In[i]]
 		if !d.Valid() || !l.trained[p.ID] {
@@ -288,7 +288,7 @@ func (l *layering) backward(v *Layer, n *graph.Node) error {
 		b.Output(fmt.Sprintf("d%d", i), d)
 		if l.kind[p.ID] == everywhere {
 			parameter[d.ID()] = sum
-			if l.spread(p.Shape) {
+			if l.hasPoints(p.Shape) {
 				parameter[d.ID()] = field
 			}
 		}
@@ -304,7 +304,7 @@ func (l *layering) backward(v *Layer, n *graph.Node) error {
 	for id, need := range g.Needed(roots) {
 		m := g.Nodes[id]
 		if need && m.Kind == graph.KindInput {
-			l.keep(m.Name, n)
+			l.countSaved(m.Name, n)
 		}
 		if !need || m.Kind != graph.KindOp {
 			continue
@@ -312,7 +312,7 @@ func (l *layering) backward(v *Layer, n *graph.Node) error {
 		w := m.Op.Window(g.InShapes(m), m.Attrs)
 		work := l.work(g, m, n)
 		switch {
-		case w.Against > 0:
+		case w.CorrelateWith > 0:
 			v.Filter = append(v.Filter, work)
 		case w.Adjoint && len(w.Axes) == fieldAxes:
 			v.Data = append(v.Data, work)
@@ -322,19 +322,19 @@ func (l *layering) backward(v *Layer, n *graph.Node) error {
 		size := int64(m.Shape.Size())
 		switch kind, ok := parameter[id]; {
 		case ok && kind == field:
-			v.Gathered += size
+			v.GatheredValues += size
 		case ok && uses[id] == 1:
-			v.Gradients += size
-		case len(w.Whole) > 0 && w.Sums:
-			v.BackSums = append(v.BackSums, size)
+			v.GradientValues += size
+		case len(w.FullAxes) > 0 && w.Additive:
+			v.BackwardSums = append(v.BackwardSums, size)
 		}
 	}
 	return nil
 }
 
-// keep counts what the gradient of an operation reads, by its name there. Joins are read in
+// countSaved counts what the gradient of an operation reads, by its name there. Joins are read in
 // parts.
-func (l *layering) keep(name string, of *graph.Node) {
+func (l *layerBuilder) countSaved(name string, of *graph.Node) {
 	n := of
 	if i, err := strconv.Atoi(strings.TrimPrefix(name, operand)); err == nil {
 		n = l.g.Nodes[of.In[i]]
@@ -345,23 +345,23 @@ func (l *layering) keep(name string, of *graph.Node) {
 		return
 	}
 	l.kept[n.ID] = true
-	if joins(n) {
+	if isConcat(n) {
 		for i := range n.In {
-			l.keep(operand+strconv.Itoa(i), n)
+			l.countSaved(operand+strconv.Itoa(i), n)
 		}
 		return
 	}
-	l.n.Layers[l.layer[n.ID]].Kept += 4 * int64(n.Shape.Size())
+	l.n.Layers[l.layer[n.ID]].SavedBytes += 4 * int64(n.Shape.Size())
 }
 
-// spread tells whether a parameter has the points of a field.
-func (l *layering) spread(s graph.Shape) bool {
+// hasPoints tells whether a parameter has the points of a field.
+func (l *layerBuilder) hasPoints(s graph.Shape) bool {
 	return len(s) == 5 && s[3] > 1 && s[4] > 1 && s[0] == 1
 }
 
 // work is what one operation of g costs, of is that of the network whose gradient it is.
 // Filters are whole on every rank.
-func (l *layering) work(g *graph.Graph, n, of *graph.Node) Work {
+func (l *layerBuilder) work(g *graph.Graph, n, of *graph.Node) Work {
 	w := workOf(g, n)
 	w.Conv = convOf(n, of, l.g)
 	if w.Conv == nil {
@@ -384,12 +384,12 @@ func workOf(g *graph.Graph, n *graph.Node) Work {
 	work := Work{FLOPs: n.Op.FLOPs(in, n.Shape, n.Attrs)}
 	if w.Adjoint && len(w.Axes) == 5 { // what a halo of gradients gives others is not computed
 		for axis := 3; axis < 5; axis++ {
-			if dy := in[w.Operand][axis]; w.Axes[axis].Stride == 1 && w.Axes[axis].Up < 2 && dy > n.Shape[axis] {
+			if dy := in[w.Operand][axis]; w.Axes[axis].Stride == 1 && w.Axes[axis].UpFactor < 2 && dy > n.Shape[axis] {
 				work.FLOPs = work.FLOPs / int64(dy) * int64(n.Shape[axis])
 			}
 		}
 	}
-	if len(w.Axes) > 0 || len(w.Whole) > 0 || w.Against > 0 {
+	if len(w.Axes) > 0 || len(w.FullAxes) > 0 || w.CorrelateWith > 0 {
 		work.Bytes = n.Op.Bytes(in, n.Shape, n.Attrs)
 	}
 	return work

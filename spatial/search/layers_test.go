@@ -44,7 +44,7 @@ func smallUNet(t *testing.T, inner int) *graph.Graph {
 }
 
 // fastLinks is a machine of one rank a node.
-var fastLinks = Machine{FLOPs: 1e11, Bytes: 1e10, Inside: Link{cluster.Microsecond, 1e10}, Between: Link{2 * cluster.Microsecond, 2e9}}
+var fastLinks = Machine{FLOPs: 1e11, Bytes: 1e10, IntraNode: Link{cluster.Microsecond, 1e10}, InterNode: Link{2 * cluster.Microsecond, 2e9}}
 
 // The layers of a U-Net, how they read each other, and their work: that of the graph with
 // its gradients.
@@ -58,7 +58,7 @@ func TestLayers(t *testing.T) {
 	var flops, gradients int64
 	for _, l := range n.Layers {
 		names = append(names, l.Name)
-		gradients += l.Gradients
+		gradients += l.GradientValues
 		for _, w := range slices.Concat(l.Forward, l.Backward, l.Filter, l.Data) {
 			if w.Conv != nil {
 				flops += w.FLOPs
@@ -111,7 +111,7 @@ func TestHaloBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Price(n, fastLinks, spatial.Mesh{{Name: "lon", Size: 2}})
+	p := CostOf(n, fastLinks, spatial.Mesh{{Name: "lon", Size: 2}})
 	row := int64(4 * 4 * 3) // bytes · samples · levels of a column of one channel and latitude
 	// Forward: x of the three convolutions (2, 8 and 24 channels) and the field that is
 	// upsampled (16). Backward: dy of inner and last (16 and 2), and two columns of the
@@ -120,7 +120,7 @@ func TestHaloBytes(t *testing.T) {
 	if p.HaloBytes != want {
 		t.Errorf("%d bytes of halos, want %d", p.HaloBytes, want)
 	}
-	if p.ShuffleBytes != 0 || !p.Uniform() {
+	if p.ShuffleBytes != 0 || !p.IsUniform() {
 		t.Errorf("a uniform plan shuffles %d bytes", p.ShuffleBytes)
 	}
 }
@@ -128,9 +128,9 @@ func TestHaloBytes(t *testing.T) {
 // A step played on one rank takes what the model says, and on many ranks nearly so.
 func TestPlay(t *testing.T) {
 	m := fastLinks
-	network := cluster.LogGP{Latency: m.Between.Alpha, Rate: m.Between.Rate}
+	network := cluster.LogGP{Latency: m.InterNode.Alpha, Rate: m.InterNode.Rate}
 	for _, hide := range []bool{false, true} {
-		m.HideGradients = hide
+		m.OverlapGradients = hide
 		for _, text := range []string{"", "data:4", "lat:2 lon:2", "data:2 lon:4", "lon:4@3x8x12=lat", "lon:4@3x8x12=data", "lat:2 lon:2@3x8x12=none", "lon:4@3x8x12=channel"} {
 			mesh, err := spatial.ParseMesh(text)
 			if err != nil {
@@ -145,11 +145,11 @@ func TestPlay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			played, err := Play(g, Optimiser{State: 2}, mesh, m, network)
+			played, err := Simulate(g, Optimiser{State: 2}, mesh, m, network)
 			if err != nil {
 				t.Fatal(err)
 			}
-			said := Price(n, m, mesh)
+			said := CostOf(n, m, mesh)
 			// Sums of single numbers on one rank; else what the closed forms leave out: copies of parts, and
 			// messages of biases on their own, which weigh much in so small a network.
 			tolerance := 1e-3
@@ -183,13 +183,15 @@ func TestPlansAreExecuted(t *testing.T) {
 		if err != nil {
 			t.Fatal(text, err)
 		}
-		for i, d := range Price(n, fastLinks, mesh).Layers {
+		for i, d := range CostOf(n, fastLinks, mesh).Layers {
 			got := sharded.Outputs[fmt.Sprint(i)]
 			if slices.Equal(n.Layers[i].Out[2:], g.Find("x").Shape[2:]) {
-				d.Cuts[1] = graph.Cut{} // this one leaves, with all channels
+				d.Axes[1] = graph.AxisPartition{} // this one leaves, with all channels
 			}
-			if !slices.EqualFunc(got.Cuts, d.Cuts, func(a, b graph.Cut) bool { return a.Mesh == b.Mesh && slices.Equal(a.Starts, b.Starts) }) {
-				t.Errorf("%s: %s is cut %v, planned %v", text, n.Layers[i].Name, got.Cuts, d.Cuts)
+			if !slices.EqualFunc(got.Axes, d.Axes, func(a, b graph.AxisPartition) bool {
+				return a.MeshAxis == b.MeshAxis && slices.Equal(a.Starts, b.Starts)
+			}) {
+				t.Errorf("%s: %s is cut %v, planned %v", text, n.Layers[i].Name, got.Axes, d.Axes)
 			}
 		}
 	}

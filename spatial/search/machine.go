@@ -10,15 +10,15 @@ import (
 // Machine is what a plan is priced on.
 type Machine struct {
 	FLOPs, Bytes float64 // a second, of one rank
-	// Measured gives the FLOP/s of a convolution's kernel where it is known; may be nil.
-	Measured func(Conv) (flops float64, known bool)
+	// ConvRate gives the FLOP/s of a convolution's kernel where it is known; may be nil.
+	ConvRate func(Conv) (flops float64, known bool)
 	Memory   int64 // bytes of a rank; 0 sets no limit
 	PerNode  int   // consecutive ranks that share a node; 0 means 1
-	// Inside joins the ranks of a node, Between is the one link of a node to others.
-	Inside, Between Link
-	// HideHalos computes what needs no other rank while halos are under way, and
-	// HideGradients sums gradients while the backward pass goes on.
-	HideHalos, HideGradients bool
+	// IntraNode joins the ranks of a node, Between is the one link of a node to others.
+	IntraNode, InterNode Link
+	// OverlapHalos computes what needs no other rank while halos are under way, and
+	// OverlapGradients sums gradients while the backward pass goes on.
+	OverlapHalos, OverlapGradients bool
 }
 
 // Link says how long a message takes: Alpha, and its bytes at Rate.
@@ -41,21 +41,21 @@ func (m *Machine) perNode() int { return max(1, m.PerNode) }
 
 // group is ranks that act together: those that stand alike on all other axes.
 type group struct {
-	ranks  int
-	stride int // between neighbours
-	inside bool
+	ranks     int
+	stride    int // between neighbours
+	intraNode bool
 }
 
 // link is what a group's messages go over, and how many ranks of a node share it: all of
 // them if every rank sends to a far one, or in a ring one for each group.
 func (m *Machine) link(g group, ring bool) (l Link, sharing float64) {
 	switch {
-	case g.inside:
-		return m.Inside, 1
+	case g.intraNode:
+		return m.IntraNode, 1
 	case ring:
-		return m.Between, float64(min(m.perNode(), g.stride))
+		return m.InterNode, float64(min(m.perNode(), g.stride))
 	}
-	return m.Between, float64(m.perNode())
+	return m.InterNode, float64(m.perNode())
 }
 
 // allReduce is the time to add up vectors of so many float32 over the ranks of a group by
@@ -73,7 +73,7 @@ func (m *Machine) allReduce(g group, values int64) (cluster.Time, int64) {
 		return 0, 0
 	}
 	p, n := float64(g.ranks), 4*float64(values)
-	a := comm.Auto.Chosen(int(values), g.ranks)
+	a := comm.Auto.Resolve(int(values), g.ranks)
 	if a == comm.Ring {
 		l, sharing := m.link(g, true)
 		sent := 2 * (p - 1) / p * n
@@ -82,7 +82,7 @@ func (m *Machine) allReduce(g group, values int64) (cluster.Time, int64) {
 	var t, sent float64
 	step := func(distance int, bytes float64) { // to a rank so far away in the group
 		near := g
-		near.inside = g.inside || m.perNode()%(2*distance*g.stride) == 0
+		near.intraNode = g.intraNode || m.perNode()%(2*distance*g.stride) == 0
 		l, sharing := m.link(near, false)
 		t += l.time(1, bytes, sharing)
 		sent += bytes
@@ -115,13 +115,13 @@ func (m *Machine) allGather(g group, values int64) (cluster.Time, int64) {
 	return seconds(l.time(p-1, sent, sharing)), int64(sent)
 }
 
-// computing is the time of a share of some work that reads a share of the filters.
-func (m *Machine) computing(all []Work, share, filters float64) cluster.Time {
+// computeTime is the time of a share of some work that reads a share of the filters.
+func (m *Machine) computeTime(all []Work, share, filters float64) cluster.Time {
 	var sum float64
 	for _, w := range all {
 		rate, known := m.FLOPs, false
-		if w.Conv != nil && m.Measured != nil {
-			if r, ok := m.Measured(*w.Conv); ok {
+		if w.Conv != nil && m.ConvRate != nil {
+			if r, ok := m.ConvRate(*w.Conv); ok {
 				rate, known = r, true
 			}
 		}

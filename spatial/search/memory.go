@@ -12,8 +12,8 @@ type Optimiser struct {
 	Sharded bool
 }
 
-// shares is among how many ranks gradients and state of the optimiser are shared out.
-func (p *pricer) shares() int {
+// optimiserShards is among how many ranks gradients and state of the optimiser are shared out.
+func (p *costModel) optimiserShards() int {
 	if p.n.Optimiser.Sharded {
 		return p.mesh.Size()
 	}
@@ -22,10 +22,10 @@ func (p *pricer) shares() int {
 
 // fixedMemory is what a rank holds on a mesh whatever the spreads of stages: parameters,
 // gradients, state, and the room of a step, for which the spreads that the mesh names stand.
-func (p *pricer) fixedMemory() int64 {
+func (p *costModel) fixedMemory() int64 {
 	if p.fixed == 0 {
-		own := p.n.Parameters * int64(1+p.n.Optimiser.State) / int64(p.shares())
-		p.fixed = 4*(p.n.Parameters+own) + p.room()
+		own := p.n.Parameters * int64(1+p.n.Optimiser.State) / int64(p.optimiserShards())
+		p.fixed = 4*(p.n.Parameters+own) + p.workspace()
 	}
 	return p.fixed
 }
@@ -38,9 +38,9 @@ func optimiserTime(parameters int64, state int, bytes float64) cluster.Time {
 
 // optimiser is the time behind the passes: moving parameters, and gathering them where each
 // rank moves its own, with the bytes that a rank sends.
-func (p *pricer) optimiser() (cluster.Time, int64) {
-	shares := int64(p.shares())
-	t, bytes := p.m.allGather(group{ranks: int(shares), stride: 1, inside: shares <= int64(p.m.perNode())}, p.n.Parameters)
+func (p *costModel) optimiser() (cluster.Time, int64) {
+	shares := int64(p.optimiserShards())
+	t, bytes := p.m.allGather(group{ranks: int(shares), stride: 1, intraNode: shares <= int64(p.m.perNode())}, p.n.Parameters)
 	return t + optimiserTime(p.n.Parameters/shares, p.n.Optimiser.State, p.m.Bytes), bytes
 }
 
@@ -62,25 +62,25 @@ func (l *Layer) scratch() int64 {
 	return most
 }
 
-// room is by how much the most that lives at one time in the backward pass is more than all
+// workspace is by how much the most that lives at one time in the backward pass is more than all
 // that is kept for it: gradients of fields between the layer that makes them and the last that
 // reads them, scratch, and whole gradients of parameters in buckets, if ranks keep shares. What
 // is kept is given up layer by layer. Messages have room of their own, there and back.
-func (p *pricer) room() int64 {
-	to := make([]spread, len(p.cuts.stages))
+func (p *costModel) workspace() int64 {
+	to := make([]stageSplit, len(p.cuts.stages))
 	for i := range to {
-		to[i] = make(spread, len(p.mesh))
+		to[i] = make(stageSplit, len(p.mesh))
 		for k := range to[i] {
-			to[i][k] = named
+			to[i][k] = byName
 		}
 	}
-	part := func(f cutField) int64 {
+	part := func(f splitField) int64 {
 		return int64(4 * float64(f.shape.Size()) * share(p.cuts.layout(p.mesh, to[p.cuts.stage(f.shape)], f), f.shape, nil))
 	}
 	kept := make([]int64, len(p.n.Layers))
 	var live, all, messages int64
 	for v := range p.n.Layers {
-		c := p.price(v, to)
+		c := p.stageCost(v, to)
 		kept[v] = c.memory
 		all += c.memory
 		messages = max(messages, c.haloBytes+c.shuffleBytes)
@@ -104,8 +104,8 @@ func (p *pricer) room() int64 {
 				live += gradients[e.From]
 			}
 		}
-		if filters += 4 * l.Gradients; p.shares() == 1 {
-			filters = 4 * l.Gradients
+		if filters += 4 * l.GradientValues; p.optimiserShards() == 1 {
+			filters = 4 * l.GradientValues
 		}
 		most = max(most, live+l.scratch()+min(filters, bucketsInFlight*spatial.BucketBytes))
 		live -= gradients[v] + kept[v]

@@ -11,17 +11,17 @@ import (
 // Plan is a distribution of every layer over a mesh, with what a step is predicted to
 // take.
 type Plan struct {
-	Mesh   spatial.Mesh // with its changes
-	Layers []graph.Dist // of the results of the layers
+	Mesh   spatial.Mesh         // with its changes
+	Layers []graph.Distribution // of the results of the layers
 	Estimate
 	// Fits tells whether Memory is within the limit of the machine.
 	Fits bool
 }
 
-// Uniform plans cut every layer along the axes that the mesh names where it has enough
+// IsUniform plans cut every layer along the axes that the mesh names where it has enough
 // points.
-func (p Plan) Uniform() bool {
-	return !slices.ContainsFunc(p.Mesh, func(a spatial.MeshAxis) bool { return len(a.Changes) > 0 })
+func (p Plan) IsUniform() bool {
+	return !slices.ContainsFunc(p.Mesh, func(a spatial.MeshAxis) bool { return len(a.Overrides) > 0 })
 }
 
 // Estimate is what a step is predicted to take. Times of messages are those that computing
@@ -30,10 +30,10 @@ func (p Plan) Uniform() bool {
 type Estimate struct {
 	Step, Forward, Backward, Optimiser cluster.Time
 	Compute                            cluster.Time // in both passes
-	Halos, HalosHidden                 cluster.Time
+	Halos, HalosOverlapped             cluster.Time
 	Shuffles                           cluster.Time
 	Sums                               cluster.Time // of statistics, within the passes
-	Gradients, GradientsHidden         cluster.Time
+	Gradients, GradientsOverlapped     cluster.Time
 
 	HaloBytes, ShuffleBytes, SumBytes, GradientBytes int64
 	// Memory of a rank: parameters, gradients, state of the optimiser, fields that are loaded
@@ -41,19 +41,19 @@ type Estimate struct {
 	Memory int64
 }
 
-// price is the cost of a layer with that of its operands, by the spreads of the stages.
-func (p *pricer) price(v int, to []spread) cost {
+// stageCost is the cost of a layer with that of its operands, by the spreads of the stages.
+func (p *costModel) stageCost(v int, to []stageSplit) cost {
 	l := &p.n.Layers[v]
 	own := to[p.cuts.stage(l.Out)]
-	c := p.layer(v, own)
+	c := p.layerCost(v, own)
 	for i, e := range l.From {
-		c = c.add(p.edge(v, i, to[p.cuts.stage(e.Shape)], own))
+		c = c.add(p.edgeCost(v, i, to[p.cuts.stage(e.Shape)], own))
 	}
 	return c
 }
 
 // evaluate goes through a step whose layers cost so much.
-func (p *pricer) evaluate(price func(v int) cost) Estimate {
+func (p *costModel) evaluate(price func(v int) cost) Estimate {
 	var all cost
 	backward := make([]cluster.Time, len(p.n.Layers))
 	reduce := make([]cluster.Time, len(p.n.Layers))
@@ -65,35 +65,35 @@ func (p *pricer) evaluate(price func(v int) cost) Estimate {
 	var now, queue cluster.Time
 	for v := len(backward) - 1; v >= 0; v-- {
 		now += backward[v]
-		if p.m.HideGradients {
+		if p.m.OverlapGradients {
 			queue = max(queue, now)
 		}
 		queue += reduce[v]
 	}
 	exposed := queue
-	if p.m.HideGradients {
+	if p.m.OverlapGradients {
 		exposed = max(0, queue-now)
 	}
 	optimiser, gathered := p.optimiser()
 	return Estimate{
 		Step: all.forward + all.backward + exposed + optimiser, Forward: all.forward, Backward: all.backward, Optimiser: optimiser,
-		Compute: all.compute, Halos: all.halo, HalosHidden: all.hidden, Shuffles: all.shuffle, Sums: all.sums,
-		Gradients: exposed, GradientsHidden: all.reduce - exposed,
+		Compute: all.compute, Halos: all.halo, HalosOverlapped: all.overlapped, Shuffles: all.shuffle, Sums: all.sums,
+		Gradients: exposed, GradientsOverlapped: all.reduce - exposed,
 		HaloBytes: all.haloBytes, ShuffleBytes: all.shuffleBytes, SumBytes: all.sumBytes, GradientBytes: all.grads + gathered,
 		Memory: all.memory + p.fixedMemory(),
 	}
 }
 
 // plan completes a choice of spreads, by stage.
-func (p *pricer) plan(to []spread) Plan {
-	out := Plan{Mesh: p.cuts.changed(p.mesh, to), Estimate: p.evaluate(func(v int) cost { return p.price(v, to) })}
+func (p *costModel) plan(to []stageSplit) Plan {
+	out := Plan{Mesh: p.cuts.withOverrides(p.mesh, to), Estimate: p.evaluate(func(v int) cost { return p.stageCost(v, to) })}
 	out.Fits = p.m.Memory == 0 || out.Memory <= p.m.Memory
 	for i := range p.n.Layers {
 		l := &p.n.Layers[i]
-		d := graph.Dist{Cuts: make([]graph.Cut, fieldAxes)}
+		d := graph.Distribution{Axes: make([]graph.AxisPartition, fieldAxes)}
 		for axis, c := range p.cuts.layout(p.mesh, to[p.cuts.stage(l.Out)], l.result()) {
-			if c.mesh != none {
-				d.Cuts[axis] = graph.Cut{Mesh: p.mesh[c.mesh].Name, Starts: c.starts}
+			if c.mesh != noAxis {
+				d.Axes[axis] = graph.AxisPartition{MeshAxis: p.mesh[c.mesh].Name, Starts: c.starts}
 			}
 		}
 		out.Layers = append(out.Layers, d)

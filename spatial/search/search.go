@@ -13,16 +13,16 @@ import (
 
 // Options of a search. The zero value looks at uniform plans only.
 type Options struct {
-	// Changes also looks for plans in which stages differ in distribution.
-	Changes bool
-	// Runs tells whether the program can execute a mesh; nil takes all.
-	Runs func(spatial.Mesh) bool
+	// PerStage also looks for plans in which stages differ in distribution.
+	PerStage bool
+	// IsExecutable tells whether the program can execute a mesh; nil takes all.
+	IsExecutable func(spatial.Mesh) bool
 }
 
 // Result is what a search found.
 type Result struct {
 	// Best is the plan to take: the best uniform one, or the best of all with
-	// Options.Changes, if that takes LeastGain less time.
+	// Options.PerStage, if that takes MinSaving less time.
 	Best Plan
 	// Uniform is the best uniform plan.
 	Uniform Plan
@@ -31,9 +31,9 @@ type Result struct {
 	Meshes []Plan
 }
 
-// LeastGain is the share of the time of the best uniform plan that another one must save: less
+// MinSaving is the share of the time of the best uniform plan that another one must save: less
 // is within what the model leaves out.
-const LeastGain = 0.01
+const MinSaving = 0.01
 
 // ErrMesh is a number of ranks that no mesh has.
 var ErrMesh = errors.New("no mesh")
@@ -46,10 +46,10 @@ var ErrMemory = errors.New("no plan fits into memory")
 //
 // Errors: ErrMesh; ErrMemory, with the leanest uniform plan as Result.Best.
 func Search(n Network, ranks int, m Machine, o Options) (Result, error) {
-	c := newCutter(n)
+	c := newSplitter(n)
 	var r Result
 	for _, mesh := range Meshes(n, ranks) {
-		r.Meshes = append(r.Meshes, newPricer(n, &m, mesh, c).listed(mesh))
+		r.Meshes = append(r.Meshes, newCostModel(n, &m, mesh, c).planOf(mesh))
 	}
 	slices.SortStableFunc(r.Meshes, func(a, b Plan) int {
 		switch {
@@ -63,16 +63,16 @@ func Search(n Network, ranks int, m Machine, o Options) (Result, error) {
 		return cmp.Compare(a.Step, b.Step)
 	})
 	at := 0
-	if o.Runs != nil {
-		at = slices.IndexFunc(r.Meshes, func(p Plan) bool { return o.Runs(p.Mesh) })
+	if o.IsExecutable != nil {
+		at = slices.IndexFunc(r.Meshes, func(p Plan) bool { return o.IsExecutable(p.Mesh) })
 	}
 	if at < 0 || len(r.Meshes) == 0 {
 		return r, fmt.Errorf("%d ranks for fields %v: %w", ranks, n.Layers[0].Out, ErrMesh)
 	}
 	r.Uniform = r.Meshes[at]
 	r.Best = r.Uniform
-	if o.Changes {
-		r.change(n, &m, c, o)
+	if o.PerStage {
+		r.searchPerStage(n, &m, c, o)
 	}
 	if !r.Best.Fits {
 		return r, fmt.Errorf("the leanest plan holds %d bytes a rank, the limit is %d: %w", r.Best.Memory, m.Memory, ErrMemory)
@@ -80,63 +80,63 @@ func Search(n Network, ranks int, m Machine, o Options) (Result, error) {
 	return r, nil
 }
 
-// change looks for plans in which stages differ, on all meshes, the best uniform ones first.
-func (r *Result) change(n Network, m *Machine, c *cutter, o Options) {
+// searchPerStage looks for plans in which stages differ, on all meshes, the best uniform ones first.
+func (r *Result) searchPerStage(n Network, m *Machine, c *splitter, o Options) {
 	bound := cluster.Time(math.MaxInt64 / 4)
 	if r.Uniform.Fits {
-		bound = cluster.Time(float64(r.Uniform.Step)*(1-LeastGain)) - r.Uniform.Optimiser
+		bound = cluster.Time(float64(r.Uniform.Step)*(1-MinSaving)) - r.Uniform.Optimiser
 	}
 	for _, mesh := range r.Meshes {
-		if bound < n.even(m, mesh.Mesh.Size()) {
+		if bound < n.evenTime(m, mesh.Mesh.Size()) {
 			return
 		}
-		p, ok := newPricer(n, m, mesh.Mesh, c).best(bound)
-		if ok && !p.Uniform() && (o.Runs == nil || o.Runs(p.Mesh)) {
+		p, ok := newCostModel(n, m, mesh.Mesh, c).best(bound)
+		if ok && !p.IsUniform() && (o.IsExecutable == nil || o.IsExecutable(p.Mesh)) {
 			r.Best = p
 			bound = p.Step - p.Optimiser - 1
 		}
 	}
 }
 
-// even is the time of computing if so many ranks shared it evenly: none can do with less.
-func (n Network) even(m *Machine, ranks int) (t cluster.Time) {
+// evenTime is the time of computing if so many ranks shared it evenly: none can do with less.
+func (n Network) evenTime(m *Machine, ranks int) (t cluster.Time) {
 	for _, l := range n.Layers {
 		for _, work := range [][]Work{l.Forward, l.Backward, l.Filter, l.Data} {
-			t += m.computing(work, 1/float64(ranks), 0)
+			t += m.computeTime(work, 1/float64(ranks), 0)
 		}
 	}
 	return t
 }
 
-// leastPart is the number of latitudes and longitudes below which a part is all rim.
-const leastPart = 4
+// minShardRows is the number of latitudes and longitudes below which a part is all rim.
+const minShardRows = 4
 
 // Meshes lists the meshes of so many ranks along whose axes the largest fields have a part
-// for each rank, of leastPart latitudes and longitudes on average.
+// for each rank, of minShardRows latitudes and longitudes on average.
 func Meshes(n Network, ranks int) []spatial.Mesh {
-	c := newCutter(n)
+	c := newSplitter(n)
 	var most []spatial.MeshAxis
 	for _, name := range []string{"data", "level", "lat", "lon"} {
 		a := spatial.MeshAxis{Name: name}
-		a.Size = c.sizes[a.Field()][0]
+		a.Size = c.sizes[a.FieldAxis()][0]
 		if name == "lat" || name == "lon" {
-			a.Size = max(1, a.Size/leastPart)
+			a.Size = max(1, a.Size/minShardRows)
 		}
 		most = append(most, a)
 	}
 	return spatial.Meshes(ranks, most)
 }
 
-// Price is the plan of one mesh, with its changes.
-func Price(n Network, m Machine, mesh spatial.Mesh) Plan {
-	return newPricer(n, &m, mesh, newCutter(n)).listed(mesh)
+// CostOf is the plan of one mesh, with its changes.
+func CostOf(n Network, m Machine, mesh spatial.Mesh) Plan {
+	return newCostModel(n, &m, mesh, newSplitter(n)).planOf(mesh)
 }
 
-// listed is the plan that cuts all stages as a mesh says.
-func (p *pricer) listed(mesh spatial.Mesh) Plan {
-	to := make([]spread, len(p.cuts.stages))
+// planOf is the plan that cuts all stages as a mesh says.
+func (p *costModel) planOf(mesh spatial.Mesh) Plan {
+	to := make([]stageSplit, len(p.cuts.stages))
 	for i := range to {
-		to[i] = p.cuts.listed(mesh, i)
+		to[i] = p.cuts.splitFor(mesh, i)
 	}
 	return p.plan(to)
 }

@@ -15,10 +15,10 @@ import (
 func randomMachine(r *rand.Rand) Machine {
 	return Machine{
 		FLOPs: 1e9 * (1 + 99*r.Float64()), Bytes: 1e9 * (1 + 9*r.Float64()), PerNode: []int{1, 2, 4, 8}[r.IntN(4)],
-		Inside:        Link{cluster.Time(r.IntN(2000)) * cluster.Nanosecond, cluster.Rate(1e9 * (1 + 9*r.Float64()))},
-		Between:       Link{cluster.Time(r.IntN(20000)) * cluster.Nanosecond, cluster.Rate(1e8 * (1 + 99*r.Float64()))},
-		HideHalos:     r.IntN(2) == 0,
-		HideGradients: r.IntN(2) == 0,
+		IntraNode:        Link{cluster.Time(r.IntN(2000)) * cluster.Nanosecond, cluster.Rate(1e9 * (1 + 9*r.Float64()))},
+		InterNode:        Link{cluster.Time(r.IntN(20000)) * cluster.Nanosecond, cluster.Rate(1e8 * (1 + 99*r.Float64()))},
+		OverlapHalos:     r.IntN(2) == 0,
+		OverlapGradients: r.IntN(2) == 0,
 	}
 }
 
@@ -28,7 +28,7 @@ func window(size, stride, up, pad int) []graph.WindowAxis {
 	for i := range w {
 		w[i] = graph.WindowAxis{Size: 1, Stride: 1, Dilation: 1}
 		if i >= 3 {
-			w[i] = graph.WindowAxis{Size: size, Stride: stride, Dilation: 1, Up: up, Pad: pad, Periodic: i == 4}
+			w[i] = graph.WindowAxis{Size: size, Stride: stride, Dilation: 1, UpFactor: up, Pad: pad, Periodic: i == 4}
 		}
 	}
 	return w
@@ -37,13 +37,13 @@ func window(size, stride, up, pad int) []graph.WindowAxis {
 // randomLayer draws what a layer computes and holds.
 func randomLayer(r *rand.Rand, name string, out graph.Shape, from ...Edge) Layer {
 	work := func() []Work { return []Work{{FLOPs: r.Int64N(1e8), Bytes: r.Int64N(1e7), Fixed: r.Int64N(1e5)}} }
-	l := Layer{Name: name, Out: out, From: from, Forward: work(), Backward: work(), Filter: work(), Data: work(), Kept: 4 * int64(out.Size()),
-		Gradients: r.Int64N(1e5)}
+	l := Layer{Name: name, Out: out, From: from, Forward: work(), Backward: work(), Filter: work(), Data: work(), SavedBytes: 4 * int64(out.Size()),
+		GradientValues: r.Int64N(1e5)}
 	if r.IntN(3) == 0 {
-		l.Sums, l.BackSums = []int64{r.Int64N(100)}, []int64{r.Int64N(100)}
+		l.Sums, l.BackwardSums = []int64{r.Int64N(100)}, []int64{r.Int64N(100)}
 	}
 	if r.IntN(4) == 0 {
-		l.Gathered = r.Int64N(1e5)
+		l.GatheredValues = r.Int64N(1e5)
 	}
 	return l
 }
@@ -61,7 +61,7 @@ func randomUNet(r *rand.Rand, stages, chain int) Network {
 		out := in.Clone()
 		out[1] = []int{3, 16, 32, 64}[r.IntN(4)]
 		out[3], out[4] = out[3]/stride, out[4]/stride
-		return add(out, Edge{From: from, Shape: in, Window: window(3, stride, 0, 1), Mixes: true})
+		return add(out, Edge{From: from, Shape: in, Window: window(3, stride, 0, 1), MixesChannels: true})
 	}
 	at := conv(Input, shape, 1)
 	halving := r.IntN(chain + 1)
@@ -92,7 +92,7 @@ func randomUNet(r *rand.Rand, stages, chain int) Network {
 		n.Layers[at].Joined = true
 		last := joined.Clone()
 		last[1] = 16
-		at = add(last, Edge{From: at, Shape: joined, Joined: true, Window: window(3, 1, 0, 1), Mixes: true})
+		at = add(last, Edge{From: at, Shape: joined, Joined: true, Window: window(3, 1, 0, 1), MixesChannels: true})
 	}
 	return n
 }
@@ -125,7 +125,7 @@ func TestDynamicEqualsExhaustive(t *testing.T) {
 			m.Memory = free.Memory - free.Memory/int64(20+r.IntN(30))
 		}
 		want := exhaustive(n, m, mesh)
-		p := newPricer(n, &m, mesh, newCutter(n))
+		p := newCostModel(n, &m, mesh, newSplitter(n))
 		got, ok := p.best(1 << 60)
 		if ok != want.Fits || ok && got.Step != want.Step {
 			t.Fatalf("seed %d, mesh %v: %v (%v), exhaustive %v (%v)", seed, mesh, got.Step, ok, want.Step, want.Fits)
@@ -136,13 +136,13 @@ func TestDynamicEqualsExhaustive(t *testing.T) {
 		if m.Memory > 0 && got.Memory > m.Memory {
 			t.Fatalf("seed %d: %d bytes, the limit is %d", seed, got.Memory, m.Memory)
 		}
-		if again := Price(n, m, got.Mesh); again.Estimate != got.Estimate {
+		if again := CostOf(n, m, got.Mesh); again.Estimate != got.Estimate {
 			t.Fatalf("seed %d: the text of the plan, %v, means another one", seed, got.Mesh)
 		}
 		if read, err := spatial.ParseMesh(got.Mesh.String()); err != nil || read.String() != got.Mesh.String() {
 			t.Fatalf("seed %d: %v is read as %v, %v", seed, got.Mesh, read, err)
 		}
-		if !got.Uniform() {
+		if !got.IsUniform() {
 			changed++
 		}
 		if want.Step > free.Step {
@@ -160,7 +160,7 @@ func TestBound(t *testing.T) {
 	n := randomUNet(r, 1, 0)
 	m := randomMachine(r)
 	mesh := spatial.Mesh{{Name: "lat", Size: 2}, {Name: "lon", Size: 2}}
-	p := newPricer(n, &m, mesh, newCutter(n))
+	p := newCostModel(n, &m, mesh, newSplitter(n))
 	best, _ := p.best(1 << 60)
 	if again, ok := p.best(best.Step - best.Optimiser); !ok || again.Step != best.Step {
 		t.Errorf("with the best time as bound: %v, %v", again.Step, ok)
@@ -172,10 +172,10 @@ func TestBound(t *testing.T) {
 
 // exhaustive tries all plans of a mesh. It judges the dynamic programme on small networks.
 func exhaustive(n Network, m Machine, mesh spatial.Mesh) Plan {
-	p := newPricer(n, &m, mesh, newCutter(n))
+	p := newCostModel(n, &m, mesh, newSplitter(n))
 	choices := p.cuts.choices(p.mesh)
 	at := make([]int, len(choices)) // by stage
-	to := make([]spread, len(choices))
+	to := make([]stageSplit, len(choices))
 	known := map[string]cost{}
 	price := func(v int) cost { // depends on the stages of the layer and of those that it reads
 		key := fmt.Sprint(v, at[p.cuts.stage(n.Layers[v].Out)])
@@ -184,7 +184,7 @@ func exhaustive(n Network, m Machine, mesh spatial.Mesh) Plan {
 		}
 		c, ok := known[key]
 		if !ok {
-			c = p.price(v, to)
+			c = p.stageCost(v, to)
 			known[key] = c
 		}
 		return c

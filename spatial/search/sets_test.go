@@ -33,15 +33,15 @@ func TestSetsHavePlans(t *testing.T) {
 	}
 	for ranks := 1; ranks <= 8; ranks++ {
 		for _, mesh := range Meshes(n, ranks) {
-			if p := Price(n, fastLinks, mesh); !(p.Step > 0) {
+			if p := CostOf(n, fastLinks, mesh); !(p.Step > 0) {
 				t.Errorf("%v takes %v", mesh, p.Step)
 			}
-			if err := Executes(g, mesh); err != nil {
+			if err := CheckExecutable(g, mesh); err != nil {
 				t.Errorf("%v: %v", mesh, err)
 			}
 		}
 	}
-	if err := Executes(g, spatial.Mesh{{Name: "data", Size: 2}, {Name: "lat", Size: 2}, {Name: "lon", Size: 2}}); err != nil {
+	if err := CheckExecutable(g, spatial.Mesh{{Name: "data", Size: 2}, {Name: "lat", Size: 2}, {Name: "lon", Size: 2}}); err != nil {
 		t.Error(err)
 	}
 }

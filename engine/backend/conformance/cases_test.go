@@ -14,7 +14,7 @@ import (
 // reference runs the reference kernel.
 func reference(t *testing.T, o *graph.Op, c graph.Case, in [][]float64) ([]float64, graph.Shape) {
 	t.Helper()
-	out, s, err := judge(o, c, in)
+	out, s, err := evalReference(o, c, in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ type half struct {
 var halves = map[graph.DType]half{
 	graph.BFloat16: {0x1p-8, 0, nearest16, func(x float64) uint16 { return uint16(math.Float32bits(float32(x)) >> 16) },
 		func(bits uint16) float64 { return float64(math.Float32frombits(uint32(bits) << 16)) }},
-	graph.Float16: {0x1p-11, float16.Least / 2, float16.Round, float16.Of, float16.Value},
+	graph.Float16: {0x1p-11, float16.SmallestNonzero / 2, float16.Round, float16.ToBits, float16.FromBits},
 }
 
 // nearest16 rounds to bfloat16: to nearest, ties to even. Overflow is not meant.

@@ -51,7 +51,7 @@ func (c collector) Load(p device.Program) (device.Module, error) {
 }
 
 func (c *collected) Call(kernel string, size device.Size, args ...any) (device.Call, error) {
-	_, kinds, err := device.Values(args)
+	_, kinds, err := device.PackArguments(args)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func TestLongPrograms(t *testing.T) {
 		t.Fatalf("%v\nscripts/setup.sh test installs it", err)
 	}
 	c := collector{programs: map[string]*collected{}}
-	dev, err := cuda.Over(func() (device.Device, error) {
+	dev, err := cuda.New(func() (device.Device, error) {
 		var err error
 		c.Device, err = emulate.Open(1 << 30)
 		return c, err
@@ -250,7 +250,7 @@ func codeOf(t *testing.T, image []byte) map[string]*code {
 }
 
 // prepared prepares the kernel of a case in one way, on memory of the device.
-func prepared(t *testing.T, dev *cuda.Backend, o *graph.Op, c graph.Case, out graph.Shape, w backend.Way, d graph.DType) {
+func prepared(t *testing.T, dev *cuda.Backend, o *graph.Op, c graph.Case, out graph.Shape, w backend.LayoutOption, d graph.DType) {
 	t.Helper()
 	of := func(l graph.Layout, s graph.Shape) (*guarded, backend.Tensor) {
 		elem := dev.Elem()
@@ -272,12 +272,12 @@ func prepared(t *testing.T, dev *cuda.Backend, o *graph.Op, c graph.Case, out gr
 	defer back()
 	err := dev.Do(func() error {
 		k, err := dev.Prepare(there)
-		if err == nil && k.Place != nil {
-			scratch, made := dev.Make(int(k.Scratch/4) + 1)
+		if err == nil && k.SetScratch != nil {
+			scratch, made := dev.Alloc(int(k.Scratch/4) + 1)
 			if made != nil {
 				return made
 			}
-			err = errors.Join(k.Place(scratch), dev.Free(scratch))
+			err = errors.Join(k.SetScratch(scratch), dev.Free(scratch))
 		}
 		if err == nil && k.Close != nil {
 			k.Close()

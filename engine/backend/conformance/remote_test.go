@@ -19,7 +19,7 @@ func (g *guarded) words() []float32 {
 // fresh is memory of the device that holds no numbers. It is called within Do.
 func fresh(t *testing.T, r backend.Remote, n int) []float32 {
 	t.Helper()
-	x, err := r.Make(n)
+	x, err := r.Alloc(n)
 	if err != nil {
 		t.Fatal(err)
 	}

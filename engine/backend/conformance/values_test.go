@@ -25,7 +25,7 @@ func TestValues(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s-%d", b.Name, threads), func(t *testing.T) {
-				dev, err := b.Open(engine.Options{Device: engine.Device{Threads: threads}, Numerics: engine.Numerics{ByRule: true, Winograd: true}})
+				dev, err := b.Open(engine.Options{Device: engine.Device{Threads: threads}, Numerics: engine.Numerics{UseHeuristics: true, Winograd: true}})
 				if exit.CodeOf(err) == exit.NoDevice && b.Name == "cuda" {
 					t.Log("emulated:", err)
 					dev, err = emulated.Open(1 << 30)
@@ -52,9 +52,9 @@ func TestValues(t *testing.T) {
 }
 
 // ways lists the ways in which a backend runs an operation.
-func ways(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case) []backend.Way {
+func ways(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case) []backend.LayoutOption {
 	t.Helper()
-	all, err := waysOf(dev, o, c)
+	all, err := layoutOptionsOf(dev, o, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,11 +62,11 @@ func ways(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case) []backen
 }
 
 // storages lists the types in which a backend stores the blocked values of a way.
-func storages(dev backend.Backend, w backend.Way) []graph.DType {
+func storages(dev backend.Backend, w backend.LayoutOption) []graph.DType {
 	all := []graph.DType{dev.Elem()}
 	l, ok := dev.(backend.Layouts)
 	for _, d := range []graph.DType{graph.BFloat16, graph.Float16} {
-		if ok && l.Stores(d) && slices.Contains(append(w.In[:len(w.In):len(w.In)], w.Out), l.Inner()) {
+		if ok && l.CanStore(d) && slices.Contains(append(w.In[:len(w.In):len(w.In)], w.Out), l.InnerLayout()) {
 			all = append(all, d)
 		}
 	}
@@ -75,10 +75,10 @@ func storages(dev backend.Backend, w backend.Way) []graph.DType {
 
 // cuts lists the cuts of the work of a way whose filter has blocks that are zero, which
 // differ in what they compute, and the guess of the backend, which stands for all others.
-func cuts(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w backend.Way, d graph.DType) []string {
+func cuts(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w backend.LayoutOption, d graph.DType) []string {
 	t.Helper()
 	all := []string{""}
-	l, ok := dev.(backend.Cuts)
+	l, ok := dev.(backend.VariantLister)
 	if !ok || !strings.Contains(c.Name, "blocks") {
 		return all
 	}
@@ -93,7 +93,7 @@ func cuts(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w backen
 			q.In[k].DType = d
 		}
 	}
-	found, err := l.Cuts(q)
+	found, err := l.Variants(q)
 	if err != nil {
 		t.Fatalf("cuts: %v", err)
 	}
@@ -105,7 +105,7 @@ func cuts(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w backen
 
 // values checks one case in one way and cut, with blocked values of type d: into a buffer
 // of its own, then over every operand over which the operation may run in place.
-func values(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w backend.Way, d graph.DType, cut string) {
+func values(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w backend.LayoutOption, d graph.DType, cut string) {
 	of := func(l graph.Layout) graph.DType {
 		if l != graph.Plain {
 			return d
@@ -128,7 +128,7 @@ func values(t *testing.T, dev backend.Backend, o *graph.Op, c graph.Case, w back
 			continue
 		}
 		var bufs []*guarded
-		q := backend.Request{Op: o, Attrs: c.Attrs, Cut: cut, Seed: seed, Step: new(uint64)}
+		q := backend.Request{Op: o, Attrs: c.Attrs, Variant: cut, Seed: seed, Step: new(uint64)}
 		*q.Step = step
 		for k, x := range in {
 			g := newGuarded(of(w.In[k]), stored(x, c.In[k], w.In[k]))
@@ -195,7 +195,7 @@ func run(t *testing.T, dev backend.Backend, q backend.Request) string {
 	t.Helper()
 	var k backend.Kernel
 	foreseen := int64(-1)
-	if c, ok := dev.(backend.Cuts); ok {
+	if c, ok := dev.(backend.VariantLister); ok {
 		var err error
 		bare := q
 		bare.Out, bare.In = withoutMemory(q.Out), nil
@@ -219,19 +219,19 @@ func run(t *testing.T, dev backend.Backend, q backend.Request) string {
 			}
 		}()
 	}
-	if b, ok := dev.(backend.Borrower); ok { // nothing may depend on what is there
+	if b, ok := dev.(backend.ScratchSetter); ok { // nothing may depend on what is there
 		scratch := make([]float32, k.Scratch/4)
 		for i := range scratch {
 			scratch[i] = float32(math.NaN())
 		}
-		b.Lend(scratch)
+		b.SetScratch(scratch)
 	}
-	if k.Place != nil {
+	if k.SetScratch != nil {
 		r := dev.(backend.Remote)
 		var scratch []float32
 		if err := dev.Do(func() error {
 			scratch = fresh(t, r, int(k.Scratch/4))
-			return k.Place(scratch)
+			return k.SetScratch(scratch)
 		}); err != nil {
 			t.Fatalf("kernel %s: place: %v", k.Name, err)
 		}
@@ -242,7 +242,7 @@ func run(t *testing.T, dev backend.Backend, q backend.Request) string {
 		}()
 	}
 	if r, ok := dev.(backend.Remote); ok {
-		if err := dev.Do(func() error { return r.Begin(step) }); err != nil {
+		if err := dev.Do(func() error { return r.SetStep(step) }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -258,7 +258,7 @@ func run(t *testing.T, dev backend.Backend, q backend.Request) string {
 			t.Fatalf("kernel %s, second run: %v", k.Name, err)
 		}
 	}
-	if dev.Name() != "ref" && k.Name != "ref" && !k.Waits && !inPlace { // reference kernels are plain and may allocate
+	if dev.Name() != "ref" && k.Name != "ref" && !k.Blocking && !inPlace { // reference kernels are plain and may allocate
 		runs := 3
 		if _, ok := dev.(backend.Remote); ok {
 			runs = 1 // emulation is slow

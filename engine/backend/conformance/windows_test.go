@@ -41,7 +41,7 @@ func TestWindows(t *testing.T) {
 // sameAxes tells whether axes outside of Whole have the same sizes.
 func sameAxes(w graph.Window, from, to graph.Shape) bool {
 	for i := range to {
-		if to[i] != from[i] && (i > 0 || w.Samples == 0) && !slices.Contains(w.Whole, i) {
+		if to[i] != from[i] && (i > 0 || w.Samples == 0) && !slices.Contains(w.FullAxes, i) {
 			return false
 		}
 	}
@@ -54,7 +54,7 @@ func reads(w graph.Window, from, to graph.Shape, at, k int) bool {
 	for i := range to {
 		in, out := at/fs[i]%from[i], k/ts[i]%to[i]
 		switch {
-		case slices.Contains(w.Whole, i):
+		case slices.Contains(w.FullAxes, i):
 		case i == 0 && w.Samples > 0:
 			if in/(from[0]/w.Samples) != out/(to[0]/w.Samples) {
 				return false

@@ -29,8 +29,8 @@ func softmaxGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 
 // attention gives the sizes of weights w on fields like x, if their cells are those of
 // neighbouring axes; others take the reference.
-func attention(w, x graph.Shape, a op.SetWeights) (kern.Attention, bool) {
-	k := kern.Attention{Samples: w[0] / a.Queries, Queries: a.Queries, Keys: a.Keys, Heads: a.Heads, Per: x[1] / a.Heads,
+func attention(w, x graph.Shape, a op.SetAttentionSizes) (kern.Attention, bool) {
+	k := kern.Attention{Samples: w[0] / a.Queries, Queries: a.Queries, Keys: a.Keys, Heads: a.Heads, HeadChannels: x[1] / a.Heads,
 		Before: 1, Cells: 1, Within: 1}
 	for i := 2; i < 5; i++ {
 		switch n := x[i]; {
@@ -54,7 +54,7 @@ func attention(w, x graph.Shape, a op.SetWeights) (kern.Attention, bool) {
 // setDot serves set_dot.
 func setDot(b *Backend, r backend.Request) (backend.Kernel, error) {
 	q, k, w := r.In[0].F32, r.In[1].F32, r.Out.F32
-	a, ok := attention(r.Out.Shape, r.In[0].Shape, r.Attrs.(op.SetWeights))
+	a, ok := attention(r.Out.Shape, r.In[0].Shape, r.Attrs.(op.SetAttentionSizes))
 	if !ok {
 		return backend.Kernel{}, nil
 	}
@@ -63,7 +63,7 @@ func setDot(b *Backend, r backend.Request) (backend.Kernel, error) {
 
 // setMix serves set_mix.
 func setMix(b *Backend, r backend.Request) (backend.Kernel, error) {
-	w, x, y, sizes := r.In[0].F32, r.In[1].F32, r.Out.F32, r.Attrs.(op.SetWeights)
+	w, x, y, sizes := r.In[0].F32, r.In[1].F32, r.Out.F32, r.Attrs.(op.SetAttentionSizes)
 	a, ok := attention(r.In[0].Shape, r.In[1].Shape, sizes)
 	if !ok {
 		return backend.Kernel{}, nil

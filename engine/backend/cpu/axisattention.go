@@ -11,14 +11,14 @@ import (
 // axisAttention serves attention along an axis and its gradients; heads and windows too large for the kernels take
 // the reference.
 func axisAttention(part kern.AxisPart) prepareRule {
-	return func(b *Backend, q backend.Request) (backend.Kernel, error) { return axisAttentionPart(b, q, part) }
+	return func(b *Backend, q backend.Request) (backend.Kernel, error) { return axisAttentionKernel(b, q, part) }
 }
 
-func axisAttentionPart(b *Backend, q backend.Request, part kern.AxisPart) (backend.Kernel, error) {
+func axisAttentionKernel(b *Backend, q backend.Request, part kern.AxisPart) (backend.Kernel, error) {
 	a, in := q.Attrs.(op.AxisAttention), q.In[0].Shape
 	s := a.Lines(in)
-	k := kern.Axis{Blocks: s.Blocks, PerRow: s.PerRow, RowStep: s.RowStep, PointStep: s.PointStep, Width: s.Width, Beside: s.Beside,
-		AlongRows: s.AlongRows, AlongPoints: s.AlongPoints, Length: s.Length, Channels: in[1] / 3, Plane: in[2:].Size(), Heads: a.Heads, Reach: q.In[1].Shape[1] / 2}
+	k := kern.Axis{Blocks: s.Blocks, PerRow: s.PerRow, RowStride: s.RowStride, PointStride: s.PointStride, Width: s.Width, LineStride: s.LineStride,
+		ElemRows: s.ElemRows, ElemPoints: s.ElemPoints, Length: s.Length, Channels: in[1] / 3, Plane: in[2:].Size(), Heads: a.Heads, Reach: q.In[1].Shape[1] / 2}
 	fits := k.Channels/k.Heads <= kern.MaxAxisHead && len(a.Starts) <= kern.MaxAxisWindow && k.Reach <= kern.MaxAxisWindow
 	for _, w := range a.Windows(s.Length) {
 		k.Windows = append(k.Windows, w[0], w[1])

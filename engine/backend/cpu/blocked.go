@@ -12,16 +12,16 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// wayRule tells which operands of an operation and whether its result are
+// layoutRule tells which operands of an operation and whether its result are
 // blocked; ok is false if the request is not served.
-type wayRule func(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (way backend.Way, ok bool)
+type layoutRule func(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (way backend.LayoutOption, ok bool)
 
 // prepareRule makes the kernel of a request that the way rule serves.
 type prepareRule func(b *Backend, q backend.Request) (backend.Kernel, error)
 
-// blocked is one form in which an operation runs on the blocked layout.
-type blocked struct {
-	way     wayRule
+// blockedForm is one form in which an operation runs on the blocked layout.
+type blockedForm struct {
+	layouts layoutRule
 	prepare prepareRule
 	// wino is true of Winograd's products, whose work can be cut in several ways (Cuts)
 	// and whose source can come with its frame apart (framed).
@@ -31,13 +31,13 @@ type blocked struct {
 // Convolutions: of one cell, by Winograd's products, and with a few plain
 // channels on the side of the result.
 var (
-	blockedForward = []blocked{{pointForwardWay, pointForward, false}, {winoForwardWay, winoForward, true}, {thinForwardWay, thinForward, false}}
-	blockedData    = []blocked{{pointDataWay, pointData, false}, {winoDataWay, winoData, true}, {thinDataWay, thinData, false}}
-	blockedFilter  = []blocked{{pointFilterWay, pointFilter, false}, {winoFilterWay, winoFilter, true}, {thinFilterWay, thinFilter, false}}
+	blockedForward = []blockedForm{{pointForwardLayouts, pointForward, false}, {winoForwardLayouts, winoForward, true}, {thinForwardLayouts, thinForward, false}}
+	blockedData    = []blockedForm{{pointDataLayouts, pointData, false}, {winoDataLayouts, winoData, true}, {thinDataLayouts, thinData, false}}
+	blockedFilter  = []blockedForm{{pointFilterLayouts, pointFilter, false}, {winoFilterLayouts, winoFilter, true}, {thinFilterLayouts, thinFilter, false}}
 )
 
 // blockedConvs are those of the convolutions by their names.
-var blockedConvs = map[string][]blocked{
+var blockedConvs = map[string][]blockedForm{
 	"conv3d":                   blockedForward,
 	"conv3d_fused":             blockedForward,
 	"conv3d_grad_data":         blockedData,
@@ -47,42 +47,42 @@ var blockedConvs = map[string][]blocked{
 }
 
 // blockedTable names the forms of all other operations on the blocked layout.
-var blockedTable = map[string][]blocked{
-	"framed":                  {{framedWay, framedKernel, true}},
-	"max_pool":                {{poolWay, blockedMaxPool, false}},
-	"max_pool_grad":           {{poolWay, blockedMaxPoolGrad, false}},
-	"avg_pool":                {{poolWay, blockedAvgPool, false}},
-	"avg_pool_grad":           {{poolWay, blockedAvgPoolGrad, false}},
-	"upsample":                {{upsampleWay, blockedUpsample, false}},
-	"upsample_grad":           {{upsampleWay, blockedUpsampleGrad, false}},
-	"concat":                  {{channelsWay, blockedConcat, false}},
-	"slice":                   {{channelsWay, blockedSlice, false}},
-	"bias":                    {{perChannelWay, blockedBias, false}},
-	"channel_sum":             {{toChannelsWay, blockedChannelSum, false}},
-	"channel_moments":         {{toChannelsWay, blockedMoments, false}},
-	"channel_norm_sums":       {{toChannelsWay, blockedNormSums, false}},
-	"channel_norm":            {{perChannelWay, blockedNorm(false), false}},
-	"channel_moments_grad":    {{perChannelWay, blockedMomentsGrad, false}},
-	"channel_norm_grad":       {{perChannelWay, blockedNormGrad, false}},
-	"channel_norm_fused":      {{perChannelWay, blockedNorm(true), false}},
-	"channel_norm_fused_sums": {{normSumsWay, blockedNormFusedSums, false}},
-	"channel_norm_fused_grad": {{normGradWay, blockedNormFusedGrad, false}},
-	"dropout":                 {{flatWay, blockedDropped, false}},
-	"relu":                    {{flatWay, blockedReLU, false}},
-	"relu_grad":               {{flatWay, blockedReLUGrad, false}},
-	"add":                     {{flatWay, blockedAdd, false}},
-	"sub":                     {{flatWay, blockedSub, false}},
-	"mul":                     {{mulWay, blockedMul, false}},
-	"scale":                   {{flatWay, blockedScale, false}},
-	"elementwise_chain":       {{chainWay, blockedChain, false}},
+var blockedTable = map[string][]blockedForm{
+	"framed":                  {{haloLayouts, haloKernel, true}},
+	"max_pool":                {{poolLayouts, blockedMaxPool, false}},
+	"max_pool_grad":           {{poolLayouts, blockedMaxPoolGrad, false}},
+	"avg_pool":                {{poolLayouts, blockedAvgPool, false}},
+	"avg_pool_grad":           {{poolLayouts, blockedAvgPoolGrad, false}},
+	"upsample":                {{upsampleLayouts, blockedUpsample, false}},
+	"upsample_grad":           {{upsampleLayouts, blockedUpsampleGrad, false}},
+	"concat":                  {{channelsLayouts, blockedConcat, false}},
+	"slice":                   {{channelsLayouts, blockedSlice, false}},
+	"bias":                    {{perChannelLayouts, blockedBias, false}},
+	"channel_sum":             {{toChannelsLayouts, blockedChannelSum, false}},
+	"channel_moments":         {{toChannelsLayouts, blockedMoments, false}},
+	"channel_norm_sums":       {{toChannelsLayouts, blockedNormSums, false}},
+	"channel_norm":            {{perChannelLayouts, blockedNorm(false), false}},
+	"channel_moments_grad":    {{perChannelLayouts, blockedMomentsGrad, false}},
+	"channel_norm_grad":       {{perChannelLayouts, blockedNormGrad, false}},
+	"channel_norm_fused":      {{perChannelLayouts, blockedNorm(true), false}},
+	"channel_norm_fused_sums": {{normSumsLayouts, blockedNormFusedSums, false}},
+	"channel_norm_fused_grad": {{normGradLayouts, blockedNormFusedGrad, false}},
+	"dropout":                 {{flatLayouts, blockedDropout, false}},
+	"relu":                    {{flatLayouts, blockedReLU, false}},
+	"relu_grad":               {{flatLayouts, blockedReLUGrad, false}},
+	"add":                     {{flatLayouts, blockedAdd, false}},
+	"sub":                     {{flatLayouts, blockedSub, false}},
+	"mul":                     {{mulLayouts, blockedMul, false}},
+	"scale":                   {{flatLayouts, blockedScale, false}},
+	"elementwise_chain":       {{chainLayouts, blockedChain, false}},
 }
 
-// anyLayouts names what has no forms, as a pass chooses its layouts beside those of the operations.
-var anyLayouts = map[string]prepareRule{"reorder": reorder}
+// layoutKernels names what has no forms, as a pass chooses its layouts beside those of the operations.
+var layoutKernels = map[string]prepareRule{"reorder": reorder}
 
 // formsOf are the forms of an operation. Of two that take and give the same layouts the
 // first that serves a request runs it.
-func formsOf(name string) []blocked {
+func formsOf(name string) []blockedForm {
 	if f, ok := blockedConvs[name]; ok {
 		return f
 	}
@@ -105,17 +105,17 @@ func bytes(l graph.Layout, shapes ...graph.Shape) float64 {
 	return 4 * float64(n)
 }
 
-// Ways lists the ways to run an operation.
-func (b *Backend) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.Way {
-	attrs = allKept(attrs) // see Measure
-	plain := backend.Way{In: make([]graph.Layout, len(in)), Cost: bytes(graph.Plain, append(in[:len(in):len(in)], out)...) / memoryRate}
-	if o.Window(in, attrs).Axes != nil || o.Window(in, attrs).Whole != nil {
+// LayoutOptions lists the ways to run an operation.
+func (b *Backend) LayoutOptions(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.LayoutOption {
+	attrs = withoutMask(attrs) // see Measure
+	plain := backend.LayoutOption{In: make([]graph.Layout, len(in)), Cost: bytes(graph.Plain, append(in[:len(in):len(in)], out)...) / memoryRate}
+	if o.Window(in, attrs).Axes != nil || o.Window(in, attrs).FullAxes != nil {
 		plain.Cost += float64(o.FLOPs(in, out, attrs)) / plainRate
 	}
-	ways := []backend.Way{plain}
+	ways := []backend.LayoutOption{plain}
 	for _, f := range formsOf(o.Name) {
-		w, ok := f.way(b, attrs, in, out)
-		same := func(v backend.Way) bool { return v.Out == w.Out && slices.Equal(v.In, w.In) }
+		w, ok := f.layouts(b, attrs, in, out)
+		same := func(v backend.LayoutOption) bool { return v.Out == w.Out && slices.Equal(v.In, w.In) }
 		if ok && !slices.ContainsFunc(ways, same) {
 			ways = append(ways, w)
 		}
@@ -123,12 +123,12 @@ func (b *Backend) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape
 	return ways
 }
 
-// Inner is the blocked layout.
-func (*Backend) Inner() graph.Layout { return graph.Blocked }
+// InnerLayout is the blocked layout.
+func (*Backend) InnerLayout() graph.Layout { return graph.Blocked }
 
-// Stores is true of float32 and bfloat16: all kernels of blocked fields take
+// CanStore is true of float32 and bfloat16: all kernels of blocked fields take
 // both, on every processor, since they compute in float32.
-func (*Backend) Stores(d graph.DType) bool { return d == graph.Float32 || d == graph.BFloat16 }
+func (*Backend) CanStore(d graph.DType) bool { return d == graph.Float32 || d == graph.BFloat16 }
 
 // isBlocked tells whether anything of the request is blocked.
 func isBlocked(q backend.Request) bool {
@@ -141,9 +141,9 @@ func isBlocked(q backend.Request) bool {
 }
 
 // form is the form in which a request of which something is blocked runs.
-func (b *Backend) form(q backend.Request) (blocked, bool) {
-	for _, f := range slices.Concat(formsOf(q.Op.Name), codesTable[q.Op.Name]) {
-		w, ok := f.way(b, q.Attrs, q.InShapes(), q.Out.Shape)
+func (b *Backend) form(q backend.Request) (blockedForm, bool) {
+	for _, f := range slices.Concat(formsOf(q.Op.Name), int8Table[q.Op.Name]) {
+		w, ok := f.layouts(b, q.Attrs, q.InShapes(), q.Out.Shape)
 		ok = ok && w.Out == q.Out.Layout
 		for i, t := range q.In {
 			ok = ok && w.In[i] == t.Layout
@@ -152,12 +152,12 @@ func (b *Backend) form(q backend.Request) (blocked, bool) {
 			return f, true
 		}
 	}
-	return blocked{}, false
+	return blockedForm{}, false
 }
 
 // prepareBlocked makes the kernel of such a request.
 func (b *Backend) prepareBlocked(q backend.Request) (backend.Kernel, error) {
-	if prepare := anyLayouts[q.Op.Name]; prepare != nil {
+	if prepare := layoutKernels[q.Op.Name]; prepare != nil {
 		return prepare(b, q)
 	}
 	f, ok := b.form(q)
@@ -177,10 +177,10 @@ func field5(shapes ...graph.Shape) bool {
 	return true
 }
 
-// flatWay serves operations point by point over operands of one shape that give
+// flatLayouts serves operations point by point over operands of one shape that give
 // zero for zeros: they run over the whole memory, padding lanes included.
-func flatWay(_ *Backend, _ any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
-	w := backend.Way{Out: graph.Blocked}
+func flatLayouts(_ *Backend, _ any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
+	w := backend.LayoutOption{Out: graph.Blocked}
 	for _, s := range in {
 		if !field5(s) || !s.Equal(out) {
 			return w, false
@@ -236,9 +236,9 @@ func blockedScale(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-// blockedDropped serves dropout.
-func blockedDropped(b *Backend, q backend.Request) (backend.Kernel, error) {
-	d, s, x, y := drops(q), blockedShape(q.Out.Shape), fieldOf(q.In[0]), fieldOf(q.Out)
+// blockedDropout serves dropout.
+func blockedDropout(b *Backend, q backend.Request) (backend.Kernel, error) {
+	d, s, x, y := dropoutSpec(q), blockedShape(q.Out.Shape), fieldOf(q.In[0]), fieldOf(q.Out)
 	return kernel("blocked dropout", func() { b.pool.BlockedDropout(y, x, d(), s) })
 }
 
@@ -247,10 +247,10 @@ func blockedShape(s graph.Shape) kern.Blocked {
 	return kern.Blocked{N: s[0], C: s[1], S: [3]int{s[2], s[3], s[4]}}
 }
 
-// blockedWay is a way that reads the first n operands and gives its result
+// blockedLayouts is a way that reads the first n operands and gives its result
 // blocked, if these are fields; result is false for one that is small and plain.
-func blockedWay(n int, in []graph.Shape, out graph.Shape, result bool) (backend.Way, bool) {
-	w := backend.Way{In: make([]graph.Layout, len(in)), Cost: bytes(graph.Blocked, in...) / memoryRate}
+func blockedLayouts(n int, in []graph.Shape, out graph.Shape, result bool) (backend.LayoutOption, bool) {
+	w := backend.LayoutOption{In: make([]graph.Layout, len(in)), Cost: bytes(graph.Blocked, in...) / memoryRate}
 	for i := range n {
 		w.In[i] = graph.Blocked
 	}
@@ -272,19 +272,19 @@ func reorder(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("unblock", func() { b.pool.Unblock(y, x, s, 0, s.C) })
 }
 
-func poolWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+func poolLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	a, ok := attrs.(op.Pool)
 	if g, is := attrs.(op.PoolGrad); is {
 		a, ok = g.Pool, true
 	}
-	w, fields := blockedWay(len(in), in, out, true)
+	w, fields := blockedLayouts(len(in), in, out, true)
 	return w, ok && fields && a.Size == a.Stride
 }
 
 func blockedMaxPool(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if codes := q.Out.U8; codes != nil {
 		s, size := blockedShape(q.In[0].Shape), q.Attrs.(op.Pool).Size
-		return kernel("int8 window", func() { b.pool.CodesMax(codes, q.In[0].U8, s, size) })
+		return kernel("int8 window", func() { b.pool.Int8MaxPool(codes, q.In[0].U8, s, size) })
 	}
 	return blockedWindow(b, q, kern.Maximum)
 }
@@ -311,32 +311,32 @@ func blockedWindowGrad(b *Backend, q backend.Request, k kern.WindowKind, x kern.
 	return kernel("blocked window_grad", func() { b.pool.BlockedWindowGrad(k, dx, dy, x, s, size, 0) })
 }
 
-func upsampleWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
-	a, ok := attrs.(op.Up)
-	if g, is := attrs.(op.UpGrad); is {
-		a, ok = g.Up, true
+func upsampleLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
+	a, ok := attrs.(op.Upsampling)
+	if g, is := attrs.(op.UpsamplingGrad); is {
+		a, ok = g.Upsampling, true
 	}
 	for _, f := range a.Scale {
 		ok = ok && f <= kern.MaxBlockedFactor
 	}
-	w, fields := blockedWay(1, in, out, true)
+	w, fields := blockedLayouts(1, in, out, true)
 	return w, ok && fields
 }
 
 func blockedUpsample(b *Backend, q backend.Request) (backend.Kernel, error) {
-	a, s := q.Attrs.(op.Up), blockedShape(q.In[0].Shape)
+	a, s := q.Attrs.(op.Upsampling), blockedShape(q.In[0].Shape)
 	x, y := fieldOf(q.In[0]), fieldOf(q.Out)
 	return kernel("blocked upsample", func() { b.pool.BlockedUpsample(y, x, s, a.Scale, a.WrapLon) })
 }
 
 func blockedUpsampleGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
-	a, s := q.Attrs.(op.UpGrad), blockedShape(q.Out.Shape)
+	a, s := q.Attrs.(op.UpsamplingGrad), blockedShape(q.Out.Shape)
 	dy, dx := fieldOf(q.In[0]), fieldOf(q.Out)
 	return kernel("blocked upsample_grad", func() { b.pool.BlockedUpsampleGrad(dx, dy, kern.Stored{}, s, a.Scale, a.WrapLon, 0) })
 }
 
-// channelsWay serves what joins or cuts fields along the channels.
-func channelsWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+// channelsLayouts serves what joins or cuts fields along the channels.
+func channelsLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	axis := -1
 	switch a := attrs.(type) {
 	case op.AlongAxis:
@@ -344,7 +344,7 @@ func channelsWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (back
 	case op.Range:
 		axis = a.Axis
 	}
-	w, fields := blockedWay(len(in), in, out, true)
+	w, fields := blockedLayouts(len(in), in, out, true)
 	return w, fields && axis == 1
 }
 
@@ -373,10 +373,10 @@ func blockedSlice(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("copy_channels", func() { b.pool.CopyChannels(y, ys, 0, x, xs, lo, ys.C) })
 }
 
-// toChannelsWay serves sums of fields to a few plain numbers per channel; all
+// toChannelsLayouts serves sums of fields to a few plain numbers per channel; all
 // operands that are fields are blocked.
-func toChannelsWay(_ *Backend, _ any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
-	w := backend.Way{In: make([]graph.Layout, len(in))}
+func toChannelsLayouts(_ *Backend, _ any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
+	w := backend.LayoutOption{In: make([]graph.Layout, len(in))}
 	for i, s := range in {
 		if field5(s) {
 			w.In[i] = graph.Blocked
@@ -386,9 +386,9 @@ func toChannelsWay(_ *Backend, _ any, in []graph.Shape, out graph.Shape) (backen
 	return w, field5(in[0])
 }
 
-// perChannelWay serves a field and a few plain numbers per channel.
-func perChannelWay(_ *Backend, _ any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
-	return blockedWay(1, in, out, true)
+// perChannelLayouts serves a field and a few plain numbers per channel.
+func perChannelLayouts(_ *Backend, _ any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
+	return blockedLayouts(1, in, out, true)
 }
 
 func blockedBias(b *Backend, q backend.Request) (backend.Kernel, error) {
@@ -444,23 +444,23 @@ func blockedMomentsGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return blockedAffine(b, q, false, momentsGradFill(q))
 }
 
-// normSumsWay and normGradWay serve the fused gradients of a normalisation. Of a
+// normSumsLayouts and normGradLayouts serve the fused gradients of a normalisation. Of a
 // gradient with more channels the blocks that take part must lie together, and
 // what else its last block holds be gated away.
-func normSumsWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
-	w, ok := toChannelsWay(b, attrs, in, out)
+func normSumsLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
+	w, ok := toChannelsLayouts(b, attrs, in, out)
 	return w, ok && wholeBlocks(attrs.(op.NormGrad), in[0], in[2])
 }
 
-func normGradWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
-	w, ok := toChannelsWay(b, attrs, in, out)
+func normGradLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
+	w, ok := toChannelsLayouts(b, attrs, in, out)
 	w.Out = graph.Blocked
 	w.Cost += bytes(graph.Blocked, out) / memoryRate
 	return w, ok && wholeBlocks(attrs.(op.NormGrad), in[0], in[4])
 }
 
 func wholeBlocks(a op.NormGrad, x, dy graph.Shape) bool {
-	return dy.Equal(x) || a.Gate && a.Lo%graph.BlockSize == 0
+	return dy.Equal(x) || a.HasGate && a.Lo%graph.BlockSize == 0
 }
 
 // normBlocks gives the part of operand n, the gradient of the result, that a
@@ -468,7 +468,7 @@ func wholeBlocks(a op.NormGrad, x, dy graph.Shape) bool {
 func normBlocks(q backend.Request, n int) (dy, gate kern.Stored) {
 	a, x := q.Attrs.(op.NormGrad), q.In[0]
 	lo := a.Lo * x.Shape[2:].Size()
-	if a.Gate {
+	if a.HasGate {
 		gate = fieldOf(q.In[n+1])
 	}
 	return fieldOf(q.In[n]).Part(lo, lo+fieldOf(x).Len()), gate
@@ -488,16 +488,16 @@ func blockedNormFusedGrad(b *Backend, q backend.Request) (backend.Kernel, error)
 	dy, gate := normBlocks(q, 4)
 	return kernel("blocked combine", func() {
 		lines.fill()
-		b.pool.BlockedCombine(y, dy, x, gate, lines.of, lines.along, lines.shift, s)
+		b.pool.BlockedCombine(y, dy, x, gate, lines.dyFactor, lines.xFactor, lines.shift, s)
 	})
 }
 
-// mulWay serves products of two fields, and of a field with a number per channel.
-func mulWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
-	if w, ok := flatWay(b, attrs, in, out); ok {
+// mulLayouts serves products of two fields, and of a field with a number per channel.
+func mulLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
+	if w, ok := flatLayouts(b, attrs, in, out); ok {
 		return w, true
 	}
-	w, ok := blockedWay(1, in, out, true)
+	w, ok := blockedLayouts(1, in, out, true)
 	return w, ok && in[0].Equal(out) && in[1].Equal(graph.Shape{1, out[1], 1, 1, 1})
 }
 

@@ -12,10 +12,10 @@ import (
 // winoSpec describes a convolution of x with w for Winograd's products, or with
 // adjoint its gradient, the convolution with x as its result, if they serve it.
 func (b *Backend) winoSpec(x, w graph.Shape, a op.Conv, adjoint bool) (kern.WinoSpec, bool) {
-	s := kern.WinoSpec{N: x[0], K: w[0], KD: w[2], Side: w[3], FilterIn: w[1], Wrap: a.Pad[2].Periodic && w[4] > 1, Kept: kern.KeptBlocks(a.Kept)}
+	s := kern.WinoSpec{N: x[0], K: w[0], KD: w[2], Side: w[3], FilterIn: w[1], Wrap: a.Pad[2].Periodic && w[4] > 1, Mask: kern.BlockMask(a.Mask)}
 	s.Parts[0] = x[1]
 	copy(s.Size[:], x[2:])
-	ok := b.o.Winograd && w[3] == w[4]
+	ok := b.options.Winograd && w[3] == w[4]
 	for i := range 3 {
 		more := w[i+2]/2 - a.Pad[i].Size // that the source has at either end
 		if adjoint {
@@ -23,10 +23,10 @@ func (b *Backend) winoSpec(x, w graph.Shape, a op.Conv, adjoint bool) (kern.Wino
 		} else {
 			s.Size[i] -= 2 * more
 		}
-		s.Before[i], s.Behind[i] = more, more
+		s.Before[i], s.After[i] = more, more
 		ok = ok && w[i+2]%2 == 1 && s.Size[i] > 0 && a.Stride[i] == 1 && a.Dilation[i] == 1 && (i == 2 && more == 0 || !a.Pad[i].Periodic || w[i+2] == 1)
 	}
-	return s, ok && kern.ServesWino(s)
+	return s, ok && kern.SupportsWino(s)
 }
 
 // partsSpec is winoSpec for a source in up to two parts.
@@ -41,7 +41,7 @@ func (b *Backend) partsSpec(parts []graph.Shape, w graph.Shape, a op.Conv) (kern
 		s.Parts[i] = p[1]
 	}
 	if s.Parts[1] > 0 && s.Parts[0]%kern.Block != 0 { // the parts' blocks are not those of the filter
-		s.Kept = ""
+		s.Mask = ""
 	}
 	return s, ok
 }
@@ -56,27 +56,27 @@ func winoCost(flops int64, s kern.WinoSpec) float64 {
 	return float64(flops)*waste/winoRate + 4*4*float64(cells*(whole(c)+whole(s.K)))/memoryRate
 }
 
-func forwardOperands(attrs any, in []graph.Shape) (parts []graph.Shape, w graph.Shape, a op.Fused) {
+func forwardOperands(attrs any, in []graph.Shape) (parts []graph.Shape, w graph.Shape, a op.FusedConv) {
 	if c, ok := attrs.(op.Conv); ok {
-		return in[:1], in[1], op.Fused{Conv: c}
+		return in[:1], in[1], op.FusedConv{Conv: c}
 	}
-	return in[:len(in)-2], in[len(in)-2], attrs.(op.Fused)
+	return in[:len(in)-2], in[len(in)-2], attrs.(op.FusedConv)
 }
 
 // blockedParts is a way whose first n operands and result are blocked.
-func blockedParts(n, operands int) backend.Way {
-	w := backend.Way{In: make([]graph.Layout, operands), Out: graph.Blocked}
+func blockedParts(n, operands int) backend.LayoutOption {
+	w := backend.LayoutOption{In: make([]graph.Layout, operands), Out: graph.Blocked}
 	for i := range n {
 		w.In[i] = graph.Blocked
 	}
 	return w
 }
 
-func winoForwardWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+func winoForwardLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	parts, w, a := forwardOperands(attrs, in)
 	s, ok := b.partsSpec(parts, w, a.Conv)
 	if !ok {
-		return backend.Way{}, false
+		return backend.LayoutOption{}, false
 	}
 	way := blockedParts(len(parts), len(in))
 	way.Cost = winoCost(op.Find("conv3d_fused").FLOPs(append(parts[:len(parts):len(parts)], w, graph.Shape{w[0]}), out, a), s)
@@ -88,7 +88,7 @@ func winoForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if err != nil {
 		return backend.Kernel{}, err
 	}
-	q, _ = unframed(q)
+	q, _ = withoutHalo(q)
 	parts, _, _ := forwardOperands(q.Attrs, q.InShapes())
 	var x1 kern.Stored
 	var bias []float32
@@ -104,48 +104,48 @@ func winoForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-func dataAttrs(attrs any) op.ConvGradFused {
+func dataAttrs(attrs any) op.FusedConvGrad {
 	if a, ok := attrs.(op.ConvGrad); ok {
-		return op.ConvGradFused{ConvGrad: a}
+		return op.FusedConvGrad{ConvGrad: a}
 	}
-	return attrs.(op.ConvGradFused)
+	return attrs.(op.FusedConvGrad)
 }
 
 // dataSpec describes the gradient of the data as a convolution of dy.
-func (b *Backend) dataSpec(w, dy graph.Shape, a op.ConvGradFused) (kern.WinoSpec, bool) {
+func (b *Backend) dataSpec(w, dy graph.Shape, a op.FusedConvGrad) (kern.WinoSpec, bool) {
 	if !field5(dy, a.To) {
 		return kern.WinoSpec{}, false
 	}
 	s, ok := b.winoSpec(a.To, w, a.Conv, true)
 	s.Parts, s.K, s.Flip, s.FilterLo = [2]int{dy[1]}, a.To[1], true, a.Lo
-	s.Kept = adjointKept(a, w)
+	s.Mask = adjointMask(a, w)
 	return s, ok
 }
 
-// adjointKept are the kept blocks of a filter w as the adjoint reads it: of the part of the
+// adjointMask are the kept blocks of a filter w as the adjoint reads it: of the part of the
 // source that is computed, the rows are those of the source.
-func adjointKept(a op.ConvGradFused, w graph.Shape) kern.KeptBlocks {
-	if a.Kept == "" || a.Lo%kern.Block != 0 {
+func adjointMask(a op.FusedConvGrad, w graph.Shape) kern.BlockMask {
+	if a.Mask == "" || a.Lo%kern.Block != 0 {
 		return ""
 	}
 	var k []byte
 	for c := a.Lo; c < a.Lo+a.To[1]; c += kern.Block {
 		for o := 0; o < w[0]; o += kern.Block {
-			if a.Kept.At(o, c, w[1]) {
+			if a.Mask.Keeps(o, c, w[1]) {
 				k = append(k, '1')
 			} else {
 				k = append(k, '0')
 			}
 		}
 	}
-	return kern.KeptBlocks(k)
+	return kern.BlockMask(k)
 }
 
-func winoDataWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+func winoDataLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	a := dataAttrs(attrs)
 	s, ok := b.dataSpec(in[0], in[1], a)
 	if !ok {
-		return backend.Way{}, false
+		return backend.LayoutOption{}, false
 	}
 	way := blockedParts(len(in), len(in))
 	way.In[0] = graph.Plain
@@ -158,14 +158,14 @@ func winoData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if err != nil {
 		return backend.Kernel{}, err
 	}
-	q, _ = unframed(q)
+	q, _ = withoutHalo(q)
 	a := dataAttrs(q.Attrs)
 	w, dy, dx := q.In[0].F32, fieldOf(q.In[1]), fieldOf(q.Out)
 	var plus, gate kern.Stored
-	if a.Plus {
+	if a.HasAddend {
 		plus = fieldOf(q.In[2])
 	}
-	if a.Gate {
+	if a.HasGate {
 		gate = fieldOf(q.In[len(q.In)-1])
 	}
 	return job.kernel(func(part kern.WinoPart) {
@@ -173,11 +173,11 @@ func winoData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	})
 }
 
-func winoFilterWay(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+func winoFilterLayouts(b *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	a := attrs.(op.ConvGrad)
 	s, ok := b.partsSpec(in[:len(in)-1], a.To, a.Conv)
 	if !ok {
-		return backend.Way{}, false
+		return backend.LayoutOption{}, false
 	}
 	way := blockedParts(len(in), len(in))
 	way.Out = graph.Plain
@@ -190,12 +190,12 @@ func winoFilter(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if err != nil {
 		return backend.Kernel{}, err
 	}
-	q, _ = unframed(q)
+	q, _ = withoutHalo(q)
 	parts := len(q.In) - 1
 	x0, dy, dw := fieldOf(q.In[0]), fieldOf(q.In[parts]), q.Out.F32
 	var x1 kern.Stored
 	if parts > 1 {
 		x1 = fieldOf(q.In[1])
 	}
-	return kernel(job.cut, func() { job.RunFilter(dw, x0, x1, dy, b.scratch) })
+	return kernel(job.variant, func() { job.RunFilter(dw, x0, x1, dy, b.scratch) })
 }

@@ -34,11 +34,11 @@ func pointCost(s kern.Point, in []graph.Shape, out graph.Shape) float64 {
 		bytes(graph.Blocked, append(in[:len(in):len(in)], out)...)/memoryRate
 }
 
-func pointForwardWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+func pointForwardLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	parts, w, a := forwardOperands(attrs, in)
 	s, ok := pointSpec(parts, w, a.Conv)
 	if !ok {
-		return backend.Way{}, false
+		return backend.LayoutOption{}, false
 	}
 	way := blockedParts(len(parts), len(in))
 	way.Cost = pointCost(s, parts, out)
@@ -65,16 +65,16 @@ func (b *Backend) point(y kern.Stored, args kern.PointArgs, s kern.Point) (backe
 }
 
 // pointDataSpec describes the gradient of the data as a convolution of dy.
-func pointDataSpec(in []graph.Shape, a op.ConvGradFused) (kern.Point, bool) {
+func pointDataSpec(in []graph.Shape, a op.FusedConvGrad) (kern.Point, bool) {
 	s, ok := pointSpec(in[1:2], in[0], a.Conv)
 	s.K = a.To[1]
 	return s, ok
 }
 
-func pointDataWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+func pointDataLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	s, ok := pointDataSpec(in, dataAttrs(attrs))
 	if !ok {
-		return backend.Way{}, false
+		return backend.LayoutOption{}, false
 	}
 	way := blockedParts(len(in), len(in))
 	way.In[0] = graph.Plain
@@ -86,20 +86,20 @@ func pointData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := dataAttrs(q.Attrs)
 	s, _ := pointDataSpec(q.InShapes(), a)
 	args := kern.PointArgs{X0: fieldOf(q.In[1]), W: q.In[0].F32[a.Lo:], WK: 1, WC: q.In[0].Shape[1]}
-	if a.Plus {
+	if a.HasAddend {
 		args.Plus = fieldOf(q.In[2])
 	}
-	if a.Gate {
+	if a.HasGate {
 		args.Gate = fieldOf(q.In[len(q.In)-1])
 	}
 	return b.point(fieldOf(q.Out), args, s)
 }
 
-func pointFilterWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+func pointFilterLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	a := attrs.(op.ConvGrad)
 	s, ok := pointSpec(in[:len(in)-1], a.To, a.Conv)
 	if !ok {
-		return backend.Way{}, false
+		return backend.LayoutOption{}, false
 	}
 	way := blockedParts(len(in), len(in))
 	way.Out = graph.Plain

@@ -24,26 +24,26 @@ func thinSpec(x, w graph.Shape, a op.Conv) (kern.ThinSpec, bool) {
 	for i := range 3 {
 		ok = ok && a.Stride[i] == 1 && a.Dilation[i] == 1 && (i == 2 || !a.Pad[i].Periodic || w[i+2] == 1)
 	}
-	return s, ok && kern.ServesThin(s)
+	return s, ok && kern.SupportsThin(s)
 }
 
-// thinWay is the way of an operation that reads the first blocked operands and
+// thinLayouts is the way of an operation that reads the first blocked operands and
 // gives a blocked or plain result; the blocked field x is read or written once.
-func thinWay(x graph.Shape, blocked []int, operands int, out graph.Layout) backend.Way {
-	w := backend.Way{In: make([]graph.Layout, operands), Out: out, Cost: 2 * bytes(graph.Blocked, x) / memoryRate}
+func thinLayouts(x graph.Shape, blocked []int, operands int, out graph.Layout) backend.LayoutOption {
+	w := backend.LayoutOption{In: make([]graph.Layout, operands), Out: out, Cost: 2 * bytes(graph.Blocked, x) / memoryRate}
 	for _, i := range blocked {
 		w.In[i] = graph.Blocked
 	}
 	return w
 }
 
-func thinForwardWay(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (backend.Way, bool) {
+func thinForwardLayouts(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (backend.LayoutOption, bool) {
 	parts, w, a := forwardOperands(attrs, in)
 	if len(parts) > 1 {
-		return backend.Way{}, false
+		return backend.LayoutOption{}, false
 	}
 	_, ok := thinSpec(parts[0], w, a.Conv)
-	return thinWay(parts[0], []int{0}, len(in), graph.Plain), ok
+	return thinLayouts(parts[0], []int{0}, len(in), graph.Plain), ok
 }
 
 // prepareThin prepares the kernels and their scratch.
@@ -71,15 +71,15 @@ func thinForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	return kernel("thin", func() { t.Forward(y, x, w, bias, b.scratch) })
 }
 
-// thinDataWay serves all channels of the source, without an addend.
-func thinDataWay(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (backend.Way, bool) {
+// thinDataLayouts serves all channels of the source, without an addend.
+func thinDataLayouts(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (backend.LayoutOption, bool) {
 	a := dataAttrs(attrs)
 	_, ok := thinSpec(a.To, in[0], a.Conv)
 	var gate []int
-	if a.Gate {
+	if a.HasGate {
 		gate = []int{2}
 	}
-	return thinWay(a.To, gate, len(in), graph.Blocked), ok && !a.Plus
+	return thinLayouts(a.To, gate, len(in), graph.Blocked), ok && !a.HasAddend
 }
 
 func thinData(b *Backend, q backend.Request) (backend.Kernel, error) {
@@ -90,19 +90,19 @@ func thinData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	}
 	w, dy, dx := q.In[0].F32, q.In[1].F32, fieldOf(q.Out)
 	var gate kern.Stored
-	if a.Gate {
+	if a.HasGate {
 		gate = fieldOf(q.In[2])
 	}
 	return kernel("thin", func() { t.Data(dx, dy, w, gate, b.scratch) })
 }
 
-func thinFilterWay(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (backend.Way, bool) {
+func thinFilterLayouts(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (backend.LayoutOption, bool) {
 	a := attrs.(op.ConvGrad)
 	if len(in) > 2 {
-		return backend.Way{}, false
+		return backend.LayoutOption{}, false
 	}
 	_, ok := thinSpec(in[0], a.To, a.Conv)
-	return thinWay(in[0], []int{0}, 2, graph.Plain), ok
+	return thinLayouts(in[0], []int{0}, 2, graph.Plain), ok
 }
 
 func thinFilter(b *Backend, q backend.Request) (backend.Kernel, error) {

@@ -51,11 +51,11 @@ func chain(b *Backend, q backend.Request) (backend.Kernel, error) {
 // perChannelShape tells whether s holds a number per channel of out.
 func perChannelShape(s, out graph.Shape) bool { return s.Equal(graph.Shape{1, out[1], 1, 1, 1}) }
 
-// chainWay serves chains over blocked fields, numbers per channel and single
+// chainLayouts serves chains over blocked fields, numbers per channel and single
 // numbers, if the result is zero in the padding lanes, where the fields are.
-func chainWay(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+func chainLayouts(_ *Backend, attrs any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	a := attrs.(op.Chain)
-	w := backend.Way{Out: graph.Blocked, In: make([]graph.Layout, len(in))}
+	w := backend.LayoutOption{Out: graph.Blocked, In: make([]graph.Layout, len(in))}
 	if !field5(out) || chainLinks(a) == nil {
 		return w, false
 	}

@@ -16,12 +16,12 @@ func combine(_ *Backend, q backend.Request) (backend.Kernel, error) {
 
 // combineGradStore serves combine_grad_store.
 func combineGradStore(_ *Backend, q backend.Request) (backend.Kernel, error) {
-	coefficients, dw, store, a := q.In[0].F32, q.In[1].F32, q.Out.F32, q.Attrs.(op.TemplatesOf)
-	return kernel("loop", func() { op.CombineTemplatesStore(a.Templates, store, coefficients, dw) })
+	coefficients, dw, store, a := q.In[0].F32, q.In[1].F32, q.Out.F32, q.Attrs.(op.StoreTemplates)
+	return kernel("loop", func() { op.CombineTemplatesGradStore(a.Templates, store, coefficients, dw) })
 }
 
 // combineGradCoefficients serves combine_grad_coefficients.
 func combineGradCoefficients(_ *Backend, q backend.Request) (backend.Kernel, error) {
 	store, dw, coefficients, a := q.In[0].F32, q.In[1].F32, q.Out.F32, q.Attrs.(op.Templates)
-	return kernel("loop", func() { op.CombineTemplatesCoefficients(a, coefficients, store, dw) })
+	return kernel("loop", func() { op.CombineTemplatesGradCoefficients(a, coefficients, store, dw) })
 }

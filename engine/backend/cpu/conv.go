@@ -34,16 +34,16 @@ func convSpec(x, w graph.Shape, a op.Conv) conv.Spec {
 // timing, earlier or now. Of the common scratch it leaves the first front values alone.
 func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool, front int) (*conv.Conv, string, error) {
 	key := fmt.Sprintf("%s n%d %d-%d in%v k%v s%v d%v p%v", pass, s.N, s.Cin, s.Cout, s.In, s.Kernel, s.Stride, s.Dilation, s.Pad)
-	o := conv.Options{Pool: b.pool, Bias: bias, ReLU: relu, Winograd: b.o.Winograd}
+	o := conv.Options{Pool: b.pool, Bias: bias, ReLU: relu, Winograd: b.options.Winograd}
 	known := b.choices[key]
 	if known == "" {
-		known = b.o.Choices[key]
+		known = b.options.Choices[key]
 	}
-	forms := []string{""}                                          // empty: by timing
-	timed := fmt.Sprintf("conv winograd %v %s", b.o.Winograd, key) // in the table of timings
-	if b.o.ByRule {
-		forms = rule(s, b.o.Winograd)
-	} else if e, ok := b.o.Timings.Lookup(timed); ok {
+	forms := []string{""}                                                // empty: by timing
+	timed := fmt.Sprintf("conv winograd %v %s", b.options.Winograd, key) // in the table of timings
+	if b.options.UseHeuristics {
+		forms = heuristicForms(s, b.options.Winograd)
+	} else if e, ok := b.options.Timings.Lookup(timed); ok {
 		forms = slices.Insert(forms, 0, e.Choice)
 	}
 	if known != "" {
@@ -52,8 +52,8 @@ func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool, fron
 	var c *conv.Conv
 	var refused error // the last, or that oneDNN is missing
 	for _, form := range forms {
-		if o.Force = ""; form != "" {
-			o.Force = pass.String() + "=" + form
+		if o.Choice = ""; form != "" {
+			o.Choice = pass.String() + "=" + form
 		}
 		var err error
 		if c, err = conv.PreparePass(s, pass, o); err == nil {
@@ -66,8 +66,8 @@ func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool, fron
 	if c == nil {
 		return nil, "", refused
 	}
-	if e, ok := c.Timed(pass); ok {
-		b.o.Timings.Record(timed, e)
+	if e, ok := c.Timings(pass); ok {
+		b.options.Timings.Record(timed, e)
 	}
 	b.needScratch(front + c.ScratchLen())
 	form := strings.TrimPrefix(c.Choice(), pass.String()+"=")
@@ -75,10 +75,10 @@ func (b *Backend) prepareConv(s conv.Spec, pass conv.Pass, bias, relu bool, fron
 	return c, form, nil
 }
 
-// rule lists the forms of a convolution, preferred ones first, as timings on
+// heuristicForms lists the forms of a convolution, preferred ones first, as timings on
 // processors with AVX-512 suggest: Winograd's products pay on larger fields,
 // folding the depth for few levels, our own kernel for few channels.
-func rule(s conv.Spec, winograd bool) []string {
+func heuristicForms(s conv.Spec, winograd bool) []string {
 	forms := []string{"f2", "d3", "own"}
 	if s.In[0] > 4 {
 		forms = []string{"d3", "f2", "own"}
@@ -129,7 +129,7 @@ func convForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 	switch t := q.Attrs.(type) {
 	case op.Conv:
 		a = t
-	case op.Fused:
+	case op.FusedConv:
 		parts = q.In[:len(q.In)-2]
 		a, relu, bias = t.Conv, t.ReLU, q.In[len(q.In)-1].F32
 	}
@@ -146,9 +146,9 @@ func convForward(b *Backend, q backend.Request) (backend.Kernel, error) {
 // convData serves conv3d_grad_data and conv3d_fused_grad_data: filter and dy to
 // dx, of some channels, to which a value is added and which another gates.
 func convData(b *Backend, q backend.Request) (backend.Kernel, error) {
-	a, ok := q.Attrs.(op.ConvGradFused)
+	a, ok := q.Attrs.(op.FusedConvGrad)
 	if !ok {
-		a = op.ConvGradFused{ConvGrad: q.Attrs.(op.ConvGrad)}
+		a = op.FusedConvGrad{ConvGrad: q.Attrs.(op.ConvGrad)}
 	}
 	whole := q.In[0].Shape
 	part := whole.Clone()
@@ -166,10 +166,10 @@ func convData(b *Backend, q backend.Request) (backend.Kernel, error) {
 	}
 	w, dy, dx := q.In[0].F32, q.In[1].F32, q.Out.F32
 	var plus, gate []float32
-	if a.Plus {
+	if a.HasAddend {
 		plus = q.In[2].F32
 	}
-	if a.Gate {
+	if a.HasGate {
 		gate = q.In[len(q.In)-1].F32
 	}
 	run, step := part[1:].Size(), whole[1:].Size()

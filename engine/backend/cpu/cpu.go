@@ -17,27 +17,27 @@ import (
 // Backend is one opened processor: a pool of threads and the goroutine, locked
 // to its thread, on which everything runs.
 type Backend struct {
-	o       Options
-	pool    *kern.Pool
-	work    chan func() error
-	reply   chan error
-	done    chan struct{}
-	scratch []float32         // lent to every kernel in turn
-	lent    bool              // scratch is not the backend's
-	wanted  int               // of the scratch by the kernel that is being prepared
-	dry     bool              // the kernel is prepared for its scratch alone, see Scratch
-	blank   []float32         // memory of no meaning for that
-	choices map[string]string // forms of convolutions in use
-	closed  bool
+	options         Options
+	pool            *kern.Pool
+	work            chan func() error
+	reply           chan error
+	done            chan struct{}
+	scratch         []float32         // lent to every kernel in turn
+	externalScratch bool              // scratch is not the backend's
+	scratchNeeded   int               // of the scratch by the kernel that is being prepared
+	dryRun          bool              // the kernel is prepared for its scratch alone, see Scratch
+	dummy           []float32         // memory of no meaning for that
+	choices         map[string]string // forms of convolutions in use
+	closed          bool
 }
 
 // Open starts the device.
 //
 // Errors: *exit.Error (exit.NoDevice) if the threads cannot be had.
 func Open(o Options) (backend.Backend, error) {
-	b := &Backend{o: o, work: make(chan func() error), reply: make(chan error), done: make(chan struct{}),
+	b := &Backend{options: o, work: make(chan func() error), reply: make(chan error), done: make(chan struct{}),
 		choices: map[string]string{}}
-	if o.Halves && !kern.HasHalf() {
+	if o.BF16Products && !kern.HasBF16() {
 		return nil, &exit.Error{Code: exit.NoDevice, What: "this processor has no products of bfloat16",
 			Why: "its kernels are " + kern.ISA() + ", and AVX512_BF16 is needed", Fix: "choose precision bf16, which stores fields in half of the memory on every processor"}
 	}
@@ -95,10 +95,10 @@ func (b *Backend) Choices() map[string]string { return b.choices }
 // Prepare gives the first implementation in the table that serves the
 // operation, else loops from its scalar formula, else its reference kernel.
 func (b *Backend) Prepare(q backend.Request) (backend.Kernel, error) {
-	b.wanted = 0
+	b.scratchNeeded = 0
 	k, err := b.prepare(q)
-	k = keptGradient(q, k)
-	k.Scratch = 4 * int64(b.wanted)
+	k = maskFilterGrad(q, k)
+	k.Scratch = 4 * int64(b.scratchNeeded)
 	return k, err
 }
 
@@ -122,19 +122,19 @@ func (b *Backend) prepare(q backend.Request) (backend.Kernel, error) {
 		}
 	}
 	if q.Op.Scalar != nil {
-		return loops(q), nil
+		return scalarLoop(q), nil
 	}
 	return reference(q), nil
 }
 
-// Lend gives the scratch that kernels use from now on.
-func (b *Backend) Lend(scratch []float32) { b.scratch, b.lent = scratch, true }
+// SetScratch gives the scratch that kernels use from now on.
+func (b *Backend) SetScratch(scratch []float32) { b.scratch, b.externalScratch = scratch, true }
 
 // needScratch makes the common scratch at least n values long, unless only the
 // number matters or it is lent.
 func (b *Backend) needScratch(n int) {
-	b.wanted = max(b.wanted, n)
-	if len(b.scratch) < n && !b.dry && !b.lent {
+	b.scratchNeeded = max(b.scratchNeeded, n)
+	if len(b.scratch) < n && !b.dryRun && !b.externalScratch {
 		b.scratch = bigmem.Make[float32](n)
 	}
 }

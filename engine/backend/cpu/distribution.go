@@ -9,23 +9,23 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// pointsOfThread is the least number of points that are worth a thread.
-const pointsOfThread = 256
+// minPointsPerThread is the least number of points that are worth a thread.
+const minPointsPerThread = 256
 
 // distribution serves the scores of distributions: the formulas are those of package dist, in
 // float64, and the points are dealt out to threads.
 func distribution(part op.ScorePart) prepareRule {
-	return func(b *Backend, q backend.Request) (backend.Kernel, error) { return distributionPart(b, q, part) }
+	return func(b *Backend, q backend.Request) (backend.Kernel, error) { return distributionKernel(b, q, part) }
 }
 
-func distributionPart(b *Backend, q backend.Request, part op.ScorePart) (backend.Kernel, error) {
-	a, shape, out := q.Attrs.(op.Scored), q.In[0].Shape, q.Out.F32
+func distributionKernel(b *Backend, q backend.Request, part op.ScorePart) (backend.Kernel, error) {
+	a, shape, out := q.Attrs.(op.ScoreSpec), q.In[0].Shape, q.Out.F32
 	in := make([][]float32, len(q.In))
 	for i, t := range q.In {
 		in[i] = t.F32
 	}
 	n := q.In[1].Shape.Size()
-	work := make([]func(), max(1, min(b.o.Threads, n/pointsOfThread)))
+	work := make([]func(), max(1, min(b.options.Threads, n/minPointsPerThread)))
 	var wait sync.WaitGroup
 	for t := range work {
 		s, lo, hi := op.NewScorer(part, a, shape), t*n/len(work), (t+1)*n/len(work)

@@ -14,24 +14,24 @@ var elementwise = map[string]struct {
 	prepare prepareRule
 	link    func(attrs any) kern.ChainLink
 }{
-	"relu": {unary(kern.ReLU), linked(kern.ChainUnary(kern.ReLU))}, "relu_grad": {unaryGrad(kern.ReLU), linked(kern.ChainGrad(kern.ReLU))},
-	"exp": {unary(kern.Exp), linked(kern.ChainUnary(kern.Exp))}, "exp_grad": {unaryGrad(kern.Exp), linked(kern.ChainGrad(kern.Exp))},
-	"log": {unary(kern.Log), linked(kern.ChainUnary(kern.Log))}, "log_grad": {unaryGrad(kern.Log), linked(kern.ChainGrad(kern.Log))},
-	"sqrt": {unary(kern.Sqrt), linked(kern.ChainUnary(kern.Sqrt))}, "sqrt_grad": {unaryGrad(kern.Sqrt), linked(kern.ChainGrad(kern.Sqrt))},
-	"square": {unary(kern.Square), linked(kern.ChainUnary(kern.Square))}, "square_grad": {unaryGrad(kern.Square), linked(kern.ChainGrad(kern.Square))},
-	"abs": {unary(kern.Abs), linked(kern.ChainUnary(kern.Abs))}, "abs_grad": {unaryGrad(kern.Abs), linked(kern.ChainGrad(kern.Abs))},
-	"softplus": {unary(kern.Softplus), linked(kern.ChainUnary(kern.Softplus))}, "softplus_grad": {unaryGrad(kern.Softplus), linked(kern.ChainGrad(kern.Softplus))},
-	"sigmoid": {unary(kern.Sigmoid), linked(kern.ChainUnary(kern.Sigmoid))}, "sigmoid_grad": {unaryGrad(kern.Sigmoid), linked(kern.ChainGrad(kern.Sigmoid))},
-	"tanh": {unary(kern.Tanh), linked(kern.ChainUnary(kern.Tanh))}, "tanh_grad": {unaryGrad(kern.Tanh), linked(kern.ChainGrad(kern.Tanh))},
-	"erf": {unary(kern.Erf), linked(kern.ChainUnary(kern.Erf))}, "erf_grad": {unaryGrad(kern.Erf), linked(kern.ChainGrad(kern.Erf))},
-	"add":                  {binary(kern.Add, kern.Add), linked(kern.ChainBinary(kern.Add))},
-	"sub":                  {binary(kern.Sub, kern.RSub), linked(kern.ChainBinary(kern.Sub))},
-	"mul":                  {binary(kern.Mul, kern.Mul), linked(kern.ChainBinary(kern.Mul))},
-	"div":                  {binary(kern.Div, kern.RDiv), linked(kern.ChainBinary(kern.Div))},
-	"safe_div":             {nil, linked(kern.ChainSafeDiv)},
-	"gaussian_crps":        {crps(0), linked(kern.ChainCRPS)},
-	"gaussian_crps_dmu":    {crps(1), linked(kern.ChainCRPSdMu)},
-	"gaussian_crps_dsigma": {crps(2), linked(kern.ChainCRPSdSigma)},
+	"relu": {unary(kern.ReLU), unparametrisedLink(kern.ChainUnary(kern.ReLU))}, "relu_grad": {unaryGrad(kern.ReLU), unparametrisedLink(kern.ChainGrad(kern.ReLU))},
+	"exp": {unary(kern.Exp), unparametrisedLink(kern.ChainUnary(kern.Exp))}, "exp_grad": {unaryGrad(kern.Exp), unparametrisedLink(kern.ChainGrad(kern.Exp))},
+	"log": {unary(kern.Log), unparametrisedLink(kern.ChainUnary(kern.Log))}, "log_grad": {unaryGrad(kern.Log), unparametrisedLink(kern.ChainGrad(kern.Log))},
+	"sqrt": {unary(kern.Sqrt), unparametrisedLink(kern.ChainUnary(kern.Sqrt))}, "sqrt_grad": {unaryGrad(kern.Sqrt), unparametrisedLink(kern.ChainGrad(kern.Sqrt))},
+	"square": {unary(kern.Square), unparametrisedLink(kern.ChainUnary(kern.Square))}, "square_grad": {unaryGrad(kern.Square), unparametrisedLink(kern.ChainGrad(kern.Square))},
+	"abs": {unary(kern.Abs), unparametrisedLink(kern.ChainUnary(kern.Abs))}, "abs_grad": {unaryGrad(kern.Abs), unparametrisedLink(kern.ChainGrad(kern.Abs))},
+	"softplus": {unary(kern.Softplus), unparametrisedLink(kern.ChainUnary(kern.Softplus))}, "softplus_grad": {unaryGrad(kern.Softplus), unparametrisedLink(kern.ChainGrad(kern.Softplus))},
+	"sigmoid": {unary(kern.Sigmoid), unparametrisedLink(kern.ChainUnary(kern.Sigmoid))}, "sigmoid_grad": {unaryGrad(kern.Sigmoid), unparametrisedLink(kern.ChainGrad(kern.Sigmoid))},
+	"tanh": {unary(kern.Tanh), unparametrisedLink(kern.ChainUnary(kern.Tanh))}, "tanh_grad": {unaryGrad(kern.Tanh), unparametrisedLink(kern.ChainGrad(kern.Tanh))},
+	"erf": {unary(kern.Erf), unparametrisedLink(kern.ChainUnary(kern.Erf))}, "erf_grad": {unaryGrad(kern.Erf), unparametrisedLink(kern.ChainGrad(kern.Erf))},
+	"add":                  {binary(kern.Add, kern.Add), unparametrisedLink(kern.ChainBinary(kern.Add))},
+	"sub":                  {binary(kern.Sub, kern.RSub), unparametrisedLink(kern.ChainBinary(kern.Sub))},
+	"mul":                  {binary(kern.Mul, kern.Mul), unparametrisedLink(kern.ChainBinary(kern.Mul))},
+	"div":                  {binary(kern.Div, kern.RDiv), unparametrisedLink(kern.ChainBinary(kern.Div))},
+	"safe_div":             {nil, unparametrisedLink(kern.ChainSafeDiv)},
+	"gaussian_crps":        {crps(0), unparametrisedLink(kern.ChainCRPS)},
+	"gaussian_crps_dmu":    {crps(1), unparametrisedLink(kern.ChainCRPSdMu)},
+	"gaussian_crps_dsigma": {crps(2), unparametrisedLink(kern.ChainCRPSdSigma)},
 	"scale": {scale, func(attrs any) kern.ChainLink {
 		return kern.ChainLink{F: kern.ChainAffine, Scale: float32(attrs.(float64))}
 	}},
@@ -40,8 +40,8 @@ var elementwise = map[string]struct {
 	}},
 }
 
-// linked is a link that has no parameter.
-func linked(f kern.ChainFunc) func(attrs any) kern.ChainLink {
+// unparametrisedLink is a link that has no parameter.
+func unparametrisedLink(f kern.ChainFunc) func(attrs any) kern.ChainLink {
 	return func(any) kern.ChainLink { return kern.ChainLink{F: f} }
 }
 
@@ -56,10 +56,10 @@ func unary(f kern.Unary) prepareRule {
 // unaryGrad serves their gradients; the operand is the one the formula reads,
 // x or y. A gradient that is one number for all elements is written out first.
 func unaryGrad(f kern.Unary) prepareRule {
-	return func(b *Backend, q backend.Request) (backend.Kernel, error) { return unaryGradient(b, q, f) }
+	return func(b *Backend, q backend.Request) (backend.Kernel, error) { return unaryGradKernel(b, q, f) }
 }
 
-func unaryGradient(b *Backend, q backend.Request, f kern.Unary) (backend.Kernel, error) {
+func unaryGradKernel(b *Backend, q backend.Request, f kern.Unary) (backend.Kernel, error) {
 	x, dy, dx := q.In[0].F32, q.In[1].F32, q.Out.F32
 	switch {
 	case len(x) != len(dx):
@@ -116,8 +116,8 @@ func threeAxes(l *op.Loop, k int) (d kern.Dims, steps [3]int, ok bool) {
 	return kern.Dims{Outer: full[0], Mid: full[1], Inner: full[2]}, steps, steps[2] <= 1
 }
 
-// stretch serves broadcast.
-func stretch(b *Backend, q backend.Request) (backend.Kernel, error) {
+// broadcast serves broadcast.
+func broadcast(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, out := q.In[0].F32, q.Out.F32
 	if len(x) == 1 {
 		return kernel("fill", func() { b.pool.Fill(out, x[0]) })
@@ -158,20 +158,20 @@ func crps(part int) prepareRule {
 	}
 }
 
-// drops gives what a dropout drops in the step that runs.
-func drops(q backend.Request) func() kern.Drops {
-	a := q.Attrs.(op.Drop)
-	return func() kern.Drops {
+// dropoutSpec gives what a dropout drops in the step that runs.
+func dropoutSpec(q backend.Request) func() kern.DropoutSpec {
+	a := q.Attrs.(op.DropoutParams)
+	return func() kern.DropoutSpec {
 		var step uint64
 		if q.Step != nil {
 			step = *q.Step
 		}
-		return kern.Drops{Key: a.Key(q.Seed, step), Below: a.Below(), Keep: float32(1 / (1 - a.P))}
+		return kern.DropoutSpec{Key: a.Key(q.Seed, step), Threshold: a.Threshold(), Keep: float32(1 / (1 - a.P))}
 	}
 }
 
-// dropped serves dropout.
-func dropped(b *Backend, q backend.Request) (backend.Kernel, error) {
-	d, x, y := drops(q), q.In[0].F32, q.Out.F32
+// dropout serves dropout.
+func dropout(b *Backend, q backend.Request) (backend.Kernel, error) {
+	d, x, y := dropoutSpec(q), q.In[0].F32, q.Out.F32
 	return kernel("dropout", func() { b.pool.Dropout(y, x, d()) })
 }

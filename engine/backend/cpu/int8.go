@@ -13,33 +13,33 @@ import (
 // 42 differ by a few per cent.
 const int8Tiles = 14
 
-// codesTable names the forms of operations on codes, which Ways does not list: the pass
+// int8Table names the forms of operations on codes, which Ways does not list: the pass
 // quantise has their values stored as codes, and chooses no layout.
-var codesTable = map[string][]blocked{
-	"conv3d_int8":   {{int8Way, int8Conv, false}},
-	"quantise":      {{flatWay, int8Quantise, false}},
-	"upsample_int8": {{upsampleWay, int8Upsample, false}},
+var int8Table = map[string][]blockedForm{
+	"conv3d_int8":   {{int8Layouts, int8Conv, false}},
+	"quantise":      {{flatLayouts, int8Quantise, false}},
+	"upsample_int8": {{upsampleLayouts, int8Upsample, false}},
 }
 
 // int8Spec describes a convolution of codes.
-func int8Spec(parts []graph.Shape, w graph.Shape, a op.Int8Conv) kern.CodesSpec {
-	x, q := parts[0], a.Int8
-	s := kern.CodesSpec{Channels: q.Channels, Out: q.Out, WinoSpec: kern.WinoSpec{N: x[0], K: w[0], Size: [3]int(x[2:5]), KD: w[2], Side: w[3],
+func int8Spec(parts []graph.Shape, w graph.Shape, a op.Int8Conv) kern.WinoInt8Spec {
+	x, q := parts[0], a.Scales
+	s := kern.WinoInt8Spec{InScales: q.Channels, OutScales: q.OutScales, WinoSpec: kern.WinoSpec{N: x[0], K: w[0], Size: [3]int(x[2:5]), KD: w[2], Side: w[3],
 		FilterIn: w[1], Wrap: a.Pad[2].Periodic, ReLU: a.ReLU}}
 	for i, p := range parts {
-		s.Parts[i], s.Zero[i], s.Factors[i] = p[1], q.Zero[i], q.Factors[i]
+		s.Parts[i], s.ZeroPoints[i], s.Factors[i] = p[1], q.ZeroPoints[i], q.Factors[i]
 	}
 	return s
 }
 
-func int8Way(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (backend.Way, bool) {
+func int8Layouts(_ *Backend, attrs any, in []graph.Shape, _ graph.Shape) (backend.LayoutOption, bool) {
 	a, parts, w := attrs.(op.Int8Conv), in[:len(in)-2], in[len(in)-2]
-	return blockedParts(len(parts), len(in)), field5(parts...) && kern.CodesPoints(int8Spec(parts, w, a).WinoSpec) > 0
+	return blockedParts(len(parts), len(in)), field5(parts...) && kern.WinoInt8Points(int8Spec(parts, w, a).WinoSpec) > 0
 }
 
 func int8Conv(b *Backend, q backend.Request) (backend.Kernel, error) {
 	shapes, n := q.InShapes(), len(q.In)-2
-	j, err := kern.NewWinoCodes(b.pool, int8Spec(shapes[:n], shapes[n], q.Attrs.(op.Int8Conv)), int8Tiles)
+	j, err := kern.NewWinoInt8(b.pool, int8Spec(shapes[:n], shapes[n], q.Attrs.(op.Int8Conv)), int8Tiles)
 	if err != nil {
 		return backend.Kernel{}, err
 	}
@@ -62,11 +62,11 @@ func int8Conv(b *Backend, q backend.Request) (backend.Kernel, error) {
 }
 
 func int8Quantise(b *Backend, q backend.Request) (backend.Kernel, error) {
-	a, s, x, y := q.Attrs.(op.Codes), blockedShape(q.Out.Shape), fieldOf(q.In[0]), q.Out.U8
-	return kernel("quantise", func() { b.pool.Quantise(y, x, a.Scales.Channels, a.Zero, s) })
+	a, s, x, y := q.Attrs.(op.Quantisation), blockedShape(q.Out.Shape), fieldOf(q.In[0]), q.Out.U8
+	return kernel("quantise", func() { b.pool.Quantise(y, x, a.Scales.Channels, a.ZeroPoint, s) })
 }
 
 func int8Upsample(b *Backend, q backend.Request) (backend.Kernel, error) {
-	a, s, x, y := q.Attrs.(op.Up), blockedShape(q.In[0].Shape), q.In[0].U8, q.Out.U8
-	return kernel("int8 upsample", func() { b.pool.CodesUpsample(y, x, s, a.WrapLon) })
+	a, s, x, y := q.Attrs.(op.Upsampling), blockedShape(q.In[0].Shape), q.In[0].U8, q.Out.U8
+	return kernel("int8 upsample", func() { b.pool.Int8Upsample(y, x, s, a.WrapLon) })
 }

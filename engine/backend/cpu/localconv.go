@@ -24,14 +24,14 @@ type localSums struct {
 	outer     [3]kern.ProductAxis
 	rows, row int
 	runs      []op.LocalRun
-	of        func(op.LocalRun) kern.ProductRun // which of its places are those of result, a and b
+	runOf     func(op.LocalRun) kern.ProductRun // which of its places are those of result, a and b
 }
 
 // kernel makes their kernel.
 func (s localSums) kernel(b *Backend, q backend.Request) (backend.Kernel, error) {
 	own := make([]kern.ProductRun, len(s.runs))
 	for i, r := range s.runs {
-		own[i] = s.of(r)
+		own[i] = s.runOf(r)
 	}
 	z, plan := q.Out.F32, kern.NewProducts(s.outer, s.rows, s.row, own)
 	return kernel("products", func() { b.pool.Products(z, s.a, s.b, plan) })
@@ -45,8 +45,8 @@ func localConv(b *Backend, q backend.Request) (backend.Kernel, error) {
 		a: w.F32, b: x.F32,
 		outer: [3]kern.ProductAxis{{N: s.n, Z: s.out * s.y, B: s.in * s.x}, {N: s.out, Z: s.y, A: s.in * s.filter}, {N: s.in, A: s.filter, B: s.x}},
 		rows:  y[2] * y[3], row: y[4],
-		runs: q.Attrs.(op.LocalConv).Runs(x.Shape, y),
-		of:   func(r op.LocalRun) kern.ProductRun { return kern.ProductRun{Z: r.Y, A: r.Filter, B: r.X, N: r.N} },
+		runs:  q.Attrs.(op.LocalConv).Runs(x.Shape, y),
+		runOf: func(r op.LocalRun) kern.ProductRun { return kern.ProductRun{Z: r.Y, A: r.Filter, B: r.X, N: r.N} },
 	}.kernel(b, q)
 }
 
@@ -58,8 +58,8 @@ func localConvGradData(b *Backend, q backend.Request) (backend.Kernel, error) {
 		a: w.F32, b: dy.F32,
 		outer: [3]kern.ProductAxis{{N: s.n, Z: s.in * s.x, B: s.out * s.y}, {N: s.in, Z: s.x, A: s.filter}, {N: s.out, A: s.in * s.filter, B: s.y}},
 		rows:  x[2] * x[3], row: x[4],
-		runs: q.Attrs.(op.LocalConvGrad).Runs(x, dy.Shape),
-		of:   func(r op.LocalRun) kern.ProductRun { return kern.ProductRun{Z: r.X, A: r.Filter, B: r.Y, N: r.N} },
+		runs:  q.Attrs.(op.LocalConvGrad).Runs(x, dy.Shape),
+		runOf: func(r op.LocalRun) kern.ProductRun { return kern.ProductRun{Z: r.X, A: r.Filter, B: r.Y, N: r.N} },
 	}.kernel(b, q)
 }
 
@@ -71,7 +71,7 @@ func localConvGradFilter(b *Backend, q backend.Request) (backend.Kernel, error) 
 		a: x.F32, b: dy.F32,
 		outer: [3]kern.ProductAxis{{N: s.out, Z: s.in * s.filter, B: s.y}, {N: s.in, Z: s.filter, A: s.x}, {N: s.n, A: s.in * s.x, B: s.out * s.y}},
 		rows:  s.filter / w[4], row: w[4],
-		runs: q.Attrs.(op.LocalConv).Runs(x.Shape, dy.Shape),
-		of:   func(r op.LocalRun) kern.ProductRun { return kern.ProductRun{Z: r.Filter, A: r.X, B: r.Y, N: r.N} },
+		runs:  q.Attrs.(op.LocalConv).Runs(x.Shape, dy.Shape),
+		runOf: func(r op.LocalRun) kern.ProductRun { return kern.ProductRun{Z: r.Filter, A: r.X, B: r.Y, N: r.N} },
 	}.kernel(b, q)
 }

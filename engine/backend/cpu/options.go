@@ -16,12 +16,12 @@ func Machine(threads int) tune.Machine {
 	if v := dnnl.Version(); v != "" {
 		libraries = append(libraries, "oneDNN "+v)
 	}
-	return tune.Here(max(threads, 1), kernelsVersion, libraries...)
+	return tune.ThisMachine(max(threads, 1), kernelsVersion, libraries...)
 }
 
-// FastInt8 tells whether this processor multiplies codes of eight bits several at a time
+// HasFastInt8 tells whether this processor multiplies codes of eight bits several at a time
 // (AVX512_VNNI). Without, predictions in int8 have the same bits and are slow.
-func FastInt8() bool { return kern.HasVNNI() }
+func HasFastInt8() bool { return kern.HasVNNI() }
 
 // Options of the backend.
 type Options struct {
@@ -29,15 +29,15 @@ type Options struct {
 	// Choices repeats the forms of convolutions that an earlier plan chose by
 	// timing, by description of the convolution; others are chosen anew.
 	Choices map[string]string
-	// ByRule chooses forms by a fixed rule instead of timing them: quick, and the
+	// UseHeuristics chooses forms by a fixed rule instead of timing them: quick, and the
 	// same in every process.
-	ByRule bool
+	UseHeuristics bool
 	// Winograd admits convolutions by Winograd's products, whose results differ
 	// from the plain sum by a few 1e-6.
 	Winograd bool
-	// Halves lets convolutions of fields that are stored as bfloat16 multiply bfloat16;
+	// BF16Products lets convolutions of fields that are stored as bfloat16 multiply bfloat16;
 	// refused where the processor does not.
-	Halves bool
+	BF16Products bool
 	// Timings holds what was measured before, and gets what is measured now. Nil:
 	// cuts of kernels, which change no bit, are guessed, and forms of convolutions
 	// are timed again.

@@ -101,9 +101,9 @@ func normDots(y, mom []float32, eps float64, c int) {
 // normLines are the three numbers per channel of channel_norm_fused_grad,
 // of·dy + along·x + shift.
 type normLines struct {
-	of, along, shift []float32
-	mom, gamma, sums []float32
-	eps, n           float64 // n: elements of a channel
+	dyFactor, xFactor, shift []float32
+	mom, gamma, sums         []float32
+	eps, n                   float64 // n: elements of a channel
 }
 
 func newNormLines(q backend.Request) *normLines {
@@ -114,11 +114,11 @@ func newNormLines(q backend.Request) *normLines {
 
 // fill computes them before a run.
 func (l *normLines) fill() {
-	for k, c := 0, len(l.of); k < c; k++ {
+	for k, c := 0, len(l.dyFactor); k < c; k++ {
 		r := 1 / math.Sqrt(float64(l.mom[c+k])+l.eps)
 		factor := float64(l.gamma[k]) * r
 		along := -factor * r * float64(l.sums[c+k]) / l.n
-		l.of[k], l.along[k] = float32(factor), float32(along)
+		l.dyFactor[k], l.xFactor[k] = float32(factor), float32(along)
 		l.shift[k] = float32(-factor*float64(l.sums[k])/l.n - along*float64(l.mom[k]))
 	}
 }
@@ -210,7 +210,7 @@ func normSource(b *Backend, q backend.Request, n int) func() []float32 {
 	a, x := q.Attrs.(op.NormGrad), q.In[0]
 	lo, size := a.Lo*x.Shape[2:].Size(), len(x.F32)
 	dy := q.In[n].F32[lo : lo+size]
-	if !a.Gate {
+	if !a.HasGate {
 		return func() []float32 { return dy }
 	}
 	b.needScratch(size)
@@ -238,6 +238,6 @@ func normFusedGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x, y, d, source, lines := q.In[0].F32, q.Out.F32, channels(q.Out.Shape), normSource(b, q, 4), newNormLines(q)
 	return kernel("combine_mid", func() {
 		lines.fill()
-		b.pool.CombineMid(y, source(), x, lines.of, lines.along, lines.shift, d)
+		b.pool.CombineMid(y, source(), x, lines.dyFactor, lines.xFactor, lines.shift, d)
 	})
 }

@@ -16,12 +16,12 @@ import (
 func (b *Backend) Scratch(q backend.Request) (bytes int64, err error) {
 	blank := func(t backend.Tensor) backend.Tensor {
 		n := t.Layout.Elems(t.Shape)
-		if len(b.blank) < n {
-			b.blank = bigmem.Make[float32](n)
+		if len(b.dummy) < n {
+			b.dummy = bigmem.Make[float32](n)
 		}
-		t.F32 = b.blank[:n]
+		t.F32 = b.dummy[:n]
 		if t.DType == graph.UInt8 {
-			t.F32, t.U8 = nil, bigmem.Bytes(b.blank)[:n]
+			t.F32, t.U8 = nil, bigmem.Bytes(b.dummy)[:n]
 		}
 		return t
 	}
@@ -31,8 +31,8 @@ func (b *Backend) Scratch(q backend.Request) (bytes int64, err error) {
 	}
 	q.Out = blank(q.Out)
 	err = b.Do(func() error {
-		b.dry = true
-		defer func() { b.dry = false }()
+		b.dryRun = true
+		defer func() { b.dryRun = false }()
 		k, err := b.Prepare(q)
 		if err == nil && k.Close != nil {
 			k.Close()

@@ -9,9 +9,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// setKinds names the kernel of each way to pool sets.
-var setKinds = map[op.SetKind]kern.SetKind{
-	op.OfSum: kern.SetSum, op.OfMean: kern.SetMean, op.OfStd: kern.SetStd, op.OfMin: kern.SetMin, op.OfMax: kern.SetMax,
+// setReductions names the kernel of each way to pool sets.
+var setReductions = map[op.SetReduction]kern.SetReduction{
+	op.ReduceSum: kern.SetSum, op.ReduceMean: kern.SetMean, op.ReduceStd: kern.SetStd, op.ReduceMin: kern.SetMin, op.ReduceMax: kern.SetMax,
 }
 
 // sets sees a value [N·size C …] as samples, rows and the rest; false if sets are too large for the kernels.
@@ -27,7 +27,7 @@ func setPool(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if !ok {
 		return backend.Kernel{}, nil
 	}
-	return kernel("set_pool", func() { b.pool.SetPool(setKinds[a.Kind], y, x, d) })
+	return kernel("set_pool", func() { b.pool.SetPool(setReductions[a.Kind], y, x, d) })
 }
 
 // setPoolGrad serves set_std_grad and set_extreme_grad.
@@ -38,7 +38,7 @@ func setPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	if !ok {
 		return backend.Kernel{}, nil
 	}
-	return kernel("set_pool_grad", func() { b.pool.SetPoolGrad(setKinds[a.Kind], dx, x, y, dy, d) })
+	return kernel("set_pool_grad", func() { b.pool.SetPoolGrad(setReductions[a.Kind], dx, x, y, dy, d) })
 }
 
 // setRepeat serves set_repeat.

@@ -49,7 +49,7 @@ func maxPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 
 // upsample serves upsample.
 func upsample(b *Backend, q backend.Request) (backend.Kernel, error) {
-	a, x, y := q.Attrs.(op.Up), q.In[0].F32, q.Out.F32
+	a, x, y := q.Attrs.(op.Upsampling), q.In[0].F32, q.Out.F32
 	planes, in := field(q.In[0].Shape)
 	if in[2]*a.Scale[2] > kern.MaxFineRow {
 		return backend.Kernel{}, nil
@@ -59,7 +59,7 @@ func upsample(b *Backend, q backend.Request) (backend.Kernel, error) {
 
 // upsampleGrad serves upsample_grad.
 func upsampleGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
-	a, dy, dx := q.Attrs.(op.UpGrad), q.In[0].F32, q.Out.F32
+	a, dy, dx := q.Attrs.(op.UpsamplingGrad), q.In[0].F32, q.Out.F32
 	planes, in := field(a.To)
 	if in[2]*a.Scale[2] > kern.MaxFineRow {
 		return backend.Kernel{}, nil

@@ -7,8 +7,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// mostHead is the largest number of channels of a head that kernels hold in registers.
-const mostHead = 128
+// maxHeadChannels is the largest number of channels of a head that kernels hold in registers.
+const maxHeadChannels = 128
 
 // axisQueries is the number of queries that a thread adds up for the weights of offsets.
 const axisQueries = 8
@@ -21,7 +21,7 @@ func axisAttention(kernel func(x axis, b *Backend) (backend.Kernel, error)) prep
 func axisKernel(b *Backend, q backend.Request, kernel func(x axis, b *Backend) (backend.Kernel, error)) (backend.Kernel, error) {
 	a, s := q.Attrs.(op.AxisAttention), q.In[0].Shape
 	l, per := a.Lines(s), s[1]/3/a.Heads
-	if per > mostHead {
+	if per > maxHeadChannels {
 		return backend.Kernel{}, nil
 	}
 	size := 4
@@ -41,7 +41,7 @@ func axisKernel(b *Backend, q backend.Request, kernel func(x axis, b *Backend) (
 	}
 	reach := q.In[1].Shape[1] / 2
 	x := axis{q: q, p: kernels.Program("axis.cu", define("PER", size)), n: int64(l.Blocks) * int64(l.Width) * int64(l.Length), heads: a.Heads, offsets: 2*reach + 1}
-	x.lines = append(int32s(l.PerRow, l.RowStep, l.PointStep, l.Width, l.Beside, l.AlongRows, l.AlongPoints, l.Length, s[1]/3, per, s[2:].Size(), reach), p)
+	x.lines = append(int32s(l.PerRow, l.RowStride, l.PointStride, l.Width, l.LineStride, l.ElemRows, l.ElemPoints, l.Length, s[1]/3, per, s[2:].Size(), reach), p)
 	k, err := kernel(x, b)
 	if err != nil {
 		release()
@@ -62,7 +62,7 @@ type axis struct {
 
 // call adds a call over all elements.
 func (x axis) call(w *work, name string, args ...any) {
-	size := over(x.n)
+	size := gridFor(x.n)
 	size.Grid[1] = x.heads
 	w.call(x.p, name, size, append(append(args, x.n), x.lines...)...)
 }
@@ -80,19 +80,19 @@ func (x axis) statistics() int { return 2 * x.heads * int(x.n) }
 // grad is the kernel of the gradient by queries, keys and values.
 func (x axis) grad(b *Backend) (backend.Kernel, error) {
 	in, offsets, dy, out := at(x.q.In[0]), at(x.q.In[1]), at(x.q.In[2]), at(x.q.Out)
-	return b.placed("axis_attention_grad", x.statistics(), func(w *work, scratch []float32) {
+	return b.withScratch("axis_attention_grad", x.statistics(), func(w *work, scratch []float32) {
 		x.call(w, "axis_queries", in, offsets, dy, out, start(scratch))
 		x.call(w, "axis_keys", in, offsets, dy, start(scratch), out)
 	})
 }
 
-// offsetsGrad is the kernel of the gradient by the weights of offsets.
-func (x axis) offsetsGrad(b *Backend) (backend.Kernel, error) {
+// gradBias is the kernel of the gradient by the weights of offsets.
+func (x axis) gradBias(b *Backend) (backend.Kernel, error) {
 	in, offsets, dy, out, stats := at(x.q.In[0]), at(x.q.In[1]), at(x.q.In[2]), at(x.q.Out), x.statistics()
-	each := max(threads*axisQueries, (x.n+mostSums-1)/mostSums)
+	each := max(threads*axisQueries, (x.n+maxParts-1)/maxParts)
 	parts, results := int((x.n+each-1)/each), x.heads*x.offsets
-	join := reduction{kept: []stretch{{results, 1, 1}}, summed: []stretch{{parts, results, results}}, innerKept: true}
-	return b.placed("axis_attention_offsets", stats+parts*results, func(w *work, scratch []float32) {
+	join := reduction{kept: []boxAxis{{results, 1, 1}}, summed: []boxAxis{{parts, results, results}}, innerKept: true}
+	return b.withScratch("axis_attention_offsets", stats+parts*results, func(w *work, scratch []float32) {
 		x.call(w, "axis_queries", in, offsets, dy, device.Pointer(nil), start(scratch))
 		sums := start(scratch[stats:])
 		w.call(x.p, "axis_offsets", device.Size{Grid: [3]int{parts, x.heads}, Block: [3]int{threads}},

@@ -31,21 +31,21 @@ type Backend struct {
 	library ConvLibrary              // nil if all convolutions are ours
 	vendor  *cudnn.Handle            // behind it, if it is cuDNN
 	choices map[string]string        // ways that were chosen by time, by the operation
-	times   *tune.Table              // what was measured on this machine; nil remembers nothing
+	timings *tune.Table              // what was measured on this machine; nil remembers nothing
 	// estimates are of ways that were not measured there, or by a backend without a table.
 	estimates map[string]tune.Entry
-	dry       bool // kernels are prepared to know their scratch: nothing is loaded or copied
+	dryRun    bool // kernels are prepared to know their scratch: nothing is loaded or copied
 	// step is the number that random operations read, on the device, and where it is put
 	// for that, on the host.
 	step, stepHost device.Pointer
-	sizes          map[unsafe.Pointer]bool // of what Make and MakeHost gave: whether it is the host's
-	links          [2]float64              // rates to the host and from it, in bytes a second; 0 before they are measured
-	began          atomic.Int64            // when the present Do began, in nanoseconds; 0 without one
+	sizes          map[unsafe.Pointer]bool // of what Make and AllocHost gave: whether it is the host's
+	copyRates      [2]float64              // rates to the host and from it, in bytes a second; 0 before they are measured
+	callStart      atomic.Int64            // when the present Do began, in nanoseconds; 0 without one
 	closed         bool
 }
 
-// Over is the backend of a device that is opened already; it closes it.
-func Over(open func() (device.Device, error)) (*Backend, error) {
+// New is the backend of a device that is opened already; it closes it.
+func New(open func() (device.Device, error)) (*Backend, error) {
 	b := &Backend{work: make(chan func() error), reply: make(chan error), done: make(chan struct{}),
 		modules: map[string]device.Module{}, choices: map[string]string{}, estimates: map[string]tune.Entry{}, sizes: map[unsafe.Pointer]bool{}}
 	go b.serve()
@@ -72,7 +72,7 @@ func Over(open func() (device.Device, error)) (*Backend, error) {
 
 // openLibrary opens cuDNN where the device is one of the vendor's and the library is there.
 func (b *Backend) openLibrary() {
-	loaded, ok := b.dev.(device.Loaded)
+	loaded, ok := b.dev.(device.NativeHandles)
 	if !ok {
 		return
 	}
@@ -113,15 +113,15 @@ func (b *Backend) Do(f func() error) error {
 	if b.closed {
 		return errClosed
 	}
-	b.began.Store(time.Now().UnixNano())
-	defer b.began.Store(0)
+	b.callStart.Store(time.Now().UnixNano())
+	defer b.callStart.Store(0)
 	b.work <- f
 	return <-b.reply
 }
 
-// Busy is for how long the present Do has lasted; 0 if there is none. It may be called by any goroutine.
-func (b *Backend) Busy() time.Duration {
-	if began := b.began.Load(); began > 0 {
+// CallDuration is for how long the present Do has lasted; 0 if there is none. It may be called by any goroutine.
+func (b *Backend) CallDuration() time.Duration {
+	if began := b.callStart.Load(); began > 0 {
 		return time.Duration(time.Now().UnixNano() - began)
 	}
 	return 0
@@ -151,10 +151,10 @@ func (b *Backend) Close() error {
 // Device is the device.
 func (b *Backend) Device() device.Device { return b.dev }
 
-// About names the device and the libraries that are in use.
-func (b *Backend) About() backend.About {
+// DeviceInfo names the device and the libraries that are in use.
+func (b *Backend) DeviceInfo() backend.DeviceInfo {
 	p := b.dev.Properties()
-	a := backend.About{Name: p.Name, ID: p.UUID, Versions: map[string]string{}}
+	a := backend.DeviceInfo{Name: p.Name, ID: p.UUID, Versions: map[string]string{}}
 	if p.Emulated {
 		return a
 	}
@@ -169,7 +169,7 @@ func (b *Backend) About() backend.About {
 
 // noMemory is the error of memory that is not there.
 func noMemory(err error) error {
-	if !errors.Is(err, device.ErrMemory) {
+	if !errors.Is(err, device.ErrOutOfMemory) {
 		return err
 	}
 	return &exit.Error{Code: exit.NoDevice, What: "the GPU has too little memory", Why: err.Error(), Err: err,
@@ -178,8 +178,8 @@ func noMemory(err error) error {
 
 const elem = 4 // bytes of a float32
 
-// Make gives memory of the device.
-func (b *Backend) Make(n int) ([]float32, error) {
+// Alloc gives memory of the device.
+func (b *Backend) Alloc(n int) ([]float32, error) {
 	p, err := b.dev.Alloc(elem * int64(max(n, 1)))
 	if err != nil {
 		return nil, noMemory(err)
@@ -191,8 +191,8 @@ func (b *Backend) Make(n int) ([]float32, error) {
 	return unsafe.Slice((*float32)(p), n), b.dev.Wait() // Send does not wait for it
 }
 
-// MakeHost gives memory of the host that is copied at full speed.
-func (b *Backend) MakeHost(n int) ([]float32, error) {
+// AllocHost gives memory of the host that is copied at full speed.
+func (b *Backend) AllocHost(n int) ([]float32, error) {
 	p, err := b.dev.AllocHost(elem * int64(max(n, 1)))
 	if err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func (b *Backend) MakeHost(n int) ([]float32, error) {
 	return x, nil
 }
 
-// Free gives back what Make or MakeHost gave.
+// Free gives back what Make or AllocHost gave.
 func (b *Backend) Free(x []float32) error {
 	p := unsafe.Pointer(unsafe.SliceData(x))
 	host, ok := b.sizes[p]
@@ -233,8 +233,8 @@ func (b *Backend) Copy(dst, src []float32) error {
 	return b.dev.Copy(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(src)), elem*int64(len(dst)))
 }
 
-// Send copies from the host beside all work.
-func (b *Backend) Send(dst, src []float32) (arrived func() error, err error) {
+// CopyNow copies from the host beside all work.
+func (b *Backend) CopyNow(dst, src []float32) (arrived func() error, err error) {
 	t, err := b.dev.CopyNow(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(src)), elem*int64(len(dst)))
 	if err != nil {
 		return nil, err
@@ -242,8 +242,8 @@ func (b *Backend) Send(dst, src []float32) (arrived func() error, err error) {
 	return func() error { return b.dev.Join(t) }, nil
 }
 
-// Begin tells the step. It waits: the number is still being read otherwise.
-func (b *Backend) Begin(step uint64) error {
+// SetStep tells the step. It waits: the number is still being read otherwise.
+func (b *Backend) SetStep(step uint64) error {
 	*(*uint64)(b.stepHost) = step
 	return b.dev.Copy(b.step, b.stepHost, stepBytes)
 }
@@ -280,7 +280,7 @@ func (b *Backend) load(p device.Program) (device.Module, error) {
 func (b *Backend) Prepare(q backend.Request) (backend.Kernel, error) {
 	for _, t := range table[q.Op.Name] {
 		k, err := t(b, q)
-		if err != nil || k.Run != nil || k.Place != nil {
+		if err != nil || k.Run != nil || k.SetScratch != nil {
 			return k, err
 		}
 	}

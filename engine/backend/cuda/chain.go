@@ -32,7 +32,7 @@ func (b *Backend) chain(q backend.Request, c op.Chain) (backend.Kernel, error) {
 	p.Source += s.write(c)
 	n := elems(q.Out) / int64(s.width)
 	w := &work{b: b}
-	w.call(p, "chain", over(n), append(addresses(q), n)...)
+	w.call(p, "chain", gridFor(n), append(addresses(q), n)...)
 	return w.kernel("chain " + c.String())
 }
 
@@ -47,7 +47,7 @@ type chainSource struct {
 // newChainSource chooses how many neighbours a thread takes: of plain values four where all addresses and the rows of
 // stretched operands are whole groups of these.
 func newChainSource(q backend.Request) *chainSource {
-	s := &chainSource{q: q, last: q.Out.Layout == graph.Last, width: widthLast}
+	s := &chainSource{q: q, last: q.Out.Layout == graph.ChannelsLast, width: widthLast}
 	if s.last {
 		return s
 	}
@@ -142,7 +142,7 @@ func literal(p float64) string { return strconv.FormatFloat(float64(float32(p)),
 // writePlace writes where element i of a field with channels last lies: the first of eight lanes c, sample a0
 // and coordinates a2, a3, a4. The compiler drops what is not used.
 func (s *chainSource) writePlace(index string) {
-	shape, lanes := s.q.Out.Shape, graph.Last.Lanes(s.q.Out.Shape[1])
+	shape, lanes := s.q.Out.Shape, graph.ChannelsLast.PaddedChannels(s.q.Out.Shape[1])
 	fmt.Fprintf(s, "\t\t%s c = i %% %d, r = i / %d;\n", index, lanes, lanes)
 	for axis := 4; axis >= 2; axis-- {
 		fmt.Fprintf(s, "\t\t%s a%d = r %% %d;\n\t\tr /= %d;\n", index, axis, max(shape[axis], 1), max(shape[axis], 1))

@@ -20,12 +20,12 @@ type walk struct {
 // widthLast is the number of lanes of a thread.
 const widthLast = 8
 
-// walkOver is the walk over a value [N C …] in which a thread takes so many points.
-func walkOver(t backend.Tensor, turns int) walk {
+// newWalk is the walk over a value [N C …] in which a thread takes so many points.
+func newWalk(t backend.Tensor, turns int) walk {
 	s := t.Shape
 	p := int64(s[2:].Size())
-	if t.Layout == graph.Last {
-		w := walk{channels: s[1], lanes: graph.Last.Lanes(s[1]), points: int64(s[0]) * p}
+	if t.Layout == graph.ChannelsLast {
+		w := walk{channels: s[1], lanes: graph.ChannelsLast.PaddedChannels(s[1]), points: int64(s[0]) * p}
 		columns := w.lanes / widthLast
 		tiles := (columns + 31) / 32
 		columns = (columns + tiles - 1) / tiles
@@ -52,10 +52,10 @@ const (
 	sumTurns = 32
 )
 
-// onField are the macros of programs over a field.
-func onField(t backend.Tensor) []string {
+// fieldDefines are the macros of programs over a field.
+func fieldDefines(t backend.Tensor) []string {
 	d := []string{define("T", stored(t))}
-	if t.Layout == graph.Last {
+	if t.Layout == graph.ChannelsLast {
 		d = append(d, define("LAST", 1))
 	}
 	return d
@@ -63,13 +63,13 @@ func onField(t backend.Tensor) []string {
 
 // channels is the program of sums and maps per channel of a field.
 func channels(t backend.Tensor) device.Program {
-	return kernels.Program("channels.cu", onField(t)...)
+	return kernels.Program("channels.cu", fieldDefines(t)...)
 }
 
 // channelMap makes a kernel of one call that walks over the operand: kernel(operands…, result, walk, more…).
 func channelMap(name string, more func(q backend.Request) []any) prepare {
 	return func(b *Backend, q backend.Request) (backend.Kernel, error) {
-		w, walk := &work{b: b}, walkOver(q.In[0], mapTurns)
+		w, walk := &work{b: b}, newWalk(q.In[0], mapTurns)
 		w.call(channels(q.Out), name, walk.size, append(append(addresses(q), walk.args()...), more(q)...)...)
 		return w.kernel(name)
 	}
@@ -94,44 +94,44 @@ func perValue(t backend.Tensor) float32 {
 
 func normMomentsGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, c := &work{b: b}, q.In[1].Shape.Size()
-	w.call(channels(q.Out), "norm_moments_grad", over(int64(c)), at(q.In[0]), at(q.In[1]), at(q.In[2]), at(q.Out), int32(c), float32(q.Attrs.(op.Eps).Eps))
+	w.call(channels(q.Out), "norm_moments_grad", gridFor(int64(c)), at(q.In[0]), at(q.In[1]), at(q.In[2]), at(q.Out), int32(c), float32(q.Attrs.(op.Eps).Eps))
 	return w.kernel("norm_moments_grad")
 }
 
-// counting is the gradient that a fused gradient of a normalisation reads, operand n: where it begins, the
+// normGradSource is the gradient that a fused gradient of a normalisation reads, operand n: where it begins, the
 // lanes of its points, whether eight of them can be read at once, and the gate.
-func counting(q backend.Request, n int) (dy device.Pointer, lanes, whole int32, gate device.Pointer) {
+func normGradSource(q backend.Request, n int) (dy device.Pointer, lanes, whole int32, gate device.Pointer) {
 	a, t := q.Attrs.(op.NormGrad), q.In[n]
-	if a.Gate {
+	if a.HasGate {
 		gate = at(q.In[n+1])
 	}
 	skip := a.Lo * t.Shape[2:].Size()
-	if t.Layout == graph.Last {
+	if t.Layout == graph.ChannelsLast {
 		skip = a.Lo
 	}
-	if t.Layout != graph.Last || a.Lo%widthLast == 0 {
+	if t.Layout != graph.ChannelsLast || a.Lo%widthLast == 0 {
 		whole = 1
 	}
-	return offset(t, skip), int32(t.Layout.Lanes(t.Shape[1])), whole, gate
+	return offset(t, skip), int32(t.Layout.PaddedChannels(t.Shape[1])), whole, gate
 }
 
 func normFusedGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
-	w, walk := &work{b: b}, walkOver(q.In[0], mapTurns)
-	dy, lanes, whole, gate := counting(q, 4)
+	w, walk := &work{b: b}, newWalk(q.In[0], mapTurns)
+	dy, lanes, whole, gate := normGradSource(q, 4)
 	args := []any{at(q.In[0]), at(q.In[1]), at(q.In[2]), at(q.In[3]), dy, gate, at(q.Out)}
 	args = append(append(args, walk.args()...), lanes, whole, float32(q.Attrs.(op.NormGrad).Eps), perValue(q.In[0]))
 	w.call(channels(q.Out), "norm_fused_grad", walk.size, args...)
 	return w.kernel("norm_fused_grad")
 }
 
-// sumsOfPart is how many numbers a part of a channel has in scratch.
-const sumsOfPart = 3
+// sumsPerPart is how many numbers a part of a channel has in scratch.
+const sumsPerPart = 3
 
 // channelParts makes a kernel of sums per channel of q's first operand: a call that leaves those of parts, and
 // one that joins them.
 func (b *Backend) channelParts(q backend.Request, name string, calls func(w *work, walk walk, parts device.Pointer, join device.Size)) (backend.Kernel, error) {
-	walk := walkOver(q.In[0], sumTurns)
-	return b.placed(name, walk.channels*walk.parts*sumsOfPart, func(w *work, scratch []float32) { calls(w, walk, start(scratch), walk.join()) })
+	walk := newWalk(q.In[0], sumTurns)
+	return b.withScratch(name, walk.channels*walk.parts*sumsPerPart, func(w *work, scratch []float32) { calls(w, walk, start(scratch), walk.join()) })
 }
 
 // join is the size of a kernel that joins the parts of each channel.
@@ -168,28 +168,28 @@ func channelNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	q.Attrs = a
 	return b.channelParts(q, "norm_sums", func(w *work, walk walk, parts device.Pointer, join device.Size) {
 		p, n := channels(q.In[0]), int32(walk.parts)
-		dy, lanes, whole, gate := counting(q, 2)
+		dy, lanes, whole, gate := normGradSource(q, 2)
 		args := append([]any{at(q.In[0]), at(q.In[1]), dy, gate, parts}, walk.args()...)
 		w.call(p, "norm_parts", walk.size, append(args, n, lanes, whole)...)
 		w.call(p, "norm_join", join, parts, at(q.In[1]), at(q.Out), int32(walk.channels), n, float32(a.Eps))
 	})
 }
 
-// channelMapWay serves a field and plain numbers per channel that give a field.
-func channelMapWay(_ any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
-	return lastWay(1, in, out, true)
+// channelMapLayouts serves a field and plain numbers per channel that give a field.
+func channelMapLayouts(_ any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
+	return channelsLast(1, in, out, true)
 }
 
-// fieldsWay serves operations whose operands of five axes are all fields; the result is one, or a few plain numbers.
-func fieldsWay(_ any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
-	w := backend.Way{In: make([]graph.Layout, len(in))}
+// fieldLayouts serves operations whose operands of five axes are all fields; the result is one, or a few plain numbers.
+func fieldLayouts(_ any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
+	w := backend.LayoutOption{In: make([]graph.Layout, len(in))}
 	for i, s := range in {
 		if len(s) == 5 {
-			w.In[i] = graph.Last
+			w.In[i] = graph.ChannelsLast
 		}
 	}
 	if len(out) == 5 {
-		w.Out = graph.Last
+		w.Out = graph.ChannelsLast
 	}
 	return w, len(in) > 0 && len(in[0]) == 5
 }

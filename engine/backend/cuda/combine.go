@@ -9,18 +9,18 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-var combining = kernels.Program("combine.cu")
+var combineProgram = kernels.Program("combine.cu")
 
 // Kinds of templates in combine.cu.
 const (
-	asLarge = iota
+	sameSize = iota
 	resized
 )
 
 // templateArgs are those that end all kernels of templates: their offsets on the device, and their form.
 func templateArgs(offsets device.Pointer, a op.Templates) []any {
 	n := a.To.Size()
-	kind, values, rows, columns := asLarge, n, 0, 0
+	kind, values, rows, columns := sameSize, n, 0, 0
 	if a.Rows > 0 {
 		kind, values, rows, columns = resized, a.Rows*a.Columns, a.To[0], n/a.To[0]
 	}
@@ -54,16 +54,16 @@ func combine(b *Backend, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(op.Templates)
 	return b.templates(q, a, q.In[0].Shape.Size(), func(args []any) (backend.Kernel, error) {
 		w := &work{b: b}
-		w.call(combining, "combine", over(int64(a.To.Size())), append(addresses(q), args...)...)
+		w.call(combineProgram, "combine", gridFor(int64(a.To.Size())), append(addresses(q), args...)...)
 		return w.kernel("combine")
 	})
 }
 
 func combineGradStore(b *Backend, q backend.Request) (backend.Kernel, error) {
-	a, size := q.Attrs.(op.TemplatesOf), q.Out.Shape.Size()
+	a, size := q.Attrs.(op.StoreTemplates), q.Out.Shape.Size()
 	return b.templates(q, a.Templates, size, func(args []any) (backend.Kernel, error) {
 		w := &work{b: b}
-		w.call(combining, "combine_grad_store", over(int64(size)), append(append(addresses(q), args...), int32(size))...)
+		w.call(combineProgram, "combine_grad_store", gridFor(int64(size)), append(append(addresses(q), args...), int32(size))...)
 		return w.kernel("combine_grad_store")
 	})
 }
@@ -74,11 +74,11 @@ func combineGradCoefficients(b *Backend, q backend.Request) (backend.Kernel, err
 	n, k := a.To.Size(), len(a.Offsets)
 	each := threads * 32
 	parts := (n + each - 1) / each
-	join := reduction{kept: []stretch{{k, 1, 1}}, summed: []stretch{{parts, k, k}}, innerKept: true}
+	join := reduction{kept: []boxAxis{{k, 1, 1}}, summed: []boxAxis{{parts, k, k}}, innerKept: true}
 	return b.templates(q, a, q.In[0].Shape.Size(), func(args []any) (backend.Kernel, error) {
-		return b.placed("combine_grad_coefficients", parts*k, func(w *work, scratch []float32) {
+		return b.withScratch("combine_grad_coefficients", parts*k, func(w *work, scratch []float32) {
 			args := append(append([]any{at(q.In[0]), at(q.In[1]), start(scratch)}, args...), int32(each))
-			w.call(combining, "combine_grad_coefficients", device.Size{Grid: [3]int{parts, k}, Block: [3]int{threads}}, args...)
+			w.call(combineProgram, "combine_grad_coefficients", device.Size{Grid: [3]int{parts, k}, Block: [3]int{threads}}, args...)
 			w.sumBox("float", start(scratch), at(q.Out), join, int64(parts))
 		})
 	})

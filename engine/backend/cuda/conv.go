@@ -46,7 +46,7 @@ func convAxes(x, w, y graph.Shape, a op.Conv) (all [3]convAxis) {
 func (a convAxis) adjoint(n int) []convAxis {
 	a.size, a.rows = a.rows, n
 	if a.period > 0 {
-		a.turns = a.mostTurns()
+		a.turns = a.maxTurns()
 	}
 	if a.stride == 1 || a.period%a.stride != 0 {
 		return []convAxis{a}
@@ -76,8 +76,8 @@ func (a convAxis) adjoint(n int) []convAxis {
 	return all
 }
 
-// mostTurns is how many results read a place by the same tap of a periodic axis, at most.
-func (a convAxis) mostTurns() int {
+// maxTurns is how many results read a place by the same tap of a periodic axis, at most.
+func (a convAxis) maxTurns() int {
 	most := 1
 	for q := range a.period {
 		turns := 0
@@ -103,7 +103,7 @@ type convolution struct {
 	lo            int           // first source channel of the filter that an adjoint is of
 	classes       [][3]convAxis // calls, which share the rows
 	early         int           // how many of them read nothing that is under way
-	waits         *waiting      // nil if nothing is
+	pending       *pendingInput // nil if nothing is
 }
 
 // forwardOf reads conv3d and conv3d_fused.
@@ -111,27 +111,27 @@ func forwardOf(q backend.Request) convolution {
 	c := convolution{parts: q.In[:1], out: q.Out}
 	a, bare := q.Attrs.(op.Conv)
 	if !bare {
-		f := q.Attrs.(op.Fused)
+		f := q.Attrs.(op.FusedConv)
 		a, c.relu, c.parts, c.bias = f.Conv, f.ReLU, q.In[:len(q.In)-2], &q.In[len(q.In)-1]
 	}
 	c.filter = q.In[len(c.parts)]
 	c.classes = [][3]convAxis{convAxes(c.parts[0].Shape, c.filter.Shape, q.Out.Shape, a)}
-	c.waits = waitingFor(q, c.parts, 0)
+	c.pending = pendingOf(q, c.parts, 0)
 	return c
 }
 
 // dataOf reads conv3d_grad_data and conv3d_fused_grad_data.
 func dataOf(q backend.Request) convolution {
 	c := convolution{filter: q.In[0], parts: q.In[1:2], out: q.Out, adjoint: true, classes: [][3]convAxis{{}}}
-	a, fused := q.Attrs.(op.ConvGradFused)
+	a, fused := q.Attrs.(op.FusedConvGrad)
 	if !fused {
 		a.ConvGrad = q.Attrs.(op.ConvGrad)
 	}
 	c.lo = a.Lo
-	if a.Plus {
+	if a.HasAddend {
 		c.plus = &q.In[2]
 	}
-	if a.Gate {
+	if a.HasGate {
 		c.gate = &q.In[len(q.In)-1]
 	}
 	for i, ax := range convAxes(q.Out.Shape, c.filter.Shape, q.In[1].Shape, a.Conv) {
@@ -144,7 +144,7 @@ func dataOf(q backend.Request) convolution {
 		}
 		c.classes = all
 	}
-	c.waits = waitingFor(q, c.parts, 1)
+	c.pending = pendingOf(q, c.parts, 1)
 	return c
 }
 
@@ -208,27 +208,27 @@ func (b *Backend) products(stored string) kernels.Products {
 // convForward and convData are the kernels of convolutions and their adjoints: ours, or those of
 // the library.
 func convForward(b *Backend, q backend.Request) (backend.Kernel, error) {
-	own, library, err := convWays(b, q)
-	return b.fastest(q, own, library, err)
+	own, library, err := convVariants(b, q)
+	return b.prepareFastest(q, own, library, err)
 }
 
 func convData(b *Backend, q backend.Request) (backend.Kernel, error) {
-	own, library, err := dataWays(b, q)
-	return b.fastest(q, own, library, err)
+	own, library, err := dataVariants(b, q)
+	return b.prepareFastest(q, own, library, err)
 }
 
-// convWays and dataWays are the ways of convolutions and their adjoints; none if they are not served.
-func convWays(b *Backend, q backend.Request) (own []way, library planned, err error) {
+// convVariants and dataVariants are the ways of convolutions and their adjoints; none if they are not served.
+func convVariants(b *Backend, q backend.Request) (own []variant, library libraryVariants, err error) {
 	q.In = slices.Clone(q.In) // calls are made from it later
 	return b.convolve(q, forwardOf(q))
 }
 
-func dataWays(b *Backend, q backend.Request) (own []way, library planned, err error) {
+func dataVariants(b *Backend, q backend.Request) (own []variant, library libraryVariants, err error) {
 	q.In = slices.Clone(q.In)
 	return b.convolve(q, dataOf(q))
 }
 
-func (b *Backend) convolve(q backend.Request, c convolution) (own []way, library planned, err error) {
+func (b *Backend) convolve(q backend.Request, c convolution) (own []variant, library libraryVariants, err error) {
 	if own = b.ownConvs(c); own == nil {
 		return nil, library, nil
 	}
@@ -241,7 +241,7 @@ const ownTiles = 3
 // ownConvs are the ways of a convolution by our own kernels: the tiles that promise most, the
 // best first; nil if they do not serve it. Plain fields are brought to scratch with their
 // channels last, and the result back from there.
-func (b *Backend) ownConvs(c convolution) (all []way) {
+func (b *Backend) ownConvs(c convolution) (all []variant) {
 	values, plain, ok := servedFields(c.fields()...)
 	if !ok || len(c.parts) > 2 {
 		return nil
@@ -261,32 +261,32 @@ func (b *Backend) ownConvs(c convolution) (all []way) {
 		for i := range tiles {
 			tiles[i] = choices[i][k]
 		}
-		w := c.way(values, plain, products, tiles)
-		if cut, tiles, saves := b.interiorFirst(c, products, tiles); saves > 0 && !plain {
-			w = cut.way(values, plain, products, tiles)
-			w.saves = saves
+		w := c.variant(values, plain, products, tiles)
+		if cut, tiles, saves := b.splitInterior(c, products, tiles); saves > 0 && !plain {
+			w = cut.variant(values, plain, products, tiles)
+			w.savedSeconds = saves
 		}
 		all = append(all, w)
 	}
 	return all
 }
 
-// way is the way of a convolution with these tiles of its classes.
-func (c convolution) way(values string, plain bool, products kernels.Products, tiles []kernels.Tile) way {
-	var s carved
+// variant is the way of a convolution with these tiles of its classes.
+func (c convolution) variant(values string, plain bool, products kernels.Products, tiles []kernels.Tile) variant {
+	var s scratchLayout
 	var moved []int
 	if plain {
 		for _, f := range c.fields() {
-			moved = append(moved, s.take(int64(graph.Last.Elems(f.Shape))))
+			moved = append(moved, s.reserve(int64(graph.ChannelsLast.Elems(f.Shape))))
 		}
 	}
 	room := 0 // results in the packed filter: whole tiles of all classes
 	for _, t := range tiles {
 		room = max(room, roundUp(c.out.Shape[1], t.Columns))
 	}
-	packed := s.take(int64(valueBytes(values)) * int64(c.filter.Shape[2:].Size()) * int64(c.lanes()) * int64(room) / elem)
+	packed := s.reserve(int64(valueBytes(values)) * int64(c.filter.Shape[2:].Size()) * int64(c.lanes()) * int64(room) / elem)
 	name := fmt.Sprintf("conv %s %s %d×%d", values, products, tiles[0].Rows, tiles[0].Columns)
-	return way{name: name, scratch: s.n, calls: func(w *work, mem []float32) {
+	return variant{name: name, scratch: s.n, calls: func(w *work, mem []float32) {
 		inner := c
 		if plain {
 			inner = c.inScratch(w, mem, moved)
@@ -302,7 +302,7 @@ func (c convolution) way(values string, plain bool, products kernels.Products, t
 // moved says; those that are read are brought there.
 func (c convolution) inScratch(w *work, mem []float32, moved []int) convolution {
 	move := func(t backend.Tensor, copied bool) backend.Tensor {
-		there := backend.Tensor{Shape: t.Shape, Layout: graph.Last, F32: mem[moved[0]:][:graph.Last.Elems(t.Shape)]}
+		there := backend.Tensor{Shape: t.Shape, Layout: graph.ChannelsLast, F32: mem[moved[0]:][:graph.ChannelsLast.Elems(t.Shape)]}
 		if copied {
 			w.reorder(t, there)
 		}
@@ -327,7 +327,7 @@ func (c convolution) inScratch(w *work, mem []float32, moved []int) convolution 
 func (c *convolution) lanes() int {
 	n := 0
 	for _, p := range c.parts {
-		n += graph.Last.Lanes(p.Shape[1])
+		n += graph.ChannelsLast.PaddedChannels(p.Shape[1])
 	}
 	return n
 }
@@ -388,8 +388,8 @@ func (c *convolution) calls(w *work, values string, products kernels.Products, t
 func (b *Backend) convTiles(products kernels.Products, out graph.Shape, class [3]convAxis) []kernels.Tile {
 	taps := [3]int{class[0].taps * class[0].turns, class[1].taps * class[1].turns, class[2].taps * class[2].turns}
 	p := b.dev.Properties()
-	return soonest(kernels.ConvTilesOf(products), func(t kernels.Tile) (float64, bool) {
-		return tileCost(p.Processors, out, class, t), t.ConvShared(taps) <= p.SharedBytes
+	return cheapestTiles(kernels.ConvTilesOf(products), func(t kernels.Tile) (float64, bool) {
+		return tileCost(p.Multiprocessors, out, class, t), t.ConvShared(taps) <= p.SharedBytes
 	})
 }
 
@@ -418,8 +418,8 @@ func tilesOf(n int, class [3]convAxis, t kernels.Tile) (tiles, box int) {
 	return boxes, box
 }
 
-// soonest are the tiles that fit, those of the least cost first.
-func soonest(tiles []kernels.Tile, cost func(t kernels.Tile) (cost float64, fits bool)) []kernels.Tile {
+// cheapestTiles are the tiles that fit, those of the least cost first.
+func cheapestTiles(tiles []kernels.Tile, cost func(t kernels.Tile) (cost float64, fits bool)) []kernels.Tile {
 	var all []kernels.Tile
 	costs := map[kernels.Tile]float64{}
 	for _, t := range tiles {
@@ -431,22 +431,22 @@ func soonest(tiles []kernels.Tile, cost func(t kernels.Tile) (cost float64, fits
 	return all
 }
 
-// convForwardWay, convDataWay and convFilterWay are the ways of fields with channels last; filters and
+// convForwardLayouts, convDataLayouts and convFilterLayouts are the ways of fields with channels last; filters and
 // biases are plain.
-func convForwardWay(_ any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
+func convForwardLayouts(_ any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
 	parts := max(1, len(in)-2)
-	w, ok := lastWay(parts, in, out, true)
+	w, ok := channelsLast(parts, in, out, true)
 	return w, ok && parts <= 2
 }
 
-func convDataWay(_ any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
-	w, ok := lastWay(len(in), in, out, true)
+func convDataLayouts(_ any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
+	w, ok := channelsLast(len(in), in, out, true)
 	w.In[0] = graph.Plain
 	return w, ok
 }
 
-func convFilterWay(_ any, in []graph.Shape, out graph.Shape) (backend.Way, bool) {
-	w, ok := lastWay(len(in), in, out, false)
+func convFilterLayouts(_ any, in []graph.Shape, out graph.Shape) (backend.LayoutOption, bool) {
+	w, ok := channelsLast(len(in), in, out, false)
 	return w, ok && len(in) <= 3
 }
 

@@ -28,7 +28,7 @@ func emulatedGPU(t testing.TB) *cuda.Backend {
 
 func gpuOf(t testing.TB, open func() (device.Device, error)) *cuda.Backend {
 	t.Helper()
-	b, err := cuda.Over(open)
+	b, err := cuda.New(open)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,9 +64,9 @@ func convCasesOf(name string, parts []graph.Shape, w graph.Shape, a op.Conv) []c
 	}
 	whole := w.Clone()
 	whole[1] += 5
-	part := op.ConvGradFused{ConvGrad: op.ConvGrad{Conv: a, To: x}, Lo: 3, Plus: true, Gate: true}
+	part := op.FusedConvGrad{ConvGrad: op.ConvGrad{Conv: a, To: x}, Lo: 3, HasAddend: true, HasGate: true}
 	return []convCase{
-		{name: name, op: "conv3d_fused", in: append(slices.Clone(parts), w, graph.Shape{w[0]}), a: op.Fused{Conv: a, ReLU: true}},
+		{name: name, op: "conv3d_fused", in: append(slices.Clone(parts), w, graph.Shape{w[0]}), a: op.FusedConv{Conv: a, ReLU: true}},
 		{name: name, op: "conv3d_fused_grad_data", in: []graph.Shape{whole, y, x, x}, a: part},
 		{name: name, op: "conv3d_fused_grad_filter", in: append(slices.Clone(parts), y), a: op.ConvGrad{Conv: a, To: w}},
 	}
@@ -163,12 +163,12 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	ways := b.Ways(o, c.a, c.in, out)
+	ways := b.LayoutOptions(o, c.a, c.in, out)
 	w := ways[len(ways)-1]
 	if len(ways) < 2 {
 		t.Fatal("no way with channels last")
 	}
-	bits := map[string]int{"bf16": 8, "f16": float16.Bits, "float32": 24, "tf32": 11}[arithmetic]
+	bits := map[string]int{"bf16": 8, "f16": float16.MantissaBits, "float32": 24, "tf32": 11}[arithmetic]
 	half := 0.0 // relative error of what is stored
 	stored := map[string]graph.DType{"bf16": graph.BFloat16, "f16": graph.Float16}[arithmetic]
 	if stored != graph.Float32 {
@@ -177,7 +177,7 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 	b.AllowTF32(arithmetic == "tf32")
 	defer b.AllowTF32(false)
 	call := graph.Call{InShape: c.in, Out: make([]float64, out.Size()), OutShape: out}
-	q := backend.Request{Op: o, Attrs: c.a, Cut: c.cut, There: c.late}
+	q := backend.Request{Op: o, Attrs: c.a, Variant: c.cut, Ready: c.late}
 	do := func(f func() error) {
 		t.Helper()
 		if err := b.Do(f); err != nil {
@@ -189,18 +189,18 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 	tensor := func(x []float64, s graph.Shape, l graph.Layout, late *backend.Region) (there backend.Tensor) {
 		n := l.Elems(s)
 		none := make([]float32, n)
-		narrow := stored != graph.Float32 && l == graph.Last
+		narrow := stored != graph.Float32 && l == graph.ChannelsLast
 		words := make([]float32, n)
 		halves := unsafe.Slice((*uint16)(unsafe.Pointer(&words[0])), n)
 		missing := unsafe.Slice((*uint16)(unsafe.Pointer(&none[0])), n)
 		p := s[2:].Size()
 		for i, v := range x {
 			on := late == nil || inside(i, s, late)
-			if l == graph.Last {
-				i = (i/p/s[1]*p+i%p)*l.Lanes(s[1]) + i/p%s[1]
+			if l == graph.ChannelsLast {
+				i = (i/p/s[1]*p+i%p)*l.PaddedChannels(s[1]) + i/p%s[1]
 			}
 			if narrow && stored == graph.Float16 {
-				halves[i] = float16.Of(v)
+				halves[i] = float16.ToBits(v)
 			} else if narrow {
 				halves[i] = uint16(math.Float32bits(float32(v)) >> 16)
 			} else {
@@ -219,7 +219,7 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 		}
 		there = backend.Tensor{Shape: s, Layout: l}
 		do(func() error {
-			m, err := b.Make(n)
+			m, err := b.Alloc(n)
 			if err != nil {
 				return err
 			}
@@ -264,16 +264,16 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 		if k, err = b.Prepare(q); err != nil {
 			return err
 		}
-		m, err := b.Make(int(k.Scratch / 4))
+		m, err := b.Alloc(int(k.Scratch / 4))
 		if err != nil {
 			return err
 		}
 		memory = append(memory, m)
-		if err := k.Place(m); err != nil {
+		if err := k.SetScratch(m); err != nil {
 			return err
 		}
-		if k.Early != nil {
-			if err := k.Early(); err != nil {
+		if k.RunEarly != nil {
+			if err := k.RunEarly(); err != nil {
 				return err
 			}
 		}
@@ -307,7 +307,7 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 		halves := unsafe.Slice((*uint16)(unsafe.Pointer(&got[0])), n)
 		value = func(i int) float64 { return float64(math.Float32frombits(uint32(halves[i]) << 16)) }
 		if stored == graph.Float16 {
-			value = func(i int) float64 { return float16.Value(halves[i]) }
+			value = func(i int) float64 { return float16.FromBits(halves[i]) }
 		}
 	} else {
 		half = 0
@@ -316,11 +316,11 @@ func compareConv(t *testing.T, b *cuda.Backend, c convCase, arithmetic string) (
 	// of a sum that is about √m.
 	m := float64(o.FLOPs(c.in, out, c.a)) / float64(out.Size()) / 2
 	tolerance := 0x1p-24 * 4 * (m + 8)
-	lanes, p := w.Out.Lanes(out[1]), out[2:].Size()
+	lanes, p := w.Out.PaddedChannels(out[1]), out[2:].Size()
 	for i := range n {
 		want := 0.0
 		at := i
-		if w.Out == graph.Last {
+		if w.Out == graph.ChannelsLast {
 			c := i % lanes
 			at = (i/lanes/p*out[1]+c)*p + i/lanes%p
 			if c < out[1] {

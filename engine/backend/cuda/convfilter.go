@@ -24,12 +24,12 @@ type filterGrad struct {
 
 // filterGradient serves conv3d_grad_filter and conv3d_fused_grad_filter.
 func filterGradient(b *Backend, q backend.Request) (backend.Kernel, error) {
-	own, library, err := filterWays(b, q)
-	return b.fastest(q, own, library, err)
+	own, library, err := filterVariants(b, q)
+	return b.prepareFastest(q, own, library, err)
 }
 
-// filterWays are the ways of a gradient of a filter; none if it is not served.
-func filterWays(b *Backend, q backend.Request) (own []way, library planned, err error) {
+// filterVariants are the ways of a gradient of a filter; none if it is not served.
+func filterVariants(b *Backend, q backend.Request) (own []variant, library libraryVariants, err error) {
 	a := q.Attrs.(op.ConvGrad)
 	q.In = slices.Clone(q.In) // calls are made from it later
 	dy := q.In[len(q.In)-1].Shape
@@ -43,9 +43,9 @@ func filterWays(b *Backend, q backend.Request) (own []way, library planned, err 
 		if i == ownTiles {
 			break
 		}
-		w, err := b.filterWay(g.cut(t, b.dev.Properties()), plain, a.Kept)
+		w, err := b.filterVariant(g.cut(t, b.dev.Properties()), plain, a.Mask)
 		if err != nil {
-			closeWays(own)
+			closeVariants(own)
 			return nil, library, err
 		}
 		own = append(own, w)
@@ -56,25 +56,25 @@ func filterWays(b *Backend, q backend.Request) (own []way, library planned, err 
 	return own, b.libraryFilters(q, a), nil
 }
 
-// filterWay is the way of a gradient of a filter with its tile and parts.
-func (b *Backend) filterWay(g filterGrad, plain bool, k op.Kept) (way, error) {
-	var s carved
+// filterVariant is the way of a gradient of a filter with its tile and parts.
+func (b *Backend) filterVariant(g filterGrad, plain bool, k op.BlockMask) (variant, error) {
+	var s scratchLayout
 	var moved []int
 	if plain {
 		for _, f := range g.fields {
-			moved = append(moved, s.take(int64(graph.Last.Elems(f.Shape))))
+			moved = append(moved, s.reserve(int64(graph.ChannelsLast.Elems(f.Shape))))
 		}
 	}
 	rows, _, columns := g.size()
-	sums := s.take(int64(g.parts) * int64(rows) * int64(columns))
+	sums := s.reserve(int64(g.parts) * int64(rows) * int64(columns))
 	kept, err := b.keptBlocks(k)
 	name := fmt.Sprintf("gradient of the filter %s %s %d×%d, %d parts", g.values, g.products, g.tile.Rows, g.tile.Columns, g.parts)
-	return way{name: name, scratch: s.n, close: func() { _ = b.Free(kept) }, calls: func(w *work, mem []float32) {
+	return variant{name: name, scratch: s.n, close: func() { _ = b.Free(kept) }, calls: func(w *work, mem []float32) {
 		inner := g
 		if plain {
 			inner.fields = slices.Clone(g.fields)
 			for i, f := range g.fields {
-				inner.fields[i] = backend.Tensor{Shape: f.Shape, Layout: graph.Last, F32: mem[moved[i]:][:graph.Last.Elems(f.Shape)]}
+				inner.fields[i] = backend.Tensor{Shape: f.Shape, Layout: graph.ChannelsLast, F32: mem[moved[i]:][:graph.ChannelsLast.Elems(f.Shape)]}
 				w.reorder(f, inner.fields[i])
 			}
 		}
@@ -84,18 +84,18 @@ func (b *Backend) filterWay(g filterGrad, plain bool, k op.Kept) (way, error) {
 
 // keptBlocks brings the blocks of a filter that are kept to the device, a word for each;
 // none if all are.
-func (b *Backend) keptBlocks(k op.Kept) ([]float32, error) {
-	if k == "" || b.dry {
+func (b *Backend) keptBlocks(k op.BlockMask) ([]float32, error) {
+	if k == "" || b.dryRun {
 		return nil, nil
 	}
-	host, err := b.MakeHost(len(k))
+	host, err := b.AllocHost(len(k))
 	if err != nil {
 		return nil, err
 	}
 	for i := range host {
 		host[i] = float32(k[i] - '0') // zero has no bits
 	}
-	there, err := b.Make(len(k))
+	there, err := b.Alloc(len(k))
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (b *Backend) keptBlocks(k op.Kept) ([]float32, error) {
 func (g *filterGrad) lanes() int {
 	n := 0
 	for _, p := range g.fields[:len(g.fields)-1] {
-		n += graph.Last.Lanes(p.Shape[1])
+		n += graph.ChannelsLast.PaddedChannels(p.Shape[1])
 	}
 	return n
 }
@@ -126,7 +126,7 @@ func (g *filterGrad) size() (rows, columnsOfTap, columns int) {
 // filterTiles are the tiles for a gradient, those with the least work first.
 func (b *Backend) filterTiles(g filterGrad) []kernels.Tile {
 	taps := [3]int{g.axes[0].taps, g.axes[1].taps, g.axes[2].taps}
-	return soonest(kernels.FilterTilesOf(g.products), func(t kernels.Tile) (float64, bool) {
+	return cheapestTiles(kernels.FilterTilesOf(g.products), func(t kernels.Tile) (float64, bool) {
 		g.tile = t
 		rows, _, columns := g.size()
 		return float64(rows) * float64(columns) / t.Rate, t.FilterShared(taps, valueBytes(g.values)) <= b.dev.Properties().SharedBytes
@@ -141,7 +141,7 @@ func (g filterGrad) cut(t kernels.Tile, p device.Properties) filterGrad {
 	rows, _, columns := g.size()
 	dy := g.fields[len(g.fields)-1].Shape
 	steps := ceil(dy[0]*dy[2:].Size(), kernels.Points)
-	g.parts = max(1, min(waves*p.Processors*t.Blocks/(rows/t.Rows*(columns/t.Columns)), steps/leastSteps))
+	g.parts = max(1, min(waves*p.Multiprocessors*t.Blocks/(rows/t.Rows*(columns/t.Columns)), steps/leastSteps))
 	return g
 }
 

@@ -11,29 +11,29 @@ import (
 // that read nothing beyond the box. The rim, what is around these, follows when all has arrived. Both are calls of the
 // same kernel for boxes of rows, into the result where it lies.
 
-// waiting is a box of a field, by its last three axes, that is there, and how many bytes are on their way.
-type waiting struct {
-	there [3][2]int
+// pendingInput is a box of a field, by its last three axes, that is there, and how many bytes are on their way.
+type pendingInput struct {
+	ready [3][2]int
 	bytes int64
 }
 
-// waitingFor is what is there of the parts, which are operands from first on; nil if there is nothing to wait for, or nothing
+// pendingOf is what is there of the parts, which are operands from first on; nil if there is nothing to wait for, or nothing
 // to begin with.
-func waitingFor(q backend.Request, parts []backend.Tensor, first int) *waiting {
-	if q.There == nil {
+func pendingOf(q backend.Request, parts []backend.Tensor, first int) *pendingInput {
+	if q.Ready == nil {
 		return nil
 	}
 	s := parts[0].Shape
-	w := &waiting{there: [3][2]int{{0, s[2]}, {0, s[3]}, {0, s[4]}}}
-	for i, box := range q.There {
+	w := &pendingInput{ready: [3][2]int{{0, s[2]}, {0, s[3]}, {0, s[4]}}}
+	for i, box := range q.Ready {
 		if box == nil {
 			continue
 		}
 		if i < first || i >= first+len(parts) || box.Size[0] < s[0] || box.Size[1] < q.In[i].Shape[1] {
 			return nil
 		}
-		for k := range w.there {
-			v := &w.there[k]
+		for k := range w.ready {
+			v := &w.ready[k]
 			v[0], v[1] = max(v[0], box.Lo[k+2]), min(v[1], box.Lo[k+2]+box.Size[k+2])
 		}
 		w.bytes += (elems(q.In[i]) - int64(q.In[i].Layout.Elems(box.Size))) * int64(bytesOf(q.In[i]))
@@ -48,12 +48,12 @@ const (
 	exchangeTime = 2e-5
 )
 
-// interiorFirst is the convolution with the interior cut off, by these tiles, and what it saves in seconds: not more than 0
+// splitInterior is the convolution with the interior cut off, by these tiles, and what it saves in seconds: not more than 0
 // where it does not pay. It takes the exchange or the interior, whichever is longer, and then the rim; else it takes the exchange and then
 // all. Thin strips fill tiles and processors badly, and every box is a call of its own. On emulated devices, where no time counts, whatever
 // can be cut is.
-func (b *Backend) interiorFirst(c convolution, products kernels.Products, tiles []kernels.Tile) (cut convolution, cutTiles []kernels.Tile, saves float64) {
-	if c.waits == nil {
+func (b *Backend) splitInterior(c convolution, products kernels.Products, tiles []kernels.Tile) (cut convolution, cutTiles []kernels.Tile, saves float64) {
+	if c.pending == nil {
 		return c, nil, 0
 	}
 	cut = c
@@ -66,7 +66,7 @@ func (b *Backend) interiorFirst(c convolution, products kernels.Products, tiles 
 		rate = matrixRate
 	}
 	seconds := func(class [3]convAxis, t kernels.Tile) float64 {
-		flops := 2 * tileCost(p.Processors, c.out.Shape, class, t) * float64(p.Processors) * float64(c.lanes())
+		flops := 2 * tileCost(p.Multiprocessors, c.out.Shape, class, t) * float64(p.Multiprocessors) * float64(c.lanes())
 		for _, a := range class {
 			flops *= float64(a.taps)
 		}
@@ -76,7 +76,7 @@ func (b *Backend) interiorFirst(c convolution, products kernels.Products, tiles 
 	for i, class := range c.classes {
 		t := tiles[i]
 		whole += seconds(class, t)
-		inner, outer := c.split(class)
+		inner, outer := c.splitRows(class)
 		if inner != nil {
 			cut.classes, cutTiles = append(cut.classes, *inner), append(cutTiles, t)
 			interior += seconds(*inner, t)
@@ -98,7 +98,7 @@ func (b *Backend) interiorFirst(c convolution, products kernels.Products, tiles 
 		return c, nil, 0
 	}
 	cut.classes, cutTiles = slices.Concat(cut.classes, rim), slices.Concat(cutTiles, rimTiles)
-	exchange := exchangeTime + float64(c.waits.bytes)/exchangeRate
+	exchange := exchangeTime + float64(c.pending.bytes)/exchangeRate
 	saves = exchange + whole - max(exchange, interior) - around
 	if p.Emulated {
 		saves = max(saves, exchange)
@@ -106,16 +106,16 @@ func (b *Backend) interiorFirst(c convolution, products kernels.Products, tiles 
 	return cut, cutTiles, saves
 }
 
-// split cuts the rows of a class into those that read nothing beyond what is there, nil if there are none, and boxes of
+// splitRows cuts the rows of a class into those that read nothing beyond what is there, nil if there are none, and boxes of
 // the others.
-func (c *convolution) split(class [3]convAxis) (inner *[3]convAxis, outer [][3]convAxis) {
+func (c *convolution) splitRows(class [3]convAxis) (inner *[3]convAxis, outer [][3]convAxis) {
 	var span [3][2]int
 	for k, a := range class {
 		lo, hi := 0, a.rows
-		for lo < hi && !a.reads(lo, c.adjoint, c.waits.there[k]) {
+		for lo < hi && !a.readsOnly(lo, c.adjoint, c.pending.ready[k]) {
 			lo++
 		}
-		for hi > lo && !a.reads(hi-1, c.adjoint, c.waits.there[k]) {
+		for hi > lo && !a.readsOnly(hi-1, c.adjoint, c.pending.ready[k]) {
 			hi--
 		}
 		if lo == hi {
@@ -153,8 +153,8 @@ func (a convAxis) within(rows [2]int) convAxis {
 	return a
 }
 
-// reads tells whether all that row i reads, source or reader in conv.cuh, is of an interval, beyond the field, or nothing.
-func (a convAxis) reads(i int, adjoint bool, of [2]int) bool {
+// readsOnly tells whether all that row i reads, source or reader in conv.cuh, is of an interval, beyond the field, or nothing.
+func (a convAxis) readsOnly(i int, adjoint bool, of [2]int) bool {
 	ok := func(q int) bool { return q < 0 || q >= a.size || q >= of[0] && q < of[1] }
 	row := a.from + i*a.step
 	for v := range a.taps {

@@ -69,17 +69,17 @@ func TestConvBeginsWithTheInterior(t *testing.T) {
 		"some channels":      {0: {Lo: make(graph.Shape, 5), Size: graph.Shape{1, 40, 2, 7, 37}}},
 		"the filter is late": {0: box(c.in[0], [3]int{}, [3]int{0, 1, 0}), 1: {Lo: make(graph.Shape, 5), Size: make(graph.Shape, 5)}},
 	} {
-		q := backend.Request{Op: op.Find(c.op), Attrs: c.a, There: make([]*backend.Region, len(c.in))}
+		q := backend.Request{Op: op.Find(c.op), Attrs: c.a, Ready: make([]*backend.Region, len(c.in))}
 		for k, s := range c.in {
 			if q.In = append(q.In, backend.Tensor{Shape: s}); len(s) == 5 && k == 0 {
-				q.In[k].Layout = graph.Last
+				q.In[k].Layout = graph.ChannelsLast
 			}
 		}
-		q.Out = backend.Tensor{Shape: graph.Shape{1, 70, 2, 7, 37}, Layout: graph.Last}
+		q.Out = backend.Tensor{Shape: graph.Shape{1, 70, 2, 7, 37}, Layout: graph.ChannelsLast}
 		for k, r := range late {
-			q.There[k] = r
+			q.Ready[k] = r
 		}
-		if k, err := preparedOver(b, q); err != nil || k.Early != nil {
+		if k, err := preparedOver(b, q); err != nil || k.RunEarly != nil {
 			t.Errorf("%s: begins early, %v", name, err)
 		}
 	}
@@ -89,11 +89,11 @@ func TestConvBeginsWithTheInterior(t *testing.T) {
 func preparedOver(b *cuda.Backend, q backend.Request) (k backend.Kernel, err error) {
 	err = b.Do(func() error {
 		for i := range q.In {
-			if q.In[i].F32, err = b.Make(q.In[i].Layout.Elems(q.In[i].Shape)); err != nil {
+			if q.In[i].F32, err = b.Alloc(q.In[i].Layout.Elems(q.In[i].Shape)); err != nil {
 				return err
 			}
 		}
-		if q.Out.F32, err = b.Make(q.Out.Layout.Elems(q.Out.Shape)); err != nil {
+		if q.Out.F32, err = b.Alloc(q.Out.Layout.Elems(q.Out.Shape)); err != nil {
 			return err
 		}
 		k, err = b.Prepare(q)
@@ -107,7 +107,7 @@ type full struct{ *emulate.Device }
 
 func (d full) Properties() device.Properties {
 	p := d.Device.Properties()
-	p.Emulated, p.Architecture, p.Processors, p.SharedBytes = false, 90, 132, 227<<10
+	p.Emulated, p.Architecture, p.Multiprocessors, p.SharedBytes = false, 90, 132, 227<<10
 	return p
 }
 
@@ -134,7 +134,7 @@ func TestInteriorFirstWhereItPays(t *testing.T) {
 		y := c.s.Clone()
 		y[3] -= 2
 		field := func(s graph.Shape) backend.Tensor {
-			return backend.Tensor{Shape: s, Layout: graph.Last, U16: make([]uint16, graph.Last.Elems(s))} // nobody touches it
+			return backend.Tensor{Shape: s, Layout: graph.ChannelsLast, U16: make([]uint16, graph.ChannelsLast.Elems(s))} // nobody touches it
 		}
 		w := graph.Shape{c.s[1], c.s[1], 3, 3, 3}
 		a := op.Conv{Stride: [3]int{1, 1, 1}, Dilation: [3]int{1, 1, 1}, Pad: op.SameGlobal(3, 3, 3)}
@@ -143,14 +143,14 @@ func TestInteriorFirstWhereItPays(t *testing.T) {
 		if c.rows > 0 {
 			r := &backend.Region{Lo: graph.Shape{0, 0, 0, c.rows, 0}, Size: c.s.Clone()}
 			r.Size[3] -= 2 * c.rows
-			q.There = []*backend.Region{r, nil}
+			q.Ready = []*backend.Region{r, nil}
 		}
 		var k backend.Kernel
 		if err := b.Do(func() (err error) { k, err = b.Prepare(q); return err }); err != nil {
 			t.Fatal(err)
 		}
-		if (k.Early != nil) != c.want {
-			t.Errorf("%s: %s, begins with the interior: %v", c.name, k.Name, k.Early != nil)
+		if (k.RunEarly != nil) != c.want {
+			t.Errorf("%s: %s, begins with the interior: %v", c.name, k.Name, k.RunEarly != nil)
 		}
 	}
 }

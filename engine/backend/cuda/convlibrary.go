@@ -20,8 +20,8 @@ type ConvLibrary interface {
 	Plans(c cudnn.Convolution, l cudnn.Limits) []ConvPlan
 	// Plan is the one of a name that Plans gave in this or another process; nil if there is none.
 	Plan(c cudnn.Convolution, name string) ConvPlan
-	// Keep has Plan give a plan sooner from now on, in other processes too.
-	Keep(c cudnn.Convolution, p ConvPlan)
+	// CachePlan has Plan give a plan sooner from now on, in other processes too.
+	CachePlan(c cudnn.Convolution, p ConvPlan)
 }
 
 // ConvPlan is one of them.
@@ -83,7 +83,7 @@ func (v vendor) Plan(c cudnn.Convolution, name string) ConvPlan {
 	return p
 }
 
-func (v vendor) Keep(c cudnn.Convolution, p ConvPlan) {
+func (v vendor) CachePlan(c cudnn.Convolution, p ConvPlan) {
 	plan, ok := p.(*cudnn.Plan)
 	if !ok || !plan.Compiled() { // made as soon from its name
 		return
@@ -94,97 +94,97 @@ func (v vendor) Keep(c cudnn.Convolution, p ConvPlan) {
 }
 
 // libraryLimits bound what is tried of a library: a plan may take half a second to make.
-var libraryLimits = cudnn.Limits{Workspace: 1 << 30, Most: 2}
+var libraryLimits = cudnn.Limits{Workspace: 1 << 30, MaxPlans: 2}
 
 // libraryTypes are the types of fields that libraries take.
 var libraryTypes = map[string]cudnn.Type{"float": cudnn.Float32, "bf16": cudnn.BFloat16, "f16": cudnn.Float16}
 
-// framedAs tells how an axis is given to a library: padded with zeros by it, or, if it is
+// libraryPadding tells how an axis is given to a library: padded with zeros by it, or, if it is
 // periodic, framed by a copy; ok is false if it can be neither.
-func framedAs(p op.Pad, axis, pad int) (zeros, frame int, ok bool) {
+func libraryPadding(p op.Pad, axis, pad int) (zeros, frame int, ok bool) {
 	if !p.Periodic || pad == 0 {
 		return pad, 0, pad >= 0
 	}
 	return 0, pad, pad > 0 && axis == 2 // the last, whose neighbours lie behind each other
 }
 
-// bySteps is what convolutions of a library have in common: the field that is read, joined
+// librarySteps is what convolutions of a library have in common: the field that is read, joined
 // and framed where it must be, and the filter.
-type bySteps struct {
-	c      cudnn.Convolution
-	values string
-	parts  []backend.Tensor
-	frame  int // points on either side of the last axis
+type librarySteps struct {
+	c       cudnn.Convolution
+	values  string
+	parts   []backend.Tensor
+	wrapPad int // points on either side of the last axis
 }
 
 // lanes and channels of the first part, and the channels of the second.
-func (s *bySteps) lanes() (c0, l0, c1 int) {
+func (s *librarySteps) lanes() (c0, l0, c1 int) {
 	c0 = s.parts[0].Shape[1]
 	if len(s.parts) > 1 {
 		c1 = s.parts[1].Shape[1]
 	}
-	return c0, graph.Last.Lanes(c0), c1
+	return c0, graph.ChannelsLast.PaddedChannels(c0), c1
 }
 
-// stepsOf describes a convolution of parts for a library; ok is false if it cannot be.
-func (b *Backend) stepsOf(parts []backend.Tensor, filter [3]int, a op.Conv, pads [3]int, results int) (s bySteps, ok bool) {
+// newLibrarySteps describes a convolution of parts for a library; ok is false if it cannot be.
+func (b *Backend) newLibrarySteps(parts []backend.Tensor, filter [3]int, a op.Conv, pads [3]int, results int) (s librarySteps, ok bool) {
 	values, plain, ok := servedFields(parts...)
-	if !ok || plain || b.library == nil || len(parts) > 2 || a.Kept != "" {
+	if !ok || plain || b.library == nil || len(parts) > 2 || a.Mask != "" {
 		return s, false
 	}
 	f := fieldOf(parts[0].Shape)
-	s = bySteps{values: values, parts: parts, c: cudnn.Convolution{N: f.N, Out: graph.Last.Lanes(results), Size: f.S, Filter: filter,
+	s = librarySteps{values: values, parts: parts, c: cudnn.Convolution{N: f.N, Out: graph.ChannelsLast.PaddedChannels(results), Size: f.S, Filter: filter,
 		Stride: a.Stride, Dilation: a.Dilation, Type: libraryTypes[values]}}
 	s.c.TF32 = s.c.Type == cudnn.Float32 && b.tf32
 	for _, p := range parts {
-		s.c.In += graph.Last.Lanes(p.Shape[1])
+		s.c.In += graph.ChannelsLast.PaddedChannels(p.Shape[1])
 	}
 	for i := range 3 {
-		zeros, frame, fits := framedAs(a.Pad[i], i, pads[i])
+		zeros, frame, fits := libraryPadding(a.Pad[i], i, pads[i])
 		ok = ok && fits
 		s.c.Pad[i] = zeros
 		if frame > 0 {
-			s.frame = frame
+			s.wrapPad = frame
 			s.c.Size[i] += 2 * frame
 		}
 	}
 	return s, ok
 }
 
-// copied tells whether the field has to be copied for the library.
-func (s *bySteps) copied() bool { return s.frame > 0 || len(s.parts) > 1 }
+// needsCopy tells whether the field has to be copied for the library.
+func (s *librarySteps) needsCopy() bool { return s.wrapPad > 0 || len(s.parts) > 1 }
 
 // fieldElems is the scratch for that copy, in elements of float32.
-func (s *bySteps) fieldElems() int64 {
-	if !s.copied() {
+func (s *librarySteps) fieldElems() int64 {
+	if !s.needsCopy() {
 		return 0
 	}
 	return int64(s.c.N) * int64(s.c.Size[0]*s.c.Size[1]) * int64(s.c.Size[2]) * int64(s.c.In) * int64(valueBytes(s.values)) / elem
 }
 
 // field makes the copy, and gives where the library reads.
-func (s *bySteps) field(w *work, copied device.Pointer) device.Pointer {
-	if !s.copied() {
+func (s *librarySteps) field(w *work, copied device.Pointer) device.Pointer {
+	if !s.needsCopy() {
 		return at(s.parts[0])
 	}
 	const unit = 8
 	second, units1 := at(s.parts[0]), 0
 	if len(s.parts) > 1 {
-		second, units1 = at(s.parts[1]), graph.Last.Lanes(s.parts[1].Shape[1])/unit
+		second, units1 = at(s.parts[1]), graph.ChannelsLast.PaddedChannels(s.parts[1].Shape[1])/unit
 	}
 	f := fieldOf(s.parts[0].Shape)
-	rows, wide := int64(f.N*f.S[0])*int64(f.S[1]), int64(f.S[2]+2*s.frame)
-	w.call(kernels.ConvLibrary(s.values, false), "frame", over(rows*wide*int64(s.c.In/unit)),
-		at(s.parts[0]), second, copied, int32(f.Lanes/unit), int32(units1), rows, int32(f.S[2]), int32(s.frame))
+	rows, wide := int64(f.N*f.S[0])*int64(f.S[1]), int64(f.S[2]+2*s.wrapPad)
+	w.call(kernels.ConvLibrary(s.values, false), "frame", gridFor(rows*wide*int64(s.c.In/unit)),
+		at(s.parts[0]), second, copied, int32(f.Lanes/unit), int32(units1), rows, int32(f.S[2]), int32(s.wrapPad))
 	return copied
 }
 
 // taps is the number of taps of the filter.
-func (s *bySteps) taps() int { return s.c.Filter[0] * s.c.Filter[1] * s.c.Filter[2] }
+func (s *librarySteps) taps() int { return s.c.Filter[0] * s.c.Filter[1] * s.c.Filter[2] }
 
 // libraryConvs are the ways of a library to compute a convolution or its adjoint; the
 // adjoint of one without strides is a convolution with the taps in reverse.
-func (b *Backend) libraryConvs(q backend.Request, c convolution) (none planned) {
+func (b *Backend) libraryConvs(q backend.Request, c convolution) (none libraryVariants) {
 	filter := c.filter.Shape
 	size := [3]int{filter[2], filter[3], filter[4]}
 	a := convOf(q.Attrs)
@@ -200,36 +200,36 @@ func (b *Backend) libraryConvs(q backend.Request, c convolution) (none planned) 
 		}
 		pads[i] = reach - pads[i]
 	}
-	s, ok := b.stepsOf(c.parts, size, a, pads, c.out.Shape[1])
+	s, ok := b.newLibrarySteps(c.parts, size, a, pads, c.out.Shape[1])
 	if !ok {
 		return none
 	}
-	s.c.Bias, s.c.WideBias, s.c.ReLU = c.bias != nil, c.bias != nil, c.relu
+	s.c.Bias, s.c.BiasFloat32, s.c.ReLU = c.bias != nil, c.bias != nil, c.relu
 	if s.c.Result() != fieldOf(c.out.Shape).S {
 		return none
 	}
 	if c.plus != nil && s.c.Type != cudnn.Float32 { // a sum that is rounded before something is added, and again
 		return none
 	}
-	return planned{b, s.c, func(p ConvPlan) way { return b.libraryConv(c, s, p) }}
+	return libraryVariants{b, s.c, func(p ConvPlan) variant { return b.libraryConv(c, s, p) }}
 }
 
 // libraryConv is a convolution by one plan.
-func (b *Backend) libraryConv(c convolution, s bySteps, p ConvPlan) way {
-	var room carved
+func (b *Backend) libraryConv(c convolution, s librarySteps, p ConvPlan) variant {
+	var room scratchLayout
 	bytes := int64(valueBytes(s.values))
-	field := room.take(s.fieldElems())
-	filter := room.take(int64(s.c.Out) * int64(s.taps()) * int64(s.c.In) * bytes / elem)
-	bias := room.take(int64(s.c.Out))
+	field := room.reserve(s.fieldElems())
+	filter := room.reserve(int64(s.c.Out) * int64(s.taps()) * int64(s.c.In) * bytes / elem)
+	bias := room.reserve(int64(s.c.Out))
 	sum := 0
 	if c.plus != nil { // whose memory may be that of the result
-		sum = room.take(elems(c.out) * bytes / elem)
+		sum = room.reserve(elems(c.out) * bytes / elem)
 	}
-	workspace := room.take((p.Workspace() + elem - 1) / elem)
+	workspace := room.reserve((p.Workspace() + elem - 1) / elem)
 	c0, l0, c1 := s.lanes()
 	calls := func(w *work, mem []float32) {
 		o := cudnn.Operands{X: s.field(w, start(mem[field:])), W: start(mem[filter:]), Y: at(c.out), Workspace: start(mem[workspace:])}
-		w.call(kernels.ConvLibrary(s.values, c.adjoint), "filter", over(int64(s.c.Out)*int64(s.taps())*int64(s.c.In)),
+		w.call(kernels.ConvLibrary(s.values, c.adjoint), "filter", gridFor(int64(s.c.Out)*int64(s.taps())*int64(s.c.In)),
 			at(c.filter), o.W, int32(c.out.Shape[1]), int32(s.c.Out), int32(c.filter.Shape[1]), int32(s.taps()), int32(c0), int32(l0), int32(c1), int32(s.c.In), int32(c.lo))
 		if c.bias != nil { // in as many lanes as the result
 			o.Bias = start(mem[bias:])
@@ -249,32 +249,32 @@ func (b *Backend) libraryConv(c convolution, s bySteps, p ConvPlan) way {
 				}
 				return at(*t)
 			}
-			w.call(kernels.ConvLibrary(s.values, false), "finish", over(eighths), o.Y, place(c.plus), place(c.gate), at(c.out), eighths)
+			w.call(kernels.ConvLibrary(s.values, false), "finish", gridFor(eighths), o.Y, place(c.plus), place(c.gate), at(c.out), eighths)
 		}
 	}
-	return way{scratch: room.n, calls: calls}
+	return variant{scratch: room.n, calls: calls}
 }
 
 // libraryFilters are the ways of a library to compute the gradient of a filter.
-func (b *Backend) libraryFilters(q backend.Request, a op.ConvGrad) (none planned) {
+func (b *Backend) libraryFilters(q backend.Request, a op.ConvGrad) (none libraryVariants) {
 	parts, dy := q.In[:len(q.In)-1], q.In[len(q.In)-1]
 	filter := q.Out.Shape
 	size := [3]int{filter[2], filter[3], filter[4]}
-	s, ok := b.stepsOf(parts, size, a.Conv, [3]int{a.Pad[0].Size, a.Pad[1].Size, a.Pad[2].Size}, filter[0])
+	s, ok := b.newLibrarySteps(parts, size, a.Conv, [3]int{a.Pad[0].Size, a.Pad[1].Size, a.Pad[2].Size}, filter[0])
 	if !ok || stored(dy) != s.values || s.c.Result() != fieldOf(dy.Shape).S {
 		return none
 	}
-	s.c.Pass, s.c.Wide = cudnn.FilterGrad, s.c.Type != cudnn.Float32
+	s.c.Pass, s.c.FilterGradFloat32 = cudnn.FilterGrad, s.c.Type != cudnn.Float32
 	c0, l0, _ := s.lanes()
-	return planned{b, s.c, func(p ConvPlan) way {
-		var room carved
-		field := room.take(s.fieldElems())
-		grad := room.take(int64(s.c.Out) * int64(s.taps()) * int64(s.c.In))
-		workspace := room.take((p.Workspace() + elem - 1) / elem)
-		return way{scratch: room.n, calls: func(w *work, mem []float32) {
+	return libraryVariants{b, s.c, func(p ConvPlan) variant {
+		var room scratchLayout
+		field := room.reserve(s.fieldElems())
+		grad := room.reserve(int64(s.c.Out) * int64(s.taps()) * int64(s.c.In))
+		workspace := room.reserve((p.Workspace() + elem - 1) / elem)
+		return variant{scratch: room.n, calls: func(w *work, mem []float32) {
 			o := cudnn.Operands{X: s.field(w, start(mem[field:])), Y: at(dy), W: start(mem[grad:]), Workspace: start(mem[workspace:])}
 			w.do(func() error { return p.Run(o) })
-			w.call(kernels.ConvLibrary(s.values, false), "filter_grad", over(int64(filter.Size())), o.W, at(q.Out),
+			w.call(kernels.ConvLibrary(s.values, false), "filter_grad", gridFor(int64(filter.Size())), o.W, at(q.Out),
 				int32(filter[0]), int32(filter[1]), int32(s.taps()), int32(c0), int32(l0), int32(s.c.In))
 		}}
 	}}
@@ -283,9 +283,9 @@ func (b *Backend) libraryFilters(q backend.Request, a op.ConvGrad) (none planned
 // convOf is the geometry in the attributes of a convolution.
 func convOf(attrs any) op.Conv {
 	switch a := attrs.(type) {
-	case op.Fused:
+	case op.FusedConv:
 		return a.Conv
-	case op.ConvGradFused:
+	case op.FusedConvGrad:
 		return a.Conv
 	case op.ConvGrad:
 		return a.Conv

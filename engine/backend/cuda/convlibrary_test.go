@@ -47,7 +47,7 @@ func (s *sums) Plan(c cudnn.Convolution, name string) cuda.ConvPlan {
 	return &sumPlan{s, c}
 }
 
-func (s *sums) Keep(cudnn.Convolution, cuda.ConvPlan) { s.kept++ }
+func (s *sums) CachePlan(cudnn.Convolution, cuda.ConvPlan) { s.kept++ }
 
 type sumPlan struct {
 	s *sums
@@ -90,7 +90,7 @@ func (a array) set(i int, v float64) {
 // each visits all products of the convolution by the places of x, w and y.
 func (p *sumPlan) each(visit func(x, w, y int)) {
 	c, out := p.c, p.c.Result()
-	rows, outRows := max(c.RowsX, c.Size[1]), max(c.RowsY, out[1]) // of a plane
+	rows, outRows := max(c.PlaneRowsX, c.Size[1]), max(c.PlaneRowsY, out[1]) // of a plane
 	step := func(n, a int) int { return max(n, 1) * a }
 	for n := range c.N {
 		for k := range c.Out {
@@ -119,11 +119,11 @@ func (p *sumPlan) each(visit func(x, w, y int)) {
 
 func (p *sumPlan) Run(o cudnn.Operands) error {
 	p.s.runs++
-	return p.s.dev.Program(func() error {
+	return p.s.dev.RunInOrder(func() error {
 		half, out, c := p.c.Type == cudnn.BFloat16, p.c.Result(), p.c
 		x, w, y := array{o.X, half}, array{o.W, half}, array{o.Y, half}
 		if c.Pass == cudnn.FilterGrad {
-			w.half = half && !c.Wide
+			w.half = half && !c.FilterGradFloat32
 			g := make([]float64, c.Out*c.Filter[0]*c.Filter[1]*c.Filter[2]*c.In)
 			p.each(func(i, r, k int) { g[r] += x.at(i) * y.at(k) })
 			for i, v := range g {
@@ -134,7 +134,7 @@ func (p *sumPlan) Run(o cudnn.Operands) error {
 			}
 			return nil
 		}
-		rows := max(c.RowsY, out[1])
+		rows := max(c.PlaneRowsY, out[1])
 		z := make([]float64, c.N*out[0]*rows*out[2]*c.Out)
 		p.each(func(i, r, k int) { z[k] += x.at(i) * w.at(r) })
 		for i, v := range z {
@@ -142,7 +142,7 @@ func (p *sumPlan) Run(o cudnn.Operands) error {
 				continue
 			}
 			if c.Bias {
-				v += array{o.Bias, half && !c.WideBias}.at(i % c.Out)
+				v += array{o.Bias, half && !c.BiasFloat32}.at(i % c.Out)
 			}
 			if c.ReLU {
 				v = max(v, 0)
@@ -177,7 +177,7 @@ func TestLibraryConvs(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &sums{dev: dev}
-	b, err := cuda.Over(func() (device.Device, error) { return clocked{dev, s}, nil })
+	b, err := cuda.New(func() (device.Device, error) { return clocked{dev, s}, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,9 +226,9 @@ func TestLibraryConvs(t *testing.T) {
 	}
 }
 
-// TestRemembered: what was fastest on a machine is taken there without asking the library for all
+// TestTimingsReused: what was fastest on a machine is taken there without asking the library for all
 // it knows, its plans are made from their names, and where one is not served all are asked for.
-func TestRemembered(t *testing.T) {
+func TestTimingsReused(t *testing.T) {
 	dir := t.TempDir()
 	k := convCasesOf("small", []graph.Shape{{1, 8, 2, 4, 6}}, graph.Shape{8, 8, 3, 3, 3}, op.Conv{Stride: [3]int{1, 1, 1}, Dilation: [3]int{1, 1, 1}, Pad: op.Same(3, 3, 3)})[0]
 	for _, c := range []struct {
@@ -243,16 +243,16 @@ func TestRemembered(t *testing.T) {
 		{"another machine", "float32", func(b *cuda.Backend) {
 			m := b.Machine()
 			m.CPU = "another"
-			b.Remember(tune.Open(dir, m, nil))
+			b.SetTimings(tune.Open(dir, m, nil))
 		}, 1, 0},
-		{"nothing is remembered", "float32", func(b *cuda.Backend) { b.Remember(nil) }, 1, 0},
+		{"nothing is remembered", "float32", func(b *cuda.Backend) { b.SetTimings(nil) }, 1, 0},
 		{"plans that are gone", "float32", func(b *cuda.Backend) {
 			table := tune.Open(t.TempDir(), b.Machine(), nil)
 			for key, e := range tune.Open(dir, b.Machine(), nil).All() {
 				e.Choice, e.Candidates[0].Name = "cuDNN 0 others", "cuDNN 0 others"
 				table.Record(key, e)
 			}
-			b.Remember(table)
+			b.SetTimings(table)
 		}, 1, 1},
 	} {
 		dev, err := emulate.Open(1 << 28)
@@ -260,12 +260,12 @@ func TestRemembered(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &sums{dev: dev}
-		b, err := cuda.Over(func() (device.Device, error) { return clocked{dev, s}, nil })
+		b, err := cuda.New(func() (device.Device, error) { return clocked{dev, s}, nil })
 		if err != nil {
 			t.Fatal(err)
 		}
 		b.UseLibrary(s)
-		b.Remember(tune.Open(dir, b.Machine(), nil))
+		b.SetTimings(tune.Open(dir, b.Machine(), nil))
 		if c.choose != nil {
 			c.choose(b)
 		}
@@ -287,7 +287,7 @@ func TestPieces(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &sums{dev: dev, each: 4096}
-	b, err := cuda.Over(func() (device.Device, error) { return clocked{dev, s}, nil })
+	b, err := cuda.New(func() (device.Device, error) { return clocked{dev, s}, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,8 +344,8 @@ func TestPieces(t *testing.T) {
 // lastOnly has fields lie with their channels last, however small they are.
 type lastOnly struct{ *cuda.Backend }
 
-func (b lastOnly) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.Way {
-	ways := b.Backend.Ways(o, attrs, in, out)
+func (b lastOnly) LayoutOptions(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.LayoutOption {
+	ways := b.Backend.LayoutOptions(o, attrs, in, out)
 	if len(ways) > 1 {
 		ways[1].Cost = 0
 	}
@@ -365,12 +365,12 @@ func TestPiecesUnderLimits(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		b, err := cuda.Over(func() (device.Device, error) { return clocked{dev, s}, nil })
+		b, err := cuda.New(func() (device.Device, error) { return clocked{dev, s}, nil })
 		if err != nil {
 			return nil, err
 		}
 		b.UseLibrary(s)
-		b.Remember(tune.Open(dir, b.Machine(), nil))
+		b.SetTimings(tune.Open(dir, b.Machine(), nil))
 		return lastOnly{b}, nil
 	}})
 	b := graph.New(7)

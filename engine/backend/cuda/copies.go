@@ -16,27 +16,27 @@ func bytesOf(t backend.Tensor) int {
 	return elem
 }
 
-// dense are the axes of a value as they lie in memory, lanes for channels, and which of them axis is.
-func dense(t backend.Tensor, axis int) (s graph.Shape, at int) {
-	if t.Layout != graph.Last {
+// storageAxes are the axes of a value as they lie in memory, lanes for channels, and which of them axis is.
+func storageAxes(t backend.Tensor, axis int) (s graph.Shape, at int) {
+	if t.Layout != graph.ChannelsLast {
 		return t.Shape, axis
 	}
 	n := t.Shape
-	return graph.Shape{n[0], n[2], n[3], n[4], graph.Last.Lanes(n[1])}, [...]int{0, 4, 1, 2, 3}[axis]
+	return graph.Shape{n[0], n[2], n[3], n[4], graph.ChannelsLast.PaddedChannels(n[1])}, [...]int{0, 4, 1, 2, 3}[axis]
 }
 
-// stretch is one axis of a box: its size, and how far apart neighbours lie on both sides, in elements.
-type stretch struct{ n, x, y int }
+// boxAxis is one axis of a box: its size, and how far apart neighbours lie on both sides, in elements.
+type boxAxis struct{ n, x, y int }
 
-// merged leaves out axes of one, and joins those that are one on both sides.
-func merged(box []stretch) []stretch {
-	var out []stretch
+// mergeAxes leaves out axes of one, and joins those that are one on both sides.
+func mergeAxes(box []boxAxis) []boxAxis {
+	var out []boxAxis
 	for _, a := range box {
 		if a.n == 1 {
 			continue
 		}
 		if k := len(out) - 1; k >= 0 && out[k].x == a.n*a.x && out[k].y == a.n*a.y {
-			out[k] = stretch{out[k].n * a.n, a.x, a.y}
+			out[k] = boxAxis{out[k].n * a.n, a.x, a.y}
 			continue
 		}
 		out = append(out, a)
@@ -65,14 +65,14 @@ func unit(least int, multiples ...int) (name string, bytes int) {
 // address is the end of an address, as far as alignment is of concern.
 func address(p device.Pointer) int { return int(uintptr(p) % 64) }
 
-// mostAxes is the number of axes of copy_box.
-const mostAxes = 5
+// maxAxes is the number of axes of copy_box.
+const maxAxes = 5
 
 // copyBox adds the copy of a box, outermost axis first, of elements of so many bytes; without x it is cleared.
-func (w *work) copyBox(x, y device.Pointer, bytes int, box ...stretch) {
-	box = merged(box)
+func (w *work) copyBox(x, y device.Pointer, bytes int, box ...boxAxis) {
+	box = mergeAxes(box)
 	if k := len(box) - 1; k < 0 || box[k].x != 1 || box[k].y != 1 {
-		box = append(box, stretch{1, 1, 1})
+		box = append(box, boxAxis{1, 1, 1})
 	}
 	last := len(box) - 1
 	multiples := []int{address(x), address(y), box[last].n * bytes}
@@ -86,10 +86,10 @@ func (w *work) copyBox(x, y device.Pointer, bytes int, box ...stretch) {
 		box[k].x /= per
 		box[k].y /= per
 	}
-	for len(box) < mostAxes { // the size of the first axis may be beyond 32 bits
-		box = append(box, stretch{1, 0, 0})
+	for len(box) < maxAxes { // the size of the first axis may be beyond 32 bits
+		box = append(box, boxAxis{1, 0, 0})
 	}
-	if len(box) > mostAxes {
+	if len(box) > maxAxes {
 		panic("cuda: a box of more than five axes")
 	}
 	n := int64(1)
@@ -102,11 +102,11 @@ func (w *work) copyBox(x, y device.Pointer, bytes int, box ...stretch) {
 		xs, ys = append(xs, int64(a.x)), append(ys, int64(a.y))
 	}
 	if x == nil {
-		w.call(copies(name), "clear_box", over(n), append(append([]any{y, n}, sizes...), ys...)...)
+		w.call(copies(name), "clear_box", gridFor(n), append(append([]any{y, n}, sizes...), ys...)...)
 		return
 	}
 	args := append([]any{x, y, n}, sizes...)
-	w.call(copies(name), "copy_box", over(n), append(append(args, xs...), ys...)...)
+	w.call(copies(name), "copy_box", gridFor(n), append(append(args, xs...), ys...)...)
 }
 
 // copies is the program of copies in a unit.
@@ -116,19 +116,21 @@ func copies(unit string) device.Program { return kernels.Program("copies.cu", de
 // lanes from at on, these among them, are written, zeros elsewhere.
 func (w *work) copyLanes(x, y backend.Tensor, first, count, at0, room, to int) {
 	points := y.Shape.Size() / y.Shape[1]
-	xl, yl := graph.Last.Lanes(x.Shape[1]), graph.Last.Lanes(y.Shape[1])
+	xl, yl := graph.ChannelsLast.PaddedChannels(x.Shape[1]), graph.ChannelsLast.PaddedChannels(y.Shape[1])
 	name, wide := unit(bytesOf(x), first*bytesOf(x), count*bytesOf(x), at0*bytesOf(x), room*bytesOf(x), to*bytesOf(x), xl*bytesOf(x), yl*bytesOf(x))
 	per := wide / bytesOf(x)
 	args := append([]any{at(x), at(y), int64(points) * int64(room/per)}, int32s(xl/per, first/per, count/per, yl/per, at0/per, room/per, to/per)...)
-	w.call(copies(name), "copy_lanes", over(int64(points)*int64(room/per)), args...)
+	w.call(copies(name), "copy_lanes", gridFor(int64(points)*int64(room/per)), args...)
 }
 
-// acrossLanes tells whether an operation along an axis works across channels that come last.
-func acrossLanes(t backend.Tensor, axis int) bool { return t.Layout == graph.Last && axis == 1 }
+// isChannelAxis tells whether an operation along an axis works across channels that come last.
+func isChannelAxis(t backend.Tensor, axis int) bool {
+	return t.Layout == graph.ChannelsLast && axis == 1
+}
 
 // runs are the sizes before an axis of a dense value, along it and behind it.
 func runs(t backend.Tensor, axis int) (before, size, behind int) {
-	s, k := dense(t, axis)
+	s, k := storageAxes(t, axis)
 	return s[:k].Size(), s[k], s[k+1:].Size()
 }
 
@@ -136,7 +138,7 @@ func concat(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, axis, at0 := &work{b: b}, q.Attrs.(op.AlongAxis).Axis, 0
 	_, all, behind := runs(q.Out, axis)
 	for i, t := range q.In {
-		if acrossLanes(q.Out, axis) {
+		if isChannelAxis(q.Out, axis) {
 			n, room := t.Shape[1], t.Shape[1]
 			if i == len(q.In)-1 {
 				room = all - at0
@@ -149,7 +151,7 @@ func concat(b *Backend, q backend.Request) (backend.Kernel, error) {
 			continue
 		}
 		before, size, _ := runs(t, axis)
-		w.copyBox(at(t), offset(q.Out, at0*behind), bytesOf(t), stretch{before, size * behind, all * behind}, stretch{size * behind, 1, 1})
+		w.copyBox(at(t), offset(q.Out, at0*behind), bytesOf(t), boxAxis{before, size * behind, all * behind}, boxAxis{size * behind, 1, 1})
 		at0 += size
 	}
 	return w.kernel("concat")
@@ -157,27 +159,27 @@ func concat(b *Backend, q backend.Request) (backend.Kernel, error) {
 
 func slice(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, a := &work{b: b}, q.Attrs.(op.Range)
-	if acrossLanes(q.Out, a.Axis) {
-		w.copyLanes(q.In[0], q.Out, a.Lo, a.Hi-a.Lo, 0, graph.Last.Lanes(q.Out.Shape[1]), 0)
+	if isChannelAxis(q.Out, a.Axis) {
+		w.copyLanes(q.In[0], q.Out, a.Lo, a.Hi-a.Lo, 0, graph.ChannelsLast.PaddedChannels(q.Out.Shape[1]), 0)
 		return w.kernel("slice")
 	}
 	before, all, behind := runs(q.In[0], a.Axis)
 	run := (a.Hi - a.Lo) * behind
-	w.copyBox(offset(q.In[0], a.Lo*behind), at(q.Out), bytesOf(q.Out), stretch{before, all * behind, run}, stretch{run, 1, 1})
+	w.copyBox(offset(q.In[0], a.Lo*behind), at(q.Out), bytesOf(q.Out), boxAxis{before, all * behind, run}, boxAxis{run, 1, 1})
 	return w.kernel("slice")
 }
 
 func embed(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, a := &work{b: b}, q.Attrs.(op.Range)
-	if acrossLanes(q.Out, a.Axis) {
-		w.copyLanes(q.In[0], q.Out, 0, a.Hi-a.Lo, 0, graph.Last.Lanes(q.Out.Shape[1]), a.Lo)
+	if isChannelAxis(q.Out, a.Axis) {
+		w.copyLanes(q.In[0], q.Out, 0, a.Hi-a.Lo, 0, graph.ChannelsLast.PaddedChannels(q.Out.Shape[1]), a.Lo)
 		return w.kernel("embed")
 	}
 	before, all, behind := runs(q.Out, a.Axis)
 	name, wide := unit(bytesOf(q.Out), behind*bytesOf(q.Out), address(at(q.In[0])), address(at(q.Out)))
 	behind = behind * bytesOf(q.Out) / wide
 	n := int64(before) * int64(all) * int64(behind)
-	w.call(copies(name), "embed", over(n), append([]any{at(q.In[0]), at(q.Out), n}, int32s(behind, all, a.Lo, a.Hi)...)...)
+	w.call(copies(name), "embed", gridFor(n), append([]any{at(q.In[0]), at(q.Out), n}, int32s(behind, all, a.Lo, a.Hi)...)...)
 	return w.kernel("embed")
 }
 
@@ -185,7 +187,7 @@ func embed(b *Backend, q backend.Request) (backend.Kernel, error) {
 func setRepeat(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, m := &work{b: b}, q.Attrs.(op.Set).Size
 	rows, run := q.In[0].Shape[0], int(elems(q.In[0]))/q.In[0].Shape[0]
-	w.copyBox(at(q.In[0]), at(q.Out), bytesOf(q.Out), stretch{rows, run, m * run}, stretch{m, 0, run}, stretch{run, 1, 1})
+	w.copyBox(at(q.In[0]), at(q.Out), bytesOf(q.Out), boxAxis{rows, run, m * run}, boxAxis{m, 0, run}, boxAxis{run, 1, 1})
 	return w.kernel("set_repeat")
 }
 
@@ -193,26 +195,26 @@ func setTranspose(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, a := &work{b: b}, q.Attrs.(op.Grid)
 	set := a.Rows * a.Columns
 	run := int(elems(q.In[0])) / q.In[0].Shape[0]
-	w.copyBox(at(q.In[0]), at(q.Out), bytesOf(q.Out), stretch{q.In[0].Shape[0] / set, set * run, set * run},
-		stretch{a.Columns, run, a.Rows * run}, stretch{a.Rows, a.Columns * run, run}, stretch{run, 1, 1})
+	w.copyBox(at(q.In[0]), at(q.Out), bytesOf(q.Out), boxAxis{q.In[0].Shape[0] / set, set * run, set * run},
+		boxAxis{a.Columns, run, a.Rows * run}, boxAxis{a.Rows, a.Columns * run, run}, boxAxis{run, 1, 1})
 	return w.kernel("set_transpose")
 }
 
 func setSwap(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w, rows, s := &work{b: b}, q.Attrs.(op.Swap).Size, q.In[0].Shape
 	samples, channels, levels, run := s[0]/rows, s[1], s[2], s[3]*s[4]
-	if q.Out.Layout == graph.Last { // channels are part of the runs
-		run, channels = run*graph.Last.Lanes(channels), 1
+	if q.Out.Layout == graph.ChannelsLast { // channels are part of the runs
+		run, channels = run*graph.ChannelsLast.PaddedChannels(channels), 1
 	}
 	row, to := channels*levels*run, channels*rows*run
-	w.copyBox(at(q.In[0]), at(q.Out), bytesOf(q.Out), stretch{samples, rows * row, levels * to}, stretch{levels, run, to},
-		stretch{channels, levels * run, rows * run}, stretch{rows, row, run}, stretch{run, 1, 1})
+	w.copyBox(at(q.In[0]), at(q.Out), bytesOf(q.Out), boxAxis{samples, rows * row, levels * to}, boxAxis{levels, run, to},
+		boxAxis{channels, levels * run, rows * run}, boxAxis{rows, row, run}, boxAxis{run, 1, 1})
 	return w.kernel("set_swap")
 }
 
 // copied serves what changes no plain value.
 func copied(b *Backend, q backend.Request) (backend.Kernel, error) {
 	w := &work{b: b}
-	w.copyBox(at(q.In[0]), at(q.Out), bytesOf(q.Out), stretch{q.Out.Shape.Size(), 1, 1})
+	w.copyBox(at(q.In[0]), at(q.Out), bytesOf(q.Out), boxAxis{q.Out.Shape.Size(), 1, 1})
 	return w.kernel("copy")
 }

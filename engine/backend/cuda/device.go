@@ -28,13 +28,13 @@ type Device struct {
 
 // Readings are what changes from moment to moment; what a device does not tell is zero.
 type Readings struct {
-	UsedBytes      uint64   `json:"used_bytes"`    // by all processes, and by the driver
-	Temperature    int      `json:"temperature_c"` // of the chip
-	PowerW         float64  `json:"power_w"`
-	PowerLimitW    float64  `json:"power_limit_w"` // beyond which clocks fall
-	ClockMHz       int      `json:"clock_mhz"`     // of the multiprocessors
-	MaxClockMHz    int      `json:"max_clock_mhz"`
-	MemoryClockMHz int      `json:"memory_clock_mhz"`
-	BusyPercent    int      `json:"busy_percent"` // of the time some kernel ran
-	Throttled      []string `json:"throttled"`    // why clocks are lower than they could be: "power", "temperature" …
+	UsedBytes          uint64   `json:"used_bytes"`    // by all processes, and by the driver
+	Temperature        int      `json:"temperature_c"` // of the chip
+	PowerW             float64  `json:"power_w"`
+	PowerLimitW        float64  `json:"power_limit_w"` // beyond which clocks fall
+	ClockMHz           int      `json:"clock_mhz"`     // of the multiprocessors
+	MaxClockMHz        int      `json:"max_clock_mhz"`
+	MemoryClockMHz     int      `json:"memory_clock_mhz"`
+	UtilisationPercent int      `json:"busy_percent"` // of the time some kernel ran
+	Throttled          []string `json:"throttled"`    // why clocks are lower than they could be: "power", "temperature" …
 }

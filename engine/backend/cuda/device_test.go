@@ -44,9 +44,9 @@ func TestDeviceConvs(t *testing.T) {
 
 func TestDeviceTiles(t *testing.T) { everyTile(t, realGPU(t), largerCases()) }
 
-func TestDeviceSweeps(t *testing.T) {
+func TestDeviceOptimisers(t *testing.T) {
 	b := realGPU(t)
-	sweepsEqual(t, b, within(t, b))
+	optimisersEqual(t, b, within(t, b))
 }
 
 // TestDevicePieces: every plan of the library that was raced agrees with the reference in pieces
@@ -54,7 +54,7 @@ func TestDeviceSweeps(t *testing.T) {
 func TestDevicePieces(t *testing.T) {
 	b := realGPU(t)
 	table := tune.Open(t.TempDir(), b.Machine(), nil)
-	b.Remember(table)
+	b.SetTimings(table)
 	zero := op.Conv{Stride: [3]int{1, 1, 1}, Dilation: [3]int{1, 1, 1}, Pad: op.Same(3, 3, 3)}
 	stride := zero
 	stride.Stride = [3]int{1, 2, 2}

@@ -9,13 +9,13 @@ import (
 
 // dropout serves dropout: the key of a step is made on the device.
 func dropout(b *Backend, q backend.Request) (backend.Kernel, error) {
-	a, s := q.Attrs.(op.Drop), q.Out.Shape
+	a, s := q.Attrs.(op.DropoutParams), q.Out.Shape
 	n, channels, points := elems(q.Out), 1, int64(1)
-	if q.Out.Layout == graph.Last {
+	if q.Out.Layout == graph.ChannelsLast {
 		n, channels, points = n/widthLast, s[1], int64(s[2:].Size())
 	}
 	w := &work{b: b}
-	w.call(kernels.Program("dropout.cu", onField(q.Out)...), "dropout", over(n), at(q.In[0]), at(q.Out), b.step, a.KeyBefore(q.Seed), a.Below(),
-		float32(1/(1-a.P)), int32(channels), int32(graph.Last.Lanes(channels)), points, n)
+	w.call(kernels.Program("dropout.cu", fieldDefines(q.Out)...), "dropout", gridFor(n), at(q.In[0]), at(q.Out), b.step, a.KeyPrefix(q.Seed), a.Threshold(),
+		float32(1/(1-a.P)), int32(channels), int32(graph.ChannelsLast.PaddedChannels(channels)), points, n)
 	return w.kernel("dropout")
 }

@@ -26,15 +26,15 @@ func ran(t *testing.T, b *cuda.Backend, do func(func() error), name string, attr
 	q.Out = backend.Tensor{Shape: s, F32: there(t, b, do, make([]float32, s.Size()))}
 	do(func() error {
 		k, err := b.Prepare(q)
-		if err != nil || k.Waits {
-			t.Fatalf("%s: %v, on the processor %v", name, err, k.Waits)
+		if err != nil || k.Blocking {
+			t.Fatalf("%s: %v, on the processor %v", name, err, k.Blocking)
 		}
-		if k.Place != nil {
-			scratch, err := b.Make(int(k.Scratch / 4))
+		if k.SetScratch != nil {
+			scratch, err := b.Alloc(int(k.Scratch / 4))
 			if err != nil {
 				return err
 			}
-			if err := k.Place(scratch); err != nil {
+			if err := k.SetScratch(scratch); err != nil {
 				return err
 			}
 		}
@@ -49,7 +49,7 @@ func TestSumsOverManyPoints(t *testing.T) {
 	b, do := emulated(t)
 	const n, channels = 1 << 20, 3
 	shape := graph.Shape{2, channels, 1, 512, n / 1024}
-	plain, last := make([]float32, shape.Size()), make([]float32, graph.Last.Elems(shape))
+	plain, last := make([]float32, shape.Size()), make([]float32, graph.ChannelsLast.Elems(shape))
 	random(plain, 7)
 	var mean, variance [channels]float64
 	for i, v := range plain {
@@ -65,7 +65,7 @@ func TestSumsOverManyPoints(t *testing.T) {
 	zeros := backend.Tensor{Shape: graph.Shape{channels}, F32: there(t, b, do, make([]float32, channels))}
 	for _, x := range []backend.Tensor{
 		{Shape: shape, F32: there(t, b, do, plain)},
-		{Shape: shape, Layout: graph.Last, F32: there(t, b, do, last)},
+		{Shape: shape, Layout: graph.ChannelsLast, F32: there(t, b, do, last)},
 	} {
 		mom := ran(t, b, do, "channel_moments", struct{}{}, []backend.Tensor{x, zeros, zeros})
 		sum := ran(t, b, do, "channel_sum", struct{}{}, []backend.Tensor{x})
@@ -114,7 +114,7 @@ func TestParts(t *testing.T) {
 	for _, c := range []struct {
 		layout graph.Layout
 		bytes  int
-	}{{graph.Plain, 4}, {graph.Last, 4}, {graph.Last, 2}} {
+	}{{graph.Plain, 4}, {graph.ChannelsLast, 4}, {graph.ChannelsLast, 2}} {
 		n := c.layout.Elems(shape)
 		of := func(x []float32) backend.Tensor {
 			v := backend.Tensor{Shape: shape, Layout: c.layout, F32: x}
@@ -133,15 +133,15 @@ func TestParts(t *testing.T) {
 		do(func() error {
 			middle := of(packed)
 			middle.Shape = size
-			out, err := b.CopyPart(of(x), lo, middle, make(graph.Shape, 5), size)
+			out, err := b.CopyBox(of(x), lo, middle, make(graph.Shape, 5), size)
 			if err != nil {
 				return err
 			}
-			back, err := b.CopyPart(middle, make(graph.Shape, 5), of(y), south(lo), size)
+			back, err := b.CopyBox(middle, make(graph.Shape, 5), of(y), south(lo), size)
 			if err != nil {
 				return err
 			}
-			clear, err := b.ClearPart(of(y), hole, graph.Shape{1, 11, 1, 2, 2})
+			clear, err := b.ClearBox(of(y), hole, graph.Shape{1, 11, 1, 2, 2})
 			if err != nil {
 				return err
 			}
@@ -151,14 +151,14 @@ func TestParts(t *testing.T) {
 			if err := back.Run(); err != nil {
 				return err
 			}
-			if _, err := b.CopyPart(of(x), lo, of(y), south(south(lo)), size); err == nil {
+			if _, err := b.CopyBox(of(x), lo, of(y), south(south(lo)), size); err == nil {
 				t.Error("a box reaches beyond its value")
 			}
 			return clear.Run()
 		})
 		got := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(here(t, b, do, y)))), 4*n)
 		place := func(i int) int { return i }
-		if c.layout == graph.Last {
+		if c.layout == graph.ChannelsLast {
 			points := shape[2:].Size()
 			place = func(i int) int { return (i/points/shape[1]*points+i%points)*16 + i/points%shape[1] }
 		}

@@ -16,10 +16,10 @@ import (
 // the device if one of them does not answer.
 func Inspect() (*Inventory, error) { return inspect(nvml.New()) }
 
-// reasons are the return codes of Init that mean something to a user. The library's
+// initErrors are the return codes of Init that mean something to a user. The library's
 // own texts are not asked for: after a failed Init every further call into it may
 // end the process with an unresolved symbol.
-var reasons = map[nvml.Return]string{
+var initErrors = map[nvml.Return]string{
 	nvml.ERROR_LIBRARY_NOT_FOUND:         "libnvidia-ml.so.1 is not installed",
 	nvml.ERROR_DRIVER_NOT_LOADED:         "the kernel module is not loaded",
 	nvml.ERROR_NO_PERMISSION:             "no permission to use the driver",
@@ -42,15 +42,15 @@ func initialise(lib nvml.Interface) error {
 	if ret == nvml.SUCCESS {
 		return nil
 	}
-	why, ok := reasons[ret]
+	why, ok := initErrors[ret]
 	if !ok {
 		why = fmt.Sprintf("NVML answers with code %d", int(ret))
 	}
 	return fmt.Errorf("%w: %s", ErrNoDriver, why)
 }
 
-// asker makes errors of return codes; that a device does not support a question is none.
-func asker(lib nvml.Interface) func(what string, ret nvml.Return) error {
+// errorOf makes errors of return codes; that a device does not support a question is none.
+func errorOf(lib nvml.Interface) func(what string, ret nvml.Return) error {
 	return func(what string, ret nvml.Return) error {
 		if ret == nvml.SUCCESS || ret == nvml.ERROR_NOT_SUPPORTED {
 			return nil
@@ -68,7 +68,7 @@ func inspect(lib nvml.Interface) (inv *Inventory, err error) {
 			err = fmt.Errorf("close NVML: %s", lib.ErrorString(ret))
 		}
 	}()
-	ask := asker(lib)
+	ask := errorOf(lib)
 	inv = &Inventory{Devices: []Device{}}
 	if inv.Driver, inv.CUDA, err = versions(lib); err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func matrixPrecisions(architecture int) []string {
 
 // versions are those of the driver and of the newest CUDA that it serves.
 func versions(lib nvml.Interface) (driver, cuda string, err error) {
-	ask := asker(lib)
+	ask := errorOf(lib)
 	driver, ret := lib.SystemGetDriverVersion()
 	if err := ask("driver version", ret); err != nil {
 		return "", "", err
@@ -132,6 +132,6 @@ func versions(lib nvml.Interface) (driver, cuda string, err error) {
 	if err := ask("CUDA version of the driver", ret); err != nil {
 		return "", "", err
 	}
-	libraries.DriverServes(version / 1000)
+	libraries.SetDriverCUDA(version / 1000)
 	return driver, fmt.Sprintf("%d.%d", version/1000, version%1000/10), nil
 }

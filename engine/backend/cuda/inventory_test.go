@@ -66,7 +66,7 @@ func card(memory nvml.Return) *mock.Device {
 
 // now is what a card reads.
 var now = Readings{UsedBytes: 10 << 30, Temperature: 61, PowerW: 512.3, PowerLimitW: 700, ClockMHz: 1755, MaxClockMHz: 1980, MemoryClockMHz: 2619,
-	BusyPercent: 97, Throttled: []string{"power", "temperature"}}
+	UtilisationPercent: 97, Throttled: []string{"power", "temperature"}}
 
 func TestInspect(t *testing.T) {
 	lib := fake(card(nvml.SUCCESS), card(nvml.SUCCESS))

@@ -36,7 +36,7 @@ func (b *Backend) local(q backend.Request, c localCall) (backend.Kernel, error) 
 		}
 		args = append(args, ax.args()...)
 	}
-	size := over(c.n)
+	size := gridFor(c.n)
 	size.Grid[1] = c.groups
 	w := &work{b: b}
 	w.call(kernels.LocalConv(kernels.LocalSamples), c.name, size, args...)

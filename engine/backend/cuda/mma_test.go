@@ -120,7 +120,7 @@ func TestWarpProducts(t *testing.T) {
 		bits   int // of a value
 		half   func(x float64) uint16
 	}{{"bf16_product", 16, 8, func(x float64) uint16 { return uint16(math.Float32bits(float32(x)) >> 16) }},
-		{"f16_product", 16, float16.Bits, float16.Of}, {"tf32_product", 8, 11, nil}} {
+		{"f16_product", 16, float16.MantissaBits, float16.ToBits}, {"tf32_product", 8, 11, nil}} {
 		value := func(n, i, j int) float64 {
 			return rounded(2*rng.Uniform(rng.Key(rng.Hash(k.kernel), uint64(n)), uint64(i*64+j))-1, k.bits)
 		}
@@ -199,8 +199,8 @@ func TestQuadProducts(t *testing.T) {
 				if turned { // A column major, B row major
 					va, vb = left(computation, i+high, lane%4), right(computation, lane%4, i+high)
 				}
-				a[lane*2+i/2] |= uint32(float16.Of(va)) << (16 * (i & 1))
-				b[lane*2+i/2] |= uint32(float16.Of(vb)) << (16 * (i & 1))
+				a[lane*2+i/2] |= uint32(float16.ToBits(va)) << (16 * (i & 1))
+				b[lane*2+i/2] |= uint32(float16.ToBits(vb)) << (16 * (i & 1))
 			}
 			for i := range 8 {
 				c[lane*8+i] = math.Float32bits(float32(lane + i))
@@ -260,8 +260,8 @@ func TestRoundF16(t *testing.T) {
 		if i < len(edges) {
 			v = edges[i]
 		} else if i%5 == 0 { // between two numbers
-			if h := float16.Of(v); h&0x7fff < 0x7bff {
-				v = (float16.Value(h) + float16.Value(h+1)) / 2
+			if h := float16.ToBits(v); h&0x7fff < 0x7bff {
+				v = (float16.FromBits(h) + float16.FromBits(h+1)) / 2
 			}
 		}
 		x[i] = math.Float32bits(float32(v))
@@ -270,8 +270,8 @@ func TestRoundF16(t *testing.T) {
 	warp(t, "round_f16", x, y, back)
 	for i := range x[:len(x)-1] {
 		v := float64(math.Float32frombits(x[i]))
-		if want := float16.Of(v); y[i] != uint32(want) || float64(math.Float32frombits(back[i])) != float16.Value(want) {
-			t.Errorf("%g becomes %#x, and back %g, want %#x, %g", v, y[i], math.Float32frombits(back[i]), want, float16.Value(want))
+		if want := float16.ToBits(v); y[i] != uint32(want) || float64(math.Float32frombits(back[i])) != float16.FromBits(want) {
+			t.Errorf("%g becomes %#x, and back %g, want %#x, %g", v, y[i], math.Float32frombits(back[i]), want, float16.FromBits(want))
 		}
 	}
 	if v := back[len(x)-1]; !math.IsNaN(float64(math.Float32frombits(v))) {

@@ -32,12 +32,12 @@ func Open(o Options) (backend.Backend, error) {
 	if _, err := nvrtc.Open(); err != nil {
 		return nil, err
 	}
-	b, err := Over(func() (device.Device, error) { return gpu.Open(localRank(os.Getenv) % max(n, 1)) })
+	b, err := New(func() (device.Device, error) { return gpu.Open(localRank(os.Getenv) % max(n, 1)) })
 	if err != nil {
 		return nil, err // not a nil *Backend
 	}
-	b.Remember(tune.Open("", b.Machine(), nil))
-	b.Choose(o.Choices)
+	b.SetTimings(tune.Open("", b.Machine(), nil))
+	b.SetChoices(o.Choices)
 	b.AllowTF32(o.TF32)
 	return b, nil
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
 )
 
-var sweeping = kernels.Program("optim.cu")
+var optimProgram = kernels.Program("optim.cu")
 
-// sweepConstantsOf are the constants of a step in the order of optim.cu.
-func sweepConstantsOf(c backend.SweepConstants) [sweepConstants]float32 {
-	var out [sweepConstants]float32
-	for i, x := range [...]float64{c.Rate, c.Beta1, c.Beta2, 1 - c.Beta1, 1 - c.Beta2, c.Eps, c.Momentum, c.Factor, c.Blend, c.Correct1, c.Correct2, c.Clip, c.Trust} {
+// packConstants are the constants of a step in the order of optim.cu.
+func packConstants(c backend.OptimConstants) [numConstants]float32 {
+	var out [numConstants]float32
+	for i, x := range [...]float64{c.Rate, c.Beta1, c.Beta2, 1 - c.Beta1, 1 - c.Beta2, c.Eps, c.Momentum, c.GradScale, c.EMAWeight, c.Correct1, c.Correct2, c.ClipNorm, c.TrustCoefficient} {
 		out[i] = float32(x)
 	}
 	return out
@@ -23,31 +23,31 @@ func sweepConstantsOf(c backend.SweepConstants) [sweepConstants]float32 {
 
 // Sizes of what a sweep reads and finds.
 const (
-	sweepConstants = 13
-	sweepFound     = 3
+	numConstants = 13
+	numResults   = 3
 )
 
 var _ backend.Updater = (*Backend)(nil)
 
-// sweep is the optimiser of flat parameters on the device. Its rules are numbered as those of optim.cu.
-type sweep struct {
+// optimiser is the optimiser of flat parameters on the device. Its rules are numbered as those of optim.cu.
+type optimiser struct {
 	b                    *Backend
 	rule                 backend.Rule
 	measure, join, ratio work
 	moments, move        work
-	constants, found     []float32 // on the device
+	constants, results   []float32 // on the device
 	constantsHost        []float32 // and where the program has them
-	foundHost            []float32
+	resultsHost          []float32
 	owned                [][]float32
 	pieces               device.Pointer
 	count                int
 }
 
-// NewSweep prepares the sweeps of a rule over pieces.
+// NewOptimiser prepares the sweeps of a rule over pieces.
 //
 // Errors: too little memory.
-func (b *Backend) NewSweep(rule backend.Rule, pieces []backend.SweepPiece, tensors []backend.SweepTensor, a backend.SweepArrays) (_ backend.Sweep, err error) {
-	s := &sweep{b: b, rule: rule, count: len(pieces)}
+func (b *Backend) NewOptimiser(rule backend.Rule, pieces []backend.ParamRange, tensors []backend.ParamTensor, a backend.OptimArrays) (_ backend.Optimiser, err error) {
+	s := &optimiser{b: b, rule: rule, count: len(pieces)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -59,12 +59,12 @@ func (b *Backend) NewSweep(rule backend.Rule, pieces []backend.SweepPiece, tenso
 		s.owned = append(s.owned, x)
 		return x
 	}
-	s.constants, s.constantsHost = room(sweepConstants, b.Make), room(sweepConstants, b.MakeHost)
-	s.found, s.foundHost = room(sweepFound, b.Make), room(sweepFound, b.MakeHost)
+	s.constants, s.constantsHost = room(numConstants, b.Alloc), room(numConstants, b.AllocHost)
+	s.results, s.resultsHost = room(numResults, b.Alloc), room(numResults, b.AllocHost)
 	const double = 2 // float32 of one
-	parts, sums := room(2*double*len(pieces), b.Make), room(2*double*len(tensors), b.Make)
-	decay, ratio := room(len(tensors), b.Make), room(len(tensors), b.Make)
-	pieceTable, tensorTable := room(8*len(pieces), b.Make), room(3*(len(tensors)+1), b.Make)
+	parts, sums := room(2*double*len(pieces), b.Alloc), room(2*double*len(tensors), b.Alloc)
+	decay, ratio := room(len(tensors), b.Alloc), room(len(tensors), b.Alloc)
+	pieceTable, tensorTable := room(8*len(pieces), b.Alloc), room(3*(len(tensors)+1), b.Alloc)
 	if err == nil {
 		err = s.tables(pieceTable, tensorTable, pieces, tensors)
 	}
@@ -72,7 +72,7 @@ func (b *Backend) NewSweep(rule backend.Rule, pieces []backend.SweepPiece, tenso
 		return s, err
 	}
 	s.pieces = start(pieceTable)
-	table, of, c, found := s.pieces, start(tensorTable), start(s.constants), start(s.found)
+	table, of, c, found := s.pieces, start(tensorTable), start(s.constants), start(s.results)
 	each := device.Size{Grid: [3]int{len(pieces)}, Block: [3]int{threads}}
 	if len(pieces) == 0 {
 		each.Grid[0] = -1
@@ -85,26 +85,26 @@ func (b *Backend) NewSweep(rule backend.Rule, pieces []backend.SweepPiece, tenso
 	if rule != backend.RuleLARS {
 		w = nil
 	}
-	s.measure.call(sweeping, "opt_squares", each, table, w, start(a.G), start(parts))
-	s.join.call(sweeping, "opt_join", over(int64(n)), of, start(parts), start(sums), n)
+	s.measure.call(optimProgram, "opt_squares", each, table, w, start(a.G), start(parts))
+	s.join.call(optimProgram, "opt_join", gridFor(int64(n)), of, start(parts), start(sums), n)
 	s.measure.calls = append(s.measure.calls, s.join.calls...)
-	s.ratio.call(sweeping, "opt_norm", one, start(sums), c, found, n)
+	s.ratio.call(optimProgram, "opt_norm", one, start(sums), c, found, n)
 	if rule == backend.RuleLAMB {
-		s.moments.call(sweeping, "opt_moments", each, table, of, c, found, start(a.W), start(a.M), start(a.V), start(a.G), start(parts))
+		s.moments.call(optimProgram, "opt_moments", each, table, of, c, found, start(a.W), start(a.M), start(a.V), start(a.G), start(parts))
 		s.moments.calls = append(s.moments.calls, s.join.calls...)
 	}
-	s.move.call(sweeping, "opt_ratio", over(int64(n)), of, start(sums), c, found, start(decay), start(ratio), n, int32(rule))
-	s.move.call(sweeping, "opt_move", each, table, c, found, start(decay), start(ratio), start(a.W), start(a.M), start(a.V), start(a.E), start(a.G), int32(rule))
+	s.move.call(optimProgram, "opt_ratio", gridFor(int64(n)), of, start(sums), c, found, start(decay), start(ratio), n, int32(rule))
+	s.move.call(optimProgram, "opt_move", each, table, c, found, start(decay), start(ratio), start(a.W), start(a.M), start(a.V), start(a.E), start(a.G), int32(rule))
 	return s, errors.Join(s.measure.err, s.join.err, s.ratio.err, s.moments.err, s.move.err)
 }
 
 // tables brings pieces and tensors to the device.
-func (s *sweep) tables(pieceTable, tensorTable []float32, pieces []backend.SweepPiece, tensors []backend.SweepTensor) error {
-	p, err := s.b.MakeHost(max(len(pieceTable), 2))
+func (s *optimiser) tables(pieceTable, tensorTable []float32, pieces []backend.ParamRange, tensors []backend.ParamTensor) error {
+	p, err := s.b.AllocHost(max(len(pieceTable), 2))
 	if err != nil {
 		return err
 	}
-	t, err := s.b.MakeHost(len(tensorTable))
+	t, err := s.b.AllocHost(len(tensorTable))
 	if err != nil {
 		return errors.Join(err, s.b.Free(p))
 	}
@@ -130,88 +130,88 @@ func (s *sweep) tables(pieceTable, tensorTable []float32, pieces []backend.Sweep
 	return errors.Join(s.b.Copy(pieceTable, p), s.b.Copy(tensorTable, t), s.b.Wait(), s.b.Free(p), s.b.Free(t))
 }
 
-// Set brings the constants of the next steps to the device.
-func (s *sweep) Set(c backend.SweepConstants) error {
+// SetConstants brings the constants of the next steps to the device.
+func (s *optimiser) SetConstants(c backend.OptimConstants) error {
 	if err := s.b.Wait(); err != nil {
 		return err
 	}
-	list := sweepConstantsOf(c)
+	list := packConstants(c)
 	copy(s.constantsHost, list[:])
 	return s.b.Copy(s.constants, s.constantsHost)
 }
 
 // Step moves the parameters once. A gradient that is not finite changes nothing; see Found.
-func (s *sweep) Step() error {
-	return errors.Join(s.measure.run(), s.ratio.run(), s.moments.run(), s.move.run(), s.b.Copy(s.foundHost, s.found))
+func (s *optimiser) Step() error {
+	return errors.Join(s.measure.run(), s.ratio.run(), s.moments.run(), s.move.run(), s.b.Copy(s.resultsHost, s.results))
 }
 
-// Found waits, and gives the norm of the gradient of the last step before clipping, and whether it was finite.
-func (s *sweep) Found() (norm float64, finite bool, err error) {
+// GradNorm waits, and gives the norm of the gradient of the last step before clipping, and whether it was finite.
+func (s *optimiser) GradNorm() (norm float64, finite bool, err error) {
 	err = s.b.Wait()
-	return float64(s.foundHost[0]), s.foundHost[2] != 0, err
+	return float64(s.resultsHost[0]), s.resultsHost[2] != 0, err
 }
 
 // Finite tells whether the gradient is that the next step moves along. It waits.
-func (s *sweep) Finite() (bool, error) {
-	err := errors.Join(s.measure.run(), s.ratio.run(), s.b.Copy(s.foundHost, s.found))
+func (s *optimiser) Finite() (bool, error) {
+	err := errors.Join(s.measure.run(), s.ratio.run(), s.b.Copy(s.resultsHost, s.results))
 	if err != nil {
 		return false, err
 	}
-	_, finite, err := s.Found()
+	_, finite, err := s.GradNorm()
 	return finite, err
 }
 
-// sweepMask is which parameters are kept, a byte each, on the device and where the program has them.
-type sweepMask struct {
-	b           *Backend
-	there, here []float32
+// paramMask is which parameters are kept, a byte each, on the device and where the program has them.
+type paramMask struct {
+	b            *Backend
+	device, host []float32
 }
 
 // NewMask makes room for a mask of n parameters.
 //
 // Errors: too little memory.
-func (b *Backend) NewMask(n int) (_ backend.SweepMask, err error) {
+func (b *Backend) NewMask(n int) (_ backend.ParamMask, err error) {
 	const parameters = elem // in an element of four bytes
-	m := &sweepMask{b: b}
-	if m.there, err = b.Make(ceil(n, parameters)); err == nil {
-		m.here, err = b.MakeHost(ceil(n, parameters))
+	m := &paramMask{b: b}
+	if m.device, err = b.Alloc(ceil(n, parameters)); err == nil {
+		m.host, err = b.AllocHost(ceil(n, parameters))
 	}
 	return m, err
 }
 
 // Set brings a mask to the device.
-func (m *sweepMask) Set(keep []bool) error {
+func (m *paramMask) Set(keep []bool) error {
 	if err := m.b.Wait(); err != nil {
 		return err
 	}
-	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(m.here))), elem*len(m.here))
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(m.host))), elem*len(m.host))
 	for i, k := range keep {
 		bytes[i] = 0
 		if k {
 			bytes[i] = 1
 		}
 	}
-	return m.b.Copy(m.there, m.here)
+	return m.b.Copy(m.device, m.host)
 }
 
-// Masked makes what sets x, which lies as the moments do, to 0 where a mask does not keep the parameter.
-func (s *sweep) Masked(x []float32, m backend.SweepMask) (func() error, error) {
+// PrepareMask makes what sets x, which lies as the moments do, to 0 where a mask does not keep the parameter.
+func (s *optimiser) PrepareMask(x []float32, m backend.ParamMask) (func() error, error) {
 	w := &work{b: s.b}
 	if s.count > 0 {
-		w.call(sweeping, "opt_mask", device.Size{Grid: [3]int{s.count}, Block: [3]int{threads}}, s.pieces, start(m.(*sweepMask).there), start(x))
+		w.call(optimProgram, "opt_mask", device.Size{Grid: [3]int{s.count}, Block: [3]int{threads}}, s.pieces, start(m.(*paramMask).device), start(x))
 	}
 	return w.run, w.err
 }
 
-// Gathered makes what adds g, times a number that lies on the device, to sum.
-func (b *Backend) Gathered(sum, g, weight []float32) (func() error, error) {
+// PrepareAccumulate makes what adds g, times a number that lies on the device, to sum.
+func (b *Backend) PrepareAccumulate(sum, g, weight []float32) (func() error, error) {
 	w := &work{b: b}
-	w.call(sweeping, "opt_add", over(int64(len(sum))), start(sum), start(g), start(weight), int64(len(sum)))
+	w.call(optimProgram, "opt_add", gridFor(int64(len(sum))), start(sum), start(g), start(weight), int64(len(sum)))
 	return w.run, w.err
 }
 
 // Close gives back the memory of its own.
-func (s *sweep) Close() error {
+func (s *optimiser) Close() error {
 	var err error
 	for _, x := range s.owned {
 		if x != nil {

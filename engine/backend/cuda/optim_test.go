@@ -22,7 +22,7 @@ import (
 // emulated opens the emulated device; do runs within it.
 func emulated(t *testing.T) (b *cuda.Backend, do func(f func() error)) {
 	t.Helper()
-	b, err := cuda.Over(func() (device.Device, error) { return emulate.Open(1 << 28) })
+	b, err := cuda.New(func() (device.Device, error) { return emulate.Open(1 << 28) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func within(t *testing.T, b *cuda.Backend) func(f func() error) {
 func there(t *testing.T, b *cuda.Backend, do func(func() error), x []float32) (y []float32) {
 	t.Helper()
 	do(func() (err error) {
-		if y, err = b.Make(len(x)); err != nil {
+		if y, err = b.Alloc(len(x)); err != nil {
 			return err
 		}
 		return b.Copy(y, x)
@@ -106,14 +106,14 @@ func close32(x, y []float32) error {
 	return nil
 }
 
-// TestSweepsEqualThoseOfTheProgram: three steps of every rule, with clipping and an average, leave what
+// TestOptimisersEqualHost: three steps of every rule, with clipping and an average, leave what
 // those of package optim leave, recorded or not; one whose gradient is not finite leaves all as it was.
-func TestSweepsEqualThoseOfTheProgram(t *testing.T) {
+func TestOptimisersEqualHost(t *testing.T) {
 	b, do := emulated(t)
-	sweepsEqual(t, b, do)
+	optimisersEqual(t, b, do)
 }
 
-func sweepsEqual(t *testing.T, b *cuda.Backend, do func(func() error)) {
+func optimisersEqual(t *testing.T, b *cuda.Backend, do func(func() error)) {
 	t.Helper()
 	for _, c := range []struct {
 		rule     backend.Rule
@@ -129,41 +129,41 @@ func sweepsEqual(t *testing.T, b *cuda.Backend, do func(func() error)) {
 		if c.kind == optim.SGD || c.kind == optim.LARS {
 			o.Momentum = 0.9
 		}
-		a := backend.SweepArrays{W: there(t, b, do, store.Params()), G: there(t, b, do, store.Grads()), M: there(t, b, do, make([]float32, len(store.Params()))),
+		a := backend.OptimArrays{W: there(t, b, do, store.Params()), G: there(t, b, do, store.Grads()), M: there(t, b, do, make([]float32, len(store.Params()))),
 			V: there(t, b, do, make([]float32, len(store.Params()))), E: there(t, b, do, average.Params())}
 		judge, err := optim.New(store, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var pieces []backend.SweepPiece
-		var tensors []backend.SweepTensor
+		var pieces []backend.ParamRange
+		var tensors []backend.ParamTensor
 		number := map[string]int{}
 		for _, e := range store.Entries() {
 			number[e.Name] = len(tensors)
 			plain := optim.Biases(e.Name)
-			tensors = append(tensors, backend.SweepTensor{Decay: map[bool]float64{true: 0, false: o.Decay}[plain], Plain: plain})
+			tensors = append(tensors, backend.ParamTensor{Decay: map[bool]float64{true: 0, false: o.Decay}[plain], Plain: plain})
 		}
-		for _, p := range optim.Pieces(store) {
-			pieces = append(pieces, backend.SweepPiece{Lo: p.Lo, Hi: p.Hi, Tensor: number[p.Param], At: p.Lo})
+		for _, p := range optim.Chunks(store) {
+			pieces = append(pieces, backend.ParamRange{Lo: p.Lo, Hi: p.Hi, Tensor: number[p.Param], At: p.Lo})
 		}
-		var s backend.Sweep
-		do(func() (err error) { s, err = b.NewSweep(c.rule, pieces, tensors, a); return err })
+		var s backend.Optimiser
+		do(func() (err error) { s, err = b.NewOptimiser(c.rule, pieces, tensors, a); return err })
 		step := func() error { return s.Step() }
 		for i := range 4 {
 			random(store.Grads(), uint64(2+i))
 			if i == 3 {
 				store.Grads()[5] = float32(math.Inf(1))
 			}
-			k := backend.SweepConstants{Rate: 0.05, Beta1: 0.9, Beta2: 0.999, Eps: 1e-6, Momentum: o.Momentum, Factor: 1, Clip: o.Clip, Blend: 0.1, Trust: 0.001,
+			k := backend.OptimConstants{Rate: 0.05, Beta1: 0.9, Beta2: 0.999, Eps: 1e-6, Momentum: o.Momentum, GradScale: 1, ClipNorm: o.Clip, EMAWeight: 0.1, TrustCoefficient: 0.001,
 				Correct1: 1 - math.Pow(0.9, float64(i+1)), Correct2: 1 - math.Pow(0.999, float64(i+1))}
 			if i == 0 {
-				k.Blend = 1
+				k.EMAWeight = 1
 			}
 			do(func() error {
 				if err := b.Copy(a.G, store.Grads()); err != nil {
 					return err
 				}
-				if err := s.Set(k); err != nil {
+				if err := s.SetConstants(k); err != nil {
 					return err
 				}
 				if i == 1 { // from now on
@@ -178,7 +178,7 @@ func sweepsEqual(t *testing.T, b *cuda.Backend, do func(func() error)) {
 			want, wantErr := judge.Step(0.05)
 			var norm float64
 			var finite bool
-			do(func() (err error) { norm, finite, err = s.Found(); return err })
+			do(func() (err error) { norm, finite, err = s.GradNorm(); return err })
 			if finite != (wantErr == nil) || finite && math.Abs(norm-want) > 1e-5*want {
 				t.Errorf("%s, step %d: norm %v, finite %v; want %v, %v", c.kind, i, norm, finite, want, wantErr)
 			}
@@ -199,7 +199,7 @@ func sweepsEqual(t *testing.T, b *cuda.Backend, do func(func() error)) {
 			if err != nil {
 				return err
 			}
-			mask, err := s.Masked(x, m)
+			mask, err := s.PrepareMask(x, m)
 			if err != nil {
 				return err
 			}

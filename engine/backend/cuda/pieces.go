@@ -12,9 +12,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass/workspace"
 )
 
-// piecesOf are the numbers of pieces in which a convolution is tried, beside the whole, and
+// pieceCounts are the numbers of pieces in which a convolution is tried, beside the whole, and
 // pieceWorkspace the least workspace, in bytes, of which pieces are worth having.
-var piecesOf = []int{2, 4, 8}
+var pieceCounts = []int{2, 4, 8}
 
 const pieceWorkspace = 4 << 20
 
@@ -66,10 +66,10 @@ func (p *pieces) Close() (err error) {
 	return err
 }
 
-// piecesName is what a plan is called in so many pieces, and piecesIn reads it; 1 is the whole.
+// piecesName is what a plan is called in so many pieces, and parsePieces reads it; 1 is the whole.
 func piecesName(plan string, n int) string { return fmt.Sprintf("%s%s%d", plan, inPieces, n) }
 
-func piecesIn(name string) (plan string, n int) {
+func parsePieces(name string) (plan string, n int) {
 	plan, text, ok := strings.Cut(name, inPieces)
 	if n, err := strconv.Atoi(text); ok && err == nil {
 		return plan, n
@@ -80,7 +80,7 @@ func piecesIn(name string) (plan string, n int) {
 const inPieces = ", pieces "
 
 // planIn is the plan of a name of the library in so many pieces; nil if there is none.
-func (l planned) planIn(plan string, n int) ConvPlan {
+func (l libraryVariants) planIn(plan string, n int) ConvPlan {
 	if n == 1 {
 		return l.b.library.Plan(l.c, plan)
 	}
@@ -98,15 +98,15 @@ func (l planned) planIn(plan string, n int) ConvPlan {
 	return p
 }
 
-// keep has planIn give a plan sooner.
-func (l planned) keep(p ConvPlan) {
+// cache has planIn give a plan sooner.
+func (l libraryVariants) cache(p ConvPlan) {
 	parts, ok := p.(*pieces)
 	if !ok {
-		l.b.library.Keep(l.c, p)
+		l.b.library.CachePlan(l.c, p)
 		return
 	}
 	for _, s := range parts.parts {
-		l.b.library.Keep(s.c, s.ConvPlan)
+		l.b.library.CachePlan(s.c, s.ConvPlan)
 	}
 }
 
@@ -141,8 +141,8 @@ func split(c cudnn.Convolution, n int) (all []piece) {
 			p := piece{c: c, x: g*int64(samples)*sample[0] + int64(s.InFirst)*row[0], y: g*int64(samples)*sample[1] + int64(s.First)*row[1]}
 			p.c.N = samples
 			if slabs > 1 {
-				p.c.Size[axis], p.c.Pad[axis], p.c.More[axis] = s.InEnd-s.InFirst, s.PadLow, s.PadHigh-s.PadLow
-				p.c.RowsX, p.c.RowsY = c.Size[axis], out[axis]
+				p.c.Size[axis], p.c.Pad[axis], p.c.ExtraPadEnd[axis] = s.InEnd-s.InFirst, s.PadLow, s.PadHigh-s.PadLow
+				p.c.PlaneRowsX, p.c.PlaneRowsY = c.Size[axis], out[axis]
 			}
 			p.c.Add = c.Add || c.Pass == cudnn.FilterGrad && len(all) > 0
 			all = append(all, p)

@@ -7,7 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-var points, softmaxes = kernels.Program("points.cu", define("T", "float")), kernels.Program("softmax.cu")
+var pointsProgram, softmaxProgram = kernels.Program("points.cu", define("T", "float")), kernels.Program("softmax.cu")
 
 // pointArgs are the number of points of a plain field, its channels, the points of a sample, and eps.
 func pointArgs(s graph.Shape, eps float64) (n int64, args []any) {
@@ -21,7 +21,7 @@ func pointNorm(b *Backend, q backend.Request) (backend.Kernel, error) {
 	args := addresses(q)
 	n, more := pointArgs(q.Out.Shape, q.Attrs.(op.Eps).Eps)
 	w := &work{b: b}
-	w.call(points, q.Op.Name, over(n), append(args, more...)...)
+	w.call(pointsProgram, q.Op.Name, gridFor(n), append(args, more...)...)
 	return w.kernel(q.Op.Name)
 }
 
@@ -29,12 +29,12 @@ func pointNorm(b *Backend, q backend.Request) (backend.Kernel, error) {
 func pointNormSums(b *Backend, q backend.Request) (backend.Kernel, error) {
 	x := q.In[0]
 	n, args := pointArgs(x.Shape, q.Attrs.(op.Eps).Eps)
-	walk := walkOver(x, sumTurns)
-	parts := walk.channels * walk.parts * sumsOfPart
-	return b.placed("point_norm_sums", parts+2*int(n), func(w *work, scratch []float32) {
+	walk := newWalk(x, sumTurns)
+	parts := walk.channels * walk.parts * sumsPerPart
+	return b.withScratch("point_norm_sums", parts+2*int(n), func(w *work, scratch []float32) {
 		stats, count := start(scratch[parts:]), int32(walk.parts)
-		w.call(points, "point_stats", over(n), append([]any{at(x), stats}, args...)...)
-		w.call(points, "point_parts", walk.size, append(append([]any{at(x), at(q.In[1]), stats, start(scratch)}, walk.args()...), count, n)...)
+		w.call(pointsProgram, "point_stats", gridFor(n), append([]any{at(x), stats}, args...)...)
+		w.call(pointsProgram, "point_parts", walk.size, append(append([]any{at(x), at(q.In[1]), stats, start(scratch)}, walk.args()...), count, n)...)
 		w.call(channels(x), "channel_join", walk.join(), start(scratch), at(q.Out), count, int32(walk.channels))
 	})
 }
@@ -45,6 +45,6 @@ func softmax(b *Backend, q backend.Request) (backend.Kernel, error) {
 	args := addresses(q)
 	n, step := int64(s.Size()/a.Size), int64(s[a.Axis+1:].Size())
 	w := &work{b: b}
-	w.call(softmaxes, q.Op.Name, over(n), append(args, n, step, int32(a.Size))...)
+	w.call(softmaxProgram, q.Op.Name, gridFor(n), append(args, n, step, int32(a.Size))...)
 	return w.kernel(q.Op.Name)
 }

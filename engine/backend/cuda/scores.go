@@ -19,53 +19,53 @@ var (
 
 // Their programs, and that of polynomials.
 var (
-	closedForm = func(family int) device.Program { return kernels.Program("scores.cu", define("FAMILY", family)) }
-	gammaForm  = func(family int) device.Program { return kernels.Program("gammas.cu", define("FAMILY", family)) }
-	bernsteins = kernels.Program("bernstein.cu")
+	closedFormProgram = func(family int) device.Program { return kernels.Program("scores.cu", define("FAMILY", family)) }
+	gammaProgram      = func(family int) device.Program { return kernels.Program("gammas.cu", define("FAMILY", family)) }
+	bernsteinProgram  = kernels.Program("bernstein.cu")
 )
 
-// mostCoefficients is the number of coefficients that bernstein.cu holds.
-const mostCoefficients = 64
+// maxCoefficients is the number of coefficients that bernstein.cu holds.
+const maxCoefficients = 64
 
 // distribution serves the scores of distributions by kernels whose names end so; the reference kernel those of polynomials of a
 // higher degree, and of families of which there is no program.
 func distribution(ending string) prepare {
-	return func(b *Backend, q backend.Request) (backend.Kernel, error) { return distributionPart(b, q, ending) }
+	return func(b *Backend, q backend.Request) (backend.Kernel, error) { return distributionKernel(b, q, ending) }
 }
 
-func distributionPart(b *Backend, q backend.Request, ending string) (backend.Kernel, error) {
-	a, s := q.Attrs.(op.Scored), q.In[0].Shape
+func distributionKernel(b *Backend, q backend.Request, ending string) (backend.Kernel, error) {
+	a, s := q.Attrs.(op.ScoreSpec), q.In[0].Shape
 	n, points, count := int64(q.In[1].Shape.Size()), int64(s[2:].Size()), int32(s[1])
 	kernel := func(p device.Program, name string, more ...any) (backend.Kernel, error) {
 		w := &work{b: b}
 		name += "_" + ending
-		w.call(p, name, over(n), append(append(addresses(q), n, points), more...)...)
+		w.call(p, name, gridFor(n), append(append(addresses(q), n, points), more...)...)
 		return w.kernel(name)
 	}
 	censored := int32(0)
-	if f := dist.FamilyOf(a.Family, a.Parameters); f != nil && f.Positive {
+	if f := dist.FamilyByID(a.Family, a.Parameters); f != nil && f.Positive {
 		censored = 1
 	}
 	closed, inClosed := closedForms[a.Family]
 	gamma, inGammas := gammaForms[a.Family]
-	row, _ := dist.RowOf(a.Family)
+	row, _ := dist.RowByID(a.Family)
 	switch {
 	case a.Rule == dist.CrossEntropyRule:
-		return kernel(closedForm(0), "entropy", count)
+		return kernel(closedFormProgram(0), "entropy", count)
 	case inClosed:
-		return kernel(closedForm(closed), "score", count)
+		return kernel(closedFormProgram(closed), "score", count)
 	case inGammas:
-		return kernel(gammaForm(gamma), "score")
-	case row.Size != dist.Degree || count > mostCoefficients:
+		return kernel(gammaProgram(gamma), "score")
+	case row.Size != dist.Degree || count > maxCoefficients:
 		return backend.Kernel{}, nil
 	case a.Rule == dist.CRPSRule:
-		return kernel(bernsteins, "bernstein", count, censored)
+		return kernel(bernsteinProgram, "bernstein", count, censored)
 	}
-	basis, release, err := b.table(polynomials(a.Parameters))
+	basis, release, err := b.table(bernsteinTable(a.Parameters))
 	if err != nil {
 		return backend.Kernel{}, err
 	}
-	k, err := kernel(bernsteins, "pinball", count, censored, basis, int32(op.PinballLevels))
+	k, err := kernel(bernsteinProgram, "pinball", count, censored, basis, int32(op.PinballLevels))
 	if err != nil {
 		release()
 		return backend.Kernel{}, err
@@ -74,8 +74,8 @@ func distributionPart(b *Backend, q backend.Request, ending string) (backend.Ker
 	return k, nil
 }
 
-// polynomials are the bits of the Bernstein polynomials of so many coefficients at the levels of the pinball loss.
-func polynomials(count int) []int32 {
+// bernsteinTable are the bits of the Bernstein polynomials of so many coefficients at the levels of the pinball loss.
+func bernsteinTable(count int) []int32 {
 	var bits []int32
 	for i := range op.PinballLevels {
 		for j := range count {

@@ -8,7 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-var attending = kernels.Program("setdot.cu")
+var setDotProgram = kernels.Program("setdot.cu")
 
 // Sizes of set_dot: values that are summed from which on blocks do it, those that a thread of a block adds up, and
 // keys of a block.
@@ -19,12 +19,12 @@ const (
 )
 
 // attentionSizes are the arguments that end kernels of attention within sets over fields like x.
-func attentionSizes(a op.SetWeights, x, w graph.Shape) []any {
+func attentionSizes(a op.SetAttentionSizes, x, w graph.Shape) []any {
 	return int32s(a.Queries, a.Keys, a.Heads, x[1]/a.Heads, x[2], x[3], x[4], w[2], w[3], w[4])
 }
 
 func setDot(b *Backend, q backend.Request) (backend.Kernel, error) {
-	a, x, y := q.Attrs.(op.SetWeights), q.In[0].Shape, q.Out.Shape
+	a, x, y := q.Attrs.(op.SetAttentionSizes), q.In[0].Shape, q.Out.Shape
 	sizes, results := attentionSizes(a, x, y), y.Size()
 	sum := x[1] / a.Heads // values of the largest cell
 	for i := 2; i < 5; i++ {
@@ -32,27 +32,27 @@ func setDot(b *Backend, q backend.Request) (backend.Kernel, error) {
 	}
 	if sum < dotBlocks {
 		w := &work{b: b}
-		w.call(attending, "dot_threads", over(int64(results)), append(append(addresses(q), int64(results)), sizes...)...)
+		w.call(setDotProgram, "dot_threads", gridFor(int64(results)), append(append(addresses(q), int64(results)), sizes...)...)
 		return w.kernel("set_dot")
 	}
-	each := max(threads*dotEach, (sum+mostSums-1)/mostSums)
+	each := max(threads*dotEach, (sum+maxParts-1)/maxParts)
 	parts := (sum + each - 1) / each
 	blocks := device.Size{Grid: [3]int{y[0] * a.Heads * ((a.Keys + dotTile - 1) / dotTile) * y[2:].Size(), parts}, Block: [3]int{threads}}
-	join := reduction{kept: []stretch{{results, 1, 1}}, summed: []stretch{{parts, results, results}}, innerKept: true}
-	return b.placed("set_dot", results*parts, func(w *work, scratch []float32) {
+	join := reduction{kept: []boxAxis{{results, 1, 1}}, summed: []boxAxis{{parts, results, results}}, innerKept: true}
+	return b.withScratch("set_dot", results*parts, func(w *work, scratch []float32) {
 		args := []any{at(q.In[0]), at(q.In[1]), start(scratch), int64(results), int64(each)}
-		w.call(attending, "dot_blocks", blocks, append(args, sizes...)...)
+		w.call(setDotProgram, "dot_blocks", blocks, append(args, sizes...)...)
 		w.sumBox("float", start(scratch), at(q.Out), join, int64(parts))
 	})
 }
 
 func setMix(b *Backend, q backend.Request) (backend.Kernel, error) {
-	a, transposed := q.Attrs.(op.SetWeights), int32(0)
+	a, transposed := q.Attrs.(op.SetAttentionSizes), int32(0)
 	if a.Transposed {
 		transposed = 1
 	}
 	n := int64(q.Out.Shape.Size())
 	w := &work{b: b}
-	w.call(attending, "set_mix", over(n), append(append(addresses(q), n, transposed), attentionSizes(a, q.Out.Shape, q.In[0].Shape)...)...)
+	w.call(setDotProgram, "set_mix", gridFor(n), append(append(addresses(q), n, transposed), attentionSizes(a, q.Out.Shape, q.In[0].Shape)...)...)
 	return w.kernel("set_mix")
 }

@@ -13,7 +13,7 @@ import (
 // reduction is a sum as sum_box makes it: axes that are kept, with distances in the operand and in the result, and
 // those that are summed.
 type reduction struct {
-	kept, summed []stretch
+	kept, summed []boxAxis
 	innerKept    bool // of neighbours in memory there is one result each
 }
 
@@ -32,15 +32,15 @@ func reductionOf(x backend.Tensor, a op.Axes) reduction {
 	for i := range order {
 		order[i] = i
 	}
-	if x.Layout == graph.Last {
-		s, _ := dense(x, 0)
+	if x.Layout == graph.ChannelsLast {
+		s, _ := storageAxes(x, 0)
 		for axis := range far {
-			_, k := dense(x, axis)
+			_, k := storageAxes(x, axis)
 			far[axis], order[k] = s.Strides()[k], axis
 		}
 	}
 	for _, i := range order {
-		d := stretch{x.Shape[i], far[i], out.Strides()[i]}
+		d := boxAxis{x.Shape[i], far[i], out.Strides()[i]}
 		switch {
 		case d.n == 1:
 		case summed[i]:
@@ -50,12 +50,12 @@ func reductionOf(x backend.Tensor, a op.Axes) reduction {
 			r.kept, r.innerKept = append(r.kept, d), true
 		}
 	}
-	r.kept, r.summed = merged(r.kept), merged(r.summed)
+	r.kept, r.summed = mergeAxes(r.kept), mergeAxes(r.summed)
 	return r
 }
 
 // count is the number of elements of some axes.
-func count(axes []stretch) int64 {
+func count(axes []boxAxis) int64 {
 	n := int64(1)
 	for _, a := range axes {
 		n *= int64(a.n)
@@ -66,7 +66,7 @@ func count(axes []stretch) int64 {
 // Values of a result that a thread adds up in one call, at most, and parts of a result that a grid has.
 const (
 	sumEach  = 64
-	mostSums = 1 << 11
+	maxParts = 1 << 11
 )
 
 // size is how many results and values a block takes, and of how many values a part of a result is.
@@ -87,14 +87,14 @@ func (r reduction) size() (block [3]int, each int64) {
 		block = [3]int{1, threads}
 	}
 	each = int64(block[1]) * sumEach
-	return block, max(each, (n+mostSums-1)/mostSums)
+	return block, max(each, (n+maxParts-1)/maxParts)
 }
 
 // axes are the arguments of four axes: sizes of all but the first, and distances.
-func axes(a []stretch) (sizes, x, y []any) {
+func axes(a []boxAxis) (sizes, x, y []any) {
 	a = a[:len(a):len(a)]
 	for len(a) < 4 { // the size of the first axis may be beyond 32 bits
-		a = append(a, stretch{1, 0, 0})
+		a = append(a, boxAxis{1, 0, 0})
 	}
 	for k, d := range a {
 		if k > 0 {
@@ -127,8 +127,8 @@ func sum(b *Backend, q backend.Request) (backend.Kernel, error) {
 		w.sumBox(stored(x), at(x), at(q.Out), r, each)
 		return w.kernel("sum")
 	}
-	join := reduction{kept: []stretch{{int(kept), 1, 1}}, summed: []stretch{{int(parts), int(kept), int(kept)}}, innerKept: true}
-	return b.placed("sum", int(kept*parts), func(w *work, scratch []float32) {
+	join := reduction{kept: []boxAxis{{int(kept), 1, 1}}, summed: []boxAxis{{int(parts), int(kept), int(kept)}}, innerKept: true}
+	return b.withScratch("sum", int(kept*parts), func(w *work, scratch []float32) {
 		w.sumBox(stored(x), at(x), start(scratch), r, each)
 		w.sumBox("float", start(scratch), at(q.Out), join, parts)
 	})

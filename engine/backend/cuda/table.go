@@ -59,7 +59,7 @@ var table = map[string][]prepare{
 	// axis.go
 	"axis_attention":         {axisAttention(axis.result)},
 	"axis_attention_grad":    {axisAttention(axis.grad)},
-	"axis_attention_offsets": {axisAttention(axis.offsetsGrad)},
+	"axis_attention_offsets": {axisAttention(axis.gradBias)},
 	// scores.go
 	"distribution_score":      {distribution("values")},
 	"distribution_score_grad": {distribution("grads")},
@@ -80,40 +80,40 @@ var table = map[string][]prepare{
 	"local_conv_grad_filter":   {localFilter},
 }
 
-// lasts names the ways of operations that take or give fields with their channels last.
-var lasts = map[string]wayRule{
+// channelsLastRules names the ways of operations that take or give fields with their channels last.
+var channelsLastRules = map[string]layoutRule{
 	// channels.go
-	"bias":                    channelMapWay,
-	"channel_sum":             fieldsWay,
-	"channel_moments":         fieldsWay,
-	"channel_moments_grad":    channelMapWay,
-	"channel_norm":            channelMapWay,
-	"channel_norm_sums":       fieldsWay,
-	"channel_norm_grad":       channelMapWay,
-	"channel_norm_fused":      channelMapWay,
-	"channel_norm_fused_sums": fieldsWay,
-	"channel_norm_fused_grad": fieldsWay,
+	"bias":                    channelMapLayouts,
+	"channel_sum":             fieldLayouts,
+	"channel_moments":         fieldLayouts,
+	"channel_moments_grad":    channelMapLayouts,
+	"channel_norm":            channelMapLayouts,
+	"channel_norm_sums":       fieldLayouts,
+	"channel_norm_grad":       channelMapLayouts,
+	"channel_norm_fused":      channelMapLayouts,
+	"channel_norm_fused_sums": fieldLayouts,
+	"channel_norm_fused_grad": fieldLayouts,
 	// windows.go
-	"max_pool":      fieldsWay,
-	"max_pool_grad": fieldsWay,
-	"avg_pool":      fieldsWay,
-	"avg_pool_grad": fieldsWay,
-	"upsample":      fieldsWay,
-	"upsample_grad": fieldsWay,
+	"max_pool":      fieldLayouts,
+	"max_pool_grad": fieldLayouts,
+	"avg_pool":      fieldLayouts,
+	"avg_pool_grad": fieldLayouts,
+	"upsample":      fieldLayouts,
+	"upsample_grad": fieldLayouts,
 	// copies.go
-	"concat":        fieldsWay,
-	"slice":         fieldsWay,
-	"embed":         fieldsWay,
-	"set_repeat":    fieldsWay,
-	"set_swap":      fieldsWay,
-	"set_transpose": fieldsWay,
+	"concat":        fieldLayouts,
+	"slice":         fieldLayouts,
+	"embed":         fieldLayouts,
+	"set_repeat":    fieldLayouts,
+	"set_swap":      fieldLayouts,
+	"set_transpose": fieldLayouts,
 	// dropout.go
-	"dropout": fieldsWay,
+	"dropout": fieldLayouts,
 	// conv.go, convfilter.go
-	"conv3d":                   convForwardWay,
-	"conv3d_fused":             convForwardWay,
-	"conv3d_grad_data":         convDataWay,
-	"conv3d_fused_grad_data":   convDataWay,
-	"conv3d_grad_filter":       convFilterWay,
-	"conv3d_fused_grad_filter": convFilterWay,
+	"conv3d":                   convForwardLayouts,
+	"conv3d_fused":             convForwardLayouts,
+	"conv3d_grad_data":         convDataLayouts,
+	"conv3d_fused_grad_data":   convDataLayouts,
+	"conv3d_grad_filter":       convFilterLayouts,
+	"conv3d_fused_grad_filter": convFilterLayouts,
 }

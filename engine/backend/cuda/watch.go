@@ -16,7 +16,7 @@ type Watcher struct {
 	dev  nvml.Device
 	name string
 
-	driver, serves string
+	driver, cuda string
 }
 
 // Watch opens a GPU by its number, "0", as the driver's tools count, or by its identity,
@@ -40,21 +40,21 @@ func watch(lib nvml.Interface, device string) (*Watcher, error) {
 		return nil, errors.Join(fmt.Errorf("GPU %s: %s", device, lib.ErrorString(ret)), w.Close())
 	}
 	var err error
-	if w.driver, w.serves, err = versions(lib); err != nil {
+	if w.driver, w.cuda, err = versions(lib); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
 }
 
 // Driver is the version of the driver, "570.86.15", and the newest of CUDA that it serves, "12.8".
-func (w *Watcher) Driver() (version, cuda string) { return w.driver, w.serves }
+func (w *Watcher) Driver() (version, cuda string) { return w.driver, w.cuda }
 
-var errWatched = errors.New("the watcher is closed")
+var errWatcherClosed = errors.New("the watcher is closed")
 
 // Read asks for the readings of now, which takes some hundred microseconds.
 func (w *Watcher) Read() (Readings, error) {
 	if w.lib == nil {
-		return Readings{}, errWatched
+		return Readings{}, errWatcherClosed
 	}
 	r, err := readings(w.lib, w.dev)
 	if err != nil {
@@ -99,7 +99,7 @@ func readings(lib nvml.Interface, dev nvml.Device) (Readings, error) {
 	var busy nvml.Utilization
 	var temperature, power, limit, clock, most, memory uint32
 	var why uint64
-	ask := asker(lib)
+	ask := errorOf(lib)
 	for _, q := range []struct {
 		what, symbol string
 		get          func() nvml.Return
@@ -126,7 +126,7 @@ func readings(lib nvml.Interface, dev nvml.Device) (Readings, error) {
 		}
 	}
 	r = Readings{UsedBytes: mem.Used, Temperature: int(temperature), PowerW: float64(power) / 1e3, PowerLimitW: float64(limit) / 1e3,
-		ClockMHz: int(clock), MaxClockMHz: int(most), MemoryClockMHz: int(memory), BusyPercent: int(busy.Gpu), Throttled: []string{}}
+		ClockMHz: int(clock), MaxClockMHz: int(most), MemoryClockMHz: int(memory), UtilisationPercent: int(busy.Gpu), Throttled: []string{}}
 	for _, t := range throttles {
 		if why&t.bits != 0 {
 			r.Throttled = append(r.Throttled, t.name)

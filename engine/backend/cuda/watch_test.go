@@ -36,7 +36,7 @@ func TestWatch(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if _, err := w.Read(); !errors.Is(err, errWatched) {
+		if _, err := w.Read(); !errors.Is(err, errWatcherClosed) {
 			t.Errorf("a closed watcher reads: %v", err)
 		}
 	}
@@ -73,7 +73,7 @@ func TestReadings(t *testing.T) {
 		}}
 	}
 	want := now
-	want.PowerW, want.BusyPercent, want.Throttled = 0, 0, []string{}
+	want.PowerW, want.UtilisationPercent, want.Throttled = 0, 0, []string{}
 	if r, err := readings(lib, d); err != nil || !reflect.DeepEqual(r, want) {
 		t.Errorf("got %+v, %v", r, err)
 	}

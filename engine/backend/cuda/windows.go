@@ -22,14 +22,14 @@ func int32s(n ...int) (args []any) {
 // channels of the result: kernel(operands…, result, channels, more…).
 func (b *Backend) overRows(q backend.Request, name string, of graph.Shape, more ...any) (backend.Kernel, error) {
 	rows, row, channels := q.Out.Shape[0]*of[2]*of[3], of[4], q.Out.Shape[1]
-	if q.Out.Layout == graph.Last {
-		channels = graph.Last.Lanes(channels) / widthLast
+	if q.Out.Layout == graph.ChannelsLast {
+		channels = graph.ChannelsLast.PaddedChannels(channels) / widthLast
 		row *= channels
 	} else {
 		rows *= channels
 	}
 	w, size := &work{b: b}, device.Size{Grid: [3]int{rows}, Block: [3]int{min((row+31)/32*32, threads)}}
-	w.call(kernels.Program("windows.cu", onField(q.Out)...), name, size, append(append(addresses(q), int32(channels)), more...)...)
+	w.call(kernels.Program("windows.cu", fieldDefines(q.Out)...), name, size, append(append(addresses(q), int32(channels)), more...)...)
 	return w.kernel(name)
 }
 
@@ -71,13 +71,13 @@ func avgPoolGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
 }
 
 func upsample(b *Backend, q backend.Request) (backend.Kernel, error) {
-	return b.overRows(q, "upsample", q.Out.Shape, upArgs(q.Attrs.(op.Up), q.In[0].Shape)...)
+	return b.overRows(q, "upsample", q.Out.Shape, upArgs(q.Attrs.(op.Upsampling), q.In[0].Shape)...)
 }
 
 func upsampleGrad(b *Backend, q backend.Request) (backend.Kernel, error) {
-	return b.overRows(q, "upsample_grad", q.Out.Shape, upArgs(q.Attrs.(op.UpGrad).Up, q.Out.Shape)...)
+	return b.overRows(q, "upsample_grad", q.Out.Shape, upArgs(q.Attrs.(op.UpsamplingGrad).Upsampling, q.Out.Shape)...)
 }
 
-func upArgs(a op.Up, coarse graph.Shape) []any {
+func upArgs(a op.Upsampling, coarse graph.Shape) []any {
 	return append(append(sides(coarse), int32s(a.Scale[:]...)...), flag(a.WrapLon))
 }

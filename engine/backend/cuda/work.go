@@ -21,7 +21,7 @@ type work struct {
 
 // call adds a call of a kernel of a program.
 func (w *work) call(p device.Program, kernel string, size device.Size, args ...any) {
-	if w.err != nil || w.b.dry || emptyGrid(size) {
+	if w.err != nil || w.b.dryRun || emptyGrid(size) {
 		return
 	}
 	m, err := w.b.load(p)
@@ -49,10 +49,10 @@ func (w *work) do(f func() error) {
 }
 
 // run runs the calls.
-func (w *work) run() error { return inTurn(w.calls) }
+func (w *work) run() error { return runAll(w.calls) }
 
-// inTurn runs calls.
-func inTurn(calls []func() error) error {
+// runAll runs calls.
+func runAll(calls []func() error) error {
 	for _, c := range calls {
 		if err := c(); err != nil {
 			return err
@@ -66,18 +66,18 @@ func (w *work) kernel(name string) (backend.Kernel, error) {
 	return backend.Kernel{Name: name, Run: w.run}, w.err
 }
 
-// placed is a kernel that wants scratch of n elements: its calls are made when it is
+// withScratch is a kernel that wants scratch of n elements: its calls are made when it is
 // known where that lies.
-func (b *Backend) placed(name string, n int, calls func(w *work, scratch []float32)) (backend.Kernel, error) {
+func (b *Backend) withScratch(name string, n int, calls func(w *work, scratch []float32)) (backend.Kernel, error) {
 	w := &work{b: b}
-	return w.placed(name, n, calls), nil
+	return w.withScratch(name, n, calls), nil
 }
 
-// placed is the kernel of Backend.placed. What comes early it leaves to who calls it: Run does the rest.
-func (w *work) placed(name string, n int, calls func(w *work, scratch []float32)) backend.Kernel {
+// withScratch is the kernel of Backend.withScratch. What comes early it leaves to who calls it: Run does the rest.
+func (w *work) withScratch(name string, n int, calls func(w *work, scratch []float32)) backend.Kernel {
 	b := w.b
-	return backend.Kernel{Name: name, Scratch: elem * int64(n), Run: func() error { return inTurn(w.calls[w.early:]) },
-		Place: func(scratch []float32) error {
+	return backend.Kernel{Name: name, Scratch: elem * int64(n), Run: func() error { return runAll(w.calls[w.early:]) },
+		SetScratch: func(scratch []float32) error {
 			*w = work{b: b}
 			calls(w, scratch[:n])
 			return w.err
@@ -87,14 +87,14 @@ func (w *work) placed(name string, n int, calls func(w *work, scratch []float32)
 // table brings numbers to the device that a kernel reads; release gives their memory back. It
 // waits until they are there.
 func (b *Backend) table(numbers []int32) (p device.Pointer, release func(), err error) {
-	if b.dry {
+	if b.dryRun {
 		return nil, func() {}, nil
 	}
-	here, err := b.MakeHost(len(numbers))
+	here, err := b.AllocHost(len(numbers))
 	if err != nil {
 		return nil, nil, err
 	}
-	there, err := b.Make(len(numbers))
+	there, err := b.Alloc(len(numbers))
 	if err != nil {
 		return nil, nil, errors.Join(err, b.Free(here))
 	}
@@ -110,12 +110,12 @@ func (b *Backend) table(numbers []int32) (p device.Pointer, release func(), err 
 // threads is the number of threads of a block where nothing asks for another.
 const threads = 256
 
-// over is the size of a kernel whose threads take one of n elements each, or several in
+// gridFor is the size of a kernel whose threads take one of n elements each, or several in
 // turns where a grid can have no more blocks.
-func over(n int64) device.Size { return overThreads(n, threads) }
+func gridFor(n int64) device.Size { return gridForBlock(n, threads) }
 
-// overThreads is over with blocks of so many threads.
-func overThreads(n int64, block int) device.Size {
+// gridForBlock is over with blocks of so many threads.
+func gridForBlock(n int64, block int) device.Size {
 	const mostBlocks = 1<<31 - 1
 	if n <= 0 {
 		return device.Size{Grid: [3]int{-1}}
@@ -162,11 +162,11 @@ func stored(t backend.Tensor) string {
 	return "float"
 }
 
-// carved is scratch that several values share, each at a multiple of 256 bytes.
-type carved struct{ n int }
+// scratchLayout is scratch that several values share, each at a multiple of 256 bytes.
+type scratchLayout struct{ n int }
 
-// take gives the place of n elements of float32.
-func (c *carved) take(n int64) int {
+// reserve gives the place of n elements of float32.
+func (c *scratchLayout) reserve(n int64) int {
 	at := c.n
 	c.n += roundUp(int(n), 64)
 	return at
@@ -193,15 +193,15 @@ type field struct {
 
 // fieldOf is the field of a shape.
 func fieldOf(s graph.Shape) field {
-	return field{N: s[0], C: s[1], Lanes: graph.Last.Lanes(s[1]), P: int64(s[2]) * int64(s[3]) * int64(s[4]), S: [3]int{s[2], s[3], s[4]}}
+	return field{N: s[0], C: s[1], Lanes: graph.ChannelsLast.PaddedChannels(s[1]), P: int64(s[2]) * int64(s[3]) * int64(s[4]), S: [3]int{s[2], s[3], s[4]}}
 }
 
 // isLast tells whether anything of the request has its channels last.
 func isLast(q backend.Request) bool {
 	for _, t := range q.In {
-		if t.Layout == graph.Last {
+		if t.Layout == graph.ChannelsLast {
 			return true
 		}
 	}
-	return q.Out.Layout == graph.Last
+	return q.Out.Layout == graph.ChannelsLast
 }

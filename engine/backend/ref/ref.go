@@ -9,10 +9,10 @@ import (
 
 // Options of the reference backend.
 type Options struct {
-	// Round rounds the result of every operation to float32, as a backend that
+	// RoundFloat32 rounds the result of every operation to float32, as a backend that
 	// stores float32 does; otherwise results stay float64, as gradient checks
 	// need.
-	Round bool
+	RoundFloat32 bool
 }
 
 // Backend is the reference backend.
@@ -39,7 +39,7 @@ func (r *Backend) Prepare(q backend.Request) (backend.Kernel, error) {
 	for _, t := range q.In {
 		call.In = append(call.In, t.F64)
 	}
-	op, attrs, round := q.Op, q.Attrs, r.o.Round
+	op, attrs, round := q.Op, q.Attrs, r.o.RoundFloat32
 	return backend.Kernel{Name: "ref", Run: func() error {
 		if q.Step != nil {
 			call.Step = *q.Step

@@ -39,18 +39,18 @@ func chain(factor float64, freeOutput bool) *layout.Network {
 	}
 	n.Values[0].Given = []int{plain}
 	if !freeOutput {
-		n.Values[4].Wanted = []int{plain}
+		n.Values[4].Required = []int{plain}
 	}
-	way := func(in, out int, cost float64) layout.Way {
-		return layout.Way{In: []int{in}, Out: out, Cost: cost}
+	way := func(in, out int, cost float64) layout.Variant {
+		return layout.Variant{In: []int{in}, Out: out, Cost: cost}
 	}
-	for i, ways := range [][]layout.Way{
+	for i, ways := range [][]layout.Variant{
 		{way(plain, plain, 10), way(plain, blocked, 6), way(blocked, blocked, 5.5), way(last, last, 7)},
 		{way(plain, plain, 2), way(blocked, blocked, 2), way(last, last, 2.4)},
 		{way(plain, plain, 14), way(blocked, blocked, 7), way(last, last, 6)},
 		{way(plain, plain, 1.5), way(blocked, blocked, 1.2), way(last, last, 1)},
 	} {
-		n.Ops = append(n.Ops, layout.Op{In: []int{i}, Out: i + 1, Ways: ways})
+		n.Ops = append(n.Ops, layout.Op{In: []int{i}, Out: i + 1, Variants: ways})
 	}
 	return n
 }
@@ -70,7 +70,7 @@ func TestOracle(t *testing.T) {
 		{"double price", chain(2, false), 19.8, []int{plain, blocked, blocked, blocked, blocked}, []layout.Copy{{4, plain}}},
 	} {
 		got, err := c.n.Solve()
-		if err != nil || math.Abs(got.Cost-c.want) > tolerance || !slices.Equal(got.Made, c.made) || !slices.Equal(got.Copies, c.copies) {
+		if err != nil || math.Abs(got.Cost-c.want) > tolerance || !slices.Equal(got.Layouts, c.made) || !slices.Equal(got.Copies, c.copies) {
 			t.Errorf("%s: %+v, %v; want cost %g, values made in %v, copies %v", c.name, got, err, c.want, c.made, c.copies)
 		}
 	}
@@ -81,15 +81,15 @@ func TestOracle(t *testing.T) {
 func TestOracleWithoutChoice(t *testing.T) {
 	held := chain(1, false)
 	for i := range held.Ops {
-		held.Ops[i].Ways = held.Ops[i].Ways[:1]
+		held.Ops[i].Variants = held.Ops[i].Variants[:1]
 	}
 	if got, err := held.Solve(); err != nil || math.Abs(got.Cost-27.5) > tolerance {
 		t.Errorf("all plain: %+v, %v; want 27.5", got, err)
 	}
 	greedy := chain(1, false)
 	for i := range greedy.Ops {
-		w := greedy.Ops[i].Ways
-		greedy.Ops[i].Ways = []layout.Way{slices.MinFunc(w, func(a, b layout.Way) int {
+		w := greedy.Ops[i].Variants
+		greedy.Ops[i].Variants = []layout.Variant{slices.MinFunc(w, func(a, b layout.Variant) int {
 			if a.Cost < b.Cost {
 				return -1
 			}
@@ -110,8 +110,8 @@ func TestShared(t *testing.T) {
 		n.Values[i].Transpose = [][]float64{{0, 5}, {5, 0}}
 	}
 	n.Values[0].Given = []int{0}
-	ways := []layout.Way{{In: []int{0}, Out: 0, Cost: 4}, {In: []int{1}, Out: 1, Cost: 1}}
-	n.Ops = []layout.Op{{In: []int{0}, Out: 1, Ways: ways}, {In: []int{0}, Out: 2, Ways: ways}}
+	ways := []layout.Variant{{In: []int{0}, Out: 0, Cost: 4}, {In: []int{1}, Out: 1, Cost: 1}}
+	n.Ops = []layout.Op{{In: []int{0}, Out: 1, Variants: ways}, {In: []int{0}, Out: 2, Variants: ways}}
 	got, err := n.Solve()
 	if err != nil || got.Cost != 7 || !slices.Equal(got.Copies, []layout.Copy{{0, 1}}) {
 		t.Errorf("%+v, %v; want cost 7 with one copy", got, err)
@@ -130,12 +130,12 @@ func total(n *layout.Network, ways, made []int) float64 {
 	own, need := slices.Clone(made), make([]map[int]bool, len(n.Values))
 	for v := range n.Values {
 		need[v] = map[int]bool{}
-		for _, l := range n.Values[v].Wanted {
+		for _, l := range n.Values[v].Required {
 			need[v][l] = true
 		}
 	}
 	for i, o := range n.Ops {
-		w := o.Ways[ways[i]]
+		w := o.Variants[ways[i]]
 		sum += w.Cost
 		own[o.Out] = w.Out
 		for k, v := range o.In {
@@ -168,7 +168,7 @@ func brute(n *layout.Network) float64 {
 			best = min(best, total(n, ways, made))
 			return
 		}
-		for k := range n.Ops[i].Ways {
+		for k := range n.Ops[i].Variants {
 			ways[i] = k
 			op(i + 1)
 		}
@@ -204,20 +204,20 @@ func costOf(t *testing.T, n *layout.Network, c *layout.Choice) float64 {
 	sum := 0.0
 	has := make([]map[int]bool, len(n.Values))
 	for v := range has {
-		has[v] = map[int]bool{c.Made[v]: true}
+		has[v] = map[int]bool{c.Layouts[v]: true}
 	}
 	for _, x := range c.Copies {
 		if has[x.Value][x.To] {
 			t.Errorf("value %d is copied to %d twice", x.Value, x.To)
 		}
 		has[x.Value][x.To] = true
-		sum += n.Values[x.Value].Transpose[c.Made[x.Value]][x.To]
+		sum += n.Values[x.Value].Transpose[c.Layouts[x.Value]][x.To]
 	}
 	for i, o := range n.Ops {
-		w := o.Ways[c.Ways[i]]
+		w := o.Variants[c.Variants[i]]
 		sum += w.Cost
-		if c.Made[o.Out] != w.Out {
-			t.Errorf("operator %d makes value %d in %d, the answer says %d", i, o.Out, w.Out, c.Made[o.Out])
+		if c.Layouts[o.Out] != w.Out {
+			t.Errorf("operator %d makes value %d in %d, the answer says %d", i, o.Out, w.Out, c.Layouts[o.Out])
 		}
 		for k, v := range o.In {
 			if !has[v][w.In[k]] {
@@ -226,7 +226,7 @@ func costOf(t *testing.T, n *layout.Network, c *layout.Choice) float64 {
 		}
 	}
 	for v, val := range n.Values {
-		for _, l := range val.Wanted {
+		for _, l := range val.Required {
 			if !has[v][l] {
 				t.Errorf("value %d is not there in %d", v, l)
 			}
@@ -263,15 +263,15 @@ func random(r *rand.Rand, labels, ops int) *layout.Network {
 		}
 		o.Out = value()
 		for range 1 + r.IntN(3) {
-			w := layout.Way{Out: r.IntN(labels), Cost: float64(r.IntN(12))}
+			w := layout.Variant{Out: r.IntN(labels), Cost: float64(r.IntN(12))}
 			for range o.In {
 				w.In = append(w.In, r.IntN(labels))
 			}
-			o.Ways = append(o.Ways, w)
+			o.Variants = append(o.Variants, w)
 		}
 		n.Ops = append(n.Ops, o)
 		if r.IntN(4) == 0 {
-			n.Values[o.Out].Wanted = []int{r.IntN(labels)}
+			n.Values[o.Out].Required = []int{r.IntN(labels)}
 		}
 	}
 	return n
@@ -330,7 +330,7 @@ func TestProblem(t *testing.T) {
 		got, cost, err := p.Solve()
 		if math.IsInf(want, 1) {
 			none++
-			if !errors.Is(err, layout.ErrNone) {
+			if !errors.Is(err, layout.ErrInfeasible) {
 				t.Fatalf("problem %d: %v, %g, %v; no choice is possible", k, got, cost, err)
 			}
 			continue
@@ -421,11 +421,11 @@ func unet(r *rand.Rand, stages, labels int) *layout.Network {
 	op := func(size, work float64, in ...int) int {
 		o := layout.Op{In: in, Out: value(size)}
 		for l := range labels {
-			w := layout.Way{Out: l, Cost: work * size * (1 + 2*r.Float64())}
+			w := layout.Variant{Out: l, Cost: work * size * (1 + 2*r.Float64())}
 			for range in {
 				w.In = append(w.In, l)
 			}
-			o.Ways = append(o.Ways, w)
+			o.Variants = append(o.Variants, w)
 		}
 		n.Ops = append(n.Ops, o)
 		return o.Out
@@ -476,7 +476,7 @@ func unet(r *rand.Rand, stages, labels int) *layout.Network {
 		}
 	}
 	y, grad := level(stages, 1, x)
-	n.Values[y].Wanted = []int{0}
+	n.Values[y].Required = []int{0}
 	grad(op(1, 1, y))
 	return n
 }
@@ -512,22 +512,22 @@ func TestUNetQuick(t *testing.T) {
 		if p := costOf(t, n, got); math.Abs(p-got.Cost) > tolerance*p {
 			t.Errorf("%d stages: cost %g, priced %g", stages, got.Cost, p)
 		}
-		ways := slices.Clone(got.Ways)
+		ways := slices.Clone(got.Variants)
 		for i, o := range n.Ops {
-			for ways[i] = range o.Ways {
+			for ways[i] = range o.Variants {
 				for j := range i { // and of two operators together
-					for ways[j] = range n.Ops[j].Ways {
-						if other := total(n, ways, got.Made); other < got.Cost-tolerance {
+					for ways[j] = range n.Ops[j].Variants {
+						if other := total(n, ways, got.Layouts); other < got.Cost-tolerance {
 							t.Fatalf("%d stages: operators %d and %d in ways %d and %d cost %g, the answer %g", stages, i, j, ways[i], ways[j], other, got.Cost)
 						}
 					}
-					ways[j] = got.Ways[j]
+					ways[j] = got.Variants[j]
 					if stages > 1 {
 						break
 					}
 				}
 			}
-			ways[i] = got.Ways[i]
+			ways[i] = got.Variants[i]
 		}
 	}
 }
@@ -537,7 +537,7 @@ func TestErrors(t *testing.T) {
 	two := [][]float64{{0, 1}, {1, 0}}
 	ok := func() *layout.Network {
 		return &layout.Network{Labels: 2, Values: []layout.Value{{Transpose: two}, {Transpose: two}},
-			Ops: []layout.Op{{In: []int{0}, Out: 1, Ways: []layout.Way{{In: []int{0}, Out: 0}}}}}
+			Ops: []layout.Op{{In: []int{0}, Out: 1, Variants: []layout.Variant{{In: []int{0}, Out: 0}}}}}
 	}
 	if _, err := ok().Solve(); err != nil {
 		t.Fatal(err)
@@ -546,13 +546,13 @@ func TestErrors(t *testing.T) {
 		"no layouts":       func(n *layout.Network) { n.Labels = 0 },
 		"transpose table":  func(n *layout.Network) { n.Values[0].Transpose = two[:1] },
 		"no such value":    func(n *layout.Network) { n.Ops[0].In = []int{2} },
-		"no such layout":   func(n *layout.Network) { n.Ops[0].Ways[0].Out = 2 },
-		"operand count":    func(n *layout.Network) { n.Ops[0].Ways[0].In = nil },
-		"no way":           func(n *layout.Network) { n.Ops[0].Ways = nil },
+		"no such layout":   func(n *layout.Network) { n.Ops[0].Variants[0].Out = 2 },
+		"operand count":    func(n *layout.Network) { n.Ops[0].Variants[0].In = nil },
+		"no way":           func(n *layout.Network) { n.Ops[0].Variants = nil },
 		"made twice":       func(n *layout.Network) { n.Ops = append(n.Ops, n.Ops[0]) },
 		"given and made":   func(n *layout.Network) { n.Values[1].Given = []int{0} },
-		"wanted layout":    func(n *layout.Network) { n.Values[1].Wanted = []int{-1} },
-		"nothing possible": func(n *layout.Network) { n.Ops[0].Ways[0].Cost = inf },
+		"wanted layout":    func(n *layout.Network) { n.Values[1].Required = []int{-1} },
+		"nothing possible": func(n *layout.Network) { n.Ops[0].Variants[0].Cost = inf },
 		"no such transpose": func(n *layout.Network) {
 			n.Values[0] = layout.Value{Transpose: [][]float64{{0, inf}, {inf, 0}}, Given: []int{1}}
 		},
@@ -575,10 +575,10 @@ func TestErrors(t *testing.T) {
 			p.Edges = append(p.Edges, e)
 		}
 	}
-	if _, _, err := p.Solve(); !errors.Is(err, layout.ErrWide) {
-		t.Errorf("a clique: %v, want %v", err, layout.ErrWide)
+	if _, _, err := p.Solve(); !errors.Is(err, layout.ErrTooWide) {
+		t.Errorf("a clique: %v, want %v", err, layout.ErrTooWide)
 	}
-	if labels, cost, err := p.SolveNearly(1 << 10); err != nil || cost != 0 || len(labels) != len(p.Nodes) {
+	if labels, cost, err := p.SolveApproximate(1 << 10); err != nil || cost != 0 || len(labels) != len(p.Nodes) {
 		t.Errorf("a clique, nearly: %v, cost %g, error %v", labels, cost, err)
 	}
 }
@@ -612,10 +612,10 @@ func TestNearly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, cost, err := p.SolveNearly(layout.MaxTable); err != nil || cost != least {
+		if _, cost, err := p.SolveApproximate(layout.MaxTable); err != nil || cost != least {
 			t.Fatalf("large tables: cost %g, error %v, want %g", cost, err, least)
 		}
-		labels, cost, err := p.SolveNearly(4)
+		labels, cost, err := p.SolveApproximate(4)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -647,6 +647,6 @@ func BenchmarkUNet(b *testing.B) {
 func ExampleNetwork_Solve() {
 	n := chain(1, false)
 	c, err := n.Solve()
-	fmt.Printf("%.1f %v %v %v\n", c.Cost, c.Made, c.Copies, err)
+	fmt.Printf("%.1f %v %v %v\n", c.Cost, c.Layouts, c.Copies, err)
 	// Output: 18.0 [0 1 1 1 1] [{4 0}] <nil>
 }

@@ -26,22 +26,22 @@ type Value struct {
 	// Given lists the layouts in which a value that no operator writes may come;
 	// empty means any.
 	Given []int
-	// Wanted lists layouts in which the value must exist in the end, as that of
+	// Required lists layouts in which the value must exist in the end, as that of
 	// an output of the graph.
-	Wanted []int
+	Required []int
 }
 
 // Op is an operator: it reads the values In, in any number, and writes Out, in
 // one of several ways.
 type Op struct {
-	In   []int
-	Out  int
-	Ways []Way
+	In       []int
+	Out      int
+	Variants []Variant
 }
 
-// Way is one form of an operator: the layouts of its operands and of its
+// Variant is one form of an operator: the layouts of its operands and of its
 // result, and what it costs.
-type Way struct {
+type Variant struct {
 	In   []int
 	Out  int
 	Cost float64
@@ -49,25 +49,25 @@ type Way struct {
 
 // Choice is the answer.
 type Choice struct {
-	Ways   []int  // by operator
-	Made   []int  // by value: the layout in which it is made
-	Copies []Copy // transposes, by value and layout
-	Cost   float64
-	Wide   bool // the answer need not be the cheapest: the graph is too wide for an exact one (Problem.SolveNearly)
+	Variants    []int  // by operator
+	Layouts     []int  // by value: the layout in which it is made
+	Copies      []Copy // transposes, by value and layout
+	Cost        float64
+	Approximate bool // the answer need not be the cheapest: the graph is too wide for an exact one (Problem.SolveApproximate)
 }
 
-// wideTable is the most entries of a table where an exact answer is out of reach: enough that few nodes are
+// approximateTable is the most entries of a table where an exact answer is out of reach: enough that few nodes are
 // decided beforehand, and solved in some milliseconds.
-const wideTable = 1 << 14
+const approximateTable = 1 << 14
 
 // Copy is the transpose of one value to one layout.
 type Copy struct{ Value, To int }
 
-// source is who makes a value: an operator, or the outside, with the layout of
+// producer is who makes a value: an operator, or the outside, with the layout of
 // the result for each label of its node.
-type source struct {
-	node int
-	made []int
+type producer struct {
+	node    int
+	layouts []int
 }
 
 // Solve chooses one way for every operator and the copies that follow.
@@ -86,18 +86,18 @@ func (n *Network) Solve() (*Choice, error) {
 	}
 	var p Problem
 	for _, o := range n.Ops {
-		node := Node{Cost: make([]float64, len(o.Ways))}
-		for k, w := range o.Ways {
+		node := Node{Cost: make([]float64, len(o.Variants))}
+		for k, w := range o.Variants {
 			node.Cost[k] = w.Cost
 		}
 		p.Nodes = append(p.Nodes, node)
 	}
-	sources := make([]source, len(n.Values))
+	sources := make([]producer, len(n.Values))
 	for v, val := range n.Values {
 		if o := made[v]; o >= 0 {
 			sources[v].node = o
-			for _, w := range n.Ops[o].Ways {
-				sources[v].made = append(sources[v].made, w.Out)
+			for _, w := range n.Ops[o].Variants {
+				sources[v].layouts = append(sources[v].layouts, w.Out)
 			}
 			continue
 		}
@@ -107,7 +107,7 @@ func (n *Network) Solve() (*Choice, error) {
 				given = append(given, l)
 			}
 		}
-		sources[v] = source{len(p.Nodes), given}
+		sources[v] = producer{len(p.Nodes), given}
 		p.Nodes = append(p.Nodes, Node{Cost: make([]float64, len(given))})
 	}
 	readers := make([][]int, len(n.Values)) // operators, each once
@@ -120,26 +120,26 @@ func (n *Network) Solve() (*Choice, error) {
 	}
 	sets := make([][]uint, len(n.Values))
 	for v := range n.Values {
-		sets[v] = n.sets(v, readers[v])
+		sets[v] = n.layoutSets(v, readers[v])
 		if len(sets[v]) == 0 { // nobody reads it
 			continue
 		}
-		p.link(n, v, sources[v], readers[v], sets[v])
+		p.addValue(n, v, sources[v], readers[v], sets[v])
 	}
 	labels, cost, err := p.Solve()
-	wide := errors.Is(err, ErrWide)
+	wide := errors.Is(err, ErrTooWide)
 	if wide {
-		labels, cost, err = p.SolveNearly(wideTable)
+		labels, cost, err = p.SolveApproximate(approximateTable)
 	}
 	if err != nil {
 		return nil, err
 	}
-	c := &Choice{Wide: wide, Ways: labels[:len(n.Ops)], Made: make([]int, len(n.Values)), Cost: cost}
+	c := &Choice{Approximate: wide, Variants: labels[:len(n.Ops)], Layouts: make([]int, len(n.Values)), Cost: cost}
 	for v := range n.Values {
-		c.Made[v] = sources[v].made[labels[sources[v].node]]
+		c.Layouts[v] = sources[v].layouts[labels[sources[v].node]]
 		need := n.needed(v, readers[v], labels)
 		for l := range n.Labels {
-			if need&(1<<l) != 0 && l != c.Made[v] {
+			if need&(1<<l) != 0 && l != c.Layouts[v] {
 				c.Copies = append(c.Copies, Copy{v, l})
 			}
 		}
@@ -160,7 +160,7 @@ func (n *Network) check() ([]int, error) {
 		if len(val.Transpose) != n.Labels || slices.ContainsFunc(val.Transpose, func(row []float64) bool { return len(row) != n.Labels }) {
 			return nil, fmt.Errorf("value %d: the costs of its transposes are not %d by %d", v, n.Labels, n.Labels)
 		}
-		for _, l := range slices.Concat(val.Given, val.Wanted) {
+		for _, l := range slices.Concat(val.Given, val.Required) {
 			if !label(l) {
 				return nil, fmt.Errorf("value %d: there is no layout %d", v, l)
 			}
@@ -176,7 +176,7 @@ func (n *Network) check() ([]int, error) {
 			return nil, fmt.Errorf("operators %d and %d both make value %d", made[o.Out], i, o.Out)
 		}
 		made[o.Out] = i
-		for k, w := range o.Ways {
+		for k, w := range o.Variants {
 			if len(w.In) != len(o.In) || !label(w.Out) || slices.ContainsFunc(w.In, func(l int) bool { return !label(l) }) {
 				return nil, fmt.Errorf("operator %d: way %d has layouts %v to %d for %d operands", i, k, w.In, w.Out, len(o.In))
 			}
@@ -190,8 +190,8 @@ func (n *Network) check() ([]int, error) {
 	return made, nil
 }
 
-// asked is the set of layouts in which a way of operator o reads value v.
-func asked(o Op, w Way, v int) uint {
+// readLayouts is the set of layouts in which a way of operator o reads value v.
+func readLayouts(o Op, w Variant, v int) uint {
 	var set uint
 	for i, in := range o.In {
 		if in == v {
@@ -201,11 +201,11 @@ func asked(o Op, w Way, v int) uint {
 	return set
 }
 
-// sets lists the sets of layouts in which value v can be needed at once,
+// layoutSets lists the sets of layouts in which value v can be needed at once,
 // ascending: unions of what is wanted in the end with one way of every reader.
-func (n *Network) sets(v int, readers []int) []uint {
+func (n *Network) layoutSets(v int, readers []int) []uint {
 	var wanted uint
-	for _, l := range n.Values[v].Wanted {
+	for _, l := range n.Values[v].Required {
 		wanted |= 1 << l
 	}
 	if wanted == 0 && len(readers) == 0 {
@@ -215,8 +215,8 @@ func (n *Network) sets(v int, readers []int) []uint {
 	for _, r := range readers {
 		var next []uint
 		for _, s := range all {
-			for _, w := range n.Ops[r].Ways {
-				next = append(next, s|asked(n.Ops[r], w, v))
+			for _, w := range n.Ops[r].Variants {
+				next = append(next, s|readLayouts(n.Ops[r], w, v))
 			}
 		}
 		slices.Sort(next)
@@ -225,13 +225,13 @@ func (n *Network) sets(v int, readers []int) []uint {
 	return all
 }
 
-// link adds the node of value v: the cost of its copies, and the bond to its
+// addValue adds the node of value v: the cost of its copies, and the bond to its
 // readers.
-func (p *Problem) link(n *Network, v int, from source, readers []int, sets []uint) {
+func (p *Problem) addValue(n *Network, v int, from producer, readers []int, sets []uint) {
 	at := len(p.Nodes)
 	p.Nodes = append(p.Nodes, Node{Cost: make([]float64, len(sets))})
-	copies := make([][]float64, len(from.made))
-	for k, a := range from.made {
+	copies := make([][]float64, len(from.layouts))
+	for k, a := range from.layouts {
 		for _, s := range sets {
 			var sum float64
 			for rest := s &^ (1 << a); rest != 0; rest &= rest - 1 {
@@ -244,9 +244,9 @@ func (p *Problem) link(n *Network, v int, from source, readers []int, sets []uin
 	for _, r := range readers {
 		bond := make([][]float64, len(sets))
 		for k, s := range sets {
-			for _, w := range n.Ops[r].Ways {
+			for _, w := range n.Ops[r].Variants {
 				c := 0.0
-				if asked(n.Ops[r], w, v)&^s != 0 {
+				if readLayouts(n.Ops[r], w, v)&^s != 0 {
 					c = math.Inf(1)
 				}
 				bond[k] = append(bond[k], c)
@@ -259,11 +259,11 @@ func (p *Problem) link(n *Network, v int, from source, readers []int, sets []uin
 // needed is the set of layouts in which value v is read or wanted.
 func (n *Network) needed(v int, readers, ways []int) uint {
 	var set uint
-	for _, l := range n.Values[v].Wanted {
+	for _, l := range n.Values[v].Required {
 		set |= 1 << l
 	}
 	for _, r := range readers {
-		set |= asked(n.Ops[r], n.Ops[r].Ways[ways[r]], v)
+		set |= readLayouts(n.Ops[r], n.Ops[r].Variants[ways[r]], v)
 	}
 	return set
 }

@@ -25,11 +25,11 @@ type Edge struct {
 
 // The ways in which Solve fails.
 var (
-	// ErrNone means that every choice has an infinite cost.
-	ErrNone = errors.New("no choice of layouts is possible")
-	// ErrWide means that the nodes are too entangled for an exact answer: a
+	// ErrInfeasible means that every choice has an infinite cost.
+	ErrInfeasible = errors.New("no choice of layouts is possible")
+	// ErrTooWide means that the nodes are too entangled for an exact answer: a
 	// table over more than MaxTable choices would be needed.
-	ErrWide = errors.New("the graph is too wide for an exact choice of layouts")
+	ErrTooWide = errors.New("the graph is too wide for an exact choice of layouts")
 )
 
 // MaxTable bounds the number of entries of one table.
@@ -41,9 +41,9 @@ type table struct {
 	cost  []float64
 }
 
-// removed is a node that was eliminated: its best label for every choice of
+// elimination is a node that was eliminated: its best label for every choice of
 // labels of the nodes that were its neighbours then.
-type removed struct {
+type elimination struct {
 	node       int
 	neighbours []int // ascending
 	label      []int32
@@ -52,7 +52,7 @@ type removed struct {
 // Solve gives the best label of every node and the sum of the costs. Among equal
 // sums the answer is always the same.
 //
-// Errors: ErrNone, ErrWide; an error that describes what is no problem.
+// Errors: ErrInfeasible, ErrTooWide; an error that describes what is no problem.
 // Cost: Σ over nodes of the number of joint labels of the node and the
 // neighbours that it has when it is eliminated.
 func (p *Problem) Solve() (labels []int, cost float64, err error) {
@@ -60,15 +60,15 @@ func (p *Problem) Solve() (labels []int, cost float64, err error) {
 		return nil, 0, err
 	}
 	if size, nodes := p.widest(); size > MaxTable {
-		return nil, 0, fmt.Errorf("%d choices of %d values depend on each other: %w", size, nodes, ErrWide)
+		return nil, 0, fmt.Errorf("%d choices of %d values depend on each other: %w", size, nodes, ErrTooWide)
 	}
 	return p.solve(MaxTable)
 }
 
-// SolveNearly is Solve for problems of any width: where a table would have more than so many entries,
+// SolveApproximate is Solve for problems of any width: where a table would have more than so many entries,
 // the node with the most neighbours among those concerned is decided beforehand, by the label for which its own
 // costs are least if its neighbours suit it. The answer need not be the best then.
-func (p *Problem) SolveNearly(entries int) (labels []int, cost float64, err error) {
+func (p *Problem) SolveApproximate(entries int) (labels []int, cost float64, err error) {
 	if err := p.check(); err != nil {
 		return nil, 0, err
 	}
@@ -131,12 +131,12 @@ func (p *Problem) solve(most int) (labels []int, cost float64, err error) {
 	for i := range left {
 		left[i] = true
 	}
-	order := make([]removed, 0, len(p.Nodes))
+	order := make([]elimination, 0, len(p.Nodes))
 	for range p.Nodes {
 		v, size := p.next(left, func(v int) []int { return p.neighbours(v, of[v]) })
 		neighbours := p.neighbours(v, of[v])
 		if size > most {
-			r, least := p.decide(p.tangled(append(neighbours, v), of), of)
+			r, least := p.fixLabel(p.mostConnected(append(neighbours, v), of), of)
 			left[r.node] = false
 			cost += least
 			order = append(order, r)
@@ -154,7 +154,7 @@ func (p *Problem) solve(most int) (labels []int, cost float64, err error) {
 		order = append(order, r)
 	}
 	if math.IsInf(cost, 1) {
-		return nil, 0, ErrNone
+		return nil, 0, ErrInfeasible
 	}
 	labels = make([]int, len(p.Nodes))
 	for _, r := range slices.Backward(order) {
@@ -167,8 +167,8 @@ func (p *Problem) solve(most int) (labels []int, cost float64, err error) {
 	return labels, cost, nil
 }
 
-// tangled is the node with the most neighbours among nodes that have a choice.
-func (p *Problem) tangled(nodes []int, of [][]*table) int {
+// mostConnected is the node with the most neighbours among nodes that have a choice.
+func (p *Problem) mostConnected(nodes []int, of [][]*table) int {
 	best, most := nodes[0], -1
 	for _, v := range nodes {
 		if n := len(p.neighbours(v, of[v])); len(p.Nodes[v].Cost) > 1 && n > most {
@@ -178,9 +178,9 @@ func (p *Problem) tangled(nodes []int, of [][]*table) int {
 	return best
 }
 
-// decide gives v the label for which the sum of its tables, each with the labels of other nodes that suit it best, is
+// fixLabel gives v the label for which the sum of its tables, each with the labels of other nodes that suit it best, is
 // least, holds the tables of its neighbours to it, and gives the cost that is left of v alone.
-func (p *Problem) decide(v int, of [][]*table) (r removed, cost float64) {
+func (p *Problem) fixLabel(v int, of [][]*table) (r elimination, cost float64) {
 	labels := len(p.Nodes[v].Cost)
 	least := make([]float64, labels)
 	along := func(t *table) (step int) { // distance of two entries along v
@@ -224,7 +224,7 @@ func (p *Problem) decide(v int, of [][]*table) (r removed, cost float64) {
 			of[n][slices.Index(of[n], t)] = held
 		}
 	}
-	return removed{node: v, label: []int32{int32(label)}}, cost
+	return elimination{node: v, label: []int32{int32(label)}}, cost
 }
 
 // check refuses tables of other sizes than the nodes have.
@@ -304,7 +304,7 @@ func (p *Problem) neighbours(v int, tables []*table) []int {
 
 // eliminate gives the least cost over the labels of v of the sum of its tables,
 // for all labels of its neighbours.
-func (p *Problem) eliminate(v int, neighbours []int, tables []*table, size int) (*table, removed) {
+func (p *Problem) eliminate(v int, neighbours []int, tables []*table, size int) (*table, elimination) {
 	// Of every table: the distance of two entries along v and along each neighbour.
 	along, step := make([]int, len(tables)), make([][]int, len(tables))
 	for i, t := range tables {
@@ -320,7 +320,7 @@ func (p *Problem) eliminate(v int, neighbours []int, tables []*table, size int) 
 		}
 	}
 	out := &table{nodes: neighbours, cost: make([]float64, size)}
-	r := removed{node: v, neighbours: neighbours, label: make([]int32, size)}
+	r := elimination{node: v, neighbours: neighbours, label: make([]int32, size)}
 	at, digit := make([]int, len(tables)), make([]int, len(neighbours))
 	for k := range out.cost {
 		least, which := math.Inf(1), 0

@@ -8,40 +8,40 @@ import (
 	"time"
 )
 
-// item is a configuration as Divide weighs it.
-type item struct {
+// knapsackItem is a configuration as Divide weighs it.
+type knapsackItem struct {
 	time   time.Duration
 	weight int64
 	pieces int
 }
 
-// step is an edge of the lower convex hull of a kernel's items: so much time less
+// hullStep is an edge of the lower convex hull of a kernel's items: so much time less
 // for so much weight more.
-type step struct {
-	gain   time.Duration
+type hullStep struct {
+	saved  time.Duration
 	weight int64
 	kernel int
 }
 
 // steeper orders steps by gain per weight, the best first, without rounding.
-func steeper(a, b step) int {
-	ah, al := bits.Mul64(uint64(a.gain), uint64(b.weight))
-	bh, bl := bits.Mul64(uint64(b.gain), uint64(a.weight))
+func steeper(a, b hullStep) int {
+	ah, al := bits.Mul64(uint64(a.saved), uint64(b.weight))
+	bh, bl := bits.Mul64(uint64(b.saved), uint64(a.weight))
 	return cmp.Or(cmp.Compare(bh, ah), cmp.Compare(bl, al))
 }
 
 // hull gives the fastest item without weight and the steps from there on. Items
 // ascend in weight and fall in time; the first has weight 0.
-func hull(items []item, kernel int) (start time.Duration, steps []step) {
+func hull(items []knapsackItem, kernel int) (start time.Duration, steps []hullStep) {
 	start = items[0].time
 	for i := 1; i < len(items); i++ {
-		s := step{items[i-1].time - items[i].time, items[i].weight - items[i-1].weight, kernel}
+		s := hullStep{items[i-1].time - items[i].time, items[i].weight - items[i-1].weight, kernel}
 		if items[i].weight == 0 {
 			start = items[i].time
 			continue
 		}
 		for n := len(steps); n > 0 && steeper(s, steps[n-1]) < 0; n-- {
-			s.gain += steps[n-1].gain
+			s.saved += steps[n-1].saved
 			s.weight += steps[n-1].weight
 			steps = steps[:n-1]
 		}
@@ -50,38 +50,38 @@ func hull(items []item, kernel int) (start time.Duration, steps []step) {
 	return start, steps
 }
 
-// relaxed is the division where kernels may be given fractions of a step: the
+// relaxation is the division where kernels may be given fractions of a step: the
 // linear relaxation, which is solved by taking the steepest steps first. Its time
 // is a lower bound.
-type relaxed struct {
+type relaxation struct {
 	start  time.Duration   // without any weight
-	steps  []step          // steepest first
-	gain   []time.Duration // of all steps before the nth
+	steps  []hullStep      // steepest first
+	saved  []time.Duration // of all steps before the nth
 	weight []int64
 }
 
-func relax(kernels [][]item) *relaxed {
-	r := &relaxed{}
+func relax(kernels [][]knapsackItem) *relaxation {
+	r := &relaxation{}
 	for k, items := range kernels {
 		start, steps := hull(items, k)
 		r.start += start
 		r.steps = append(r.steps, steps...)
 	}
 	slices.SortStableFunc(r.steps, steeper)
-	r.gain, r.weight = make([]time.Duration, len(r.steps)+1), make([]int64, len(r.steps)+1)
+	r.saved, r.weight = make([]time.Duration, len(r.steps)+1), make([]int64, len(r.steps)+1)
 	for n, s := range r.steps {
-		r.gain[n+1], r.weight[n+1] = r.gain[n]+s.gain, r.weight[n]+s.weight
+		r.saved[n+1], r.weight[n+1] = r.saved[n]+s.saved, r.weight[n]+s.weight
 	}
 	return r
 }
 
 // bound is a time that no division of room falls below.
-func (r *relaxed) bound(room int64) time.Duration {
+func (r *relaxation) bound(room int64) time.Duration {
 	n := sort.Search(len(r.steps), func(n int) bool { return r.weight[n+1] > room })
-	t := r.start - r.gain[n]
+	t := r.start - r.saved[n]
 	if n < len(r.steps) { // a part of the next step; times are whole, so its gain is rounded down
 		s := r.steps[n]
-		high, low := bits.Mul64(uint64(s.gain), uint64(room-r.weight[n]))
+		high, low := bits.Mul64(uint64(s.saved), uint64(room-r.weight[n]))
 		part, _ := bits.Div64(high, low, uint64(s.weight))
 		t -= time.Duration(part)
 	}
@@ -90,7 +90,7 @@ func (r *relaxed) bound(room int64) time.Duration {
 
 // greedy is the time of a division of room: the steepest steps that fit. Steps of
 // one kernel build on each other, and stand in that order.
-func (r *relaxed) greedy(room int64) time.Duration {
+func (r *relaxation) greedy(room int64) time.Duration {
 	t := r.start
 	stuck := map[int]bool{}
 	for _, s := range r.steps {
@@ -98,7 +98,7 @@ func (r *relaxed) greedy(room int64) time.Duration {
 			stuck[s.kernel] = true
 			continue
 		}
-		t -= s.gain
+		t -= s.saved
 		room -= s.weight
 	}
 	return t

@@ -62,7 +62,7 @@ func Divide(kernels []Kernel, limit, unit int64) (Division, error) {
 		least += f[0].Bytes
 	}
 	if least > limit {
-		return Division{}, tooSmall(fmt.Sprintf("%d kernels", len(kernels)), limit, least)
+		return Division{}, limitError(fmt.Sprintf("%d kernels", len(kernels)), limit, least)
 	}
 	room := (limit - least) / unit
 	d := Division{Configs: merge(fronts, room, func(extra int64) int64 { return extra/unit + min(extra%unit, 1) })}
@@ -82,7 +82,7 @@ func Divide(kernels []Kernel, limit, unit int64) (Division, error) {
 
 // sum is a choice for the last kernels of a list.
 type sum struct {
-	item
+	knapsackItem
 	choice int // of the first of these kernels
 	rest   int // index of the choice for the others
 }
@@ -94,10 +94,10 @@ type sum struct {
 // that no choice for the kernels before can complete to less than a division that
 // is known.
 func merge(fronts [][]Config, room int64, weigh func(extra int64) int64) []Config {
-	items := make([][]item, len(fronts))
+	items := make([][]knapsackItem, len(fronts))
 	for i, f := range fronts {
 		for _, c := range f {
-			items[i] = append(items[i], item{c.Time, weigh(c.Bytes - f[0].Bytes), c.Count()})
+			items[i] = append(items[i], knapsackItem{c.Time, weigh(c.Bytes - f[0].Bytes), c.Count()})
 		}
 	}
 	known := relax(items).greedy(room)
@@ -113,7 +113,7 @@ func merge(fronts [][]Config, room int64, weigh func(extra int64) int64) []Confi
 					break // weights ascend
 				}
 				if s.time+c.time+before.bound(left) <= known {
-					all = append(all, sum{item{s.time + c.time, s.weight + c.weight, s.pieces + c.pieces}, j, r})
+					all = append(all, sum{knapsackItem{s.time + c.time, s.weight + c.weight, s.pieces + c.pieces}, j, r})
 				}
 			}
 		}

@@ -68,10 +68,10 @@ func (k Kernel) Front() ([]Config, error) {
 	if err := k.check(); err != nil {
 		return nil, err
 	}
-	pieces, bytes := k.useful()
+	pieces, bytes := k.nonDominated()
 	var front []Config
 	fits := make([]Micro, 0, len(pieces))
-	table := make([]best, k.Size+1)
+	table := make([]fastest, k.Size+1)
 	for _, limit := range bytes {
 		fits = fits[:0]
 		for _, s := range pieces {
@@ -95,10 +95,10 @@ func (k Kernel) Front() ([]Config, error) {
 	return front, nil
 }
 
-// useful drops micro-configurations that another of the same size beats and
+// nonDominated drops micro-configurations that another of the same size beats and
 // groups the rest by size, largest first: bytes ascend, times fall. bytes are
 // all workspaces that occur, ascending.
-func (k Kernel) useful() (pieces [][]Micro, bytes []int64) {
+func (k Kernel) nonDominated() (pieces [][]Micro, bytes []int64) {
 	all := slices.DeleteFunc(slices.Clone(k.Micros), func(m Micro) bool { return m.Size > k.Size })
 	slices.SortStableFunc(all, func(a, b Micro) int {
 		return cmp.Or(cmp.Compare(b.Size, a.Size), cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Time, b.Time))
@@ -119,8 +119,8 @@ func (k Kernel) useful() (pieces [][]Micro, bytes []int64) {
 	return pieces, slices.Compact(bytes)
 }
 
-// best is the fastest division of some size.
-type best struct {
+// fastest is the fastest division of some size.
+type fastest struct {
 	time   time.Duration
 	pieces int // 0: there is none
 	first  int // its first piece, by index
@@ -129,16 +129,16 @@ type best struct {
 // solve fills table[n] for every size n from pieces of one algorithm a size,
 // largest first. The first of equals stays, so that the sizes of the pieces are
 // the lexicographically largest among equals of as many pieces.
-func solve(table []best, pieces []Micro) {
-	table[0] = best{}
+func solve(table []fastest, pieces []Micro) {
+	table[0] = fastest{}
 	for n := 1; n < len(table); n++ {
-		table[n] = best{}
+		table[n] = fastest{}
 		for i, m := range pieces {
 			rest := n - m.Size
 			if rest < 0 || rest > 0 && table[rest].pieces == 0 {
 				continue
 			}
-			b := best{table[rest].time + m.Time, table[rest].pieces + 1, i}
+			b := fastest{table[rest].time + m.Time, table[rest].pieces + 1, i}
 			if now := table[n]; now.pieces == 0 || b.time < now.time || b.time == now.time && b.pieces < now.pieces {
 				table[n] = b
 			}
@@ -147,7 +147,7 @@ func solve(table []best, pieces []Micro) {
 }
 
 // trace reads the division of the whole size out of table.
-func trace(table []best, pieces []Micro) Config {
+func trace(table []fastest, pieces []Micro) Config {
 	n := len(table) - 1
 	c := Config{Time: table[n].time}
 	for n > 0 {
@@ -173,15 +173,15 @@ func (k Kernel) Reuse(limit int64) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	fits := within(front, limit)
+	fits := fitting(front, limit)
 	if len(fits) == 0 {
-		return Config{}, tooSmall(k.Name, limit, front[0].Bytes)
+		return Config{}, limitError(k.Name, limit, front[0].Bytes)
 	}
 	return fits[len(fits)-1], nil
 }
 
-// within is the part of a front that fits into limit.
-func within(front []Config, limit int64) []Config {
+// fitting is the part of a front that fits into limit.
+func fitting(front []Config, limit int64) []Config {
 	i := slices.IndexFunc(front, func(c Config) bool { return c.Bytes > limit })
 	if i < 0 {
 		return front
@@ -189,7 +189,7 @@ func within(front []Config, limit int64) []Config {
 	return front[:i]
 }
 
-func tooSmall(at string, limit, need int64) error {
+func limitError(at string, limit, need int64) error {
 	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a workspace limit of %d bytes is too small", limit), At: at,
 		Why: fmt.Sprintf("every way to run it needs at least %d bytes", need),
 		Fix: fmt.Sprintf("set the limit to %d bytes or more", need), Err: ErrLimit}

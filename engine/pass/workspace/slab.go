@@ -31,7 +31,7 @@ var errSlab = errors.New("workspace: these rows cannot be cut into slabs")
 // Errors: a window that wraps around or scales up, or sizes that do not sum to
 // the rows.
 func Slabs(c Config, axis graph.WindowAxis, adjoint bool, in, out, rows int) ([]Slab, error) {
-	if axis.Periodic || axis.Up > 1 || axis.Size < 1 || axis.Stride < 1 || axis.Dilation < 1 || rows < 1 {
+	if axis.Periodic || axis.UpFactor > 1 || axis.Size < 1 || axis.Stride < 1 || axis.Dilation < 1 || rows < 1 {
 		return nil, fmt.Errorf("window %+v in steps of %d rows: %w", axis, rows, errSlab)
 	}
 	reach := (axis.Size - 1) * axis.Dilation

@@ -248,7 +248,7 @@ func TestSlabs(t *testing.T) {
 		"too long":    second(Slabs(c, a, false, 88, 88, 2)),
 		"no rows":     second(Slabs(c, a, false, 93, 93, 0)),
 		"periodic":    second(Slabs(c, graph.WindowAxis{Size: 3, Stride: 1, Dilation: 1, Pad: 1, Periodic: true}, false, 93, 93, 2)),
-		"scaled up":   second(Slabs(c, graph.WindowAxis{Size: 3, Stride: 1, Dilation: 1, Pad: 1, Up: 2}, false, 93, 93, 2)),
+		"scaled up":   second(Slabs(c, graph.WindowAxis{Size: 3, Stride: 1, Dilation: 1, Pad: 1, UpFactor: 2}, false, 93, 93, 2)),
 		"zero window": second(Slabs(c, graph.WindowAxis{}, false, 93, 93, 2)),
 	} {
 		if !errors.Is(err, errSlab) {

@@ -59,8 +59,8 @@ func TestFamiliesAndScores(t *testing.T) {
 	g := twoLayers(t)
 	c := Find(g)
 	var got []string
-	for _, f := range c.Families() {
-		got = append(got, fmt.Sprintf("%v %d/%d %v", f.Filters, f.Pinned, f.Width, f.Why))
+	for _, f := range c.Groups() {
+		got = append(got, fmt.Sprintf("%v %d/%d %v", f.Filters, f.Pinned, f.Width, f.Reasons))
 	}
 	want := []string{"[a.weight] 0/8 []", "[b.weight c.weight] 0/4 []", "[out.weight] 2/2 [it is the output y]"}
 	if !slices.Equal(got, want) {
@@ -86,20 +86,20 @@ func TestChoose(t *testing.T) {
 		want []Kept
 		err  string
 	}{
-		{"half of each layer; of equal scores the first stay", Goal{Share: 0.5},
+		{"half of each layer; of equal scores the first stay", Goal{Fraction: 0.5},
 			[]Kept{{"a.weight", 8, []int{0, 2, 4, 6}}, {"b.weight", 4, []int{0, 1}}, {"c.weight", 4, []int{0, 1}}}, ""},
-		{"all compete: of scores under 0.625 none stays", Goal{Share: 8. / 12, Scope: Global},
+		{"all compete: of scores under 0.625 none stays", Goal{Fraction: 8. / 12, Scope: Global},
 			[]Kept{{"a.weight", 8, []int{0, 2, 4, 6}}}, ""},
-		{"in fours", Goal{Share: 0.3, Multiple: 4}, []Kept{{"a.weight", 8, []int{0, 2, 4, 6}}}, ""},
-		{"all", Goal{Share: 1}, nil, ""},
-		{"nothing of a layer", Goal{Share: 0.1}, nil, "leaves nothing of layer b"},
-		{"too few operations", Goal{FLOPs: 0.01}, nil, "2 of 2 of out: it is the output y"},
+		{"in fours", Goal{Fraction: 0.3, Multiple: 4}, []Kept{{"a.weight", 8, []int{0, 2, 4, 6}}}, ""},
+		{"all", Goal{Fraction: 1}, nil, ""},
+		{"nothing of a layer", Goal{Fraction: 0.1}, nil, "leaves nothing of layer b"},
+		{"too few operations", Goal{FLOPFraction: 0.01}, nil, "2 of 2 of out: it is the output y"},
 		{"no goal", Goal{}, nil, "want one of them"},
-		{"two goals", Goal{Share: 0.5, FLOPs: 0.5}, nil, "want one of them"},
+		{"two goals", Goal{Fraction: 0.5, FLOPFraction: 0.5}, nil, "want one of them"},
 	} {
 		kept, err := c.Choose(o.goal, c.Magnitudes(valuesOf(g)))
 		if o.err != "" {
-			if !errors.Is(err, ErrGoal) || !strings.Contains(err.Error(), o.err) {
+			if !errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), o.err) {
 				t.Errorf("%s: error %v, want %q", o.name, err, o.err)
 			}
 			continue
@@ -116,7 +116,7 @@ func TestChooseByOperations(t *testing.T) {
 	c := Find(g)
 	for _, scope := range []Scope{Uniform, Global} {
 		for _, share := range []float64{0.9, 0.6, 0.4} {
-			kept, err := c.Choose(Goal{FLOPs: share, Scope: scope}, c.Magnitudes(valuesOf(g)))
+			kept, err := c.Choose(Goal{FLOPFraction: share, Scope: scope}, c.Magnitudes(valuesOf(g)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,8 +133,8 @@ func TestChooseByOperations(t *testing.T) {
 func TestInSteps(t *testing.T) {
 	g := twoLayers(t)
 	c := Find(g)
-	first := c.First()
-	one, err := c.Choose(Goal{Share: 0.75, First: first}, c.Magnitudes(valuesOf(g)))
+	first := c.OriginalSize()
+	one, err := c.Choose(Goal{Fraction: 0.75, Original: first}, c.Magnitudes(valuesOf(g)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestInSteps(t *testing.T) {
 		return v
 	}
 	c2 := Find(small)
-	two, err := c2.Choose(Goal{Share: 0.5, First: first}, c2.Magnitudes(values))
+	two, err := c2.Choose(Goal{Fraction: 0.5, Original: first}, c2.Magnitudes(values))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestInSteps(t *testing.T) {
 		t.Errorf("in steps\n%s\nat once\n%s\n%v", &a, &b, err)
 	}
 	c3 := Find(smallest)
-	again, err := c3.Choose(Goal{Share: 0.5, First: first}, c3.Equal())
+	again, err := c3.Choose(Goal{Fraction: 0.5, Original: first}, c3.EqualScores())
 	if err != nil || again != nil {
 		t.Errorf("the same goal again leaves %v, %v; want everything", again, err)
 	}

@@ -17,11 +17,11 @@ import (
 //
 // It is found on a graph without gradients.
 type Network struct {
-	g        *graph.Graph
-	ties     *ties
-	filters  []filter
-	families []Family
-	of       map[int]int // family of a set
+	g       *graph.Graph
+	ties    *ties
+	filters []filter
+	groups  []Group
+	groupOf map[int]int // family of a set
 }
 
 // filter is a convolution whose filter is a parameter.
@@ -31,24 +31,24 @@ type filter struct {
 	sets        []int       // of its channels
 	bias        *graph.Node // nil for none
 	gamma, beta *graph.Node // nil for none
-	at          int         // of the first channel in both
+	normOffset  int         // of the first channel in both
 }
 
-// Family are the layers whose channels are removed together: one convolution, or several whose
+// Group are the layers whose channels are removed together: one convolution, or several whose
 // results are tied.
-type Family struct {
+type Group struct {
 	Filters []string // parameters, in the order of the graph
 	Width   int      // channels
 	// Pinned is how many of them cannot go, and Why for which reasons, each once.
-	Pinned int
-	Why    []string
+	Pinned  int
+	Reasons []string
 
 	sets []int // ascending; those that are pinned as well
 }
 
 // Find finds the channels of a network.
 func Find(g *graph.Graph) *Network {
-	c := &Network{g: g, ties: newTies(g), of: map[int]int{}}
+	c := &Network{g: g, ties: newTies(g), groupOf: map[int]int{}}
 	for _, n := range g.Nodes {
 		if n.Kind != graph.KindOp {
 			continue
@@ -60,7 +60,7 @@ func Find(g *graph.Graph) *Network {
 		w, axis := n.In[layer.Operand], layer.Axis
 		p, at, ok := paramAxis(g, w, axis)
 		if !ok {
-			c.ties.pin(w, axis, fmt.Sprintf("the filter of %s at %s is no parameter", n.Op.Name, n.At))
+			c.ties.pinAxis(w, axis, fmt.Sprintf("the filter of %s at %s is no parameter", n.Op.Name, n.At))
 			continue
 		}
 		c.filters = append(c.filters, filter{conv: n.ID, param: p, axis: at})
@@ -71,9 +71,9 @@ func Find(g *graph.Graph) *Network {
 			f.sets = append(f.sets, c.ties.set(f.param, f.axis, k))
 		}
 	}
-	c.biases()
-	c.norms()
-	c.join()
+	c.findBiases()
+	c.findNorms()
+	c.groupFilters()
 	return c
 }
 
@@ -81,7 +81,7 @@ func Find(g *graph.Graph) *Network {
 // the operand.
 func paramAxis(g *graph.Graph, id, axis int) (param, at int, ok bool) {
 	s := g.Nodes[id].Shape
-	p := g.Nodes[g.Root(id)]
+	p := g.Nodes[g.AliasRoot(id)]
 	if p.Kind != graph.KindParam {
 		return 0, 0, false
 	}
@@ -107,13 +107,13 @@ func paramAxis(g *graph.Graph, id, axis int) (param, at int, ok bool) {
 	return 0, 0, false // one channel alone
 }
 
-// biases finds those that are added to results of convolutions.
-func (c *Network) biases() {
+// findBiases finds those that are added to results of convolutions.
+func (c *Network) findBiases() {
 	for _, n := range c.g.Nodes {
 		if !n.Fuses(graph.FuseBias) {
 			continue
 		}
-		b := c.g.Nodes[c.g.Root(n.In[1])]
+		b := c.g.Nodes[c.g.AliasRoot(n.In[1])]
 		for i := range c.filters {
 			if f := &c.filters[i]; f.conv == n.In[0] && b.Kind == graph.KindParam && b.Shape.Size() == len(f.sets) {
 				f.bias = b
@@ -122,8 +122,8 @@ func (c *Network) biases() {
 	}
 }
 
-// norms finds the factors of the norms behind convolutions, through biases and joins.
-func (c *Network) norms() {
+// findNorms finds the factors of the norms behind convolutions, through biases and joins.
+func (c *Network) findNorms() {
 	by := map[int][]*filter{}
 	for i := range c.filters {
 		by[c.filters[i].conv] = append(by[c.filters[i].conv], &c.filters[i])
@@ -137,13 +137,13 @@ func (c *Network) norms() {
 			nd := c.g.Nodes[id]
 			for _, f := range by[id] {
 				if f.gamma == nil {
-					f.gamma, f.beta, f.at = c.g.Nodes[n.In[2]], c.g.Nodes[n.In[3]], at
+					f.gamma, f.beta, f.normOffset = c.g.Nodes[n.In[2]], c.g.Nodes[n.In[3]], at
 				}
 			}
 			switch {
 			case nd.Fuses(graph.FuseBias):
 				walk(nd.In[0], at)
-			case op.JoinsChannels(nd):
+			case op.IsChannelConcat(nd):
 				for _, in := range nd.In {
 					walk(in, at)
 					at += c.g.Nodes[in].Shape[1]
@@ -154,8 +154,8 @@ func (c *Network) norms() {
 	}
 }
 
-// join makes families of filters with a channel in common.
-func (c *Network) join() {
+// groupFilters makes families of filters with a channel in common.
+func (c *Network) groupFilters() {
 	family := make([]int, len(c.filters))
 	first := map[int]int{} // filter of a set
 	for i, f := range c.filters {
@@ -174,7 +174,7 @@ func (c *Network) join() {
 		}
 	}
 	for lead := range c.filters {
-		var f Family
+		var f Group
 		for i := range c.filters {
 			if family[i] != lead {
 				continue
@@ -191,23 +191,23 @@ func (c *Network) join() {
 		f.sets = slices.Compact(f.sets)
 		f.Width = len(f.sets)
 		for _, s := range f.sets {
-			c.of[s] = len(c.families)
+			c.groupOf[s] = len(c.groups)
 			if why := c.ties.pinned(s); why != "" {
 				f.Pinned++
-				if !slices.Contains(f.Why, why) {
-					f.Why = append(f.Why, why)
+				if !slices.Contains(f.Reasons, why) {
+					f.Reasons = append(f.Reasons, why)
 				}
 			}
 		}
-		c.families = append(c.families, f)
+		c.groups = append(c.groups, f)
 	}
 }
 
-// Families lists them in the order of the graph.
-func (c *Network) Families() []Family { return c.families }
+// Groups lists them in the order of the graph.
+func (c *Network) Groups() []Group { return c.groups }
 
 // Name is the family's first layer, and how many more there are.
-func (f Family) Name() string {
+func (f Group) Name() string {
 	name := layerName(f.Filters[0])
 	if n := len(f.Filters) - 1; n > 0 {
 		name += fmt.Sprintf(" (and %d more)", n)
@@ -222,15 +222,15 @@ func layerName(filter string) string { return strings.TrimSuffix(filter, ".weigh
 // nothing was removed from.
 type Kept struct {
 	Filter   string `json:"filter"` // its parameter
-	Of       int    `json:"of"`     // channels that it had
+	Width    int    `json:"width"`  // channels that it had
 	Channels []int  `json:"channels"`
 }
 
-// kept lists what is left of all filters of which something is removed; gone are sets.
-func (c *Network) kept(gone map[int]bool) []Kept {
+// keptChannels lists what is left of all filters of which something is removed; gone are sets.
+func (c *Network) keptChannels(gone map[int]bool) []Kept {
 	var out []Kept
 	for i, f := range c.filters {
-		k := Kept{Filter: c.g.Nodes[f.param].Name, Of: len(f.sets)}
+		k := Kept{Filter: c.g.Nodes[f.param].Name, Width: len(f.sets)}
 		if slices.ContainsFunc(c.filters[:i], func(g filter) bool { return g.param == f.param && g.axis == f.axis }) {
 			continue // shared
 		}
@@ -239,27 +239,27 @@ func (c *Network) kept(gone map[int]bool) []Kept {
 				k.Channels = append(k.Channels, i)
 			}
 		}
-		if len(k.Channels) < k.Of {
+		if len(k.Channels) < k.Width {
 			out = append(out, k)
 		}
 	}
 	return out
 }
 
-// gone are the sets that lists of what is left leave out.
+// removedSets are the sets that lists of what is left leave out.
 //
 // Errors: lists that are of another network, contradict each other, or leave out what is pinned.
-func (c *Network) gone(kept []Kept) (map[int]bool, error) {
+func (c *Network) removedSets(kept []Kept) (map[int]bool, error) {
 	gone, stays := map[int]bool{}, map[int]string{}
 	seen := map[string]bool{}
 	for _, k := range kept {
 		i := slices.IndexFunc(c.filters, func(f filter) bool { return c.g.Nodes[f.param].Name == k.Filter })
-		if i < 0 || len(c.filters[i].sets) != k.Of {
-			return nil, fmt.Errorf("the network has no convolution %s of %d channels", k.Filter, k.Of)
+		if i < 0 || len(c.filters[i].sets) != k.Width {
+			return nil, fmt.Errorf("the network has no convolution %s of %d channels", k.Filter, k.Width)
 		}
-		if n := len(k.Channels); n == 0 || k.Channels[0] < 0 || k.Channels[n-1] >= k.Of || seen[k.Filter] ||
+		if n := len(k.Channels); n == 0 || k.Channels[0] < 0 || k.Channels[n-1] >= k.Width || seen[k.Filter] ||
 			!slices.IsSorted(k.Channels) || len(slices.Compact(slices.Clone(k.Channels))) != n {
-			return nil, fmt.Errorf("%s keeps channels %v of %d", k.Filter, k.Channels, k.Of)
+			return nil, fmt.Errorf("%s keeps channels %v of %d", k.Filter, k.Channels, k.Width)
 		}
 		seen[k.Filter] = true
 		next := 0

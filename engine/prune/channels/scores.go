@@ -17,7 +17,7 @@ func (c *Network) Magnitudes(values func(name string) []float32) [][]float64 {
 	for _, f := range c.filters {
 		of := make([]float64, len(f.sets))
 		if f.gamma != nil {
-			for i, g := range values(f.gamma.Name)[f.at : f.at+len(of)] {
+			for i, g := range values(f.gamma.Name)[f.normOffset : f.normOffset+len(of)] {
 				of[i] = math.Abs(float64(g))
 			}
 		} else {
@@ -38,7 +38,7 @@ func (c *Network) Magnitudes(values func(name string) []float32) [][]float64 {
 			n[s]++
 		}
 	}
-	return c.ofFamilies(func(s int) float64 { return sum[s] / n[s] })
+	return c.byGroup(func(s int) float64 { return sum[s] / n[s] })
 }
 
 // Taylor gives every channel of a family the derivative of the loss by a factor of all that comes out of
@@ -70,7 +70,7 @@ func (c *Network) Taylor(values, gradients func(name string) []float32) [][]floa
 	for _, f := range c.filters {
 		if f.gamma != nil {
 			for _, p := range []*graph.Node{f.gamma, f.beta} {
-				add(p, 1, p.Shape.Size(), f.at, f.sets)
+				add(p, 1, p.Shape.Size(), f.normOffset, f.sets)
 			}
 			continue
 		}
@@ -80,16 +80,16 @@ func (c *Network) Taylor(values, gradients func(name string) []float32) [][]floa
 			add(f.bias, 1, len(f.sets), 0, f.sets)
 		}
 	}
-	return c.ofFamilies(func(s int) float64 { return sum[s] })
+	return c.byGroup(func(s int) float64 { return sum[s] })
 }
 
-// Equal are the same scores for all channels.
-func (c *Network) Equal() [][]float64 { return c.ofFamilies(func(int) float64 { return 0 }) }
+// EqualScores are the same scores for all channels.
+func (c *Network) EqualScores() [][]float64 { return c.byGroup(func(int) float64 { return 0 }) }
 
-// ofFamilies lists what sets have by their families.
-func (c *Network) ofFamilies(value func(set int) float64) [][]float64 {
-	out := make([][]float64, len(c.families))
-	for i, f := range c.families {
+// byGroup lists what sets have by their families.
+func (c *Network) byGroup(value func(set int) float64) [][]float64 {
+	out := make([][]float64, len(c.groups))
+	for i, f := range c.groups {
 		for _, s := range f.sets {
 			out[i] = append(out[i], value(s))
 		}

@@ -89,12 +89,12 @@ func TestTaylor(t *testing.T) {
 // d 135 products a point (twice 5·9, and 3·9, and 2·9 of out), of b 90, of a 72.
 func TestPerOperation(t *testing.T) {
 	c := Find(scored(t))
-	one := c.ofFamilies(func(int) float64 { return 1 })
-	kept, err := c.Choose(Goal{FLOPs: 0.7, Scope: Global, PerOperation: true}, one)
+	one := c.byGroup(func(int) float64 { return 1 })
+	kept, err := c.Choose(Goal{FLOPFraction: 0.7, Scope: Global, PerFLOP: true}, one)
 	if err != nil || len(kept) != 2 || kept[0].Filter != "c.weight" || kept[1].Filter != "d.weight" {
 		t.Errorf("left are %v (%v), want less of c and d alone", kept, err)
 	}
-	if kept, err = c.Choose(Goal{FLOPs: 0.7, Scope: Global}, one); err != nil || len(kept) != 1 || kept[0].Filter != "a.weight" {
+	if kept, err = c.Choose(Goal{FLOPFraction: 0.7, Scope: Global}, one); err != nil || len(kept) != 1 || kept[0].Filter != "a.weight" {
 		t.Errorf("left are %v (%v) when operations do not count, want less of a, the first", kept, err)
 	}
 }

@@ -7,18 +7,18 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Cut says what is left of the parameters and states of a network, by name: of each axis the
+// Selection says what is left of the parameters and states of a network, by name: of each axis the
 // indices, or nil for all. What is not there is left whole.
-type Cut map[string][][]int
+type Selection map[string][][]int
 
 // Take is what is left of the values of a parameter or state, or of what has its shape (a
 // moment of an optimiser, an average), with its new shape.
-func (c Cut) Take(name string, shape []int, v []float32) ([]float32, []int) {
+func (c Selection) Take(name string, shape []int, v []float32) ([]float32, []int) {
 	keep, ok := c[name]
 	if !ok {
 		return v, shape
 	}
-	return graph.Part(v, shape, keep), graph.PartShape(shape, keep)
+	return graph.SelectIndices(v, shape, keep), graph.SelectShape(shape, keep)
 }
 
 // Shrink makes the smaller network in which the channels are left that kept lists, and says what is
@@ -28,19 +28,19 @@ func (c Cut) Take(name string, shape []int, v []float32) ([]float32, []int) {
 // Parameters start as the parts of the larger network's do.
 //
 // Errors: lists that do not fit the network.
-func (c *Network) Shrink(kept []Kept) (*graph.Graph, Cut, error) {
-	gone, err := c.gone(kept)
+func (c *Network) Shrink(kept []Kept) (*graph.Graph, Selection, error) {
+	gone, err := c.removedSets(kept)
 	if err != nil {
 		return nil, nil, err
 	}
 	return c.shrink(gone)
 }
 
-func (c *Network) shrink(gone map[int]bool) (*graph.Graph, Cut, error) {
-	cut := Cut{}
+func (c *Network) shrink(gone map[int]bool) (*graph.Graph, Selection, error) {
+	cut := Selection{}
 	left := make([][][]int, len(c.g.Nodes))
 	for _, n := range c.g.Nodes {
-		keep, err := c.left(n, gone)
+		keep, err := c.keptIndices(n, gone)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -48,10 +48,10 @@ func (c *Network) shrink(gone map[int]bool) (*graph.Graph, Cut, error) {
 	}
 	g, err := c.g.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 		keep := left[n.ID]
-		shape := graph.Shape(graph.PartShape(n.Shape, keep))
+		shape := graph.Shape(graph.SelectShape(n.Shape, keep))
 		switch n.Kind {
 		case graph.KindOp:
-			v := b.Node(n.Op, c.attrs(n, left, shape), in...)
+			v := b.Node(n.Op, c.shrunkAttrs(n, left, shape), in...)
 			if v.Valid() && !v.Shape().Equal(shape) {
 				return b.Fail(n.Op.Name, fmt.Errorf("%v without the channels that went, want %v: %w", v.Shape(), shape, graph.ErrShape))
 			}
@@ -60,13 +60,13 @@ func (c *Network) shrink(gone map[int]bool) (*graph.Graph, Cut, error) {
 			if keep == nil {
 				return graph.Value{}
 			}
-			return b.Const(n.Name, shape, graph.Part(n.Data, n.Shape, keep))
+			return b.Const(n.Name, shape, graph.SelectIndices(n.Data, n.Shape, keep))
 		}
 		if keep == nil {
 			return graph.Value{}
 		}
 		cut[n.Name] = keep
-		if start := n.Init.Part(n.Shape, keep); n.Kind == graph.KindParam {
+		if start := n.Init.Select(n.Shape, keep); n.Kind == graph.KindParam {
 			return b.Param(n.Name, shape, start)
 		} else {
 			return b.State(n.Name, shape, start)
@@ -75,8 +75,8 @@ func (c *Network) shrink(gone map[int]bool) (*graph.Graph, Cut, error) {
 	return g, cut, err
 }
 
-// left are the indices of the axes of a value that are left; nil if all are.
-func (c *Network) left(n *graph.Node, gone map[int]bool) (keep [][]int, err error) {
+// keptIndices are the indices of the axes of a value that are left; nil if all are.
+func (c *Network) keptIndices(n *graph.Node, gone map[int]bool) (keep [][]int, err error) {
 	for axis, d := range n.Shape {
 		var some []int
 		for i := range d {
@@ -97,8 +97,8 @@ func (c *Network) left(n *graph.Node, gone map[int]bool) (keep [][]int, err erro
 	return keep, nil
 }
 
-// attrs are the attributes of an operation on smaller values.
-func (c *Network) attrs(n *graph.Node, left [][][]int, shape graph.Shape) any {
+// shrunkAttrs are the attributes of an operation on smaller values.
+func (c *Network) shrunkAttrs(n *graph.Node, left [][][]int, shape graph.Shape) any {
 	// before is how many of the first indices of an axis are left.
 	before := func(v, axis, index int) int {
 		if keep := left[operation{n: n}.id(v)]; keep != nil && keep[axis] != nil {
@@ -107,8 +107,8 @@ func (c *Network) attrs(n *graph.Node, left [][][]int, shape graph.Shape) any {
 		}
 		return index
 	}
-	if n.Op.Shrunk == nil {
+	if n.Op.PrunedAttrs == nil {
 		return n.Attrs
 	}
-	return n.Op.Shrunk(n.Attrs, graph.Left{Shape: shape, Before: before})
+	return n.Op.PrunedAttrs(n.Attrs, graph.PrunedShape{Shape: shape, CountBefore: before})
 }

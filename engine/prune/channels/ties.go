@@ -11,16 +11,16 @@ import (
 // axis is a slot; slots that are tied form a set (union by index, so that the sets and their
 // names depend on the graph alone).
 type ties struct {
-	g      *graph.Graph
-	first  [][]int // of each node and axis, its first slot
-	parent []int32
-	reason []int32 // of the root of a set, what pins it: an index of why; 0 for nothing
-	why    []string
-	known  map[string]int32 // reasons by their text
+	g           *graph.Graph
+	firstSlot   [][]int // of each node and axis, its first slot
+	parent      []int32
+	reason      []int32 // of the root of a set, what pins it: an index of why; 0 for nothing
+	reasons     []string
+	reasonIndex map[string]int32 // reasons by their text
 }
 
 func newTies(g *graph.Graph) *ties {
-	t := &ties{g: g, why: []string{""}, known: map[string]int32{}}
+	t := &ties{g: g, reasons: []string{""}, reasonIndex: map[string]int32{}}
 	slots := 0
 	for _, n := range g.Nodes {
 		at := make([]int, len(n.Shape))
@@ -28,7 +28,7 @@ func newTies(g *graph.Graph) *ties {
 			at[i] = slots
 			slots += d
 		}
-		t.first = append(t.first, at)
+		t.firstSlot = append(t.firstSlot, at)
 	}
 	t.parent, t.reason = make([]int32, slots), make([]int32, slots)
 	for i := range t.parent {
@@ -38,7 +38,7 @@ func newTies(g *graph.Graph) *ties {
 		t.pinAll(o.ID, "it is the output "+o.Name)
 	}
 	for _, n := range g.Nodes {
-		t.node(n)
+		t.applyRule(n)
 	}
 	for _, a := range g.Assigns {
 		t.tieAll(a.State, a.Value)
@@ -46,7 +46,7 @@ func newTies(g *graph.Graph) *ties {
 	for _, n := range g.Nodes { // the only channel there is, of a slice or a join too
 		for axis, d := range n.Shape {
 			if d == 1 {
-				t.pin(n.ID, axis, "it is the only one at "+n.At)
+				t.pinAxis(n.ID, axis, "it is the only one at "+n.At)
 			}
 		}
 	}
@@ -54,7 +54,7 @@ func newTies(g *graph.Graph) *ties {
 }
 
 // set is the set of an index of an axis of a node.
-func (t *ties) set(node, axis, index int) int { return t.root(t.first[node][axis] + index) }
+func (t *ties) set(node, axis, index int) int { return t.root(t.firstSlot[node][axis] + index) }
 
 func (t *ties) root(slot int) int {
 	for int(t.parent[slot]) != slot {
@@ -65,7 +65,7 @@ func (t *ties) root(slot int) int {
 }
 
 // pinned says why a set cannot leave; empty if it can.
-func (t *ties) pinned(set int) string { return t.why[t.reason[set]] }
+func (t *ties) pinned(set int) string { return t.reasons[t.reason[set]] }
 
 // tie joins n indices from a on with as many from b on; their values are nodes.
 func (t *ties) tie(a, b graph.Index, n int) {
@@ -84,31 +84,31 @@ func (t *ties) tie(a, b graph.Index, n int) {
 	}
 }
 
-// whole joins an axis of a with one of b of the same size.
-func (t *ties) whole(a, axisA, b, axisB int) {
+// tieAxis joins an axis of a with one of b of the same size.
+func (t *ties) tieAxis(a, axisA, b, axisB int) {
 	t.tie(graph.Index{Value: a, Axis: axisA}, graph.Index{Value: b, Axis: axisB}, t.g.Nodes[a].Shape[axisA])
 }
 
 // tieAll joins all axes of values of the same shape.
 func (t *ties) tieAll(a, b int) {
 	for axis := range t.g.Nodes[a].Shape {
-		t.whole(a, axis, b, axis)
+		t.tieAxis(a, axis, b, axis)
 	}
 }
 
-// pin keeps all of an axis for a reason.
-func (t *ties) pin(node, axis int, why string) {
+// pinAxis keeps all of an axis for a reason.
+func (t *ties) pinAxis(node, axis int, why string) {
 	for i := range t.g.Nodes[node].Shape[axis] {
-		t.keep(node, axis, i, why)
+		t.pinIndex(node, axis, i, why)
 	}
 }
 
-// keep pins one index.
-func (t *ties) keep(node, axis, index int, why string) {
-	id, ok := t.known[why]
+// pinIndex pins one index.
+func (t *ties) pinIndex(node, axis, index int, why string) {
+	id, ok := t.reasonIndex[why]
 	if !ok {
-		id = int32(len(t.why))
-		t.why, t.known[why] = append(t.why, why), id
+		id = int32(len(t.reasons))
+		t.reasons, t.reasonIndex[why] = append(t.reasons, why), id
 	}
 	if r := t.set(node, axis, index); t.reason[r] == 0 {
 		t.reason[r] = id
@@ -119,7 +119,7 @@ func (t *ties) keep(node, axis, index int, why string) {
 func (t *ties) pinAxes(node int, why string, axes ...int) {
 	for _, axis := range axes {
 		if axis < len(t.g.Nodes[node].Shape) {
-			t.pin(node, axis, why)
+			t.pinAxis(node, axis, why)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func (t *ties) pinAxes(node int, why string, axes ...int) {
 // pinAll keeps all axes of a value.
 func (t *ties) pinAll(node int, why string) {
 	for axis := range t.g.Nodes[node].Shape {
-		t.pin(node, axis, why)
+		t.pinAxis(node, axis, why)
 	}
 }
 
@@ -149,23 +149,23 @@ func (o operation) Tie(a, b graph.Index, n int) {
 	a.Value, b.Value = o.id(a.Value), o.id(b.Value)
 	o.tie(a, b, n)
 }
-func (o operation) Whole(a, axisA, b, axisB int)        { o.whole(o.id(a), axisA, o.id(b), axisB) }
-func (o operation) Pin(v int, why string, axes ...int)  { o.pinAxes(o.id(v), why, axes...) }
-func (o operation) Keep(v, axis, index int, why string) { o.keep(o.id(v), axis, index, why) }
-func (o operation) At() string                          { return o.n.At }
-func (o operation) What() string                        { return fmt.Sprintf("%s at %s", o.n.Op.Name, o.n.At) }
+func (o operation) TieAxes(a, axisA, b, axisB int)          { o.tieAxis(o.id(a), axisA, o.id(b), axisB) }
+func (o operation) PinAxes(v int, why string, axes ...int)  { o.pinAxes(o.id(v), why, axes...) }
+func (o operation) PinIndex(v, axis, index int, why string) { o.pinIndex(o.id(v), axis, index, why) }
+func (o operation) Location() string                        { return o.n.At }
+func (o operation) Description() string                     { return fmt.Sprintf("%s at %s", o.n.Op.Name, o.n.At) }
 
-// node applies the rule of an operation. One that has none, and no scalar formula, pins all that it
+// applyRule applies the rule of an operation. One that has none, and no scalar formula, pins all that it
 // reads and gives: to leave a channel in is never wrong.
-func (t *ties) node(n *graph.Node) {
+func (t *ties) applyRule(n *graph.Node) {
 	switch {
 	case n.Kind == graph.KindInput:
 		t.pinAll(n.ID, "it is the input "+n.Name)
 	case n.Kind != graph.KindOp:
-	case n.Op.Channels != nil:
-		n.Op.Channels(operation{t, n}, t.g.InShapes(n), n.Shape, n.Attrs)
+	case n.Op.TieChannels != nil:
+		n.Op.TieChannels(operation{t, n}, t.g.InShapes(n), n.Shape, n.Attrs)
 	case n.Op.Scalar != nil:
-		t.stretched(n)
+		t.tieElementwise(n)
 	default:
 		why := fmt.Sprintf("%s at %s is not followed", n.Op.Name, n.At)
 		t.pinAll(n.ID, why)
@@ -175,12 +175,12 @@ func (t *ties) node(n *graph.Node) {
 	}
 }
 
-// stretched ties what a result that follows its operands point by point has in common with them.
-func (t *ties) stretched(n *graph.Node) {
+// tieElementwise ties what a result that follows its operands point by point has in common with them.
+func (t *ties) tieElementwise(n *graph.Node) {
 	for _, in := range n.In {
 		for axis, d := range t.g.Nodes[in].Shape {
 			if d == n.Shape[axis] {
-				t.whole(in, axis, n.ID, axis)
+				t.tieAxis(in, axis, n.ID, axis)
 			}
 		}
 	}

@@ -74,7 +74,7 @@ func write(dir string) (*demo.Files, error) {
 		return nil, err
 	}
 	defer pool.Close()
-	cfg := demo.Config{Starts: 20, Every: 28 * 24 * time.Hour, Members: 4}
+	cfg := demo.Config{Inits: 20, Interval: 28 * 24 * time.Hour, Members: 4}
 	return demo.Write(context.Background(), cfg, dir, demo.GRIB2|demo.NetCDF, demo.Encoder{Pool: pool}, nil)
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Whole is the network before any channel goes, as channels are found in it.
-func (s Spec) Whole(k *task.Task, g *ensemble.Grid) (*channels.Network, error) {
+// FullChannels is the network before any channel goes, as channels are found in it.
+func (s Spec) FullChannels(k *task.Task, g *ensemble.Grid) (*channels.Network, error) {
 	s.Kept = nil
 	return s.Channels(k, g)
 }
@@ -23,11 +23,11 @@ func (s Spec) Channels(k *task.Task, g *ensemble.Grid) (*channels.Network, error
 	return channels.Find(gr), nil
 }
 
-// shrunk is a network without the channels that went.
-func (s Spec) shrunk(b *graph.Builder) (*graph.Graph, error) {
+// buildShrunk is a network without the channels that went.
+func (s Spec) buildShrunk(b *graph.Builder) (*graph.Graph, error) {
 	g, err := b.Build()
 	if err != nil || len(s.Kept) == 0 {
-		return s.sharing(g, err)
+		return s.withSharing(g, err)
 	}
 	small, _, err := channels.Find(g).Shrink(s.Kept)
 	if err != nil {

@@ -19,13 +19,13 @@ func (s Spec) family(networks int) *dist.Family {
 	if d == nil {
 		return nil
 	}
-	return d.row().OfAverage(max(d.Degree, d.Bins), networks)
+	return d.familyRow().AverageFamily(max(d.Degree, d.Bins), networks)
 }
 
-// Predicted is the family of what a model of so many networks predicts: as family, but for what is made of it
+// PredictedFamily is the family of what a model of so many networks predicts: as family, but for what is made of it
 // by calibration.
-func (s Spec) Predicted(networks int) *dist.Family {
-	if s.Head.Tails() == config.StudentCalibration {
+func (s Spec) PredictedFamily(networks int) *dist.Family {
+	if s.Head.Recalibration() == config.StudentCalibration {
 		return dist.Student
 	}
 	return s.family(networks)
@@ -33,10 +33,10 @@ func (s Spec) Predicted(networks int) *dist.Family {
 
 // thresholds are the events of the loss, with their limits in SI units.
 //
-// Errors: as EventOf.
-func (d *DistributionSpec) thresholds() (out []ensemble.Question, err error) {
+// Errors: as EventSI.
+func (d *DistributionSpec) thresholds() (out []ensemble.VariableEvent, err error) {
 	for _, q := range d.Thresholds {
-		if q.Event, err = task.EventOf(q); err != nil {
+		if q.Event, err = task.EventSI(q); err != nil {
 			return nil, err
 		}
 		out = append(out, q)
@@ -48,7 +48,7 @@ func (d *DistributionSpec) thresholds() (out []ensemble.Question, err error) {
 // scale: it matters where 0 and thresholds are.
 func (s Spec) readsCentre() bool {
 	d := s.Head.Distribution
-	return d != nil && (d.linked() || len(d.Thresholds) > 0)
+	return d != nil && (d.isLinked() || len(d.Thresholds) > 0)
 }
 
 // ParameterNames are the outputs of the network beside the spread, of a family that is not normal.
@@ -57,15 +57,15 @@ func (s Spec) ParameterNames() []string {
 	var out []string
 	f := s.family(1)
 	for i, name := range f.Parameters {
-		if s.Head.Bins() == 0 || f.Roles[i] == dist.Pure {
+		if s.Head.Bins() == 0 || f.Roles[i] == dist.Invariant {
 			out = append(out, "parameter_"+name)
 		}
 	}
 	return out
 }
 
-// Extra are the outputs that the family needs beside shift and sigma.
-func (s Spec) Extra() []unet3d.ExtraOutput {
+// ExtraOutputs are the outputs that the family needs beside shift and sigma.
+func (s Spec) ExtraOutputs() []unet3d.ExtraOutput {
 	f := s.family(1)
 	if f == nil {
 		return nil
@@ -76,15 +76,15 @@ func (s Spec) Extra() []unet3d.ExtraOutput {
 	return nil
 }
 
-// link makes the parameters of a family of the outputs of a network, [N V D H W] each, in the
+// linkParameters makes the parameters of a family of the outputs of a network, [N V D H W] each, in the
 // order of ParameterNames, and what comes out of the network.
-func (s Spec) link(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, centre graph.Value) (parameters, given []graph.Value) {
+func (s Spec) linkParameters(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, centre graph.Value) (parameters, given []graph.Value) {
 	f := s.family(1)
 	l := linkOf(f)
 	parameters = l.parameters(b, f, distributionOutputs{shift: out.Shift, sigma: out.Sigma, centre: centre, extra: out.Extra,
-		edge: func(i int) graph.Value { return edgeOf(b, k, out.Shift, 0, i) }})
-	if given = parameters; l.given != nil {
-		given = l.given(b, parameters)
+		edge: func(i int) graph.Value { return histogramEdge(b, k, out.Shift, 0, i) }})
+	if given = parameters; l.outputs != nil {
+		given = l.outputs(b, parameters)
 	}
 	return parameters, given
 }
@@ -94,11 +94,11 @@ func (s Spec) NewHeadSums(targets int) *task.HeadSums {
 	return task.NewHeadSums(s.family(1), s.Head.Bins(), targets)
 }
 
-// edgeOf is edge i of the histograms of some variables, from number v on, in units of the error
+// histogramEdge is edge i of the histograms of some variables, from number v on, in units of the error
 // scale; of a task that is not fitted any number.
 //
 // Shape: that of a factor of fields of those variables.
-func edgeOf(b *graph.Builder, k *task.Task, like graph.Value, v, i int) graph.Value {
+func histogramEdge(b *graph.Builder, k *task.Task, like graph.Value, v, i int) graph.Value {
 	x := make([]float32, like.Dim(1)*like.Dim(2))
 	for at := range x {
 		if x[at] = float32(i); k.Edges != nil {
@@ -108,18 +108,18 @@ func edgeOf(b *graph.Builder, k *task.Task, like graph.Value, v, i int) graph.Va
 	return b.Const("", graph.Shape{1, like.Dim(1), like.Dim(2), 1, 1}, x)
 }
 
-// BoundedVariable tells whether values of a variable are known to end at 0.
-func BoundedVariable(name string) bool {
+// IsNonNegative tells whether values of a variable are known to end at 0.
+func IsNonNegative(name string) bool {
 	v, _ := ensemble.VariableNamed(name)
 	bounded, _ := v.NonNegative()
 	return bounded
 }
 
-// head is what comes out of a network of a distribution, before a histogram's probabilities are
+// headOutputs is what comes out of a network of a distribution, before a histogram's probabilities are
 // made of their logarithms, and the members' mean, if that is read.
 //
 // Shape: [N V D H W] each.
-type head struct {
+type headOutputs struct {
 	parameters []graph.Value
 	centre     graph.Value
 }
@@ -128,7 +128,7 @@ type head struct {
 // members' mean, point by point, with what lies beyond thresholds.
 //
 // Shape: residual [N V D H W] → the same.
-func (s Spec) distributionScore(b *graph.Builder, k *task.Task, h head, residual graph.Value) graph.Value {
+func (s Spec) distributionScore(b *graph.Builder, k *task.Task, h headOutputs, residual graph.Value) graph.Value {
 	if !s.readsCentre() {
 		return op.GaussianCRPS(b, h.parameters[0], h.parameters[1], residual)
 	}
@@ -155,10 +155,10 @@ func (s Spec) distributionScore(b *graph.Builder, k *task.Task, h head, residual
 			continue
 		}
 		f := s.family(1)
-		if BoundedVariable(name) && linkOf(f).censored {
+		if IsNonNegative(name) && linkOf(f).censored {
 			f = f.Censored()
 		}
-		mine := slices.DeleteFunc(slices.Clone(events), func(q ensemble.Question) bool { return q.Variable != ensemble.ShortName(name) })
+		mine := slices.DeleteFunc(slices.Clone(events), func(q ensemble.VariableEvent) bool { return q.Variable != ensemble.ShortName(name) })
 		if f.Positive || len(mine) > 0 { // where 0 and thresholds are
 			y = op.Add(b, y, of(h.centre))
 			for i, role := range f.Roles {
@@ -167,10 +167,10 @@ func (s Spec) distributionScore(b *graph.Builder, k *task.Task, h head, residual
 				}
 			}
 		}
-		score := s.scored(b, f, par, y)
+		score := s.familyScore(b, f, par, y)
 		whole := score
 		for _, q := range mine {
-			score = op.Add(b, score, op.Scale(b, s.inEvent(b, k, v, f, par, y, whole, q.Event), s.Head.Distribution.ThresholdWeight))
+			score = op.Add(b, score, op.Scale(b, s.eventScore(b, k, v, f, par, y, whole, q.Event), s.Head.Distribution.ThresholdWeight))
 		}
 		scores = append(scores, score)
 	}
@@ -180,17 +180,17 @@ func (s Spec) distributionScore(b *graph.Builder, k *task.Task, h head, residual
 	return op.Concat(b, 1, scores...)
 }
 
-// scored is the score of one variable's distributions of a family.
-func (s Spec) scored(b *graph.Builder, f *dist.Family, par []graph.Value, y graph.Value) graph.Value {
+// familyScore is the score of one variable's distributions of a family.
+func (s Spec) familyScore(b *graph.Builder, f *dist.Family, par []graph.Value, y graph.Value) graph.Value {
 	if f == dist.Normal {
 		return op.GaussianCRPS(b, par[0], par[1], y)
 	}
-	return op.DistributionScore(b, op.Concat(b, 1, par...), y, op.Scored{Rule: s.Head.Distribution.Rule, Family: f.ID, Parameters: len(par)})
+	return op.DistributionScore(b, op.Concat(b, 1, par...), y, op.ScoreSpec{Rule: s.Head.Distribution.Rule, Family: f.ID, Parameters: len(par)})
 }
 
-// inEvent is the score weighted with 1 where values are of an event, else 0; whole is that without
+// eventScore is the score weighted with 1 where values are of an event, else 0; whole is that without
 // weights.
-func (s Spec) inEvent(b *graph.Builder, k *task.Task, v int, f *dist.Family, par []graph.Value, y, whole graph.Value, e ensemble.Event) graph.Value {
+func (s Spec) eventScore(b *graph.Builder, k *task.Task, v int, f *dist.Family, par []graph.Value, y, whole graph.Value, e ensemble.Event) graph.Value {
 	above := func(limit float64) graph.Value {
 		d := y.Dim(2)
 		x := make([]float32, d)
@@ -204,7 +204,7 @@ func (s Spec) inEvent(b *graph.Builder, k *task.Task, v int, f *dist.Family, par
 				excess[i] = op.Add(b, p, op.Scale(b, t, f.Excess.Signs[i]))
 			}
 		}
-		return s.scored(b, f.Excess.Family, excess, op.ReLU(b, op.Sub(b, y, t)))
+		return s.familyScore(b, f.Excess.Family, excess, op.ReLU(b, op.Sub(b, y, t)))
 	}
 	switch e.Relation {
 	case ensemble.Above:
@@ -217,9 +217,9 @@ func (s Spec) inEvent(b *graph.Builder, k *task.Task, v int, f *dist.Family, par
 
 // crossEntropy is that of one variable's histograms.
 func (s Spec) crossEntropy(b *graph.Builder, k *task.Task, v int, logits []graph.Value, y graph.Value) graph.Value {
-	bin := op.AtLeast(b, y, edgeOf(b, k, y, v, 1))
+	bin := op.AtLeast(b, y, histogramEdge(b, k, y, v, 1))
 	for i := 2; i < len(logits); i++ {
-		bin = op.Add(b, bin, op.AtLeast(b, y, edgeOf(b, k, y, v, i)))
+		bin = op.Add(b, bin, op.AtLeast(b, y, histogramEdge(b, k, y, v, i)))
 	}
-	return op.DistributionScore(b, op.Concat(b, 1, logits...), bin, op.Scored{Rule: s.Head.Distribution.Rule, Family: s.family(1).ID, Parameters: len(logits)})
+	return op.DistributionScore(b, op.Concat(b, 1, logits...), bin, op.ScoreSpec{Rule: s.Head.Distribution.Rule, Family: s.family(1).ID, Parameters: len(logits)})
 }

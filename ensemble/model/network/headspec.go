@@ -12,7 +12,7 @@ import (
 type HeadSpec struct {
 	Spread       *SpreadSpec       `json:"spread,omitempty"`
 	Distribution *DistributionSpec `json:"distribution,omitempty"`
-	Members      *CorrectedSpec    `json:"members,omitempty"`
+	Members      *MemberHeadSpec   `json:"members,omitempty"`
 }
 
 // SpreadSpec is a head that gives the full ensemble's spread.
@@ -29,16 +29,16 @@ type DistributionSpec struct {
 	Rule   dist.Rule `json:"rule"` // the score of it that is the loss
 	// SpreadWeight is the weight of the squared distance of spreads beside it.
 	SpreadWeight float64 `json:"spread_weight,omitempty"`
-	// Tails says what calibration makes of a normal distribution, as calibrate.distribution does; empty is nothing.
-	Tails string `json:"tails,omitempty"`
+	// Recalibration says what calibration makes of a normal distribution, as calibrate.distribution does; empty is nothing.
+	Recalibration string `json:"recalibration,omitempty"`
 	// Thresholds are the events of train.loss.threshold, and ThresholdWeight the weight of the scores
 	// of what lies there.
-	Thresholds      []ensemble.Question `json:"thresholds,omitempty"`
-	ThresholdWeight float64             `json:"threshold_weight,omitempty"`
+	Thresholds      []ensemble.VariableEvent `json:"thresholds,omitempty"`
+	ThresholdWeight float64                  `json:"threshold_weight,omitempty"`
 }
 
-// CorrectedSpec is a head that gives members, each of which is a corrected one of the input.
-type CorrectedSpec struct {
+// MemberHeadSpec is a head that gives members, each of which is a corrected one of the input.
+type MemberHeadSpec struct {
 	Loss config.Loss `json:"loss"` // crps, of their mean and standard deviation, or crps_members
 	// Fairness is that of crps_members, as train.loss.fairness, and Scales its train.loss.scales.
 	Fairness config.Fairness `json:"fairness,omitempty"`
@@ -47,23 +47,23 @@ type CorrectedSpec struct {
 	Maps bool `json:"maps,omitempty"`
 }
 
-// HeadOf is the head of a configuration.
-func HeadOf(c *config.TrainConfig) (h HeadSpec) {
+// NewHeadSpec is the head of a configuration.
+func NewHeadSpec(c *config.TrainConfig) (h HeadSpec) {
 	m, loss := c.Model, c.Train.Train.Loss
 	switch m.Head {
 	case config.SpreadHead:
 		h.Spread = &SpreadSpec{Loss: loss.Kind}
 	case config.MembersHead:
-		h.Members = &CorrectedSpec{Loss: loss.Kind, Maps: m.Maps}
+		h.Members = &MemberHeadSpec{Loss: loss.Kind, Maps: m.Maps}
 		if loss.Kind == config.MembersLoss {
 			h.Members.Fairness, h.Members.Scales = loss.Fairness, loss.Scales
 		}
 	case config.DistributionHead:
 		d := &DistributionSpec{Family: m.Family, Rule: dist.Rule(loss.Kind), SpreadWeight: loss.Spread}
 		if c.Calibrate.Distribution != config.NoCalibration {
-			d.Tails = c.Calibrate.Distribution
+			d.Recalibration = c.Calibrate.Distribution
 		}
-		switch d.row().Size {
+		switch d.familyRow().Size {
 		case dist.Degree:
 			d.Degree = m.Degree
 		case dist.Bins:
@@ -101,13 +101,13 @@ func (h HeadSpec) Check() error {
 	switch d := h.Distribution; {
 	case parts != 1:
 		return fmt.Errorf("%d heads, and a network has one", parts)
-	case h.Spread != nil && spreadLosses[h.Spread.Loss] == nil:
+	case h.Spread != nil && spreadLossFuncs[h.Spread.Loss] == nil:
 		return fmt.Errorf("a spread with the loss %q", h.Spread.Loss)
 	case h.Members != nil && h.Members.Loss != config.CRPSLoss && h.Members.Loss != config.MembersLoss:
 		return fmt.Errorf("members with the loss %q", h.Members.Loss)
-	case d != nil && (!d.row().Head || !d.row().ScoredBy(d.Rule)):
+	case d != nil && (!d.familyRow().Head || !d.familyRow().HasRule(d.Rule)):
 		return fmt.Errorf("a distribution %q with the loss %q", d.Family, d.Rule)
-	case d != nil && ((d.Degree > 0) != (d.row().Size == dist.Degree) || (d.Bins > 0) != (d.row().Size == dist.Bins)):
+	case d != nil && ((d.Degree > 0) != (d.familyRow().Size == dist.Degree) || (d.Bins > 0) != (d.familyRow().Size == dist.Bins)):
 		return fmt.Errorf("a distribution %q of degree %d with %d bins", d.Family, d.Degree, d.Bins)
 	}
 	return nil
@@ -121,16 +121,16 @@ func (h HeadSpec) Bins() int {
 	return h.Distribution.Bins
 }
 
-// Tails are those of the distribution that comes out; empty of other heads.
-func (h HeadSpec) Tails() string {
+// Recalibration are those of the distribution that comes out; empty of other heads.
+func (h HeadSpec) Recalibration() string {
 	if h.Distribution == nil {
 		return ""
 	}
-	return h.Distribution.Tails
+	return h.Distribution.Recalibration
 }
 
-// row is that of the family.
-func (d *DistributionSpec) row() dist.Row { return d.Family.Row() }
+// familyRow is that of the family.
+func (d *DistributionSpec) familyRow() dist.Row { return d.Family.Row() }
 
-// linked tells whether there is a distribution whose parameters are made of the outputs of a network, which are those of a normal one.
-func (d *DistributionSpec) linked() bool { return d != nil && d.Family != config.NormalFamily }
+// isLinked tells whether there is a distribution whose parameters are made of the outputs of a network, which are those of a normal one.
+func (d *DistributionSpec) isLinked() bool { return d != nil && d.Family != config.NormalFamily }

@@ -16,13 +16,13 @@ import (
 // the same weights; networks over time look along them. Channels of features and of members begin with the
 // lead, so rows are these channels reshaped.
 
-// InRows tells whether the network has leads in rows.
-func (s Spec) InRows() bool { return s.Leads == config.RowLeads }
+// HasLeadRows tells whether the network has leads in rows.
+func (s Spec) HasLeadRows() bool { return s.Leads == config.BatchLeads }
 
-// OfLeads completes the network of a configuration by how it sees leads.
-func (s Spec) OfLeads(c *config.TrainConfig) Spec {
-	if c.Model.LeadsInRows() {
-		s.Leads, s.Conditions = config.RowLeads, c.Model.Conditions
+// WithLeads completes the network of a configuration by how it sees leads.
+func (s Spec) WithLeads(c *config.TrainConfig) Spec {
+	if c.Model.LeadsInBatch() {
+		s.Leads, s.Conditions = config.BatchLeads, c.Model.Conditions
 	}
 	switch c.Model.NetworkKind().Section {
 	case unet3d.RecurrentSection:
@@ -35,15 +35,15 @@ func (s Spec) OfLeads(c *config.TrainConfig) Spec {
 
 // rowLeads are those of the rows: networks over time see all that are read, others those that are asked for.
 func (s Spec) rowLeads(k *task.Task) []ensemble.Lead {
-	if s.NetworkKind().OverTime() {
+	if s.NetworkKind().SpansLeads() {
 		return k.Features.Axes.Leads
 	}
 	return k.TargetLeads()
 }
 
-// conditionsOf are those of a network; without names there are none.
-func (s Spec) conditionsOf(k *task.Task) task.Conditions {
-	return k.ConditionsOf(s.Conditions, s.rowLeads(k))
+// conditions are those of a network; without names there are none.
+func (s Spec) conditions(k *task.Task) task.Conditions {
+	return k.NewConditions(s.Conditions, s.rowLeads(k))
 }
 
 // leadRows makes rows of leads of channels that begin with the lead, sets·N of them, and adds to each what
@@ -62,36 +62,36 @@ func (s Spec) leadRows(b *graph.Builder, k *task.Task, x, features graph.Value, 
 			at := slices.Index(f.Axes.Leads, l)
 			parts = append(parts, op.Slice(b, x, 1, at*each, (at+1)*each))
 		}
-		x = joined(b, parts)
+		x = concat(b, parts)
 	}
 	parts := []graph.Value{op.Reshape(b, x, graph.Shape{samples * t, each, d, h, w})}
 	if first := f.StatisticChannels(); first < f.Channels() {
 		parts = append(parts, op.SetRepeat(b, op.Slice(b, features, 1, first, f.Channels()), sets*t))
 	}
-	if c := s.conditionsOf(k); c.Each() > 0 {
-		told := b.Input("conditions", graph.Shape{features.Dim(0), t * c.Each(), 1, 1, 1})
+	if c := s.conditions(k); c.PerLead() > 0 {
+		told := b.Input("conditions", graph.Shape{features.Dim(0), t * c.PerLead(), 1, 1, 1})
 		if sets > 1 {
 			told = op.SetRepeat(b, told, sets)
 		}
-		told = op.Reshape(b, told, graph.Shape{samples * t, c.Each(), 1, 1, 1})
+		told = op.Reshape(b, told, graph.Shape{samples * t, c.PerLead(), 1, 1, 1})
 		none := op.Scale(b, op.Slice(b, parts[0], 1, 0, 1), 0)
 		parts = append(parts, op.Add(b, none, told))
 	}
-	return joined(b, parts)
+	return concat(b, parts)
 }
 
-// joined joins channels.
-func joined(b *graph.Builder, parts []graph.Value) graph.Value {
+// concat joins channels.
+func concat(b *graph.Builder, parts []graph.Value) graph.Value {
 	if len(parts) == 1 {
 		return parts[0]
 	}
 	return op.Concat(b, 1, parts...)
 }
 
-// askedOf brings what a network makes of rows into the order of targets, so many numbers of each.
+// toTargetOrder brings what a network makes of rows into the order of targets, so many numbers of each.
 //
 // Shape: y [N·T each·V D H W] → [N each·T'·V D H W] for the T' target leads, [each][lead][variable].
-func (s Spec) askedOf(b *graph.Builder, k *task.Task, y graph.Value, each int) graph.Value {
+func (s Spec) toTargetOrder(b *graph.Builder, k *task.Task, y graph.Value, each int) graph.Value {
 	leads, vars := s.rowLeads(k), len(k.TargetVariables())
 	y = op.Reshape(b, y, graph.Shape{y.Dim(0) / len(leads), len(leads) * each * vars, y.Dim(2), y.Dim(3), y.Dim(4)})
 	asked := k.TargetLeads()
@@ -105,7 +105,7 @@ func (s Spec) askedOf(b *graph.Builder, k *task.Task, y graph.Value, each int) g
 			parts = append(parts, op.Slice(b, y, 1, at, at+vars))
 		}
 	}
-	return joined(b, parts)
+	return concat(b, parts)
 }
 
 // rowsBody is the network of rows, in place of one of all leads together.
@@ -113,7 +113,7 @@ func (s Spec) rowsBody(k *task.Task, wrap bool) unet3d.Body {
 	return func(b *graph.Builder, x graph.Value, out int) graph.Value {
 		each := out / len(k.Targets)
 		rows := s.leadRows(b, k, op.Slice(b, x, 1, 0, k.Features.StatisticChannels()), x, 1)
-		return s.askedOf(b, k, s.rowNetwork(b, k, rows, each*len(k.TargetVariables()), 1, wrap), each)
+		return s.toTargetOrder(b, k, s.rowNetwork(b, k, rows, each*len(k.TargetVariables()), 1, wrap), each)
 	}
 }
 
@@ -124,17 +124,17 @@ func (s Spec) rowsBody(k *task.Task, wrap bool) unet3d.Body {
 func (s Spec) rowNetwork(b *graph.Builder, k *task.Task, x graph.Value, out, together int, wrap bool) graph.Value {
 	l := s.layout(wrap)
 	l.Out, l.Members, l.Leads = out, together, len(s.rowLeads(k))
-	l.Condition, l.LeadsKnown = unet3d.FiLM{Conditions: s.conditionsOf(k).Each()}, s.toldLeads()
+	l.Condition, l.LeadConditioned = unet3d.FiLM{Conditions: s.conditions(k).PerLead()}, s.hasLeadCondition()
 	return s.NetworkKind().Build(b, x, l)
 }
 
-// toldLeads tells whether rows are told apart by their leads; else attention learns their places.
-func (s Spec) toldLeads() bool {
+// hasLeadCondition tells whether rows are told apart by their leads; else attention learns their places.
+func (s Spec) hasLeadCondition() bool {
 	return slices.Contains(s.Conditions, config.LeadCondition)
 }
 
-// TakesFewerLeads tells whether the network reads any of its leads: they are in rows, nothing is learned of
+// AcceptsFewerLeads tells whether the network reads any of its leads: they are in rows, nothing is learned of
 // their number, and no map is of one of them.
-func (s Spec) TakesFewerLeads() bool {
-	return s.InRows() && s.GivesMembers() && !s.Head.Members.Maps && (s.toldLeads() || !s.NetworkKind().OverTime())
+func (s Spec) AcceptsFewerLeads() bool {
+	return s.HasLeadRows() && s.PredictsMembers() && !s.Head.Members.Maps && (s.hasLeadCondition() || !s.NetworkKind().SpansLeads())
 }

@@ -33,8 +33,8 @@ type link struct {
 	extra func(f *dist.Family) []unet3d.ExtraOutput
 	// parameters makes those of which the loss is computed, in the order of ParameterNames.
 	parameters func(b *graph.Builder, f *dist.Family, out distributionOutputs) []graph.Value
-	// given makes what comes out of them; nil is the same.
-	given func(b *graph.Builder, parameters []graph.Value) []graph.Value
+	// outputs makes what comes out of them; nil is the same.
+	outputs func(b *graph.Builder, parameters []graph.Value) []graph.Value
 	// censored says that the loss is that of the distribution censored at 0, of variables without values below.
 	censored bool
 	// free sets the parameters that a mean and a standard deviation do not tell; nil if there are none.
@@ -50,26 +50,26 @@ var links = map[string]link{
 	},
 	dist.CSGamma.ID: {
 		extra: func(*dist.Family) []unet3d.ExtraOutput {
-			return []unet3d.ExtraOutput{{Name: "gamma_shift", Start: unet3d.InverseSoftplus(startGammaShift)}}
+			return []unet3d.ExtraOutput{{Name: "gamma_shift", Initial: unet3d.InverseSoftplus(initialGammaShift)}}
 		},
 		parameters: gammaLink,
-		free:       func(par []float64) { par[1], par[2] = 1, startGammaShift },
+		free:       func(par []float64) { par[1], par[2] = 1, initialGammaShift },
 	},
 	dist.BernsteinID: {
 		extra: func(f *dist.Family) []unet3d.ExtraOutput {
 			degree := len(f.Parameters) - 1
 			z := dist.NormalCoefficients(degree)
-			return numbered("step", degree, func(i int) float64 { return unet3d.InverseSoftplus(z[i+1] - z[i]) })
+			return numberedOutputs("step", degree, func(i int) float64 { return unet3d.InverseSoftplus(z[i+1] - z[i]) })
 		},
 		parameters: bernsteinLink,
 		censored:   true,
 	},
 	dist.HistogramID: {
 		extra: func(f *dist.Family) []unet3d.ExtraOutput {
-			return numbered("bin", len(f.Parameters)/2, func(int) float64 { return 0 })
+			return numberedOutputs("bin", len(f.Parameters)/2, func(int) float64 { return 0 })
 		},
 		parameters: logits,
-		given:      probabilities,
+		outputs:    probabilities,
 	},
 }
 
@@ -88,10 +88,10 @@ func FreeParameters(f *dist.Family, par []float64) {
 	}
 }
 
-// numbered are n outputs of one name.
-func numbered(name string, n int, start func(i int) float64) (out []unet3d.ExtraOutput) {
+// numberedOutputs are n outputs of one name.
+func numberedOutputs(name string, n int, start func(i int) float64) (out []unet3d.ExtraOutput) {
 	for i := range n {
-		out = append(out, unet3d.ExtraOutput{Name: fmt.Sprintf("%s_%02d", name, i+1), Start: start(i)})
+		out = append(out, unet3d.ExtraOutput{Name: fmt.Sprintf("%s_%02d", name, i+1), Initial: start(i)})
 	}
 	return out
 }
@@ -99,41 +99,41 @@ func numbered(name string, n int, start func(i int) float64) (out []unet3d.Extra
 // locationScale is the link of all families with a location and a scale, by the moments of what has location 0 and scale 1.
 func locationScale(b *graph.Builder, f *dist.Family, out distributionOutputs) []graph.Value {
 	location, scale := out.shift, out.sigma
-	if f.Unit.Std != 1 {
-		scale = op.Scale(b, scale, 1/f.Unit.Std)
+	if f.StandardMoments.Std != 1 {
+		scale = op.Scale(b, scale, 1/f.StandardMoments.Std)
 	}
-	if f.Unit.Mean != 0 {
-		location = op.Add(b, location, op.Scale(b, scale, -f.Unit.Mean))
+	if f.StandardMoments.Mean != 0 {
+		location = op.Add(b, location, op.Scale(b, scale, -f.StandardMoments.Mean))
 	}
 	return []graph.Value{location, scale}
 }
 
 // logNormalLink has the moments of the network.
 func logNormalLink(b *graph.Builder, _ *dist.Family, out distributionOutputs) []graph.Value {
-	m := unet3d.SigmaOf(b, out.mean(b))
+	m := unet3d.SoftFloor(b, out.mean(b))
 	v := op.Log(b, op.AddScalar(b, op.Square(b, op.Div(b, out.sigma, m)), 1))
 	return []graph.Value{op.Sub(b, op.Log(b, m), op.Scale(b, v, 0.5)), op.Sqrt(b, v)}
 }
 
-// logitOfNormal brings the logistic distribution function near that of the normal distribution.
+// logisticScale brings the logistic distribution function near that of the normal distribution.
 //
 // Source: Haley 1952, Stanford Applied Mathematics and Statistics Laboratory, technical report 15.
-const logitOfNormal = 1.702
+const logisticScale = 1.702
 
 // zeroNormalLink is near the censored normal distribution.
 func zeroNormalLink(b *graph.Builder, _ *dist.Family, out distributionOutputs) []graph.Value {
-	logit := op.Scale(b, op.Div(b, out.mean(b), out.sigma), -logitOfNormal)
+	logit := op.Scale(b, op.Div(b, out.mean(b), out.sigma), -logisticScale)
 	return []graph.Value{op.Sigmoid(b, op.Add(b, logit, out.extra[0])), out.shift, out.sigma}
 }
 
-// startGammaShift is how far left a gamma distribution is shifted at first, in units of the error
+// initialGammaShift is how far left a gamma distribution is shifted at first, in units of the error
 // scale. Where all members have no rain, zero has then a probability of about 0.6.
-const startGammaShift = 0.35
+const initialGammaShift = 0.35
 
 // gammaLink has the moments of the gamma distribution before it is shifted back.
 func gammaLink(b *graph.Builder, _ *dist.Family, out distributionOutputs) []graph.Value {
 	left := op.Softplus(b, out.extra[0])
-	m := unet3d.SigmaOf(b, op.Add(b, out.mean(b), left))
+	m := unet3d.SoftFloor(b, op.Add(b, out.mean(b), left))
 	scale := op.Div(b, op.Square(b, out.sigma), m)
 	return []graph.Value{op.Div(b, m, scale), scale, left}
 }
@@ -148,8 +148,8 @@ func bernsteinLink(b *graph.Builder, f *dist.Family, out distributionOutputs) []
 	return a
 }
 
-// leastProbability is that of a bin of an untrained histogram, in which no observation may lie.
-const leastProbability = 1e-6
+// minProbability is that of a bin of an untrained histogram, in which no observation may lie.
+const minProbability = 1e-6
 
 // logits are the logarithms of the probabilities of the bins, but for a constant: under a logistic distribution of the
 // network's mean and standard deviation, and what the network adds to each.
@@ -171,7 +171,7 @@ func logits(b *graph.Builder, _ *dist.Family, out distributionOutputs) []graph.V
 		default:
 			p = op.Sub(b, below[i], below[i-1])
 		}
-		logits = append(logits, op.Add(b, op.Log(b, op.AddScalar(b, p, leastProbability)), extra))
+		logits = append(logits, op.Add(b, op.Log(b, op.AddScalar(b, p, minProbability)), extra))
 	}
 	return logits
 }

@@ -17,10 +17,10 @@ import (
 func TestLinks(t *testing.T) {
 	known := map[string]bool{}
 	for _, r := range dist.Table {
-		f := r.Any()
+		f := r.AnyFamily()
 		_, own := links[r.ID]
 		known[r.ID] = true
-		if byMoments := f.Unit.Std > 0 && len(f.Parameters) == 2; r.Head && own == byMoments {
+		if byMoments := f.StandardMoments.Std > 0 && len(f.Parameters) == 2; r.Head && own == byMoments {
 			t.Errorf("%s%v: a link of its own: %v, a location and a scale: %v", r.ID, f.Parameters, own, byMoments)
 		}
 	}
@@ -33,7 +33,7 @@ func TestLinks(t *testing.T) {
 
 // The schema takes the losses of spreads that a network can be trained with.
 func TestSpreadLosses(t *testing.T) {
-	if have, want := slices.Sorted(maps.Keys(spreadLosses)), slices.Sorted(slices.Values(config.SpreadLosses)); !slices.Equal(have, want) {
+	if have, want := slices.Sorted(maps.Keys(spreadLossFuncs)), slices.Sorted(slices.Values(config.SpreadLosses)); !slices.Equal(have, want) {
 		t.Errorf("the network has %q, the schema %q", have, want)
 	}
 }
@@ -41,10 +41,10 @@ func TestSpreadLosses(t *testing.T) {
 // What has a location and a scale has the moments that the network gives, before it is cut at 0; also where its mean is not its location.
 func TestLocationScaleHasTheMoments(t *testing.T) {
 	skew := *dist.Normal // its unit is all that the link reads
-	skew.ID, skew.Unit = "skew", dist.Moments{Mean: 0.6, Std: 1.7}
+	skew.ID, skew.StandardMoments = "skew", dist.Moments{Mean: 0.6, Std: 1.7}
 	families := []*dist.Family{&skew}
 	for _, r := range dist.Table {
-		if f := r.Any(); r.Head && f.Unit != (dist.Moments{}) {
+		if f := r.AnyFamily(); r.Head && f.StandardMoments != (dist.Moments{}) {
 			families = append(families, f)
 		}
 	}
@@ -70,7 +70,7 @@ func TestLocationScaleHasTheMoments(t *testing.T) {
 		}
 		for i := range shift {
 			location, scale := float64(p.Output("location")[i]), float64(p.Output("scale")[i])
-			if mean, std := location+f.Unit.Mean*scale, f.Unit.Std*scale; math.Abs(mean-float64(shift[i])) > 1e-6 || math.Abs(std-float64(sigma[i])) > 1e-6 {
+			if mean, std := location+f.StandardMoments.Mean*scale, f.StandardMoments.Std*scale; math.Abs(mean-float64(shift[i])) > 1e-6 || math.Abs(std-float64(sigma[i])) > 1e-6 {
 				t.Errorf("%s: %g ± %g, want %g ± %g", f.ID, mean, std, shift[i], sigma[i])
 			}
 		}

@@ -15,8 +15,8 @@ import (
 // OutMembers is what is added to each member, in units of the error scale.
 const OutMembers = "member_shift"
 
-// GivesMembers tells whether the network corrects members one for one.
-func (s Spec) GivesMembers() bool { return s.Head.Members != nil }
+// PredictsMembers tells whether the network corrects members one for one.
+func (s Spec) PredictsMembers() bool { return s.Head.Members != nil }
 
 // alphaFair is the share of the fair score in the almost fair one.
 // Source: Lang et al. 2024, arXiv:2412.15832.
@@ -32,10 +32,10 @@ const stdFloor = 1e-6
 func (s Spec) memberGraph(b *graph.Builder, k *task.Task, features, season graph.Value, wrap bool, targets graph.Shape, loss bool) {
 	f := &k.Features
 	n, d, h, w := targets[0], targets[2], targets[3], targets[4]
-	members, own := s.MembersOf(k), f.MemberChannels()
+	members, own := s.MemberCount(k), f.MemberChannels()
 	fields := op.Reshape(b, b.Input("members", graph.Shape{n, members * own, d, h, w}), graph.Shape{n * members, own, d, h, w})
 	x := fields
-	if s.InRows() {
+	if s.HasLeadRows() {
 		x = s.leadRows(b, k, x, features, members)
 	} else if statistics := f.StatisticChannels(); statistics < f.Channels() {
 		x = op.Concat(b, 1, x, op.SetRepeat(b, op.Slice(b, features, 1, statistics, f.Channels()), members))
@@ -47,8 +47,8 @@ func (s Spec) memberGraph(b *graph.Builder, k *task.Task, features, season graph
 		together = members / 2
 	}
 	var shift graph.Value
-	if s.InRows() {
-		shift = s.askedOf(b, k, s.rowNetwork(b, k, x, len(k.TargetVariables()), together, wrap), 1)
+	if s.HasLeadRows() {
+		shift = s.toTargetOrder(b, k, s.rowNetwork(b, k, x, len(k.TargetVariables()), together, wrap), 1)
 	} else {
 		shift = s.memberNetwork(b, x, targets[1], together, wrap)
 	}
@@ -88,7 +88,7 @@ func (s Spec) memberGraph(b *graph.Builder, k *task.Task, features, season graph
 //
 // Shape: own [N·M C D H W], the channels of members; season [N 2 1 1 1] → [N·M V D H W] for targets [N V D H W].
 func (s Spec) memberMaps(b *graph.Builder, k *task.Task, own, season graph.Value, targets graph.Shape) graph.Value {
-	f, members := &k.Features, s.MembersOf(k)
+	f, members := &k.Features, s.MemberCount(k)
 	v, d, h, w := targets[1], targets[2], targets[3], targets[4]
 	mapOf := func(name string) graph.Value {
 		return b.Param(unet3d.MapsPrefix+name, graph.Shape{1, v, d, h, w}, graph.Zeros())
@@ -98,17 +98,17 @@ func (s Spec) memberMaps(b *graph.Builder, k *task.Task, own, season graph.Value
 		shift = op.Add(b, shift, op.Mul(b, mapOf(name), op.Slice(b, season, 1, i, i+1)))
 	}
 	out := op.SetRepeat(b, shift, members)
-	kind := slices.Index(f.OfMembers, ensemble.FieldOfMember)
+	kind := slices.Index(f.MemberInputs, ensemble.StandardisedMember)
 	if kind < 0 {
 		return out
 	}
 	var fields []graph.Value
 	for i := range k.Targets {
 		lead, variable := k.TargetAt(i)
-		c := (lead*len(f.OfMembers)+kind)*len(f.Axes.Variables) + variable
+		c := (lead*len(f.MemberInputs)+kind)*len(f.Axes.Variables) + variable
 		fields = append(fields, op.Slice(b, own, 1, c, c+1))
 	}
-	return op.Add(b, out, op.Mul(b, joined(b, fields), mapOf("shift_field")))
+	return op.Add(b, out, op.Mul(b, concat(b, fields), mapOf("shift_field")))
 }
 
 // memberNetwork makes the shifts of members of which together many lie one behind the other in x

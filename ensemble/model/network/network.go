@@ -41,13 +41,13 @@ type Spec struct {
 	// Kept are the channels that are left of layers of which some were removed.
 	Kept []channels.Kept `json:"kept,omitempty"`
 
-	// Share says how layers share parameters; the zero value: not at all.
-	Share sharing.Options `json:"share,omitzero"`
-	// Teach is the weight of a teacher in the loss of a training.
-	Teach float64 `json:"-"`
+	// Sharing says how layers share parameters; the zero value: not at all.
+	Sharing sharing.Options `json:"sharing,omitzero"`
+	// TeacherWeight is the weight of a teacher in the loss of a training.
+	TeacherWeight float64 `json:"-"`
 
-	stage Stage // whose network and loss are built
-	count int   // members of a sample, if it reads members; 0 stands for those of the task
+	stage       Stage // whose network and loss are built
+	memberCount int   // members of a sample, if it reads members; 0 stands for those of the task
 }
 
 // BodySpec is what makes features of the input.
@@ -120,9 +120,9 @@ func (s Spec) Graph(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss boo
 		in.Features = unet3d.Embedding(b, in.Features, s.Embedding)
 	}
 	wrap := s.Periodic && g.Periodic()
-	if s.GivesMembers() {
+	if s.PredictsMembers() {
 		s.memberGraph(b, k, in.Features, in.Season, wrap, targets, loss)
-		return s.shrunk(b)
+		return s.buildShrunk(b)
 	}
 	if s.ReadsMembers() {
 		in.Features = s.joinMembers(b, k, in.Features, wrap)
@@ -136,10 +136,10 @@ func (s Spec) Graph(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss boo
 	case s.stage == BiasStage:
 		net := unet3d.Correction{UNet: unet3d.BiasUNet{Base: s.Bias.Base, Stages: s.Bias.Stages, Periodic: wrap}, Local: s.Bias.Local}
 		out.Shift, roughness = net.Build(b, in.Features, in.Anomaly)
-	case kind.OneField:
-		out.Spread = s.toTargets(b, kind.Build(b, in.Features, s.oneField(k, wrap)), k)
+	case kind.SingleField:
+		out.Spread = s.toErrorUnits(b, kind.Build(b, in.Features, s.spreadLayout(k, wrap)), k)
 		if s.Staged() {
-			out.Sigma = unet3d.SigmaOf(b, out.Spread)
+			out.Sigma = unet3d.SoftFloor(b, out.Spread)
 		}
 	default:
 		scale, affine := make([]float64, v*d), make([][2]float64, v*d)
@@ -148,24 +148,24 @@ func (s Spec) Graph(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss boo
 			affine[i] = [2]float64{k.SpreadAffine[i][0] / k.ErrorScale[i], k.SpreadAffine[i][1]}
 		}
 		body := kind.Body(s.layout(wrap))
-		if s.InRows() {
+		if s.HasLeadRows() {
 			body = s.rowsBody(k, wrap)
 		}
 		net := unet3d.Calibrated{
 			Body: body, NoMaps: kind.Baseline,
-			SpreadAffine: affine, SpreadScale: scale, SpreadOnly: s.Head.Spread != nil || s.Staged(), SigmaOfSpread: s.Staged(),
-			Extra: s.Extra(),
+			SpreadAffine: affine, SpreadScale: scale, SpreadOnly: s.Head.Spread != nil || s.Staged(), SigmaFromSpread: s.Staged(),
+			Extra: s.ExtraOutputs(),
 		}
 		out = net.Build(b, in)
 	}
 	give := map[string]graph.Value{OutSpread: out.Spread, OutShift: out.Shift, OutSigma: out.Sigma}
-	h := head{parameters: []graph.Value{out.Shift, out.Sigma}}
+	h := headOutputs{parameters: []graph.Value{out.Shift, out.Sigma}}
 	if s.readsCentre() {
 		h.centre = b.Input("centre", targets)
 	}
-	if s.Head.Distribution.linked() {
+	if s.Head.Distribution.isLinked() {
 		var given []graph.Value
-		h.parameters, given = s.link(b, k, out, h.centre)
+		h.parameters, given = s.linkParameters(b, k, out, h.centre)
 		for i, name := range s.ParameterNames() {
 			give[name] = given[i]
 		}
@@ -179,7 +179,7 @@ func (s Spec) Graph(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss boo
 	case loss:
 		b.Loss(s.loss(b, k, out, h, targets))
 	}
-	return s.shrunk(b)
+	return s.buildShrunk(b)
 }
 
 // Check refuses a network of no kind, with no head, or with a head that its kind does not have.
@@ -187,16 +187,16 @@ func (s Spec) Check() error {
 	switch kind := s.NetworkKind(); {
 	case kind == nil:
 		return fmt.Errorf("no kind of network is called %q", s.Kind)
-	case s.GivesMembers() && !kind.GivesMembers(), !s.GivesMembers() && kind.Attends():
+	case s.PredictsMembers() && !kind.PredictsMembers(), !s.PredictsMembers() && kind.UsesAttention():
 		return fmt.Errorf("a network %q with the head %q", s.Kind, s.Head.Name())
-	case s.InRows() && kind.Leads == unet3d.LeadsInChannels, !s.InRows() && kind.OverTime():
+	case s.HasLeadRows() && kind.Leads == unet3d.LeadsInChannels, !s.HasLeadRows() && kind.SpansLeads():
 		return fmt.Errorf("a network %q with its leads in %q", s.Kind, cmp.Or(s.Leads, config.ChannelLeads))
 	}
 	return s.Head.Check()
 }
 
 // NetworkKind is the kind of the network; nil if there is none of its name.
-func (s Spec) NetworkKind() *unet3d.Kind { return unet3d.KindNamed(s.Kind) }
+func (s Spec) NetworkKind() *unet3d.Kind { return unet3d.KindByName(s.Kind) }
 
 // layout is the size of the network, whose rows are by themselves.
 func (s Spec) layout(wrap bool) unet3d.Layout {
@@ -204,9 +204,9 @@ func (s Spec) layout(wrap bool) unet3d.Layout {
 		Attention: unet3d.AttentionWeights(s.Attention), Recurrent: s.Recurrent, Axial: s.Axial}
 }
 
-// oneField is the layout of a network that makes one spread field on one level from the channels of the
+// spreadLayout is the layout of a network that makes one spread field on one level from the channels of the
 // features, in units of the spread's scale.
-func (s Spec) oneField(k *task.Task, wrap bool) unet3d.Layout {
+func (s Spec) spreadLayout(k *task.Task, wrap bool) unet3d.Layout {
 	f, l := &k.Features, s.layout(wrap)
 	// All channels of an aggregate, which lie together at each lead.
 	of := func(a ensemble.Aggregate) (out [][2]int) {
@@ -220,7 +220,7 @@ func (s Spec) oneField(k *task.Task, wrap bool) unet3d.Layout {
 		return out
 	}
 	lead, variable := k.TargetAt(0)
-	l.Out, l.Spread = 1, unet3d.SpreadChannels{Spreads: of(ensemble.SpreadOfUsed), Members: of(ensemble.FirstMember), Own: lead*len(f.Axes.Variables) + variable}
+	l.Out, l.Spread = 1, unet3d.SpreadChannels{Spreads: of(ensemble.UsedSpread), Members: of(ensemble.FirstMember), Target: lead*len(f.Axes.Variables) + variable}
 	return l
 }
 
@@ -234,13 +234,13 @@ const (
 // Outputs are those of the network.
 func (s Spec) Outputs() []string {
 	switch {
-	case s.GivesMembers():
+	case s.PredictsMembers():
 		return []string{OutMembers}
 	case s.stage == BiasStage:
 		return []string{OutShift}
 	case s.Staged():
 		return []string{OutSpread, OutSigma}
-	case s.Head.Distribution.linked():
+	case s.Head.Distribution.isLinked():
 		return append([]string{OutSpread}, s.ParameterNames()...)
 	case s.Head.Distribution != nil:
 		return []string{OutSpread, OutShift, OutSigma}
@@ -248,21 +248,21 @@ func (s Spec) Outputs() []string {
 	return []string{OutSpread}
 }
 
-// toTargets gives a network's one output channel, in units of the spread's scale,
+// toErrorUnits gives a network's one output channel, in units of the spread's scale,
 // the scale of the target.
-func (s Spec) toTargets(b *graph.Builder, y graph.Value, k *task.Task) graph.Value {
+func (s Spec) toErrorUnits(b *graph.Builder, y graph.Value, k *task.Task) graph.Value {
 	return op.Scale(b, y, k.SpreadScale[0]/k.ErrorScale[0])
 }
 
 // loss is the training loss in units of the error scale.
-func (s Spec) loss(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, h head, targets graph.Shape) graph.Value {
+func (s Spec) loss(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, h headOutputs, targets graph.Shape) graph.Value {
 	full, weight := b.Input("full_spread", targets), b.Input("weight", targets)
-	have, want := inSpreads(b, k, out.Spread), inSpreads(b, k, full)
+	have, want := toSpreadUnits(b, k, out.Spread), toSpreadUnits(b, k, full)
 	if d := s.Head.Distribution; d != nil {
 		residual := b.Input("residual", targets)
 		loss := op.WeightedMean(b, s.distributionScore(b, k, h, residual), weight)
-		if s.Teach > 0 {
-			loss = s.taughtLoss(b, loss, h, weight)
+		if s.TeacherWeight > 0 {
+			loss = s.distillationLoss(b, loss, h, weight)
 		}
 		if d.SpreadWeight > 0 {
 			loss = op.Add(b, loss, op.Scale(b, op.WeightedMSE(b, have, want, weight), d.SpreadWeight))
@@ -272,8 +272,8 @@ func (s Spec) loss(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, 
 	return s.spreadLoss(b, k, have, want, weight)
 }
 
-// spreadLosses build the distances of spreads to those of the full ensemble, both in units of its scale.
-var spreadLosses = map[config.Loss]func(b *graph.Builder, have, want, weight graph.Value, o op.SimilarityOptions) graph.Value{
+// spreadLossFuncs build the distances of spreads to those of the full ensemble, both in units of its scale.
+var spreadLossFuncs = map[config.Loss]func(b *graph.Builder, have, want, weight graph.Value, o op.SimilarityOptions) graph.Value{
 	config.MSELoss: func(b *graph.Builder, have, want, weight graph.Value, _ op.SimilarityOptions) graph.Value {
 		return op.WeightedMSE(b, have, want, weight)
 	},
@@ -295,7 +295,7 @@ func (s Spec) spreadLoss(b *graph.Builder, k *task.Task, have, want, weight grap
 	if s.Head.Spread != nil {
 		loss = s.Head.Spread.Loss
 	}
-	build := spreadLosses[loss]
+	build := spreadLossFuncs[loss]
 	if build == nil {
 		return b.Fail("loss", fmt.Errorf("unknown loss %q of spreads", loss))
 	}
@@ -315,14 +315,14 @@ func (s Spec) stageLoss(b *graph.Builder, k *task.Task, out unet3d.CalibratedOut
 		}
 		return loss
 	case SpreadStage:
-		return s.spreadLoss(b, k, inSpreads(b, k, out.Spread), inSpreads(b, k, b.Input("full_spread", targets)), weight)
+		return s.spreadLoss(b, k, toSpreadUnits(b, k, out.Spread), toSpreadUnits(b, k, b.Input("full_spread", targets)), weight)
 	}
 	corrected, residual := b.Input("corrected", targets), b.Input("residual", targets)
 	return op.WeightedMean(b, op.GaussianCRPS(b, corrected, out.Sigma, residual), weight)
 }
 
-// inSpreads gives spreads in units of the spread's scale.
-func inSpreads(b *graph.Builder, k *task.Task, x graph.Value) graph.Value {
+// toSpreadUnits gives spreads in units of the spread's scale.
+func toSpreadUnits(b *graph.Builder, k *task.Task, x graph.Value) graph.Value {
 	inverse := make([]float32, x.Dim(1)*x.Dim(2))
 	for i := range inverse {
 		inverse[i] = float32(k.ErrorScale[i] / k.SpreadScale[i])
@@ -333,7 +333,7 @@ func inSpreads(b *graph.Builder, k *task.Task, x graph.Value) graph.Value {
 // Network is a compiled network with the memory of its inputs.
 type Network struct {
 	Plan   *engine.Plan
-	Part   *spatial.Plan          // of one rank of several: plan and what it is a part of; else nil
+	Shard  *spatial.Plan          // of one rank of several: plan and what it is a part of; else nil
 	ranks  *team.Team             // that compute the network together; nil for one
 	shapes map[string]graph.Shape // of inputs and outputs
 	Rows   spatial.Interval       // samples of a batch that this rank has
@@ -365,28 +365,28 @@ func (s Spec) Compile(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss b
 	switch {
 	case ranks == nil:
 		net.Plan, err = engine.Compile(gr, o)
-	case ranks.Shared && o.Mode == engine.Train:
-		net.Part, err = spatial.CompileShared(gr, ranks.Comm, ranks.Mesh, o)
+	case ranks.ShardedOptimiser && o.Mode == engine.Train:
+		net.Shard, err = spatial.CompileShardedOptimiser(gr, ranks.Comm, ranks.Mesh, o)
 	default:
-		net.Part, err = spatial.Compile(gr, ranks.Comm, ranks.Mesh, o)
+		net.Shard, err = spatial.Compile(gr, ranks.Comm, ranks.Mesh, o)
 	}
 	if err == nil && ranks != nil {
-		net.Plan = net.Part.Plan
+		net.Plan = net.Shard.Plan
 	}
 	if err != nil {
 		return nil, err
 	}
-	if slab := ranks.Own(); slab != nil {
-		own := net.Part.Part("features", net.shapes["features"])
+	if slab := ranks.Shard(); slab != nil {
+		own := net.Shard.OwnedBox("features", net.shapes["features"])
 		if !slices.Equal(own[2:], slab.Box()) {
 			return nil, errors.Join(fmt.Errorf("rank %d has the slab %v of fields that are cut at %v", ranks.Comm.Rank(), slab.Box(), own[2:]), net.Plan.Close())
 		}
 		net.Rows = own[0]
 	}
 	here := task.Task{Features: k.Features, Targets: k.Targets}
-	here.Correct(k.Corrected())
-	here.Features.Axes = ranks.Own().Axes(k.Features.Axes)
-	net.Batch = s.NewBatch(&here, ranks.Own().Part(g), net.Rows.Len(), s.MembersOf(k), loss)
+	here.SetReference(k.Reference())
+	here.Features.Axes = ranks.Shard().LocalAxes(k.Features.Axes)
+	net.Batch = s.NewBatch(&here, ranks.Shard().LocalGrid(g), net.Rows.Len(), s.MemberCount(k), loss)
 	return net, nil
 }
 
@@ -403,18 +403,18 @@ func (s Spec) NewBatch(k *task.Task, g *ensemble.Grid, n, members int, loss bool
 	if s.readsCentre() {
 		b.Centre = make([]float32, len(b.Spread))
 	}
-	if s.Teach > 0 {
+	if s.TeacherWeight > 0 {
 		b.TeacherShift, b.TeacherSigma = make([]float32, len(b.Spread)), make([]float32, len(b.Spread))
 	}
 	if len(s.Conditions) > 0 {
-		b.WithConditions(s.conditionsOf(k), n)
+		b.AllocateConditions(s.conditions(k), n)
 	}
 	fields := n * members * len(k.Features.Axes.Levels) * g.Size()
 	if s.ReadsMembers() {
 		b.Members = make([]float32, fields*k.Features.MemberChannels())
 	}
 	switch targets := fields * len(k.Targets); {
-	case !s.GivesMembers():
+	case !s.PredictsMembers():
 	case loss:
 		b.Deviation = make([]float32, targets)
 	default:
@@ -439,9 +439,9 @@ func (n *Network) Load(b *task.Batch) {
 
 // Output is this rank's slab of an output. It stays as it is until the next run.
 func (n *Network) Output(name string) []float32 {
-	y, slab := n.Plan.Output(name), n.ranks.Own()
+	y, slab := n.Plan.Output(name), n.ranks.Shard()
 	if slab == nil {
 		return y
 	}
-	return slab.Cut(y, n.ranks.Mesh.Owned(n.Part.Outputs[name], n.shapes[name], n.ranks.Comm.Rank()))
+	return slab.Crop(y, n.ranks.Mesh.Owned(n.Shard.Outputs[name], n.shapes[name], n.ranks.Comm.Rank()))
 }

@@ -11,7 +11,7 @@ import (
 // rule, not by timing, so that every process takes the same ones: a resumed run gives the
 // bits of one that never stopped. device is cpu (also if empty), cuda or auto; threads as in Threads.
 func Options(threads int, device string) engine.Options {
-	return engine.Options{Device: engine.Device{Backend: device, Threads: Threads(threads)}, Numerics: engine.Numerics{ByRule: true, Winograd: true}}
+	return engine.Options{Device: engine.Device{Backend: device, Threads: Threads(threads)}, Numerics: engine.Numerics{UseHeuristics: true, Winograd: true}}
 }
 
 // Threads gives all processors for 0.

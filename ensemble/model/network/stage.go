@@ -17,8 +17,8 @@ const (
 // Staged tells whether the networks are trained in stages.
 func (s Spec) Staged() bool { return s.Method == config.StagesMethod }
 
-// Of is the network of a stage.
-func (s Spec) Of(g Stage) Spec {
+// ForStage is the network of a stage.
+func (s Spec) ForStage(g Stage) Spec {
 	s.stage = g
 	return s
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/ckpt"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
-	"github.com/ensemble-weather/ensemble/postproc/gain"
+	"github.com/ensemble-weather/ensemble/postproc/skill"
 )
 
 // Baselines are the forecasts of one target that stand beside the network's,
@@ -21,8 +21,8 @@ type Baselines struct {
 	Fits     []Baseline            // in the order of baseline.Methods
 	Affine   baseline.AffineSpread // of the full ensemble's spread
 	FittedTo []time.Time           // valid times, ascending
-	// Gain is what splits the gain over all members; it forecasts nothing by itself.
-	Gain *gain.Steps
+	// Reduction is what splits the gain over all members; it forecasts nothing by itself.
+	Reduction *skill.Corrections
 }
 
 // Baseline is one of them.
@@ -49,11 +49,11 @@ func SaveBaselines(path string, all []Baselines) error {
 				put(f.Method.ArrayName(a), i, reflect.ValueOf(a.Data).Elem().Interface())
 			}
 		}
-		if g := b.Gain; g != nil {
+		if g := b.Reduction; g != nil {
 			put("gain_bias", i, g.Bias)
 			put("gain_emos", i, g.EMOS)
 			put("gain_dispersion", i, g.Dispersion)
-			put("gain_scale", i, g.Scale)
+			put("gain_scale", i, g.SpreadFactor)
 			meta[fmt.Sprintf("gain_members.%03d", i)] = strconv.Itoa(g.Members)
 		}
 		text, err := json.Marshal(texts)
@@ -117,11 +117,11 @@ func LoadBaselines(path string, points int) ([]Baselines, error) {
 		}
 		if bias, ok := array("gain_bias").([]float64); ok {
 			m, err := strconv.Atoi(meta[fmt.Sprintf("gain_members.%03d", i)])
-			b.Gain = &gain.Steps{Bias: bias, Members: m}
-			b.Gain.EMOS, _ = array("gain_emos").([]float64)
-			b.Gain.Dispersion, _ = array("gain_dispersion").([]float64)
-			b.Gain.Scale, _ = array("gain_scale").([]float64)
-			if err != nil || len(b.Gain.EMOS) != 4*len(bias) || len(b.Gain.Dispersion) != 2*len(bias) || len(b.Gain.Scale) != len(bias) {
+			b.Reduction = &skill.Corrections{Bias: bias, Members: m}
+			b.Reduction.EMOS, _ = array("gain_emos").([]float64)
+			b.Reduction.Dispersion, _ = array("gain_dispersion").([]float64)
+			b.Reduction.SpreadFactor, _ = array("gain_scale").([]float64)
+			if err != nil || len(b.Reduction.EMOS) != 4*len(bias) || len(b.Reduction.Dispersion) != 2*len(bias) || len(b.Reduction.SpreadFactor) != len(bias) {
 				return nil, bad(errors.New("steps of the gain are missing"))
 			}
 		}

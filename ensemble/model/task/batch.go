@@ -22,87 +22,87 @@ type Batch struct {
 	// TeacherShift and TeacherSigma [N V D P] are those of a teacher, for networks that are taught.
 	TeacherShift, TeacherSigma []float32
 	// Members [N M C D P] are count members of each sample, for networks that read them.
-	Members []float32
-	Count   int // 0 stands for all that are used
+	Members     []float32
+	MemberCount int // 0 stands for all that are used
 	// Raw [N M V D P] are the fields of the targets of these members, in physical units, and
 	// Deviation what they differ from their mean in units of the error scale, for networks that give
 	// members.
 	Raw, Deviation []float32
 	// Conditions [N T·K] are what networks with leads in rows are told of each.
-	Conditions []float32
-	told       Conditions
+	Conditions    []float32
+	conditionSpec Conditions
 }
 
-// Input writes sample i of a batch from the used members (positions).
-func (k *Task) Input(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
+// FillInput writes sample i of a batch from the used members (positions).
+func (k *Task) FillInput(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
 	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
 	size := k.Features.Channels() * d * p
 	if err := k.Features.Build(b.Features[i*size:(i+1)*size], fc, used); err != nil {
 		return err
 	}
-	if err := k.members(b, i, fc, used); err != nil {
+	if err := k.fillMembers(b, i, fc, used); err != nil {
 		return err
 	}
-	b.season(i, fc.Init)
+	b.fillSeason(i, fc.Init)
 	return k.eachTarget(i, fc, used, func(at, out int, st Statistics) error {
-		k.tell(b, at, out, fc.Init, st)
+		k.fillTargetInput(b, at, out, fc.Init, st)
 		return nil
 	})
 }
 
-// season writes the season of sample i, and its conditions.
-func (b *Batch) season(i int, init ensemble.Init) {
+// fillSeason writes the season of sample i, and its conditions.
+func (b *Batch) fillSeason(i int, init ensemble.Init) {
 	sin, cos := math.Sincos(ensemble.SeasonAngle(init.Time))
 	b.Season[2*i], b.Season[2*i+1] = float32(sin), float32(cos)
-	b.conditions(i, init)
+	b.fillConditions(i, init)
 }
 
-// tell writes what the network is told of a target, to a place of a batch.
-func (k *Task) tell(b *Batch, at, out int, init ensemble.Init, st Statistics) {
+// fillTargetInput writes what the network is told of a target, to a place of a batch.
+func (k *Task) fillTargetInput(b *Batch, at, out int, init ensemble.Init, st Statistics) {
 	r := float32(1 / k.ErrorScale[at])
 	for q := range st.Mean {
-		b.Spread[out+q] = OrZero(st.Std[q] * r)
+		b.Spread[out+q] = ZeroIfNaN(st.Std[q] * r)
 		if b.Centre != nil {
-			b.Centre[out+q] = OrZero(st.Mean[q] * r)
+			b.Centre[out+q] = ZeroIfNaN(st.Mean[q] * r)
 		}
-		b.Anomaly[out+q] = OrZero((st.Mean[q] - k.Centre[at][q]) / k.Width[at][q])
+		b.Anomaly[out+q] = ZeroIfNaN((st.Mean[q] - k.Centre[at][q]) / k.Width[at][q])
 	}
 	if k.reference != nil {
-		k.reference.into(b, at, out, init.Valid(k.Targets[at/len(k.Features.Axes.Levels)].Lead), st, r)
+		k.reference.fillBatch(b, at, out, init.Valid(k.Targets[at/len(k.Features.Axes.Levels)].Lead), st, r)
 	}
 }
 
-// Fixed is the part of Input that is not of single fields, for the only sample of a batch:
+// FillFixed is the part of Input that is not of single fields, for the only sample of a batch:
 // stats are those of the targets, as these are stored.
-func (k *Task) Fixed(b *Batch, init ensemble.Init, grid *ensemble.Grid, stats []Statistics) {
-	k.Features.Fixed(b.Features, init, grid)
-	b.season(0, init)
+func (k *Task) FillFixed(b *Batch, init ensemble.Init, grid *ensemble.Grid, stats []Statistics) {
+	k.Features.WriteFixed(b.Features, init, grid)
+	b.fillSeason(0, init)
 	for at, st := range stats {
-		k.tell(b, at, at*grid.Size(), init, st)
+		k.fillTargetInput(b, at, at*grid.Size(), init, st)
 	}
 }
 
-// Answer writes the targets of sample i: what the network should say. There may be no analyses for a
+// FillTarget writes the targets of sample i: what the network should say. There may be no analyses for a
 // task that predicts only spread.
 //
 // Missing: a point without forecast or analysis gets the weight 0.
-func (k *Task) Answer(b *Batch, i int, fc *ensemble.Forecast, used []int, analyses []*ensemble.Analysis) error {
+func (k *Task) FillTarget(b *Batch, i int, fc *ensemble.Forecast, used []int, analyses []*ensemble.Analysis) error {
 	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
 	w := fc.Grid.Weights()
 	full := make([]float32, p)
 	return k.eachTarget(i, fc, used, func(at, out int, st Statistics) error {
 		v, l := at/d, at%d
-		t, x := k.AnswerAt(fc, v)
-		fc.MeanStd(full, full, t, x, l, EveryMember(fc), k.Features.DDOF)
+		t, x := k.TargetInForecast(fc, v)
+		fc.MeanStd(full, full, t, x, l, AllMembers(fc), k.Features.DDOF)
 		obs := st.Mean
 		if analyses != nil {
 			var err error
-			if obs, err = k.Observed(analyses, fc.Init, v, k.Features.Axes.Levels[l]); err != nil {
+			if obs, err = k.AnalysisField(analyses, fc.Init, v, k.Features.Axes.Levels[l]); err != nil {
 				return err
 			}
 		}
 		r := float32(1 / k.ErrorScale[at])
-		importance := k.Score[at]
+		importance := k.TargetWeights[at]
 		if k.LeadWeights != nil {
 			importance *= k.LeadWeights[v]
 		}
@@ -114,12 +114,12 @@ func (k *Task) Answer(b *Batch, i int, fc *ensemble.Forecast, used []int, analys
 			}
 			b.Residual[out+q], b.FullSpread[out+q], b.Weight[out+q] = residual, spread, weight
 		}
-		if k.extreme != nil {
+		if k.extremeWeights != nil {
 			members := make([][]float32, len(fc.Members))
 			for m := range members {
 				members[m] = fc.Field(t, m, x, l)
 			}
-			k.extreme.weigh(b.Weight[out:out+p], at, fc.Init.Valid(k.Targets[v].Lead), members)
+			k.extremeWeights.apply(b.Weight[out:out+p], at, fc.Init.Valid(k.Targets[v].Lead), members)
 		}
 		return nil
 	})
@@ -140,8 +140,8 @@ func NewBatch(k *Task, g *ensemble.Grid, n int) Batch {
 	return b
 }
 
-// members writes the members of sample i, if they are read.
-func (k *Task) members(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
+// fillMembers writes the members of sample i, if they are read.
+func (k *Task) fillMembers(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
 	if b.Members == nil {
 		return nil
 	}
@@ -149,11 +149,11 @@ func (k *Task) members(b *Batch, i int, fc *ensemble.Forecast, used []int) error
 	if err := k.Features.BuildMembers(b.Members[i*size:(i+1)*size], fc, used); err != nil || b.Raw == nil && b.Deviation == nil {
 		return err
 	}
-	return k.raws(b, i, fc, used)
+	return k.fillMemberTargets(b, i, fc, used)
 }
 
-// raws writes the fields of the targets of sample i's members, or what they differ from their mean.
-func (k *Task) raws(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
+// fillMemberTargets writes the fields of the targets of sample i's members, or what they differ from their mean.
+func (k *Task) fillMemberTargets(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
 	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
 	targets := len(k.Targets) * d
 	return k.eachTarget(i, fc, used, func(at, _ int, st Statistics) error {
@@ -167,16 +167,16 @@ func (k *Task) raws(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
 				continue
 			}
 			for q, v := range raw {
-				b.Deviation[to+q] = OrZero((v - st.Mean[q]) * r)
+				b.Deviation[to+q] = ZeroIfNaN((v - st.Mean[q]) * r)
 			}
 		}
 		return nil
 	})
 }
 
-// Teach writes what a teacher says of a start, means and standard deviations in physical units as targets are stored, to sample i of a
+// FillTeacher writes what a teacher says of a start, means and standard deviations in physical units as targets are stored, to sample i of a
 // batch: around the mean of the used members, in units of the error scale.
-func (k *Task) Teach(b *Batch, i int, fc *ensemble.Forecast, used []int, mean, sigma []float32) error {
+func (k *Task) FillTeacher(b *Batch, i int, fc *ensemble.Forecast, used []int, mean, sigma []float32) error {
 	p := fc.Grid.Size()
 	return k.eachTarget(i, fc, used, func(at, out int, st Statistics) error {
 		r := float32(1 / k.ErrorScale[at])
@@ -203,7 +203,7 @@ func (k *Task) eachTarget(i int, fc *ensemble.Forecast, used []int, visit func(a
 			for i, m := range used {
 				fields[i] = fc.Field(t, m, x, l)
 			}
-			k.Features.Statistics(st.Mean, st.Std, fields)
+			k.Features.MeanStd(st.Mean, st.Std, fields)
 			at := v*d + l
 			if err := visit(at, (i*len(k.Targets)*d+at)*p, st); err != nil {
 				return err
@@ -213,15 +213,15 @@ func (k *Task) eachTarget(i int, fc *ensemble.Forecast, used []int, visit func(a
 	return nil
 }
 
-func OrZero(x float32) float32 {
+func ZeroIfNaN(x float32) float32 {
 	if x != x {
 		return 0
 	}
 	return x
 }
 
-// StatisticsOf gives the statistics of the targets, as these are stored, over members at some positions.
-func (k *Task) StatisticsOf(fc *ensemble.Forecast, used []int) (stats []Statistics, err error) {
+// TargetStatistics gives the statistics of the targets, as these are stored, over members at some positions.
+func (k *Task) TargetStatistics(fc *ensemble.Forecast, used []int) (stats []Statistics, err error) {
 	err = k.eachTarget(0, fc, used, func(_, _ int, st Statistics) error {
 		stats = append(stats, Statistics{slices.Clone(st.Mean), slices.Clone(st.Std)})
 		return nil

@@ -14,17 +14,17 @@ import (
 // Climate is quantiles of the climate of some targets, with which extreme forecast indices
 // compare forecasts.
 type Climate struct {
-	Of      string          `json:"of"`     // config.ClimateMembers or ClimateAnalyses
-	Period  ensemble.Period `json:"period"` // of the starts
-	Dates   int             `json:"dates"`
-	Fewest  int             `json:"fewest"` // values that a point has in the poorest window
-	Steps   int             `json:"steps"`
-	Windows int             `json:"windows"`
-	Days    float64         `json:"days"`
-	Targets []ClimateTarget `json:"targets"`
-	Grid    *ensemble.Grid  `json:"grid"`
+	Source    string          `json:"source"` // config.ClimateMembers or ClimateAnalyses
+	Period    ensemble.Period `json:"period"` // of the starts
+	Dates     int             `json:"dates"`
+	MinValues int             `json:"min_values"` // values that a point has in the poorest window
+	Steps     int             `json:"steps"`
+	Windows   int             `json:"windows"`
+	Days      float64         `json:"days"`
+	Targets   []ClimateTarget `json:"targets"`
+	Grid      *ensemble.Grid  `json:"grid"`
 
-	Fitted []score.Climate `json:"-"` // [target], which are in tensors
+	Quantiles []score.Climate `json:"-"` // [target], which are in tensors
 }
 
 // ClimateTarget is what quantiles are of.
@@ -46,20 +46,20 @@ func (c *Climate) Find(t score.Target) *score.Climate {
 	if i < 0 {
 		return nil
 	}
-	return &c.Fitted[i]
+	return &c.Quantiles[i]
 }
 
-// Empty are quantiles that are still to be found.
-func (c *Climate) Empty() score.Climate {
+// NewQuantiles are quantiles that are still to be found.
+func (c *Climate) NewQuantiles() score.Climate {
 	return score.Climate{Steps: c.Steps, Windows: c.Windows, Days: c.Days, Quantiles: make([]float32, c.Windows*(c.Steps+1)*c.Grid.Size())}
 }
 
 // Warnings say where a climate is a poor one.
 func (c *Climate) Warnings() []string {
-	if c.Fewest > c.Steps {
+	if c.MinValues > c.Steps {
 		return nil
 	}
-	return []string{fmt.Sprintf("climate: the poorest of %d windows has %d values at a point for %d quantiles; lengthen climate.days, or lower climate.windows", c.Windows, c.Fewest, c.Steps+1)}
+	return []string{fmt.Sprintf("climate: the poorest of %d windows has %d values at a point for %d quantiles; lengthen climate.days, or lower climate.windows", c.Windows, c.MinValues, c.Steps+1)}
 }
 
 // climateMeta is the key of the description in the metadata of the file.
@@ -74,7 +74,7 @@ func (c *Climate) Save(path string) error {
 		return fmt.Errorf("climate: %w", err)
 	}
 	var tensors []ckpt.Tensor
-	for i, q := range c.Fitted {
+	for i, q := range c.Quantiles {
 		tensors = append(tensors, ckpt.Tensor{Name: climateTensor(i), Shape: []int{c.Windows, c.Steps + 1, c.Grid.Size()}, Data: q.Quantiles})
 	}
 	return ckpt.WriteFile(path, tensors, map[string]string{climateMeta: string(text)})
@@ -100,7 +100,7 @@ func LoadClimate(path string) (*Climate, error) {
 	}
 	for i := range c.Targets {
 		at := slices.IndexFunc(tensors, func(t ckpt.Tensor) bool { return t.Name == climateTensor(i) })
-		q := c.Empty()
+		q := c.NewQuantiles()
 		var ok bool
 		if at >= 0 {
 			q.Quantiles, ok = tensors[at].Data.([]float32)
@@ -108,7 +108,7 @@ func LoadClimate(path string) (*Climate, error) {
 		if !ok || len(q.Quantiles) != c.Windows*(c.Steps+1)*c.Grid.Size() {
 			return nil, bad(climateTensor(i) + " is missing or of another size")
 		}
-		c.Fitted = append(c.Fitted, q)
+		c.Quantiles = append(c.Quantiles, q)
 	}
 	return c, nil
 }

@@ -15,13 +15,13 @@ type Conditions struct {
 	scale ensemble.Lead // that counts as 1
 }
 
-// ConditionsOf are those of some names, in the order of these, of leads of a task.
-func (k *Task) ConditionsOf(names []string, leads []ensemble.Lead) Conditions {
-	return Conditions{names, leads, max(1, k.horizon, slices.Max(k.Features.Axes.Leads))}
+// NewConditions are those of some names, in the order of these, of leads of a task.
+func (k *Task) NewConditions(names []string, leads []ensemble.Lead) Conditions {
+	return Conditions{names, leads, max(1, k.trainedHorizon, slices.Max(k.Features.Axes.Leads))}
 }
 
-// Each is how many numbers there are of a lead.
-func (c Conditions) Each() (n int) {
+// PerLead is how many numbers there are of a lead.
+func (c Conditions) PerLead() (n int) {
 	for _, name := range c.names {
 		if n += 2; name == config.LeadCondition {
 			n--
@@ -30,9 +30,9 @@ func (c Conditions) Each() (n int) {
 	return n
 }
 
-// of are the conditions of a start, lead by lead: the lead, and sine and cosine of the phases of the year
+// values are the conditions of a start, lead by lead: the lead, and sine and cosine of the phases of the year
 // and of the day at its valid time.
-func (c Conditions) of(init ensemble.Init) (out []float32) {
+func (c Conditions) values(init ensemble.Init) (out []float32) {
 	for _, lead := range c.leads {
 		valid := init.Valid(lead).UTC()
 		for _, name := range c.names {
@@ -51,17 +51,17 @@ func (c Conditions) of(init ensemble.Init) (out []float32) {
 	return out
 }
 
-// WithConditions gives a batch of n samples room for conditions, if there are some.
-func (b *Batch) WithConditions(c Conditions, n int) {
-	if each := c.Each(); each > 0 {
-		b.told, b.Conditions = c, make([]float32, n*each*len(c.leads))
+// AllocateConditions gives a batch of n samples room for conditions, if there are some.
+func (b *Batch) AllocateConditions(c Conditions, n int) {
+	if each := c.PerLead(); each > 0 {
+		b.conditionSpec, b.Conditions = c, make([]float32, n*each*len(c.leads))
 	}
 }
 
-// conditions writes those of sample i.
-func (b *Batch) conditions(i int, init ensemble.Init) {
+// fillConditions writes those of sample i.
+func (b *Batch) fillConditions(i int, init ensemble.Init) {
 	if b.Conditions != nil {
-		x := b.told.of(init)
+		x := b.conditionSpec.values(init)
 		copy(b.Conditions[i*len(x):], x)
 	}
 }

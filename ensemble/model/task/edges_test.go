@@ -12,11 +12,11 @@ import (
 // Edges of histograms are quantiles of what was counted, whatever its order.
 func TestEdges(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	counts := make([]float64, cells)
+	counts := make([]float64, cellCount)
 	for range 200000 {
 		counts[cellOf(float32(r.NormFloat64()))]++
 	}
-	edges, err := edgesOf(counts, 10)
+	edges, err := quantileEdges(counts, 10)
 	if err != nil || len(edges) != 11 || !slices.IsSorted(edges) {
 		t.Fatalf("%v, %v", edges, err)
 	}
@@ -29,13 +29,13 @@ func TestEdges(t *testing.T) {
 	if edges[0] > -3.5 || edges[10] < 3.5 {
 		t.Errorf("ends %g and %g do not hold all draws", edges[0], edges[10])
 	}
-	one := make([]float64, cells)
+	one := make([]float64, cellCount)
 	one[cellOf(1)] = 7
-	if _, err := edgesOf(one, 2); err == nil {
+	if _, err := quantileEdges(one, 2); err == nil {
 		t.Error("one value makes two bins")
 	}
 	one[cellOf(-1)], one[cellOf(0)] = 1000, 5 // nearly all is in one cell
-	edges, err = edgesOf(one, 4)
+	edges, err = quantileEdges(one, 4)
 	if err != nil || len(edges) != 5 || slices.ContainsFunc([]int{1, 2, 3, 4}, func(i int) bool { return edges[i] <= edges[i-1] }) {
 		t.Errorf("%v, %v", edges, err)
 	}

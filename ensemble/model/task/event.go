@@ -9,10 +9,10 @@ import (
 	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
-// EventOf is a question's event with its limits in SI units.
+// EventSI is a question's event with its limits in SI units.
 //
 // Errors: exit 64 for a unit that is none of the variable.
-func EventOf(q ensemble.Question) (ensemble.Event, error) {
+func EventSI(q ensemble.VariableEvent) (ensemble.Event, error) {
 	e := q.Event
 	v, _ := ensemble.VariableNamed(q.Variable)
 	if q.Unit == "" {

@@ -14,8 +14,8 @@ import (
 // Residuals are counted by the leading bits of their floating-point numbers, in order: cells
 // whose width is 1/128 of their value or less.
 const (
-	cellBits = 16
-	cells    = 1 << cellBits
+	cellBits  = 16
+	cellCount = 1 << cellBits
 	// cellWeight makes whole numbers of area weights, so that sums do not depend on their order.
 	cellWeight = 1024
 )
@@ -25,11 +25,11 @@ type HeadSums struct {
 	bins     int
 	positive bool
 	counts   [][]float64 // [variable][level][cell] of differences from the members' mean
-	least    []smallest  // [variable][level], of the analyses, if it is below 0
+	minima   []minimum   // [variable][level], of the analyses, if it is below 0
 }
 
-// smallest is the least value of a target in a training, and when.
-type smallest struct {
+// minimum is the least value of a target in a training, and when.
+type minimum struct {
 	Value float64
 	When  ensemble.Valid
 }
@@ -39,10 +39,10 @@ func NewHeadSums(f *dist.Family, bins, targets int) *HeadSums {
 	if f == nil || bins == 0 && !f.Positive {
 		return nil
 	}
-	h := &HeadSums{bins: bins, positive: f.Positive, least: make([]smallest, targets)}
+	h := &HeadSums{bins: bins, positive: f.Positive, minima: make([]minimum, targets)}
 	for range targets {
 		if bins > 0 {
-			h.counts = append(h.counts, make([]float64, cells))
+			h.counts = append(h.counts, make([]float64, cellCount))
 		}
 	}
 	return h
@@ -58,8 +58,8 @@ func (h *HeadSums) add(at int, obs, mean []float32, weights []float64, valid ens
 		if h.bins > 0 {
 			h.counts[at][cellOf(d)] += math.Round(cellWeight * weights[p])
 		}
-		if float64(y) < h.least[at].Value {
-			h.least[at] = smallest{float64(y), valid}
+		if float64(y) < h.minima[at].Value {
+			h.minima[at] = minimum{float64(y), valid}
 		}
 	}
 }
@@ -77,9 +77,9 @@ func (k *Task) FitHead(h *HeadSums, ranks *team.Team) error {
 	if h == nil {
 		return nil
 	}
-	least := h.least
+	least := h.minima
 	if ranks != nil {
-		all, err := team.Tell(ranks, team.Outcome[[]smallest]{Result: h.least}, nil)
+		all, err := team.AllGatherOutcomes(ranks, team.Outcome[[]minimum]{Result: h.minima}, nil)
 		if err != nil {
 			return err
 		}
@@ -94,25 +94,25 @@ func (k *Task) FitHead(h *HeadSums, ranks *team.Team) error {
 	counts := make([][]float64, len(h.counts))
 	for at := range h.counts {
 		var err error
-		if counts[at], err = ranks.AddUp(h.counts[at]); err != nil {
+		if counts[at], err = ranks.SumShards(h.counts[at]); err != nil {
 			return err
 		}
 	}
-	if !ranks.Leads() {
+	if !ranks.IsRoot() {
 		return nil
 	}
 	for at, l := range least {
-		name := k.Named(at)
-		if k.Score[at] != 0 && h.positive && l.Value < -negligible*k.ErrorScale[at] {
+		name := k.TargetName(at)
+		if k.TargetWeights[at] != 0 && h.positive && l.Value < -negligible*k.ErrorScale[at] {
 			return &exit.Error{Code: exit.BadData, What: "an analysis has values below 0, and the family of model.family has none",
 				At: fmt.Sprintf("%s at %s, training analyses", name, l.When), Why: fmt.Sprintf("the least value is %g", l.Value),
-				Fix: "set model.family: " + strings.Join(dist.HeadNames(func(r dist.Row) bool { return !r.Any().Positive }), " or ") + ", or correct the analyses"}
+				Fix: "set model.family: " + strings.Join(dist.HeadNames(func(r dist.Row) bool { return !r.AnyFamily().Positive }), " or ") + ", or correct the analyses"}
 		}
 	}
 	for at := range counts {
-		edges, err := edgesOf(counts[at], h.bins)
-		if err != nil && k.Score[at] != 0 {
-			return &exit.Error{Code: exit.BadData, What: "the training starts make no histogram", At: k.Named(at),
+		edges, err := quantileEdges(counts[at], h.bins)
+		if err != nil && k.TargetWeights[at] != 0 {
+			return &exit.Error{Code: exit.BadData, What: "the training starts make no histogram", At: k.TargetName(at),
 				Why: err.Error(), Fix: "lower model.bins, or look at the fields with `ensemble inspect --stats`", Err: err}
 		}
 		for i := range edges {
@@ -123,11 +123,11 @@ func (k *Task) FitHead(h *HeadSums, ranks *team.Team) error {
 	return nil
 }
 
-// edgesOf are the edges of so many bins that hold equal parts of what was counted: its quantiles,
+// quantileEdges are the edges of so many bins that hold equal parts of what was counted: its quantiles,
 // of levels 0, 1/bins, …, 1. Bins that would be empty have the width of a cell.
 //
 // Errors: if nothing was counted, or too little differs.
-func edgesOf(counts []float64, bins int) ([]float64, error) {
+func quantileEdges(counts []float64, bins int) ([]float64, error) {
 	var total float64
 	first, last := -1, -1
 	for c, n := range counts {

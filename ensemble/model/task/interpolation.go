@@ -19,5 +19,5 @@ func (p Interpolation) String() string {
 	return fmt.Sprintf("%s, %g valid", p.Method, cmp.Or(p.MinValid, regrid.DefaultMinValid))
 }
 
-// Asked says whether fields may be interpolated.
-func (p Interpolation) Asked() bool { return p.Method != "" }
+// IsEnabled says whether fields may be interpolated.
+func (p Interpolation) IsEnabled() bool { return p.Method != "" }

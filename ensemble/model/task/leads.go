@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 )
 
 // Target is what is predicted, on all levels: a variable at a lead.
@@ -17,20 +17,20 @@ type Target struct {
 	Lead     ensemble.Lead
 }
 
-// targetInFile is a Target in JSON, where the lead is a word.
-type targetInFile struct {
+// targetJSON is a Target in JSON, where the lead is a word.
+type targetJSON struct {
 	Variable string `json:"variable"`
 	Lead     string `json:"lead"`
 }
 
 // MarshalJSON writes the lead as configuration files have it.
 func (t Target) MarshalJSON() ([]byte, error) {
-	return json.Marshal(targetInFile{t.Variable, t.Lead.String()})
+	return json.Marshal(targetJSON{t.Variable, t.Lead.String()})
 }
 
 // UnmarshalJSON is the inverse of MarshalJSON.
 func (t *Target) UnmarshalJSON(text []byte) error {
-	var f targetInFile
+	var f targetJSON
 	if err := json.Unmarshal(text, &f); err != nil {
 		return err
 	}
@@ -39,8 +39,8 @@ func (t *Target) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// TargetsOf are variables at leads, [lead][variable].
-func TargetsOf(variables []string, leads []ensemble.Lead) (out []Target) {
+// CrossTargets are variables at leads, [lead][variable].
+func CrossTargets(variables []string, leads []ensemble.Lead) (out []Target) {
 	for _, l := range leads {
 		for _, v := range variables {
 			out = append(out, Target{v, l})
@@ -69,8 +69,8 @@ func (k *Task) TargetVariables() (out []string) {
 	return out
 }
 
-// Named is what a target is called in messages; the lead only where there are several.
-func (k *Task) Named(at int) string {
+// TargetName is what a target is called in messages; the lead only where there are several.
+func (k *Task) TargetName(at int) string {
 	d := len(k.Features.Axes.Levels)
 	t := k.Targets[at/d]
 	text := fmt.Sprintf("%s at %s", t.Variable, k.Features.Axes.Levels[at%d])
@@ -80,26 +80,26 @@ func (k *Task) Named(at int) string {
 	return text
 }
 
-// LeadWords lists leads.
-func LeadWords(leads []ensemble.Lead) string { return strings.Join(phrase.Words(leads), ", ") }
+// FormatLeads lists leads.
+func FormatLeads(leads []ensemble.Lead) string { return strings.Join(humanise.Strings(leads), ", ") }
 
-// ChannelOf names a target in lists of channels; the lead only where there are several.
-func (k *Task) ChannelOf(t Target) string {
+// ChannelName names a target in lists of channels; the lead only where there are several.
+func (k *Task) ChannelName(t Target) string {
 	if len(k.TargetLeads()) == 1 {
 		return t.Variable
 	}
 	return fmt.Sprintf("%s at %s", t.Variable, t.Lead)
 }
 
-// At is the place of a target among those of a task.
-func (k *Task) At(t Target, level ensemble.Level) int {
+// TargetIndex is the place of a target among those of a task.
+func (k *Task) TargetIndex(t Target, level ensemble.Level) int {
 	levels := k.Features.Axes.Levels
 	return slices.Index(k.Targets, t)*len(levels) + ensemble.FindLevel(levels, t.Variable, level)
 }
 
-// ReadOnly makes of the task one that reads some of its leads, and has the targets at these: it gives their places among those
+// SelectLeads makes of the task one that reads some of its leads, and has the targets at these: it gives their places among those
 // that were stored.
-func (k *Task) ReadOnly(leads []ensemble.Lead) (targets []int) {
+func (k *Task) SelectLeads(leads []ensemble.Lead) (targets []int) {
 	all, d, vars := k.Features.Axes.Leads, len(k.Features.Axes.Levels), len(k.Features.Axes.Variables)
 	var inputs []int // places of features that stay
 	for _, l := range leads {
@@ -114,17 +114,17 @@ func (k *Task) ReadOnly(leads []ensemble.Lead) (targets []int) {
 			}
 		}
 	}
-	k.horizon = slices.Max(all)
+	k.trainedHorizon = slices.Max(all)
 	k.Features.Axes.Leads = leads
-	k.Features.Fields, k.Features.Spreads = ensemble.Pick(k.Features.Fields, inputs), ensemble.Pick(k.Features.Spreads, inputs)
+	k.Features.Fields, k.Features.Spreads = ensemble.Take(k.Features.Fields, inputs), ensemble.Take(k.Features.Spreads, inputs)
 	if maps := k.Features.Maps; maps != nil {
 		k.Features.Maps = func(i int, n *ensemble.Normaliser) error { return maps(inputs[i], n) }
 	}
 	k.Targets = slices.DeleteFunc(slices.Clone(k.Targets), func(t Target) bool { return !slices.Contains(leads, t.Lead) })
-	k.Score, k.ErrorScale, k.SpreadScale, k.SpreadAffine = ensemble.Pick(k.Score, targets), ensemble.Pick(k.ErrorScale, targets), ensemble.Pick(k.SpreadScale, targets), ensemble.Pick(k.SpreadAffine, targets)
-	k.Centre, k.Width = ensemble.Pick(k.Centre, targets), ensemble.Pick(k.Width, targets)
+	k.TargetWeights, k.ErrorScale, k.SpreadScale, k.SpreadAffine = ensemble.Take(k.TargetWeights, targets), ensemble.Take(k.ErrorScale, targets), ensemble.Take(k.SpreadScale, targets), ensemble.Take(k.SpreadAffine, targets)
+	k.Centre, k.Width = ensemble.Take(k.Centre, targets), ensemble.Take(k.Width, targets)
 	return targets
 }
 
-// ReadsFewer tells whether the task reads fewer leads than it was trained on.
-func (k *Task) ReadsFewer() bool { return k.horizon > 0 }
+// HasFewerLeads tells whether the task reads fewer leads than it was trained on.
+func (k *Task) HasFewerLeads() bool { return k.trainedHorizon > 0 }

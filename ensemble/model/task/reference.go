@@ -17,48 +17,48 @@ type Reference struct {
 	Fits   []baseline.Fit // as targets are stored
 }
 
-// Correct lets the network correct a reference; nil for none.
-func (k *Task) Correct(r *Reference) { k.reference = r }
+// SetReference lets the network correct a reference; nil for none.
+func (k *Task) SetReference(r *Reference) { k.reference = r }
 
-// Corrected is the reference that the network corrects; nil for none.
-func (k *Task) Corrected() *Reference { return k.reference }
+// Reference is the reference that the network corrects; nil for none.
+func (k *Task) Reference() *Reference { return k.reference }
 
-// CorrectedFile is its file in a model folder.
-const CorrectedFile = "reference.safetensors"
+// ReferenceFile is its file in a model folder.
+const ReferenceFile = "reference.safetensors"
 
 // What a network is told where the reference has no value, which it may have at points where
 // climatology has none: the members' mean with its usual error. And the least sigma, so that
 // its logarithm is finite.
 const (
 	missingSigma = 1    // in units of the error scale
-	leastSigma   = 0.01 // in the same
+	minSigma     = 0.01 // in the same
 )
 
-// into writes the reference of a target to a place of a batch: perUnit is 1 over the error
+// fillBatch writes the reference of a target to a place of a batch: perUnit is 1 over the error
 // scale, st the statistics of the members, with divisor M−1.
-func (r *Reference) into(b *Batch, at, out int, valid ensemble.Valid, st Statistics, perUnit float32) {
+func (r *Reference) fillBatch(b *Batch, at, out int, valid ensemble.Valid, st Statistics, perUnit float32) {
 	y := r.Fits[at].Forecast(baseline.Raw{Valid: valid.Time, Mean: st.Mean, Std: st.Std})
 	for q, mean := range y[0] {
 		shift, sigma := (mean-st.Mean[q])*perUnit, y[1][q]*perUnit
 		if shift-shift != 0 || sigma-sigma != 0 {
 			shift, sigma = 0, missingSigma
 		}
-		b.ReferenceShift[out+q], b.ReferenceSigma[out+q] = shift, max(sigma, leastSigma)
+		b.ReferenceShift[out+q], b.ReferenceSigma[out+q] = shift, max(sigma, minSigma)
 	}
 }
 
-// Within is the reference of a rank, for its slab alone; of a whole one if s is nil.
-func (r *Reference) Within(s *team.Slab, rank int) *Reference {
+// ForRank is the reference of a rank, for its slab alone; of a whole one if s is nil.
+func (r *Reference) ForRank(s *team.Shard, rank int) *Reference {
 	if r == nil || s == nil {
 		return r
 	}
 	out := &Reference{Method: r.Method}
 	w := s.WindowOf(rank)
-	for _, f := range team.AtLevels(r.Fits, s, rank) {
-		parts := PartsOfFit(f)
+	for _, f := range team.SelectLevels(r.Fits, s, rank) {
+		parts := SplitFit(f)
 		for i, a := range f.Arrays() {
 			if !a.Pooled {
-				parts.F64[i], parts.F32[i] = cutTerms(parts.F64[i], a.Terms, s.Grid, w), cutTerms(parts.F32[i], a.Terms, s.Grid, w)
+				parts.F64[i], parts.F32[i] = sliceTerms(parts.F64[i], a.Terms, s.Grid, w), sliceTerms(parts.F32[i], a.Terms, s.Grid, w)
 			}
 		}
 		out.Fits = append(out.Fits, parts.Fit(r.Method))
@@ -66,9 +66,9 @@ func (r *Reference) Within(s *team.Slab, rank int) *Reference {
 	return out
 }
 
-// cutTerms keeps a window of an array of so many terms for each point of a grid.
-func cutTerms[T float32 | float64](x []T, terms int, g *ensemble.Grid, w ensemble.Window) []T {
-	if len(x) == 0 || g.Whole(w) {
+// sliceTerms keeps a window of an array of so many terms for each point of a grid.
+func sliceTerms[T float32 | float64](x []T, terms int, g *ensemble.Grid, w ensemble.Window) []T {
+	if len(x) == 0 || g.IsWhole(w) {
 		return x
 	}
 	points := make([]int, g.Size())
@@ -76,7 +76,7 @@ func cutTerms[T float32 | float64](x []T, terms int, g *ensemble.Grid, w ensembl
 		points[p] = p
 	}
 	var out []T
-	for _, p := range ensemble.Cut(points, g, w) {
+	for _, p := range ensemble.CropField(points, g, w) {
 		out = append(out, x[p*terms:(p+1)*terms]...)
 	}
 	return out
@@ -89,7 +89,7 @@ type FitParts struct {
 	F32  [][]float32
 }
 
-func PartsOfFit(f baseline.Fit) FitParts {
+func SplitFit(f baseline.Fit) FitParts {
 	text, err := json.Marshal(f)
 	if err != nil {
 		panic(fmt.Sprintf("the text of a fit: %v", err)) // it is a struct of numbers
@@ -138,10 +138,10 @@ func (r *Reference) Save(path string) error {
 	return SaveBaselines(path, all)
 }
 
-// LoadCorrected reads the reference that a model's networks correct, fits of a method to the targets of a task on so many points.
+// LoadReference reads the reference that a model's networks correct, fits of a method to the targets of a task on so many points.
 //
 // Errors: exit 65 if it is missing or does not fit the model, and as LoadBaselines.
-func LoadCorrected(path, method string, k *Task, points int) (*Reference, error) {
+func LoadReference(path, method string, k *Task, points int) (*Reference, error) {
 	all, err := LoadBaselines(path, points)
 	if err != nil {
 		return nil, err

@@ -19,16 +19,16 @@ type Task struct {
 	Features ensemble.Features `json:"features"`
 	// Targets [lead][variable] are predicted; the variables are among Features.Axes.Variables, the leads
 	// among Features.Axes.Leads or after the last of these.
-	Targets []Target          `json:"targets"`
-	Used    []ensemble.Member `json:"members"`                 // members whose trajectories are input
-	Least   int               `json:"members_least,omitempty"` // fewest members that are input in training; 0 means those used
-	Full    int               `json:"members_full"`            // members of the full ensemble
+	Targets     []Target          `json:"targets"`
+	UsedMembers []ensemble.Member `json:"members"`                 // members whose trajectories are input
+	MinMembers  int               `json:"members_least,omitempty"` // fewest members that are input in training; 0 means those used
+	FullMembers int               `json:"members_full"`            // members of the full ensemble
 
 	// LeadWeights [V] are weights in the loss; nil weights all alike.
 	LeadWeights []float64 `json:"-"`
-	// Score [V D] is 1 where a target was asked for, 0 where the network's depth
+	// TargetWeights [V D] is 1 where a target was asked for, 0 where the network's depth
 	// axis brings it along.
-	Score []float64 `json:"target_weights"`
+	TargetWeights []float64 `json:"target_weights"`
 	// ErrorScale [V D] is the RMS error of the members' mean in training (without
 	// analyses: the RMS spread), the unit in which the network thinks.
 	ErrorScale []float64 `json:"error_scale"`
@@ -47,9 +47,9 @@ type Task struct {
 	// units of the error scale; nil without.
 	Edges [][]float64 `json:"histogram_edges,omitempty"`
 
-	horizon   ensemble.Lead // the last lead of the training, where a prediction reads fewer
-	reference *Reference    // that the network corrects; nil for none
-	extreme   *extreme      // weights of unusual forecasts in training; nil for none
+	trainedHorizon ensemble.Lead   // the last lead of the training, where a prediction reads fewer
+	reference      *Reference      // that the network corrects; nil for none
+	extremeWeights *extremeWeights // weights of unusual forecasts in training; nil for none
 }
 
 // Statistics are the fields a task needs of one forecast and one target.
@@ -65,23 +65,23 @@ func (k *Task) TargetAt(v int) (lead, variable int) {
 	return lead, slices.Index(k.Features.Axes.Variables, k.Targets[v].Variable)
 }
 
-// AnswerAt gives the axis positions of target v in a forecast that has all target leads.
-func (k *Task) AnswerAt(fc *ensemble.Forecast, v int) (lead, variable int) {
+// TargetInForecast gives the axis positions of target v in a forecast that has all target leads.
+func (k *Task) TargetInForecast(fc *ensemble.Forecast, v int) (lead, variable int) {
 	_, variable = k.TargetAt(v)
 	return slices.Index(fc.Axes.Leads, k.Targets[v].Lead), variable
 }
 
-// Positions finds members on the axis of a forecast.
-func Positions(fc *ensemble.Forecast, members []ensemble.Member) ([]int, error) {
-	at, err := places(fc.Members, members)
+// MemberPositions finds members on the axis of a forecast.
+func MemberPositions(fc *ensemble.Forecast, members []ensemble.Member) ([]int, error) {
+	at, err := positionsOf(fc.Members, members)
 	if err != nil {
 		return nil, fmt.Errorf("forecast %s: %w", fc.Init, err)
 	}
 	return at, nil
 }
 
-// places finds members among those of an axis.
-func places(axis, members []ensemble.Member) ([]int, error) {
+// positionsOf finds members among those of an axis.
+func positionsOf(axis, members []ensemble.Member) ([]int, error) {
 	out := make([]int, len(members))
 	for i, m := range members {
 		if out[i] = slices.Index(axis, m); out[i] < 0 {
@@ -91,7 +91,7 @@ func places(axis, members []ensemble.Member) ([]int, error) {
 	return out, nil
 }
 
-func EveryMember(fc *ensemble.Forecast) []int {
+func AllMembers(fc *ensemble.Forecast) []int {
 	out := make([]int, len(fc.Members))
 	for i := range out {
 		out[i] = i
@@ -113,29 +113,29 @@ const (
 	targetSums
 )
 
-// TaskSums are sums over dates by point, from which a task is fitted. Of several ranks each
+// Sums are sums over dates by point, from which a task is fitted. Of several ranks each
 // has those of its slab.
-type TaskSums struct {
-	k        *Task
-	used     []int // positions of the used members
-	features *ensemble.FeatureSums
-	targets  [][targetSums][]float64 // as targets are stored, of the forecasts; nil before the first
-	levels   int
-	analysed bool // whether there were analyses
-	Head     *HeadSums
+type Sums struct {
+	k           *Task
+	used        []int // positions of the used members
+	features    *ensemble.FeatureSums
+	targets     [][targetSums][]float64 // as targets are stored, of the forecasts; nil before the first
+	levels      int
+	hasAnalyses bool // whether there were analyses
+	Head        *HeadSums
 
 	mean, std, all []float32
 }
 
 // NewSums are those of no date. members are those of the forecasts.
-func (k *Task) NewSums(members []ensemble.Member) (*TaskSums, error) {
-	used, err := places(members, k.Used)
-	return &TaskSums{k: k, used: used, features: k.Features.NewSums(used)}, err
+func (k *Task) NewSums(members []ensemble.Member) (*Sums, error) {
+	used, err := positionsOf(members, k.UsedMembers)
+	return &Sums{k: k, used: used, features: k.Features.NewSums(used)}, err
 }
 
 // Add takes one start of the training; they come in the order of their dates. There may be no analyses
 // for a task that predicts only spread.
-func (s *TaskSums) Add(fc *ensemble.Forecast, analyses []*ensemble.Analysis) error {
+func (s *Sums) Add(fc *ensemble.Forecast, analyses []*ensemble.Analysis) error {
 	n := fc.Grid.Size()
 	if s.targets == nil {
 		s.levels = len(fc.Axes.Levels)
@@ -162,13 +162,13 @@ func (s *TaskSums) Add(fc *ensemble.Forecast, analyses []*ensemble.Analysis) err
 }
 
 // addTarget takes target v at level l of the forecasts.
-func (s *TaskSums) addTarget(fc *ensemble.Forecast, analyses []*ensemble.Analysis, v, l int) error {
+func (s *Sums) addTarget(fc *ensemble.Forecast, analyses []*ensemble.Analysis, v, l int) error {
 	k, to := s.k, &s.targets[v*s.levels+l]
 	t, x := k.TargetAt(v)
 	fc.MeanStd(s.mean, s.std, t, x, l, s.used, k.Features.DDOF)
 	ensemble.PointSums{N: to[0], Sum: to[1], Sq: to[2], Pivot: to[3]}.Add(s.mean)
-	t, x = k.AnswerAt(fc, v)
-	fc.MeanStd(s.all, s.all, t, x, l, EveryMember(fc), k.Features.DDOF)
+	t, x = k.TargetInForecast(fc, v)
+	fc.MeanStd(s.all, s.all, t, x, l, AllMembers(fc), k.Features.DDOF)
 	for p, std := range s.std {
 		if s, f := float64(std), float64(s.all[p]); f == f {
 			to[sumCount][p]++
@@ -182,8 +182,8 @@ func (s *TaskSums) addTarget(fc *ensemble.Forecast, analyses []*ensemble.Analysi
 	if analyses == nil {
 		return nil
 	}
-	s.analysed = true
-	obs, err := k.Observed(analyses, fc.Init, v, fc.Axes.Levels[l])
+	s.hasAnalyses = true
+	obs, err := k.AnalysisField(analyses, fc.Init, v, fc.Axes.Levels[l])
 	if err != nil {
 		return err
 	}
@@ -202,11 +202,11 @@ func (s *TaskSums) addTarget(fc *ensemble.Forecast, analyses []*ensemble.Analysi
 // FitSums estimates everything from the sums over the training dates. Window and filter of the
 // maps of the anomaly are those of las. Of several ranks each has its slab of the grid; sums
 // are joined on the leading rank, which alone fits, with the bits of one that has all.
-func (k *Task) FitSums(s *TaskSums, kind ensemble.Standardisation, las ensemble.LASOptions, grid *ensemble.Grid, ranks *team.Team) error {
+func (k *Task) FitSums(s *Sums, kind ensemble.Standardisation, las ensemble.LASOptions, grid *ensemble.Grid, ranks *team.Team) error {
 	if s.targets == nil {
 		return fmt.Errorf("no training forecast")
 	}
-	join := func(part []float64) ([]float64, error) { return team.Join(ranks, part, 1) }
+	join := func(part []float64) ([]float64, error) { return team.GatherFields(ranks, part, 1) }
 	bad := k.Features.FitSums(s.features, kind, las, grid, join) // kept until all is joined, as others wait for it
 	n := len(k.Targets) * len(k.Features.Axes.Levels)
 	k.ErrorScale, k.SpreadScale, k.SpreadAffine = make([]float64, n), make([]float64, n), make([][2]float64, n)
@@ -228,7 +228,7 @@ func (k *Task) FitSums(s *TaskSums, kind ensemble.Standardisation, las ensemble.
 			continue
 		}
 		for l := range k.Features.Axes.Levels {
-			if err := k.fit(v, l, grid, func(i int) []float64 { return sums[i][l*grid.Size() : (l+1)*grid.Size()] }, s.analysed); err != nil && bad == nil {
+			if err := k.fit(v, l, grid, func(i int) []float64 { return sums[i][l*grid.Size() : (l+1)*grid.Size()] }, s.hasAnalyses); err != nil && bad == nil {
 				bad = err
 			}
 		}
@@ -265,7 +265,7 @@ func (k *Task) fit(v, l int, grid *ensemble.Grid, of func(i int) []float64, anal
 	if err != nil {
 		return err
 	}
-	k.Centre[at], k.Width[at] = to32(maps.Mean), to32(maps.Scale)
+	k.Centre[at], k.Width[at] = toFloat32(maps.Mean), toFloat32(maps.Scale)
 	return nil
 }
 
@@ -275,7 +275,7 @@ func anomalyMaps(g *ensemble.Grid) ensemble.LASOptions {
 	return ensemble.LASOptions{Window: min(7, g.NX, g.NY), Smooth: 1}
 }
 
-func to32(x []float64) []float32 {
+func toFloat32(x []float64) []float32 {
 	y := make([]float32, len(x))
 	for i, v := range x {
 		y[i] = float32(v)
@@ -283,8 +283,8 @@ func to32(x []float64) []float32 {
 	return y
 }
 
-// Observed picks the field of target v at a level from the analyses of a start.
-func (k *Task) Observed(analyses []*ensemble.Analysis, init ensemble.Init, v int, level ensemble.Level) ([]float32, error) {
+// AnalysisField picks the field of target v at a level from the analyses of a start.
+func (k *Task) AnalysisField(analyses []*ensemble.Analysis, init ensemble.Init, v int, level ensemble.Level) ([]float32, error) {
 	t := k.Targets[v]
 	at := slices.IndexFunc(analyses, func(a *ensemble.Analysis) bool { return a.Valid == init.Valid(t.Lead) })
 	if at < 0 {

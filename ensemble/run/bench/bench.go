@@ -16,9 +16,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend/cpu/dnnl"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/benchstats"
 	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/measure"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 )
 
@@ -220,7 +220,7 @@ func (b *bencher) measure(ctx context.Context, c Case, peak Peak) (*Result, erro
 	if err != nil {
 		return nil, err
 	}
-	rate := func(passes int, t measure.Times) float64 { return float64(passes) * float64(flops) / t.Median / 1e6 }
+	rate := func(passes int, t benchstats.Times) float64 { return float64(passes) * float64(flops) / t.Median / 1e6 }
 	r := &Result{
 		Model: c.Model, Base: c.Base, Crop: c.Crop, Batch: c.Batch, Depth: c.Depth, Channels: Channels, Threads: c.Threads,
 		Device: c.Device, Precision: c.Precision, MemoryBytes: c.MemoryBytes, WorkspaceBytes: c.WorkspaceBytes, Parameters: train.Parameters,
@@ -240,11 +240,11 @@ func (b *bencher) measure(ctx context.Context, c Case, peak Peak) (*Result, erro
 		r.Movement = append(train.Step.Kernels, train.Step.adam(train.Parameters, peak.Engine()))
 		r.PredictMovement = predict.Step.Kernels
 	}
-	return r, b.judge(ctx, c, r)
+	return r, b.compareGradient(ctx, c, r)
 }
 
-// judge adds the distance of the gradient from float64 to a result.
-func (b *bencher) judge(ctx context.Context, c Case, r *Result) error {
+// compareGradient adds the distance of the gradient from float64 to a result.
+func (b *bencher) compareGradient(ctx context.Context, c Case, r *Result) error {
 	if b.Gradient == "off" {
 		return nil
 	}
@@ -282,7 +282,7 @@ func (b *bencher) process(ctx context.Context, r Request) (*Measurement, error) 
 		return nil, err
 	}
 	var got struct {
-		answer.Frame
+		answer.Envelope
 		Measurement Measurement `json:"measurement"`
 	}
 	if err := json.Unmarshal(out, &got); err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// tiny are cases that take milliseconds.
-var tiny = map[string]Case{
+// tinyCases are cases that take milliseconds.
+var tinyCases = map[string]Case{
 	BenchUNet3D:   {Model: BenchUNet3D, Base: 2, Crop: setup.Crop{Height: 32, Width: 64}, Batch: 2, Threads: 1},
 	BenchResNet2D: {Model: BenchResNet2D, Base: 4, Crop: setup.Crop{Height: 12, Width: 20}, Batch: 1, Threads: 2},
 }
@@ -65,7 +65,7 @@ func TestBenchFLOPs(t *testing.T) {
 // TestBenchTrains: a training step of the bench learns what it is shown, and
 // fills in every figure.
 func TestBenchTrains(t *testing.T) {
-	for name, c := range tiny {
+	for name, c := range tinyCases {
 		t.Run(name, func(t *testing.T) {
 			first := measured(t, Request{Case: c, Phase: BenchTrain, Steps: 1})
 			last := measured(t, Request{Case: c, Phase: BenchTrain, Steps: 60})
@@ -86,7 +86,7 @@ func TestBenchTrains(t *testing.T) {
 // value that rounding put on the other side of a ReLU (one of some thousand in
 // networks so small); a gradient that is off by a part in a thousand is found.
 func TestBenchGradient(t *testing.T) {
-	for name, c := range tiny {
+	for name, c := range tinyCases {
 		if e := measured(t, Request{Case: c, Phase: BenchGradient}).GradientError; !(e > 1e-9 && e < 0.02) {
 			t.Errorf("%s: gradient error %g, want that of float32", name, e)
 		}
@@ -155,7 +155,7 @@ func TestBenchAnswers(t *testing.T) {
 		{"refused", `echo '{"exit_code":69,"error":{"code":"E069","what":"no such device","fix":"buy one"}}'; exit 69`, exit.NoDevice, "buy one"},
 	} {
 		b := bencher{Options: Options{Program: []string{"sh", "-c", c.script}}}
-		_, err := b.process(context.Background(), Request{Case: tiny[BenchUNet3D], Phase: BenchTrain})
+		_, err := b.process(context.Background(), Request{Case: tinyCases[BenchUNet3D], Phase: BenchTrain})
 		if exit.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want code %d and %q", c.name, err, c.code, c.want)
 		}
@@ -183,7 +183,7 @@ func TestMeasurePeak(t *testing.T) {
 // by their start and lie inside the one that was open.
 func TestTrace(t *testing.T) {
 	var tr trace
-	for _, c := range tiny {
+	for _, c := range tinyCases {
 		var steps []*StepRecord
 		for _, phase := range []Phase{BenchTrain, BenchPredict} {
 			m := measured(t, Request{Case: c, Phase: phase, Steps: 1, Kernels: true, Peak: Peak{GFLOPs: 100, Bandwidth: 10}})

@@ -141,7 +141,7 @@ func (k Case) graph(train bool) (*graph.Graph, error) {
 		return g, err
 	}
 	c := channels.Find(g)
-	kept, err := c.Choose(channels.Goal{FLOPs: k.Operations, Multiple: k.Multiple}, c.Equal())
+	kept, err := c.Choose(channels.Goal{FLOPFraction: k.Operations, Multiple: k.Multiple}, c.EqualScores())
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Usage, What: "not so much of the network can be removed", Why: err.Error(), Fix: "give a larger --operations or a smaller --multiple", Err: err}
 	}
@@ -149,7 +149,7 @@ func (k Case) graph(train bool) (*graph.Graph, error) {
 	return g, err
 }
 
-// FLOPs is the useful work of one forward pass: that of the convolutions, twice
+// FLOPFraction is the useful work of one forward pass: that of the convolutions, twice
 // the number of products, taps that fall on the padding in depth left out. A
 // training step counts TrainPasses times as much.
 //
@@ -180,7 +180,7 @@ type Step struct {
 	n    uint64
 }
 
-// FLOPs is the useful work of one Run; see Case.FLOPs.
+// FLOPFraction is the useful work of one Run; see Case.FLOPs.
 func (s *Step) FLOPs() (int64, error) {
 	n, err := s.of.FLOPs()
 	if s.opt != nil {
@@ -220,7 +220,7 @@ func (k Case) compile(train bool, o engine.Options) (*Step, error) {
 	}
 	plan, err := engine.Compile(g, o)
 	if err != nil {
-		return nil, k.named(setup.NamedMemory(err, setup.FlagMemory, setup.FlagWorkspace), "")
+		return nil, k.named(setup.NameMemoryLimit(err, setup.FlagMemory, setup.FlagWorkspace), "")
 	}
 	s := &Step{of: k, plan: plan}
 	if train {

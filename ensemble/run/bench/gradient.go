@@ -7,7 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
-	"github.com/ensemble-weather/ensemble/internal/measure"
+	"github.com/ensemble-weather/ensemble/internal/benchstats"
 )
 
 // Bounds of the work of one forward pass for which the gradient is judged: the
@@ -55,7 +55,7 @@ func (k Case) gradientError(ctx context.Context) (float64, error) {
 	}
 	var d []float64
 	for i := range ours {
-		d = append(d, measure.RelativeDistance(ours[i], judge[i]))
+		d = append(d, benchstats.RelativeDistance(ours[i], judge[i]))
 	}
 	slices.Sort(d)
 	return d[len(d)/2], nil

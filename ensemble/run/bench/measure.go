@@ -8,8 +8,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/engine/graph"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/internal/benchstats"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/measure"
 )
 
 // Phase is what one process of a measurement does.
@@ -38,13 +38,13 @@ type Request struct {
 
 // Measurement is what it answers.
 type Measurement struct {
-	MS         measure.Times `json:"ms"`
-	Warmup     int           `json:"warmup"`
-	CompileMS  float64       `json:"compile_ms"`
-	PeakMiB    float64       `json:"peak_mib"`
-	ArenaMiB   float64       `json:"arena_mib"`
-	Parameters int           `json:"parameters"`
-	Loss       float64       `json:"loss,omitempty"` // after the last step
+	MS         benchstats.Times `json:"ms"`
+	Warmup     int              `json:"warmup"`
+	CompileMS  float64          `json:"compile_ms"`
+	PeakMiB    float64          `json:"peak_mib"`
+	ArenaMiB   float64          `json:"arena_mib"`
+	Parameters int              `json:"parameters"`
+	Loss       float64          `json:"loss,omitempty"` // after the last step
 	// GradientError is |g − g64|₂ / |g64|₂ over all parameters together.
 	GradientError float64     `json:"gradient_error,omitempty"`
 	Step          *StepRecord `json:"step,omitempty"` // one more step, if asked for
@@ -60,12 +60,12 @@ type StepRecord struct {
 }
 
 const (
-	benchWarmup = 2 // steps before the first measured one
-	benchLeast  = 5 // measured steps, if their number is not given
+	benchWarmup   = 2 // steps before the first measured one
+	benchMinSteps = 5 // measured steps, if their number is not given
 	// A step that takes longer than benchSlow is warmed up once, and measured
-	// benchLeastSlow times at least.
-	benchSlow      = 4 * time.Second
-	benchLeastSlow = 3
+	// benchMinSlowSteps times at least.
+	benchSlow         = 4 * time.Second
+	benchMinSlowSteps = 3
 )
 
 // Repeat warms a step up, calls warm, and takes the step's times: as many as steps
@@ -80,10 +80,10 @@ func Repeat(step func() error, warm func(), steps int, seconds float64, clock fu
 			return nil, 0, err
 		}
 	}
-	least := benchLeast
+	least := benchMinSteps
 	warmup = benchWarmup
 	if took := clock().Sub(start); took > benchSlow {
-		all, least = append(all, took), benchLeastSlow
+		all, least = append(all, took), benchMinSlowSteps
 		warmup--
 	} else {
 		start = clock()
@@ -125,7 +125,7 @@ func Measure(ctx context.Context, r Request) (*Measurement, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.MS, m.Warmup = measure.TimesOf(all), warmup
+	m.MS, m.Warmup = benchstats.TimesOf(all), warmup
 	if m.Loss = s.plan.Loss(); math.IsNaN(m.Loss) || math.IsInf(m.Loss, 0) {
 		return nil, &exit.Error{Code: exit.No, What: "the loss is not finite", At: r.Case.String(), Fix: "report this with the command line"}
 	}

@@ -46,11 +46,11 @@ func TestMemoryOfARank(t *testing.T) {
 	m := spatial.Mesh{{Name: "lat", Size: 4}}
 	for _, shared := range []bool{false, true} {
 		ranks := make([]int64, m.Size())
-		err := comm.Run(m.Size(), comm.Free, func(c *comm.Comm) error {
+		err := comm.Run(m.Size(), comm.Parallel, func(c *comm.Comm) error {
 			var o optim.Options
 			compile := spatial.Compile
 			if shared {
-				compile = spatial.CompileShared
+				compile = spatial.CompileShardedOptimiser
 			}
 			p, err := compile(g, c, m, k.Options(false))
 			if err != nil {

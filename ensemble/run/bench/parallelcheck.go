@@ -17,10 +17,10 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/benchstats"
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/measure"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
@@ -116,13 +116,13 @@ func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck,
 	if o.Optimizer == "" {
 		o.Optimizer = CheckOptimizers[0]
 	}
-	parts, err := setup.PartsOf(o.Mesh)
+	parts, err := setup.MeshParts(o.Mesh)
 	if err != nil {
 		return nil, err
 	}
 	out := &ParallelCheck{Steps: o.Steps, Optimizer: o.Optimizer, SameBits: true}
-	transport, err := team.OnRanks(o.Ranks, parts, config.DefaultStall, func(c *comm.Comm) error {
-		k := o.Case.shared(c.Size())
+	transport, err := team.RunRanks(o.Ranks, parts, config.DefaultStallTimeout, func(c *comm.Comm) error {
+		k := o.Case.shareThreads(c.Size())
 		k.Periodic = true // so that halos go around
 		if err := k.check(); err != nil {
 			return err
@@ -144,7 +144,7 @@ func CheckParallel(ctx context.Context, o ParallelCheckOptions) (*ParallelCheck,
 			all = append(all, r)
 		}
 		if c.Rank() == 0 {
-			out.Network, out.Ranks, out.Parts = k, team.Processes(c), c.Size()
+			out.Network, out.Ranks, out.Parts = k, team.ProcessCount(c), c.Size()
 			out.Meshes, out.Losses, out.LossFloor = all, one.losses, one.floor
 			out.Checksum = checksum(one.parameters)
 		}
@@ -321,7 +321,7 @@ func (k Case) share(ctx context.Context, c *comm.Comm, m spatial.Mesh, o Paralle
 	defer func() { err = errors.Join(err, plan.Close()) }()
 	before := c.Traffic()
 	s.trained, err = k.train(ctx, g, plan.Plan, o, func(name string, whole []float32, s graph.Shape) {
-		spatial.Take(plan.Input(name), whole, s, plan.Part(name, s))
+		spatial.ExtractBox(plan.Input(name), whole, s, plan.OwnedBox(name, s))
 	})
 	s.sent = c.Traffic().Sub(before).Bytes / int64(o.Steps+gradientDraws)
 	s.y = g.Nodes[g.Outputs[0].ID].Shape
@@ -329,11 +329,11 @@ func (k Case) share(ctx context.Context, c *comm.Comm, m spatial.Mesh, o Paralle
 	return s, err
 }
 
-// inOne gives all ranks the bits of a mesh with all its parts in the process of rank 0.
-func (k Case) inOne(ctx context.Context, c *comm.Comm, m spatial.Mesh, o ParallelCheckOptions) (int64, error) {
+// inOneProcess gives all ranks the bits of a mesh with all its parts in the process of rank 0.
+func (k Case) inOneProcess(ctx context.Context, c *comm.Comm, m spatial.Mesh, o ParallelCheckOptions) (int64, error) {
 	bits := []int64{0}
 	if c.Rank() == 0 {
-		err := comm.Run(m.Size(), comm.Free, func(c *comm.Comm) error {
+		err := comm.Run(m.Size(), comm.Parallel, func(c *comm.Comm) error {
 			s, err := k.share(ctx, c, m, o)
 			if c.Rank() == 0 {
 				bits[0] = s.bits()
@@ -355,14 +355,14 @@ func (k Case) onMesh(ctx context.Context, c *comm.Comm, m spatial.Mesh, o Parall
 	if err != nil {
 		return r, err
 	}
-	bits, err := k.inOne(ctx, c, m, o)
+	bits, err := k.inOneProcess(ctx, c, m, o)
 	if err != nil {
 		return r, err
 	}
 	gradients := make([]float64, gradientDraws)
 	for n, part := range t.forward {
 		want := make([]float32, len(part))
-		spatial.Take(want, one.forward[n], t.y, t.own)
+		spatial.ExtractBox(want, one.forward[n], t.y, t.own)
 		far := []float64{0, 0}
 		for i, v := range want {
 			far[0] += math.Pow(float64(part[i])-float64(v), 2)
@@ -372,9 +372,9 @@ func (k Case) onMesh(ctx context.Context, c *comm.Comm, m spatial.Mesh, o Parall
 			return r, err
 		}
 		r.Forward = max(r.Forward, math.Sqrt(far[0]/far[1]))
-		gradients[n] = measure.RelativeDistance(t.gradient[n], one.gradient[n])
+		gradients[n] = benchstats.RelativeDistance(t.gradient[n], one.gradient[n])
 	}
-	all, err := comm.AllGather(c, []float64{slices.Min(gradients), measure.RelativeDistance(t.parameters, one.parameters), Largest(t.losses, one.losses), float64(t.sent)})
+	all, err := comm.AllGather(c, []float64{slices.Min(gradients), benchstats.RelativeDistance(t.parameters, one.parameters), Largest(t.losses, one.losses), float64(t.sent)})
 	if err != nil {
 		return r, err
 	}
@@ -402,12 +402,12 @@ func Largest(x, y []float64) float64 {
 
 // Sections are the comparison for people.
 func (p *ParallelCheck) Sections() answer.Sections {
-	errors := answer.Section{Columns: slices.Concat(answer.Words("mesh"), answer.Numbers("%.1e", "forward", "gradient", "losses", "parameters"),
-		[]answer.Column{answer.Number("MiB sent a step", "", "%.2f")})}
+	errors := answer.Section{Columns: slices.Concat(answer.TextColumns("mesh"), answer.NumberColumns("%.1e", "forward", "gradient", "losses", "parameters"),
+		[]answer.Column{answer.NumberColumn("MiB sent a step", "", "%.2f")})}
 	for _, m := range p.Meshes {
 		errors.Rows = append(errors.Rows, []any{m.Mesh, m.Forward, m.Gradient, m.Loss, m.Parameters, float64(m.BytesSent) / (1 << 20)})
 	}
-	return answer.Sections{{Text: []string{fmt.Sprintf("%s (%s) against one, %s of %v", setup.RanksOf(p.Ranks, p.Parts), p.Transport, phrase.Count(p.Steps, "step"), p.Network)}}, errors,
+	return answer.Sections{{Text: []string{fmt.Sprintf("%s (%s) against one, %s of %v", setup.DescribeRanks(p.Ranks, p.Parts), p.Transport, humanise.Count(p.Steps, "step"), p.Network)}}, errors,
 		{Text: []string{fmt.Sprintf("largest relative error of predictions, gradients and losses %.1e", p.MaxRelError),
 			fmt.Sprintf("losses of one rank whose parameters begin one float32 beside: %.1e", p.LossFloor),
 			"same bits as with all parts in one process: " + map[bool]string{true: "yes", false: "NO"}[p.SameBits]}}}

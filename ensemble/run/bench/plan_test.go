@@ -27,13 +27,13 @@ func TestStrongScaling(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := setup.TypicalMachine
-	m.HideHalos = false
-	network := cluster.LogGP{Latency: m.Between.Alpha, Rate: m.Between.Rate}
-	alone, err := search.Play(g, setup.Adam, nil, m, network)
+	m.OverlapHalos = false
+	network := cluster.LogGP{Latency: m.InterNode.Alpha, Rate: m.InterNode.Rate}
+	alone, err := search.Simulate(g, setup.Adam, nil, m, network)
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := search.Price(n, m, nil).Step
+	said := search.CostOf(n, m, nil).Step
 	if d := alone.Step.Seconds()/said.Seconds() - 1; math.Abs(d) > 1e-3 {
 		t.Errorf("one rank takes %v, predicted %v", alone.Step, said)
 	}
@@ -42,12 +42,12 @@ func TestStrongScaling(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		played, err := search.Play(g, setup.Adam, mesh, m, network)
+		played, err := search.Simulate(g, setup.Adam, mesh, m, network)
 		if err != nil {
 			t.Fatal(err)
 		}
 		efficiency := func(one, many cluster.Time) float64 { return one.Seconds() / float64(ranks) / many.Seconds() }
-		got, want := efficiency(alone.Step, played.Step), efficiency(said, search.Price(n, m, mesh).Step)
+		got, want := efficiency(alone.Step, played.Step), efficiency(said, search.CostOf(n, m, mesh).Step)
 		t.Logf("%d ranks, mesh %v: efficiency %.3f, closed form %.3f", ranks, mesh, got, want)
 		if math.Abs(got-want) > 0.03 {
 			t.Errorf("%d ranks, mesh %v: efficiency %.3f, closed form %.3f", ranks, mesh, got, want)
@@ -67,17 +67,17 @@ func TestHiddenHalos(t *testing.T) {
 		t.Fatal(err)
 	}
 	mesh := spatial.Mesh{{Name: "lat", Size: 4}, {Name: "lon", Size: 4}}
-	network := cluster.LogGP{Latency: setup.TypicalMachine.Between.Alpha, Rate: setup.TypicalMachine.Between.Rate}
+	network := cluster.LogGP{Latency: setup.TypicalMachine.InterNode.Alpha, Rate: setup.TypicalMachine.InterNode.Rate}
 	saved := func(step func(m search.Machine) cluster.Time) float64 {
 		m := setup.TypicalMachine
 		m.FLOPs, m.Bytes = 20*m.FLOPs, 20*m.Bytes
 		hidden := step(m)
-		m.HideHalos = false
+		m.OverlapHalos = false
 		return 1 - hidden.Seconds()/step(m).Seconds()
 	}
-	said := saved(func(m search.Machine) cluster.Time { return search.Price(n, m, mesh).Step })
+	said := saved(func(m search.Machine) cluster.Time { return search.CostOf(n, m, mesh).Step })
 	played := saved(func(m search.Machine) cluster.Time {
-		p, err := search.Play(g, setup.Adam, mesh, m, network)
+		p, err := search.Simulate(g, setup.Adam, mesh, m, network)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestPlannedMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = comm.Run(m.Size(), comm.Free, func(ranks *comm.Comm) error {
+		err = comm.Run(m.Size(), comm.Parallel, func(ranks *comm.Comm) error {
 			g, err := k.graph(true)
 			if err != nil {
 				return err
@@ -132,7 +132,7 @@ func TestPlannedMemory(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			planned := float64(search.Price(n, setup.TypicalMachine, m).Memory)
+			planned := float64(search.CostOf(n, setup.TypicalMachine, m).Memory)
 			p, err := spatial.Compile(g, ranks, m, k.Options(false))
 			if err != nil {
 				return err

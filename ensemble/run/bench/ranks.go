@@ -18,10 +18,10 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/benchstats"
 	"github.com/ensemble-weather/ensemble/internal/cpuinfo"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/measure"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
@@ -84,10 +84,10 @@ type RankReport struct {
 	CompileMS float64 `json:"compile_ms"`
 }
 
-// rankNumbers is how many numbers a RankReport has beside its rank and part.
-const rankNumbers = 9
+// rankValueCount is how many numbers a RankReport has beside its rank and part.
+const rankValueCount = 9
 
-func (r RankReport) numbers() [rankNumbers]float64 {
+func (r RankReport) values() [rankValueCount]float64 {
 	return [...]float64{r.TrainMedian, r.TrainMin, r.TrainMax, r.WaitMS, float64(r.BytesSent), float64(r.Messages), r.PeakMiB, r.ArenaMiB, r.CompileMS}
 }
 
@@ -103,12 +103,12 @@ func RunOnRanks(ctx context.Context, o RanksOptions) (*RanksReport, error) {
 	if o.Seconds == 0 {
 		o.Seconds = 3
 	}
-	parts, err := setup.PartsOf(o.Mesh)
+	parts, err := setup.MeshParts(o.Mesh)
 	if err != nil {
 		return nil, err
 	}
 	out := &RanksReport{}
-	transport, err := team.OnRanks(o.Ranks, parts, config.DefaultStall, func(c *comm.Comm) error {
+	transport, err := team.RunRanks(o.Ranks, parts, config.DefaultStallTimeout, func(c *comm.Comm) error {
 		r, err := o.measure(ctx, c)
 		if err == nil && c.Rank() == 0 {
 			out = r
@@ -121,7 +121,7 @@ func RunOnRanks(ctx context.Context, o RanksOptions) (*RanksReport, error) {
 
 // measure is what every rank does.
 func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksReport, err error) {
-	k := o.Case.shared(c.Size())
+	k := o.Case.shareThreads(c.Size())
 	if err := k.check(); err != nil {
 		return nil, err
 	}
@@ -133,13 +133,13 @@ func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksReport
 	if err != nil {
 		return nil, err
 	}
-	c, clock := c.Clocked()
+	c, clock := c.WithWaitClock()
 	begin := time.Now()
 	eo := k.Options(false)
 	eo.Timings = o.Timings.Open(k.Threads)
 	compile, shared := spatial.Compile, o.ShardOptimizer && c.Size() > 1
 	if shared {
-		compile = spatial.CompileShared
+		compile = spatial.CompileShardedOptimiser
 	}
 	plan, err := compile(g, c, m, eo)
 	if err != nil {
@@ -160,7 +160,7 @@ func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksReport
 	defer func() { err = errors.Join(err, opt.Close()) }()
 	for name, whole := range k.fields(0, g.Find("x").Shape, g.Find("target").Shape) {
 		s := g.Find(name).Shape
-		spatial.Take(plan.Input(name), whole, s, plan.Part(name, s))
+		spatial.ExtractBox(plan.Input(name), whole, s, plan.OwnedBox(name, s))
 	}
 	debug.FreeOSMemory() // what building left behind is not memory of a step
 	own := RankReport{CompileMS: float64(time.Since(begin)) / 1e6, ArenaMiB: float64(plan.ArenaBytes()) / (1 << 20)}
@@ -192,7 +192,7 @@ func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksReport
 		}
 	}
 	sent, waited = c.Traffic().Sub(sent), clock.Waited()-waited
-	ms := measure.TimesOf(times)
+	ms := benchstats.TimesOf(times)
 	own.TrainMedian, own.TrainMin, own.TrainMax = ms.Median, ms.Min, ms.Max
 	own.WaitMS = float64(waited) / 1e6 / float64(steps)
 	own.BytesSent, own.Messages = sent.Bytes/int64(steps), sent.Messages/int64(steps)
@@ -203,7 +203,7 @@ func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksReport
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		return nil, &exit.Error{Code: exit.No, What: "the loss is not finite", At: k.String(), Fix: "report this with the command line"}
 	}
-	numbers := own.numbers()
+	numbers := own.values()
 	all, err := comm.AllGather(c, numbers[:])
 	if err != nil {
 		return nil, err
@@ -215,11 +215,11 @@ func (o RanksOptions) measure(ctx context.Context, c *comm.Comm) (r *RanksReport
 	cpu := cpuinfo.Read()
 	r = &RanksReport{
 		Machine: Machine{CPU: cpu.Model, Cores: cpu.Cores, ISA: cpu.Features, Go: runtime.Version(), OneDNN: dnnl.Version(), Peaks: []Peak{}},
-		Ranks:   team.Processes(c), Parts: c.Size(), Mesh: m.String(), Sharded: shared, Network: k, GFLOP: float64(flops) / 1e9,
+		Ranks:   team.ProcessCount(c), Parts: c.Size(), Mesh: m.String(), Sharded: shared, Network: k, GFLOP: float64(flops) / 1e9,
 		Parameters: plan.Store().ParamCount(), Loss: loss, Steps: steps, Warmup: benchWarmup,
 	}
 	for part := range c.Size() {
-		one := rankReport(c.Process(part), part, all[part*rankNumbers:(part+1)*rankNumbers])
+		one := rankReport(c.Process(part), part, all[part*rankValueCount:(part+1)*rankValueCount])
 		r.ByRank = append(r.ByRank, one)
 		r.WaitMS, r.BytesSent = max(r.WaitMS, one.WaitMS), max(r.BytesSent, one.BytesSent)
 	}
@@ -235,18 +235,18 @@ func (o RanksOptions) steps(c *comm.Comm, took time.Duration) (int, error) {
 	if o.Steps > 0 {
 		return o.Steps, nil
 	}
-	least := benchLeast
+	least := benchMinSteps
 	if took > benchSlow {
-		least = benchLeastSlow
+		least = benchMinSlowSteps
 	}
 	n := []int64{max(int64(least), int64(o.Seconds/took.Seconds()))}
 	err := comm.Broadcast(c, 0, n)
 	return int(n[0]), err
 }
 
-// shared is the case of one of n ranks on this machine: threads that were not given
+// shareThreads is the case of one of n ranks on this machine: threads that were not given
 // are all that there are, shared evenly.
-func (k Case) shared(n int) Case {
+func (k Case) shareThreads(n int) Case {
 	if k.Threads == 0 {
 		k.Threads = max(1, network.Threads(0)/n)
 	}
@@ -274,12 +274,12 @@ func (k Case) mesh(text string, n int) (spatial.Mesh, error) {
 
 // Sections are the report for people.
 func (r *RanksReport) Sections() answer.Sections {
-	ranks := answer.Section{Columns: []answer.Column{answer.Number("rank", "", ""), answer.Number("part", "", ""), answer.Number("ms", "", "%.1f"), answer.Number("waited", "ms", "%.1f"),
-		answer.Number("MiB sent", "", "%.2f"), answer.Number("messages", "", ""), answer.Number("arena", "MiB", "%.1f"), answer.Number("peak", "MiB", "%.1f")}}
+	ranks := answer.Section{Columns: []answer.Column{answer.NumberColumn("rank", "", ""), answer.NumberColumn("part", "", ""), answer.NumberColumn("ms", "", "%.1f"), answer.NumberColumn("waited", "ms", "%.1f"),
+		answer.NumberColumn("MiB sent", "", "%.2f"), answer.NumberColumn("messages", "", ""), answer.NumberColumn("arena", "MiB", "%.1f"), answer.NumberColumn("peak", "MiB", "%.1f")}}
 	for _, k := range r.ByRank {
 		ranks.Rows = append(ranks.Rows, []any{k.Rank, k.Part, k.TrainMedian, k.WaitMS, float64(k.BytesSent) / (1 << 20), k.Messages, k.ArenaMiB, k.PeakMiB})
 	}
-	return answer.Sections{{Text: []string{fmt.Sprintf("%s (%s), mesh %s, %v each", setup.RanksOf(r.Ranks, r.Parts), r.Transport, cmp.Or(r.Mesh, "none"), r.Network),
+	return answer.Sections{{Text: []string{fmt.Sprintf("%s (%s), mesh %s, %v each", setup.DescribeRanks(r.Ranks, r.Parts), r.Transport, cmp.Or(r.Mesh, "none"), r.Network),
 		fmt.Sprintf("training step %.1f ms (%.1f to %.1f) of the slowest rank, %.2f samples/s, %.1f GFLOP/s", r.TrainMedian, r.TrainMin, r.TrainMax, r.SamplesPerS, r.GFLOPs)}}, ranks,
-		{Text: []string{fmt.Sprintf("ms of %s after %d more; the rest is of one step", phrase.Count(r.Steps, "step"), r.Warmup)}}}
+		{Text: []string{fmt.Sprintf("ms of %s after %d more; the rest is of one step", humanise.Count(r.Steps, "step"), r.Warmup)}}}
 }

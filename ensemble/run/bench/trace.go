@@ -89,5 +89,5 @@ func (t *trace) save(path string) error {
 	if err != nil {
 		return err
 	}
-	return exit.Create(path, atomicfile.WriteFile(path, append(text, '\n')))
+	return exit.CreateError(path, atomicfile.WriteFile(path, append(text, '\n')))
 }

@@ -32,7 +32,7 @@ type Options struct {
 	Box       string         // name of score.Boxes, or NAME=SOUTH:NORTH:WEST:EAST
 	Track     string         // file of ReadTrack
 	EFIRadius float64        // km of the disc that is looked for in all starts
-	Starts    []string       // as 1984-03-02 or 1984-03-02T00Z; empty: all, with a track those it covers
+	Inits     []string       // as 1984-03-02 or 1984-03-02T00Z; empty: all, with a track those it covers
 	Variables []string       // empty: all
 	Maps      int            // starts of each target that have maps, the first ones
 	Version   string
@@ -59,8 +59,8 @@ type Row struct {
 	Level       string       `json:"level"`
 	Lead        string       `json:"lead"`
 	Unit        string       `json:"unit"`
-	Start       string       `json:"start"` // RFC 3339, or "all"
-	Starts      int          `json:"starts"`
+	Init        string       `json:"init"` // RFC 3339, or "all"
+	Inits       int          `json:"inits"`
 	Lat         score.Number `json:"lat"` // centre of a disc
 	Lon         score.Number `json:"lon"`
 	RadiusKM    score.Number `json:"radius_km"`
@@ -70,10 +70,10 @@ type Row struct {
 	Network     score.Number `json:"crps_network"`
 	RawUsed     score.Number `json:"crps_raw_used"`
 	RawFull     score.Number `json:"crps_raw_full"`
-	Gain        score.Number `json:"gain"`
-	GainLow     score.Number `json:"gain_low"`
-	GainHigh    score.Number `json:"gain_high"`
-	Everywhere  score.Number `json:"gain_everywhere"`
+	CRPSS       score.Number `json:"crpss"`
+	CRPSSLow    score.Number `json:"crpss_low"`
+	CRPSSHigh   score.Number `json:"crpss_high"`
+	CRPSSDomain score.Number `json:"crpss_domain"`
 	WorseShare  score.Number `json:"worse_share"` // of the area where the network's CRPS is above that of all raw members
 	FullMembers int          `json:"members_full"`
 }
@@ -100,7 +100,7 @@ type TrackPoint struct {
 func ReadTrack(path string) ([]TrackPoint, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, exit.Read(path, err)
+		return nil, exit.ReadError(path, err)
 	}
 	defer f.Close()
 	bad := func(line int, why string) error {
@@ -155,8 +155,8 @@ func trackAt(track []TrackPoint, t time.Time) (TrackPoint, bool) {
 // earthRadius in km.
 const earthRadius = 6371.0
 
-// direction is the unit vector to a place.
-func direction(lat, lon float64) [3]float64 {
+// unitVector is the unit vector to a place.
+func unitVector(lat, lon float64) [3]float64 {
 	s, c := math.Sincos(lat * math.Pi / 180)
 	x, y := math.Sincos(lon * math.Pi / 180)
 	return [3]float64{c * y, c * x, s}
@@ -221,7 +221,7 @@ func Run(ctx context.Context, o Options) (*CaseStudy, error) {
 	s.weights = s.Grid.Weights()
 	for j := range s.Grid.NY {
 		for i := range s.Grid.NX {
-			s.directions = append(s.directions, direction(s.Grid.LatAt(j, i), s.Grid.LonAt(j, i)))
+			s.directions = append(s.directions, unitVector(s.Grid.LatAt(j, i), s.Grid.LonAt(j, i)))
 		}
 	}
 	for _, t := range s.Targets {
@@ -232,18 +232,18 @@ func Run(ctx context.Context, o Options) (*CaseStudy, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := s.judge(ctx, t, events); err != nil {
+		if err := s.scoreTarget(ctx, t, events); err != nil {
 			return nil, err
 		}
 	}
 	if len(s.out.Rows) == 0 {
-		return nil, caseError("nothing of these variables is published", strings.Join(o.Variables, ", "), "", "give variables of the products, or none")
+		return nil, areaError("nothing of these variables is published", strings.Join(o.Variables, ", "), "", "give variables of the products, or none")
 	}
 	s.out.Warnings = append(s.out.Warnings, s.Warnings...)
 	return s.out, s.out.save()
 }
 
-func caseError(what, at, why, fix string) error {
+func areaError(what, at, why, fix string) error {
 	return &exit.Error{Code: exit.Usage, What: what, At: at, Why: why, Fix: fix}
 }
 
@@ -256,15 +256,15 @@ func (s *study) checkArea() (err error) {
 		}
 	}
 	if given != 1 {
-		return caseError("a case needs one area", "--box, --track, --largest-efi", fmt.Sprintf("%d of them are given", given), "give one of them")
+		return areaError("a case needs one area", "--box, --track, --largest-efi", fmt.Sprintf("%d of them are given", given), "give one of them")
 	}
 	if len(s.o.Verify.Members) == 0 {
-		return caseError("a case needs the raw members", "--members", "gains are over them", "give --members")
+		return areaError("a case needs the raw members", "--members", "gains are over them", "give --members")
 	}
 	switch {
 	case s.o.Box != "":
 		if s.box, err = score.ParseBox(s.o.Box); err != nil {
-			return caseError("this is no box", "--box "+s.o.Box, strings.TrimPrefix(err.Error(), "score: "), "give a region's name, or NAME=SOUTH:NORTH:WEST:EAST in degrees")
+			return areaError("this is no box", "--box "+s.o.Box, strings.TrimPrefix(err.Error(), "score: "), "give a region's name, or NAME=SOUTH:NORTH:WEST:EAST in degrees")
 		}
 		s.out.Area = fmt.Sprintf("box %s, %g to %g° north, %g to %g° east", s.box.Name, s.box.South, s.box.North, s.box.West, s.box.East)
 	case s.o.Track != "":
@@ -277,7 +277,7 @@ func (s *study) checkArea() (err error) {
 }
 
 // events are the starts that are studied, each with its area.
-func (s *study) events(ctx context.Context, t *verify.Verified) (all []event, err error) {
+func (s *study) events(ctx context.Context, t *verify.VerifiedTarget) (all []event, err error) {
 	inits, err := s.starts(t)
 	if err != nil {
 		return nil, err
@@ -289,32 +289,32 @@ func (s *study) events(ctx context.Context, t *verify.Verified) (all []event, er
 	for _, init := range inits {
 		e := event{init: init}
 		if s.o.Box != "" {
-			r, err := s.box.On(s.Grid)
+			r, err := s.box.Region(s.Grid)
 			if err != nil {
-				return nil, caseError("the box is empty", "--box "+s.o.Box, strings.TrimPrefix(err.Error(), "score: "), "give one that lies on the grid of the products")
+				return nil, areaError("the box is empty", "--box "+s.o.Box, strings.TrimPrefix(err.Error(), "score: "), "give one that lies on the grid of the products")
 			}
 			b := s.box
-			e.in, e.outline = r.In, edge(b.South, b.North, b.West, b.East)
+			e.in, e.outline = r.Mask, boxOutline(b.South, b.North, b.West, b.East)
 		} else {
 			p, ok := trackAt(s.track, init.Valid(t.Key.Lead).Time)
 			if !ok {
 				continue
 			}
-			e.centre, e.in, e.outline = p, disc(s.directions, direction(p.Lat, p.Lon), p.RadiusKM), circle(p.Lat, p.Lon, p.RadiusKM)
+			e.centre, e.in, e.outline = p, disc(s.directions, unitVector(p.Lat, p.Lon), p.RadiusKM), circle(p.Lat, p.Lon, p.RadiusKM)
 			if !slices.Contains(e.in, true) {
-				return nil, caseError("no point of the grid lies within the track's radius", "--track "+s.o.Track, fmt.Sprintf("%g km about %g, %g", p.RadiusKM, p.Lat, p.Lon), "give larger radii")
+				return nil, areaError("no point of the grid lies within the track's radius", "--track "+s.o.Track, fmt.Sprintf("%g km about %g, %g", p.RadiusKM, p.Lat, p.Lon), "give larger radii")
 			}
 		}
 		all = append(all, e)
 	}
 	if len(all) == 0 {
-		return nil, caseError("no start is valid while the track lasts", "--track "+s.o.Track, fmt.Sprintf("%s at %s, lead %s", t.Key.Variable, t.Key.Level, t.Key.Lead), "give products that are valid within the times of the track")
+		return nil, areaError("no start is valid while the track lasts", "--track "+s.o.Track, fmt.Sprintf("%s at %s, lead %s", t.Key.Variable, t.Key.Level, t.Key.Lead), "give products that are valid within the times of the track")
 	}
 	return all, nil
 }
 
-// edge is the rim of a box.
-func edge(south, north, west, east float64) (out []report.Place) {
+// boxOutline is the rim of a box.
+func boxOutline(south, north, west, east float64) (out []report.Place) {
 	const steps = 36
 	for i := range steps + 1 {
 		out = append(out, report.Place{Lon: west + (east-west)*float64(i)/steps, Lat: south})
@@ -326,17 +326,17 @@ func edge(south, north, west, east float64) (out []report.Place) {
 }
 
 // starts are those that are asked for.
-func (s *study) starts(t *verify.Verified) ([]ensemble.Init, error) {
-	if len(s.o.Starts) == 0 {
+func (s *study) starts(t *verify.VerifiedTarget) ([]ensemble.Init, error) {
+	if len(s.o.Inits) == 0 {
 		return t.Inits, nil
 	}
 	var out []ensemble.Init
-	for _, text := range s.o.Starts {
+	for _, text := range s.o.Inits {
 		at := slices.IndexFunc(t.Inits, func(i ensemble.Init) bool {
 			return i.UTC().Format("2006-01-02T15Z") == text || i.UTC().Format("2006-01-02") == text || i.UTC().Format(time.RFC3339) == text
 		})
 		if at < 0 {
-			return nil, caseError("this start is not published", "--start "+text, fmt.Sprintf("%s at %s, lead %s, has %s to %s", t.Key.Variable, t.Key.Level, t.Key.Lead, t.Inits[0], t.Inits[len(t.Inits)-1]),
+			return nil, areaError("this start is not published", "--start "+text, fmt.Sprintf("%s at %s, lead %s, has %s to %s", t.Key.Variable, t.Key.Level, t.Key.Lead, t.Inits[0], t.Inits[len(t.Inits)-1]),
 				"give starts of the products, as 2016-02-19 or 2016-02-19T00Z")
 		}
 		out = append(out, t.Inits[at])
@@ -345,7 +345,7 @@ func (s *study) starts(t *verify.Verified) ([]ensemble.Init, error) {
 }
 
 // efi is the extreme forecast index of all raw members; nil without a climate.
-func (s *study) efi(t *verify.Verified, c *scoring.Case) []float32 {
+func (s *study) efi(t *verify.VerifiedTarget, c *scoring.Case) []float32 {
 	q := s.Climate.Find(t.Key.Target())
 	if q == nil {
 		return nil
@@ -358,9 +358,9 @@ func (s *study) efi(t *verify.Verified, c *scoring.Case) []float32 {
 // largestEFI finds the start and the disc where the mean of the index over the disc is largest in
 // size. Of equal ones the first start and place. Centres are at most CouplingPoints points of the
 // grid, every nth of its rows and columns.
-func (s *study) largestEFI(ctx context.Context, t *verify.Verified, inits []ensemble.Init) (best event, err error) {
+func (s *study) largestEFI(ctx context.Context, t *verify.VerifiedTarget, inits []ensemble.Init) (best event, err error) {
 	if s.Climate.Find(t.Key.Target()) == nil {
-		return best, caseError("there is no extreme forecast index", fmt.Sprintf("%s at %s", t.Key.Variable, t.Key.Level), "it needs quantiles of a climate", "train with climate.of and give --run-dir, or give --climate")
+		return best, areaError("there is no extreme forecast index", fmt.Sprintf("%s at %s", t.Key.Variable, t.Key.Level), "it needs quantiles of a climate", "train with climate.of and give --run-dir, or give --climate")
 	}
 	largest := -1.0
 	for _, init := range inits {
@@ -369,7 +369,7 @@ func (s *study) largestEFI(ctx context.Context, t *verify.Verified, inits []ense
 			return best, err
 		}
 		index := s.efi(t, &cases[0])
-		for _, p := range scoring.Sparse(s.Grid, scoring.CouplingPoints) {
+		for _, p := range scoring.SparsePoints(s.Grid, scoring.CouplingPoints) {
 			in := disc(s.directions, s.directions[p], s.o.EFIRadius)
 			mean, n := s.mean(index, in)
 			if n > 0 && math.Abs(mean) > largest {
@@ -396,7 +396,7 @@ func (s *study) mean(field []float32, in []bool) (mean float64, n int) {
 // caseScores are the CRPS of one start at every point; NaN where anything is missing.
 type caseScores struct{ network, used, full []float32 }
 
-func (s *study) scores(t *verify.Verified, c *scoring.Case) caseScores {
+func (s *study) scores(t *verify.VerifiedTarget, c *scoring.Case) caseScores {
 	n := s.Grid.Size()
 	out := caseScores{make([]float32, n), make([]float32, n), make([]float32, n)}
 	few, all, par := make([]float64, len(c.Used)), make([]float64, len(c.Members)), make([]float64, len(c.Parameters))
@@ -421,8 +421,8 @@ func (s *study) scores(t *verify.Verified, c *scoring.Case) caseScores {
 	return out
 }
 
-// judge adds the rows and maps of a target.
-func (s *study) judge(ctx context.Context, t *verify.Verified, events []event) error {
+// scoreTarget adds the rows and maps of a target.
+func (s *study) scoreTarget(ctx context.Context, t *verify.VerifiedTarget, events []event) error {
 	v, _ := ensemble.VariableNamed(t.Key.Variable)
 	var sums [][]float64 // of each start: weight, weighted CRPS of network, used and full, in the area and everywhere
 	var rows []Row
@@ -433,12 +433,12 @@ func (s *study) judge(ctx context.Context, t *verify.Verified, events []event) e
 		}
 		c := &cases[0]
 		if c.Mean == nil {
-			return caseError("no distribution is published", fmt.Sprintf("%s at %s", t.Key.Variable, t.Key.Level), "a case scores means and spreads", "give products of the head distribution")
+			return areaError("no distribution is published", fmt.Sprintf("%s at %s", t.Key.Variable, t.Key.Level), "a case scores means and spreads", "give products of the head distribution")
 		}
 		f, index := s.scores(t, c), s.efi(t, c)
 		sums = append(sums, append(s.sumsOf(f, e.in), s.sumsOf(f, nil)...))
 		row := s.row(t, v.Unit, sums[i:], len(c.Used), len(c.Members))
-		row.Start, row.EFI = e.init.Format(time.RFC3339), score.Missing()
+		row.Init, row.EFI = e.init.Format(time.RFC3339), score.Missing()
 		if e.centre.RadiusKM > 0 {
 			row.Lat, row.Lon, row.RadiusKM = score.Number(e.centre.Lat), score.Number(e.centre.Lon), score.Number(e.centre.RadiusKM)
 		}
@@ -453,7 +453,7 @@ func (s *study) judge(ctx context.Context, t *verify.Verified, events []event) e
 		}
 		rows = append(rows, row)
 		if i < s.o.Maps {
-			s.draw(t, v, e, c, f, index, row)
+			s.drawMaps(t, v, e, c, f, index, row)
 		}
 	}
 	if s.o.Maps > 0 && len(events) > s.o.Maps {
@@ -461,15 +461,15 @@ func (s *study) judge(ctx context.Context, t *verify.Verified, events []event) e
 	}
 	if len(rows) > 1 {
 		all := s.row(t, v.Unit, sums, rows[0].Members, rows[0].FullMembers)
-		all.Start, all.EFI = "all", score.Missing()
+		all.Init, all.EFI = "all", score.Missing()
 		for _, r := range rows {
 			all.Points += r.Points
 		}
-		_, low, high, err := s.o.Verify.Bootstrap.Interval(sums, gainOf)
+		_, low, high, err := s.o.Verify.Bootstrap.Interval(sums, crpssOf)
 		if err != nil {
 			return err
 		}
-		all.GainLow, all.GainHigh = score.Number(low), score.Number(high)
+		all.CRPSSLow, all.CRPSSHigh = score.Number(low), score.Number(high)
 		rows = append(rows, all)
 	}
 	s.out.Rows = append(s.out.Rows, rows...)
@@ -495,11 +495,11 @@ func (s *study) sumsOf(f caseScores, in []bool) []float64 {
 	return out
 }
 
-// gainOf is the gain in the area of sums over starts.
-func gainOf(sums []float64) float64 { return 1 - sums[1]/sums[3] }
+// crpssOf is the gain in the area of sums over starts.
+func crpssOf(sums []float64) float64 { return 1 - sums[1]/sums[3] }
 
 // row is that of some starts together.
-func (s *study) row(t *verify.Verified, unit string, sums [][]float64, used, full int) Row {
+func (s *study) row(t *verify.VerifiedTarget, unit string, sums [][]float64, used, full int) Row {
 	total := make([]float64, len(sums[0]))
 	for _, r := range sums {
 		for k, v := range r {
@@ -508,18 +508,18 @@ func (s *study) row(t *verify.Verified, unit string, sums [][]float64, used, ful
 	}
 	mean := func(k int) score.Number { return score.Number(total[k] / total[0]) }
 	nan := score.Missing()
-	return Row{Variable: t.Key.Variable, Level: t.Key.Level.String(), Lead: t.Key.Lead.String(), Unit: unit, Starts: len(sums), Members: used, FullMembers: full,
-		Network: mean(1), RawUsed: mean(2), RawFull: mean(3), Gain: score.Number(gainOf(total)), GainLow: nan, GainHigh: nan,
-		Everywhere: score.Number(gainOf(total[5:])), WorseShare: mean(4), Lat: nan, Lon: nan, RadiusKM: nan}
+	return Row{Variable: t.Key.Variable, Level: t.Key.Level.String(), Lead: t.Key.Lead.String(), Unit: unit, Inits: len(sums), Members: used, FullMembers: full,
+		Network: mean(1), RawUsed: mean(2), RawFull: mean(3), CRPSS: score.Number(crpssOf(total)), CRPSSLow: nan, CRPSSHigh: nan,
+		CRPSSDomain: score.Number(crpssOf(total[5:])), WorseShare: mean(4), Lat: nan, Lon: nan, RadiusKM: nan}
 }
 
-// draw adds the maps of a start, of the area and what lies around it: CRPS of the three on one
+// drawMaps adds the maps of a start, of the area and what lies around it: CRPS of the three on one
 // scale, what the network changes about zero, there and everywhere, the index, and errors.
-func (s *study) draw(t *verify.Verified, v ensemble.Variable, e event, c *scoring.Case, f caseScores, index []float32, row Row) {
+func (s *study) drawMaps(t *verify.VerifiedTarget, v ensemble.Variable, e event, c *scoring.Case, f caseScores, index []float32, row Row) {
 	name := fmt.Sprintf("%s at %s, %s +%s", strings.ToUpper(v.LongName[:1])+v.LongName[1:], t.Key.Level, e.init.UTC().Format("2006-01-02 15Z"), t.Key.Lead)
-	near, places := around(s.Grid, e.outline)
+	near, places := mapExtent(s.Grid, e.outline)
 	field := func(title string, values []float32) report.Map {
-		return report.Map{Title: title, Grid: near, Values: ensemble.Pick(values, places), Outline: e.outline}
+		return report.Map{Title: title, Grid: near, Values: ensemble.Take(values, places), Outline: e.outline}
 	}
 	panel := func(what, unit string, diverging bool, maps ...report.Map) {
 		s.out.panels = append(s.out.panels, report.Panel{Title: name + ": " + what, Unit: unit, Valid: e.init.Valid(t.Key.Lead), Diverging: diverging, Maps: maps})
@@ -530,9 +530,9 @@ func (s *study) draw(t *verify.Verified, v ensemble.Variable, e event, c *scorin
 	words := func(where string, gain score.Number) string {
 		return fmt.Sprintf("network less %s: gain %s %+.1f %% (below zero the network is better)", full, where, 100*float64(gain))
 	}
-	panel("change of CRPS", v.Unit, true, field(words("in the area", row.Gain), change))
+	panel("change of CRPS", v.Unit, true, field(words("in the area", row.CRPSS), change))
 	if near != s.Grid {
-		panel("change of CRPS", v.Unit, true, report.Map{Title: words("everywhere", row.Everywhere), Grid: s.Grid, Values: change, Outline: e.outline})
+		panel("change of CRPS", v.Unit, true, report.Map{Title: words("everywhere", row.CRPSSDomain), Grid: s.Grid, Values: change, Outline: e.outline})
 	}
 	if index != nil {
 		panel("extreme forecast index", "1", true, field(full+"; 1: above all of the climate, −1: below", index))
@@ -541,9 +541,9 @@ func (s *study) draw(t *verify.Verified, v ensemble.Variable, e event, c *scorin
 	panel("errors of the mean", v.Unit, true, field("mean of "+full+" minus analysis", reports.Difference(mean, c.Obs)), field("network’s mean minus analysis", reports.Difference(c.Mean, c.Obs)))
 }
 
-// around is the part of a grid that an outline lies in, with half of its size on every side, and
+// mapExtent is the part of a grid that an outline lies in, with half of its size on every side, and
 // the places of its points; the whole grid where that is none of rows and columns, or hardly more.
-func around(g *ensemble.Grid, outline []report.Place) (*ensemble.Grid, []int) {
+func mapExtent(g *ensemble.Grid, outline []report.Place) (*ensemble.Grid, []int) {
 	whole := make([]int, g.Size())
 	for p := range whole {
 		whole[p] = p
@@ -573,7 +573,7 @@ func (c *CaseStudy) save() error {
 		Status: []report.Fact{{Name: "area", Text: c.Area}, {Name: "program", Text: c.Version}}}
 	for i, r := range c.Rows {
 		if next := i + 1; next == len(c.Rows) || c.Rows[next].target() != r.target() { // all starts of a target
-			page.Status = append(page.Status, report.Fact{Name: r.target(), Text: fmt.Sprintf("gain over all %d raw members %.1f %%", r.FullMembers, 100*r.Gain)})
+			page.Status = append(page.Status, report.Fact{Name: r.target(), Text: fmt.Sprintf("gain over all %d raw members %.1f %%", r.FullMembers, 100*r.CRPSS)})
 		}
 	}
 	return reports.SaveFindings(c.Dir, caseTable, c.Rows, page, caseFile, c)
@@ -593,18 +593,18 @@ func (c *CaseStudy) Sections() answer.Sections {
 
 // table has the rows.
 func (c *CaseStudy) table() answer.Section {
-	percent := func(name string) answer.Column { return answer.Number(name, "", "%.1f %%") }
-	s := answer.Section{Columns: slices.Concat(answer.Words("target", "start", "about"), answer.Numbers("%.2f", "EFI"), answer.Numbers("%.4g", "network", "raw, used", "raw, all"), answer.Words("unit"),
-		[]answer.Column{percent("gain over raw, all"), {Name: "interval"}, percent("gain everywhere"), answer.Number("worse in", "", "%.0f %%")})}
+	percent := func(name string) answer.Column { return answer.NumberColumn(name, "", "%.1f %%") }
+	s := answer.Section{Columns: slices.Concat(answer.TextColumns("target", "start", "about"), answer.NumberColumns("%.2f", "EFI"), answer.NumberColumns("%.4g", "network", "raw, used", "raw, all"), answer.TextColumns("unit"),
+		[]answer.Column{percent("gain over raw, all"), {Name: "interval"}, percent("gain everywhere"), answer.NumberColumn("worse in", "", "%.0f %%")})}
 	for _, r := range c.Rows {
 		var about, between any
 		if r.RadiusKM == r.RadiusKM {
 			about = fmt.Sprintf("%.1f° N %.1f° E", float64(r.Lat), float64(r.Lon))
 		}
-		if r.GainLow == r.GainLow {
-			between = fmt.Sprintf("%.1f to %.1f", 100*r.GainLow, 100*r.GainHigh)
+		if r.CRPSSLow == r.CRPSSLow {
+			between = fmt.Sprintf("%.1f to %.1f", 100*r.CRPSSLow, 100*r.CRPSSHigh)
 		}
-		s.Rows = append(s.Rows, []any{r.target(), r.Start, about, r.EFI, r.Network, r.RawUsed, r.RawFull, r.Unit, 100 * r.Gain, between, 100 * r.Everywhere, 100 * r.WorseShare})
+		s.Rows = append(s.Rows, []any{r.target(), r.Init, about, r.EFI, r.Network, r.RawUsed, r.RawFull, r.Unit, 100 * r.CRPSS, between, 100 * r.CRPSSDomain, 100 * r.WorseShare})
 	}
 	return s
 }

@@ -52,17 +52,17 @@ func TestDisc(t *testing.T) {
 	places := [][2]float64{{0, 0}, {8, 0}, {10, 0}, {0, 359}, {0, -8.9}, {89, 0}, {89, 180}}
 	var directions [][3]float64
 	for _, p := range places {
-		directions = append(directions, direction(p[0], p[1]))
+		directions = append(directions, unitVector(p[0], p[1]))
 	}
 	const degree = math.Pi / 180 * earthRadius
-	if in := disc(directions, direction(0, 0), 9*degree); !slices.Equal(in, []bool{true, true, false, true, true, false, false}) {
+	if in := disc(directions, unitVector(0, 0), 9*degree); !slices.Equal(in, []bool{true, true, false, true, true, false, false}) {
 		t.Errorf("about 0, 0: %v", in)
 	}
-	if in := disc(directions, direction(89, 90), 1.5*degree); !slices.Equal(in, []bool{false, false, false, false, false, true, true}) {
+	if in := disc(directions, unitVector(89, 90), 1.5*degree); !slices.Equal(in, []bool{false, false, false, false, false, true, true}) {
 		t.Errorf("over the pole: %v", in)
 	}
 	for _, p := range circle(-17, 178, 700) {
-		d, c := direction(p.Lat, p.Lon), direction(-17, 178)
+		d, c := unitVector(p.Lat, p.Lon), unitVector(-17, 178)
 		if a := math.Acos(d[0]*c[0]+d[1]*c[1]+d[2]*c[2]) * earthRadius; math.Abs(a-700) > 1e-6 || math.Abs(p.Lon-178) > 10 {
 			t.Errorf("rim at %+v, %g km away", p, a)
 		}
@@ -71,11 +71,11 @@ func TestDisc(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	part, at := around(g, circle(-17, 178, 700))
+	part, at := mapExtent(g, circle(-17, 178, 700))
 	if part == g || len(at) != part.Size() || part.NX > 14 || part.NY > 14 || g.LonAt(0, at[0]%g.NX) > 180 || g.LonAt(0, at[part.NX-1]%g.NX) < 180 {
 		t.Errorf("around the date line: %s of %d places", part, len(at))
 	}
-	if part, at := around(g, edge(-20, 20, 0, 360)); part != g || len(at) != g.Size() {
+	if part, at := mapExtent(g, boxOutline(-20, 20, 0, 360)); part != g || len(at) != g.Size() {
 		t.Errorf("around the tropics: %s", part)
 	}
 }

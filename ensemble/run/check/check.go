@@ -16,7 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
@@ -52,11 +52,11 @@ func ParseExpectation(text string) (e Expectation, err error) {
 		if k, v, ok := strings.Cut(item, "="); ok {
 			key, item = strings.TrimSpace(k), v
 			if values[key] != nil {
-				return e, unexpected("%q is given twice", key)
+				return e, expectationError("%q is given twice", key)
 			}
 		}
 		if item = strings.TrimSpace(item); key == "" || item == "" {
-			return e, unexpected("%q has no key or no value", text)
+			return e, expectationError("%q has no key or no value", text)
 		}
 		values[key] = append(values[key], item)
 	}
@@ -72,12 +72,12 @@ func ParseExpectation(text string) (e Expectation, err error) {
 			for _, word := range list {
 				l, perr := ensemble.ParseLevel(word)
 				if perr != nil {
-					return e, unexpected("%v", perr)
+					return e, expectationError("%v", perr)
 				}
 				e.Levels = append(e.Levels, l)
 			}
 		default:
-			err = unexpected("%q is none of members, steps, variables and levels", key)
+			err = expectationError("%q is none of members, steps, variables and levels", key)
 		}
 		if err != nil {
 			return e, err
@@ -86,13 +86,13 @@ func ParseExpectation(text string) (e Expectation, err error) {
 	return e, nil
 }
 
-func unexpected(format string, args ...any) error {
+func expectationError(format string, args ...any) error {
 	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf(format, args...), At: "--expect",
 		Fix: "write it like members=50+control,steps=0:48:24,variables=t,gh,levels=850hPa,500hPa"}
 }
 
-// maxExpected bounds members and leads that one word stands for.
-const maxExpected = 10_000
+// maxExpanded bounds members and leads that one word stands for.
+const maxExpanded = 10_000
 
 func (e *Expectation) parseMembers(list []string) error {
 	for _, word := range list {
@@ -104,8 +104,8 @@ func (e *Expectation) parseMembers(list []string) error {
 			b, err = strconv.Atoi(to)
 		}
 		switch {
-		case err != nil || a < 0 || b < a || b > maxExpected || control && (isRange || a < 1):
-			return unexpected("%q are no members", word)
+		case err != nil || a < 0 || b < a || b > maxExpanded || control && (isRange || a < 1):
+			return expectationError("%q are no members", word)
 		case control:
 			a, b = 0, a
 		case !isRange && len(list) == 1:
@@ -128,14 +128,14 @@ func parseSteps(list []string) (out []ensemble.Lead, err error) {
 		}
 		d, err := config.ParseDuration(word)
 		if err != nil {
-			return 0, unexpected("%q is no step", word)
+			return 0, expectationError("%q is no step", word)
 		}
 		return ensemble.Lead(d), nil
 	}
 	for _, word := range list {
 		parts := strings.Split(word, ":")
 		if len(parts) != 1 && len(parts) != 3 {
-			return nil, unexpected("%q is no range of steps", word)
+			return nil, expectationError("%q is no range of steps", word)
 		}
 		var at [3]ensemble.Lead
 		for i, p := range parts {
@@ -146,8 +146,8 @@ func parseSteps(list []string) (out []ensemble.Lead, err error) {
 		if len(parts) == 1 {
 			at[1], at[2] = at[0], 1
 		}
-		if at[2] <= 0 || at[1] < at[0] || (at[1]-at[0])/at[2] > maxExpected {
-			return nil, unexpected("%q is no range of steps", word)
+		if at[2] <= 0 || at[1] < at[0] || (at[1]-at[0])/at[2] > maxExpanded {
+			return nil, expectationError("%q is no range of steps", word)
 		}
 		for l := at[0]; l <= at[1]; l += at[2] {
 			out = append(out, l)
@@ -159,15 +159,15 @@ func parseSteps(list []string) (out []ensemble.Lead, err error) {
 
 // Result says what files hold and what is wrong with it.
 type Result struct {
-	Files     int          `json:"files"`
-	Messages  int          `json:"messages"`
-	Used      int          `json:"used"`
-	Unused    int          `json:"unused"`
-	Fields    int          `json:"fields"`
-	Variables []Row        `json:"variables"`
-	Members   []MemberRow  `json:"members"`
-	Leads     []string     `json:"leads"` // columns of Members
-	NotFinite []FieldCount `json:"not_finite"`
+	Files     int              `json:"files"`
+	Messages  int              `json:"messages"`
+	Used      int              `json:"used"`
+	Unused    int              `json:"unused"`
+	Fields    int              `json:"fields"`
+	Variables []Row            `json:"variables"`
+	Members   []MemberRow      `json:"members"`
+	Leads     []string         `json:"leads"` // columns of Members
+	NotFinite []NotFiniteField `json:"not_finite"`
 	// NotFiniteFields, FaultCount and WarningCount count what the lists have the first of.
 	NotFiniteFields int           `json:"not_finite_fields"`
 	Faults          []input.Fault `json:"faults"`
@@ -182,7 +182,7 @@ type Row struct {
 	Product  string   `json:"product"`
 	Unit     string   `json:"unit"`
 	Levels   []string `json:"levels"`
-	Starts   int      `json:"starts"`
+	Starts   int      `json:"inits"`
 	Fields   int      `json:"fields"`
 	Values   int64    `json:"values"`
 	Missing  int64    `json:"missing"`
@@ -198,8 +198,8 @@ type MemberRow struct {
 	Fields  []int  `json:"fields"`
 }
 
-// FieldCount is the values of one field that are not finite.
-type FieldCount struct {
+// NotFiniteField is the values of one field that are not finite.
+type NotFiniteField struct {
 	File     string `json:"file"`
 	Message  int    `json:"message"`
 	Variable string `json:"variable"`
@@ -222,7 +222,7 @@ const maxListed = 1000
 // Errors: exit 1 with the result if there are faults; 64 for a demand that cannot be; 65
 // or 66 if nothing of the input can be read.
 func Run(ctx context.Context, o Options) (r *Result, err error) {
-	err = input.Again(func() (err error) {
+	err = input.RetryIfChanged(func() (err error) {
 		r, err = check(ctx, o)
 		return err
 	}, func() {})
@@ -232,50 +232,50 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 // check is Check without a second try for files that change.
 func check(ctx context.Context, o Options) (*Result, error) {
 	if o.Config != nil {
-		o.Input.Sparse = o.Input.Sparse || o.Config.Data.Sparse
-		if l := &o.Input.Layout; l.FromName == nil && l.Centres == nil && !l.Percentiles {
-			*l = input.LayoutOf(o.Config.Data.Members.Layout)
+		o.Input.Sparse = o.Input.Sparse || o.Config.Data.AllowMissingChunks
+		if l := &o.Input.Members; l.FromName == nil && l.Centres == nil && !l.Percentiles {
+			*l = input.LayoutOf(o.Config.Data.Members.MemberLayout)
 		}
 	}
-	files, _, err := input.Arguments(o.Files)
+	files, _, err := input.ArgumentFiles(o.Files)
 	if err != nil {
 		return nil, err
 	}
 	var analyses []string
 	if o.Config != nil && len(files) == 0 {
 		var err error
-		if files, err = input.FilesOf("data.forecasts", o.Config.Data.Forecasts); err != nil {
+		if files, err = input.ConfigFiles("data.forecasts", o.Config.Data.Forecasts); err != nil {
 			return nil, err
 		}
 		if len(o.Config.Data.Analyses) > 0 {
-			if analyses, err = input.FilesOf("data.analyses", o.Config.Data.Analyses); err != nil {
+			if analyses, err = input.ConfigFiles("data.analyses", o.Config.Data.Analyses); err != nil {
 				return nil, err
 			}
 		}
 	}
-	forecasts, err := openToCheck(ctx, files, o.Input)
+	forecasts, err := openForCheck(ctx, files, o.Input)
 	if err != nil {
 		return nil, err
 	}
 	defer forecasts.in.Close()
-	if err := forecasts.against(ctx, o); err != nil {
+	if err := forecasts.checkInventory(ctx, o); err != nil {
 		return nil, err
 	}
-	parts := []*checked{forecasts}
+	parts := []*inputCheck{forecasts}
 	if analyses != nil {
-		o.Input.Layout = fio.Layout{} // analyses are no members
-		an, err := openToCheck(ctx, analyses, o.Input)
+		o.Input.Members = fio.MemberOptions{} // analyses are no members
+		an, err := openForCheck(ctx, analyses, o.Input)
 		if err != nil {
 			return nil, err
 		}
 		defer an.in.Close()
-		if err := an.analysesOf(ctx, o.Config, forecasts); err != nil {
+		if err := an.checkAnalyses(ctx, o.Config, forecasts); err != nil {
 			return nil, err
 		}
 		parts = append(parts, an)
 	}
 	for _, p := range parts {
-		if err := p.values(ctx); err != nil {
+		if err := p.checkValues(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -283,13 +283,13 @@ func check(ctx context.Context, o Options) (*Result, error) {
 	if r.FaultCount == 0 {
 		return r, nil
 	}
-	e := &exit.Error{Code: exit.No, What: phrase.Count(r.FaultCount, "fault") + " in the input", At: input.Place(slices.Concat(files, analyses)),
+	e := &exit.Error{Code: exit.No, What: humanise.Count(r.FaultCount, "fault") + " in the input", At: input.FileList(slices.Concat(files, analyses)),
 		Why: r.Faults[0].What, Fix: cmp.Or(r.Faults[0].Fix, "the answer lists them")}
 	return r, e
 }
 
-// checked is one input with what is known of it.
-type checked struct {
+// inputCheck is one input with what is known of it.
+type inputCheck struct {
 	in     *fio.Input
 	tally  *input.ValueStats
 	faults []input.Fault
@@ -297,8 +297,8 @@ type checked struct {
 
 var inMessage = regexp.MustCompile(`^(.*), message (\d+), byte (\d+)`)
 
-// openToCheck indexes files; damage is a fault, unless it leaves nothing.
-func openToCheck(ctx context.Context, files []string, o fio.Options) (*checked, error) {
+// openForCheck indexes files; damage is a fault, unless it leaves nothing.
+func openForCheck(ctx context.Context, files []string, o fio.Options) (*inputCheck, error) {
 	o.SkipBad, o.SkipFiles = true, true
 	in, err := fio.Open(ctx, files, o)
 	if err != nil {
@@ -310,13 +310,13 @@ func openToCheck(ctx context.Context, files []string, o fio.Options) (*checked, 
 		if err := in.Faults(); err != nil {
 			return nil, err
 		}
-		e := &exit.Error{Code: exit.BadData, What: "no field of the input can be used", At: input.Place(files), Fix: "`ensemble inspect FILE` lists what a file holds"}
+		e := &exit.Error{Code: exit.BadData, What: "no field of the input can be used", At: input.FileList(files), Fix: "`ensemble inspect FILE` lists what a file holds"}
 		if len(cat.Unused) > 0 {
 			e.At, e.Why = cat.Unused[0].File, cat.Unused[0].Reason
 		}
 		return nil, e
 	}
-	c := &checked{in: in, tally: input.NewValueStats(input.ByPlace(cat.Entries))}
+	c := &inputCheck{in: in, tally: input.NewValueStats(input.FileOrder(cat.Entries))}
 	for _, e := range in.Damage() {
 		c.damage(e)
 	}
@@ -328,7 +328,7 @@ func openToCheck(ctx context.Context, files []string, o fio.Options) (*checked, 
 }
 
 // damage adds a file or message that cannot be read.
-func (c *checked) damage(e *exit.Error) {
+func (c *inputCheck) damage(e *exit.Error) {
 	f := input.Fault{Kind: input.FaultDamage, Code: e.Code, What: e.What, File: e.At, At: e.At, Why: e.Why, Fix: e.Fix}
 	if m := inMessage.FindStringSubmatch(e.At); m != nil {
 		f.File = m[1]
@@ -341,7 +341,7 @@ func (c *checked) damage(e *exit.Error) {
 }
 
 // unused adds, by reason, the messages that are sound and that no field was made of.
-func (c *checked) unused() {
+func (c *inputCheck) unused() {
 	count := map[string]int{}
 	first := map[string]ensemble.Unused{}
 	var reasons []string
@@ -356,7 +356,7 @@ func (c *checked) unused() {
 	slices.Sort(reasons)
 	for _, r := range reasons {
 		u := first[r]
-		f := input.Fault{Kind: input.FaultUnused, What: phrase.Count(count[r], "message") + " not used", Why: r, File: u.File, Message: u.Message, At: u.File, Fields: count[r]}
+		f := input.Fault{Kind: input.FaultUnused, What: humanise.Count(count[r], "message") + " not used", Why: r, File: u.File, Message: u.Message, At: u.File, Fields: count[r]}
 		if u.Message > 0 {
 			f.At = fmt.Sprintf("%s, message %d", u.File, u.Message)
 		}
@@ -364,14 +364,14 @@ func (c *checked) unused() {
 	}
 }
 
-// against compares the inventory with what is expected: of a training with the demands
+// checkInventory compares the inventory with what is expected: of a training with the demands
 // and by the rules of train.
-func (c *checked) against(ctx context.Context, o Options) error {
+func (c *inputCheck) checkInventory(ctx context.Context, o Options) error {
 	cat := c.in.Catalogue()
-	at := input.Place(c.in.Files())
+	at := input.FileList(c.in.Files())
 	if o.Config != nil {
 		axes, m := setup.ReadAxes(o.Config), o.Config.Data.Members
-		_, all, err := input.Choose(cat.Members(), m.Use.List, m.Use.Count, m.Full, m.Control)
+		_, all, err := input.ChooseMembers(cat.Members(), m.Use.List, m.Use.Count, m.Full, m.Control)
 		if exit.CodeOf(err) == exit.Usage {
 			return err
 		}
@@ -380,14 +380,14 @@ func (c *checked) against(ctx context.Context, o Options) error {
 			c.faults = append(c.faults, input.Fault{Kind: input.FaultMissing, Code: e.Code, What: e.What, At: e.At, Why: e.Why, Fix: e.Fix})
 			all = input.PerturbedAndControl(cat.Members(), m.Control)
 		}
-		b := input.Block{Axes: axes, Members: all}
-		entries, _ := input.Pick(cat.Entries, b.Holds, false)
+		b := input.RequiredFields{Axes: axes, Members: all}
+		entries, _ := input.SelectUnique(cat.Entries, b.Contains, false)
 		to, err := input.DestinationOf(ctx, o.Config)
-		c.faults = append(c.faults, input.Inventory(cat, at, entries, []input.Block{b}, to)...)
-		if err == nil && to.How.Asked() && len(entries) > 0 {
+		c.faults = append(c.faults, input.CheckInventory(cat, at, entries, []input.RequiredFields{b}, to)...)
+		if err == nil && to.How.IsEnabled() && len(entries) > 0 {
 			var grid *ensemble.Grid
-			if grid, err = to.Settle(entries); err == nil {
-				err = input.Bring(c.in, grid, to.How).Prepare(entries)
+			if grid, err = to.Resolve(entries); err == nil {
+				err = input.NewGridReader(c.in, grid, to.How).Prepare(entries)
 			}
 		}
 		if errors.As(err, &e) {
@@ -397,23 +397,23 @@ func (c *checked) against(ctx context.Context, o Options) error {
 		return err
 	}
 	e := o.Expect
-	c.numbers(e)
+	c.checkMembers(e)
 	member := cat.Select(func(x ensemble.Entry) bool { return x.Product == ensemble.MemberField })
 	if e.Variables != nil || e.Levels != nil || e.Leads != nil || e.Members != nil {
-		c.faults = append(c.faults, input.Offers(cat, at, input.Block{Axes: ensemble.Axes{Variables: e.Variables, Levels: e.Levels, Leads: e.Leads}, Members: e.Members})...)
+		c.faults = append(c.faults, input.CheckOffered(cat, at, input.RequiredFields{Axes: ensemble.Axes{Variables: e.Variables, Levels: e.Levels, Leads: e.Leads}, Members: e.Members})...)
 	}
 	// Fields of members and of none are apart: analyses have no members and one lead.
-	var blocks []input.Block
+	var blocks []input.RequiredFields
 	for _, ofMembers := range []bool{true, false} {
 		part := ensemble.Catalogue{Entries: slices.DeleteFunc(slices.Clone(member), func(x ensemble.Entry) bool { return (x.Member != ensemble.NoMember) != ofMembers })}
 		for _, g := range part.Groups() {
 			if e.Variables != nil && !slices.Contains(e.Variables, g.Variable) {
 				continue
 			}
-			blocks = append(blocks, e.block(g, ofMembers))
+			blocks = append(blocks, e.requiredFields(g, ofMembers))
 		}
 	}
-	faults := slices.Concat(input.CentreFaults(member), input.UnitFaults(cat.Entries), input.Lacking(cat, member, blocks, input.EveryStart))
+	faults := slices.Concat(input.CentreFaults(member), input.UnitFaults(cat.Entries), input.CheckMissing(cat, member, blocks, input.EveryInit))
 	for _, v := range cat.Variables() {
 		faults = append(faults, input.GridFaults(cat.Select(func(x ensemble.Entry) bool { return x.Variable == v }), input.FixGrid)...)
 	}
@@ -421,9 +421,9 @@ func (c *checked) against(ctx context.Context, o Options) error {
 	return nil
 }
 
-// block is what each start must hold of one variable.
-func (e Expectation) block(g ensemble.Group, ofMembers bool) input.Block {
-	b := input.Block{Axes: ensemble.Axes{Variables: []string{g.Variable}, Levels: g.Levels, Leads: g.Leads}, Members: g.Members}
+// requiredFields is what each start must hold of one variable.
+func (e Expectation) requiredFields(g ensemble.Group, ofMembers bool) input.RequiredFields {
+	b := input.RequiredFields{Axes: ensemble.Axes{Variables: []string{g.Variable}, Levels: g.Levels, Leads: g.Leads}, Members: g.Members}
 	v, known := ensemble.VariableNamed(g.Variable)
 	if e.Levels != nil && known && v.OnManyLevels() {
 		b.Axes.Levels = e.Levels
@@ -443,11 +443,11 @@ func (e Expectation) block(g ensemble.Group, ofMembers bool) input.Block {
 	return b
 }
 
-// numbers judges which members there are.
-func (c *checked) numbers(e Expectation) {
+// checkMembers judges which members there are.
+func (c *inputCheck) checkMembers(e Expectation) {
 	cat := c.in.Catalogue()
 	m := input.PerturbedAndControl(cat.Members(), "")
-	at := input.Place(c.in.Files())
+	at := input.FileList(c.in.Files())
 	switch {
 	case e.Count > 0 && len(m) < e.Count:
 		c.faults = append(c.faults, input.Fault{Kind: input.FaultMissing, Code: exit.NotYet, What: fmt.Sprintf("%d members are in the input, %d are expected", len(m), e.Count), At: at,
@@ -482,20 +482,20 @@ func (c *checked) numbers(e Expectation) {
 	}
 }
 
-// analysesOf compares the inventory of analyses with the demands of a training.
-func (c *checked) analysesOf(ctx context.Context, cfg *config.TrainConfig, forecasts *checked) error {
+// checkAnalyses compares the inventory of analyses with the demands of a training.
+func (c *inputCheck) checkAnalyses(ctx context.Context, cfg *config.TrainConfig, forecasts *inputCheck) error {
 	axes := setup.ReadAxes(cfg)
-	entries, _ := input.Pick(forecasts.in.Catalogue().Entries, func(e ensemble.Entry) bool {
+	entries, _ := input.SelectUnique(forecasts.in.Catalogue().Entries, func(e ensemble.Entry) bool {
 		_, _, _, ok := axes.Find(e.Key)
 		return ok && e.Product == ensemble.MemberField
 	}, false)
 	if len(entries) == 0 {
 		return nil // the forecasts' faults say it
 	}
-	valids := setup.ValidsOf((&ensemble.Catalogue{Entries: entries}).Inits(), cfg.Data.TargetLeads)
+	valids := setup.ValidTimes((&ensemble.Catalogue{Entries: entries}).Inits(), cfg.Data.TargetLeads)
 	to, err := input.DestinationOf(ctx, cfg)
 	if err == nil {
-		to.Grid = cmp.Or(to.Grid, input.MostCommon(entries))
+		to.Grid = cmp.Or(to.Grid, input.MostCommonGrid(entries))
 		_, err = input.SelectAnalyses(c.in, setup.TargetVariables(cfg), axes.Levels, to, valids)
 	}
 	var e *exit.Error
@@ -506,8 +506,8 @@ func (c *checked) analysesOf(ctx context.Context, cfg *config.TrainConfig, forec
 	return err
 }
 
-// values reads all fields and judges them, and those that come twice.
-func (c *checked) values(ctx context.Context) error {
+// checkValues reads all fields and judges them, and those that come twice.
+func (c *inputCheck) checkValues(ctx context.Context) error {
 	err := input.ReadEach(ctx, c.in, c.tally.Entries, func(i int, f *ensemble.Field) { c.tally.Add(i, f.Values) }, func(_ int, err error) {
 		var e *exit.Error
 		if errors.As(err, &e) {
@@ -523,7 +523,7 @@ func (c *checked) values(ctx context.Context) error {
 }
 
 // duplicates tells fields that come again with equal values from those that differ.
-func (c *checked) duplicates() (faults []input.Fault) {
+func (c *inputCheck) duplicates() (faults []input.Fault) {
 	at := map[ensemble.Entry]uint64{}
 	for i, e := range c.tally.Entries {
 		at[e] = c.tally.Fields[i].Hash
@@ -538,22 +538,22 @@ func (c *checked) duplicates() (faults []input.Fault) {
 			switch {
 			case a == 0 || b == 0: // not decoded
 			case a != b || !e.Grid.SameAs(same[0].Grid, input.GridTolerance):
-				faults = append(faults, input.Contradiction(same[0], e))
+				faults = append(faults, input.ConflictFault(same[0], e))
 			default:
 				equal = append(equal, e)
 			}
 		}
 	}
 	if equal != nil {
-		f := input.Fault{Kind: input.FaultDuplicate, What: input.Repeated(len(equal))[0], Fields: len(equal)}
-		faults = append(faults, f.On(equal[0]))
+		f := input.Fault{Kind: input.FaultDuplicate, What: input.DuplicateWarning(len(equal))[0], Fields: len(equal)}
+		faults = append(faults, f.AtEntry(equal[0]))
 	}
 	return faults
 }
 
 // result is the answer from all inputs.
-func result(parts []*checked) *Result {
-	r := &Result{Variables: []Row{}, Members: []MemberRow{}, Leads: []string{}, NotFinite: []FieldCount{}, Faults: []input.Fault{}, Warnings: []input.Fault{}}
+func result(parts []*inputCheck) *Result {
+	r := &Result{Variables: []Row{}, Members: []MemberRow{}, Leads: []string{}, NotFinite: []NotFiniteField{}, Faults: []input.Fault{}, Warnings: []input.Fault{}}
 	var faults []input.Fault
 	for _, p := range parts {
 		cat := p.in.Catalogue()
@@ -565,7 +565,7 @@ func result(parts []*checked) *Result {
 		faults = append(faults, p.faults...)
 	}
 	r.Members, r.Leads = parts[0].memberTable()
-	input.Worst(faults)
+	input.SortFaults(faults)
 	for _, f := range faults {
 		list, n := &r.Faults, &r.FaultCount
 		if f.Code == exit.OK {
@@ -580,11 +580,11 @@ func result(parts []*checked) *Result {
 
 // checkRows sums the tallies up by variable and product.
 func checkRows(c *input.ValueStats) (rows []Row) {
-	at := map[input.SameKind]int{}
+	at := map[input.FieldGroup]int{}
 	sums := map[int]float64{}
 	of := map[int][]ensemble.Entry{}
 	for i, e := range c.Entries {
-		k := input.SameKind{Variable: e.Variable, Product: e.Product}
+		k := input.FieldGroup{Variable: e.Variable, Product: e.Product}
 		n, ok := at[k]
 		if !ok {
 			n = len(rows)
@@ -608,7 +608,7 @@ func checkRows(c *input.ValueStats) (rows []Row) {
 	}
 	for n := range rows {
 		part := ensemble.Catalogue{Entries: of[n]}
-		rows[n].Levels, rows[n].Starts = phrase.Words(part.Levels()), len(part.Inits())
+		rows[n].Levels, rows[n].Starts = humanise.Strings(part.Levels()), len(part.Inits())
 	}
 	slices.SortFunc(rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Product, b.Product))
@@ -624,14 +624,14 @@ func countNotFinite(c *input.ValueStats, r *Result) {
 		}
 		if r.NotFiniteFields++; r.NotFiniteFields <= maxListed {
 			e := c.Entries[i]
-			r.NotFinite = append(r.NotFinite, FieldCount{File: e.File, Message: e.Message, Variable: e.Variable, Level: e.Level.String(), Member: e.Member.String(),
+			r.NotFinite = append(r.NotFinite, NotFiniteField{File: e.File, Message: e.Message, Variable: e.Variable, Level: e.Level.String(), Member: e.Member.String(),
 				Init: e.Init.String(), Lead: e.Lead.String(), Missing: t.Missing, Infinite: t.Infinite, Values: t.Points})
 		}
 	}
 }
 
 // memberTable counts the fields of members by lead.
-func (c *checked) memberTable() (rows []MemberRow, columns []string) {
+func (c *inputCheck) memberTable() (rows []MemberRow, columns []string) {
 	cat := c.in.Catalogue()
 	leads := cat.Leads()
 	count := map[ensemble.Member][]int{}
@@ -661,5 +661,5 @@ func (c *checked) memberTable() (rows []MemberRow, columns []string) {
 	for _, k := range order {
 		rows = append(rows, MemberRow{ensemble.MemberRanges(alike[k]), count[alike[k][0]]})
 	}
-	return rows, phrase.Words(leads)
+	return rows, humanise.Strings(leads)
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode"
 )
 
-// meanings are what `check` says of files that read well and mean something wrong; those
+// wantFaults are what `check` says of files that read well and mean something wrong; those
 // that are not here are refused as a whole.
-var meanings = map[string]string{
+var wantFaults = map[string]string{
 	"member_missing": "member 4 is missing everywhere", "member_twice_same": "in the input twice with equal values",
 	"member_number_twice_other_values": "two messages describe the same field and differ", "member_is_copy_of_another": "members 3, 5 of start 2012-09-20T00:00Z are copies",
 	"member_from_other_day": "cycles are mixed", "member_with_other_step": "member 6 is missing at lead 96h", "member_on_shifted_grid": "grids differ",
@@ -81,7 +81,7 @@ func TestCheckBroken(t *testing.T) {
 		case "read":
 			bad = bad || code == exit.BadData || strings.Contains(stdout, "damage:")
 		case "meaning":
-			want := meanings[base]
+			want := wantFaults[base]
 			bad = bad || want != "" && !strings.Contains(stdout+stderr, want) || want == "" && code != exit.BadData
 		}
 		if code != exit.OK && !strings.Contains(stderr, path) {

@@ -43,11 +43,11 @@ func (i *Inspection) Sections() answer.Sections { return i.sections }
 // Errors: as fio.Open; exit 65 if anything in the files is damaged or no field in
 // them can be used.
 func Inspect(ctx context.Context, o InspectOptions) (*Inspection, error) {
-	if len(o.Files) == 1 && store.Holds(o.Files[0]) {
+	if len(o.Files) == 1 && store.IsStore(o.Files[0]) {
 		return inspectStore(ctx, o)
 	}
 	o.Input.SkipBad = true
-	files, aside, err := input.Arguments(o.Files)
+	files, aside, err := input.ArgumentFiles(o.Files)
 	var in *fio.Input
 	if err == nil {
 		in, err = fio.Open(ctx, files, o.Input)
@@ -131,7 +131,7 @@ func inspectRows(ctx context.Context, in *fio.Input, stats bool) ([]inspectRow, 
 	}
 	var first error
 	err := input.ReadEach(ctx, in, entries, func(i int, f *ensemble.Field) {
-		rows[i].add(f.Values, in.Native(entries[i]).ToNative)
+		rows[i].add(f.Values, in.Conversion(entries[i]).ToNative)
 	}, func(_ int, err error) {
 		if first == nil {
 			first = err
@@ -168,7 +168,7 @@ type inspectUnused struct {
 }
 
 // inspectData are the fields of the JSON form; cat is nil if no file could be opened.
-func inspectData(cat *ensemble.Catalogue, rows []inspectRow, aside []input.Aside) any {
+func inspectData(cat *ensemble.Catalogue, rows []inspectRow, aside []input.UnrelatedFile) any {
 	out := struct {
 		Messages int             `json:"messages"`
 		Used     int             `json:"used"`
@@ -176,10 +176,10 @@ func inspectData(cat *ensemble.Catalogue, rows []inspectRow, aside []input.Aside
 		Fields   []inspectRow    `json:"fields"`
 		Reasons  []inspectUnused `json:"unused_messages"`
 		// Holes are the first ones; archives put together at random have millions.
-		Holes     []string      `json:"holes"`
-		HoleCount int           `json:"hole_count"`
-		Aside     []input.Aside `json:"left_aside"` // in folders that were named
-	}{Fields: rows, Reasons: []inspectUnused{}, Holes: []string{}, Aside: append([]input.Aside{}, aside...)}
+		Holes     []string              `json:"holes"`
+		HoleCount int                   `json:"hole_count"`
+		Aside     []input.UnrelatedFile `json:"left_aside"` // in folders that were named
+	}{Fields: rows, Reasons: []inspectUnused{}, Holes: []string{}, Aside: append([]input.UnrelatedFile{}, aside...)}
 	if rows == nil {
 		out.Fields = []inspectRow{}
 	}
@@ -193,7 +193,7 @@ func inspectData(cat *ensemble.Catalogue, rows []inspectRow, aside []input.Aside
 		out.Reasons = append(out.Reasons, inspectUnused{u.File, u.Message, u.Name, u.Reason})
 	}
 	for _, g := range cat.Groups() {
-		for _, h := range g.Holes {
+		for _, h := range g.Missing {
 			if out.HoleCount++; out.HoleCount <= maxHoles {
 				out.Holes = append(out.Holes, h.String())
 			}
@@ -208,7 +208,7 @@ const maxHoles = 1000
 // maxLines bounds each list of the tables.
 const maxLines = 40
 
-func inspectSections(in *fio.Input, rows []inspectRow, aside []input.Aside, stats bool) answer.Sections {
+func inspectSections(in *fio.Input, rows []inspectRow, aside []input.UnrelatedFile, stats bool) answer.Sections {
 	cat := in.Catalogue()
 	used := input.UsedMessages(cat)
 	all := answer.Sections{{Text: []string{fmt.Sprintf("%d files, %d messages: %d used, %d unused; %d fields", len(in.Files()), cat.Messages, used, cat.Messages-used, len(cat.Entries))}}}
@@ -217,11 +217,11 @@ func inspectSections(in *fio.Input, rows []inspectRow, aside []input.Aside, stat
 	for _, g := range cat.Groups() {
 		table.Rows = append(table.Rows, GroupRow(g))
 		for _, grid := range g.Grids {
-			if text := fmt.Sprintf("grid: %s%s", grid, input.SourceOrder(grid)); !slices.Contains(grids, text) {
+			if text := fmt.Sprintf("grid: %s%s", grid, input.FormatSourceOrder(grid)); !slices.Contains(grids, text) {
 				grids = append(grids, text)
 			}
 		}
-		for _, h := range g.Holes {
+		for _, h := range g.Missing {
 			holes = append(holes, h.String())
 		}
 	}
@@ -250,7 +250,7 @@ func inspectSections(in *fio.Input, rows []inspectRow, aside []input.Aside, stat
 		lines []string
 	}{{"holes", holes}, {"unused", unused}, {"left aside", left}, {"warnings", cat.Warnings}} {
 		if n := len(l.lines); n > 0 {
-			all = append(all, answer.List(l.of, slices.Concat(l.lines[:min(n, maxLines)], more(n, ""))...))
+			all = append(all, answer.ListSection(l.of, slices.Concat(l.lines[:min(n, maxLines)], more(n, ""))...))
 		}
 	}
 	return all
@@ -258,7 +258,7 @@ func inspectSections(in *fio.Input, rows []inspectRow, aside []input.Aside, stat
 
 // statistics are those of the values of each field.
 func statistics(rows []inspectRow) answer.Section {
-	s := answer.Section{Columns: append(answer.Words("field", "unit"), answer.Numbers("%.6g", "missing", "min", "mean", "max")...)}
+	s := answer.Section{Columns: append(answer.TextColumns("field", "unit"), answer.NumberColumns("%.6g", "missing", "min", "mean", "max")...)}
 	s.Columns[2].Format = "%d"
 	for _, r := range rows[:min(len(rows), maxLines)] {
 		if r.Missing == nil {
@@ -274,15 +274,15 @@ func statistics(rows []inspectRow) answer.Section {
 }
 
 // GroupColumns name what GroupRow tells.
-var GroupColumns = slices.Concat(answer.Words("variable", "product", "unit", "levels", "members", "leads", "starts"), answer.Numbers("", "fields", "holes"), answer.Words("packing", "centre"))
+var GroupColumns = slices.Concat(answer.TextColumns("variable", "product", "unit", "levels", "members", "leads", "starts"), answer.NumberColumns("", "fields", "holes"), answer.TextColumns("packing", "centre"))
 
 // GroupRow is a group of a catalogue as a row of text of the table that an inspection has.
 func GroupRow(g ensemble.Group) []any {
 	holes := 0
-	for _, h := range g.Holes {
+	for _, h := range g.Missing {
 		holes += len(h.Members)
 	}
-	return []any{g.Variable, g.Product.String(), g.Unit, input.Some(g.Levels), input.Members(g.Members), input.Some(g.Leads), input.Some(g.Inits),
+	return []any{g.Variable, g.Product.String(), g.Unit, input.Abbreviate(g.Levels), input.FormatMembers(g.Members), input.Abbreviate(g.Leads), input.Abbreviate(g.Inits),
 		strconv.Itoa(g.Count), strconv.Itoa(holes), strings.Join(g.Packings, ","), cmp.Or(strings.Join(g.Centres, ","), "-")}
 }
 

@@ -18,7 +18,7 @@ import (
 // statistics are asked for.
 func TestInspectStore(t *testing.T) {
 	f := demotest.Files(t)
-	dir := samplestest.Prepared(t, demotest.Config(t, f), "bf16")
+	dir := samplestest.PrepareStore(t, demotest.Config(t, f), "bf16")
 	inspect := func(o InspectOptions) (string, error) {
 		o.Files = []string{dir}
 		i, err := Inspect(context.Background(), o)
@@ -44,7 +44,7 @@ func TestInspectStore(t *testing.T) {
 			}
 		}
 	}
-	if err := runtest.Flip(filepath.Join(dir, "shards", "00001.bin")); err != nil {
+	if err := runtest.FlipLastByte(filepath.Join(dir, "shards", "00001.bin")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := inspect(InspectOptions{}); err != nil {

@@ -15,13 +15,13 @@ import (
 // Errors: 66 for a teacher that is not finished, 64 for one that cannot teach the student; those of Train.
 func Distil(ctx context.Context, job *config.DistilConfig, o RetrainOptions) (*RetrainResult, error) {
 	var teachers []string
-	for _, dir := range job.From {
+	for _, dir := range job.Teachers {
 		if _, _, err := trained.FinishedTraining(string(dir)); err != nil {
 			return nil, err
 		}
 		path, err := filepath.Abs(string(dir)) // from where the configuration is read does not matter
 		if err != nil {
-			return nil, exit.Read(string(dir), err)
+			return nil, exit.ReadError(string(dir), err)
 		}
 		teachers = append(teachers, path)
 	}
@@ -29,5 +29,5 @@ func Distil(ctx context.Context, job *config.DistilConfig, o RetrainOptions) (*R
 	if err != nil {
 		return nil, err
 	}
-	return retrain(ctx, c, nil, teachers, job.Beside, o)
+	return retrain(ctx, c, nil, teachers, job.CompareWith, o)
 }

@@ -32,8 +32,8 @@ func distilJob(t *testing.T, text string, args ...any) *config.DistilConfig {
 	return c
 }
 
-// apart is the mean distance of what two runs predict for a start.
-func apart(t *testing.T, a, b string, fc *ensemble.Forecast) (sum float64) {
+// distance is the mean distance of what two runs predict for a start.
+func distance(t *testing.T, a, b string, fc *ensemble.Forecast) (sum float64) {
 	t.Helper()
 	var out []*model.Forecast
 	for _, dir := range []string{a, b} {
@@ -42,7 +42,7 @@ func apart(t *testing.T, a, b string, fc *ensemble.Forecast) (sum float64) {
 			t.Fatal(err)
 		}
 		defer m.Close()
-		o, err := m.Predict(context.Background(), network.Options(1, ""), fc, m.Task.Used)
+		o, err := m.Predict(context.Background(), network.Options(1, ""), fc, m.Task.UsedMembers)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func apart(t *testing.T, a, b string, fc *ensemble.Forecast) (sum float64) {
 // A student learns what its teacher of two networks says: taught by nothing else it comes nearer to it than one of the same seed
 // without a teacher. The table has all three; the student's run is one of a training.
 func TestDistil(t *testing.T) {
-	teacher := traintest.TrainedTo(t, demotest.Config(t, demotest.Files(t), "baselines=[climatology]", "train.epochs=2"))
+	teacher := traintest.Train(t, demotest.Config(t, demotest.Files(t), "baselines=[climatology]", "train.epochs=2"))
 	dirs := t.TempDir()
 	student, alone := filepath.Join(dirs, "student"), filepath.Join(dirs, "alone")
 	set := []string{"train.networks=1", "train.epochs=4", "train.seed=3", "model.base=1", "baselines=[climatology]"}
@@ -73,8 +73,8 @@ func TestDistil(t *testing.T) {
 	if len(r.Table.Rows) != 3 || r.Table.Rows[1].Parameters != r.Table.Rows[2].Parameters || r.Table.Rows[1].Operations >= r.Table.Rows[0].Operations || len(r.Table.Rows[1].CRPS) != 1 {
 		t.Errorf("table %+v", r.Table)
 	}
-	fc := samplestest.ValidationStart(t, demotest.Config(t, demotest.Files(t)))
-	if with, without := apart(t, teacher, student, fc), apart(t, teacher, alone, fc); with > 0.7*without {
+	fc := samplestest.FirstValidationInit(t, demotest.Config(t, demotest.Files(t)))
+	if with, without := distance(t, teacher, student, fc), distance(t, teacher, alone, fc); with > 0.7*without {
 		t.Errorf("the student is %v from its teacher, without it %v", with, without)
 	}
 	if _, _, err := trained.FinishedTraining(student); err != nil {

@@ -25,7 +25,7 @@ import (
 
 // EfficiencyTable compares networks by what they cost and what they are worth: skill against size.
 type EfficiencyTable struct {
-	Starts  int             `json:"starts"` // for validation, on which all were scored
+	Inits   int             `json:"inits"` // for validation, on which all were scored
 	Threads int             `json:"threads"`
 	Rows    []EfficiencyRow `json:"rows"`
 }
@@ -41,12 +41,12 @@ type EfficiencyRow struct {
 	Milliseconds float64 `json:"milliseconds"`
 	// CRPS is that of each target, and Gains are 1 − CRPS/CRPS of others, the mean over targets. Skill is that over
 	// the largest raw ensemble; missing without analyses or starts.
-	Skill score.Number    `json:"skill"`
-	Gains []ReferenceGain `json:"gains,omitempty"`
-	CRPS  []TargetCRPS    `json:"crps"`
-	// Efficiency and HardEfficiency are skill and 1/(1 − skill) for each million of nonzeros.
-	Efficiency     score.Number `json:"efficiency"`
-	HardEfficiency score.Number `json:"hard_efficiency"`
+	Skill       score.Number     `json:"skill"`
+	SkillScores []ReferenceSkill `json:"skill_scores,omitempty"`
+	CRPS        []TargetCRPS     `json:"crps"`
+	// Efficiency and RatioEfficiency are skill and 1/(1 − skill) for each million of nonzeros.
+	Efficiency      score.Number `json:"efficiency"`
+	RatioEfficiency score.Number `json:"ratio_efficiency"`
 }
 
 // TargetCRPS is that of one target.
@@ -56,10 +56,10 @@ type TargetCRPS struct {
 	CRPS   score.Number `json:"crps"`
 }
 
-// ReferenceGain is that over another system.
-type ReferenceGain struct {
-	Reference string       `json:"reference"`
-	Gain      score.Number `json:"gain"`
+// ReferenceSkill is that over another system.
+type ReferenceSkill struct {
+	Reference  string       `json:"reference"`
+	SkillScore score.Number `json:"skill_score"`
 }
 
 // efficiencyFile is the table in a run directory.
@@ -104,7 +104,7 @@ func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string
 	}
 	defer d.Close()
 	o := network.Options(c.Train.Train.Threads, c.Train.Train.Device)
-	table := &EfficiencyTable{Starts: len(d.Validation.Inits), Threads: o.Threads}
+	table := &EfficiencyTable{Inits: len(d.Validation.Inits), Threads: o.Threads}
 	var models []*model.Model
 	for _, dir := range runs {
 		m, err := model.Load(filepath.Join(dir, "model"), false)
@@ -113,12 +113,12 @@ func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string
 		}
 		defer m.Close()
 		models = append(models, m)
-		row, err := sizeOf(m, dir)
+		row, err := networkSize(m, dir)
 		if err != nil {
 			return nil, err
 		}
 		if len(d.Validation.Inits) > 0 {
-			r, _, err := scoring.Judge(ctx, m, d.Validation, o, nil)
+			r, _, err := scoring.Evaluate(ctx, m, d.Validation, o, nil)
 			if err != nil {
 				return nil, err
 			}
@@ -129,18 +129,18 @@ func compareEfficiency(ctx context.Context, c *config.TrainConfig, runs []string
 	return table, table.measure(ctx, d, models)
 }
 
-// sizeOf counts what a network has.
-func sizeOf(m *model.Model, dir string) (row EfficiencyRow, err error) {
-	row = EfficiencyRow{Run: dir, Skill: score.Missing(), Efficiency: score.Missing(), HardEfficiency: score.Missing()}
+// networkSize counts what a network has.
+func networkSize(m *model.Model, dir string) (row EfficiencyRow, err error) {
+	row = EfficiencyRow{Run: dir, Skill: score.Missing(), Efficiency: score.Missing(), RatioEfficiency: score.Missing()}
 	c, err := m.Spec.Channels(&m.Task, m.Grid)
 	if err != nil {
 		return row, err
 	}
-	row.Operations = c.First().FLOPs * int64(len(m.Networks))
+	row.Operations = c.OriginalSize().FLOPs * int64(len(m.Networks))
 	for i, w := range m.Networks {
 		file, err := os.Stat(filepath.Join(dir, "model", fmt.Sprintf(model.WeightsFormat, i)))
 		if err != nil {
-			return row, exit.Read(dir, err)
+			return row, exit.ReadError(dir, err)
 		}
 		row.Bytes += file.Size()
 		for _, t := range w {
@@ -160,7 +160,7 @@ func sizeOf(m *model.Model, dir string) (row EfficiencyRow, err error) {
 		}
 	}
 	if p := m.Sharing; p != nil { // what was loaded are the filters that were built
-		fewer := (p.Filters - p.Own - p.Stored - p.Coefficients) * len(m.Networks)
+		fewer := (p.Filters - p.Unshared - p.Stored - p.Coefficients) * len(m.Networks)
 		row.Parameters, row.Nonzeros = row.Parameters-fewer, row.Nonzeros-fewer
 	}
 	return row, nil
@@ -170,7 +170,7 @@ func sizeOf(m *model.Model, dir string) (row EfficiencyRow, err error) {
 // over raw members are over their plain CRPS.
 func (row *EfficiencyRow) score(r *score.Result) {
 	own := func(id, system, region, season string) bool {
-		return (system == scoring.SystemNetwork || system == scoring.SystemMembers) && (score.OfDistribution(id) || id == score.CRPSFair.ID) && score.Whole(region, season)
+		return (system == scoring.SystemNetwork || system == scoring.SystemMembers) && (score.IsDistributionCRPS(id) || id == score.CRPSFair.ID) && score.IsOverall(region, season)
 	}
 	scored := map[string]string{} // the score of a target that counts: the first
 	for _, v := range r.Scores {
@@ -185,23 +185,23 @@ func (row *EfficiencyRow) score(r *score.Result) {
 		var members int
 		_, err := fmt.Sscanf(g.Reference, "raw%d", &members)
 		of := g.ID
-		if err == nil && score.OfDistribution(g.ID) {
+		if err == nil && score.IsDistributionCRPS(g.ID) {
 			of = score.CRPSPlain.ID
 		}
 		if !own(g.ID, g.System, g.Region, g.Season) || scored[g.Variable+" "+g.Level+" +"+g.Lead] != g.ID || g.ReferenceID != of {
 			continue
 		}
-		i := row.gain(g.Reference)
+		i := row.referenceIndex(g.Reference)
 		if i < 0 {
-			i = len(row.Gains)
-			row.Gains = append(row.Gains, ReferenceGain{Reference: g.Reference})
+			i = len(row.SkillScores)
+			row.SkillScores = append(row.SkillScores, ReferenceSkill{Reference: g.Reference})
 		}
-		row.Gains[i].Gain += g.Gain / score.Number(len(row.CRPS))
+		row.SkillScores[i].SkillScore += g.SkillScore / score.Number(len(row.CRPS))
 		full = max(full, members)
 	}
-	if i := row.gain(scoring.SystemRaw(full)); i >= 0 {
-		skill := float64(row.Gains[i].Gain)
-		row.Skill, row.Efficiency, row.HardEfficiency = row.Gains[i].Gain, score.Number(prune.Efficiency(skill, row.Nonzeros)), score.Number(prune.HardEfficiency(skill, row.Nonzeros))
+	if i := row.referenceIndex(scoring.SystemRaw(full)); i >= 0 {
+		skill := float64(row.SkillScores[i].SkillScore)
+		row.Skill, row.Efficiency, row.RatioEfficiency = row.SkillScores[i].SkillScore, score.Number(prune.Efficiency(skill, row.Nonzeros)), score.Number(prune.HardEfficiency(skill, row.Nonzeros))
 	}
 }
 
@@ -223,7 +223,7 @@ func (t *EfficiencyTable) measure(ctx context.Context, d *samples.Data, models [
 		if err := m.Open(o); err != nil {
 			return err
 		}
-		if stats[i], err = m.Prepare(fc, m.Task.Used); err != nil {
+		if stats[i], err = m.Prepare(fc, m.Task.UsedMembers); err != nil {
 			return err
 		}
 	}
@@ -231,7 +231,7 @@ func (t *EfficiencyTable) measure(ctx context.Context, d *samples.Data, models [
 	began := time.Now()
 	for range efficiencyRounds {
 		for i, m := range models {
-			if stats[i], err = m.Prepare(fc, m.Task.Used); err != nil { // a run may use the memory of its inputs
+			if stats[i], err = m.Prepare(fc, m.Task.UsedMembers); err != nil { // a run may use the memory of its inputs
 				return err
 			}
 			start := time.Now()
@@ -254,7 +254,7 @@ func (t *EfficiencyTable) measure(ctx context.Context, d *samples.Data, models [
 // references are those that any network has a gain over.
 func (t *EfficiencyTable) references() (names []string) {
 	for _, r := range t.Rows {
-		for _, g := range r.Gains {
+		for _, g := range r.SkillScores {
 			if !slices.Contains(names, g.Reference) {
 				names = append(names, g.Reference)
 			}
@@ -263,9 +263,9 @@ func (t *EfficiencyTable) references() (names []string) {
 	return names
 }
 
-// gain is the place of a reference among the gains, −1 for none.
-func (row EfficiencyRow) gain(reference string) int {
-	return slices.IndexFunc(row.Gains, func(g ReferenceGain) bool { return g.Reference == reference })
+// referenceIndex is the place of a reference among the gains, −1 for none.
+func (row EfficiencyRow) referenceIndex(reference string) int {
+	return slices.IndexFunc(row.SkillScores, func(g ReferenceSkill) bool { return g.Reference == reference })
 }
 
 // save leaves the table in a run directory.
@@ -275,13 +275,13 @@ func (t *EfficiencyTable) save(dir string) error {
 
 // Sections are the table; the first row is what the others are compared with.
 func (t *EfficiencyTable) Sections() answer.Sections {
-	s := answer.Section{Columns: slices.Concat(answer.Words("run"), answer.Numbers("", "parameters", "nonzeros"), answer.Numbers("%.3f", "sparsity"), answer.Numbers("", "bytes"),
-		answer.Numbers("%.4g", "operations"), answer.Numbers("%.2f", "fewer"), answer.Numbers("%.3g", "ms"), answer.Numbers("%.2f", "faster"), answer.Numbers("%.4f", "skill"),
-		answer.Numbers("%.3f", "e", "e_h"))}
+	s := answer.Section{Columns: slices.Concat(answer.TextColumns("run"), answer.NumberColumns("", "parameters", "nonzeros"), answer.NumberColumns("%.3f", "sparsity"), answer.NumberColumns("", "bytes"),
+		answer.NumberColumns("%.4g", "operations"), answer.NumberColumns("%.2f", "fewer"), answer.NumberColumns("%.3g", "ms"), answer.NumberColumns("%.2f", "faster"), answer.NumberColumns("%.4f", "skill"),
+		answer.NumberColumns("%.3f", "e", "e_h"))}
 	first := t.Rows[0]
 	for _, r := range t.Rows {
 		s.Rows = append(s.Rows, []any{filepath.Base(r.Run), r.Parameters, r.Nonzeros, 1 - float64(r.Nonzeros)/float64(first.Parameters), r.Bytes, float64(r.Operations),
-			float64(first.Operations) / float64(r.Operations), r.Milliseconds, first.Milliseconds / r.Milliseconds, r.Skill, r.Efficiency, r.HardEfficiency})
+			float64(first.Operations) / float64(r.Operations), r.Milliseconds, first.Milliseconds / r.Milliseconds, r.Skill, r.Efficiency, r.RatioEfficiency})
 	}
 	for i, c := range first.CRPS {
 		line := "CRPS of " + c.Target + ":"
@@ -296,14 +296,14 @@ func (t *EfficiencyTable) Sections() answer.Sections {
 		line := "gain over " + reference + ":"
 		for _, r := range t.Rows {
 			gain := "-"
-			if i := r.gain(reference); i >= 0 {
-				gain = fmt.Sprintf("%.4f", r.Gains[i].Gain)
+			if i := r.referenceIndex(reference); i >= 0 {
+				gain = fmt.Sprintf("%.4f", r.SkillScores[i].SkillScore)
 			}
 			line += " " + gain
 		}
 		s.Notes = append(s.Notes, line)
 	}
 	s.Notes = append(s.Notes, fmt.Sprintf("%d validation starts; skill is the gain over the largest raw ensemble, e is skill and e_h 1/(1-skill) per million nonzeros; sparsity, fewer and faster against the first; "+
-		"ms is the network of one forecast on %d threads, all in turn", t.Starts, t.Threads))
+		"ms is the network of one forecast on %d threads, all in turn", t.Inits, t.Threads))
 	return answer.Sections{s}
 }

@@ -19,12 +19,12 @@ import (
 // Errors: 64 for a run that is no training of one network, and for a goal that cannot be reached; those
 // of Train.
 func Prune(ctx context.Context, job *config.PruneConfig, o RetrainOptions) (*RetrainResult, error) {
-	from := string(job.From)
+	from := string(job.RunDir)
 	c, kept, err := prunedTraining(job, from)
 	if err != nil {
 		return nil, err
 	}
-	return retrain(ctx, c, kept, []string{from}, job.Beside, o)
+	return retrain(ctx, c, kept, []string{from}, job.CompareWith, o)
 }
 
 // prunedTraining is the configuration of the training that prunes a run, and what is left of its network's
@@ -34,11 +34,11 @@ func prunedTraining(c *config.PruneConfig, from string) (*config.TrainConfig, []
 	if err != nil {
 		return nil, nil, err
 	}
-	m, f, err := model.LoadReference(filepath.Join(from, "model"))
+	m, f, err := model.LoadDescription(filepath.Join(from, "model"))
 	if err != nil {
 		return nil, nil, err
 	}
-	if m.Spec.Shares() {
+	if m.Spec.SharesParameters() {
 		return nil, nil, &exit.Error{Code: exit.Usage, What: "a network whose layers share parameters cannot be pruned", At: from,
 			Why: "a weight of a store that becomes 0 would be so in many places of many layers", Fix: "prune a network that was trained without model.share"}
 	}
@@ -49,7 +49,7 @@ func prunedTraining(c *config.PruneConfig, from string) (*config.TrainConfig, []
 	}
 	for path, name := range map[*string]string{&weights: weights, &from: from} { // from where the configuration is read does not matter
 		if *path, err = filepath.Abs(name); err != nil {
-			return nil, nil, exit.Read(name, err)
+			return nil, nil, exit.ReadError(name, err)
 		}
 	}
 	t, err := c.Training(filepath.Join(from, "config.effective.yaml"), weights, starts)

@@ -53,8 +53,8 @@ func TestPruneARun(t *testing.T) {
 			t.Errorf("%+v\nand after pruning to %v of the operations\n%+v", a, target, b)
 		}
 		// Three members are read, and four are there: skill is over the four.
-		if len(b.Gains) < 2 || b.Gains[0].Reference == b.Gains[1].Reference || b.Skill != b.Gains[1].Gain || b.Gains[0].Gain == b.Gains[1].Gain {
-			t.Errorf("gains %+v, skill %v", b.Gains, b.Skill)
+		if len(b.SkillScores) < 2 || b.SkillScores[0].Reference == b.SkillScores[1].Reference || b.Skill != b.SkillScores[1].SkillScore || b.SkillScores[0].SkillScore == b.SkillScores[1].SkillScore {
+			t.Errorf("gains %+v, skill %v", b.SkillScores, b.Skill)
 		}
 		if len(b.CRPS) != 1 || !(b.Skill > -9 && b.Skill < 1) || float64(b.Efficiency) != float64(b.Skill)/(float64(b.Nonzeros)/1e6) || b.Milliseconds <= 0 {
 			t.Errorf("row %+v", b)

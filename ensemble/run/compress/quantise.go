@@ -49,26 +49,26 @@ type QuantiseResult struct {
 	RunDir   string   `json:"run_dir"`
 	Outputs  []string `json:"outputs"`
 	Warnings []string `json:"warnings"`
-	// Starts are those of the training that were calibrated on.
-	Starts []string `json:"calibration_starts"`
-	Method string   `json:"calibration_method"`
+	// CalibrationInits are those of the training that were calibrated on.
+	CalibrationInits []string `json:"calibration_inits"`
+	Method           string   `json:"calibration_method"`
 	// Layers multiply codes; Kept do not, with the reason.
-	Layers []string          `json:"layers"`
-	Kept   map[string]string `json:"kept"`
+	Layers       []string          `json:"layers"`
+	NotQuantised map[string]string `json:"not_quantised"`
 	// Table has two rows: as it was, and in int8.
 	Table *EfficiencyTable `json:"table"`
 	// MemoryBytes are those of the network of one forecast, by row of the table.
 	MemoryBytes [2]int64 `json:"memory_bytes"`
-	// Gains are those over other systems, means over the targets.
-	Gains []KeptGain `json:"gains"`
+	// RetainedSkill are those over other systems, means over the targets.
+	RetainedSkill []RetainedSkill `json:"retained_skill"`
 }
 
-// KeptGain is how much is left of a gain.
-type KeptGain struct {
-	Over string       `json:"over"` // a baseline, or the raw members
-	Was  score.Number `json:"was"`  // 1 − CRPS/CRPS of that
-	Int8 score.Number `json:"int8"`
-	Kept score.Number `json:"kept"` // their ratio
+// RetainedSkill is how much is left of a gain.
+type RetainedSkill struct {
+	Reference string       `json:"reference"` // a baseline, or the raw members
+	Original  score.Number `json:"original"`  // 1 − CRPS/CRPS of that
+	Int8      score.Number `json:"int8"`
+	Retained  score.Number `json:"retained"` // their ratio
 }
 
 // quantisedFile is the result in a run directory.
@@ -81,7 +81,7 @@ const quantisedFile = "quantised.json"
 // Errors: 64 for a run that is no training, that is quantised already, of stages, or without a layer to quantise;
 // 66 for one that is not finished; those of reading its data.
 func Quantise(ctx context.Context, o QuantiseOptions) (*QuantiseResult, error) {
-	began, from := time.Now().UTC(), string(o.Config.From)
+	began, from := time.Now().UTC(), string(o.Config.RunDir)
 	record, _, err := trained.FinishedTraining(from)
 	if err != nil {
 		return nil, err
@@ -127,8 +127,8 @@ func Quantise(ctx context.Context, o QuantiseOptions) (*QuantiseResult, error) {
 	}
 	defer d.Close()
 	r := &QuantiseResult{RunDir: o.RunDir, Method: o.Config.Calibration.Method, Warnings: d.Warnings}
-	if !cpu.FastInt8() {
-		r.Warnings = append(r.Warnings, setup.SlowInt8)
+	if !cpu.HasFastInt8() {
+		r.Warnings = append(r.Warnings, setup.SlowInt8Warning)
 	}
 	if m.Int8, err = r.calibrate(ctx, m, d.Train, o, network.Options(c.Train.Train.Threads, "")); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func Quantise(ctx context.Context, o QuantiseOptions) (*QuantiseResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	made = append(made, quantisedFile, trained.EffectiveFile)
+	made = append(made, quantisedFile, trained.EffectiveConfigFile)
 	for _, name := range made {
 		r.Outputs = append(r.Outputs, dir.File(name))
 	}
@@ -160,7 +160,7 @@ func Quantise(ctx context.Context, o QuantiseOptions) (*QuantiseResult, error) {
 
 // saveQuantised leaves the files of a training, with the scales in model.json.
 func saveQuantised(m *model.Model, from string, dir *rundir.Dir) error {
-	files := []string{trained.EffectiveFile}
+	files := []string{trained.EffectiveConfigFile}
 	err := filepath.WalkDir(filepath.Join(from, "model"), func(path string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() && e.Name() != model.File {
 			name, _ := filepath.Rel(from, path)
@@ -169,23 +169,23 @@ func saveQuantised(m *model.Model, from string, dir *rundir.Dir) error {
 		return err
 	})
 	if err != nil {
-		return exit.Read(from, err)
+		return exit.ReadError(from, err)
 	}
 	for _, name := range files {
 		b, err := os.ReadFile(filepath.Join(from, name))
 		if err != nil {
-			return exit.Read(filepath.Join(from, name), err)
+			return exit.ReadError(filepath.Join(from, name), err)
 		}
 		to := dir.File(name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), atomicfile.WriteFile(to, b)); err != nil {
-			return exit.Create(to, err)
+			return exit.CreateError(to, err)
 		}
 	}
-	return m.SaveReference(dir.File("model"))
+	return m.SaveDescription(dir.File("model"))
 }
 
-// spread are n of so many starts, evenly from the first to the last.
-func spread(n, of int) []int {
+// evenIndices are n of so many starts, evenly from the first to the last.
+func evenIndices(n, of int) []int {
 	n = min(n, of)
 	order := make([]int, n)
 	for i := range order {
@@ -195,19 +195,19 @@ func spread(n, of int) []int {
 }
 
 // calibrate looks at the networks on training starts.
-func (r *QuantiseResult) calibrate(ctx context.Context, m *model.Model, train samples.Examples, o QuantiseOptions, options engine.Options) (map[string]*op.Int8, error) {
+func (r *QuantiseResult) calibrate(ctx context.Context, m *model.Model, train samples.Examples, o QuantiseOptions, options engine.Options) (map[string]*op.Int8Scales, error) {
 	job := o.Config.Calibration
-	order := spread(job.Starts, len(train.Inits))
+	order := evenIndices(job.Inits, len(train.Inits))
 	if len(order) == 0 {
 		return nil, &exit.Error{Code: exit.BadData, What: "int8 without calibration dates", Why: "the training has no start whose files are here", Fix: "put the training's files back where they were"}
 	}
-	c := quantise.New(quantise.Options{Method: quantise.Method(job.Method), Share: job.Share, Input: o.Config.Input, Keep: o.Config.Keep})
+	c := quantise.New(quantise.Options{Method: quantise.Method(job.Method), ClipFraction: job.ClipFraction, IncludeInput: o.Config.InputLayers, Exclude: o.Config.Keep})
 	if m.Int8 != nil {
-		return nil, &exit.Error{Code: exit.Usage, What: "the networks are quantised already", At: string(o.Config.From), Fix: "quantise the training that they come from"}
+		return nil, &exit.Error{Code: exit.Usage, What: "the networks are quantised already", At: string(o.Config.RunDir), Fix: "quantise the training that they come from"}
 	}
-	look := c.Ranges
+	look := c.ObserveRanges
 	options.Passes = c.Passes()
-	options.Extension = engine.AtEnd(func(err error) error {
+	options.Extension = engine.FinishFunc(func(err error) error {
 		if err == nil {
 			look(m.Network.Plan)
 		}
@@ -216,13 +216,13 @@ func (r *QuantiseResult) calibrate(ctx context.Context, m *model.Model, train sa
 	defer m.Close()
 	task := o.Progress.Start("calibrate", int64(2*len(order)))
 	defer task.Done()
-	for turn, f := range []func(*engine.Plan){c.Ranges, c.Points} {
+	for turn, f := range []func(*engine.Plan){c.ObserveRanges, c.ObservePoints} {
 		look = f
 		next := train.Stream(ctx, order)
 		for i := range order {
 			fc, _, err := next.NextForecast()
 			if err == nil {
-				_, err = m.Predict(ctx, options, fc, m.Task.Used)
+				_, err = m.Predict(ctx, options, fc, m.Task.UsedMembers)
 			}
 			if errors.Is(err, quantise.ErrLayer) {
 				err = &exit.Error{Code: exit.Usage, What: "keep names a layer that the network does not have", Why: err.Error(), Fix: "name layers as `ensemble engine explain` does", Err: err}
@@ -232,14 +232,14 @@ func (r *QuantiseResult) calibrate(ctx context.Context, m *model.Model, train sa
 				return nil, err
 			}
 			if turn == 0 {
-				r.Starts = append(r.Starts, fc.Init.String())
+				r.CalibrationInits = append(r.CalibrationInits, fc.Init.String())
 			}
 			task.Set(int64(turn*len(order)+i+1), "")
 		}
 		next.Close()
 	}
-	if r.Layers, r.Kept = c.Filters(), c.Left; len(r.Layers) == 0 {
-		return nil, &exit.Error{Code: exit.Usage, What: "no layer can be quantised", At: string(o.Config.From), Why: fmt.Sprint("convolutions stay as they are: ", c.Left),
+	if r.Layers, r.NotQuantised = c.Filters(), c.Skipped; len(r.Layers) == 0 {
+		return nil, &exit.Error{Code: exit.Usage, What: "no layer can be quantised", At: string(o.Config.RunDir), Why: fmt.Sprint("convolutions stay as they are: ", c.Skipped),
 			Fix: "quantise a network with convolutions of 3×3 and ReLU that do not read its input"}
 	}
 	return c.Scales()
@@ -247,7 +247,7 @@ func (r *QuantiseResult) calibrate(ctx context.Context, m *model.Model, train sa
 
 // compare measures both networks on the validation starts.
 func (r *QuantiseResult) compare(ctx context.Context, d *samples.Data, runs []string, o engine.Options) error {
-	r.Table = &EfficiencyTable{Starts: len(d.Validation.Inits), Threads: o.Threads}
+	r.Table = &EfficiencyTable{Inits: len(d.Validation.Inits), Threads: o.Threads}
 	var models []*model.Model
 	for _, dir := range runs {
 		m, err := model.Load(filepath.Join(dir, "model"), false)
@@ -256,12 +256,12 @@ func (r *QuantiseResult) compare(ctx context.Context, d *samples.Data, runs []st
 		}
 		defer m.Close()
 		models = append(models, m)
-		row, err := sizeOf(m, dir)
+		row, err := networkSize(m, dir)
 		if err != nil {
 			return err
 		}
 		if len(d.Validation.Inits) > 0 {
-			s, _, err := scoring.Judge(ctx, m, d.Validation, o, nil)
+			s, _, err := scoring.Evaluate(ctx, m, d.Validation, o, nil)
 			if err != nil {
 				return err
 			}
@@ -269,9 +269,9 @@ func (r *QuantiseResult) compare(ctx context.Context, d *samples.Data, runs []st
 		}
 		r.Table.Rows = append(r.Table.Rows, row)
 	}
-	for i, g := range r.Table.Rows[0].Gains {
-		now := r.Table.Rows[1].Gains[i].Gain
-		r.Gains = append(r.Gains, KeptGain{g.Reference, g.Gain, now, now / g.Gain})
+	for i, g := range r.Table.Rows[0].SkillScores {
+		now := r.Table.Rows[1].SkillScores[i].SkillScore
+		r.RetainedSkill = append(r.RetainedSkill, RetainedSkill{g.Reference, g.SkillScore, now, now / g.SkillScore})
 	}
 	if err := r.Table.measure(ctx, d, models); err != nil {
 		return err
@@ -284,11 +284,11 @@ func (r *QuantiseResult) compare(ctx context.Context, d *samples.Data, runs []st
 
 // Sections are what was quantised, and the network before and after it.
 func (r *QuantiseResult) Sections() answer.Sections {
-	s := answer.Section{Text: []string{fmt.Sprintf("%d layers in int8, %d as they were; %d training starts, %s", len(r.Layers), len(r.Kept), len(r.Starts), r.Method)},
-		Columns: append(answer.Words("run"), answer.Number("MB of weights", "", "%.3f"), answer.Number("MiB of a forecast", "", "%.1f"), answer.Number("ms", "", "%.3g"),
-			answer.Number("faster", "", "%.2f"), answer.Number("skill", "", "%.4f"))}
-	for _, name := range slices.Sorted(maps.Keys(r.Kept)) {
-		s.Text = append(s.Text, fmt.Sprintf("  %s: %s", strings.TrimSuffix(name, ".weight"), r.Kept[name]))
+	s := answer.Section{Text: []string{fmt.Sprintf("%d layers in int8, %d as they were; %d training starts, %s", len(r.Layers), len(r.NotQuantised), len(r.CalibrationInits), r.Method)},
+		Columns: append(answer.TextColumns("run"), answer.NumberColumn("MB of weights", "", "%.3f"), answer.NumberColumn("MiB of a forecast", "", "%.1f"), answer.NumberColumn("ms", "", "%.3g"),
+			answer.NumberColumn("faster", "", "%.2f"), answer.NumberColumn("skill", "", "%.4f"))}
+	for _, name := range slices.Sorted(maps.Keys(r.NotQuantised)) {
+		s.Text = append(s.Text, fmt.Sprintf("  %s: %s", strings.TrimSuffix(name, ".weight"), r.NotQuantised[name]))
 	}
 	was, now := r.Table.Rows[0], r.Table.Rows[1]
 	for i, row := range r.Table.Rows {
@@ -297,9 +297,9 @@ func (r *QuantiseResult) Sections() answer.Sections {
 	for i, c := range was.CRPS {
 		s.Notes = append(s.Notes, fmt.Sprintf("CRPS of %s: %.5g, in int8 %.5g %s", c.Target, c.CRPS, now.CRPS[i].CRPS, c.Unit))
 	}
-	for _, g := range r.Gains {
-		s.Notes = append(s.Notes, fmt.Sprintf("gain over %s: %.4f, in int8 %.4f: %.2f %% kept", g.Over, g.Was, g.Int8, 100*g.Kept))
+	for _, g := range r.RetainedSkill {
+		s.Notes = append(s.Notes, fmt.Sprintf("gain over %s: %.4f, in int8 %.4f: %.2f %% kept", g.Reference, g.Original, g.Int8, 100*g.Retained))
 	}
-	s.Notes = append(s.Notes, fmt.Sprintf("%d validation starts; ms is the network of one forecast on %d threads, both in turn", r.Table.Starts, r.Table.Threads))
+	s.Notes = append(s.Notes, fmt.Sprintf("%d validation starts; ms is the network of one forecast on %d threads, both in turn", r.Table.Inits, r.Table.Threads))
 	return answer.Sections{s}
 }

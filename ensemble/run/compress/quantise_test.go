@@ -44,15 +44,15 @@ func TestQuantiseARun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Starts) != 3 || r.Starts[0] == r.Starts[2] || len(r.Layers) == 0 || r.Kept["dec_conv1b.weight"] == "" || r.Kept["enc_conv0.weight"] == "" {
-		t.Errorf("calibrated on %v, layers %v, kept %v", r.Starts, r.Layers, r.Kept)
+	if len(r.CalibrationInits) != 3 || r.CalibrationInits[0] == r.CalibrationInits[2] || len(r.Layers) == 0 || r.NotQuantised["dec_conv1b.weight"] == "" || r.NotQuantised["enc_conv0.weight"] == "" {
+		t.Errorf("calibrated on %v, layers %v, kept %v", r.CalibrationInits, r.Layers, r.NotQuantised)
 	}
 	a, b := r.Table.Rows[0], r.Table.Rows[1]
 	if d := math.Abs(float64(a.Skill - b.Skill)); d > 0.02 || d == 0 || b.Milliseconds <= 0 {
 		t.Errorf("skill %v, in int8 %v; %v ms", a.Skill, b.Skill, b.Milliseconds)
 	}
-	if len(r.Gains) < 2 || !(r.Gains[0].Kept > -9) {
-		t.Errorf("gains %+v", r.Gains)
+	if len(r.RetainedSkill) < 2 || !(r.RetainedSkill[0].Retained > -9) {
+		t.Errorf("gains %+v", r.RetainedSkill)
 	}
 	var text strings.Builder
 	if err := r.Sections().WriteText(&text); err != nil || !strings.Contains(text.String(), "% kept") || !strings.Contains(text.String(), "dec_conv1b: named by keep") {
@@ -66,7 +66,7 @@ func TestQuantiseARun(t *testing.T) {
 	if len(m.Int8) != len(r.Layers) || m.Int8[r.Layers[0]].Factors == nil {
 		t.Errorf("the model has scales of %d layers, want %d", len(m.Int8), len(r.Layers))
 	}
-	if _, err := trained.Finished(codes); err != nil {
+	if _, err := trained.ReadFinished(codes); err != nil {
 		t.Error(err)
 	}
 	for text, want := range map[string]string{"keep: [dec_cnv1b]\n": "keep names a layer"} {
@@ -80,12 +80,12 @@ func TestQuantiseARun(t *testing.T) {
 	}
 }
 
-func TestSpreadStarts(t *testing.T) {
+func TestEvenIndices(t *testing.T) {
 	for _, c := range []struct {
 		n, of int
 		want  string
 	}{{3, 9, "[0 4 8]"}, {1, 9, "[0]"}, {5, 3, "[0 1 2]"}, {2, 0, "[]"}} {
-		if got := fmt.Sprint(spread(c.n, c.of)); got != c.want {
+		if got := fmt.Sprint(evenIndices(c.n, c.of)); got != c.want {
 			t.Errorf("%d of %d: %s, want %s", c.n, c.of, got, c.want)
 		}
 	}

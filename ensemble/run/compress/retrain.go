@@ -38,7 +38,7 @@ func retrain(ctx context.Context, c *config.TrainConfig, kept []channels.Kept, b
 		c.Train.Train.Threads = o.Threads
 	}
 	trained, err := train.Run(ctx, train.Options{Config: c, RunDir: o.RunDir, Resume: o.Resume, Overwrite: o.Overwrite, Version: o.Version, Stop: o.Stop,
-		Timings: o.Timings, Progress: o.Progress, Warn: o.Warn, Kept: kept})
+		Timings: o.Timings, Progress: o.Progress, Warn: o.Warn, Channels: kept})
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func (r *Result) Sections() answer.Sections {
 	if r.Report != "" {
 		rows = append(rows, [][2]string{{"run", r.RunDir}, {"products", r.ProductDir}, {"report", r.Report + "   (open it in a browser)"}}...)
 	}
-	return append(all, answer.Facts(rows...))
+	return append(all, answer.FactsSection(rows...))
 }
 
 //go:embed demo.yaml
@@ -102,7 +102,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	test := testFiles(files, c.Data.Split.Test.Domain())
+	test := testFiles(files, c.Data.Split.Test.Period())
 	if _, err := predict.Run(ctx, predict.Options{RunDir: res.RunDir, Input: test, Out: res.ProductDir, Formats: []product.Format{product.NetCDF},
 		Overwrite: product.OverwriteAlways, Threads: o.Threads, Command: o.Command, Version: o.Version, Progress: o.Progress}); err != nil {
 		return nil, err
@@ -127,17 +127,17 @@ func Data(ctx context.Context, o Options, dir string) (*demo.Files, error) {
 	want.Config.Threads = 0 // changes no bit of the data
 	if text, err := os.ReadFile(path); err == nil {
 		var have record
-		if json.Unmarshal(text, &have) == nil && same(have.Config, want.Config) && have.Formats == want.Formats && have.Version == want.Version {
+		if json.Unmarshal(text, &have) == nil && sameConfig(have.Config, want.Config) && have.Formats == want.Formats && have.Version == want.Version {
 			return have.Files, nil
 		}
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, &exit.Error{Code: exit.IO, What: "cannot read the record of the data", At: path, Why: err.Error(), Fix: "remove the folder " + dir, Err: err}
 	}
 	if err := errors.Join(os.RemoveAll(path), os.MkdirAll(dir, 0o755)); err != nil {
-		return nil, exit.Create(dir, err)
+		return nil, exit.CreateError(dir, err)
 	}
 	o.Data.Threads = o.Threads
-	resolved, err := o.Data.Resolved()
+	resolved, err := o.Data.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -146,21 +146,21 @@ func Data(ctx context.Context, o Options, dir string) (*demo.Files, error) {
 		return nil, err
 	}
 	defer pool.Close()
-	task := o.Progress.Start("generate", int64(resolved.Starts))
+	task := o.Progress.Start("generate", int64(resolved.Inits))
 	defer task.Done()
 	files, err := demo.Write(ctx, resolved, dir, o.Formats, demo.Encoder{Pool: pool}, func(done, _ int) { task.Set(int64(done), "") })
 	if err != nil {
 		return nil, err
 	}
-	if err := exit.Create(dir, atomicfile.WriteFile(filepath.Join(dir, "train.yaml"), demoConfig)); err != nil {
+	if err := exit.CreateError(dir, atomicfile.WriteFile(filepath.Join(dir, "train.yaml"), demoConfig)); err != nil {
 		return nil, err
 	}
 	want.Files = files
 	return files, jsonfile.Write(path, want)
 }
 
-// same compares by what JSON keeps of a configuration.
-func same(a, b demo.Config) bool {
+// sameConfig compares by what JSON keeps of a configuration.
+func sameConfig(a, b demo.Config) bool {
 	x, errA := json.Marshal(a)
 	y, errB := json.Marshal(b)
 	return errA == nil && errB == nil && string(x) == string(y)

@@ -127,10 +127,10 @@ func timeline(e *engine.Explanation) string {
 	var b strings.Builder
 	var sums [2]float64
 	for _, o := range e.Ops {
-		sums[btoi(o.Backward)] += o.BoundS
+		sums[boolToInt(o.Backward)] += o.BoundS
 	}
 	longest := max(sums[0], sums[1])
-	lines := 1 + btoi(sums[1] > 0)
+	lines := 1 + boolToInt(sums[1] > 0)
 	const line = 44
 	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %d %d" role="img" aria-label="bound time of the operations">`, chartWidth, lines*line+30)
 	scale := func(s float64) float64 { return s / longest * chartInner }
@@ -140,7 +140,7 @@ func timeline(e *engine.Explanation) string {
 	}
 	var at [2]float64
 	for t, o := range e.Ops {
-		i := btoi(o.Backward)
+		i := boolToInt(o.Backward)
 		class := "m " + string(o.Class)
 		if o.Bound == engine.ByMemory {
 			class += " pale"

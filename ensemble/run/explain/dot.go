@@ -11,8 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// fills are the colours of the classes, those of explain.css.
-var fills = map[engine.Class]string{engine.Contraction: "#2d62a3", engine.Normalisation: "#7c4b96", engine.Resampling: "#20806a", engine.Pointwise: "#bd6a14", engine.Copying: "#76808a"}
+// classColours are the colours of the classes, those of explain.css.
+var classColours = map[engine.Class]string{engine.Contraction: "#2d62a3", engine.Normalisation: "#7c4b96", engine.Resampling: "#20806a", engine.Pointwise: "#bd6a14", engine.Copying: "#76808a"}
 
 // WriteDOT writes the graph after a pass, "" being the graph before all passes, in the language of Graphviz: a node for
 // each input and operation with its shape, in the colour of its class, and an edge with its bytes for each value that
@@ -22,13 +22,13 @@ var fills = map[engine.Class]string{engine.Contraction: "#2d62a3", engine.Normal
 //
 // Errors: exit 64 for a pass that did not run; those of w.
 func (r *Result) WriteDOT(w io.Writer, after string) error {
-	i := slices.IndexFunc(r.Stages, func(s engine.Stage) bool { return s.Pass == after })
+	i := slices.IndexFunc(r.PassReports, func(s engine.PassReport) bool { return s.Pass == after })
 	if i < 0 {
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no pass %q ran", after), Fix: "name one of the stages"}
 	}
-	g := r.Stages[i].Graph
-	isNew := engine.NewIn(r.Stages[max(i-1, 0)].Graph, g)
-	need, backward := g.Needed(g.Roots()), engine.Backward(g)
+	g := r.PassReports[i].Graph
+	isNew := engine.AddedNodes(r.PassReports[max(i-1, 0)].Graph, g)
+	need, backward := g.Needed(g.Roots()), engine.BackwardNodes(g)
 	var nodes [2]strings.Builder // forward and backward
 	var edges strings.Builder
 	drawn := map[int]int{} // the node of a value, by its number
@@ -43,10 +43,10 @@ func (r *Result) WriteDOT(w io.Writer, after string) error {
 			continue
 		}
 		drawn[n.ID] = n.ID
-		side := &nodes[btoi(backward[n.ID])]
+		side := &nodes[boolToInt(backward[n.ID])]
 		fmt.Fprintf(side, "    n%d [label=%s tooltip=%s", n.ID, dotText(nodeName(n)+"\n"+shapeText(n.Shape)), dotText(nodeText(g, n)))
 		if n.Kind == graph.KindOp {
-			fmt.Fprintf(side, " fillcolor=%q", fills[engine.ClassOf(g, n)])
+			fmt.Fprintf(side, " fillcolor=%q", classColours[engine.ClassOf(g, n)])
 		} else {
 			side.WriteString(` fillcolor="white" fontcolor="black"`)
 		}
@@ -77,7 +77,7 @@ func (r *Result) WriteDOT(w io.Writer, after string) error {
   subgraph cluster_forward {
     label="forward ↓";
 %s  }
-`, dotText(fmt.Sprintf("%s, %s: %s", r.Network, r.Mode, r.Stages[i].Name())), nodes[0].String())
+`, dotText(fmt.Sprintf("%s, %s: %s", r.Network, r.Mode, r.PassReports[i].Name())), nodes[0].String())
 	if err == nil && nodes[1].Len() > 0 {
 		_, err = fmt.Fprintf(w, "  subgraph cluster_backward {\n    label=\"↑ backward\";\n%s  }\n", nodes[1].String())
 	}

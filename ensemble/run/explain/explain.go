@@ -58,7 +58,7 @@ type Options struct {
 	RunDir string
 
 	kept []channels.Kept
-	int8 map[string]*op.Int8
+	int8 map[string]*op.Int8Scales
 }
 
 // Result is the explained plan.
@@ -91,7 +91,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	if o.RunDir != "" {
-		m, _, err := model.LoadReference(filepath.Join(o.RunDir, "model"))
+		m, _, err := model.LoadDescription(filepath.Join(o.RunDir, "model"))
 		if err != nil {
 			return nil, err
 		}
@@ -101,8 +101,8 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if k := setup.Unfitted(setup.TaskOf(o.Config)); o.kept == nil {
-		if o.kept, err = setup.StartChannels(o.Config, &k, grid); err != nil {
+	if k := setup.PlaceholderTask(setup.TaskOf(o.Config)); o.kept == nil {
+		if o.kept, err = setup.PretrainedChannels(o.Config, &k, grid); err != nil {
 			return nil, err
 		}
 	}
@@ -121,14 +121,14 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	e, err := engine.Explain(g, s.Options, o.Peaks)
 	if err != nil {
-		return nil, setup.NamedMemory(err, s.memory, s.workspace)
+		return nil, setup.NameMemoryLimit(err, s.memory, s.workspace)
 	}
 	o.Timings.Save(s.Options.Timings)
 	r := &Result{Mode: o.Mode, Network: s.Describe(grid), Precision: s.Options.Precision,
 		MemoryBytes: s.Options.Memory.Limit, WorkspaceBytes: s.Options.Workspace, Explanation: e, pass: o.Pass}
 	if o.DumpAfter != "" {
 		var b strings.Builder
-		if err := r.Stages[r.stageAfter(o.DumpAfter)].Graph.WriteText(&b); err != nil {
+		if err := r.PassReports[r.stageAfter(o.DumpAfter)].Graph.WriteText(&b); err != nil {
 			return nil, err
 		}
 		r.Graph = b.String()
@@ -145,14 +145,14 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 func (r *Result) writePage(path string) error {
 	dot := strings.TrimSuffix(path, ".html") + ".dot"
 	var page, graph bytes.Buffer
-	if err := errors.Join(r.WriteDOT(&graph, r.drawn()), r.writeHTML(&page, filepath.Base(dot))); err != nil {
+	if err := errors.Join(r.WriteDOT(&graph, r.drawnPass()), r.writeHTML(&page, filepath.Base(dot))); err != nil {
 		return err
 	}
 	for _, f := range []struct {
 		path string
 		text []byte
 	}{{dot, graph.Bytes()}, {path, page.Bytes()}} {
-		if err := exit.Create(f.path, atomicfile.WriteFile(f.path, f.text)); err != nil {
+		if err := exit.CreateError(f.path, atomicfile.WriteFile(f.path, f.text)); err != nil {
 			return err
 		}
 	}
@@ -160,13 +160,13 @@ func (r *Result) writePage(path string) error {
 	return nil
 }
 
-// drawn is the pass after which the graph is drawn: the one that was asked for, or the last.
-func (r *Result) drawn() string { return cmp.Or(r.pass, r.Stages[len(r.Stages)-1].Pass) }
+// drawnPass is the pass after which the graph is drawn: the one that was asked for, or the last.
+func (r *Result) drawnPass() string { return cmp.Or(r.pass, r.PassReports[len(r.PassReports)-1].Pass) }
 
 // stageAfter is the place among the stages of the one after a pass that check has
 // found in the list. It is not the first, which is before all passes.
 func (r *Result) stageAfter(name string) int {
-	return slices.IndexFunc(r.Stages, func(s engine.Stage) bool { return s.Pass == name })
+	return slices.IndexFunc(r.PassReports, func(s engine.PassReport) bool { return s.Pass == name })
 }
 
 // Check completes the options.
@@ -211,16 +211,16 @@ type Subject struct {
 	Loss    bool
 	Options engine.Options
 	// memory and workspace say where the bounds are set.
-	memory, workspace setup.Bound
+	memory, workspace setup.MemoryLimit
 }
 
 // Subject gives the step of the first network of a training, or the prediction.
 func (o *Options) Subject() Subject {
-	s := Subject{Spec: setup.SpecOf(o.Config), Task: setup.Unfitted(setup.TaskOf(o.Config)), Batch: 1, memory: setup.FlagMemory, workspace: setup.FlagWorkspace}
+	s := Subject{Spec: setup.SpecOf(o.Config), Task: setup.PlaceholderTask(setup.TaskOf(o.Config)), Batch: 1, memory: setup.FlagMemory, workspace: setup.FlagWorkspace}
 	s.Spec.Kept = o.kept
 	if o.Mode == "predict" {
 		s.Options = setup.Inference{Threads: o.Threads, Device: o.Device, Timings: o.Timings, Memory: o.MemoryBytes, Workspace: o.WorkspaceBytes}.Options()
-		s.Options.Mode, s.Options.Consume, s.Options.Int8 = engine.Infer, true, o.int8
+		s.Options.Mode, s.Options.DonateInputs, s.Options.Int8 = engine.Infer, true, o.int8
 	} else {
 		c := o.Config.Train.Train
 		s.Batch, s.Seed, s.Loss = c.BatchSize, uint64(c.Seed), true
@@ -263,7 +263,7 @@ func (o *Options) Grid(ctx context.Context) (*ensemble.Grid, error) {
 		return &ensemble.Grid{Kind: ensemble.Projected, NY: o.Crop.Height, NX: o.Crop.Width}, nil
 	}
 	grid, err := GridOf(ctx, o.Config)
-	return grid, orCrop(err)
+	return grid, withCropHint(err)
 }
 
 // GridOf is the grid of the store, or of the forecast files by their catalogue.
@@ -271,11 +271,11 @@ func GridOf(ctx context.Context, c *config.TrainConfig) (*ensemble.Grid, error) 
 	if c.Data.Store != "" {
 		return samples.StoreGrid(ctx, string(c.Data.Store))
 	}
-	files, err := input.FilesOf("data.forecasts", c.Data.Forecasts)
+	files, err := input.ConfigFiles("data.forecasts", c.Data.Forecasts)
 	if err != nil {
 		return nil, err
 	}
-	in, err := fio.Open(ctx, files, input.Reading(c, true))
+	in, err := fio.Open(ctx, files, input.ReaderOptions(c, true))
 	if err != nil {
 		return nil, err
 	}
@@ -291,11 +291,11 @@ func GridOf(ctx context.Context, c *config.TrainConfig) (*ensemble.Grid, error) 
 	if err != nil {
 		return nil, err
 	}
-	return to.Settle(entries)
+	return to.Resolve(entries)
 }
 
-// orCrop adds the remedy that needs no forecast file.
-func orCrop(err error) error {
+// withCropHint adds the remedy that needs no forecast file.
+func withCropHint(err error) error {
 	var e *exit.Error
 	if !errors.As(err, &e) || e.Code == exit.SaveAndStop {
 		return err
@@ -310,29 +310,29 @@ func (r *Result) Sections() answer.Sections {
 	if r.pass != "" {
 		return r.passSections()
 	}
-	return slices.Concat(answer.Sections{{Text: []string{r.Network + ", " + r.Mode}}}, r.StageSections(), r.PlanSections())
+	return slices.Concat(answer.Sections{{Text: []string{r.Network + ", " + r.Mode}}}, r.PassSections(), r.PlanSections())
 }
 
 // passSections say what one pass did: the counts before and after, and every
 // kind of value that came or went.
 func (r *Result) passSections() answer.Sections {
 	i := r.stageAfter(r.pass)
-	before, after := r.Stages[i-1], r.Stages[i]
-	both := engine.Explanation{Stages: []engine.Stage{before, after}}
-	both.Stages[0].Changes = nil // by another pass
+	before, after := r.PassReports[i-1], r.PassReports[i]
+	both := engine.Explanation{PassReports: []engine.PassReport{before, after}}
+	both.PassReports[0].Changes = nil // by another pass
 	required := "may be left out"
 	if after.Required {
 		required = "required"
 	}
-	lines := engine.Difference(before.Graph, after.Graph)
+	lines := engine.Diff(before.Graph, after.Graph)
 	if len(lines) == 0 {
 		lines = []string{"the values are the same as before"}
 	}
-	return slices.Concat(answer.Sections{{Text: []string{fmt.Sprintf("%s: %s (%s)", after.Pass, after.Purpose, required)}}}, both.StageSections(), answer.Sections{{Text: lines}})
+	return slices.Concat(answer.Sections{{Text: []string{fmt.Sprintf("%s: %s (%s)", after.Pass, after.Purpose, required)}}}, both.PassSections(), answer.Sections{{Text: lines}})
 }
 
-// PassInfo is one pass of the compiler.
-type PassInfo struct {
+// Pass is one pass of the compiler.
+type Pass struct {
 	Name     string   `json:"name"`
 	Purpose  string   `json:"purpose"`
 	Required bool     `json:"required"`
@@ -343,7 +343,7 @@ type PassInfo struct {
 func Passes() PassList {
 	var out PassList
 	for _, p := range pass.List {
-		i := PassInfo{Name: p.Name, Purpose: p.Purpose, Required: p.Required, After: []string{}}
+		i := Pass{Name: p.Name, Purpose: p.Purpose, Required: p.Required, After: []string{}}
 		for _, o := range pass.Order {
 			if o.After == p.Name {
 				i.After = append(i.After, o.Before+": "+o.Reason)
@@ -355,11 +355,11 @@ func Passes() PassList {
 }
 
 // PassList are passes in their order.
-type PassList []PassInfo
+type PassList []Pass
 
 // Sections are the passes, one a line.
 func (l PassList) Sections() answer.Sections {
-	s := answer.Section{Columns: append(answer.Numbers("", "#"), answer.Words("pass", "required", "purpose")...)}
+	s := answer.Section{Columns: append(answer.NumberColumns("", "#"), answer.TextColumns("pass", "required", "purpose")...)}
 	for i, p := range l {
 		required := "no"
 		if p.Required {

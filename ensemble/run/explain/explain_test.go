@@ -105,7 +105,7 @@ func TestExplainPrediction(t *testing.T) {
 	}
 	for _, o := range []setup.Inference{{}, {Threads: 1}, {Threads: 1, Memory: 4 << 20}, {Threads: 1, Workspace: 2 << 20}} {
 		got := explainedPlan(t, Options{Config: c, Mode: "predict", Threads: o.Threads, MemoryBytes: o.Memory, WorkspaceBytes: o.Workspace})
-		m := &model.Model{Spec: setup.SpecOf(c), Task: setup.Unfitted(setup.TaskOf(c)), About: model.About{Grid: grid}}
+		m := &model.Model{Spec: setup.SpecOf(c), Task: setup.PlaceholderTask(setup.TaskOf(c)), Metadata: model.Metadata{Grid: grid}}
 		if err := m.Open(o.Options()); err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestExplainDump(t *testing.T) {
 		o.DumpAfter = name
 		r := explain(t, o)
 		var want strings.Builder
-		if err := r.Stages[r.stageAfter(name)].Graph.WriteText(&want); err != nil {
+		if err := r.PassReports[r.stageAfter(name)].Graph.WriteText(&want); err != nil {
 			t.Fatal(err)
 		}
 		if r.Graph != want.String() || strings.Contains(r.Graph, "\ngradient ") != grads {
@@ -247,7 +247,7 @@ func TestDOT(t *testing.T) {
 	for _, set := range [][]string{nil, {"model.kind=resnet2d_simple", "model.head=spread", "train.loss.kind=mse",
 		"data.levels=[850hPa]", "data.targets=[{variable: t, levels: [850hPa]}]"}} {
 		r := explain(t, explainOptions(t, set...))
-		for i, s := range r.Stages {
+		for i, s := range r.PassReports {
 			if i > 0 && len(s.Changes) == 0 {
 				continue
 			}
@@ -295,7 +295,7 @@ func TestDOT(t *testing.T) {
 			t.Errorf("a pass that there is not: %v", err)
 		}
 	}
-	for class, colour := range fills {
+	for class, colour := range classColours {
 		if !strings.Contains(explainStyles, fmt.Sprintf("--%s: %s;", class, colour)) {
 			t.Errorf("%s has another colour on the page than %s", class, colour)
 		}

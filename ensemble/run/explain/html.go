@@ -45,7 +45,7 @@ type planPage struct {
 
 // stageView is one stage with its measures beside those of the stage before.
 type stageView struct {
-	engine.Stage
+	engine.PassReport
 	Measures []stageMeasure
 }
 
@@ -60,18 +60,18 @@ type stageMeasure struct {
 // memory of the arena over time, and all operations. It names the file of the graph.
 func (r *Result) writeHTML(w io.Writer, dot string) error {
 	p := planPage{Result: r, Legend: engine.Classes, Memory: template.HTML(memoryMap(r.Explanation)),
-		Timeline: template.HTML(timeline(r.Explanation)), Shares: template.HTML(shares(r.Explanation)), DOT: dot, Drawn: r.drawn()}
-	var most engine.Stage
-	for _, s := range r.Stages {
+		Timeline: template.HTML(timeline(r.Explanation)), Shares: template.HTML(shares(r.Explanation)), DOT: dot, Drawn: r.drawnPass()}
+	var most engine.PassReport
+	for _, s := range r.PassReports {
 		most.FLOPs, most.Bytes = max(most.FLOPs, s.FLOPs), max(most.Bytes, s.Bytes)
 		most.LiveBytes, most.ArenaBytes, most.Ops = max(most.LiveBytes, s.LiveBytes), max(most.ArenaBytes, s.ArenaBytes), max(most.Ops, s.Ops)
 	}
-	for i, s := range r.Stages {
+	for i, s := range r.PassReports {
 		before := s
 		if i > 0 {
-			before = r.Stages[i-1]
+			before = r.PassReports[i-1]
 		}
-		p.Steps = append(p.Steps, stageView{Stage: s, Measures: []stageMeasure{
+		p.Steps = append(p.Steps, stageView{PassReport: s, Measures: []stageMeasure{
 			newStageMeasure(fmt.Sprint(s.Ops), int64(s.Ops), int64(before.Ops), int64(most.Ops)),
 			newStageMeasure(flopsText(s.FLOPs), s.FLOPs, before.FLOPs, most.FLOPs),
 			newStageMeasure(bytesText(s.Bytes), s.Bytes, before.Bytes, most.Bytes),
@@ -85,12 +85,12 @@ func (r *Result) writeHTML(w io.Writer, dot string) error {
 // MemoryPicture draws the arena over the operations: every buffer at its place from the
 // first to the last operation that needs it.
 func (r *Result) MemoryPicture() report.Picture {
-	return report.Alone("memory of the arena over the operations", memoryMap(r.Explanation), explainStyles)
+	return report.Standalone("memory of the arena over the operations", memoryMap(r.Explanation), explainStyles)
 }
 
 // TimePicture draws the operations one after the other, as long as their bound.
 func (r *Result) TimePicture() report.Picture {
-	return report.Alone("bound time of the operations", timeline(r.Explanation), explainStyles)
+	return report.Standalone("bound time of the operations", timeline(r.Explanation), explainStyles)
 }
 
 func newStageMeasure(value string, now, before, most int64) stageMeasure {

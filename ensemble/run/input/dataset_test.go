@@ -33,7 +33,7 @@ func TestSelectionOnPartOfTheGrid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if part != nil && !s.On(s.Grid.Part(*part)) {
+		if part != nil && !s.CropTo(s.Grid.Subgrid(*part)) {
 			t.Fatalf("no place for %v of %v", part, s.Grid)
 		}
 		fc, _, err := s.Read(context.Background(), s.Inits[:1], nil)
@@ -47,19 +47,19 @@ func TestSelectionOnPartOfTheGrid(t *testing.T) {
 	s, part := read(&w)
 	for lead := range axes.Leads {
 		for m := range part.Members {
-			want := ensemble.Cut(whole.Field(lead, m, 0, 0), all.Grid, w)
+			want := ensemble.CropField(whole.Field(lead, m, 0, 0), all.Grid, w)
 			if got := part.Field(lead, m, 0, 0); !slices.Equal(got, want) {
 				t.Fatalf("lead %d, member %d differ", lead, m)
 			}
 		}
 	}
-	if got := s.Within(ensemble.Window{Rows: [2]int{1, 2}, Cols: [2]int{0, 4}}); got != (ensemble.Window{Rows: [2]int{4, 5}, Cols: [2]int{5, 9}}) {
+	if got := s.InputWindow(ensemble.Window{Rows: [2]int{1, 2}, Cols: [2]int{0, 4}}); got != (ensemble.Window{Rows: [2]int{4, 5}, Cols: [2]int{5, 9}}) {
 		t.Errorf("window %v of the input", got)
 	}
-	other := *all.Grid.Part(w)
+	other := *all.Grid.Subgrid(w)
 	other.Lat = append([]float64{}, other.Lat...)
 	other.Lat[1] += 0.5
-	if all.On(&other) {
+	if all.CropTo(&other) {
 		t.Error("another grid is taken for a part")
 	}
 }

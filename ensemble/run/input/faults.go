@@ -9,7 +9,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 )
 
 // Fault is something wrong with an input. The same code finds it for `check`, which
@@ -51,18 +51,18 @@ const (
 var FaultKinds = []FaultKind{FaultDamage, FaultCycles, FaultMissing, FaultDuplicate, FaultGrid, FaultUnit, FaultNotFinite, FaultImplausible, FaultCopy,
 	FaultConstant, FaultUnused}
 
-// Err is the fault as an error.
-func (f Fault) Err() *exit.Error {
+// AsError is the fault as an error.
+func (f Fault) AsError() *exit.Error {
 	return &exit.Error{Code: f.Code, What: f.What, At: f.At, Why: f.Why, Fix: f.Fix}
 }
 
-// On names the first field concerned.
-func (f Fault) On(e ensemble.Entry) Fault {
+// AtEntry names the first field concerned.
+func (f Fault) AtEntry(e ensemble.Entry) Fault {
 	f.File, f.Message = e.File, e.Message
 	if e.Length > 0 {
 		f.Byte = &e.Offset
 	}
-	if at := PlaceOf(e); f.At == "" {
+	if at := Location(e); f.At == "" {
 		f.At = at
 	} else {
 		f.At += "; " + at
@@ -70,8 +70,8 @@ func (f Fault) On(e ensemble.Entry) Fault {
 	return f
 }
 
-// PlaceOf is where a field lies, in words.
-func PlaceOf(e ensemble.Entry) string {
+// Location is where a field lies, in words.
+func Location(e ensemble.Entry) string {
 	at := fmt.Sprintf("%s, field %d", e.File, e.Message)
 	if e.Length > 0 {
 		at = fmt.Sprintf("%s, message %d, byte %d", e.File, e.Message, e.Offset)
@@ -79,24 +79,24 @@ func PlaceOf(e ensemble.Entry) string {
 	return at + " (" + e.Key.String() + ")"
 }
 
-// Refusal makes an error of the faults that no work goes on with, nil if there are
+// SplitFaults makes an error of the faults that no work goes on with, nil if there are
 // none, and texts of the others. What is bad comes before what is absent: waiting does
 // not help.
-func Refusal(faults []Fault) (warnings []string, err error) {
+func SplitFaults(faults []Fault) (warnings []string, err error) {
 	var bad []*exit.Error
 	for _, f := range faults {
 		if f.Code == exit.OK {
 			warnings = append(warnings, f.Warning())
 			continue
 		}
-		bad = append(bad, f.Err())
+		bad = append(bad, f.AsError())
 	}
 	if bad == nil {
 		return warnings, nil
 	}
 	slices.SortStableFunc(bad, func(a, b *exit.Error) int { return cmp.Compare(a.Code, b.Code) })
 	first := *bad[0]
-	first.More = bad[1:min(len(bad), phrase.MaxListed)]
+	first.More = bad[1:min(len(bad), humanise.MaxListed)]
 	return warnings, &first
 }
 
@@ -112,47 +112,47 @@ func (f Fault) Warning() string {
 	return s
 }
 
-// Block is what a start must hold: all of the axes for all of the members.
-type Block struct {
+// RequiredFields is what a start must hold: all of the axes for all of the members.
+type RequiredFields struct {
 	Axes    ensemble.Axes
 	Members []ensemble.Member
 }
 
 // Keys visits the fields of one start that a block asks for, by lead and member.
-func (b Block) Keys(init ensemble.Init, visit func(ensemble.Key)) {
+func (b RequiredFields) Keys(init ensemble.Init, visit func(ensemble.Key)) {
 	for _, t := range b.Axes.Leads {
 		for _, m := range b.Members {
 			for _, v := range b.Axes.Variables {
 				for _, l := range b.Axes.Levels {
-					visit(ensemble.Key{Variable: v, Level: l.Of(v), Member: m, Init: init, Lead: t})
+					visit(ensemble.Key{Variable: v, Level: l.ForVariable(v), Member: m, Init: init, Lead: t})
 				}
 			}
 		}
 	}
 }
 
-// Holds tells whether a field is one that the block asks for.
-func (b Block) Holds(e ensemble.Entry) bool {
+// Contains tells whether a field is one that the block asks for.
+func (b RequiredFields) Contains(e ensemble.Entry) bool {
 	_, _, _, ok := b.Axes.Find(e.Key)
 	return ok && e.Product == ensemble.MemberField && e.Statistic == "" && slices.Contains(b.Members, e.Member)
 }
 
-// Inventory finds what is wrong with the fields that blocks ask for, without their
+// CheckInventory finds what is wrong with the fields that blocks ask for, without their
 // values: entries are those that are there. Their grids may differ where fields are
 // interpolated.
-func Inventory(c *ensemble.Catalogue, at string, entries []ensemble.Entry, blocks []Block, to Destination) (faults []Fault) {
+func CheckInventory(c *ensemble.Catalogue, at string, entries []ensemble.Entry, blocks []RequiredFields, to Destination) (faults []Fault) {
 	for _, b := range blocks {
-		faults = append(faults, Offers(c, at, b)...)
+		faults = append(faults, CheckOffered(c, at, b)...)
 	}
 	if faults != nil {
 		return faults // what is nowhere need not be listed for every start
 	}
-	return slices.Concat(CentreFaults(entries), to.Faults(entries), UnitFaults(entries), Lacking(c, entries, blocks, EveryStart))
+	return slices.Concat(CentreFaults(entries), to.Faults(entries), UnitFaults(entries), CheckMissing(c, entries, blocks, EveryInit))
 }
 
-// Offers finds the variables, levels, leads and members asked for that are nowhere in
+// CheckOffered finds the variables, levels, leads and members asked for that are nowhere in
 // the input, so that a wrong name is told from an incomplete file.
-func Offers(c *ensemble.Catalogue, at string, b Block) (faults []Fault) {
+func CheckOffered(c *ensemble.Catalogue, at string, b RequiredFields) (faults []Fault) {
 	seen := map[string]bool{}
 	perturbed, numbered := false, false
 	for _, e := range c.Entries {
@@ -173,10 +173,10 @@ func Offers(c *ensemble.Catalogue, at string, b Block) (faults []Fault) {
 			Why: "they hold " + have, Fix: "give the files that hold it, or correct the name; `ensemble inspect FILE` lists what a file holds"}
 		switch {
 		case kind == "member" && name == "0" && perturbed:
-			f = ControlAbsent(at, have)
+			f = MissingControlFault(at, have)
 		case kind == "member":
 			f.Code, f.Fix = exit.NotYet, "wait for the files of this member, or go on with the members that are there"
-			f.Why += absentFile(c.Entries, name)
+			f.Why += missingFileHint(c.Entries, name)
 		}
 		faults = append(faults, f)
 	}
@@ -187,13 +187,13 @@ func Offers(c *ensemble.Catalogue, at string, b Block) (faults []Fault) {
 		if l == ensemble.SingleLevel { // what the variables demand
 			continue
 		}
-		missing("level", l.String(), "levels "+strings.Join(phrase.Words(c.Levels()), ", "))
+		missing("level", l.String(), "levels "+strings.Join(humanise.Strings(c.Levels()), ", "))
 	}
 	for _, t := range b.Axes.Leads {
-		missing("lead", t.String(), "leads "+strings.Join(phrase.Words(c.Leads()), ", "))
+		missing("lead", t.String(), "leads "+strings.Join(humanise.Strings(c.Leads()), ", "))
 	}
 	ofMembers := len(b.Members) > 0 && !slices.Equal(b.Members, []ensemble.Member{ensemble.NoMember})
-	if ofMembers && percentilesOnly(c) {
+	if ofMembers && hasOnlyPercentiles(c) {
 		return append(faults, Fault{Kind: FaultMissing, Code: exit.BadData, What: "the forecast files hold percentiles, no members", At: at,
 			Why: "percentiles are no members: nothing says which belong together in space and time", Fix: "give the files of the members, or take percentiles for them with members.percentiles: members (in train.yaml data.members.percentiles)"})
 	}
@@ -207,30 +207,30 @@ func Offers(c *ensemble.Catalogue, at string, b Block) (faults []Fault) {
 	return faults
 }
 
-func ControlAbsent(at, have string) Fault {
+func MissingControlFault(at, have string) Fault {
 	return Fault{Kind: FaultMissing, Code: exit.BadData, What: "control member absent", At: at,
 		Why: "there are " + have + "; since IFS cycle 50r1 the control is in the `oper` `fc` file", Fix: "add the file of the control, or leave the control out of the members"}
 }
 
-// start is what there is of one start, and what of the blocks is not.
-type start struct {
+// initFields is what there is of one start, and what of the blocks is not.
+type initFields struct {
 	init    ensemble.Init
 	have    map[ensemble.Key]ensemble.Entry // without init
 	missing []ensemble.Key                  // without init
 }
 
-// EveryStart wants all of them.
-func EveryStart(ensemble.Init) bool { return true }
+// EveryInit wants all of them.
+func EveryInit(ensemble.Init) bool { return true }
 
-// Lacking finds the fields that the starts wanted lack, of entries of a catalogue. A start
+// CheckMissing finds the fields that the starts wanted lack, of entries of a catalogue. A start
 // that holds what another one lacks is that one's, of a wrong cycle.
-func Lacking(c *ensemble.Catalogue, entries []ensemble.Entry, blocks []Block, wanted func(ensemble.Init) bool) (faults []Fault) {
-	by := map[ensemble.Init]*start{}
-	var starts []*start
+func CheckMissing(c *ensemble.Catalogue, entries []ensemble.Entry, blocks []RequiredFields, wanted func(ensemble.Init) bool) (faults []Fault) {
+	by := map[ensemble.Init]*initFields{}
+	var starts []*initFields
 	for _, e := range entries {
 		s := by[e.Init]
 		if s == nil {
-			s = &start{init: e.Init, have: map[ensemble.Key]ensemble.Entry{}}
+			s = &initFields{init: e.Init, have: map[ensemble.Key]ensemble.Entry{}}
 			by[e.Init] = s
 			starts = append(starts, s)
 		}
@@ -240,8 +240,8 @@ func Lacking(c *ensemble.Catalogue, entries []ensemble.Entry, blocks []Block, wa
 			s.have[k] = e
 		}
 	}
-	slices.SortFunc(starts, func(a, b *start) int { return a.init.Compare(b.init.Time) })
-	var short []*start
+	slices.SortFunc(starts, func(a, b *initFields) int { return a.init.Compare(b.init.Time) })
+	var short []*initFields
 	for _, s := range starts {
 		for _, b := range blocks {
 			b.Keys(ensemble.Init{}, func(k ensemble.Key) {
@@ -254,30 +254,30 @@ func Lacking(c *ensemble.Catalogue, entries []ensemble.Entry, blocks []Block, wa
 			short = append(short, s)
 		}
 	}
-	if f, ok := lagged(starts, len(short)); ok {
+	if f, ok := laggedFault(starts, len(short)); ok {
 		return []Fault{f}
 	}
 	// Those with the least first: they are the ones that stray into others.
 	byCount := slices.Clone(short)
-	slices.SortStableFunc(byCount, func(a, b *start) int { return cmp.Compare(len(a.have), len(b.have)) })
-	strays := map[*start]bool{}
-	strayed := map[*start]bool{}
+	slices.SortStableFunc(byCount, func(a, b *initFields) int { return cmp.Compare(len(a.have), len(b.have)) })
+	strays := map[*initFields]bool{}
+	strayed := map[*initFields]bool{}
 	for i, s := range byCount {
 		for _, whole := range byCount[i+1:] {
-			if !strays[whole] && s.fills(whole) {
+			if !strays[whole] && s.completes(whole) {
 				strays[s], strayed[whole] = true, true
 				if wanted(whole.init) {
-					faults = append(faults, mixed(whole, s))
+					faults = append(faults, mixedCyclesFault(whole, s))
 				}
 				break
 			}
 		}
 	}
-	var around *surroundings
+	var around *fileContext
 	for _, s := range short {
 		if wanted(s.init) && !strays[s] && !strayed[s] {
 			if around == nil {
-				around = surroundingsOf(c)
+				around = newFileContext(c)
 			}
 			faults = append(faults, s.fault(around))
 		}
@@ -285,9 +285,9 @@ func Lacking(c *ensemble.Catalogue, entries []ensemble.Entry, blocks []Block, wa
 	return faults
 }
 
-// lagged tells whether several starts, all short, have different members each: those of
+// laggedFault tells whether several starts, all short, have different members each: those of
 // one ensemble by its parts, which cannot be used together.
-func lagged(starts []*start, short int) (Fault, bool) {
+func laggedFault(starts []*initFields, short int) (Fault, bool) {
 	if len(starts) < 3 || short < len(starts) {
 		return Fault{}, false
 	}
@@ -303,15 +303,15 @@ func lagged(starts []*start, short int) (Fault, bool) {
 		}
 		parts = append(parts, fmt.Sprintf("%s has member %s", s.init, ensemble.MemberRanges(m)))
 	}
-	if n := len(parts); n > phrase.MaxListed {
-		parts = append(parts[:phrase.MaxListed], fmt.Sprintf("and %d more", n-phrase.MaxListed))
+	if n := len(parts); n > humanise.MaxListed {
+		parts = append(parts[:humanise.MaxListed], fmt.Sprintf("and %d more", n-humanise.MaxListed))
 	}
 	return Fault{Kind: FaultCycles, Code: exit.BadData, What: "cycles are mixed: every start has other members", Why: strings.Join(parts, "; "),
-		Fix: "give files of one cycle; `predict` makes one ensemble of several starts with members.lagged.max_age", Fields: len(starts)}.On(starts[0].first()), true
+		Fix: "give files of one cycle; `predict` makes one ensemble of several starts with members.lagged.max_age", Fields: len(starts)}.AtEntry(starts[0].first()), true
 }
 
-// fills tells whether all that there is of a start is missing in another.
-func (s *start) fills(whole *start) bool {
+// completes tells whether all that there is of a start is missing in another.
+func (s *initFields) completes(whole *initFields) bool {
 	if len(s.have) == 0 || len(s.have) > len(whole.missing) || len(s.have) == len(whole.have) {
 		return false
 	}
@@ -323,7 +323,7 @@ func (s *start) fills(whole *start) bool {
 	return true
 }
 
-func (s *start) first() ensemble.Entry {
+func (s *initFields) first() ensemble.Entry {
 	var out ensemble.Entry
 	for _, e := range s.have {
 		if out.File == "" || e.Compare(out) < 0 {
@@ -333,7 +333,7 @@ func (s *start) first() ensemble.Entry {
 	return out
 }
 
-func (s *start) members() []ensemble.Member {
+func (s *initFields) members() []ensemble.Member {
 	var out []ensemble.Member
 	for k := range s.have {
 		out = append(out, k.Member)
@@ -342,8 +342,8 @@ func (s *start) members() []ensemble.Member {
 	return slices.Compact(out)
 }
 
-// mixed is the fault of a start some of whose fields are of another cycle.
-func mixed(whole, stray *start) Fault {
+// mixedCyclesFault is the fault of a start some of whose fields are of another cycle.
+func mixedCyclesFault(whole, stray *initFields) Fault {
 	a, b := whole.first(), stray.first()
 	f := Fault{Kind: FaultCycles, Code: exit.BadData, What: "cycles are mixed", At: fmt.Sprintf("%s %s, %s %s", a.File, whole.init, b.File, stray.init),
 		Why:    fmt.Sprintf("member %s has fields of %s that are missing at %s", ensemble.MemberRanges(stray.members()), stray.init, whole.init),
@@ -352,11 +352,11 @@ func mixed(whole, stray *start) Fault {
 	if slices.Equal(stray.members(), []ensemble.Member{0}) {
 		f.What, f.Fix = "control is of another cycle", "give the control of "+whole.init.String()
 	}
-	return f.On(b)
+	return f.AtEntry(b)
 }
 
 // fault says what a start lacks.
-func (s *start) fault(around *surroundings) Fault {
+func (s *initFields) fault(around *fileContext) Fault {
 	first := s.missing[0]
 	f := Fault{Kind: FaultMissing, Code: exit.NotYet, What: fmt.Sprintf("member %s is missing at lead %s", first.Member, first.Lead),
 		At:     fmt.Sprintf("start %s, %s at %s", s.init, first.Variable, first.Level),
@@ -370,20 +370,20 @@ func (s *start) fault(around *surroundings) Fault {
 	absent := func(m ensemble.Member) bool { return !slices.Contains(have, m) }
 	switch {
 	case absent(first.Member) && first.Member == 0 && slices.ContainsFunc(have, func(m ensemble.Member) bool { return m > 0 }):
-		c := ControlAbsent("start "+s.init.String(), "members "+ensemble.MemberRanges(have))
+		c := MissingControlFault("start "+s.init.String(), "members "+ensemble.MemberRanges(have))
 		c.Fields = f.Fields
 		f = c
 	case absent(first.Member) && first.Member != ensemble.NoMember:
 		f.What = fmt.Sprintf("member %s is missing at lead %s and all others", first.Member, first.Lead)
-		f.Why += absentFile(slices.Collect(maps.Values(s.have)), first.Member.String())
+		f.Why += missingFileHint(slices.Collect(maps.Values(s.have)), first.Member.String())
 	}
-	f.Why += s.tabulated()
+	f.Why += s.table()
 	file := s.first().File
 	f.File, f.At = file, f.At+"; fields of this start are in "+file
-	if last, ok := s.cut(around); ok {
+	if last, ok := s.truncation(around); ok {
 		f.File, f.At, f.Code, f.Fix = "", "", exit.BadData, "fetch the file again"
 		f.Why = "the file ends between two messages, where by the order of the others these would follow; " + f.Why
-		f = f.On(last)
+		f = f.AtEntry(last)
 	}
 	return f
 }
@@ -398,7 +398,7 @@ func MemberLeads(missing []ensemble.Key) string {
 	alike := map[string][]ensemble.Member{}
 	for m, t := range leads {
 		slices.Sort(t)
-		at := strings.Join(phrase.Words(slices.Compact(t)), ", ")
+		at := strings.Join(humanise.Strings(slices.Compact(t)), ", ")
 		alike[at] = append(alike[at], m)
 	}
 	var rows []string
@@ -422,8 +422,8 @@ func MemberLeads(missing []ensemble.Key) string {
 		}
 		rows = append(rows, who+" at "+text[m[0]])
 	}
-	if len(rows) > phrase.MaxListed {
-		rows = append(rows[:phrase.MaxListed], fmt.Sprintf("and %d more members", len(order)-phrase.MaxListed))
+	if len(rows) > humanise.MaxListed {
+		rows = append(rows[:humanise.MaxListed], fmt.Sprintf("and %d more members", len(order)-humanise.MaxListed))
 	}
 	return strings.Join(rows, "; ")
 }
@@ -442,8 +442,8 @@ func GridFaults(entries []ensemble.Entry, fix string) (faults []Fault) {
 		if g == nil {
 			if at := slices.IndexFunc(groups, func(o *group) bool { return o.first.Grid.SameAs(e.Grid, GridTolerance) }); at >= 0 {
 				g = groups[at]
-				if turned := storedElsewise(g.first.Grid, e.Grid); turned != "" {
-					faults = append(faults, Fault{Kind: FaultGrid, What: "one grid is stored in several ways; all are read in one order", Why: turned}.On(e))
+				if turned := storageDifference(g.first.Grid, e.Grid); turned != "" {
+					faults = append(faults, Fault{Kind: FaultGrid, What: "one grid is stored in several ways; all are read in one order", Why: turned}.AtEntry(e))
 				}
 			} else {
 				g = &group{first: e}
@@ -464,24 +464,24 @@ func GridFaults(entries []ensemble.Entry, fix string) (faults []Fault) {
 	}
 	for _, g := range groups {
 		if g != most {
-			f := GridsDiffer(most.first.File, most.first.Grid, g.first.File, g.first.Grid, fix)
+			f := GridMismatchFault(most.first.File, most.first.Grid, g.first.File, g.first.Grid, fix)
 			f.Fields = g.count
-			faults = append(faults, f.On(g.first))
+			faults = append(faults, f.AtEntry(g.first))
 		}
 	}
 	return faults
 }
 
-// storedElsewise says how the storage of one grid differs from that of another.
-func storedElsewise(a, b *ensemble.Grid) string {
-	s, t := SourceOrder(a), SourceOrder(b)
+// storageDifference says how the storage of one grid differs from that of another.
+func storageDifference(a, b *ensemble.Grid) string {
+	s, t := FormatSourceOrder(a), FormatSourceOrder(b)
 	if s == t {
 		return ""
 	}
 	return fmt.Sprintf("some%s, others%s", cmp.Or(s, " in our order"), cmp.Or(t, " in our order"))
 }
 
-func GridsDiffer(a string, ga *ensemble.Grid, b string, gb *ensemble.Grid, fix string) Fault {
+func GridMismatchFault(a string, ga *ensemble.Grid, b string, gb *ensemble.Grid, fix string) Fault {
 	return Fault{Kind: FaultGrid, Code: exit.BadData, What: "grids differ", Why: fmt.Sprintf("%s: %s; %s: %s", a, ga, b, gb), Fix: fix}
 }
 
@@ -493,14 +493,14 @@ func UnitFaults(entries []ensemble.Entry) (faults []Fault) {
 	first := map[string]ensemble.Entry{}
 	for _, e := range entries {
 		n := name{e.Variable, e.NativeUnit}
-		if seen[n] || !e.Product.Measures() {
+		if seen[n] || !e.Product.HasVariableUnit() {
 			continue
 		}
 		seen[n] = true
 		known, ok := ensemble.VariableNamed(e.Variable)
 		if ok && e.Unit != known.Unit {
 			faults = append(faults, Fault{Kind: FaultUnit, Code: exit.BadData, What: fmt.Sprintf("unit %q of %s is not understood", e.NativeUnit, e.Variable),
-				Why: "values in " + known.Unit + " are needed", Fix: "write the right unit into the file"}.On(e))
+				Why: "values in " + known.Unit + " are needed", Fix: "write the right unit into the file"}.AtEntry(e))
 			continue
 		}
 		o, other := first[e.Variable]
@@ -509,18 +509,18 @@ func UnitFaults(entries []ensemble.Entry) (faults []Fault) {
 			first[e.Variable] = e
 		case o.Unit != e.Unit:
 			faults = append(faults, Fault{Kind: FaultUnit, Code: exit.BadData, What: fmt.Sprintf("units of %s differ", e.Variable),
-				Why: fmt.Sprintf("%q in %s, %q in %s", o.NativeUnit, o.File, e.NativeUnit, e.File), Fix: "bring the files to one unit"}.On(e))
+				Why: fmt.Sprintf("%q in %s, %q in %s", o.NativeUnit, o.File, e.NativeUnit, e.File), Fix: "bring the files to one unit"}.AtEntry(e))
 		default:
 			faults = append(faults, Fault{Kind: FaultUnit, What: fmt.Sprintf("units of %s differ; all are read as %s", e.Variable, e.Unit),
-				Why: fmt.Sprintf("%q in %s, %q in %s", o.NativeUnit, o.File, e.NativeUnit, e.File)}.On(e))
+				Why: fmt.Sprintf("%q in %s, %q in %s", o.NativeUnit, o.File, e.NativeUnit, e.File)}.AtEntry(e))
 		}
 	}
 	return faults
 }
 
-// Contradiction is the fault of two fields that have one name and differ.
-func Contradiction(a, b ensemble.Entry) Fault {
+// ConflictFault is the fault of two fields that have one name and differ.
+func ConflictFault(a, b ensemble.Entry) Fault {
 	return Fault{Kind: FaultDuplicate, Code: exit.BadData, What: "two messages describe the same field and differ",
 		At:  fmt.Sprintf("%s message %d and %s message %d", a.File, a.Message, b.File, b.Message),
-		Why: "which of the two is right cannot be known", Fix: "remove one of them from the input", Fields: 2}.On(b)
+		Why: "which of the two is right cannot be known", Fix: "remove one of them from the input", Fields: 2}.AtEntry(b)
 }

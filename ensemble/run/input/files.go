@@ -5,24 +5,24 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
-// Aside is what lies in a folder of input files and is none.
-type Aside = fio.Aside
+// UnrelatedFile is what lies in a folder of input files and is none.
+type UnrelatedFile = fio.IgnoredFile
 
-// Files lists the input files that names, patterns and folders stand for, and what in the folders is no
+// ListFiles lists the input files that names, patterns and folders stand for, and what in the folders is no
 // input. key says in errors where they were given.
 //
 // Errors: those of fio.List.
-func Files(key string, names []string) (files []string, aside []Aside, err error) {
+func ListFiles(key string, names []string) (files []string, aside []UnrelatedFile, err error) {
 	return fio.List(key, names)
 }
 
-// FilesOf is Files for a key of a configuration.
-func FilesOf(key string, patterns []config.Path) ([]string, error) {
-	files, _, err := fio.List(key, texts(patterns))
+// ConfigFiles is Files for a key of a configuration.
+func ConfigFiles(key string, patterns []config.Path) ([]string, error) {
+	files, _, err := fio.List(key, pathStrings(patterns))
 	return files, err
 }
 
-func texts(paths []config.Path) []string {
+func pathStrings(paths []config.Path) []string {
 	out := make([]string, len(paths))
 	for i, p := range paths {
 		out[i] = string(p)
@@ -30,9 +30,9 @@ func texts(paths []config.Path) []string {
 	return out
 }
 
-// Arguments are the files that arguments of a command stand for. What is not there stays as it is: who opens
+// ArgumentFiles are the files that arguments of a command stand for. What is not there stays as it is: who opens
 // all of them names all that is wrong.
-func Arguments(names []string) (files []string, aside []Aside, err error) {
+func ArgumentFiles(names []string) (files []string, aside []UnrelatedFile, err error) {
 	for _, name := range names {
 		one, left, err := fio.List("the command line", []string{name})
 		if len(one) == 0 && len(left) == 0 && err != nil && !fio.HasMeta(name) && !fio.IsFolder(name) {

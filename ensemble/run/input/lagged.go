@@ -10,13 +10,13 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Lag makes one ensemble of the members of a start, the newest unless it is given, and of
+// LaggedEnsemble makes one ensemble of the members of a start, the newest unless it is given, and of
 // those of starts up to maxAge before it: their fields of the same valid times get the name
 // of that start and lead. Members keep their numbers if all of them differ; else those of
 // older starts get the next free ones, by age and number.
 //
 // Errors: exit 66 if the start is not there.
-func Lag(c *ensemble.Catalogue, maxAge time.Duration, only time.Time) (*ensemble.Catalogue, map[ensemble.Member]time.Duration, time.Time, error) {
+func LaggedEnsemble(c *ensemble.Catalogue, maxAge time.Duration, only time.Time) (*ensemble.Catalogue, map[ensemble.Member]time.Duration, time.Time, error) {
 	members := ensemble.Catalogue{Entries: c.Select(func(e ensemble.Entry) bool { return e.Product == ensemble.MemberField && e.Member != ensemble.NoMember })}
 	inits := members.Inits()
 	if only.IsZero() && len(inits) > 0 {
@@ -24,7 +24,7 @@ func Lag(c *ensemble.Catalogue, maxAge time.Duration, only time.Time) (*ensemble
 	}
 	start := ensemble.InitAt(only)
 	if !slices.Contains(inits, start) {
-		return nil, nil, only, MissingInit(start, inits)
+		return nil, nil, only, MissingInitError(start, inits)
 	}
 	type source struct {
 		age    time.Duration

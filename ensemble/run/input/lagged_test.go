@@ -42,7 +42,7 @@ func TestLaggedEnsembles(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer in.Close()
-		cat, ages, only, err := Lag(in.Catalogue(), c.age, time.Time{})
+		cat, ages, only, err := LaggedEnsemble(in.Catalogue(), c.age, time.Time{})
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -74,7 +74,7 @@ func TestLagNumbers(t *testing.T) {
 			}
 		}
 	}
-	cat, ages, _, err := Lag(c, 24*time.Hour, time.Time{})
+	cat, ages, _, err := LaggedEnsemble(c, 24*time.Hour, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,10 +89,10 @@ func TestLagNumbers(t *testing.T) {
 	if len(cat.Entries) != 9+6 {
 		t.Errorf("%d fields, want 15", len(cat.Entries))
 	}
-	if _, _, _, err := Lag(c, 24*time.Hour, start.Add(time.Hour)); exit.CodeOf(err) != exit.NotYet {
+	if _, _, _, err := LaggedEnsemble(c, 24*time.Hour, start.Add(time.Hour)); exit.CodeOf(err) != exit.NotYet {
 		t.Errorf("a start that is not there: %v", err)
 	}
-	if cat, _, _, err := Lag(c, 24*time.Hour, start.Add(-24*time.Hour)); err != nil || len(cat.Entries) != 15 || cat.Inits()[0].Equal(start.Time) {
+	if cat, _, _, err := LaggedEnsemble(c, 24*time.Hour, start.Add(-24*time.Hour)); err != nil || len(cat.Entries) != 15 || cat.Inits()[0].Equal(start.Time) {
 		t.Errorf("an earlier start: %v", err)
 	}
 }

@@ -16,20 +16,20 @@ import (
 )
 
 // LayoutOf is a layout for the reader, as it is configured; its pattern has been checked.
-func LayoutOf(l config.Layout) fio.Layout {
-	out := fio.Layout{Centres: l.Centres, Percentiles: l.Percentiles == config.PercentilesAsMembers}
-	if l.FromName != "" {
-		out.FromName = regexp.MustCompile(l.FromName)
+func LayoutOf(l config.MemberLayout) fio.MemberOptions {
+	out := fio.MemberOptions{Centres: l.Centres, Percentiles: l.Percentiles == config.PercentilesAsMembers}
+	if l.FilenamePattern != "" {
+		out.FromName = regexp.MustCompile(l.FilenamePattern)
 	}
 	return out
 }
 
-// Reading are the options of files of a training: of forecasts with their layout, of analyses
+// ReaderOptions are the options of files of a training: of forecasts with their layout, of analyses
 // without one.
-func Reading(c *config.TrainConfig, forecasts bool) fio.Options {
-	o := fio.Options{Sparse: c.Data.Sparse, Cache: string(c.Data.IndexCache)}
+func ReaderOptions(c *config.TrainConfig, forecasts bool) fio.Options {
+	o := fio.Options{Sparse: c.Data.AllowMissingChunks, Cache: string(c.Data.IndexCache)}
 	if forecasts {
-		o.Layout = LayoutOf(c.Data.Members.Layout)
+		o.Members = LayoutOf(c.Data.Members.MemberLayout)
 	}
 	return o
 }
@@ -64,12 +64,12 @@ func CentreFaults(entries []ensemble.Entry) []Fault {
 	}
 	slices.Sort(have)
 	slices.Sort(names)
-	return []Fault{Fault{Kind: FaultDuplicate, Code: exit.BadData, What: "members of several centres have the same numbers", At: PlaceOf(first[0]), Why: strings.Join(have, "; "),
-		Fix: fmt.Sprintf("choose with members.centres (in train.yaml data.members.centres), one or several: [%s]", strings.Join(names, ", ")), Fields: fields}.On(first[1])}
+	return []Fault{Fault{Kind: FaultDuplicate, Code: exit.BadData, What: "members of several centres have the same numbers", At: Location(first[0]), Why: strings.Join(have, "; "),
+		Fix: fmt.Sprintf("choose with members.centres (in train.yaml data.members.centres), one or several: [%s]", strings.Join(names, ", ")), Fields: fields}.AtEntry(first[1])}
 }
 
-// percentilesOnly tells whether an input has quantiles where members are asked for.
-func percentilesOnly(c *ensemble.Catalogue) bool {
+// hasOnlyPercentiles tells whether an input has quantiles where members are asked for.
+func hasOnlyPercentiles(c *ensemble.Catalogue) bool {
 	quantiles := false
 	for _, e := range c.Entries {
 		if e.Product == ensemble.MemberField && e.Member != ensemble.NoMember {
@@ -80,18 +80,18 @@ func percentilesOnly(c *ensemble.Catalogue) bool {
 	return quantiles
 }
 
-// absentFile is the end of a sentence about an absent member: the name of its file.
-func absentFile(entries []ensemble.Entry, member string) string {
-	if name := fileOf(entries, member); name != "" {
+// missingFileHint is the end of a sentence about an absent member: the name of its file.
+func missingFileHint(entries []ensemble.Entry, member string) string {
+	if name := expectedFileName(entries, member); name != "" {
 		return "; by the names of the others its file is " + name
 	}
 	return ""
 }
 
-// fileOf is the name that the file of an absent member would have by those of the others:
+// expectedFileName is the name that the file of an absent member would have by those of the others:
 // files of one member each, whose names differ in its number. Empty if there is no such
 // rule.
-func fileOf(entries []ensemble.Entry, absent string) string {
+func expectedFileName(entries []ensemble.Entry, absent string) string {
 	of := map[string]ensemble.Member{}
 	for _, e := range entries {
 		if e.Product != ensemble.MemberField || e.Member == ensemble.NoMember {

@@ -14,7 +14,7 @@ import (
 )
 
 // The file of an absent member is named after those of the others, where they say how.
-func TestFileOf(t *testing.T) {
+func TestExpectedFileName(t *testing.T) {
 	for _, c := range []struct {
 		files  []string
 		of     []ensemble.Member
@@ -32,7 +32,7 @@ func TestFileOf(t *testing.T) {
 		for i, f := range c.files {
 			entries = append(entries, ensemble.Entry{Key: ensemble.Key{Member: c.of[i]}, File: f})
 		}
-		if got := fileOf(entries, c.absent); got != c.want {
+		if got := expectedFileName(entries, c.absent); got != c.want {
 			t.Errorf("%v without %s: %q, want %q", c.files, c.absent, got, c.want)
 		}
 	}
@@ -54,15 +54,15 @@ func TestCentreFaults(t *testing.T) {
 }
 
 // What an input of percentiles lacks are members, not the one that is looked for first.
-func TestOffersOfPercentiles(t *testing.T) {
-	entry := ensemble.Entry{Key: ensemble.Key{Variable: "t", Level: ensemble.PressureLevel(850), Member: ensemble.NoMember, Product: ensemble.Quantile, Below: 0.5}, Kind: &ensemble.Kind{}}
-	b := Block{Axes: ensemble.Axes{}, Members: []ensemble.Member{0, 1}}
-	f := Offers(&ensemble.Catalogue{Entries: []ensemble.Entry{entry}}, "x", b)
+func TestOfferedPercentiles(t *testing.T) {
+	entry := ensemble.Entry{Key: ensemble.Key{Variable: "t", Level: ensemble.PressureLevel(850), Member: ensemble.NoMember, Product: ensemble.Quantile, QuantileProbability: 0.5}, Kind: &ensemble.Kind{}}
+	b := RequiredFields{Axes: ensemble.Axes{}, Members: []ensemble.Member{0, 1}}
+	f := CheckOffered(&ensemble.Catalogue{Entries: []ensemble.Entry{entry}}, "x", b)
 	if len(f) != 1 || !strings.Contains(f[0].Fix, "members.percentiles: members") {
 		t.Errorf("%+v", f)
 	}
 	b.Members = []ensemble.Member{ensemble.NoMember}
-	for _, f := range Offers(&ensemble.Catalogue{Entries: []ensemble.Entry{entry}}, "x", b) {
+	for _, f := range CheckOffered(&ensemble.Catalogue{Entries: []ensemble.Entry{entry}}, "x", b) {
 		if strings.Contains(f.What, "percentiles") {
 			t.Errorf("nobody asked for members: %+v", f)
 		}
@@ -71,20 +71,20 @@ func TestOffersOfPercentiles(t *testing.T) {
 
 // A configured layout is the reader's.
 func TestLayoutOf(t *testing.T) {
-	l := LayoutOf(config.Layout{FromName: `m(\d+)`, Centres: []string{"ecmf"}, Percentiles: "members"})
+	l := LayoutOf(config.MemberLayout{FilenamePattern: `m(\d+)`, Centres: []string{"ecmf"}, Percentiles: "members"})
 	if fmt.Sprint(l.FromName, l.Centres, l.Percentiles) != `m(\d+) [ecmf] true` {
 		t.Errorf("%+v", l)
 	}
-	if l := LayoutOf(config.Layout{Percentiles: "refuse"}); l.FromName != nil || l.Centres != nil || l.Percentiles {
+	if l := LayoutOf(config.MemberLayout{Percentiles: "refuse"}); l.FromName != nil || l.Centres != nil || l.Percentiles {
 		t.Errorf("%+v", l)
 	}
 }
 
 // Forecasts of a training are read with all that it says of files, analyses without the layout of members.
-func TestReadingOfATraining(t *testing.T) {
+func TestReaderOptionsOfATraining(t *testing.T) {
 	c := demotest.Config(t, demotest.Files(t), "data.index_cache=/var/cache/ensemble", "data.sparse=true", "data.members.centres=[ecmf]")
-	for forecasts, want := range map[bool]fio.Options{true: {Sparse: true, Cache: "/var/cache/ensemble", Layout: fio.Layout{Centres: []string{"ecmf"}}}, false: {Sparse: true, Cache: "/var/cache/ensemble"}} {
-		if got := Reading(c, forecasts); !reflect.DeepEqual(got, want) {
+	for forecasts, want := range map[bool]fio.Options{true: {Sparse: true, Cache: "/var/cache/ensemble", Members: fio.MemberOptions{Centres: []string{"ecmf"}}}, false: {Sparse: true, Cache: "/var/cache/ensemble"}} {
+		if got := ReaderOptions(c, forecasts); !reflect.DeepEqual(got, want) {
 			t.Errorf("forecasts %v: %+v, want %+v", forecasts, got, want)
 		}
 	}

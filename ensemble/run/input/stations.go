@@ -10,35 +10,35 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/config"
 	"github.com/ensemble-weather/ensemble/ensemble/regrid"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/manifest"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
 	"github.com/ensemble-weather/ensemble/io/station"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// Sites takes values of a grid at single places.
-type Sites struct {
+// StationInterpolator takes values of a grid at single places.
+type StationInterpolator struct {
 	Stations []ensemble.Station
 	weights  *regrid.Weights
-	// Warmer is what 2 metre temperatures gain by the difference between the height of
+	// HeightCorrection is what 2 metre temperatures gain by the difference between the height of
 	// the grid and that of each station, in K; nil without heights of the grid.
-	Warmer []float32
-	Words  string // how, for the source of the products
+	HeightCorrection []float32
+	Description      string // how, for the source of the products
 }
 
-// SitesOf reads the stations that are asked for and finds them on a grid.
+// NewStationInterpolator reads the stations that are asked for and finds them on a grid.
 //
 // Errors: those of station.Read; exit 64 for stations outside of the grid, and for a grid
 // that cannot be interpolated so; 65 and 66 for heights of the grid.
-func SitesOf(ctx context.Context, pool *decode.Pool, c config.Output, grid *ensemble.Grid) (*Sites, error) {
+func NewStationInterpolator(ctx context.Context, pool *decode.Pool, c config.Output, grid *ensemble.Grid) (*StationInterpolator, error) {
 	stations, err := station.Read(string(c.Stations))
 	if err != nil {
 		return nil, err
 	}
-	s := &Sites{Stations: stations, Words: c.Interpolation + " at stations"}
-	s.weights, err = regrid.New(grid, ensemble.PointsOf(stations), regrid.Options{Method: regrid.Method(c.Interpolation), MinValid: 1})
+	s := &StationInterpolator{Stations: stations, Description: c.Interpolation + " at stations"}
+	s.weights, err = regrid.New(grid, ensemble.StationGrid(stations), regrid.Options{Method: regrid.Method(c.Interpolation), MinValid: 1})
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Usage, What: "the grid cannot be interpolated to stations", At: "output.interpolation", Why: err.Error(),
 			Fix: "set output.interpolation: nearest", Err: err}
@@ -48,13 +48,13 @@ func SitesOf(ctx context.Context, pool *decode.Pool, c config.Output, grid *ense
 		everywhere[i] = 1
 	}
 	var outside []string
-	for i, v := range s.Take(everywhere) {
+	for i, v := range s.Interpolate(everywhere) {
 		if v != v {
 			outside = append(outside, stations[i].ID)
 		}
 	}
 	if outside != nil {
-		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s outside of the grid", phrase.Count(len(outside), "station")), At: string(c.Stations),
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s outside of the grid", humanise.Count(len(outside), "station")), At: string(c.Stations),
 			Why: strings.Join(outside[:min(len(outside), 10)], ", ") + ": the grid is " + grid.String(), Fix: "leave them out of the list"}
 	}
 	if c.Orography == "" {
@@ -64,36 +64,36 @@ func SitesOf(ctx context.Context, pool *decode.Pool, c config.Output, grid *ense
 	if err != nil {
 		return nil, err
 	}
-	s.Warmer = s.Take(heights)
+	s.HeightCorrection = s.Interpolate(heights)
 	for i, at := range stations {
-		s.Warmer[i] = float32(ensemble.LapseRate * (float64(s.Warmer[i]) - at.Altitude))
+		s.HeightCorrection[i] = float32(ensemble.LapseRate * (float64(s.HeightCorrection[i]) - at.Altitude))
 		if at.Altitude != at.Altitude {
-			s.Warmer[i] = 0
+			s.HeightCorrection[i] = 0
 		}
 	}
-	s.Words += fmt.Sprintf(", 2 metre temperature by %g K m-1 from the height of the grid (sha256:%s) to the altitude of stations that have one", ensemble.LapseRate, sum)
+	s.Description += fmt.Sprintf(", 2 metre temperature by %g K m-1 from the height of the grid (sha256:%s) to the altitude of stations that have one", ensemble.LapseRate, sum)
 	return s, nil
 }
 
-// CheckPlaces refuses what takes neighbours in a list of places for neighbours on the Earth, as
+// CheckPointList refuses what takes neighbours in a list of places for neighbours on the Earth, as
 // filters wider than a point do.
 //
 // Errors: exit 64.
-func CheckPlaces(c *config.TrainConfig, grid *ensemble.Grid) error {
-	if grid.Kind != ensemble.Points || c.Model.NetworkKind().ByPoint && c.Model.Members != config.MemberEncoder {
+func CheckPointList(c *config.TrainConfig, grid *ensemble.Grid) error {
+	if grid.Kind != ensemble.Points || c.Model.NetworkKind().Pointwise && c.Model.Members != config.MemberEncoder {
 		return nil
 	}
 	what, at := "model.kind is "+c.Model.Kind, "model.kind"
-	byPoint := unet3d.NamesOf(func(k *unet3d.Kind) bool { return k.ByPoint })
-	if c.Model.NetworkKind().ByPoint {
+	byPoint := unet3d.KindNames(func(k *unet3d.Kind) bool { return k.Pointwise })
+	if c.Model.NetworkKind().Pointwise {
 		what, at = "model.members is "+c.Model.Members, "model.members"
 	}
 	return &exit.Error{Code: exit.Usage, What: what + " and the forecasts are of single places", At: at,
 		Why: grid.String() + ": what stands beside a place in a list is not beside it on the Earth", Fix: "set model.kind: " + strings.Join(byPoint, " or ") + ", a network by point, and model.members: " + config.MemberStatistics}
 }
 
-// Take interpolates a field to the stations. Missing: where a point with weight is.
-func (s *Sites) Take(field []float32) []float32 {
+// Interpolate interpolates a field to the stations. Missing: where a point with weight is.
+func (s *StationInterpolator) Interpolate(field []float32) []float32 {
 	out := make([]float32, len(s.Stations))
 	regrid.Apply(s.weights, out, field)
 	return out
@@ -109,15 +109,15 @@ func orography(ctx context.Context, pool *decode.Pool, path string, grid *ensemb
 	}
 	defer in.Close()
 	found := slices.IndexFunc(in.Catalogue().Entries, func(e ensemble.Entry) bool {
-		return e.Level.Kind != ensemble.Pressure && slices.Contains(orographies, e.Variable) && (e.Unit == "m" || e.Unit == "m2 s-2")
+		return e.Level.Kind != ensemble.Pressure && slices.Contains(orographyNames, e.Variable) && (e.Unit == "m" || e.Unit == "m2 s-2")
 	})
 	if found < 0 {
-		return nil, "", &exit.Error{Code: exit.BadData, What: "no height of the ground", At: path, Why: "it holds none of " + strings.Join(orographies, ", ") + " at the surface",
+		return nil, "", &exit.Error{Code: exit.BadData, What: "no height of the ground", At: path, Why: "it holds none of " + strings.Join(orographyNames, ", ") + " at the surface",
 			Fix: "give a file with the geopotential or the height of the model's surface"}
 	}
 	e := in.Catalogue().Entries[found]
 	if !e.Grid.SameAs(grid, GridTolerance) {
-		return nil, "", GridsDiffer("the heights", e.Grid, "the forecasts", grid, "give a file with the heights on the grid of the forecasts").On(e).Err()
+		return nil, "", GridMismatchFault("the heights", e.Grid, "the forecasts", grid, "give a file with the heights on the grid of the forecasts").AtEntry(e).AsError()
 	}
 	f, err := in.ReadOne(ctx, e)
 	if err != nil {
@@ -135,5 +135,5 @@ func orography(ctx context.Context, pool *decode.Pool, path string, grid *ensemb
 	return f.Values, sums[0].SHA256, nil
 }
 
-// orographies are the names of heights of the ground.
-var orographies = []string{"z", "orog", "gh", "h", "surface_altitude", "topography"}
+// orographyNames are the names of heights of the ground.
+var orographyNames = []string{"z", "orog", "gh", "h", "surface_altitude", "topography"}

@@ -12,6 +12,6 @@ import (
 // Attention along axes takes the same steps on parts of the fields and of the batch as on whole ones.
 func TestLongAxialOnParts(t *testing.T) {
 	axial := []string{"model.kind=axial_transformer", "model.base=8", "model.axial.window=3"}
-	traintest.LossesOnParts(t, runtest.TwoLeads(append(axial, "model.conditions=[lead]", "train.mesh=data:2 lat:2")...), runtest.TwoLeads(append(axial, "train.mesh=lon:3")...),
+	traintest.CheckLossesOnMeshes(t, runtest.TwoLeads(append(axial, "model.conditions=[lead]", "train.mesh=data:2 lat:2")...), runtest.TwoLeads(append(axial, "train.mesh=lon:3")...),
 		runtest.Trajectories(append(axial, "train.loss.fairness=cross_pair", "train.mesh=lat:2 lon:2")...))
 }

@@ -42,7 +42,7 @@ func TestTrainCalibrates(t *testing.T) {
 	for i, limit := range []float64{270, 278.15, 280} {
 		c := m.Calibrations[i]
 		if c.Variable != "t" || c.Level != "850hPa" || c.Event != (ensemble.Event{Relation: ensemble.Above, Lower: limit}) || c.Method != config.IsotonicCalibration ||
-			c.Starts != 3 || c.Cases != 3*m.Grid.Size() || len(c.Map.X) < 2 {
+			c.Inits != 3 || c.Cases != 3*m.Grid.Size() || len(c.Mapping.X) < 2 {
 			t.Errorf("calibration %d: %+v", i, c)
 		}
 	}
@@ -63,7 +63,7 @@ func TestTrainCalibrates(t *testing.T) {
 		t.Fatalf("two ranks: %+v", other.Calibrations)
 	}
 	for p := 0.005; p < 1; p += 0.01 {
-		if a, b := other.Calibrations[0].Map.At(p), m.Calibrations[0].Map.At(p); math.Abs(a-b) > 0.05 {
+		if a, b := other.Calibrations[0].Mapping.At(p), m.Calibrations[0].Mapping.At(p); math.Abs(a-b) > 0.05 {
 			t.Errorf("%g becomes %g, on two ranks %g", p, b, a)
 		}
 	}
@@ -117,7 +117,7 @@ func TestTrainCalibrates(t *testing.T) {
 			return dist.Normal.Above([]float64{float64(mean[p]), float64(sigma[p])}, limit)
 		}
 		for p := range mean {
-			known := []float64{m.Calibrations[0].Map.At(above(p, 270)), m.Calibrations[1].Map.At(above(p, 278.15)), m.Calibrations[2].Map.At(above(p, 280))}
+			known := []float64{m.Calibrations[0].Mapping.At(above(p, 270)), m.Calibrations[1].Mapping.At(above(p, 278.15)), m.Calibrations[2].Mapping.At(above(p, 280))}
 			slices.Sort(known)
 			slices.Reverse(known)
 			for e, want := range map[ensemble.Event]float64{
@@ -137,11 +137,11 @@ func TestTrainCalibrates(t *testing.T) {
 		t.Fatalf("%d cases, want %d", table.Cases(), m.Calibrations[0].Cases)
 	}
 	for p := 0.005; p < 1; p += 0.01 {
-		if a, b := again.At(p), m.Calibrations[0].Map.At(p); math.Abs(a-b) > 0.02 {
+		if a, b := again.At(p), m.Calibrations[0].Mapping.At(p); math.Abs(a-b) > 0.02 {
 			t.Errorf("%g becomes %g, fitted again %g", p, b, a)
 		}
 	}
-	if w := m.CalibrationWords(m.Task.Targets[0], ensemble.PressureLevel(850)); !strings.Contains(w, "of exceeding 270, 278.15, 280 calibrated by isotonic regression on 3 starts") {
+	if w := m.DescribeCalibration(m.Task.Targets[0], ensemble.PressureLevel(850)); !strings.Contains(w, "of exceeding 270, 278.15, 280 calibrated by isotonic regression on 3 starts") {
 		t.Errorf("files say %q", w)
 	}
 }

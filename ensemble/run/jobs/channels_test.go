@@ -21,24 +21,24 @@ import (
 // A training that removes channels, stopped before, amid and behind the removal and resumed, ends with the
 // bits of one that never stopped; its model is the smaller network, which predicts with the scores
 // that the training gave.
-func TestChannelsGoWhileTraining(t *testing.T) {
+func TestChannelsAreRemovedInTraining(t *testing.T) {
 	f := demotest.Files(t)
-	runDir := traintest.ResumesToTheSameBits(t, runtest.LosingChannels(t, f, "prune.method=taylor", "train.ema=0.5", "train.accumulate=1", "baselines=[climatology]"), 7, 3)
+	runDir := traintest.CheckResume(t, runtest.ChannelPruning(t, f, "prune.method=taylor", "train.ema=0.5", "train.accumulate=1", "baselines=[climatology]"), 7, 3)
 	m, err := model.Load(filepath.Join(runDir, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	kept, of := 0, 0
 	for _, k := range m.Spec.Kept {
-		kept, of = kept+len(k.Channels), of+k.Of
+		kept, of = kept+len(k.Channels), of+k.Width
 	}
 	// All layers together keep half; those that lost nothing are not listed.
-	whole, err := m.Spec.Whole(&m.Task, m.Grid)
+	whole, err := m.Spec.FullChannels(&m.Task, m.Grid)
 	if err != nil {
 		t.Fatal(err)
 	}
 	all, pinned := 0, 0
-	for _, fam := range whole.Families() {
+	for _, fam := range whole.Groups() {
 		if all += fam.Width; fam.Pinned > 0 {
 			pinned += fam.Width
 		}
@@ -59,7 +59,7 @@ func TestChannelsGoWhileTraining(t *testing.T) {
 	}
 	explained := map[string]*explain.Result{}
 	for _, dir := range []string{"", runDir} {
-		e, err := explain.Run(context.Background(), explain.Options{Config: runtest.LosingChannels(t, f), Mode: "predict", RunDir: dir, Threads: 1, Peaks: engine.Peaks{FLOPs: 1e11, Bytes: 1e10}})
+		e, err := explain.Run(context.Background(), explain.Options{Config: runtest.ChannelPruning(t, f), Mode: "predict", RunDir: dir, Threads: 1, Peaks: engine.Peaks{FLOPs: 1e11, Bytes: 1e10}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -103,7 +103,7 @@ func TestPredictSchaake(t *testing.T) {
 	// The same again is there; of another method it is not.
 	o.Out = filepath.Dir(dir)
 	o.Publish = runtest.Publishing(t, "products=[mean, spread, members]", "coupling.method=schaake", "coupling.template=["+template+"]", "coupling.count=5", "coupling.window=200d")
-	if r, err := predict.Run(context.Background(), o); err != nil || r.Already != 1 {
+	if r, err := predict.Run(context.Background(), o); err != nil || r.Existing != 1 {
 		t.Errorf("the same again: %+v, %v", r, err)
 	}
 	for _, c := range []struct {
@@ -133,7 +133,7 @@ func TestPredictCoupling(t *testing.T) {
 			t.Fatal(err)
 		}
 		for m := range part {
-			if !slices.Equal(part[m], ensemble.Pick(all[m], places)) {
+			if !slices.Equal(part[m], ensemble.Take(all[m], places)) {
 				t.Errorf("member %s of the area is another one", m)
 			}
 		}

@@ -20,10 +20,10 @@ import (
 
 // A training tests the members that stand for its network's distribution, and those of baselines;
 // a verification of its products tells the same of them, and looks at the members among the products.
-func TestMembersOfSystemsAreTested(t *testing.T) {
+func TestCouplingOfSystems(t *testing.T) {
 	f := demotest.Files(t)
 	runDir, out := filepath.Join(t.TempDir(), "run"), t.TempDir()
-	c := demotest.Config(t, f, runtest.Encoding("data.members.use=4", "data.members.sampling=fixed", "model.encoder.channels=2", "train.epochs=1", "baselines=[mbm, quantile_map, emos]")...)
+	c := demotest.Config(t, f, runtest.MemberInput("data.members.use=4", "data.members.sampling=fixed", "model.encoder.channels=2", "train.epochs=1", "baselines=[mbm, quantile_map, emos]")...)
 	trained, err := train.Run(context.Background(), train.Options{Config: c, RunDir: runDir, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func TestMembersOfSystemsAreTested(t *testing.T) {
 	found := func(r *score.Result, of string) map[string][]score.Coupling {
 		tests := map[string][]score.Coupling{}
 		for _, x := range r.Coupling {
-			if x.Of == of {
+			if x.DatesFrom == of {
 				tests[x.System] = append(tests[x.System], x)
 			}
 		}
@@ -45,7 +45,7 @@ func TestMembersOfSystemsAreTested(t *testing.T) {
 	}
 	all := []string{"jacobian", "r", "size_crps", "size_spread", "cross_pair"}
 	for _, system := range []string{scoring.SystemMembers, "mbm"} {
-		rows := found(trained.Scores, score.OfTraining)[system]
+		rows := found(trained.Scores, score.FromTraining)[system]
 		if got := names(rows); !slices.Equal(got, all) {
 			t.Errorf("training tests %s by %q, want %q", system, got, all)
 			continue
@@ -54,7 +54,7 @@ func TestMembersOfSystemsAreTested(t *testing.T) {
 			t.Errorf("%s: each of 4 members is made of all: %+v", system, j)
 		}
 	}
-	if _, tested := found(trained.Scores, score.OfTraining)["emos"]; tested {
+	if _, tested := found(trained.Scores, score.FromTraining)["emos"]; tested {
 		t.Error("emos makes no members")
 	}
 	predicted, err := predict.Run(context.Background(), predict.Options{RunDir: runDir, Input: f.GRIB2[17:], Out: out, Formats: []product.Format{product.NetCDF}, Version: "test",
@@ -66,14 +66,14 @@ func TestMembersOfSystemsAreTested(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := found(verified.Scores, score.OfTraining)[scoring.SystemMembers]; !slices.EqualFunc(got, found(trained.Scores, score.OfTraining)[scoring.SystemMembers], func(a, b score.Coupling) bool { return a.Test == b.Test && a.Value-b.Value < 1e-9 }) {
+	if got := found(verified.Scores, score.FromTraining)[scoring.SystemMembers]; !slices.EqualFunc(got, found(trained.Scores, score.FromTraining)[scoring.SystemMembers], func(a, b score.Coupling) bool { return a.Test == b.Test && a.Value-b.Value < 1e-9 }) {
 		t.Errorf("the training's tests became %+v", got)
 	}
-	own := found(verified.Scores, score.OfProducts)
+	own := found(verified.Scores, score.FromProducts)
 	if got := names(own[scoring.SystemMembers]); !slices.Equal(got, []string{"r"}) {
 		t.Errorf("products are tested by %q, want r", got)
 	}
-	r := found(trained.Scores, score.OfTraining)[scoring.SystemMembers][1]
+	r := found(trained.Scores, score.FromTraining)[scoring.SystemMembers][1]
 	if d := math.Abs(float64(own[scoring.SystemMembers][0].Value - r.Value)); !(d < 1e-3*float64(r.Value)) {
 		t.Errorf("R is %g of the products, %g of the training", own[scoring.SystemMembers][0].Value, r.Value)
 	}

@@ -12,17 +12,17 @@ import (
 )
 
 // A run directory that is not there is told with the one that was probably meant.
-func TestNoRun(t *testing.T) {
+func TestMissingRunError(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "winter"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "winter", trained.EffectiveFile), nil, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "winter", trained.EffectiveConfigFile), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for name, meant := range map[string]bool{"wintr": true, "summer": false} {
 		_, err := reports.Write(reports.Options{Dir: filepath.Join(dir, name)})
-		_, other := trained.Finished(filepath.Join(dir, name))
+		_, other := trained.ReadFinished(filepath.Join(dir, name))
 		for _, err := range []error{err, other} {
 			if exit.CodeOf(err) != exit.NotYet || strings.Contains(err.Error(), "give "+filepath.Join(dir, "winter")) != meant || !strings.Contains(err.Error(), "train first") {
 				t.Errorf("%s: %v", name, err)

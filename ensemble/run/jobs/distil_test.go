@@ -8,10 +8,10 @@ import (
 )
 
 // A training with a teacher resumes to the same bits, whether the members of a start change from epoch to epoch or not.
-func TestTaughtTrainingResumes(t *testing.T) {
-	teacher := traintest.TrainedTo(t, demotest.Config(t, demotest.Files(t), "baselines=[climatology]", "train.epochs=1", "train.networks=1", "data.split.fractions.validation=0.3")) // of which no start is left for the test
+func TestDistillationResumes(t *testing.T) {
+	teacher := traintest.Train(t, demotest.Config(t, demotest.Files(t), "baselines=[climatology]", "train.epochs=1", "train.networks=1", "data.split.fractions.validation=0.3")) // of which no start is left for the test
 	for _, sampling := range []string{"random", "fixed"} {
-		traintest.ResumesToTheSameBits(t, demotest.Config(t, demotest.Files(t), "train.networks=1", "train.epochs=2", "model.base=1", "train.ema=0.5", "baselines=[climatology]", "data.members.sampling="+sampling,
+		traintest.CheckResume(t, demotest.Config(t, demotest.Files(t), "train.networks=1", "train.epochs=2", "model.base=1", "train.ema=0.5", "baselines=[climatology]", "data.members.sampling="+sampling,
 			"data.split.fractions.validation=0.3", "teacher.runs=["+teacher+"]", "teacher.weight=0.7"), 5)
 	}
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// studied makes case studies of what was verified: in a box, all gains are those of verify there.
-func studied(t *testing.T, o verify.Options) {
+// checkCaseStudy makes case studies of what was verified: in a box, all gains are those of verify there.
+func checkCaseStudy(t *testing.T, o verify.Options) {
 	t.Helper()
-	o.Out, o.Choice = "", scoring.Choice{Regions: []string{"tropics"}}
+	o.Out, o.Selection = "", scoring.Selection{Regions: []string{"tropics"}}
 	whole, err := verify.Run(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func studied(t *testing.T, o verify.Options) {
 		t.Fatal(err)
 	}
 	last := c.Rows[len(c.Rows)-1]
-	if len(c.Rows) != 4 || last.Start != "all" || last.Starts != 3 {
+	if len(c.Rows) != 4 || last.Init != "all" || last.Inits != 3 {
 		t.Fatalf("%d rows, the last is %+v", len(c.Rows), last)
 	}
 	found := 0
@@ -38,10 +38,10 @@ func studied(t *testing.T, o verify.Options) {
 		if g.ID != "crps_gauss" || g.ReferenceID != "crps_plain" || g.Reference != "raw4" || g.Region == score.LargestEFI {
 			continue
 		}
-		want := map[string]score.Number{"all": last.Everywhere, "tropics": last.Gain}[g.Region]
+		want := map[string]score.Number{"all": last.CRPSSDomain, "tropics": last.CRPSS}[g.Region]
 		found++
-		if math.Abs(float64(g.Gain-want)) > 1e-6 {
-			t.Errorf("gain in %s: %g, verify has %g", g.Region, want, g.Gain)
+		if math.Abs(float64(g.SkillScore-want)) > 1e-6 {
+			t.Errorf("gain in %s: %g, verify has %g", g.Region, want, g.SkillScore)
 		}
 	}
 	for _, v := range whole.Scores.Scores {
@@ -85,11 +85,11 @@ func studied(t *testing.T, o verify.Options) {
 	}
 	same := 0
 	for _, x := range along.Rows {
-		if x.Start == r.Start && math.Abs(float64(x.Gain-r.Gain)) < 1e-9 {
+		if x.Init == r.Init && math.Abs(float64(x.CRPSS-r.CRPSS)) < 1e-9 {
 			same++
 		}
 		if math.Abs(float64(x.EFI)) > math.Abs(float64(r.EFI))+1e-9 {
-			t.Errorf("start %s has the index %g, the largest is said to be %g", x.Start, x.EFI, r.EFI)
+			t.Errorf("start %s has the index %g, the largest is said to be %g", x.Init, x.EFI, r.EFI)
 		}
 	}
 	if len(along.Rows) != 4 || same != 1 {
@@ -102,7 +102,7 @@ func studied(t *testing.T, o verify.Options) {
 		{func(o *casestudy.Options) { o.EFIRadius = 0 }, "needs one area"},
 		{func(o *casestudy.Options) { o.Box = "tropics" }, "2 of them"},
 		{func(o *casestudy.Options) { o.Verify.RunDir = "" }, "no extreme forecast index"},
-		{func(o *casestudy.Options) { o.Starts = []string{"1999-01-01"} }, "this start is not published"},
+		{func(o *casestudy.Options) { o.Inits = []string{"1999-01-01"} }, "this start is not published"},
 		{func(o *casestudy.Options) { o.Variables = []string{"tp"} }, "nothing of these variables"},
 		{func(o *casestudy.Options) { o.EFIRadius, o.Box = 0, "nowhere=89.9:90:1:1.0001" }, "the box is empty"},
 	} {

@@ -48,7 +48,7 @@ func TestExport(t *testing.T) {
 		if imported.Difference == nil || imported.Network.Parameters != doc.Network.Parameters || imported.Network.Base != m.Spec.Base {
 			t.Errorf("imported as %+v", imported)
 		}
-		net := exchange.Weights(runtest.ReadTensors(t, filepath.Join(out, doc.Weights[i])))
+		net := exchange.SelectWeights(runtest.ReadTensors(t, filepath.Join(out, doc.Weights[i])))
 		all := append(slices.Clone(net), runtest.ReadTensors(t, filepath.Join(out, doc.Maps[i]))...)
 		if len(all) != len(w) {
 			t.Errorf("%d tensors of %d", len(all), len(w))

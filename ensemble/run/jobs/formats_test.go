@@ -27,15 +27,15 @@ func TestOtherFormatsAreRefused(t *testing.T) {
 			return err
 		}, "train"},
 		"model with a head in words": {model.File, `{"schema": "ensemble.model/1", "version": "test", "network": {"kind": "unet3d", "head": "distribution", "loss": "crps"}, "networks": 1}`, func(dir, _ string) error {
-			_, _, err := model.LoadReference(dir)
+			_, _, err := model.LoadDescription(dir)
 			return err
 		}, "train"},
 		"model of numbered formats": {model.File, `{"format": 12, "version": "test", "network": {}, "networks": 1}`, func(dir, _ string) error {
-			_, _, err := model.LoadReference(dir)
+			_, _, err := model.LoadDescription(dir)
 			return err
 		}, "train"},
 		"run directory": {"manifest.json", `{"schema": "ensemble.run/0", "status": "ok", "command": "train", "outputs": []}`, func(dir, _ string) error {
-			_, err := trained.Finished(dir)
+			_, err := trained.ReadFinished(dir)
 			return err
 		}, "run again"},
 		"sample store": {"store.json", `{"schema": "ensemble.store", "format": 2, "storage": 16}`, func(dir, _ string) error {

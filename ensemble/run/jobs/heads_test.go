@@ -23,8 +23,8 @@ import (
 // The schema takes the families that heads give and no others, each with its loss, and thresholds of those that have a closed form above them.
 func TestFamilyNames(t *testing.T) {
 	for _, r := range dist.Table {
-		set := append(slices.Clone(runtest.RainKeys), "model.family="+r.ID, runtest.LossOf(r.ID))
-		path := demotest.Config(t, runtest.Nowhere, runtest.RainKeys...).Files()[0].Path
+		set := append(slices.Clone(runtest.PrecipitationKeys), "model.family="+r.ID, runtest.DefaultLoss(r.ID))
+		path := demotest.Config(t, runtest.NoFiles, runtest.PrecipitationKeys...).Files()[0].Path
 		load := func(more ...string) error {
 			_, err := config.LoadTrain(config.Sources{Files: []string{path}, Set: append(slices.Clone(set), more...)})
 			return err
@@ -32,12 +32,12 @@ func TestFamilyNames(t *testing.T) {
 		if err := load(); r.Head != (err == nil) {
 			t.Errorf("%s: heads give it: %v, and %v", r.ID, r.Head, err)
 		}
-		allowed := r.Head && r.Any().Excess.Family != nil
+		allowed := r.Head && r.AnyFamily().Excess.Family != nil
 		if err := load("train.loss.threshold=[tp>1mm]"); allowed != (err == nil) {
 			t.Errorf("%s: a threshold is allowed: %v, and %v", r.ID, allowed, err)
 		}
 		for _, rule := range []dist.Rule{dist.CRPSRule, dist.PinballRule, dist.CrossEntropyRule} {
-			if err := load("train.loss.kind=" + string(rule)); (r.Head && r.ScoredBy(rule)) != (err == nil) {
+			if err := load("train.loss.kind=" + string(rule)); (r.Head && r.HasRule(rule)) != (err == nil) {
 				t.Errorf("%s is trained with %s: %v", r.ID, rule, err)
 			}
 		}
@@ -99,7 +99,7 @@ func TestVerifyOfAnyFamily(t *testing.T) {
 	if verified.Scores.Find("crps_gauss", "network", "t", "850hPa", "48h") != nil {
 		t.Error("the network is scored as a normal distribution")
 	}
-	if len(trained.Scores.Shares) == 0 {
+	if len(trained.Scores.SkillComponents) == 0 {
 		t.Error("the gain is not split")
 	}
 	o.Out, o.Publish = t.TempDir(), runtest.Publishing(t, "products=[mean, spread]")

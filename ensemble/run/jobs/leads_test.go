@@ -65,7 +65,7 @@ func TestTargetLeads(t *testing.T) {
 			}
 			if c.name == "trajectories" { // scored as wholes at the last lead
 				for _, system := range []string{scoring.SystemMembers, "raw4"} {
-					for _, id := range score.OfLeads {
+					for _, id := range score.DefaultForLeads {
 						a, b := trained.Scores.Find(id, system, "t", "850hPa", "48h"), verified.Scores.Find(id, system, "t", "850hPa", "48h")
 						if a == nil || b == nil || !(math.Abs(float64(a.Value-b.Value)) < 1e-3*float64(a.Value)) || trained.Scores.Find(id, system, "t", "850hPa", "24h") != nil {
 							t.Errorf("%s of %s: %+v from training, %+v from the products", id, system, a, b)
@@ -96,15 +96,15 @@ func TestTargetLeads(t *testing.T) {
 				t.Errorf("%s: members at %s know of each other: %+v", c.name, lead, trained.Scores.Coupling)
 			}
 		}
-		fc := samplestest.StartWithMembers(t, cfg, f.NetCDF[17])
+		fc := samplestest.ReadInit(t, cfg, f.NetCDF[17])
 		got := predictOf(t, runDir, fc, predict.Options{Publish: publish})
 		if c.name != "trajectories" {
-			ranksAreKept(t, fc, cfg.Data.TargetLeads, got)
+			checkRankOrder(t, fc, cfg.Data.TargetLeads, got)
 			continue
 		}
-		knowsOfItself(t, runDir, fc, got, publish)
+		checkMemberIndependence(t, runDir, fc, got, publish)
 		from := []int{2, 0, 3, 1} // exchanged members are corrected as before, at every lead
-		exchanged := predictOf(t, runDir, runtest.With(fc, fc.Members, from...), predict.Options{Publish: publish})
+		exchanged := predictOf(t, runDir, runtest.WithMembers(fc, fc.Members, from...), predict.Options{Publish: publish})
 		for _, lead := range cfg.Data.TargetLeads {
 			for m, was := range from {
 				if len(got[fmt.Sprint(lead, " ", fc.Members[was])]) == 0 || !runtest.EqualBits(exchanged[fmt.Sprint(lead, " ", fc.Members[m])], got[fmt.Sprint(lead, " ", fc.Members[was])]) {
@@ -118,9 +118,9 @@ func TestTargetLeads(t *testing.T) {
 	}
 }
 
-// knowsOfItself: a change of a member's first field reaches that member at later leads, and no other, by a
+// checkMemberIndependence: a change of a member's first field reaches that member at later leads, and no other, by a
 // single bit.
-func knowsOfItself(t *testing.T, runDir string, fc *ensemble.Forecast, before map[string][]float32, publish config.Publishing) {
+func checkMemberIndependence(t *testing.T, runDir string, fc *ensemble.Forecast, before map[string][]float32, publish config.Publishing) {
 	t.Helper()
 	other := *fc
 	other.Values = slices.Clone(fc.Values)
@@ -137,9 +137,9 @@ func knowsOfItself(t *testing.T, runDir string, fc *ensemble.Forecast, before ma
 	}
 }
 
-// ranksAreKept: at every lead calibrated members have the order of the raw ones, so that each is the
+// checkRankOrder: at every lead calibrated members have the order of the raw ones, so that each is the
 // trajectory that the raw member of its number is, and ranks correlate in time as theirs do.
-func ranksAreKept(t *testing.T, fc *ensemble.Forecast, leads []ensemble.Lead, got map[string][]float32) {
+func checkRankOrder(t *testing.T, fc *ensemble.Forecast, leads []ensemble.Lead, got map[string][]float32) {
 	t.Helper()
 	var changed int
 	for _, lead := range leads {
@@ -169,7 +169,7 @@ func ranksAreKept(t *testing.T, fc *ensemble.Forecast, leads []ensemble.Lead, go
 
 // The spread of a lead after all that is read: training takes its answers there, a prediction needs
 // no field of it.
-func TestEarlyWarning(t *testing.T) {
+func TestTargetAfterLastLead(t *testing.T) {
 	f := demotest.Files(t)
 	runDir := filepath.Join(t.TempDir(), "run")
 	c := demotest.Config(t, f, "model.head=spread", "train.loss.kind=l1", "train.loss.spread=0", "data.leads=[0h, 24h]", "data.target_leads=[48h]", "train.networks=1", "train.epochs=2")
@@ -180,7 +180,7 @@ func TestEarlyWarning(t *testing.T) {
 	if a := trained.Scores.Find("spread_rmse", scoring.SystemNetwork, "t", "850hPa", "48h"); a == nil || !(a.Value > 0) {
 		t.Errorf("scores %+v", trained.Scores)
 	}
-	whole := samplestest.StartWithMembers(t, demotest.Config(t, f), f.NetCDF[17])
+	whole := samplestest.ReadInit(t, demotest.Config(t, f), f.NetCDF[17])
 	if !slices.Equal(whole.Axes.Leads, []ensemble.Lead{0, ensemble.Lead(24 * time.Hour), ensemble.Lead(48 * time.Hour)}) {
 		t.Fatal(whole.Axes.Leads)
 	}
@@ -215,16 +215,16 @@ func TestEarlyWarning(t *testing.T) {
 
 // Networks with leads in rows take the same steps on parts of the fields and of the batch as on whole ones.
 func TestLeadsOnParts(t *testing.T) {
-	traintest.LossesOnParts(t, runtest.Trajectories("train.loss.fairness=cross_pair", "model.maps=true", "train.mesh=data:2 lat:2"), runtest.TwoLeads("model.leads=rows", "model.conditions=[lead, hour]", "train.mesh=lon:3"))
+	traintest.CheckLossesOnMeshes(t, runtest.Trajectories("train.loss.fairness=cross_pair", "model.maps=true", "train.mesh=data:2 lat:2"), runtest.TwoLeads("model.leads=rows", "model.conditions=[lead, hour]", "train.mesh=lon:3"))
 }
 
 // A training of trajectories that is stopped and resumed ends with the bits of one that was not.
 func TestTrajectoriesResume(t *testing.T) {
 	f := demotest.Files(t)
 	c := demotest.Config(t, f, runtest.Trajectories("model.conditions=[lead]", "train.epochs=2")...)
-	runDir := traintest.ResumesToTheSameBits(t, c, 3, 4)
+	runDir := traintest.CheckResume(t, c, 3, 4)
 	// It is told its leads, so it takes fewer of them.
-	fc := samplestest.StartWithMembers(t, c, f.NetCDF[17])
+	fc := samplestest.ReadInit(t, c, f.NetCDF[17])
 	early := *fc
 	early.Axes.Leads = fc.Axes.Leads[:2]
 	early.Values = fc.Values[:len(fc.Values)/3*2]
@@ -256,7 +256,7 @@ func TestTrajectoriesResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Spec.Conditions = nil
-	if err := m.ReadOnly(early.Axes.Leads); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "needs all of its 3 leads") {
+	if err := m.SelectLeads(early.Axes.Leads); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "needs all of its 3 leads") {
 		t.Errorf("places that are learned: %v", err)
 	}
 }

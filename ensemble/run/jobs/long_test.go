@@ -20,7 +20,7 @@ import (
 // stages of base 32, on two threads. Two starts of 32×64 are as many points as one
 // crop of 64².
 func TestLongTimedRuns(t *testing.T) {
-	sum := traintest.CheckTimedRuns(t, runtest.Fifty(t, "model.stages=5", "train.batch_size=2", "train.epochs=10"))
+	sum := traintest.CheckKernelTimings(t, runtest.FiftySteps(t, "model.stages=5", "train.batch_size=2", "train.epochs=10"))
 	t.Logf("runs without timings, with them, and resumed without its table end with SHA-256 %s", sum)
 }
 
@@ -48,7 +48,7 @@ func TestLongParallelMatrix(t *testing.T) {
 	tell := func(r *bench.ParallelCheck) {
 		for _, m := range r.Meshes {
 			t.Logf("%s, %s (%s), depth %d, mesh %q: forward %.1e, gradient %.1e, losses %.1e (floor %.1e), parameters %.1e, %.2f MiB sent a step",
-				r.Optimizer, setup.RanksOf(r.Ranks, r.Parts), r.Transport, r.Network.Depth, m.Mesh, m.Forward, m.Gradient, m.Loss, r.LossFloor, m.Parameters, float64(m.BytesSent)/(1<<20))
+				r.Optimizer, setup.DescribeRanks(r.Ranks, r.Parts), r.Transport, r.Network.Depth, m.Mesh, m.Forward, m.Gradient, m.Loss, r.LossFloor, m.Parameters, float64(m.BytesSent)/(1<<20))
 		}
 	}
 	for _, n := range []int{1, 2, 3, 4, 8} {
@@ -110,13 +110,13 @@ func TestLongParallelMatrix(t *testing.T) {
 // after the other, on meshes of all kinds, evenly and unevenly cut, and all that an optimiser
 // keeps, shared out or not.
 func TestLongSameBits(t *testing.T) {
-	var all []traintest.SameRuns
+	var all []traintest.ProcessCounts
 	for _, mesh := range []string{"data:4", "lat:4", "lon:4", "data:2 lat:2", "level:2 lon:2", "lat:2 lon:2", "data:2 lon:3"} {
 		for _, sharded := range []bool{false, true} {
-			all = append(all, traintest.SameRuns{Mesh: mesh, Processes: [][]int{{1}, {2}, {3}, {4}, {4, 1}, {1, 3}, {2, 4, 3}},
-				Set: []string{"train.optimizer=adam", "train.clip=0.05", "train.ema=0.5", fmt.Sprint("train.shard_optimizer=", sharded)}})
+			all = append(all, traintest.ProcessCounts{Mesh: mesh, Processes: [][]int{{1}, {2}, {3}, {4}, {4, 1}, {1, 3}, {2, 4, 3}},
+				Overrides: []string{"train.optimizer=adam", "train.clip=0.05", "train.ema=0.5", fmt.Sprint("train.shard_optimizer=", sharded)}})
 		}
 	}
-	all = append(all, traintest.SameRuns{Mesh: "lat:3", Processes: [][]int{{1}, {2, 1}, {1, 2}}, Set: []string{"train.optimizer=lamb", "train.accumulate=2"}})
-	traintest.CheckSameRuns(t, all)
+	all = append(all, traintest.ProcessCounts{Mesh: "lat:3", Processes: [][]int{{1}, {2, 1}, {1, 2}}, Overrides: []string{"train.optimizer=lamb", "train.accumulate=2"}})
+	traintest.CheckProcessCounts(t, all)
 }

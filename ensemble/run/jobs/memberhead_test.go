@@ -29,13 +29,13 @@ import (
 func TestNetworkOfMembers(t *testing.T) {
 	f := demotest.Files(t)
 	runDir, out := filepath.Join(t.TempDir(), "run"), t.TempDir()
-	c := demotest.Config(t, f, runtest.Giving("train.loss.kind=crps_members", "train.loss.fairness=cross_pair")...)
+	c := demotest.Config(t, f, runtest.MemberOutput("train.loss.kind=crps_members", "train.loss.fairness=cross_pair")...)
 	trained, err := train.Run(context.Background(), train.Options{Config: c, RunDir: runDir, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	publish := config.Publishing{Products: []string{config.MeanProduct, config.SpreadProduct, config.MembersProduct, config.QuantilesProduct, config.ProbabilitiesProduct},
-		Quantiles: []float64{0.5}, Probabilities: []ensemble.Question{{Variable: "t", Event: ensemble.Event{Relation: ensemble.Above, Lower: 280}}}}
+		Quantiles: []float64{0.5}, Probabilities: []ensemble.VariableEvent{{Variable: "t", Event: ensemble.Event{Relation: ensemble.Above, Lower: 280}}}}
 	predicted, err := predict.Run(context.Background(), predict.Options{RunDir: runDir, Input: f.GRIB2[17:], Out: out, Formats: []product.Format{product.NetCDF}, Version: "test", Publish: publish})
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestNetworkOfMembers(t *testing.T) {
 	if i < 0 || !trained.Scores.Coupling[i].Passed {
 		t.Errorf("members that are corrected one by one: %+v", trained.Scores.Coupling)
 	}
-	fc := samplestest.StartWithMembers(t, c, f.NetCDF[17])
+	fc := samplestest.ReadInit(t, c, f.NetCDF[17])
 	got := predictOf(t, runDir, fc, predict.Options{Publish: publish})
 	x := make([]float64, len(fc.Members))
 	for p := range got["mean"] {
@@ -80,7 +80,7 @@ func TestNetworkOfMembers(t *testing.T) {
 	}
 	// Exchanged members are corrected as before, and keep their numbers.
 	from := []int{2, 0, 3, 1}
-	exchanged := predictOf(t, runDir, runtest.With(fc, fc.Members, from...), predict.Options{Publish: publish})
+	exchanged := predictOf(t, runDir, runtest.WithMembers(fc, fc.Members, from...), predict.Options{Publish: publish})
 	for m, was := range from {
 		if !runtest.EqualBits(exchanged[fc.Members[m].String()], got[fc.Members[was].String()]) {
 			t.Errorf("member %s is not what member %s was", fc.Members[m], fc.Members[was])
@@ -94,15 +94,15 @@ func TestNetworkOfMembers(t *testing.T) {
 // Networks of members take the same steps on parts of the fields and of the batch as on whole ones,
 // also where numbers of members differ.
 func TestNetworksOfMembersOnParts(t *testing.T) {
-	traintest.LossesOnParts(t, runtest.Giving("model.kind=poet", "train.loss.kind=crps_members", "train.loss.fairness=cross_pair", "train.mesh=data:2 lat:2"), runtest.Encoding("data.members.least=2", "train.mesh=lon:3"))
+	traintest.CheckLossesOnMeshes(t, runtest.MemberOutput("model.kind=poet", "train.loss.kind=crps_members", "train.loss.fairness=cross_pair", "train.mesh=data:2 lat:2"), runtest.MemberInput("data.members.least=2", "train.mesh=lon:3"))
 }
 
 // Members that attend to each other are told from those that do not, and those exchanged with each
 // other are corrected as before, bit by bit.
-func TestAttendingMembersAreFlagged(t *testing.T) {
+func TestAvailableMembersAreFlagged(t *testing.T) {
 	f := demotest.Files(t)
 	runDir := filepath.Join(t.TempDir(), "run")
-	c := demotest.Config(t, f, runtest.Giving("model.kind=poet", "train.learning_rate=0.03", "train.loss.kind=crps_members", "train.loss.fairness=fair", "train.loss.scales=[2]")...)
+	c := demotest.Config(t, f, runtest.MemberOutput("model.kind=poet", "train.learning_rate=0.03", "train.loss.kind=crps_members", "train.loss.fairness=fair", "train.loss.scales=[2]")...)
 	trained, err := train.Run(context.Background(), train.Options{Config: c, RunDir: runDir, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
@@ -111,10 +111,10 @@ func TestAttendingMembersAreFlagged(t *testing.T) {
 	if i < 0 || trained.Scores.Coupling[i].Passed || trained.Scores.Coupling[i].Value != 4*3 {
 		t.Errorf("members that attend to each other: %+v", trained.Scores.Coupling)
 	}
-	fc := samplestest.StartWithMembers(t, c, f.NetCDF[17])
+	fc := samplestest.ReadInit(t, c, f.NetCDF[17])
 	got := predictOf(t, runDir, fc, predict.Options{})
 	from := []int{2, 0, 3, 1}
-	exchanged := predictOf(t, runDir, runtest.With(fc, fc.Members, from...), predict.Options{})
+	exchanged := predictOf(t, runDir, runtest.WithMembers(fc, fc.Members, from...), predict.Options{})
 	for m, was := range from {
 		if !runtest.EqualBits(exchanged[fc.Members[m].String()], got[fc.Members[was].String()]) {
 			t.Errorf("member %s is not what member %s was", fc.Members[m], fc.Members[was])

@@ -50,7 +50,7 @@ func predictOf(t *testing.T, runDir string, fc *ensemble.Forecast, o predict.Opt
 		case ensemble.MemberField:
 			name = e.Member.String()
 		case ensemble.Quantile:
-			name = fmt.Sprint(e.Below)
+			name = fmt.Sprint(e.QuantileProbability)
 		case ensemble.Probability:
 			name = e.Event.String()
 		}
@@ -71,14 +71,14 @@ func predictOf(t *testing.T, runDir string, fc *ensemble.Forecast, o predict.Opt
 // members, goes on with the same bits after it was stopped.
 func TestOrderOfMembers(t *testing.T) {
 	f := demotest.Files(t)
-	c := demotest.Config(t, f, runtest.Encoding("train.epochs=1", "data.members.least=2")...)
-	runDir := traintest.ResumesToTheSameBits(t, c, 2)
-	fc := samplestest.StartWithMembers(t, c, f.NetCDF[17])
+	c := demotest.Config(t, f, runtest.MemberInput("train.epochs=1", "data.members.least=2")...)
+	runDir := traintest.CheckResume(t, c, 2)
+	fc := samplestest.ReadInit(t, c, f.NetCDF[17])
 	want := predictOf(t, runDir, fc, predict.Options{})
 	two := predict.Options{}
-	two.Policy.Members.OnShort, two.Policy.Members.Minimum = "degrade", 2
+	two.Policy.Members.OnMissing, two.Policy.Members.Minimum = "degrade", 2
 	all := fc.Members
-	wantTwo := predictOf(t, runDir, runtest.With(fc, all[:2], 0, 1), two)
+	wantTwo := predictOf(t, runDir, runtest.WithMembers(fc, all[:2], 0, 1), two)
 	for _, r := range []struct {
 		name string
 		fc   *ensemble.Forecast
@@ -86,11 +86,11 @@ func TestOrderOfMembers(t *testing.T) {
 		want map[string][]float32
 		same bool
 	}{
-		{"another order in the file", runtest.With(fc, []ensemble.Member{all[2], all[0], all[3], all[1]}, 2, 0, 3, 1), predict.Options{}, want, true},
-		{"exchanged numbers", runtest.With(fc, all, 1, 2, 0, 3), predict.Options{}, want, true},
-		{"two members with exchanged numbers", runtest.With(fc, all[:2], 1, 0), two, wantTwo, true},
-		{"another member", runtest.With(fc, all, 0, 1, 3, 2), predict.Options{}, want, false},
-		{"two of three members", runtest.With(fc, all[:2], 0, 1), two, want, false},
+		{"another order in the file", runtest.WithMembers(fc, []ensemble.Member{all[2], all[0], all[3], all[1]}, 2, 0, 3, 1), predict.Options{}, want, true},
+		{"exchanged numbers", runtest.WithMembers(fc, all, 1, 2, 0, 3), predict.Options{}, want, true},
+		{"two members with exchanged numbers", runtest.WithMembers(fc, all[:2], 1, 0), two, wantTwo, true},
+		{"another member", runtest.WithMembers(fc, all, 0, 1, 3, 2), predict.Options{}, want, false},
+		{"two of three members", runtest.WithMembers(fc, all[:2], 0, 1), two, want, false},
 	} {
 		got := predictOf(t, runDir, r.fc, r.o)
 		for _, kind := range []product.Kind{product.Mean, product.Spread, product.EnsembleSpread} {

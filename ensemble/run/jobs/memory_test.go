@@ -57,7 +57,7 @@ func TestPredictInLessMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = predict(1, 0)
-	var arena *pass.TooSmall
+	var arena *pass.MemoryLimitError
 	if exit.CodeOf(err) != exit.NoDevice || !errors.As(err, &arena) || !strings.Contains(err.Error(), "at: --memory") ||
 		!strings.Contains(err.Error(), fmt.Sprintf("give --memory %dMiB or more", setup.CeilMiB(arena.Smallest)>>20)) {
 		t.Fatalf("predicting in one byte: %v", err)

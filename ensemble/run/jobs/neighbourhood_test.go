@@ -51,7 +51,7 @@ func TestPredictNeighbourhoods(t *testing.T) {
 		t.Fatal(err)
 	}
 	mean, _ := d.Mean(probability)
-	anywhere, _ := d.Anywhere(events)
+	anywhere, _ := d.MaximumProbability(events)
 
 	places := []int{grid.NX * 3, grid.NX*6 + 5, grid.NX*7 + 11}
 	list := "id,lat,lon\n"

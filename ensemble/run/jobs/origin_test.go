@@ -34,9 +34,9 @@ func TestOtherForecastModel(t *testing.T) {
 		if err := m.Save(filepath.Join(dir, "model")); err != nil {
 			t.Fatal(err)
 		}
-		traintest.Sign(t, dir)
+		traintest.UpdateModelChecksum(t, dir)
 		o := predictOptions(t, t.TempDir())
-		o.RunDir, o.Input, o.Policy.OtherModel = dir, o.Input[:1], policy
+		o.RunDir, o.Input, o.Policy.OnModelMismatch = dir, o.Input[:1], policy
 		return predict.Run(context.Background(), o)
 	}
 	const want = "another forecast model"

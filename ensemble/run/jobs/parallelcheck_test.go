@@ -25,8 +25,8 @@ const (
 	lossOfRanks      = 1e-4
 )
 
-// judged fails for what a check of ranks must not show.
-func judged(t *testing.T, r *bench.ParallelCheck) {
+// checkParallelErrors fails for what a check of ranks must not show.
+func checkParallelErrors(t *testing.T, r *bench.ParallelCheck) {
 	t.Helper()
 	if len(r.Meshes) == 0 || len(r.Losses) != r.Steps {
 		t.Fatalf("%d meshes, losses %v of %d steps", len(r.Meshes), r.Losses, r.Steps)
@@ -64,7 +64,7 @@ func checkWithin(t *testing.T, o bench.ParallelCheckOptions) *bench.ParallelChec
 	if err != nil {
 		t.Fatal(err)
 	}
-	judged(t, r)
+	checkParallelErrors(t, r)
 	return r
 }
 
@@ -74,7 +74,7 @@ const checkLine = "check "
 // printCheck is a rank of a launcher.
 func printCheck(o bench.ParallelCheckOptions) error {
 	r, err := bench.CheckParallel(context.Background(), o)
-	if err != nil || team.Follows() {
+	if err != nil || team.IsNonRoot() {
 		return err
 	}
 	text, err := json.Marshal(r)
@@ -96,7 +96,7 @@ func checkLaunched(t *testing.T, ranks int, o bench.ParallelCheckOptions) (all [
 				if err := json.Unmarshal([]byte(text), r); err != nil {
 					t.Fatal(err)
 				}
-				judged(t, r)
+				checkParallelErrors(t, r)
 				all = append(all, r)
 			}
 		}

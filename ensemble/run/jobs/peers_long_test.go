@@ -14,7 +14,7 @@ import (
 // Ranks that are killed or stopped while others ask them for starts are lost as ever, and the
 // training ends, resumed, with the bits of one in which nobody asks.
 func TestLongPeersAreLost(t *testing.T) {
-	training, want := asking(t, "train.stall_timeout=15s")
+	training, want := peerTraining(t, "train.stall_timeout=15s")
 	onLaunchers(t, func(t *testing.T, launcher string) {
 		t.Parallel() // they wait much
 		r := training(t)

@@ -15,13 +15,13 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// asking is a training on ranks that take starts from each other, and the digest of one on
+// peerTraining is a training on ranks that take starts from each other, and the digest of one on
 // ranks of this process that do not.
-func asking(t *testing.T, set ...string) (training func(t *testing.T) rankTraining, want string) {
+func peerTraining(t *testing.T, set ...string) (training func(t *testing.T) rankTraining, want string) {
 	t.Helper()
 	f := demotest.Files(t)
-	dir := samplestest.Prepared(t, demotest.Config(t, f), "f32")
-	set = append(set, "model.head=spread", "train.loss.kind=mse", "model.base=1", "data.store="+dir, fmt.Sprintf("data.memory=%dB", 14*runtest.StartBytes(t, dir)))
+	dir := samplestest.PrepareStore(t, demotest.Config(t, f), "f32")
+	set = append(set, "model.head=spread", "train.loss.kind=mse", "model.base=1", "data.store="+dir, fmt.Sprintf("data.memory=%dB", 14*runtest.InitBytes(t, dir)))
 	of := func(dir, peers string) rankTraining {
 		return withMesh(failing(t, dir, append(slices.Clone(set), "data.peers="+peers)...), "data:2")
 	}
@@ -39,8 +39,8 @@ func asking(t *testing.T, set ...string) (training func(t *testing.T) rankTraini
 
 // Under a launcher ranks are processes. They take starts from each other, and end with the
 // bits of ranks of one process that do not.
-func TestProcessesTakeStartsOfEachOther(t *testing.T) {
-	training, want := asking(t, "train.epochs=2")
+func TestProcessesExchangeInits(t *testing.T) {
+	training, want := peerTraining(t, "train.epochs=2")
 	onLaunchers(t, func(t *testing.T, launcher string) {
 		r := training(t)
 		r.Pause = 0

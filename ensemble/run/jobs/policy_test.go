@@ -37,7 +37,7 @@ func TestPolicyOnRanks(t *testing.T) {
 			t.Fatal(err)
 		}
 		var kept []byte
-		for _, e := range input.ByPlace(in.Catalogue().Select(func(e ensemble.Entry) bool { return e.File == path })) {
+		for _, e := range input.FileOrder(in.Catalogue().Select(func(e ensemble.Entry) bool { return e.File == path })) {
 			if e.Member != ensemble.Member(i) || i == 0 {
 				kept = append(kept, text[e.Offset:e.Offset+e.Length]...)
 			}
@@ -50,12 +50,12 @@ func TestPolicyOnRanks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o.Policy = config.Policy{Members: config.InputMembers{OnShort: "degrade", Poll: 10 * time.Millisecond}}
+	o.Policy = config.Policy{Members: config.InputMembers{OnMissing: "degrade", Poll: 10 * time.Millisecond}}
 	alone, err := predict.Run(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if alone.Cycles != 5 || alone.Degraded != 2 { // members 1 and 2 are used, 3 is not, and there is no 4
+	if alone.Inits != 5 || alone.Degraded != 2 { // members 1 and 2 are used, 3 is not, and there is no 4
 		t.Errorf("%+v", alone)
 	}
 	o.Out, o.Deadline = t.TempDir(), time.Now().Add(100*time.Millisecond)
@@ -65,7 +65,7 @@ func TestPolicyOnRanks(t *testing.T) {
 	}
 	sameFiles(t, o.Out, want)
 	for r, res := range results {
-		if res.Cycles != alone.Cycles || res.Degraded != alone.Degraded || !slices.Equal(res.Warnings, alone.Warnings) {
+		if res.Inits != alone.Inits || res.Degraded != alone.Degraded || !slices.Equal(res.Warnings, alone.Warnings) {
 			t.Errorf("rank %d of 3: %+v, alone %+v", r, res, alone)
 		}
 	}

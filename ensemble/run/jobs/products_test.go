@@ -56,7 +56,7 @@ func TestPredictProducts(t *testing.T) {
 			want := got
 			switch {
 			case k.Product == ensemble.Quantile:
-				want = dist.Normal.Quantile([]float64{mu, s}, k.Below)
+				want = dist.Normal.Quantile([]float64{mu, s}, k.QuantileProbability)
 			case k.Product == ensemble.Probability && k.Event.Relation == ensemble.Above:
 				want = dist.Normal.Above([]float64{mu, s}, 273.15)
 			case k.Product == ensemble.Probability && k.Event.Relation == ensemble.Below:
@@ -129,11 +129,11 @@ func TestPredictProducts(t *testing.T) {
 
 	// The same again is there already; an area of some products is another set, which
 	// takes the place of this one, with the values of its points.
-	if r, err = predict.Run(context.Background(), o); err != nil || r.Already != 1 {
+	if r, err = predict.Run(context.Background(), o); err != nil || r.Existing != 1 {
 		t.Errorf("the same again: %+v, %v", r, err)
 	}
 	o.Publish = runtest.Publishing(t, "products=[mean, quantiles]", "output.area=40/-30/-20/20")
-	if r, err = predict.Run(context.Background(), o); err != nil || r.Already != 0 {
+	if r, err = predict.Run(context.Background(), o); err != nil || r.Existing != 0 {
 		t.Fatalf("other products: %+v, %v", r, err)
 	}
 	part := runtest.FieldsOf(t, filepath.Join(dir, "*.nc"))
@@ -141,10 +141,10 @@ func TestPredictProducts(t *testing.T) {
 		t.Errorf("%d fields of an area", len(part))
 	}
 	k := at
-	k.Product, k.Below = ensemble.Quantile, 0.1
+	k.Product, k.QuantileProbability = ensemble.Quantile, 0.1
 	whole, some := nc[k], part[k]
 	_, places, err := whole.Grid.Crop(ensemble.Area{North: 40, West: -30, South: -20, East: 20})
-	if err != nil || !slices.Equal(ensemble.Pick(whole.Values, places), some.Values) || some.Grid.Lon[0] >= 360 || some.Grid.Lon[some.Grid.NX-1] <= 360 {
+	if err != nil || !slices.Equal(ensemble.Take(whole.Values, places), some.Values) || some.Grid.Lon[0] >= 360 || some.Grid.Lon[some.Grid.NX-1] <= 360 {
 		t.Errorf("the area is %s, %v", some.Grid, err)
 	}
 }
@@ -197,17 +197,17 @@ func TestPredictRefusesProducts(t *testing.T) {
 		}
 	}
 	m := &model.Model{Family: dist.Normal}
-	if f, err := m.FamilyOf("tp"); f != dist.CensoredNormal || err != nil {
+	if f, err := m.CheckedFamily("tp"); f != dist.CensoredNormal || err != nil {
 		t.Errorf("rain is %v, %v", f, err)
 	}
-	if _, err := m.FamilyOf("tcc"); exit.CodeOf(err) != exit.Usage {
+	if _, err := m.CheckedFamily("tcc"); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("cloud cover: %v", err)
 	}
 	m.Spec.Head.Spread, m.Task.Targets = &network.SpreadSpec{}, []task.Target{{Variable: "t", Lead: 48}}
 	if _, err := predict.ChooseProducts(m, runtest.Publishing(t, "quantiles=[0.5]"), nil, ""); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "no quantiles") {
 		t.Errorf("quantiles of a spread: %v", err)
 	}
-	if e, err := task.EventOf(ensemble.Question{Variable: "2t", Event: ensemble.Event{Relation: ensemble.Between, Lower: 0, Upper: 5}, Unit: "degC"}); err != nil || e.Lower != 273.15 || e.Upper != 278.15 {
+	if e, err := task.EventSI(ensemble.VariableEvent{Variable: "2t", Event: ensemble.Event{Relation: ensemble.Between, Lower: 0, Upper: 5}, Unit: "degC"}); err != nil || e.Lower != 273.15 || e.Upper != 278.15 {
 		t.Errorf("0 to 5 degC is %s, %v", e, err)
 	}
 }

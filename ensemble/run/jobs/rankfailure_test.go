@@ -264,7 +264,7 @@ func TestRanksAreRefused(t *testing.T) {
 	if err := os.CopyFS(node, os.DirFS(data)); err != nil {
 		t.Fatal(err)
 	}
-	if err := runtest.Flip(filepath.Join(node, filepath.Base(demotest.Files(t).GRIB2[0]))); err != nil {
+	if err := runtest.FlipLastByte(filepath.Join(node, filepath.Base(demotest.Files(t).GRIB2[0]))); err != nil {
 		t.Fatal(err)
 	}
 	mounted := fmt.Sprintf("mount --bind %s %s && exec %s", node, data, os.Args[0])

@@ -63,7 +63,7 @@ func TestRolling(t *testing.T) {
 	}
 	o.Analysis = f.Analyses
 	second := rolling()
-	if second.New != first.Waiting || second.Waiting != 0 || second.Starts != 12 {
+	if second.New != first.Waiting || second.Waiting != 0 || second.Inits != 12 {
 		t.Fatalf("%+v", second)
 	}
 	whole, err := verify.Run(context.Background(), verify.Options{Forecast: products[8:], Analysis: f.Analyses, Members: f.GRIB2[8:], RunDir: trained})
@@ -95,19 +95,19 @@ func TestRolling(t *testing.T) {
 	bias := func(r *verify.RollingResult) *promote.Alarm {
 		at := slices.IndexFunc(r.Alarms.Alarms, func(a promote.Alarm) bool { return a.Kind == "bias" })
 		if at < 0 {
-			t.Fatalf("no bias: %+v; %d starts, %d new, %d waiting, %+v", r.Alarms.Alarms, r.Starts, r.New, r.Waiting, r.Seen)
+			t.Fatalf("no bias: %+v; %d starts, %d new, %d waiting, %+v", r.Alarms.Alarms, r.Inits, r.New, r.Waiting, r.Checked)
 		}
 		return &r.Alarms.Alarms[at]
 	}
-	if a, b := bias(early), bias(late); a.Since != b.Since || !early.At.Before(late.At) || a.Value > -0.25 || late.Starts != 12 {
+	if a, b := bias(early), bias(late); a.Since != b.Since || !early.At.Before(late.At) || a.Value > -0.25 || late.Inits != 12 {
 		t.Errorf("first %+v, then %+v", a, b)
 	}
 	fallen := issue(t, trained, filepath.Join(dir, "products2"), f.GRIB2[18:], func(p *predict.Options) {
-		p.Policy.Alarms.File, p.Policy.Alarms.OnAlarm, p.Policy.FallBack = config.Path(filepath.Join(o.Dir, verify.AlarmsFile)), predict.ThenFallBack, []string{"raw"}
+		p.Policy.Alarms.File, p.Policy.Alarms.OnAlarm, p.Policy.Fallback = config.Path(filepath.Join(o.Dir, verify.AlarmsFile)), predict.ActionFallBack, []string{"raw"}
 	})
 	o.Forecast, o.Dir = append(slices.Clone(products[:18]), fallen...), filepath.Join(dir, "third")
-	if r := rolling(); r.Fallen != 2 || r.New != 18 {
-		t.Errorf("%d fallen back, %d new", r.Fallen, r.New)
+	if r := rolling(); r.Fallback != 2 || r.New != 18 {
+		t.Errorf("%d fallen back, %d new", r.Fallback, r.New)
 	}
 	history, err := os.ReadFile(filepath.Join(o.Dir, verify.HistoryFile))
 	runtest.Must(t, err)
@@ -175,8 +175,8 @@ func interrupted(t *testing.T, o verify.RollingOptions) {
 	runtest.Must(t, os.Remove(newest))
 	alone, err := verify.Rolling(context.Background(), o) // judged with baselines, which the others are not
 	runtest.Must(t, err)
-	if alone.New != 1 || alone.Starts != 1 || !slices.ContainsFunc(alone.Notes, func(s string) bool { return strings.HasPrefix(s, "19 starts left out of the window") }) {
-		t.Errorf("a start that is judged otherwise: %d new, %d in the window, %q", alone.New, alone.Starts, alone.Notes)
+	if alone.New != 1 || alone.Inits != 1 || !slices.ContainsFunc(alone.Warnings, func(s string) bool { return strings.HasPrefix(s, "19 starts left out of the window") }) {
+		t.Errorf("a start that is judged otherwise: %d new, %d in the window, %q", alone.New, alone.Inits, alone.Warnings)
 	}
 	runtest.Must(t, errors.Join(os.Remove(newest), os.Remove(oldest)))
 	cut()
@@ -205,7 +205,7 @@ func spoil(t *testing.T, trained string) string {
 		}
 		runtest.Must(t, ckpt.WriteFile(path, tensors, meta))
 	}
-	traintest.Sign(t, spoilt)
+	traintest.UpdateModelChecksum(t, spoilt)
 	return spoilt
 }
 
@@ -227,7 +227,7 @@ func TestVerdict(t *testing.T) {
 		c.Against = o[map[string]string{"shadow": "live", "live": "shadow"}[name]].Dir
 		r, err := verify.Rolling(context.Background(), c)
 		runtest.Must(t, err)
-		if v := r.Verdict; v.Verdict != want || v.Starts != 20 || len(v.Targets) != 1 || (v.Gain > 0) != (want == promote.VerdictBetter) {
+		if v := r.Verdict; v.Verdict != want || v.Inits != 20 || len(v.Targets) != 1 || (v.CRPSS > 0) != (want == promote.VerdictBetter) {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}
@@ -291,7 +291,7 @@ func promotions(t *testing.T, finished, worse, worseVerdict, betterVerdict strin
 		t.Errorf("the verdict on another model: %v", err)
 	}
 	stands("what was refused", finished)
-	_, err = promote.Promote(promote.Options{Name: name, RunDir: worse, Verdict: worseVerdict, Despite: true})
+	_, err = promote.Promote(promote.Options{Name: name, RunDir: worse, Verdict: worseVerdict, IgnoreVerdict: true})
 	runtest.Must(t, err)
 	stands("the second promotion", worse)
 	back, err := promote.RollBack(name, "")

@@ -37,7 +37,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if job := os.Getenv(jobVariable); job != "" {
-		os.Exit(int(asRank(job)))
+		os.Exit(int(runAsRank(job)))
 	}
 	code := m.Run()
 	demotest.Remove()
@@ -68,15 +68,15 @@ func TestWholeJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if predicted.Cycles != 3 {
-		t.Fatalf("%d cycles, want 3", predicted.Cycles)
+	if predicted.Inits != 3 {
+		t.Fatalf("%d cycles, want 3", predicted.Inits)
 	}
 	reference := filepath.Join(out, trained.ReferenceDir, model.File)
 	want, err := os.ReadFile(reference)
 	runtest.Must(t, err)
 	runtest.Must(t, os.Remove(reference)) // as of a process that ended before it was written
 	repeated, err := predict.Run(context.Background(), predict.Options{RunDir: runDir, Input: test, Out: out, Formats: []product.Format{product.NetCDF, product.GRIB2}, Version: "test"})
-	if err != nil || repeated.Already != 3 {
+	if err != nil || repeated.Existing != 3 {
 		t.Errorf("predicting again: %+v, %v; want 3 cycles that are there already", repeated, err)
 	}
 	if got, err := os.ReadFile(reference); err != nil || !bytes.Equal(got, want) {
@@ -84,7 +84,7 @@ func TestWholeJob(t *testing.T) {
 	}
 	rereadOnce(t, runDir, test)
 	alone, err := predict.Run(context.Background(), predict.Options{RunDir: runDir, Input: test[1:2], Out: out, Version: "test"})
-	if err != nil || alone.Already != 1 {
+	if err != nil || alone.Existing != 1 {
 		t.Errorf("one of the starts without the other files: %+v, %v; want that it is there already", alone, err)
 	}
 	var netcdf []string
@@ -221,7 +221,7 @@ func TestResumeWithOtherEpochs(t *testing.T) {
 // was not stopped.
 func TestStoppedRunResumesToTheSameBits(t *testing.T) {
 	// in mid-epoch, at an epoch's end, in the second network
-	traintest.ResumesToTheSameBits(t, demotest.Config(t, demotest.Files(t)), 3, 8, 9)
+	traintest.CheckResume(t, demotest.Config(t, demotest.Files(t)), 3, 8, 9)
 }
 
 // A spread head trains with each of its losses and needs no analyses.
@@ -242,7 +242,7 @@ func TestSpreadHead(t *testing.T) {
 // resnet2d_simple trains on one level.
 func TestResNetTrains(t *testing.T) {
 	f := demotest.Files(t)
-	c := demotest.Config(t, f, runtest.FirstOf(f, 10), "model.kind=resnet2d_simple", "model.head=spread", "train.loss.kind=l1", "train.epochs=1", "train.networks=1",
+	c := demotest.Config(t, f, runtest.FirstInits(f, 10), "model.kind=resnet2d_simple", "model.head=spread", "train.loss.kind=l1", "train.epochs=1", "train.networks=1",
 		"data.levels=[850hPa]", "data.features=[spread, first]", "data.variables=[t]")
 	if _, err := train.Run(context.Background(), train.Options{Config: c, RunDir: filepath.Join(t.TempDir(), "r"), Version: "test"}); err != nil {
 		t.Fatal(err)
@@ -324,14 +324,14 @@ func TestMissingPointsStayMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	fc := ensemble.NewForecast(ensemble.InitAt(time.Date(2002, 7, 1, 0, 0, 0, 0, time.UTC)), m.Task.Features.Axes, m.Task.Used, m.Grid)
+	fc := ensemble.NewForecast(ensemble.InitAt(time.Date(2002, 7, 1, 0, 0, 0, 0, time.UTC)), m.Task.Features.Axes, m.Task.UsedMembers, m.Grid)
 	for i := range fc.Values {
 		fc.Values[i] = 270 + float32(math.Sin(float64(i)))
 	}
 	const hole = 77
 	lead, variable := m.Task.TargetAt(0)
 	fc.Field(lead, 1, variable, 0)[hole] = float32(math.NaN())
-	out, err := m.Predict(context.Background(), network.Options(1, ""), fc, m.Task.Used)
+	out, err := m.Predict(context.Background(), network.Options(1, ""), fc, m.Task.UsedMembers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -374,7 +374,7 @@ func TestAnotherGridIsRefused(t *testing.T) {
 	if err := m.Save(filepath.Join(runDir, "model")); err != nil {
 		t.Fatal(err)
 	}
-	traintest.Sign(t, runDir)
+	traintest.UpdateModelChecksum(t, runDir)
 	_, err = predict.Run(context.Background(), predict.Options{RunDir: runDir, Input: f.GRIB2[19:], Out: t.TempDir(), Version: "test"})
 	if exit.CodeOf(err) != exit.BadData || !strings.Contains(fmt.Sprint(err), "grids differ") {
 		t.Errorf("another grid: %v", err)
@@ -421,7 +421,7 @@ func rereadOnce(t *testing.T, runDir string, files []string) {
 		if exit.CodeOf(err) != c.code {
 			t.Errorf("%d changes: %v, want exit %d", c.changes, err, c.code)
 		}
-		if err == nil && (r.Cycles != len(files) || !slices.Contains(r.Warnings, input.RereadWarning) || opened != 2) {
+		if err == nil && (r.Inits != len(files) || !slices.Contains(r.Warnings, input.RereadWarning) || opened != 2) {
 			t.Errorf("%d changes: %+v after %d looks", c.changes, r, opened)
 		}
 	}

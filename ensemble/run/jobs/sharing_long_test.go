@@ -9,5 +9,5 @@ import (
 )
 
 func TestLongRanksShareParameters(t *testing.T) {
-	traintest.LossesOnParts(t, []string{"train.networks=1", "train.epochs=1", "model.share.budget=40%", "model.share.groups=one", "model.share.coefficients=embedding", "baselines=[climatology]", "train.mesh=data:2 lat:2"})
+	traintest.CheckLossesOnMeshes(t, []string{"train.networks=1", "train.epochs=1", "model.share.budget=40%", "model.share.groups=one", "model.share.coefficients=embedding", "baselines=[climatology]", "train.mesh=data:2 lat:2"})
 }

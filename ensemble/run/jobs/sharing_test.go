@@ -21,13 +21,13 @@ import (
 func TestSharedParameters(t *testing.T) {
 	f := demotest.Files(t)
 	c := demotest.Config(t, f, "train.networks=1", "train.epochs=2", "train.ema=0.5", "model.share.budget=50%", "model.share.groups=one", "baselines=[climatology]")
-	runDir := traintest.ResumesToTheSameBits(t, c, 5)
+	runDir := traintest.CheckResume(t, c, 5)
 	dir := filepath.Join(runDir, "model")
-	_, doc, err := model.LoadReference(dir)
+	_, doc, err := model.LoadDescription(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if doc.Sharing == nil || doc.Sharing.Stored != (doc.Sharing.Filters+1)/2 || doc.Sharing.Own != 0 {
+	if doc.Sharing == nil || doc.Sharing.Stored != (doc.Sharing.Filters+1)/2 || doc.Sharing.Unshared != 0 {
 		t.Errorf("%+v", doc.Sharing)
 	}
 	stored, _, err := ckpt.ReadFile(filepath.Join(dir, "weights-00.safetensors"))
@@ -37,20 +37,20 @@ func TestSharedParameters(t *testing.T) {
 	if !slices.ContainsFunc(stored, func(x ckpt.Tensor) bool { return x.Name == "share.all.store" && x.Shape[1] == doc.Sharing.Stored }) {
 		t.Error("the file of weights has no store")
 	}
-	fc := samplestest.ValidationStart(t, c)
+	fc := samplestest.FirstValidationInit(t, c)
 	var said []*model.Forecast
 	for _, asTrained := range []bool{true, false} {
 		m, err := model.Load(dir, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m.Spec.Shares() {
+		if m.Spec.SharesParameters() {
 			t.Error("a model that was loaded shares parameters")
 		}
 		if asTrained {
-			m.Spec.Share, m.Networks[0] = doc.Spec.Share, exchange.Weights(stored)
+			m.Spec.Sharing, m.Networks[0] = doc.Spec.Sharing, exchange.SelectWeights(stored)
 		}
-		out, err := m.Predict(context.Background(), network.Options(1, ""), fc, m.Task.Used)
+		out, err := m.Predict(context.Background(), network.Options(1, ""), fc, m.Task.UsedMembers)
 		if err != nil {
 			t.Fatal(err)
 		}

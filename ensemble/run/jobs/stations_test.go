@@ -69,7 +69,7 @@ func TestPredictStations(t *testing.T) {
 			want := float64(v)
 			switch k.Product {
 			case ensemble.Quantile:
-				want = dist.Normal.Quantile([]float64{float64(mean[i]), float64(sigma[i])}, k.Below)
+				want = dist.Normal.Quantile([]float64{float64(mean[i]), float64(sigma[i])}, k.QuantileProbability)
 			case ensemble.Probability:
 				want = dist.Normal.Below([]float64{float64(mean[i]), float64(sigma[i])}, k.Event.Upper)
 			case ensemble.MemberField:
@@ -98,13 +98,13 @@ func TestPredictStations(t *testing.T) {
 	if err != nil || len(v.Scores.Scores) == 0 {
 		t.Errorf("verify: %+v, %v", v, err)
 	}
-	if r, err = predict.Run(context.Background(), o); err != nil || r.Already != 1 {
+	if r, err = predict.Run(context.Background(), o); err != nil || r.Existing != 1 {
 		t.Errorf("again: %+v, %v", r, err)
 	}
 	if err := os.WriteFile(list, []byte("id,lat,lon\nA,45,90\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if r, err = predict.Run(context.Background(), o); err != nil || r.Already != 0 {
+	if r, err = predict.Run(context.Background(), o); err != nil || r.Existing != 0 {
 		t.Errorf("other stations: %+v, %v", r, err)
 	}
 }

@@ -65,7 +65,7 @@ func TestFallsBack(t *testing.T) {
 	f := demotest.Files(t)
 	finished := traintest.TrainedRun(t)
 	input := f.GRIB2[15]
-	of, _, err := model.LoadReference(filepath.Join(finished, "model"))
+	of, _, err := model.LoadDescription(filepath.Join(finished, "model"))
 	runtest.Must(t, err)
 	damaged := func(change func(t *testing.T, dir string)) func(t *testing.T, o *predict.Options) {
 		return func(t *testing.T, o *predict.Options) {
@@ -104,7 +104,7 @@ func TestFallsBack(t *testing.T) {
 		why  string                              // in the warnings; "": nothing is doubted
 	}{
 		{"nothing", func(*testing.T, *predict.Options) {}, func(p *config.Policy, what string) {
-			p.Drift.OnDrift, p.Alarms.OnAlarm, p.OtherModel = what, what, what
+			p.Drift.OnDrift, p.Alarms.OnAlarm, p.OnModelMismatch = what, what, what
 		}, ""},
 		{"a bias of 30 K at one level", offset("30"), func(p *config.Policy, what string) { p.Drift.OnDrift = what }, "the input is unlike that of the training"},
 		{"an alarm", alarms("", alarm), func(p *config.Policy, what string) { p.Alarms.OnAlarm = what }, "alarms since 2001-01-01T00:00:00Z: bias of t"},
@@ -116,8 +116,8 @@ func TestFallsBack(t *testing.T) {
 			defer m.Close()
 			m.Origins = []ensemble.Origin{{Centre: "another", Points: "1x1"}}
 			runtest.Must(t, m.Save(dir))
-			traintest.Sign(t, filepath.Dir(dir))
-		}), func(p *config.Policy, what string) { p.OtherModel = what }, "another forecast model"},
+			traintest.UpdateModelChecksum(t, filepath.Dir(dir))
+		}), func(p *config.Policy, what string) { p.OnModelMismatch = what }, "another forecast model"},
 		{"weights that are cut", damaged(func(t *testing.T, dir string) {
 			runtest.Must(t, os.Truncate(filepath.Join(filepath.Dir(dir), weights), 100))
 		}),
@@ -135,7 +135,7 @@ func TestFallsBack(t *testing.T) {
 			runtest.Must(t, err)
 			tensors[0].Data.([]float32)[0] = float32(math.NaN())
 			runtest.Must(t, ckpt.WriteFile(path, tensors, meta))
-			traintest.Sign(t, filepath.Dir(dir))
+			traintest.UpdateModelChecksum(t, filepath.Dir(dir))
 		}), func(p *config.Policy, what string) { p.OnFailure = what }, "the network failed: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -144,23 +144,23 @@ func TestFallsBack(t *testing.T) {
 				o.Input, o.Formats = []string{input}, []product.Format{product.NetCDF}
 				c.do(t, &o)
 				c.then(&o.Policy, then)
-				o.Policy.FallBack = ladder
+				o.Policy.Fallback = ladder
 				r, err := predict.Run(context.Background(), o)
 				if err != nil {
 					return nil, nil, err
 				}
 				m, err := product.ReadManifest(filepath.Dir(r.Outputs[0]))
 				runtest.Must(t, err)
-				if again, err := predict.Run(context.Background(), o); err != nil || again.Already != 1 {
+				if again, err := predict.Run(context.Background(), o); err != nil || again.Existing != 1 {
 					t.Errorf("again: %v", err)
 				}
 				return r, m, nil
 			}
-			r, m, err := issued(predict.ThenFallBack, "raw")
+			r, m, err := issued(predict.ActionFallBack, "raw")
 			runtest.Must(t, err)
-			if fell := c.why != ""; (m.FallBack == "raw") != fell || (r.Degraded == 1) != fell || strings.Contains(strings.Join(m.Warnings, "\n"), "in place of the network") != fell ||
+			if fell := c.why != ""; (m.Fallback == "raw") != fell || (r.Degraded == 1) != fell || strings.Contains(strings.Join(m.Warnings, "\n"), "in place of the network") != fell ||
 				!strings.Contains(strings.Join(m.Warnings, "\n"), c.why) {
-				t.Fatalf("fallen back on %q, degraded %d: %q", m.FallBack, r.Degraded, m.Warnings)
+				t.Fatalf("fallen back on %q, degraded %d: %q", m.Fallback, r.Degraded, m.Warnings)
 			}
 			if c.why == "" {
 				return
@@ -171,7 +171,7 @@ func TestFallsBack(t *testing.T) {
 				in = gribSet(t, input, "-w", "shortName=t,level=500", "-s", "offsetValuesBy=30")
 			}
 			members := fields(t, []string{in}, func(e ensemble.Entry) bool {
-				return e.Variable == "t" && e.Level == ensemble.PressureLevel(850) && e.Lead.String() == "48h" && slices.Contains(of.Task.Used, e.Member)
+				return e.Variable == "t" && e.Level == ensemble.PressureLevel(850) && e.Lead.String() == "48h" && slices.Contains(of.Task.UsedMembers, e.Member)
 			})
 			if len(members) != 3 {
 				t.Fatalf("%d members", len(members))
@@ -197,18 +197,18 @@ func TestFallsBack(t *testing.T) {
 				return
 			}
 			// A baseline comes before, where the model has it.
-			_, m, err = issued(predict.ThenFallBack, "climatology", "emos_grid", "raw")
+			_, m, err = issued(predict.ActionFallBack, "climatology", "emos_grid", "raw")
 			runtest.Must(t, err)
-			if m.FallBack != "climatology" {
-				t.Errorf("fallen back on %q", m.FallBack)
+			if m.Fallback != "climatology" {
+				t.Errorf("fallen back on %q", m.Fallback)
 			}
-			if r, m, err = issued(predict.ThenFallBack, "samos", "emos_grid", "raw"); err != nil || m.FallBack != "emos_grid" {
-				t.Fatalf("fallen back on %q: %v", m.FallBack, err)
+			if r, m, err = issued(predict.ActionFallBack, "samos", "emos_grid", "raw"); err != nil || m.Fallback != "emos_grid" {
+				t.Fatalf("fallen back on %q: %v", m.Fallback, err)
 			}
 			b := verify.BaselinesOf(of, verify.ProductKey{Variable: "t", Level: ensemble.PressureLevel(850), Lead: of.Task.Targets[0].Lead})
 			for _, fit := range b.Fits {
 				if fit.Method.ID == "emos_grid" {
-					start, err := time.Parse(time.RFC3339, m.Cycle)
+					start, err := time.Parse(time.RFC3339, m.Init)
 					runtest.Must(t, err)
 					raw := baseline.Raw{Valid: ensemble.InitAt(start).Valid(of.Task.Targets[0].Lead).Time}
 					raw.Mean, raw.Std = scoring.MeanStd(members, 1)
@@ -221,13 +221,13 @@ func TestFallsBack(t *testing.T) {
 					}
 				}
 			}
-			if _, _, err := issued(predict.ThenRefuse, "raw"); exit.CodeOf(err) != exit.BadData {
+			if _, _, err := issued(predict.ActionRefuse, "raw"); exit.CodeOf(err) != exit.BadData {
 				t.Errorf("refused: %v", err)
 			}
-			if _, m, err := issued("warn", "raw"); err != nil || m.FallBack != "" || !strings.Contains(strings.Join(m.Warnings, "\n"), c.why) {
+			if _, m, err := issued("warn", "raw"); err != nil || m.Fallback != "" || !strings.Contains(strings.Join(m.Warnings, "\n"), c.why) {
 				t.Errorf("warned: %v, %+v", err, m)
 			}
-			if _, _, err := issued(predict.ThenFallBack, "samos"); exit.CodeOf(err) != exit.Usage {
+			if _, _, err := issued(predict.ActionFallBack, "samos"); exit.CodeOf(err) != exit.Usage {
 				t.Errorf("nothing to fall back on: %v", err)
 			}
 		})
@@ -250,10 +250,10 @@ func TestTooFewMembers(t *testing.T) {
 	for _, c := range []struct {
 		members, onShort string
 		code             exit.Code
-	}{{"0/2", predict.ThenFallBack, exit.OK}, {"0/2", "degrade", exit.NotYet}, {"0", predict.ThenFallBack, exit.NotYet}, {"0/1/2", predict.ThenFallBack, exit.OK}} {
+	}{{"0/2", predict.ActionFallBack, exit.OK}, {"0/2", "degrade", exit.NotYet}, {"0", predict.ActionFallBack, exit.NotYet}, {"0/1/2", predict.ActionFallBack, exit.OK}} {
 		o := predictOptions(t, t.TempDir())
 		o.Input, o.Formats = []string{withMembers(t, f.GRIB2[16], c.members)}, []product.Format{product.NetCDF}
-		o.Policy.Members.OnShort, o.Policy.FallBack, o.Policy.Drift.Limit = c.onShort, []string{"raw"}, 1e9
+		o.Policy.Members.OnMissing, o.Policy.Fallback, o.Policy.Drift.Limit = c.onShort, []string{"raw"}, 1e9
 		r, err := predict.Run(context.Background(), o)
 		if exit.CodeOf(err) != c.code {
 			t.Fatalf("members %s, %s: %v", c.members, c.onShort, err)
@@ -264,12 +264,12 @@ func TestTooFewMembers(t *testing.T) {
 		m, err := product.ReadManifest(filepath.Dir(r.Outputs[0]))
 		runtest.Must(t, err)
 		if c.members == "0/1/2" {
-			if m.FallBack != "" {
+			if m.Fallback != "" {
 				t.Errorf("enough members: %+v", m)
 			}
 			continue
 		}
-		if m.FallBack != "raw" || m.Status != manifest.Degraded || len(m.MembersUsed) != 2 {
+		if m.Fallback != "raw" || m.Status != manifest.Degraded || len(m.MembersUsed) != 2 {
 			t.Errorf("%+v", m)
 		}
 		members := fields(t, o.Input, func(e ensemble.Entry) bool {

@@ -38,7 +38,7 @@ func alarmed(t *testing.T, runDir string, ladder ...string) (p config.Policy) {
 	runtest.Must(t, err)
 	path := filepath.Join(t.TempDir(), "alarms.json")
 	runtest.Must(t, os.WriteFile(path, text, 0o644))
-	p.Alarms.File, p.Alarms.OnAlarm, p.FallBack = config.Path(path), predict.ThenFallBack, ladder
+	p.Alarms.File, p.Alarms.OnAlarm, p.Fallback = config.Path(path), predict.ActionFallBack, ladder
 	return p
 }
 
@@ -62,7 +62,7 @@ func TestFamiliesFallBack(t *testing.T) {
 func familiesFallBack(t *testing.T, families ...*dist.Family) {
 	f, trained := demotest.Files(t), traintest.TrainedRun(t)
 	c := demotest.Config(t, f)
-	fc := samplestest.StartWithMembers(t, c, f.NetCDF[17])
+	fc := samplestest.ReadInit(t, c, f.NetCDF[17])
 	for _, family := range families {
 		t.Run(family.ID, func(t *testing.T) {
 			runDir := filepath.Join(t.TempDir(), "run")
@@ -74,24 +74,24 @@ func familiesFallBack(t *testing.T, families ...*dist.Family) {
 			m.Family, head.Family = family, config.Family(family.ID)
 			switch family.ID {
 			case dist.Student.ID:
-				head.Family, head.Tails = config.NormalFamily, config.StudentCalibration
-				for at := range m.Task.Score {
+				head.Family, head.Recalibration = config.NormalFamily, config.StudentCalibration
+				for at := range m.Task.TargetWeights {
 					m.Recalibrations = append(m.Recalibrations, model.Recalibration{Variable: "t", Level: m.Task.Features.Axes.Levels[at%2].String(), Lead: "48h", Factor: 3, Nu: 5})
 				}
 				m.Calibrations = []model.Calibration{{Variable: "t", Level: "850hPa", Lead: "48h", Event: ensemble.Event{Relation: ensemble.Above, Lower: 275}, Method: config.IsotonicCalibration,
-					Map: calibration.Map{X: []float64{0, 1}, Y: []float64{0.5, 0.5}}}} // of the network, not of what stands in for it
+					Mapping: calibration.Map{X: []float64{0, 1}, Y: []float64{0.5, 0.5}}}} // of the network, not of what stands in for it
 			case dist.BernsteinID:
 				head.Degree = 5
 			case dist.HistogramID: // of two networks
 				head.Bins, head.Rule = 6, dist.CrossEntropyRule
-				for range m.Task.Score {
+				for range m.Task.TargetWeights {
 					m.Task.Edges = append(m.Task.Edges, []float64{-4, -1.2, -0.5, 0, 0.5, 1.2, 4})
 				}
 			}
 			runtest.Must(t, m.Save(filepath.Join(runDir, "model")))
-			traintest.Sign(t, runDir)
+			traintest.UpdateModelChecksum(t, runDir)
 			publish := config.Publishing{Products: []string{config.MeanProduct, config.SpreadProduct, config.QuantilesProduct, config.ProbabilitiesProduct, config.ParametersProduct},
-				Quantiles: []float64{0.9}, Probabilities: []ensemble.Question{{Variable: "t", Event: ensemble.Event{Relation: ensemble.Above, Lower: 275}}}}
+				Quantiles: []float64{0.9}, Probabilities: []ensemble.VariableEvent{{Variable: "t", Event: ensemble.Event{Relation: ensemble.Above, Lower: 275}}}}
 			var rawMean []float64
 			judge := func(got map[string][]float32, mean, std func(p int) float64) {
 				t.Helper()
@@ -130,7 +130,7 @@ func familiesFallBack(t *testing.T, families ...*dist.Family) {
 					case dist.CSGamma.ID:
 						par[1], par[2] = 1, 0.35
 					}
-					family.OfMoments(par, a, s)
+					family.SetMoments(par, a, s)
 					if q := family.Quantile(par, 0.9); math.Abs(float64(got["0.9"][p])-q) > 1e-3*s+1e-3 {
 						t.Fatalf("point %d: quantile %g, want %g", p, got["0.9"][p], q)
 					}
@@ -151,7 +151,7 @@ func familiesFallBack(t *testing.T, families ...*dist.Family) {
 				if fit.Method.ID == "emos_grid" {
 					cutWeights(t, runDir)
 					want := fit.Fit.Forecast(raw)
-					got = predictOf(t, runDir, fc, predict.Options{Publish: publish, Policy: config.Policy{OnFailure: predict.ThenFallBack, FallBack: []string{"emos_grid"}}})
+					got = predictOf(t, runDir, fc, predict.Options{Publish: publish, Policy: config.Policy{OnFailure: predict.ActionFallBack, Fallback: []string{"emos_grid"}}})
 					judge(got, func(p int) float64 { return float64(want[0][p]) }, func(p int) float64 { return float64(want[1][p]) })
 				}
 			}
@@ -164,13 +164,13 @@ func familiesFallBack(t *testing.T, families ...*dist.Family) {
 func TestMembersFallBack(t *testing.T) {
 	f := demotest.Files(t)
 	runDir := filepath.Join(t.TempDir(), "run")
-	c := demotest.Config(t, f, runtest.Giving("train.loss.kind=crps_members", "train.loss.fairness=fair", "baselines=[mbm, emos]", "train.epochs=1")...)
+	c := demotest.Config(t, f, runtest.MemberOutput("train.loss.kind=crps_members", "train.loss.fairness=fair", "baselines=[mbm, emos]", "train.epochs=1")...)
 	if _, err := train.Run(context.Background(), train.Options{Config: c, RunDir: runDir, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	of, _, err := model.LoadReference(filepath.Join(runDir, "model"))
+	of, _, err := model.LoadDescription(filepath.Join(runDir, "model"))
 	runtest.Must(t, err)
-	fc := samplestest.StartWithMembers(t, c, f.NetCDF[17])
+	fc := samplestest.ReadInit(t, c, f.NetCDF[17])
 	raw := baseline.Raw{Valid: fc.Init.Valid(of.Task.Targets[0].Lead).Time}
 	for m := range fc.Members {
 		raw.Members = append(raw.Members, fc.Field(2, m, 0, 0))
@@ -227,7 +227,7 @@ func TestMembersFallBack(t *testing.T) {
 	}
 	cutWeights(t, runDir)
 	for rung := range want {
-		judge(rung, config.Policy{OnFailure: predict.ThenFallBack, FallBack: []string{rung}})
+		judge(rung, config.Policy{OnFailure: predict.ActionFallBack, Fallback: []string{rung}})
 	}
 }
 
@@ -242,10 +242,10 @@ func TestFallsBackOnAMesh(t *testing.T) {
 	for name, set := range map[string]func(o *predict.Options){
 		"an alarm": func(o *predict.Options) { o.Policy = alarmed(t, trained, "emos_grid") },
 		"weights are cut": func(o *predict.Options) {
-			o.RunDir, o.Policy.OnFailure, o.Policy.FallBack, o.Publish.Products = cut, predict.ThenFallBack, []string{"emos_grid"}, []string{"mean", "members"}
+			o.RunDir, o.Policy.OnFailure, o.Policy.Fallback, o.Publish.Products = cut, predict.ActionFallBack, []string{"emos_grid"}, []string{"mean", "members"}
 		},
 		"too few members of one start": func(o *predict.Options) {
-			o.Input, o.Policy.Members.OnShort, o.Policy.FallBack = []string{few, f.GRIB2[17]}, predict.ThenFallBack, []string{"raw"}
+			o.Input, o.Policy.Members.OnMissing, o.Policy.Fallback = []string{few, f.GRIB2[17]}, predict.ActionFallBack, []string{"raw"}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -274,8 +274,8 @@ func TestFallsBackOnAMesh(t *testing.T) {
 			}
 			m, err := product.ReadManifest(filepath.Dir(results[0].Outputs[0]))
 			runtest.Must(t, err)
-			if m.FallBack != o.Policy.FallBack[0] {
-				t.Errorf("fallen back on %q", m.FallBack)
+			if m.Fallback != o.Policy.Fallback[0] {
+				t.Errorf("fallen back on %q", m.Fallback)
 			}
 		})
 	}

@@ -42,7 +42,7 @@ func TestVerifyExtremesAndSums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := verify.Options{Forecast: predicted.Outputs, Analysis: f.Analyses, Members: test, RunDir: runDir, Out: filepath.Join(out, "all"), Choice: scoring.Choice{Seasons: true}, Bootstrap: score.Bootstrap{Resamples: 50}}
+	all := verify.Options{Forecast: predicted.Outputs, Analysis: f.Analyses, Members: test, RunDir: runDir, Out: filepath.Join(out, "all"), Selection: scoring.Selection{Seasons: true}, Bootstrap: score.Bootstrap{Resamples: 50}}
 	whole, err := verify.Run(context.Background(), all)
 	if err != nil {
 		t.Fatal(err)
@@ -58,13 +58,13 @@ func TestVerifyExtremesAndSums(t *testing.T) {
 		for _, c := range r.Comparisons {
 			seen["gain "+c.Region] = true
 		}
-		for _, c := range r.Shares {
+		for _, c := range r.SkillComponents {
 			seen["share "+c.Region+" "+c.Weights] = true
 		}
-		for _, y := range r.Yardsticks {
+		for _, y := range r.IdealScores {
 			seen["yardstick "+y.ID+" "+y.Region] = true
 			network := r.Find("crps_gauss", "network", "t", "850hPa", "48h").Value
-			if score.Whole(y.Region, y.Season) && math.Abs(float64(y.CRPS*y.Ratio-network)) > 1e-5*float64(network) {
+			if score.IsOverall(y.Region, y.Season) && math.Abs(float64(y.CRPS*y.Ratio-network)) > 1e-5*float64(network) {
 				t.Errorf("%s: %g times %g is not the network's %g", y.ID, y.CRPS, y.Ratio, network)
 			}
 		}
@@ -104,7 +104,7 @@ func TestVerifyExtremesAndSums(t *testing.T) {
 	if err != nil || len(joined.Warnings) > 0 {
 		t.Fatal(joined, err)
 	}
-	for _, name := range []string{trained.ScoresFile, trained.ScoresTable, trained.DatesTable, scoring.ComparisonsTable, scoring.DiagramsTable, scoring.ScoresSheet} {
+	for _, name := range []string{trained.ScoresFile, trained.ScoresTable, trained.DatesTable, scoring.ComparisonsTable, scoring.DiagramsTable, scoring.ScoresCSV} {
 		a, err := os.ReadFile(filepath.Join(out, "all", name))
 		if err != nil {
 			t.Fatal(err)
@@ -116,14 +116,14 @@ func TestVerifyExtremesAndSums(t *testing.T) {
 	refusedSums(t, all, files)
 	unweighted(t, all)
 	noClimate(t, all)
-	studied(t, all)
+	checkCaseStudy(t, all)
 }
 
 // refusedSums: what does not belong together is not joined.
 func refusedSums(t *testing.T, o verify.Options, files []string) {
 	t.Helper()
 	other := o
-	other.Out, other.Choice = "", scoring.Choice{Seasons: true, Weights: scoring.NoWeights}
+	other.Out, other.Selection = "", scoring.Selection{Seasons: true, Weights: scoring.NoWeights}
 	other.Sums = filepath.Join(t.TempDir(), "other.sums")
 	if _, err := verify.Run(context.Background(), other); err != nil {
 		t.Fatal(err)
@@ -160,13 +160,13 @@ func refusedSums(t *testing.T, o verify.Options, files []string) {
 // unweighted: without weights a score is the mean over points as they are.
 func unweighted(t *testing.T, o verify.Options) {
 	t.Helper()
-	o.Choice = scoring.Choice{Weights: scoring.NoWeights, Regions: []string{"tropics"}}
+	o.Selection = scoring.Selection{Weights: scoring.NoWeights, Regions: []string{"tropics"}}
 	r, err := verify.Run(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	v := r.Scores.Find("crps_gauss", "network", "t", "850hPa", "48h")
-	o.Choice = scoring.Choice{}
+	o.Selection = scoring.Selection{}
 	by, err := verify.Run(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -179,8 +179,8 @@ func unweighted(t *testing.T, o verify.Options) {
 	if err != nil || bytes.Contains(text, []byte(`"weights":"cos(latitude)"`)) {
 		t.Errorf("a number with other weights among those without, %v", err)
 	}
-	for _, s := range r.Scores.Shares {
-		if s.Part == "total" && s.Region == "tropics" {
+	for _, s := range r.Scores.SkillComponents {
+		if s.Component == "total" && s.Region == "tropics" {
 			return
 		}
 	}
@@ -192,11 +192,11 @@ func noClimate(t *testing.T, o verify.Options) {
 	t.Helper()
 	path := filepath.Join(o.RunDir, "model", task.ClimateFile)
 	c, err := task.LoadClimate(path)
-	if err != nil || c.Dates != 17 || c.Fewest < 4 || len(c.Warnings()) != 1 {
+	if err != nil || c.Dates != 17 || c.MinValues < 4 || len(c.Warnings()) != 1 {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	read, _, err := train.ClimateOf(context.Background(), config.Climate{Of: config.NoClimate, File: config.Path(path)}, nil, &samples.Data{Grid: c.Grid})
-	if err != nil || !reflect.DeepEqual(read.Fitted, c.Fitted) {
+	read, _, err := train.LoadOrFitClimate(context.Background(), config.Climate{Source: config.NoClimate, File: config.Path(path)}, nil, &samples.Data{Grid: c.Grid})
+	if err != nil || !reflect.DeepEqual(read.Quantiles, c.Quantiles) {
 		t.Errorf("a climate of another training is not read: %v", err)
 	}
 	g := *c.Grid

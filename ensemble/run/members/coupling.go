@@ -15,7 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model"
 	"github.com/ensemble-weather/ensemble/ensemble/run/input"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
@@ -32,8 +32,8 @@ type Coupling struct {
 // Schaake tells whether members are in the order of past analyses.
 func (c *Coupling) Schaake() bool { return c.Method == config.SchaakeCoupling }
 
-// Words say how members are made, as files do.
-func (c *Coupling) Words() string {
+// Description say how members are made, as files do.
+func (c *Coupling) Description() string {
 	levels := "(m-1/2)/M"
 	if c.Levels == config.EquidistantLevels {
 		levels = "m/(M+1)"
@@ -70,9 +70,9 @@ func (c *Coupling) Couple(init ensemble.Init, f *product.Field, grid *ensemble.G
 	quantile := func(point int, level float64) float64 { return family.Quantile(at(point), level) }
 	switch c.Method {
 	case config.RandomCoupling:
-		return ecc.Members(template, ecc.Drawn(len(template), seedOfField(init, f), streams(grid)), quantile)
+		return ecc.Couple(template, ecc.Random(len(template), fieldSeed(init, f), pointStreams(grid)), quantile)
 	case config.TransformationCoupling:
-		return ecc.Members(template, ecc.Fitted(), quantile)
+		return ecc.Couple(template, ecc.Transformation(), quantile)
 	}
 	levels := ecc.MidLevels(len(template))
 	if c.Levels == config.EquidistantLevels {
@@ -80,21 +80,21 @@ func (c *Coupling) Couple(init ensemble.Init, f *product.Field, grid *ensemble.G
 	}
 	quantiles := map[float64]func(par []float64) float64{}
 	for _, l := range levels {
-		quantiles[l] = family.QuantileAt(l)
+		quantiles[l] = family.QuantileFunc(l)
 	}
-	return ecc.Calibrated(template, levels, func(point int, level float64) float64 { return quantiles[level](at(point)) })
+	return ecc.CoupleQuantiles(template, levels, func(point int, level float64) float64 { return quantiles[level](at(point)) })
 }
 
-// seedOfField is the seed of the draws of a start, lead, variable and level.
-func seedOfField(init ensemble.Init, f *product.Field) uint64 {
+// fieldSeed is the seed of the draws of a start, lead, variable and level.
+func fieldSeed(init ensemble.Init, f *product.Field) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %s %s %s", init, f.Lead, f.Variable, f.Level)
 	return h.Sum64()
 }
 
-// streams number the places of a grid by their coordinates, so that a place has the same
+// pointStreams number the places of a grid by their coordinates, so that a place has the same
 // number in every part of a grid.
-func streams(g *ensemble.Grid) func(point int) uint64 {
+func pointStreams(g *ensemble.Grid) func(point int) uint64 {
 	return func(point int) uint64 {
 		const perDegree, turn = 1e4, 360e4 // less than grids are rounded by
 		lon := math.Mod(math.Round(g.LonAt(point/g.NX, point%g.NX)*perDegree), turn)
@@ -114,25 +114,27 @@ func streams(g *ensemble.Grid) func(point int) uint64 {
 type Archive struct {
 	In     *fio.Input
 	Window time.Duration
-	Fields []Archived
+	Fields []ArchivedTarget
 	// Times, ascending, are those at which there is an analysis of all fields, of later leads as much later.
 	Times []ensemble.Valid
 }
 
-// Archived is one target of a model in an archive.
-type Archived struct {
-	At       int // of the model's targets
+// ArchivedTarget is one target of a model in an archive.
+type ArchivedTarget struct {
+	Target   int // of the model's targets
 	Variable string
 	Level    ensemble.Level
-	Later    time.Duration // than the first target lead
+	Offset   time.Duration // than the first target lead
 }
 
 // First is the time of the first target lead in a trajectory of analyses that is here at a time; when is
 // the inverse.
-func (f Archived) First(at ensemble.Valid) ensemble.Valid { return ensemble.ValidAt(at.Add(-f.Later)) }
+func (f ArchivedTarget) First(at ensemble.Valid) ensemble.Valid {
+	return ensemble.ValidAt(at.Add(-f.Offset))
+}
 
-func (f Archived) when(first ensemble.Valid) ensemble.Valid {
-	return ensemble.ValidAt(first.Add(f.Later))
+func (f ArchivedTarget) validAt(first ensemble.Valid) ensemble.Valid {
+	return ensemble.ValidAt(first.Add(f.Offset))
 }
 
 // Dates are the analyses that make the template of members of one start: from before it,
@@ -144,13 +146,13 @@ func (a *Archive) Dates(init ensemble.Init, lead ensemble.Lead, members int) ([]
 	valid := init.Valid(lead)
 	var fit []ensemble.Valid
 	for _, t := range a.Times {
-		if a.last(t).Before(init.Time) && t.Time.Truncate(time.Minute).Sub(valid.Time.Truncate(time.Minute))%(24*time.Hour) == 0 && seasonApart(t.Time, valid.Time) <= a.Window {
+		if a.last(t).Before(init.Time) && t.Time.Truncate(time.Minute).Sub(valid.Time.Truncate(time.Minute))%(24*time.Hour) == 0 && seasonalDistance(t.Time, valid.Time) <= a.Window {
 			fit = append(fit, t)
 		}
 	}
 	if len(fit) < members {
-		return nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%d analyses are a template for %s", len(fit), phrase.Count(members, "member")), At: input.Place(a.In.Files()),
-			Why: fmt.Sprintf("start %s: they are from before it, at %s, and not more than %g days from its season; there are %s at any time", init, valid.UTC().Format("15:04Z"), a.Window.Hours()/24, phrase.Count(len(a.Times), "analysis time")),
+		return nil, &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("%d analyses are a template for %s", len(fit), humanise.Count(members, "member")), At: input.FileList(a.In.Files()),
+			Why: fmt.Sprintf("start %s: they are from before it, at %s, and not more than %g days from its season; there are %s at any time", init, valid.UTC().Format("15:04Z"), a.Window.Hours()/24, humanise.Count(len(a.Times), "analysis time")),
 			Fix: "add analyses to coupling.template, widen coupling.window, or lower coupling.count"}
 	}
 	out := make([]ensemble.Valid, members)
@@ -160,8 +162,8 @@ func (a *Archive) Dates(init ensemble.Init, lead ensemble.Lead, members int) ([]
 	return out, nil
 }
 
-// seasonApart is how far two times lie apart in the year, at most half of it.
-func seasonApart(a, b time.Time) time.Duration {
+// seasonalDistance is how far two times lie apart in the year, at most half of it.
+func seasonalDistance(a, b time.Time) time.Duration {
 	const year = 8766 * time.Hour
 	d := a.Sub(b).Abs() % year
 	return min(d, year-d)
@@ -171,7 +173,7 @@ func seasonApart(a, b time.Time) time.Duration {
 func (a *Archive) last(first ensemble.Valid) ensemble.Valid {
 	last := first
 	for _, f := range a.Fields {
-		if t := f.when(first); t.After(last.Time) {
+		if t := f.validAt(first); t.After(last.Time) {
 			last = t
 		}
 	}
@@ -183,7 +185,7 @@ func (a *Archive) Files(times []ensemble.Valid) []string {
 	all := map[ensemble.Valid]bool{}
 	for _, f := range a.Fields {
 		for _, t := range times {
-			all[f.when(t)] = true
+			all[f.validAt(t)] = true
 		}
 	}
 	var out []string
@@ -203,7 +205,7 @@ func (a *Archive) Read(ctx context.Context, to input.Destination, times []ensemb
 	for _, f := range a.Fields {
 		own := make([]ensemble.Valid, len(times))
 		for i, t := range times {
-			own[i] = f.when(t)
+			own[i] = f.validAt(t)
 		}
 		s, err := input.SelectAnalyses(a.In, []string{f.Variable}, []ensemble.Level{f.Level}, to, own)
 		if err != nil {
@@ -214,8 +216,8 @@ func (a *Archive) Read(ctx context.Context, to input.Destination, times []ensemb
 			return nil, err
 		}
 		for _, analysis := range all {
-			out[f.At] = append(out[f.At], analysis.Field(0, 0))
+			out[f.Target] = append(out[f.Target], analysis.Field(0, 0))
 		}
 	}
-	return out, a.In.Unchanged(a.Files(times)...)
+	return out, a.In.VerifyUnchanged(a.Files(times)...)
 }

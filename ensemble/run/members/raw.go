@@ -13,7 +13,7 @@ import (
 // Shape: [member][lead][variable][level][point].
 func RawMembers(m *model.Model, fc *ensemble.Forecast, used []ensemble.Member) ([]float32, error) {
 	k := m.Local
-	at, err := task.Positions(fc, used)
+	at, err := task.MemberPositions(fc, used)
 	if err != nil {
 		return nil, err
 	}
@@ -26,5 +26,5 @@ func RawMembers(m *model.Model, fc *ensemble.Forecast, used []ensemble.Member) (
 			}
 		}
 	}
-	return team.Join(m.Ranks, part, len(used)*len(k.Targets))
+	return team.GatherFields(m.Ranks, part, len(used)*len(k.Targets))
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/spatial"
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 	"github.com/ensemble-weather/ensemble/spatial/search"
@@ -29,12 +29,12 @@ type Options struct {
 	Config *config.TrainConfig
 	// Machine is the description of the machine; nil stands for that of Config, and if it has
 	// none for nodes like this one, with one rank each, whose rates are measured.
-	Machine *config.MachineConfig
-	Ranks   int
-	Crop    setup.Crop    // size of the field; zero takes the grid of the forecast files
-	Scaling bool          // also plans from one rank to scalingRanks
-	Play    bool          // also plays the step on a virtual cluster
-	Timings setup.Timings // of kernels here
+	Machine  *config.MachineConfig
+	Ranks    int
+	Crop     setup.Crop    // size of the field; zero takes the grid of the forecast files
+	Scaling  bool          // also plans from one rank to scalingRanks
+	Simulate bool          // also plays the step on a virtual cluster
+	Timings  setup.Timings // of kernels here
 }
 
 // scalingRanks is up to how many ranks scaling is predicted.
@@ -51,9 +51,9 @@ type Result struct {
 	// Plan is the best: that of train.mesh: auto on this machine.
 	Plan PlannedStep `json:"plan"`
 	// Meshes are the plans that cut all layers along the same axes, best first.
-	Meshes  []PlannedStep `json:"meshes"`
-	Played  *PlayedStep   `json:"played,omitempty"`
-	Scaling []ScalingStep `json:"scaling,omitempty"`
+	Meshes    []PlannedStep  `json:"meshes"`
+	Simulated *SimulatedStep `json:"simulated,omitempty"`
+	Scaling   []ScalingStep  `json:"scaling,omitempty"`
 }
 
 // Machine is what steps were priced on.
@@ -103,8 +103,8 @@ type PlannedLayer struct {
 	Distribution string      `json:"distribution"`
 }
 
-// PlayedStep is a step on the virtual cluster.
-type PlayedStep struct {
+// SimulatedStep is a step on the virtual cluster.
+type SimulatedStep struct {
 	Network    string  `json:"network"`
 	StepS      float64 `json:"step_s"`
 	Efficiency float64 `json:"efficiency"` // against one rank, played too
@@ -143,26 +143,26 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	c := &planning{o: o, subject: eo.Subject(), grid: grid}
 	c.optimiser = setup.OptimiserOf(&o.Config.Train.Train)
-	if err := c.price(ctx); err != nil {
+	if err := c.findMachine(ctx); err != nil {
 		return nil, err
 	}
-	r := &Result{Predicted: true, Network: c.subject.Describe(grid), Ranks: o.Ranks, Batch: c.subject.Batch, Machine: c.told}
+	r := &Result{Predicted: true, Network: c.subject.Describe(grid), Ranks: o.Ranks, Batch: c.subject.Batch, Machine: c.described}
 	g, n, err := c.network(c.subject.Batch)
 	if err != nil {
 		return nil, err
 	}
-	c.alone = search.Price(n, c.machine, nil).Step
-	found, err := search.Search(n, o.Ranks, c.machine, search.Options{Changes: true, Runs: setup.Executes(g)})
+	c.oneRankStep = search.CostOf(n, c.machine, nil).Step
+	found, err := search.Search(n, o.Ranks, c.machine, search.Options{PerStage: true, IsExecutable: setup.CanShard(g)})
 	if err != nil {
-		return nil, c.refused(err, found, n)
+		return nil, c.searchError(err, found, n)
 	}
 	r.Plan = c.step(found.Best, r.Batch, o.Ranks)
 	r.Plan.Layers = plannedLayers(n, found.Best)
 	for _, p := range found.Meshes {
 		r.Meshes = append(r.Meshes, c.step(p, r.Batch, o.Ranks))
 	}
-	if o.Play {
-		if r.Played, err = c.play(g, found.Best.Mesh); err != nil {
+	if o.Simulate {
+		if r.Simulated, err = c.simulate(g, found.Best.Mesh); err != nil {
 			return nil, err
 		}
 	}
@@ -176,13 +176,13 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 
 // planning is a training and a machine to plan it on.
 type planning struct {
-	o         Options
-	subject   explain.Subject
-	grid      *ensemble.Grid
-	optimiser search.Optimiser
-	machine   search.Machine
-	told      Machine
-	alone     cluster.Time // step on one rank
+	o           Options
+	subject     explain.Subject
+	grid        *ensemble.Grid
+	optimiser   search.Optimiser
+	machine     search.Machine
+	described   Machine
+	oneRankStep cluster.Time // step on one rank
 }
 
 // network builds the step for a batch, and finds its layers.
@@ -196,18 +196,18 @@ func (c *planning) network(batch int) (*graph.Graph, search.Network, error) {
 	return g, n, err
 }
 
-// price finds the machine: described, or this one.
-func (c *planning) price(ctx context.Context) error {
+// findMachine finds the machine: described, or this one.
+func (c *planning) findMachine(ctx context.Context) error {
 	m := c.o.Machine
 	if m == nil {
-		return c.here(ctx)
+		return c.measureMachine(ctx)
 	}
-	c.machine = setup.Described(m)
-	c.tell(m.Files()[0].Path, "FLOPs and bytes at the rates of the machine")
+	c.machine = setup.DescribeMachine(m)
+	c.describeMachine(m.Files()[0].Path, "FLOPs and bytes at the rates of the machine")
 	if m.Network.Topology == "" {
 		return nil
 	}
-	topology, err := cluster.Parse(m.Network.Topology, cluster.Cable{Rate: c.machine.Between.Rate})
+	topology, err := cluster.Parse(m.Network.Topology, cluster.Cable{Rate: c.machine.InterNode.Rate})
 	var e *exit.Error
 	if errors.As(err, &e) {
 		return m.Fault("network.topology", e.What, e.Why, e.Fix)
@@ -216,12 +216,12 @@ func (c *planning) price(ctx context.Context) error {
 		return m.Fault("network.topology", fmt.Sprintf("%d ranks need %d nodes, %s has %d", c.o.Ranks, nodes, topology.Name, topology.Hosts),
 			fmt.Sprintf("a node has %d ranks", m.Node.Ranks), "describe a larger network, or plan fewer ranks")
 	}
-	c.told.Network = topology.Name + ", " + c.told.Network
+	c.described.Network = topology.Name + ", " + c.described.Network
 	return err
 }
 
-// here measures this machine, and takes what its kernels have reached.
-func (c *planning) here(ctx context.Context) error {
+// measureMachine measures this machine, and takes what its kernels have reached.
+func (c *planning) measureMachine(ctx context.Context) error {
 	threads := c.subject.Options.Threads
 	peak, err := bench.MeasurePeak(ctx, threads)
 	if err != nil {
@@ -230,33 +230,33 @@ func (c *planning) here(ctx context.Context) error {
 	rates := cpu.ConvRates(c.o.Timings.Open(threads))
 	c.machine = setup.TypicalMachine
 	c.machine.FLOPs, c.machine.Bytes = peak.Engine().FLOPs, peak.Engine().Bytes
-	c.machine.Memory = doctor.MemoryHere().TotalBytes
-	c.machine.Measured = func(v search.Conv) (float64, bool) {
+	c.machine.Memory = doctor.SystemMemory().TotalBytes
+	c.machine.ConvRate = func(v search.Conv) (float64, bool) {
 		r, ok := rates[cpu.ConvPass(v)]
 		return r, ok
 	}
-	c.tell("nodes like this one, one rank each (measured); network assumed",
+	c.describeMachine("nodes like this one, one rank each (measured); network assumed",
 		fmt.Sprintf("times of %d convolutions measured here, else FLOPs and bytes at the peaks", len(rates)))
 	return nil
 }
 
-// tell describes the machine for the answer.
-func (c *planning) tell(name, computed string) {
+// describeMachine describes the machine for the answer.
+func (c *planning) describeMachine(name, computed string) {
 	m := c.machine
-	c.told = Machine{Name: name, GFLOPs: m.FLOPs / 1e9, GBs: m.Bytes / 1e9, Memory: m.Memory, PerNode: max(1, m.PerNode), Computed: computed,
-		Network: fmt.Sprintf("%v and %.4g GB/s a node", m.Between.Alpha, float64(m.Between.Rate)/1e9)}
+	c.described = Machine{Name: name, GFLOPs: m.FLOPs / 1e9, GBs: m.Bytes / 1e9, Memory: m.Memory, PerNode: max(1, m.PerNode), Computed: computed,
+		Network: fmt.Sprintf("%v and %.4g GB/s a node", m.InterNode.Alpha, float64(m.InterNode.Rate)/1e9)}
 	if m.PerNode > 1 {
-		c.told.Network += fmt.Sprintf(", %v and %.4g GB/s inside", m.Inside.Alpha, float64(m.Inside.Rate)/1e9)
+		c.described.Network += fmt.Sprintf(", %v and %.4g GB/s inside", m.IntraNode.Alpha, float64(m.IntraNode.Rate)/1e9)
 	}
 }
 
-// refused names what stops a search.
-func (c *planning) refused(err error, found search.Result, n search.Network) error {
+// searchError names what stops a search.
+func (c *planning) searchError(err error, found search.Result, n search.Network) error {
 	switch {
 	case errors.Is(err, search.ErrMemory):
-		return setup.NoRoom(exit.No, c.o.Ranks, c.machine, found.Best, c.told.Name)
+		return setup.MemoryError(exit.No, c.o.Ranks, c.machine, found.Best, c.described.Name)
 	case errors.Is(err, search.ErrMesh):
-		return setup.NoMesh(c.o.Ranks, "--ranks", n)
+		return setup.NoMeshError(c.o.Ranks, "--ranks", n)
 	}
 	return err
 }
@@ -264,10 +264,10 @@ func (c *planning) refused(err error, found search.Result, n search.Network) err
 // step is a plan in the units of answers.
 func (c *planning) step(p search.Plan, batch, ranks int) PlannedStep {
 	return PlannedStep{Mesh: p.Mesh.String(), Fits: p.Fits, StepS: p.Step.Seconds(), SamplesS: float64(batch) / p.Step.Seconds(),
-		Efficiency: c.alone.Seconds() / float64(ranks) / p.Step.Seconds(),
+		Efficiency: c.oneRankStep.Seconds() / float64(ranks) / p.Step.Seconds(),
 		ForwardS:   p.Forward.Seconds(), BackwardS: p.Backward.Seconds(), OptimiserS: p.Optimiser.Seconds(),
-		ComputeS: p.Compute.Seconds(), HalosS: p.Halos.Seconds(), HalosHiddenS: p.HalosHidden.Seconds(), ShufflesS: p.Shuffles.Seconds(), SumsS: p.Sums.Seconds(),
-		GradientsS: p.Gradients.Seconds(), GradientsHiddenS: p.GradientsHidden.Seconds(),
+		ComputeS: p.Compute.Seconds(), HalosS: p.Halos.Seconds(), HalosHiddenS: p.HalosOverlapped.Seconds(), ShufflesS: p.Shuffles.Seconds(), SumsS: p.Sums.Seconds(),
+		GradientsS: p.Gradients.Seconds(), GradientsHiddenS: p.GradientsOverlapped.Seconds(),
 		HaloBytes: p.HaloBytes, ShuffleBytes: p.ShuffleBytes, SumBytes: p.SumBytes, GradientBytes: p.GradientBytes, MemoryBytes: p.Memory}
 }
 
@@ -281,15 +281,15 @@ func plannedLayers(n search.Network, p search.Plan) []PlannedLayer {
 
 // distribution names the axes that are cut: "lat/4 lon/16", and by which axis of the mesh
 // where it is another.
-func distribution(d graph.Dist) string {
+func distribution(d graph.Distribution) string {
 	var words []string
-	for axis, cut := range d.Cuts {
-		if cut.Mesh == "" {
+	for axis, cut := range d.Axes {
+		if cut.MeshAxis == "" {
 			continue
 		}
 		word := fmt.Sprintf("%s/%d", search.AxisNames[axis], len(cut.Starts))
-		if (spatial.MeshAxis{Name: cut.Mesh}).Field() != axis {
-			word += " (by " + cut.Mesh + ")"
+		if (spatial.MeshAxis{Name: cut.MeshAxis}).FieldAxis() != axis {
+			word += " (by " + cut.MeshAxis + ")"
 		}
 		words = append(words, word)
 	}
@@ -299,33 +299,33 @@ func distribution(d graph.Dist) string {
 // cluster is the network on which steps are played.
 func (c *planning) cluster() (cluster.Network, string, error) {
 	m := c.machine
-	var between cluster.Network = cluster.LogGP{Latency: m.Between.Alpha, Rate: m.Between.Rate}
+	var between cluster.Network = cluster.LogGP{Latency: m.InterNode.Alpha, Rate: m.InterNode.Rate}
 	name := "messages that meet at the nodes only"
 	if c.o.Machine != nil && c.o.Machine.Network.Topology != "" {
-		topology, err := cluster.Parse(c.o.Machine.Network.Topology, cluster.Cable{Rate: m.Between.Rate})
+		topology, err := cluster.Parse(c.o.Machine.Network.Topology, cluster.Cable{Rate: m.InterNode.Rate})
 		if err != nil {
 			return nil, "", err
 		}
-		between, name = cluster.Fluid{Wiring: cluster.Wiring{Topology: topology, Alpha: m.Between.Alpha}}, topology.Name
+		between, name = cluster.Fluid{Wiring: cluster.Wiring{Topology: topology, Alpha: m.InterNode.Alpha}}, topology.Name
 	}
-	return cluster.Nodes{PerNode: max(1, m.PerNode), Inside: cluster.LogGP{Latency: m.Inside.Alpha, Rate: m.Inside.Rate}, Between: between}, name, nil
+	return cluster.Nodes{PerNode: max(1, m.PerNode), IntraNode: cluster.LogGP{Latency: m.IntraNode.Alpha, Rate: m.IntraNode.Rate}, InterNode: between}, name, nil
 }
 
-// play runs the step of a mesh, and that of one rank, on the virtual cluster.
-func (c *planning) play(g *graph.Graph, mesh spatial.Mesh) (*PlayedStep, error) {
+// simulate runs the step of a mesh, and that of one rank, on the virtual cluster.
+func (c *planning) simulate(g *graph.Graph, mesh spatial.Mesh) (*SimulatedStep, error) {
 	network, name, err := c.cluster()
 	if err != nil {
 		return nil, err
 	}
-	alone, err := search.Play(g, c.optimiser, nil, c.machine, network)
+	alone, err := search.Simulate(g, c.optimiser, nil, c.machine, network)
 	if err != nil {
 		return nil, err
 	}
-	p, err := search.Play(g, c.optimiser, mesh, c.machine, network)
+	p, err := search.Simulate(g, c.optimiser, mesh, c.machine, network)
 	if err != nil {
 		return nil, err
 	}
-	return &PlayedStep{Network: name, StepS: p.Step.Seconds(), SentBytes: p.Sent,
+	return &SimulatedStep{Network: name, StepS: p.Step.Seconds(), SentBytes: p.Sent,
 		Efficiency: alone.Step.Seconds() / float64(mesh.Size()) / p.Step.Seconds()}, nil
 }
 
@@ -339,7 +339,7 @@ func (c *planning) scaling(ctx context.Context, n search.Network) ([]ScalingStep
 			return nil, err
 		}
 		s := ScalingStep{Ranks: p}
-		found, err := search.Search(n, p, c.machine, search.Options{Changes: true})
+		found, err := search.Search(n, p, c.machine, search.Options{PerStage: true})
 		switch {
 		case err == nil:
 			strong := c.step(found.Best, c.subject.Batch, p)
@@ -352,7 +352,7 @@ func (c *planning) scaling(ctx context.Context, n search.Network) ([]ScalingStep
 		}
 		if least > 0 {
 			s.Batch = c.subject.Batch * p / least
-			if found, err = search.Search(n.Times(p/least), p, c.machine, search.Options{Changes: true}); err == nil {
+			if found, err = search.Search(n.Times(p/least), p, c.machine, search.Options{PerStage: true}); err == nil {
 				weak := c.step(found.Best, s.Batch, p)
 				weak.Efficiency = base.Step.Seconds() / found.Best.Step.Seconds()
 				s.Weak = &weak
@@ -368,24 +368,24 @@ func (c *planning) scaling(ctx context.Context, n search.Network) ([]ScalingStep
 func (r *Result) Sections() answer.Sections {
 	best := r.Plan.section(r.Machine.Memory)
 	if uniform := r.Meshes[0]; uniform.Mesh == r.Plan.Mesh {
-		best.Notes = []string{"", fmt.Sprintf("no plan that cuts small fields otherwise than large ones saves %.0f %%", 100*search.LeastGain)}
+		best.Notes = []string{"", fmt.Sprintf("no plan that cuts small fields otherwise than large ones saves %.0f %%", 100*search.MinSaving)}
 	} else {
 		best.Notes = []string{"", fmt.Sprintf("best mesh that cuts all layers alike: %s, step %.3f ms; the plan takes %.1f %% less",
 			cmp.Or(uniform.Mesh, "1"), 1e3*uniform.StepS, 100*(1-r.Plan.StepS/uniform.StepS))}
 	}
-	layers := answer.Section{Columns: answer.Words("layer", "result", "distribution")}
+	layers := answer.Section{Columns: answer.TextColumns("layer", "result", "distribution")}
 	for _, l := range r.Plan.Layers {
 		layers.Rows = append(layers.Rows, []any{l.Name, l.Shape, l.Distribution})
 	}
 	all := answer.Sections{
 		{Text: []string{fmt.Sprintf("%s on %d ranks: PREDICTED, not measured", r.Network, r.Ranks),
-			fmt.Sprintf("machine: %s: %.4g GFLOP/s and %.4g GB/s a rank, %s a node; %s", r.Machine.Name, r.Machine.GFLOPs, r.Machine.GBs, phrase.Count(r.Machine.PerNode, "rank"), r.Machine.Network),
+			fmt.Sprintf("machine: %s: %.4g GFLOP/s and %.4g GB/s a rank, %s a node; %s", r.Machine.Name, r.Machine.GFLOPs, r.Machine.GBs, humanise.Count(r.Machine.PerNode, "rank"), r.Machine.Network),
 			"computing: " + r.Machine.Computed}},
 		best,
 		{Text: []string{"train:", fmt.Sprintf("  mesh: %q", r.Plan.Mesh)}},
 		layers, r.meshes(),
 	}
-	if p := r.Played; p != nil {
+	if p := r.Simulated; p != nil {
 		all = append(all, answer.Section{Text: []string{fmt.Sprintf("played on a virtual cluster (%s), predicted: step %.3f ms, efficiency %.1f %%, %.1f MiB sent by all ranks",
 			p.Network, 1e3*p.StepS, 100*p.Efficiency, mib(p.SentBytes))}})
 	}
@@ -399,7 +399,7 @@ func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
 // section is a step with all its parts.
 func (s PlannedStep) section(memory int64) answer.Section {
-	parts := answer.Section{Text: []string{"best plan: mesh " + cmp.Or(s.Mesh, "1")}, Columns: []answer.Column{{}, answer.Number("", "", "%.3f"), {}}}
+	parts := answer.Section{Text: []string{"best plan: mesh " + cmp.Or(s.Mesh, "1")}, Columns: []answer.Column{{}, answer.NumberColumn("", "", "%.3f"), {}}}
 	row := func(name string, x any, format string, args ...any) {
 		parts.Rows = append(parts.Rows, []any{"  " + name, x, fmt.Sprintf(format, args...)})
 	}
@@ -423,9 +423,9 @@ func (s PlannedStep) section(memory int64) answer.Section {
 
 // meshes are what every mesh would cost.
 func (r *Result) meshes() answer.Section {
-	ms, percent := func(name string) answer.Column { return answer.Number(name, "ms", "%.3f") }, answer.Number("efficiency", "%", "%.1f")
-	s := answer.Section{Columns: append(answer.Words("all layers cut alike"), ms("step"), percent, ms("compute"), ms("halos"), ms("gradients"),
-		answer.Number("MiB a rank", "", "%.1f"), answer.Column{Name: "fits"})}
+	ms, percent := func(name string) answer.Column { return answer.NumberColumn(name, "ms", "%.3f") }, answer.NumberColumn("efficiency", "%", "%.1f")
+	s := answer.Section{Columns: append(answer.TextColumns("all layers cut alike"), ms("step"), percent, ms("compute"), ms("halos"), ms("gradients"),
+		answer.NumberColumn("MiB a rank", "", "%.1f"), answer.Column{Name: "fits"})}
 	for _, m := range r.Meshes {
 		fits := "yes"
 		if !m.Fits {
@@ -449,10 +449,10 @@ func shortMesh(text string) string {
 
 // scaling are the curves.
 func (r *Result) scaling() answer.Section {
-	ms, percent := answer.Number("step", "ms", "%.3f"), answer.Number("efficiency", "%", "%.1f")
+	ms, percent := answer.NumberColumn("step", "ms", "%.3f"), answer.NumberColumn("efficiency", "%", "%.1f")
 	s := answer.Section{Text: []string{fmt.Sprintf("scaling, predicted: strong with batch %d, weak with a batch that grows with the ranks;", r.Batch), "@: small fields are cut otherwise than large ones"},
-		Columns: []answer.Column{answer.Number("ranks", "", ""), {Name: "strong: mesh"}, ms, percent, {Name: "weak: mesh"}, answer.Number("batch", "", ""), ms,
-			answer.Number("samples/s", "", "%.3f"), percent}}
+		Columns: []answer.Column{answer.NumberColumn("ranks", "", ""), {Name: "strong: mesh"}, ms, percent, {Name: "weak: mesh"}, answer.NumberColumn("batch", "", ""), ms,
+			answer.NumberColumn("samples/s", "", "%.3f"), percent}}
 	for _, at := range r.Scaling {
 		strong, weak := []any{nil, nil, nil}, []any{nil, nil, nil, nil, nil}
 		if p := at.Strong; p != nil {

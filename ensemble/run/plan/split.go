@@ -26,8 +26,8 @@ type SplitPart struct{ Rows, Columns spatial.Interval }
 // SplitHalo is what ranks give each other of one value. In the backward pass its
 // gradient goes the same ways back.
 type SplitHalo struct {
-	Value, For string      // the operations that make the value, and that need it
-	Shape      graph.Shape // of the whole value
+	Producer, Consumer string      // the operations that make the value, and that need it
+	Shape              graph.Shape // of the whole value
 	// Own is what each rank has and Need what it reads, by rank; along longitudes a need
 	// may go around the globe.
 	Own, Need []SplitPart
@@ -63,7 +63,7 @@ func Split(ctx context.Context, c *config.TrainConfig, mesh string) (*SplitResul
 		out.Parts = append(out.Parts, splitPart(m.Owned(cut.Inputs[g.Nodes[first].Name], g.Nodes[first].Shape, rank)))
 	}
 	for _, n := range cut.Local.Nodes {
-		if p, _, ok := spatial.Exchanged(n); ok && len(p.Shape) == fieldAxes {
+		if p, _, ok := spatial.RedistributionOf(n); ok && len(p.Shape) == fieldAxes {
 			h, err := splitHalo(cut.Local, n, p)
 			if err != nil {
 				return nil, err
@@ -79,11 +79,11 @@ const fieldAxes = 5
 
 func splitPart(b spatial.Box) SplitPart { return SplitPart{b[3], b[4]} }
 
-func splitHalo(g *graph.Graph, n *graph.Node, p spatial.Parts) (h SplitHalo, err error) {
-	h = SplitHalo{Value: opName(g.Nodes[n.In[0]]), Shape: p.Shape}
+func splitHalo(g *graph.Graph, n *graph.Node, p spatial.Redistribution) (h SplitHalo, err error) {
+	h = SplitHalo{Producer: opName(g.Nodes[n.In[0]]), Shape: p.Shape}
 	for _, user := range g.Nodes {
 		if slices.Contains(user.In, n.ID) {
-			h.For = opName(user)
+			h.Consumer = opName(user)
 			break
 		}
 	}

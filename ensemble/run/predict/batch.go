@@ -16,50 +16,50 @@ import (
 // members of a field are there its channels are made, and the memory of the members is used
 // for other fields. No more than a few fields of all members are in memory at once.
 type batchFiller struct {
-	task    *task.Task
-	axes    ensemble.Axes
-	members []ensemble.Member
-	grid    *ensemble.Grid
-	batch   func() (*task.Batch, error)                                             // of the network, which it waits for; nil where there is none
-	drift   func(k ensemble.Key, fields [][]float32) (_ model.Strangeness, ok bool) // compares a field of all members with those of the training; nil where these are not known
-	prepared
+	task       *task.Task
+	axes       ensemble.Axes
+	members    []ensemble.Member
+	grid       *ensemble.Grid
+	batch      func() (*task.Batch, error)                                            // of the network, which it waits for; nil where there is none
+	driftScore func(k ensemble.Key, fields [][]float32) (_ model.DriftScore, ok bool) // compares a field of all members with those of the training; nil where these are not known
+	preparedInput
 
 	mu     sync.Mutex
-	groups []group // [lead][variable][level]
-	spare  spare
+	groups []memberFields // [lead][variable][level]
+	free   freeMemory
 }
 
-// group is a field of all members.
-type group struct {
+// memberFields is a field of all members.
+type memberFields struct {
 	members [][]float32 // nil for one that is missing
 	left    int         // fields that are still to come
 }
 
-// spare is memory that is used again.
-type spare struct {
-	fields [][]float32
-	rooms  []*ensemble.Room
-	absent []float32 // a field that is missing
+// freeMemory is memory that is used again.
+type freeMemory struct {
+	fields  [][]float32
+	rooms   []*ensemble.Scratch
+	missing []float32 // a field that is missing
 }
 
-// prepared is what is left of the members of an init when the network's input is made: the
+// preparedInput is what is left of the members of an init when the network's input is made: the
 // statistics of the targets, [variable][level], and the members of the targets if they are
 // asked for, as RawMembers gives them.
-type prepared struct {
-	stats []task.Statistics
-	raw   []float32
-	input []model.Strangeness // of the fields, where the model knows those of the training, in any order
+type preparedInput struct {
+	stats       []task.Statistics
+	raw         []float32
+	driftScores []model.DriftScore // of the fields, where the model knows those of the training, in any order
 }
 
 // newBatchFiller is one for the fields that are wanted of an init, of some members.
 func newBatchFiller(t *task.Task, s *input.Selection, members []ensemble.Member, wanted []ensemble.Entry) *batchFiller {
-	b := &batchFiller{task: t, axes: s.Axes, members: members, grid: s.Grid, groups: make([]group, s.Axes.Fields())}
+	b := &batchFiller{task: t, axes: s.Axes, members: members, grid: s.Grid, groups: make([]memberFields, s.Axes.Fields())}
 	b.stats = make([]task.Statistics, len(t.Targets)*len(s.Axes.Levels))
 	for i := range b.groups {
 		b.groups[i].members = make([][]float32, len(members))
 	}
 	for _, e := range wanted {
-		if g, _ := b.place(e.Key); g >= 0 {
+		if g, _ := b.position(e.Key); g >= 0 {
 			b.groups[g].left++
 		}
 	}
@@ -71,8 +71,8 @@ func (b *batchFiller) keepMembers() {
 	b.raw = make([]float32, len(b.members)*len(b.stats)*b.grid.Size())
 }
 
-// place gives the group of a field and its member, −1 for a field that is not asked for.
-func (b *batchFiller) place(k ensemble.Key) (g, m int) {
+// position gives the group of a field and its member, −1 for a field that is not asked for.
+func (b *batchFiller) position(k ensemble.Key) (g, m int) {
 	t, v, l, ok := b.axes.Find(k)
 	if m = slices.Index(b.members, k.Member); !ok || m < 0 {
 		return -1, m
@@ -80,19 +80,19 @@ func (b *batchFiller) place(k ensemble.Key) (g, m int) {
 	return (t*len(b.axes.Variables)+v)*len(b.axes.Levels) + l, m
 }
 
-// room gives the memory for a field.
-func (b *batchFiller) room(k ensemble.Key) ([]float32, error) {
-	g, m := b.place(k)
+// buffer gives the memory for a field.
+func (b *batchFiller) buffer(k ensemble.Key) ([]float32, error) {
+	g, m := b.position(k)
 	if g < 0 {
-		_, err := (&ensemble.Forecast{Init: k.Init, Axes: b.axes, Members: b.members, Grid: b.grid}).Place(k)
+		_, err := (&ensemble.Forecast{Init: k.Init, Axes: b.axes, Members: b.members, Grid: b.grid}).FieldAt(k)
 		return nil, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	to := &b.groups[g].members[m]
 	if *to == nil {
-		if n := len(b.spare.fields); n > 0 {
-			*to, b.spare.fields = b.spare.fields[n-1], b.spare.fields[:n-1]
+		if n := len(b.free.fields); n > 0 {
+			*to, b.free.fields = b.free.fields[n-1], b.free.fields[:n-1]
 		} else {
 			*to = make([]float32, b.grid.Size())
 		}
@@ -100,9 +100,9 @@ func (b *batchFiller) room(k ensemble.Key) ([]float32, error) {
 	return *to, nil
 }
 
-// done counts a field that was read, and makes the channels when it was the last member.
-func (b *batchFiller) done(k ensemble.Key) error {
-	g, _ := b.place(k)
+// fieldRead counts a field that was read, and makes the channels when it was the last member.
+func (b *batchFiller) fieldRead(k ensemble.Key) error {
+	g, _ := b.position(k)
 	b.mu.Lock()
 	b.groups[g].left--
 	complete := b.groups[g].left == 0
@@ -110,81 +110,81 @@ func (b *batchFiller) done(k ensemble.Key) error {
 	if !complete {
 		return nil
 	}
-	return b.make(g)
+	return b.makeChannels(g)
 }
 
-// make makes the channels of a field.
-func (b *batchFiller) make(g int) error {
+// makeChannels makes the channels of a field.
+func (b *batchFiller) makeChannels(g int) error {
 	to, err := b.batch()
 	if err != nil || to == nil {
 		return err
 	}
 	d := len(b.axes.Levels)
 	t, v, l := g/d/len(b.axes.Variables), g/d%len(b.axes.Variables), g%d
-	fields, room := b.borrow(g)
-	var strange model.Strangeness
+	fields, room := b.takeFields(g)
+	var strange model.DriftScore
 	known := false
-	if b.drift != nil {
-		strange, known = b.drift(ensemble.Key{Variable: b.axes.Variables[v], Level: b.axes.Levels[l], Lead: b.axes.Leads[t]}, fields)
+	if b.driftScore != nil {
+		strange, known = b.driftScore(ensemble.Key{Variable: b.axes.Variables[v], Level: b.axes.Levels[l], Lead: b.axes.Leads[t]}, fields)
 	}
-	if err := b.task.Features.Field(to.Features, fields, t, v, l, room); err != nil {
+	if err := b.task.Features.WriteField(to.Features, fields, t, v, l, room); err != nil {
 		return err
 	}
 	if to.Members != nil {
-		if err := b.task.Features.MemberField(to.Members, fields, t, v, l, room); err != nil {
+		if err := b.task.Features.WriteMemberField(to.Members, fields, t, v, l, room); err != nil {
 			return err
 		}
 	}
 	for i := range b.task.Targets {
 		if lead, variable := b.task.TargetAt(i); lead == t && variable == v {
-			b.target(to, i*d+l, fields)
+			b.addTarget(to, i*d+l, fields)
 		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if known {
-		b.input = append(b.input, strange)
+		b.driftScores = append(b.driftScores, strange)
 	}
-	b.spare.rooms = append(b.spare.rooms, room)
+	b.free.rooms = append(b.free.rooms, room)
 	for m, x := range b.groups[g].members {
 		if x != nil {
-			b.spare.fields = append(b.spare.fields, x)
+			b.free.fields = append(b.free.fields, x)
 		}
 		b.groups[g].members[m] = nil
 	}
 	return nil
 }
 
-// borrow gives the members of a field, and memory to work in.
-func (b *batchFiller) borrow(g int) (fields [][]float32, room *ensemble.Room) {
+// takeFields gives the members of a field, and memory to work in.
+func (b *batchFiller) takeFields(g int) (fields [][]float32, room *ensemble.Scratch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	fields = slices.Clone(b.groups[g].members)
 	for i := range fields {
 		if fields[i] == nil {
-			fields[i] = b.missing()
+			fields[i] = b.missingField()
 		}
 	}
-	if n := len(b.spare.rooms); n > 0 {
-		room, b.spare.rooms = b.spare.rooms[n-1], b.spare.rooms[:n-1]
+	if n := len(b.free.rooms); n > 0 {
+		room, b.free.rooms = b.free.rooms[n-1], b.free.rooms[:n-1]
 	} else {
-		room = ensemble.NewRoom(b.grid.Size())
+		room = ensemble.NewScratch(b.grid.Size())
 	}
 	return fields, room
 }
 
-// missing is a field without values. The caller has the lock.
-func (b *batchFiller) missing() []float32 {
-	if b.spare.absent == nil {
-		b.spare.absent = slices.Repeat([]float32{float32(math.NaN())}, b.grid.Size())
+// missingField is a field without values. The caller has the lock.
+func (b *batchFiller) missingField() []float32 {
+	if b.free.missing == nil {
+		b.free.missing = slices.Repeat([]float32{float32(math.NaN())}, b.grid.Size())
 	}
-	return b.spare.absent
+	return b.free.missing
 }
 
-// target takes what is needed of the members of a target: its statistics, and the members where they are kept or read.
-func (b *batchFiller) target(to *task.Batch, at int, fields [][]float32) {
+// addTarget takes what is needed of the members of a target: its statistics, and the members where they are kept or read.
+func (b *batchFiller) addTarget(to *task.Batch, at int, fields [][]float32) {
 	st := task.Statistics{Mean: make([]float32, b.grid.Size()), Std: make([]float32, b.grid.Size())}
-	b.task.Features.Statistics(st.Mean, st.Std, fields)
+	b.task.Features.MeanStd(st.Mean, st.Std, fields)
 	b.stats[at] = st
 	for m := range fields {
 		for _, kept := range [][]float32{b.raw, to.Raw} {
@@ -202,35 +202,35 @@ func (b *batchFiller) target(to *task.Batch, at int, fields [][]float32) {
 func (b *batchFiller) read(ctx context.Context, s *input.Selection, wanted []ensemble.Entry) (warnings []string, err error) {
 	for g := range b.groups { // before the others: none of its fields will come
 		if b.groups[g].left == 0 {
-			if err := b.make(g); err != nil {
+			if err := b.makeChannels(g); err != nil {
 				return nil, err
 			}
 		}
 	}
-	c := input.NewValueStats(input.ByPlace(wanted))
-	list := b.order(c.Entries)
+	c := input.NewValueStats(input.FileOrder(wanted))
+	list := b.readOrder(c.Entries)
 	own := make([]ensemble.Entry, len(list))
 	for i, at := range list {
 		own[i] = c.Entries[at]
 	}
 	into := make([][]float32, len(own))
-	err = s.From.Fill(ctx, own, s.Within(ensemble.Window{}), func(i int) (_ []float32, err error) {
-		into[i], err = b.room(own[i].Key)
+	err = s.Reader.Fill(ctx, own, s.InputWindow(ensemble.Window{}), func(i int) (_ []float32, err error) {
+		into[i], err = b.buffer(own[i].Key)
 		return into[i], err
 	}, func(i int) error {
 		c.Add(list[i], into[i])
-		return b.done(own[i].Key)
+		return b.fieldRead(own[i].Key)
 	})
 	if err != nil {
 		return nil, err
 	}
-	b.spare = spare{}
-	return input.Refusal(c.Faults())
+	b.free = freeMemory{}
+	return input.SplitFaults(c.Faults())
 }
 
-// order gives the places of the entries that are read, in the order of reading: GRIB messages can be read in any, so the members
+// readOrder gives the places of the entries that are read, in the order of reading: GRIB messages can be read in any, so the members
 // of a field one after the other.
-func (b *batchFiller) order(entries []ensemble.Entry) (list []int) {
+func (b *batchFiller) readOrder(entries []ensemble.Entry) (list []int) {
 	for i, e := range entries {
 		if ensemble.FindLevel(b.axes.Levels, e.Variable, e.Level) >= 0 {
 			list = append(list, i)
@@ -238,8 +238,8 @@ func (b *batchFiller) order(entries []ensemble.Entry) (list []int) {
 	}
 	if !slices.ContainsFunc(entries, func(e ensemble.Entry) bool { return e.Length == 0 }) {
 		slices.SortStableFunc(list, func(x, y int) int {
-			i, _ := b.place(entries[x].Key)
-			j, _ := b.place(entries[y].Key)
+			i, _ := b.position(entries[x].Key)
+			j, _ := b.position(entries[y].Key)
 			return i - j
 		})
 	}

@@ -13,17 +13,17 @@ import (
 )
 
 // fill makes the product of a forecast: calibrated, coupled, on the grid and at the stations that are asked for.
-func (in *opened) fill(ctx context.Context, init ensemble.Init, fc *predicted) (*product.Product, product.Publication, error) {
+func (in *openInput) fill(ctx context.Context, init ensemble.Init, fc *initForecast) (*product.Product, product.Publication, error) {
 	ch := in.choice
-	if fc.trust.fallsBack {
-		ch = ch.ofFallback()
+	if fc.trust.useFallback {
+		ch = ch.forFallback()
 	}
 	q, pub, err := in.publication(init, ch)
 	if err != nil {
 		return nil, pub, err
 	}
-	pub.Start, pub.Warnings = fc.begun, append(pub.Warnings, fc.warnings...)
-	in.distrust(q, &pub, fc.trust)
+	pub.Start, pub.Warnings = fc.started, append(pub.Warnings, fc.warnings...)
+	in.recordTrust(q, &pub, fc.trust)
 	if n := fc.out.Clipped; n > 0 {
 		pub.Warnings = append(pub.Warnings, fmt.Sprintf("start %s: %d values of the spread of the full ensemble were below 0 and are 0", init, n))
 	}
@@ -39,43 +39,43 @@ func (in *opened) fill(ctx context.Context, init ensemble.Init, fc *predicted) (
 // filler gives the fields of one init their values. raw are the used members of the targets,
 // as RawMembers gives them; nil without members among the products.
 type filler struct {
-	*choice
-	out  *model.Forecast
-	raw  []float32
-	near nearby
+	*productChoice
+	out           *model.Forecast
+	raw           []float32
+	neighbourhood neighbourhoodFields
 }
 
-// places is where the fields of a product are.
-type places struct {
-	take    func(field []float32) []float32 // makes a field there of one on the model's grid
-	warmer  []float32                       // is added to the location of 2 metre temperatures
-	coupled map[int][][]float32             // members by target
+// locations is where the fields of a product are.
+type locations struct {
+	interpolate      func(field []float32) []float32 // makes a field there of one on the model's grid
+	heightCorrection []float32                       // is added to the location of 2 metre temperatures
+	members          map[int][][]float32             // members by target
 }
 
 // fill gives the fields of a product their values.
-func (ch *choice) fill(p *product.Product, out *model.Forecast, raw []float32) error {
-	fl := &filler{choice: ch, out: out, raw: raw, near: nearby{map[string]nearbyField{}, map[int][][]float32{}}}
-	if err := fl.fillAt(p, places{take: ch.part}); err != nil || p.Stations == nil {
+func (ch *productChoice) fill(p *product.Product, out *model.Forecast, raw []float32) error {
+	fl := &filler{productChoice: ch, out: out, raw: raw, neighbourhood: neighbourhoodFields{map[string]neighbourhoodField{}, map[int][][]float32{}}}
+	if err := fl.fillAt(p, locations{interpolate: ch.crop}); err != nil || p.AtStations == nil {
 		return err
 	}
-	at := p.Stations
+	at := p.AtStations
 	source := at.Source
 	at.Metadata = p.Metadata // as it is by now
 	at.Source = source
-	return fl.fillAt(at, places{take: ch.stations.Take, warmer: ch.stations.Warmer})
+	return fl.fillAt(at, locations{interpolate: ch.stations.Interpolate, heightCorrection: ch.stations.HeightCorrection})
 }
 
 // fillAt is fill for the fields at some places.
-func (fl *filler) fillAt(p *product.Product, at places) error {
+func (fl *filler) fillAt(p *product.Product, at locations) error {
 	k, n := &fl.model.Task, fl.model.Grid.Size()
-	at.coupled = map[int][][]float32{}
+	at.members = map[int][][]float32{}
 	for i := range p.Fields {
 		f := &p.Fields[i]
-		target := k.At(task.Target{Variable: f.Variable, Lead: f.Lead}, f.Level)
-		part := func(fields []float32) []float32 { return at.take(fields[target*n : (target+1)*n]) }
+		target := k.TargetIndex(task.Target{Variable: f.Variable, Lead: f.Lead}, f.Level)
+		part := func(fields []float32) []float32 { return at.interpolate(fields[target*n : (target+1)*n]) }
 		switch {
 		case f.Kind == product.Mean:
-			f.Values = at.warm(f, part(fl.out.Mean))
+			f.Values = at.correctHeight(f, part(fl.out.Mean))
 		case f.Kind == product.Spread:
 			f.Values = part(fl.out.Sigma)
 		case f.Kind == product.EnsembleSpread:
@@ -91,10 +91,10 @@ func (fl *filler) fillAt(p *product.Product, at places) error {
 	return nil
 }
 
-// warm corrects the location of a field for the height of its places.
-func (at *places) warm(f *product.Field, location []float32) []float32 {
+// correctHeight corrects the location of a field for the height of its places.
+func (at *locations) correctHeight(f *product.Field, location []float32) []float32 {
 	if f.Variable == "2t" {
-		for i, d := range at.warmer {
+		for i, d := range at.heightCorrection {
 			location[i] += d
 		}
 	}
@@ -102,20 +102,20 @@ func (at *places) warm(f *product.Field, location []float32) []float32 {
 }
 
 // fillDistribution gives a field its values from the distribution of its target.
-func (fl *filler) fillDistribution(p *product.Product, f *product.Field, target int, at places) error {
-	family, err := fl.model.FamilyOf(f.Variable)
+func (fl *filler) fillDistribution(p *product.Product, f *product.Field, target int, at locations) error {
+	family, err := fl.model.CheckedFamily(f.Variable)
 	if err != nil {
 		return err
 	}
-	parameters := fl.out.ParametersAt(target, fl.model.Grid.Size(), at.take)
+	parameters := fl.out.ParametersAt(target, fl.model.Grid.Size(), at.interpolate)
 	for i, role := range family.Roles {
 		if role == dist.Location {
-			parameters[i] = at.warm(f, parameters[i])
+			parameters[i] = at.correctHeight(f, parameters[i])
 		}
 	}
 	switch {
 	case f.Radius > 0:
-		return fl.around(p, f, target, at.take)
+		return fl.fillNeighbourhood(p, f, target, at.interpolate)
 	case f.Kind == product.Parameter:
 		f.Values = parameters[slices.Index(family.Parameters, f.Parameter)]
 		return nil
@@ -126,32 +126,32 @@ func (fl *filler) fillDistribution(p *product.Product, f *product.Field, target 
 		}
 		return nil
 	}
-	if at.coupled[target] == nil {
+	if at.members[target] == nil {
 		var template [][]float32
 		for _, field := range fl.template(target, fl.raw, len(p.Members)) {
-			template = append(template, at.take(field))
+			template = append(template, at.interpolate(field))
 		}
-		if at.coupled[target], err = fl.coupling.Couple(p.Init, f, p.Grid, template, family, parameters); err != nil {
+		if at.members[target], err = fl.coupling.Couple(p.Init, f, p.Grid, template, family, parameters); err != nil {
 			return err
 		}
 	}
-	f.Values = at.coupled[target][slices.Index(fl.coupling.Members(p.Members), f.Member)]
+	f.Values = at.members[target][slices.Index(fl.coupling.Members(p.Members), f.Member)]
 	return nil
 }
 
 // calibrate brings probabilities of a field's event to what the model's calibrations say, which are those of the network.
-func (ch *choice) calibrate(f *product.Field, p []float32, family *dist.Family, par [][]float32) {
+func (ch *productChoice) calibrate(f *product.Field, p []float32, family *dist.Family, par [][]float32) {
 	if ch.fallback == "" {
 		ch.model.Calibrate(p, task.Target{Variable: f.Variable, Lead: f.Lead}, f.Level, f.Event, family, par)
 	}
 }
 
-// part is a field on the grid of the choice.
-func (ch *choice) part(field []float32) []float32 {
-	if ch.places == nil {
+// crop is a field on the grid of the choice.
+func (ch *productChoice) crop(field []float32) []float32 {
+	if ch.points == nil {
 		return field
 	}
-	return ensemble.Pick(field, ch.places)
+	return ensemble.Take(field, ch.points)
 }
 
 // statistic computes a quantile or the probability of an event at every point.
@@ -159,7 +159,7 @@ func statistic(f *product.Field, family *dist.Family, parameters model.Parameter
 	var value func(par []float64) float64
 	switch e := f.Event; {
 	case f.Kind == product.Quantile:
-		value = family.QuantileAt(f.Below)
+		value = family.QuantileFunc(f.Below)
 	case e.Relation == ensemble.Above:
 		value = func(par []float64) float64 { return family.Above(par, e.Lower) }
 	case e.Relation == ensemble.Below:

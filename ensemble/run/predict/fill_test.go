@@ -52,14 +52,14 @@ func TestHeightsOfStations(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := runtest.Publishing(t, "output.stations="+list, "output.orography="+path).Output
-	s, err := input.SitesOf(context.Background(), pool, c, g)
+	s, err := input.NewStationInterpolator(context.Background(), pool, c, g)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if math.Abs(float64(s.Warmer[0])-5.2) > 1e-3 || s.Warmer[1] != 0 {
-		t.Errorf("stations are warmer by %v, want 5.2 and 0", s.Warmer)
+	if math.Abs(float64(s.HeightCorrection[0])-5.2) > 1e-3 || s.HeightCorrection[1] != 0 {
+		t.Errorf("stations are warmer by %v, want 5.2 and 0", s.HeightCorrection)
 	}
-	ch := &choice{model: &model.Model{About: model.About{Grid: g}, Family: dist.Normal, Task: task.Task{Targets: []task.Target{{Variable: "2t"}}, Features: ensemble.Features{Axes: ensemble.Axes{Levels: []ensemble.Level{ensemble.SingleLevel}}}}}, stations: s,
+	ch := &productChoice{model: &model.Model{Metadata: model.Metadata{Grid: g}, Family: dist.Normal, Task: task.Task{Targets: []task.Target{{Variable: "2t"}}, Features: ensemble.Features{Axes: ensemble.Axes{Levels: []ensemble.Level{ensemble.SingleLevel}}}}}, stations: s,
 		fields: []product.Field{{Variable: "2t", Level: ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: 2}, Kind: product.Quantile, Below: 0.5}}, grid: g}
 	out := &model.Forecast{Mean: make([]float32, g.Size()), Sigma: make([]float32, g.Size())}
 	for i := range out.Mean {
@@ -69,7 +69,7 @@ func TestHeightsOfStations(t *testing.T) {
 	if err := ch.fill(q, out, nil); err != nil {
 		t.Fatal(err)
 	}
-	if v := q.Stations.Fields[0].Values; math.Abs(float64(v[0])-285.2) > 1e-3 || v[1] != 280 || q.Fields[0].Values[5] != 280 {
+	if v := q.AtStations.Fields[0].Values; math.Abs(float64(v[0])-285.2) > 1e-3 || v[1] != 280 || q.Fields[0].Values[5] != 280 {
 		t.Errorf("medians %v, on the grid %g", v, q.Fields[0].Values[5])
 	}
 	if err := os.WriteFile(list, []byte("id,lat,lon\na,0,0\n"), 0o644); err != nil {
@@ -79,10 +79,10 @@ func TestHeightsOfStations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := input.SitesOf(context.Background(), pool, runtest.Publishing(t, "output.stations="+list).Output, part); exit.CodeOf(err) != exit.Usage {
+	if _, err := input.NewStationInterpolator(context.Background(), pool, runtest.Publishing(t, "output.stations="+list).Output, part); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("a station outside: %v", err)
 	}
-	if _, err := input.SitesOf(context.Background(), pool, c, part); exit.CodeOf(err) == exit.OK {
+	if _, err := input.NewStationInterpolator(context.Background(), pool, c, part); exit.CodeOf(err) == exit.OK {
 		t.Error("heights of another grid were taken")
 	}
 }

@@ -13,19 +13,19 @@ import (
 // finder lists the input, again and again.
 type finder struct {
 	patterns    []string
-	unrelatedTo func(input.Aside) // is given each file of a folder that is no input, once; nil drops it
+	onUnrelated func(input.UnrelatedFile) // is given each file of a folder that is no input, once; nil drops it
 	listing     fio.Listing
-	unrelated   []input.Aside // at the last scan
+	unrelated   []input.UnrelatedFile // at the last scan
 }
 
-// found is the files to predict from, and what is asked of them.
-type found struct {
-	files   []string
-	left    []string               // files that were left out at the deadline, with reasons
-	cycle   time.Time              // only this init; zero: every one
-	command string                 // for the history in the products
-	until   time.Time              // when waiting ends, for others too that make the same products; zero: no waiting
-	shown   func(*scoring.Example) // is given what a page shows of each init; nil for none
+// inputFiles is the files to predict from, and what is asked of them.
+type inputFiles struct {
+	files     []string
+	leftOut   []string                  // files that were left out at the deadline, with reasons
+	init      time.Time                 // only this init; zero: every one
+	command   string                    // for the history in the products
+	deadline  time.Time                 // when waiting ends, for others too that make the same products; zero: no waiting
+	onExample func(*scoring.MapExample) // is given what a page shows of each init; nil for none
 }
 
 // list lists the input of now, as far as it is there, and reports what is new in its folders and no input.
@@ -33,13 +33,13 @@ type found struct {
 // Errors: those of fio.List.
 func (f *finder) list() ([]string, error) {
 	files, unrelated, err := f.listing.List("--input", f.patterns)
-	known := map[input.Aside]bool{}
+	known := map[input.UnrelatedFile]bool{}
 	for _, a := range f.unrelated {
 		known[a] = true
 	}
 	for _, a := range unrelated {
-		if !known[a] && f.unrelatedTo != nil {
-			f.unrelatedTo(a)
+		if !known[a] && f.onUnrelated != nil {
+			f.onUnrelated(a)
 		}
 	}
 	f.unrelated = unrelated
@@ -51,34 +51,34 @@ func (f *finder) list() ([]string, error) {
 //
 // Errors: exit 66 if it is not complete at the deadline and the policy does not go on with
 // less; ctx.Err().
-func (p *prediction) find(ctx context.Context, w team.Crew) (found, error) {
+func (p *prediction) find(ctx context.Context, w team.Teams) (inputFiles, error) {
 	v := newWatcher(p)
-	v.deadline = p.endOfWaiting(p.o.Deadline)
-	v.cycle, v.one = p.o.Cycle, !p.o.Cycle.IsZero()
+	v.deadline = p.waitDeadline(p.options.Deadline)
+	v.init, v.single = p.options.Init, !p.options.Init.IsZero()
 	for {
-		var s scan
+		var s scanResult
 		var err error
-		if w.All.Leads() {
+		if w.All.IsRoot() {
 			s, err = v.scan(ctx)
 		}
 		if w.All != nil {
-			all, terr := team.Tell(w.All, team.Outcome[scan]{Result: s}, err)
+			all, terr := team.AllGatherOutcomes(w.All, team.Outcome[scanResult]{Result: s}, err)
 			if terr != nil {
-				return found{}, terr
+				return inputFiles{}, terr
 			}
 			s = all[0].Result
 		}
 		if err != nil {
-			return found{}, err
+			return inputFiles{}, err
 		}
 		if s.Done {
-			return found{files: s.Files, left: s.Left, cycle: p.o.Cycle, until: v.deadline}, nil
+			return inputFiles{files: s.Files, leftOut: s.LeftOut, init: p.options.Init, deadline: v.deadline}, nil
 		}
 	}
 }
 
-// endOfWaiting is when waiting ends that begins now, for a deadline or after the time of the policy; zero: there is no waiting.
-func (p *prediction) endOfWaiting(deadline time.Time) time.Time {
+// waitDeadline is when waiting ends that begins now, for a deadline or after the time of the policy; zero: there is no waiting.
+func (p *prediction) waitDeadline(deadline time.Time) time.Time {
 	if wait := p.policy.Members.Wait; wait > 0 {
 		if end := time.Now().Add(wait); deadline.IsZero() || end.Before(deadline) {
 			deadline = end

@@ -12,69 +12,69 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 )
 
-// predicted is the forecast of one init, by the network or by the fallback.
-type predicted struct {
-	*prepared
-	begun    time.Time
-	trust    *trust
+// initForecast is the forecast of one init, by the network or by the fallback.
+type initForecast struct {
+	*preparedInput
+	started  time.Time
+	trust    *trustDecision
 	out      *model.Forecast
 	warnings []string // about values of the input
 }
 
 // forecast forecasts an init from the members that were read. failure is why the network is not open; nil where it is, or can be.
-func (in *opened) forecast(ctx context.Context, init ensemble.Init, got attempt, failure error) (*predicted, error) {
+func (in *openInput) forecast(ctx context.Context, init ensemble.Init, got readResult, failure error) (*initForecast, error) {
 	f := in.p.forecaster
-	few := in.sel.Available[init].Few
+	few := in.selection.Available[init].TooFew
 	if !few {
-		if failure = f.openTogether(failure); failure != nil && !f.recoverable(failure) {
-			return nil, named(failure)
+		if failure = f.openOnAllRanks(failure); failure != nil && !f.recoverable(failure) {
+			return nil, nameMemoryFlags(failure)
 		}
 	}
 	begun := time.Now()
 	var err error
 	switch {
 	case failure != nil || few:
-		got, err = in.withoutNetwork(ctx, init, got.forecast)
-	case got.prepared == nil:
-		got.prepared, err = in.withNetwork(got.forecast, in.sel.Available[init].Members)
+		got, err = in.prepareForFallback(ctx, init, got.forecast)
+	case got.preparedInput == nil:
+		got.preparedInput, err = in.prepareForNetwork(got.forecast, in.selection.Available[init].Members)
 	}
 	if err != nil {
-		return nil, named(err)
+		return nil, nameMemoryFlags(err)
 	}
 	got.forecast = nil // whose memory is needed
-	t, err := in.trusted(init, got.input)
+	t, err := in.assess(init, got.driftScores)
 	if err != nil {
 		return nil, err
 	}
 	if failure != nil {
-		t.lost(failure)
+		t.networkFailed(failure)
 	}
-	fc := &predicted{prepared: got.prepared, begun: begun, trust: t, warnings: got.warnings}
-	if !t.fallsBack {
+	fc := &initForecast{preparedInput: got.preparedInput, started: begun, trust: t, warnings: got.warnings}
+	if !t.useFallback {
 		fc.out, err = f.model.Infer(ctx, init, fc.stats)
 		if err == nil || !f.recoverable(err) {
-			return fc, named(err)
+			return fc, nameMemoryFlags(err)
 		}
-		t.lost(err)
+		t.networkFailed(err)
 	}
-	fc.out, err = in.fallBack(init, fc.stats, fc.raw)
+	fc.out, err = in.forecastFallback(init, fc.stats, fc.raw)
 	return fc, err
 }
 
-// openTogether opens the network of ranks that predict together, unless it failed before, and gives why it is not open.
-func (f *forecaster) openTogether(failure error) error {
+// openOnAllRanks opens the network of ranks that predict together, unless it failed before, and gives why it is not open.
+func (f *forecaster) openOnAllRanks(failure error) error {
 	if f.ranks == nil || failure != nil {
 		return failure
 	}
-	_, err := team.Tell(f.ranks, team.Outcome[bool]{}, f.model.Open(f.engine))
+	_, err := team.AllGatherOutcomes(f.ranks, team.Outcome[bool]{}, f.model.Open(f.engine))
 	return err
 }
 
-// withNetwork makes the input of the network, which is open, of the forecast of ranks that predict together, whose
+// prepareForNetwork makes the input of the network, which is open, of the forecast of ranks that predict together, whose
 // values it gives back to the system before the network needs memory.
-func (in *opened) withNetwork(fc *ensemble.Forecast, realisations []ensemble.Member) (s *prepared, err error) {
+func (in *openInput) prepareForNetwork(fc *ensemble.Forecast, realisations []ensemble.Member) (s *preparedInput, err error) {
 	m := in.p.forecaster.model
-	s = &prepared{}
+	s = &preparedInput{}
 	if in.keepsMembers() {
 		if s.raw, err = members.RawMembers(m, fc, realisations); err != nil {
 			return nil, err
@@ -83,7 +83,7 @@ func (in *opened) withNetwork(fc *ensemble.Forecast, realisations []ensemble.Mem
 	if s.stats, err = m.Prepare(fc, fc.Members); err != nil {
 		return nil, err
 	}
-	if s.input, err = in.driftOf(fc); err != nil {
+	if s.driftScores, err = in.driftScores(fc); err != nil {
 		return nil, err
 	}
 	if len(fc.Values) > largeForecast {
@@ -93,20 +93,20 @@ func (in *opened) withNetwork(fc *ensemble.Forecast, realisations []ensemble.Mem
 	return s, nil
 }
 
-// withoutNetwork makes of the members of an init what fallbacks need. fc is what ranks that predict together have read; nil
+// prepareForFallback makes of the members of an init what fallbacks need. fc is what ranks that predict together have read; nil
 // has one rank read them.
-func (in *opened) withoutNetwork(ctx context.Context, init ensemble.Init, fc *ensemble.Forecast) (a attempt, err error) {
+func (in *openInput) prepareForFallback(ctx context.Context, init ensemble.Init, fc *ensemble.Forecast) (a readResult, err error) {
 	f := in.p.forecaster
 	if f.ranks == nil {
-		forecasts, warnings, err := in.sel.Read(ctx, []ensemble.Init{init}, nil)
+		forecasts, warnings, err := in.selection.Read(ctx, []ensemble.Init{init}, nil)
 		if err != nil {
 			return a, err
 		}
 		fc, a.warnings, f.model.Local = forecasts[0], warnings, &f.model.Task
 	}
-	a.prepared = &prepared{}
-	realisations := in.sel.Available[init].Members
-	used, err := task.Positions(fc, realisations)
+	a.preparedInput = &preparedInput{}
+	realisations := in.selection.Available[init].Members
+	used, err := task.MemberPositions(fc, realisations)
 	if err != nil {
 		return a, err
 	}
@@ -115,35 +115,35 @@ func (in *opened) withoutNetwork(ctx context.Context, init ensemble.Init, fc *en
 			return a, err
 		}
 	}
-	if a.stats, err = f.model.Local.StatisticsOf(fc, used); err != nil {
+	if a.stats, err = f.model.Local.TargetStatistics(fc, used); err != nil {
 		return a, err
 	}
-	a.input, err = in.driftOf(fc)
+	a.driftScores, err = in.driftScores(fc)
 	return a, err
 }
 
-// fallBack forecasts an init by the fallback; of ranks that predict together the leading one does.
-func (in *opened) fallBack(init ensemble.Init, stats []task.Statistics, raw []float32) (*model.Forecast, error) {
+// forecastFallback forecasts an init by the fallback; of ranks that predict together the leading one does.
+func (in *openInput) forecastFallback(init ensemble.Init, stats []task.Statistics, raw []float32) (*model.Forecast, error) {
 	f := in.p.forecaster
-	members := len(in.sel.Available[init].Members)
+	members := len(in.selection.Available[init].Members)
 	if f.ranks != nil {
 		var mean, std []float32
 		for _, s := range stats {
 			mean, std = append(mean, s.Mean...), append(std, s.Std...)
 		}
 		targets := len(f.model.Task.Targets)
-		mean, err := team.Join(f.ranks, mean, targets)
+		mean, err := team.GatherFields(f.ranks, mean, targets)
 		if err != nil {
 			return nil, err
 		}
-		if std, err = team.Join(f.ranks, std, targets); err != nil || !f.ranks.Leads() {
+		if std, err = team.GatherFields(f.ranks, std, targets); err != nil || !f.ranks.IsRoot() {
 			return nil, err
 		}
 		n := f.model.Grid.Size()
 		stats = nil
-		for at := range f.model.Task.Score {
+		for at := range f.model.Task.TargetWeights {
 			stats = append(stats, task.Statistics{Mean: mean[at*n : (at+1)*n], Std: std[at*n : (at+1)*n]})
 		}
 	}
-	return f.model.FallBack(f.fallback, init, stats, members, raw)
+	return f.model.Fallback(f.fallback, init, stats, members, raw)
 }

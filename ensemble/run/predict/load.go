@@ -23,45 +23,45 @@ import (
 
 // forecaster is the model, its network and its fallback. No input changes it.
 type forecaster struct {
-	policy   config.Policy
-	ranks    *team.Team // that predict one init together; nil for one rank alone
-	trained  *rundir.Manifest
-	model    *model.Model
-	opening  chan struct{} // closed when the network is open, or cannot be; nil where ranks open it together
-	unopened error
-	modelSum func() (string, error) // waits for it
-	intact   func() error           // compares it with that of the training; nil until the model is loaded
-	engine   engine.Options
-	notes    []string               // warnings about model and machine, whatever the input
-	fallback string                 // what forecasts where the policy falls back; "" for nothing
-	alarmed  func() (string, error) // what the verification's alarms say of the model
+	policy         config.Policy
+	ranks          *team.Team // that predict one init together; nil for one rank alone
+	manifest       *rundir.Manifest
+	model          *model.Model
+	opening        chan struct{} // closed when the network is open, or cannot be; nil where ranks open it together
+	openErr        error
+	modelChecksum  func() (string, error) // waits for it
+	verifyChecksum func() error           // compares it with that of the training; nil until the model is loaded
+	engine         engine.Options
+	warnings       []string               // warnings about model and machine, whatever the input
+	fallback       string                 // what forecasts where the policy falls back; "" for nothing
+	alarms         func() (string, error) // what the verification's alarms say of the model
 }
 
 // load makes the model and the decoders ready. close is called in any case.
 func (p *prediction) load() (err error) {
 	var promoted string // the checksum that the model must have
-	if p.o.RunDir, promoted, err = promote.InUse(p.o.RunDir); err != nil {
+	if p.options.RunDir, promoted, err = promote.ResolveRunDir(p.options.RunDir); err != nil {
 		return err
 	}
 	f := p.forecaster
-	if f.trained, err = trained.Finished(p.o.RunDir); err != nil {
+	if f.manifest, err = trained.ReadFinished(p.options.RunDir); err != nil {
 		return err
 	}
 	if p.pool, err = decode.NewPool(decode.Options{}); err != nil {
 		return err
 	}
 	p.pool.Start(1) // which writes
-	if err = f.load(p.o.RunDir, promoted); err != nil {
+	if err = f.load(p.options.RunDir, promoted); err != nil {
 		return err
 	}
-	if p.policy, err = newInputPolicy(f.model, p.o.Policy); err != nil {
+	if p.policy, err = newInputPolicy(f.model, p.options.Policy); err != nil {
 		return err
 	}
-	p.policy.waits = !p.o.Deadline.IsZero() || p.o.Policy.Members.Wait > 0
-	if err = f.layOut(); err != nil {
+	p.policy.canWait = !p.options.Deadline.IsZero() || p.options.Policy.Members.Wait > 0
+	if err = f.distribute(); err != nil {
 		return err
 	}
-	f.open(p.o.engineOptions())
+	f.open(p.options.engineOptions())
 	return nil
 }
 
@@ -73,19 +73,19 @@ func (o Options) engineOptions() engine.Options {
 // load reads the model of a run directory, and begins to compute its checksum, which is promoted unless that is "".
 func (f *forecaster) load(runDir, promoted string) (err error) {
 	modelDir := filepath.Join(runDir, "model")
-	f.modelSum = concurrently(func() (string, error) {
+	f.modelChecksum = concurrently(func() (string, error) {
 		sum, err := trained.ModelChecksum(modelDir)
 		if err == nil && promoted != "" && sum != promoted {
-			err = promote.ChangedModel(filepath.Dir(filepath.Dir(runDir)), filepath.Base(runDir), sum)
+			err = promote.ChangedModelError(filepath.Dir(filepath.Dir(runDir)), filepath.Base(runDir), sum)
 		}
 		return sum, err
 	})
-	f.intact = sync.OnceValue(func() error {
-		sum, err := f.modelSum()
+	f.verifyChecksum = sync.OnceValue(func() error {
+		sum, err := f.modelChecksum()
 		if err != nil {
 			return err
 		}
-		return promote.AsTrained(modelDir, sum, f.trained)
+		return promote.CheckUnmodified(modelDir, sum, f.manifest)
 	})
 	if err = f.read(modelDir); err != nil {
 		return err
@@ -94,11 +94,11 @@ func (f *forecaster) load(runDir, promoted string) (err error) {
 	if err = f.chooseFallback(); err != nil {
 		return err
 	}
-	if err = f.model.ReadOnly(f.policy.Leads); err != nil {
+	if err = f.model.SelectLeads(f.policy.Leads); err != nil {
 		return err
 	}
-	if f.model.Int8 != nil && !cpu.FastInt8() {
-		f.notes = append(f.notes, setup.SlowInt8)
+	if f.model.Int8 != nil && !cpu.HasFastInt8() {
+		f.warnings = append(f.warnings, setup.SlowInt8Warning)
 	}
 	return nil
 }
@@ -128,28 +128,28 @@ func (f *forecaster) read(dir string) (err error) {
 			return err
 		}
 		var broken error
-		if f.model, _, broken = model.LoadReference(dir); broken != nil {
+		if f.model, _, broken = model.LoadDescription(dir); broken != nil {
 			return err
 		}
-		f.unopened = err
+		f.openErr = err
 	}
 	if f.model.Drift, err = f.model.LoadDrift(dir); err != nil {
 		return err
 	}
-	if f.policy.Drift.OnDrift == ThenRefuse && f.model.Drift == nil {
+	if f.policy.Drift.OnDrift == ActionRefuse && f.model.Drift == nil {
 		return &exit.Error{Code: exit.Usage, What: "drift.on_drift is refuse, and the model does not know the input of its training", At: dir,
 			Why: "it was trained on too few starts", Fix: "train again, or leave drift.on_drift out"}
 	}
-	if f.policy.Drift.OnDrift == ThenFallBack && f.model.Drift == nil {
-		f.notes = append(f.notes, "drift.on_drift is fall_back, and the model does not know the input of its training: nothing is noticed; train again")
+	if f.policy.Drift.OnDrift == ActionFallBack && f.model.Drift == nil {
+		f.warnings = append(f.warnings, "drift.on_drift is fall_back, and the model does not know the input of its training: nothing is noticed; train again")
 	}
 	return nil
 }
 
 // readAlarms has the file of alarms be read before the next init that is predicted, and not before each that follows.
 func (f *forecaster) readAlarms() {
-	f.alarmed = sync.OnceValues(func() (string, error) {
-		sum, err := f.modelSum()
+	f.alarms = sync.OnceValues(func() (string, error) {
+		sum, err := f.modelChecksum()
 		if err != nil || f.policy.Alarms.File == "" {
 			return "", err
 		}
@@ -161,78 +161,80 @@ func (f *forecaster) readAlarms() {
 //
 // Errors: exit 64 if the model has nothing to fall back on.
 func (f *forecaster) chooseFallback() error {
-	if !f.policy.FallsBack() {
+	if !f.policy.UsesFallback() {
 		return nil
 	}
-	if f.fallback = f.model.FallBacks(f.policy.FallBack); f.fallback == "" {
-		return &exit.Error{Code: exit.Usage, What: "the model has nothing to fall back on", At: "fall_back", Why: "it has none of " + strings.Join(f.policy.FallBack, ", ") + " for all its targets, in the form of its products",
+	if f.fallback = f.model.SelectFallback(f.policy.Fallback); f.fallback == "" {
+		return &exit.Error{Code: exit.Usage, What: "the model has nothing to fall back on", At: "fall_back", Why: "it has none of " + strings.Join(f.policy.Fallback, ", ") + " for all its targets, in the form of its products",
 			Fix: "name baselines that it was trained with, or raw; or set warn or refuse in place of fall_back"}
 	}
 	return nil
 }
 
-// layOut cuts the model for ranks that predict together.
-func (f *forecaster) layOut() error {
+// distribute cuts the model for ranks that predict together.
+func (f *forecaster) distribute() error {
 	f.model.Ranks = f.ranks
 	if f.ranks == nil {
 		return nil
 	}
-	if err := setup.LayOut(f.ranks, f.model.Spec, f.model.Task, f.model.Grid, 1); err != nil {
+	if err := setup.AssignSlabs(f.ranks, f.model.Spec, f.model.Task, f.model.Grid, 1); err != nil {
 		return err
 	}
-	f.model.Local = f.model.Task.Local(f.ranks.Own(), f.ranks.Comm.Rank())
+	f.model.Local = f.model.Task.ForRank(f.ranks.Shard(), f.ranks.Comm.Rank())
 	return nil
 }
 
 // open begins to open the network of one rank alone: messages of ranks that predict together have an order.
 func (f *forecaster) open(o engine.Options) {
 	f.engine = o
-	if f.ranks != nil || f.unopened != nil {
+	if f.ranks != nil || f.openErr != nil {
 		return
 	}
 	f.opening = make(chan struct{})
 	go func() {
 		defer close(f.opening)
-		f.unopened = f.model.Open(f.engine)
+		f.openErr = f.model.Open(f.engine)
 	}()
 }
 
-// agree lets ranks that predict together all do without the network if one of them cannot read it.
-func (f *forecaster) agree() error {
+// agreeOnNetwork lets ranks that predict together all do without the network if one of them cannot read it.
+func (f *forecaster) agreeOnNetwork() error {
 	if f.ranks == nil {
 		return nil
 	}
-	_, err := team.Tell(f.ranks, team.Outcome[bool]{}, f.unopened)
+	_, err := team.AllGatherOutcomes(f.ranks, team.Outcome[bool]{}, f.openErr)
 	if err != nil && !f.recoverable(err) {
 		return err
 	}
-	f.unopened = err
+	f.openErr = err
 	return nil
 }
 
-// opened waits for the network, which is opened during other work, as the checksum of its files is made.
-func (f *forecaster) opened() error {
+// waitOpen waits for the network, which is opened during other work, as the checksum of its files is made.
+func (f *forecaster) waitOpen() error {
 	if f.opening != nil {
 		<-f.opening
 	}
-	if f.unopened != nil || f.intact == nil {
-		return f.unopened
+	if f.openErr != nil || f.verifyChecksum == nil {
+		return f.openErr
 	}
-	return f.intact()
+	return f.verifyChecksum()
 }
 
 // recoverable says whether the policy goes on without the network after an error of it.
 func (f *forecaster) recoverable(err error) bool {
-	return f.policy.OnFailure == ThenFallBack && slices.Contains([]exit.Code{exit.Bug, exit.BadData, exit.NoDevice, exit.IO}, exit.CodeOf(err)) &&
+	return f.policy.OnFailure == ActionFallBack && slices.Contains([]exit.Code{exit.Bug, exit.BadData, exit.NoDevice, exit.IO}, exit.CodeOf(err)) &&
 		!errors.Is(err, context.Canceled)
 }
 
 func (f *forecaster) close() {
 	if f.model != nil {
-		f.opened() // no longer used while it is closed
+		f.waitOpen() // no longer used while it is closed
 		f.model.Close()
 	}
 }
 
-// named says by which flags a bound of the memory that is too small was set.
-func named(err error) error { return setup.NamedMemory(err, setup.FlagMemory, setup.FlagWorkspace) }
+// nameMemoryFlags says by which flags a bound of the memory that is too small was set.
+func nameMemoryFlags(err error) error {
+	return setup.NameMemoryLimit(err, setup.FlagMemory, setup.FlagWorkspace)
+}

@@ -25,7 +25,7 @@ func bytesRead(t *testing.T) (n int64) {
 }
 
 // In a folder of many files only those that are new or have changed are read, once they are settled.
-func TestLooksAtManyFiles(t *testing.T) {
+func TestScansManyFiles(t *testing.T) {
 	const n = 400
 	dir := t.TempDir()
 	text := []byte("GRIB...\x02" + strings.Repeat("x", 9000) + "7777")
@@ -45,14 +45,14 @@ func TestLooksAtManyFiles(t *testing.T) {
 		if err != nil || len(files) != n {
 			t.Fatalf("%d files, %v", len(files), err)
 		}
-		done, _ := v.sort(files)
+		done, _ := v.classify(files)
 		if read := bytesRead(t) - before; len(done) != complete || atMost >= 0 && read > atMost {
 			t.Errorf("%s: %d complete, want %d; %d bytes read, want at most %d", what, len(done), complete, read, atMost)
 		}
 	}
 	settle := func() { // a minute passes
 		for path, s := range v.states {
-			s.since = s.since.Add(-settled)
+			s.since = s.since.Add(-settleTime)
 			v.states[path] = s
 		}
 	}
@@ -79,7 +79,7 @@ func TestLooksAtManyFiles(t *testing.T) {
 }
 
 // Files that came before the oldest start are not looked at.
-func TestTouchedSince(t *testing.T) {
+func TestChangedSince(t *testing.T) {
 	dir := t.TempDir()
 	file, store := filepath.Join(dir, "a.nc"), filepath.Join(dir, "s.zarr")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
@@ -93,10 +93,10 @@ func TestTouchedSince(t *testing.T) {
 	if err := os.Chtimes(file, long, long); err != nil { // as a copy that keeps the times of its source
 		t.Fatal(err)
 	}
-	if got := touchedSince(slices.Clone(all), time.Now().Add(-time.Hour)); !slices.Equal(got, all) {
+	if got := changedSince(slices.Clone(all), time.Now().Add(-time.Hour)); !slices.Equal(got, all) {
 		t.Errorf("came within the hour: %q", got)
 	}
-	if got := touchedSince(slices.Clone(all), time.Now().Add(time.Hour)); !slices.Equal(got, all[1:]) {
+	if got := changedSince(slices.Clone(all), time.Now().Add(time.Hour)); !slices.Equal(got, all[1:]) {
 		t.Errorf("came before: %q", got)
 	}
 }

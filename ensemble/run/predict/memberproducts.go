@@ -16,26 +16,26 @@ import (
 // are made.
 //
 // Errors: as family.
-func (ch *choice) distribution(t task.Target, level ensemble.Level) (name, how string, err error) {
-	if ch.model.Spec.GivesMembers() {
+func (ch *productChoice) distribution(t task.Target, level ensemble.Level) (name, how string, err error) {
+	if ch.model.Spec.PredictsMembers() {
 		if ch.fallback != "" {
-			return "empirical distribution of the members", ch.madeOf(), nil
+			return "empirical distribution of the members", ch.memberMethod(), nil
 		}
-		return "empirical distribution of the calibrated members", ch.madeOf(), nil
+		return "empirical distribution of the calibrated members", ch.memberMethod(), nil
 	}
-	family, err := ch.model.FamilyOf(t.Variable)
+	family, err := ch.model.CheckedFamily(t.Variable)
 	if err != nil {
 		return "", "", err
 	}
-	return family.Name + ch.recalibrationWords(t, level), ch.madeOf(), nil
+	return family.Name + ch.recalibrationNote(t, level), ch.memberMethod(), nil
 }
 
-// madeOf says how calibrated members are made.
-func (ch *choice) madeOf() string {
+// memberMethod says how calibrated members are made.
+func (ch *productChoice) memberMethod() string {
 	switch {
-	case !ch.model.Spec.GivesMembers():
-		return ch.coupling.Words()
-	case ch.fallback == config.RawFallBack:
+	case !ch.model.Spec.PredictsMembers():
+		return ch.coupling.Description()
+	case ch.fallback == config.RawFallback:
 		return "raw members"
 	case ch.fallback != "":
 		return "members of " + ch.fallback + ", in the order of the raw ones"
@@ -43,12 +43,12 @@ func (ch *choice) madeOf() string {
 	return "each raw member corrected by the network"
 }
 
-// checkMembersProducts refuses what there is not of a network that gives members.
+// checkMemberProducts refuses what there is not of a network that gives members.
 //
 // Errors: exit 64.
-func checkMembersProducts(m *model.Model, words []string, c config.Coupling) error {
+func checkMemberProducts(m *model.Model, words []string, c config.Coupling) error {
 	switch {
-	case !m.Spec.GivesMembers():
+	case !m.Spec.PredictsMembers():
 		return nil
 	case slices.Contains(words, config.EnsembleSpreadProduct):
 		return &exit.Error{Code: exit.Usage, What: "the model has no " + config.EnsembleSpreadProduct, At: "products", Why: "it corrects the members that there are",
@@ -67,15 +67,15 @@ func checkMembersProducts(m *model.Model, words []string, c config.Coupling) err
 }
 
 // fillMembers gives a field its values from the members of a prediction, at some places.
-func (fl *filler) fillMembers(p *product.Product, f *product.Field, target int, at places) {
-	members := fl.out.MembersOf(target, len(fl.model.Task.Score), fl.model.Grid.Size())
+func (fl *filler) fillMembers(p *product.Product, f *product.Field, target int, at locations) {
+	members := fl.out.TargetMembers(target, len(fl.model.Task.TargetWeights), fl.model.Grid.Size())
 	if f.Kind == product.Member {
 		members = members[slices.Index(p.Members, f.Member):][:1]
 	}
 	for m, x := range members {
-		members[m] = at.take(x)
-		if f.Variable == "2t" && at.warmer != nil {
-			members[m] = at.warm(f, slices.Clone(members[m]))
+		members[m] = at.interpolate(x)
+		if f.Variable == "2t" && at.heightCorrection != nil {
+			members[m] = at.correctHeight(f, slices.Clone(members[m]))
 		}
 	}
 	if f.Values = members[0]; f.Kind != product.Member {

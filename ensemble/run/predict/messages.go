@@ -44,7 +44,7 @@ func addTemplates(p *product.Product, in *fio.Input, found map[templateKey]ensem
 		f := &p.Fields[i]
 		k := templateKey{p.Init, f.Variable, f.Level, f.Lead, ensemble.NoMember}
 		switch {
-		case f.Kind == product.Member && p.Template != nil: // which has other members; the last one is no control
+		case f.Kind == product.Member && p.TemplateTimes != nil: // which has other members; the last one is no control
 			k.member = p.Members[len(p.Members)-1]
 		case f.Kind == product.Member:
 			k.member = f.Member

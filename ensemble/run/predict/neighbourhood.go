@@ -14,17 +14,17 @@ import (
 // event and radius.
 //
 // Errors: those of eventOf.
-func (ch *choice) neighbourhoods(c config.Publishing, word string, f product.Field, family *dist.Family) (out []product.Field, err error) {
+func (ch *productChoice) neighbourhoods(c config.Publishing, word string, f product.Field, family *dist.Family) (out []product.Field, err error) {
 	target := task.Target{Variable: f.Variable, Lead: f.Lead}
-	f.Kind, f.Distribution = product.Neighbourhood, family.Name+ch.recalibrationWords(target, f.Level)+ch.calibrationWords(target, f.Level)
+	f.Kind, f.Distribution = product.Neighbourhood, family.Name+ch.recalibrationNote(target, f.Level)+ch.calibrationNote(target, f.Level)
 	if word == config.NeighbourhoodAnyProduct {
-		f.Kind, f.Distribution = product.NeighbourhoodAny, family.Name+"; of members: "+ch.coupling.Words()
+		f.Kind, f.Distribution = product.NeighbourhoodAny, family.Name+"; of members: "+ch.coupling.Description()
 	}
 	for _, q := range c.Probabilities {
 		if q.Variable != f.Variable {
 			continue
 		}
-		if f.Event, err = task.EventOf(q); err != nil {
+		if f.Event, err = task.EventSI(q); err != nil {
 			return nil, err
 		}
 		for _, r := range c.Neighbourhood.Radius {
@@ -35,44 +35,44 @@ func (ch *choice) neighbourhoods(c config.Publishing, word string, f product.Fie
 	return out, nil
 }
 
-// nearby are the fields of neighbourhoods of one init, of which grid and stations both take.
-type nearby struct {
-	fields  map[string]nearbyField // by what tells them apart
-	members map[int][][]float32    // calibrated ones on the model's grid, by target
+// neighbourhoodFields are the fields of neighbourhoods of one init, of which grid and stations both take.
+type neighbourhoodFields struct {
+	fields  map[string]neighbourhoodField // by what tells them apart
+	members map[int][][]float32           // calibrated ones on the model's grid, by target
 }
 
-// nearbyField is one of them.
-type nearbyField struct {
+// neighbourhoodField is one of them.
+type neighbourhoodField struct {
 	values     []float32
 	incomplete int // points with missing ones around
 }
 
-// around gives a field of a neighbourhood its values, from the whole of the model's grid:
+// fillNeighbourhood gives a field of a neighbourhood its values, from the whole of the model's grid:
 // points beyond the edge of an area count too.
-func (fl *filler) around(p *product.Product, f *product.Field, target int, take func([]float32) []float32) (err error) {
+func (fl *filler) fillNeighbourhood(p *product.Product, f *product.Field, target int, take func([]float32) []float32) (err error) {
 	key := f.Variable + f.Level.String() + f.Lead.String() + f.Statistic()
-	got, there := fl.near.fields[key]
+	got, there := fl.neighbourhood.fields[key]
 	if !there {
-		if got, err = fl.nearbyOf(p, f, target); err != nil {
+		if got, err = fl.neighbourhoodProbability(p, f, target); err != nil {
 			return err
 		}
-		fl.near.fields[key] = got
+		fl.neighbourhood.fields[key] = got
 	}
 	f.Values, f.Incomplete = take(got.values), got.incomplete
 	return nil
 }
 
-// nearbyOf computes the probability of an event in neighbourhoods, on the model's grid.
-func (fl *filler) nearbyOf(p *product.Product, f *product.Field, target int) (got nearbyField, err error) {
-	family, err := fl.model.FamilyOf(f.Variable)
+// neighbourhoodProbability computes the probability of an event in neighbourhoods, on the model's grid.
+func (fl *filler) neighbourhoodProbability(p *product.Product, f *product.Field, target int) (got neighbourhoodField, err error) {
+	family, err := fl.model.CheckedFamily(f.Variable)
 	if err != nil {
 		return got, err
 	}
-	discs, err := fl.discsOf(f.Radius)
+	discs, err := fl.discsForRadius(f.Radius)
 	if err != nil {
 		return got, err
 	}
-	parameters := fl.out.ParametersAt(target, fl.model.Grid.Size(), model.WholeField)
+	parameters := fl.out.ParametersAt(target, fl.model.Grid.Size(), model.FullField)
 	if f.Kind == product.Neighbourhood {
 		points := statistic(f, family, parameters)
 		fl.calibrate(f, points, family, parameters)
@@ -80,23 +80,23 @@ func (fl *filler) nearbyOf(p *product.Product, f *product.Field, target int) (go
 		for i, v := range means[0] {
 			means[0][i] = min(max(v, 0), 1) // sums of probabilities round
 		}
-		return nearbyField{means[0], incomplete}, nil
+		return neighbourhoodField{means[0], incomplete}, nil
 	}
-	if fl.near.members[target] == nil {
-		if fl.near.members[target], err = fl.coupling.Couple(p.Init, f, fl.model.Grid, fl.template(target, fl.raw, len(p.Members)), family, parameters); err != nil {
+	if fl.neighbourhood.members[target] == nil {
+		if fl.neighbourhood.members[target], err = fl.coupling.Couple(p.Init, f, fl.model.Grid, fl.template(target, fl.raw, len(p.Members)), family, parameters); err != nil {
 			return got, err
 		}
 	}
-	events := make([][]float32, len(fl.near.members[target]))
-	for m, x := range fl.near.members[target] {
-		events[m] = happens(f.Event, x)
+	events := make([][]float32, len(fl.neighbourhood.members[target]))
+	for m, x := range fl.neighbourhood.members[target] {
+		events[m] = eventIndicator(f.Event, x)
 	}
-	got.values, got.incomplete = discs.Anywhere(events)
+	got.values, got.incomplete = discs.MaximumProbability(events)
 	return got, nil
 }
 
-// discsOf are the discs of a radius on the model's grid, found once.
-func (ch *choice) discsOf(radius float64) (*neighbourhood.Discs, error) {
+// discsForRadius are the discs of a radius on the model's grid, found once.
+func (ch *productChoice) discsForRadius(radius float64) (*neighbourhood.Discs, error) {
 	if ch.discs[radius] != nil {
 		return ch.discs[radius], nil
 	}
@@ -110,8 +110,8 @@ func (ch *choice) discsOf(radius float64) (*neighbourhood.Discs, error) {
 	return d, err
 }
 
-// happens is 1 where an event does and 0 where it does not. Missing: NaN stays.
-func happens(e ensemble.Event, x []float32) []float32 {
+// eventIndicator is 1 where an event does and 0 where it does not. Missing: NaN stays.
+func eventIndicator(e ensemble.Event, x []float32) []float32 {
 	out := make([]float32, len(x))
 	for p, v := range x {
 		v := float64(v)

@@ -26,7 +26,7 @@ type Options struct {
 	Policy    config.Policy     // of incomplete and defective input
 	Deadline  time.Time         // when waiting ends; zero: after Policy.Members.Wait, or at once
 	Out       string            // root of the products: one folder an init
-	Cycle     time.Time         // only this init; zero: every init of the input
+	Init      time.Time         // only this init; zero: every init of the input
 	Publish   config.Publishing // which statistics, and of what part
 	Formats   []product.Format
 	Overwrite product.Overwrite
@@ -45,18 +45,18 @@ type Options struct {
 	// WorkspaceBytes the scratch alone; 0 means no bound. They change no bit.
 	MemoryBytes, WorkspaceBytes int64
 
-	Command  string // for the history in the products
-	Version  string
-	Progress *progress.Reporter
-	Warn     func(string)      `json:"-"` // is given what is waited for; nil drops it
-	Aside    func(input.Aside) `json:"-"` // is given once each file of a folder that is no input; nil drops it
+	Command     string // for the history in the products
+	Version     string
+	Progress    *progress.Reporter
+	Warn        func(string)              `json:"-"` // is given what is waited for; nil drops it
+	OnUnrelated func(input.UnrelatedFile) `json:"-"` // is given once each file of a folder that is no input; nil drops it
 }
 
 // Result says what was published.
 type Result struct {
 	Outputs  []string // files and stores
-	Cycles   int
-	Already  int // cycles that were published before from the same input and model
+	Inits    int
+	Existing int // cycles that were published before from the same input and model
 	Degraded int // cycles that were made from less than was expected
 	Warnings []string
 }
@@ -75,21 +75,21 @@ type Result struct {
 // folder "reference" in the root of the products gets the model without its weights, so
 // that verification finds the baselines.
 func Run(ctx context.Context, o Options) (r *Result, err error) {
-	err = team.OnCrew(o.Mesh, config.DefaultStall, func(w team.Crew) error {
-		r, err = RunAs(ctx, o, w)
+	err = team.RunTeams(o.Mesh, config.DefaultStallTimeout, func(w team.Teams) error {
+		r, err = RunRank(ctx, o, w)
 		return err
 	})
 	return r, err
 }
 
-// RunAs predicts as one rank of a crew.
-func RunAs(ctx context.Context, o Options, w team.Crew) (*Result, error) {
+// RunRank predicts as one rank of a crew.
+func RunRank(ctx context.Context, o Options, w team.Teams) (*Result, error) {
 	p := newPrediction(o, w)
 	defer p.close()
-	if err := w.All.Together(p.load()); err != nil {
+	if err := w.All.AgreeOnError(p.load()); err != nil {
 		return nil, err
 	}
-	if err := w.All.Together(p.forecaster.agree()); err != nil {
+	if err := w.All.AgreeOnError(p.forecaster.agreeOnNetwork()); err != nil {
 		return nil, err
 	}
 	f, err := p.find(ctx, w)
@@ -98,7 +98,7 @@ func RunAs(ctx context.Context, o Options, w team.Crew) (*Result, error) {
 	}
 	f.command = o.Command
 	res, err := p.predict(ctx, w, f)
-	if w.All.Leads() {
+	if w.All.IsRoot() {
 		o.Timings.Save(p.forecaster.engine.Timings)
 	}
 	return res, err
@@ -107,8 +107,8 @@ func RunAs(ctx context.Context, o Options, w team.Crew) (*Result, error) {
 // prediction is a model that is ready, and what is the same for all inputs: an input goes through the stages
 // find, open, and its inits one by one through read, forecast, fill, write and record, each in the file of its name.
 type prediction struct {
-	o          Options
-	ofJob      bool // there are other ranks
+	options    Options
+	multiRank  bool // there are other ranks
 	forecaster *forecaster
 	pool       *decode.Pool
 	policy     *inputPolicy
@@ -116,9 +116,9 @@ type prediction struct {
 	archive    *members.Archive // of the templates of members; nil for none
 }
 
-func newPrediction(o Options, w team.Crew) *prediction {
-	return &prediction{o: o, ofJob: w.All != nil, forecaster: &forecaster{policy: o.Policy, ranks: w.Share},
-		finder: finder{patterns: o.Input, unrelatedTo: o.Aside}}
+func newPrediction(o Options, w team.Teams) *prediction {
+	return &prediction{options: o, multiRank: w.All != nil, forecaster: &forecaster{policy: o.Policy, ranks: w.Own},
+		finder: finder{patterns: o.Input, onUnrelated: o.OnUnrelated}}
 }
 
 func (p *prediction) close() {
@@ -132,9 +132,9 @@ func (p *prediction) close() {
 }
 
 // predict predicts the inits of the files that were found; if one changed while it was read, those that are left once more.
-func (p *prediction) predict(ctx context.Context, w team.Crew, f found) (*Result, error) {
-	r := &record{done: map[ensemble.Init]bool{}}
-	err := input.Again(func() error { return p.round(ctx, w, f, r) }, func() {
+func (p *prediction) predict(ctx context.Context, w team.Teams, f inputFiles) (*Result, error) {
+	r := &results{done: map[ensemble.Init]bool{}}
+	err := input.RetryIfChanged(func() error { return p.predictRemaining(ctx, w, f, r) }, func() {
 		r.Warnings = append(r.Warnings, input.RereadWarning)
 	})
 	if err != nil {
@@ -143,31 +143,31 @@ func (p *prediction) predict(ctx context.Context, w team.Crew, f found) (*Result
 	return &r.Result, nil
 }
 
-// round predicts the inits of the input that are not done.
-func (p *prediction) round(ctx context.Context, w team.Crew, f found, r *record) error {
+// predictRemaining predicts the inits of the input that are not done.
+func (p *prediction) predictRemaining(ctx context.Context, w team.Teams, f inputFiles, r *results) error {
 	in, err := p.open(ctx, f, r.done)
 	defer in.close()
 	if err == nil {
-		err = in.compare(ctx, team.Mine(w, in.inits))
+		err = in.compareDuplicates(ctx, team.Assigned(w, in.inits))
 	}
-	if err := w.All.Together(err); err != nil {
+	if err := w.All.AgreeOnError(err); err != nil {
 		return err
 	}
 	if w.All != nil {
 		id, err := in.identity()
-		if err := w.All.Together(err); err != nil {
+		if err := w.All.AgreeOnError(err); err != nil {
 			return err
 		}
-		if err := w.All.Same("the program, the model, the input or the command line", id); err != nil {
+		if err := w.All.CheckSame("the program, the model, the input or the command line", id); err != nil {
 			return err
 		}
 	}
 	r.Warnings = append(r.Warnings, in.warnings...)
-	task := p.o.Progress.Start("predict", int64(len(in.inits)))
+	task := p.options.Progress.Start("predict", int64(len(in.inits)))
 	defer task.Done()
-	return team.Deal(ctx, w, len(in.inits), func(i int) (published, error) { return in.predict(ctx, in.inits[i], i == 0) },
-		func(i int, one published) error {
-			r.add(in.inits[i], one)
+	return team.Distribute(ctx, w, len(in.inits), func(i int) (initResult, error) { return in.predict(ctx, in.inits[i], i == 0) },
+		func(i int, one initResult) error {
+			r.addInit(in.inits[i], one)
 			task.Set(int64(i+1), in.inits[i].String())
 			return nil
 		})
@@ -175,30 +175,30 @@ func (p *prediction) round(ctx context.Context, w team.Crew, f found, r *record)
 
 // predict takes one init through the stages, unless the very same products are there. With the first one, the model's
 // baselines are published too.
-func (in *opened) predict(ctx context.Context, init ensemble.Init, first bool) (r published, err error) {
+func (in *openInput) predict(ctx context.Context, init ensemble.Init, first bool) (r initResult, err error) {
 	f := in.p.forecaster
-	there, got, err := in.readUnlessThere(ctx, init)
+	there, got, err := in.readUnlessPublished(ctx, init)
 	if err != nil {
 		return r, err
 	}
 	if there != nil {
-		in.p.tidy(init)
-		return publishedAs(in.p.o.Out, init, there, nil), in.p.completeReference(first)
+		in.p.cleanUp(init)
+		return resultOf(in.p.options.Out, init, there, nil), in.p.completeReference(first)
 	}
-	failure := f.opened()
+	failure := f.waitOpen()
 	if failure != nil && !f.recoverable(failure) {
-		return r, named(failure)
+		return r, nameMemoryFlags(failure)
 	}
 	lock, there, err := in.lock(ctx, init)
 	if err != nil || there != nil {
-		return publishedAs(in.p.o.Out, init, there, nil), err
+		return resultOf(in.p.options.Out, init, there, nil), err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
 	if f.ranks != nil {
 		ctx = context.WithoutCancel(ctx) // the others would wait
 	}
 	fc, err := in.forecast(ctx, init, got, failure)
-	if err != nil || !f.ranks.Leads() {
+	if err != nil || !f.ranks.IsRoot() {
 		return r, err
 	}
 	q, pub, err := in.fill(ctx, init, fc)
@@ -210,10 +210,10 @@ func (in *opened) predict(ctx context.Context, init ensemble.Init, first bool) (
 	if err != nil {
 		return r, err
 	}
-	if err := in.show(q, fc, first); err != nil {
+	if err := in.reportPublished(q, fc, first); err != nil {
 		return r, err
 	}
-	r = publishedAs(in.p.o.Out, init, made, slices.DeleteFunc(pub.Warnings, func(w string) bool { return w == in.foreign })) // which is told once
-	r.Already = already
+	r = resultOf(in.p.options.Out, init, made, slices.DeleteFunc(pub.Warnings, func(w string) bool { return w == in.otherModel })) // which is told once
+	r.Existing = already
 	return r, nil
 }

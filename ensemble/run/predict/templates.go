@@ -18,7 +18,7 @@ import (
 
 // template are the fields in whose order the members of a target are, on the model's grid.
 // raw are the used members of all targets.
-func (ch *choice) template(at int, raw []float32, used int) [][]float32 {
+func (ch *productChoice) template(at int, raw []float32, used int) [][]float32 {
 	if ch.coupling.Schaake() {
 		return ch.coupling.Fields[at]
 	}
@@ -35,8 +35,8 @@ func (ch *choice) template(at int, raw []float32, used int) [][]float32 {
 //
 // Errors: those of fio.List and fio.Open; exit 66 if there is no time at which all
 // fields are there.
-func openArchive(ctx context.Context, pool *decode.Pool, c config.Coupling, ch *choice) (*members.Archive, error) {
-	files, err := input.FilesOf("coupling.template", c.Template)
+func openArchive(ctx context.Context, pool *decode.Pool, c config.Coupling, ch *productChoice) (*members.Archive, error) {
+	files, err := input.ConfigFiles("coupling.template", c.Template)
 	if err != nil {
 		return nil, err
 	}
@@ -44,8 +44,8 @@ func openArchive(ctx context.Context, pool *decode.Pool, c config.Coupling, ch *
 	k := &ch.model.Task
 	d := len(k.Features.Axes.Levels)
 	for _, f := range ch.fields {
-		at := k.At(task.Target{Variable: f.Variable, Lead: f.Lead}, f.Level)
-		one := members.Archived{At: at, Variable: f.Variable, Level: k.Features.Axes.Levels[at%d], Later: time.Duration(f.Lead - k.Targets[0].Lead)}
+		at := k.TargetIndex(task.Target{Variable: f.Variable, Lead: f.Lead}, f.Level)
+		one := members.ArchivedTarget{Target: at, Variable: f.Variable, Level: k.Features.Axes.Levels[at%d], Offset: time.Duration(f.Lead - k.Targets[0].Lead)}
 		if (f.Kind == product.Member || f.Kind == product.NeighbourhoodAny) && !slices.Contains(a.Fields, one) {
 			a.Fields = append(a.Fields, one)
 		}
@@ -73,8 +73,8 @@ func openArchive(ctx context.Context, pool *decode.Pool, c config.Coupling, ch *
 	}
 	slices.SortFunc(a.Times, func(x, y ensemble.Valid) int { return x.Compare(y.Time) })
 	if a.Times == nil {
-		err := &exit.Error{Code: exit.NotYet, What: "no template for the Schaake shuffle", At: input.Place(files),
-			Why: "at no time is there an analysis of all that is published: " + ch.model.Targets(), Fix: "name files of past analyses of these in coupling.template"}
+		err := &exit.Error{Code: exit.NotYet, What: "no template for the Schaake shuffle", At: input.FileList(files),
+			Why: "at no time is there an analysis of all that is published: " + ch.model.DescribeTargets(), Fix: "name files of past analyses of these in coupling.template"}
 		a.In.Close()
 		return nil, err
 	}
@@ -83,12 +83,12 @@ func openArchive(ctx context.Context, pool *decode.Pool, c config.Coupling, ch *
 
 // openTemplates looks through the archive of a choice whose members need one, once for all
 // inputs of a prediction.
-func (p *prediction) openTemplates(ctx context.Context, ch *choice) (err error) {
+func (p *prediction) openTemplates(ctx context.Context, ch *productChoice) (err error) {
 	if !ch.members || !ch.coupling.Schaake() {
 		return nil
 	}
 	if p.archive == nil {
-		if p.archive, err = openArchive(ctx, p.pool, p.o.Publish.Coupling, ch); err != nil {
+		if p.archive, err = openArchive(ctx, p.pool, p.options.Publish.Coupling, ch); err != nil {
 			return err
 		}
 	}
@@ -98,7 +98,7 @@ func (p *prediction) openTemplates(ctx context.Context, ch *choice) (err error) 
 
 // templateTimes are those of the analyses that make the template of an init's members; none
 // where members have none.
-func (p *prediction) templateTimes(ch *choice, init ensemble.Init, members []ensemble.Member) ([]ensemble.Valid, error) {
+func (p *prediction) templateTimes(ch *productChoice, init ensemble.Init, members []ensemble.Member) ([]ensemble.Valid, error) {
 	c := &ch.coupling
 	if c.Archive == nil {
 		return nil, nil
@@ -107,7 +107,7 @@ func (p *prediction) templateTimes(ch *choice, init ensemble.Init, members []ens
 }
 
 // template reads that of an init's members, where they have one.
-func (p *prediction) template(ctx context.Context, ch *choice, init ensemble.Init, members []ensemble.Member) error {
+func (p *prediction) template(ctx context.Context, ch *productChoice, init ensemble.Init, members []ensemble.Member) error {
 	times, err := p.templateTimes(ch, init, members)
 	if err != nil || times == nil {
 		return err

@@ -22,68 +22,68 @@ import (
 )
 
 // write publishes a product, unless its input changed since it was opened; already tells that the very same was there.
-func (in *opened) write(ctx context.Context, q *product.Product, pub product.Publication) (made *product.Manifest, already bool, err error) {
-	if err := in.input.Unchanged(in.filesOf(q.Init)...); err != nil {
+func (in *openInput) write(ctx context.Context, q *product.Product, pub product.Publication) (made *product.Manifest, already bool, err error) {
+	if err := in.input.VerifyUnchanged(in.fieldFiles(q.Init)...); err != nil {
 		return nil, false, err
 	}
-	return product.Publish(ctx, in.p.pool, in.p.o.Out, q, pub)
+	return product.Publish(ctx, in.p.pool, in.p.options.Out, q, pub)
 }
 
 // publication is what is published of an init, but for its values, and how.
-func (in *opened) publication(init ensemble.Init, ch *choice) (*product.Product, product.Publication, error) {
+func (in *openInput) publication(init ensemble.Init, ch *productChoice) (*product.Product, product.Publication, error) {
 	f := in.p.forecaster
-	r := in.sel.Available[init]
-	pub := product.Publication{Formats: in.p.o.Formats, Overwrite: in.p.o.Overwrite, Options: in.p.o.Writer, ConfigChecksum: f.trained.ConfigChecksum,
-		Expected: in.p.policy.count, Missing: r.Missing, Degraded: r.Degraded() || len(in.tolerated) > 0, Warnings: slices.Concat(in.tolerated, r.Warnings)}
+	r := in.selection.Available[init]
+	pub := product.Publication{Formats: in.p.options.Formats, Overwrite: in.p.options.Overwrite, Options: in.p.options.Writer, ConfigChecksum: f.manifest.ConfigChecksum,
+		ExpectedMembers: in.p.policy.count, MissingMembers: r.Missing, Degraded: r.Degraded() || len(in.tolerated) > 0, Warnings: slices.Concat(in.tolerated, r.Warnings)}
 	q := ch.product(init, r.Members)
-	sum, err := f.modelSum()
+	sum, err := f.modelChecksum()
 	if err != nil {
 		return nil, pub, err
 	}
-	q.Command, q.Version, q.ModelChecksum = in.found.command, in.p.o.Version, sum
-	q.Control = cmp.Or(in.p.o.Policy.Members.Control, q.Control)
+	q.Command, q.Version, q.ModelChecksum = in.found.command, in.p.options.Version, sum
+	q.Control = cmp.Or(in.p.options.Policy.Members.Control, q.Control)
 	for _, m := range r.Members {
 		if in.ages != nil {
-			q.Ages = append(q.Ages, in.ages[m])
+			q.MemberAges = append(q.MemberAges, in.ages[m])
 		}
 	}
-	if q.Template, err = in.p.templateTimes(ch, init, r.Members); err != nil {
+	if q.TemplateTimes, err = in.p.templateTimes(ch, init, r.Members); err != nil {
 		return q, pub, err
 	}
-	files := in.filesOf(init)
-	if q.Template != nil {
-		files = append(files, in.p.archive.Files(q.Template)...)
+	files := in.fieldFiles(init)
+	if q.TemplateTimes != nil {
+		files = append(files, in.p.archive.Files(q.TemplateTimes)...)
 	}
-	q.Inputs, err = in.inputsOf(files)
+	q.Inputs, err = in.inputFiles(files)
 	return q, pub, err
 }
 
-// already gives the manifest of an init that was published before from the same input, as
+// findExisting gives the manifest of an init that was published before from the same input, as
 // the leading rank finds it; nil if it is to be made.
-func (in *opened) already(init ensemble.Init) (*product.Manifest, error) {
+func (in *openInput) findExisting(init ensemble.Init) (*product.Manifest, error) {
 	f := in.p.forecaster
 	var there *product.Manifest
 	var err error
-	if f.ranks.Leads() {
-		there, err = in.existing(init)
+	if f.ranks.IsRoot() {
+		there, err = in.readExisting(init)
 	}
 	return f.broadcast(there, err)
 }
 
-// existing is already, on one rank.
-func (in *opened) existing(init ensemble.Init) (*product.Manifest, error) {
+// readExisting is already, on one rank.
+func (in *openInput) readExisting(init ensemble.Init) (*product.Manifest, error) {
 	q, pub, err := in.publication(init, in.choice)
 	if err != nil {
 		return nil, err
 	}
-	return product.Published(product.CycleDir(in.p.o.Out, init), pub.Manifest(q), pub.Overwrite)
+	return product.FindPublished(product.InitDir(in.p.options.Out, init), pub.Manifest(q), pub.Overwrite)
 }
 
-// filesOf are the files that hold the fields that are used of an init.
-func (in *opened) filesOf(init ensemble.Init) []string {
+// fieldFiles are the files that hold the fields that are used of an init.
+func (in *openInput) fieldFiles(init ensemble.Init) []string {
 	var out []string
 	seen := map[string]bool{}
-	for _, e := range in.sel.Entries {
+	for _, e := range in.selection.Entries {
 		if e.Init == init && !seen[e.File] {
 			seen[e.File], out = true, append(out, e.File)
 		}
@@ -91,11 +91,11 @@ func (in *opened) filesOf(init ensemble.Init) []string {
 	return out
 }
 
-// inputsOf lists files that an init is made from, by name: what else was on the command line,
+// inputFiles lists files that an init is made from, by name: what else was on the command line,
 // in what order and in which folders, is no part of a product.
-func (in *opened) inputsOf(files []string) ([]manifest.File, error) {
+func (in *openInput) inputFiles(files []string) ([]manifest.File, error) {
 	var out []manifest.File
-	unknown := slices.DeleteFunc(slices.Clone(files), func(f string) bool { _, ok := in.sums[f]; return ok })
+	unknown := slices.DeleteFunc(slices.Clone(files), func(f string) bool { _, ok := in.checksums[f]; return ok })
 	sums := make([]manifest.File, len(unknown))
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
@@ -112,10 +112,10 @@ func (in *opened) inputsOf(files []string) ([]manifest.File, error) {
 		return nil, err
 	}
 	for i, file := range unknown {
-		in.sums[file] = sums[i]
+		in.checksums[file] = sums[i]
 	}
 	for _, file := range files {
-		s := in.sums[file]
+		s := in.checksums[file]
 		s.Path = filepath.Base(s.Path)
 		out = append(out, s)
 	}
@@ -130,7 +130,7 @@ const lockPoll = time.Second
 
 // lockWait bounds for how long a rank waits for a lock: the others of its job would take it
 // for lost.
-const lockWait = config.DefaultStall / 2
+const lockWait = config.DefaultStallTimeout / 2
 
 // lock makes this process the only one that makes the products of an init. Where another one
 // is at it, it waits until the deadline of the input; what that one published meanwhile is
@@ -138,11 +138,11 @@ const lockWait = config.DefaultStall / 2
 //
 // Errors: exit 73 if another process is at it, still at the deadline or without one;
 // ctx.Err().
-func (in *opened) lock(ctx context.Context, init ensemble.Init) (l *lease.Lease, there *product.Manifest, err error) {
+func (in *openInput) lock(ctx context.Context, init ensemble.Init) (l *lease.Lease, there *product.Manifest, err error) {
 	f := in.p.forecaster
-	if f.ranks.Leads() {
+	if f.ranks.IsRoot() {
 		if l, err = in.takeLock(ctx, init); err == nil {
-			there, err = in.existing(init)
+			there, err = in.readExisting(init)
 		}
 	}
 	if there, err = f.broadcast(there, err); err != nil || there != nil {
@@ -151,20 +151,20 @@ func (in *opened) lock(ctx context.Context, init ensemble.Init) (l *lease.Lease,
 	return l, nil, nil
 }
 
-func (in *opened) takeLock(ctx context.Context, init ensemble.Init) (*lease.Lease, error) {
-	p, until := in.p, in.found.until
-	if most := time.Now().Add(lockWait); p.ofJob && until.After(most) {
+func (in *openInput) takeLock(ctx context.Context, init ensemble.Init) (*lease.Lease, error) {
+	p, until := in.p, in.found.deadline
+	if most := time.Now().Add(lockWait); p.multiRank && until.After(most) {
 		until = most
 	}
 	for first := true; ; first = false {
-		l, err := product.Lock(p.o.Out, init)
+		l, err := product.Lock(p.options.Out, init)
 		left := time.Until(until)
 		var e *exit.Error
 		if !errors.Is(err, lease.ErrHeld) || left <= 0 || !errors.As(err, &e) {
 			return l, err
 		}
-		if first && p.o.Warn != nil {
-			p.o.Warn(fmt.Sprintf("waiting until %s: %s: %s: %s", until.UTC().Format(time.RFC3339), e.What, e.At, e.Why))
+		if first && p.options.Warn != nil {
+			p.options.Warn(fmt.Sprintf("waiting until %s: %s: %s: %s", until.UTC().Format(time.RFC3339), e.What, e.At, e.Why))
 		}
 		pause := time.NewTimer(min(lockPoll, left))
 		select {
@@ -176,14 +176,14 @@ func (in *opened) takeLock(ctx context.Context, init ensemble.Init) (*lease.Leas
 	}
 }
 
-// tidy clears up after one that was killed when an init was complete. What cannot be cleared
+// cleanUp clears up after one that was killed when an init was complete. What cannot be cleared
 // up is no fault of the init.
-func (p *prediction) tidy(init ensemble.Init) {
-	if !p.forecaster.ranks.Leads() {
+func (p *prediction) cleanUp(init ensemble.Init) {
+	if !p.forecaster.ranks.IsRoot() {
 		return
 	}
-	if err := product.Tidy(p.o.Out, init); err != nil && p.o.Warn != nil {
-		p.o.Warn("what a killed process left stays: " + strings.ReplaceAll(err.Error(), "\n", ": "))
+	if err := product.RemoveAbandoned(p.options.Out, init); err != nil && p.options.Warn != nil {
+		p.options.Warn("what a killed process left stays: " + strings.ReplaceAll(err.Error(), "\n", ": "))
 	}
 }
 
@@ -192,7 +192,7 @@ func (f *forecaster) broadcast(there *product.Manifest, err error) (*product.Man
 	if f.ranks == nil {
 		return there, err
 	}
-	all, err := team.Tell(f.ranks, team.Outcome[*product.Manifest]{Result: there}, err)
+	all, err := team.AllGatherOutcomes(f.ranks, team.Outcome[*product.Manifest]{Result: there}, err)
 	if err != nil {
 		return nil, err
 	}

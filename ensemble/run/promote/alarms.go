@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
@@ -19,7 +19,7 @@ type Alarms struct {
 	Model  string    `json:"model_checksum"` // "sha256:…", as in manifests of products
 	At     time.Time `json:"at"`             // the newest start that was judged
 	Window string    `json:"window"`
-	Starts int       `json:"starts"`
+	Inits  int       `json:"inits"`
 	Alarms []Alarm   `json:"alarms"` // none if all is well
 }
 
@@ -49,7 +49,7 @@ func ReadAlarms(path string) (*Alarms, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
-		return nil, exit.Read(path, err)
+		return nil, exit.ReadError(path, err)
 	}
 	a := &Alarms{}
 	if err = json.Unmarshal(text, a); err == nil && a.Schema != AlarmsSchema {
@@ -71,5 +71,5 @@ func AlarmsOf(path, modelSum string) (string, error) {
 	for i, x := range a.Alarms {
 		words[i] = x.Text
 	}
-	return fmt.Sprintf("the verification of past products has alarms since %s: %s", a.Alarms[0].Since, phrase.List(words)), nil
+	return fmt.Sprintf("the verification of past products has alarms since %s: %s", a.Alarms[0].Since, humanise.List(words)), nil
 }

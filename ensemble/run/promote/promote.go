@@ -49,8 +49,8 @@ type Options struct {
 	Name    string // folder of the name
 	RunDir  string // or another name, whose model this one is to stand for too
 	Verdict string // file of a rolling verification with a verdict on the model; empty: none is asked for
-	// Despite promotes a model whose verdict is not "better".
-	Despite bool
+	// IgnoreVerdict promotes a model whose verdict is not "better".
+	IgnoreVerdict bool
 }
 
 // Promote copies the model of a finished training below the folder of a name, and lets the name stand for it. The model before
@@ -62,14 +62,14 @@ type Options struct {
 func Promote(o Options) (p *Promotion, err error) {
 	source := filepath.Base(o.RunDir)
 	var promised string
-	if o.RunDir, promised, err = InUse(o.RunDir); err != nil {
+	if o.RunDir, promised, err = ResolveRunDir(o.RunDir); err != nil {
 		return nil, err
 	}
-	finished, err := trained.Finished(o.RunDir)
+	finished, err := trained.ReadFinished(o.RunDir)
 	if err != nil {
 		return nil, err
 	}
-	if err := free(o.Name); err != nil {
+	if err := checkUnused(o.Name); err != nil {
 		return nil, err
 	}
 	from := filepath.Join(o.RunDir, "model")
@@ -78,20 +78,20 @@ func Promote(o Options) (p *Promotion, err error) {
 		return nil, err
 	}
 	if promised != "" && sum != promised {
-		return nil, ChangedModel(filepath.Dir(filepath.Dir(o.RunDir)), filepath.Base(o.RunDir), sum)
+		return nil, ChangedModelError(filepath.Dir(filepath.Dir(o.RunDir)), filepath.Base(o.RunDir), sum)
 	}
-	if err := AsTrained(from, sum, finished); err != nil {
+	if err := CheckUnmodified(from, sum, finished); err != nil {
 		return nil, err
 	}
 	p = &Promotion{Schema: promotionSchema, Version: versionOf(sum), Model: sum, Action: "promote", From: source, At: time.Now().UTC().Truncate(time.Second)}
 	if p.Verdict, err = readVerdict(o, sum); err != nil {
 		return nil, err
 	}
-	return p, changeName(o.Name, func(now *Promotion) (*Promotion, error) {
+	return p, updateName(o.Name, func(now *Promotion) (*Promotion, error) {
 		if now != nil {
 			p.Previous = now.Version
 		}
-		err := keepVersion(filepath.Join(o.Name, VersionsDir, p.Version), o.RunDir, sum)
+		err := copyVersion(filepath.Join(o.Name, VersionsDir, p.Version), o.RunDir, sum)
 		if err != nil || now != nil && now.Model == sum { // it stands for it already
 			return nil, err
 		}
@@ -99,17 +99,17 @@ func Promote(o Options) (p *Promotion, err error) {
 	})
 }
 
-// free refuses a folder that has something else in it than a name has: a run directory would be another model's from then on.
-func free(name string) error {
+// checkUnused refuses a folder that has something else in it than a name has: a run directory would be another model's from then on.
+func checkUnused(name string) error {
 	if p, err := readPromotion(name); p != nil || err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return exit.Create(name, err)
+		return exit.CreateError(name, err)
 	}
 	for _, e := range entries {
-		if e.Name() == VersionsDir || e.Name() == promotionsFile || rundir.OfLease(e.Name()) || strings.HasPrefix(e.Name(), ".") { // of a name that was begun, or whose current.json was removed
+		if e.Name() == VersionsDir || e.Name() == promotionsFile || rundir.IsLeaseFile(e.Name()) || strings.HasPrefix(e.Name(), ".") { // of a name that was begun, or whose current.json was removed
 			continue
 		}
 		return &exit.Error{Code: exit.CannotWrite, What: "the folder is not that of a name", At: name, Why: "it has " + e.Name(), Fix: "give --as a folder that is not there yet, or a name of before"}
@@ -117,8 +117,8 @@ func free(name string) error {
 	return nil
 }
 
-// AsTrained refuses a model whose files are not those that the manifest of its training lists.
-func AsTrained(dir, sum string, trained *rundir.Manifest) error {
+// CheckUnmodified refuses a model whose files are not those that the manifest of its training lists.
+func CheckUnmodified(dir, sum string, trained *rundir.Manifest) error {
 	if trained.ModelChecksum == "" || trained.ModelChecksum == sum {
 		return nil
 	}
@@ -126,8 +126,8 @@ func AsTrained(dir, sum string, trained *rundir.Manifest) error {
 		Fix: "copy the run directory again, or train again"}
 }
 
-// modelSum is the form of a model's checksum.
-var modelSum = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+// checksumPattern is the form of a model's checksum.
+var checksumPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // versionOf names the folder of a model.
 func versionOf(sum string) string {
@@ -142,7 +142,7 @@ func readVerdict(o Options, sum string) (*Verdict, error) {
 	}
 	text, err := os.ReadFile(o.Verdict)
 	if err != nil {
-		return nil, exit.Read(o.Verdict, err)
+		return nil, exit.ReadError(o.Verdict, err)
 	}
 	v := &Verdict{}
 	if err := json.Unmarshal(text, v); err != nil || v.Schema != VerdictSchema {
@@ -151,29 +151,29 @@ func readVerdict(o Options, sum string) (*Verdict, error) {
 	if v.Model != sum {
 		return nil, &exit.Error{Code: exit.Usage, What: "the verdict is on another model", At: o.Verdict, Why: fmt.Sprintf("it is on %s, the model is %s", versionOf(v.Model), versionOf(sum)), Fix: "give the verdict on this model"}
 	}
-	if v.Verdict != VerdictBetter && !o.Despite {
+	if v.Verdict != VerdictBetter && !o.IgnoreVerdict {
 		return nil, &exit.Error{Code: exit.No, What: "the verdict on the model is: " + v.Verdict, At: o.Verdict, Why: v.String(), Fix: "let it run as a shadow for longer, or promote it despite the verdict with --despite-verdict"}
 	}
 	return v, nil
 }
 
-// keepVersion copies what a prediction needs of a run into a folder, all at once.
-func keepVersion(to, runDir, sum string) error {
+// copyVersion copies what a prediction needs of a run into a folder, all at once.
+func copyVersion(to, runDir, sum string) error {
 	parent := filepath.Dir(to)
-	if err := errors.Join(os.MkdirAll(parent, 0o777), atomicfile.Sweep(parent)); err != nil {
-		return exit.Create(parent, err)
+	if err := errors.Join(os.MkdirAll(parent, 0o777), atomicfile.RemoveTemporary(parent)); err != nil {
+		return exit.CreateError(parent, err)
 	}
 	if have, err := trained.ModelChecksum(filepath.Join(to, "model")); err == nil && have == sum {
 		return nil
 	}
 	stage, err := atomicfile.TempDir(parent, "."+filepath.Base(to)+".partial-")
 	if err != nil {
-		return exit.Create(parent, err)
+		return exit.CreateError(parent, err)
 	}
 	defer os.RemoveAll(stage)
 	files, err := os.ReadDir(filepath.Join(runDir, "model"))
 	if err != nil {
-		return exit.Read(runDir, err)
+		return exit.ReadError(runDir, err)
 	}
 	names := []string{"manifest.json", "config.effective.yaml"}
 	for _, f := range files {
@@ -182,7 +182,7 @@ func keepVersion(to, runDir, sum string) error {
 		}
 	}
 	if err := os.Mkdir(filepath.Join(stage, "model"), 0o777); err != nil {
-		return exit.Create(stage, err)
+		return exit.CreateError(stage, err)
 	}
 	for _, name := range names {
 		if err := copyFile(filepath.Join(stage, name), filepath.Join(runDir, name)); err != nil && !(errors.Is(err, fs.ErrNotExist) && name == "config.effective.yaml") {
@@ -193,39 +193,39 @@ func keepVersion(to, runDir, sum string) error {
 		return errors.Join(err, &exit.Error{Code: exit.IO, What: "the model changed while it was copied", At: runDir, Fix: "promote it again when no other program writes there"})
 	}
 	if err := os.RemoveAll(to); err != nil { // a damaged copy
-		return exit.Create(to, err)
+		return exit.CreateError(to, err)
 	}
 	if err := os.Rename(stage, to); err != nil {
-		return exit.Create(to, err)
+		return exit.CreateError(to, err)
 	}
-	return exit.Create(parent, atomicfile.Sync(parent))
+	return exit.CreateError(parent, atomicfile.Sync(parent))
 }
 
 // copyFile copies a file and brings it to the disk.
 func copyFile(to, from string) error {
 	in, err := os.Open(from)
 	if err != nil {
-		return exit.Read(from, err)
+		return exit.ReadError(from, err)
 	}
 	defer in.Close()
-	return exit.Create(to, atomicfile.Write(to, func(w io.Writer) error {
+	return exit.CreateError(to, atomicfile.Write(to, func(w io.Writer) error {
 		_, err := io.Copy(w, in)
 		return err
 	}))
 }
 
-// changeName lets a name stand for another model, which change gives; nil changes nothing.
-func changeName(name string, change func(now *Promotion) (*Promotion, error)) error {
+// updateName lets a name stand for another model, which change gives; nil changes nothing.
+func updateName(name string, change func(now *Promotion) (*Promotion, error)) error {
 	if err := os.MkdirAll(name, 0o777); err != nil {
-		return exit.Create(name, err)
+		return exit.CreateError(name, err)
 	}
-	lease, err := rundir.Hold(name)
+	lease, err := rundir.TakeLease(name)
 	if err != nil {
 		return err
 	}
 	defer lease.Release()
-	if err := atomicfile.Sweep(name, PromotionFile, promotionsFile); err != nil {
-		return exit.Create(name, err)
+	if err := atomicfile.RemoveTemporary(name, PromotionFile, promotionsFile); err != nil {
+		return exit.CreateError(name, err)
 	}
 	now, err := readPromotion(name)
 	if err != nil {
@@ -237,7 +237,7 @@ func changeName(name string, change func(now *Promotion) (*Promotion, error)) er
 	}
 	history, err := os.ReadFile(filepath.Join(name, promotionsFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return exit.Read(filepath.Join(name, promotionsFile), err)
+		return exit.ReadError(filepath.Join(name, promotionsFile), err)
 	}
 	var lines []byte
 	for _, p := range []*Promotion{now, next} {
@@ -253,7 +253,7 @@ func changeName(name string, change func(now *Promotion) (*Promotion, error)) er
 		return err
 	}
 	path := filepath.Join(name, promotionsFile)
-	return exit.Create(path, atomicfile.WriteFile(path, append(history, lines...)))
+	return exit.CreateError(path, atomicfile.WriteFile(path, append(history, lines...)))
 }
 
 // readPromotion reads what a name stands for; nil if it stands for nothing yet.
@@ -263,7 +263,7 @@ func readPromotion(name string) (*Promotion, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
-		return nil, exit.Read(path, err)
+		return nil, exit.ReadError(path, err)
 	}
 	p, err := parsePromotion(text)
 	if err != nil {
@@ -281,7 +281,7 @@ func parsePromotion(text []byte) (*Promotion, error) {
 	if p.Schema != promotionSchema {
 		return nil, fmt.Errorf("its schema is %q", p.Schema)
 	}
-	if !modelSum.MatchString(p.Model) || p.Version != versionOf(p.Model) {
+	if !checksumPattern.MatchString(p.Model) || p.Version != versionOf(p.Model) {
 		return nil, fmt.Errorf("version %q is not that of model %q", p.Version, p.Model)
 	}
 	return p, nil
@@ -294,11 +294,11 @@ func RollBack(name, to string) (p *Promotion, err error) {
 	if now, err := readPromotion(name); err != nil {
 		return nil, err
 	} else if now == nil { // a name that is mistyped is not made
-		return nil, noModel(name)
+		return nil, noModelError(name)
 	}
-	return p, changeName(name, func(now *Promotion) (*Promotion, error) {
+	return p, updateName(name, func(now *Promotion) (*Promotion, error) {
 		if now == nil {
-			return nil, noModel(name)
+			return nil, noModelError(name)
 		}
 		version := to
 		if version == "" {
@@ -322,25 +322,25 @@ func RollBack(name, to string) (p *Promotion, err error) {
 			return nil, err
 		}
 		if versionOf(sum) != have[at] {
-			return nil, ChangedModel(name, have[at], sum)
+			return nil, ChangedModelError(name, have[at], sum)
 		}
 		p = &Promotion{Schema: promotionSchema, Version: have[at], Model: sum, Previous: now.Version, Action: "roll_back", At: time.Now().UTC().Truncate(time.Second)}
 		return p, nil
 	})
 }
 
-func noModel(name string) error {
+func noModelError(name string) error {
 	return &exit.Error{Code: exit.NotYet, What: "the name stands for no model", At: name, Fix: "correct it, or promote a model: ensemble model promote RUN_DIR --as " + name}
 }
 
-func ChangedModel(name, version, sum string) error {
+func ChangedModelError(name, version, sum string) error {
 	return &exit.Error{Code: exit.BadData, What: "the model was changed after it was promoted", At: filepath.Join(name, VersionsDir, version), Why: "its checksum is " + sum,
 		Fix: "promote it again from its run directory, or roll back: ensemble model rollback " + name}
 }
 
-// InUse gives the run directory of the model that a folder stands for, and the checksum that the model must have; the folder itself,
+// ResolveRunDir gives the run directory of the model that a folder stands for, and the checksum that the model must have; the folder itself,
 // and no checksum, if it is no name.
-func InUse(dir string) (runDir, sum string, err error) {
+func ResolveRunDir(dir string) (runDir, sum string, err error) {
 	p, err := readPromotion(dir)
 	if err != nil || p == nil {
 		return dir, "", err
@@ -358,9 +358,9 @@ func ListPromotions(name string) (list Promotions, err error) {
 	path := filepath.Join(name, promotionsFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, noModel(name)
+		return nil, noModelError(name)
 	} else if err != nil {
-		return nil, exit.Read(path, err)
+		return nil, exit.ReadError(path, err)
 	}
 	for line := range bytes.Lines(text) {
 		var p Promotion
@@ -374,7 +374,7 @@ func ListPromotions(name string) (list Promotions, err error) {
 
 // Sections are the history as a table, the model in use last.
 func (l Promotions) Sections() answer.Sections {
-	s := answer.Section{Columns: answer.Words("at", "action", "version", "before", "from", "verdict")}
+	s := answer.Section{Columns: answer.TextColumns("at", "action", "version", "before", "from", "verdict")}
 	for _, p := range l {
 		verdict := "-"
 		if p.Verdict != nil {

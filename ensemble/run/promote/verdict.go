@@ -12,8 +12,8 @@ type Verdict struct {
 	Model   string          `json:"model_checksum"`
 	Against string          `json:"against"`
 	Verdict string          `json:"verdict"` // "better", "worse" or "undecided"
-	Starts  int             `json:"starts"`
-	Gain    score.Number    `json:"gain"` // relative gain of CRPS, mean over targets
+	Inits   int             `json:"inits"`
+	CRPSS   score.Number    `json:"crpss"` // relative gain of CRPS, mean over targets
 	CILow   score.Number    `json:"ci_low"`
 	CIHigh  score.Number    `json:"ci_high"`
 	Targets []VerdictTarget `json:"targets"`
@@ -24,7 +24,7 @@ type VerdictTarget struct {
 	Variable string       `json:"variable"`
 	Level    string       `json:"level"`
 	Lead     string       `json:"lead"`
-	Gain     score.Number `json:"gain"`
+	CRPSS    score.Number `json:"crpss"`
 	CILow    score.Number `json:"ci_low"`
 	CIHigh   score.Number `json:"ci_high"`
 }
@@ -40,5 +40,5 @@ const (
 
 // String says it in a line.
 func (v *Verdict) String() string {
-	return fmt.Sprintf("verdict on %d starts: %s; gain of CRPS %+.1f %% [%+.1f, %+.1f]", v.Starts, v.Verdict, 100*float64(v.Gain), 100*float64(v.CILow), 100*float64(v.CIHigh))
+	return fmt.Sprintf("verdict on %d starts: %s; gain of CRPS %+.1f %% [%+.1f, %+.1f]", v.Inits, v.Verdict, 100*float64(v.CRPSS), 100*float64(v.CILow), 100*float64(v.CIHigh))
 }

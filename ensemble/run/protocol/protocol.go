@@ -22,8 +22,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/io/store"
 )
@@ -53,7 +53,7 @@ type SynthesizeOptions struct {
 // SynthesizeResult says what was made.
 type SynthesizeResult struct {
 	Out     string   `json:"out"`
-	Starts  int      `json:"starts"`
+	Inits   int      `json:"inits"`
 	Files   int      `json:"files"`
 	Fields  int      `json:"fields"`
 	Bytes   int64    `json:"bytes"`
@@ -71,11 +71,11 @@ const SyntheticRecord = "synthetic.json"
 func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, error) {
 	p := o.Protocol
 	if err := os.MkdirAll(o.Out, 0o777); err != nil {
-		return nil, exit.Create(o.Out, err)
+		return nil, exit.CreateError(o.Out, err)
 	}
 	record := filepath.Join(o.Out, SyntheticRecord)
 	if entries, err := os.ReadDir(o.Out); err != nil {
-		return nil, exit.Create(o.Out, err)
+		return nil, exit.CreateError(o.Out, err)
 	} else if _, err := os.Stat(record); len(entries) > 0 && errors.Is(err, fs.ErrNotExist) {
 		return nil, &exit.Error{Code: exit.CannotWrite, What: "the folder is not empty", At: o.Out, Why: "it holds " + entries[0].Name() + " and no synthetic archive",
 			Fix: "choose another folder: synthetic files have the names of real ones"}
@@ -94,7 +94,7 @@ func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, er
 	}
 	h := p.Hindcasts
 	a := demo.Archive{Seed: o.Seed, Leads: h.Leads, Members: h.Members, FirstMember: h.FirstMember, Grid: protocolGrid(p.Grid), Threads: o.Threads}
-	res := &SynthesizeResult{Out: o.Out, Starts: len(h.Starts())}
+	res := &SynthesizeResult{Out: o.Out, Inits: len(h.Inits())}
 	file := func(name string, f config.HindcastFile, each int) demo.ArchiveFile {
 		path := filepath.Join(o.Out, name)
 		res.Outputs = append(res.Outputs, path)
@@ -102,11 +102,11 @@ func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, er
 		return demo.ArchiveFile{Path: path, Variables: f.Variables, Levels: f.Levels}
 	}
 	for _, date := range h.Dates {
-		starts := h.Starts(date)
+		starts := h.Inits(date)
 		if len(starts) == 0 {
 			continue
 		}
-		d := demo.ArchiveDay{Starts: starts, Reference: referenceDate(h, date)}
+		d := demo.ArchiveDay{Inits: starts, Reference: referenceDate(h, date)}
 		for _, f := range h.Files {
 			d.Files = append(d.Files, file(f.Path(h.ReferenceYear, date), f, len(starts)*len(h.Leads)*h.Members))
 		}
@@ -114,7 +114,7 @@ func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, er
 	}
 	months, valids := p.Months()
 	for _, m := range months {
-		d := demo.ArchiveMonth{Valids: valids[m]}
+		d := demo.ArchiveMonth{ValidTimes: valids[m]}
 		for _, f := range p.Analyses.Files {
 			d.Files = append(d.Files, file(f.Path(m), config.HindcastFile{Levels: f.Levels, Variables: f.Variables}, len(valids[m])))
 		}
@@ -129,7 +129,7 @@ func Synthesize(ctx context.Context, o SynthesizeOptions) (*SynthesizeResult, er
 	for _, path := range res.Outputs {
 		s, err := os.Stat(path)
 		if err != nil {
-			return nil, exit.Read(path, err)
+			return nil, exit.ReadError(path, err)
 		}
 		res.Bytes += s.Size()
 	}
@@ -160,20 +160,20 @@ type RequestOptions struct {
 
 // RequestResult is what a protocol needs. Sizes are computed, nothing was fetched.
 type RequestResult struct {
-	Protocol  string           `json:"protocol"`
-	Title     string           `json:"title"`
-	Sources   []string         `json:"sources"`
-	Terms     []string         `json:"terms"`
-	Assumed   []string         `json:"assumed"`
-	Starts    int              `json:"starts"`
-	Fields    int64            `json:"fields"`
-	Bytes     int64            `json:"bytes"`
-	Files     []RequestedFile  `json:"files"`
-	Stores    []RequestedStore `json:"stores"`
-	Prepare   RequestedPrepare `json:"prepare"`
-	Training  *RequestedRun    `json:"training,omitempty"`
-	Published int              `json:"published_scores"`
-	Outputs   []string         `json:"-"`
+	Protocol  string             `json:"protocol"`
+	Title     string             `json:"title"`
+	Sources   []string           `json:"sources"`
+	Terms     []string           `json:"terms"`
+	Assumed   []string           `json:"assumed"`
+	Inits     int                `json:"inits"`
+	Fields    int64              `json:"fields"`
+	Bytes     int64              `json:"bytes"`
+	Files     []RequestedFile    `json:"files"`
+	Stores    []RequestedStore   `json:"stores"`
+	Prepare   RequestedPrepare   `json:"prepare"`
+	Training  *RequestedTraining `json:"training,omitempty"`
+	Published int                `json:"published_scores"`
+	Outputs   []string           `json:"-"`
 }
 
 // RequestedFile is one file of the archive.
@@ -202,12 +202,12 @@ type RequestedPrepare struct {
 	Seconds        float64 `json:"read_s"`
 }
 
-// RequestedRun is a training, predicted. Validation is not in it.
-type RequestedRun struct {
+// RequestedTraining is a training, predicted. Validation is not in it.
+type RequestedTraining struct {
 	Machine     plan.Machine `json:"machine"`
 	Ranks       int          `json:"ranks"`
 	Mesh        string       `json:"mesh"`
-	Starts      int          `json:"train_starts"`
+	Inits       int          `json:"train_inits"`
 	StepS       float64      `json:"step_s"`
 	Steps       int          `json:"steps"`
 	Seconds     float64      `json:"train_s"`
@@ -229,10 +229,10 @@ func Request(ctx context.Context, o RequestOptions) (*RequestResult, error) {
 	p := o.Protocol
 	h := p.Hindcasts
 	grid := protocolGrid(p.Grid)
-	r := &RequestResult{Protocol: p.Name, Title: p.Title, Sources: p.Sources, Terms: p.Terms, Assumed: p.Assumed, Starts: len(h.Starts()), Published: len(p.Published)}
+	r := &RequestResult{Protocol: p.Name, Title: p.Title, Sources: p.Sources, Terms: p.Terms, Assumed: p.Assumed, Inits: len(h.Inits()), Published: len(p.Published)}
 	var hindcasts, largest int64
 	for _, date := range h.Dates {
-		starts := h.Starts(date)
+		starts := h.Inits(date)
 		for _, f := range h.Files {
 			n := int64(len(starts) * len(h.Leads) * h.Members * len(f.Levels) * len(f.Variables))
 			r.Files = append(r.Files, RequestedFile{Name: f.Path(h.ReferenceYear, date), Fields: n, Bytes: n * demo.MessageBytes(grid.Size(), true),
@@ -258,9 +258,9 @@ func Request(ctx context.Context, o RequestOptions) (*RequestResult, error) {
 	}
 	var asked int64 // of the task with most fields
 	for _, t := range p.Tasks {
-		asked = max(asked, int64(len(h.Starts())*len(h.Leads)*h.Members*len(t.Inputs)))
+		asked = max(asked, int64(len(h.Inits())*len(h.Leads)*h.Members*len(t.Inputs)))
 		s := RequestedStore{Task: t.Name, Bytes: map[string]int64{}}
-		plan := store.Plan{Axes: ensemble.Axes{Variables: t.Inputs, Levels: []ensemble.Level{t.Level}, Leads: h.Leads}, Grid: grid, Starts: h.Starts(),
+		plan := store.Plan{Axes: ensemble.Axes{Variables: t.Inputs, Levels: []ensemble.Level{t.Level}, Leads: h.Leads}, Grid: grid, Inits: h.Inits(),
 			AnalysisVariables: []string{t.Variable}, AnalysisLeads: []ensemble.Lead{t.Lead}}
 		for m := range h.Members {
 			plan.Members = append(plan.Members, ensemble.Member(h.FirstMember+m))
@@ -277,18 +277,18 @@ func Request(ctx context.Context, o RequestOptions) (*RequestResult, error) {
 	r.Prepare = RequestedPrepare{CatalogueBytes: catalogueBytes * asked, IndexBytes: indexBytes * largest, DiskGBs: o.DiskGBs, Seconds: 2 * float64(hindcasts) / (o.DiskGBs * 1e9)}
 	if o.Plan != nil {
 		var err error
-		if r.Training, err = trainingOf(ctx, p, *o.Plan); err != nil {
+		if r.Training, err = planTraining(ctx, p, *o.Plan); err != nil {
 			return nil, err
 		}
 	}
 	return r, r.write(o.Out)
 }
 
-// trainingOf predicts a training on the starts of a protocol. Of a training in stages every step
+// planTraining predicts a training on the starts of a protocol. Of a training in stages every step
 // counts as one of the last.
-func trainingOf(ctx context.Context, p *config.ProtocolConfig, o plan.Options) (*RequestedRun, error) {
+func planTraining(ctx context.Context, p *config.ProtocolConfig, o plan.Options) (*RequestedTraining, error) {
 	o.Crop = setup.Crop{Height: p.Grid.Rows, Width: p.Grid.Columns}
-	split, err := setup.Divide(o.Config.Data.Split, p.Hindcasts.Starts())
+	split, err := setup.ApplySplit(o.Config.Data.Split, p.Hindcasts.Inits())
 	if err != nil {
 		return nil, err
 	}
@@ -297,19 +297,19 @@ func trainingOf(ctx context.Context, p *config.ProtocolConfig, o plan.Options) (
 		return nil, err
 	}
 	c := o.Config.Train.Train
-	turns, _, err := setup.TurnsOf(setup.SpecOf(o.Config), c, split.Train, setup.LastTarget(o.Config))
+	turns, _, err := setup.NetworkTrainings(setup.SpecOf(o.Config), c, split.Train, setup.LastTarget(o.Config))
 	if err != nil {
 		return nil, err
 	}
 	steps := 0
 	for _, j := range turns {
 		n := len(split.Train)
-		if j.Starts != nil {
-			n = len(j.Starts)
+		if j.Samples != nil {
+			n = len(j.Samples)
 		}
 		steps += j.Config.Epochs * ((n + c.BatchSize - 1) / c.BatchSize)
 	}
-	t := &RequestedRun{Machine: plan.Machine, Ranks: plan.Ranks, Mesh: plan.Plan.Mesh, Starts: len(split.Train), StepS: plan.Plan.StepS, Steps: steps,
+	t := &RequestedTraining{Machine: plan.Machine, Ranks: plan.Ranks, Mesh: plan.Plan.Mesh, Inits: len(split.Train), StepS: plan.Plan.StepS, Steps: steps,
 		MemoryBytes: plan.Plan.MemoryBytes}
 	t.Seconds = t.StepS * float64(t.Steps)
 	return t, nil
@@ -356,7 +356,7 @@ func marsRequest(p *config.ProtocolConfig, f config.HindcastFile, date string, s
 	key("param", params...)
 	dy, dx := spacing(p.Grid)
 	key("grid", decimal(dx), decimal(dy))
-	if g := p.Grid; !aroundTheGlobe(g) {
+	if g := p.Grid; !isGlobal(g) {
 		key("area", decimal(g.North), decimal(g.West), decimal(g.South), decimal(g.East))
 	}
 	key("target", strconv.Quote(f.Path(h.ReferenceYear, date)))
@@ -384,7 +384,7 @@ func cdsRequest(p *config.ProtocolConfig, f config.ReanalysisFile, valids []ense
 	}
 	dy, dx := spacing(p.Grid)
 	request["grid"] = []float64{dx, dy}
-	if g := p.Grid; !aroundTheGlobe(g) {
+	if g := p.Grid; !isGlobal(g) {
 		request["area"] = []float64{g.North, g.West, g.South, g.East}
 	}
 	text, err := json.MarshalIndent(map[string]any{"dataset": f.Dataset, "request": request, "target": f.Path(valids[0].Time)}, "", " ")
@@ -398,7 +398,7 @@ func spacing(g config.ProtocolGrid) (rows, columns float64) {
 	return (g.North - g.South) / float64(g.Rows-1), (g.East - g.West) / float64(g.Columns-1)
 }
 
-func aroundTheGlobe(g config.ProtocolGrid) bool { return protocolGrid(g).Periodic() }
+func isGlobal(g config.ProtocolGrid) bool { return protocolGrid(g).Periodic() }
 
 // write writes the requests, each in a file that is called as what it asks for, and their
 // list.
@@ -407,12 +407,12 @@ func (r *RequestResult) write(dir string) error {
 		return nil
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return exit.Create(dir, err)
+		return exit.CreateError(dir, err)
 	}
 	put := func(name string, text []byte) error {
 		path := filepath.Join(dir, name)
 		r.Outputs = append(r.Outputs, path)
-		return exit.Create(path, atomicfile.WriteFile(path, text))
+		return exit.CreateError(path, atomicfile.WriteFile(path, text))
 	}
 	var list bytes.Buffer
 	list.WriteString("name\tfields\tbytes\n")
@@ -438,7 +438,7 @@ func (r *RequestResult) Sections() answer.Sections {
 		return fmt.Sprintf("%.3g GB", float64(n)/1e9)
 	}
 	first, last := r.Files[0], r.Files[len(r.Files)-1]
-	row(r.Title, "%d starts, %d fields", r.Starts, r.Fields)
+	row(r.Title, "%d starts, %d fields", r.Inits, r.Fields)
 	row("archive", "%d files, %s … %s: %s", len(r.Files), first.Name, last.Name, size(r.Bytes))
 	for _, s := range r.Stores {
 		var kinds []string
@@ -448,18 +448,18 @@ func (r *RequestResult) Sections() answer.Sections {
 		row("store of "+s.Task, "%s", strings.Join(kinds, ", "))
 	}
 	row("prepare", "%s beside --memory, and %s for each decoding child; reading twice at %s GB/s: %s", size(r.Prepare.CatalogueBytes), size(r.Prepare.IndexBytes),
-		decimal(r.Prepare.DiskGBs), phrase.Seconds(r.Prepare.Seconds))
+		decimal(r.Prepare.DiskGBs), humanise.Seconds(r.Prepare.Seconds))
 	if t := r.Training; t != nil {
-		row("training", "predicted on %s, %s, mesh %q: %d steps of %s, %s; %s a rank", t.Machine.Name, phrase.Count(t.Ranks, "rank"), t.Mesh, t.Steps, phrase.Seconds(t.StepS),
-			phrase.Seconds(t.Seconds), size(t.MemoryBytes))
+		row("training", "predicted on %s, %s, mesh %q: %d steps of %s, %s; %s a rank", t.Machine.Name, humanise.Count(t.Ranks, "rank"), t.Mesh, t.Steps, humanise.Seconds(t.StepS),
+			humanise.Seconds(t.Seconds), size(t.MemoryBytes))
 	}
-	all := answer.Sections{answer.Facts(rows...)}
+	all := answer.Sections{answer.FactsSection(rows...)}
 	for _, part := range []struct {
 		name string
 		text []string
 	}{{"terms to accept", r.Terms}, {"assumed, as no source says it", r.Assumed}, {"sources", r.Sources}} {
 		if len(part.text) > 0 {
-			all = append(all, answer.List(part.name, part.text...))
+			all = append(all, answer.ListSection(part.name, part.text...))
 		}
 	}
 	fetched := "Nothing was fetched; --out DIR writes the requests."
@@ -471,5 +471,5 @@ func (r *RequestResult) Sections() answer.Sections {
 
 // Sections say what was written.
 func (r *SynthesizeResult) Sections() answer.Sections {
-	return answer.Sections{{Text: []string{fmt.Sprintf("%s: %d starts, %d fields in %d files, %d bytes of invented weather", r.Out, r.Starts, r.Fields, r.Files, r.Bytes)}}}
+	return answer.Sections{{Text: []string{fmt.Sprintf("%s: %d starts, %d fields in %d files, %d bytes of invented weather", r.Out, r.Inits, r.Fields, r.Files, r.Bytes)}}}
 }

@@ -21,7 +21,7 @@ import (
 func SaveFindings[T any](folder, tableFile string, rows []T, page *report.Page, file string, all any) error {
 	dir := filepath.Join(folder, "report")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return exit.Create(dir, err)
+		return exit.CreateError(dir, err)
 	}
 	if err := table.WriteCSV(filepath.Join(folder, tableFile), rows); err != nil {
 		return err
@@ -44,12 +44,12 @@ func WritePage(dir string, page *report.Page) error {
 	for i, p := range page.Panels {
 		for j := range p.Maps {
 			file := filepath.Join(dir, fmt.Sprintf("map-%02d-%d.png", i+1, j+1))
-			pictures.Go(func() error { return exit.Create(file, atomicfile.Write(file, p.PNG(j))) })
+			pictures.Go(func() error { return exit.CreateError(file, atomicfile.Write(file, p.PNG(j))) })
 		}
 	}
 	if err := pictures.Wait(); err != nil {
 		return err
 	}
 	path := filepath.Join(dir, PageFile)
-	return exit.Create(path, atomicfile.Write(path, page.Write))
+	return exit.CreateError(path, atomicfile.Write(path, page.Write))
 }

@@ -29,21 +29,21 @@ type Options struct {
 //
 // Errors: exit 66 if the folder holds nothing to show; 73 and 74 for the output.
 func Write(o Options) (path string, err error) {
-	page, err := gather(o.Dir)
+	page, err := collectPage(o.Dir)
 	if err != nil {
 		return "", err
 	}
 	dir := filepath.Join(o.Dir, "report")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", exit.Create(dir, err)
+		return "", exit.CreateError(dir, err)
 	}
 	return filepath.Join(dir, PageFile), WritePage(dir, page)
 }
 
-// gather collects what a folder has to show.
-func gather(dir string) (*report.Page, error) {
+// collectPage collects what a folder has to show.
+func collectPage(dir string) (*report.Page, error) {
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-		return nil, trained.NoRun(dir, err)
+		return nil, trained.MissingRunError(dir, err)
 	}
 	page := &report.Page{Title: "Report of " + filepath.Base(dir)}
 	scores, err := trained.ReadScores(dir)
@@ -65,7 +65,7 @@ func gather(dir string) (*report.Page, error) {
 		page.Config = string(text)
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "environment.json")); err == nil {
-		page.Facts = facts(text)
+		page.Facts = environmentFacts(text)
 	}
 	switch m, err := rundir.ReadManifest(dir); {
 	case err == nil:
@@ -94,7 +94,7 @@ func gather(dir string) (*report.Page, error) {
 
 // Panels lays out an example: for each target its means, its spreads, and what
 // the network changed.
-func Panels(e *scoring.Example) []report.Panel {
+func Panels(e *scoring.MapExample) []report.Panel {
 	titles := map[string]string{
 		scoring.ShowAnalysis: "analysis", scoring.ShowRawMean: fmt.Sprintf("mean of %d members", e.Used), scoring.ShowMean: "post-processed mean",
 		scoring.ShowRawSpread: fmt.Sprintf("spread of %d members", e.Used), scoring.ShowFullSpread: fmt.Sprintf("spread of all %d members", e.Full),
@@ -197,8 +197,8 @@ func LossCharts(dir string) ([]report.Chart, error) {
 	return slices.DeleteFunc(all, func(c report.Chart) bool { return len(c.Lines) == 0 }), nil
 }
 
-// facts turns environment.json into lines.
-func facts(text []byte) []report.Fact {
+// environmentFacts turns environment.json into lines.
+func environmentFacts(text []byte) []report.Fact {
 	var env rundir.Environment
 	if json.Unmarshal(text, &env) != nil {
 		return nil

@@ -16,24 +16,24 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// LosingChannels is quick with half of the channels removed between steps 4 and 12 of 16.
-func LosingChannels(t *testing.T, f *demo.Files, set ...string) *config.TrainConfig {
+// ChannelPruning is quick with half of the channels removed between steps 4 and 12 of 16.
+func ChannelPruning(t *testing.T, f *demo.Files, set ...string) *config.TrainConfig {
 	return demotest.Config(t, f, append([]string{"train.networks=1", "prune.structure=channel", "prune.method=magnitude", "prune.target=0.5", "prune.from=25%", "prune.to=75%",
 		"prune.every=2", "prune.multiple=1"}, set...)...)
 }
 
-// LossOf is the loss that a family is trained with if nothing is said.
-func LossOf(family string) string {
-	row, _ := dist.RowOf(family)
+// DefaultLoss is the loss that a family is trained with if nothing is said.
+func DefaultLoss(family string) string {
+	row, _ := dist.RowByID(family)
 	return "train.loss.kind=" + string(row.Rules[0])
 }
 
-// RainKeys make quick a training of precipitation.
-var RainKeys = []string{"data.leads=[48h]", "data.levels=[single]", "data.variables=[tp]", "data.targets=[{variable: tp, levels: [single]}]",
+// PrecipitationKeys make quick a training of precipitation.
+var PrecipitationKeys = []string{"data.leads=[48h]", "data.levels=[single]", "data.variables=[tp]", "data.targets=[{variable: tp, levels: [single]}]",
 	"data.members.sampling=fixed", "model.dropout=0", "train.loss.spread=0", "train.epochs=5", "train.learning_rate=0.02"}
 
-// Nowhere is where no file is read from.
-var Nowhere = &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}
+// NoFiles is where no file is read from.
+var NoFiles = &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}
 
 // TwoLeads is a quick training for two leads.
 func TwoLeads(set ...string) []string {
@@ -42,32 +42,32 @@ func TwoLeads(set ...string) []string {
 
 // Trajectories is one of members that are corrected along their leads.
 func Trajectories(set ...string) []string {
-	return TwoLeads(Giving(slices.Concat([]string{"model.kind=trajectory", "train.loss.kind=crps_members", "model.stages=1"}, set)...)...)
+	return TwoLeads(MemberOutput(slices.Concat([]string{"model.kind=trajectory", "train.loss.kind=crps_members", "model.stages=1"}, set)...)...)
 }
 
-// Giving is a quick training of a network that gives members.
-func Giving(set ...string) []string {
+// MemberOutput is a quick training of a network that gives members.
+func MemberOutput(set ...string) []string {
 	return slices.Concat([]string{"model.head=members", "model.encoder.input=[field]", "train.loss.spread=0", "train.networks=1", "train.epochs=2", "data.members.use=4",
 		"data.members.sampling=fixed", "baselines=[mbm]"}, set)
 }
 
-// Encoding is a quick training of a network that reads members.
-func Encoding(set ...string) []string {
+// MemberInput is a quick training of a network that reads members.
+func MemberInput(set ...string) []string {
 	return slices.Concat([]string{"model.members=encoder", "model.encoder.channels=4", "data.features=[spread]", "train.networks=1", "train.epochs=2"}, set)
 }
 
-// InStages is a quick training in stages on the small demonstration, of whose years the
+// StagedTraining is a quick training in stages on the small demonstration, of whose years the
 // second has few starts.
-func InStages(t *testing.T, f *demo.Files, set ...string) *config.TrainConfig {
+func StagedTraining(t *testing.T, f *demo.Files, set ...string) *config.TrainConfig {
 	t.Helper()
 	return demotest.Config(t, f, slices.Concat([]string{"model.method=three_stage", "model.bias.base=2", "model.bias.stages=1", "model.bias.local=3", "model.bias.folds=2",
 		"data.split.fractions.train=0.8", "data.split.fractions.validation=0.05", "train.loss.spread=0",
 		"train.networks=1", "train.epochs=2", "train.stages.bias.epochs=1"}, set)...)
 }
 
-// Noisy is weather whose analysis is the members' mean with noise that nothing foretells,
+// NoisySamples is weather whose analysis is the members' mean with noise that nothing foretells,
 // of a standard deviation of 1 K: all that stage B learns is how these starts came out.
-func Noisy(t *testing.T, axes ensemble.Axes, starts []ensemble.Init, members []ensemble.Member, grid *ensemble.Grid, lead ensemble.Lead) []*store.Sample {
+func NoisySamples(t *testing.T, axes ensemble.Axes, starts []ensemble.Init, members []ensemble.Member, grid *ensemble.Grid, lead ensemble.Lead) []*store.Sample {
 	t.Helper()
 	r := rand.New(rand.NewPCG(4, 7))
 	var out []*store.Sample
@@ -87,9 +87,9 @@ func Noisy(t *testing.T, axes ensemble.Axes, starts []ensemble.Init, members []e
 	return out
 }
 
-// Cheap makes trainings short: most of their time goes to baselines, which a spread head has
+// ShortTraining makes trainings short: most of their time goes to baselines, which a spread head has
 // not.
-var Cheap = slices.Clip([]string{"train.epochs=2", "model.head=spread", "train.loss.kind=mse", "model.base=1"})
+var ShortTraining = slices.Clip([]string{"train.epochs=2", "model.head=spread", "train.loss.kind=mse", "model.base=1"})
 
 // Epochs are the events of epochs of a run.
 func Epochs(t *testing.T, runDir string) []rundir.Event {
@@ -107,8 +107,8 @@ func Epochs(t *testing.T, runDir string) []rundir.Event {
 	return out
 }
 
-// StartBytes is the memory of a start of the configurations that quick makes of a store.
-func StartBytes(t *testing.T, dir string) int64 {
+// InitBytes is the memory of a start of the configurations that quick makes of a store.
+func InitBytes(t *testing.T, dir string) int64 {
 	t.Helper()
 	s, err := store.Open(context.Background(), dir, store.OpenOptions{})
 	if err != nil {
@@ -122,8 +122,8 @@ func StartBytes(t *testing.T, dir string) int64 {
 	return 4 * r.Values()
 }
 
-// Checkpointed are the float32 tensors of a checkpoint by name.
-func Checkpointed(c *ckpt.Checkpoint) map[string][]float32 {
+// CheckpointTensors are the float32 tensors of a checkpoint by name.
+func CheckpointTensors(c *ckpt.Checkpoint) map[string][]float32 {
 	out := map[string][]float32{}
 	for _, x := range c.Tensors {
 		if v, ok := x.Data.([]float32); ok {
@@ -133,9 +133,9 @@ func Checkpointed(c *ckpt.Checkpoint) map[string][]float32 {
 	return out
 }
 
-// Fifty is a training of 50 steps of a network whose convolutions are large enough
+// FiftySteps is a training of 50 steps of a network whose convolutions are large enough
 // for their cuts to be timed.
-func Fifty(t *testing.T, set ...string) *config.TrainConfig {
+func FiftySteps(t *testing.T, set ...string) *config.TrainConfig {
 	f := demotest.Files(t)
-	return demotest.Config(t, f, append([]string{FirstOf(f, 14), "model.base=32", "train.networks=1", "train.epochs=5", "train.batch_size=1", "train.threads=2"}, set...)...)
+	return demotest.Config(t, f, append([]string{FirstInits(f, 14), "model.base=32", "train.networks=1", "train.epochs=5", "train.batch_size=1", "train.threads=2"}, set...)...)
 }

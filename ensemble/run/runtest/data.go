@@ -32,9 +32,9 @@ func FirstDifference(got, want string) string {
 	return fmt.Sprintf("%d lines, want %d", len(a), len(b))
 }
 
-// With is a forecast of members of those numbers, whose fields are those of the members at the
+// WithMembers is a forecast of members of those numbers, whose fields are those of the members at the
 // places from.
-func With(fc *ensemble.Forecast, numbers []ensemble.Member, from ...int) *ensemble.Forecast {
+func WithMembers(fc *ensemble.Forecast, numbers []ensemble.Member, from ...int) *ensemble.Forecast {
 	out := ensemble.NewForecast(fc.Init, fc.Axes, numbers, fc.Grid)
 	for t := range fc.Axes.Leads {
 		for m, was := range from {
@@ -76,8 +76,8 @@ func EqualBits(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
 }
 
-// Flip changes the last byte of a file.
-func Flip(path string) error {
+// FlipLastByte changes the last byte of a file.
+func FlipLastByte(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -103,8 +103,8 @@ func Losses(t *testing.T, runDir string) []float64 {
 	return all
 }
 
-// FirstOf has a configuration read n starts alone, for networks that take long for each.
-func FirstOf(f *demo.Files, n int) string {
+// FirstInits has a configuration read n starts alone, for networks that take long for each.
+func FirstInits(f *demo.Files, n int) string {
 	return "data.forecasts=[" + strings.Join(f.GRIB2[:n], ", ") + "]"
 }
 
@@ -143,8 +143,8 @@ func Overwrite(path string, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// Newest reads the newest checkpoint of a run.
-func Newest(t *testing.T, runDir string) *ckpt.Checkpoint {
+// NewestCheckpoint reads the newest checkpoint of a run.
+func NewestCheckpoint(t *testing.T, runDir string) *ckpt.Checkpoint {
 	t.Helper()
 	c, _, err := ckpt.LoadLatest(filepath.Join(runDir, "checkpoints"))
 	if err != nil || c == nil {
@@ -156,7 +156,7 @@ func Newest(t *testing.T, runDir string) *ckpt.Checkpoint {
 // Digest sums the weights of the last checkpoint of a run.
 func Digest(t *testing.T, runDir string) string {
 	t.Helper()
-	c := Newest(t, runDir)
+	c := NewestCheckpoint(t, runDir)
 	text, err := os.ReadFile(filepath.Join(c.Dir, "rank-0000.st"))
 	if err != nil {
 		t.Fatal(err)

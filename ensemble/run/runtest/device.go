@@ -29,9 +29,9 @@ func EmulatedGPU(t *testing.T) {
 	engine.Backends = slices.Clone(before)
 	i := slices.IndexFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == "cuda" })
 	engine.Backends[i].Open = func(engine.Options) (backend.Backend, error) {
-		b, err := cuda.Over(func() (device.Device, error) {
-			d, err := emulate.OpenLate(1 << 28)
-			return numbered{d}, err
+		b, err := cuda.New(func() (device.Device, error) {
+			d, err := emulate.OpenLazy(1 << 28)
+			return numberedDevice{d}, err
 		})
 		if err != nil {
 			return nil, err
@@ -40,11 +40,11 @@ func EmulatedGPU(t *testing.T) {
 	}
 }
 
-// numbered is a device that the driver of DriverOfTests knows.
-type numbered struct{ *emulate.Late }
+// numberedDevice is a device that the driver of FakeDriver knows.
+type numberedDevice struct{ *emulate.LazyDevice }
 
-func (n numbered) Properties() device.Properties {
-	p := n.Late.Properties()
+func (n numberedDevice) Properties() device.Properties {
+	p := n.LazyDevice.Properties()
 	p.UUID = "GPU-1"
 	return p
 }
@@ -52,11 +52,11 @@ func (n numbered) Properties() device.Properties {
 //go:embed testdata/libnvidia-ml.c
 var driverSource []byte
 
-// DriverOfTests opens a library that answers as the driver's does, until the test ends: from then
+// FakeDriver opens a library that answers as the driver's does, until the test ends: from then
 // on it has no driver.
-func DriverOfTests(t *testing.T) {
+func FakeDriver(t *testing.T) {
 	t.Helper()
-	if _, err := dl.Open("libnvidia-ml.so.1"); err == nil && !opened {
+	if _, err := dl.Open("libnvidia-ml.so.1"); err == nil && !driverOpened {
 		t.Skip("skipped: this machine has a driver")
 	}
 	file, source := filepath.Join(t.TempDir(), "libnvidia-ml.so.1"), filepath.Join(t.TempDir(), "libnvidia-ml.c")
@@ -69,15 +69,15 @@ func DriverOfTests(t *testing.T) {
 	if _, err := dl.Open(file); err != nil {
 		t.Fatal(err)
 	}
-	opened = true
+	driverOpened = true
 	t.Setenv("FAKE_NVML", "1")
 }
 
-// opened tells whether the library of this process is that of tests.
-var opened bool
+// driverOpened tells whether the library of this process is that of tests.
+var driverOpened bool
 
-// TellsOf compares what a training says of its device with what the driver of tests answers.
-func TellsOf(t *testing.T, gpu bool, dir, progress string) {
+// CheckDeviceReports compares what a training says of its device with what the driver of tests answers.
+func CheckDeviceReports(t *testing.T, gpu bool, dir, progress string) {
 	t.Helper()
 	text := func(name string) string {
 		b, err := os.ReadFile(filepath.Join(dir, name))
@@ -106,35 +106,35 @@ func TellsOf(t *testing.T, gpu bool, dir, progress string) {
 	}
 }
 
-// InFloat16 has fields with their channels last, whatever their sizes, and says whether some were stored as float16.
-type InFloat16 struct {
+// Float16Backend has fields with their channels last, whatever their sizes, and says whether some were stored as float16.
+type Float16Backend struct {
 	*cuda.Backend
 	Stored bool
 }
 
-// InFloat16Only has backend cuda open so; behind EmulatedGPU.
-func InFloat16Only(t *testing.T) *[]*InFloat16 {
+// UseFloat16Backend has backend cuda open so; behind EmulatedGPU.
+func UseFloat16Backend(t *testing.T) *[]*Float16Backend {
 	t.Helper()
 	i := slices.IndexFunc(engine.Backends, func(b engine.Backend) bool { return b.Name == "cuda" })
 	open := engine.Backends[i].Open
-	var all []*InFloat16
+	var all []*Float16Backend
 	engine.Backends[i].Open = func(o engine.Options) (backend.Backend, error) {
 		b, err := open(o)
-		all = append(all, &InFloat16{b.(*cuda.Backend), false})
+		all = append(all, &Float16Backend{b.(*cuda.Backend), false})
 		return all[len(all)-1], err
 	}
 	return &all
 }
 
-func (b *InFloat16) Ways(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.Way {
-	ways := b.Backend.Ways(o, attrs, in, out)
+func (b *Float16Backend) LayoutOptions(o *graph.Op, attrs any, in []graph.Shape, out graph.Shape) []backend.LayoutOption {
+	ways := b.Backend.LayoutOptions(o, attrs, in, out)
 	if len(ways) > 1 {
 		ways[0].Cost++
 	}
 	return ways
 }
 
-func (b *InFloat16) Prepare(q backend.Request) (backend.Kernel, error) {
+func (b *Float16Backend) Prepare(q backend.Request) (backend.Kernel, error) {
 	b.Stored = b.Stored || q.Out.Stored() == graph.Float16
 	return b.Backend.Prepare(q)
 }

@@ -24,11 +24,11 @@ func ReadAuxiliary(ctx context.Context, c *config.TrainConfig, to []ensemble.Aux
 	if len(to) == 0 {
 		return nil
 	}
-	files, err := input.FilesOf("data.auxiliary.files", c.Data.Auxiliary.Files)
+	files, err := input.ConfigFiles("data.auxiliary.files", c.Data.Auxiliary.Files)
 	if err != nil {
 		return err
 	}
-	in, err := fio.Open(ctx, files, input.Reading(c, false))
+	in, err := fio.Open(ctx, files, input.ReaderOptions(c, false))
 	if err != nil {
 		return err
 	}
@@ -37,20 +37,20 @@ func ReadAuxiliary(ctx context.Context, c *config.TrainConfig, to []ensemble.Aux
 	for _, a := range to {
 		found := in.Catalogue().Select(func(e ensemble.Entry) bool { return e.Variable == a.Name })
 		if len(found) != 1 {
-			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("%d fields of %s, want one that does not change", len(found), a.Name), At: input.Place(in.Files()),
+			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("%d fields of %s, want one that does not change", len(found), a.Name), At: input.FileList(in.Files()),
 				Why: "it is listed in data.auxiliary.variables", Fix: "`ensemble inspect FILE` lists what a file holds; give a file with one field of it"}
 		}
 		entries = append(entries, found[0])
 	}
 	d := input.Destination{Grid: grid, How: setup.InterpolationOf(c), Fix: input.FixGrid}
 	for _, e := range entries {
-		if !d.How.Asked() && !e.Grid.SameAs(grid, input.GridTolerance) {
-			return input.GridsDiffer(e.Variable, e.Grid, "forecasts", grid, d.Fix).On(e).Err()
+		if !d.How.IsEnabled() && !e.Grid.SameAs(grid, input.GridTolerance) {
+			return input.GridMismatchFault(e.Variable, e.Grid, "forecasts", grid, d.Fix).AtEntry(e).AsError()
 		}
 	}
-	return input.Bring(in, grid, d.How).Read(ctx, entries, func(i int, f *ensemble.Field) error {
+	return input.NewGridReader(in, grid, d.How).Read(ctx, entries, func(i int, f *ensemble.Field) error {
 		if to[i].Values = standardised(f.Values, grid.Weights()); to[i].Values == nil {
-			return &exit.Error{Code: exit.BadData, What: to[i].Name + " has one value everywhere, or none", At: input.PlaceOf(entries[i]), Why: "it tells places apart",
+			return &exit.Error{Code: exit.BadData, What: to[i].Name + " has one value everywhere, or none", At: input.Location(entries[i]), Why: "it tells places apart",
 				Fix: "leave it out of data.auxiliary.variables"}
 		}
 		return nil
@@ -79,7 +79,7 @@ func standardised(x []float32, weights []float64) []float32 {
 	}
 	out := slices.Clone(x)
 	for p, v := range x {
-		out[p] = task.OrZero(float32((float64(v) - mean) / scale))
+		out[p] = task.ZeroIfNaN(float32((float64(v) - mean) / scale))
 	}
 	return out
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/ensemble-weather/ensemble/io/store"
 )
 
-// Input says how long the steps of this process waited for their batches, and where the
+// InputTiming says how long the steps of this process waited for their batches, and where the
 // starts came from.
-type Input struct {
+type InputTiming struct {
 	Steps  float64 `json:"steps_s"`
 	Waited float64 `json:"waited_s"`
 	Share  float64 `json:"waited_share"` // of the time of the steps
@@ -44,8 +44,8 @@ type Data struct {
 	Origins                 []ensemble.Origin // of the forecasts; none where that is not known
 	Warnings                []string
 
-	Store  *store.Store  // nil where samples come from other files
-	Judged *storedCensus // of its values, when all have been read; nil once that is so
+	Store      *store.Store     // nil where samples come from other files
+	ValueCheck *storeValueStats // of its values, when all have been read; nil once that is so
 }
 
 // Close frees the samples.
@@ -67,13 +67,13 @@ func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 		return openStore(ctx, c, ranks)
 	}
 	d := &Data{Axes: setup.ReadAxes(c), Ranks: ranks}
-	in, err := fio.Open(ctx, forecastFiles, input.Reading(c, true))
+	in, err := fio.Open(ctx, forecastFiles, input.ReaderOptions(c, true))
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
 	m := c.Data.Members
-	if d.Used, d.All, err = input.Choose(in.Catalogue().Members(), m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
+	if d.Used, d.All, err = input.ChooseMembers(in.Catalogue().Members(), m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
 		return nil, err
 	}
 	to, err := input.DestinationOf(ctx, c)
@@ -85,10 +85,10 @@ func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 		return nil, err
 	}
 	d.Grid, d.Origins = wanted.Grid, ensemble.Origins(wanted.Entries)
-	if err := setup.JoinMesh(ranks, c, d.Grid); err != nil {
+	if err := setup.ArrangeOnMesh(ranks, c, d.Grid); err != nil {
 		return nil, err
 	}
-	if err := wanted.Check(ctx, wanted.Inits); err != nil {
+	if err := wanted.CheckDuplicates(ctx, wanted.Inits); err != nil {
 		return nil, err
 	}
 	forecasts, noticed, err := wanted.Read(ctx, wanted.Inits, ranks)
@@ -96,7 +96,7 @@ func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 		return nil, err
 	}
 	d.Warnings = slices.Concat(d.Warnings, wanted.Warnings, noticed)
-	if d.Split, err = setup.Divide(c.Data.Split, wanted.Inits); err != nil {
+	if d.Split, err = setup.ApplySplit(c.Data.Split, wanted.Inits); err != nil {
 		return nil, err
 	}
 	var warnings []string
@@ -105,7 +105,7 @@ func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 	}
 	d.Warnings = append(d.Warnings, warnings...)
 	var held []*store.Sample
-	for _, init := range Inits(d.Split) {
+	for _, init := range SplitInits(d.Split) {
 		held = append(held, &store.Sample{Forecast: forecasts[slices.Index(wanted.Inits, init)]})
 	}
 	if len(analysisFiles) > 0 {
@@ -113,13 +113,13 @@ func ReadData(ctx context.Context, c *config.TrainConfig, forecastFiles, analysi
 			return nil, err
 		}
 	}
-	d.AssignSamples(loader.Held(held, BytesOf(held)), len(analysisFiles) > 0)
+	d.AssignSamples(loader.NewInMemory(held, SampleBytes(held)), len(analysisFiles) > 0)
 	return d, nil
 }
 
 // readAnalyses reads the analyses of all samples' target valid times.
 func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []string, to []*store.Sample) error {
-	in, err := fio.Open(ctx, files, input.Reading(c, false))
+	in, err := fio.Open(ctx, files, input.ReaderOptions(c, false))
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (d *Data) readAnalyses(ctx context.Context, c *config.TrainConfig, files []
 	for _, s := range to {
 		inits = append(inits, s.Forecast.Init)
 	}
-	valids := setup.ValidsOf(inits, c.Data.TargetLeads)
+	valids := setup.ValidTimes(inits, c.Data.TargetLeads)
 	wanted, err := input.SelectAnalyses(in, setup.TargetVariables(c), c.Data.Levels, input.Destination{Grid: d.Grid, How: setup.InterpolationOf(c), Fix: input.FixGrid}, valids)
 	if err != nil {
 		return err

@@ -17,13 +17,13 @@ func Summarise(boxes *drift.Boxes, axes ensemble.Axes, fc *ensemble.Forecast, us
 		for v := range fc.Axes.Variables {
 			part := make([]float32, 2*levels*n)
 			for l := range levels {
-				fc.MeanStd(part[l*n:(l+1)*n], part[(levels+l)*n:(levels+l+1)*n], t, v, l, used, SpreadDivisor(len(used)))
+				fc.MeanStd(part[l*n:(l+1)*n], part[(levels+l)*n:(levels+l+1)*n], t, v, l, used, SpreadDDOF(len(used)))
 			}
-			whole, err := team.Join(ranks, part, 2)
+			whole, err := team.GatherFields(ranks, part, 2)
 			if err != nil {
 				return nil, err
 			}
-			if !ranks.Leads() {
+			if !ranks.IsRoot() {
 				continue
 			}
 			points := len(whole) / 2 / depth
@@ -35,6 +35,6 @@ func Summarise(boxes *drift.Boxes, axes ensemble.Axes, fc *ensemble.Forecast, us
 	return out, nil
 }
 
-// SpreadDivisor is what is taken from the number of members in spreads that are compared between numbers of
+// SpreadDDOF is what is taken from the number of members in spreads that are compared between numbers of
 // members: 1, and of a single member, which has none, 0.
-func SpreadDivisor(members int) int { return min(1, members-1) }
+func SpreadDDOF(members int) int { return min(1, members-1) }

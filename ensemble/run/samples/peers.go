@@ -8,21 +8,21 @@ import (
 	"github.com/ensemble-weather/ensemble/io/loader"
 )
 
-// seat is how a rank is asked for starts, and which part of them it has.
-type seat struct {
+// peerAddress is how a rank is asked for starts, and which part of them it has.
+type peerAddress struct {
 	Peer loader.Peer
 	Slab string
 }
 
-// Meet lets this rank and those that have the same slab of other starts ask each other for what
+// ConnectPeers lets this rank and those that have the same slab of other starts ask each other for what
 // they keep. All ranks call it, whether or not they want to: configurations may differ in that.
-func (d *Data) Meet(c *config.TrainConfig) error {
+func (d *Data) ConnectPeers(c *config.TrainConfig) error {
 	s, reader := d.Schedule(c.Train.Train, 0, nil)
 	if d.Store == nil || s.Readers == 1 {
 		return nil
 	}
 	t := d.Ranks
-	machines, err := team.Tell(t, team.Outcome[string]{Result: loader.Machine()}, nil)
+	machines, err := team.AllGatherOutcomes(t, team.Outcome[string]{Result: loader.Machine()}, nil)
 	if err != nil {
 		return err
 	}
@@ -30,15 +30,15 @@ func (d *Data) Meet(c *config.TrainConfig) error {
 	for _, m := range machines {
 		abroad = abroad || m != machines[0]
 	}
-	own, wanted := d.Ranks.Own(), c.Data.Peers != config.PeersNever
-	mine := seat{Slab: fmt.Sprint(own.Axes(d.Axes).Levels, own.Window())}
+	own, wanted := d.Ranks.Shard(), c.Data.Peers != config.PeersNever
+	mine := peerAddress{Slab: fmt.Sprint(own.LocalAxes(d.Axes).Levels, own.Window())}
 	if wanted {
 		if mine.Peer, err = d.Source.Serve(fmt.Sprintf("rank %d", t.Comm.Process(t.Comm.Rank())), abroad); err != nil {
 			wanted = false
 			d.Warnings = append(d.Warnings, fmt.Sprintf("other ranks cannot ask this one for starts, and read the store instead: %v", err))
 		}
 	}
-	seats, err := team.Tell(t, team.Outcome[seat]{Result: mine}, nil)
+	seats, err := team.AllGatherOutcomes(t, team.Outcome[peerAddress]{Result: mine}, nil)
 	if err != nil {
 		return err
 	}
@@ -49,10 +49,10 @@ func (d *Data) Meet(c *config.TrainConfig) error {
 				peers[r] = seats[rank].Result.Peer
 			}
 		}
-		d.Source.Meet(peers, reader, c.Data.Peers == config.PeersAlways)
-		d.Source.Keep(s, reader)
+		d.Source.ConnectPeers(peers, reader, c.Data.Peers == config.PeersAlways)
+		d.Source.PlanCaches(s, reader)
 	}
-	return t.Together(nil) // who asks finds all others ready
+	return t.AgreeOnError(nil) // who asks finds all others ready
 }
 
 // Warnings are what was wrong with the sources of starts, on all ranks.
@@ -67,7 +67,7 @@ func (c InputCosts) Warnings(ranks *team.Team) ([]string, error) {
 	if ranks == nil {
 		return own, nil
 	}
-	all, err := team.Tell(ranks, team.Outcome[[]string]{Result: own}, nil)
+	all, err := team.AllGatherOutcomes(ranks, team.Outcome[[]string]{Result: own}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ func TestSourceWarnings(t *testing.T) {
 	if err != nil || len(alone) != 2 || !strings.Contains(alone[1], "rank 1: its answer is damaged") {
 		t.Errorf("%v: %q", err, alone)
 	}
-	err = comm.Run(3, comm.Free, func(c *comm.Comm) error {
+	err = comm.Run(3, comm.Parallel, func(c *comm.Comm) error {
 		own := InputCosts{}
 		if c.Rank() == 2 {
 			own = costs

@@ -24,8 +24,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/store"
 )
 
-// Storages are the words for PrepareOptions.Storage.
-func Storages() []string {
+// StorageNames are the words for PrepareOptions.Storage.
+func StorageNames() []string {
 	var words []string
 	for _, s := range store.Storages {
 		words = append(words, string(s))
@@ -52,7 +52,7 @@ type PrepareOptions struct {
 type PrepareResult struct {
 	Out      string   `json:"store"`
 	Complete bool     `json:"complete"` // it was there before; nothing was done
-	Starts   int      `json:"starts"`
+	Inits    int      `json:"inits"`
 	Shards   int      `json:"shards"`
 	Kept     int      `json:"shards_kept"` // of an interrupted run
 	Bytes    int64    `json:"bytes"`
@@ -78,21 +78,21 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 	}
 	files := slices.Concat(forecastFiles, analysisFiles)
 	p := store.Plan{Axes: setup.ReadAxes(c), Storage: store.Storage(o.Storage), Version: o.Version}
-	var known map[string]store.Known
+	var known map[string]store.InputChecksum
 	if !o.Overwrite {
-		known = store.ReadKnown(o.Out)
+		known = store.ReadInputChecksums(o.Out)
 	}
-	inputs, err := sums(ctx, files, known, o.Progress)
+	inputs, err := checksumFiles(ctx, files, known, o.Progress)
 	if err != nil {
 		return nil, err
 	}
-	p.Inputs, p.Known = inputs.files, inputs.known
+	p.Inputs, p.InputChecksums = inputs.files, inputs.reusable
 	pool, err := decode.NewPool(decode.Options{})
 	if err != nil {
 		return nil, err
 	}
 	defer pool.Close()
-	options := input.Reading(c, true)
+	options := input.ReaderOptions(c, true)
 	options.Pool, options.Keep = pool, func(e ensemble.Entry) bool {
 		_, _, _, ok := p.Axes.Find(e.Key)
 		return ok
@@ -106,7 +106,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 		return nil, err
 	}
 	if len(analysisFiles) > 0 {
-		options := input.Reading(c, false)
+		options := input.ReaderOptions(c, false)
 		options.Pool, options.Keep = pool, func(e ensemble.Entry) bool {
 			return e.Lead == 0 && slices.Contains(setup.TargetVariables(c), e.Variable) && ensemble.FindLevel(p.Axes.Levels, e.Variable, e.Level) >= 0
 		}
@@ -124,16 +124,16 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 			o.Warn(w)
 		}
 	}
-	judges := []*witness{newWitness(&p.Forecasts), newWitness(&p.Analyses)}
-	task := o.Progress.Start("prepare", int64(len(p.Starts)))
+	judges := []*statsReader{newStatsReader(&p.Forecasts), newStatsReader(&p.Analyses)}
+	task := o.Progress.Start("prepare", int64(len(p.Inits)))
 	defer task.Done()
 	r, err := store.Write(ctx, o.Out, p, store.Options{Workers: o.Workers, Memory: o.Memory, ShardSize: o.ShardSize, Overwrite: o.Overwrite,
-		Judge: func() (warnings []string, err error) {
-			if err := inputs.unchanged(); err != nil {
+		Validate: func() (warnings []string, err error) {
+			if err := inputs.verify(); err != nil {
 				return nil, err
 			}
 			for _, j := range judges {
-				noticed, err := input.Refusal(j.tally.Faults())
+				noticed, err := input.SplitFaults(j.stats.Faults())
 				if err != nil {
 					return nil, err
 				}
@@ -146,11 +146,11 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 			}
 			return warnings, nil
 		},
-		Progress: func(done, all int) { task.Set(int64(done*len(p.Starts)/all), "") }})
+		Progress: func(done, all int) { task.Set(int64(done*len(p.Inits)/all), "") }})
 	if err != nil {
 		return nil, err
 	}
-	res := &PrepareResult{Out: o.Out, Complete: r.Complete, Starts: len(r.Meta.Starts), Shards: len(r.Meta.Shards), Kept: r.Kept, Bytes: r.Meta.Bytes(),
+	res := &PrepareResult{Out: o.Out, Complete: r.Complete, Inits: len(r.Meta.InitTimes), Shards: len(r.Meta.Shards), Kept: r.Reused, Bytes: r.Meta.Bytes(),
 		Outputs: r.Outputs, Warnings: r.Meta.Warnings}
 	for _, s := range r.Meta.Statistics {
 		res.Missing += s.Missing
@@ -160,10 +160,10 @@ func Prepare(ctx context.Context, o PrepareOptions) (*PrepareResult, error) {
 
 // ArchiveFiles are the files of a configuration's forecasts and analyses.
 func ArchiveFiles(c *config.TrainConfig) (forecasts, analyses []string, err error) {
-	if forecasts, err = input.FilesOf("data.forecasts", c.Data.Forecasts); err != nil || len(c.Data.Analyses) == 0 {
+	if forecasts, err = input.ConfigFiles("data.forecasts", c.Data.Forecasts); err != nil || len(c.Data.Analyses) == 0 {
 		return forecasts, nil, err
 	}
-	analyses, err = input.FilesOf("data.analyses", c.Data.Analyses)
+	analyses, err = input.ConfigFiles("data.analyses", c.Data.Analyses)
 	return forecasts, analyses, err
 }
 
@@ -171,7 +171,7 @@ func ArchiveFiles(c *config.TrainConfig) (forecasts, analyses []string, err erro
 func planForecasts(ctx context.Context, o PrepareOptions, in *fio.Input, p *store.Plan) error {
 	c, m := o.Config, o.Config.Data.Members
 	var err error
-	if _, p.Members, err = input.Choose(in.Catalogue().Members(), m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
+	if _, p.Members, err = input.ChooseMembers(in.Catalogue().Members(), m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
 		return err
 	}
 	to, err := input.DestinationOf(ctx, c)
@@ -183,44 +183,44 @@ func planForecasts(ctx context.Context, o PrepareOptions, in *fio.Input, p *stor
 		return err
 	}
 	if o.Protocol != nil {
-		strange, err := input.StartsOf(o.Protocol, c.Data.Split, wanted.Inits, input.Place(in.Files()))
+		strange, err := input.CheckProtocolInits(o.Protocol, c.Data.Split, wanted.Inits, input.FileList(in.Files()))
 		if err != nil {
 			return err
 		}
 		p.Warnings = append(p.Warnings, strange...)
 	}
-	split, err := setup.Divide(c.Data.Split, wanted.Inits)
+	split, err := setup.ApplySplit(c.Data.Split, wanted.Inits)
 	if err != nil {
 		return err
 	}
-	p.Starts = slices.Concat(split.Train, split.Validation, split.Test)
-	slices.SortFunc(p.Starts, func(a, b ensemble.Init) int { return a.Compare(b.Time) })
-	p.Starts = slices.Compact(p.Starts)
-	if to.How.Asked() {
+	p.Inits = slices.Concat(split.Train, split.Validation, split.Test)
+	slices.SortFunc(p.Inits, func(a, b ensemble.Init) int { return a.Compare(b.Time) })
+	p.Inits = slices.Compact(p.Inits)
+	if to.How.IsEnabled() {
 		p.Interpolation = to.How.String()
 	}
-	p.Grid, p.Forecasts = wanted.Grid, store.Archive{Reader: wanted.From, Entries: wanted.Entries}
+	p.Grid, p.Forecasts = wanted.Grid, store.FieldSource{Reader: wanted.Reader, Entries: wanted.Entries}
 	p.Warnings = append(p.Warnings, wanted.Warnings...)
-	return wanted.Check(ctx, p.Starts)
+	return wanted.CheckDuplicates(ctx, p.Inits)
 }
 
 // planAnalyses finds the analyses of the starts.
 func planAnalyses(ctx context.Context, c *config.TrainConfig, in *fio.Input, p *store.Plan) error {
 	p.AnalysisVariables, p.AnalysisLeads = setup.TargetVariables(c), c.Data.TargetLeads
-	valids := setup.ValidsOf(p.Starts, c.Data.TargetLeads)
+	valids := setup.ValidTimes(p.Inits, c.Data.TargetLeads)
 	wanted, err := input.SelectAnalyses(in, p.AnalysisVariables, p.Axes.Levels, input.Destination{Grid: p.Grid, How: setup.InterpolationOf(c), Fix: input.FixGrid}, valids)
 	if err != nil {
 		return err
 	}
-	p.Analyses = store.Archive{Reader: wanted.From, Entries: wanted.Entries}
+	p.Analyses = store.FieldSource{Reader: wanted.Reader, Entries: wanted.Entries}
 	p.Warnings = append(p.Warnings, wanted.Warnings...)
-	return input.Compare(ctx, in, wanted.Repeats)
+	return input.CompareDuplicates(ctx, in, wanted.Duplicates)
 }
 
 // openStore is ReadData from the store of a configuration. Starts are read as they are
 // needed, and their values are judged when that is first.
 func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team) (*Data, error) {
-	s, err := store.Open(ctx, string(c.Data.Store), store.OpenOptions{Direct: c.Data.Direct})
+	s, err := store.Open(ctx, string(c.Data.Store), store.OpenOptions{Direct: c.Data.DirectIO})
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +233,7 @@ func openStore(ctx context.Context, c *config.TrainConfig, ranks *team.Team) (*D
 
 // fromStore prepares the reading of a store.
 func (d *Data) fromStore(c *config.TrainConfig) error {
-	if c.Data.Grid.Named() {
+	if c.Data.Grid.IsNamed() {
 		if g, err := ensemble.NamedGrid(c.Data.Grid.To); err != nil || !g.SameAs(d.Grid, input.GridTolerance) {
 			return &exit.Error{Code: exit.Usage, What: "the sample store is on another grid than data.grid.to", At: d.Store.Dir(), Why: d.Grid.String() + ", not " + c.Data.Grid.To,
 				Fix: "prepare a store with this configuration, or name the grid of the store", Err: err}
@@ -241,13 +241,13 @@ func (d *Data) fromStore(c *config.TrainConfig) error {
 	}
 	m := c.Data.Members
 	var err error
-	if d.Used, d.All, err = input.Choose(d.Store.Members, m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
+	if d.Used, d.All, err = input.ChooseMembers(d.Store.Members, m.Use.List, m.Use.Count, m.Full, m.Control); err != nil {
 		return err
 	}
-	if err := setup.JoinMesh(d.Ranks, c, d.Grid); err != nil {
+	if err := setup.ArrangeOnMesh(d.Ranks, c, d.Grid); err != nil {
 		return err
 	}
-	if d.Split, err = setup.Divide(c.Data.Split, d.Store.Inits()); err != nil {
+	if d.Split, err = setup.ApplySplit(c.Data.Split, d.Store.Inits()); err != nil {
 		return err
 	}
 	leaks, err := d.Split.CheckLeaks(d.Axes.Leads, c.Data.TargetLeads)
@@ -255,8 +255,8 @@ func (d *Data) fromStore(c *config.TrainConfig) error {
 		return err
 	}
 	d.Warnings = append(d.Warnings, leaks...)
-	own := d.Ranks.Own()
-	sel := store.Selection{Variables: d.Axes.Variables, Levels: own.Axes(d.Axes).Levels, Leads: d.Axes.Leads, Members: d.All, Window: own.Window(),
+	own := d.Ranks.Shard()
+	sel := store.Selection{Variables: d.Axes.Variables, Levels: own.LocalAxes(d.Axes).Levels, Leads: d.Axes.Leads, Members: d.All, Window: own.Window(),
 		AnalysisVariables: []string{}, AnalysisLeads: []ensemble.Lead{}}
 	analysed := len(c.Data.Analyses) > 0
 	if analysed {
@@ -266,20 +266,20 @@ func (d *Data) fromStore(c *config.TrainConfig) error {
 	if err != nil {
 		return err
 	}
-	from, err := loader.New(storedStarts{r, Inits(d.Split)}, loaderOptions(c, d.Ranks.Most()))
+	from, err := loader.New(storedExamples{r, SplitInits(d.Split)}, loaderOptions(c, d.Ranks.MaxRanksPerProcess()))
 	if err != nil {
 		return err
 	}
 	d.AssignSamples(from, analysed)
-	d.Judged = newStoredCensus(d.Store, d.Axes.Levels, sel.Levels)
-	from.Keep(d.Schedule(c.Train.Train, 0, nil))
+	d.ValueCheck = newStoreValueStats(d.Store, d.Axes.Levels, sel.Levels)
+	from.PlanCaches(d.Schedule(c.Train.Train, 0, nil))
 	return nil
 }
 
 // loaderOptions are those of one of the parts of a process.
 func loaderOptions(c *config.TrainConfig, parts int) loader.Options {
-	o := loader.Options{Ahead: c.Data.Prefetch, Memory: int64(c.Data.Memory), Disk: int64(c.Data.DiskCache.Size) / int64(parts), DiskDir: string(c.Data.DiskCache.Folder),
-		Patience: min(c.Train.Train.StallTimeout, time.Minute)}
+	o := loader.Options{Prefetch: c.Data.Prefetch, Memory: int64(c.Data.Memory), Disk: int64(c.Data.DiskCache.Size) / int64(parts), DiskDir: string(c.Data.DiskCache.Folder),
+		PeerTimeout: min(c.Train.Train.StallTimeout, time.Minute)}
 	if o.Memory == 0 {
 		o.Memory = math.MaxInt64
 	}
@@ -287,18 +287,18 @@ func loaderOptions(c *config.TrainConfig, parts int) loader.Options {
 	return o
 }
 
-// storedCensus is the censuses of what is read from a store, as files have one each of
+// storeValueStats is the censuses of what is read from a store, as files have one each of
 // forecasts and analyses.
-type storedCensus struct {
-	levels, own         []ensemble.Level          // of the fields, and of a rank's
+type storeValueStats struct {
+	levels, slabLevels  []ensemble.Level          // of the fields, and of a rank's
 	kinds               map[string]*ensemble.Kind // by variable
 	dir                 string
 	forecasts, analyses input.ValueStats
 	counted             map[ensemble.Valid]bool // analyses; starts have some in common where there are several target leads
 }
 
-func newStoredCensus(s *store.Store, levels, own []ensemble.Level) *storedCensus {
-	c := &storedCensus{levels: levels, own: own, kinds: map[string]*ensemble.Kind{}, dir: s.Dir(), counted: map[ensemble.Valid]bool{}}
+func newStoreValueStats(s *store.Store, levels, own []ensemble.Level) *storeValueStats {
+	c := &storeValueStats{levels: levels, slabLevels: own, kinds: map[string]*ensemble.Kind{}, dir: s.Dir(), counted: map[ensemble.Valid]bool{}}
 	for _, v := range s.Variables {
 		c.kinds[v.Name] = &ensemble.Kind{Unit: v.Unit, Grid: s.Grid}
 	}
@@ -306,13 +306,13 @@ func newStoredCensus(s *store.Store, levels, own []ensemble.Level) *storedCensus
 }
 
 // Add counts one start.
-func (c *storedCensus) Add(f *ensemble.Forecast, a []*ensemble.Analysis) {
+func (c *storeValueStats) Add(f *ensemble.Forecast, a []*ensemble.Analysis) {
 	add := func(to *input.ValueStats, k ensemble.Key, field func(level int) []float32) {
 		for _, l := range c.levels {
-			k.Level = l.Of(k.Variable)
+			k.Level = l.ForVariable(k.Variable)
 			to.Entries = append(to.Entries, ensemble.Entry{Key: k, Kind: c.kinds[k.Variable], File: c.dir})
-			to.Fields = append(to.Fields, input.Tally{})
-			if own := slices.Index(c.own, l); own >= 0 {
+			to.Fields = append(to.Fields, input.FieldStats{})
+			if own := slices.Index(c.slabLevels, l); own >= 0 {
 				to.Add(len(to.Entries)-1, field(own))
 			}
 		}
@@ -337,14 +337,14 @@ func (c *storedCensus) Add(f *ensemble.Forecast, a []*ensemble.Analysis) {
 
 // Faults looks for faults of the values, as readCounted does for files. All ranks of a
 // team call it, at the same place.
-func (c *storedCensus) Faults(ranks *team.Team) (warnings []string, err error) {
+func (c *storeValueStats) Faults(ranks *team.Team) (warnings []string, err error) {
 	for _, c := range []*input.ValueStats{&c.forecasts, &c.analyses} {
-		if ranks.Own() != nil {
+		if ranks.Shard() != nil {
 			if err := c.Join(ranks); err != nil {
 				return nil, err
 			}
 		}
-		noticed, err := input.Refusal(c.Faults())
+		noticed, err := input.SplitFaults(c.Faults())
 		if err != nil {
 			return nil, err
 		}
@@ -367,7 +367,7 @@ func StoreGrid(ctx context.Context, dir string) (*ensemble.Grid, error) {
 func (r *PrepareResult) Sections() answer.Sections {
 	line := r.Out + ": already complete"
 	if !r.Complete {
-		line = fmt.Sprintf("%s: %d starts, %d bytes in %d shards", r.Out, r.Starts, r.Bytes, r.Shards)
+		line = fmt.Sprintf("%s: %d starts, %d bytes in %d shards", r.Out, r.Inits, r.Bytes, r.Shards)
 		if r.Kept > 0 {
 			line += fmt.Sprintf(", %d of them made before", r.Kept)
 		}
@@ -391,21 +391,21 @@ func StoreSections(s *store.Store, stats bool) answer.Sections {
 	}
 	row("sample store", "format %d, %s, %d bytes in %d shards", s.Format, s.Storage, s.Bytes(), len(s.Shards))
 	row("variables", "%s", strings.Join(variables, ", "))
-	row("levels", "%s", input.Some(axes.Levels))
-	row("leads", "%s", input.Some(axes.Leads))
-	row("members", "%s", input.Members(s.Members))
-	row("starts", "%s", input.Some(inits))
+	row("levels", "%s", input.Abbreviate(axes.Levels))
+	row("leads", "%s", input.Abbreviate(axes.Leads))
+	row("members", "%s", input.FormatMembers(s.Members))
+	row("starts", "%s", input.Abbreviate(inits))
 	if len(s.Analyses.Variables) > 0 {
-		row("analyses", "%s at %s", strings.Join(s.Analyses.Variables, ", "), input.Some(s.AnalysisLeads()))
+		row("analyses", "%s at %s", strings.Join(s.Analyses.Variables, ", "), input.Abbreviate(s.AnalysisLeads()))
 	}
 	row("grid", "%s", s.Grid)
 	row("bands", "%d rows each", s.BandRows)
 	row("made by", "%s, of %d files", s.Version, len(s.Inputs))
-	all := answer.Sections{answer.Facts(rows...)}
+	all := answer.Sections{answer.FactsSection(rows...)}
 	if !stats {
 		return all
 	}
-	values := answer.Section{Columns: append(answer.Words("kind", "lead", "variable", "level"), answer.Numbers("%.6g", "missing", "min", "mean", "sd", "max")...)}
+	values := answer.Section{Columns: append(answer.TextColumns("kind", "lead", "variable", "level"), answer.NumberColumns("%.6g", "missing", "min", "mean", "sd", "max")...)}
 	values.Columns[4].Format = "%d"
 	for _, x := range s.Statistics {
 		values.Rows = append(values.Rows, []any{x.Kind, ensemble.Lead(time.Duration(x.Lead) * time.Second), x.Variable, x.Level, x.Missing, x.Min, x.Mean, x.SD, x.Max})
@@ -417,7 +417,7 @@ func StoreSections(s *store.Store, stats bool) answer.Sections {
 // or of a store the description alone, which has the checksums of the others.
 func TrainingFiles(c *config.TrainConfig) (forecasts, analyses []string, err error) {
 	if dir := string(c.Data.Store); dir != "" {
-		return []string{filepath.Join(dir, store.Description)}, nil, nil
+		return []string{filepath.Join(dir, store.MetaFile)}, nil, nil
 	}
 	return ArchiveFiles(c)
 }

@@ -21,14 +21,14 @@ import (
 // files.
 func TestRanksReadStoreSlabs(t *testing.T) {
 	f := demotest.Files(t)
-	dir := samplestest.Prepared(t, demotest.Config(t, f), "f32")
+	dir := samplestest.PrepareStore(t, demotest.Config(t, f), "f32")
 	for _, mesh := range []struct {
 		text  string
 		ranks int
 	}{{"lat:2", 2}, {"lon:3", 3}, {"level:2 lat:2", 4}} {
 		files := demotest.Config(t, f, "train.mesh="+mesh.text)
 		stored := demotest.Config(t, f, "train.mesh="+mesh.text, "data.store="+dir)
-		err := comm.Run(mesh.ranks, comm.Free, func(g *comm.Comm) error {
+		err := comm.Run(mesh.ranks, comm.Parallel, func(g *comm.Comm) error {
 			forecasts, analyses, err := samples.ArchiveFiles(files)
 			if err != nil {
 				return err
@@ -71,7 +71,7 @@ func TestRanksReadStoreSlabs(t *testing.T) {
 // TestStoreLacks: what a store does not hold is refused by name.
 func TestStoreLacks(t *testing.T) {
 	f := demotest.Files(t)
-	dir := samplestest.Prepared(t, demotest.Config(t, f), "int16")
+	dir := samplestest.PrepareStore(t, demotest.Config(t, f), "int16")
 	for _, c := range []struct {
 		set, want string
 		code      exit.Code
@@ -89,12 +89,12 @@ func TestStoreLacks(t *testing.T) {
 	}
 }
 
-// TestStoreValuesAreJudged: values with which nothing can be computed are refused where
+// TestStoreValuesAreChecked: values with which nothing can be computed are refused where
 // they come from a store, as where they come from files.
-func TestStoreValuesAreJudged(t *testing.T) {
+func TestStoreValuesAreChecked(t *testing.T) {
 	f := demotest.Files(t)
 	c := demotest.Config(t, f)
-	dir := samplestest.Prepared(t, c, "f32")
+	dir := samplestest.PrepareStore(t, c, "f32")
 	c.Data.Store = config.Path(dir)
 	for _, factor := range []float32{1, 1000} {
 		d, err := samples.ReadData(context.Background(), c, nil, nil, nil)
@@ -106,13 +106,13 @@ func TestStoreValuesAreJudged(t *testing.T) {
 			for p := range fc.Grid.Size() {
 				fc.Field(2, 1, 1, 1)[p] *= factor
 			}
-			d.Judged.Add(fc, a)
+			d.ValueCheck.Add(fc, a)
 			return nil
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = d.Judged.Faults(nil)
+		_, err = d.ValueCheck.Faults(nil)
 		if factor == 1 && err != nil || factor != 1 && (exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "gh")) {
 			t.Errorf("geopotential height times %g: %v", factor, err)
 		}

@@ -40,37 +40,37 @@ func TestArchiveSums(t *testing.T) {
 		put(name, strings.Repeat(name, 20_000))
 		paths = append(paths, filepath.Join(dir, name))
 	}
-	rest := racy
-	defer func() { racy = rest }()
-	racy = time.Hour
-	first, err := sums(context.Background(), paths, nil, nil)
-	if err != nil || len(first.known) != 0 { // they were touched just now
+	rest := racyInterval
+	defer func() { racyInterval = rest }()
+	racyInterval = time.Hour
+	first, err := checksumFiles(context.Background(), paths, nil, nil)
+	if err != nil || len(first.reusable) != 0 { // they were touched just now
 		t.Fatalf("%v, %+v", err, first)
 	}
-	racy = 0
-	if first, err = sums(context.Background(), paths, nil, nil); err != nil || len(first.known) != 3 {
+	racyInterval = 0
+	if first, err = checksumFiles(context.Background(), paths, nil, nil); err != nil || len(first.reusable) != 3 {
 		t.Fatalf("%v, %+v", err, first)
 	}
-	known := map[string]store.Known{}
-	for _, k := range first.known {
+	known := map[string]store.InputChecksum{}
+	for _, k := range first.reusable {
 		k.SHA256 = "of the record"
 		known[k.Path] = k
 	}
 	time.Sleep(20 * time.Millisecond) // more than the clock of the file system takes to tick
 	put("b", strings.Repeat("b", 10_000)+"x"+strings.Repeat("b", 9_999))
-	second, err := sums(context.Background(), paths, known, nil)
+	second, err := checksumFiles(context.Background(), paths, known, nil)
 	if err != nil || second.files[0].SHA256 != "of the record" || second.files[2] != (manifest.File{Path: paths[2], Size: 20_000, SHA256: "of the record"}) {
 		t.Errorf("an untouched file was read again: %v, %+v", err, second.files)
 	}
 	if x := second.files[1].SHA256; x == "of the record" || x == first.files[1].SHA256 {
 		t.Errorf("a byte that was changed at the old time is not seen: %s", x)
 	}
-	if err := second.unchanged(); err != nil {
+	if err := second.verify(); err != nil {
 		t.Error(err)
 	}
 	put("c", "c")
 	var e *exit.Error
-	if err := second.unchanged(); !errors.As(err, &e) || e.Code != exit.NotYet || e.At != paths[2] || !strings.Contains(e.Fix, "--overwrite always") {
+	if err := second.verify(); !errors.As(err, &e) || e.Code != exit.NotYet || e.At != paths[2] || !strings.Contains(e.Fix, "--overwrite always") {
 		t.Errorf("another size: %v", err)
 	}
 }
@@ -79,15 +79,15 @@ func TestArchiveSums(t *testing.T) {
 // checksums lie beside it; and values that check refuses make no store.
 func TestPrepareAgain(t *testing.T) {
 	f := demotest.Files(t)
-	rest := racy
-	defer func() { racy = rest }()
-	racy = 0
+	rest := racyInterval
+	defer func() { racyInterval = rest }()
+	racyInterval = 0
 	dir := filepath.Join(t.TempDir(), "store")
 	o := PrepareOptions{Config: demotest.Config(t, f), Out: dir, Storage: "f32", ShardSize: 1 << 20, Memory: 16 << 20, Version: "test"}
 	if _, err := Prepare(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
-	known := store.ReadKnown(dir)
+	known := store.ReadInputChecksums(dir)
 	if len(known) != len(f.GRIB2)+len(f.Analyses) {
 		t.Fatalf("%d files are known, want %d", len(known), len(f.GRIB2)+len(f.Analyses))
 	}
@@ -109,36 +109,36 @@ func TestPrepareAgain(t *testing.T) {
 		t.Errorf("the record was not used: %v", err)
 	}
 	o.Overwrite = true // reads everything
-	if _, err := Prepare(context.Background(), o); err != nil || store.ReadKnown(dir)[f.GRIB2[0]].SHA256 != one {
+	if _, err := Prepare(context.Background(), o); err != nil || store.ReadInputChecksums(dir)[f.GRIB2[0]].SHA256 != one {
 		t.Errorf("all anew: %v", err)
 	}
 }
 
-// TestWitness: fields are tallied as they pass, so that faults of their values are found.
-func TestWitness(t *testing.T) {
+// TestStatsReader: fields are tallied as they pass, so that faults of their values are found.
+func TestStatsReader(t *testing.T) {
 	init := ensemble.InitAt(time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC))
 	var entries []ensemble.Entry
 	for m := range 6 {
 		entries = append(entries, ensemble.Entry{Key: ensemble.Key{Variable: "t", Level: ensemble.PressureLevel(850), Member: ensemble.Member(m), Init: init}, Kind: &ensemble.Kind{Unit: "K"},
 			File: fmt.Sprint("f", m%2), Message: 1 + m/4, Sub: 1 + m/2%2})
 	}
-	a := store.Archive{Entries: entries, Reader: readerFunc(func(i int) []float32 { return []float32{250 + float32(i), 280, 270} })}
-	w := newWitness(&a)
+	a := store.FieldSource{Entries: entries, Reader: readerFunc(func(i int) []float32 { return []float32{250 + float32(i), 280, 270} })}
+	w := newStatsReader(&a)
 	for _, part := range [][]ensemble.Entry{entries[3:], entries[:3]} {
 		if err := a.Reader.Read(context.Background(), part, func(int, *ensemble.Field) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i, e := range w.tally.Entries {
-		if got, want := w.tally.Fields[i].Min, 250+float64(e.Member); got != want {
+	for i, e := range w.stats.Entries {
+		if got, want := w.stats.Fields[i].Min, 250+float64(e.Member); got != want {
 			t.Errorf("member %s: least value %g, want %g", e.Member, got, want)
 		}
 	}
-	if f := w.tally.Faults(); len(f) != 0 {
+	if f := w.stats.Faults(); len(f) != 0 {
 		t.Errorf("faults of sound values: %+v", f)
 	}
-	w.tally.Fields[4] = input.TallyOf([]float32{float32(math.Inf(1)), 270})
-	if f := w.tally.Faults(); len(f) == 0 || f[0].Kind != input.FaultNotFinite || f[0].Code != exit.BadData {
+	w.stats.Fields[4] = input.NewFieldStats([]float32{float32(math.Inf(1)), 270})
+	if f := w.stats.Faults(); len(f) == 0 || f[0].Kind != input.FaultNotFinite || f[0].Code != exit.BadData {
 		t.Errorf("faults %+v", f)
 	}
 }

@@ -46,9 +46,9 @@ func TestRanksReadTheirSlabs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			space := m.Size() / max(1, m.Along(m.Size()-1, "data")+1)
+			space := m.Size() / max(1, m.Coordinate(m.Size()-1, "data")+1)
 			c.Train.Train.Mesh = mesh
-			if err := comm.Run(m.Size(), comm.Free, func(g *comm.Comm) error {
+			if err := comm.Run(m.Size(), comm.Parallel, func(g *comm.Comm) error {
 				ranks := team.New(g)
 				d, err := read(ranks)
 				if err != nil {
@@ -59,7 +59,7 @@ func TestRanksReadTheirSlabs(t *testing.T) {
 					if n := len(part) * space; n > len(want)*3/2 {
 						return fmt.Errorf("rank %d has %d of %d values", g.Rank(), len(part), len(want))
 					}
-					got, err := team.Join(ranks, part, len(want)/(len(d.Axes.Levels)*d.Grid.Size()))
+					got, err := team.GatherFields(ranks, part, len(want)/(len(d.Axes.Levels)*d.Grid.Size()))
 					if err != nil {
 						return err
 					}

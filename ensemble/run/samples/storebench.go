@@ -16,7 +16,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/bigmem"
-	"github.com/ensemble-weather/ensemble/internal/coldfile"
+	"github.com/ensemble-weather/ensemble/internal/directio"
 	"github.com/ensemble-weather/ensemble/internal/exit"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	"github.com/ensemble-weather/ensemble/io/loader"
@@ -26,7 +26,7 @@ import (
 // StoreBenchOptions say how to measure the reading of a store.
 type StoreBenchOptions struct {
 	Dir      string
-	Starts   int                // the first so many; 0 means all
+	Inits    int                // the first so many; 0 means all
 	Prefetch int                // as data.prefetch; 0 means its default
 	Direct   bool               // as data.direct
 	Seed     uint64             // of the order
@@ -38,7 +38,7 @@ type StoreBenchOptions struct {
 type StoreReport struct {
 	Store    string `json:"store"`
 	Storage  string `json:"storage"`
-	Starts   int    `json:"starts"`
+	Inits    int    `json:"inits"`
 	Bytes    int64  `json:"bytes"` // of these starts
 	Prefetch int    `json:"prefetch"`
 
@@ -59,7 +59,7 @@ type StoreReport struct {
 	FromDisk int64 `json:"from_disk_bytes"`
 	// HotBytesPerS is the rate from the page cache: that of checksums, decoding and copies from
 	// there.
-	HotBytesPerS float64 `json:"hot_bytes_s"`
+	HotBytesPerS float64 `json:"page_cache_bytes_s"`
 	// Predicted is the time that the simulator gives for the same reads at those two rates.
 	Predicted float64 `json:"predicted_s"`
 	PeakMiB   float64 `json:"peak_mib"` // of the process
@@ -90,22 +90,22 @@ func StoreBench(ctx context.Context, o StoreBenchOptions) (*StoreReport, error) 
 		return nil, err
 	}
 	starts := s.Inits()
-	if o.Starts > 0 {
-		starts = starts[:min(o.Starts, len(starts))]
+	if o.Inits > 0 {
+		starts = starts[:min(o.Inits, len(starts))]
 	}
 	if o.Prefetch == 0 {
 		o.Prefetch = config.DefaultPrefetch
 	}
-	origin := storedStarts{all, starts}
-	from, err := loader.New(origin, loader.Options{Ahead: o.Prefetch})
+	origin := storedExamples{all, starts}
+	from, err := loader.New(origin, loader.Options{Prefetch: o.Prefetch})
 	if err != nil {
 		return nil, err
 	}
 	n := int64(len(starts))
-	r := &StoreReport{Store: o.Dir, Storage: string(s.Storage), Starts: len(starts), Bytes: n * origin.Size().Stored, Prefetch: o.Prefetch, BlockBytes: benchBlock, Direct: true, StreamDirect: o.Direct}
+	r := &StoreReport{Store: o.Dir, Storage: string(s.Storage), Inits: len(starts), Bytes: n * origin.Size().Stored, Prefetch: o.Prefetch, BlockBytes: benchBlock, Direct: true, StreamDirect: o.Direct}
 	schedule := loader.Schedule{Seed: o.Seed, Samples: len(starts), Epochs: 1, Batch: 1, Readers: 1}
 	reads := schedule.Reads(0)
-	shards := (len(starts) + s.ShardStarts - 1) / s.ShardStarts
+	shards := (len(starts) + s.ShardInits - 1) / s.ShardInits
 	var paths []string
 	for _, f := range s.Shards[:shards] {
 		paths = append(paths, filepath.Join(o.Dir, filepath.FromSlash(f.Path)))
@@ -118,22 +118,22 @@ func StoreBench(ctx context.Context, o StoreBenchOptions) (*StoreReport, error) 
 	for i := range benchTurns {
 		part := paths[i*len(paths)/benchTurns : (i+1)*len(paths)/benchTurns]
 		for _, path := range part {
-			if err := coldfile.Forget(path); err != nil {
-				return nil, exit.Read(path, err)
+			if err := directio.DropCache(path); err != nil {
+				return nil, exit.ReadError(path, err)
 			}
 		}
 		began := time.Now()
 		for _, path := range part {
 			bytes, direct, err := readPlain(ctx, path, block)
 			if err != nil {
-				return nil, exit.Read(path, err)
+				return nil, exit.ReadError(path, err)
 			}
 			plainBytes, r.Direct = plainBytes+bytes, r.Direct && direct
 		}
 		plain += time.Since(began)
 		for _, path := range paths {
-			if err := coldfile.Forget(path); err != nil {
-				return nil, exit.Read(path, err)
+			if err := directio.DropCache(path); err != nil {
+				return nil, exit.ReadError(path, err)
 			}
 		}
 		before := bytesFromDisk()
@@ -159,10 +159,10 @@ func StoreBench(ctx context.Context, o StoreBenchOptions) (*StoreReport, error) 
 		return nil, err
 	}
 	defer warm.Close()
-	if origin.Selected, err = warm.Select(store.Selection{}); err != nil {
+	if origin.SelectionReader, err = warm.Select(store.Selection{}); err != nil {
 		return nil, err
 	}
-	if from, err = loader.New(origin, loader.Options{Ahead: o.Prefetch}); err != nil {
+	if from, err = loader.New(origin, loader.Options{Prefetch: o.Prefetch}); err != nil {
 		return nil, err
 	}
 	few := reads[:min(len(reads), max(o.Prefetch, int(benchHot/origin.Size().Stored)))]
@@ -175,21 +175,21 @@ func StoreBench(ctx context.Context, o StoreBenchOptions) (*StoreReport, error) 
 		return nil, err
 	}
 	r.HotBytesPerS = float64(len(hot)) * float64(origin.Size().Stored) / took.Seconds()
-	r.Predicted = loader.Simulate(r.system(origin.Size().Stored), schedule, loader.Sizes(len(starts), origin.Size().Stored), loader.Clairvoyant).Total
+	r.Predicted = loader.Simulate(r.system(origin.Size().Stored), schedule, loader.UniformSizes(len(starts), origin.Size().Stored), loader.Clairvoyant).Total
 	return r, nil
 }
 
 // system is what was measured, for the simulator: one thread alone can have the disk's rate,
 // and all of them together no more; a training that takes no time.
 func (r *StoreReport) system(bytes int64) *loader.System {
-	free := loader.Constant(math.MaxFloat64)
-	return &loader.System{FileSystem: loader.Constant(r.DiskBytesPerS), Link: r.DiskBytesPerS, Decode: r.HotBytesPerS / float64(r.Prefetch), Compute: math.MaxFloat64,
+	free := loader.ConstantRate(math.MaxFloat64)
+	return &loader.System{FileSystem: loader.ConstantRate(r.DiskBytesPerS), Link: r.DiskBytesPerS, Decode: r.HotBytesPerS / float64(r.Prefetch), Compute: math.MaxFloat64,
 		Staging: loader.Cache{Capacity: int64(r.Prefetch) * bytes, Threads: r.Prefetch, Read: free, Write: free}}
 }
 
 // readPlain reads a file forward, past the page cache if that can be.
 func readPlain(ctx context.Context, path string, block []byte) (bytes int64, direct bool, err error) {
-	f, direct, err := coldfile.Open(path)
+	f, direct, err := directio.Open(path)
 	if err != nil {
 		return 0, direct, err
 	}
@@ -245,7 +245,7 @@ func (r *StoreReport) Sections() answer.Sections {
 	row := func(name, format string, args ...any) {
 		rows = append(rows, [2]string{name, fmt.Sprintf(format, args...)})
 	}
-	row("store", "%s, %s, %d starts, %.4g GB", r.Store, r.Storage, r.Starts, float64(r.Bytes)/1e9)
+	row("store", "%s, %s, %d starts, %.4g GB", r.Store, r.Storage, r.Inits, float64(r.Bytes)/1e9)
 	how := "past the page cache"
 	if !r.Direct {
 		how = "through the page cache, which was emptied"
@@ -259,5 +259,5 @@ func (r *StoreReport) Sections() answer.Sections {
 	row("page cache", "%.4g MB/s from there: checksums and decoding", r.HotBytesPerS/1e6)
 	row("time", "%.3g s, predicted %.3g s", r.Seconds, r.Predicted)
 	row("peak memory", "%.0f MiB", r.PeakMiB)
-	return answer.Sections{answer.Facts(rows...)}
+	return answer.Sections{answer.FactsSection(rows...)}
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/ensemble-weather/ensemble/io/store"
 )
 
-// noise is an archive of random numbers about 280, which cost no time.
-type noise struct {
+// noiseArchive is an archive of random numbers about 280, which cost no time.
+type noiseArchive struct {
 	grid  *ensemble.Grid
 	table []float32
 }
 
-func (n noise) Read(_ context.Context, entries []ensemble.Entry, visit func(i int, f *ensemble.Field) error) error {
+func (n noiseArchive) Read(_ context.Context, entries []ensemble.Entry, visit func(i int, f *ensemble.Field) error) error {
 	for i, e := range entries {
 		at := (7919*int(e.Member) + 104729*int(e.Lead/ensemble.Lead(time.Hour)) + 31*int(e.Init.Unix()/3600)) % (len(n.table) - n.grid.Size())
 		if err := visit(i, &ensemble.Field{Key: e.Key, Unit: e.Unit, Grid: n.grid, Values: n.table[at:][:n.grid.Size()]}); err != nil {
@@ -43,7 +43,7 @@ func writeNoise(t *testing.T, dir string, starts, ny, nx int) {
 	for i := range nx {
 		g.Lon = append(g.Lon, float64(i)*0.1)
 	}
-	from := noise{g, make([]float32, 2*g.Size()+1)}
+	from := noiseArchive{g, make([]float32, 2*g.Size()+1)}
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range from.table {
 		from.table[i] = 280 + 10*r.Float32()
@@ -56,7 +56,7 @@ func writeNoise(t *testing.T, dir string, starts, ny, nx int) {
 	}
 	for i := range starts {
 		init := ensemble.InitAt(time.Date(2001, 1, 1+i, 0, 0, 0, 0, time.UTC))
-		p.Starts = append(p.Starts, init)
+		p.Inits = append(p.Inits, init)
 		for _, lead := range p.Axes.Leads {
 			for _, m := range p.Members {
 				for v, unit := range map[string]string{"t": "K", "gh": "m"} {
@@ -75,12 +75,12 @@ func writeNoise(t *testing.T, dir string, starts, ny, nx int) {
 func TestStoreBench(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	writeNoise(t, dir, 20, 24, 30)
-	r, err := StoreBench(context.Background(), StoreBenchOptions{Dir: dir, Starts: 15, Prefetch: 3})
+	r, err := StoreBench(context.Background(), StoreBenchOptions{Dir: dir, Inits: 15, Prefetch: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
 	values := int64(15 * 3 * 7 * 2 * 2 * 24 * 30)
-	if r.Starts != 15 || r.Prefetch != 3 || r.Bytes < 4*values || r.Bytes > 5*values || r.DiskBytesPerS <= 0 || r.Ratio <= 0 || r.HotBytesPerS <= 0 || r.Predicted <= 0 || r.PeakMiB <= 0 {
+	if r.Inits != 15 || r.Prefetch != 3 || r.Bytes < 4*values || r.Bytes > 5*values || r.DiskBytesPerS <= 0 || r.Ratio <= 0 || r.HotBytesPerS <= 0 || r.Predicted <= 0 || r.PeakMiB <= 0 {
 		t.Errorf("%+v, of %d values", r, values)
 	}
 	var b bytes.Buffer

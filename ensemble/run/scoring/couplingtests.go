@@ -28,27 +28,27 @@ const (
 // SystemMembers are the members that stand for the network's distribution, or that it gives.
 const SystemMembers = "network_members"
 
-// coupledDate is what a start adds to the tests of a system. Leaks is below 0 where no change of a
+// couplingDate is what a start adds to the tests of a system. Leaks is below 0 where no change of a
 // member was tried.
-type coupledDate struct {
+type couplingDate struct {
 	System string
 	Leaks  int
 	couplingtest.Date
 }
 
-// couplings are the tests of a target.
-type couplings struct {
-	places  []int // of the points that are looked at
-	options couplingtest.Options
-	inits   []ensemble.Init // that are looked at, ascending
-	every   bool            // others are looked at too, for sums that are joined to those of other starts
-	dates   map[string][]coupledDate
-	order   []string // of systems
+// couplingTests are the tests of a target.
+type couplingTests struct {
+	places   []int // of the points that are looked at
+	options  couplingtest.Options
+	inits    []ensemble.Init // that are looked at, ascending
+	joinable bool            // others are looked at too, for sums that are joined to those of other starts
+	dates    map[string][]couplingDate
+	order    []string // of systems
 }
 
 // newCouplings are those of starts on a grid, which ascend.
-func newCouplings(g *ensemble.Grid, inits []ensemble.Init, b score.Bootstrap) *couplings {
-	c := &couplings{places: Sparse(g, CouplingPoints), inits: evenly(inits, couplingDates), dates: map[string][]coupledDate{}}
+func newCouplings(g *ensemble.Grid, inits []ensemble.Init, b score.Bootstrap) *couplingTests {
+	c := &couplingTests{places: SparsePoints(g, CouplingPoints), inits: evenlySpaced(inits, couplingDates), dates: map[string][]couplingDate{}}
 	weights := g.Weights()
 	c.options.Bootstrap = b
 	for _, p := range c.places {
@@ -57,8 +57,8 @@ func newCouplings(g *ensemble.Grid, inits []ensemble.Init, b score.Bootstrap) *c
 	return c
 }
 
-// Sparse are at most so many places of a grid, every nth of its rows and columns.
-func Sparse(g *ensemble.Grid, most int) []int {
+// SparsePoints are at most so many places of a grid, every nth of its rows and columns.
+func SparsePoints(g *ensemble.Grid, most int) []int {
 	step := 1
 	count := func(n int) int { return (n + step - 1) / step }
 	for count(g.NX)*count(g.NY) > most {
@@ -73,8 +73,8 @@ func Sparse(g *ensemble.Grid, most int) []int {
 	return out
 }
 
-// evenly are at most so many of some things, the first among them.
-func evenly[T any](all []T, most int) []T {
+// evenlySpaced are at most so many of some things, the first among them.
+func evenlySpaced[T any](all []T, most int) []T {
 	if len(all) <= most {
 		return all
 	}
@@ -85,36 +85,36 @@ func evenly[T any](all []T, most int) []T {
 	return out
 }
 
-// looks tells whether a start is looked at; the first of all is tried for what reaches whom.
-func (c *couplings) looks(init ensemble.Init) (looks, first bool) {
+// isTested tells whether a start is looked at; the first of all is tried for what reaches whom.
+func (c *couplingTests) isTested(init ensemble.Init) (looks, first bool) {
 	i := slices.Index(c.inits, init)
-	return i >= 0 || c.every, i == 0
+	return i >= 0 || c.joinable, i == 0
 }
 
-// at picks the places that are looked at.
-func (c *couplings) at(fields [][]float32) [][]float32 {
+// sample picks the places that are looked at.
+func (c *couplingTests) sample(fields [][]float32) [][]float32 {
 	out := make([][]float32, len(fields))
 	for i, f := range fields {
-		out[i] = ensemble.Pick(f, c.places)
+		out[i] = ensemble.Take(f, c.places)
 	}
 	return out
 }
 
 // sum looks at one case: at members that are published, of which it is not known what others they
 // would be made of, and at those of baselines.
-func (c *couplings) sum(s *Scoring, x Case) (all []coupledDate, err error) {
-	looks, first := c.looks(x.Init)
+func (c *couplingTests) sum(s *Scoring, x Case) (all []couplingDate, err error) {
+	looks, first := c.isTested(x.Init)
 	if !looks {
 		return nil, nil
 	}
-	obs := ensemble.Pick(x.Obs, c.places)
-	if len(x.Calibrated) > 1 && s.Of == score.OfProducts {
-		all = append(all, coupledDate{SystemMembers, -1, c.options.Date(couplingtest.Outputs{Whole: c.at(x.Calibrated)}, obs)})
+	obs := ensemble.Take(x.Obs, c.places)
+	if len(x.Calibrated) > 1 && s.Source == score.FromProducts {
+		all = append(all, couplingDate{SystemMembers, -1, c.options.SumDate(couplingtest.Outputs{All: c.sample(x.Calibrated)}, obs)})
 	}
 	if s.Used < 2 {
 		return all, nil
 	}
-	few := subset(x, x.Used)
+	few := selectMembers(x, x.Used)
 	for _, b := range s.used {
 		if b.Method.Family != nil {
 			continue
@@ -124,18 +124,18 @@ func (c *couplings) sum(s *Scoring, x Case) (all []coupledDate, err error) {
 			raw.Mean, raw.Std = MeanStd(members, 1)
 			return b.Fit.Forecast(raw), nil
 		}
-		out, err := c.options.Outputs(len(few), func(of []int) ([][]float32, error) {
+		out, err := c.options.Calibrate(len(few), func(of []int) ([][]float32, error) {
 			in := make([][]float32, len(of))
 			for i, m := range of {
 				in[i] = few[m]
 			}
 			y, err := method(in)
-			return c.at(y), err
+			return c.sample(y), err
 		})
 		if err != nil {
 			return nil, err
 		}
-		d := coupledDate{b.Method.ID, -1, c.options.Date(out, obs)}
+		d := couplingDate{b.Method.ID, -1, c.options.SumDate(out, obs)}
 		if first {
 			leaks, err := couplingtest.Jacobian(method, few, 1)
 			if err != nil {
@@ -149,14 +149,14 @@ func (c *couplings) sum(s *Scoring, x Case) (all []coupledDate, err error) {
 }
 
 // joinStart takes what a start adds, if it is one of those that are looked at.
-func (c *couplings) joinStart(init ensemble.Init, dates []coupledDate) {
+func (c *couplingTests) joinStart(init ensemble.Init, dates []couplingDate) {
 	if slices.Contains(c.inits, init) {
 		c.join(dates)
 	}
 }
 
 // join takes what a start adds; they come in the order of dates.
-func (c *couplings) join(dates []coupledDate) {
+func (c *couplingTests) join(dates []couplingDate) {
 	for _, d := range dates {
 		if c.dates[d.System] == nil {
 			c.order = append(c.order, d.System)
@@ -166,7 +166,7 @@ func (c *couplings) join(dates []coupledDate) {
 }
 
 // result makes the tables of all systems, for a target.
-func (c *couplings) result(t score.Target, of string) (all []score.Coupling, err error) {
+func (c *couplingTests) result(t score.Target, of string) (all []score.Coupling, err error) {
 	for _, system := range c.order {
 		dates := c.dates[system]
 		if len(dates) < 2 {
@@ -186,7 +186,7 @@ func (c *couplings) result(t score.Target, of string) (all []score.Coupling, err
 			all = append(all, score.Coupling{Test: r.ID, InputMembers: r.Members, Text: r.String(), System: system,
 				Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), LeadH: t.Lead.Hours(),
 				Value: score.Number(r.Value), CILow: score.Number(r.Low), CIHigh: score.Number(r.High), Expected: score.Number(r.Expected), Decided: r.Decided, Passed: r.Passed,
-				Members: dates[0].Members, N: len(dates), Of: of})
+				Members: dates[0].Members, N: len(dates), DatesFrom: of})
 		}
 	}
 	return all, nil
@@ -200,7 +200,7 @@ func (c *couplings) result(t score.Target, of string) (all []score.Coupling, err
 // the first. Memory: CouplingPoints of each member, target and start.
 func testCoupling(ctx context.Context, m *model.Model, test samples.Examples, o engine.Options, b score.Bootstrap) ([]score.Coupling, error) {
 	k := &m.Task
-	if !testsMembers(m) || !test.Analysed || len(k.Used) < 2 || len(test.Inits) < 2 {
+	if !hasMembers(m) || !test.Analysed || len(k.UsedMembers) < 2 || len(test.Inits) < 2 {
 		return nil, nil
 	}
 	if m.Ranks != nil {
@@ -211,48 +211,48 @@ func testCoupling(ctx context.Context, m *model.Model, test samples.Examples, o 
 	for i, init := range c.inits {
 		order[i] = slices.Index(test.Inits, init)
 	}
-	outputs := make([][]couplingtest.Outputs, len(k.Score)) // [target][date]
+	outputs := make([][]couplingtest.Outputs, len(k.TargetWeights)) // [target][date]
 	for at := range outputs {
 		outputs[at] = make([]couplingtest.Outputs, len(order))
 	}
-	leaks := make([]int, len(k.Score))
-	obs := make([][][]float32, len(k.Score))
+	leaks := make([]int, len(k.TargetWeights))
+	obs := make([][][]float32, len(k.TargetWeights))
 	// One part of the members after the other: a network that reads them is compiled for each number.
-	for _, part := range c.options.Parts(len(k.Used)) {
+	for _, part := range c.options.MemberSubsets(len(k.UsedMembers)) {
 		if err := testPart(ctx, m, o, test, order, part, func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis, made [][][]float32) error {
 			for at, fields := range made {
-				part.Put(&outputs[at][i], c.at(fields))
+				part.Store(&outputs[at][i], c.sample(fields))
 			}
-			if len(part.Members) < len(k.Used) {
+			if len(part.Members) < len(k.UsedMembers) {
 				return nil
 			}
 			if i == 0 {
-				if err := jacobian(ctx, m, o, fc, made, leaks); err != nil {
+				if err := countLeaks(ctx, m, o, fc, made, leaks); err != nil {
 					return err
 				}
 			}
-			return observeStart(m, obs, fc.Init, analyses, c)
+			return addObservations(m, obs, fc.Init, analyses, c)
 		}); err != nil {
 			return nil, err
 		}
 	}
-	if !m.Ranks.Leads() {
+	if !m.Ranks.IsRoot() {
 		return nil, nil
 	}
 	var all []score.Coupling
-	for at := range k.Score {
-		if k.Score[at] == 0 {
+	for at := range k.TargetWeights {
+		if k.TargetWeights[at] == 0 {
 			continue
 		}
-		t := &couplings{places: c.places, options: c.options, dates: map[string][]coupledDate{}}
+		t := &couplingTests{places: c.places, options: c.options, dates: map[string][]couplingDate{}}
 		for i, out := range outputs[at] {
-			d := coupledDate{SystemMembers, -1, c.options.Date(out, obs[at][i])}
+			d := couplingDate{SystemMembers, -1, c.options.SumDate(out, obs[at][i])}
 			if i == 0 {
 				d.Leaks = leaks[at]
 			}
-			t.join([]coupledDate{d})
+			t.join([]couplingDate{d})
 		}
-		rows, err := t.result(judgementOf(m, at).Target, score.OfTraining)
+		rows, err := t.result(targetOptions(m, at).Target, score.FromTraining)
 		if err != nil {
 			return nil, err
 		}
@@ -262,17 +262,17 @@ func testCoupling(ctx context.Context, m *model.Model, test samples.Examples, o 
 }
 
 // testPart has members made of a part of those of some starts.
-func testPart(ctx context.Context, m *model.Model, o engine.Options, test samples.Examples, order []int, part couplingtest.Part,
+func testPart(ctx context.Context, m *model.Model, o engine.Options, test samples.Examples, order []int, part couplingtest.MemberSubset,
 	take func(i int, fc *ensemble.Forecast, analyses []*ensemble.Analysis, made [][][]float32) error) error {
 	members := make([]ensemble.Member, len(part.Members))
 	for i, x := range part.Members {
-		members[i] = m.Task.Used[x]
+		members[i] = m.Task.UsedMembers[x]
 	}
 	next := test.Stream(ctx, order)
 	defer next.Close()
 	for i := range order {
 		fc, analyses, err := next.NextForecast()
-		if err := m.Ranks.Together(err); err != nil {
+		if err := m.Ranks.AgreeOnError(err); err != nil {
 			return err
 		}
 		made, err := calibratedMembers(ctx, m, o, fc, members)
@@ -286,32 +286,32 @@ func testPart(ctx context.Context, m *model.Model, o engine.Options, test sample
 	return nil
 }
 
-// testsMembers tells whether there are members of the model's predictions.
-func testsMembers(m *model.Model) bool {
-	return m.Spec.Head.Distribution != nil || m.Spec.GivesMembers()
+// hasMembers tells whether there are members of the model's predictions.
+func hasMembers(m *model.Model) bool {
+	return m.Spec.Head.Distribution != nil || m.Spec.PredictsMembers()
 }
 
-// observeStart appends the analyses of the targets, at the places that are looked at; on ranks that
+// addObservations appends the analyses of the targets, at the places that are looked at; on ranks that
 // do not lead nothing.
-func observeStart(m *model.Model, obs [][][]float32, init ensemble.Init, analyses []*ensemble.Analysis, c *couplings) error {
+func addObservations(m *model.Model, obs [][][]float32, init ensemble.Init, analyses []*ensemble.Analysis, c *couplingTests) error {
 	k := &m.Task
 	n := m.Grid.Size()
 	for v := range k.Targets {
 		var part []float32
-		for _, l := range m.Here().Features.Axes.Levels {
-			field, err := k.Observed(analyses, init, v, l)
+		for _, l := range m.LocalTask().Features.Axes.Levels {
+			field, err := k.AnalysisField(analyses, init, v, l)
 			if err != nil {
 				return err
 			}
 			part = append(part, field...)
 		}
-		whole, err := team.Join(m.Ranks, part, 1)
+		whole, err := team.GatherFields(m.Ranks, part, 1)
 		if err != nil {
 			return err
 		}
 		for l := range k.Features.Axes.Levels {
-			if at := v*len(k.Features.Axes.Levels) + l; whole != nil && k.Score[at] > 0 {
-				obs[at] = append(obs[at], ensemble.Pick(whole[l*n:(l+1)*n], c.places))
+			if at := v*len(k.Features.Axes.Levels) + l; whole != nil && k.TargetWeights[at] > 0 {
+				obs[at] = append(obs[at], ensemble.Take(whole[l*n:(l+1)*n], c.places))
 			}
 		}
 	}
@@ -329,34 +329,34 @@ func calibratedMembers(ctx context.Context, m *model.Model, o engine.Options, fc
 		return nil, err
 	}
 	raw, err := members.RawMembers(m, fc, realisations)
-	if err != nil || !m.Ranks.Leads() {
+	if err != nil || !m.Ranks.IsRoot() {
 		return nil, err
 	}
-	all := make([][][]float32, len(k.Score))
+	all := make([][][]float32, len(k.TargetWeights))
 	for at := range all {
-		if k.Score[at] == 0 {
+		if k.TargetWeights[at] == 0 {
 			continue
 		}
 		if out.Members != nil {
-			all[at] = out.MembersOf(at, len(k.Score), n)
+			all[at] = out.TargetMembers(at, len(k.TargetWeights), n)
 			continue
 		}
 		fields := make([][]float32, len(realisations))
 		for i := range fields {
-			fields[i] = raw[(i*len(k.Score)+at)*n:][:n]
+			fields[i] = raw[(i*len(k.TargetWeights)+at)*n:][:n]
 		}
-		if all[at], err = (&members.Coupling{}).Couple(fc.Init, nil, nil, fields, m.Family, out.ParametersAt(at, n, model.WholeField)); err != nil {
+		if all[at], err = (&members.Coupling{}).Couple(fc.Init, nil, nil, fields, m.Family, out.ParametersAt(at, n, model.FullField)); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-// jacobian counts the pairs of members of which one is reached by a change of the fields of the
+// countLeaks counts the pairs of members of which one is reached by a change of the fields of the
 // targets of the other; before is what was made without a change.
-func jacobian(ctx context.Context, m *model.Model, o engine.Options, fc *ensemble.Forecast, before [][][]float32, leaks []int) error {
-	k := m.Here()
-	used, err := task.Positions(fc, k.Used)
+func countLeaks(ctx context.Context, m *model.Model, o engine.Options, fc *ensemble.Forecast, before [][][]float32, leaks []int) error {
+	k := m.LocalTask()
+	used, err := task.MemberPositions(fc, k.UsedMembers)
 	if err != nil {
 		return err
 	}
@@ -376,7 +376,7 @@ func jacobian(ctx context.Context, m *model.Model, o engine.Options, fc *ensembl
 				field[p] += float32(k.ErrorScale[at])
 			}
 		})
-		after, err := calibratedMembers(ctx, m, o, fc, k.Used)
+		after, err := calibratedMembers(ctx, m, o, fc, k.UsedMembers)
 		i := 0
 		each(func(_ int, field []float32) {
 			copy(field, kept[i])

@@ -45,13 +45,13 @@ func TestCoupledLinearExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	spread := math.Sqrt(1+rho/(members*rho+1)) * members / math.Sqrt((members-1)*(members-2)) // of the least expected fair CRPS
-	coupled := task.Baseline{Method: &baseline.Method{ID: "coupled", Looks: baseline.AtMembers}, Fit: linearMembers{rho / (rho + 1./members), spread}}
-	alone := task.Baseline{Method: &baseline.Method{ID: "alone", Looks: baseline.AtMembers}, Fit: linearMembers{1, 1}}
+	coupled := task.Baseline{Method: &baseline.Method{ID: "coupled", Predictors: baseline.MemberPredictors}, Fit: linearMembers{rho / (rho + 1./members), spread}}
+	alone := task.Baseline{Method: &baseline.Method{ID: "alone", Predictors: baseline.MemberPredictors}, Fit: linearMembers{1, 1}}
 	var inits []ensemble.Init
 	for i := range dates {
 		inits = append(inits, ensemble.InitAt(time.Date(2020, 1, 1+i, 0, 0, 0, 0, time.UTC)))
 	}
-	s, err := Judgement{Target: score.Target{Variable: "t", Level: ensemble.PressureLevel(850), Unit: "K"}, Grid: grid, DDOF: 1, Inits: inits, Of: score.OfProducts,
+	s, err := TargetOptions{Target: score.Target{Variable: "t", Level: ensemble.PressureLevel(850), Unit: "K"}, Grid: grid, DDOF: 1, Inits: inits, Source: score.FromProducts,
 		Baselines: &task.Baselines{Fits: []task.Baseline{alone, coupled}}, Bootstrap: score.Bootstrap{Resamples: 200, BlockLength: 1, Confidence: 0.999}}.
 		Begin(Shape{Obs: true, Used: members, Full: members})
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
-	"github.com/ensemble-weather/ensemble/postproc/gain"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/skill"
 )
 
 // Case is one date of one target, with everything that is to be judged on it.
@@ -27,24 +27,24 @@ type Case struct {
 	Calibrated          [][]float32 // members that are published, or that the network gives
 	// Parameters [parameter][NY*NX] are those of the network's distribution, if it is not normal.
 	Parameters [][]float32
-	// Early are the members that the network saw at the last lead that it read, if that is before the target's.
-	Early [][]float32
-	// Earlier are the cases of the same start, variable and level at earlier target leads.
-	Earlier []*Case
+	// LastRead are the members that the network saw at the last lead that it read, if that is before the target's.
+	LastRead [][]float32
+	// EarlierLeads are the cases of the same start, variable and level at earlier target leads.
+	EarlierLeads []*Case
 }
 
-// Judgement is the scoring of one target.
-type Judgement struct {
+// TargetOptions is the scoring of one target.
+type TargetOptions struct {
 	Target    score.Target
 	Grid      *ensemble.Grid
 	DDOF      int
 	Baselines *task.Baselines // nil: none
 	Climate   *score.Climate
 	Bootstrap score.Bootstrap
-	Choice    Choice
+	Selection Selection
 	Inits     []ensemble.Init // of all cases, ascending
-	Of        string          // whose cases they are, as score.Coupling has it
-	Keep      bool            // what dates add, to be saved
+	Source    string          // whose cases they are, as score.Coupling has it
+	KeepSums  bool            // what dates add, to be saved
 	Family    *dist.Family    // of the network's distribution; nil for a normal one
 }
 
@@ -69,14 +69,14 @@ type Shape struct {
 
 // shapeOf is the shape of a case.
 func shapeOf(c Case) Shape {
-	return Shape{c.Mean != nil, c.Spread != nil, c.Obs != nil, len(c.Used), len(c.Members), len(c.Calibrated), len(c.Earlier)}
+	return Shape{c.Mean != nil, c.Spread != nil, c.Obs != nil, len(c.Used), len(c.Members), len(c.Calibrated), len(c.EarlierLeads)}
 }
 
 // Scoring scores one target, case by case. Distributions are judged against the
 // analyses, spreads against the full ensemble's; all systems on the same dates and
 // points.
 type Scoring struct {
-	Judgement
+	TargetOptions
 	Shape
 	distributions, spreads *score.Accumulator // nil for what cannot be judged
 	Systems                [2][]score.System  // of both
@@ -84,53 +84,53 @@ type Scoring struct {
 	options                score.Options      // of distributions
 	weights                []float64
 	weightsName            string
-	gains                  []datedGain // of the dates, if the gain can be split
-	couplings              *couplings  // of systems that make members
-	Kept                   []DateSums  // with judgement.keep
+	reductions             []datedReduction // of the dates, if the gain can be split
+	couplings              *couplingTests   // of systems that make members
+	Saved                  []DateSums       // with judgement.keep
 }
 
 // DateSums are what one case adds to the distributions and the spreads of a scoring, and
 // to the split of the network's gain.
 type DateSums struct {
 	Distribution, Spread *score.Date
-	Gain                 *datedGain
-	Coupled              []coupledDate
+	Reduction            *datedReduction
+	Coupling             []couplingDate
 }
 
-// datedGain is what one start adds to the split of a gain, over the whole area, over the regions
+// datedReduction is what one start adds to the split of a gain, over the whole area, over the regions
 // and where the extreme forecast index is largest.
-type datedGain struct {
+type datedReduction struct {
 	Init   ensemble.Init
-	Sums   []gain.Sums
+	Sums   []skill.Sums
 	CRPS   float64 // of the network, mean over points without weights
 	Points int
 }
 
 // Begin starts the scoring of cases of a shape.
-func (j Judgement) Begin(f Shape) (*Scoring, error) {
-	s := &Scoring{Judgement: j, Shape: f}
-	s.weights, s.weightsName = j.Choice.weights(j.Grid)
+func (j TargetOptions) Begin(f Shape) (*Scoring, error) {
+	s := &Scoring{TargetOptions: j, Shape: f}
+	s.weights, s.weightsName = j.Selection.weights(j.Grid)
 	area := score.Grid{Weights: s.weights, Name: s.weightsName, NX: j.Grid.NX, Periodic: j.Grid.Periodic()}
 	if j.Grid.Kind == ensemble.Points {
 		area.NX = 0 // neighbours in the list are not neighbours on the ground
 	}
-	chosen, err := j.Choice.options(j.Target.Variable, j.Grid)
+	chosen, err := j.Selection.options(j.Target.Variable, j.Grid)
 	if err != nil {
 		return nil, err
 	}
 	if f.Obs {
 		s.couplings = newCouplings(j.Grid, j.Inits, j.Bootstrap)
-		s.couplings.every = j.Keep
+		s.couplings.joinable = j.KeepSums
 		s.Systems[0] = s.distributionSystems()
-		s.options = s.ofClimate(chosen)
+		s.options = s.withClimate(chosen)
 		o := &s.options
 		if o.Scores == nil {
 			o.Scores = score.Default
 			if o.Climate > 0 {
-				o.Scores = slices.Concat(o.Scores, score.OfClimate)
+				o.Scores = slices.Concat(o.Scores, score.DefaultForClimate)
 			}
 			if f.Earlier > 0 {
-				o.Scores = slices.Concat(o.Scores, score.OfLeads)
+				o.Scores = slices.Concat(o.Scores, score.DefaultForLeads)
 			}
 		}
 		if slices.Contains(o.Scores, score.CRPSGauss.ID) && slices.ContainsFunc(s.Systems[0], func(y score.System) bool { return y.Family != nil }) {
@@ -163,7 +163,7 @@ func (s *Scoring) Sum(c Case) (d DateSums, err error) {
 			return d, err
 		}
 		d.Distribution = &sums
-		if d.Coupled, err = s.couplings.sum(s, c); err != nil {
+		if d.Coupling, err = s.couplings.sum(s, c); err != nil {
 			return d, err
 		}
 	}
@@ -174,44 +174,44 @@ func (s *Scoring) Sum(c Case) (d DateSums, err error) {
 		}
 		d.Spread = &sums
 	}
-	if s.splits() {
-		g := gain.Case{Init: c.Init, Members: c.Members, Obs: c.Obs, Mean: c.Mean, Spread: c.Sigma}
+	if s.canSplit() {
+		g := skill.Case{Init: c.Init, Members: c.Members, Obs: c.Obs, Mean: c.Mean, Spread: c.Sigma}
 		if s.Family != nil {
 			par := make([]float64, len(c.Parameters))
 			g.Score = func(p int) float64 {
 				return s.Family.CRPS(nil, model.ParameterFields(c.Parameters).At(par, p), float64(c.Obs[p]))
 			}
 			g.Expected = func(p int) float64 {
-				if s.Family.HalfDistance == nil {
+				if s.Family.HalfMeanDifference == nil {
 					return 0
 				}
-				return s.Family.HalfDistance(model.ParameterFields(c.Parameters).At(par, p))
+				return s.Family.HalfMeanDifference(model.ParameterFields(c.Parameters).At(par, p))
 			}
 		}
-		sums, err := s.Baselines.Gain.Score(&g, gain.Options{Weights: s.weights, Areas: s.areas(ref)})
+		sums, err := s.Baselines.Reduction.Score(&g, skill.Options{Weights: s.weights, Areas: s.areas(ref)})
 		if err != nil {
 			return d, err
 		}
-		d.Gain = &datedGain{Init: c.Init, Sums: sums}
-		d.Gain.CRPS, d.Gain.Points = unweightedCRPS(&g)
+		d.Reduction = &datedReduction{Init: c.Init, Sums: sums}
+		d.Reduction.CRPS, d.Reduction.Points = unweightedCRPS(&g)
 	}
 	return d, nil
 }
 
-// splits says whether the network's gain over all members can be split.
-func (s *Scoring) splits() bool {
-	return s.Mean && s.Obs && s.Baselines != nil && s.Baselines.Gain != nil && s.Baselines.Gain.Members == s.Full
+// canSplit says whether the network's gain over all members can be split.
+func (s *Scoring) canSplit() bool {
+	return s.Mean && s.Obs && s.Baselines != nil && s.Baselines.Reduction != nil && s.Baselines.Reduction.Members == s.Full
 }
 
 func (s *Scoring) Join(d DateSums) error {
-	if s.Keep {
-		s.Kept = append(s.Kept, d)
+	if s.KeepSums {
+		s.Saved = append(s.Saved, d)
 	}
-	if d.Gain != nil {
-		s.gains = append(s.gains, *d.Gain)
+	if d.Reduction != nil {
+		s.reductions = append(s.reductions, *d.Reduction)
 	}
 	if d.Distribution != nil {
-		s.couplings.joinStart(d.Distribution.Init, d.Coupled)
+		s.couplings.joinStart(d.Distribution.Init, d.Coupling)
 		if err := s.distributions.Join(*d.Distribution); err != nil {
 			return err
 		}
@@ -234,7 +234,7 @@ func (s *Scoring) Result() (*score.Result, error) {
 				named := []string{score.CRPSGauss.ID, score.CRPSPlain.ID, score.CRPSFamily.ID}
 				for _, own := range named {
 					for _, theirs := range named {
-						if own != theirs && own != score.CRPSPlain.ID && s.distributions.Has(SystemNetwork, own) && s.distributions.Has(other.Name, theirs) {
+						if own != theirs && own != score.CRPSPlain.ID && s.distributions.HasScore(SystemNetwork, own) && s.distributions.HasScore(other.Name, theirs) {
 							pairs = append(pairs, score.Pair{ID: own, System: SystemNetwork, Reference: other.Name, ReferenceID: theirs})
 						}
 					}
@@ -246,7 +246,7 @@ func (s *Scoring) Result() (*score.Result, error) {
 			return nil, err
 		}
 		all.Append(r)
-		if all.Coupling, err = s.couplings.result(s.Target, s.Of); err != nil {
+		if all.Coupling, err = s.couplings.result(s.Target, s.Source); err != nil {
 			return nil, err
 		}
 	}
@@ -261,25 +261,25 @@ func (s *Scoring) Result() (*score.Result, error) {
 		}
 		all.Append(r)
 	}
-	if len(s.gains) > 0 {
-		if err := s.splitGains(all); err != nil {
+	if len(s.reductions) > 0 {
+		if err := s.splitReductions(all); err != nil {
 			return nil, err
 		}
 	}
-	all.Dates = s.dates()
+	all.Dates = s.dateScores()
 	return all, nil
 }
 
-// earlier gives members at the leads before.
-func (c Case) earlier(of func(c *Case) [][]float32) (out [][][]float32) {
-	for _, e := range c.Earlier {
+// atEarlierLeads gives members at the leads before.
+func (c Case) atEarlierLeads(of func(c *Case) [][]float32) (out [][][]float32) {
+	for _, e := range c.EarlierLeads {
 		out = append(out, of(e))
 	}
 	return out
 }
 
-// subset gives the fields of some members.
-func subset(c Case, of []int) [][]float32 {
+// selectMembers gives the fields of some members.
+func selectMembers(c Case, of []int) [][]float32 {
 	out := make([][]float32, len(of))
 	for i, m := range of {
 		out[i] = c.Members[m]
@@ -298,24 +298,24 @@ func MeanStd(fields [][]float32, ddof int) (mean, std []float32) {
 // against analyses: the network first, if there is one.
 func (s *Scoring) distributionSystems() (systems []score.System) {
 	if s.Mean {
-		network := score.System{Name: SystemNetwork, MembersUsed: s.Used, Gives: score.Mean | score.Spread, Family: s.Family}
+		network := score.System{Name: SystemNetwork, MembersUsed: s.Used, Provides: score.Mean | score.Spread, Family: s.Family}
 		if s.Family != nil {
-			network.Gives |= score.Parameters
+			network.Provides |= score.Parameters
 		}
 		systems = append(systems, network)
 	}
 	if s.Calibrated > 0 {
-		systems = append(systems, score.System{Name: SystemMembers, MembersUsed: s.Calibrated, Gives: score.Members})
+		systems = append(systems, score.System{Name: SystemMembers, MembersUsed: s.Calibrated, Provides: score.Members})
 	}
 	if s.Used > 1 {
-		systems = append(systems, score.System{Name: SystemRaw(s.Used), MembersUsed: s.Used, Gives: score.Members})
+		systems = append(systems, score.System{Name: SystemRaw(s.Used), MembersUsed: s.Used, Provides: score.Members})
 	}
 	if s.Full > s.Used {
-		systems = append(systems, score.System{Name: SystemRaw(s.Full), MembersUsed: s.Full, Gives: score.Members})
+		systems = append(systems, score.System{Name: SystemRaw(s.Full), MembersUsed: s.Full, Provides: score.Members})
 	}
 	for i := range systems { // baselines are fitted to one lead
-		if s.Earlier > 0 && systems[i].Gives == score.Members {
-			systems[i].Gives |= score.Leads
+		if s.Earlier > 0 && systems[i].Provides == score.Members {
+			systems[i].Provides |= score.Leads
 		}
 	}
 	if s.Baselines == nil {
@@ -325,13 +325,13 @@ func (s *Scoring) distributionSystems() (systems []score.System) {
 		y := score.System{Name: b.Method.ID, MembersUsed: s.Used}
 		switch b.Method.Family {
 		case nil:
-			y.Gives = score.Members
+			y.Provides = score.Members
 		case dist.Normal:
-			y.Gives = score.Mean | score.Spread
+			y.Provides = score.Mean | score.Spread
 		default:
-			y.Gives, y.Family = score.Parameters, b.Method.Family
+			y.Provides, y.Family = score.Parameters, b.Method.Family
 		}
-		if b.Method.Looks == baseline.AtNothing {
+		if b.Method.Predictors == baseline.NoPredictors {
 			y.MembersUsed = 0
 		} else if s.Used < 2 {
 			continue // it corrects members
@@ -349,16 +349,16 @@ func (s *Scoring) sumDistributions(c Case, ref score.Reference) (score.Date, err
 		samples = append(samples, score.Sample{Mean: c.Mean, Spread: c.Sigma, Parameters: c.Parameters})
 	}
 	if s.Calibrated > 0 {
-		samples = append(samples, score.Sample{Members: c.Calibrated, Earlier: c.earlier(func(c *Case) [][]float32 { return c.Calibrated })})
+		samples = append(samples, score.Sample{Members: c.Calibrated, Earlier: c.atEarlierLeads(func(c *Case) [][]float32 { return c.Calibrated })})
 	}
-	few := subset(c, c.Used)
+	few := selectMembers(c, c.Used)
 	if s.Used > 1 {
-		samples = append(samples, score.Sample{Members: few, Earlier: c.earlier(func(c *Case) [][]float32 { return subset(*c, c.Used) })})
+		samples = append(samples, score.Sample{Members: few, Earlier: c.atEarlierLeads(func(c *Case) [][]float32 { return selectMembers(*c, c.Used) })})
 	}
 	if s.Full > s.Used {
-		samples = append(samples, score.Sample{Members: c.Members, Earlier: c.earlier(func(c *Case) [][]float32 { return c.Members })})
+		samples = append(samples, score.Sample{Members: c.Members, Earlier: c.atEarlierLeads(func(c *Case) [][]float32 { return c.Members })})
 	}
-	for _, e := range c.Earlier {
+	for _, e := range c.EarlierLeads {
 		ref.Earlier = append(ref.Earlier, e.Obs)
 	}
 	if len(s.used) > 0 {
@@ -385,22 +385,22 @@ func (s *Scoring) sumDistributions(c Case, ref score.Reference) (score.Date, err
 // all members.
 func (s *Scoring) spreadSystems() []score.System {
 	systems := []score.System{
-		{Name: SystemNetwork, MembersUsed: s.Used, Gives: score.Spread},
-		{Name: SystemRaw(s.Used), MembersUsed: s.Used, Gives: score.Spread},
+		{Name: SystemNetwork, MembersUsed: s.Used, Provides: score.Spread},
+		{Name: SystemRaw(s.Used), MembersUsed: s.Used, Provides: score.Spread},
 	}
 	if s.Baselines != nil && s.Baselines.Affine.B != 0 {
-		systems = append(systems, score.System{Name: SystemAffine, MembersUsed: s.Used, Gives: score.Spread})
+		systems = append(systems, score.System{Name: SystemAffine, MembersUsed: s.Used, Provides: score.Spread})
 	}
 	return systems
 }
 
 // sumSpreads sums one date of the systems of spreadSystems.
 func (s *Scoring) sumSpreads(c Case) (score.Date, error) {
-	_, few := MeanStd(subset(c, c.Used), s.DDOF)
+	_, few := MeanStd(selectMembers(c, c.Used), s.DDOF)
 	_, full := MeanStd(c.Members, s.DDOF)
 	known := few // of which the full spread is estimated
-	if c.Early != nil {
-		_, known = MeanStd(c.Early, s.DDOF)
+	if c.LastRead != nil {
+		_, known = MeanStd(c.LastRead, s.DDOF)
 	}
 	samples := []score.Sample{{Spread: c.Spread}, {Spread: few}}
 	if len(s.Systems[1]) == 3 {
@@ -411,15 +411,15 @@ func (s *Scoring) sumSpreads(c Case) (score.Date, error) {
 	return s.spreads.Sum(c.Init, score.Reference{Obs: full, FullSpread: full}, samples)
 }
 
-// CRPSByStart is what each start adds to the CRPS of the network's distribution, or of the members that it gives, which is the fair one.
-func (s *Scoring) CRPSByStart() map[ensemble.Init]score.Dated {
-	out := map[ensemble.Init]score.Dated{}
+// CRPSByInit is what each start adds to the CRPS of the network's distribution, or of the members that it gives, which is the fair one.
+func (s *Scoring) CRPSByInit() map[ensemble.Init]score.WeightedSum {
+	out := map[ensemble.Init]score.WeightedSum{}
 	if s.distributions == nil {
 		return out
 	}
 	for _, of := range [][2]string{{SystemNetwork, score.CRPSFamily.ID}, {SystemNetwork, score.CRPSGauss.ID}, {SystemMembers, score.CRPSFair.ID}} {
-		if s.distributions.Has(of[0], of[1]) {
-			for _, d := range s.distributions.Dated(of[0], of[1]) {
+		if s.distributions.HasScore(of[0], of[1]) {
+			for _, d := range s.distributions.WeightedSums(of[0], of[1]) {
 				out[d.Init] = d
 			}
 			break

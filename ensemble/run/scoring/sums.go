@@ -13,49 +13,49 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/columnfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/headed"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 	couplingtest "github.com/ensemble-weather/ensemble/postproc/coupling"
 	"github.com/ensemble-weather/ensemble/postproc/dist"
-	"github.com/ensemble-weather/ensemble/postproc/gain"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/skill"
 )
 
 // Has says whether there are sums of a target.
 func (s *SavedSums) Has(t score.Target) bool {
-	return slices.ContainsFunc(s.Targets, func(x SumsOfTarget) bool {
-		var h SumsHead
-		return json.Unmarshal(x.Head, &h) == nil && score.Target(h.Target) == t
+	return slices.ContainsFunc(s.Targets, func(x TargetSums) bool {
+		var h SumsHeader
+		return json.Unmarshal(x.Header, &h) == nil && score.Target(h.Target) == t
 	})
 }
 
-// SumsHead is what sums of one target must have alike to be joined: all that decides which
+// SumsHeader is what sums of one target must have alike to be joined: all that decides which
 // numbers are summed, but not the dates.
-type SumsHead struct {
-	Target   headTarget            `json:"target"`
-	Grid     *ensemble.Grid        `json:"grid"`
-	DDOF     int                   `json:"ddof"`
-	Shape    headShape             `json:"shape"`
-	Choice   headChoice            `json:"choice"`
-	Methods  []string              `json:"methods"` // baselines that are scored
-	Affine   baseline.AffineSpread `json:"affine"`
-	Split    int                   `json:"split"`    // members whose gain is split, 0 if it is not
-	Quantile int                   `json:"quantile"` // steps of the climate, 0 without
+type SumsHeader struct {
+	Target    headerTarget          `json:"target"`
+	Grid      *ensemble.Grid        `json:"grid"`
+	DDOF      int                   `json:"ddof"`
+	Shape     headerShape           `json:"shape"`
+	Selection headerSelection       `json:"selection"`
+	Methods   []string              `json:"methods"` // baselines that are scored
+	Affine    baseline.AffineSpread `json:"affine"`
+	Split     int                   `json:"split"`    // members whose gain is split, 0 if it is not
+	Quantile  int                   `json:"quantile"` // steps of the climate, 0 without
 	// Family is that of the network's distribution with so many parameters; empty for mean and spread.
 	Family     string `json:"family"`
 	Parameters int    `json:"parameters"`
 }
 
-// Parts of a SumsHead: score.Target, shape and ScoreChoice as files have them.
+// Parts of a SumsHeader: score.Target, shape and ScoreChoice as files have them.
 type (
-	headTarget struct {
+	headerTarget struct {
 		Variable string         `json:"variable"`
 		Level    ensemble.Level `json:"level"`
 		Lead     ensemble.Lead  `json:"lead_ns"`
 		Unit     string         `json:"unit"`
 	}
-	headShape struct {
+	headerShape struct {
 		Mean       bool `json:"mean"`
 		Spread     bool `json:"spread"`
 		Obs        bool `json:"obs"`
@@ -64,26 +64,26 @@ type (
 		Calibrated int  `json:"calibrated"`
 		Earlier    int  `json:"earlier"`
 	}
-	headChoice struct {
-		Scores  []string `json:"scores"`
-		Above   []string `json:"above"`
-		Regions []string `json:"regions"`
-		Seasons bool     `json:"seasons"`
-		Weights string   `json:"weights"`
+	headerSelection struct {
+		Scores     []string `json:"scores"`
+		Thresholds []string `json:"thresholds"`
+		Regions    []string `json:"regions"`
+		Seasons    bool     `json:"seasons"`
+		Weights    string   `json:"weights"`
 	}
 )
 
 // SavedSums are a file of sums.
 type SavedSums struct {
-	Targets []SumsOfTarget
+	Targets []TargetSums
 	// Trained is what the training found of coupling, as verification repeats it.
 	Trained []score.Coupling
 }
 
-// SumsOfTarget are those of one target: Head is a SumsHead as JSON.
-type SumsOfTarget struct {
-	Head  []byte
-	Dates []DateSums // ascending
+// TargetSums are those of one target: Head is a SumsHeader as JSON.
+type TargetSums struct {
+	Header []byte
+	Dates  []DateSums // ascending
 }
 
 // SumsSchema begins a file of sums.
@@ -97,13 +97,13 @@ type (
 		Targets []targetInFile   `json:"targets"`
 	}
 	targetInFile struct {
-		Head  json.RawMessage `json:"head"` // SumsHead
+		Head  json.RawMessage `json:"head"` // SumsHeader
 		Dates []dateInFile    `json:"dates"`
 	}
 	dateInFile struct {
 		Distribution *scoresInFile    `json:"distribution,omitempty"`
 		Spread       *scoresInFile    `json:"spread,omitempty"`
-		Gain         *gainInFile      `json:"gain,omitempty"`
+		Reduction    *reductionInFile `json:"reduction,omitempty"`
 		Coupling     []couplingInFile `json:"coupling,omitempty"`
 	}
 	scoresInFile struct {
@@ -117,7 +117,7 @@ type (
 		Absent  []int `json:"absent"` // of each system
 		Sums    int   `json:"sums"`   // behind: the weight, and so many sums
 	}
-	gainInFile struct {
+	reductionInFile struct {
 		Init   time.Time `json:"init"`
 		Points int       `json:"points"`
 		Sums   []int     `json:"sums"` // behind: the CRPS, and so many sums of each area
@@ -131,17 +131,17 @@ type (
 	}
 )
 
-// Head describes the sums of a scoring.
-func (s *Scoring) Head() SumsHead {
-	h := SumsHead{Target: headTarget(s.Target), Grid: s.Grid, DDOF: s.DDOF, Shape: headShape(s.Shape), Choice: headChoice(s.Choice)}
+// Header describes the sums of a scoring.
+func (s *Scoring) Header() SumsHeader {
+	h := SumsHeader{Target: headerTarget(s.Target), Grid: s.Grid, DDOF: s.DDOF, Shape: headerShape(s.Shape), Selection: headerSelection(s.Selection)}
 	if s.Baselines != nil {
 		h.Affine = s.Baselines.Affine
 		for _, b := range s.Baselines.Fits {
 			h.Methods = append(h.Methods, b.Method.ID)
 		}
 	}
-	if s.splits() {
-		h.Split = s.Baselines.Gain.Members
+	if s.canSplit() {
+		h.Split = s.Baselines.Reduction.Members
 	}
 	if s.Climate != nil {
 		h.Quantile = s.Climate.Steps
@@ -153,11 +153,11 @@ func (s *Scoring) Head() SumsHead {
 }
 
 // begin starts a scoring that can be given the sums of the head.
-func (h *SumsHead) begin(b score.Bootstrap, inits []ensemble.Init) (*Scoring, error) {
-	j := Judgement{Target: score.Target(h.Target), Grid: h.Grid, DDOF: h.DDOF, Choice: Choice(h.Choice), Bootstrap: b, Baselines: &task.Baselines{Affine: h.Affine},
-		Inits: inits, Of: score.OfProducts, Keep: true}
+func (h *SumsHeader) begin(b score.Bootstrap, inits []ensemble.Init) (*Scoring, error) {
+	j := TargetOptions{Target: score.Target(h.Target), Grid: h.Grid, DDOF: h.DDOF, Selection: Selection(h.Selection), Bootstrap: b, Baselines: &task.Baselines{Affine: h.Affine},
+		Inits: inits, Source: score.FromProducts, KeepSums: true}
 	if h.Family != "" {
-		if j.Family = dist.FamilyOf(h.Family, h.Parameters); j.Family == nil {
+		if j.Family = dist.FamilyByID(h.Family, h.Parameters); j.Family == nil {
 			return nil, fmt.Errorf("there is no family %q", h.Family)
 		}
 	}
@@ -169,7 +169,7 @@ func (h *SumsHead) begin(b score.Bootstrap, inits []ensemble.Init) (*Scoring, er
 		j.Baselines.Fits = append(j.Baselines.Fits, task.Baseline{Method: baseline.Methods[at]})
 	}
 	if h.Split > 0 {
-		j.Baselines.Gain = &gain.Steps{Members: h.Split}
+		j.Baselines.Reduction = &skill.Corrections{Members: h.Split}
 	}
 	if h.Quantile > 0 {
 		j.Climate = &score.Climate{Steps: h.Quantile}
@@ -183,11 +183,11 @@ func (h *SumsHead) begin(b score.Bootstrap, inits []ensemble.Init) (*Scoring, er
 func SaveSums(path string, all []*Scoring, trained []score.Coupling) error {
 	out := SavedSums{Trained: trained}
 	for _, s := range all {
-		head, err := json.Marshal(s.Head())
+		head, err := json.Marshal(s.Header())
 		if err != nil {
 			return fmt.Errorf("sums: %w", err)
 		}
-		out.Targets = append(out.Targets, SumsOfTarget{head, s.Kept})
+		out.Targets = append(out.Targets, TargetSums{head, s.Saved})
 	}
 	return out.Save(path)
 }
@@ -198,7 +198,7 @@ func (s *SavedSums) Save(path string) error {
 	if err != nil {
 		return fmt.Errorf("sums: %w", err)
 	}
-	return exit.Create(path, atomicfile.WriteFile(path, text))
+	return exit.CreateError(path, atomicfile.WriteFile(path, text))
 }
 
 // encode makes the text of a file of sums.
@@ -206,15 +206,15 @@ func (s *SavedSums) encode() ([]byte, error) {
 	f := sumsFile{Trained: s.Trained, Targets: make([]targetInFile, len(s.Targets))}
 	var columns []byte
 	for _, c := range s.Trained {
-		columns = headed.Append(columns, c.Value, c.CILow, c.CIHigh, c.Expected)
+		columns = columnfile.Append(columns, c.Value, c.CILow, c.CIHigh, c.Expected)
 	}
 	for i, t := range s.Targets {
-		f.Targets[i] = targetInFile{t.Head, make([]dateInFile, len(t.Dates))}
+		f.Targets[i] = targetInFile{t.Header, make([]dateInFile, len(t.Dates))}
 		for k, d := range t.Dates {
 			f.Targets[i].Dates[k], columns = d.encode(columns)
 		}
 	}
-	return headed.Encode(SumsSchema, f, columns)
+	return columnfile.Encode(SumsSchema, f, columns)
 }
 
 // encode is the part of the head that is of a date; its numbers go behind the columns.
@@ -223,26 +223,26 @@ func (d DateSums) encode(columns []byte) (dateInFile, []byte) {
 		if d == nil {
 			return nil
 		}
-		f := &scoresInFile{d.Init.Time, d.Members, make([]cellInFile, len(d.Cells))}
-		for i, c := range d.Cells {
-			f.Regions[i] = cellInFile{c.Points, c.Missing, c.Absent, len(c.Sums)}
-			columns = headed.Append(headed.Append(columns, c.Weight), c.Sums...)
+		f := &scoresInFile{d.Init.Time, d.Members, make([]cellInFile, len(d.Regions))}
+		for i, c := range d.Regions {
+			f.Regions[i] = cellInFile{c.Points, c.Missing, c.MissingMembers, len(c.Sums)}
+			columns = columnfile.Append(columnfile.Append(columns, c.Weight), c.Sums...)
 		}
 		return f
 	}
 	f := dateInFile{Distribution: scores(d.Distribution), Spread: scores(d.Spread)}
-	if g := d.Gain; g != nil {
-		f.Gain = &gainInFile{g.Init.Time, g.Points, make([]int, len(g.Sums))}
-		columns = headed.Append(columns, g.CRPS)
+	if g := d.Reduction; g != nil {
+		f.Reduction = &reductionInFile{g.Init.Time, g.Points, make([]int, len(g.Sums))}
+		columns = columnfile.Append(columns, g.CRPS)
 		for i, sums := range g.Sums {
-			f.Gain.Sums[i], columns = len(sums), headed.Append(columns, sums...)
+			f.Reduction.Sums[i], columns = len(sums), columnfile.Append(columns, sums...)
 		}
 	}
-	for _, c := range d.Coupled {
+	for _, c := range d.Coupling {
 		x := couplingInFile{c.System, c.Leaks, c.Members, len(c.Error), make([]int, len(c.Sizes))}
-		columns = headed.Append(headed.Append(headed.Append(columns, c.Error...), c.Spread), c.Cross[:]...)
+		columns = columnfile.Append(columnfile.Append(columnfile.Append(columns, c.Error...), c.Spread), c.Cross[:]...)
 		for i, size := range c.Sizes {
-			x.Sizes[i], columns = size.Members, headed.Append(columns, size.Sums[:]...)
+			x.Sizes[i], columns = size.Members, columnfile.Append(columns, size.Sums[:]...)
 		}
 		f.Coupling = append(f.Coupling, x)
 	}
@@ -250,30 +250,30 @@ func (d DateSums) encode(columns []byte) (dateInFile, []byte) {
 }
 
 // decode takes the numbers of a date from the columns.
-func (f *dateInFile) decode(c *headed.Columns) (d DateSums) {
+func (f *dateInFile) decode(c *columnfile.Columns) (d DateSums) {
 	scores := func(f *scoresInFile) *score.Date {
 		if f == nil {
 			return nil
 		}
 		d := &score.Date{Init: ensemble.InitAt(f.Init), Members: f.Members}
 		for _, x := range f.Regions {
-			d.Cells = append(d.Cells, score.Cell{Weight: headed.One[float64](c), Points: x.Points, Missing: x.Missing, Absent: x.Absent, Sums: headed.Take[float64](c, x.Sums)})
+			d.Regions = append(d.Regions, score.RegionSums{Weight: columnfile.NextValue[float64](c), Points: x.Points, Missing: x.Missing, MissingMembers: x.Absent, Sums: columnfile.Next[float64](c, x.Sums)})
 		}
 		return d
 	}
 	d = DateSums{Distribution: scores(f.Distribution), Spread: scores(f.Spread)}
-	if g := f.Gain; g != nil {
-		d.Gain = &datedGain{Init: ensemble.InitAt(g.Init), CRPS: headed.One[float64](c), Points: g.Points}
+	if g := f.Reduction; g != nil {
+		d.Reduction = &datedReduction{Init: ensemble.InitAt(g.Init), CRPS: columnfile.NextValue[float64](c), Points: g.Points}
 		for _, n := range g.Sums {
-			d.Gain.Sums = append(d.Gain.Sums, headed.Take[float64](c, n))
+			d.Reduction.Sums = append(d.Reduction.Sums, columnfile.Next[float64](c, n))
 		}
 	}
 	for _, f := range f.Coupling {
-		x := couplingtest.Date{Members: f.Members, Error: headed.Take[float32](c, f.Errors), Spread: headed.One[float64](c), Cross: headed.One[[3]float64](c)}
+		x := couplingtest.Date{Members: f.Members, Error: columnfile.Next[float32](c, f.Errors), Spread: columnfile.NextValue[float64](c), Cross: columnfile.NextValue[[3]float64](c)}
 		for _, members := range f.Sizes {
-			x.Sizes = append(x.Sizes, couplingtest.SizeSums{Members: members, Sums: headed.One[[3]float64](c)})
+			x.Sizes = append(x.Sizes, couplingtest.SizeSums{Members: members, Sums: columnfile.NextValue[[3]float64](c)})
 		}
-		d.Coupled = append(d.Coupled, coupledDate{f.System, f.Leaks, x})
+		d.Coupling = append(d.Coupling, couplingDate{f.System, f.Leaks, x})
 	}
 	return d
 }
@@ -285,15 +285,15 @@ func (d DateSums) Init() ensemble.Init {
 		return d.Distribution.Init
 	case d.Spread != nil:
 		return d.Spread.Init
-	case d.Gain != nil:
-		return d.Gain.Init
+	case d.Reduction != nil:
+		return d.Reduction.Init
 	}
 	return ensemble.Init{}
 }
 
 // JoinFiles joins files of sums, and gives what the first of them repeats of the training.
 func JoinFiles(files []string, b score.Bootstrap) (all []*Scoring, trained []score.Coupling, warnings []string, err error) {
-	var found []*foundSums
+	var found []*collectedSums
 	for i, path := range files {
 		saved, err := LoadSums(path)
 		if err != nil {
@@ -303,27 +303,27 @@ func JoinFiles(files []string, b score.Bootstrap) (all []*Scoring, trained []sco
 			trained = saved.Trained
 		}
 		for _, t := range saved.Targets {
-			at := slices.IndexFunc(found, func(f *foundSums) bool { return bytes.Equal(f.head, t.Head) })
+			at := slices.IndexFunc(found, func(f *collectedSums) bool { return bytes.Equal(f.head, t.Header) })
 			if at < 0 {
-				f := &foundSums{head: t.Head, path: path}
-				if err := json.Unmarshal(t.Head, &f.SumsHead); err != nil {
-					return nil, nil, nil, DamagedSums(path, err)
+				f := &collectedSums{head: t.Header, path: path}
+				if err := json.Unmarshal(t.Header, &f.SumsHeader); err != nil {
+					return nil, nil, nil, DamagedSumsError(path, err)
 				}
 				for _, other := range found {
 					if other.Target == f.Target {
 						return nil, nil, nil, &exit.Error{Code: exit.BadData, What: "the sums are not of the same thing", At: path,
-							Why: fmt.Sprintf("%s at %s, lead %s: %s than in %s", f.Target.Variable, f.Target.Level, f.Target.Lead, differ(other.head, f.head), other.path),
+							Why: fmt.Sprintf("%s at %s, lead %s: %s than in %s", f.Target.Variable, f.Target.Level, f.Target.Lead, differingParts(other.head, f.head), other.path),
 							Fix: "join verifications of one kind: the same grid, members, baselines, scores, regions and weights"}
 					}
 				}
 				at, found = len(found), append(found, f)
 			}
 			for _, d := range t.Dates {
-				found[at].dates = append(found[at].dates, foundDate{d, path})
+				found[at].dates = append(found[at].dates, collectedDate{d, path})
 			}
 		}
 	}
-	slices.SortStableFunc(found, func(a, b *foundSums) int { return CompareTargets(score.Target(a.Target), score.Target(b.Target)) })
+	slices.SortStableFunc(found, func(a, b *collectedSums) int { return CompareTargets(score.Target(a.Target), score.Target(b.Target)) })
 	all = make([]*Scoring, len(found))
 	for i, f := range found {
 		if all[i], err = f.join(b); err != nil {
@@ -333,30 +333,30 @@ func JoinFiles(files []string, b score.Bootstrap) (all []*Scoring, trained []sco
 	return all, trained, unequalDates(found), nil
 }
 
-// foundSums are those of one target in all files.
-type foundSums struct {
-	SumsHead
+// collectedSums are those of one target in all files.
+type collectedSums struct {
+	SumsHeader
 	head  []byte
 	path  string // of the first
-	dates []foundDate
+	dates []collectedDate
 }
 
-// foundDate is what a date adds, and where that was found.
-type foundDate struct {
+// collectedDate is what a date adds, and where that was found.
+type collectedDate struct {
 	DateSums
 	path string
 }
 
 // join makes a scoring of all dates, in their order.
-func (f *foundSums) join(b score.Bootstrap) (*Scoring, error) {
-	slices.SortStableFunc(f.dates, func(a, b foundDate) int { return a.Init().Compare(b.Init().Time) })
+func (f *collectedSums) join(b score.Bootstrap) (*Scoring, error) {
+	slices.SortStableFunc(f.dates, func(a, b collectedDate) int { return a.Init().Compare(b.Init().Time) })
 	inits := make([]ensemble.Init, len(f.dates))
 	for i, d := range f.dates {
 		inits[i] = d.Init()
 	}
 	s, err := f.begin(b, inits)
 	if err != nil {
-		return nil, DamagedSums(f.path, err)
+		return nil, DamagedSumsError(f.path, err)
 	}
 	for _, d := range f.dates {
 		if err := s.Join(d.DateSums); err != nil {
@@ -366,7 +366,7 @@ func (f *foundSums) join(b score.Bootstrap) (*Scoring, error) {
 	return s, nil
 }
 
-func DamagedSums(path string, err error) error {
+func DamagedSumsError(path string, err error) error {
 	return &exit.Error{Code: exit.BadData, What: "these are no sums of scores", At: path, Why: err.Error(), Fix: "give files of `ensemble verify --sums`, made by this version of the program; those of --rolling are made anew when they are removed", Err: err}
 }
 
@@ -376,7 +376,7 @@ func CompareTargets(a, b score.Target) int {
 }
 
 // unequalDates warns of targets that have fewer starts than others.
-func unequalDates(all []*foundSums) (warnings []string) {
+func unequalDates(all []*collectedSums) (warnings []string) {
 	most := 0
 	for _, f := range all {
 		most = max(most, len(f.dates))
@@ -389,8 +389,8 @@ func unequalDates(all []*foundSums) (warnings []string) {
 	return warnings
 }
 
-// differ names the first parts of two heads that are not alike.
-func differ(a, b []byte) string {
+// differingParts names the first parts of two heads that are not alike.
+func differingParts(a, b []byte) string {
 	var x, y map[string]json.RawMessage
 	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
 		return "they cannot be compared"
@@ -409,11 +409,11 @@ func differ(a, b []byte) string {
 func LoadSums(path string) (*SavedSums, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, exit.Read(path, err)
+		return nil, exit.ReadError(path, err)
 	}
 	saved, err := parseSums(text)
 	if err != nil {
-		return nil, DamagedSums(path, err)
+		return nil, DamagedSumsError(path, err)
 	}
 	return saved, nil
 }
@@ -421,21 +421,21 @@ func LoadSums(path string) (*SavedSums, error) {
 // parseSums reads a file of sums.
 func parseSums(text []byte) (*SavedSums, error) {
 	var f sumsFile
-	c, err := headed.Decode(text, SumsSchema, &f)
+	c, err := columnfile.Decode(text, SumsSchema, &f)
 	if err != nil {
 		return nil, err
 	}
 	saved := &SavedSums{Trained: f.Trained}
 	for i := range f.Trained {
 		t := &f.Trained[i]
-		t.Value, t.CILow, t.CIHigh, t.Expected = headed.One[score.Number](c), headed.One[score.Number](c), headed.One[score.Number](c), headed.One[score.Number](c)
+		t.Value, t.CILow, t.CIHigh, t.Expected = columnfile.NextValue[score.Number](c), columnfile.NextValue[score.Number](c), columnfile.NextValue[score.Number](c), columnfile.NextValue[score.Number](c)
 	}
 	for _, t := range f.Targets {
-		of := SumsOfTarget{Head: t.Head}
+		of := TargetSums{Header: t.Head}
 		for i := range t.Dates {
 			of.Dates = append(of.Dates, t.Dates[i].decode(c))
 		}
 		saved.Targets = append(saved.Targets, of)
 	}
-	return saved, c.End()
+	return saved, c.CheckEnd()
 }

@@ -11,41 +11,41 @@ import (
 	"time"
 
 	"github.com/ensemble-weather/ensemble/ensemble"
-	"github.com/ensemble-weather/ensemble/internal/headed"
+	"github.com/ensemble-weather/ensemble/internal/columnfile"
 	"github.com/ensemble-weather/ensemble/internal/mutate"
 	couplingtest "github.com/ensemble-weather/ensemble/postproc/coupling"
-	"github.com/ensemble-weather/ensemble/postproc/gain"
 	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/skill"
 )
 
 // payload is a NaN that no computation makes.
 var payload = math.Float64frombits(0x7ff8_0000_dead_beef)
 
-// madeUpSums have every part, among them numbers that JSON has no words for.
-func madeUpSums() *SavedSums {
+// syntheticSums have every part, among them numbers that JSON has no words for.
+func syntheticSums() *SavedSums {
 	init := ensemble.InitAt(time.Date(2017, 2, 26, 6, 30, 0, 1, time.UTC))
 	date := func(init ensemble.Init, sums ...float64) *score.Date {
-		return &score.Date{Init: init, Members: []int{0, 10}, Cells: []score.Cell{
-			{Weight: 1.0 / 3, Points: 7, Missing: 2, Absent: []int{0, 3}, Sums: sums}, {Weight: payload, Absent: []int{1, 0}, Sums: []float64{}}}}
+		return &score.Date{Init: init, Members: []int{0, 10}, Regions: []score.RegionSums{
+			{Weight: 1.0 / 3, Points: 7, Missing: 2, MissingMembers: []int{0, 3}, Sums: sums}, {Weight: payload, MissingMembers: []int{1, 0}, Sums: []float64{}}}}
 	}
-	coupled := []coupledDate{
+	coupled := []couplingDate{
 		{"raw", -1, couplingtest.Date{Members: 10, Error: []float32{1.5, math.Float32frombits(0x7fc0_1234), float32(math.Inf(-1))}, Spread: math.MaxFloat64,
 			Sizes: []couplingtest.SizeSums{{Members: 10, Sums: [3]float64{1, 2, 3}}, {Members: 5, Sums: [3]float64{payload, 5, 6}}}, Cross: [3]float64{7, 8, 9}}},
 		{"emos", 4, couplingtest.Date{Members: 3, Error: []float32{}}},
 	}
 	return &SavedSums{
 		Trained: []score.Coupling{{Test: "r", Text: "<ratio> & more", System: "network", Variable: "t", Level: "850hPa", Lead: "48h", LeadH: 48,
-			Value: 1.0 / 3, CILow: score.Number(payload), CIHigh: score.Number(math.Inf(1)), Expected: 1, Decided: true, Passed: true, Members: 10, N: 3, Of: score.OfTraining}},
-		Targets: []SumsOfTarget{
+			Value: 1.0 / 3, CILow: score.Number(payload), CIHigh: score.Number(math.Inf(1)), Expected: 1, Decided: true, Passed: true, Members: 10, N: 3, DatesFrom: score.FromTraining}},
+		Targets: []TargetSums{
 			{[]byte(`{"target":{"unit":"a\u003cb"}}`), []DateSums{
 				{Distribution: date(init, 0.1, math.Copysign(0, -1), payload, math.Inf(1), math.SmallestNonzeroFloat64), Spread: date(init),
-					Gain: &datedGain{Init: init, Sums: []gain.Sums{{1, 2, payload}, {}}, CRPS: 0.1, Points: 9}, Coupled: coupled},
+					Reduction: &datedReduction{Init: init, Sums: []skill.Sums{{1, 2, payload}, {}}, CRPS: 0.1, Points: 9}, Coupling: coupled},
 				{Spread: date(ensemble.InitAt(init.AddDate(0, 0, 1)), 2)}, {}}},
 			{[]byte(`null`), nil}}}
 }
 
-// exactly compares bits: what is printed of two values is equal, NaNs and their payloads too.
-func exactly(t *testing.T, got, want *SavedSums) {
+// checkIdentical compares bits: what is printed of two values is equal, NaNs and their payloads too.
+func checkIdentical(t *testing.T, got, want *SavedSums) {
 	t.Helper()
 	var columns [2][]byte
 	for i, s := range []*SavedSums{got, want} {
@@ -53,14 +53,14 @@ func exactly(t *testing.T, got, want *SavedSums) {
 		walk = func(v reflect.Value) {
 			switch v.Kind() {
 			case reflect.Float64, reflect.Float32:
-				columns[i] = headed.Append(columns[i], math.Float64bits(v.Float()))
+				columns[i] = columnfile.Append(columns[i], math.Float64bits(v.Float()))
 			case reflect.Pointer:
-				columns[i] = headed.Append(columns[i], !v.IsNil())
+				columns[i] = columnfile.Append(columns[i], !v.IsNil())
 				if !v.IsNil() {
 					walk(v.Elem())
 				}
 			case reflect.Slice, reflect.Array:
-				columns[i] = headed.Append(columns[i], int64(v.Len()))
+				columns[i] = columnfile.Append(columns[i], int64(v.Len()))
 				for k := range v.Len() {
 					walk(v.Index(k))
 				}
@@ -75,9 +75,9 @@ func exactly(t *testing.T, got, want *SavedSums) {
 			case reflect.String:
 				columns[i] = append(columns[i], v.String()...)
 			case reflect.Int:
-				columns[i] = headed.Append(columns[i], v.Int())
+				columns[i] = columnfile.Append(columns[i], v.Int())
 			case reflect.Bool:
-				columns[i] = headed.Append(columns[i], v.Bool())
+				columns[i] = columnfile.Append(columns[i], v.Bool())
 			case reflect.Uint8:
 				columns[i] = append(columns[i], uint8(v.Uint()))
 			default:
@@ -92,8 +92,8 @@ func exactly(t *testing.T, got, want *SavedSums) {
 }
 
 // Sums come back from a file with every bit, and none are sums too.
-func TestSumsComeBack(t *testing.T) {
-	for _, want := range []*SavedSums{madeUpSums(), {}} {
+func TestSumsRoundTrip(t *testing.T) {
+	for _, want := range []*SavedSums{syntheticSums(), {}} {
 		path := filepath.Join(t.TempDir(), "a.sums")
 		if err := want.Save(path); err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestSumsComeBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		exactly(t, got, want)
+		checkIdentical(t, got, want)
 	}
 }
 
@@ -119,7 +119,7 @@ func headOf(t testing.TB, s *SavedSums) (head, columns []byte) {
 
 // Files of sums hold names that the format has, and none of the program's own.
 func TestSumsHaveTheirOwnNames(t *testing.T) {
-	head, _ := headOf(t, madeUpSums())
+	head, _ := headOf(t, syntheticSums())
 	const want = `{"trained":[{"test":"r","input_members":0,"text":"\u003cratio\u003e \u0026 more","system":"network","variable":"t","level":"850hPa","lead":"48h","lead_h":48,` +
 		`"value":0.3333333333,"ci_low":null,"ci_high":null,"expected":1,"decided":true,"passed":true,"members":10,"n":3,"of":"training"}],` +
 		`"targets":[{"head":{"target":{"unit":"a\u003cb"}},"dates":[{` +
@@ -132,7 +132,7 @@ func TestSumsHaveTheirOwnNames(t *testing.T) {
 	if string(head) != want {
 		t.Errorf("the head is\n%s, want\n%s", head, want)
 	}
-	h, err := json.Marshal(SumsHead{Target: headTarget{"t", ensemble.PressureLevel(850), ensemble.Lead(time.Hour), "K"}, Grid: &ensemble.Grid{NX: 1, NY: 1, Lat: []float64{0}, Lon: []float64{0}}})
+	h, err := json.Marshal(SumsHeader{Target: headerTarget{"t", ensemble.PressureLevel(850), ensemble.Lead(time.Hour), "K"}, Grid: &ensemble.Grid{NX: 1, NY: 1, Lat: []float64{0}, Lon: []float64{0}}})
 	const wantTarget = `{"target":{"variable":"t","level":"850hPa","lead_ns":3600000000000,"unit":"K"},` +
 		`"grid":{"kind":"regular_ll","nx":1,"ny":1,"lat":[0],"lon":[0],"source":{"south_first":false,"east_first":false,"column_major":false,"roll":0,"first_lon":0,"scanning_mode":0}},"ddof":0,` +
 		`"shape":{"mean":false,"spread":false,"obs":false,"used":0,"full":0,"calibrated":0,"earlier":0},"choice":{"scores":null,"above":null,"regions":null,"seasons":false,"weights":""},` +
@@ -145,7 +145,7 @@ func TestSumsHaveTheirOwnNames(t *testing.T) {
 // Sums whose head or numbers were changed are refused, or read and written again as they are; no count in them makes
 // more of them than there are numbers.
 func FuzzSums(f *testing.F) {
-	head, columns := headOf(f, madeUpSums())
+	head, columns := headOf(f, syntheticSums())
 	f.Add(head, columns)
 	f.Add(head, columns[:len(columns)-1])
 	f.Add(bytes.Replace(head, []byte(`"sums":5`), []byte(`"sums":9223372036854775807`), 1), columns)
@@ -155,7 +155,7 @@ func FuzzSums(f *testing.F) {
 		f.Add(mutate.File(rand.New(rand.NewPCG(seed, 1)), [][]byte{head}), columns)
 	}
 	f.Fuzz(func(t *testing.T, head, columns []byte) {
-		text, err := headed.Encode(SumsSchema, json.RawMessage(head), columns)
+		text, err := columnfile.Encode(SumsSchema, json.RawMessage(head), columns)
 		if err != nil {
 			return
 		}
@@ -171,6 +171,6 @@ func FuzzSums(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		exactly(t, back, s)
+		checkIdentical(t, back, s)
 	})
 }

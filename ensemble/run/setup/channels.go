@@ -11,15 +11,15 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// StartChannels are those that model.channels_of gives a network; nil without it.
+// PretrainedChannels are those that model.channels_of gives a network; nil without it.
 //
 // Errors: 66 if the training is not there, 64 if no channel went there, or if it had another network.
-func StartChannels(c *config.TrainConfig, k *task.Task, g *ensemble.Grid) ([]channels.Kept, error) {
-	dir := string(c.Model.ChannelsOf)
+func PretrainedChannels(c *config.TrainConfig, k *task.Task, g *ensemble.Grid) ([]channels.Kept, error) {
+	dir := string(c.Model.ChannelsFrom)
 	if dir == "" {
 		return nil, nil
 	}
-	m, _, err := model.LoadReference(filepath.Join(dir, "model"))
+	m, _, err := model.LoadDescription(filepath.Join(dir, "model"))
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
 package setup
 
-// SlowInt8 warns of a processor that was not meant.
-const SlowInt8 = "this processor has no AVX512_VNNI: predictions in int8 have the same numbers, and take longer than those of the training that was quantised"
+// SlowInt8Warning warns of a processor that was not meant.
+const SlowInt8Warning = "this processor has no AVX512_VNNI: predictions in int8 have the same numbers, and take longer than those of the training that was quantised"

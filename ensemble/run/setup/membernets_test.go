@@ -12,13 +12,13 @@ import (
 )
 
 // Samples have the channels of all their members, also where there are fewer of these.
-func TestRoomForMembers(t *testing.T) {
+func TestMemoryForMembers(t *testing.T) {
 	grid, err := ensemble.NamedGrid("12x8")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, runtest.Encoding()...)
-	k, spec := Unfitted(TaskOf(c)), SpecOf(c)
+	c := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, runtest.MemberInput()...)
+	k, spec := PlaceholderTask(TaskOf(c)), SpecOf(c)
 	o := network.Options(1, "")
 	o.Store, o.Mode = engine.NewStore(), engine.Train
 	net, err := spec.Compile(&k, grid, 2, 1, true, o, nil)
@@ -29,7 +29,7 @@ func TestRoomForMembers(t *testing.T) {
 	if n, want := len(net.Batch.Members), 2*3*2*3*2*2*grid.Size(); n != want { // samples, members, kinds, leads, variables, levels
 		t.Errorf("%d values of members, want %d", n, want)
 	}
-	fewer, err := spec.Reading(2).Compile(&k, grid, 2, 1, true, o, nil)
+	fewer, err := spec.WithMemberCount(2).Compile(&k, grid, 2, 1, true, o, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 func PeakMiB() (float64, error) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		return 0, exit.Read("/proc/self/status", err)
+		return 0, exit.ReadError("/proc/self/status", err)
 	}
 	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
@@ -28,36 +28,36 @@ func PeakMiB() (float64, error) {
 	return 0, fmt.Errorf("/proc/self/status has no VmHWM")
 }
 
-// Bound is how a person sets a bound of the memory: its key or flag, and what to do
+// MemoryLimit is how a person sets a bound of the memory: its key or flag, and what to do
 // if it is too small, with the place of the least value that will do.
-type Bound struct {
+type MemoryLimit struct {
 	key, fix string
 	parts    int64 // that share it
 }
 
-// Of is the same bound of a process of several parts.
-func (b Bound) Of(parts int) Bound {
+// ForParts is the same bound of a process of several parts.
+func (b MemoryLimit) ForParts(parts int) MemoryLimit {
 	b.parts = int64(parts)
 	return b
 }
 
-// least names it with the least value of one part that will do.
-func (b Bound) least(bytes int64) (at, fix string) {
+// minimum names it with the least value of one part that will do.
+func (b MemoryLimit) minimum(bytes int64) (at, fix string) {
 	return b.key, fmt.Sprintf(b.fix, config.Bytes(CeilMiB(b.parts*bytes)))
 }
 
 // The bounds of a training and those of a command.
 var (
-	TrainMemory    = Bound{"train.memory", "set train.memory: %s or more, lower train.batch_size, or choose a smaller network", 1}
-	TrainWorkspace = Bound{"train.workspace", "set train.workspace: %s or more, or choose a smaller network", 1}
-	FlagMemory     = Bound{"--memory", "give --memory %s or more, or none", 1}
-	FlagWorkspace  = Bound{"--workspace", "give --workspace %s or more, or none", 1}
+	TrainMemory    = MemoryLimit{"train.memory", "set train.memory: %s or more, lower train.batch_size, or choose a smaller network", 1}
+	TrainWorkspace = MemoryLimit{"train.workspace", "set train.workspace: %s or more, or choose a smaller network", 1}
+	FlagMemory     = MemoryLimit{"--memory", "give --memory %s or more, or none", 1}
+	FlagWorkspace  = MemoryLimit{"--workspace", "give --workspace %s or more, or none", 1}
 )
 
-// NamedMemory makes an error about too little memory name the bound that was set,
+// NameMemoryLimit makes an error about too little memory name the bound that was set,
 // and the least value that will do.
-func NamedMemory(err error, memory, workspace Bound) error {
-	var arena *pass.TooSmall
+func NameMemoryLimit(err error, memory, workspace MemoryLimit) error {
+	var arena *pass.MemoryLimitError
 	var scratch *pass.WorkspaceError
 	var e *exit.Error
 	if !errors.As(err, &e) {
@@ -66,9 +66,9 @@ func NamedMemory(err error, memory, workspace Bound) error {
 	named := *e
 	switch {
 	case errors.As(err, &arena):
-		named.At, named.Fix = memory.least(arena.Smallest)
+		named.At, named.Fix = memory.minimum(arena.Smallest)
 	case errors.As(err, &scratch):
-		named.At, named.Fix = workspace.least(scratch.Smallest)
+		named.At, named.Fix = workspace.minimum(scratch.Smallest)
 	default:
 		return err
 	}

@@ -9,25 +9,25 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/task"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/spatial"
 )
 
-// JoinMesh lays a team out on the mesh of the configuration, or the one that suits its
+// ArrangeOnMesh lays a team out on the mesh of the configuration, or the one that suits its
 // fields best, and gives every rank its slab of them.
 //
 // Errors: exit 64 for a mesh of fewer parts than ranks.
-func JoinMesh(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) error {
+func ArrangeOnMesh(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) error {
 	if t == nil {
 		return nil
 	}
-	t.Shared = c.Train.Train.ShardOptimizer
+	t.ShardedOptimiser = c.Train.Train.ShardOptimizer
 	n, batch := t.Comm.Size(), c.Train.Train.BatchSize
 	var err error
 	if text := c.Train.Train.Mesh; text != "" && text != autoMesh {
 		t.Mesh, err = spatial.ParseMesh(text)
 	} else {
-		t.Mesh, err = fastest(t, c, grid)
+		t.Mesh, err = fastestMesh(t, c, grid)
 	}
 	if err != nil {
 		return err
@@ -36,12 +36,12 @@ func JoinMesh(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) error {
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) in a job of %d", t.Mesh.Size(), t.Mesh, n), At: "train.mesh",
 			Why: "every rank has a part of the mesh", Fix: "change train.mesh, or start as many ranks as it has parts, or fewer"}
 	}
-	return LayOut(t, SpecOf(c), TaskOf(c), grid, batch)
+	return AssignSlabs(t, SpecOf(c), TaskOf(c), grid, batch)
 }
 
-// fastest is the mesh on which a step is predicted to take least time, as rank 0 finds it.
-func fastest(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) (spatial.Mesh, error) {
-	k := Unfitted(TaskOf(c))
+// fastestMesh is the mesh on which a step is predicted to take least time, as rank 0 finds it.
+func fastestMesh(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) (spatial.Mesh, error) {
+	k := PlaceholderTask(TaskOf(c))
 	g, err := SpecOf(c).Graph(&k, grid, c.Train.Train.BatchSize, uint64(c.Train.Train.Seed), true)
 	if err != nil {
 		return nil, err
@@ -50,32 +50,32 @@ func fastest(t *team.Team, c *config.TrainConfig, grid *ensemble.Grid) (spatial.
 	if err != nil {
 		return nil, err
 	}
-	text, err := team.FromLeader(t, m.String())
+	text, err := team.Broadcast(t, m.String())
 	if err != nil {
 		return nil, err
 	}
 	return spatial.ParseMesh(text)
 }
 
-// LayOut gives every rank of a team its slab of a network's fields, as the network will
+// AssignSlabs gives every rank of a team its slab of a network's fields, as the network will
 // be cut for batches of n samples.
-func LayOut(t *team.Team, s network.Spec, k task.Task, g *ensemble.Grid, n int) error {
+func AssignSlabs(t *team.Team, s network.Spec, k task.Task, g *ensemble.Grid, n int) error {
 	if t == nil {
 		return nil
 	}
 	if k.ErrorScale == nil {
-		k = Unfitted(k)
+		k = PlaceholderTask(k)
 	}
 	gr, err := s.Graph(&k, g, n, 0, true)
 	if err != nil {
 		return err
 	}
-	return t.LayOut(gr, g, n)
+	return t.AssignShards(gr, g, n)
 }
 
-// PartsOf is the number of parts of a mesh that was given; 0 leaves it to the number of
+// MeshParts is the number of parts of a mesh that was given; 0 leaves it to the number of
 // ranks.
-func PartsOf(mesh string) (int, error) {
+func MeshParts(mesh string) (int, error) {
 	if mesh == "" || mesh == autoMesh {
 		return 0, nil
 	}
@@ -83,10 +83,10 @@ func PartsOf(mesh string) (int, error) {
 	return m.Size(), err
 }
 
-// RanksOf says how many ranks there are, and how many parts they have.
-func RanksOf(ranks, parts int) string {
+// DescribeRanks says how many ranks there are, and how many parts they have.
+func DescribeRanks(ranks, parts int) string {
 	if parts == ranks {
-		return phrase.Count(ranks, "rank")
+		return humanise.Count(ranks, "rank")
 	}
-	return fmt.Sprintf("%s on %s", phrase.Count(parts, "part"), phrase.Count(ranks, "rank"))
+	return fmt.Sprintf("%s on %s", humanise.Count(parts, "part"), humanise.Count(ranks, "rank"))
 }

@@ -17,8 +17,8 @@ func ReadAxes(c *config.TrainConfig) ensemble.Axes {
 // LastTarget is the latest target lead of a configuration.
 func LastTarget(c *config.TrainConfig) ensemble.Lead { return slices.Max(c.Data.TargetLeads) }
 
-// ValidsOf are the valid times of starts at some leads, each once, in the order of the starts.
-func ValidsOf(inits []ensemble.Init, leads []ensemble.Lead) (out []ensemble.Valid) {
+// ValidTimes are the valid times of starts at some leads, each once, in the order of the starts.
+func ValidTimes(inits []ensemble.Init, leads []ensemble.Lead) (out []ensemble.Valid) {
 	seen := map[ensemble.Valid]bool{}
 	for _, i := range inits {
 		for _, l := range leads {

@@ -9,16 +9,16 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// Turn is the training of one network.
-type Turn struct {
-	Stage  network.Stage
-	name   string          // of what it learns and from which starts; empty without stages
-	Starts []int           // of the training, ascending; nil for all
-	Config config.Training // of this network
+// NetworkTraining is the training of one network.
+type NetworkTraining struct {
+	Stage   network.Stage
+	name    string          // of what it learns and from which starts; empty without stages
+	Samples []int           // of the training, ascending; nil for all
+	Config  config.Training // of this network
 }
 
 // Name names a turn in messages.
-func (j Turn) Name(number int) string {
+func (j NetworkTraining) Name(number int) string {
 	if j.name == "" {
 		return fmt.Sprintf("network %d", number+1)
 	}
@@ -26,7 +26,7 @@ func (j Turn) Name(number int) string {
 }
 
 // Values say in events which network they are of.
-func (j Turn) Values(number int) []rundir.Value {
+func (j NetworkTraining) Values(number int) []rundir.Value {
 	v := []rundir.Value{{Name: "network", Value: float64(number)}}
 	if j.name != "" {
 		v = append(v, rundir.Value{Name: "stage", Value: j.name})
@@ -34,15 +34,15 @@ func (j Turn) Values(number int) []rundir.Value {
 	return v
 }
 
-// TurnsOf lists the networks of a training in their order: those of the first stage that do not
+// NetworkTrainings lists the networks of a training in their order: those of the first stage that do not
 // see one block of years each, that of all years, and for each network that is averaged its
 // second and third stage. foldOf is the block of each start; nil without stages.
 //
 // Errors: those of ensemble.Folds.
-func TurnsOf(s network.Spec, c config.Training, inits []ensemble.Init, target ensemble.Lead) (turns []Turn, foldOf []int, err error) {
+func NetworkTrainings(s network.Spec, c config.Training, inits []ensemble.Init, target ensemble.Lead) (turns []NetworkTraining, foldOf []int, err error) {
 	if !s.Staged() {
 		for range c.Networks {
-			turns = append(turns, Turn{Config: c})
+			turns = append(turns, NetworkTraining{Config: c})
 		}
 		return turns, nil, nil
 	}
@@ -52,19 +52,19 @@ func TurnsOf(s network.Spec, c config.Training, inits []ensemble.Init, target en
 	}
 	foldOf = make([]int, len(inits))
 	for f, fold := range folds {
-		from, to := inits[fold.Out[0]].Time.Year(), inits[fold.Out[len(fold.Out)-1]].Time.Year()
+		from, to := inits[fold.HeldOut[0]].Time.Year(), inits[fold.HeldOut[len(fold.HeldOut)-1]].Time.Year()
 		name := fmt.Sprintf("bias without %d", from)
 		if to > from {
 			name += fmt.Sprintf(" to %d", to)
 		}
-		turns = append(turns, Turn{network.BiasStage, name, fold.In, c.Of(c.Stages.Bias)})
-		for _, i := range fold.Out {
+		turns = append(turns, NetworkTraining{network.BiasStage, name, fold.Train, c.ForStage(c.Stages.Bias)})
+		for _, i := range fold.HeldOut {
 			foldOf[i] = f
 		}
 	}
-	turns = append(turns, Turn{network.BiasStage, "bias", nil, c.Of(c.Stages.Bias)})
+	turns = append(turns, NetworkTraining{network.BiasStage, "bias", nil, c.ForStage(c.Stages.Bias)})
 	for range c.Networks {
-		turns = append(turns, Turn{network.SpreadStage, "spread", nil, c.Of(c.Stages.Spread.Stage)}, Turn{network.SigmaStage, "sigma", nil, c.Of(c.Stages.Sigma)})
+		turns = append(turns, NetworkTraining{network.SpreadStage, "spread", nil, c.ForStage(c.Stages.Spread.Stage)}, NetworkTraining{network.SigmaStage, "sigma", nil, c.ForStage(c.Stages.Sigma)})
 	}
 	return turns, foldOf, nil
 }

@@ -39,10 +39,10 @@ func TestModelIsReadAsWritten(t *testing.T) {
 		{"three_stage", `"method": "three_stage",`, "", false},
 	} {
 		cfg := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, "model.method="+c.method, "train.loss.spread=0")
-		task := Unfitted(TaskOf(cfg))
+		task := PlaceholderTask(TaskOf(cfg))
 		task.Features.Fields = []*ensemble.Normaliser{{Kind: ensemble.GlobalStandard}}
 		dir := t.TempDir()
-		if err := (&model.Model{Spec: SpecOf(cfg), Task: task, About: model.About{Grid: grid}}).SaveReference(dir); err != nil {
+		if err := (&model.Model{Spec: SpecOf(cfg), Task: task, Metadata: model.Metadata{Grid: grid}}).SaveDescription(dir); err != nil {
 			t.Fatal(err)
 		}
 		path := filepath.Join(dir, model.File)
@@ -59,7 +59,7 @@ func TestModelIsReadAsWritten(t *testing.T) {
 		if err := os.WriteFile(path, []byte(strings.Replace(string(text), c.old, c.new, 1)), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		m, _, err := model.LoadReference(dir)
+		m, _, err := model.LoadDescription(dir)
 		if c.ok != (err == nil) || err != nil && exit.CodeOf(err) != exit.BadData {
 			t.Errorf("%s with %q: %v", c.method, c.new, err)
 		} else if err == nil && !reflect.DeepEqual(m.Spec, SpecOf(cfg)) {
@@ -81,12 +81,12 @@ func TestListsAreReadAsWritten(t *testing.T) {
 		"scales":     {"model.head=members", "model.encoder.input=[field]", "train.loss.spread=0", "data.members.sampling=fixed", "baselines=[mbm]", "model.kind=poet", "train.loss.kind=crps_members", "train.loss.scales=[4, 2.5]"},
 	} {
 		cfg := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, set...)
-		k, spec, dir := Unfitted(TaskOf(cfg)), SpecOf(cfg), t.TempDir()
+		k, spec, dir := PlaceholderTask(TaskOf(cfg)), SpecOf(cfg), t.TempDir()
 		k.Features.Fields = []*ensemble.Normaliser{{Kind: ensemble.GlobalStandard}}
-		if err := (&model.Model{Spec: spec, Task: k, About: model.About{Grid: grid}}).SaveReference(dir); err != nil {
+		if err := (&model.Model{Spec: spec, Task: k, Metadata: model.Metadata{Grid: grid}}).SaveDescription(dir); err != nil {
 			t.Fatal(err)
 		}
-		m, _, err := model.LoadReference(dir)
+		m, _, err := model.LoadDescription(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,10 +120,10 @@ func TestInceptionReadsItsChannels(t *testing.T) {
 	}
 	for _, set := range [][]string{{"model.head=spread", "train.loss.kind=mse"}, {"model.method=three_stage", "train.loss.spread=0"}} {
 		c := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, append(set, "model.kind=inception", "model.base=16", "data.levels=[850hPa]", "data.features=[spread, offset, first]")...)
-		k := Unfitted(TaskOf(c))
+		k := PlaceholderTask(TaskOf(c))
 		o := network.Options(1, "")
 		o.Store = engine.NewStore()
-		spec := SpecOf(c).Of(network.SpreadStage)
+		spec := SpecOf(c).ForStage(network.SpreadStage)
 		for _, mode := range []engine.Mode{engine.Train, engine.Infer} { // the first draws weights
 			o.Mode = mode
 			net, err := spec.Compile(&k, grid, 1, 1, true, o, nil)
@@ -164,11 +164,11 @@ func TestSpreadStageHasItsLoss(t *testing.T) {
 	got := map[float64]string{}
 	for _, loss := range []string{"mse", "l1", "ssim"} {
 		c := demotest.Config(t, &demo.Files{GRIB2: []string{"/nowhere/fc.grib2"}}, "model.method=three_stage", "train.loss.spread=0", "train.stages.spread.loss="+loss)
-		k := Unfitted(TaskOf(c))
+		k := PlaceholderTask(TaskOf(c))
 		k.SpreadRange = 4
 		o := network.Options(1, "")
 		o.Store = engine.NewStore()
-		net, err := SpecOf(c).Of(network.SpreadStage).Compile(&k, grid, 1, 1, true, o, nil)
+		net, err := SpecOf(c).ForStage(network.SpreadStage).Compile(&k, grid, 1, 1, true, o, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

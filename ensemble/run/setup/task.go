@@ -21,10 +21,10 @@ func auxiliaryOf(c *config.TrainConfig) (all []ensemble.Auxiliary) {
 	return all
 }
 
-// Unfitted is a task with some numbers in place of those that a training fits to
+// PlaceholderTask is a task with some numbers in place of those that a training fits to
 // data. They are constants of the graph and do not change its form, as long as none
 // is 0 or 1 and no two are equal: the compiler merges equal constants.
-func Unfitted(k task.Task) task.Task {
+func PlaceholderTask(k task.Task) task.Task {
 	k.SpreadRange = 1.3
 	for i := range len(k.Targets) * len(k.Features.Axes.Levels) {
 		x := float64(i)
@@ -51,8 +51,8 @@ func AxesOf(c *config.TrainConfig) ensemble.Axes {
 func TaskOf(c *config.TrainConfig) task.Task {
 	return task.Task{
 		Features: ensemble.Features{Axes: AxesOf(c), Aggregates: aggregates(c.Data.Features), Location: c.Model.Location, Season: c.Model.Season, DDOF: c.Data.SpreadDDOF, Auxiliary: auxiliaryOf(c),
-			OfMembers: network.MemberFields(c)},
-		Targets: task.TargetsOf(TargetVariables(c), c.Data.TargetLeads),
+			MemberInputs: network.MemberChannels(c)},
+		Targets: task.CrossTargets(TargetVariables(c), c.Data.TargetLeads),
 	}
 }
 
@@ -61,14 +61,14 @@ func SpecOf(c *config.TrainConfig) network.Spec {
 	s := network.Spec{
 		BodySpec: network.BodySpec{Kind: c.Model.Kind, Base: c.Model.Base, Stages: c.Model.Stages, Dropout: c.Model.Dropout, Periodic: c.Model.Periodic,
 			Embedding: c.Model.Embedding, Auxiliary: len(c.Data.Auxiliary.Variables)},
-		Head:      network.HeadOf(c),
+		Head:      network.NewHeadSpec(c),
 		Precision: c.Train.Train.Precision,
 	}
-	s = s.OfMembers(c)
-	s = s.OfLeads(c)
-	s.ShareOf(c)
-	if c.Model.Height != config.SharedHeight {
-		s.Height = c.Model.Height
+	s = s.WithMembers(c)
+	s = s.WithLeads(c)
+	s.SetSharing(c)
+	if c.Model.LevelFilters != config.SharedLevelFilters {
+		s.Height = c.Model.LevelFilters
 	}
 	if c.Model.Reference != config.NoReference {
 		s.Reference = c.Model.Reference
@@ -91,14 +91,14 @@ func TargetVariables(c *config.TrainConfig) []string {
 	return out
 }
 
-// Divide applies a split by dates or by fractions of the sorted starts.
-func Divide(s config.Split, inits []ensemble.Init) (ensemble.Split, error) {
-	if s.ByDate() {
-		test := s.Test.Domain()
+// ApplySplit applies a split by dates or by fractions of the sorted starts.
+func ApplySplit(s config.Split, inits []ensemble.Init) (ensemble.Split, error) {
+	if s.IsByDate() {
+		test := s.Test.Period()
 		if s.Test.From.IsZero() {
 			test = ensemble.Period{From: time.Unix(1, 0), To: time.Unix(0, 0)} // holds no date
 		}
-		return ensemble.NewSplit(inits, s.Train.Domain(), s.Validation.Domain(), test)
+		return ensemble.NewSplit(inits, s.Train.Period(), s.Validation.Period(), test)
 	}
 	n := float64(len(inits))
 	a := int(math.Round(n * s.Fractions.Train))
@@ -114,10 +114,10 @@ func aggregates(names []string) []ensemble.Aggregate {
 	return out
 }
 
-// Resolved fills in what depends on the machine, and gives each part of a process its share
+// ResolveTraining fills in what depends on the machine, and gives each part of a process its share
 // of threads and memory: all parts one as large, so that they choose the same kernels.
-func Resolved(c config.Training, ranks *team.Team) config.Training {
-	parts := ranks.Most()
+func ResolveTraining(c config.Training, ranks *team.Team) config.Training {
+	parts := ranks.MaxRanksPerProcess()
 	c.Threads = max(1, network.Threads(c.Threads)/parts)
 	c.Memory /= config.Bytes(parts)
 	c.Workspace /= config.Bytes(parts)

@@ -30,12 +30,12 @@ func checkCalibration(d *samples.Data, c *config.TrainConfig) error {
 		return &exit.Error{Code: exit.Usage, What: what + " cannot be calibrated without validation starts", At: path,
 			Why: "a calibration that is fitted to training starts repeats what the network learned by heart", Fix: "set data.split.validation or data.split.fractions.validation"}
 	}
-	m := model.Model{Spec: setup.SpecOf(c), Family: setup.SpecOf(c).Predicted(c.Train.Train.Networks)}
+	m := model.Model{Spec: setup.SpecOf(c), Family: setup.SpecOf(c).PredictedFamily(c.Train.Train.Networks)}
 	for _, q := range c.Calibrate.Events {
-		if _, err := task.EventOf(q); err != nil {
+		if _, err := task.EventSI(q); err != nil {
 			return err
 		}
-		if _, err := m.FamilyOf(q.Variable); err != nil {
+		if _, err := m.CheckedFamily(q.Variable); err != nil {
 			return err
 		}
 	}
@@ -53,13 +53,13 @@ func (t *trainer) calibrate(ctx context.Context, o Options) error {
 		return err
 	}
 	var err error
-	if t.ranks.Leads() {
+	if t.ranks.IsRoot() {
 		err = t.model.Save(t.dir.File("model"))
 	}
-	if err := t.ranks.Together(err); err != nil {
+	if err := t.ranks.AgreeOnError(err); err != nil {
 		return err
 	}
-	late, err := t.seen.input.Warnings(t.ranks)
+	late, err := t.observers.input.Warnings(t.ranks)
 	t.data.Warnings = append(t.data.Warnings, late...)
 	o.warn(t.ranks, late)
 	return err
@@ -81,17 +81,17 @@ func (t *trainer) calibrateEvents(ctx context.Context, c config.Calibrate, show 
 	}
 	var fits []*fit
 	for _, q := range c.Events {
-		e, err := task.EventOf(q)
+		e, err := task.EventSI(q)
 		if err != nil {
 			return err
 		}
-		family, err := m.FamilyOf(q.Variable)
+		family, err := m.CheckedFamily(q.Variable)
 		if err != nil {
 			return err
 		}
-		for at := range k.Score {
-			one := &fit{at: at, event: model.Exceeding(e), family: family}
-			if k.Score[at] != 0 && k.Targets[at/len(k.Features.Axes.Levels)].Variable == q.Variable &&
+		for at := range k.TargetWeights {
+			one := &fit{at: at, event: model.ExceedanceEvent(e), family: family}
+			if k.TargetWeights[at] != 0 && k.Targets[at/len(k.Features.Axes.Levels)].Variable == q.Variable &&
 				!slices.ContainsFunc(fits, func(f *fit) bool { return f.at == at && f.event == one.event }) {
 				fits = append(fits, one)
 			}
@@ -100,7 +100,7 @@ func (t *trainer) calibrateEvents(ctx context.Context, c config.Calibrate, show 
 	weights := m.Grid.Weights()
 	err := t.eachValidation(ctx, "calibrate", show, func(out *model.Forecast, cases []*scoring.Case) {
 		for _, f := range fits {
-			p := model.Exceedances(f.family, out.ParametersAt(f.at, m.Grid.Size(), model.WholeField), f.event.Lower)
+			p := model.ExceedanceProbabilities(f.family, out.ParametersAt(f.at, m.Grid.Size(), model.FullField), f.event.Lower)
 			for q, y := range cases[f.at].Obs {
 				event := 0.0
 				if y != y {
@@ -113,7 +113,7 @@ func (t *trainer) calibrateEvents(ctx context.Context, c config.Calibrate, show 
 			}
 		}
 	})
-	if err != nil || !m.Ranks.Leads() {
+	if err != nil || !m.Ranks.IsRoot() {
 		return err
 	}
 	past := t.data.Validation
@@ -124,8 +124,8 @@ func (t *trainer) calibrateEvents(ctx context.Context, c config.Calibrate, show 
 			r = f.table.Reliability
 		}
 		of := k.Targets[f.at/len(levels)]
-		m.Calibrations = append(m.Calibrations, model.Calibration{Variable: of.Variable, Level: levels[f.at%len(levels)].Of(of.Variable).String(), Lead: of.Lead.String(), Event: f.event, Method: c.Probabilities,
-			Starts: len(past.Inits), Cases: f.table.Cases(), Period: ensemble.Period{From: past.Inits[0].Time, To: past.Inits[len(past.Inits)-1].Time}, Map: r()})
+		m.Calibrations = append(m.Calibrations, model.Calibration{Variable: of.Variable, Level: levels[f.at%len(levels)].ForVariable(of.Variable).String(), Lead: of.Lead.String(), Event: f.event, Method: c.Probabilities,
+			Inits: len(past.Inits), Cases: f.table.Cases(), Period: ensemble.Period{From: past.Inits[0].Time, To: past.Inits[len(past.Inits)-1].Time}, Mapping: r()})
 	}
 	slices.SortStableFunc(m.Calibrations, func(a, b model.Calibration) int { return a.Event.Compare(b.Event) })
 	return nil

@@ -17,10 +17,10 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// removal is the removal of channels in the training of a network. What is left when is decided by
+// channelRemoval is the removal of channels in the training of a network. What is left when is decided by
 // the weights of the step at which it is decided; so a resumed training, which has them, and the
 // list of what was left until then, removes the same.
-type removal struct {
+type channelRemoval struct {
 	goal        channels.Goal // in the end
 	initial     float64       // share that is removed when it begins
 	from, to    int           // steps
@@ -30,27 +30,27 @@ type removal struct {
 	description string // of the goal, in errors
 }
 
-// removalOf is that of a configuration for a training of so many steps; nil for none.
-func removalOf(c *config.TrainConfig, steps int) *removal {
+// newChannelRemoval is that of a configuration for a training of so many steps; nil for none.
+func newChannelRemoval(c *config.TrainConfig, steps int) *channelRemoval {
 	p := c.Prune
 	if p.Method == config.NoPruning || p.Structure != config.ChannelStructure {
 		return nil
 	}
 	epochs := c.Train.Train.Epochs
-	at := func(m config.Moment) int { return int(math.Round(m.Of(epochs) * float64(steps))) }
+	at := func(m config.TrainingTime) int { return int(math.Round(m.Fraction(epochs) * float64(steps))) }
 	to := min(at(p.To), steps-1) // before the last step at the latest
-	r := &removal{initial: p.Initial, from: min(at(p.From), to), to: to, every: p.Every, seed: uint64(c.Train.Train.Seed), method: p.Method,
-		goal: channels.Goal{Scope: channels.Scope(p.ScopeOf()), PerOperation: p.Of == config.OfOperations, Multiple: p.Multiple, Stay: stays(p.Keep)}, description: fmt.Sprintf("prune.target: %g of the %s", p.Target, p.Of)}
-	if p.Of == config.OfOperations {
-		r.goal.FLOPs = 1 - p.Target
+	r := &channelRemoval{initial: p.Initial, from: min(at(p.From), to), to: to, every: p.Every, seed: uint64(c.Train.Train.Seed), method: p.Method,
+		goal: channels.Goal{Scope: channels.Scope(p.EffectiveScope()), PerFLOP: p.TargetUnit == config.OperationsUnit, Multiple: p.ChannelMultiple, Exclude: layerMatcher(p.Keep)}, description: fmt.Sprintf("prune.target: %g of the %s", p.Target, p.TargetUnit)}
+	if p.TargetUnit == config.OperationsUnit {
+		r.goal.FLOPFraction = 1 - p.Target
 	} else {
-		r.goal.Share = 1 - p.Target
+		r.goal.Fraction = 1 - p.Target
 	}
 	return r
 }
 
-// stays tells layers that prune.keep names.
-func stays(patterns []string) func(layer string) bool {
+// layerMatcher tells layers that prune.keep names.
+func layerMatcher(patterns []string) func(layer string) bool {
 	return func(layer string) bool {
 		for _, p := range patterns {
 			if ok, err := path.Match(p, layer); ok && err == nil {
@@ -61,8 +61,8 @@ func stays(patterns []string) func(layer string) bool {
 	}
 }
 
-// at is the goal at a step, and whether channels are removed there.
-func (r *removal) at(step int) (channels.Goal, bool) {
+// goalAt is the goal at a step, and whether channels are removed there.
+func (r *channelRemoval) goalAt(step int) (channels.Goal, bool) {
 	if r == nil || step < r.from || step > r.to || step != r.to && (step-r.from)%r.every != 0 {
 		return channels.Goal{}, false
 	}
@@ -73,55 +73,57 @@ func (r *removal) at(step int) (channels.Goal, bool) {
 		}
 		return 1 - prune.Cubic(step, r.from, r.to, r.initial, 1-end)
 	}
-	if g.FLOPs > 0 {
-		g.FLOPs = left(g.FLOPs)
+	if g.FLOPFraction > 0 {
+		g.FLOPFraction = left(g.FLOPFraction)
 	} else {
-		g.Share = left(g.Share)
+		g.Fraction = left(g.Fraction)
 	}
-	return g, g.FLOPs+g.Share < 1
+	return g, g.FLOPFraction+g.Fraction < 1
 }
 
 // check refuses a goal that cannot be reached, before the first step.
-func (r *removal) check(s network.Spec, k *task.Task, g *ensemble.Grid) error {
+func (r *channelRemoval) check(s network.Spec, k *task.Task, g *ensemble.Grid) error {
 	if r == nil {
 		return nil
 	}
-	c, err := s.Whole(k, g)
+	c, err := s.FullChannels(k, g)
 	if err != nil {
 		return err
 	}
 	goal := r.goal
 	goal.Scope = channels.Uniform // whether it can be reached does not depend on scores
-	if _, err := c.Choose(goal, c.Equal()); err != nil {
-		return r.tooMuch(err)
+	if _, err := c.Choose(goal, c.EqualScores()); err != nil {
+		return r.unreachable(err)
 	}
 	return nil
 }
 
-func (r *removal) tooMuch(err error) error {
+func (r *channelRemoval) unreachable(err error) error {
 	return &exit.Error{Code: exit.Usage, What: "not so much of the network can be removed", At: r.description, Why: err.Error(),
 		Fix: "give a smaller prune.target or prune.multiple, or let prune.keep name fewer layers", Err: err}
 }
 
-// removing tells whether channels may still go.
-func (t *trainer) removing() bool { return t.removal != nil && t.ownSteps() < t.removal.to }
+// isRemovingChannels tells whether channels may still go.
+func (t *trainer) isRemovingChannels() bool {
+	return t.removal != nil && t.networkSteps() < t.removal.to
+}
 
 // removeChannels removes what is to be removed before the present step: of the network, and of all that
 // is kept of its parameters. All ranks do.
 func (t *trainer) removeChannels() error {
-	step := t.ownSteps()
-	goal, due := t.removal.at(step)
-	if !due || t.at.Removed > step {
+	step := t.networkSteps()
+	goal, due := t.removal.goalAt(step)
+	if !due || t.pos.Removed > step {
 		return nil
 	}
-	t.at.Removed = step + 1
+	t.pos.Removed = step + 1
 	spec := t.model.Spec
-	whole, err := spec.Whole(&t.model.Task, t.model.Grid)
+	whole, err := spec.FullChannels(&t.model.Task, t.model.Grid)
 	if err != nil {
 		return err
 	}
-	goal.First = whole.First()
-	spec.Kept = t.at.Kept
+	goal.Original = whole.OriginalSize()
+	spec.Kept = t.pos.Kept
 	now, err := spec.Channels(&t.model.Task, t.model.Grid)
 	if err != nil {
 		return err
@@ -132,7 +134,7 @@ func (t *trainer) removeChannels() error {
 	}
 	left, err := now.Choose(goal, scores)
 	if err != nil {
-		return t.removal.tooMuch(err)
+		return t.removal.unreachable(err)
 	}
 	if len(left) == 0 {
 		return nil
@@ -141,34 +143,34 @@ func (t *trainer) removeChannels() error {
 	if err != nil {
 		return err
 	}
-	kept := channels.Compose(t.at.Kept, left)
+	kept := channels.Compose(t.pos.Kept, left)
 	text, err := json.Marshal(kept)
 	if err != nil {
 		return err
 	}
-	if err := t.ranks.Same("which channels are left", string(text)); err != nil {
+	if err := t.ranks.CheckSame("which channels are left", string(text)); err != nil {
 		return err
 	}
-	if err := t.cut(kept, cut); err != nil {
+	if err := t.shrink(kept, cut); err != nil {
 		return err
 	}
 	share, err := whole.FLOPs(kept)
 	if err != nil {
 		return err
 	}
-	return t.dir.Events().Write("channels", t.at.Step, t.at.Epoch+1, rundir.Value{Name: "parameters", Value: t.now.store.ParamCount()},
-		rundir.Value{Name: "operations", Value: float64(share) / float64(goal.First.FLOPs)})
+	return t.dir.Events().Write("channels", t.pos.Step, t.pos.Epoch+1, rundir.Value{Name: "parameters", Value: t.current.store.ParamCount()},
+		rundir.Value{Name: "operations", Value: float64(share) / float64(goal.Original.FLOPs)})
 }
 
-// cut goes on with what a cut leaves of the network: its parameters, states, moments and average.
+// shrink goes on with what a cut leaves of the network: its parameters, states, moments and average.
 // The best weights so far are of a network that is no more.
-func (t *trainer) cut(kept []channels.Kept, cut channels.Cut) error {
-	t.at.Kept, t.now.pruning.importance = kept, importance{}
-	err := t.again(func(w model.Weights) {
+func (t *trainer) shrink(kept []channels.Kept, cut channels.Selection) error {
+	t.pos.Kept, t.current.pruning.importance = kept, importance{}
+	err := t.recompile(func(w model.Weights) {
 		for i, x := range w {
 			w[i].Data, w[i].Shape = cut.Take(x.Name, x.Shape, x.Data.([]float32))
 		}
 	})
-	t.now.best, t.at.BestLoss, t.at.BestEpoch = nil, noBest, t.at.Epoch
+	t.current.best, t.pos.BestLoss, t.pos.BestEpoch = nil, noBest, t.pos.Epoch
 	return err
 }

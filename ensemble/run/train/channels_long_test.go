@@ -80,12 +80,12 @@ func TestLongPatternSpeed(t *testing.T) {
 		}
 		if c := channels.Find(g); i == 1 {
 			var kept []channels.Kept
-			for _, f := range c.Families() {
+			for _, f := range c.Groups() {
 				share, ok := gcmPattern[f.Name()]
 				if !ok {
 					continue
 				}
-				k := channels.Kept{Filter: f.Filters[0], Of: f.Width}
+				k := channels.Kept{Filter: f.Filters[0], Width: f.Width}
 				for ch := range max(int(math.Round(share*float64(f.Width)/8)), 1) * 8 {
 					k.Channels = append(k.Channels, ch)
 				}

@@ -15,10 +15,10 @@ import (
 
 // Ranks that share an optimiser remove as many channels as one alone, and take the same steps before and
 // after.
-func TestRanksLoseTheSameChannels(t *testing.T) {
+func TestRanksRemoveTheSameChannels(t *testing.T) {
 	f := demotest.Files(t)
 	options := func(dir string, more ...string) train.Options {
-		return train.Options{Config: runtest.LosingChannels(t, f, append(more, "prune.method=taylor", "train.epochs=3", "train.ema=0.5", "prune.of=operations", "baselines=[climatology]")...), RunDir: dir, Version: "test"}
+		return train.Options{Config: runtest.ChannelPruning(t, f, append(more, "prune.method=taylor", "train.epochs=3", "train.ema=0.5", "prune.of=operations", "baselines=[climatology]")...), RunDir: dir, Version: "test"}
 	}
 	alone, shared := filepath.Join(t.TempDir(), "alone"), filepath.Join(t.TempDir(), "shared")
 	if _, err := train.Run(context.Background(), options(alone)); err != nil {

@@ -20,13 +20,13 @@ import (
 
 // Networks that begin with the channels that another one was left are of its shape, and are averaged like others; what
 // does not fit is refused before the first step.
-func TestBeginWithFewerChannels(t *testing.T) {
+func TestPretrainedWithFewerChannels(t *testing.T) {
 	f, dirs := demotest.Files(t), t.TempDir()
 	train := func(name string, c *config.TrainConfig) error {
 		_, err := Run(context.Background(), Options{Config: c, RunDir: filepath.Join(dirs, name), Version: "test"})
 		return err
 	}
-	if err := train("pruned", runtest.LosingChannels(t, f, "train.epochs=2", "prune.every=1", "baselines=[climatology]")); err != nil {
+	if err := train("pruned", runtest.ChannelPruning(t, f, "train.epochs=2", "prune.every=1", "baselines=[climatology]")); err != nil {
 		t.Fatal(err)
 	}
 	if err := train("whole", demotest.Config(t, f, "train.networks=1", "train.epochs=1", "baselines=[climatology]")); err != nil {
@@ -65,7 +65,7 @@ func TestBeginWithFewerChannels(t *testing.T) {
 }
 
 // A training that stops again before its first step keeps the scores that it found in the checkpoint.
-func TestScoresOutliveTwoStops(t *testing.T) {
+func TestChannelScoresSurviveRestarts(t *testing.T) {
 	m := &importance{}
 	if err := m.restore(model.Weights{{Name: "b.weight", Shape: []int{2}, Data: []float32{3, 4}}, {Name: "a.weight", Shape: []int{1}, Data: []float32{5}}}); err != nil {
 		t.Fatal(err)
@@ -77,9 +77,9 @@ func TestScoresOutliveTwoStops(t *testing.T) {
 }
 
 // What cannot be removed is refused before the first step, with what is pinned.
-func TestRemovalThatCannotBe(t *testing.T) {
+func TestUnreachableChannelTarget(t *testing.T) {
 	f := demotest.Files(t)
-	c := runtest.LosingChannels(t, f, "prune.target=0.9")
+	c := runtest.ChannelPruning(t, f, "prune.target=0.9")
 	steps := 0
 	_, err := Run(context.Background(), Options{Config: c, RunDir: filepath.Join(t.TempDir(), "r"), Version: "test", Stop: func() error { steps++; return nil }})
 	if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "leaves nothing of layer enc_conv0") || steps > 0 {
@@ -89,14 +89,14 @@ func TestRemovalThatCannotBe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := setup.Unfitted(setup.TaskOf(c))
+	k := setup.PlaceholderTask(setup.TaskOf(c))
 	for want, change := range map[string]func(*config.Prune){
-		"2 of 2 of dec_conv0: it is the input": func(p *config.Prune) { p.Of, p.Target = config.OfOperations, 0.99 },
+		"2 of 2 of dec_conv0: it is the input": func(p *config.Prune) { p.TargetUnit, p.Target = config.OperationsUnit, 0.99 },
 		"no channel can go":                    func(p *config.Prune) { p.Keep = []string{"*"} },
 	} {
 		other := *c
 		change(&other.Prune)
-		if err := removalOf(&other, 16).check(setup.SpecOf(&other), &k, grid); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), want) {
+		if err := newChannelRemoval(&other, 16).check(setup.SpecOf(&other), &k, grid); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // importance gathers scores of channels from the gradients of steps, for the network that is
 // left at present. What it has is in checkpoints.
 type importance struct {
-	of       *channels.Network
+	network  *channels.Network
 	sums     map[string][]float32 // by the first filter of a family: squares of Taylor
 	gradient []float32
 }
@@ -25,16 +25,16 @@ type importance struct {
 func (t *trainer) channelScores(now *channels.Network, step int) ([][]float64, error) {
 	switch r := t.removal; r.method {
 	case config.TaylorPruning:
-		out := now.Equal()
-		for i, f := range now.Families() {
-			for k, v := range t.now.pruning.importance.sums[f.Filters[0]] {
+		out := now.EqualScores()
+		for i, f := range now.Groups() {
+			for k, v := range t.current.pruning.importance.sums[f.Filters[0]] {
 				out[i][k] = float64(v)
 			}
 		}
 		return out, nil
 	case config.RandomPruning:
-		out := now.Equal()
-		for i, f := range now.Families() {
+		out := now.EqualScores()
+		for i, f := range now.Groups() {
 			key := rng.Key(r.seed, rng.Hash("channels"), rng.Hash(f.Filters[0]), uint64(step))
 			for k := range out[i] {
 				out[i][k] = rng.Uniform(key, uint64(k))
@@ -42,42 +42,42 @@ func (t *trainer) channelScores(now *channels.Network, step int) ([][]float64, e
 		}
 		return out, nil
 	}
-	return now.Magnitudes(t.now.parameter), nil
+	return now.Magnitudes(t.current.parameter), nil
 }
 
 // observeChannels adds the gradient of the present step, which the optimiser is about to take. All
 // ranks do.
 func (t *trainer) observeChannels() error {
-	r, step := t.removal, t.ownSteps()
+	r, step := t.removal, t.networkSteps()
 	if r == nil || r.method != config.TaylorPruning || step < r.from-r.every || step >= r.to {
 		return nil
 	}
-	m := &t.now.pruning.importance
-	if m.of == nil {
+	m := &t.current.pruning.importance
+	if m.network == nil {
 		spec := t.model.Spec
-		spec.Kept = t.at.Kept
+		spec.Kept = t.pos.Kept
 		var err error
-		if m.of, err = spec.Channels(&t.model.Task, t.model.Grid); err != nil {
+		if m.network, err = spec.Channels(&t.model.Task, t.model.Grid); err != nil {
 			return err
 		}
-		m.gradient = make([]float32, len(t.now.store.Params()))
+		m.gradient = make([]float32, len(t.current.store.Params()))
 	}
 	if m.sums == nil {
 		m.sums = map[string][]float32{}
 	}
 	clear(m.gradient)
-	t.now.opt.Present(m.gradient, 1)
-	if err := t.now.opt.Gather(m.gradient); err != nil {
+	t.current.opt.AddScaledGradient(m.gradient, 1)
+	if err := t.current.opt.AllGather(m.gradient); err != nil {
 		return fmt.Errorf("gradients of pruning: %w", err)
 	}
 	at := map[string][]float32{}
-	for _, e := range t.now.store.Entries() {
+	for _, e := range t.current.store.Entries() {
 		if !e.State {
 			at[e.Name] = m.gradient[e.Offset : e.Offset+e.Size()]
 		}
 	}
-	now := m.of.Taylor(t.now.parameter, func(name string) []float32 { return at[name] })
-	for i, f := range m.of.Families() {
+	now := m.network.Taylor(t.current.parameter, func(name string) []float32 { return at[name] })
+	for i, f := range m.network.Groups() {
 		name := f.Filters[0]
 		if m.sums[name] == nil {
 			m.sums[name] = make([]float32, f.Width)

@@ -33,23 +33,23 @@ type planRecord struct {
 	Choices map[string]string `json:"choices"`
 }
 
-// stopped is a wish to stop that was found between two batches, or a sample that cannot be
+// stopRequest is a wish to stop that was found between two batches, or a sample that cannot be
 // read.
-type stopped struct{ reason error }
+type stopRequest struct{ reason error }
 
-func (s stopped) Error() string { return s.reason.Error() }
+func (s stopRequest) Error() string { return s.reason.Error() }
 
 // saveIfStopped saves where an error is a wish to stop, and gives the reason; other errors it gives as they are.
 func (t *trainer) saveIfStopped(err error) error {
-	if stop := (stopped{}); errors.As(err, &stop) {
+	if stop := (stopRequest{}); errors.As(err, &stop) {
 		return errors.Join(t.save(), stop.reason)
 	}
 	return err
 }
 
-// enter prepares a fresh run, or goes to the checkpoint that is to be resumed. It
+// startOrResume prepares a fresh run, or goes to the checkpoint that is to be resumed. It
 // returns the step resumed from.
-func (t *trainer) enter(o Options, state rundir.State) (uint64, error) {
+func (t *trainer) startOrResume(o Options, state rundir.State) (uint64, error) {
 	c := o.Config
 	var sources []rundir.Source
 	for _, f := range c.Files() {
@@ -62,14 +62,14 @@ func (t *trainer) enter(o Options, state rundir.State) (uint64, error) {
 		return 0, &exit.Error{Code: exit.NotYet, What: "no run was begun here", At: o.RunDir, Why: "--resume " + o.Resume + " names the checkpoint of a step",
 			Fix: "correct --run-dir, or give --resume auto, which begins where nothing is"}
 	}
-	if !t.ranks.Leads() {
+	if !t.ranks.IsRoot() {
 		return 0, nil
 	}
 	if err := t.dir.WriteConfig(c.YAML(), sources); err != nil {
 		return 0, err
 	}
-	t.seen.environment = &rundir.Environment{Version: o.Version, Threads: network.Threads(c.Train.Train.Threads), Seed: int64(t.base.Seed), Determinism: "D1", Start: time.Now().UTC()}
-	return 0, t.dir.WriteEnvironment(*t.seen.environment)
+	t.observers.environment = &rundir.Environment{Version: o.Version, Threads: network.Threads(c.Train.Train.Threads), Seed: int64(t.base.Seed), Determinism: "D1", Start: time.Now().UTC()}
+	return 0, t.dir.WriteEnvironment(*t.observers.environment)
 }
 
 // resume restores the checkpoint asked for, with a configuration that differs in keys that may.
@@ -77,7 +77,7 @@ func (t *trainer) resume(o Options, sources []rundir.Source) (uint64, error) {
 	effective := t.dir.File("config.effective.yaml")
 	began, err := os.ReadFile(effective)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return 0, exit.Read(effective, err)
+		return 0, exit.ReadError(effective, err)
 	}
 	if err == nil {
 		if err := o.Config.CheckResume(began); err != nil {
@@ -85,13 +85,13 @@ func (t *trainer) resume(o Options, sources []rundir.Source) (uint64, error) {
 		}
 	}
 	var step uint64
-	c, err := t.checkpoint(o.Resume)
+	c, err := t.loadCheckpoint(o.Resume)
 	if c != nil && err == nil { // nil: stopped before the first checkpoint
 		if err = t.restore(c); err == nil {
 			step, err = c.Step, t.dir.Events().Resumed(c.Step, c.Epoch)
 		}
 	}
-	if err != nil || bytes.Equal(began, o.Config.YAML()) || !t.ranks.Leads() {
+	if err != nil || bytes.Equal(began, o.Config.YAML()) || !t.ranks.IsRoot() {
 		return step, err
 	}
 	if began != nil {
@@ -100,9 +100,9 @@ func (t *trainer) resume(o Options, sources []rundir.Source) (uint64, error) {
 	return step, t.dir.WriteConfig(o.Config.YAML(), sources)
 }
 
-// checkpoint loads the one asked for, or the newest whole one: all ranks that of the
+// loadCheckpoint loads the one asked for, or the newest whole one: all ranks that of the
 // leading rank. It is nil if there is none yet.
-func (t *trainer) checkpoint(which string) (*ckpt.Checkpoint, error) {
+func (t *trainer) loadCheckpoint(which string) (*ckpt.Checkpoint, error) {
 	root := t.dir.File("checkpoints")
 	load := func(step uint64) (*ckpt.Checkpoint, error) {
 		return ckpt.Load(t.dir.File("checkpoints", ckpt.Name(step)))
@@ -116,10 +116,10 @@ func (t *trainer) checkpoint(which string) (*ckpt.Checkpoint, error) {
 	}
 	var c *ckpt.Checkpoint
 	at := int64(-1)
-	if t.ranks.Leads() {
+	if t.ranks.IsRoot() {
 		var damaged []string
 		var err error
-		if err = ckpt.Clean(root); err != nil {
+		if err = ckpt.RemovePartial(root); err != nil {
 			return nil, err
 		}
 		if c, damaged, err = ckpt.LoadLatest(root); err != nil {
@@ -130,7 +130,7 @@ func (t *trainer) checkpoint(which string) (*ckpt.Checkpoint, error) {
 			at = int64(c.Step)
 		}
 	}
-	at, err := t.ranks.Agree(at)
+	at, err := t.ranks.BroadcastInt(at)
 	if err != nil || at < 0 || c != nil {
 		return c, err
 	}
@@ -140,7 +140,7 @@ func (t *trainer) checkpoint(which string) (*ckpt.Checkpoint, error) {
 // save writes a checkpoint of everything, which does not depend on the ranks. The
 // leading one does, with what the others have.
 func (t *trainer) save() error {
-	moments, err := t.now.opt.State()
+	moments, err := t.current.opt.State()
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (t *trainer) save() error {
 	if err != nil {
 		return err
 	}
-	if err := t.now.show(); err != nil || !t.ranks.Leads() {
+	if err := t.current.updateEvalStore(); err != nil || !t.ranks.IsRoot() {
 		return err
 	}
 	add := func(prefix string, w model.Weights) {
@@ -157,14 +157,14 @@ func (t *trainer) save() error {
 			tensors = append(tensors, x)
 		}
 	}
-	add(partWeights, model.WeightsOf(t.now.store))
+	add(partWeights, model.CopyWeights(t.current.store))
 	for _, s := range moments {
 		tensors = append(tensors, ckpt.Tensor{Name: partOptimizer + s.Name, Shape: s.Shape, Data: s.Values})
 	}
-	if t.now.shown != t.now.store {
-		add(partAverage, model.WeightsOf(t.now.shown))
+	if t.current.evalStore != t.current.store {
+		add(partAverage, model.CopyWeights(t.current.evalStore))
 	}
-	add(partBest, t.now.best)
+	add(partBest, t.current.best)
 	for i, w := range t.finished {
 		add(fmt.Sprintf(partFinished, i), w)
 	}
@@ -173,7 +173,7 @@ func (t *trainer) save() error {
 
 // writeCheckpoint writes tensors with where training stands, and forgets checkpoints that are not kept.
 func (t *trainer) writeCheckpoint(tensors []ckpt.Tensor) error {
-	state, err := json.Marshal(t.at)
+	state, err := json.Marshal(t.pos)
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
@@ -182,16 +182,16 @@ func (t *trainer) writeCheckpoint(tensors []ckpt.Tensor) error {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	root := t.dir.File("checkpoints")
-	meta := ckpt.Meta{Step: t.at.Step, Epoch: t.at.Epoch, Version: t.model.Version, ConfigHash: t.hash, State: state, Plan: plan}
+	meta := ckpt.Meta{Step: t.pos.Step, Epoch: t.pos.Epoch, Version: t.model.Version, ConfigHash: t.hash, State: state, Plan: plan}
 	if _, err := ckpt.Save(root, meta, tensors); err != nil {
 		return err
 	}
-	if t.at.BestEpoch == t.at.Epoch && t.at.Batch == 0 && t.at.Epoch > 0 {
-		if err := ckpt.MarkBest(root, t.at.Step); err != nil {
+	if t.pos.BestEpoch == t.pos.Epoch && t.pos.Batch == 0 && t.pos.Epoch > 0 {
+		if err := ckpt.MarkBest(root, t.pos.Step); err != nil {
 			return err
 		}
 	}
-	return ckpt.Retain(root, t.now.cfg.Checkpoint.Keep)
+	return ckpt.Retain(root, t.current.cfg.Checkpoint.Keep)
 }
 
 // restore goes to where a checkpoint was saved.
@@ -201,7 +201,7 @@ func (t *trainer) restore(c *ckpt.Checkpoint) error {
 	unreadable := func(what string, err error) error {
 		return &exit.Error{Code: exit.BadData, What: "the checkpoint's " + what + " cannot be read", At: c.Dir, Why: err.Error(), Fix: "remove that checkpoint and resume from the one before it"}
 	}
-	if err := json.Unmarshal(c.State, &t.at); err != nil {
+	if err := json.Unmarshal(c.State, &t.pos); err != nil {
 		return unreadable("state", err)
 	}
 	var plan planRecord
@@ -218,20 +218,20 @@ func (t *trainer) restore(c *ckpt.Checkpoint) error {
 		}
 		return w
 	}
-	if t.at.Network >= len(t.turns) {
-		return unreadable("state", fmt.Errorf("network %d of %d", t.at.Network+1, len(t.turns)))
+	if t.pos.Network >= len(t.trainings) {
+		return unreadable("state", fmt.Errorf("network %d of %d", t.pos.Network+1, len(t.trainings)))
 	}
-	for i := range t.at.Network {
+	for i := range t.pos.Network {
 		t.finished = append(t.finished, part(fmt.Sprintf(partFinished, i)))
 	}
 	if err := t.begin(); err != nil {
 		return err
 	}
-	if err := t.refill(part(partWeights), part(partAverage), part(partOptimizer), c.Dir); err != nil {
+	if err := t.restoreWeights(part(partWeights), part(partAverage), part(partOptimizer), c.Dir); err != nil {
 		return err
 	}
-	t.now.best = part(partBest)
-	if err := t.restorePruning(part(partPruning), part(partEarly)); err != nil {
+	t.current.best = part(partBest)
+	if err := t.restorePruning(part(partPruning), part(partRewind)); err != nil {
 		return unreadable("mask", err)
 	}
 	return nil

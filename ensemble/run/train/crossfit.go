@@ -23,7 +23,7 @@ type crossFit struct {
 	foldOf []int // of each training start, its fold
 	all    *task.Reference
 	final  *task.Reference   // of the trained model
-	of     []*task.Reference // [fold]
+	byFold []*task.Reference // [fold]
 	err    error
 }
 
@@ -41,8 +41,8 @@ func newCrossFit(c *config.TrainConfig, inits []ensemble.Init) (*crossFit, error
 	}
 	x := &crossFit{folds: folds, foldOf: make([]int, len(inits)), all: &task.Reference{Method: m}, final: &task.Reference{Method: m}}
 	for f, fold := range folds {
-		x.of = append(x.of, &task.Reference{Method: m})
-		for _, i := range fold.Out {
+		x.byFold = append(x.byFold, &task.Reference{Method: m})
+		for _, i := range fold.HeldOut {
 			x.foldOf[i] = f
 		}
 	}
@@ -60,7 +60,7 @@ func (x *crossFit) add(target string, set *baseline.Set) {
 		every[i] = i
 	}
 	fit := func(r *task.Reference, dates []int) {
-		f, err := r.Method.Fit(datesOf(set, dates))
+		f, err := r.Method.Fit(subsetOf(set, dates))
 		if err != nil {
 			x.err = cmp.Or(x.err, error(&exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s cannot be fitted to %d starts of %s", r.Method.ID, len(dates), target),
 				At: "model.reference", Why: err.Error(), Fix: "name another baseline, lower model.cross_fit.folds, or extend data.split.train", Err: err}))
@@ -70,12 +70,12 @@ func (x *crossFit) add(target string, set *baseline.Set) {
 	fit(x.all, every[:len(x.foldOf)])
 	fit(x.final, every)
 	for f, fold := range x.folds {
-		fit(x.of[f], fold.In)
+		fit(x.byFold[f], fold.Train)
 	}
 }
 
-// datesOf are some dates of a set, without members.
-func datesOf(s *baseline.Set, dates []int) *baseline.Set {
+// subsetOf are some dates of a set, without members.
+func subsetOf(s *baseline.Set, dates []int) *baseline.Set {
 	out, n := &baseline.Set{Weights: s.Weights}, s.Points()
 	for _, i := range dates {
 		out.Valid = append(out.Valid, s.Valid[i])
@@ -93,20 +93,20 @@ func (x *crossFit) share(ranks *team.Team) (*crossFit, error) {
 	if x == nil {
 		return nil, nil
 	}
-	if err := ranks.Together(x.err); err != nil || ranks.Own() == nil {
+	if err := ranks.AgreeOnError(x.err); err != nil || ranks.Shard() == nil {
 		return x, err
 	}
 	var parts [][]task.FitParts
-	if ranks.Leads() {
-		for _, r := range append([]*task.Reference{x.all, x.final}, x.of...) {
+	if ranks.IsRoot() {
+		for _, r := range append([]*task.Reference{x.all, x.final}, x.byFold...) {
 			var fits []task.FitParts
 			for _, f := range r.Fits {
-				fits = append(fits, task.PartsOfFit(f))
+				fits = append(fits, task.SplitFit(f))
 			}
 			parts = append(parts, fits)
 		}
 	}
-	parts, err := team.FromLeader(ranks, parts)
+	parts, err := team.Broadcast(ranks, parts)
 	if err != nil {
 		return nil, err
 	}
@@ -116,43 +116,43 @@ func (x *crossFit) share(ranks *team.Team) (*crossFit, error) {
 		for _, p := range fits {
 			r.Fits = append(r.Fits, p.Fit(r.Method))
 		}
-		switch r = r.Within(ranks.Own(), ranks.Comm.Rank()); i {
+		switch r = r.ForRank(ranks.Shard(), ranks.Comm.Rank()); i {
 		case 0:
 			out.all = r
 		case 1:
 			out.final = r
 		default:
-			out.of = append(out.of, r)
+			out.byFold = append(out.byFold, r)
 		}
 	}
-	if !ranks.Leads() {
+	if !ranks.IsRoot() {
 		x.all, x.final = out.all, out.final // stand for the whole ones, which only the leading rank saves
 	}
 	return out, nil
 }
 
-// whole is the reference of validation starts; nil for none.
-func (x *crossFit) whole() *task.Reference {
+// full is the reference of validation starts; nil for none.
+func (x *crossFit) full() *task.Reference {
 	if x == nil {
 		return nil
 	}
 	return x.all
 }
 
-// trained is the reference of the trained model; nil for none.
-func (x *crossFit) trained() *task.Reference {
+// finalReference is the reference of the trained model; nil for none.
+func (x *crossFit) finalReference() *task.Reference {
 	if x == nil {
 		return nil
 	}
 	return x.final
 }
 
-// task is a task with the reference of a training start.
-func (x *crossFit) task(k *task.Task, start int) *task.Task {
+// taskFor is a task with the reference of a training start.
+func (x *crossFit) taskFor(k *task.Task, start int) *task.Task {
 	if x == nil {
 		return k
 	}
 	own := *k
-	own.Correct(x.of[x.foldOf[start]])
+	own.SetReference(x.byFold[x.foldOf[start]])
 	return &own
 }

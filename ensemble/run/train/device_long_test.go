@@ -26,7 +26,7 @@ import (
 // float32 on a processor, unless float16 is asked for.
 func TestLongTrainInFloat16(t *testing.T) {
 	runtest.EmulatedGPU(t)
-	opened := runtest.InFloat16Only(t)
+	opened := runtest.UseFloat16Backend(t)
 	c := demotest.Config(t, demotest.Files(t), "train.device=cuda", "train.precision=f16", "train.networks=1", "train.epochs=2", "train.batch_size=2", "train.ema=0.9")
 	train := func(dir string, steps int) {
 		t.Helper()
@@ -43,9 +43,9 @@ func TestLongTrainInFloat16(t *testing.T) {
 	}
 	whole, parts := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "parts")
 	train(whole, 1)
-	first := runtest.Newest(t, whole)
+	first := runtest.NewestCheckpoint(t, whole)
 	var at position
-	if err := json.Unmarshal(first.State, &at); err != nil || at.LossScale != (optim.LossScale{Scale: 0x1p16, Good: 1}) {
+	if err := json.Unmarshal(first.State, &at); err != nil || at.LossScale != (optim.LossScale{Scale: 0x1p16, GoodSteps: 1}) {
 		t.Fatalf("behind the first step %+v, %v", at.LossScale, err)
 	}
 	at.LossScale.Scale = 0x1p30
@@ -68,10 +68,10 @@ func TestLongTrainInFloat16(t *testing.T) {
 	if runtest.Digest(t, whole) != runtest.Digest(t, parts) {
 		t.Error("a run that was stopped among skipped steps ends with other bits")
 	}
-	if !slices.ContainsFunc(*opened, func(b *runtest.InFloat16) bool { return b.Stored }) {
+	if !slices.ContainsFunc(*opened, func(b *runtest.Float16Backend) bool { return b.Stored }) {
 		t.Error("no field was stored as float16")
 	}
-	if err := json.Unmarshal(runtest.Newest(t, whole).State, &at); err != nil {
+	if err := json.Unmarshal(runtest.NewestCheckpoint(t, whole).State, &at); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(whole, "events.jsonl"))
@@ -92,7 +92,7 @@ func TestLongTrainInFloat16(t *testing.T) {
 			t.Errorf("event %s, want scale %g, skipped %d", line, scale, skipped)
 		}
 	}
-	if skipped < 4 || skipped > 15 || strings.Count(string(text), `"kind":"step"`)+skipped != int(runtest.Newest(t, whole).Step) {
+	if skipped < 4 || skipped > 15 || strings.Count(string(text), `"kind":"step"`)+skipped != int(runtest.NewestCheckpoint(t, whole).Step) {
 		t.Errorf("%d steps were skipped:\n%s", skipped, text)
 	}
 	for precision, want := range map[string]exit.Code{"": exit.OK, "f16": exit.NoDevice} {

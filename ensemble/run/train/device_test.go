@@ -26,9 +26,9 @@ import (
 // there is none.
 func TestTrainOnDevice(t *testing.T) {
 	runtest.EmulatedGPU(t)
-	runtest.DriverOfTests(t)
+	runtest.FakeDriver(t)
 	data := demotest.Files(t)
-	few := runtest.FirstOf(data, 11) // the emulated GPU is slow
+	few := runtest.FirstInits(data, 11) // the emulated GPU is slow
 	weights := map[string]model.Weights{}
 	dirs := map[string]string{}
 	for _, device := range []string{"cpu", "cuda"} {
@@ -44,7 +44,7 @@ func TestTrainOnDevice(t *testing.T) {
 			t.Fatal(err)
 		}
 		weights[device] = m.Networks[0]
-		runtest.TellsOf(t, device == "cuda", dirs[device], told.String())
+		runtest.CheckDeviceReports(t, device == "cuda", dirs[device], told.String())
 	}
 	for k, want := range weights["cpu"] {
 		got := weights["cuda"][k].Data.([]float32)
@@ -59,7 +59,7 @@ func TestTrainOnDevice(t *testing.T) {
 // TestAveragedNetworksOnDevice: networks that are averaged predict on a GPU what they predict on a processor, start after start.
 func TestAveragedNetworksOnDevice(t *testing.T) {
 	runtest.EmulatedGPU(t)
-	tr, samples, err := rain(t, rainConfig(t), nil)
+	tr, samples, err := trainRain(t, rainConfig(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestAveragedNetworksOnDevice(t *testing.T) {
 		m.Networks = append(m.Networks, other)
 		defer m.Close()
 		for _, k := range []int{0, 1, 0, 2} {
-			out, err := m.Predict(context.Background(), network.Options(1, device), samples[k].Forecast, m.Task.Used)
+			out, err := m.Predict(context.Background(), network.Options(1, device), samples[k].Forecast, m.Task.UsedMembers)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ func TestAveragedNetworksOnDevice(t *testing.T) {
 func TestPruneOnDevice(t *testing.T) {
 	runtest.EmulatedGPU(t)
 	of := func(device string) model.Weights {
-		tr, _, err := rain(t, rainConfig(t, "train.device="+device, "train.networks=1", "train.epochs=2", "train.ema=0.9", "train.clip=1",
+		tr, _, err := trainRain(t, rainConfig(t, "train.device="+device, "train.networks=1", "train.epochs=2", "train.ema=0.9", "train.clip=1",
 			"prune.method=magnitude", "prune.target=0.6", "prune.every=2", "prune.from=10%", "prune.to=60%"), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -134,26 +134,26 @@ func TestPruneOnDevice(t *testing.T) {
 // the training goes on.
 func TestOverflowsInFloat16(t *testing.T) {
 	runtest.EmulatedGPU(t)
-	opened := runtest.InFloat16Only(t)
-	tr, _, err := rain(t, rainConfig(t, "train.device=cuda", "train.precision=f16", "train.networks=1", "train.epochs=2", "train.batch_size=2"), nil)
+	opened := runtest.UseFloat16Backend(t)
+	tr, _, err := trainRain(t, rainConfig(t, "train.device=cuda", "train.precision=f16", "train.networks=1", "train.epochs=2", "train.batch_size=2"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr.at.LossScale.Scale = 0x1p30
+	tr.pos.LossScale.Scale = 0x1p30
 	var all []optim.LossScale
 	var weights [][]float32
-	tr.seen.report = func(int, string) {
-		all, weights = append(all, tr.at.LossScale), append(weights, slices.Clone(tr.now.store.Params()))
+	tr.observers.report = func(int, string) {
+		all, weights = append(all, tr.pos.LossScale), append(weights, slices.Clone(tr.current.store.Params()))
 	}
 	if err := tr.loop(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(*opened, func(b *runtest.InFloat16) bool { return b.Stored }) {
+	if !slices.ContainsFunc(*opened, func(b *runtest.Float16Backend) bool { return b.Stored }) {
 		t.Error("no field was stored as float16")
 	}
 	last := len(all) - 1
 	skipped := int(all[last].Skipped)
-	if len(all) != 20 || skipped < 2 || skipped > 14 || all[last].Good != 20-skipped {
+	if len(all) != 20 || skipped < 2 || skipped > 14 || all[last].GoodSteps != 20-skipped {
 		t.Fatalf("%d steps, in the end %+v", len(all), all[last])
 	}
 	for i, l := range all {

@@ -24,10 +24,10 @@ import (
 // for rounding, and their events say so.
 func TestLongTrainOnDevices(t *testing.T) {
 	runtest.EmulatedGPU(t)
-	before := spatial.Links
-	t.Cleanup(func() { spatial.Links = before })
-	spatial.Links = append(slices.Clone(before), spatial.Link{Name: "emulated", Open: func(_ *comm.Comm, dev backend.Backend) (spatial.Devices, string, error) {
-		d, why := emulated.Serve(dev)
+	before := spatial.DeviceTransports
+	t.Cleanup(func() { spatial.DeviceTransports = before })
+	spatial.DeviceTransports = append(slices.Clone(before), spatial.DeviceTransport{Name: "emulated", Open: func(_ *comm.Comm, dev backend.Backend) (spatial.Devices, string, error) {
+		d, why := emulated.NewDevices(dev)
 		if d == nil {
 			return nil, why, nil
 		}

@@ -30,7 +30,7 @@ func teacherRun(t *testing.T, set ...string) string {
 }
 
 // What a batch is told is what the mean of two runs predicts of the same members, around the mean of these, in units of the student's error scale.
-func TestWhatATeacherTells(t *testing.T) {
+func TestTeacherPredictions(t *testing.T) {
 	runs := []string{teacherRun(t, "train.networks=1"), teacherRun(t, "train.networks=2", "train.seed=5")}
 	c := demotest.Config(t, demotest.Files(t), "teacher.runs=["+strings.Join(runs, ", ")+"]")
 	forecasts, analyses, err := samples.TrainingFiles(c)
@@ -47,7 +47,7 @@ func TestWhatATeacherTells(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer teacher.close()
-	fc := samplestest.ValidationStart(t, c)
+	fc := samplestest.FirstValidationInit(t, c)
 	used := []int{0, 3, 1}
 	var members []ensemble.Member
 	for _, i := range used {
@@ -55,8 +55,8 @@ func TestWhatATeacherTells(t *testing.T) {
 	}
 	k := teacher.models[0].Task
 	k.ErrorScale = []float64{2, 3} // not the teacher's own
-	b := network.Spec{Teach: 0.5}.NewBatch(&k, fc.Grid, 2, len(used), true)
-	if err := teacher.fill(context.Background(), &k, &b, slot{at: 1, fc: fc, used: used}); err != nil {
+	b := network.Spec{TeacherWeight: 0.5}.NewBatch(&k, fc.Grid, 2, len(used), true)
+	if err := teacher.fill(context.Background(), &k, &b, slot{index: 1, fc: fc, used: used}); err != nil {
 		t.Fatal(err)
 	}
 	mean, sigma := make([]float64, len(b.Spread)/2), make([]float64, len(b.Spread)/2)
@@ -95,7 +95,7 @@ func TestWhatATeacherTells(t *testing.T) {
 }
 
 // A teacher that does not fit is refused before the first step; so is one that has seen what the student is chosen or judged by.
-func TestTeachersThatCannotTeach(t *testing.T) {
+func TestUnsuitableTeachers(t *testing.T) {
 	run := teacherRun(t, "train.networks=1")
 	c := demotest.Config(t, demotest.Files(t), "teacher.runs=["+run+"]")
 	forecasts, analyses, err := samples.TrainingFiles(c)
@@ -139,7 +139,7 @@ func TestTeachersThatCannotTeach(t *testing.T) {
 			own, cfg := *d, *c
 			cfg.Data.Targets = slices.Clone(c.Data.Targets)
 			change(m, &cfg, &own)
-			err = teaches(run, m, &cfg, &own)
+			err = checkTeacher(run, m, &cfg, &own)
 			if want == "" && err != nil || want != "" && (exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), want)) {
 				t.Errorf("%v, want %q", err, want)
 			}

@@ -49,13 +49,13 @@ func TestExplainTrainerPlan(t *testing.T) {
 // TestExplainTimings: cuts follow the same table of timings as the trainer's,
 // whatever it holds.
 func TestExplainTimings(t *testing.T) {
-	c := runtest.Fifty(t)
+	c := runtest.FiftySteps(t)
 	measured, reversed := setup.Timings{Dir: t.TempDir()}, setup.Timings{Dir: t.TempDir()}
 	first := trainerPlan(t, c, measured)
 	if got := plannedText(t, explain.Options{Config: c, Timings: measured}); got != first {
 		t.Errorf("with the trainer's table: %s", runtest.FirstDifference(got, first))
 	}
-	reverse(t, measured, reversed, c.Train.Train.Threads)
+	reverseTimings(t, measured, reversed, c.Train.Train.Threads)
 	want := trainerPlan(t, c, reversed)
 	if want == first {
 		t.Error("the other table gives the same plan, so this test cannot tell them apart")
@@ -74,7 +74,7 @@ func TestExplainTimings(t *testing.T) {
 func trainerPlan(t *testing.T, c *config.TrainConfig, timings setup.Timings) string {
 	t.Helper()
 	files := func(key string, patterns []config.Path) []string {
-		names, err := input.FilesOf(key, patterns)
+		names, err := input.ConfigFiles(key, patterns)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func trainerPlan(t *testing.T, c *config.TrainConfig, timings setup.Timings) str
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr, err := prepare(context.Background(), Options{Config: c, Timings: timings}, &opened{}, d)
+	tr, err := prepare(context.Background(), Options{Config: c, Timings: timings}, &trainingRun{}, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,14 +95,14 @@ func trainerPlan(t *testing.T, c *config.TrainConfig, timings setup.Timings) str
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	if err := tr.now.train.Plan.Explain(&text); err != nil {
+	if err := tr.current.train.Plan.Explain(&text); err != nil {
 		t.Fatal(err)
 	}
 	return text.String()
 }
 
-// reverse writes a table with the slowest cuts of another as the fastest.
-func reverse(t *testing.T, from, to setup.Timings, threads int) {
+// reverseTimings writes a table with the slowest cuts of another as the fastest.
+func reverseTimings(t *testing.T, from, to setup.Timings, threads int) {
 	t.Helper()
 	table, other := from.Open(threads), to.Open(threads)
 	for _, line := range strings.Split(table.String(), "\n") {

@@ -11,11 +11,11 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
-	"github.com/ensemble-weather/ensemble/postproc/gain"
+	"github.com/ensemble-weather/ensemble/postproc/skill"
 )
 
-// methodsOf are the baselines of a list of names, which the schema has checked.
-func methodsOf(ids []string) []*baseline.Method {
+// methodsByID are the baselines of a list of names, which the schema has checked.
+func methodsByID(ids []string) []*baseline.Method {
 	return slices.DeleteFunc(slices.Clone(baseline.Methods), func(m *baseline.Method) bool { return !slices.Contains(ids, m.ID) })
 }
 
@@ -29,16 +29,16 @@ func methodsOf(ids []string) []*baseline.Method {
 // seven of one level; if a method looks at members, one more of each for each that was used.
 // Cost: reads the starts once for each target variable and lead.
 func fitBaselines(ctx context.Context, k *task.Task, methods []*baseline.Method, d *samples.Data, also func(name string, set *baseline.Set)) (all []task.Baselines, warnings []string, err error) {
-	past, grid, ranks := d.Past(), d.Grid, d.Ranks
+	past, grid, ranks := d.BeforeTest(), d.Grid, d.Ranks
 	w, n := grid.Weights(), grid.Size()
 	fields := baselineStatistics
-	if past.Analysed && slices.ContainsFunc(methods, func(m *baseline.Method) bool { return m.Looks == baseline.AtMembers }) {
-		fields += len(k.Used)
+	if past.Analysed && slices.ContainsFunc(methods, func(m *baseline.Method) bool { return m.Predictors == baseline.MemberPredictors }) {
+		fields += len(k.UsedMembers)
 	}
 	for v := range k.Targets {
 		dates := make([][]float32, len(past.Inits)) // [date][statistic][level][point]
 		err := past.Each(ctx, ranks, func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error {
-			used, err := task.Positions(fc, k.Used)
+			used, err := task.MemberPositions(fc, k.UsedMembers)
 			if err != nil {
 				return err
 			}
@@ -46,13 +46,13 @@ func fitBaselines(ctx context.Context, k *task.Task, methods []*baseline.Method,
 			if err != nil {
 				return err
 			}
-			dates[i], err = team.Join(ranks, part, fields)
+			dates[i], err = team.GatherFields(ranks, part, fields)
 			return err
 		})
 		if err != nil {
 			return nil, nil, err
 		}
-		if !ranks.Leads() {
+		if !ranks.IsRoot() {
 			continue
 		}
 		for l := range k.Features.Axes.Levels {
@@ -76,7 +76,7 @@ func fitBaselines(ctx context.Context, k *task.Task, methods []*baseline.Method,
 			}
 			whole.Valid, whole.Obs = set.Valid, set.Obs
 			b := task.Baselines{FittedTo: slices.SortedFunc(slices.Values(set.Valid), time.Time.Compare)}
-			name := k.Named(v*len(k.Features.Axes.Levels) + l)
+			name := k.TargetName(v*len(k.Features.Axes.Levels) + l)
 			lacking := func(what string, err error) {
 				if err != nil {
 					warnings = append(warnings, fmt.Sprintf("%s has no %s: %v", name, what, err))
@@ -93,11 +93,11 @@ func fitBaselines(ctx context.Context, k *task.Task, methods []*baseline.Method,
 						continue
 					}
 					b.Fits = append(b.Fits, task.Baseline{Method: m, Fit: fit})
-					if f, ok := fit.(baseline.Noted); ok && f.Note() != "" {
-						warnings = append(warnings, fmt.Sprintf("%s of %s: %s", m.ID, name, f.Note()))
+					if f, ok := fit.(baseline.Warner); ok && f.Warning() != "" {
+						warnings = append(warnings, fmt.Sprintf("%s of %s: %s", m.ID, name, f.Warning()))
 					}
 				}
-				b.Gain, err = gain.Fit(whole, k.Full)
+				b.Reduction, err = skill.Fit(whole, k.FullMembers)
 				lacking("split of its gain", err)
 			}
 			all = append(all, b)
@@ -120,16 +120,16 @@ const baselineStatistics = 7
 func baselineFields(k *task.Task, fc *ensemble.Forecast, analyses []*ensemble.Analysis, used []int, v, fields int) ([]float32, error) {
 	n, depth := fc.Grid.Size(), len(fc.Axes.Levels)
 	t, x := k.TargetAt(v)
-	answer, _ := k.AnswerAt(fc, v)
+	answer, _ := k.TargetInForecast(fc, v)
 	out, unused := make([]float32, fields*depth*n), make([]float32, n)
 	for l, level := range fc.Axes.Levels {
 		of := func(statistic int) []float32 { return out[(statistic*depth+l)*n:][:n] }
 		fc.MeanStd(of(0), of(1), t, x, l, used, 1)
 		fc.MeanStd(unused, of(2), t, x, l, used, k.Features.DDOF)
-		fc.MeanStd(unused, of(3), answer, x, l, task.EveryMember(fc), k.Features.DDOF)
-		fc.MeanStd(of(4), of(5), answer, x, l, task.EveryMember(fc), 1)
+		fc.MeanStd(unused, of(3), answer, x, l, task.AllMembers(fc), k.Features.DDOF)
+		fc.MeanStd(of(4), of(5), answer, x, l, task.AllMembers(fc), 1)
 		if analyses != nil {
-			obs, err := k.Observed(analyses, fc.Init, v, level)
+			obs, err := k.AnalysisField(analyses, fc.Init, v, level)
 			if err != nil {
 				return nil, err
 			}

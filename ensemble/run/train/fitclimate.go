@@ -15,24 +15,24 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// climateRoom bounds the values that are held while quantiles are found; where they do not fit
+// maxClimateBytes bounds the values that are held while quantiles are found; where they do not fit
 // the starts are read several times.
-const climateRoom = 1 << 30
+const maxClimateBytes = 1 << 30
 
 // fitClimate finds the quantiles of a task's scored targets over past starts: of all members,
 // or of the analyses. Of several ranks the leading one does; the others get nil.
 //
-// Memory: climateRoom bytes, or the values of one point. Cost: reads the starts once for each
-// target variable and lead and for each climateRoom of values.
+// Memory: maxClimateBytes bytes, or the values of one point. Cost: reads the starts once for each
+// target variable and lead and for each maxClimateBytes of values.
 func fitClimate(ctx context.Context, k *task.Task, o config.Climate, d *samples.Data) (*task.Climate, error) {
-	past, grid, ranks := d.Past(), d.Grid, d.Ranks
+	past, grid, ranks := d.BeforeTest(), d.Grid, d.Ranks
 	n, depth, members := grid.Size(), len(k.Features.Axes.Levels), 1
-	if o.Of == config.ClimateMembers {
-		members = k.Full
+	if o.Source == config.ClimateMembers {
+		members = k.FullMembers
 	}
 	first, last := past.Inits[0], past.Inits[len(past.Inits)-1]
-	c := &task.Climate{Of: o.Of, Period: ensemble.Period{From: first.Time, To: last.Time}, Dates: len(past.Inits), Steps: o.Steps, Windows: o.Windows, Days: o.Days, Grid: grid}
-	band := max(1, climateRoom/(4*len(past.Inits)*members*depth))
+	c := &task.Climate{Source: o.Source, Period: ensemble.Period{From: first.Time, To: last.Time}, Dates: len(past.Inits), Steps: o.Steps, Windows: o.Windows, Days: o.Days, Grid: grid}
+	band := max(1, maxClimateBytes/(4*len(past.Inits)*members*depth))
 	for v, one := range k.Targets {
 		var valid []time.Time
 		for _, init := range past.Inits {
@@ -40,23 +40,23 @@ func fitClimate(ctx context.Context, k *task.Task, o config.Climate, d *samples.
 		}
 		var levels []int
 		for l := range depth {
-			if k.Score[v*depth+l] > 0 {
+			if k.TargetWeights[v*depth+l] > 0 {
 				levels = append(levels, l)
-				c.Targets = append(c.Targets, task.ClimateTarget{Variable: one.Variable, Level: k.Features.Axes.Levels[l].Of(one.Variable), Lead: one.Lead.String()})
-				c.Fitted = append(c.Fitted, c.Empty())
+				c.Targets = append(c.Targets, task.ClimateTarget{Variable: one.Variable, Level: k.Features.Axes.Levels[l].ForVariable(one.Variable), Lead: one.Lead.String()})
+				c.Quantiles = append(c.Quantiles, c.NewQuantiles())
 			}
 		}
-		fits := c.Fitted[len(c.Fitted)-len(levels):]
+		fits := c.Quantiles[len(c.Quantiles)-len(levels):]
 		for lo := 0; lo < n && len(levels) > 0; lo += band {
 			hi := min(n, lo+band)
 			fields := make([][][][]float32, len(levels)) // [level][date][member][point]
 			err := past.Each(ctx, ranks, func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error {
-				part, err := climateFields(k, fc, a, v, o.Of)
+				part, err := climateFields(k, fc, a, v, o.Source)
 				if err != nil {
 					return err
 				}
-				whole, err := team.Join(ranks, part, members)
-				if err != nil || !ranks.Leads() {
+				whole, err := team.GatherFields(ranks, part, members)
+				if err != nil || !ranks.IsRoot() {
 					return err
 				}
 				for at, l := range levels {
@@ -71,14 +71,14 @@ func fitClimate(ctx context.Context, k *task.Task, o config.Climate, d *samples.
 			if err != nil {
 				return nil, err
 			}
-			if ranks.Leads() {
+			if ranks.IsRoot() {
 				for at := range levels {
-					c.Fewest = fits[at].Fit(lo, hi, valid, fields[at])
+					c.MinValues = fits[at].Fit(lo, hi, valid, fields[at])
 				}
 			}
 		}
 	}
-	if !ranks.Leads() {
+	if !ranks.IsRoot() {
 		return nil, nil
 	}
 	return c, nil
@@ -88,7 +88,7 @@ func fitClimate(ctx context.Context, k *task.Task, o config.Climate, d *samples.
 //
 // Shape: [member][level][point] of the forecast, or one analysis in place of members.
 func climateFields(k *task.Task, fc *ensemble.Forecast, a []*ensemble.Analysis, v int, of string) (part []float32, err error) {
-	t, x := k.AnswerAt(fc, v)
+	t, x := k.TargetInForecast(fc, v)
 	if of == config.ClimateMembers {
 		for m := range fc.Members {
 			for l := range fc.Axes.Levels {
@@ -98,7 +98,7 @@ func climateFields(k *task.Task, fc *ensemble.Forecast, a []*ensemble.Analysis, 
 		return part, nil
 	}
 	for _, level := range fc.Axes.Levels {
-		obs, err := k.Observed(a, fc.Init, v, level)
+		obs, err := k.AnalysisField(a, fc.Init, v, level)
 		if err != nil {
 			return nil, err
 		}
@@ -107,10 +107,10 @@ func climateFields(k *task.Task, fc *ensemble.Forecast, a []*ensemble.Analysis, 
 	return part, nil
 }
 
-// OnClimateGrid checks that the climate is of a grid.
+// CheckClimateGrid checks that the climate is of a grid.
 //
 // Errors: exit 65.
-func OnClimateGrid(c *task.Climate, g *ensemble.Grid, path string) error {
+func CheckClimateGrid(c *task.Climate, g *ensemble.Grid, path string) error {
 	if c.Grid.SameAs(g, input.GridTolerance) {
 		return nil
 	}
@@ -118,22 +118,22 @@ func OnClimateGrid(c *task.Climate, g *ensemble.Grid, path string) error {
 		Fix: "give the climate of a training on that grid"}
 }
 
-// ClimateOf makes or reads the climate that a configuration asks for; nil for none.
-func ClimateOf(ctx context.Context, o config.Climate, k *task.Task, d *samples.Data) (c *task.Climate, warnings []string, err error) {
+// LoadOrFitClimate makes or reads the climate that a configuration asks for; nil for none.
+func LoadOrFitClimate(ctx context.Context, o config.Climate, k *task.Task, d *samples.Data) (c *task.Climate, warnings []string, err error) {
 	grid, ranks := d.Grid, d.Ranks
 	switch {
 	case o.File != "":
-		if !ranks.Leads() {
-			return nil, nil, ranks.Together(nil)
+		if !ranks.IsRoot() {
+			return nil, nil, ranks.AgreeOnError(nil)
 		}
 		if c, err = task.LoadClimate(string(o.File)); err == nil {
-			err = OnClimateGrid(c, grid, string(o.File))
+			err = CheckClimateGrid(c, grid, string(o.File))
 		}
-		if err = ranks.Together(err); err != nil {
+		if err = ranks.AgreeOnError(err); err != nil {
 			return nil, nil, err
 		}
 		return c, nil, nil
-	case o.Of == config.NoClimate:
+	case o.Source == config.NoClimate:
 		return nil, nil, nil
 	}
 	if c, err = fitClimate(ctx, k, o, d); c == nil || err != nil {

@@ -31,12 +31,12 @@ import (
 // rainConfig is a training of precipitation that takes a second.
 func rainConfig(t *testing.T, set ...string) *config.TrainConfig {
 	t.Helper()
-	return demotest.Config(t, runtest.Nowhere, append(slices.Clone(runtest.RainKeys), set...)...)
+	return demotest.Config(t, runtest.NoFiles, append(slices.Clone(runtest.PrecipitationKeys), set...)...)
 }
 
-// rain is invented precipitation in kg m-2, of which members know the half, with less spread than
+// trainRain is invented precipitation in kg m-2, of which members know the half, with less spread than
 // their error and a bias. alter may change the samples.
-func rain(t *testing.T, c *config.TrainConfig, alter func([]*store.Sample)) (*trainer, []*store.Sample, error) {
+func trainRain(t *testing.T, c *config.TrainConfig, alter func([]*store.Sample)) (*trainer, []*store.Sample, error) {
 	t.Helper()
 	grid, err := ensemble.NamedGrid("12x8")
 	if err != nil {
@@ -63,8 +63,8 @@ func rain(t *testing.T, c *config.TrainConfig, alter func([]*store.Sample)) (*tr
 		alter(cases)
 	}
 	d := &samples.Data{Axes: axes, Used: members[:3], All: members, Grid: grid, Split: ensemble.Split{Train: starts[:20], Validation: starts[20:24], Test: starts[24:]}}
-	d.AssignSamples(loader.Held(cases, samples.BytesOf(cases)), true)
-	tr, err := prepare(context.Background(), Options{Config: c, Version: "test", Stop: func() error { return nil }}, &opened{dir: rundir.View(t.TempDir())}, d)
+	d.AssignSamples(loader.NewInMemory(cases, samples.SampleBytes(cases)), true)
+	tr, err := prepare(context.Background(), Options{Config: c, Version: "test", Stop: func() error { return nil }}, &trainingRun{dir: rundir.View(t.TempDir())}, d)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -76,14 +76,14 @@ func predicted(t *testing.T, m *model.Model, samples []*store.Sample) (all []*mo
 	t.Helper()
 	n := 0
 	for _, s := range samples {
-		out, err := m.Predict(context.Background(), network.Options(1, ""), s.Forecast, m.Task.Used)
+		out, err := m.Predict(context.Background(), network.Options(1, ""), s.Forecast, m.Task.UsedMembers)
 		if err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, out)
-		f := m.DistributionOf(m.Task.Targets[0].Variable)
+		f := m.VariableFamily(m.Task.Targets[0].Variable)
 		par := make([]float64, len(f.Parameters))
-		fields := out.ParametersAt(0, m.Grid.Size(), model.WholeField)
+		fields := out.ParametersAt(0, m.Grid.Size(), model.FullField)
 		for p, y := range s.Analyses[0].Field(0, 0) {
 			crps += f.CRPS(nil, fields.At(par, p), float64(y))
 			n++
@@ -102,8 +102,8 @@ func untrained(t *testing.T, tr *trainer) *model.Model {
 		t.Fatal(err)
 	}
 	m := *tr.model
-	m.Networks = []model.Weights{model.WeightsOf(o.Store)}
-	m.Family = m.Spec.Predicted(1)
+	m.Networks = []model.Weights{model.CopyWeights(o.Store)}
+	m.Family = m.Spec.PredictedFamily(1)
 	if err := net.Plan.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -115,14 +115,14 @@ func untrained(t *testing.T, tr *trainer) *model.Model {
 func TestHeads(t *testing.T) {
 	for _, id := range []string{dist.TruncatedLogistic.ID, dist.ZeroNormal.ID, dist.LogNormal.ID, dist.CSGamma.ID, dist.BernsteinID, dist.HistogramID} {
 		t.Run(id, func(t *testing.T) {
-			set := []string{"model.family=" + id, runtest.LossOf(id), "train.networks=1", "train.epochs=3"}
+			set := []string{"model.family=" + id, runtest.DefaultLoss(id), "train.networks=1", "train.epochs=3"}
 			switch id {
 			case dist.BernsteinID:
 				set = append(set, "model.degree=6", "train.loss.kind=pinball")
 			case dist.HistogramID: // of two networks, whose quantiles are averaged
 				set = append(set, "model.bins=8", "train.networks=2")
 			}
-			tr, samples, err := rain(t, rainConfig(t, set...), nil)
+			tr, samples, err := trainRain(t, rainConfig(t, set...), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -172,10 +172,10 @@ func TestNegativeTargetsAreRefused(t *testing.T) {
 		return func(s []*store.Sample) { s[7].Analyses[0].Field(0, 0)[3] = y }
 	}
 	c := rainConfig(t, "model.family=censored_shifted_gamma")
-	if _, _, err := rain(t, c, put(-1e-6)); err != nil {
+	if _, _, err := trainRain(t, c, put(-1e-6)); err != nil {
 		t.Errorf("-1e-6: %v", err)
 	}
-	_, samples, err := rain(t, c, put(-10))
+	_, samples, err := trainRain(t, c, put(-10))
 	if err == nil {
 		t.Fatalf("-10 was taken, %d samples", len(samples))
 	}
@@ -183,7 +183,7 @@ func TestNegativeTargetsAreRefused(t *testing.T) {
 	if !errors.As(err, &e) || e.Code != exit.BadData || !strings.Contains(e.At, "2001-04-27T00:00Z") || !strings.Contains(e.Why, "-10") || e.Fix == "" {
 		t.Errorf("error %#v", err)
 	}
-	if _, _, err := rain(t, rainConfig(t, "model.family=logistic"), put(-10)); err != nil {
+	if _, _, err := trainRain(t, rainConfig(t, "model.family=logistic"), put(-10)); err != nil {
 		t.Errorf("logistic: %v", err)
 	}
 }
@@ -193,7 +193,7 @@ func TestNegativeTargetsAreRefused(t *testing.T) {
 func TestThresholdsOfTheLoss(t *testing.T) {
 	for _, id := range []string{dist.Normal.ID, dist.CSGamma.ID, dist.BernsteinID} {
 		c := rainConfig(t, "model.family="+id, "train.loss.threshold=[\"tp>6mm\", \"tp<2\", \"1<tp<4mm\"]", "train.loss.threshold_weight=3")
-		tr, samples, err := rain(t, c, nil)
+		tr, samples, err := trainRain(t, c, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,27 +204,27 @@ func TestThresholdsOfTheLoss(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		used, err := task.Positions(s.Forecast, k.Used)
+		used, err := task.MemberPositions(s.Forecast, k.UsedMembers)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(k.Input(&net.Batch, 0, s.Forecast, used), k.Answer(&net.Batch, 0, s.Forecast, used, s.Analyses)); err != nil {
+		if err := errors.Join(k.FillInput(&net.Batch, 0, s.Forecast, used), k.FillTarget(&net.Batch, 0, s.Forecast, used, s.Analyses)); err != nil {
 			t.Fatal(err)
 		}
 		net.Load(&net.Batch)
 		if err := net.Plan.Run(context.Background(), evalStep); err != nil {
 			t.Fatal(err)
 		}
-		tr.model.Networks = []model.Weights{model.WeightsOf(o.Store)}
-		out, err := tr.model.Predict(context.Background(), network.Options(1, ""), s.Forecast, k.Used)
+		tr.model.Networks = []model.Weights{model.CopyWeights(o.Store)}
+		out, err := tr.model.Predict(context.Background(), network.Options(1, ""), s.Forecast, k.UsedMembers)
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := tr.model.DistributionOf("tp")
+		f := tr.model.VariableFamily("tp")
 		if id == dist.Normal.ID {
 			f = dist.Normal // as it is trained
 		}
-		fields, par := out.ParametersAt(0, grid.Size(), model.WholeField), make([]float64, len(f.Parameters))
+		fields, par := out.ParametersAt(0, grid.Size(), model.FullField), make([]float64, len(f.Parameters))
 		var sum, weight float64
 		for p, y := range s.Analyses[0].Field(0, 0) {
 			fields.At(par, p)

@@ -15,19 +15,19 @@ import (
 
 // job is what stays the same in a run. prepare fills it.
 type job struct {
-	base     config.Training // of all networks, with Networks
-	turns    []setup.Turn    // networks in the order of their training
-	sampling string          // of members: "fixed" or "random"
-	prune    config.Prune
-	removal  *removal     // of channels; nil for none
-	model    *model.Model // gets its networks when all are trained
-	local    *task.Task   // of this rank's slab
-	data     *samples.Data
-	ranks    *team.Team // nil for one rank alone
-	dir      *rundir.Dir
-	hash     string                 // of the configuration
-	stop     func(read error) error // nil until somebody wants to save and stop, or cannot read
-	kernels  kernels
+	base      config.Training         // of all networks, with Networks
+	trainings []setup.NetworkTraining // networks in the order of their training
+	sampling  string                  // of members: "fixed" or "random"
+	prune     config.Prune
+	removal   *channelRemoval // of channels; nil for none
+	model     *model.Model    // gets its networks when all are trained
+	local     *task.Task      // of this rank's slab
+	data      *samples.Data
+	ranks     *team.Team // nil for one rank alone
+	dir       *rundir.Dir
+	hash      string                 // of the configuration
+	stop      func(read error) error // nil until somebody wants to save and stop, or cannot read
+	kernels   kernels
 }
 
 // kernels are what is known of the kernels of the plans.
@@ -39,51 +39,51 @@ type kernels struct {
 	choices map[string]string
 }
 
-// inputs are what networks learn from beside the samples. prepare fills it.
-type inputs struct {
-	references *crossFit    // baselines of the training samples, on this rank's slab; nil for none
-	fits       *crossFit    // the same of all points, where this rank leads
-	foldOf     []int        // of each training sample, the block of years; nil without stages
-	teacher    *teacher     // nil for none
-	start      startWeights // of every network
+// auxiliaryInputs are what networks learn from beside the samples. prepare fills it.
+type auxiliaryInputs struct {
+	references *crossFit         // baselines of the training samples, on this rank's slab; nil for none
+	globalFits *crossFit         // the same of all points, where this rank leads
+	foldOf     []int             // of each training sample, the block of years; nil without stages
+	teacher    *teacher          // nil for none
+	pretrained pretrainedWeights // of every network
 }
 
-// samplesOf is how many samples a turn learns from.
-func (j *job) samplesOf(turn setup.Turn) int {
-	if turn.Starts != nil {
-		return len(turn.Starts)
+// sampleCount is how many samples a turn learns from.
+func (j *job) sampleCount(turn setup.NetworkTraining) int {
+	if turn.Samples != nil {
+		return len(turn.Samples)
 	}
 	return len(j.data.Train.Inits)
 }
 
-// batchesOf is how many batches of batch_size samples an epoch of a turn has.
-func (j *job) batchesOf(turn setup.Turn) int {
-	return (j.samplesOf(turn) + j.base.BatchSize - 1) / j.base.BatchSize
+// batchCount is how many batches of batch_size samples an epoch of a turn has.
+func (j *job) batchCount(turn setup.NetworkTraining) int {
+	return (j.sampleCount(turn) + j.base.BatchSize - 1) / j.base.BatchSize
 }
 
-// steps is how many steps of the optimiser, of accumulate batches each, have those
+// stepCount is how many steps of the optimiser, of accumulate batches each, have those
 // batches. The last step of an epoch may have fewer.
-func (j *job) steps(batches int) int {
+func (j *job) stepCount(batches int) int {
 	return (batches + j.base.Accumulate - 1) / j.base.Accumulate
 }
 
-// allSteps are those of some of the turns if none stops early.
-func (j *job) allSteps(turns []setup.Turn) (n int) {
+// totalSteps are those of some of the turns if none stops early.
+func (j *job) totalSteps(turns []setup.NetworkTraining) (n int) {
 	for _, turn := range turns {
-		n += turn.Config.Epochs * j.steps(j.batchesOf(turn))
+		n += turn.Config.Epochs * j.stepCount(j.batchCount(turn))
 	}
 	return n
 }
 
-// inferring gives the options of plans that predict with the trained model.
-func (j *job) inferring() engine.Options {
+// inferenceOptions gives the options of plans that predict with the trained model.
+func (j *job) inferenceOptions() engine.Options {
 	o := network.Options(j.base.Threads, j.base.Device)
 	o.Timings = j.kernels.table
 	return o
 }
 
-// namedMemory makes an error about too little memory name what the process needs.
-func (j *job) namedMemory(err error) error {
-	parts := j.ranks.Most() * j.plansOfMembers()
-	return setup.NamedMemory(err, setup.TrainMemory.Of(parts), setup.TrainWorkspace.Of(parts))
+// nameMemoryKeys makes an error about too little memory name what the process needs.
+func (j *job) nameMemoryKeys(err error) error {
+	parts := j.ranks.MaxRanksPerProcess() * j.planCount()
+	return setup.NameMemoryLimit(err, setup.TrainMemory.ForParts(parts), setup.TrainWorkspace.ForParts(parts))
 }

@@ -45,34 +45,34 @@ func TestNetworksOverTime(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.Model.Kind, err)
 		}
-		fc := samplestest.StartWithMembers(t, c, f.NetCDF[17])
+		fc := samplestest.ReadInit(t, c, f.NetCDF[17])
 		give := func(fc *ensemble.Forecast) (out []float32, members [][]float32) {
-			x, err := m.Predict(context.Background(), network.Options(1, ""), fc, m.Task.Used)
+			x, err := m.Predict(context.Background(), network.Options(1, ""), fc, m.Task.UsedMembers)
 			if err != nil {
 				t.Fatalf("%s: %v", c.Model.Kind, err)
 			}
 			n := m.Grid.Size()
 			for _, lead := range c.Data.TargetLeads {
-				at := m.Task.At(task.Target{Variable: "t", Lead: lead}, ensemble.PressureLevel(850))
+				at := m.Task.TargetIndex(task.Target{Variable: "t", Lead: lead}, ensemble.PressureLevel(850))
 				for _, x := range [][]float32{x.Mean, x.Spread} {
 					if x != nil {
 						out = append(out, x[at*n:(at+1)*n]...)
 					}
 				}
 				if x.Members != nil {
-					members = append(members, x.MembersOf(at, len(m.Task.Score), n)...)
+					members = append(members, x.TargetMembers(at, len(m.Task.TargetWeights), n)...)
 				}
 			}
 			return out, members
 		}
 		before, members := give(fc)
-		exchanged, _ := give(runtest.With(fc, fc.Members, 0, 2, 1, 3)) // the first, which is the control, is known by its number
+		exchanged, _ := give(runtest.WithMembers(fc, fc.Members, 0, 2, 1, 3)) // the first, which is the control, is known by its number
 		if c.Model.Head == config.MembersHead {
 			from := []int{2, 0, 3, 1}
 			var others [][]float32
-			exchanged, others = give(runtest.With(fc, fc.Members, from...))
-			if len(m.Task.Used) != len(from) || len(others) != 2*len(from) {
-				t.Fatalf("%s: %d fields of %d members", c.Model.Kind, len(others), len(m.Task.Used))
+			exchanged, others = give(runtest.WithMembers(fc, fc.Members, from...))
+			if len(m.Task.UsedMembers) != len(from) || len(others) != 2*len(from) {
+				t.Fatalf("%s: %d fields of %d members", c.Model.Kind, len(others), len(m.Task.UsedMembers))
 			}
 			for i := range others {
 				if was := i/len(from)*len(from) + from[i%len(from)]; !runtest.EqualBits(others[i], members[was]) {
@@ -94,7 +94,7 @@ func TestNetworksOverTime(t *testing.T) {
 		}
 		for half := range 2 {
 			n := len(after) / 2
-			if same := runtest.EqualBits(before[half*n:(half+1)*n], after[half*n:(half+1)*n]); same != (c.Model.Leads == config.RowLeads) {
+			if same := runtest.EqualBits(before[half*n:(half+1)*n], after[half*n:(half+1)*n]); same != (c.Model.LeadAxis == config.BatchLeads) {
 				t.Errorf("%s: a change at lead 0 leaves lead %s as it is: %v", c.Model.Kind, c.Data.TargetLeads[half], same)
 			}
 		}
@@ -109,7 +109,7 @@ func TestLeadsFromAStore(t *testing.T) {
 	for _, stored := range []bool{false, true} {
 		c := demotest.Config(t, f, runtest.TwoLeads("train.epochs=1", "baselines=[emos]", "data.split.fractions.train=0.4", "data.split.fractions.validation=0.6")...)
 		if stored {
-			c.Data.Store = config.Path(samplestest.Prepared(t, c, "f32"))
+			c.Data.Store = config.Path(samplestest.PrepareStore(t, c, "f32"))
 		}
 		runDir := filepath.Join(t.TempDir(), "run")
 		if _, err := Run(context.Background(), Options{Config: c, RunDir: runDir, Version: "test"}); err != nil {

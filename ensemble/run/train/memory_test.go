@@ -30,7 +30,7 @@ func TestTrainInLessMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = train("1B")
-	var small *pass.TooSmall
+	var small *pass.MemoryLimitError
 	if exit.CodeOf(err) != exit.NoDevice || !errors.As(err, &small) {
 		t.Fatalf("training in one byte: error %v", err)
 	}

@@ -15,30 +15,30 @@ import (
 type observers struct {
 	dir    *rundir.Dir
 	report func(done int, note string) // called after every step; nil for nothing
-	timed  quality.Options
+	timing quality.Options
 	clock  *quality.Clock // of the time to a quality; nil for none
 	// environment is what was written of the machine when the run began; nil in a resumed one.
 	environment *rundir.Environment
-	gauge       *gauge             // of the GPU; nil before it is looked for, and where this rank does not lead
-	costs       rankCosts          // at the last event of an epoch, of the present network
+	gpu         *gpuMonitor        // of the GPU; nil before it is looked for, and where this rank does not lead
+	costs       communicationCosts // at the last event of an epoch, of the present network
 	input       samples.InputCosts // of all steps
 	reported    samples.InputCosts // of those in events of epochs
 }
 
-// stepped is what a step of the optimiser came to.
-type stepped struct {
-	loss, rate float64
-	norm       float64 // of the gradient
-	taken      bool    // false if it was skipped, as its gradient was not finite
-	rescaled   bool    // the loss is multiplied by something else from now on
+// stepResult is what a step of the optimiser came to.
+type stepResult struct {
+	loss, rate   float64
+	gradientNorm float64 // of the gradient
+	applied      bool    // false if it was skipped, as its gradient was not finite
+	rescaled     bool    // the loss is multiplied by something else from now on
 }
 
 // Step reports the step that leads to a position; done are those of all networks.
-func (o *observers) Step(at position, s stepped, done int) error {
+func (o *observers) Step(at position, s stepResult, done int) error {
 	events, epoch := o.dir.Events(), at.Epoch+1
-	if s.taken {
+	if s.applied {
 		if err := events.Write("step", at.Step, epoch, rundir.Value{Name: "loss", Value: s.loss},
-			rundir.Value{Name: "rate", Value: s.rate}, rundir.Value{Name: "gradient_norm", Value: s.norm}); err != nil {
+			rundir.Value{Name: "rate", Value: s.rate}, rundir.Value{Name: "gradient_norm", Value: s.gradientNorm}); err != nil {
 			return err
 		}
 	}
@@ -48,14 +48,14 @@ func (o *observers) Step(at position, s stepped, done int) error {
 			return err
 		}
 	}
-	if note := fmt.Sprintf("loss %.4f", s.loss) + o.gauge.note(); o.report != nil {
+	if note := fmt.Sprintf("loss %.4f", s.loss) + o.gpu.progressNote(); o.report != nil {
 		o.report(done, note)
 	}
-	return o.gauge.tell(events, at.Step, epoch)
+	return o.gpu.writeEvent(events, at.Step, epoch)
 }
 
 // Epoch reports the epoch that leads to a position, with its values and what it cost.
-func (o *observers) Epoch(at position, d *samples.Data, costs rankCosts, values []rundir.Value) error {
+func (o *observers) Epoch(at position, d *samples.Data, costs communicationCosts, values []rundir.Value) error {
 	if d.Ranks != nil {
 		values = append(values, costs.since(o.costs)...)
 		o.costs = costs
@@ -69,17 +69,17 @@ func (o *observers) Epoch(at position, d *samples.Data, costs rankCosts, values 
 // device reports what a network computes on, in events and the record of the environment, and
 // begins to read it, where that is a GPU. The leading rank does, of its own.
 func (o *observers) device(j *job, net *network.Network, at position) error {
-	if o.gauge != nil || !j.ranks.Leads() {
+	if o.gpu != nil || !j.ranks.IsRoot() {
 		return nil
 	}
-	o.gauge = &gauge{}
+	o.gpu = &gpuMonitor{}
 	about, ok := net.Plan.Device()
 	if !ok {
 		return nil
 	}
 	links := ""
-	if net.Part != nil {
-		links = net.Part.Links()
+	if net.Shard != nil {
+		links = net.Shard.Transport()
 	}
 	if log := j.kernels.timings.Log; links != "" && log != nil {
 		log.Info("devices of ranks exchange halos and gradients", "by", links)
@@ -87,7 +87,7 @@ func (o *observers) device(j *job, net *network.Network, at position) error {
 	d := rundir.Device{Name: about.Name, ID: about.ID}
 	if about.ID != "" {
 		if w, err := cuda.Watch(about.ID); err == nil {
-			o.gauge.watcher = w
+			o.gpu.watcher = w
 			d.Driver, d.CUDA = w.Driver()
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// opened is a run directory, and the files whose training it holds.
-type opened struct {
+// trainingRun is a run directory, and the files whose training it holds.
+type trainingRun struct {
 	ranks    *team.Team     // nil for one rank alone
 	clock    *quality.Clock // of the time to a quality; nil for none
 	started  time.Time
@@ -31,29 +31,29 @@ type opened struct {
 // trainingFiles are the paths of what a training reads.
 type trainingFiles struct {
 	forecasts, analyses []string
-	others              []string // auxiliary fields, weights to start from, teachers
+	auxiliary           []string // auxiliary fields, weights to start from, teachers
 }
 
-// openRun opens the run directory of a training. Its identity is made of the program, the configuration and
+// openTrainingRun opens the run directory of a training. Its identity is made of the program, the configuration and
 // the bytes of every file that is read; all ranks have the same.
-func openRun(o Options, ranks *team.Team, timed *quality.Clock) (*opened, error) {
-	r := &opened{ranks: ranks, clock: timed, started: time.Now().UTC()}
+func openTrainingRun(o Options, ranks *team.Team, timed *quality.Clock) (*trainingRun, error) {
+	r := &trainingRun{ranks: ranks, clock: timed, started: time.Now().UTC()}
 	var err error
 	c := o.Config
 	if r.files.forecasts, r.files.analyses, err = samples.TrainingFiles(c); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(ranks.SameProgram(o.Version), ranks.Same("the configuration", c.Identity())); err != nil {
+	if err := errors.Join(ranks.CheckSameProgram(o.Version), ranks.CheckSame("the configuration", c.Identity())); err != nil {
 		return nil, err
 	}
-	if r.files.others, err = otherFiles(c); err != nil {
+	if r.files.auxiliary, err = auxiliaryFiles(c); err != nil {
 		return nil, err
 	}
-	if r.inputs, err = ranks.Sums(slices.Concat(r.files.forecasts, r.files.analyses, r.files.others)); err != nil {
+	if r.inputs, err = ranks.ChecksumFiles(slices.Concat(r.files.forecasts, r.files.analyses, r.files.auxiliary)); err != nil {
 		return nil, err
 	}
 	r.identity = manifest.Identity(o.Version, c.Identity(), r.inputs)
-	if err := ranks.Same("a file that is read", r.identity); err != nil {
+	if err := ranks.CheckSame("a file that is read", r.identity); err != nil {
 		return nil, err
 	}
 	if r.dir, r.state, err = openRunDir(ranks, o, r.identity); err != nil {
@@ -62,16 +62,16 @@ func openRun(o Options, ranks *team.Team, timed *quality.Clock) (*opened, error)
 	return r, nil
 }
 
-// otherFiles are what a training reads beside forecasts and analyses.
-func otherFiles(c *config.TrainConfig) ([]string, error) {
-	files, err := input.FilesOf("data.auxiliary.files", c.Data.Auxiliary.Files)
+// auxiliaryFiles are what a training reads beside forecasts and analyses.
+func auxiliaryFiles(c *config.TrainConfig) ([]string, error) {
+	files, err := input.ConfigFiles("data.auxiliary.files", c.Data.Auxiliary.Files)
 	if err != nil {
 		return nil, err
 	}
-	if c.Model.Start != "" {
-		files = append(files, string(c.Model.Start))
+	if c.Model.Pretrained != "" {
+		files = append(files, string(c.Model.Pretrained))
 	}
-	if dir := c.Model.ChannelsOf; dir != "" {
+	if dir := c.Model.ChannelsFrom; dir != "" {
 		files = append(files, filepath.Join(string(dir), "model", model.File))
 	}
 	taught, err := teacherFiles(c)
@@ -82,13 +82,13 @@ func otherFiles(c *config.TrainConfig) ([]string, error) {
 func openRunDir(t *team.Team, o Options, identity string) (*rundir.Dir, rundir.State, error) {
 	var dir *rundir.Dir
 	state := rundir.Fresh
-	if t.Leads() {
+	if t.IsRoot() {
 		var err error
 		if dir, state, err = rundir.Open(o.RunDir, rundir.Options{Identity: identity, Resume: o.Resume != "", Overwrite: o.Overwrite}); err != nil {
 			return nil, state, err
 		}
 	}
-	s, err := t.Agree(int64(state))
+	s, err := t.BroadcastInt(int64(state))
 	if err != nil && dir != nil {
 		err = errors.Join(err, dir.Close())
 	}

@@ -22,7 +22,7 @@ func TestMachineOfTraining(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := demotest.Config(t, demotest.Files(t), "train.machine="+file)
-	if m := setup.MachineOf(c); m.FLOPs != 1e10 || m.Memory != 64<<10 || m.Between.Alpha != cluster.Microsecond {
+	if m := setup.MachineOf(c); m.FLOPs != 1e10 || m.Memory != 64<<10 || m.InterNode.Alpha != cluster.Microsecond {
 		t.Errorf("the machine is %+v", m)
 	}
 	err := traintest.TrainOnRanks(2, func(int) train.Options {

@@ -7,19 +7,19 @@ import (
 
 // Of the samples of an epoch as many take each number of members, each member as often, and
 // all of them the first.
-func TestFewer(t *testing.T) {
+func TestDrawFewerMembers(t *testing.T) {
 	used := []int{0, 3, 4, 7, 9}
-	if got := fewer(used, 0, 1, 2, 3); !slices.Equal(got, used) {
+	if got := drawFewerMembers(used, 0, 1, 2, 3); !slices.Equal(got, used) {
 		t.Errorf("without a least number: %v", got)
 	}
-	if got := fewer(used, 5, 1, 2, 3); !slices.Equal(got, used) {
+	if got := drawFewerMembers(used, 5, 1, 2, 3); !slices.Equal(got, used) {
 		t.Errorf("with all: %v", got)
 	}
 	const draws = 6000
 	number, member := map[int]int{}, map[int]int{}
 	for i := range uint64(draws) {
-		got := fewer(used, 3, 7, i%6, i)
-		if again := fewer(used, 3, 7, i%6, i); !slices.Equal(got, again) || !slices.IsSorted(got) || got[0] != 0 {
+		got := drawFewerMembers(used, 3, 7, i%6, i)
+		if again := drawFewerMembers(used, 3, 7, i%6, i); !slices.Equal(got, again) || !slices.IsSorted(got) || got[0] != 0 {
 			t.Fatalf("%v, then %v", got, again)
 		}
 		number[len(got)]++

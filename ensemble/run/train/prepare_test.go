@@ -18,7 +18,7 @@ import (
 func TestTrainFromStore(t *testing.T) {
 	f := demotest.Files(t)
 	set := []string{"train.networks=1", "train.epochs=2"}
-	dir := samplestest.Prepared(t, demotest.Config(t, f, set...), "f32")
+	dir := samplestest.PrepareStore(t, demotest.Config(t, f, set...), "f32")
 	var made []map[string][]byte
 	for _, more := range []string{"", "data.store=" + dir} {
 		s := set

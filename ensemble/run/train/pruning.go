@@ -16,21 +16,21 @@ import (
 
 // pruning is what the training of the present network knows of its pruning.
 type pruning struct {
-	mask   *prune.Pruner // nil if nothing is pruned
-	layers []prune.Layer // of the network, also those that are not pruned
-	early  model.Weights // of prune.from, with lottery until it goes back to them
-	// kept are the blocks of filters that are not masked, for kernels that leave the others out;
+	mask          *prune.Pruner // nil if nothing is pruned
+	layers        []prune.Layer // of the network, also those that are not pruned
+	rewindWeights model.Weights // of prune.from, with lottery until it goes back to them
+	// unmasked are the blocks of filters that are not masked, for kernels that leave the others out;
 	// plans were compiled for those of known.
-	kept, known map[string]op.Kept
-	flops       int64      // of a batch, without
-	importance  importance // of channels
+	unmasked, compiledFor map[string]op.BlockMask
+	flops                 int64      // of a batch, without
+	importance            importance // of channels
 }
 
-// pruned is the part of a position that pruning needs.
-type pruned struct {
+// pruningPosition is the part of a position that pruning needs.
+type pruningPosition struct {
 	prune.Counters
-	// Early is where the training stood at prune.from, with lottery.
-	Early *position `json:"early,omitempty"`
+	// Rewind is where the training stood at prune.from, with lottery.
+	Rewind *position `json:"rewind,omitempty"`
 	// Skipped are the steps before that, which the optimiser has forgotten since it went back.
 	Skipped int `json:"skipped,omitempty"`
 }
@@ -38,7 +38,7 @@ type pruned struct {
 // Parts of a checkpoint with what pruning needs.
 const (
 	partPruning = "prune."
-	partEarly   = "early."
+	partRewind  = "early."
 )
 
 // beginPruning makes the pruner of the present network, whose optimiser is there.
@@ -46,7 +46,7 @@ const (
 // Errors: exit 64 for a target that its layers do not allow, exit 69 for kernels that the device
 // does not have.
 func (t *trainer) beginPruning() error {
-	o, n := t.prune, t.now
+	o, n := t.prune, t.current
 	if o.Method == config.NoPruning || o.Structure == config.ChannelStructure { // see removal
 		return nil
 	}
@@ -62,7 +62,7 @@ func (t *trainer) beginPruning() error {
 	p := t.pruneOptions()
 	if p.From >= p.To {
 		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("pruning begins and ends with step %d", p.To), At: "prune.from",
-			Why: fmt.Sprintf("prune.from is %s and prune.to %s of %d steps", o.From, o.To, t.steps(t.batches())*n.cfg.Epochs), Fix: "let prune.from come earlier, or train longer"}
+			Why: fmt.Sprintf("prune.from is %s and prune.to %s of %d steps", o.From, o.To, t.stepCount(t.epochBatches())*n.cfg.Epochs), Fix: "let prune.from come earlier, or train longer"}
 	}
 	p.Seed = t.seed()
 	n.pruning.flops = n.train.Plan.FLOPs()
@@ -70,66 +70,66 @@ func (t *trainer) beginPruning() error {
 	if n.pruning.mask, err = prune.New(n.pruning.layers, len(n.store.Params()), p); err != nil {
 		return err
 	}
-	if t.at.Pruned == nil { // else it comes from a checkpoint
-		t.at.Pruned = &pruned{}
+	if t.pos.Pruned == nil { // else it comes from a checkpoint
+		t.pos.Pruned = &pruningPosition{}
 	}
-	return t.masked()
+	return t.applyMask()
 }
 
 // pruneOptions are those of a training of so many steps. The last change comes before the last
 // step, whatever the configuration, so that what is trained in the end has the mask.
 func pruneOptions(o config.Prune, epochs, steps int) prune.Options {
-	at := func(m config.Moment) int { return int(math.Round(m.Of(epochs) * float64(steps))) }
+	at := func(m config.TrainingTime) int { return int(math.Round(m.Fraction(epochs) * float64(steps))) }
 	return prune.Options{
-		Method: prune.Method(o.Method), Scope: prune.Scope(o.ScopeOf()),
+		Method: prune.Method(o.Method), Scope: prune.Scope(o.EffectiveScope()),
 		Structure: prune.Structure{Pattern: prune.Pattern(o.Structure), Block: prune.Block{Out: o.Block.Out, In: o.Block.In}},
 		Target:    o.Target, Initial: o.Initial, From: at(o.From), To: min(at(o.To), steps-1), Every: o.Every,
-		Exchange: o.Exchange, Settle: prune.Settle{Distance: o.Settle.Distance, Epochs: o.Settle.Epochs},
-		Spare: stays(o.Keep),
+		DropFraction: o.DropFraction, Stability: prune.MaskStability{Distance: o.EarlyBird.Distance, Epochs: o.EarlyBird.Epochs},
+		Exclude: layerMatcher(o.Keep),
 	}
 }
 
 // pruneOptions are those of the present network.
 func (t *trainer) pruneOptions() prune.Options {
-	epochs := t.now.cfg.Epochs
-	return pruneOptions(t.prune, epochs, t.steps(t.batches())*epochs)
+	epochs := t.current.cfg.Epochs
+	return pruneOptions(t.prune, epochs, t.stepCount(t.epochBatches())*epochs)
 }
 
-// masked hands the present mask to the optimiser. All ranks do, and see that it is the same.
-func (t *trainer) masked() error {
-	p := &t.now.pruning
-	if err := t.ranks.Same("the mask of what is pruned", p.mask.Hash()); err != nil {
+// applyMask hands the present mask to the optimiser. All ranks do, and see that it is the same.
+func (t *trainer) applyMask() error {
+	p := &t.current.pruning
+	if err := t.ranks.CheckSame("the mask of what is pruned", p.mask.Hash()); err != nil {
 		return err
 	}
-	if p.mask.Nested() && t.prune.Kernels != config.DenseKernels {
-		p.kept = p.keptBlocks()
+	if p.mask.IsNested() && t.prune.Kernels != config.DenseKernels {
+		p.unmasked = p.keptBlocks()
 	}
-	return t.now.opt.Mask(p.mask.Fixed())
+	return t.current.opt.SetMask(p.mask.FixedMask())
 }
 
 // skipBlocks compiles the plans again, if kernels can leave out more blocks than they do. That
 // changes no bit, and the choices of kernels are made by rule.
 func (t *trainer) skipBlocks() error {
-	p := &t.now.pruning
-	if p.mask == nil || maps.Equal(p.kept, p.known) {
+	p := &t.current.pruning
+	if p.mask == nil || maps.Equal(p.unmasked, p.compiledFor) {
 		return nil
 	}
-	p.known = p.kept
-	if err := t.again(func(model.Weights) {}); err != nil {
+	p.compiledFor = p.unmasked
+	if err := t.recompile(func(model.Weights) {}); err != nil {
 		return err
 	}
-	if err := t.now.opt.Mask(p.mask.Fixed()); err != nil {
+	if err := t.current.opt.SetMask(p.mask.FixedMask()); err != nil {
 		return err
 	}
-	return t.dir.Events().Write("blocks", t.at.Step, t.at.Epoch+1, rundir.Value{Name: "operations", Value: float64(t.now.train.Plan.FLOPs()) / float64(p.flops)})
+	return t.dir.Events().Write("blocks", t.pos.Step, t.pos.Epoch+1, rundir.Value{Name: "operations", Value: float64(t.current.train.Plan.FLOPs()) / float64(p.flops)})
 }
 
-// skipped are steps that the optimiser has forgotten.
-func (t *trainer) skipped() int {
-	if t.at.Pruned == nil {
+// stepsBeforeRewind are steps that the optimiser has forgotten.
+func (t *trainer) stepsBeforeRewind() int {
+	if t.pos.Pruned == nil {
 		return 0
 	}
-	return t.at.Pruned.Skipped
+	return t.pos.Pruned.Skipped
 }
 
 // pruneStep changes the mask if that is due, between the gradient of a step and the step. It
@@ -138,74 +138,74 @@ func (t *trainer) pruneStep(rate float64) (back bool, err error) {
 	if err := t.observeChannels(); err != nil {
 		return false, err
 	}
-	n := t.now
+	n := t.current
 	p := n.pruning.mask
-	if p == nil || p.Final() {
+	if p == nil || p.IsFinal() {
 		return false, nil
 	}
 	lottery := t.prune.Method == config.LotteryPruning
-	if lottery && n.pruning.early == nil && t.ownSteps() >= t.pruneOptions().From {
-		early := t.at
+	if lottery && n.pruning.rewindWeights == nil && t.networkSteps() >= t.pruneOptions().From {
+		early := t.pos
 		early.Pruned = nil
-		n.pruning.early, t.at.Pruned.Early = model.WeightsOf(n.store), &early
+		n.pruning.rewindWeights, t.pos.Pruned.Rewind = model.CopyWeights(n.store), &early
 	}
-	p.Uncover(n.store.Params)
-	changed, err := p.Step(t.ownSteps(), rate, n.store.Params, n.opt)
+	p.UnmaskWeights(n.store.Params)
+	changed, err := p.Step(t.networkSteps(), rate, n.store.Params, n.opt)
 	if err != nil || !changed {
 		return false, err
 	}
 	if lottery {
-		return true, t.goBack()
+		return true, t.rewind()
 	}
-	return false, t.masked()
+	return false, t.applyMask()
 }
 
 // pruneAfter is what comes behind a step, and is counted with it.
 func (t *trainer) pruneAfter() error {
-	if n := t.now; n.pruning.mask != nil {
-		n.pruning.mask.Cover(n.store.Params, n.average)
+	if n := t.current; n.pruning.mask != nil {
+		n.pruning.mask.MaskWeights(n.store.Params, n.average)
 	}
 	return t.skipBlocks()
 }
 
-// goBack goes to where the training stood at prune.from, with the mask that was drawn since.
-func (t *trainer) goBack() error {
-	n, was := t.now, t.at
-	if err := model.Fill(n.store, n.pruning.early); err != nil {
+// rewind goes to where the training stood at prune.from, with the mask that was drawn since.
+func (t *trainer) rewind() error {
+	n, was := t.current, t.pos
+	if err := model.Fill(n.store, n.pruning.rewindWeights); err != nil {
 		return err
 	}
-	n.opt.Restart()
-	t.at = *was.Pruned.Early
-	t.at.LossScale = was.LossScale
-	t.at.LossScale.Skipped = 0 // the optimiser has forgotten those too
-	t.at.Step, t.at.BestLoss, t.at.BestEpoch = was.Step, noBest, t.at.Epoch
-	t.at.Pruned = &pruned{Skipped: t.ownSteps()}
-	n.pruning.early = nil
+	n.opt.Reset()
+	t.pos = *was.Pruned.Rewind
+	t.pos.LossScale = was.LossScale
+	t.pos.LossScale.Skipped = 0 // the optimiser has forgotten those too
+	t.pos.Step, t.pos.BestLoss, t.pos.BestEpoch = was.Step, noBest, t.pos.Epoch
+	t.pos.Pruned = &pruningPosition{Skipped: t.networkSteps()}
+	n.pruning.rewindWeights = nil
 	n.feed.end()
 	n.feed = nil
-	t.data.Source.Keep(t.schedule())
-	return t.masked()
+	t.data.Source.PlanCaches(t.schedule())
+	return t.applyMask()
 }
 
 // pruneEpoch is told of the end of an epoch.
 func (t *trainer) pruneEpoch() error {
-	mask := t.now.pruning.mask
+	mask := t.current.pruning.mask
 	if mask == nil {
 		return nil
 	}
-	changed, err := mask.Epoch(t.ownSteps(), t.now.store.Params)
+	changed, err := mask.EndEpoch(t.networkSteps(), t.current.store.Params)
 	if err != nil || !changed {
 		return err
 	}
-	return t.masked()
+	return t.applyMask()
 }
 
-// unfinished says whether the mask will still change. What is trained until then is not kept, as
+// isMaskChanging says whether the mask will still change. What is trained until then is not kept, as
 // weights of another mask, or of none, would be compared with those that are wanted.
-func (p pruning) unfinished() bool { return p.mask != nil && !p.mask.Final() }
+func (p pruning) isMaskChanging() bool { return p.mask != nil && !p.mask.IsFinal() }
 
-// values are those of an event.
-func (p pruning) values() []rundir.Value {
+// eventValues are those of an event.
+func (p pruning) eventValues() []rundir.Value {
 	if p.mask == nil {
 		return nil
 	}
@@ -214,21 +214,21 @@ func (p pruning) values() []rundir.Value {
 
 // savePruning gives what a checkpoint needs of it. All ranks call it.
 func (t *trainer) savePruning() ([]ckpt.Tensor, error) {
-	p := &t.now.pruning
+	p := &t.current.pruning
 	if p.mask == nil {
 		return p.importance.tensors(), nil
 	}
-	counters, state, err := p.mask.State(t.now.opt)
+	counters, state, err := p.mask.State(t.current.opt)
 	if err != nil {
 		return nil, err
 	}
-	t.at.Pruned.Counters = counters
+	t.pos.Pruned.Counters = counters
 	var out []ckpt.Tensor
 	for _, x := range state {
 		out = append(out, ckpt.Tensor{Name: partPruning + x.Name, Shape: x.Shape, Data: x.Data})
 	}
-	for _, x := range p.early {
-		x.Name = partEarly + x.Name
+	for _, x := range p.rewindWeights {
+		x.Name = partRewind + x.Name
 		out = append(out, x)
 	}
 	return out, nil
@@ -237,11 +237,11 @@ func (t *trainer) savePruning() ([]ckpt.Tensor, error) {
 // restorePruning goes to where a checkpoint with those parts was saved; weights, average and
 // moments are there already.
 func (t *trainer) restorePruning(state, early model.Weights) error {
-	p := &t.now.pruning
+	p := &t.current.pruning
 	if p.mask == nil {
 		return p.importance.restore(state)
 	}
-	p.early = early
+	p.rewindWeights = early
 	value := func(name string) any {
 		for _, x := range state {
 			if x.Name == name {
@@ -250,10 +250,10 @@ func (t *trainer) restorePruning(state, early model.Weights) error {
 		}
 		return nil
 	}
-	if err := p.mask.Restore(t.at.Pruned.Counters, value); err != nil {
+	if err := p.mask.Restore(t.pos.Pruned.Counters, value); err != nil {
 		return err
 	}
-	if err := t.masked(); err != nil {
+	if err := t.applyMask(); err != nil {
 		return err
 	}
 	return t.skipBlocks()
@@ -271,7 +271,7 @@ func (t *trainer) sparsities(layers []prune.Layer) (out []model.Sparsity, err er
 		}
 		if t.prune.Structure == config.TwoFourStructure && t.prune.Target == 0.5 {
 			for _, l := range layers {
-				rows, columns := l.Matrix()
+				rows, columns := l.MatrixShape()
 				s.Bytes[prune.TwoFourFormat] += prune.TwoFourFormat.Bytes(rows, columns, 0)
 			}
 		}

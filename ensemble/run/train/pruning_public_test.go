@@ -21,8 +21,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// zeros counts the zeros of the filters among weights with a prefix.
-func zeros(at map[string][]float32, prefix string) (gone, all int) {
+// countZeros counts the zeros of the filters among weights with a prefix.
+func countZeros(at map[string][]float32, prefix string) (gone, all int) {
 	for name, v := range at {
 		if !strings.HasPrefix(name, prefix) || !strings.HasSuffix(name, ".weight") {
 			continue
@@ -39,9 +39,9 @@ func zeros(at map[string][]float32, prefix string) (gone, all int) {
 
 // pruningCase is a training that prunes, and where it is stopped.
 type pruningCase struct {
-	name  string
-	set   []string
-	after []int // batches between stops
+	name      string
+	set       []string
+	stopAfter []int // batches between stops
 }
 
 // prunes trains a case whole and in parts, and looks at what is left: the bits of a training that
@@ -49,7 +49,7 @@ type pruningCase struct {
 // was asked for.
 func (c pruningCase) prunes(t *testing.T, f *demo.Files) {
 	set := append([]string{"train.networks=1", "train.epochs=3", "prune.target=0.5", "prune.from=10%", "prune.to=60%"}, c.set...)
-	whole := traintest.ResumesToTheSameBits(t, demotest.Config(t, f, set...), c.after...)
+	whole := traintest.CheckResume(t, demotest.Config(t, f, set...), c.stopAfter...)
 	m, err := model.Load(filepath.Join(whole, "model"), false)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func (c pruningCase) prunes(t *testing.T, f *demo.Files) {
 	if len(m.Sparsity) != len(m.Networks) {
 		t.Fatalf("sparsity of %d networks, want %d", len(m.Sparsity), len(m.Networks))
 	}
-	at := runtest.Checkpointed(runtest.Newest(t, whole))
+	at := runtest.CheckpointTensors(runtest.NewestCheckpoint(t, whole))
 	parts := map[string]map[string][]float32{"weights": at, "average": at, "moments": at}
 	prefixes := map[string]string{"weights": train.PartWeights, "average": train.PartAverage, "moments": train.PartOptimizer + "m."}
 	for i, w := range m.Networks {
@@ -92,7 +92,7 @@ func (c pruningCase) prunes(t *testing.T, f *demo.Files) {
 			weights += l.Weights
 			nonzeros += l.Nonzeros
 		}
-		gone, n := zeros(parts[name], "")
+		gone, n := countZeros(parts[name], "")
 		s := m.Sparsity[i]
 		if s.Weights != n || s.Nonzeros != n-gone || weights != n || nonzeros != n-gone || s.Sparsity != 1-float64(n-gone)/float64(n) {
 			t.Errorf("%s: %d zeros of %d weights, told %+v", name, gone, n, s)
@@ -102,7 +102,7 @@ func (c pruningCase) prunes(t *testing.T, f *demo.Files) {
 		}
 	}
 	for name, at := range parts {
-		gone, n := zeros(at, prefixes[name])
+		gone, n := countZeros(at, prefixes[name])
 		if n == 0 && name == "average" && !slices.Contains(set, "train.ema=0.7") {
 			continue
 		}
@@ -168,7 +168,7 @@ func pruningRanks(t *testing.T, f *demo.Files, mesh string, ranks int, set ...st
 			t.Fatal(err)
 		}
 		digests = append(digests, runtest.Digest(t, runDir))
-		gone, all := zeros(runtest.Checkpointed(runtest.Newest(t, runDir)), train.PartWeights)
+		gone, all := countZeros(runtest.CheckpointTensors(runtest.NewestCheckpoint(t, runDir)), train.PartWeights)
 		if s := float64(gone) / float64(all); s < 0.5 || s > 0.62 { // layers smaller than a block are dense
 			t.Errorf("sparsity %g", s)
 		}
@@ -183,7 +183,7 @@ func TestPruningOnRanks(t *testing.T) {
 }
 
 // Ranks of other masks do not go on.
-func TestRanksOfOtherMasks(t *testing.T) {
+func TestRanksMustHaveTheSameMask(t *testing.T) {
 	f := demotest.Files(t)
 	runDir := filepath.Join(t.TempDir(), "run")
 	err := traintest.TrainOnRanks(2, func(rank int) train.Options {

@@ -16,7 +16,7 @@ import (
 
 // What goes back to early weights trains on with the same mask, at the schedule of the steps from
 // there on, and has their number more steps.
-func TestLotteryGoesBack(t *testing.T) {
+func TestLotteryRewinds(t *testing.T) {
 	f := demotest.Files(t)
 	dir := filepath.Join(t.TempDir(), "run")
 	r, err := Run(context.Background(), Options{Config: demotest.Config(t, f, "train.networks=1", "train.epochs=4", "prune.method=lottery", "prune.target=0.8", "prune.scope=uniform", "prune.from=25%", "prune.to=75%"), RunDir: dir, Version: "test"})

@@ -14,9 +14,9 @@ func hasSparseKernels(o config.Prune) bool {
 
 // keptBlocks are the blocks of filters in which the mask keeps something, of filters with
 // blocks in which it keeps nothing.
-func (p pruning) keptBlocks() map[string]op.Kept {
-	found := map[string]op.Kept{}
-	keep := p.mask.Keep()
+func (p pruning) keptBlocks() map[string]op.BlockMask {
+	found := map[string]op.BlockMask{}
+	keep := p.mask.Mask()
 	for _, l := range p.mask.Layers() {
 		if l.Transposed {
 			continue
@@ -27,7 +27,7 @@ func (p pruning) keptBlocks() map[string]op.Kept {
 				w[i] = 1
 			}
 		}
-		if k := op.KeptOf(w, graph.Shape{l.Out, l.In, l.Taps()}); k != "" {
+		if k := op.BlockMaskOf(w, graph.Shape{l.Out, l.In, l.Taps()}); k != "" {
 			found[l.Param] = k
 		}
 	}

@@ -11,21 +11,21 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 )
 
-// TestTrainingLeavesBlocksOut: as far as the mask of blocks stays, the plans of training and
+// TestTrainingSkipsMaskedBlocks: as far as the mask of blocks stays, the plans of training and
 // validation know of it, and the network that is trained has the bits of one whose plans
 // never do.
-func TestTrainingLeavesBlocksOut(t *testing.T) {
+func TestTrainingSkipsMaskedBlocks(t *testing.T) {
 	train := func(kernels string) (weights string, told [2]int) {
-		tr, _, err := rain(t, rainConfig(t, "train.networks=1", "train.epochs=4", "model.base=16", "prune.method=magnitude", "prune.structure=block",
+		tr, _, err := trainRain(t, rainConfig(t, "train.networks=1", "train.epochs=4", "model.base=16", "prune.method=magnitude", "prune.structure=block",
 			"prune.kernels="+kernels, "prune.target=0.6", "prune.from=10%", "prune.to=50%", "prune.every=1", "train.learning_rate=0.001"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		tr.seen.report = func(int, string) {
-			for i, n := range []*network.Network{tr.now.train, tr.now.eval} {
+		tr.observers.report = func(int, string) {
+			for i, n := range []*network.Network{tr.current.train, tr.current.eval} {
 				told[i] = 0
 				for _, nd := range n.Plan.Graph().Nodes {
-					if a, ok := nd.Attrs.(op.Fused); ok && strings.Contains(string(a.Kept), "0") {
+					if a, ok := nd.Attrs.(op.FusedConv); ok && strings.Contains(string(a.Mask), "0") {
 						told[i]++
 					}
 				}

@@ -22,7 +22,7 @@ func TestTimedTraining(t *testing.T) {
 	dir := t.TempDir()
 	c := demotest.Config(t, f, "train.networks=1", "train.epochs=3")
 	log := filepath.Join(dir, "never.txt")
-	o := Options{Config: c, RunDir: filepath.Join(dir, "a"), Version: "test", Timed: quality.Options{Log: log, Benchmark: "ensemble_test", Target: 1e-3}}
+	o := Options{Config: c, RunDir: filepath.Join(dir, "a"), Version: "test", Timing: quality.Options{Log: log, Benchmark: "ensemble_test", Target: 1e-3}}
 	if _, err := Run(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -52,25 +52,25 @@ func TestTimedTraining(t *testing.T) {
 	mllogtest.Check(t, log)
 
 	// The same training, to a quality that its second epoch reaches.
-	o.RunDir, o.Timed.Log, o.Timed.Target = filepath.Join(dir, "b"), filepath.Join(dir, "reached.txt"), losses[1]
+	o.RunDir, o.Timing.Log, o.Timing.Target = filepath.Join(dir, "b"), filepath.Join(dir, "reached.txt"), losses[1]
 	if _, err := Run(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
-	was, err := quality.Read(o.Timed.Log)
-	if last := eventsOf(t, o.Timed.Log); err != nil || !was.Reached || was.Epochs != 2 || was.Loss != losses[1] || last[len(last)-1].Key != mllog.RunStop || strings.Count(read(t, o.Timed.Log), mllog.EvalAccuracy) != 2 {
-		t.Errorf("%+v, %v\n%s", was, err, read(t, o.Timed.Log))
+	was, err := quality.Read(o.Timing.Log)
+	if last := eventsOf(t, o.Timing.Log); err != nil || !was.Reached || was.Epochs != 2 || was.Loss != losses[1] || last[len(last)-1].Key != mllog.RunStop || strings.Count(read(t, o.Timing.Log), mllog.EvalAccuracy) != 2 {
+		t.Errorf("%+v, %v\n%s", was, err, read(t, o.Timing.Log))
 	}
-	mllogtest.Check(t, o.Timed.Log)
+	mllogtest.Check(t, o.Timing.Log)
 
 	// A log that is there, and a run that is finished, are refused; a log without an end is no time.
 	if _, err := Run(context.Background(), o); exit.CodeOf(err) != exit.CannotWrite {
 		t.Errorf("a log that is there: %v", err)
 	}
-	o.Timed.Log = filepath.Join(dir, "late.txt")
+	o.Timing.Log = filepath.Join(dir, "late.txt")
 	if _, err := Run(context.Background(), o); exit.CodeOf(err) != exit.CannotWrite || !strings.Contains(err.Error(), "finished") {
 		t.Errorf("a finished run: %v", err)
 	}
-	if _, err := os.Stat(o.Timed.Log); err == nil {
+	if _, err := os.Stat(o.Timing.Log); err == nil {
 		t.Error("a run that was refused left a log")
 	}
 	if err := os.WriteFile(log, []byte(strings.Replace(read(t, log), mllog.RunStop, "eval_stop", 1)), 0o644); err != nil {

@@ -103,7 +103,7 @@ func TestRanksMustAgree(t *testing.T) {
 		err := traintest.TrainOnRanks(2, func(r int) train.Options {
 			return train.Options{Config: demotest.Config(t, f, c.set(r), "data.standardise=las"), RunDir: runDir, Version: "test"}
 		})
-		if exit.CodeOf(err) != c.code || !team.Joint(err) {
+		if exit.CodeOf(err) != c.code || !team.IsAgreed(err) {
 			t.Errorf("%s: %v, want exit code %d", c.name, err, c.code)
 		}
 	}
@@ -111,7 +111,7 @@ func TestRanksMustAgree(t *testing.T) {
 	err := traintest.TrainOnProcesses(t, 2, func(process int) train.Options {
 		return train.Options{Config: demotest.Config(t, f, "train.mesh=lon:4", fmt.Sprint("train.seed=", process)), RunDir: filepath.Join(t.TempDir(), "run"), Version: "test"}
 	})
-	if exit.CodeOf(err) != exit.RankLost || !team.Joint(err) || !strings.Contains(err.Error(), "ranks [1] differ from rank 0") {
+	if exit.CodeOf(err) != exit.RankLost || !team.IsAgreed(err) || !strings.Contains(err.Error(), "ranks [1] differ from rank 0") {
 		t.Errorf("two processes of two parts: %v", err)
 	}
 }

@@ -8,13 +8,13 @@ import (
 )
 
 // readData reads the samples of a run, and refuses a configuration that they do not suffice for.
-func readData(ctx context.Context, c *config.TrainConfig, run *opened) (*samples.Data, error) {
+func readData(ctx context.Context, c *config.TrainConfig, run *trainingRun) (*samples.Data, error) {
 	d, err := samples.ReadData(ctx, c, run.files.forecasts, run.files.analyses, run.ranks)
-	if err = run.ranks.Together(err); err == nil {
-		err = run.ranks.Together(checkCalibration(d, c))
+	if err = run.ranks.AgreeOnError(err); err == nil {
+		err = run.ranks.AgreeOnError(checkCalibration(d, c))
 	}
 	if err == nil {
-		err = d.Meet(c)
+		err = d.ConnectPeers(c)
 	}
 	if err != nil {
 		if d != nil { // of a rank that could read where another could not

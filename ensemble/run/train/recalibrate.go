@@ -19,7 +19,7 @@ func (t *trainer) recalibrate(ctx context.Context, c config.Calibrate, show *pro
 		return nil
 	}
 	m, k, past := t.model, &t.model.Task, t.data.Validation
-	tails := make([]calibration.Tails, len(k.Score))
+	tails := make([]calibration.Tails, len(k.TargetWeights))
 	weights := m.Grid.Weights()
 	err := t.eachValidation(ctx, "recalibrate", show, func(_ *model.Forecast, cases []*scoring.Case) {
 		for at, c := range cases {
@@ -35,18 +35,18 @@ func (t *trainer) recalibrate(ctx context.Context, c config.Calibrate, show *pro
 		return err
 	}
 	var fits []model.Recalibration
-	if m.Ranks.Leads() {
+	if m.Ranks.IsRoot() {
 		levels := k.Features.Axes.Levels
 		for at := range tails {
 			of := k.Targets[at/len(levels)]
-			r := model.Recalibration{Variable: of.Variable, Level: levels[at%len(levels)].Of(of.Variable).String(), Lead: of.Lead.String(), Starts: len(past.Inits), Cases: tails[at].Cases(),
+			r := model.Recalibration{Variable: of.Variable, Level: levels[at%len(levels)].ForVariable(of.Variable).String(), Lead: of.Lead.String(), Inits: len(past.Inits), Cases: tails[at].Cases(),
 				Period: ensemble.Period{From: past.Inits[0].Time, To: past.Inits[len(past.Inits)-1].Time}}
 			r.Factor, r.Nu = tails[at].Fit()
 			fits = append(fits, r)
 		}
 	}
 	if m.Ranks != nil {
-		all, err := team.Tell(m.Ranks, team.Outcome[[]model.Recalibration]{Result: fits}, nil)
+		all, err := team.AllGatherOutcomes(m.Ranks, team.Outcome[[]model.Recalibration]{Result: fits}, nil)
 		if err != nil {
 			return err
 		}

@@ -11,9 +11,9 @@ import (
 
 // record writes what a finished training leaves beside its model: scores, the example of a report, and the
 // manifest, which vouches for all of it. The leading rank does. resumed is the step that the run was resumed from.
-func (t *trainer) record(o Options, run *opened, j judged, resumed uint64) (*Result, error) {
-	res := &Result{RunDir: o.RunDir, Steps: t.at.Step, Input: t.seen.input.Result(), Scores: j.scores, Sparsity: t.model.Sparsity, Sharing: t.model.Sharing, Warnings: t.data.Warnings}
-	if !t.ranks.Leads() {
+func (t *trainer) record(o Options, run *trainingRun, j evaluation, resumed uint64) (*Result, error) {
+	res := &Result{RunDir: o.RunDir, Steps: t.pos.Step, Input: t.observers.input.Result(), Scores: j.scores, Sparsity: t.model.Sparsity, Sharing: t.model.Sharing, Warnings: t.data.Warnings}
+	if !t.ranks.IsRoot() {
 		return res, nil
 	}
 	if j.example != nil {
@@ -21,7 +21,7 @@ func (t *trainer) record(o Options, run *opened, j judged, resumed uint64) (*Res
 			return nil, err
 		}
 	}
-	if err := t.dir.Events().Write("done", t.at.Step, 0, rundir.Value{Name: "resumed_from", Value: resumed}); err != nil {
+	if err := t.dir.Events().Write("done", t.pos.Step, 0, rundir.Value{Name: "resumed_from", Value: resumed}); err != nil {
 		return nil, err
 	}
 	made, err := trained.Outputs(t.dir, res.Scores != nil)
@@ -39,7 +39,7 @@ func (t *trainer) record(o Options, run *opened, j judged, resumed uint64) (*Res
 }
 
 // writeScores writes what was found on the test samples.
-func (t *trainer) writeScores(o Options, j judged) error {
+func (t *trainer) writeScores(o Options, j evaluation) error {
 	t.kernels.timings.Save(t.kernels.table)
 	if err := model.SaveCoupling(t.dir.File("model"), t.model.Coupling); err != nil {
 		return err
@@ -51,14 +51,14 @@ func (t *trainer) writeScores(o Options, j judged) error {
 }
 
 // manifest is the record of a finished training.
-func (t *trainer) manifest(o Options, run *opened) (rundir.Manifest, error) {
+func (t *trainer) manifest(o Options, run *trainingRun) (rundir.Manifest, error) {
 	d := t.data
 	sum, err := trained.ModelChecksum(t.dir.File("model"))
 	return rundir.Manifest{
 		Record: manifest.Record{Status: manifest.OK, Version: o.Version, ConfigChecksum: "sha256:" + t.hash, ModelChecksum: sum,
 			Start: run.started, End: time.Now().UTC(), Inputs: d.Inputs, Warnings: d.Warnings},
 		Command: "train", Identity: run.identity,
-		Details: map[string]any{"steps": t.at.Step, "determinism": "D1", "members_used": d.Used, "members_full": len(d.All),
+		Details: map[string]any{"steps": t.pos.Step, "determinism": "D1", "members_used": d.Used, "members_full": len(d.All),
 			"starts_train": len(d.Train.Inits), "starts_validation": len(d.Validation.Inits), "starts_test": len(d.Test.Inits)},
 	}, err
 }

@@ -22,9 +22,9 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 )
 
-// corrected is a training on invented weather of two years, 2001 and 2002, that corrects a
+// trainCorrected is a training on invented weather of two years, 2001 and 2002, that corrects a
 // reference; alter may change its samples. The last four starts are the test.
-func corrected(t *testing.T, method string, alter func([]*store.Sample)) (*trainer, []*store.Sample) {
+func trainCorrected(t *testing.T, method string, alter func([]*store.Sample)) (*trainer, []*store.Sample) {
 	t.Helper()
 	grid, err := ensemble.NamedGrid("12x8")
 	if err != nil {
@@ -36,13 +36,13 @@ func corrected(t *testing.T, method string, alter func([]*store.Sample)) (*train
 		starts = append(starts, ensemble.InitAt(time.Date(2001, 1, 10+15*i, 0, 0, 0, 0, time.UTC)))
 	}
 	members := []ensemble.Member{0, 1, 2, 3}
-	cases := runtest.Noisy(t, setup.AxesOf(c), starts, members, grid, c.Data.TargetLead)
+	cases := runtest.NoisySamples(t, setup.AxesOf(c), starts, members, grid, c.Data.TargetLead)
 	if alter != nil {
 		alter(cases)
 	}
 	d := &samples.Data{Axes: setup.AxesOf(c), Used: members[:3], All: members, Grid: grid, Split: ensemble.Split{Train: starts[:40], Test: starts[40:]}}
-	d.AssignSamples(loader.Held(cases, samples.BytesOf(cases)), true)
-	tr, err := prepare(context.Background(), Options{Config: c, Version: "test", Stop: func() error { return nil }}, &opened{dir: rundir.View(t.TempDir())}, d)
+	d.AssignSamples(loader.NewInMemory(cases, samples.SampleBytes(cases)), true)
+	tr, err := prepare(context.Background(), Options{Config: c, Version: "test", Stop: func() error { return nil }}, &trainingRun{dir: rundir.View(t.TempDir())}, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,8 +54,8 @@ func corrected(t *testing.T, method string, alter func([]*store.Sample)) (*train
 func TestReferenceIsCrossFitted(t *testing.T) {
 	const start = 17
 	for _, method := range []string{"emos_grid", "samos"} {
-		honest, samples := corrected(t, method, nil)
-		spoilt, _ := corrected(t, method, func(s []*store.Sample) {
+		honest, samples := trainCorrected(t, method, nil)
+		spoilt, _ := trainCorrected(t, method, func(s []*store.Sample) {
 			for p := range s[start].Analyses[0].Field(0, 0) {
 				s[start].Analyses[0].Field(0, 0)[p] += 30
 			}
@@ -63,11 +63,11 @@ func TestReferenceIsCrossFitted(t *testing.T) {
 		fc := samples[start].Forecast
 		of := func(tr *trainer, k *task.Task) []float32 {
 			b := task.NewBatch(k, fc.Grid, 1)
-			used, err := task.Positions(fc, k.Used)
+			used, err := task.MemberPositions(fc, k.UsedMembers)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := k.Input(&b, 0, fc, used); err != nil {
+			if err := k.FillInput(&b, 0, fc, used); err != nil {
 				t.Fatal(err)
 			}
 			e := float32(k.ErrorScale[0]) // which knows the outcome, and is no forecast
@@ -84,7 +84,7 @@ func TestReferenceIsCrossFitted(t *testing.T) {
 			return most
 		}
 		// Twice a rounding of values of order one by the error scale.
-		if d := differ(of(honest, honest.from.references.task(honest.local, start)), of(spoilt, spoilt.from.references.task(spoilt.local, start))); d > 1e-5 {
+		if d := differ(of(honest, honest.inputs.references.taskFor(honest.local, start)), of(spoilt, spoilt.inputs.references.taskFor(spoilt.local, start))); d > 1e-5 {
 			t.Errorf("%s: the reference of a start moves by %g K with its own outcome", method, d)
 		}
 		if d := differ(of(honest, honest.local), of(spoilt, spoilt.local)); d < 0.05 {
@@ -95,9 +95,9 @@ func TestReferenceIsCrossFitted(t *testing.T) {
 
 // A network that has not been trained is its reference, in mean and sigma.
 func TestUntrainedNetworkIsItsReference(t *testing.T) {
-	tr, samples := corrected(t, "emos_grid", nil)
-	for i := range tr.turns {
-		tr.turns[i].Config.Epochs, tr.turns[i].Config.LearningRate = 1, 0
+	tr, samples := trainCorrected(t, "emos_grid", nil)
+	for i := range tr.trainings {
+		tr.trainings[i].Config.Epochs, tr.trainings[i].Config.LearningRate = 1, 0
 	}
 	if err := tr.loop(context.Background()); err != nil {
 		t.Fatal(err)
@@ -114,9 +114,9 @@ func TestUntrainedNetworkIsItsReference(t *testing.T) {
 	defer loaded.Close()
 	fc := samples[41].Forecast
 	mean, std := scoring.MeanStd([][]float32{fc.Field(0, 0, 0, 0), fc.Field(0, 1, 0, 0), fc.Field(0, 2, 0, 0)}, 1)
-	want := tr.from.references.final.Fits[0].Forecast(baseline.Raw{Valid: fc.Init.Valid(tr.model.Task.Targets[0].Lead).Time, Mean: mean, Std: std})
+	want := tr.inputs.references.final.Fits[0].Forecast(baseline.Raw{Valid: fc.Init.Valid(tr.model.Task.Targets[0].Lead).Time, Mean: mean, Std: std})
 	for name, m := range map[string]*model.Model{"trained": tr.model, "loaded": loaded} {
-		f, err := m.Predict(context.Background(), network.Options(1, ""), fc, m.Task.Used)
+		f, err := m.Predict(context.Background(), network.Options(1, ""), fc, m.Task.UsedMembers)
 		if err != nil {
 			t.Fatal(err)
 		}

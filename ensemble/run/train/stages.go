@@ -11,8 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
 )
 
-// takeNetworks gives a model its networks.
-func takeNetworks(m *model.Model, turns []setup.Turn, finished []model.Weights) {
+// setNetworks gives a model its networks.
+func setNetworks(m *model.Model, turns []setup.NetworkTraining, finished []model.Weights) {
 	m.Networks, m.Spreads = nil, nil
 	for i, w := range finished {
 		switch turns[i].Stage {
@@ -37,69 +37,69 @@ type corrections struct {
 	train      [][]float32
 	validation [][]float32
 	epoch      int // whose draws of members train is of; -1 before the first
-	present    int // finished network whose weights net has; -1 before the first
+	loaded     int // finished network whose weights net has; -1 before the first
 }
 
-// into gives the samples of a batch the corrections of their starts.
-func (c *corrections) into(b *task.Batch, starts []int) {
+// fill gives the samples of a batch the corrections of their starts.
+func (c *corrections) fill(b *task.Batch, starts []int) {
 	for i, s := range starts {
 		copy(b.Corrected[i*len(c.train[s]):], c.train[s])
 	}
 }
 
-// correctable prepares the corrections of the present network; o are the options of plans
+// prepareCorrections prepares the corrections of the present network; o are the options of plans
 // that infer.
-func (t *trainer) correctable(o engine.Options) error {
+func (t *trainer) prepareCorrections(o engine.Options) error {
 	o.Store = engine.NewStore()
-	net, err := t.model.Spec.Of(network.BiasStage).Compile(&t.model.Task, t.model.Grid, 1, t.seed(), false, o, t.ranks)
+	net, err := t.model.Spec.ForStage(network.BiasStage).Compile(&t.model.Task, t.model.Grid, 1, t.seed(), false, o, t.ranks)
 	if err != nil {
-		return t.namedMemory(err)
+		return t.nameMemoryKeys(err)
 	}
-	t.now.corrections = &corrections{net: net, epoch: -1, present: -1}
+	t.current.corrections = &corrections{net: net, epoch: -1, loaded: -1}
 	return nil
 }
 
-// correct brings the corrections up to the present epoch. Each training start has that of the
+// updateCorrections brings the corrections up to the present epoch. Each training start has that of the
 // network which did not see its block of years, so the third stage learns from errors out of
 // sample. All ranks do.
 //
 // Errors: stopped, with the state of training as it was.
-func (t *trainer) correct(ctx context.Context) error {
-	c := t.now.corrections
-	drawn := t.sampling == randomMembers || t.local.Least > 0
-	if c.epoch == t.at.Epoch || c.epoch >= 0 && !drawn {
+func (t *trainer) updateCorrections(ctx context.Context) error {
+	c := t.current.corrections
+	drawn := t.sampling == randomMembers || t.local.MinMembers > 0
+	if c.epoch == t.pos.Epoch || c.epoch >= 0 && !drawn {
 		return nil
 	}
 	if c.validation == nil {
-		if err := t.correctValidation(ctx); err != nil {
+		if err := t.updateValidationCorrections(ctx); err != nil {
 			return err
 		}
 	}
 	c.train = c.train[:0]
 	err := t.data.Train.Each(ctx, t.ranks, func(i int, fc *ensemble.Forecast, _ []*ensemble.Analysis) error {
 		if err := t.stop(nil); err != nil {
-			return stopped{err}
+			return stopRequest{err}
 		}
-		used, err := t.members(fc, 0, t.seed(), uint64(t.at.Epoch), uint64(i))
+		used, err := t.members(fc, 0, t.seed(), uint64(t.pos.Epoch), uint64(i))
 		if err != nil {
 			return err
 		}
-		shift, err := t.correction(ctx, t.from.foldOf[i], fc, used)
+		shift, err := t.correction(ctx, t.inputs.foldOf[i], fc, used)
 		c.train = append(c.train, shift)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	c.epoch = t.at.Epoch
+	c.epoch = t.pos.Epoch
 	return nil
 }
 
-// correctValidation finds the corrections of the validation samples, by the network of all years.
-func (t *trainer) correctValidation(ctx context.Context) error {
-	c, allYears := t.now.corrections, len(t.turns)-1-2*t.base.Networks
+// updateValidationCorrections finds the corrections of the validation samples, by the network of all years.
+func (t *trainer) updateValidationCorrections(ctx context.Context) error {
+	c, allYears := t.current.corrections, len(t.trainings)-1-2*t.base.Networks
 	return t.data.Validation.Each(ctx, t.ranks, func(_ int, fc *ensemble.Forecast, _ []*ensemble.Analysis) error {
-		used, err := task.Positions(fc, t.local.Used)
+		used, err := task.MemberPositions(fc, t.local.UsedMembers)
 		if err != nil {
 			return err
 		}
@@ -111,15 +111,15 @@ func (t *trainer) correctValidation(ctx context.Context) error {
 
 // correction is the output of a finished network of the first stage for one sample.
 func (t *trainer) correction(ctx context.Context, which int, fc *ensemble.Forecast, used []int) ([]float32, error) {
-	c := t.now.corrections
-	if c.present != which {
+	c := t.current.corrections
+	if c.loaded != which {
 		if err := model.Fill(c.net.Plan.Store(), t.finished[which]); err != nil {
 			return nil, err
 		}
-		c.present = which
+		c.loaded = which
 	}
 	net := c.net
-	if err := t.local.Input(&net.Batch, 0, fc, used); err != nil {
+	if err := t.local.FillInput(&net.Batch, 0, fc, used); err != nil {
 		return nil, err
 	}
 	net.Load(&net.Batch)

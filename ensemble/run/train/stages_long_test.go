@@ -18,7 +18,7 @@ func TestLongStagesOnRanks(t *testing.T) {
 	runs := map[string][]float64{}
 	for _, mesh := range []string{"", "data:2 lat:2"} {
 		dir := filepath.Join(t.TempDir(), "run")
-		c := runtest.InStages(t, f, "train.optimizer=sgd", "train.learning_rate=0.002", "train.epochs=1") // losses differ by rounding only
+		c := runtest.StagedTraining(t, f, "train.optimizer=sgd", "train.learning_rate=0.002", "train.epochs=1") // losses differ by rounding only
 		c.Train.Train.Mesh = mesh
 		if _, err := Run(context.Background(), Options{Config: c, RunDir: dir, Version: "test"}); err != nil {
 			t.Fatal(err)

@@ -61,17 +61,17 @@ train:
 	members := []ensemble.Member{0, 1, 2, 3}
 	axes := setup.AxesOf(c)
 	axes.Levels = []ensemble.Level{level}
-	cases := runtest.Noisy(t, axes, starts, members, grid, lead)
+	cases := runtest.NoisySamples(t, axes, starts, members, grid, lead)
 	spreadOverError := func(t *testing.T, inSample bool) float64 {
 		d := &samples.Data{Axes: axes, Used: members[:3], All: members, Grid: grid, Split: ensemble.Split{Train: starts[:24], Test: starts[24:]}}
-		d.AssignSamples(loader.Held(cases, samples.BytesOf(cases)), true)
-		tr, err := prepare(context.Background(), Options{Config: c, Version: "test", Stop: func() error { return nil }}, &opened{dir: rundir.View(t.TempDir())}, d)
+		d.AssignSamples(loader.NewInMemory(cases, samples.SampleBytes(cases)), true)
+		tr, err := prepare(context.Background(), Options{Config: c, Version: "test", Stop: func() error { return nil }}, &trainingRun{dir: rundir.View(t.TempDir())}, d)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if inSample { // the network of all years in place of those that left some out
-			for i := range tr.from.foldOf {
-				tr.from.foldOf[i] = c.Model.Bias.Folds
+			for i := range tr.inputs.foldOf {
+				tr.inputs.foldOf[i] = c.Model.Bias.Folds
 			}
 		}
 		if err := tr.loop(context.Background()); err != nil {

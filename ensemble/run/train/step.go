@@ -7,34 +7,34 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 )
 
-// gather computes the loss and the gradients of one step, over todo batches. A
+// accumulateGradients computes the loss and the gradients of one step, over todo batches. A
 // batch counts by the sum of its weights, which makes means over all points those
 // of one batch of all samples. (Similarity losses have no weights; there it is a
 // batch's share of the samples, but for missing points.)
 //
 // Errors: stopped, with the network as it was.
-func (t *trainer) gather(ctx context.Context, todo int) (float64, error) {
-	n := t.now
-	n.before = append(n.before[:0], n.store.States()...)
+func (t *trainer) accumulateGradients(ctx context.Context, todo int) (float64, error) {
+	n := t.current
+	n.statesBefore = append(n.statesBefore[:0], n.store.States()...)
 	var loss, weight float64
 	for i := range todo {
-		b := t.receive()
+		b := t.nextBatch()
 		if err := t.stop(b.err); err != nil {
-			copy(n.store.States(), n.before)
-			return 0, stopped{err}
+			copy(n.store.States(), n.statesBefore)
+			return 0, stopRequest{err}
 		}
-		net := n.load(b)
-		if s := t.at.LossScale.Scale; s > 0 {
+		net := n.loadBatch(b)
+		if s := t.pos.LossScale.Scale; s > 0 {
 			net.Plan.ScaleLoss(s)
 		}
 		var share float64
 		if todo > 1 {
-			share = total(b.batch.Weight)
+			share = sum(b.batch.Weight)
 		}
-		if err := net.Plan.Start(ctx, t.at.Step*uint64(n.cfg.Accumulate)+uint64(i)); err != nil {
+		if err := net.Plan.Start(ctx, t.pos.Step*uint64(n.cfg.Accumulate)+uint64(i)); err != nil {
 			return 0, err
 		}
-		if err := t.ahead(net); err != nil {
+		if err := t.prefetch(net); err != nil {
 			return 0, err
 		}
 		if err := net.Plan.Wait(); err != nil {
@@ -47,7 +47,7 @@ func (t *trainer) gather(ctx context.Context, todo int) (float64, error) {
 		if err != nil {
 			return 0, err
 		}
-		n.opt.Add(w)
+		n.opt.Accumulate(w)
 		loss += w * net.Plan.Loss()
 		weight += w
 	}
@@ -57,54 +57,54 @@ func (t *trainer) gather(ctx context.Context, todo int) (float64, error) {
 	return loss / weight, nil
 }
 
-// receive gives the next batch.
-func (t *trainer) receive() *ready {
-	if b := t.now.feed.early; b != nil {
-		t.now.feed.early = nil
+// nextBatch gives the next batch.
+func (t *trainer) nextBatch() *readyBatch {
+	if b := t.current.feed.prefetched; b != nil {
+		t.current.feed.prefetched = nil
 		return b
 	}
 	began := time.Now()
-	b := <-t.now.feed.next
-	t.seen.input.Waited += time.Since(began)
+	b := <-t.current.feed.next
+	t.observers.input.Waited += time.Since(began)
 	return &b
 }
 
-// load fills the inputs of the plan that computes a batch, unless they are.
-func (p *plans) load(b *ready) *network.Network {
-	net := p.of(b.batch)
-	if b.in == net {
+// loadBatch fills the inputs of the plan that computes a batch, unless they are.
+func (p *compiledNetwork) loadBatch(b *readyBatch) *network.Network {
+	net := p.forBatch(b.batch)
+	if b.loaded == net {
 		return net
 	}
 	if p.corrections != nil {
-		p.corrections.into(b.batch, b.starts)
+		p.corrections.fill(b.batch, b.starts)
 	}
 	net.Load(b.batch)
 	return net
 }
 
-// ahead has the next batch begin its way to a device that works on the present one, if that
+// prefetch has the next batch begin its way to a device that works on the present one, if that
 // has memory of its own and the batch goes to the same plan; there is none behind the last
 // of the network.
-func (t *trainer) ahead(net *network.Network) error {
-	if !net.Plan.Away() {
+func (t *trainer) prefetch(net *network.Network) error {
+	if !net.Plan.HasDeviceMemory() {
 		return nil
 	}
 	began := time.Now()
-	b, more := <-t.now.feed.next
-	t.seen.input.Waited += time.Since(began)
+	b, more := <-t.current.feed.next
+	t.observers.input.Waited += time.Since(began)
 	if !more {
 		return nil
 	}
-	t.now.feed.early = &b
-	if b.err != nil || t.now.of(b.batch) != net {
+	t.current.feed.prefetched = &b
+	if b.err != nil || t.current.forBatch(b.batch) != net {
 		return nil
 	}
-	t.now.load(&b)
-	b.in = net
-	return net.Plan.Stage()
+	t.current.loadBatch(&b)
+	b.loaded = net
+	return net.Plan.StageInputs()
 }
 
-func total(x []float32) float64 {
+func sum(x []float32) float64 {
 	var s float64
 	for _, v := range x {
 		s += float64(v)

@@ -19,12 +19,12 @@ import (
 func TestAverageAndAccumulateResume(t *testing.T) {
 	f := demotest.Files(t)
 	c := demotest.Config(t, f, "train.optimizer=lamb", "train.ema=0.7", "train.batch_size=2", "train.accumulate=3", "train.scale=sqrt", "train.warmup=2", "train.epochs=3")
-	whole := traintest.ResumesToTheSameBits(t, c, 4, 3, 8, 17) // batches; 7 make an epoch
+	whole := traintest.CheckResume(t, c, 4, 3, 8, 17) // batches; 7 make an epoch
 	m, err := model.Load(filepath.Join(whole, "model"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := runtest.Checkpointed(runtest.Newest(t, whole))
+	at := runtest.CheckpointTensors(runtest.NewestCheckpoint(t, whole))
 	for _, x := range m.Networks[1] {
 		v, err := x.Float32()
 		if err != nil {

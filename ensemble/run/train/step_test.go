@@ -36,7 +36,7 @@ func TestAccumulateEqualsLargerBatch(t *testing.T) {
 		if r.Steps != 8 { // 14 starts
 			t.Errorf("%v: %d steps, want 8", set, r.Steps)
 		}
-		got[i] = runtest.Checkpointed(runtest.Newest(t, dir))
+		got[i] = runtest.CheckpointTensors(runtest.NewestCheckpoint(t, dir))
 	}
 	var moved float64
 	for name, want := range got[0] {
@@ -58,10 +58,10 @@ func TestAccumulateEqualsLargerBatch(t *testing.T) {
 
 // A step that is stopped between its batches is taken back whole: also the running
 // statistics, which every batch moves.
-func TestStoppedAmidAStep(t *testing.T) {
+func TestStopDuringAStep(t *testing.T) {
 	f := demotest.Files(t)
 	c := demotest.Config(t, f, "model.kind=resnet2d_simple", "model.head=spread", "train.loss.kind=l1", "train.epochs=1", "train.networks=1", "train.batch_size=1",
-		"train.accumulate=3", "train.ema=0.5", runtest.FirstOf(f, 7), "data.split.fractions.train=0.6", "data.levels=[850hPa]", "data.features=[spread, first]", "data.variables=[t]")
+		"train.accumulate=3", "train.ema=0.5", runtest.FirstInits(f, 7), "data.split.fractions.train=0.6", "data.levels=[850hPa]", "data.features=[spread, first]", "data.variables=[t]")
 	stopped := &exit.Error{Code: exit.SaveAndStop, What: "stopped"}
 	var got [2]map[string][]byte
 	for i, left := range []int{1 << 30, 2} {
@@ -104,7 +104,7 @@ func TestAverageWithoutValidation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := runtest.Checkpointed(runtest.Newest(t, dir))
+	at := runtest.CheckpointTensors(runtest.NewestCheckpoint(t, dir))
 	for _, x := range m.Networks[0] {
 		if v, err := x.Float32(); err != nil || !slices.Equal(v, at[partAverage+x.Name]) {
 			t.Errorf("%s of the model is not the average: %v", x.Name, err)
@@ -134,7 +134,7 @@ func TestLargeBatchOptimisersTrain(t *testing.T) {
 
 // The schedules with a rate that was raised for a batch 8 times as large.
 func TestScaledSchedules(t *testing.T) {
-	c := config.Training{BatchSize: 4, Accumulate: 16, BaseBatch: 8, LearningRate: 0.1, Warmup: 50, Epochs: 10, Scale: "linear"}
+	c := config.Training{BatchSize: 4, Accumulate: 16, BaseBatchSize: 8, LearningRate: 0.1, Warmup: 50, Epochs: 10, LearningRateScaling: "linear"}
 	for _, x := range []struct {
 		schedule, scale string
 		warmup          int
@@ -148,12 +148,12 @@ func TestScaledSchedules(t *testing.T) {
 		{"plateau", "linear", 50, 24, 0.45}, {"plateau", "linear", 50, 60, 0.8},
 		{"triangular2", "linear", 5, 5, 0.8}, {"triangular2", "linear", 5, 10, 0.8e-4}, {"triangular2", "linear", 10, 4, (0.8*0.8 + 0.2*0.8e-4) * 4.5 / 8},
 	} {
-		c.Schedule, c.Scale, c.Warmup = x.schedule, x.scale, x.warmup
+		c.Schedule, c.LearningRateScaling, c.Warmup = x.schedule, x.scale, x.warmup
 		if got := schedule(c, 10, &optim.PlateauState{}).Rate(x.step); math.Abs(got-x.want) > 1e-12 {
 			t.Errorf("%s, %s over %d steps: step %d has %v, want %v", x.schedule, x.scale, x.warmup, x.step, got, x.want)
 		}
 	}
-	c.BaseBatch, c.Schedule, c.Scale, c.Warmup = 0, "constant", "linear", 0
+	c.BaseBatchSize, c.Schedule, c.LearningRateScaling, c.Warmup = 0, "constant", "linear", 0
 	if got := schedule(c, 10, &optim.PlateauState{}).Rate(0); math.Abs(got-1.6) > 1e-12 {
 		t.Errorf("16 batches a step: %v, want 1.6", got)
 	}

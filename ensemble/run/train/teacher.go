@@ -26,14 +26,14 @@ type teacher struct {
 	models  []*model.Model
 	weight  float64
 	options engine.Options
-	// kept are the distributions of training starts, where a start always has the same members; else nil.
-	kept map[int]taught
+	// cache are the distributions of training starts, where a start always has the same members; else nil.
+	cache map[int]teacherPrediction
 }
 
-// taught is a normal distribution of each point, in physical units.
+// teacherPrediction is a normal distribution of each point, in physical units.
 //
 // Shape: as targets are stored.
-type taught struct{ mean, sigma []float32 }
+type teacherPrediction struct{ mean, sigma []float32 }
 
 // teacherFiles are those of the models that teach.
 //
@@ -43,7 +43,7 @@ func teacherFiles(c *config.TrainConfig) (files []string, err error) {
 		if _, _, err := trained.FinishedTraining(string(dir)); err != nil {
 			return nil, err
 		}
-		m, f, err := model.LoadReference(filepath.Join(string(dir), "model"))
+		m, f, err := model.LoadDescription(filepath.Join(string(dir), "model"))
 		if err != nil {
 			return nil, err
 		}
@@ -68,8 +68,8 @@ func newTeacher(c *config.TrainConfig, d *samples.Data) (*teacher, error) {
 			Fix: "train on one rank, with several train.threads"}
 	}
 	t := &teacher{weight: c.Teacher.Weight, options: network.Options(c.Train.Train.Threads, c.Train.Train.Device)}
-	if c.Data.Members.Sampling != randomMembers && c.Data.Members.Least == 0 {
-		t.kept = map[int]taught{}
+	if c.Data.Members.Sampling != randomMembers && c.Data.Members.Minimum == 0 {
+		t.cache = map[int]teacherPrediction{}
 	}
 	for _, run := range c.Teacher.Runs {
 		m, err := model.Load(filepath.Join(string(run), "model"), false)
@@ -77,17 +77,17 @@ func newTeacher(c *config.TrainConfig, d *samples.Data) (*teacher, error) {
 			return nil, errors.Join(err, t.close())
 		}
 		t.models = append(t.models, m)
-		if err := teaches(string(run), m, c, d); err != nil {
+		if err := checkTeacher(string(run), m, c, d); err != nil {
 			return nil, errors.Join(err, t.close())
 		}
-		m.Recalibrations, m.Spec.Head.Distribution.Tails = nil, ""
+		m.Recalibrations, m.Spec.Head.Distribution.Recalibration = nil, ""
 	}
 	return t, nil
 }
 
-// teaches tells whether a model can teach a training: it predicts the same, of the same input, and has seen nothing that the
+// checkTeacher tells whether a model can teach a training: it predicts the same, of the same input, and has seen nothing that the
 // student is chosen or judged by.
-func teaches(run string, m *model.Model, c *config.TrainConfig, d *samples.Data) error {
+func checkTeacher(run string, m *model.Model, c *config.TrainConfig, d *samples.Data) error {
 	no := func(what, why string) error {
 		return &exit.Error{Code: exit.Usage, What: what, At: run, Why: why, Fix: "name a teacher that was trained on the same data and targets, or change those of the student"}
 	}
@@ -95,7 +95,7 @@ func teaches(run string, m *model.Model, c *config.TrainConfig, d *samples.Data)
 	a, b := k.Features.Axes, d.Axes
 	switch {
 	case head.Distribution == nil || head.Distribution.Family != config.NormalFamily:
-		return no("the teacher gives no normal distribution", fmt.Sprintf("its head is %s%s", head.Name(), familyWords(head)))
+		return no("the teacher gives no normal distribution", fmt.Sprintf("its head is %s%s", head.Name(), familyName(head)))
 	case m.Spec.Reference != "":
 		return no("the teacher corrects a baseline", fmt.Sprintf("%s, which was fitted to validation starts too, and to the training starts without leaving one out", m.Spec.Reference))
 	case !slices.Equal(k.Targets, own.Targets):
@@ -106,23 +106,23 @@ func teaches(run string, m *model.Model, c *config.TrainConfig, d *samples.Data)
 		return no("the teacher has another grid", fmt.Sprintf("%d×%d points, the student %d×%d", m.Grid.NY, m.Grid.NX, d.Grid.NY, d.Grid.NX))
 	case m.Interpolation != setup.InterpolationOf(c):
 		return no("the teacher's fields come to their grid in another way", fmt.Sprintf("%+v, the student's %+v", m.Interpolation, setup.InterpolationOf(c)))
-	case len(k.Used) != len(d.Used) || k.Full != len(d.All) || m.Control != c.Data.Members.Control:
-		return no("the teacher sees other members", fmt.Sprintf("%d of %d, control %s, the student %d of %d, control %s", len(k.Used), k.Full, m.Control, len(d.Used), len(d.All), c.Data.Members.Control))
+	case len(k.UsedMembers) != len(d.Used) || k.FullMembers != len(d.All) || m.Control != c.Data.Members.Control:
+		return no("the teacher sees other members", fmt.Sprintf("%d of %d, control %s, the student %d of %d, control %s", len(k.UsedMembers), k.FullMembers, m.Control, len(d.Used), len(d.All), c.Data.Members.Control))
 	}
-	return unseen(m, run, d.Split)
+	return checkUnseen(m, run, d.Split)
 }
 
-// familyWords name the family of a distribution head.
-func familyWords(h network.HeadSpec) string {
+// familyName name the family of a distribution head.
+func familyName(h network.HeadSpec) string {
 	if h.Distribution == nil {
 		return ""
 	}
 	return fmt.Sprintf(", its family %s", h.Distribution.Family)
 }
 
-// unseen refuses a teacher that was trained on starts for which the student is to be chosen or judged, or was chosen by
+// checkUnseen refuses a teacher that was trained on starts for which the student is to be chosen or judged, or was chosen by
 // some on which it is to be judged.
-func unseen(m *model.Model, run string, split ensemble.Split) error {
+func checkUnseen(m *model.Model, run string, split ensemble.Split) error {
 	leak := func(what string, init ensemble.Init, p ensemble.Period) error {
 		return &exit.Error{Code: exit.Usage, What: "the teacher has seen what the student is judged by", At: run,
 			Why: fmt.Sprintf("it was %s %s to %s, and %s is a start for validation or test here", what, ensemble.Init{Time: p.From}, ensemble.Init{Time: p.To}, init),
@@ -138,9 +138,9 @@ func unseen(m *model.Model, run string, split ensemble.Split) error {
 	if err != nil {
 		return err
 	}
-	chosen := tc.Data.Split.Validation.Domain()
-	if !tc.Data.Split.ByDate() {
-		theirs, err := setup.Divide(tc.Data.Split, samples.Inits(split))
+	chosen := tc.Data.Split.Validation.Period()
+	if !tc.Data.Split.IsByDate() {
+		theirs, err := setup.ApplySplit(tc.Data.Split, samples.SplitInits(split))
 		if err != nil || len(theirs.Train) == 0 || !theirs.Train[0].Equal(m.Trained.From) || !theirs.Train[len(theirs.Train)-1].Equal(m.Trained.To) {
 			return &exit.Error{Code: exit.Usage, What: "which dates the teacher was chosen by is not known", At: run, Why: "its split is one of fractions of other starts than those of the student",
 				Fix: "train it with data.split.train and data.split.validation by dates"}
@@ -158,8 +158,8 @@ func unseen(m *model.Model, run string, split ensemble.Split) error {
 	return nil
 }
 
-// share is the weight of the teacher in the loss.
-func (t *teacher) share() float64 {
+// lossWeight is the weight of the teacher in the loss.
+func (t *teacher) lossWeight() float64 {
 	if t == nil {
 		return 0
 	}
@@ -185,21 +185,21 @@ func (t *teacher) fill(ctx context.Context, k *task.Task, b *task.Batch, s slot)
 	if t == nil {
 		return nil
 	}
-	says, ok := t.kept[s.start]
+	says, ok := t.cache[s.sample]
 	if !ok {
 		var err error
 		if says, err = t.predict(ctx, s.fc, s.used); err != nil {
 			return err
 		}
-		if t.kept != nil {
-			t.kept[s.start] = says
+		if t.cache != nil {
+			t.cache[s.sample] = says
 		}
 	}
-	return k.Teach(b, s.at, s.fc, s.used, says.mean, says.sigma)
+	return k.FillTeacher(b, s.index, s.fc, s.used, says.mean, says.sigma)
 }
 
 // predict is the mean of what the models say.
-func (t *teacher) predict(ctx context.Context, fc *ensemble.Forecast, used []int) (says taught, err error) {
+func (t *teacher) predict(ctx context.Context, fc *ensemble.Forecast, used []int) (says teacherPrediction, err error) {
 	members := make([]ensemble.Member, len(used))
 	for i, at := range used {
 		members[i] = fc.Members[at]
@@ -214,7 +214,7 @@ func (t *teacher) predict(ctx context.Context, fc *ensemble.Forecast, used []int
 			return says, err
 		}
 		if says.mean == nil {
-			says = taught{make([]float32, len(out.Mean)), make([]float32, len(out.Mean))}
+			says = teacherPrediction{make([]float32, len(out.Mean)), make([]float32, len(out.Mean))}
 		}
 		share := float32(len(m.Networks)) / float32(networks)
 		for i, mean := range out.Mean {

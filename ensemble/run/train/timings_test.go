@@ -35,7 +35,7 @@ func TestCheckpointKeepsChoices(t *testing.T) {
 			t.Fatal(err)
 		}
 		var p planRecord
-		if err := json.Unmarshal(runtest.Newest(t, dir).Plan, &p); err != nil {
+		if err := json.Unmarshal(runtest.NewestCheckpoint(t, dir).Plan, &p); err != nil {
 			t.Fatal(err)
 		}
 		return p.Choices
@@ -57,7 +57,7 @@ func TestCheckpointKeepsChoices(t *testing.T) {
 		t.Fatalf("the checkpoint keeps the layouts of %d plans, want the training's and the validation's, with something blocked: %v", layouts, chosen)
 	}
 	rewrite := func(plan string) {
-		last := runtest.Newest(t, dir)
+		last := runtest.NewestCheckpoint(t, dir)
 		last.Plan = json.RawMessage(plan)
 		if _, err := ckpt.Save(filepath.Join(dir, "checkpoints"), last.Meta, last.Tensors); err != nil {
 			t.Fatal(err)
@@ -85,7 +85,7 @@ func TestCheckpointKeepsChoices(t *testing.T) {
 func TestTrainInLessWorkspace(t *testing.T) {
 	train := func(workspace string) (string, error) {
 		dir := filepath.Join(t.TempDir(), "run")
-		_, err := Run(context.Background(), Options{Config: runtest.Fifty(t, "train.epochs=1", "train.workspace="+workspace), RunDir: dir, Version: "test"})
+		_, err := Run(context.Background(), Options{Config: runtest.FiftySteps(t, "train.epochs=1", "train.workspace="+workspace), RunDir: dir, Version: "test"})
 		return dir, err
 	}
 	free, err := train("0")

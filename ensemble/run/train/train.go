@@ -38,9 +38,9 @@ type Options struct {
 	Timings  setup.Timings      // of kernels
 	Progress *progress.Reporter // nil shows nothing
 	Warn     func(string)       // nil drops warnings; they are in the manifest too
-	Timed    quality.Options    // to a quality; a run that goes on or is finished cannot be
+	Timing   quality.Options    // to a quality; a run that goes on or is finished cannot be
 
-	Kept []channels.Kept // that are left of the network with whose weights it begins
+	Channels []channels.Kept // that are left of the network with whose weights it begins
 }
 
 // Result says what came of a training.
@@ -48,7 +48,7 @@ type Result struct {
 	RunDir   string
 	Complete bool // the run was finished before; nothing was done
 	Steps    uint64
-	Input    samples.Input
+	Input    samples.InputTiming
 	Scores   *score.Result    // on the test starts; nil if there are none
 	Sparsity []model.Sparsity // of the networks; none if nothing was pruned
 	Sharing  *sharing.Plan    // of the parameters of each network; nil if none are shared
@@ -69,23 +69,23 @@ type Result struct {
 // Errors there: 71 for a rank that was lost or does not agree with rank 0. Error 64 for
 // tasks of srun that cannot be ranks of one job.
 func Run(ctx context.Context, o Options) (r *Result, err error) {
-	if n := mpi.Apart(os.Getenv); n > 0 {
+	if n := mpi.UnjoinedTasks(os.Getenv); n > 0 {
 		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("srun started %d tasks without an interface of MPI", n),
 			Why: "each would be a training of its own, all in one run directory", Fix: "srun --mpi=pmix for Open MPI, srun --mpi=pmi2 for MPICH"}
 	}
-	parts, err := setup.PartsOf(o.Config.Train.Train.Mesh)
+	parts, err := setup.MeshParts(o.Config.Train.Train.Mesh)
 	if _, launched := mpi.Launched(os.Getenv); !launched {
 		if err != nil {
 			return nil, err
 		}
 		if parts <= 1 {
-			return RunAs(ctx, o, nil)
+			return RunRank(ctx, o, nil)
 		}
 	} // ranks find together that they have no mesh
-	_, err = team.OnRanks(0, parts, o.Config.Train.Train.StallTimeout, func(c *comm.Comm) error {
+	_, err = team.RunRanks(0, parts, o.Config.Train.Train.StallTimeout, func(c *comm.Comm) error {
 		ranks := team.New(c)
-		own, err := RunAs(ctx, o.OfPart(ranks), ranks)
-		if ranks.Speaks() {
+		own, err := RunRank(ctx, o.ForPart(ranks), ranks)
+		if ranks.IsProcessRoot() {
 			r = own
 		}
 		return err
@@ -93,34 +93,34 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	return r, err
 }
 
-// RunAs trains as one rank of a team, and ends the log of its time.
-func RunAs(ctx context.Context, o Options, ranks *team.Team) (*Result, error) {
-	timed, err := quality.NewClock(o.Timed, ranks)
-	if err := ranks.Together(err); err != nil {
+// RunRank trains as one rank of a team, and ends the log of its time.
+func RunRank(ctx context.Context, o Options, ranks *team.Team) (*Result, error) {
+	timed, err := quality.NewClock(o.Timing, ranks)
+	if err := ranks.AgreeOnError(err); err != nil {
 		return nil, err
 	}
-	r, err := trainTimed(ctx, o, ranks, timed)
+	r, err := trainRank(ctx, o, ranks, timed)
 	if ended := timed.Close(err); err == nil {
 		err = ended
 	}
 	return r, err
 }
 
-// trainTimed trains as one rank of a team, with a clock where its time is logged. The stages stand in files of
+// trainRank trains as one rank of a team, with a clock where its time is logged. The stages stand in files of
 // their names: open, read, prepare, then those of run.
-func trainTimed(ctx context.Context, o Options, ranks *team.Team, timed *quality.Clock) (*Result, error) {
+func trainRank(ctx context.Context, o Options, ranks *team.Team, timed *quality.Clock) (*Result, error) {
 	if o.Stop == nil {
 		o.Stop = func() error { return nil }
 	}
-	run, err := openRun(o, ranks, timed)
+	run, err := openTrainingRun(o, ranks, timed)
 	if err != nil {
 		return nil, err
 	}
 	if run.state == rundir.Complete {
-		return &Result{RunDir: o.RunDir, Complete: true}, timed.Timeable(run.state, o.RunDir)
+		return &Result{RunDir: o.RunDir, Complete: true}, timed.CheckFresh(run.state, o.RunDir)
 	}
 	defer run.dir.Close()
-	if err := ranks.Together(timed.Timeable(run.state, o.RunDir)); err != nil {
+	if err := ranks.AgreeOnError(timed.CheckFresh(run.state, o.RunDir)); err != nil {
 		return nil, err
 	}
 	d, err := readData(ctx, o.Config, run)
@@ -132,23 +132,23 @@ func trainTimed(ctx context.Context, o Options, ranks *team.Team, timed *quality
 	if err != nil {
 		return nil, err
 	}
-	defer t.from.teacher.close()
-	return t.run(ctx, o, run)
+	defer t.inputs.teacher.close()
+	return t.runStages(ctx, o, run)
 }
 
-// run goes to where the run was stopped, if it was, and on to its end: loop, calibrate, judge, record.
-func (t *trainer) run(ctx context.Context, o Options, run *opened) (*Result, error) {
-	resumed, err := t.enter(o, run.state)
+// runStages goes to where the run was stopped, if it was, and on to its end: loop, calibrate, judge, record.
+func (t *trainer) runStages(ctx context.Context, o Options, run *trainingRun) (*Result, error) {
+	resumed, err := t.startOrResume(o, run.state)
 	if err != nil {
 		return nil, err
 	}
 	o.warn(t.ranks, t.data.Warnings)
-	task := o.Progress.Start("train", int64(t.allSteps(t.turns)))
-	t.seen.report = func(done int, note string) { task.Set(int64(done), note) }
+	task := o.Progress.Start("train", int64(t.totalSteps(t.trainings)))
+	t.observers.report = func(done int, note string) { task.Set(int64(done), note) }
 	err = t.loop(context.WithoutCancel(ctx))
 	task.Done()
-	if o.Timed.Only && (err == nil || errors.Is(err, quality.ErrReached)) {
-		return &Result{RunDir: o.RunDir, Steps: t.at.Step, Input: t.seen.input.Result(), Warnings: t.data.Warnings}, nil
+	if o.Timing.StopAtTarget && (err == nil || errors.Is(err, quality.ErrReached)) {
+		return &Result{RunDir: o.RunDir, Steps: t.pos.Step, Input: t.observers.input.Result(), Warnings: t.data.Warnings}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (t *trainer) run(ctx context.Context, o Options, run *opened) (*Result, err
 	if err := t.calibrate(ctx, o); err != nil {
 		return nil, err
 	}
-	verdict, err := t.judge(ctx, o.Progress)
+	verdict, err := t.evaluate(ctx, o.Progress)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (t *trainer) run(ctx context.Context, o Options, run *opened) (*Result, err
 
 // warn shows warnings, on the leading rank.
 func (o Options) warn(ranks *team.Team, warnings []string) {
-	if o.Warn == nil || !ranks.Leads() {
+	if o.Warn == nil || !ranks.IsRoot() {
 		return
 	}
 	for _, w := range warnings {
@@ -173,10 +173,10 @@ func (o Options) warn(ranks *team.Team, warnings []string) {
 	}
 }
 
-// OfPart are the options of one of the parts of a process: one alone is told to stop, and
+// ForPart are the options of one of the parts of a process: one alone is told to stop, and
 // shows what is done.
-func (o Options) OfPart(t *team.Team) Options {
-	if !t.Speaks() {
+func (o Options) ForPart(t *team.Team) Options {
+	if !t.IsProcessRoot() {
 		o.Stop, o.Progress, o.Warn = nil, nil, nil
 	}
 	return o

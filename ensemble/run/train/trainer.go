@@ -15,11 +15,11 @@ import (
 // of it is in a checkpoint; so a resumed run takes the very same steps.
 type trainer struct {
 	job
-	from     inputs
-	now      *current // the present network; nil before it begins and after the last
-	at       position
-	finished []model.Weights // of the networks that were trained before the present one
-	seen     observers
+	inputs    auxiliaryInputs
+	current   *currentNetwork // the present network; nil before it begins and after the last
+	pos       position
+	finished  []model.Weights // of the networks that were trained before the present one
+	observers observers
 }
 
 // position is where training stands, as a checkpoint keeps it.
@@ -40,37 +40,37 @@ type position struct {
 	Kept    []channels.Kept `json:"kept,omitempty"`
 	Removed int             `json:"removed,omitempty"`
 	// Pruned is where pruning by masks stands; nil if nothing is pruned so.
-	Pruned *pruned `json:"pruned,omitempty"`
+	Pruned *pruningPosition `json:"pruned,omitempty"`
 }
 
 // noBest stands for a best loss that there is not yet; JSON has no infinity.
 const noBest = math.MaxFloat64
 
-// turn is the training of the present network.
-func (t *trainer) turn() setup.Turn { return t.turns[t.at.Network] }
+// training is the training of the present network.
+func (t *trainer) training() setup.NetworkTraining { return t.trainings[t.pos.Network] }
 
-// batches is how many batches of batch_size samples an epoch of the present network has.
-func (t *trainer) batches() int { return t.batchesOf(t.turn()) }
+// epochBatches is how many batches of batch_size samples an epoch of the present network has.
+func (t *trainer) epochBatches() int { return t.batchCount(t.training()) }
 
-// ownSteps are the steps of the present network that are finished.
-func (t *trainer) ownSteps() int {
-	return t.at.Epoch*t.steps(t.batches()) + t.steps(t.at.Batch)
+// networkSteps are the steps of the present network that are finished.
+func (t *trainer) networkSteps() int {
+	return t.pos.Epoch*t.stepCount(t.epochBatches()) + t.stepCount(t.pos.Batch)
 }
 
-func (t *trainer) seed() uint64 { return setup.SeedOf(t.base, t.at.Network) }
+func (t *trainer) seed() uint64 { return setup.SeedOf(t.base, t.pos.Network) }
 
 // schedule says which samples this rank reads when for the present network.
 func (t *trainer) schedule() (loader.Schedule, int) {
-	return t.data.Schedule(t.now.cfg, t.at.Network, t.turn().Starts)
+	return t.data.Schedule(t.current.cfg, t.pos.Network, t.training().Samples)
 }
 
 // order is the samples of the present epoch in the order of their reading.
 func (t *trainer) order() []int {
-	turn := t.turn()
-	order := loader.Order(t.seed(), uint64(t.at.Epoch), t.samplesOf(turn))
+	turn := t.training()
+	order := loader.Order(t.seed(), uint64(t.pos.Epoch), t.sampleCount(turn))
 	for i, k := range order {
-		if turn.Starts != nil {
-			order[i] = turn.Starts[k]
+		if turn.Samples != nil {
+			order[i] = turn.Samples[k]
 		}
 	}
 	return order

@@ -16,13 +16,13 @@ import (
 // by a plan that knows of them, to the same bits as by one that does not; of several networks
 // only what is zero in all counts.
 func TestPrunedModel(t *testing.T) {
-	tr, samples, err := rain(t, rainConfig(t, "train.networks=1", "model.base=16"), nil)
+	tr, samples, err := trainRain(t, rainConfig(t, "train.networks=1", "model.base=16"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := untrained(t, tr)
 	defer m.Close()
-	want := map[string]op.Kept{}
+	want := map[string]op.BlockMask{}
 	for _, w := range m.Networks[0] {
 		if len(w.Shape) != 5 || w.Shape[0] <= op.FilterBlock {
 			continue
@@ -31,7 +31,7 @@ func TestPrunedModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := op.KeptOf(make([]float32, len(v)), w.Shape) // no block
+		k := op.BlockMaskOf(make([]float32, len(v)), w.Shape) // no block
 		for i := range v {
 			v[i] = float32(i%11-5) / 64
 		}
@@ -42,7 +42,7 @@ func TestPrunedModel(t *testing.T) {
 	if len(want) < 2 {
 		t.Fatalf("the network has %d filters of several blocks, want more", len(want))
 	}
-	same := func(what string, found map[string]op.Kept, err error) {
+	same := func(what string, found map[string]op.BlockMask, err error) {
 		t.Helper()
 		for name := range found { // other filters, and maps, are zero in a network that was not trained
 			if want[name] == "" {
@@ -53,7 +53,7 @@ func TestPrunedModel(t *testing.T) {
 			t.Errorf("%s: found %v, %v, want %v", what, found, err, want)
 		}
 	}
-	found, err := m.ZeroBlocks()
+	found, err := m.KeptBlocks()
 	same("in memory", found, err)
 	dir := t.TempDir()
 	if err := m.Save(dir); err != nil {
@@ -64,11 +64,11 @@ func TestPrunedModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer loaded.Close()
-	found, err = loaded.ZeroBlocks()
+	found, err = loaded.KeptBlocks()
 	same("of the files", found, err)
 	told := func(m *model.Model) (n int) {
 		for _, nd := range m.Network.Plan.Graph().Nodes {
-			if a, ok := nd.Attrs.(op.Fused); ok && nd.Kind == graph.KindOp && strings.Contains(string(a.Kept), "1") {
+			if a, ok := nd.Attrs.(op.FusedConv); ok && nd.Kind == graph.KindOp && strings.Contains(string(a.Mask), "1") {
 				n++
 			}
 		}
@@ -94,7 +94,7 @@ func TestPrunedModel(t *testing.T) {
 		second = append(second, w)
 	}
 	two := model.Model{Networks: []model.Weights{m.Networks[0], second}}
-	if found, err = two.ZeroBlocks(); err != nil || found["enc_conv1.weight"] != "" {
+	if found, err = two.KeptBlocks(); err != nil || found["enc_conv1.weight"] != "" {
 		t.Errorf("of two networks: found %v, %v, want nothing that one of them keeps", found, err)
 	}
 	dense := *m

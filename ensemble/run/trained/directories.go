@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Directories lists the run directories whose paths begin with what is typed, finished
+// CompleteDirectories lists the run directories whose paths begin with what is typed, finished
 // or not; for "" those here and in the folder runs.
-func Directories(typed string) []string {
+func CompleteDirectories(typed string) []string {
 	patterns := []string{typed + "*"}
 	if typed == "" || typed == "runs" {
 		patterns = append(patterns, "runs/*")
@@ -20,7 +20,7 @@ func Directories(typed string) []string {
 			continue // what is typed is no pattern, and so the name of nothing
 		}
 		for _, path := range paths {
-			if _, err := os.Stat(filepath.Join(path, EffectiveFile)); err == nil {
+			if _, err := os.Stat(filepath.Join(path, EffectiveConfigFile)); err == nil {
 				found = append(found, path)
 			}
 		}

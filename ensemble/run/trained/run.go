@@ -14,25 +14,25 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 )
 
-// Finished reads the manifest of a finished run.
+// ReadFinished reads the manifest of a finished run.
 //
 // Errors: exit 66 if the run is not there, or not finished.
-func Finished(runDir string) (*rundir.Manifest, error) {
+func ReadFinished(runDir string) (*rundir.Manifest, error) {
 	m, err := rundir.ReadManifest(runDir)
 	if !errors.Is(err, os.ErrNotExist) {
 		return m, err
 	}
 	if _, err := os.Stat(runDir); errors.Is(err, os.ErrNotExist) {
-		return nil, NoRun(runDir, err)
+		return nil, MissingRunError(runDir, err)
 	}
 	return nil, &exit.Error{Code: exit.NotYet, What: "the run is not finished", At: filepath.Join(runDir, "manifest.json"),
 		Why: "without a manifest the model may be incomplete", Fix: "finish the training: ensemble train … --run-dir " + runDir + " --resume auto", Err: err}
 }
 
-// NoRun says that a run directory is not there, and which one was probably meant: beside it, here, or in the folder runs.
-func NoRun(dir string, err error) error {
+// MissingRunError says that a run directory is not there, and which one was probably meant: beside it, here, or in the folder runs.
+func MissingRunError(dir string, err error) error {
 	fix := "correct the path"
-	there := slices.Concat(Directories(filepath.Dir(dir)+string(filepath.Separator)), Directories(""))
+	there := slices.Concat(CompleteDirectories(filepath.Dir(dir)+string(filepath.Separator)), CompleteDirectories(""))
 	names := make([]string, len(there))
 	for i, d := range there {
 		names[i] = filepath.Base(d)
@@ -66,7 +66,7 @@ func ModelChecksum(dir string) (string, error) {
 //
 // Errors: 66 for what has not ended, 64 for runs of other commands.
 func FinishedTraining(dir string) (record *rundir.Manifest, starts int, err error) {
-	if record, err = Finished(dir); err != nil {
+	if record, err = ReadFinished(dir); err != nil {
 		return nil, 0, err
 	}
 	n, ok := record.Details["starts_train"].(float64)
@@ -76,8 +76,8 @@ func FinishedTraining(dir string) (record *rundir.Manifest, starts int, err erro
 	return record, int(n), nil
 }
 
-// EffectiveFile is the configuration of the training in a run directory.
-const EffectiveFile = "config.effective.yaml"
+// EffectiveConfigFile is the configuration of the training in a run directory.
+const EffectiveConfigFile = "config.effective.yaml"
 
 // ReferenceDir is the folder in the root of the products in which predict leaves
 // the baselines that verification sets beside the network.

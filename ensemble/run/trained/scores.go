@@ -51,7 +51,7 @@ func ReadScores(dir string) (*score.Result, error) {
 func Outputs(dir *rundir.Dir, scored bool) ([]string, error) {
 	entries, err := os.ReadDir(dir.File("model"))
 	if err != nil {
-		return nil, exit.Create(dir.File("model"), err)
+		return nil, exit.CreateError(dir.File("model"), err)
 	}
 	var out []string
 	for _, e := range entries {

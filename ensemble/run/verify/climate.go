@@ -28,5 +28,5 @@ func findClimate(o Options, grid *ensemble.Grid) (*task.Climate, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c, train.OnClimateGrid(c, grid, path)
+	return c, train.CheckClimateGrid(c, grid, path)
 }

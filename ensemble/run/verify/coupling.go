@@ -32,14 +32,14 @@ func (v *Verification) selectCalibrated() {
 	}
 }
 
-// trainedCoupling is what the test of the training says of the network's members, where targets
+// trainingCoupling is what the test of the training says of the network's members, where targets
 // are verified that it has: the products do not tell what else would have been made of other members.
-func (v *Verification) trainedCoupling() (rows []score.Coupling) {
+func (v *Verification) trainingCoupling() (rows []score.Coupling) {
 	if v.reference == nil {
 		return nil
 	}
 	for _, r := range v.reference.Coupling {
-		if slices.ContainsFunc(v.Targets, func(t *Verified) bool {
+		if slices.ContainsFunc(v.Targets, func(t *VerifiedTarget) bool {
 			return t.Key.Variable == r.Variable && t.Key.Level.String() == r.Level && t.Key.Lead.String() == r.Lead
 		}) {
 			rows = append(rows, r)

@@ -10,7 +10,7 @@ import (
 //
 // Errors: those of fio.List.
 func SumsFiles(key string, names []string) ([]string, error) {
-	l := fio.Listing{Ending: SumsEnding}
+	l := fio.Listing{Suffix: SumsEnding}
 	files, _, err := l.List(key, names)
 	return files, err
 }

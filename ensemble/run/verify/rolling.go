@@ -26,8 +26,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
 	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
 	"github.com/ensemble-weather/ensemble/internal/jsonfile"
-	"github.com/ensemble-weather/ensemble/internal/phrase"
 	"github.com/ensemble-weather/ensemble/internal/rundir"
 	"github.com/ensemble-weather/ensemble/io/product"
 	"github.com/ensemble-weather/ensemble/postproc/score"
@@ -82,15 +82,15 @@ const defaultWindow = 30
 // RollingResult is what came out.
 type RollingResult struct {
 	*promote.Alarms
-	New     int                `json:"new"`         // starts that were judged now, for the first time or further
-	Waiting int                `json:"waiting"`     // starts of products that have no analyses yet, or not all
-	Fallen  int                `json:"fallen_back"` // products that a fall-back made, which say nothing of the network
-	Verdict *promote.Verdict   `json:"verdict,omitempty"`
-	Scores  *score.Result      `json:"-"`
-	Outputs []string           `json:"-"`
-	Notes   []string           `json:"-"` // warnings
-	Seen    []promote.Alarm    // all scores that have a band
-	window  []*scoring.Scoring // of the targets
+	New      int                `json:"new_inits"`            // starts that were judged now, for the first time or further
+	Waiting  int                `json:"waiting_for_analyses"` // starts of products that have no analyses yet, or not all
+	Fallback int                `json:"fallback"`             // products that a fall-back made, which say nothing of the network
+	Verdict  *promote.Verdict   `json:"verdict,omitempty"`
+	Scores   *score.Result      `json:"-"`
+	Outputs  []string           `json:"-"`
+	Warnings []string           `json:"-"` // warnings
+	Checked  []promote.Alarm    // all scores that have a band
+	window   []*scoring.Scoring // of the targets
 }
 
 // The files of a rolling verification: sums of starts lie in a folder named after the model.
@@ -111,7 +111,7 @@ var errNothingNew = errors.New("nothing to judge")
 //
 // Errors: as Verify, but analyses that are not there are waited for by another call; 73 while another one works in the folder.
 func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
-	if err := o.Choice.Check(); err != nil {
+	if err := o.Selection.Check(); err != nil {
 		return nil, err
 	}
 	o.Window = cmp.Or(o.Window, defaultWindow)
@@ -119,34 +119,34 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 		o.Bands = DefaultBands
 	}
 	if err := os.MkdirAll(o.Dir, 0o777); err != nil {
-		return nil, exit.Create(o.Dir, err)
+		return nil, exit.CreateError(o.Dir, err)
 	}
-	lease, err := rundir.Hold(o.Dir)
+	lease, err := rundir.TakeLease(o.Dir)
 	if err != nil {
 		return nil, err
 	}
 	defer lease.Release()
-	if o.RunDir, _, err = promote.InUse(o.RunDir); err != nil {
+	if o.RunDir, _, err = promote.ResolveRunDir(o.RunDir); err != nil {
 		return nil, err
 	}
-	sweep := errors.Join(atomicfile.Sweep(o.Dir, AlarmsFile, HistoryFile, VerdictFile), atomicfile.Sweep(filepath.Join(o.Dir, ScoresDir)))
+	sweep := errors.Join(atomicfile.RemoveTemporary(o.Dir, AlarmsFile, HistoryFile, VerdictFile), atomicfile.RemoveTemporary(filepath.Join(o.Dir, ScoresDir)))
 	issued, err := issuedProducts(o.Forecast)
 	if err != nil {
 		return nil, err
 	}
-	r := &RollingResult{Alarms: &promote.Alarms{Schema: promote.AlarmsSchema, Model: issued.model, Alarms: []promote.Alarm{}}, Fallen: issued.fallen}
-	r.Notes = issued.warnings
+	r := &RollingResult{Alarms: &promote.Alarms{Schema: promote.AlarmsSchema, Model: issued.model, Alarms: []promote.Alarm{}}, Fallback: issued.fallbacks}
+	r.Warnings = issued.warnings
 	before, err := promote.ReadAlarms(filepath.Join(o.Dir, AlarmsFile))
 	if err != nil {
 		return nil, err
 	}
 	sums := sumsDir(o.Dir, issued.model)
-	if err := errors.Join(sweep, os.MkdirAll(sums, 0o777), atomicfile.Sweep(sums)); err != nil {
-		return nil, exit.Create(sums, err)
+	if err := errors.Join(sweep, os.MkdirAll(sums, 0o777), atomicfile.RemoveTemporary(sums)); err != nil {
+		return nil, exit.CreateError(sums, err)
 	}
 	if len(issued.files) > 0 {
 		o.Forecast = issued.files
-		if err := o.judgeNew(ctx, sums, r); err != nil {
+		if err := o.scoreNewInits(ctx, sums, r); err != nil {
 			return nil, err
 		}
 	}
@@ -155,12 +155,12 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 		return nil, err
 	}
 	if otherwise > 0 {
-		r.Notes = append(r.Notes, phrase.Count(otherwise, "start")+" left out of the window: judged with other members or baselines than the newest")
+		r.Warnings = append(r.Warnings, humanise.Count(otherwise, "start")+" left out of the window: judged with other members or baselines than the newest")
 	}
-	r.Window = phrase.Count(o.Window, "start")
-	if r.Starts = len(window); r.Starts > 0 {
-		if r.At, err = time.Parse(startLayout, strings.TrimSuffix(filepath.Base(window[len(window)-1]), SumsEnding)); err != nil {
-			return nil, scoring.DamagedSums(window[len(window)-1], err)
+	r.Window = humanise.Count(o.Window, "start")
+	if r.Inits = len(window); r.Inits > 0 {
+		if r.At, err = time.Parse(initLayout, strings.TrimSuffix(filepath.Base(window[len(window)-1]), SumsEnding)); err != nil {
+			return nil, scoring.DamagedSumsError(window[len(window)-1], err)
 		}
 		all, _, _, err := scoring.JoinFiles(window, o.Bootstrap)
 		if err != nil {
@@ -171,7 +171,7 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 			return nil, err
 		}
 		r.window, r.Scores, r.Outputs = all, joined.Scores, joined.Outputs
-		r.raise(o.Bands, before)
+		r.raiseAlarms(o.Bands, before)
 	}
 	if err := r.save(o.Dir); err != nil {
 		return nil, err
@@ -179,7 +179,7 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 	if o.Against == "" {
 		return r, nil
 	}
-	if r.Verdict, err = verdictOn(o, r); err != nil {
+	if r.Verdict, err = newVerdict(o, r); err != nil {
 		return nil, err
 	}
 	path := filepath.Join(o.Dir, VerdictFile)
@@ -187,8 +187,8 @@ func Rolling(ctx context.Context, o RollingOptions) (*RollingResult, error) {
 	return r, jsonfile.Write(path, r.Verdict)
 }
 
-// startLayout names the sums of a start.
-const startLayout = "2006010215"
+// initLayout names the sums of a start.
+const initLayout = "2006010215"
 
 // sumsDir is the folder of a model's sums.
 func sumsDir(dir, modelSum string) string {
@@ -196,21 +196,21 @@ func sumsDir(dir, modelSum string) string {
 	return filepath.Join(dir, "sums-"+sum[:min(12, len(sum))])
 }
 
-// issued are the products that can be judged: those of the newest model.
-type issued struct {
-	model    string // checksum
-	files    []string
-	fallen   int
-	warnings []string
+// productFiles are the products that can be judged: those of the newest model.
+type productFiles struct {
+	model     string // checksum
+	files     []string
+	fallbacks int
+	warnings  []string
 }
 
 // issuedProducts sorts files of products by the manifests beside them.
 //
 // Errors: exit 66 if there is no published product.
-func issuedProducts(files []string) (*issued, error) {
+func issuedProducts(files []string) (*productFiles, error) {
 	byDir := map[string][]string{}
 	manifests := map[string]*product.Manifest{}
-	r := &issued{}
+	r := &productFiles{}
 	for _, f := range files {
 		dir := filepath.Dir(f)
 		byDir[dir] = append(byDir[dir], f)
@@ -233,20 +233,20 @@ func issuedProducts(files []string) (*issued, error) {
 		dirs = append(dirs, dir)
 	}
 	if unknown > 0 {
-		r.warnings = append(r.warnings, phrase.Count(unknown, "folder")+" without a manifest: not published, and not judged")
+		r.warnings = append(r.warnings, humanise.Count(unknown, "folder")+" without a manifest: not published, and not judged")
 	}
 	if len(dirs) == 0 {
-		return nil, &exit.Error{Code: exit.NotYet, What: "there is no published product", At: input.Place(files), Why: "products lie beside their manifest.json", Fix: "name files as `ensemble predict` published them: products/*/*.nc"}
+		return nil, &exit.Error{Code: exit.NotYet, What: "there is no published product", At: input.FileList(files), Why: "products lie beside their manifest.json", Fix: "name files as `ensemble predict` published them: products/*/*.nc"}
 	}
 	slices.SortFunc(dirs, func(a, b string) int {
-		return cmp.Or(strings.Compare(manifests[a].Cycle, manifests[b].Cycle), strings.Compare(a, b))
+		return cmp.Or(strings.Compare(manifests[a].Init, manifests[b].Init), strings.Compare(a, b))
 	})
 	r.model = manifests[dirs[len(dirs)-1]].ModelChecksum
 	others := 0
 	for _, dir := range dirs {
 		switch m := manifests[dir]; {
-		case m.FallBack != "":
-			r.fallen++
+		case m.Fallback != "":
+			r.fallbacks++
 		case m.ModelChecksum != r.model:
 			others++
 		default:
@@ -254,19 +254,19 @@ func issuedProducts(files []string) (*issued, error) {
 		}
 	}
 	if others > 0 {
-		r.warnings = append(r.warnings, phrase.Count(others, "product")+" of other models, older than the newest: not judged")
+		r.warnings = append(r.warnings, humanise.Count(others, "product")+" of other models, older than the newest: not judged")
 	}
 	return r, nil
 }
 
-// judgeNew judges what was not judged before, and keeps what each start adds.
-func (o RollingOptions) judgeNew(ctx context.Context, sums string, r *RollingResult) error {
+// scoreNewInits judges what was not judged before, and keeps what each start adds.
+func (o RollingOptions) scoreNewInits(ctx context.Context, sums string, r *RollingResult) error {
 	done := map[ensemble.Init]*scoring.SavedSums{}
 	before := func(init ensemble.Init) (*scoring.SavedSums, error) {
 		if s, seen := done[init]; seen {
 			return s, nil
 		}
-		s, err := scoring.LoadSums(filepath.Join(sums, init.UTC().Format(startLayout)+SumsEnding))
+		s, err := scoring.LoadSums(filepath.Join(sums, init.UTC().Format(initLayout)+SumsEnding))
 		if errors.Is(err, fs.ErrNotExist) || exit.CodeOf(err) == exit.NotYet {
 			s, err = &scoring.SavedSums{}, nil
 		}
@@ -281,11 +281,11 @@ func (o RollingOptions) judgeNew(ctx context.Context, sums string, r *RollingRes
 		bad = errors.Join(bad, err)
 		return err != nil || s.Has(t)
 	}
-	err := team.OnCrew("", config.DefaultStall, func(w team.Crew) error { return v.judge(ctx, w) })
-	if r.Notes = append(r.Notes, v.Warnings...); bad != nil {
+	err := team.RunTeams("", config.DefaultStallTimeout, func(w team.Teams) error { return v.scoreAll(ctx, w) })
+	if r.Warnings = append(r.Warnings, v.Warnings...); bad != nil {
 		return bad
 	}
-	r.Waiting = v.waiting
+	r.Waiting = v.withoutAnalysis
 	if errors.Is(err, errNothingNew) {
 		return nil
 	} else if err != nil {
@@ -294,17 +294,17 @@ func (o RollingOptions) judgeNew(ctx context.Context, sums string, r *RollingRes
 	for _, init := range v.inits {
 		s := done[init]
 		for _, t := range v.Targets {
-			at := slices.IndexFunc(t.scoring.Kept, func(d scoring.DateSums) bool { return d.Init() == init })
+			at := slices.IndexFunc(t.scoring.Saved, func(d scoring.DateSums) bool { return d.Init() == init })
 			if at < 0 {
 				continue
 			}
-			head, err := json.Marshal(t.scoring.Head())
+			head, err := json.Marshal(t.scoring.Header())
 			if err != nil {
 				return err
 			}
-			s.Targets = append(s.Targets, scoring.SumsOfTarget{Head: head, Dates: t.scoring.Kept[at : at+1]})
+			s.Targets = append(s.Targets, scoring.TargetSums{Header: head, Dates: t.scoring.Saved[at : at+1]})
 		}
-		if err := s.Save(filepath.Join(sums, init.UTC().Format(startLayout)+SumsEnding)); err != nil {
+		if err := s.Save(filepath.Join(sums, init.UTC().Format(initLayout)+SumsEnding)); err != nil {
 			return err
 		}
 		r.New++
@@ -312,8 +312,8 @@ func (o RollingOptions) judgeNew(ctx context.Context, sums string, r *RollingRes
 	return nil
 }
 
-// trim leaves out products that are not judged now, and those without an analysis.
-func (v *Verification) trim() {
+// dropScored leaves out products that are not judged now, and those without an analysis.
+func (v *Verification) dropScored() {
 	there := map[ensemble.Key]bool{}
 	for _, e := range v.analyses.Catalogue().Entries {
 		if e.Lead == 0 && e.Product == ensemble.MemberField && e.Statistic == "" {
@@ -337,10 +337,10 @@ func (v *Verification) trim() {
 	}
 	for _, late := range waiting {
 		if late {
-			v.waiting++
+			v.withoutAnalysis++
 		}
 	}
-	v.Targets = slices.DeleteFunc(v.Targets, func(t *Verified) bool { return len(t.Inits) == 0 })
+	v.Targets = slices.DeleteFunc(v.Targets, func(t *VerifiedTarget) bool { return len(t.Inits) == 0 })
 	v.inits = slices.DeleteFunc(v.inits, func(init ensemble.Init) bool { return !left[init] })
 }
 
@@ -365,13 +365,13 @@ func newestSums(dir string, most int) (window []string, otherwise int, err error
 		heads := map[score.Target][]byte{}
 		same := true
 		for _, t := range s.Targets {
-			var h scoring.SumsHead
-			if err := json.Unmarshal(t.Head, &h); err != nil {
-				return nil, 0, scoring.DamagedSums(name, err)
+			var h scoring.SumsHeader
+			if err := json.Unmarshal(t.Header, &h); err != nil {
+				return nil, 0, scoring.DamagedSumsError(name, err)
 			}
 			target := score.Target(h.Target)
-			heads[target] = t.Head
-			same = same && (as[target] == nil || bytes.Equal(as[target], t.Head))
+			heads[target] = t.Header
+			same = same && (as[target] == nil || bytes.Equal(as[target], t.Header))
 		}
 		if !same {
 			otherwise++
@@ -384,17 +384,17 @@ func newestSums(dir string, most int) (window []string, otherwise int, err error
 	return window, otherwise, nil
 }
 
-// raise looks for scores outside their bands. An alarm that was there before keeps its start.
-func (r *RollingResult) raise(b Bands, before *promote.Alarms) {
+// raiseAlarms looks for scores outside their bands. An alarm that was there before keeps its start.
+func (r *RollingResult) raiseAlarms(b Bands, before *promote.Alarms) {
 	for _, v := range r.Scores.Scores {
-		if v.System != scoring.SystemNetwork && v.System != scoring.SystemMembers || !score.Whole(v.Region, v.Season) {
+		if v.System != scoring.SystemNetwork && v.System != scoring.SystemMembers || !score.IsOverall(v.Region, v.Season) {
 			continue
 		}
 		a := promote.Alarm{Variable: v.Variable, Level: v.Level, Lead: v.Lead, Value: v.Value, CILow: v.CILow, CIHigh: v.CIHigh}
 		switch v.ID {
 		case score.SpreadSkill.ID:
 			a.Kind, a.BandLow, a.BandHigh, a.Text = "spread_skill", score.Number(b.SpreadSkill[0]), score.Number(b.SpreadSkill[1]), "ratio of spread and error"
-			r.add(a)
+			r.addScore(a)
 		case score.Bias.ID:
 			e := r.Scores.Find(score.RMSE.ID, v.System, v.Variable, v.Level, v.Lead)
 			if e == nil {
@@ -402,22 +402,22 @@ func (r *RollingResult) raise(b Bands, before *promote.Alarms) {
 			}
 			a.Value, a.CILow, a.CIHigh = a.Value/e.Value, a.CILow/e.Value, a.CIHigh/e.Value
 			a.Kind, a.BandLow, a.BandHigh, a.Text = "bias", score.Number(-b.Bias), score.Number(b.Bias), "bias in units of the error"
-			r.add(a)
+			r.addScore(a)
 		}
 	}
 	for _, c := range r.Scores.Calibration {
-		if c.System != scoring.SystemNetwork && c.System != scoring.SystemMembers || !score.Whole(c.Region, c.Season) {
+		if c.System != scoring.SystemNetwork && c.System != scoring.SystemMembers || !score.IsOverall(c.Region, c.Season) {
 			continue
 		}
 		a := promote.Alarm{Kind: "pit", Variable: c.Variable, Level: c.Level, Lead: c.Lead}
 		a.Value, a.CILow, a.CIHigh, a.BandLow, a.BandHigh, a.Text = c.Tilt, c.TiltLow, c.TiltHigh, score.Number(-b.Tilt), score.Number(b.Tilt), "tilt of the "+c.Histogram+" histogram"
-		r.add(a)
+		r.addScore(a)
 		a.Value, a.CILow, a.CIHigh, a.BandLow, a.BandHigh, a.Text = c.Bend, c.BendLow, c.BendHigh, score.Number(-b.Bend), score.Number(b.Bend), "bend of the "+c.Histogram+" histogram"
-		r.add(a)
+		r.addScore(a)
 	}
 	for _, c := range r.Scores.Comparisons {
-		if c.System == scoring.SystemNetwork && score.OfDistribution(c.ID) && score.Whole(c.Region, c.Season) && (strings.HasPrefix(c.Reference, "emos") || strings.HasPrefix(c.Reference, "raw")) {
-			r.add(promote.Alarm{Kind: "skill", Variable: c.Variable, Level: c.Level, Lead: c.Lead, Value: c.Gain, CILow: c.CILow, CIHigh: c.CIHigh,
+		if c.System == scoring.SystemNetwork && score.IsDistributionCRPS(c.ID) && score.IsOverall(c.Region, c.Season) && (strings.HasPrefix(c.Reference, "emos") || strings.HasPrefix(c.Reference, "raw")) {
+			r.addScore(promote.Alarm{Kind: "skill", Variable: c.Variable, Level: c.Level, Lead: c.Lead, Value: c.SkillScore, CILow: c.CILow, CIHigh: c.CIHigh,
 				BandLow: score.Number(b.Skill), BandHigh: score.Number(math.Inf(1)), Text: "gain of CRPS over " + c.Reference})
 		}
 	}
@@ -437,13 +437,13 @@ func (r *RollingResult) raise(b Bands, before *promote.Alarms) {
 	slices.SortStableFunc(r.Alarms.Alarms, func(a, b promote.Alarm) int { return strings.Compare(a.Since, b.Since) })
 }
 
-// add takes a score, and keeps it if its interval lies outside its band. Where too few starts give an interval nothing is said.
-func (r *RollingResult) add(a promote.Alarm) {
+// addScore takes a score, and keeps it if its interval lies outside its band. Where too few starts give an interval nothing is said.
+func (r *RollingResult) addScore(a promote.Alarm) {
 	finite := func(x score.Number) bool { return x-x == 0 }
 	if !finite(a.Value) || !finite(a.CILow) || !finite(a.CIHigh) {
 		return
 	}
-	r.Seen = append(r.Seen, a)
+	r.Checked = append(r.Checked, a)
 	if a.CIHigh >= a.BandLow && a.CILow <= a.BandHigh {
 		return
 	}
@@ -463,18 +463,18 @@ func (r *RollingResult) save(dir string) error {
 	name := filepath.Join(dir, HistoryFile)
 	old, err := os.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return exit.Read(name, err)
+		return exit.ReadError(name, err)
 	}
-	if r.New > 0 || len(r.Seen) > 0 && !r.isLast(old) {
+	if r.New > 0 || len(r.Checked) > 0 && !r.endsHistory(old) {
 		var lines bytes.Buffer
-		for _, a := range r.Seen {
-			line, err := json.Marshal(HistoryLine{r.At.Format(time.RFC3339), r.Model, r.Starts, a.Kind, a.Text, a.Variable, a.Level, a.Lead, a.Value, a.CILow, a.CIHigh, a.CIHigh < a.BandLow || a.CILow > a.BandHigh})
+		for _, a := range r.Checked {
+			line, err := json.Marshal(HistoryLine{r.At.Format(time.RFC3339), r.Model, r.Inits, a.Kind, a.Text, a.Variable, a.Level, a.Lead, a.Value, a.CILow, a.CIHigh, a.CIHigh < a.BandLow || a.CILow > a.BandHigh})
 			if err != nil {
 				return err
 			}
 			lines.Write(append(line, '\n'))
 		}
-		if err := exit.Create(name, atomicfile.WriteFile(name, append(old, lines.Bytes()...))); err != nil {
+		if err := exit.CreateError(name, atomicfile.WriteFile(name, append(old, lines.Bytes()...))); err != nil {
 			return err
 		}
 		r.Outputs = append(r.Outputs, name)
@@ -482,8 +482,8 @@ func (r *RollingResult) save(dir string) error {
 	return jsonfile.Write(path, r.Alarms) // last: predictions look at it
 }
 
-// isLast tells whether a history ends with the newest start of the window.
-func (r *RollingResult) isLast(history []byte) bool {
+// endsHistory tells whether a history ends with the newest start of the window.
+func (r *RollingResult) endsHistory(history []byte) bool {
 	lines := bytes.Split(bytes.TrimSpace(history), []byte{'\n'})
 	var h HistoryLine
 	return json.Unmarshal(lines[len(lines)-1], &h) == nil && h.At == r.At.Format(time.RFC3339) && h.Model == r.Model
@@ -493,9 +493,9 @@ func (r *RollingResult) isLast(history []byte) bool {
 type HistoryLine struct {
 	At       string       `json:"at"` // the newest start
 	Model    string       `json:"model_checksum"`
-	Starts   int          `json:"starts"`
+	Inits    int          `json:"inits"`
 	Kind     string       `json:"kind"`
-	Of       string       `json:"of"`
+	Score    string       `json:"score"`
 	Variable string       `json:"variable"`
 	Level    string       `json:"level"`
 	Lead     string       `json:"lead"`
@@ -507,9 +507,9 @@ type HistoryLine struct {
 
 // Sections are the state in a few lines.
 func (r *RollingResult) Sections() answer.Sections {
-	now := fmt.Sprintf("%s judged now, %d in the window of %s; %d wait for analyses", phrase.Count(r.New, "start"), r.Starts, r.Window, r.Waiting)
-	if r.Fallen > 0 {
-		now += fmt.Sprintf("; %s of a fall-back left out", phrase.Count(r.Fallen, "product"))
+	now := fmt.Sprintf("%s judged now, %d in the window of %s; %d wait for analyses", humanise.Count(r.New, "start"), r.Inits, r.Window, r.Waiting)
+	if r.Fallback > 0 {
+		now += fmt.Sprintf("; %s of a fall-back left out", humanise.Count(r.Fallback, "product"))
 	}
 	lines := []string{now}
 	for _, a := range r.Alarms.Alarms {
@@ -517,10 +517,10 @@ func (r *RollingResult) Sections() answer.Sections {
 	}
 	switch {
 	case len(r.Alarms.Alarms) > 0:
-	case len(r.Seen) == 0:
+	case len(r.Checked) == 0:
 		lines = append(lines, "too few starts for intervals: nothing can be said yet")
 	default:
-		lines = append(lines, fmt.Sprintf("no alarm: %s within their bands", phrase.Count(len(r.Seen), "score")))
+		lines = append(lines, fmt.Sprintf("no alarm: %s within their bands", humanise.Count(len(r.Checked), "score")))
 	}
 	if r.Verdict != nil {
 		lines = append(lines, fmt.Sprint(r.Verdict))

@@ -21,15 +21,15 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// invented are daily errors of which the points share a part, with a memory from day to day.
-type invented struct {
+// syntheticErrors are daily errors of which the points share a part, with a memory from day to day.
+type syntheticErrors struct {
 	memory, bias float64 // of the shared part; in units of the RMSE
 	shared       float64
 	r            *rand.Rand
 }
 
 // next are the errors of a day, of unit variance before the bias; their part that is not shared has no pattern.
-func (i *invented) next(points int) []float64 {
+func (i *syntheticErrors) next(points int) []float64 {
 	const part = 0.4
 	i.shared = i.memory*i.shared + math.Sqrt(1-i.memory*i.memory)*i.r.NormFloat64()
 	out := make([]float64, points)
@@ -47,7 +47,7 @@ func TestLongRateOfFalseAlarms(t *testing.T) {
 		memory, bias float64
 		most         float64 // of the rate; docs/verification.md states it
 	}{{0, 0, 0.002}, {0.6, 0, 0.01}, {0, DefaultBands.Bias, 0.05}, {0.6, DefaultBands.Bias, 0.11}} {
-		e := &invented{memory: c.memory, bias: c.bias, r: rand.New(rand.NewPCG(16, 3))}
+		e := &syntheticErrors{memory: c.memory, bias: c.bias, r: rand.New(rand.NewPCG(16, 3))}
 		alarms := 0
 		for range windows {
 			rows := make([][]float64, defaultWindow)
@@ -64,7 +64,7 @@ func TestLongRateOfFalseAlarms(t *testing.T) {
 			runtest.Must(t, err)
 			rmse := math.Sqrt(square)
 			r := &RollingResult{Alarms: &promote.Alarms{}}
-			r.add(promote.Alarm{Kind: "bias", Value: score.Number(value / rmse), CILow: score.Number(low / rmse), CIHigh: score.Number(high / rmse),
+			r.addScore(promote.Alarm{Kind: "bias", Value: score.Number(value / rmse), CILow: score.Number(low / rmse), CIHigh: score.Number(high / rmse),
 				BandLow: score.Number(-DefaultBands.Bias), BandHigh: score.Number(DefaultBands.Bias)})
 			alarms += len(r.Alarms.Alarms)
 		}
@@ -107,11 +107,11 @@ func TestLongYearOfAlarms(t *testing.T) {
 	defer pool.Close()
 	runtest.Must(t, os.Mkdir(filepath.Join(dir, "an"), 0o755))
 	var variables []string
-	series := map[string]*invented{}
+	series := map[string]*syntheticErrors{}
 	for i, group := range groups {
 		variables = append(variables, group.variable)
 		for l, level := range levels {
-			series[group.variable+level.String()] = &invented{memory: group.memory, bias: group.bias, r: rand.New(rand.NewPCG(uint64(i), uint64(l)))}
+			series[group.variable+level.String()] = &syntheticErrors{memory: group.memory, bias: group.bias, r: rand.New(rand.NewPCG(uint64(i), uint64(l)))}
 		}
 	}
 	products, analyses := make([]string, days), make([]string, days)
@@ -140,7 +140,7 @@ func TestLongYearOfAlarms(t *testing.T) {
 		runtest.Must(t, product.WriteAnalysesNetCDF(ctx, pool, analyses[day], []*ensemble.Analysis{a}, product.Metadata{Title: "invented"}, product.Options{}))
 		_, _, err := product.Publish(ctx, pool, filepath.Join(dir, "products"), p, product.Publication{})
 		runtest.Must(t, err)
-		files, err := filepath.Glob(filepath.Join(product.CycleDir(filepath.Join(dir, "products"), init), "*.nc"))
+		files, err := filepath.Glob(filepath.Join(product.InitDir(filepath.Join(dir, "products"), init), "*.nc"))
 		runtest.Must(t, err)
 		products[day] = files[0]
 	}

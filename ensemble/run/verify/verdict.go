@@ -14,11 +14,11 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// verdictOn compares the window of a rolling verification with the sums of another one. Better is a model whose mean gain
+// newVerdict compares the window of a rolling verification with the sums of another one. Better is a model whose mean gain
 // is certain, and that is certainly worse in no target; worse is one for which either is the other way round.
 //
 // Errors: exit 66 if the other one has judged nothing, or no start that this one has.
-func verdictOn(o RollingOptions, own *RollingResult) (*promote.Verdict, error) {
+func newVerdict(o RollingOptions, own *RollingResult) (*promote.Verdict, error) {
 	used, err := promote.ReadAlarms(filepath.Join(o.Against, AlarmsFile))
 	if err != nil {
 		return nil, err
@@ -50,8 +50,8 @@ func verdictOn(o RollingOptions, own *RollingResult) (*promote.Verdict, error) {
 		if at < 0 {
 			continue
 		}
-		theirs := other[at].CRPSByStart()
-		for init, x := range s.CRPSByStart() {
+		theirs := other[at].CRPSByInit()
+		for init, x := range s.CRPSByInit() {
 			y, both := theirs[init]
 			if !both || x.Weight == 0 || y.Weight == 0 {
 				continue
@@ -66,7 +66,7 @@ func verdictOn(o RollingOptions, own *RollingResult) (*promote.Verdict, error) {
 	}
 	slices.SortFunc(starts, func(a, b ensemble.Init) int { return a.Compare(b.Time) })
 	starts = slices.Compact(starts)
-	if v.Starts = len(starts); v.Starts == 0 {
+	if v.Inits = len(starts); v.Inits == 0 {
 		return nil, none
 	}
 	gain := func(s []float64) float64 { return 1 - s[1]/s[0]/(s[3]/s[2]) }
@@ -89,13 +89,13 @@ func verdictOn(o RollingOptions, own *RollingResult) (*promote.Verdict, error) {
 	worse := false
 	for i, k := range targets {
 		t := promote.VerdictTarget{Variable: k.Variable, Level: k.Level.String(), Lead: k.Lead.String()}
-		if t.Gain, t.CILow, t.CIHigh, err = interval(func(s []float64) float64 { return gain(s[4*i : 4*i+4]) }); err != nil {
+		if t.CRPSS, t.CILow, t.CIHigh, err = interval(func(s []float64) float64 { return gain(s[4*i : 4*i+4]) }); err != nil {
 			return nil, err
 		}
 		worse = worse || t.CIHigh < 0
 		v.Targets = append(v.Targets, t)
 	}
-	v.Gain, v.CILow, v.CIHigh, err = interval(func(s []float64) float64 {
+	v.CRPSS, v.CILow, v.CIHigh, err = interval(func(s []float64) float64 {
 		sum := 0.0
 		for i := range targets {
 			sum += gain(s[4*i:4*i+4]) / float64(len(targets))

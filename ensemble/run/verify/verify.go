@@ -31,15 +31,15 @@ import (
 type Options struct {
 	Forecast []string // products: means and spreads
 	Analysis []string
-	Members  []string      // the raw ensemble of the same starts; may be empty
-	Sparse   bool          // absent chunks of Zarr stores are missing values
-	Layout   config.Layout // of Members
+	Members  []string            // the raw ensemble of the same starts; may be empty
+	Sparse   bool                // absent chunks of Zarr stores are missing values
+	Layout   config.MemberLayout // of Members
 	// RunDir is the training that the products come from, for the baselines fitted
 	// there. Empty: those that predict left beside the products.
 	RunDir    string
 	Regrid    task.Interpolation // brings members and analyses to the grid of the products
 	Out       string             // folder for scores.json and the tables; empty: none
-	Choice    scoring.Choice
+	Selection scoring.Selection
 	Bootstrap score.Bootstrap
 	// Climate is a file of quantiles for extreme forecast indices. Empty: that of RunDir, if
 	// the training made one.
@@ -86,49 +86,49 @@ func (k ProductKey) Target() score.Target {
 // Errors: 64 for scores that cannot be chosen so; 65 and 66 for the inputs; 65 if no forecast has an analysis; 71 for a rank
 // that was lost.
 func Run(ctx context.Context, o Options) (r *Result, err error) {
-	if err := o.Choice.Check(); err != nil {
+	if err := o.Selection.Check(); err != nil {
 		return nil, err
 	}
-	err = team.OnCrew("", config.DefaultStall, func(w team.Crew) error {
-		r, err = RunAs(ctx, o, w)
+	err = team.RunTeams("", config.DefaultStallTimeout, func(w team.Teams) error {
+		r, err = RunRank(ctx, o, w)
 		return err
 	})
 	return r, err
 }
 
-// RunAs verifies as one rank of a crew.
-func RunAs(ctx context.Context, o Options, w team.Crew) (*Result, error) {
+// RunRank verifies as one rank of a crew.
+func RunRank(ctx context.Context, o Options, w team.Teams) (*Result, error) {
 	var err error
-	if o.RunDir, _, err = promote.InUse(o.RunDir); err != nil {
+	if o.RunDir, _, err = promote.ResolveRunDir(o.RunDir); err != nil {
 		return nil, err
 	}
 	v := &Verification{Options: o}
 	defer v.Close()
-	if err := v.judge(ctx, w); err != nil {
+	if err := v.scoreAll(ctx, w); err != nil {
 		return nil, err
 	}
 	res := &Result{Warnings: v.Warnings}
-	if w.All.Leads() {
+	if w.All.IsRoot() {
 		err := v.publish(res)
-		return res, w.All.Together(err)
+		return res, w.All.AgreeOnError(err)
 	}
-	return res, w.All.Together(nil)
+	return res, w.All.AgreeOnError(nil)
 }
 
-// judge looks through the files and joins what all starts add, on the leading rank.
-func (v *Verification) judge(ctx context.Context, w team.Crew) error {
-	if err := w.All.Together(v.Open(ctx)); err != nil {
+// scoreAll looks through the files and joins what all starts add, on the leading rank.
+func (v *Verification) scoreAll(ctx context.Context, w team.Teams) error {
+	if err := w.All.AgreeOnError(v.Open(ctx)); err != nil {
 		return err
 	}
-	if err := w.All.Same("the files or the command line", v.identity()); err != nil {
+	if err := w.All.CheckSame("the files or the command line", v.identity()); err != nil {
 		return err
 	}
 	// Several dates at a time keep all children that decode at work.
 	var pieces [][]ensemble.Init
-	for piece := range slices.Chunk(v.inits, min(datesAtATime, max(1, len(v.inits)/w.Groups()))) {
+	for piece := range slices.Chunk(v.inits, min(initsPerBatch, max(1, len(v.inits)/w.Groups()))) {
 		pieces = append(pieces, piece)
 	}
-	return team.Deal(ctx, w, len(pieces), func(i int) ([][]scoring.DateSums, error) { return v.sum(ctx, pieces[i]) }, func(_ int, r [][]scoring.DateSums) error {
+	return team.Distribute(ctx, w, len(pieces), func(i int) ([][]scoring.DateSums, error) { return v.sumScores(ctx, pieces[i]) }, func(_ int, r [][]scoring.DateSums) error {
 		for i, t := range v.Targets {
 			for _, d := range r[i] {
 				if err := t.scoring.Join(d); err != nil {
@@ -140,36 +140,36 @@ func (v *Verification) judge(ctx context.Context, w team.Crew) error {
 	})
 }
 
-// datesAtATime bounds the memory of a rank.
-const datesAtATime = 8
+// initsPerBatch bounds the memory of a rank.
+const initsPerBatch = 8
 
 // Verification is the files of a Verify, and what is to be judged of them.
 type Verification struct {
-	Options   Options
-	reference *model.Model  // nil without
-	Climate   *task.Climate // nil without
-	Warnings  []string
-	pool      *decode.Pool
-	products  *fio.Input
-	members   *fio.Input // nil without
-	analyses  *fio.Input
-	Grid      *ensemble.Grid
-	Targets   []*Verified
-	inits     []ensemble.Init // of all targets, ascending
-	waiting   int             // starts that were left out because an analysis is not there
+	Options         Options
+	reference       *model.Model  // nil without
+	Climate         *task.Climate // nil without
+	Warnings        []string
+	pool            *decode.Pool
+	products        *fio.Input
+	members         *fio.Input // nil without
+	analyses        *fio.Input
+	Grid            *ensemble.Grid
+	Targets         []*VerifiedTarget
+	inits           []ensemble.Init // of all targets, ascending
+	withoutAnalysis int             // starts that were left out because an analysis is not there
 }
 
-// Verified is one target of a verification.
-type Verified struct {
+// VerifiedTarget is one target of a verification.
+type VerifiedTarget struct {
 	Key        ProductKey
 	products   map[ensemble.Init]map[product.Kind]ensemble.Entry
 	calibrated map[ensemble.Init][]ensemble.Entry // members among the products, by number; nil unless all starts have as many
 	Inits      []ensemble.Init                    // ascending
 	members    *input.Selection                   // nil without
-	analyses   *input.References
+	analyses   *input.AnalysisSelection
 	scoring    *scoring.Scoring
 	// earlier are those of the same variable and level at earlier leads, of the same starts.
-	earlier []*Verified
+	earlier []*VerifiedTarget
 
 	Family     *dist.Family // of the products' parameters; nil where there are none
 	parameters map[ensemble.Init][]ensemble.Entry
@@ -196,12 +196,12 @@ func (v *Verification) Open(ctx context.Context) (err error) {
 		return err
 	}
 	if v.Options.skip != nil {
-		if v.trim(); len(v.Targets) == 0 {
+		if v.dropScored(); len(v.Targets) == 0 {
 			return errNothingNew
 		}
 	}
 	if len(v.Options.Members) > 0 {
-		if v.members, err = fio.Open(ctx, v.Options.Members, fio.Options{Pool: v.pool, Sparse: v.Options.Sparse, Layout: input.LayoutOf(v.Options.Layout)}); err != nil {
+		if v.members, err = fio.Open(ctx, v.Options.Members, fio.Options{Pool: v.pool, Sparse: v.Options.Sparse, Members: input.LayoutOf(v.Options.Layout)}); err != nil {
 			return err
 		}
 		if err := v.selectMembers(); err != nil {
@@ -211,14 +211,14 @@ func (v *Verification) Open(ctx context.Context) (err error) {
 		v.Warnings = append(v.Warnings, "no --members: the raw ensemble, EMOS, the distance to the full ensemble's spread and extreme forecast indices are not scored")
 	}
 	for _, t := range v.Targets {
-		if t.analyses, err = input.SelectAnalyses(v.analyses, []string{t.Key.Variable}, []ensemble.Level{t.Key.Level}, v.onto(), t.valids(t.Inits)); err != nil {
+		if t.analyses, err = input.SelectAnalyses(v.analyses, []string{t.Key.Variable}, []ensemble.Level{t.Key.Level}, v.destination(), t.valids(t.Inits)); err != nil {
 			return err
 		}
-		j := v.judgement(t.Key)
+		j := v.targetOptions(t.Key)
 		j.Family = t.Family
-		j.Inits, j.Of, j.Keep = t.Inits, score.OfProducts, v.Options.Sums != "" || v.Options.skip != nil
+		j.Inits, j.Source, j.KeepSums = t.Inits, score.FromProducts, v.Options.Sums != "" || v.Options.skip != nil
 		if j.Baselines != nil {
-			if seen := t.among(j.Baselines.FittedTo); seen > 0 {
+			if seen := t.countAmong(j.Baselines.FittedTo); seen > 0 {
 				j.Baselines = nil
 				v.Warnings = append(v.Warnings, fmt.Sprintf("%s at %s: no baselines are scored, because they were fitted to the analyses of %d of the %d starts that are judged; the network was trained with these too, so that its scores flatter it",
 					t.Key.Variable, t.Key.Level, seen, len(t.Inits)))
@@ -244,26 +244,26 @@ func (v *Verification) Close() {
 
 // identity is what all ranks must have alike.
 func (v *Verification) identity() string {
-	text := fmt.Sprint(v.Options.Forecast, v.Options.Analysis, v.Options.Members, v.Options.RunDir, v.Options.Regrid, v.Options.Choice, v.Options.Climate, v.inits, v.Warnings)
+	text := fmt.Sprint(v.Options.Forecast, v.Options.Analysis, v.Options.Members, v.Options.RunDir, v.Options.Regrid, v.Options.Selection, v.Options.Climate, v.inits, v.Warnings)
 	for _, t := range v.Targets {
 		text += fmt.Sprint(t.Key, t.Inits, t.scoring.Shape, t.scoring.Systems)
 	}
 	return text
 }
 
-// onto is the grid of the products, and how others come there: as is asked for, or as
+// destination is the grid of the products, and how others come there: as is asked for, or as
 // the network's input did.
-func (v *Verification) onto() input.Destination {
+func (v *Verification) destination() input.Destination {
 	to := input.Destination{Grid: v.Grid, How: v.Options.Regrid, Fix: input.FixRegrid}
-	if !to.How.Asked() && v.reference != nil {
+	if !to.How.IsEnabled() && v.reference != nil {
 		to.How = v.reference.Interpolation
 	}
 	return to
 }
 
-// judgement is the scoring of one target.
-func (v *Verification) judgement(k ProductKey) scoring.Judgement {
-	j := scoring.Judgement{Target: k.Target(), Grid: v.Grid, DDOF: 1, Bootstrap: v.Options.Bootstrap, Choice: v.Options.Choice}
+// targetOptions is the scoring of one target.
+func (v *Verification) targetOptions(k ProductKey) scoring.TargetOptions {
+	j := scoring.TargetOptions{Target: k.Target(), Grid: v.Grid, DDOF: 1, Bootstrap: v.Options.Bootstrap, Selection: v.Options.Selection}
 	if v.reference != nil {
 		j.DDOF, j.Baselines = v.reference.Task.Features.DDOF, BaselinesOf(v.reference, k)
 	}
@@ -272,7 +272,7 @@ func (v *Verification) judgement(k ProductKey) scoring.Judgement {
 }
 
 // shape is that of the first start's case.
-func (t *Verified) shape(reference *model.Model) scoring.Shape {
+func (t *VerifiedTarget) shape(reference *model.Model) scoring.Shape {
 	have := t.products[t.Inits[0]]
 	_, mean := have[product.Mean]
 	_, spread := have[product.EnsembleSpread]
@@ -281,14 +281,14 @@ func (t *Verified) shape(reference *model.Model) scoring.Shape {
 		f.Full = len(t.members.Members)
 		f.Used = f.Full
 		if reference != nil {
-			f.Used = len(reference.Task.Used)
+			f.Used = len(reference.Task.UsedMembers)
 		}
 	}
 	return f
 }
 
 // valids are the valid times of some starts.
-func (t *Verified) valids(inits []ensemble.Init) []ensemble.Valid {
+func (t *VerifiedTarget) valids(inits []ensemble.Init) []ensemble.Valid {
 	out := make([]ensemble.Valid, len(inits))
 	for i, init := range inits {
 		out[i] = init.Valid(t.Key.Lead)
@@ -296,8 +296,8 @@ func (t *Verified) valids(inits []ensemble.Init) []ensemble.Valid {
 	return out
 }
 
-// among is the number of starts whose valid times are among some times, ascending.
-func (t *Verified) among(times []time.Time) (n int) {
+// countAmong is the number of starts whose valid times are among some times, ascending.
+func (t *VerifiedTarget) countAmong(times []time.Time) (n int) {
 	for _, v := range t.valids(t.Inits) {
 		if _, found := slices.BinarySearchFunc(times, v.Time, time.Time.Compare); found {
 			n++
@@ -306,8 +306,8 @@ func (t *Verified) among(times []time.Time) (n int) {
 	return n
 }
 
-// sum reads some starts and sums what each of them adds to the scores of each target.
-func (v *Verification) sum(ctx context.Context, inits []ensemble.Init) ([][]scoring.DateSums, error) {
+// sumScores reads some starts and sums what each of them adds to the scores of each target.
+func (v *Verification) sumScores(ctx context.Context, inits []ensemble.Init) ([][]scoring.DateSums, error) {
 	out := make([][]scoring.DateSums, len(v.Targets))
 	earlier := map[ensemble.Init][]*scoring.Case{} // of the present variable and level
 	for i, t := range v.Targets {
@@ -321,7 +321,7 @@ func (v *Verification) sum(ctx context.Context, inits []ensemble.Init) ([][]scor
 		for n := range cases {
 			c := &cases[n]
 			if len(t.earlier) > 0 {
-				c.Earlier = slices.Clone(earlier[c.Init])
+				c.EarlierLeads = slices.Clone(earlier[c.Init])
 			}
 			d, err := t.scoring.Sum(*c)
 			if err != nil {
@@ -335,7 +335,7 @@ func (v *Verification) sum(ctx context.Context, inits []ensemble.Init) ([][]scor
 }
 
 // Cases reads all that is known of one target on some starts.
-func (v *Verification) Cases(ctx context.Context, t *Verified, inits []ensemble.Init) ([]scoring.Case, error) {
+func (v *Verification) Cases(ctx context.Context, t *VerifiedTarget, inits []ensemble.Init) ([]scoring.Case, error) {
 	if len(inits) == 0 {
 		return nil, nil
 	}
@@ -366,7 +366,7 @@ func (v *Verification) Cases(ctx context.Context, t *Verified, inits []ensemble.
 		return nil, err
 	}
 	if t.members != nil {
-		if err := t.members.Check(ctx, inits); err != nil {
+		if err := t.members.CheckDuplicates(ctx, inits); err != nil {
 			return nil, err
 		}
 		raw, _, err := t.members.Read(ctx, inits, nil)
@@ -378,15 +378,15 @@ func (v *Verification) Cases(ctx context.Context, t *Verified, inits []ensemble.
 			for m := range fc.Members {
 				c.Members = append(c.Members, fc.Field(0, m, 0, 0))
 			}
-			c.Used = task.EveryMember(fc)
+			c.Used = task.AllMembers(fc)
 			if v.reference != nil {
-				if c.Used, err = task.Positions(fc, v.reference.Task.Used); err != nil {
+				if c.Used, err = task.MemberPositions(fc, v.reference.Task.UsedMembers); err != nil {
 					return nil, err
 				}
 			}
 			for _, m := range c.Used {
 				if len(fc.Axes.Leads) > 1 {
-					c.Early = append(c.Early, fc.Field(1, m, 0, 0))
+					c.LastRead = append(c.LastRead, fc.Field(1, m, 0, 0))
 				}
 			}
 		}
@@ -407,7 +407,7 @@ func (v *Verification) publish(res *Result) error {
 	for _, t := range v.Targets {
 		all = append(all, t.scoring)
 	}
-	trained := v.trainedCoupling()
+	trained := v.trainingCoupling()
 	if err := publishScores(v.Options.Out, all, trained, res); err != nil || v.Options.Sums == "" {
 		return err
 	}
@@ -431,7 +431,7 @@ func publishScores(out string, all []*scoring.Scoring, finished []score.Coupling
 		return nil
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
-		return exit.Create(out, err)
+		return exit.CreateError(out, err)
 	}
 	if err := trained.WriteScores(out, res.Scores); err != nil {
 		return err
@@ -449,10 +449,10 @@ func findReference(o Options, warnings *[]string) (*model.Model, error) {
 	}
 	for _, dir := range dirs {
 		if _, err := os.Stat(filepath.Join(dir, model.File)); err == nil {
-			m, _, err := model.LoadReference(dir)
+			m, _, err := model.LoadDescription(dir)
 			return m, err
 		} else if o.RunDir != "" {
-			_, _, err := model.LoadReference(dir) // which tells what is missing
+			_, _, err := model.LoadDescription(dir) // which tells what is missing
 			return nil, err
 		}
 	}
@@ -499,7 +499,7 @@ func KindOf(e ensemble.Entry) product.Kind {
 
 // selectProducts finds the products by target and start.
 func (v *Verification) selectProducts() error {
-	byKey := map[ProductKey]*Verified{}
+	byKey := map[ProductKey]*VerifiedTarget{}
 	var entries []ensemble.Entry
 	all := v.products.Catalogue().Entries
 	onGrid := slices.ContainsFunc(all, func(e ensemble.Entry) bool { return KindOf(e) != "" && e.Grid.Kind != ensemble.Points })
@@ -512,7 +512,7 @@ func (v *Verification) selectProducts() error {
 		k := ProductKey{e.Variable, e.Level, e.Lead}
 		t := byKey[k]
 		if t == nil {
-			t = &Verified{Key: k, products: map[ensemble.Init]map[product.Kind]ensemble.Entry{}}
+			t = &VerifiedTarget{Key: k, products: map[ensemble.Init]map[product.Kind]ensemble.Entry{}}
 			byKey[k] = t
 			v.Targets = append(v.Targets, t)
 		}
@@ -525,14 +525,14 @@ func (v *Verification) selectProducts() error {
 		}
 	}
 	if len(entries) == 0 {
-		return &exit.Error{Code: exit.BadData, What: "the forecast files hold no mean and no spread", At: input.Place(v.products.Files()),
+		return &exit.Error{Code: exit.BadData, What: "the forecast files hold no mean and no spread", At: input.FileList(v.products.Files()),
 			Why: "verification judges products; raw members are given with --members", Fix: "give the files that `ensemble predict` wrote"}
 	}
 	var err error
-	if v.Grid, err = input.OneGrid(entries, "give products of one grid"); err != nil {
+	if v.Grid, err = input.CommonGrid(entries, "give products of one grid"); err != nil {
 		return err
 	}
-	slices.SortFunc(v.Targets, func(a, b *Verified) int {
+	slices.SortFunc(v.Targets, func(a, b *VerifiedTarget) int {
 		return scoring.CompareTargets(a.Key.Target(), b.Key.Target())
 	})
 	ascending := func(a, b ensemble.Init) int { return a.Compare(b.Time) }
@@ -550,7 +550,7 @@ func (v *Verification) selectProducts() error {
 	slices.SortFunc(v.inits, ascending)
 	v.inits = slices.Compact(v.inits)
 	v.selectCalibrated()
-	v.follow()
+	v.linkEarlierLeads()
 	v.selectParameters(all)
 	return nil
 }
@@ -572,7 +572,7 @@ func (v *Verification) selectParameters(all []ensemble.Entry) {
 			found[e.Init][name], id = e, family
 		}
 		if len(found) > 0 {
-			t.Family = dist.FamilyOf(id, len(found[t.Inits[0]]))
+			t.Family = dist.FamilyByID(id, len(found[t.Inits[0]]))
 		}
 		t.parameters = map[ensemble.Init][]ensemble.Entry{}
 		for _, init := range t.Inits {
@@ -591,7 +591,7 @@ func (v *Verification) selectParameters(all []ensemble.Entry) {
 		if t.Family == nil {
 			t.parameters = nil
 		}
-		if m := v.reference; t.Family == nil && (len(found) > 0 || m != nil && m.NotNormal()) {
+		if m := v.reference; t.Family == nil && (len(found) > 0 || m != nil && m.IsNonNormal()) {
 			v.Warnings = append(v.Warnings, fmt.Sprintf("%s at %s is judged by mean and spread, as a normal distribution, which it is not: parameters are not among the products of all starts",
 				t.Key.Variable, t.Key.Level))
 		}
@@ -608,12 +608,12 @@ func sameLevel(a, b ensemble.Level) bool {
 func (v *Verification) selectMembers() error {
 	members := slices.DeleteFunc(v.members.Catalogue().Members(), func(m ensemble.Member) bool { return m == ensemble.NoMember })
 	if v.reference != nil {
-		if len(members) > v.reference.Task.Full {
-			members = members[:v.reference.Task.Full]
+		if len(members) > v.reference.Task.FullMembers {
+			members = members[:v.reference.Task.FullMembers]
 		}
-		for _, m := range v.reference.Task.Used {
+		for _, m := range v.reference.Task.UsedMembers {
 			if !slices.Contains(members, m) {
-				return &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("member %s is missing", m), At: input.Place(v.Options.Members),
+				return &exit.Error{Code: exit.NotYet, What: fmt.Sprintf("member %s is missing", m), At: input.FileList(v.Options.Members),
 					Why: "the network used it", Fix: "give the files of all members that the network used"}
 			}
 		}
@@ -621,11 +621,11 @@ func (v *Verification) selectMembers() error {
 	for _, t := range v.Targets {
 		axes := ensemble.Axes{Variables: []string{t.Key.Variable}, Levels: []ensemble.Level{t.Key.Level}, Leads: leadsFor(v.reference, t.Key)}
 		var err error
-		if t.members, err = input.SelectForecasts(v.members, axes, members, v.onto()); err != nil {
+		if t.members, err = input.SelectForecasts(v.members, axes, members, v.destination()); err != nil {
 			return err
 		}
 		if g := t.members.Grid; !g.SameAs(v.Grid, input.GridTolerance) {
-			return input.GridsDiffer("the members", g, "the products", v.Grid, input.FixRegrid).On(t.members.Entries[0]).Err()
+			return input.GridMismatchFault("the members", g, "the products", v.Grid, input.FixRegrid).AtEntry(t.members.Entries[0]).AsError()
 		}
 		found := 0
 		for _, init := range t.Inits {
@@ -641,9 +641,9 @@ func (v *Verification) selectMembers() error {
 	return nil
 }
 
-// follow finds for each target those at earlier leads, where starts and members are the same: whole
+// linkEarlierLeads finds for each target those at earlier leads, where starts and members are the same: whole
 // trajectories are scored. Others are by themselves.
-func (v *Verification) follow() {
+func (v *Verification) linkEarlierLeads() {
 	for i, t := range v.Targets {
 		if i == 0 {
 			continue

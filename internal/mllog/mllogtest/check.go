@@ -16,15 +16,15 @@ const (
 
 // once and often are the keys that a log must have exactly once, and at least once.
 var (
-	once = []string{"submission_benchmark", "submission_org", "submission_platform", "submission_division", "submission_status",
+	requiredOnce = []string{"submission_benchmark", "submission_org", "submission_platform", "submission_division", "submission_status",
 		"init_stop", mllog.RunStart, mllog.RunStop, "seed", "global_batch_size", "gradient_accumulation_frequency", "train_samples", "eval_samples", "opt_name", "opt_base_learning_rate", mllog.Target}
-	often = []string{"cache_clear", "init_start", "epoch_start", "epoch_stop", "eval_start", "eval_stop", mllog.EvalAccuracy}
+	requiredAtLeastOnce = []string{"cache_clear", "init_start", "epoch_start", "epoch_stop", "eval_start", "eval_stop", mllog.EvalAccuracy}
 )
 
-// inRun are the intervals of a run.
-var inRun = []string{"staging", "epoch", "eval"}
+// runIntervals are the intervals of a run.
+var runIntervals = []string{"staging", "epoch", "eval"}
 
-// Faults holds a log to the rules, and gives all that it breaks:
+// Violations holds a log to the rules, and gives all that it breaks:
 //
 //   - every line has its kind: _start begins an interval, _stop ends it, all else is a point in time;
 //   - times never go back;
@@ -35,7 +35,7 @@ var inRun = []string{"staging", "epoch", "eval"}
 //   - every evaluation has one accuracy, of the epoch that ended last;
 //   - the run ends with a status: success at the first accuracy that is at the target or below (the
 //     quality is a loss), and only then.
-func Faults(events []mllog.Event) (faults []error) {
+func Violations(events []mllog.Event) (faults []error) {
 	add := func(i int, format string, a ...any) {
 		faults = append(faults, fmt.Errorf("event %d, %s: %s", i+1, events[i].Key, fmt.Sprintf(format, a...)))
 	}
@@ -86,7 +86,7 @@ func Faults(events []mllog.Event) (faults []error) {
 				add(i, "its status is %v, and whether the target was reached is %v", s, reached)
 			}
 		}
-		if !slices.Contains(inRun, name) {
+		if !slices.Contains(runIntervals, name) {
 			continue
 		}
 		if counts[mllog.RunStart] == 0 {
@@ -112,12 +112,12 @@ func Faults(events []mllog.Event) (faults []error) {
 			faults = append(faults, fmt.Errorf("%s has not ended", name))
 		}
 	}
-	for _, key := range once {
+	for _, key := range requiredOnce {
 		if counts[key] != 1 {
 			faults = append(faults, fmt.Errorf("%s is there %d times, want once", key, counts[key]))
 		}
 	}
-	for _, key := range often {
+	for _, key := range requiredAtLeastOnce {
 		if counts[key] == 0 {
 			faults = append(faults, fmt.Errorf("%s is missing", key))
 		}

@@ -52,7 +52,7 @@ func sample(t *testing.T) []mllog.Event {
 }
 
 func TestFaults(t *testing.T) {
-	if faults := Faults(sample(t)); faults != nil {
+	if faults := Violations(sample(t)); faults != nil {
 		t.Fatalf("a sound log: %v", faults)
 	}
 	if s, ok, err := mllog.Seconds(sample(t)); !ok || s != 10.5 || err != nil { // 21 events between start and end, half a second each
@@ -91,7 +91,7 @@ func TestFaults(t *testing.T) {
 			return e
 		}, "the run has not started"},
 	} {
-		if got := errors.Join(Faults(c.change(sample(t)))...); !strings.Contains(fmt.Sprint(got), c.want) {
+		if got := errors.Join(Violations(c.change(sample(t)))...); !strings.Contains(fmt.Sprint(got), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, got, c.want)
 		}
 	}

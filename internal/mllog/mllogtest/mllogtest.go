@@ -22,7 +22,7 @@ func Check(t *testing.T, log string) {
 		t.Fatal(err)
 	}
 	events, err := mllog.Read(bytes.NewReader(text))
-	if err := errors.Join(append(Faults(events), err)...); err != nil {
+	if err := errors.Join(append(Violations(events), err)...); err != nil {
 		t.Errorf("%s breaks the rules: %v", log, err)
 	}
 	python := os.Getenv("ENSEMBLE_TEST_PYTHON")

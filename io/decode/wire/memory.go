@@ -9,33 +9,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Memory is one memory shared between two processes. The side that calls Resize
+// SharedMemory is one memory shared between two processes. The side that calls Resize
 // is its only writer.
-type Memory struct {
+type SharedMemory struct {
 	file *os.File
 	view []byte
 }
 
-// NewMemory makes an empty memory without a name in the file system.
-func NewMemory(name string) (*Memory, error) {
+// NewSharedMemory makes an empty memory without a name in the file system.
+func NewSharedMemory(name string) (*SharedMemory, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("shared memory %s: %w", name, err)
 	}
-	return &Memory{file: os.NewFile(uintptr(fd), name)}, nil
+	return &SharedMemory{file: os.NewFile(uintptr(fd), name)}, nil
 }
 
-// OpenMemory takes over a memory inherited as a file descriptor.
-func OpenMemory(fd int, name string) *Memory {
-	return &Memory{file: os.NewFile(uintptr(fd), name)}
+// OpenSharedMemory takes over a memory inherited as a file descriptor.
+func OpenSharedMemory(fd int, name string) *SharedMemory {
+	return &SharedMemory{file: os.NewFile(uintptr(fd), name)}
 }
 
 // File is the descriptor to hand to a child.
-func (m *Memory) File() *os.File { return m.file }
+func (m *SharedMemory) File() *os.File { return m.file }
 
 // Resize makes room for n bytes and returns them; what was there before stays.
 // A memory never shrinks while it is mapped, so that no view can point past it.
-func (m *Memory) Resize(n int) ([]byte, error) {
+func (m *SharedMemory) Resize(n int) ([]byte, error) {
 	if n > len(m.view) {
 		size := max(n, 2*len(m.view), 1<<16)
 		if err := m.file.Truncate(int64(size)); err != nil {
@@ -49,7 +49,7 @@ func (m *Memory) Resize(n int) ([]byte, error) {
 }
 
 // View maps what the other side has written, n bytes of it.
-func (m *Memory) View(n int) ([]byte, error) {
+func (m *SharedMemory) View(n int) ([]byte, error) {
 	if n > len(m.view) {
 		st, err := m.file.Stat()
 		if err != nil {
@@ -65,7 +65,7 @@ func (m *Memory) View(n int) ([]byte, error) {
 	return m.view[:n], nil
 }
 
-func (m *Memory) remap(size int) error {
+func (m *SharedMemory) remap(size int) error {
 	if m.view != nil {
 		if err := unix.Munmap(m.view); err != nil {
 			return err
@@ -81,7 +81,7 @@ func (m *Memory) remap(size int) error {
 }
 
 // Close unmaps and closes. It may be called twice.
-func (m *Memory) Close() error {
+func (m *SharedMemory) Close() error {
 	if m.view != nil {
 		if err := unix.Munmap(m.view); err != nil {
 			return err
@@ -98,12 +98,12 @@ func (m *Memory) Close() error {
 
 // Payload collects the bulk bytes of one reply in a shared memory.
 type Payload struct {
-	mem  *Memory
+	mem  *SharedMemory
 	used int
 }
 
 // NewPayload starts an empty payload in m.
-func NewPayload(m *Memory) *Payload { return &Payload{mem: m} }
+func NewPayload(m *SharedMemory) *Payload { return &Payload{mem: m} }
 
 // Grow appends n bytes, eight-byte aligned, and returns where they start and the
 // bytes themselves. They are valid until the next Grow: what they held earlier is
@@ -124,22 +124,22 @@ func (p *Payload) Len() int { return p.used }
 // Values says where in the output payload the values of one thing asked for are, or why they
 // are not.
 type Values struct {
-	At    int    `json:"at"`
-	Count int    `json:"n"`
-	Error string `json:"e,omitempty"`
+	Offset int    `json:"at"`
+	Count  int    `json:"n"`
+	Error  string `json:"e,omitempty"`
 }
 
-// In gives the bytes of the values, width bytes each, in the payload.
+// Bytes gives the bytes of the values, width bytes each, in the payload.
 //
 // Errors: the child's, and if they do not lie inside it.
-func (v Values) In(payload []byte, width int) ([]byte, error) {
+func (v Values) Bytes(payload []byte, width int) ([]byte, error) {
 	if v.Error != "" {
 		return nil, errors.New(v.Error)
 	}
-	if v.At < 0 || v.Count < 0 || v.At > len(payload) || v.Count > (len(payload)-v.At)/width {
-		return nil, fmt.Errorf("%d values at byte %d of a reply of %d", v.Count, v.At, len(payload))
+	if v.Offset < 0 || v.Count < 0 || v.Offset > len(payload) || v.Count > (len(payload)-v.Offset)/width {
+		return nil, fmt.Errorf("%d values at byte %d of a reply of %d", v.Count, v.Offset, len(payload))
 	}
-	return payload[v.At : v.At+width*v.Count], nil
+	return payload[v.Offset : v.Offset+width*v.Count], nil
 }
 
 // Floats are the values of 4 bytes each of which raw consists, in the memory of raw. Both

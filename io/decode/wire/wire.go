@@ -45,16 +45,16 @@ type Request struct {
 	ID         uint64          `json:"id"`
 	Kind       string          `json:"kind"`
 	Args       json.RawMessage `json:"args,omitempty"`
-	In         int             `json:"in,omitempty"` // bytes of input payload
+	InputBytes int             `json:"in,omitempty"` // bytes of input payload
 	CPUSeconds int             `json:"cpu_seconds"`  // processor time the child may use for it
 }
 
 // Reply answers the request with the same ID.
 type Reply struct {
-	ID     uint64          `json:"id"`
-	Result json.RawMessage `json:"result,omitempty"`
-	Out    int             `json:"out,omitempty"` // bytes of output payload
-	Error  *Error          `json:"error,omitempty"`
+	ID          uint64          `json:"id"`
+	Result      json.RawMessage `json:"result,omitempty"`
+	OutputBytes int             `json:"out,omitempty"` // bytes of output payload
+	Error       *Error          `json:"error,omitempty"`
 }
 
 // Error is an exit.Error on its way through a pipe.

@@ -37,7 +37,7 @@ func Open(data []byte) (Message, error) {
 	}
 	h := C.ens_open(unsafe.Pointer(&data[0]), C.size_t(len(data)))
 	if h == nil {
-		return Message{}, fmt.Errorf("ecCodes does not recognise the message%s", complaint())
+		return Message{}, fmt.Errorf("ecCodes does not recognise the message%s", libraryMessage())
 	}
 	return Message{h}, nil
 }
@@ -45,16 +45,16 @@ func Open(data []byte) (Message, error) {
 // Close frees the message.
 func (m Message) Close() { C.codes_handle_delete(m.h) }
 
-// complaint is what the library had to say since Open, if anything.
-func complaint() string {
+// libraryMessage is what the library had to say since Open, if anything.
+func libraryMessage() string {
 	if s := strings.TrimSpace(C.GoString(C.ens_complaint())); s != "" {
 		return ": " + s
 	}
 	return ""
 }
 
-func failed(code C.int) error {
-	return fmt.Errorf("ecCodes: %s%s", C.GoString(C.codes_get_error_message(code)), complaint())
+func codeError(code C.int) error {
+	return fmt.Errorf("ecCodes: %s%s", C.GoString(C.codes_get_error_message(code)), libraryMessage())
 }
 
 func (m Message) text(key string) string {
@@ -68,7 +68,7 @@ func (m Message) text(key string) string {
 	return C.GoString(&buf[0])
 }
 
-func (m Message) whole(key string) (int64, bool) {
+func (m Message) long(key string) (int64, bool) {
 	k := C.CString(key)
 	defer C.free(unsafe.Pointer(k))
 	var v C.long
@@ -93,27 +93,27 @@ func (m Message) Describe() grib.Description {
 		LevelType: m.text("typeOfLevel"), DataType: m.text("dataType"), Stream: m.text("stream"),
 		GridType: m.text("gridType"), Packing: m.text("packingType"), Statistic: m.text("stepType"),
 	}
-	level, _ := m.whole("level")
+	level, _ := m.long("level")
 	d.Level = float64(level)
-	d.Date, _ = m.whole("dataDate")
-	hhmm, _ := m.whole("dataTime")
-	second, _ := m.whole("second")
+	d.Date, _ = m.long("dataDate")
+	hhmm, _ := m.long("dataTime")
+	second, _ := m.long("second")
 	d.Seconds = (hhmm/100)*3600 + (hhmm%100)*60 + second
 	if m.setText("stepUnits", "s") {
 		var a, b bool
-		d.Start, a = m.whole("startStep")
-		d.End, b = m.whole("endStep")
+		d.Start, a = m.long("startStep")
+		d.End, b = m.long("endStep")
 		d.StepKnown = a && b
 	}
 	for _, key := range []string{"perturbationNumber", "number"} {
-		if n, ok := m.whole(key); ok {
+		if n, ok := m.long(key); ok {
 			d.Number, d.NumberKnown = int(n), true
 			break
 		}
 	}
 	for _, key := range []string{"numberOfForecastsInEnsemble", "totalNumber"} {
-		if n, ok := m.whole(key); ok {
-			d.Of = int(n)
+		if n, ok := m.long(key); ok {
+			d.EnsembleSize = int(n)
 			break
 		}
 	}
@@ -132,7 +132,7 @@ func (m Message) Values(dst []float32) (missing int, err error) {
 	code := C.ens_values(m.h, C.size_t(len(dst)), (*C.float)(unsafe.Pointer(&dst[0])), &found, &miss, &inf)
 	switch {
 	case code != 0:
-		return 0, failed(code)
+		return 0, codeError(code)
 	case int(found) != len(dst):
 		return 0, fmt.Errorf("the data hold %d values, the grid %d points", int(found), len(dst))
 	case inf > 0:
@@ -147,7 +147,7 @@ func (m Message) Size() (int, error) {
 	defer C.free(unsafe.Pointer(k))
 	var n C.size_t
 	if code := C.codes_get_size(m.h, k, &n); code != 0 {
-		return 0, failed(code)
+		return 0, codeError(code)
 	}
 	return int(n), nil
 }

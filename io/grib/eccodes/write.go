@@ -98,21 +98,21 @@ type writer struct {
 }
 
 func (b *writer) close() {
-	b.drop()
+	b.discard()
 	C.codes_handle_delete(b.base)
 }
 
-func (b *writer) drop() {
+func (b *writer) discard() {
 	if b.open != nil {
 		C.codes_handle_delete(b.open)
 		b.open = nil
 	}
 }
 
-// ready makes b.open a clone of the base with these keys set, in order.
-func (b *writer) ready(keys []encode.Key) error {
+// prepare makes b.open a clone of the base with these keys set, in order.
+func (b *writer) prepare(keys []encode.Key) error {
 	if b.open != nil && !sameNames(b.last, keys) {
-		b.drop()
+		b.discard()
 	}
 	if b.open == nil {
 		if b.open = C.codes_handle_clone(b.base); b.open == nil {
@@ -163,9 +163,9 @@ func newBase(b encode.Base, payload []byte) (*C.codes_handle, error) {
 			return nil, fmt.Errorf("ecCodes has no sample %s", b.Sample)
 		}
 	}
-	err := expect(h, b.Expect)
+	err := checkKeys(h, b.Required)
 	if err == nil {
-		kept := keep(h, b.Keep)
+		kept := saveKeys(h, b.Preserve)
 		if err = setKeys(h, b.Keys); err == nil {
 			err = kept.restore(h)
 		}
@@ -177,14 +177,14 @@ func newBase(b encode.Base, payload []byte) (*C.codes_handle, error) {
 	return h, nil
 }
 
-// kept holds whole numbers of a message; nil stands for a missing one.
-type kept struct {
+// savedKeys holds whole numbers of a message; nil stands for a missing one.
+type savedKeys struct {
 	names  []string
 	values []*int64
 }
 
-func keep(h *C.codes_handle, names []string) kept {
-	var k kept
+func saveKeys(h *C.codes_handle, names []string) savedKeys {
+	var k savedKeys
 	for _, name := range names {
 		cname := append([]byte(name), 0)
 		v, err := getLong(h, name)
@@ -201,7 +201,7 @@ func keep(h *C.codes_handle, names []string) kept {
 	return k
 }
 
-func (k kept) restore(h *C.codes_handle) error {
+func (k savedKeys) restore(h *C.codes_handle) error {
 	for i, name := range k.names {
 		key := encode.MissingKey(name)
 		if k.values[i] != nil {
@@ -214,8 +214,8 @@ func (k kept) restore(h *C.codes_handle) error {
 	return nil
 }
 
-// expect compares keys with what they must be.
-func expect(h *C.codes_handle, keys []encode.Key) error {
+// checkKeys compares keys with what they must be.
+func checkKeys(h *C.codes_handle, keys []encode.Key) error {
 	for _, k := range keys {
 		if got, err := getLong(h, k.Name); err != nil {
 			return err
@@ -244,13 +244,13 @@ func (b *writer) write(w io.Writer, m encode.Message, values []float32, scratch 
 	}
 	keys := append(slices.Clone(m.Keys), encode.TextKey("packingType", m.Packing), encode.LongKey("bitsPerValue", int64(m.Bits)),
 		bitmap, encode.FloatKey("missingValue", missingValue))
-	if err := b.ready(keys); err != nil {
+	if err := b.prepare(keys); err != nil {
 		return err
 	}
 	h := b.open
 	code := C.ens_set_values(h, (*C.float)(&values[0]), (*C.double)(&scratch[0]), C.size_t(len(values)), C.double(missingValue))
 	if code != 0 {
-		return fmt.Errorf("values: %s", message(code))
+		return fmt.Errorf("values: %s", errorText(code))
 	}
 	// ecCodes falls back to simple packing where it cannot do what was asked, and
 	// says nothing. For a constant field, which has no packed values, that is well.
@@ -258,26 +258,26 @@ func (b *writer) write(w io.Writer, m encode.Message, values []float32, scratch 
 	if err != nil {
 		return err
 	}
-	flat := constant(values)
+	flat := isConstant(values)
 	if packing != m.Packing && !flat {
 		return fmt.Errorf("packing %s was asked for, ecCodes made it %s", m.Packing, packing)
 	}
 	var bytes unsafe.Pointer
 	var size C.size_t
 	if code := C.codes_get_message(h, &bytes, &size); code != 0 {
-		return fmt.Errorf("encoded message: %s", message(code))
+		return fmt.Errorf("encoded message: %s", errorText(code))
 	}
 	if _, err := w.Write(unsafe.Slice((*byte)(bytes), int(size))); err != nil {
 		return err
 	}
 	if flat {
-		b.drop() // it has 0 bits per value now
+		b.discard() // it has 0 bits per value now
 	}
 	return nil
 }
 
-// constant says whether all values that are there are equal.
-func constant(values []float32) bool {
+// isConstant says whether all values that are there are equal.
+func isConstant(values []float32) bool {
 	first, seen := float32(0), false
 	for _, v := range values {
 		if v != v {
@@ -323,8 +323,8 @@ func setKey(h *C.codes_handle, k encode.Key) error {
 		n := C.size_t(len(text))
 		code, shown = C.codes_set_string(h, cname, (*C.char)(unsafe.Pointer(&text[0])), &n), k.Text
 	}
-	if code != 0 && !(k.IfKnown && code == C.CODES_NOT_FOUND) {
-		return fmt.Errorf("key %s = %v: %s", k.Name, shown, message(code))
+	if code != 0 && !(k.SkipUnknown && code == C.CODES_NOT_FOUND) {
+		return fmt.Errorf("key %s = %v: %s", k.Name, shown, errorText(code))
 	}
 	return nil
 }
@@ -333,7 +333,7 @@ func getLong(h *C.codes_handle, key string) (int64, error) {
 	name := append([]byte(key), 0)
 	var v C.long
 	if code := C.codes_get_long(h, (*C.char)(unsafe.Pointer(&name[0])), &v); code != 0 {
-		return 0, fmt.Errorf("key %s: %s", key, message(code))
+		return 0, fmt.Errorf("key %s: %s", key, errorText(code))
 	}
 	return int64(v), nil
 }
@@ -343,10 +343,10 @@ func getText(h *C.codes_handle, key string) (string, error) {
 	var buf [256]byte
 	n := C.size_t(len(buf))
 	if code := C.codes_get_string(h, (*C.char)(unsafe.Pointer(&name[0])), (*C.char)(unsafe.Pointer(&buf[0])), &n); code != 0 {
-		return "", fmt.Errorf("key %s: %s", key, message(code))
+		return "", fmt.Errorf("key %s: %s", key, errorText(code))
 	}
 	return C.GoString((*C.char)(unsafe.Pointer(&buf[0]))), nil
 }
 
-// message is ecCodes' text for a return code.
-func message(code C.int) string { return C.GoString(C.codes_get_error_message(code)) }
+// errorText is ecCodes' text for a return code.
+func errorText(code C.int) string { return C.GoString(C.codes_get_error_message(code)) }

@@ -13,15 +13,15 @@ import (
 	"github.com/ensemble-weather/ensemble/io/cf"
 )
 
-// chunks are the deflated variables of a file that were read so far: their chunks are
+// chunkCache are the deflated variables of a file that were read so far: their chunks are
 // taken from HDF5 as they are stored and inflated here, faster than it does that.
-type chunks struct {
+type chunkCache struct {
 	file C.hid_t
 	vars map[int]*C.ens_chunks // by position in Header.Vars; nil for one that the library reads
 }
 
-// of gives the chunks of a variable; nil if it is not stored in such.
-func (c *chunks) of(path string, index int, v *cf.Var) *C.ens_chunks {
+// open gives the chunks of a variable; nil if it is not stored in such.
+func (c *chunkCache) open(path string, index int, v *cf.Var) *C.ens_chunks {
 	if c.vars == nil {
 		name := C.CString(path)
 		defer C.free(unsafe.Pointer(name))
@@ -38,7 +38,7 @@ func (c *chunks) of(path string, index int, v *cf.Var) *C.ens_chunks {
 }
 
 // close gives back all of it.
-func (c *chunks) close() {
+func (c *chunkCache) close() {
 	if c.vars == nil {
 		return
 	}
@@ -55,17 +55,17 @@ func (c *chunks) close() {
 //
 // Errors: if the slab does not fit the variable or the library cannot read it.
 func (f *File) Float(dst []float32, s cf.Slab) error {
-	start, count, err := f.part(s, len(dst))
+	start, count, err := f.slabBounds(s, len(dst))
 	if err != nil {
 		return err
 	}
-	v, rules := &f.header.Vars[s.Var], &f.vars[s.Var].rules
+	v, rules := &f.header.Vars[s.Var], &f.vars[s.Var].packing
 	if rules.Err != nil {
 		return rules.Err
 	}
-	if set := f.chunks.of(f.path, s.Var, v); set != nil && len(rules.Missing) <= C.ENS_MAX_MISSING {
-		r := C.ens_rules{n_missing: C.int(len(rules.Missing)), lo: C.double(rules.Lo), hi: C.double(rules.Hi),
-			scale: C.double(rules.Scale), shift: C.double(rules.Shift), add: C.double(rules.Unsigned)}
+	if set := f.chunks.open(f.path, s.Var, v); set != nil && len(rules.Missing) <= C.ENS_MAX_MISSING {
+		r := C.ens_rules{n_missing: C.int(len(rules.Missing)), lo: C.double(rules.ValidMin), hi: C.double(rules.ValidMax),
+			scale: C.double(rules.Scale), shift: C.double(rules.Offset), add: C.double(rules.UnsignedOffset)}
 		for i, m := range rules.Missing {
 			r.missing[i] = C.double(m)
 		}

@@ -127,7 +127,7 @@ func TestFloatAgreesWithDouble(t *testing.T) {
 			}
 			defer f.Close()
 			x := slices.IndexFunc(f.header.Vars, func(v cf.Var) bool { return v.Name == "x" })
-			if got := f.chunks.of(path, x, &f.header.Vars[x]) != nil; got != c.inflated {
+			if got := f.chunks.open(path, x, &f.header.Vars[x]) != nil; got != c.inflated {
 				t.Errorf("inflated here: %v, want %v", got, c.inflated)
 			}
 			for _, s := range []cf.Slab{

@@ -19,19 +19,19 @@ import (
 type File struct {
 	ds     netcdf.Dataset
 	header cf.Header
-	vars   []located
+	vars   []variableRef
 	dims   map[C.int]int // dimension number → position in header.Dims
 
 	path    string
-	chunks  chunks
+	chunks  chunkCache
 	scratch []float64 // for Float
 }
 
-// located is a variable's group and number.
-type located struct {
-	group C.int
-	id    C.int
-	rules cf.Packing
+// variableRef is a variable's group and number.
+type variableRef struct {
+	group   C.int
+	id      C.int
+	packing cf.Packing
 }
 
 // maxVars bounds what a damaged header can make us list.
@@ -46,11 +46,11 @@ func Open(path string) (*File, error) {
 		return nil, err
 	}
 	f := &File{ds: ds, dims: map[C.int]int{}, path: path}
-	if err := f.group(ds, ""); err != nil {
+	if err := f.readGroup(ds, ""); err != nil {
 		ds.Close()
 		return nil, err
 	}
-	if f.header.Attrs, err = attributes(C.int(ds), C.NC_GLOBAL, ds.NAttrs, ds.AttrN); err != nil {
+	if f.header.Attrs, err = readAttributes(C.int(ds), C.NC_GLOBAL, ds.NAttrs, ds.AttrN); err != nil {
 		ds.Close()
 		return nil, err
 	}
@@ -66,8 +66,8 @@ func (f *File) Close() error {
 // Header is everything but the values.
 func (f *File) Header() *cf.Header { return &f.header }
 
-// group reads dimensions and variables of a group and the groups in it.
-func (f *File) group(ds netcdf.Dataset, name string) error {
+// readGroup reads dimensions and variables of a group and the groups in it.
+func (f *File) readGroup(ds netcdf.Dataset, name string) error {
 	id := C.int(ds)
 	var n C.int
 	if err := status(C.nc_inq_dimids(id, &n, nil, 0)); err != nil {
@@ -77,7 +77,7 @@ func (f *File) group(ds netcdf.Dataset, name string) error {
 	if err := status(C.nc_inq_dimids(id, &n, &ids[0], 0)); err != nil {
 		return err
 	}
-	unlimited, err := f.unlimited(id)
+	unlimited, err := f.unlimitedDims(id)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (f *File) group(ds netcdf.Dataset, name string) error {
 		return fmt.Errorf("%d variables, more than %d", count, maxVars)
 	}
 	for i := range count {
-		if err := f.variable(ds, i, name); err != nil {
+		if err := f.readVariable(ds, i, name); err != nil {
 			return err
 		}
 	}
@@ -121,14 +121,14 @@ func (f *File) group(ds netcdf.Dataset, name string) error {
 		if strings.Count(sub, "/") > 30 {
 			return fmt.Errorf("groups nested more than 30 deep")
 		}
-		if err := f.group(netcdf.Dataset(g), sub); err != nil {
+		if err := f.readGroup(netcdf.Dataset(g), sub); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *File) unlimited(id C.int) (map[C.int]bool, error) {
+func (f *File) unlimitedDims(id C.int) (map[C.int]bool, error) {
 	var n C.int
 	out := map[C.int]bool{}
 	if err := status(C.nc_inq_unlimdims(id, &n, nil)); err != nil || n == 0 {
@@ -148,7 +148,7 @@ func (f *File) unlimited(id C.int) (map[C.int]bool, error) {
 var typeNames = map[C.nc_type]string{C.NC_BYTE: "byte", C.NC_CHAR: "char", C.NC_SHORT: "short", C.NC_INT: "int", C.NC_FLOAT: "float", C.NC_DOUBLE: "double",
 	C.NC_UBYTE: "ubyte", C.NC_USHORT: "ushort", C.NC_UINT: "uint", C.NC_INT64: "int64", C.NC_UINT64: "uint64", C.NC_STRING: "string"}
 
-func (f *File) variable(ds netcdf.Dataset, i int, group string) error {
+func (f *File) readVariable(ds netcdf.Dataset, i int, group string) error {
 	id := C.int(ds)
 	var name [C.NC_MAX_NAME + 1]C.char
 	var kind C.nc_type
@@ -170,16 +170,16 @@ func (f *File) variable(ds netcdf.Dataset, i int, group string) error {
 	}
 	nv := ds.VarN(i)
 	var err error
-	if v.Attrs, err = attributes(id, C.int(i), nv.NAttrs, nv.AttrN); err != nil {
+	if v.Attrs, err = readAttributes(id, C.int(i), nv.NAttrs, nv.AttrN); err != nil {
 		return fmt.Errorf("attributes of %s: %w", v.Path(), err)
 	}
 	f.header.Vars = append(f.header.Vars, v)
-	f.vars = append(f.vars, located{group: id, id: C.int(i), rules: cf.PackingOf(&v, defaultFill[v.Type]...)})
+	f.vars = append(f.vars, variableRef{group: id, id: C.int(i), packing: cf.PackingOf(&v, defaultFillValues[v.Type]...)})
 	return nil
 }
 
-// attributes reads all attributes of a variable or file.
-func attributes(group, id C.int, count func() (int, error), at func(int) (netcdf.Attr, error)) (map[string]cf.Attr, error) {
+// readAttributes reads all attributes of a variable or file.
+func readAttributes(group, id C.int, count func() (int, error), at func(int) (netcdf.Attr, error)) (map[string]cf.Attr, error) {
 	n, err := count()
 	if err != nil || n == 0 {
 		return nil, err
@@ -190,7 +190,7 @@ func attributes(group, id C.int, count func() (int, error), at func(int) (netcdf
 		if err != nil {
 			return nil, err
 		}
-		v, err := attribute(group, id, a)
+		v, err := readAttribute(group, id, a)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", a.Name(), err)
 		}
@@ -199,7 +199,7 @@ func attributes(group, id C.int, count func() (int, error), at func(int) (netcdf
 	return out, nil
 }
 
-func attribute(group, id C.int, a netcdf.Attr) (cf.Attr, error) {
+func readAttribute(group, id C.int, a netcdf.Attr) (cf.Attr, error) {
 	kind, err := a.Type()
 	if err != nil {
 		return cf.Attr{}, err
@@ -220,54 +220,54 @@ func attribute(group, id C.int, a netcdf.Attr) (cf.Attr, error) {
 		err := a.ReadBytes(b)
 		return cf.Attr{Text: strings.TrimRight(string(b), "\x00")}, err
 	case netcdf.STRING:
-		text, err := attrText(group, id, a.Name(), int(n))
+		text, err := stringAttribute(group, id, a.Name(), int(n))
 		return cf.Attr{Text: text}, err
 	}
-	return numbers(a, kind, n)
+	return numericAttribute(a, kind, n)
 }
 
-// numbers reads a numeric attribute by its own type.
-func numbers(a netcdf.Attr, kind netcdf.Type, n uint64) (cf.Attr, error) {
+// numericAttribute reads a numeric attribute by its own type.
+func numericAttribute(a netcdf.Attr, kind netcdf.Type, n uint64) (cf.Attr, error) {
 	var out cf.Floats
 	var err error
 	switch kind {
 	case netcdf.BYTE:
 		v := make([]int8, n)
-		err, out = a.ReadInt8s(v), floats(v)
+		err, out = a.ReadInt8s(v), toFloats(v)
 	case netcdf.SHORT:
 		v := make([]int16, n)
-		err, out = a.ReadInt16s(v), floats(v)
+		err, out = a.ReadInt16s(v), toFloats(v)
 	case netcdf.INT:
 		v := make([]int32, n)
-		err, out = a.ReadInt32s(v), floats(v)
+		err, out = a.ReadInt32s(v), toFloats(v)
 	case netcdf.INT64:
 		v := make([]int64, n)
-		err, out = a.ReadInt64s(v), floats(v)
+		err, out = a.ReadInt64s(v), toFloats(v)
 	case netcdf.UBYTE:
 		v := make([]uint8, n)
-		err, out = a.ReadUint8s(v), floats(v)
+		err, out = a.ReadUint8s(v), toFloats(v)
 	case netcdf.USHORT:
 		v := make([]uint16, n)
-		err, out = a.ReadUint16s(v), floats(v)
+		err, out = a.ReadUint16s(v), toFloats(v)
 	case netcdf.UINT:
 		v := make([]uint32, n)
-		err, out = a.ReadUint32s(v), floats(v)
+		err, out = a.ReadUint32s(v), toFloats(v)
 	case netcdf.UINT64:
 		v := make([]uint64, n)
-		err, out = a.ReadUint64s(v), floats(v)
+		err, out = a.ReadUint64s(v), toFloats(v)
 	case netcdf.FLOAT:
 		v := make([]float32, n)
-		err, out = a.ReadFloat32s(v), floats(v)
+		err, out = a.ReadFloat32s(v), toFloats(v)
 	case netcdf.DOUBLE:
 		v := make([]float64, n)
-		err, out = a.ReadFloat64s(v), floats(v)
+		err, out = a.ReadFloat64s(v), toFloats(v)
 	default:
 		return cf.Attr{}, nil // a user-defined type: not one of ours
 	}
 	return cf.Attr{Numbers: out}, err
 }
 
-func floats[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64 | float32 | float64](v []T) cf.Floats {
+func toFloats[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64 | float32 | float64](v []T) cf.Floats {
 	out := make(cf.Floats, len(v))
 	for i := range v {
 		out[i] = float64(v[i])
@@ -279,7 +279,7 @@ func floats[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64 | 
 //
 // Errors: if the slab does not fit the variable or the library cannot read it.
 func (f *File) Double(dst []float64, s cf.Slab) error {
-	start, count, err := f.part(s, len(dst))
+	start, count, err := f.slabBounds(s, len(dst))
 	if err != nil {
 		return err
 	}
@@ -287,13 +287,13 @@ func (f *File) Double(dst []float64, s cf.Slab) error {
 	if err := status(C.nc_get_vara_double(at.group, at.id, &start[0], &count[0], (*C.double)(unsafe.Pointer(&dst[0])))); err != nil {
 		return fmt.Errorf("%s: %w", f.header.Vars[s.Var].Path(), err)
 	}
-	return at.rules.Unpack(dst)
+	return at.packing.Unpack(dst)
 }
 
-// part gives a slab of n values as the library wants it.
+// slabBounds gives a slab of n values as the library wants it.
 //
 // Errors: if it does not fit the variable.
-func (f *File) part(s cf.Slab, n int) (start, count []C.size_t, err error) {
+func (f *File) slabBounds(s cf.Slab, n int) (start, count []C.size_t, err error) {
 	if s.Var < 0 || s.Var >= len(f.vars) {
 		return nil, nil, fmt.Errorf("variable %d of %d", s.Var, len(f.vars))
 	}
@@ -314,14 +314,14 @@ func (f *File) part(s cf.Slab, n int) (start, count []C.size_t, err error) {
 	return start, count, nil
 }
 
-// defaultFill is what the library writes where nobody wrote (netcdf.h); bytes have
+// defaultFillValues is what the library writes where nobody wrote (netcdf.h); bytes have
 // no such value.
-var defaultFill = map[string][]float64{"short": {-32767}, "int": {-2147483647}, "float": {9.9692099683868690e+36}, "double": {9.9692099683868690e+36},
+var defaultFillValues = map[string][]float64{"short": {-32767}, "int": {-2147483647}, "float": {9.9692099683868690e+36}, "double": {9.9692099683868690e+36},
 	"ushort": {65535}, "uint": {4294967295}, "int64": {-9223372036854775806}, "uint64": {18446744073709551614}}
 
-// attrText reads a text attribute of type NC_STRING, several strings joined by
+// stringAttribute reads a text attribute of type NC_STRING, several strings joined by
 // blanks; go-netcdf knows the type only.
-func attrText(group, id C.int, name string, n int) (string, error) {
+func stringAttribute(group, id C.int, name string, n int) (string, error) {
 	cname := C.CString(name)
 	defer C.free(unsafe.Pointer(cname))
 	ptrs := make([]*C.char, n)

@@ -12,8 +12,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
-// types maps the types of a request to those of the library.
-var types = map[encode.Type]netcdf.Type{encode.Float: netcdf.FLOAT, encode.Double: netcdf.DOUBLE, encode.Int: netcdf.INT,
+// ncTypes maps the types of a request to those of the library.
+var ncTypes = map[encode.Type]netcdf.Type{encode.Float: netcdf.FLOAT, encode.Double: netcdf.DOUBLE, encode.Int: netcdf.INT,
 	encode.Short: netcdf.SHORT, encode.Char: netcdf.CHAR}
 
 // Write makes the file that f describes, its numbers from payload.
@@ -48,7 +48,7 @@ func Write(f *encode.NetCDF, payload []byte) (err error) {
 	}
 	vars := make([]netcdf.Var, len(f.Variables))
 	for i, v := range f.Variables {
-		if vars[i], err = define(ds, dims, v); err != nil {
+		if vars[i], err = defineVariable(ds, dims, v); err != nil {
 			return fmt.Errorf("variable %s: %w", v.Name, err)
 		}
 	}
@@ -60,15 +60,15 @@ func Write(f *encode.NetCDF, payload []byte) (err error) {
 		for _, d := range v.Dimensions {
 			n *= sizes[d]
 		}
-		if err := fill(vars[i], v, n, payload); err != nil {
+		if err := writeValues(vars[i], v, n, payload); err != nil {
 			return fmt.Errorf("values of %s: %w", v.Name, err)
 		}
 	}
 	return nil
 }
 
-// define adds a variable with its storage and attributes.
-func define(ds netcdf.Dataset, dims map[string]netcdf.Dim, v encode.Variable) (netcdf.Var, error) {
+// defineVariable adds a variable with its storage and attributes.
+func defineVariable(ds netcdf.Dataset, dims map[string]netcdf.Dim, v encode.Variable) (netcdf.Var, error) {
 	var over []netcdf.Dim
 	for _, name := range v.Dimensions {
 		d, ok := dims[name]
@@ -77,7 +77,7 @@ func define(ds netcdf.Dataset, dims map[string]netcdf.Dim, v encode.Variable) (n
 		}
 		over = append(over, d)
 	}
-	t, ok := types[v.Type]
+	t, ok := ncTypes[v.Type]
 	if !ok {
 		return netcdf.Var{}, fmt.Errorf("no type %q", v.Type)
 	}
@@ -121,8 +121,8 @@ func setChunks(ds netcdf.Dataset, v encode.Variable) error {
 	return status(C.nc_def_var_chunking(C.int(ds), id, C.NC_CHUNKED, &sizes[0]))
 }
 
-// fill writes all n values of a variable.
-func fill(nv netcdf.Var, v encode.Variable, n int, payload []byte) error {
+// writeValues writes all n values of a variable.
+func writeValues(nv netcdf.Var, v encode.Variable, n int, payload []byte) error {
 	b, err := v.Values.In(payload)
 	if err != nil {
 		return err

@@ -95,10 +95,10 @@ type Base struct {
 	Template Block  `json:"template"` // length 0: from the sample
 	Sample   string `json:"sample,omitempty"`
 	Keys     []Key  `json:"keys,omitempty"`
-	Expect   []Key  `json:"expect,omitempty"` // whole numbers that must be there before Keys are set
-	// Keep names whole numbers that setting Keys may change and must not: they are
+	Required []Key  `json:"expect,omitempty"` // whole numbers that must be there before Keys are set
+	// Preserve names whole numbers that setting Keys may change and must not: they are
 	// put back afterwards. Those that the message has not are passed over.
-	Keep []string `json:"keep,omitempty"`
+	Preserve []string `json:"keep,omitempty"`
 }
 
 // Message is one field: a clone of a base, keys set in order, then the values.
@@ -120,8 +120,8 @@ type Key struct {
 	Missing bool     `json:"missing,omitempty"`
 	// OnlyIf sets the key only where another key has this text.
 	OnlyIf *Condition `json:"only_if,omitempty"`
-	// IfKnown lets a message without the key go on without it.
-	IfKnown bool `json:"if_known,omitempty"`
+	// SkipUnknown lets a message without the key go on without it.
+	SkipUnknown bool `json:"if_known,omitempty"`
 }
 
 // Condition holds where a key of the message has a text as its value.
@@ -142,7 +142,7 @@ func TextKey(name, v string) Key { return Key{Name: name, Text: v} }
 // MissingKey sets a key to missing.
 func MissingKey(name string) Key { return Key{Name: name, Missing: true} }
 
-// Written is the result of both jobs.
-type Written struct {
+// FileResult is the result of both jobs.
+type FileResult struct {
 	Bytes int64 `json:"bytes"` // size of the file
 }

@@ -153,7 +153,7 @@ func broadcast(c *comm.Comm) error {
 func reduceScatter(c *comm.Comm) error {
 	for _, n := range lengths {
 		x, want := vector(c.Rank(), n), total(c, n)
-		own, err := comm.ReduceScatterAt(c, x, comm.Even(n, c.Size()), comm.Ring)
+		own, err := comm.ReduceScatterV(c, x, comm.SplitEvenly(n, c.Size()), comm.Ring)
 		if err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func reduceScatter(c *comm.Comm) error {
 		if err := same("own piece", own, want[lo:hi]); err != nil {
 			return err
 		}
-		if err := comm.GatherPieces(c, x); err != nil {
+		if err := comm.AllGatherInPlace(c, x); err != nil {
 			return err
 		}
 		if err := same("gathered", x, want); err != nil {
@@ -176,7 +176,7 @@ func reduceScatter(c *comm.Comm) error {
 func unevenPieces(c *comm.Comm) error {
 	const n = 1000
 	p := c.Size()
-	even, squares := comm.Even(n, p), make([]int, p+1)
+	even, squares := comm.SplitEvenly(n, p), make([]int, p+1)
 	for i := range squares {
 		squares[i] = n * (i * i / 3) / max(1, p*p/3)
 	}
@@ -197,7 +197,7 @@ func unevenPieces(c *comm.Comm) error {
 					return err
 				}
 			}
-			own, err := comm.ReduceScatterAt(c, x, cuts, a)
+			own, err := comm.ReduceScatterV(c, x, cuts, a)
 			if err != nil {
 				return err
 			}
@@ -205,7 +205,7 @@ func unevenPieces(c *comm.Comm) error {
 			if err := same("own piece", own, want[cuts[k]:cuts[k+1]]); err != nil {
 				return err
 			}
-			if err := comm.GatherAt(c, x, cuts, a); err != nil {
+			if err := comm.AllGatherV(c, x, cuts, a); err != nil {
 				return err
 			}
 			if err := same("gathered", x, want); err != nil {
@@ -221,7 +221,7 @@ func unevenPieces(c *comm.Comm) error {
 func parts(c *comm.Comm) error {
 	const n = 600_001
 	bounds := []int{0, 5, 5, 200_000, 200_017, 500_000, 599_999, n}
-	cuts := comm.Even(n, c.Size())
+	cuts := comm.SplitEvenly(n, c.Size())
 	for r := 1; r < c.Size(); r++ {
 		cuts[r] -= 1000 * r % 17
 	}
@@ -245,7 +245,7 @@ func parts(c *comm.Comm) error {
 		if err := same("own piece", slices.Concat(x...)[lo:hi], want[lo:hi]); err != nil {
 			return err
 		}
-		if err := comm.GatherParts(c, x, cuts, a); err != nil {
+		if err := comm.AllGatherParts(c, x, cuts, a); err != nil {
 			return err
 		}
 		if err := same("gathered", slices.Concat(x...), want); err != nil {
@@ -386,7 +386,7 @@ func split(c *comm.Comm) error {
 	if (alone != nil) != (c.Rank() == c.Size()-1) {
 		return fmt.Errorf("a group for color −1, or none for 0")
 	}
-	if half.JobRank(half.Rank()) != c.JobRank(c.Rank()) || half.Rank() != (c.Size()-1-c.Rank())/2 {
+	if half.WorldRank(half.Rank()) != c.WorldRank(c.Rank()) || half.Rank() != (c.Size()-1-c.Rank())/2 {
 		return fmt.Errorf("rank %d of %d is %d in its half", c.Rank(), c.Size(), half.Rank())
 	}
 	x, y := []float32{float32(c.Rank())}, []float32{1}

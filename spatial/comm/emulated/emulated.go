@@ -20,18 +20,18 @@ import (
 // emulatedDevice does work of a library in the order of its work.
 type emulatedDevice interface {
 	device.Device
-	Beside(m []emulate.Memory, f func(memory [][]byte) error) (device.Ticket, error)
-	Recording() bool
+	RunAsync(m []emulate.Buffer, f func(memory [][]byte) error) (device.Event, error)
+	IsRecording() bool
 }
 
 // Devices are the emulated devices of the ranks of a job.
 type Devices struct {
-	d      emulatedDevice
-	broken atomic.Pointer[error]
+	d        emulatedDevice
+	abortErr atomic.Pointer[error]
 }
 
-// Serve serves an emulated device; nil and why for another.
-func Serve(b backend.Backend) (d *Devices, why string) {
+// NewDevices serves an emulated device; nil and why for another.
+func NewDevices(b backend.Backend) (d *Devices, why string) {
 	if own, ok := b.(interface{ Device() device.Device }); ok {
 		if of, ok := own.Device().(emulatedDevice); ok {
 			return &Devices{d: of}, ""
@@ -48,7 +48,7 @@ func (d *Devices) Join(group *comm.Comm) (backend.Peers, error) {
 
 // Err is why Abort was called.
 func (d *Devices) Err() error {
-	if why := d.broken.Load(); why != nil {
+	if why := d.abortErr.Load(); why != nil {
 		return *why
 	}
 	return nil
@@ -56,7 +56,7 @@ func (d *Devices) Err() error {
 
 // Abort lets what is asked for later fail.
 func (d *Devices) Abort(why error) error {
-	d.broken.CompareAndSwap(nil, &why)
+	d.abortErr.CompareAndSwap(nil, &why)
 	return nil
 }
 
@@ -71,20 +71,20 @@ type peers struct {
 
 var _ backend.Peers = peers{}
 
-func of(x []float32, writes bool) emulate.Memory {
-	return emulate.Memory{At: unsafe.Pointer(unsafe.SliceData(x)), Bytes: 4 * int64(len(x)), Writes: writes}
+func memoryOf(x []float32, writes bool) emulate.Buffer {
+	return emulate.Buffer{Start: unsafe.Pointer(unsafe.SliceData(x)), Bytes: 4 * int64(len(x)), Writes: writes}
 }
 
-// beside has f done with memory of the device. As with NCCL, what some ranks record all have to.
-func (p peers) beside(m []emulate.Memory, f func(memory [][]byte) error) (arrived func() error, err error) {
+// async has f done with memory of the device. As with NCCL, what some ranks record all have to.
+func (p peers) async(m []emulate.Buffer, f func(memory [][]byte) error) (arrived func() error, err error) {
 	if err := p.d.Err(); err != nil {
 		return nil, err
 	}
 	recorded := []byte{0}
-	if p.d.d.Recording() {
+	if p.d.d.IsRecording() {
 		recorded[0] = 1
 	}
-	t, err := p.d.d.Beside(m, func(memory [][]byte) error {
+	t, err := p.d.d.RunAsync(m, func(memory [][]byte) error {
 		if err := p.d.Err(); err != nil {
 			return err
 		}
@@ -113,13 +113,13 @@ func encode(x []byte, values []float32) {
 	}
 }
 
-// Sum adds up values of all ranks, in the order in which messages of the program are summed.
-func (p peers) Sum(x ...[]float32) (arrived func() error, err error) {
-	var m []emulate.Memory
+// AllReduce adds up values of all ranks, in the order in which messages of the program are summed.
+func (p peers) AllReduce(x ...[]float32) (arrived func() error, err error) {
+	var m []emulate.Buffer
 	for _, v := range x {
-		m = append(m, of(v, true))
+		m = append(m, memoryOf(v, true))
 	}
-	return p.beside(m, func(memory [][]byte) error {
+	return p.async(m, func(memory [][]byte) error {
 		var all []float32
 		for _, part := range memory {
 			all = append(all, decode(part)...)
@@ -136,10 +136,10 @@ func (p peers) Sum(x ...[]float32) (arrived func() error, err error) {
 	})
 }
 
-// Gather gives all ranks the values of all.
-func (p peers) Gather(all []float32) (arrived func() error, err error) {
+// AllGather gives all ranks the values of all.
+func (p peers) AllGather(all []float32) (arrived func() error, err error) {
 	n := len(all) / p.c.Size()
-	return p.beside([]emulate.Memory{of(all, true)}, func(memory [][]byte) error {
+	return p.async([]emulate.Buffer{memoryOf(all, true)}, func(memory [][]byte) error {
 		values, err := comm.AllGather(p.c, decode(memory[0])[p.c.Rank()*n:][:n])
 		if err == nil {
 			encode(memory[0], values)
@@ -149,12 +149,12 @@ func (p peers) Gather(all []float32) (arrived func() error, err error) {
 }
 
 // Exchange sends and receives parts.
-func (p peers) Exchange(parts []backend.Part) (arrived func() error, err error) {
-	var m []emulate.Memory
+func (p peers) Exchange(parts []backend.Transfer) (arrived func() error, err error) {
+	var m []emulate.Buffer
 	for _, x := range parts {
-		m = append(m, of(x.Send, false), of(x.Recv, true))
+		m = append(m, memoryOf(x.Send, false), memoryOf(x.Recv, true))
 	}
-	return p.beside(m, func(memory [][]byte) error {
+	return p.async(m, func(memory [][]byte) error {
 		var requests []comm.Request
 		for i, x := range parts {
 			if x.Rank < 0 || x.Rank >= p.c.Size() {

@@ -18,30 +18,30 @@ func Launched(getenv func(string) string) (l Launch, ok bool) {
 		of         int // Implementations
 	}{{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", 0}, {"PMI_SIZE", "PMI_RANK", 1}} {
 		if n, err := strconv.Atoi(getenv(v.size)); err == nil && n > 0 {
-			return Launch{Implementations[v.of], n, number(getenv(v.rank))}, true
+			return Launch{Implementations[v.of], n, parseCount(getenv(v.rank))}, true
 		}
 	}
 	// srun --mpi=pmix starts Open MPI, and tells the size as a number of tasks.
 	if n, err := strconv.Atoi(getenv("SLURM_NTASKS")); err == nil && n > 0 && getenv("PMIX_RANK") != "" {
-		return Launch{Implementations[0], n, number(getenv("PMIX_RANK"))}, true
+		return Launch{Implementations[0], n, parseCount(getenv("PMIX_RANK"))}, true
 	}
 	return Launch{}, false
 }
 
-// Apart is how many tasks srun started without an interface of MPI, so that each is a job
+// UnjoinedTasks is how many tasks srun started without an interface of MPI, so that each is a job
 // of its own; 0 where that is not so.
-func Apart(getenv func(string) string) int {
+func UnjoinedTasks(getenv func(string) string) int {
 	if _, launched := Launched(getenv); launched {
 		return 0
 	}
-	if n := number(getenv("SLURM_STEP_NUM_TASKS")); n > 1 {
+	if n := parseCount(getenv("SLURM_STEP_NUM_TASKS")); n > 1 {
 		return n
 	}
 	return 0
 }
 
-// number reads a rank or a count; −1 if it is none.
-func number(text string) int {
+// parseCount reads a rank or a count; −1 if it is none.
+func parseCount(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
 		return -1

@@ -16,14 +16,14 @@ var Implementations = []Implementation{
 	{"MPICH", []string{"libmpich.so.12"}},
 }
 
-// Found is an MPI library of this machine.
-type Found struct {
+// Library is an MPI library of this machine.
+type Library struct {
 	Version string // "Open MPI v4.1.4"
 	Path    string
 }
 
-// short is the part of a library's own description that names and numbers it.
-func short(description string) string {
+// shortVersion is the part of a library's own description that names and numbers it.
+func shortVersion(description string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(description), "\n")
 	line, _, _ = strings.Cut(line, ",")
 	line = strings.NewReplacer("Version:", "", "\t", " ", "\x00", "").Replace(line)

@@ -23,19 +23,19 @@ const maxVersion = 16384
 // initialised. Nothing else is called.
 //
 // Errors: dl.ErrNotFound if the library is not there; one that does not answer.
-func Probe(i Implementation) (Found, error) {
+func Probe(i Implementation) (Library, error) {
 	lib, err := dl.Open(i.Files...)
 	if err != nil {
-		return Found{}, err
+		return Library{}, err
 	}
 	f, err := lib.Symbol("MPI_Get_library_version")
 	if err != nil {
-		return Found{}, err
+		return Library{}, err
 	}
 	var text [maxVersion]C.char
 	var length C.int
 	if rc := C.call_version(f, &text[0], &length); rc != 0 {
-		return Found{}, fmt.Errorf("%s: MPI_Get_library_version answers %d", lib.Path(), int(rc))
+		return Library{}, fmt.Errorf("%s: MPI_Get_library_version answers %d", lib.Path(), int(rc))
 	}
-	return Found{Version: short(C.GoString(&text[0])), Path: lib.Path()}, nil
+	return Library{Version: shortVersion(C.GoString(&text[0])), Path: lib.Path()}, nil
 }

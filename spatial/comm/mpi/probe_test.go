@@ -13,7 +13,7 @@ func TestShort(t *testing.T) {
 		"Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4, repo rev: v4.1.4, May 26, 2022\x00": "Open MPI v4.1.4",
 		"MPICH Version:\t4.0.2\nMPICH Release date:\tThu Apr  7 12:34:45 CDT 2022\n":                 "MPICH 4.0.2",
 	} {
-		if got := short(in); got != want {
+		if got := shortVersion(in); got != want {
 			t.Errorf("short(%q) = %q, want %q", in, got, want)
 		}
 	}

@@ -27,7 +27,7 @@ func (*World) Close() error { return nil }
 // Probe always fails without cgo.
 //
 // Errors: dl.ErrNotFound.
-func Probe(i Implementation) (Found, error) {
+func Probe(i Implementation) (Library, error) {
 	_, err := dl.Open(i.Files...)
-	return Found{}, err
+	return Library{}, err
 }

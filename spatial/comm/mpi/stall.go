@@ -19,33 +19,33 @@ const (
 
 // A rank waits for patience of the stall timeout, and for the rest of it hears whom the
 // others wait for.
-const patience = 0.8
+const stallShare = 0.8
 
-// culprit is the rank that keeps the others waiting.
-type culprit struct {
+// stallCause is the rank that keeps the others waiting.
+type stallCause struct {
 	rank int
 	left bool // it has done its part
 }
 
-// nobody is what a goroutine waits for that waits for another one of its process.
-const nobody = -1
+// noRank is what a goroutine waits for that waits for another one of its process.
+const noRank = -1
 
-// waits are those of the goroutines of a rank: its own, and those that Go started.
-type waits struct {
+// waitCounts are those of the goroutines of a rank: its own, and those that Go started.
+type waitCounts struct {
 	mu      sync.Mutex
 	running int         // goroutines that do not wait
 	ranks   map[int]int // how many wait for a rank
 }
 
 // add counts goroutines that begin or end.
-func (w *waits) add(n int) {
+func (w *waitCounts) add(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.running += n
 }
 
-// on counts a wait for a rank, until its end.
-func (w *waits) on(rank int) (end func()) {
+// begin counts a wait for a rank, until its end.
+func (w *waitCounts) begin(rank int) (end func()) {
 	count := func(n int) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -59,8 +59,8 @@ func (w *waits) on(rank int) (end func()) {
 	return func() { count(-1) }
 }
 
-// told writes 1 for each of the ranks that this one waits for, if all its goroutines wait.
-func (w *waits) told(ranks []int64) bool {
+// fill writes 1 for each of the ranks that this one waits for, if all its goroutines wait.
+func (w *waitCounts) fill(ranks []int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for r := range ranks {
@@ -69,28 +69,28 @@ func (w *waits) told(ranks []int64) bool {
 	return w.running == 0
 }
 
-// stalled is the error of a wait for a rank that was too long. A rank that waits itself
+// stallError is the error of a wait for a rank that was too long. A rank that waits itself
 // is not to blame: it tells so, and for whom it waits, and those are looked at, and so on.
 // All other waits of this rank end with it.
-func (w *World) stalled(other int) error {
-	w.blame.Do(func() {
-		w.culprit = w.ask(other)
-		w.blamed.Store(true)
+func (w *World) stallError(other int) error {
+	w.stallOnce.Do(func() {
+		w.stallCause = w.findStallCause(other)
+		w.stallKnown.Store(true)
 	})
 	err := fmt.Errorf("%w: %v", ErrStalled, w.stall)
-	if w.culprit.left {
+	if w.stallCause.left {
 		err = fmt.Errorf("%w; it has done its part", err)
 	}
-	if w.culprit.rank != other {
+	if w.stallCause.rank != other {
 		err = fmt.Errorf("%w; rank %d waits too", err, other)
 	}
-	return &comm.RankError{Rank: w.culprit.rank, Err: err}
+	return &comm.RankError{Rank: w.stallCause.rank, Err: err}
 }
 
-// ask follows the ranks that wait for each other to one that does not tell that it
+// findStallCause follows the ranks that wait for each other to one that does not tell that it
 // waits. It is other again if all do, in a circle, and this one if a goroutine of its own
 // does not wait.
-func (w *World) ask(other int) culprit {
+func (w *World) findStallCause(other int) stallCause {
 	n := w.size
 	waits, told, left := make([]int64, n*n), make([]comm.Request, n), make([]comm.Request, n)
 	row := func(r int) []int64 { return waits[r*n : (r+1)*n] }
@@ -100,9 +100,9 @@ func (w *World) ask(other int) culprit {
 		}
 	}
 	said := false
-	last := culprit{rank: other}
-	for end := time.Now().Add(time.Duration((1 - patience) * float64(w.stall))); time.Now().Before(end); time.Sleep(maxSleep) {
-		if !said && w.waits.told(row(w.rank)) {
+	last := stallCause{rank: other}
+	for end := time.Now().Add(time.Duration((1 - stallShare) * float64(w.stall))); time.Now().Before(end); time.Sleep(maxSleep) {
+		if !said && w.waits.fill(row(w.rank)) {
 			said = true
 			for r := range n {
 				if r != w.rank {
@@ -111,37 +111,37 @@ func (w *World) ask(other int) culprit {
 			}
 		}
 		if !said {
-			last = culprit{rank: w.rank}
+			last = stallCause{rank: w.rank}
 			continue
 		}
 		seen := make([]bool, n)
 		seen[w.rank] = true
-		silent := nobody
-		for next := []int{w.rank}; len(next) > 0 && silent == nobody; next = next[1:] {
+		silent := noRank
+		for next := []int{w.rank}; len(next) > 0 && silent == noRank; next = next[1:] {
 			for r, waited := range row(next[0]) {
 				switch {
 				case waited == 0 || seen[r]:
 				case left[r].Test():
-					return culprit{r, true}
+					return stallCause{r, true}
 				case told[r].Test():
 					seen[r] = true
 					next = append(next, r)
-				case silent == nobody:
+				case silent == noRank:
 					silent = r
 				}
 			}
 		}
-		if silent == nobody {
-			return culprit{rank: other}
+		if silent == noRank {
+			return stallCause{rank: other}
 		}
-		last = culprit{rank: silent}
+		last = stallCause{rank: silent}
 	}
 	return last
 }
 
-// leave waits, however long, until all ranks have done their part. A rank that waited
+// leaveTogether waits, however long, until all ranks have done their part. A rank that waited
 // within MPI's own end could take the launcher down with it when another rank fails.
-func (w *World) leave() {
+func (w *World) leaveTogether() {
 	var all []comm.Request
 	for r := range w.size {
 		if r != w.rank {

@@ -83,12 +83,12 @@ type World struct {
 	stall      time.Duration
 	mu         sync.Mutex // MPI is called by one thread at a time
 	channels   []C.word   // communicators
-	letters    letters
-	waits      waits
+	letters    selfMessages
+	waits      waitCounts
 
-	blame   sync.Once // finds the culprit of a stall
-	blamed  atomic.Bool
-	culprit culprit
+	stallOnce  sync.Once // finds the culprit of a stall
+	stallKnown atomic.Bool
+	stallCause stallCause
 }
 
 var (
@@ -174,12 +174,12 @@ func (w *World) Rank() int { return w.rank }
 // Size is the number of ranks in the job.
 func (w *World) Size() int { return w.size }
 
-// Patience is for how long a rank waits for another before that counts as lost; 0 is for ever.
-func (w *World) Patience() time.Duration { return w.stall }
+// StallTimeout is for how long a rank waits for another before that counts as lost; 0 is for ever.
+func (w *World) StallTimeout() time.Duration { return w.stall }
 
 // Close leaves the job when all ranks do; every rank calls it, when all messages are done.
 func (w *World) Close() error {
-	w.leave()
+	w.leaveTogether()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.check("MPI_Finalize", C.mpi_finalize(w.l))
@@ -199,8 +199,8 @@ func (w *World) check(call string, rc C.int) error {
 // maxText is not less than MPI_MAX_ERROR_STRING of any library.
 const maxText = 2048
 
-// most is the largest number of bytes in one MPI message: counts are ints.
-const most = 1 << 30
+// maxMessageBytes is the largest number of bytes in one MPI message: counts are ints.
+const maxMessageBytes = 1 << 30
 
 // request is a message, cut into pieces where it is long.
 type request struct {
@@ -275,16 +275,16 @@ func (v view) start(other int, x comm.Slice, piece func(r *request, p unsafe.Poi
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := &request{w: w, by: v.by, other: other}
-	if v.by.ends() {
+	if v.by.isCanceled() {
 		return r
 	}
 	p, n := memory(x)
 	if n > 0 {
 		r.pin(p)
 	}
-	for lo := 0; lo == 0 || lo < n; lo += most {
+	for lo := 0; lo == 0 || lo < n; lo += maxMessageBytes {
 		var word C.word
-		if r.err = w.check("starting a message", piece(r, unsafe.Add(p, lo), min(most, n-lo), &word)); r.err != nil {
+		if r.err = w.check("starting a message", piece(r, unsafe.Add(p, lo), min(maxMessageBytes, n-lo), &word)); r.err != nil {
 			break
 		}
 		r.words = append(r.words, word)
@@ -313,7 +313,7 @@ func memory(x comm.Slice) (unsafe.Pointer, int) {
 func (r *request) Test() bool {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
-	if r.by.ends() {
+	if r.by.isCanceled() {
 		return false
 	}
 	for len(r.words) > 0 && r.err == nil {
@@ -340,10 +340,10 @@ func (r *request) Test() bool {
 	return true
 }
 
-// underway are the requests of this process whose memory MPI has the address of. They are kept
+// pending are the requests of this process whose memory MPI has the address of. They are kept
 // however the job ends: nobody waits for those of a rank that was lost, and MPI may still write
 // to them.
-var underway struct {
+var pending struct {
 	sync.Mutex
 	requests map[*request]bool
 }
@@ -351,19 +351,19 @@ var underway struct {
 // pin keeps the memory of a message where it is until the message is done.
 func (r *request) pin(p unsafe.Pointer) {
 	r.pinned.Pin(p)
-	underway.Lock()
-	defer underway.Unlock()
-	if underway.requests == nil {
-		underway.requests = map[*request]bool{}
+	pending.Lock()
+	defer pending.Unlock()
+	if pending.requests == nil {
+		pending.requests = map[*request]bool{}
 	}
-	underway.requests[r] = true
+	pending.requests[r] = true
 }
 
 func (r *request) unpin() {
 	r.pinned.Unpin()
-	underway.Lock()
-	defer underway.Unlock()
-	delete(underway.requests, r)
+	pending.Lock()
+	defer pending.Unlock()
+	delete(pending.requests, r)
 }
 
 // How a rank waits: first it tries again and again, and lets others have the core in
@@ -371,7 +371,7 @@ func (r *request) unpin() {
 // longer. The thread sleeps itself: Go's timers wait for whole milliseconds when nothing
 // else runs.
 const (
-	spin     = time.Millisecond
+	spinTime = time.Millisecond
 	minSleep = 20 * time.Microsecond
 	maxSleep = 500 * time.Microsecond
 )
@@ -385,18 +385,18 @@ var ErrStalled = errors.New("no answer in time")
 // MPI says; context.Canceled in a task that was.
 func (r *request) Wait() error {
 	if !r.Test() {
-		defer r.w.waits.on(r.other)()
+		defer r.w.waits.begin(r.other)()
 	}
 	begin := time.Now()
 	for sleep := minSleep; !r.Test(); {
 		waited := time.Since(begin)
-		if r.w.blamed.Load() || r.w.stall > 0 && waited > time.Duration(patience*float64(r.w.stall)) {
-			return r.w.stalled(r.other)
+		if r.w.stallKnown.Load() || r.w.stall > 0 && waited > time.Duration(stallShare*float64(r.w.stall)) {
+			return r.w.stallError(r.other)
 		}
-		if r.by.ends() {
+		if r.by.isCanceled() {
 			return &comm.RankError{Rank: r.other, Err: context.Canceled}
 		}
-		if waited > spin {
+		if waited > spinTime {
 			t := syscall.NsecToTimespec(int64(sleep))
 			_ = syscall.Nanosleep(&t, nil) // a signal may end it early
 			sleep = min(2*sleep, maxSleep)
@@ -420,7 +420,7 @@ type task struct {
 }
 
 // Go calls f in a goroutine.
-func (w *World) Go(f func(comm.Transport)) comm.Running {
+func (w *World) Go(f func(comm.Transport)) comm.RunningTask {
 	t := &task{World: w, canceled: make(chan struct{}), ended: make(chan struct{})}
 	w.waits.add(1)
 	go func() {
@@ -444,15 +444,15 @@ func (t *task) Channel(i int) comm.Transport { return t.view(t, i) }
 
 // Wait waits for the end of the goroutine.
 func (t *task) Wait(comm.Transport) {
-	defer t.waits.on(nobody)()
+	defer t.waits.begin(noRank)()
 	<-t.ended
 }
 
 // Cancel lets what the goroutine waits for fail.
 func (t *task) Cancel() { t.cancel.Do(func() { close(t.canceled) }) }
 
-// ends tells whether a task was cancelled; a rank itself never is.
-func (t *task) ends() bool {
+// isCanceled tells whether a task was cancelled; a rank itself never is.
+func (t *task) isCanceled() bool {
 	if t == nil {
 		return false
 	}

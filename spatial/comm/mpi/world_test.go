@@ -45,7 +45,7 @@ func rank(what string) error {
 	fails, failing := failures[what]
 	if f := partFailures[what]; f != nil {
 		failing = true
-		fails = func(c *comm.Comm, _ *World) error { return comm.Host(c, 7, f) }
+		fails = func(c *comm.Comm, _ *World) error { return comm.HostRanks(c, 7, f) }
 	}
 	stall := time.Minute
 	if failing {
@@ -83,7 +83,7 @@ func rank(what string) error {
 	}
 	if parts, hosted := strings.CutPrefix(what, "parts "); hosted {
 		n, _ := strconv.Atoi(parts)
-		err = comm.Host(c, n, all)
+		err = comm.HostRanks(c, n, all)
 	} else {
 		err = all(c)
 	}
@@ -305,7 +305,7 @@ func TestLaunched(t *testing.T) {
 	} {
 		env := func(name string) string { return k.env[name] }
 		l, ok := Launched(env)
-		if apart := Apart(env); apart != k.apart {
+		if apart := UnjoinedTasks(env); apart != k.apart {
 			t.Errorf("%v: %d tasks apart, want %d", k.env, apart, k.apart)
 		}
 		if ok != (k.size > 0) || l.Implementation.Name != k.name || l.Size != k.size || l.Rank != k.rank {

@@ -42,7 +42,7 @@ type Library struct {
 func Open(find func(libraries.Library) (*dl.Library, error)) (*Library, error) {
 	l := &Library{t: (*C.ens_nccl)(C.calloc(1, C.sizeof_ens_nccl))}
 	var err error
-	if l.path, err = use.Open(find, l.bind); err != nil {
+	if l.path, err = functions.Open(find, l.bind); err != nil {
 		C.free(unsafe.Pointer(l.t))
 		return nil, err
 	}
@@ -56,20 +56,20 @@ func (l *Library) bind(lib *dl.Library) error {
 	var code C.int
 	status := C.ens_nccl_version(l.t, &code)
 	l.code = int(code)
-	if err := l.failed("ncclGetVersion", nil, status); err != nil {
+	if err := l.callError("ncclGetVersion", nil, status); err != nil {
 		return err
 	}
-	if l.code < oldest || l.code >= 30000 {
+	if l.code < minVersion || l.code >= 30000 {
 		return fmt.Errorf("it is version %s, this program was built for 2.13 and later 2.x", l.Version())
 	}
 	return nil
 }
 
-// use is what the library is opened as.
-var use = libraries.Use{Library: libraries.NCCL, For: "training over several GPUs", Install: "NCCL 2", Marker: ErrUnavailable}
+// functions is what the library is opened as.
+var functions = libraries.Use{Library: libraries.NCCL, Purpose: "training over several GPUs", Install: "NCCL 2", Marker: ErrUnavailable}
 
-// oldest is the code of NCCL 2.13, the first that has words for the last error.
-const oldest = 21300
+// minVersion is the code of NCCL 2.13, the first that has words for the last error.
+const minVersion = 21300
 
 // Version is that of the library, "2.32.3".
 func (l *Library) Version() string {
@@ -79,9 +79,9 @@ func (l *Library) Version() string {
 // Path is the file that was opened.
 func (l *Library) Path() string { return l.path }
 
-// failed is the error of a call; nil if it has not failed. That another rank does not answer
+// callError is the error of a call; nil if it has not failed. That another rank does not answer
 // is a rank that was lost.
-func (l *Library) failed(call string, c unsafe.Pointer, status C.int) error {
+func (l *Library) callError(call string, c unsafe.Pointer, status C.int) error {
 	if status == 0 {
 		return nil
 	}
@@ -103,10 +103,10 @@ type Comm struct {
 	rank, size int
 	stream     unsafe.Pointer
 
-	calling sync.Mutex // held while NCCL is called, but not to abort it
-	mu      sync.Mutex // of c and why
-	c       unsafe.Pointer
-	why     error // why c is nil
+	callMu   sync.Mutex // held while NCCL is called, but not to abort it
+	mu       sync.Mutex // of c and why
+	c        unsafe.Pointer
+	abortErr error // why c is nil
 }
 
 // Join joins the GPUs of a group of ranks. All ranks of the group call it, each on the
@@ -114,20 +114,20 @@ type Comm struct {
 // all.
 //
 // Errors: *exit.Error (no device) if the ranks have different versions of NCCL; *CallError.
-func (l *Library) Join(group *comm.Comm, d device.Loaded) (*Comm, error) {
+func (l *Library) Join(group *comm.Comm, d device.NativeHandles) (*Comm, error) {
 	versions, err := comm.AllGather(group, []int64{int64(l.code)})
 	if err != nil {
 		return nil, fmt.Errorf("joining GPUs: %w", err)
 	}
 	if low, high := slices.Min(versions), slices.Max(versions); low != high {
-		return nil, use.Unavailable(l.path, fmt.Errorf("ranks have versions from %s to %s", (&Library{code: int(low)}).Version(), (&Library{code: int(high)}).Version()))
+		return nil, functions.Unavailable(l.path, fmt.Errorf("ranks have versions from %s to %s", (&Library{code: int(low)}).Version(), (&Library{code: int(high)}).Version()))
 	}
 	// The others learn from one more byte whether rank 0 has an id.
 	var id [idBytes + 1]byte
 	var failed error
 	if group.Rank() == 0 {
 		status := C.ens_nccl_id(l.t, (*C.char)(unsafe.Pointer(&id[0])))
-		failed = l.failed("ncclGetUniqueId", nil, status)
+		failed = l.callError("ncclGetUniqueId", nil, status)
 		if failed == nil {
 			id[idBytes] = 1
 		}
@@ -144,7 +144,7 @@ func (l *Library) Join(group *comm.Comm, d device.Loaded) (*Comm, error) {
 	c := &Comm{l: l, rank: group.Rank(), size: group.Size(), stream: d.Stream()}
 	var p unsafe.Pointer
 	status := C.ens_nccl_init(l.t, &p, C.int(c.size), (*C.char)(unsafe.Pointer(&id[0])), C.int(c.rank))
-	if err := l.failed("ncclCommInitRank", nil, status); err != nil {
+	if err := l.callError("ncclCommInitRank", nil, status); err != nil {
 		return nil, fmt.Errorf("joining GPUs: %w", err)
 	}
 	c.c = p
@@ -157,21 +157,21 @@ func (c *Comm) Rank() int { return c.rank }
 // Size is the number of ranks in the group.
 func (c *Comm) Size() int { return c.size }
 
-// take gives the communicator, or why there is none.
-func (c *Comm) take() (unsafe.Pointer, error) {
+// communicator gives the communicator, or why there is none.
+func (c *Comm) communicator() (unsafe.Pointer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.c == nil {
-		return nil, c.why
+		return nil, c.abortErr
 	}
 	return c.c, nil
 }
 
 // call calls NCCL with the communicator; f gives what it called last, and how that ended.
 func (c *Comm) call(f func(p unsafe.Pointer) (string, C.int)) error {
-	c.calling.Lock()
-	defer c.calling.Unlock()
-	p, err := c.take()
+	c.callMu.Lock()
+	defer c.callMu.Unlock()
+	p, err := c.communicator()
 	if err != nil {
 		return fmt.Errorf("nccl: %w", err)
 	}
@@ -182,9 +182,9 @@ func (c *Comm) call(f func(p unsafe.Pointer) (string, C.int)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.c == nil { // an abort ended the call
-		return fmt.Errorf("%s: %w", name, c.why)
+		return fmt.Errorf("%s: %w", name, c.abortErr)
 	}
-	return c.l.failed(name, p, status)
+	return c.l.callError(name, p, status)
 }
 
 func typeOf(t Type) C.int {
@@ -195,7 +195,7 @@ func typeOf(t Type) C.int {
 //
 // Errors: ErrAborted; *CallError; *exit.Error (rank lost).
 func (c *Comm) AllReduce(from, to device.Pointer, n int64, t Type) error {
-	if err := counts("AllReduce", n, from, to); err != nil || n == 0 {
+	if err := checkCounts("AllReduce", n, from, to); err != nil || n == 0 {
 		return err
 	}
 	return c.call(func(p unsafe.Pointer) (string, C.int) {
@@ -203,11 +203,11 @@ func (c *Comm) AllReduce(from, to device.Pointer, n int64, t Type) error {
 	})
 }
 
-// AllReduceEach is AllReduce of several values where they lie, as one operation.
+// AllReduceCoalesced is AllReduce of several values where they lie, as one operation.
 //
 // Errors: those of AllReduce.
-func (c *Comm) AllReduceEach(x [][]float32) error {
-	return c.grouped(func(comm unsafe.Pointer) (string, C.int) {
+func (c *Comm) AllReduceCoalesced(x [][]float32) error {
+	return c.groupCall(func(comm unsafe.Pointer) (string, C.int) {
 		for _, v := range x {
 			if len(v) == 0 {
 				continue
@@ -226,7 +226,7 @@ func (c *Comm) AllReduceEach(x [][]float32) error {
 //
 // Errors: those of AllReduce.
 func (c *Comm) ReduceScatter(from, to device.Pointer, n int64, t Type) error {
-	if err := counts("ReduceScatter", n, from, to); err != nil || n == 0 {
+	if err := checkCounts("ReduceScatter", n, from, to); err != nil || n == 0 {
 		return err
 	}
 	return c.call(func(p unsafe.Pointer) (string, C.int) {
@@ -239,7 +239,7 @@ func (c *Comm) ReduceScatter(from, to device.Pointer, n int64, t Type) error {
 //
 // Errors: those of AllReduce.
 func (c *Comm) AllGather(from, to device.Pointer, n int64, t Type) error {
-	if err := counts("AllGather", n, from, to); err != nil || n == 0 {
+	if err := checkCounts("AllGather", n, from, to); err != nil || n == 0 {
 		return err
 	}
 	return c.call(func(p unsafe.Pointer) (string, C.int) {
@@ -247,7 +247,7 @@ func (c *Comm) AllGather(from, to device.Pointer, n int64, t Type) error {
 	})
 }
 
-func counts(what string, n int64, pointers ...unsafe.Pointer) error {
+func checkCounts(what string, n int64, pointers ...unsafe.Pointer) error {
 	if n < 0 || n > 0 && slices.Contains(pointers, nil) {
 		return fmt.Errorf("nccl: %s of %d values: want memory of the device, and a number that is not negative", what, n)
 	}
@@ -263,15 +263,15 @@ func (c *Comm) Exchange(parts []Part) error {
 		if p.Rank < 0 || p.Rank >= c.size {
 			return fmt.Errorf("nccl: Exchange with rank %d of %d", p.Rank, c.size)
 		}
-		if err := errors.Join(counts("Exchange", p.SendBytes, p.Send), counts("Exchange", p.RecvBytes, p.Recv)); err != nil {
+		if err := errors.Join(checkCounts("Exchange", p.SendBytes, p.Send), checkCounts("Exchange", p.RecvBytes, p.Recv)); err != nil {
 			return err
 		}
 	}
-	return c.grouped(func(comm unsafe.Pointer) (string, C.int) { return c.send(comm, parts) })
+	return c.groupCall(func(comm unsafe.Pointer) (string, C.int) { return c.send(comm, parts) })
 }
 
-// grouped has what f asks for done as one operation.
-func (c *Comm) grouped(f func(comm unsafe.Pointer) (string, C.int)) error {
+// groupCall has what f asks for done as one operation.
+func (c *Comm) groupCall(f func(comm unsafe.Pointer) (string, C.int)) error {
 	// A group belongs to an OS thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -315,22 +315,22 @@ func (c *Comm) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.c == nil {
-		return fmt.Errorf("nccl: %w", c.why)
+		return fmt.Errorf("nccl: %w", c.abortErr)
 	}
 	var state C.int
 	status := C.ens_nccl_async(c.l.t, c.c, &state)
-	if err := c.l.failed("ncclCommGetAsyncError", c.c, status); err != nil {
+	if err := c.l.callError("ncclCommGetAsyncError", c.c, status); err != nil {
 		return err
 	}
 	if state == C.ncclInProgress {
 		return nil
 	}
-	return c.l.failed("work that was asked for", c.c, state)
+	return c.l.callError("work that was asked for", c.c, state)
 }
 
-// patience is how long Abort waits for a call of NCCL that another goroutine is in: calls
+// abortTimeout is how long Abort waits for a call of NCCL that another goroutine is in: calls
 // return at once, except where they wait for a rank that is lost.
-const patience = time.Second
+const abortTimeout = time.Second
 
 // Abort ends all work that was asked for, on the device too, and lets what is asked for
 // later fail with why. It may be called by any goroutine, and repeated.
@@ -342,27 +342,27 @@ func (c *Comm) Abort(why error) error {
 	} else {
 		why = fmt.Errorf("%w: %w", ErrAborted, why)
 	}
-	locked := c.calling.TryLock()
-	for begin := time.Now(); !locked && time.Since(begin) < patience; locked = c.calling.TryLock() {
+	locked := c.callMu.TryLock()
+	for begin := time.Now(); !locked && time.Since(begin) < abortTimeout; locked = c.callMu.TryLock() {
 		time.Sleep(time.Millisecond)
 	}
 	if locked {
-		defer c.calling.Unlock()
+		defer c.callMu.Unlock()
 	}
-	p := c.end(why)
+	p := c.detach(why)
 	if p == nil {
 		return nil
 	}
-	return c.l.failed("ncclCommAbort", nil, C.ens_nccl_abort(c.l.t, p))
+	return c.l.callError("ncclCommAbort", nil, C.ens_nccl_abort(c.l.t, p))
 }
 
-// end takes the communicator away and remembers why; nil if it is gone.
-func (c *Comm) end(why error) unsafe.Pointer {
+// detach takes the communicator away and remembers why; nil if it is gone.
+func (c *Comm) detach(why error) unsafe.Pointer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.c
 	if p != nil {
-		c.c, c.why = nil, why
+		c.c, c.abortErr = nil, why
 	}
 	return p
 }
@@ -407,11 +407,11 @@ func (c *Comm) Watch(ctx context.Context, every time.Duration) (stop func() erro
 //
 // Errors: *CallError.
 func (c *Comm) Close() error {
-	c.calling.Lock()
-	defer c.calling.Unlock()
-	p := c.end(ErrAborted)
+	c.callMu.Lock()
+	defer c.callMu.Unlock()
+	p := c.detach(ErrAborted)
 	if p == nil {
 		return nil
 	}
-	return c.l.failed("ncclCommDestroy", nil, C.ens_nccl_destroy(c.l.t, p))
+	return c.l.callError("ncclCommDestroy", nil, C.ens_nccl_destroy(c.l.t, p))
 }

@@ -28,7 +28,7 @@ func TestDevice(t *testing.T) {
 	if err != nil {
 		t.Skipf("skipped: %v", err)
 	}
-	c, err := l.Join(comm.New(single{}), d.(device.Loaded))
+	c, err := l.Join(comm.New(single{}), d.(device.NativeHandles))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestDevice(t *testing.T) {
 				return c.Exchange([]Part{{Rank: 0, Send: from, SendBytes: bytes, Recv: to, RecvBytes: bytes}})
 			},
 		} {
-			to, again := m.Room(bytes), m.Room(bytes)
+			to, again := m.Alloc(bytes), m.Alloc(bytes)
 			if err := ask(to); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -60,7 +60,7 @@ func TestDevice(t *testing.T) {
 			if !slices.Equal(m.Get(to, n, kind), x) || !slices.Equal(m.Get(again, n, kind), x) {
 				t.Errorf("%s of kind %d: other values than were given", name, kind)
 			}
-			if err := errors.Join(recording.Close(), c.Err(), m.Guards()); err != nil {
+			if err := errors.Join(recording.Close(), c.Err(), m.CheckGuards()); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

@@ -19,26 +19,26 @@ import (
 // Devices are the GPUs of the ranks of a job. Abort and Err may be called by any goroutine, the other methods on the
 // thread of the device.
 type Devices struct {
-	l    *Library
-	d    gpu
-	mu   sync.Mutex
-	all  []*Comm
-	why  error // all was aborted
-	stop context.CancelFunc
-	done chan struct{} // the watch has ended
+	l        *Library
+	d        gpu
+	mu       sync.Mutex
+	all      []*Comm
+	abortErr error // all was aborted
+	stop     context.CancelFunc
+	done     chan struct{} // the watch has ended
 }
 
 // gpu is a device that a library can use.
 type gpu interface {
 	device.Device
-	device.Loaded
-	device.Double
+	device.NativeHandles
+	device.AsyncRunner
 }
 
-// owner is a backend that has a device, and can tell for how long it has been at one thing.
-type owner interface {
+// deviceBackend is a backend that has a device, and can tell for how long it has been at one thing.
+type deviceBackend interface {
 	Device() device.Device
-	Busy() time.Duration
+	CallDuration() time.Duration
 }
 
 // noLibrary and noDevice are told in place of a version.
@@ -47,20 +47,20 @@ const (
 	noDevice
 )
 
-// Serve opens NCCL for the GPUs on which the ranks of c compute, all of which call it; nil, and why, where one of them has none,
+// NewDevices opens NCCL for the GPUs on which the ranks of c compute, all of which call it; nil, and why, where one of them has none,
 // or two have the same.
-func Serve(c *comm.Comm, b backend.Backend) (d *Devices, why string, err error) {
+func NewDevices(c *comm.Comm, b backend.Backend) (d *Devices, why string, err error) {
 	l, missing := Open(nil)
-	own, _ := b.(owner)
+	own, _ := b.(deviceBackend)
 	var of gpu
 	if own != nil {
 		of, _ = own.Device().(gpu)
 	}
-	return serve(c, l, missing, of, own)
+	return newDevices(c, l, missing, of, own)
 }
 
-// serve is Serve with what was found: NCCL, or what is missing; the device, nil for one that is no GPU.
-func serve(c *comm.Comm, l *Library, missing error, of gpu, own owner) (d *Devices, why string, err error) {
+// newDevices is Serve with what was found: NCCL, or what is missing; the device, nil for one that is no GPU.
+func newDevices(c *comm.Comm, l *Library, missing error, of gpu, own deviceBackend) (d *Devices, why string, err error) {
 	const idRoom = 64
 	var id [idRoom]byte
 	version := int64(noDevice)
@@ -100,7 +100,7 @@ func serve(c *comm.Comm, l *Library, missing error, of gpu, own owner) (d *Devic
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	d = &Devices{l: l, d: of, stop: stop, done: make(chan struct{})}
-	go d.watch(ctx, time.Second, own.Busy, c.Patience())
+	go d.watch(ctx, time.Second, own.CallDuration, c.StallTimeout())
 	return d, "", nil
 }
 
@@ -146,8 +146,8 @@ func (d *Devices) watch(ctx context.Context, every time.Duration, busy func() ti
 func (d *Devices) Err() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.why != nil {
-		return d.why
+	if d.abortErr != nil {
+		return d.abortErr
 	}
 	for _, c := range d.all {
 		if err := c.Err(); err != nil {
@@ -161,8 +161,8 @@ func (d *Devices) Err() error {
 func (d *Devices) Abort(why error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.why == nil {
-		d.why = why
+	if d.abortErr == nil {
+		d.abortErr = why
 	}
 	var errs []error
 	for _, c := range d.all {
@@ -193,9 +193,9 @@ type peers struct {
 
 var _ backend.Peers = peers{}
 
-// beside has f ask for work.
-func (p peers) beside(f func() error) (arrived func() error, err error) {
-	t, err := p.d.Beside(func(stream device.Pointer) error {
+// async has f ask for work.
+func (p peers) async(f func() error) (arrived func() error, err error) {
+	t, err := p.d.RunAsync(func(stream device.Pointer) error {
 		p.c.stream = stream
 		return f()
 	})
@@ -205,26 +205,26 @@ func (p peers) beside(f func() error) (arrived func() error, err error) {
 	return func() error { return p.d.Join(t) }, nil
 }
 
-// Sum adds up values of all ranks, where they lie.
-func (p peers) Sum(x ...[]float32) (arrived func() error, err error) {
-	return p.beside(func() error { return p.c.AllReduceEach(x) })
+// AllReduce adds up values of all ranks, where they lie.
+func (p peers) AllReduce(x ...[]float32) (arrived func() error, err error) {
+	return p.async(func() error { return p.c.AllReduceCoalesced(x) })
 }
 
-// Gather gives all ranks the values of all.
-func (p peers) Gather(all []float32) (arrived func() error, err error) {
+// AllGather gives all ranks the values of all.
+func (p peers) AllGather(all []float32) (arrived func() error, err error) {
 	n := len(all) / p.c.size
-	return p.beside(func() error {
+	return p.async(func() error {
 		return p.c.AllGather(unsafe.Pointer(unsafe.SliceData(all[p.c.rank*n:])), unsafe.Pointer(unsafe.SliceData(all)), int64(n), Float32)
 	})
 }
 
 // Exchange sends and receives parts.
-func (p peers) Exchange(parts []backend.Part) (arrived func() error, err error) {
+func (p peers) Exchange(parts []backend.Transfer) (arrived func() error, err error) {
 	const elem = 4 // bytes
 	all := make([]Part, len(parts))
 	for i, x := range parts {
 		all[i] = Part{Rank: x.Rank, Send: unsafe.Pointer(unsafe.SliceData(x.Send)), SendBytes: elem * int64(len(x.Send)),
 			Recv: unsafe.Pointer(unsafe.SliceData(x.Recv)), RecvBytes: elem * int64(len(x.Recv))}
 	}
-	return p.beside(func() error { return p.c.Exchange(all) })
+	return p.async(func() error { return p.c.Exchange(all) })
 }

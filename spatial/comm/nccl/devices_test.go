@@ -25,19 +25,19 @@ type some = device.Device
 // one is a device of a name with a second stream, and the backend over it.
 type one struct {
 	some
-	librariestest.Loaded
+	librariestest.FakeHandles
 	id     string
-	joined []device.Ticket
+	joined []device.Event
 	busy   atomic.Int64
 }
 
 func (o *one) Properties() device.Properties { return device.Properties{UUID: o.id} }
 func (o *one) Device() device.Device         { return o }
-func (o *one) Busy() time.Duration           { return time.Duration(o.busy.Load()) }
-func (o *one) Beside(f func(device.Pointer) error) (device.Ticket, error) {
+func (o *one) CallDuration() time.Duration   { return time.Duration(o.busy.Load()) }
+func (o *one) RunAsync(f func(device.Pointer) error) (device.Event, error) {
 	return "ticket", f(at(0x60000))
 }
-func (o *one) Join(t device.Ticket) error { o.joined = append(o.joined, t); return nil }
+func (o *one) Join(t device.Event) error { o.joined = append(o.joined, t); return nil }
 
 // All ranks decide alike whether NCCL serves them, and say the same of why not.
 func TestServe(t *testing.T) {
@@ -65,7 +65,7 @@ func TestServe(t *testing.T) {
 			}
 		}},
 	} {
-		if err := comm.Run(3, comm.Free, func(world *comm.Comm) error {
+		if err := comm.Run(3, comm.Parallel, func(world *comm.Comm) error {
 			own, lib, d, missing := &one{id: fmt.Sprint("GPU-", world.Rank())}, l, (*one)(nil), error(nil)
 			d = own
 			c.change(world.Rank(), &lib, &missing, &d)
@@ -73,7 +73,7 @@ func TestServe(t *testing.T) {
 			if d != nil {
 				of = d
 			}
-			devices, why, err := serve(world, lib, missing, of, own)
+			devices, why, err := newDevices(world, lib, missing, of, own)
 			if err != nil {
 				return err
 			}
@@ -94,7 +94,7 @@ func TestServe(t *testing.T) {
 func TestPeers(t *testing.T) {
 	l, log := fake(t)
 	own := &one{id: "GPU-a"}
-	d, why, err := serve(comm.New(single{}), l, nil, own, own)
+	d, why, err := newDevices(comm.New(single{}), l, nil, own, own)
 	if d == nil || err != nil {
 		t.Fatal(why, err)
 	}
@@ -106,10 +106,10 @@ func TestPeers(t *testing.T) {
 	words := func(n int) []float32 { return make([]float32, n) }
 	x, y, all := words(3), words(5), words(4)
 	for _, ask := range []func() (func() error, error){
-		func() (func() error, error) { return p.Sum(x, nil, y) },
-		func() (func() error, error) { return p.Gather(all) },
+		func() (func() error, error) { return p.AllReduce(x, nil, y) },
+		func() (func() error, error) { return p.AllGather(all) },
 		func() (func() error, error) {
-			return p.Exchange([]backend.Part{{Rank: 0, Send: x}, {Rank: 0, Recv: y}, {Rank: 0}})
+			return p.Exchange([]backend.Transfer{{Rank: 0, Send: x}, {Rank: 0, Recv: y}, {Rank: 0}})
 		},
 	} {
 		arrived, err := ask()
@@ -139,7 +139,7 @@ func TestPeers(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	t.Setenv("FAKE_FAIL", "ncclGroupEnd=6@1")
-	if _, err := p.Sum(x); exit.CodeOf(err) != exit.RankLost {
+	if _, err := p.AllReduce(x); exit.CodeOf(err) != exit.RankLost {
 		t.Errorf("a rank that does not answer: %v", err)
 	}
 	t.Setenv("FAKE_FAIL", "")
@@ -166,7 +166,7 @@ func TestDevicesAreWatched(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		go d.watch(t.Context(), time.Millisecond, own.Busy, time.Minute)
+		go d.watch(t.Context(), time.Millisecond, own.CallDuration, time.Minute)
 		time.Sleep(5 * time.Millisecond)
 		if err := d.Err(); err != nil {
 			t.Errorf("%s: before it: %v", name, err)
@@ -176,7 +176,7 @@ func TestDevicesAreWatched(t *testing.T) {
 		if err := d.Err(); exit.CodeOf(err) != exit.RankLost {
 			t.Errorf("%s: got %v", name, err)
 		}
-		if _, err := p.Sum(make([]float32, 1)); !errors.Is(err, ErrAborted) {
+		if _, err := p.AllReduce(make([]float32, 1)); !errors.Is(err, ErrAborted) {
 			t.Errorf("%s: what is asked for later: %v", name, err)
 		}
 		if err := d.Close(); err != nil {

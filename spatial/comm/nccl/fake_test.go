@@ -23,10 +23,10 @@ import (
 func TestMain(m *testing.M) { librariestest.Main(m) }
 
 // loaded is a device as its handles tell it.
-const loaded = librariestest.Loaded(0x50000)
+const loaded = librariestest.FakeHandles(0x50000)
 
 // at is an address of no memory of this program.
-var at = librariestest.At
+var at = librariestest.FakeAddress
 
 // fake opens the library that stands in for NCCL. log gives what it was asked since.
 func fake(t *testing.T) (l *Library, log func() []string) {
@@ -52,7 +52,7 @@ func alone(t *testing.T, l *Library) *Comm {
 // All ranks of a group join with the id of its first, and groups have ids of their own.
 func TestJoin(t *testing.T) {
 	l, log := fake(t)
-	err := comm.Run(4, comm.Free, func(world *comm.Comm) error {
+	err := comm.Run(4, comm.Parallel, func(world *comm.Comm) error {
 		group, err := world.Split(world.Rank()%2, -world.Rank()) // the other way round
 		if err != nil {
 			return err
@@ -101,7 +101,7 @@ func TestJoinFails(t *testing.T) {
 	l, _ := fake(t)
 	t.Setenv("FAKE_FAIL", "ncclGetUniqueId=3@1")
 	errs := make([]error, 3)
-	if err := comm.Run(3, comm.Free, func(group *comm.Comm) error {
+	if err := comm.Run(3, comm.Parallel, func(group *comm.Comm) error {
 		_, errs[group.Rank()] = l.Join(group, loaded)
 		return nil
 	}); err != nil {
@@ -113,12 +113,12 @@ func TestJoinFails(t *testing.T) {
 		}
 	}
 	t.Setenv("FAKE_FAIL", "ncclCommInitRank=3@1")
-	if err := comm.Run(1, comm.Free, func(group *comm.Comm) error { _, err := l.Join(group, loaded); return err }); err == nil || !strings.Contains(err.Error(), "ncclCommInitRank: internal error") {
+	if err := comm.Run(1, comm.Parallel, func(group *comm.Comm) error { _, err := l.Join(group, loaded); return err }); err == nil || !strings.Contains(err.Error(), "ncclCommInitRank: internal error") {
 		t.Errorf("got %v", err)
 	}
 	t.Setenv("FAKE_FAIL", "")
 	older := &Library{t: l.t, code: 22100, path: l.path}
-	if err := comm.Run(3, comm.Free, func(group *comm.Comm) error {
+	if err := comm.Run(3, comm.Parallel, func(group *comm.Comm) error {
 		lib := l
 		if group.Rank() == 1 {
 			lib = older

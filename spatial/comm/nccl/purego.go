@@ -32,7 +32,7 @@ func (*Library) Version() string { return "" }
 func (*Library) Path() string { return "" }
 
 // Join always fails without cgo.
-func (*Library) Join(*comm.Comm, device.Loaded) (*Comm, error) { return nil, ErrUnavailable }
+func (*Library) Join(*comm.Comm, device.NativeHandles) (*Comm, error) { return nil, ErrUnavailable }
 
 // Comm are the GPUs of a group of ranks; without cgo there are none.
 type Comm struct{}
@@ -46,8 +46,8 @@ func (*Comm) Size() int { return 0 }
 // AllReduce always fails without cgo.
 func (*Comm) AllReduce(_, _ device.Pointer, _ int64, _ Type) error { return ErrUnavailable }
 
-// AllReduceEach always fails without cgo.
-func (*Comm) AllReduceEach([][]float32) error { return ErrUnavailable }
+// AllReduceCoalesced always fails without cgo.
+func (*Comm) AllReduceCoalesced([][]float32) error { return ErrUnavailable }
 
 // ReduceScatter always fails without cgo.
 func (*Comm) ReduceScatter(_, _ device.Pointer, _ int64, _ Type) error { return ErrUnavailable }
@@ -75,8 +75,8 @@ func (*Comm) Close() error { return nil }
 // Devices are the GPUs of the ranks of a job; without cgo there are none.
 type Devices struct{}
 
-// Serve serves no GPU without cgo; nothing is sent.
-func Serve(*comm.Comm, backend.Backend) (d *Devices, why string, err error) {
+// NewDevices serves no GPU without cgo; nothing is sent.
+func NewDevices(*comm.Comm, backend.Backend) (d *Devices, why string, err error) {
 	return nil, "this program was built without cgo", nil
 }
 

@@ -24,7 +24,7 @@ func TestLongNoDevice(t *testing.T) {
 	if !strings.HasPrefix(l.Version(), "2.") {
 		t.Errorf("version %q", l.Version())
 	}
-	err = comm.Run(1, comm.Free, func(group *comm.Comm) error { _, err := l.Join(group, loaded); return err })
+	err = comm.Run(1, comm.Parallel, func(group *comm.Comm) error { _, err := l.Join(group, loaded); return err })
 	var e *CallError
 	if !errors.As(err, &e) || e.Call != "ncclCommInitRank" || e.Status != 1 {
 		t.Errorf("got %v, want ncclCommInitRank to answer 1, an error of CUDA", err)

@@ -60,7 +60,7 @@ func prepare(s Spec, o Options, passes []Pass) (*Conv, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	force, err := parseForce(o.Force)
+	force, err := parseChoice(o.Choice)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func excerpt(s Spec) Spec {
 
 // isReference tells an implementation of oneDNN that is meant as a judge only.
 func isReference(r runner) bool {
-	if l, ok := r.(*lowered); ok {
+	if l, ok := r.(*oneDNNConv); ok {
 		r = l.inner
 	}
 	p, ok := r.(*dnnl.Pass)
@@ -200,7 +200,7 @@ func (c *Conv) rank(pass Pass, part Spec, all []*candidate) error {
 		runners = append(runners, tune.Candidate{Name: r.form, Bytes: 4 * int64(r.ScratchLen()),
 			Run: func() error { return r.Run(b.src, b.filter, b.bias, b.dst, scratch) }})
 	}
-	entry, err := tune.Race(runners, tune.RaceOptions{})
+	entry, err := tune.Benchmark(runners, tune.BenchmarkOptions{})
 	if err != nil {
 		return fmt.Errorf("convolution %s: %w", pass, err)
 	}
@@ -239,7 +239,7 @@ func (c *Conv) Spec() Spec { return c.spec }
 // One scratch serves all convolutions that run one after the other.
 func (c *Conv) ScratchLen() int { return c.scratch }
 
-// Choice names the form of every prepared pass; Options.Force takes it back.
+// Choice names the form of every prepared pass; Options.Choice takes it back.
 func (c *Conv) Choice() string {
 	var s []string
 	for i, f := range c.form {
@@ -250,11 +250,11 @@ func (c *Conv) Choice() string {
 	return strings.Join(s, " ")
 }
 
-// Rate is what the timing measured for a pass in GFLOP/s; 0 if nothing was timed.
-func (c *Conv) Rate(p Pass) float64 { return c.gflops[p] }
+// GFLOPS is what the timing measured for a pass in GFLOP/s; 0 if nothing was timed.
+func (c *Conv) GFLOPS(p Pass) float64 { return c.gflops[p] }
 
-// Timed is what the timing of a pass measured; false if nothing was timed.
-func (c *Conv) Timed(p Pass) (tune.Entry, bool) { return c.timed[p], len(c.timed[p].Candidates) > 0 }
+// Timings is what the timing of a pass measured; false if nothing was timed.
+func (c *Conv) Timings(p Pass) (tune.Entry, bool) { return c.timed[p], len(c.timed[p].Candidates) > 0 }
 
 // Forward computes dst = src ∗ filter (+ bias) (ReLU). bias is ignored unless
 // asked for in Options. scratch keeps nothing between calls.

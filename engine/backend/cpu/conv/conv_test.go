@@ -29,7 +29,7 @@ func TestChoiceRepeats(t *testing.T) {
 			t.Fatalf("choice %q leaves out %s", first.Choice(), Pass(p))
 		}
 	}
-	o.Force = first.Choice()
+	o.Choice = first.Choice()
 	again, err := Prepare(s, o)
 	must(t, err)
 	defer again.Close()
@@ -218,14 +218,14 @@ func TestPrepareRefuses(t *testing.T) {
 		}
 	}
 	for _, force := range []string{"forward=nonsense", "sideways=own", "own"} {
-		if _, err := Prepare(good, Options{Force: force}); err == nil {
+		if _, err := Prepare(good, Options{Choice: force}); err == nil {
 			t.Errorf("Force %q: got no error", force)
 		}
 	}
 	strided := good
 	strided.Stride = [3]int{1, 2, 2}
-	if _, err := Prepare(strided, Options{Force: "forward=own"}); err == nil || !strings.Contains(err.Error(), kern.ErrNotServed.Error()) {
-		t.Errorf("own kernel with stride 2: got %v, want %v", err, kern.ErrNotServed)
+	if _, err := Prepare(strided, Options{Choice: "forward=own"}); err == nil || !strings.Contains(err.Error(), kern.ErrUnsupported.Error()) {
+		t.Errorf("own kernel with stride 2: got %v, want %v", err, kern.ErrUnsupported)
 	}
 }
 

@@ -9,7 +9,7 @@
 //
 // Tensors are plain contiguous float32: x [N C D H W], filter [O I kD kH kW] as
 // in PyTorch. A periodic axis (longitude) is part of every form. The choice is
-// a string that a plan stores and that Options.Force repeats.
+// a string that a plan stores and that Options.Choice repeats.
 //
 // Everything that can fail or allocate happens in Prepare. Without cgo Prepare
 // returns kern.ErrUnavailable.
@@ -133,15 +133,15 @@ type Options struct {
 	// NoInputGradient leaves out backward data: the source is an input of the network.
 	NoInputGradient bool
 
-	// Force repeats an earlier Choice: "forward=own backward_data=f2 …".
+	// Choice repeats an earlier Choice: "forward=own backward_data=f2 …".
 	// A pass that is not named is chosen by timing.
-	Force string
+	Choice string
 	// Winograd admits forms whose result differs from the plain sum by a few 1e-6.
 	Winograd bool
 }
 
-// parseForce reads a choice.
-func parseForce(s string) (map[string]string, error) {
+// parseChoice reads a choice.
+func parseChoice(s string) (map[string]string, error) {
 	m := map[string]string{}
 	for _, f := range strings.Fields(s) {
 		pass, form, ok := strings.Cut(f, "=")

@@ -11,15 +11,15 @@ import (
 
 // form is a way to run a pass. build fails if it does not serve the shape.
 type form struct {
-	name  string
-	needs string // library that must be there
-	wino  bool
-	build func(Spec, Pass, Options) (runner, error)
+	name    string
+	library string // library that must be there
+	wino    bool
+	build   func(Spec, Pass, Options) (runner, error)
 }
 
 // forms in the order in which they are tried; of equals the first stays.
 var forms = []form{
-	{"own", "", false, own},
+	{"own", "", false, ownKernel},
 	{"d3", "oneDNN", false, oneDNN(false, dnnl.Any, dnnl.Direct)},
 	{"f2", "oneDNN", false, oneDNN(true, dnnl.Any, dnnl.Direct)},
 	{"d3cl", "oneDNN", false, oneDNN(false, dnnl.ChannelsLast, dnnl.Direct)},
@@ -27,10 +27,10 @@ var forms = []form{
 	{"f2wino", "oneDNN", true, oneDNN(true, dnnl.Any, dnnl.Winograd)},
 }
 
-// own is our kernel. Periodic depth has its adjoint in oneDNN's forms only.
-func own(s Spec, pass Pass, o Options) (runner, error) {
+// ownKernel is our kernel. Periodic depth has its adjoint in oneDNN's forms only.
+func ownKernel(s Spec, pass Pass, o Options) (runner, error) {
 	if pass == BackwardData && s.Pad[0].Mode == kern.Periodic {
-		return nil, kern.ErrNotServed
+		return nil, kern.ErrUnsupported
 	}
 	return kern.NewConv(o.Pool, kern.ConvSpec{N: s.N, Cin: s.Cin, Cout: s.Cout, In: s.In, Out: s.Out(), Kernel: s.Kernel,
 		Stride: s.Stride, Dilation: s.Dilation, Pad: s.Pad}, kern.ConvPass(pass), o.Bias, o.ReLU)
@@ -42,7 +42,7 @@ var errFold = errors.New("depth cannot be folded to advantage")
 // globe and folding where needed.
 func oneDNN(fold bool, layout dnnl.Layout, alg dnnl.Algorithm) func(Spec, Pass, Options) (runner, error) {
 	return func(s Spec, pass Pass, o Options) (runner, error) {
-		l := &lowered{pool: o.Pool, pass: pass, spec: s}
+		l := &oneDNNConv{pool: o.Pool, pass: pass, spec: s}
 		sh := dnnl.Shape{N: s.N, Cin: s.Cin, Cout: s.Cout}
 		var pads [3]kern.Padding // copied explicitly
 		for i := range 3 {
@@ -67,7 +67,7 @@ func oneDNN(fold bool, layout dnnl.Layout, alg dnnl.Algorithm) func(Spec, Pass, 
 			out := s.Out()
 			l.fold = kern.Fold{Cout: s.Cout, Cin: s.Cin, KD: s.Kernel[0], KHW: s.Kernel[1] * s.Kernel[2],
 				DIn: sh.In[0], DOut: out[0], Stride: s.Stride[0], Dil: s.Dilation[0], Lo: sh.PadLo[0]}
-			if !worthFolding(l.fold) {
+			if !isFoldingUseful(l.fold) {
 				return nil, errFold
 			}
 			l.filterLen = s.FilterLen() / s.Kernel[0] * out[0] * sh.In[0]
@@ -92,9 +92,9 @@ func oneDNN(fold bool, layout dnnl.Layout, alg dnnl.Algorithm) func(Spec, Pass, 
 	}
 }
 
-// worthFolding says whether at least half of the folded filter is not zero.
+// isFoldingUseful says whether at least half of the folded filter is not zero.
 // At depth 1 folding leaves out the taps that never meet a cell.
-func worthFolding(f kern.Fold) bool {
+func isFoldingUseful(f kern.Fold) bool {
 	taps := 0
 	for o := range f.DOut {
 		for k := range f.KD {
@@ -106,9 +106,9 @@ func worthFolding(f kern.Fold) bool {
 	return 2*taps >= f.DIn*f.DOut && f.DIn <= 8
 }
 
-// lowered runs a primitive on a padded source, a folded filter, or both, which
+// oneDNNConv runs a primitive on a padded source, a folded filter, or both, which
 // live in front of its own scratch.
-type lowered struct {
+type oneDNNConv struct {
 	inner     runner
 	pool      *kern.Pool
 	pass      Pass
@@ -122,11 +122,11 @@ type lowered struct {
 	biasLen   int // of the repeated bias, 0 if not folded
 }
 
-func (l *lowered) ScratchLen() int {
+func (l *oneDNNConv) ScratchLen() int {
 	return l.srcLen + l.filterLen + l.biasLen + l.inner.ScratchLen()
 }
 
-func (l *lowered) Close() error { return l.inner.Close() }
+func (l *oneDNNConv) Close() error { return l.inner.Close() }
 
 // cut takes n values off the front of a scratch.
 func cut(scratch *[]float32, n int) []float32 {
@@ -135,7 +135,7 @@ func cut(scratch *[]float32, n int) []float32 {
 	return s
 }
 
-func (l *lowered) Run(src, filter, bias, dst, scratch []float32) error {
+func (l *oneDNNConv) Run(src, filter, bias, dst, scratch []float32) error {
 	x, w, b := src, filter, bias
 	planes := l.spec.N * l.spec.Cin
 	if l.padded {

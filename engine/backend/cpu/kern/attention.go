@@ -34,18 +34,18 @@ func (p *Pool) SoftmaxGrad(dx, y, dy []float32, d Dims) {
 // answer, heads of Per channels, and points as Before·Cells·Within, with a weight for
 // each of the cells.
 type Attention struct {
-	Samples, Queries, Keys, Heads, Per int
-	Before, Cells, Within              int
+	Samples, Queries, Keys, Heads, HeadChannels int
+	Before, Cells, Within                       int
 }
 
 func (a Attention) rows(n int) int {
-	return a.Samples * n * a.Heads * a.Per * a.Before * a.Cells * a.Within
+	return a.Samples * n * a.Heads * a.HeadChannels * a.Before * a.Cells * a.Within
 }
 
 func (a Attention) weights() int { return a.Samples * a.Queries * a.Heads * a.Keys * a.Cells }
 
 func (a Attention) sizes() [8]C.long {
-	return [8]C.long{C.long(a.Samples), C.long(a.Queries), C.long(a.Keys), C.long(a.Heads), C.long(a.Per),
+	return [8]C.long{C.long(a.Samples), C.long(a.Queries), C.long(a.Keys), C.long(a.Heads), C.long(a.HeadChannels),
 		C.long(a.Before), C.long(a.Cells), C.long(a.Within)}
 }
 

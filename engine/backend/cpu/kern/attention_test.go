@@ -61,10 +61,10 @@ func TestSetDotAndMix(t *testing.T) {
 			for n := range a.Samples {
 				for j := range a.Queries {
 					for i := range a.Keys {
-						for c := range a.Heads * a.Per {
+						for c := range a.Heads * a.HeadChannels {
 							for at := range plane {
-								e := (((n*a.Queries+j)*a.Heads+c/a.Per)*a.Keys+i)*a.Cells + at/a.Within%a.Cells
-								x, y := ((n*a.Queries+j)*a.Heads*a.Per+c)*plane+at, ((n*a.Keys+i)*a.Heads*a.Per+c)*plane+at
+								e := (((n*a.Queries+j)*a.Heads+c/a.HeadChannels)*a.Keys+i)*a.Cells + at/a.Within%a.Cells
+								x, y := ((n*a.Queries+j)*a.Heads*a.HeadChannels+c)*plane+at, ((n*a.Keys+i)*a.Heads*a.HeadChannels+c)*plane+at
 								wantW[e] += float64(q[x]) * float64(k[y])
 								wantY[x] += float64(w[e]) * float64(k[y])
 								wantZ[y] += float64(w[e]) * float64(q[x])

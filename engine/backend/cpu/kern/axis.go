@@ -12,9 +12,9 @@ import "C"
 // Axis is attention along an axis: how lines lie in a field of Channels (of the result) and Plane points per row, as
 // op.LineSteps says, and the windows of a line, first index and length one behind the other.
 type Axis struct {
-	Blocks, PerRow, RowStep, PointStep, Width, Beside, AlongRows, AlongPoints, Length int
-	Channels, Plane, Heads, Reach                                                     int
-	Windows                                                                           []int
+	Blocks, PerRow, RowStride, PointStride, Width, LineStride, ElemRows, ElemPoints, Length int
+	Channels, Plane, Heads, Reach                                                           int
+	Windows                                                                                 []int
 }
 
 // AxisPart is what is computed of attention along an axis.
@@ -24,7 +24,7 @@ type AxisPart int
 const (
 	AxisResult AxisPart = iota
 	AxisGrad
-	AxisOffsets
+	AxisGradBias
 )
 
 // The most that the kernels take of channels of a head, points of a window, and weights of offsets: what they need
@@ -53,9 +53,9 @@ func (a Axis) longest() int {
 	return n
 }
 
-// own is the number of values that a thread needs as scratch: panels of keys, values and their gradients; of the queries whose
+// threadScratchLen is the number of values that a thread needs as scratch: panels of keys, values and their gradients; of the queries whose
 // scores are held, these, three panels and two rows of scores each; sums by offset, and weights of offsets.
-func (a Axis) own() int {
+func (a Axis) threadScratchLen() int {
 	n, per := a.longest(), a.Channels/a.Heads
 	held := min(n, max(4, 256/n)) // axis_rows
 	return axisLanes*(4*n*per+3*held*per+2*held*n+2*n) + 2*n + 2*axisLanes
@@ -63,8 +63,8 @@ func (a Axis) own() int {
 
 // ScratchLen is the number of values that a part needs as scratch.
 func (a Axis) ScratchLen(part AxisPart, threads int) int {
-	n := a.own() * threads
-	if part == AxisOffsets {
+	n := a.threadScratchLen() * threads
+	if part == AxisGradBias {
 		n += 2 + 2*a.Blocks*a.Heads*a.parts()*(2*a.Reach+1) // sums in double
 	}
 	return n
@@ -76,7 +76,7 @@ func (p *Pool) Axis(part AxisPart, y, x, offsets, dy, scratch []float32, a Axis)
 	lines := a.Blocks * a.Width * a.Length
 	want("x", len(x), 3*a.Channels*lines)
 	want("offsets", len(offsets), a.Heads*(2*a.Reach+1))
-	want("y", len(y), map[AxisPart]int{AxisResult: a.Channels * lines, AxisGrad: len(x), AxisOffsets: len(offsets)}[part])
+	want("y", len(y), map[AxisPart]int{AxisResult: a.Channels * lines, AxisGrad: len(x), AxisGradBias: len(offsets)}[part])
 	if part != AxisResult {
 		want("dy", len(dy), a.Channels*lines)
 	}
@@ -85,8 +85,8 @@ func (p *Pool) Axis(part AxisPart, y, x, offsets, dy, scratch []float32, a Axis)
 	for i, w := range a.Windows {
 		window[i] = C.long(w)
 	}
-	g := [16]C.long{C.long(a.Blocks), C.long(a.PerRow), C.long(a.RowStep), C.long(a.PointStep), C.long(a.Width), C.long(a.Beside),
-		C.long(a.AlongRows), C.long(a.AlongPoints), C.long(a.Length), C.long(a.Channels), C.long(a.Plane), C.long(a.Heads), C.long(a.Reach), C.long(len(a.Windows) / 2),
-		C.long(a.parts()), C.long(a.own())}
+	g := [16]C.long{C.long(a.Blocks), C.long(a.PerRow), C.long(a.RowStride), C.long(a.PointStride), C.long(a.Width), C.long(a.LineStride),
+		C.long(a.ElemRows), C.long(a.ElemPoints), C.long(a.Length), C.long(a.Channels), C.long(a.Plane), C.long(a.Heads), C.long(a.Reach), C.long(len(a.Windows) / 2),
+		C.long(a.parts()), C.long(a.threadScratchLen())}
 	C.ens_axis(p.ptr(), C.int(part), f32(y), f32(x), f32(offsets), f32(dy), f32(scratch), &g[0], &window[0])
 }

@@ -17,11 +17,11 @@ func axisCases() map[string]Axis {
 		of := windows(n)
 		return append([]int{0, 4}, append(of[:len(of)-2], n-4, 4)...)
 	}
-	a := Axis{PerRow: 1, RowStep: 1, Channels: channels, Plane: h * w, Heads: 4, Reach: 7}
+	a := Axis{PerRow: 1, RowStride: 1, Channels: channels, Plane: h * w, Heads: 4, Reach: 7}
 	lead, lat, lon, whole := a, a, a, a
-	lead.Blocks, lead.RowStep, lead.Width, lead.Beside, lead.AlongRows, lead.Length, lead.Windows = 1, leads, h*w, 1, 1, leads, []int{0, leads}
-	lat.Blocks, lat.Width, lat.Beside, lat.AlongPoints, lat.Length, lat.Windows = leads, w, 1, w, h, around(h)
-	lon.Blocks, lon.Width, lon.Beside, lon.AlongPoints, lon.Length, lon.Windows = leads, h, w, 1, w, windows(w)
+	lead.Blocks, lead.RowStride, lead.Width, lead.LineStride, lead.ElemRows, lead.Length, lead.Windows = 1, leads, h*w, 1, 1, leads, []int{0, leads}
+	lat.Blocks, lat.Width, lat.LineStride, lat.ElemPoints, lat.Length, lat.Windows = leads, w, 1, w, h, around(h)
+	lon.Blocks, lon.Width, lon.LineStride, lon.ElemPoints, lon.Length, lon.Windows = leads, h, w, 1, w, windows(w)
 	whole = lon
 	whole.Windows = []int{0, w}
 	return map[string]Axis{"lead": lead, "lat": lat, "lon": lon, "whole": whole}
@@ -42,13 +42,13 @@ func BenchmarkAxis(b *testing.B) {
 			pairs += a.Blocks * a.Width * a.Windows[i] * a.Windows[i] * a.Channels
 		}
 		x, dy, offsets, y := random(1, 3*n, -2, 2), random(2, n, -1, 1), random(3, a.Heads*(2*a.Reach+1), -1, 1), make([]float32, 3*n)
-		scratch := make([]float32, a.ScratchLen(AxisOffsets, 1))
+		scratch := make([]float32, a.ScratchLen(AxisGradBias, 1))
 		for _, c := range []struct {
 			part     string
 			of       AxisPart
 			values   int
 			products int
-		}{{"result", AxisResult, n, 2}, {"gradient", AxisGrad, 3 * n, 5}, {"offsets", AxisOffsets, len(offsets), 2}} {
+		}{{"result", AxisResult, n, 2}, {"gradient", AxisGrad, 3 * n, 5}, {"offsets", AxisGradBias, len(offsets), 2}} {
 			b.Run(name+"/"+c.part, func(b *testing.B) {
 				for b.Loop() {
 					p.Axis(c.of, y[:c.values], x, offsets, dy, scratch, a)

@@ -12,23 +12,23 @@ import (
 func TestAxis(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *Pool) {
 		for _, a := range []Axis{
-			{Blocks: 2, PerRow: 1, RowStep: 3, Width: 35, Beside: 1, AlongRows: 1, Length: 3, Channels: 4, Plane: 35, Heads: 2, Reach: 1, Windows: []int{0, 3}},                       // leads
-			{Blocks: 6, PerRow: 3, RowStep: 1, PointStep: 10, Width: 2, Beside: 1, AlongPoints: 2, Length: 5, Channels: 3, Plane: 30, Heads: 1, Reach: 4, Windows: []int{0, 2, 2, 3}}, // latitudes
-			{Blocks: 1, PerRow: 1, RowStep: 1, Width: 3, Beside: 37, AlongPoints: 1, Length: 37, Channels: 4, Plane: 111, Heads: 1, Reach: 6, Windows: []int{5, 37}},                  // whole rows
-			{Blocks: 2, PerRow: 1, RowStep: 1, Width: 17, Beside: 37, AlongPoints: 1, Length: 37, Channels: 6, Plane: 17 * 37, Heads: 2, Reach: 40, Windows: []int{3, 30, 33, 7}},     // around
+			{Blocks: 2, PerRow: 1, RowStride: 3, Width: 35, LineStride: 1, ElemRows: 1, Length: 3, Channels: 4, Plane: 35, Heads: 2, Reach: 1, Windows: []int{0, 3}},                         // leads
+			{Blocks: 6, PerRow: 3, RowStride: 1, PointStride: 10, Width: 2, LineStride: 1, ElemPoints: 2, Length: 5, Channels: 3, Plane: 30, Heads: 1, Reach: 4, Windows: []int{0, 2, 2, 3}}, // latitudes
+			{Blocks: 1, PerRow: 1, RowStride: 1, Width: 3, LineStride: 37, ElemPoints: 1, Length: 37, Channels: 4, Plane: 111, Heads: 1, Reach: 6, Windows: []int{5, 37}},                    // whole rows
+			{Blocks: 2, PerRow: 1, RowStride: 1, Width: 17, LineStride: 37, ElemPoints: 1, Length: 37, Channels: 6, Plane: 17 * 37, Heads: 2, Reach: 40, Windows: []int{3, 30, 33, 7}},       // around
 		} {
-			rows := a.Blocks / a.PerRow * a.RowStep
+			rows := a.Blocks / a.PerRow * a.RowStride
 			x, dy := random(1, 3*a.Channels*a.Plane*rows, -2, 2), random(2, a.Channels*a.Plane*rows, -1, 1)
 			offsets := random(3, a.Heads*(2*a.Reach+1), -1, 1)
 			y, ok := guarded(t, len(dy))
-			scratch := make([]float32, a.ScratchLen(AxisOffsets, p.Threads()))
+			scratch := make([]float32, a.ScratchLen(AxisGradBias, p.Threads()))
 			p.Axis(AxisResult, y, x, offsets, nil, scratch, a)
 			ok()
 			dx, ok := guarded(t, len(x))
 			p.Axis(AxisGrad, dx, x, offsets, dy, scratch, a)
 			ok()
 			do, ok := guarded(t, len(offsets))
-			p.Axis(AxisOffsets, do, x, offsets, dy, scratch, a)
+			p.Axis(AxisGradBias, do, x, offsets, dy, scratch, a)
 			ok()
 			wantY, wantX, wantO := plainAxis(a, x, offsets, dy)
 			for i, want := range wantY {
@@ -62,8 +62,8 @@ func plainAxis(a Axis, x, offsets, dy []float32) (y, dx, do []float64) {
 				// at is the place of a channel of the head of element i in a field of so many channels.
 				at := func(i, channels, c int) int {
 					k, block := (a.Windows[w]+i)%a.Length, line/a.Width
-					row := block/a.PerRow*a.RowStep + k*a.AlongRows
-					return (row*channels+c)*a.Plane + block%a.PerRow*a.PointStep + line%a.Width*a.Beside + k*a.AlongPoints
+					row := block/a.PerRow*a.RowStride + k*a.ElemRows
+					return (row*channels+c)*a.Plane + block%a.PerRow*a.PointStride + line%a.Width*a.LineStride + k*a.ElemPoints
 				}
 				part := func(part, i, c int) int { return at(i, 3*a.Channels, part*a.Channels+h*per+c) }
 				out := func(i, c int) int { return at(i, a.Channels, h*per+c) }

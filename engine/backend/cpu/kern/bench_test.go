@@ -20,7 +20,7 @@ func BenchmarkKernels(b *testing.B) {
 	pad := [3]Padding{{}, {}, {Lo: 1, Hi: 1, Mode: Periodic}}
 	padded := make([]float32, n/128*130)
 	e, pieces := random(5, n, 0.1, 2), piecesOf([][2]int{{0, n}}, 16384, 0)
-	adamw := OptStep{Rule: RuleAdamW, LR: 1e-9, Beta1: 0.9, Beta2: 0.999, Eps: 1, GradScale: 1, Blend: 0.001, Correct1: 1, Correct2: 1,
+	adamw := OptStep{Rule: RuleAdamW, LR: 1e-9, Beta1: 0.9, Beta2: 0.999, Eps: 1, GradScale: 1, EMAWeight: 0.001, Correct1: 1, Correct2: 1,
 		Decay: []float32{0}, Ratio: []float32{1}}
 	for _, threads := range []int{1, 2} {
 		p, err := NewPool(threads)
@@ -46,8 +46,8 @@ func BenchmarkKernels(b *testing.B) {
 			{"sum_mid", 4, func() { p.SumMid(ch, x, nil, mid) }},
 			{"moments", 8, func() { p.MomentsMid(ch, ch, x, mid) }},
 			{"crps", 16, func() { p.GaussianCRPS(z, nil, nil, nil, x, y, u) }},
-			{"adamw", 28, func() { p.OptMove(pieces, &OptArena{W: x, M: y, V: u, G: z}, &adamw) }},
-			{"adamw_average", 36, func() { p.OptMove(pieces, &OptArena{W: x, M: y, V: u, G: z, E: e}, &adamw) }},
+			{"adamw", 28, func() { p.OptUpdate(pieces, &OptArena{W: x, M: y, V: u, G: z}, &adamw) }},
+			{"adamw_average", 36, func() { p.OptUpdate(pieces, &OptArena{W: x, M: y, V: u, G: z, E: e}, &adamw) }},
 			{"copy", 8, func() { p.CopyRows(z, 4096, x, 4096, n/4096, 4096) }},
 			{"pad", 8, func() { p.Pad(padded, x, planes, in, pad) }},
 			{"pad_grad", 8, func() { p.PadGrad(z, padded, planes, in, pad) }},

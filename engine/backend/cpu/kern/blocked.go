@@ -104,8 +104,8 @@ func (s Stored) want(what string, n int, like Stored) {
 	}
 }
 
-// maybe is want for a tensor that may be left out.
-func (s Stored) maybe(what string, n int, like Stored) {
+// wantIfSet is want for a tensor that may be left out.
+func (s Stored) wantIfSet(what string, n int, like Stored) {
 	if !s.none() {
 		s.want(what, n, like)
 	}
@@ -155,15 +155,15 @@ func (b Blocked) channels(c0, n int) {
 //
 // Shape: x of shape xb, y of shape yb, which differ in C alone.
 func (p *Pool) CopyChannels(y Stored, yb Blocked, yc int, x Stored, xb Blocked, xc, n int) {
-	p.move(y, yb, yc, x, xb, xc, n, 0)
+	p.moveChannels(y, yb, yc, x, xb, xc, n, 0)
 }
 
 // AddChannels adds where CopyChannels copies: their gradients.
 func (p *Pool) AddChannels(y Stored, yb Blocked, yc int, x Stored, xb Blocked, xc, n int) {
-	p.move(y, yb, yc, x, xb, xc, n, 1)
+	p.moveChannels(y, yb, yc, x, xb, xc, n, 1)
 }
 
-func (p *Pool) move(y Stored, yb Blocked, yc int, x Stored, xb Blocked, xc, n int, add C.int) {
+func (p *Pool) moveChannels(y Stored, yb Blocked, yc int, x Stored, xb Blocked, xc, n int, add C.int) {
 	if yb.N != xb.N || yb.S != xb.S {
 		panic("kern: channels move between tensors that differ in more than their number")
 	}
@@ -200,8 +200,8 @@ type StoredSum struct {
 // zeros, so it serves blocked tensors as it serves plain ones. ReLU keeps NaN.
 func (p *Pool) AddStored(z Stored, s StoredSum) {
 	s.A.want("a", z.n, z)
-	s.B.maybe("b", z.n, z)
-	s.Gate.maybe("gate", z.n, z)
+	s.B.wantIfSet("b", z.n, z)
+	s.Gate.wantIfSet("gate", z.n, z)
 	if s.ReLU && !s.Gate.none() {
 		panic("kern: AddStored with both a gate and a ReLU")
 	}

@@ -23,7 +23,7 @@ import "C"
 func (p *Pool) BlockedSums(sum, dot []float32, x, z, gate Stored, b Blocked) {
 	want("sum", len(sum), b.C)
 	x.want("x", b.Len(), x)
-	gate.maybe("gate", b.Len(), x)
+	gate.wantIfSet("gate", b.Len(), x)
 	if dot != nil {
 		want("dot", len(dot), b.C)
 		z.want("z", b.Len(), x)
@@ -70,7 +70,7 @@ func (p *Pool) BlockedCombine(z, x, y, gate Stored, a, b, c []float32, d Blocked
 	z.want("z", d.Len(), z)
 	x.want("x", d.Len(), z)
 	y.want("y", d.Len(), z)
-	gate.maybe("gate", d.Len(), z)
+	gate.wantIfSet("gate", d.Len(), z)
 	want("a", len(a), d.C)
 	want("b", len(b), d.C)
 	want("c", len(c), d.C)

@@ -13,8 +13,8 @@ import "C"
 
 import "errors"
 
-// ErrNotServed marks a convolution that our kernel does not do.
-var ErrNotServed = errors.New("not served by this kernel")
+// ErrUnsupported marks a convolution that our kernel does not do.
+var ErrUnsupported = errors.New("not served by this kernel")
 
 // Conv is one pass of a convolution by our own kernel: stride 1 in height and
 // width, anything else free. It keeps numbers only.
@@ -53,14 +53,14 @@ type ConvSpec struct {
 // NewConv prepares a pass. With bias the forward pass adds it and the backward
 // weights pass computes its gradient; relu applies to the forward pass.
 //
-// Errors: ErrNotServed for strides in height or width; for filters of more than
+// Errors: ErrUnsupported for strides in height or width; for filters of more than
 // 300 taps backward; for padding beyond the filter's reach, or periodic padding
 // that changes the size of the axis, in backward data.
 func NewConv(pool *Pool, s ConvSpec, pass ConvPass, bias, relu bool) (*Conv, error) {
 	c := &Conv{pool: pool, pass: pass, addBias: bias && pass != ConvBackwardData}
 	taps := s.Kernel[0] * ((s.Kernel[1]*s.Kernel[2] + 2) / 3)
 	if s.Stride[1] != 1 || s.Stride[2] != 1 || pass == ConvBackwardWeights && taps > 100 {
-		return nil, ErrNotServed
+		return nil, ErrUnsupported
 	}
 	in, out, cin, cout := s.In, s.Out, s.Cin, s.Cout
 	pad, flip := s.Pad, C.long(0)
@@ -72,7 +72,7 @@ func NewConv(pool *Pool, s ConvSpec, pass ConvPass, bias, relu bool) (*Conv, err
 			reach := s.Dilation[i] * (s.Kernel[i] - 1)
 			pad[i].Lo, pad[i].Hi = reach-s.Pad[i].Lo, reach-s.Pad[i].Hi
 			if pad[i].Lo < 0 || pad[i].Hi < 0 || pad[i].Mode == Periodic && s.Out[i] != s.In[i] {
-				return nil, ErrNotServed
+				return nil, ErrUnsupported
 			}
 		}
 	}

@@ -123,7 +123,7 @@ func TestConvRefuses(t *testing.T) {
 	} {
 		s := base
 		c.edit(&s)
-		if _, err := NewConv(nil, s, c.pass, false, false); !errors.Is(err, ErrNotServed) {
+		if _, err := NewConv(nil, s, c.pass, false, false); !errors.Is(err, ErrUnsupported) {
 			t.Errorf("%s: got %v, want ErrNotServed", c.name, err)
 		}
 		if _, err := NewConv(nil, base, c.pass, false, false); err != nil {

@@ -11,27 +11,27 @@ package kern
 */
 import "C"
 
-// Drops says which elements of a value become zero: element i if the upper 53
+// DropoutSpec says which elements of a value become zero: element i if the upper 53
 // bits of value i of the random stream Key (package rng) are below Below. The
 // others are multiplied by Keep.
-type Drops struct {
-	Key, Below uint64
-	Keep       float32
+type DropoutSpec struct {
+	Key, Threshold uint64
+	Keep           float32
 }
 
 // Dropout computes y[i] = 0 or Keep·x[i], as d says. y may alias x.
-func (p *Pool) Dropout(y, x []float32, d Drops) {
+func (p *Pool) Dropout(y, x []float32, d DropoutSpec) {
 	want("x", len(x), len(y))
-	C.ens_dropout(p.ptr(), f32(y), f32(x), C.ulong(d.Key), C.ulong(d.Below), C.float(d.Keep), C.long(len(y)))
+	C.ens_dropout(p.ptr(), f32(y), f32(x), C.ulong(d.Key), C.ulong(d.Threshold), C.float(d.Keep), C.long(len(y)))
 }
 
 // BlockedDropout is Dropout of a blocked value, whose elements count as in the
 // plain one. y may alias x.
 //
 // Shape: x, y of shape b.
-func (p *Pool) BlockedDropout(y, x Stored, d Drops, b Blocked) {
+func (p *Pool) BlockedDropout(y, x Stored, d DropoutSpec, b Blocked) {
 	y.want("y", b.Len(), y)
 	x.want("x", b.Len(), y)
-	C.ens_blocked_dropout(p.ptr(), y.storage(), y.ptr, x.ptr, C.ulong(d.Key), C.ulong(d.Below), C.float(d.Keep),
+	C.ens_blocked_dropout(p.ptr(), y.storage(), y.ptr, x.ptr, C.ulong(d.Key), C.ulong(d.Threshold), C.float(d.Keep),
 		C.long(b.N), C.long(b.C), C.long(b.Cells()))
 }

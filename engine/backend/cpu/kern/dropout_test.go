@@ -14,7 +14,7 @@ func TestDropout(t *testing.T) {
 	everyStorage(t, func(t *testing.T, p *Pool, b16 bool, keep func(string, *tensor)) {
 		for _, b := range blockedShapes {
 			for _, rate := range []float64{0, 0x1p-53, 0.3, 0.5, 1 - 0x1p-53} {
-				d := Drops{Key: rng.Key(7, uint64(b.C)), Below: uint64(rate * 0x1p53), Keep: 1.25}
+				d := DropoutSpec{Key: rng.Key(7, uint64(b.C)), Threshold: uint64(rate * 0x1p53), Keep: 1.25}
 				x := random(1, b.Plain(), 0.5, 1)
 				tx, ty := tensorOf(t, b, b16, x), newTensor(t, b, b16)
 				p.BlockedDropout(ty.stored(), tx.stored(), d, b)
@@ -53,7 +53,7 @@ func BenchmarkDropout(b *testing.B) {
 	defer p.Close()
 	s := Blocked{1, 224, [3]int{2, 32, 32}}
 	x := make([]float32, s.Len())
-	d := Drops{Key: 1, Below: 1 << 51, Keep: 4. / 3}
+	d := DropoutSpec{Key: 1, Threshold: 1 << 51, Keep: 4. / 3}
 	for name, run := range map[string]func(){
 		"plain": func() { p.Dropout(x, x, d) }, "blocked": func() { p.BlockedDropout(Float32(x), Float32(x), d, s) },
 	} {

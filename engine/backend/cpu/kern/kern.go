@@ -67,8 +67,8 @@ func useISA(name string) bool {
 	return C.ens_isa_use(c) == 0
 }
 
-// crewOf is the pool's rule for how many of crew threads go on (ens_pool_crew).
-func crewOf(crew int, running, together float64) int {
+// activeThreads is the pool's rule for how many of crew threads go on (ens_pool_crew).
+func activeThreads(crew int, running, together float64) int {
 	return int(C.ens_pool_crew(C.int(crew), C.double(running), C.double(together)))
 }
 

@@ -182,7 +182,7 @@ func TestNoAllocation(t *testing.T) {
 
 // A crew goes on with fewer threads only where those have the cores to themselves and
 // do more than all do together.
-func TestCrew(t *testing.T) {
+func TestActiveThreads(t *testing.T) {
 	for _, c := range []struct {
 		crew              int
 		running, together float64
@@ -197,7 +197,7 @@ func TestCrew(t *testing.T) {
 		{16, 15.9, 15, 16}, // noise
 		{4, 0.3, 0.2, 1},   // everyone is late
 	} {
-		if got := crewOf(c.crew, c.running, c.together); got != c.want {
+		if got := activeThreads(c.crew, c.running, c.together); got != c.want {
 			t.Errorf("%d threads, %v of them running, %v together: %d go on, want %d", c.crew, c.running, c.together, got, c.want)
 		}
 	}

@@ -31,9 +31,9 @@ const (
 	RuleLAMB
 )
 
-// Piece is a run of an arena that lies in one tensor: elements Lo up to Hi, whose
+// ParamRange is a run of an arena that lies in one tensor: elements Lo up to Hi, whose
 // gradients and moments begin at At. Its layout is that of ens_piece.
-type Piece struct{ Lo, Hi, Tensor, At int }
+type ParamRange struct{ Lo, Hi, Tensor, At int }
 
 // OptArena is the flat memory of a step: parameters W and in the same layout, where there
 // is one, their running average E; and of pieces the gradients G, the first moments M, and
@@ -41,7 +41,7 @@ type Piece struct{ Lo, Hi, Tensor, At int }
 type OptArena struct{ W, M, V, E, G []float32 }
 
 // check panics unless all lengths fit.
-func (a *OptArena) check(pieces []Piece) {
+func (a *OptArena) check(pieces []ParamRange) {
 	want("g", len(a.G), len(a.M))
 	for _, p := range pieces {
 		if p.Lo < 0 || p.Hi > len(a.W) || p.At < 0 || p.At+p.Hi-p.Lo > len(a.M) {
@@ -69,48 +69,48 @@ func (a *OptArena) check(pieces []Piece) {
 //	          w = w − LR·ratio·u
 //	E         e = e + Blend·(w − e), after all
 type OptStep struct {
-	Rule                       Rule
-	Beta1, Beta2               float64
-	LR, Eps                    float32
-	Momentum, GradScale, Blend float32
-	Correct1, Correct2         float32   // 1−Beta1ᵗ and 1−Beta2ᵗ, t from 1
-	Decay, Ratio               []float32 // by tensor
+	Rule                           Rule
+	Beta1, Beta2                   float64
+	LR, Eps                        float32
+	Momentum, GradScale, EMAWeight float32
+	Correct1, Correct2             float32   // 1−Beta1ᵗ and 1−Beta2ᵗ, t from 1
+	Decay, Ratio                   []float32 // by tensor
 }
 
 func (s *OptStep) c() C.ens_rule {
 	return C.ens_rule{rule: C.int(s.Rule), lr: C.float(s.LR), beta1: C.float(s.Beta1), beta2: C.float(s.Beta2),
-		rest1: C.float(1 - s.Beta1), rest2: C.float(1 - s.Beta2), eps: C.float(s.Eps), momentum: C.float(s.Momentum), c1: C.float(s.Correct1), c2: C.float(s.Correct2), gscale: C.float(s.GradScale), blend: C.float(s.Blend)}
+		rest1: C.float(1 - s.Beta1), rest2: C.float(1 - s.Beta2), eps: C.float(s.Eps), momentum: C.float(s.Momentum), c1: C.float(s.Correct1), c2: C.float(s.Correct2), gscale: C.float(s.GradScale), blend: C.float(s.EMAWeight)}
 }
 
-func cPieces(p []Piece) *C.ens_piece { return (*C.ens_piece)(unsafe.Pointer(unsafe.SliceData(p))) }
+func cRanges(p []ParamRange) *C.ens_piece { return (*C.ens_piece)(unsafe.Pointer(unsafe.SliceData(p))) }
 
 func f64(x []float64) *C.double { return (*C.double)(unsafe.Pointer(unsafe.SliceData(x))) }
 
 // OptSquares writes Σw² and Σg² of every piece into part, in turns, summed in
 // double; without a w, which is nil then, 0 for Σw².
-func (p *Pool) OptSquares(part []float64, pieces []Piece, w, g []float32) {
+func (p *Pool) OptSquares(part []float64, pieces []ParamRange, w, g []float32) {
 	want("part", len(part), 2*len(pieces))
 	for _, x := range pieces {
 		if x.Lo < 0 || w != nil && x.Hi > len(w) || x.At < 0 || x.At+x.Hi-x.Lo > len(g) {
 			panic(fmt.Sprintf("kern: piece %+v of %d parameters and %d gradients", x, len(w), len(g)))
 		}
 	}
-	C.ens_opt_squares(p.ptr(), f64(part), cPieces(pieces), C.long(len(pieces)), f32(w), f32(g))
+	C.ens_opt_squares(p.ptr(), f64(part), cRanges(pieces), C.long(len(pieces)), f32(w), f32(g))
 }
 
 // OptMoments moves the moments of LAMB and writes Σw² and Σu² of every piece into
 // part, in turns.
-func (p *Pool) OptMoments(part []float64, pieces []Piece, a *OptArena, s *OptStep) {
+func (p *Pool) OptMoments(part []float64, pieces []ParamRange, a *OptArena, s *OptStep) {
 	want("part", len(part), 2*len(pieces))
 	a.check(pieces)
 	r := s.c()
-	C.ens_opt_moments(p.ptr(), f64(part), cPieces(pieces), C.long(len(pieces)), &r, f32(s.Decay), f32(a.W), f32(a.M), f32(a.V), f32(a.G))
+	C.ens_opt_moments(p.ptr(), f64(part), cRanges(pieces), C.long(len(pieces)), &r, f32(s.Decay), f32(a.W), f32(a.M), f32(a.V), f32(a.G))
 }
 
-// OptMove sweeps once over all pieces; for LAMB after OptMoments.
-func (p *Pool) OptMove(pieces []Piece, a *OptArena, s *OptStep) {
+// OptUpdate sweeps once over all pieces; for LAMB after OptMoments.
+func (p *Pool) OptUpdate(pieces []ParamRange, a *OptArena, s *OptStep) {
 	a.check(pieces)
 	want("ratio", len(s.Ratio), len(s.Decay))
 	r := s.c()
-	C.ens_opt_move(p.ptr(), cPieces(pieces), C.long(len(pieces)), &r, f32(s.Decay), f32(s.Ratio), f32(a.W), f32(a.M), f32(a.V), f32(a.E), f32(a.G))
+	C.ens_opt_move(p.ptr(), cRanges(pieces), C.long(len(pieces)), &r, f32(s.Decay), f32(s.Ratio), f32(a.W), f32(a.M), f32(a.V), f32(a.E), f32(a.G))
 }

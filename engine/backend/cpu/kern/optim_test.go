@@ -44,11 +44,11 @@ func optJudge(s OptStep, decay, ratio, w, m, v, g float64) (w1, m1, v1, u float6
 
 // piecesOf cuts tensors, given by their first elements and ends, into pieces of at most
 // so many elements; their gradients and moments lie shift elements before them.
-func piecesOf(tensors [][2]int, most, shift int) []Piece {
-	var out []Piece
+func piecesOf(tensors [][2]int, most, shift int) []ParamRange {
+	var out []ParamRange
 	for i, t := range tensors {
 		for lo := t[0]; lo < t[1]; lo += most {
-			out = append(out, Piece{lo, min(lo+most, t[1]), i, lo - shift})
+			out = append(out, ParamRange{lo, min(lo+most, t[1]), i, lo - shift})
 		}
 	}
 	return out
@@ -68,7 +68,7 @@ func TestOpt(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *Pool) {
 		for rule := RuleSGD; rule <= RuleLAMB; rule++ {
 			for _, blend := range []float32{0.25, 1} {
-				s := OptStep{Rule: rule, LR: 1e-2, Beta1: 0.8, Beta2: 0.99, Eps: 1e-6, Momentum: 0.9, GradScale: 0.25, Blend: blend, Correct1: 0.36, Correct2: 0.02}
+				s := OptStep{Rule: rule, LR: 1e-2, Beta1: 0.8, Beta2: 0.99, Eps: 1e-6, Momentum: 0.9, GradScale: 0.25, EMAWeight: blend, Correct1: 0.36, Correct2: 0.02}
 				for i := range tensors {
 					s.Decay, s.Ratio = append(s.Decay, 0.1*float32(i)), append(s.Ratio, 1+float32(i))
 				}
@@ -91,7 +91,7 @@ func TestOpt(t *testing.T) {
 						norms[q.Tensor] += part[2*i+1]
 					}
 				}
-				p.OptMove(pieces, &a, &s)
+				p.OptUpdate(pieces, &a, &s)
 				for _, ok := range oks {
 					ok()
 				}

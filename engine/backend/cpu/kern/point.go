@@ -44,7 +44,7 @@ type PointArgs struct {
 // read again after parts of y have been written: y may alias plus and gate only.
 func (p *Pool) PointConv(y Stored, a PointArgs, scratch []float32, s Point) {
 	out := s.field(s.K).Len()
-	s.source(a.X0, a.X1)
+	s.checkSource(a.X0, a.X1)
 	y.want("y", out, a.X0)
 	if s.K > 0 && s.Source() > 0 && (a.WK < 0 || a.WC < 0 || (s.K-1)*a.WK+(s.Source()-1)*a.WC >= len(a.W)) {
 		panic("kern: PointConv with a filter that is too short")
@@ -52,8 +52,8 @@ func (p *Pool) PointConv(y Stored, a PointArgs, scratch []float32, s Point) {
 	if a.Bias != nil {
 		want("bias", len(a.Bias), s.K)
 	}
-	a.Plus.maybe("plus", out, y)
-	a.Gate.maybe("gate", out, y)
+	a.Plus.wantIfSet("plus", out, y)
+	a.Gate.wantIfSet("gate", out, y)
 	if len(scratch) < s.ScratchLen() {
 		panic("kern: PointConv with too little scratch")
 	}
@@ -64,16 +64,16 @@ func (p *Pool) PointConv(y Stored, a PointArgs, scratch []float32, s Point) {
 // PointFilter computes dw[k][c] = Σ x[c]·dy[k] over all cells, in pieces that are
 // added in double, in order.
 func (p *Pool) PointFilter(dw []float32, x0, x1, dy Stored, s Point) {
-	s.source(x0, x1)
+	s.checkSource(x0, x1)
 	want("dw", len(dw), s.K*s.Source())
 	dy.want("dy", s.field(s.K).Len(), x0)
 	C.ens_point_filter(p.ptr(), x0.storage(), f32(dw), x0.ptr, x1.ptr, dy.ptr, C.long(s.N), C.long(s.Parts[0]), C.long(s.Parts[1]),
 		C.long(s.K), C.long(s.Cells))
 }
 
-// source checks the parts of the source.
-func (s Point) source(x0, x1 Stored) {
+// checkSource checks the parts of the source.
+func (s Point) checkSource(x0, x1 Stored) {
 	want("x0", x0.n, s.field(s.Parts[0]).Len())
 	want("x1", x1.n, s.field(s.Parts[1]).Len())
-	x1.maybe("x1", x1.n, x0)
+	x1.wantIfSet("x1", x1.n, x0)
 }

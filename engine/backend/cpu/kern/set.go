@@ -13,12 +13,12 @@ package kern
 */
 import "C"
 
-// SetKind is what is taken of a set.
-type SetKind int
+// SetReduction is what is taken of a set.
+type SetReduction int
 
 // The kinds, as numbered in kern.h.
 const (
-	SetSum SetKind = iota
+	SetSum SetReduction = iota
 	SetMean
 	SetStd
 	SetMin
@@ -42,7 +42,7 @@ func wantSet(x []float32, d Dims, perSample ...[]float32) {
 // SetPool computes y[o][i] of x[o][m][i] over m: sum, mean, standard deviation (divisor
 // Mid−1), minimum or maximum. Values are added in double from the least to the largest, so the
 // order of rows changes no bit. NaN in gives NaN.
-func (p *Pool) SetPool(kind SetKind, y, x []float32, d Dims) {
+func (p *Pool) SetPool(kind SetReduction, y, x []float32, d Dims) {
 	wantSet(x, d, y)
 	C.ens_set_pool(p.ptr(), C.int(kind), f32(y), f32(x), C.long(d.Outer), C.long(d.Mid), C.long(d.Inner))
 }
@@ -50,7 +50,7 @@ func (p *Pool) SetPool(kind SetKind, y, x []float32, d Dims) {
 // SetPoolGrad computes the gradient dx[o][m][i] of SetPool from x, its result y and dy[o][i]:
 // for SetStd dy·(x−mean)/((Mid−1)·max(y, 1e-6)), for SetMin and SetMax equal shares of dy to the rows equal to
 // y. dx may alias x.
-func (p *Pool) SetPoolGrad(kind SetKind, dx, x, y, dy []float32, d Dims) {
+func (p *Pool) SetPoolGrad(kind SetReduction, dx, x, y, dy []float32, d Dims) {
 	wantSet(x, d, y, dy)
 	want("dx", len(dx), len(x))
 	C.ens_set_pool_grad(p.ptr(), C.int(kind), f32(dx), f32(x), f32(y), f32(dy), C.long(d.Outer), C.long(d.Mid), C.long(d.Inner))

@@ -83,7 +83,7 @@ func TestSetPool(t *testing.T) {
 	})
 }
 
-func judged(v []float64, kind SetKind) float64 {
+func judged(v []float64, kind SetReduction) float64 {
 	var sum, q float64
 	for _, x := range v {
 		sum += x

@@ -40,8 +40,8 @@ type Thin struct {
 	filters, padded int // scratch: filters by channel, and rows of the gradient
 }
 
-// ServesThin tells whether the kernels serve a convolution.
-func ServesThin(s ThinSpec) bool {
+// SupportsThin tells whether the kernels serve a convolution.
+func SupportsThin(s ThinSpec) bool {
 	rows, cols := s.Result()
 	fits := rows > 0 && cols > 0 && s.Pad[0] >= 0 && s.Pad[0] < s.Side && s.Pad[1] >= 0 && s.Pad[1] < s.Side
 	return fits && s.K <= 4 && s.K*s.Side <= 12 && s.Side%2 == 1 && s.KD%2 == 1 && (!s.Wrap || cols == s.X.S[2] && cols >= s.Side/2)
@@ -49,10 +49,10 @@ func ServesThin(s ThinSpec) bool {
 
 // NewThin prepares all three passes.
 //
-// Errors: ErrNotServed for many result channels or long filters.
+// Errors: ErrUnsupported for many result channels or long filters.
 func NewThin(p *Pool, s ThinSpec) (*Thin, error) {
-	if !ServesThin(s) {
-		return nil, ErrNotServed
+	if !SupportsThin(s) {
+		return nil, ErrUnsupported
 	}
 	taps := s.KD * s.Side * s.Side
 	rows, cols := s.Result()
@@ -83,7 +83,7 @@ func (t *Thin) Forward(y []float32, x Stored, w, bias, scratch []float32) {
 // is one.
 func (t *Thin) Data(dx Stored, dy, w []float32, gate Stored, scratch []float32) {
 	t.check(dx, len(dy), len(w), len(scratch))
-	gate.maybe("gate", dx.Len(), dx)
+	gate.wantIfSet("gate", dx.Len(), dx)
 	C.ens_thin_data(t.pool.ptr(), dx.storage(), dx.ptr, f32(dy), f32(w), gate.ptr, f32(scratch), &t.geom[0])
 }
 

@@ -19,9 +19,9 @@ func TestThinAgreesWithPlainSums(t *testing.T) {
 			{N: 1, Parts: [2]int{40, 0}, K: 2, Size: [3]int{2, 7, 12}, KD: 1, Side: 1},
 			{N: 1, Parts: [2]int{5, 0}, K: 2, Size: [3]int{2, 4, 11}, KD: 3, Side: 5, Wrap: true},
 			{N: 1, Parts: [2]int{3, 0}, K: 1, Size: [3]int{1, 2, 2}, KD: 3, Side: 9},
-			{N: 2, Parts: [2]int{17, 0}, K: 1, Size: [3]int{2, 6, 19}, KD: 3, Side: 3, Before: [3]int{0, 1, 1}, Behind: [3]int{0, 1, 1}},
-			{N: 1, Parts: [2]int{9, 0}, K: 2, Size: [3]int{1, 7, 21}, KD: 1, Side: 3, Wrap: true, Before: [3]int{0, 1, 0}, Behind: [3]int{0, 1, 0}},
-			{N: 1, Parts: [2]int{5, 0}, K: 2, Size: [3]int{2, 8, 20}, KD: 3, Side: 5, Before: [3]int{0, -1, 1}, Behind: [3]int{0, -1, 1}},
+			{N: 2, Parts: [2]int{17, 0}, K: 1, Size: [3]int{2, 6, 19}, KD: 3, Side: 3, Before: [3]int{0, 1, 1}, After: [3]int{0, 1, 1}},
+			{N: 1, Parts: [2]int{9, 0}, K: 2, Size: [3]int{1, 7, 21}, KD: 1, Side: 3, Wrap: true, Before: [3]int{0, 1, 0}, After: [3]int{0, 1, 0}},
+			{N: 1, Parts: [2]int{5, 0}, K: 2, Size: [3]int{2, 8, 20}, KD: 3, Side: 5, Before: [3]int{0, -1, 1}, After: [3]int{0, -1, 1}},
 		} {
 			s.FilterIn = s.Parts[0]
 			k := newWinoCase(uint64(i), s)
@@ -90,7 +90,7 @@ func TestThinRefusesWhatItDoesNotServe(t *testing.T) {
 	for _, s := range []ThinSpec{{K: 5, KD: 1, Side: 1}, {K: 3, KD: 1, Side: 5, Pad: [2]int{2, 2}}, {K: 1, KD: 1, Side: 2}, {K: 1, KD: 2, Side: 1},
 		{K: 1, KD: 1, Side: 3, Pad: [2]int{3, 1}}, {K: 1, KD: 1, Side: 3, Wrap: true}, {K: 1, KD: 1, Side: 11}} {
 		s.X = Blocked{N: 1, C: 1, S: [3]int{2, 9, 9}}
-		if _, err := NewThin(nil, s); err != ErrNotServed {
+		if _, err := NewThin(nil, s); err != ErrUnsupported {
 			t.Errorf("%+v: %v, want ErrNotServed", s, err)
 		}
 	}

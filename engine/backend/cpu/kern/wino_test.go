@@ -81,14 +81,14 @@ func (k *winoCase) parts(t *testing.T, b16 bool) (x0, x1 Stored) {
 	return k.pieces(t, b16, k.spec.Inner(), func(north, south, west, east bool) bool { return !(north || south || west || east) })
 }
 
-// frames are those of the source's tensors; none if the case has none.
-func (k *winoCase) frames(t *testing.T, b16 bool) (f0, f1 Stored) {
+// halos are those of the source's tensors; none if the case has none.
+func (k *winoCase) halos(t *testing.T, b16 bool) (f0, f1 Stored) {
 	t.Helper()
 	s := k.spec
-	if s.Frame == [4]int{} {
+	if s.Halo == [4]int{} {
 		return Stored{}, Stored{}
 	}
-	cells := s.FrameLen(Block) / Block / s.N / s.Source()[0]
+	cells := s.HaloLen(Block) / Block / s.N / s.Source()[0]
 	return k.pieces(t, b16, [3]int{s.Source()[0], cells, 1}, nil)
 }
 
@@ -105,7 +105,7 @@ func (k *winoCase) pieces(t *testing.T, b16 bool, size [3]int, wanted func(north
 			pick := func(wanted func(north, south, west, east bool) bool) {
 				for y := range n[1] {
 					for c := range n[2] {
-						if wanted(y < s.Frame[0], y >= n[1]-s.Frame[1], c < s.Frame[2], c >= n[2]-s.Frame[3]) {
+						if wanted(y < s.Halo[0], y >= n[1]-s.Halo[1], c < s.Halo[2], c >= n[2]-s.Halo[3]) {
 							v = append(v, x[y*n[2]+c])
 						}
 					}
@@ -174,7 +174,7 @@ const winoToleranceHalf = 4e-2
 
 func winoBound(s WinoSpec, b16 bool) float64 {
 	switch {
-	case s.Half:
+	case s.BF16:
 		return winoToleranceHalf
 	case b16:
 		return winoTolerance16
@@ -199,14 +199,14 @@ var winoSpecs = []WinoSpec{
 	{N: 2, Parts: [2]int{17, 16}, K: 5, Size: [3]int{2, 6, 7}, KD: 1, Side: 1},
 	{N: 1, Parts: [2]int{6, 0}, K: 20, Size: [3]int{2, 8, 9}, KD: 3, Side: 5, Wrap: true},
 	{N: 1, Parts: [2]int{4, 0}, K: 3, Size: [3]int{3, 5, 5}, KD: 3, Side: 9},
-	{N: 2, Parts: [2]int{9, 5}, K: 18, Size: [3]int{2, 6, 9}, KD: 3, Side: 3, Before: [3]int{0, 1, 1}, Behind: [3]int{0, 1, 1}},
-	{N: 2, Parts: [2]int{17, 5}, K: 18, Size: [3]int{2, 6, 9}, KD: 3, Side: 3, Before: [3]int{0, 1, 1}, Behind: [3]int{0, 1, 1}, Frame: [4]int{1, 1, 1, 1}},
-	{N: 2, Parts: [2]int{3, 2}, K: 4, Size: [3]int{2, 17, 22}, KD: 3, Side: 3, Before: [3]int{0, 1, 1}, Behind: [3]int{0, 1, 1}, Frame: [4]int{1, 1, 0, 1}},
-	{N: 1, Parts: [2]int{9, 0}, K: 20, Size: [3]int{3, 7, 5}, KD: 3, Side: 5, Before: [3]int{0, 0, 2}, Behind: [3]int{0, 0, 2}, Frame: [4]int{0, 0, 2, 1}},
-	{N: 1, Parts: [2]int{4, 0}, K: 6, Size: [3]int{2, 8, 8}, KD: 3, Side: 3, Before: [3]int{0, 1, 0}, Behind: [3]int{0, 1, 0}, Wrap: true, Frame: [4]int{1, 1, 0, 0}},
-	{N: 1, Parts: [2]int{8, 0}, K: 17, Size: [3]int{2, 5, 8}, KD: 3, Side: 3, Wrap: true, Before: [3]int{1, 1, 0}, Behind: [3]int{1, 0, 0}},
-	{N: 1, Parts: [2]int{8, 0}, K: 4, Size: [3]int{1, 7, 5}, KD: 3, Side: 3, Before: [3]int{1, 0, 2}, Behind: [3]int{1, -1, 0}},
-	{N: 1, Parts: [2]int{3, 0}, K: 20, Size: [3]int{4, 9, 8}, KD: 3, Side: 5, Before: [3]int{-1, -2, -2}, Behind: [3]int{-1, -2, 0}},
+	{N: 2, Parts: [2]int{9, 5}, K: 18, Size: [3]int{2, 6, 9}, KD: 3, Side: 3, Before: [3]int{0, 1, 1}, After: [3]int{0, 1, 1}},
+	{N: 2, Parts: [2]int{17, 5}, K: 18, Size: [3]int{2, 6, 9}, KD: 3, Side: 3, Before: [3]int{0, 1, 1}, After: [3]int{0, 1, 1}, Halo: [4]int{1, 1, 1, 1}},
+	{N: 2, Parts: [2]int{3, 2}, K: 4, Size: [3]int{2, 17, 22}, KD: 3, Side: 3, Before: [3]int{0, 1, 1}, After: [3]int{0, 1, 1}, Halo: [4]int{1, 1, 0, 1}},
+	{N: 1, Parts: [2]int{9, 0}, K: 20, Size: [3]int{3, 7, 5}, KD: 3, Side: 5, Before: [3]int{0, 0, 2}, After: [3]int{0, 0, 2}, Halo: [4]int{0, 0, 2, 1}},
+	{N: 1, Parts: [2]int{4, 0}, K: 6, Size: [3]int{2, 8, 8}, KD: 3, Side: 3, Before: [3]int{0, 1, 0}, After: [3]int{0, 1, 0}, Wrap: true, Halo: [4]int{1, 1, 0, 0}},
+	{N: 1, Parts: [2]int{8, 0}, K: 17, Size: [3]int{2, 5, 8}, KD: 3, Side: 3, Wrap: true, Before: [3]int{1, 1, 0}, After: [3]int{1, 0, 0}},
+	{N: 1, Parts: [2]int{8, 0}, K: 4, Size: [3]int{1, 7, 5}, KD: 3, Side: 3, Before: [3]int{1, 0, 2}, After: [3]int{1, -1, 0}},
+	{N: 1, Parts: [2]int{3, 0}, K: 20, Size: [3]int{4, 9, 8}, KD: 3, Side: 5, Before: [3]int{-1, -2, -2}, After: [3]int{-1, -2, 0}},
 }
 
 // everyISA runs f under every instruction set of this machine.
@@ -220,9 +220,9 @@ func everyISA(t *testing.T, f func(t *testing.T)) {
 	}
 }
 
-func TestWinogradBeginsWithoutFrames(t *testing.T) {
+func TestWinogradInnerNeedsNoHalo(t *testing.T) {
 	s := WinoSpec{N: 1, Parts: [2]int{3, 0}, K: 4, Size: [3]int{2, 17, 22}, KD: 3, Side: 3, FilterIn: 3,
-		Before: [3]int{0, 1, 0}, Behind: [3]int{0, 1, 0}, Frame: [4]int{1, 1, 0, 0}}
+		Before: [3]int{0, 1, 0}, After: [3]int{0, 1, 0}, Halo: [4]int{1, 1, 0, 0}}
 	for _, c := range []struct {
 		frame        [4]int
 		tiles        int
@@ -230,8 +230,8 @@ func TestWinogradBeginsWithoutFrames(t *testing.T) {
 	}{
 		{[4]int{1, 1, 0, 0}, 6, 3, 2}, {[4]int{1, 0, 0, 0}, 6, 4, 1}, {[4]int{0, 0, 0, 0}, 6, 5, 0}, {[4]int{1, 1, 0, 0}, 64, 0, 1},
 	} {
-		s.Frame = c.frame
-		j, err := NewWino(nil, s, WinoWay{Tiles: c.tiles})
+		s.Halo = c.frame
+		j, err := NewWino(nil, s, WinoVariant{Tiles: c.tiles})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,8 +264,8 @@ func winogradAgrees(t *testing.T, take func(i, set int) bool) {
 			for _, b16 := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%v bf16 %v", s, b16), func(t *testing.T) { k.agrees(t, pool, b16) })
 			}
-			if HasHalf() {
-				k.spec.Half = true
+			if HasBF16() {
+				k.spec.BF16 = true
 				t.Run(fmt.Sprintf("%v halves", s), func(t *testing.T) { k.agrees(t, pool, true) })
 			}
 		}
@@ -277,19 +277,19 @@ func winogradAgrees(t *testing.T, take func(i, set int) bool) {
 func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 	s := k.spec
 	x0, x1 := k.parts(t, b16)
-	f0, f1 := k.frames(t, b16)
+	f0, f1 := k.halos(t, b16)
 	dy := k.field(t, k.dy, s.K, s.Size, b16).stored()
 	first := map[string][]float32{}
-	same := func(pass string, way WinoWay, bits []float32) {
+	same := func(pass string, way WinoVariant, bits []float32) {
 		t.Helper()
 		if was, ok := first[pass]; ok && !slices.Equal(was, bits) {
 			t.Errorf("%s %+v: other bits than the first way", pass, way)
 		}
 		first[pass] = bits
 	}
-	ways, filterWays := WinoWays, WinoFilterWays
-	if SparseWino(s) {
-		ways, filterWays = append(ways[:1:1], WinoSparseWays[:2]...), append(filterWays[:1:1], WinoSparseFilterWays[:2]...)
+	ways, filterWays := WinoVariants, WinoFilterVariants
+	if SupportsSparseWino(s) {
+		ways, filterWays = append(ways[:1:1], WinoSparseVariants[:2]...), append(filterWays[:1:1], WinoSparseFilterVariants[:2]...)
 	}
 	for _, way := range ways {
 		for _, p := range []*Pool{nil, pool} {
@@ -300,12 +300,12 @@ func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 					t.Fatal(err)
 				}
 				y := k.field(t, nil, s.K, s.Size, y16)
-				if s.Frame != [4]int{} {
-					j.SetFrames(f0, f1)
+				if s.Halo != [4]int{} {
+					j.SetHalos(f0, f1)
 				}
 				scratch := make([]float32, j.ScratchLen())
 				j.Run(WinoValues{Y: y.stored(), X0: x0, X1: x1, Filter: floats(k.w), Scratch: scratch})
-				if j.Parts() {
+				if j.HasInner() {
 					first := slices.Clone(k.logical(t, y))
 					y = k.field(t, nil, s.K, s.Size, y16)
 					for _, part := range []WinoPart{Inner, Outer} {
@@ -323,10 +323,10 @@ func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 			run("forward", s, k.y, b16, x0, x1)
 			run("forward to the other storage", s, k.y, !b16, x0, x1)
 			back := s
-			back.Parts, back.K, back.Flip, back.Kept = [2]int{s.K, 0}, k.c, true, k.transposed()
-			back.Size, back.Frame = s.Source(), [4]int{}
+			back.Parts, back.K, back.Flip, back.Mask = [2]int{s.K, 0}, k.c, true, k.transposed()
+			back.Size, back.Halo = s.Source(), [4]int{}
 			for i := range back.Before { // seen from the source, the result has fewer
-				back.Before[i], back.Behind[i] = -s.Before[i], -s.Behind[i]
+				back.Before[i], back.After[i] = -s.Before[i], -s.After[i]
 			}
 			run("data", back, k.dx, b16, dy, Stored{})
 		}
@@ -338,8 +338,8 @@ func (k *winoCase) agrees(t *testing.T, pool *Pool, b16 bool) {
 				t.Fatal(err)
 			}
 			dw := make([]float32, len(k.w))
-			if s.Frame != [4]int{} {
-				j.SetFrames(f0, f1)
+			if s.Halo != [4]int{} {
+				j.SetHalos(f0, f1)
 			}
 			j.RunFilter(dw, x0, x1, dy, make([]float32, j.ScratchLen()))
 			got := make([]float64, len(dw))
@@ -384,7 +384,7 @@ func TestWinogradEpilogues(t *testing.T) {
 						want[i] = 0
 					}
 				}
-				j, err := NewWino(nil, s, WinoWay{Tiles: 5})
+				j, err := NewWino(nil, s, WinoVariant{Tiles: 5})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -401,7 +401,7 @@ func TestWinogradEpilogues(t *testing.T) {
 
 func TestWinogradRefusesWhatItDoesNotServe(t *testing.T) {
 	for _, s := range []WinoSpec{{N: 1, Parts: [2]int{1, 0}, K: 1, Size: [3]int{4, 4, 4}, KD: 5, Side: 3}, {N: 1, Parts: [2]int{1, 0}, K: 1, Size: [3]int{4, 4, 4}, KD: 3, Side: 4}, {N: 1, Parts: [2]int{1, 0}, K: 1, Size: [3]int{4, 4, 1}, KD: 3, Side: 3, Wrap: true}} {
-		if _, err := NewWino(nil, s, WinoWays[0]); err != ErrNotServed {
+		if _, err := NewWino(nil, s, WinoVariants[0]); err != ErrUnsupported {
 			t.Errorf("%+v: %v, want ErrNotServed", s, err)
 		}
 	}

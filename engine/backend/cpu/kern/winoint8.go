@@ -25,70 +25,70 @@ import (
 // it convolutions of codes have the same bits and are slow.
 func HasVNNI() bool { return C.ens_has_vnni() == 1 }
 
-// CodesSpec describes a convolution of codes of eight bits: a filter of 3×3 or 3×3×3 that
+// WinoInt8Spec describes a convolution of codes of eight bits: a filter of 3×3 or 3×3×3 that
 // keeps the field.
-type CodesSpec struct {
+type WinoInt8Spec struct {
 	WinoSpec
-	// Channels are the scales of the source's channels: a value is (code − Zero)·scale.
-	Channels []float32
-	// Zero is the code of 0 in each part of the source: 0 or 128.
-	Zero [2]int
+	// InScales are the scales of the source's channels: a value is (code − Zero)·scale.
+	InScales []float32
+	// ZeroPoints is the code of 0 in each part of the source: 0 or 128.
+	ZeroPoints [2]int
 	// Factors take the points of a transformed tile of each part to eight bits, in units of
 	// 2⁻¹⁵: from 1 to 32767. Points are those of a level, then the next product's.
 	Factors [2][]int16
-	// Out are the scales of the result's channels, whose codes begin at 0; nil for a result
+	// OutScales are the scales of the result's channels, whose codes begin at 0; nil for a result
 	// of values.
-	Out []float32
+	OutScales []float32
 }
 
-// CodesPoints is the number of points of a tile of so many levels; 0 for filters that are
+// WinoInt8Points is the number of points of a tile of so many levels; 0 for filters that are
 // not served.
-func CodesPoints(s WinoSpec) int {
-	s.Half = true // which keeps to the schemes that codes have
+func WinoInt8Points(s WinoSpec) int {
+	s.BF16 = true // which keeps to the schemes that codes have
 	name, ok := scheme(s)
-	if !ok || !ServesWino(s) || s.Side != 3 || s.Flip || s.Before != [3]int{} || s.Behind != [3]int{} || s.Frame != [4]int{} {
+	if !ok || !SupportsWino(s) || s.Side != 3 || s.Flip || s.Before != [3]int{} || s.After != [3]int{} || s.Halo != [4]int{} {
 		return 0
 	}
 	return 36 * depthSchemes[name][1]
 }
 
-// WinoCodes is a prepared convolution of codes.
-type WinoCodes struct {
+// WinoInt8 is a prepared convolution of codes.
+type WinoInt8 struct {
 	pool          *Pool
-	spec          CodesSpec
+	spec          WinoInt8Spec
 	geom          []C.long
 	scratch       int
 	out           []float32    // 1/scales
 	units         [2][]float32 // what a transformed code is of the channel's scale
-	codes         C.ens_codes
+	params        C.ens_codes
 	pin           runtime.Pinner
 	x, y          [2]int // lengths
 	filter, tiles int
 }
 
-// NewWinoCodes prepares a convolution whose tiles go through all products so many at a time.
+// NewWinoInt8 prepares a convolution whose tiles go through all products so many at a time.
 //
-// Errors: ErrNotServed.
-func NewWinoCodes(p *Pool, s CodesSpec, tiles int) (*WinoCodes, error) {
-	points := CodesPoints(s.WinoSpec)
+// Errors: ErrUnsupported.
+func NewWinoInt8(p *Pool, s WinoInt8Spec, tiles int) (*WinoInt8, error) {
+	points := WinoInt8Points(s.WinoSpec)
 	if points == 0 {
-		return nil, ErrNotServed
+		return nil, ErrUnsupported
 	}
 	g := s.WinoSpec
-	g.Half, g.Kept = false, ""
-	w, err := newWino(p, g, WinoWay{Tiles: tiles}, false)
+	g.BF16, g.Mask = false, ""
+	w, err := newWino(p, g, WinoVariant{Tiles: tiles}, false)
 	if err != nil {
 		return nil, err
 	}
 	h := s.WinoSpec
-	h.Half = true
+	h.BF16 = true
 	name, _ := scheme(h)
 	w.geom[19] = C.long(depthSchemes[name][0]) // W_SCHEME
-	j := &WinoCodes{pool: p, spec: s, geom: w.geom, filter: w.filter, tiles: tiles}
-	want("channel scales", len(s.Channels), s.Parts[0]+s.Parts[1])
-	if s.Out != nil {
-		want("result scales", len(s.Out), s.K)
-		for _, v := range s.Out {
+	j := &WinoInt8{pool: p, spec: s, geom: w.geom, filter: w.filter, tiles: tiles}
+	want("channel scales", len(s.InScales), s.Parts[0]+s.Parts[1])
+	if s.OutScales != nil {
+		want("result scales", len(s.OutScales), s.K)
+		for _, v := range s.OutScales {
 			j.out = append(j.out, 1/v)
 		}
 	}
@@ -109,40 +109,40 @@ func NewWinoCodes(p *Pool, s CodesSpec, tiles int) (*WinoCodes, error) {
 	shared := columns * points * columnBlock * (row + 8)
 	own := points * (tiles*row + 64 + 4*(tiles*columnBlock+16))
 	j.scratch = (shared+p.Threads()*own)/4 + 16
-	j.pinCodes()
+	j.pinMemory()
 	return j, nil
 }
 
-// pinCodes fixes what the kernel reads of Go's memory for as long as the convolution lives.
-func (j *WinoCodes) pinCodes() {
+// pinMemory fixes what the kernel reads of Go's memory for as long as the convolution lives.
+func (j *WinoInt8) pinMemory() {
 	fix := func(x []float32) *C.float {
 		if len(x) > 0 {
 			j.pin.Pin(unsafe.SliceData(x))
 		}
 		return f32(x)
 	}
-	j.codes.channels, j.codes.out = fix(j.spec.Channels), fix(j.out)
+	j.params.channels, j.params.out = fix(j.spec.InScales), fix(j.out)
 	for i, f := range j.spec.Factors {
-		j.codes.zero[i] = C.long(j.spec.Zero[i])
-		j.codes.units[i] = fix(j.units[i])
+		j.params.zero[i] = C.long(j.spec.ZeroPoints[i])
+		j.params.units[i] = fix(j.units[i])
 		if len(f) > 0 {
 			j.pin.Pin(unsafe.SliceData(f))
-			j.codes.factors[i] = (*C.int16_t)(unsafe.Pointer(unsafe.SliceData(f)))
+			j.params.factors[i] = (*C.int16_t)(unsafe.Pointer(unsafe.SliceData(f)))
 		}
 	}
 }
 
 // Close lets go of the memory that the convolution holds.
-func (j *WinoCodes) Close() { j.pin.Unpin() }
+func (j *WinoInt8) Close() { j.pin.Unpin() }
 
 // ScratchLen is the number of float32 that a run wants as scratch.
-func (j *WinoCodes) ScratchLen() int { return j.scratch }
+func (j *WinoInt8) ScratchLen() int { return j.scratch }
 
 // Run computes y = conv(x, w) + bias (ReLU), as codes to y8 or as values to y; bias may be
 // left out. Padding lanes of a result become its code of 0, and 0.
 //
 // Shape: x0, x1, y blocked; w plain [K · kD 3 3]; bias [K].
-func (j *WinoCodes) Run(y8 []uint8, y Stored, x0, x1 []uint8, w, bias, scratch []float32) {
+func (j *WinoInt8) Run(y8 []uint8, y Stored, x0, x1 []uint8, w, bias, scratch []float32) {
 	n := j.spec.N * blocks(j.spec.K) * volume(j.spec.Size) * Block
 	want("x0", len(x0), j.x[0])
 	want("x1", len(x1), j.x[1])
@@ -152,7 +152,7 @@ func (j *WinoCodes) Run(y8 []uint8, y Stored, x0, x1 []uint8, w, bias, scratch [
 		want("bias", len(bias), j.spec.K)
 	}
 	to := unsafe.Pointer(unsafe.SliceData(y8))
-	if j.spec.Out != nil {
+	if j.spec.OutScales != nil {
 		want("y8", len(y8), n)
 	} else {
 		want("y", y.n, n)
@@ -163,7 +163,7 @@ func (j *WinoCodes) Run(y8 []uint8, y Stored, x0, x1 []uint8, w, bias, scratch [
 		vnni = 1
 	}
 	C.ens_wino_codes(j.pool.ptr(), y.storage(), to, unsafe.Pointer(unsafe.SliceData(x0)), unsafe.Pointer(unsafe.SliceData(x1)), f32(w), f32(bias),
-		unsafe.Pointer(unsafe.SliceData(scratch)), &j.geom[0], &j.codes, vnni)
+		unsafe.Pointer(unsafe.SliceData(scratch)), &j.geom[0], &j.params, vnni)
 }
 
 // Quantise writes the blocked x as codes: x/scale + zero, rounded to nearest, ties to even,
@@ -179,18 +179,18 @@ func (p *Pool) Quantise(y []uint8, x Stored, scales []float32, zero int, b Block
 	C.ens_quantise(p.ptr(), x.storage(), u8(y), x.ptr, f32(inverse), C.long(zero), C.long(b.N), C.long(b.Blocks()), C.long(b.Cells()))
 }
 
-// CodesMax takes the maximum over disjoint windows k of a blocked field of codes, as
+// Int8MaxPool takes the maximum over disjoint windows k of a blocked field of codes, as
 // BlockedWindow.
-func (p *Pool) CodesMax(y, x []uint8, b Blocked, k [3]int) {
+func (p *Pool) Int8MaxPool(y, x []uint8, b Blocked, k [3]int) {
 	want("x", len(x), b.Len())
 	want("y", len(y), b.windows(k).Len())
 	in, ck := want3(b.S), want3(k)
 	C.ens_codes_max(p.ptr(), u8(y), u8(x), C.long(b.N*b.Blocks()), &in[0], &ck[0])
 }
 
-// CodesUpsample is BlockedUpsample of codes, twice along latitude and longitude, rounded to
+// Int8Upsample is BlockedUpsample of codes, twice along latitude and longitude, rounded to
 // nearest, ties up.
-func (p *Pool) CodesUpsample(y, x []uint8, b Blocked, wrap bool) {
+func (p *Pool) Int8Upsample(y, x []uint8, b Blocked, wrap bool) {
 	want("coarse", len(x), b.Len())
 	want("fine", len(y), 4*b.Len())
 	in := want3(b.S)

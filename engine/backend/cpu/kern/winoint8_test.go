@@ -16,7 +16,7 @@ import (
 
 // codesCase is a convolution of codes with what it reads.
 type codesCase struct {
-	spec  CodesSpec
+	spec  WinoInt8Spec
 	x     [2][]float64 // plain
 	w     []float32
 	bias  []float32
@@ -26,8 +26,8 @@ type codesCase struct {
 func newCodesCase(seed uint64, s WinoSpec, zero [2]int, out bool) *codesCase {
 	rng := rand.New(rand.NewPCG(seed, 9))
 	s.FilterIn = s.Parts[0] + s.Parts[1]
-	k := &codesCase{spec: CodesSpec{WinoSpec: s, Zero: zero}}
-	q := &op.Int8{}
+	k := &codesCase{spec: WinoInt8Spec{WinoSpec: s, ZeroPoints: zero}}
+	q := &op.Int8Scales{}
 	for i, c := range s.Parts {
 		if c == 0 {
 			continue
@@ -36,12 +36,12 @@ func newCodesCase(seed uint64, s WinoSpec, zero [2]int, out bool) *codesCase {
 		for j := range k.x[i] {
 			k.x[i][j] = math.Min(255, math.Floor(rng.ExpFloat64()*60))
 		}
-		f := make([]int16, CodesPoints(s))
+		f := make([]int16, WinoInt8Points(s))
 		for p := range f {
 			f[p] = int16(200 + rng.IntN(1500))
 		}
 		k.spec.Factors[i] = f
-		q.Zero, q.Factors = append(q.Zero, zero[i]), append(q.Factors, f)
+		q.ZeroPoints, q.Factors = append(q.ZeroPoints, zero[i]), append(q.Factors, f)
 	}
 	for range s.FilterIn {
 		q.Channels = append(q.Channels, 0.01+0.01*rng.Float32())
@@ -52,13 +52,13 @@ func newCodesCase(seed uint64, s WinoSpec, zero [2]int, out bool) *codesCase {
 	for range s.K {
 		k.bias = append(k.bias, rng.Float32()-0.5)
 		if out {
-			q.Out = append(q.Out, 0.01+0.01*rng.Float32())
+			q.OutScales = append(q.OutScales, 0.01+0.01*rng.Float32())
 		}
 	}
-	k.spec.Channels, k.spec.Out = q.Channels, q.Out
+	k.spec.InScales, k.spec.OutScales = q.Channels, q.OutScales
 	a := op.Conv{Stride: [3]int{1, 1, 1}, Dilation: [3]int{1, 1, 1}, Pad: op.Same(s.KD, 3, 3)}
 	a.Pad[2].Periodic = s.Wrap
-	k.attrs = op.Int8Conv{Fused: op.Fused{Conv: a, ReLU: s.ReLU}, Int8: q}
+	k.attrs = op.Int8Conv{FusedConv: op.FusedConv{Conv: a, ReLU: s.ReLU}, Scales: q}
 	return k
 }
 
@@ -113,7 +113,7 @@ func unblock[T uint8 | float32](x []T, b Blocked) []float64 {
 func (k *codesCase) run(t testing.TB, p *Pool, tiles int) []float64 {
 	t.Helper()
 	s := k.spec
-	j, err := NewWinoCodes(p, s, tiles)
+	j, err := NewWinoInt8(p, s, tiles)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func (k *codesCase) run(t testing.TB, p *Pool, tiles int) []float64 {
 		x[i] = blockCodes(k.x[i], Blocked{s.N, s.Parts[i], s.Size})
 	}
 	j.Run(y8, Float32(y), x[0], x[1], k.w, k.bias, scratch)
-	if s.Out != nil {
+	if s.OutScales != nil {
 		return unblock(y8, b)
 	}
 	return unblock(y, b)
@@ -210,8 +210,8 @@ func BenchmarkCodes(b *testing.B) {
 		b.Run(fmt.Sprint(c), func(b *testing.B) {
 			s := WinoSpec{N: 1, Parts: [2]int{c[0], c[1]}, K: c[2], Size: [3]int{2, 176, 176}, KD: 3, Side: 3, ReLU: true, FilterIn: c[0] + c[1]}
 			flops := 2 * float64(s.FilterIn*s.K) * 9 * 4 * 176 * 176
-			k := &codesCase{spec: CodesSpec{WinoSpec: s}, w: random(1, s.K*s.FilterIn*27, -0.1, 0.1)}
-			k.spec.Channels, k.spec.Out = random(2, s.FilterIn, 0.01, 0.02), random(2, s.K, 0.01, 0.02)
+			k := &codesCase{spec: WinoInt8Spec{WinoSpec: s}, w: random(1, s.K*s.FilterIn*27, -0.1, 0.1)}
+			k.spec.InScales, k.spec.OutScales = random(2, s.FilterIn, 0.01, 0.02), random(2, s.K, 0.01, 0.02)
 			for i := range s.Parts {
 				if s.Parts[i] > 0 {
 					k.spec.Factors[i] = slices.Repeat([]int16{300}, 108)
@@ -234,7 +234,7 @@ func BenchmarkCodes(b *testing.B) {
 			y8, yf, yh := make([]uint8, y), make([]float32, y), make([]uint16, y)
 			bias := random(3, s.K, 0, 1)
 			for _, tiles := range []int{14, 28, 42} {
-				j, err := NewWinoCodes(p, k.spec, tiles)
+				j, err := NewWinoInt8(p, k.spec, tiles)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -243,8 +243,8 @@ func BenchmarkCodes(b *testing.B) {
 				runs = append(runs, func() { j.Run(y8, Stored{}, x8[0], x8[1], k.w, bias, scratch) })
 			}
 			for _, half := range []bool{false, true} {
-				s.Half = half
-				j, err := NewWino(p, s, WinoWay{Tiles: 14})
+				s.BF16 = half
+				j, err := NewWino(p, s, WinoVariant{Tiles: 14})
 				if err != nil {
 					b.Skip(err)
 				}

@@ -16,38 +16,38 @@ import (
 	"unsafe"
 )
 
-// KeptBlocks says which blocks of a filter are kept, the others being zero: for every
+// BlockMask says which blocks of a filter are kept, the others being zero: for every
 // Block result channels a '1' or '0' for every Block source channels, all taps. The
 // blocks of two parts of a source follow each other. Empty: all are kept.
-type KeptBlocks string
+type BlockMask string
 
-// WinoSparseWays are the ways worth trying of a filter of which blocks are zero, with
+// WinoSparseVariants are the ways worth trying of a filter of which blocks are zero, with
 // products of the kept ones alone.
-var WinoSparseWays = []WinoWay{{14, false, true}, {7, false, true}, {28, false, true}}
+var WinoSparseVariants = []WinoVariant{{14, false, true}, {7, false, true}, {28, false, true}}
 
-// WinoSparseFilterWays are those of its gradient.
-var WinoSparseFilterWays = []WinoWay{{32, false, true}, {16, false, true}, {64, false, true}}
+// WinoSparseFilterVariants are those of its gradient.
+var WinoSparseFilterVariants = []WinoVariant{{32, false, true}, {16, false, true}, {64, false, true}}
 
-// SparseWino tells whether kernels of the kept blocks alone serve a convolution: filters of
+// SupportsSparseWino tells whether kernels of the kept blocks alone serve a convolution: filters of
 // 3×3 with float32 products, and of two parts of a source the first in whole blocks.
-func SparseWino(s WinoSpec) bool {
-	return s.Kept != "" && s.Side == 3 && !s.Half && (s.Parts[1] == 0 || s.Parts[0]%Block == 0)
+func SupportsSparseWino(s WinoSpec) bool {
+	return s.Mask != "" && s.Side == 3 && !s.BF16 && (s.Parts[1] == 0 || s.Parts[0]%Block == 0)
 }
 
-// keptList is KeptBlocks as the kernels take it (kept_of of winosparse.inc.h).
-type keptList struct {
-	list       []C.long
-	read, used int // blocks of the source that a kept block reads, of the result that one reaches
-	kept       int
+// blockList is BlockMask as the kernels take it (kept_of of winosparse.inc.h).
+type blockList struct {
+	list          []C.long
+	read, reached int // blocks of the source that a kept block reads, of the result that one reaches
+	kept          int
 }
 
-// listed are the blocks of a convolution as the kernels take them.
-func (k KeptBlocks) listed(s WinoSpec) keptList {
+// list are the blocks of a convolution as the kernels take them.
+func (k BlockMask) list(s WinoSpec) blockList {
 	columns, sources := blocks(s.K), blocks(s.Parts[0])+blocks(s.Parts[1])
 	if len(k) != columns*sources {
 		panic(fmt.Sprintf("kern: %d blocks of a filter, want %d×%d", len(k), columns, sources))
 	}
-	var l keptList
+	var l blockList
 	index := make([]C.long, sources) // of a source block among those that are read
 	var source, first, of, used []C.long
 	for c := range sources {
@@ -71,36 +71,36 @@ func (k KeptBlocks) listed(s WinoSpec) keptList {
 		}
 	}
 	first = append(first, C.long(len(of)))
-	l.kept, l.read, l.used = len(of), len(source), len(used)
-	l.list = append(l.list, C.long(columns), C.long(l.read), C.long(l.kept), C.long(l.used))
+	l.kept, l.read, l.reached = len(of), len(source), len(used)
+	l.list = append(l.list, C.long(columns), C.long(l.read), C.long(l.kept), C.long(l.reached))
 	for _, part := range [][]C.long{source, first, of, used} {
 		l.list = append(l.list, part...)
 	}
 	return l
 }
 
-// Load is the number of blocks that are kept, and of those of source and result that
+// SparseLoad is the number of blocks that are kept, and of those of source and result that
 // they reach, which bound the work of a sparse way.
-func (s WinoSpec) Load() (kept, read, used int) {
-	l := s.Kept.listed(s)
-	return l.kept, l.read, l.used
+func (s WinoSpec) SparseLoad() (kept, read, used int) {
+	l := s.Mask.list(s)
+	return l.kept, l.read, l.reached
 }
 
 // sparseScratch is the scratch of a sparse way.
-func (j *Wino) sparseScratch(w WinoWay, filter bool, threads int) int {
+func (j *Wino) sparseScratch(w WinoVariant, filter bool, threads int) int {
 	k := j.kept
 	if filter {
 		t := min(w.Tiles, j.tiles)
-		return j.points * (Block*(t*(k.read+k.used)+k.kept*Block) + 2*Block)
+		return j.points * (Block*(t*(k.read+k.reached)+k.kept*Block) + 2*Block)
 	}
 	return j.points * (k.kept*Block*Block + threads*(Block*w.Tiles*(k.read+1)+2*Block))
 }
 
 func (j *Wino) runSparse(items []C.long, again bool, v WinoValues) {
-	C.ens_wino_sparse(j.pool.ptr(), v.X0.storage(), v.Y.storage(), v.Y.ptr, v.X0.ptr, v.X1.ptr, j.frames[0].ptr, j.frames[1].ptr, f32(v.Filter), f32(v.Bias), v.Gate.ptr, v.Plus.ptr,
+	C.ens_wino_sparse(j.pool.ptr(), v.X0.storage(), v.Y.storage(), v.Y.ptr, v.X0.ptr, v.X1.ptr, j.halos[0].ptr, j.halos[1].ptr, f32(v.Filter), f32(v.Bias), v.Gate.ptr, v.Plus.ptr,
 		f32(v.Scratch), &j.geom[0], &j.kept.list[0], unsafe.SliceData(items), C.long(len(items)), flag(again))
 }
 
 func (j *Wino) runSparseFilter(dw []float32, x0, x1, dy Stored, scratch []float32) {
-	C.ens_wino_sparse_filter(j.pool.ptr(), x0.storage(), f32(dw), x0.ptr, x1.ptr, j.frames[0].ptr, j.frames[1].ptr, dy.ptr, f32(scratch), &j.geom[0], &j.kept.list[0])
+	C.ens_wino_sparse_filter(j.pool.ptr(), x0.storage(), f32(dw), x0.ptr, x1.ptr, j.halos[0].ptr, j.halos[1].ptr, dy.ptr, f32(scratch), &j.geom[0], &j.kept.list[0])
 }

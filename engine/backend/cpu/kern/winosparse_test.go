@@ -10,24 +10,24 @@ import (
 )
 
 // kept draws blocks of a filter, of which about that share is kept.
-func kept(seed uint64, s WinoSpec, share float64) KeptBlocks {
+func kept(seed uint64, s WinoSpec, share float64) BlockMask {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	var b strings.Builder
 	for range blocks(s.K) * (blocks(s.Parts[0]) + blocks(s.Parts[1])) {
 		b.WriteByte("01"[min(1, int(rng.Float64()+share))])
 	}
-	return KeptBlocks(b.String())
+	return BlockMask(b.String())
 }
 
 // drop makes the values of a filter zero where a block is not kept.
 func (k *winoCase) drop(w []float64) {
-	if !SparseWino(k.spec) {
+	if !SupportsSparseWino(k.spec) {
 		return
 	}
 	taps := k.spec.KD * k.spec.Side * k.spec.Side
 	for o := range k.spec.K {
 		for c := range k.c {
-			if k.spec.Kept[o/Block*blocks(k.c)+c/Block] == '0' {
+			if k.spec.Mask[o/Block*blocks(k.c)+c/Block] == '0' {
 				at := (o*k.filterIn + k.spec.FilterLo + c) * taps
 				clear(w[at : at+taps])
 			}
@@ -36,17 +36,17 @@ func (k *winoCase) drop(w []float64) {
 }
 
 // transposed are the blocks of the adjoint.
-func (k *winoCase) transposed() KeptBlocks {
-	if k.spec.Kept == "" {
+func (k *winoCase) transposed() BlockMask {
+	if k.spec.Mask == "" {
 		return ""
 	}
 	var b strings.Builder
 	for c := range blocks(k.c) {
 		for o := range blocks(k.spec.K) {
-			b.WriteByte(k.spec.Kept[o*blocks(k.c)+c])
+			b.WriteByte(k.spec.Mask[o*blocks(k.c)+c])
 		}
 	}
-	return KeptBlocks(b.String())
+	return BlockMask(b.String())
 }
 
 // Products of kept blocks agree with plain sums over the filter with its zeros, and have
@@ -68,9 +68,9 @@ func sparseWinogradAgrees(t *testing.T, take func(i, set int) bool) {
 				if s.Parts[1] > 0 && s.Parts[0] > 9 { // parts that begin with whole blocks
 					s.Parts[0] = 16
 				}
-				s.FilterIn, s.FilterLo, s.Kept = s.Parts[0]+s.Parts[1]+3, 2, ""
-				s.Kept = kept(uint64(i), s, share)
-				if !SparseWino(s) || i > 2 && share != 0.3 {
+				s.FilterIn, s.FilterLo, s.Mask = s.Parts[0]+s.Parts[1]+3, 2, ""
+				s.Mask = kept(uint64(i), s, share)
+				if !SupportsSparseWino(s) || i > 2 && share != 0.3 {
 					continue
 				}
 				served++
@@ -91,7 +91,7 @@ func sparseWinogradAgrees(t *testing.T, take func(i, set int) bool) {
 
 // What follows the products, also where no block reaches a result.
 func TestSparseWinogradEpilogues(t *testing.T) {
-	s := WinoSpec{N: 1, Parts: [2]int{18, 0}, K: 37, Size: [3]int{2, 6, 9}, KD: 3, Side: 3, FilterIn: 18, ReLU: true, Kept: "010010"}
+	s := WinoSpec{N: 1, Parts: [2]int{18, 0}, K: 37, Size: [3]int{2, 6, 9}, KD: 3, Side: 3, FilterIn: 18, ReLU: true, Mask: "010010"}
 	k := newWinoCase(3, s)
 	other := newWinoCase(4, s) // for numbers
 	bias, plus, gate := floats(other.w[:s.K]), other.y, other.dy
@@ -101,7 +101,7 @@ func TestSparseWinogradEpilogues(t *testing.T) {
 	everyISA(t, func(t *testing.T) {
 		for _, b16 := range []bool{false, true} {
 			var first []float32
-			for _, way := range []WinoWay{{Tiles: 5}, {Tiles: 5, Sparse: true}} {
+			for _, way := range []WinoVariant{{Tiles: 5}, {Tiles: 5, Sparse: true}} {
 				j, err := NewWino(nil, s, way)
 				if err != nil {
 					t.Fatal(err)
@@ -124,15 +124,15 @@ func TestSparseWinogradEpilogues(t *testing.T) {
 }
 
 func TestSparseWinogradRefusesWhatItDoesNotServe(t *testing.T) {
-	s := WinoSpec{N: 1, Parts: [2]int{17, 3}, K: 4, Size: [3]int{2, 6, 6}, KD: 3, Side: 3, FilterIn: 20, Kept: "010"}
+	s := WinoSpec{N: 1, Parts: [2]int{17, 3}, K: 4, Size: [3]int{2, 6, 6}, KD: 3, Side: 3, FilterIn: 20, Mask: "010"}
 	for name, change := range map[string]func(s *WinoSpec){
 		"parts that share a block": func(*WinoSpec) {},
-		"no blocks":                func(s *WinoSpec) { s.Parts, s.Kept = [2]int{20, 0}, "" },
-		"a filter of five":         func(s *WinoSpec) { s.Parts, s.Side, s.Kept = [2]int{20, 0}, 5, "01" },
+		"no blocks":                func(s *WinoSpec) { s.Parts, s.Mask = [2]int{20, 0}, "" },
+		"a filter of five":         func(s *WinoSpec) { s.Parts, s.Side, s.Mask = [2]int{20, 0}, 5, "01" },
 	} {
 		c := s
 		change(&c)
-		if _, err := NewWino(nil, c, WinoSparseWays[0]); err != ErrNotServed {
+		if _, err := NewWino(nil, c, WinoSparseVariants[0]); err != ErrUnsupported {
 			t.Errorf("%s: %v, want ErrNotServed", name, err)
 		}
 	}

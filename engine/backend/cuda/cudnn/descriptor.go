@@ -43,7 +43,7 @@ func values[T element](name, kind C.int, v ...T) attribute {
 // empty makes a descriptor that is not finalized.
 func (m *descriptors) empty(what string, kind C.int) (descriptor, error) {
 	var d descriptor
-	if err := m.l.on("cudnnBackendCreateDescriptor", what, func() C.int { return C.ens_cudnn_make(m.l.t, kind, &d.p) }); err != nil {
+	if err := m.l.call("cudnnBackendCreateDescriptor", what, func() C.int { return C.ens_cudnn_make(m.l.t, kind, &d.p) }); err != nil {
 		return descriptor{}, err
 	}
 	m.all = append(m.all, d)
@@ -57,14 +57,14 @@ func (m *descriptors) make(what string, kind C.int, attributes ...attribute) (de
 		return d, err
 	}
 	for _, a := range attributes {
-		err := m.l.on("cudnnBackendSetAttribute", fmt.Sprintf("%s, attribute %d", what, a.name), func() C.int {
+		err := m.l.call("cudnnBackendSetAttribute", fmt.Sprintf("%s, attribute %d", what, a.name), func() C.int {
 			return C.ens_cudnn_set(m.l.t, d.p, a.name, a.kind, C.int64_t(a.n), a.p)
 		})
 		if err != nil {
 			return d, err
 		}
 	}
-	return d, m.l.on("cudnnBackendFinalize", what, func() C.int { return C.ens_cudnn_finalize(m.l.t, d.p) })
+	return d, m.l.call("cudnnBackendFinalize", what, func() C.int { return C.ens_cudnn_finalize(m.l.t, d.p) })
 }
 
 // close destroys them, the youngest first. It may be repeated.
@@ -73,7 +73,7 @@ func (m *descriptors) make(what string, kind C.int, attributes ...attribute) (de
 func (m *descriptors) close() error {
 	var errs error
 	for i := len(m.all) - 1; i >= 0; i-- {
-		errs = errors.Join(errs, m.l.on("cudnnBackendDestroyDescriptor", "a descriptor", func() C.int { return C.ens_cudnn_drop(m.l.t, m.all[i].p) }))
+		errs = errors.Join(errs, m.l.call("cudnnBackendDestroyDescriptor", "a descriptor", func() C.int { return C.ens_cudnn_drop(m.l.t, m.all[i].p) }))
 	}
 	m.all = nil
 	return errs
@@ -83,7 +83,7 @@ func (m *descriptors) close() error {
 // they are descriptors, into has those that cuDNN fills.
 func get[T element](l *Library, d descriptor, what string, name, kind C.int, into []T) (int, error) {
 	var n C.int64_t
-	err := l.on("cudnnBackendGetAttribute", fmt.Sprintf("%s, attribute %d", what, name), func() C.int {
+	err := l.call("cudnnBackendGetAttribute", fmt.Sprintf("%s, attribute %d", what, name), func() C.int {
 		return C.ens_cudnn_get(l.t, d.p, name, kind, C.int64_t(len(into)), &n, unsafe.Pointer(unsafe.SliceData(into)))
 	})
 	return int(n), err

@@ -27,7 +27,7 @@ type plan interface {
 // triples calls f for each product of a convolution, with where its factors lie in x, w
 // and y.
 func triples(c *Convolution, f func(x, w, y int)) {
-	stride, dilation := c.steps()
+	stride, dilation := c.stridesAndDilations()
 	out := c.Result()
 	for n := range c.N {
 		for o0 := range out[0] {
@@ -101,14 +101,14 @@ func try(t *testing.T, d device.Device, recorded bool, c Convolution, find func(
 	m := devicetest.New(t, d)
 	p := find(m)
 	kind, wide := devicetest.Kind(c.Type), devicetest.Kind(c.Type)
-	if c.Wide {
+	if c.FilterGradFloat32 {
 		wide = devicetest.Float32
 	}
 	biasKind := kind
-	if c.WideBias {
+	if c.BiasFloat32 {
 		biasKind = devicetest.Float32
 	}
-	o := Operands{X: m.Put(x, kind), W: m.Put(w, wide), Y: m.Put(y, kind), Bias: m.Put(bias, biasKind), Workspace: m.Room(p.Workspace())}
+	o := Operands{X: m.Put(x, kind), W: m.Put(w, wide), Y: m.Put(y, kind), Bias: m.Put(bias, biasKind), Workspace: m.Alloc(p.Workspace())}
 	to, before, stored := o.Y, y, kind
 	switch c.Pass {
 	case DataGrad:
@@ -144,7 +144,7 @@ func try(t *testing.T, d device.Device, recorded bool, c Convolution, find func(
 		if !slices.Equal(got, first) {
 			return fmt.Errorf("%s: other bits than before", how)
 		}
-		return m.Guards()
+		return m.CheckGuards()
 	}
 	err := errors.Join(
 		run("first run", func() error { return p.Run(o) }),
@@ -178,12 +178,12 @@ func trials() map[string]Convolution {
 		}
 		add(name+" bias", func(c *Convolution) { c.Type, c.Bias = kind, true })
 		add(name+" bias, ReLU", func(c *Convolution) { c.Type, c.Bias, c.ReLU = kind, true, true })
-		add(name+" wide bias, ReLU", func(c *Convolution) { c.Type, c.Bias, c.WideBias, c.ReLU = kind, true, true, true })
+		add(name+" wide bias, ReLU", func(c *Convolution) { c.Type, c.Bias, c.BiasFloat32, c.ReLU = kind, true, true, true })
 		add(name+" add to filter", func(c *Convolution) { c.Type, c.Pass, c.Add = kind, FilterGrad, true })
 		add(name+" add to data", func(c *Convolution) { c.Type, c.Pass, c.Add = kind, DataGrad, true })
 	}
 	add("TF32", func(c *Convolution) { c.TF32 = true })
-	add("bfloat16 wide filter", func(c *Convolution) { c.Type, c.Pass, c.Wide = BFloat16, FilterGrad, true })
+	add("bfloat16 wide filter", func(c *Convolution) { c.Type, c.Pass, c.FilterGradFloat32 = BFloat16, FilterGrad, true })
 	add("bfloat16, one cell", func(c *Convolution) { c.Type, c.Filter, c.Pad = BFloat16, [3]int{1, 1, 1}, [3]int{} })
 	return all
 }
@@ -195,13 +195,13 @@ func TestDevice(t *testing.T) {
 	if err != nil {
 		t.Skipf("skipped: %v", err)
 	}
-	h, err := l.New(d.(device.Loaded))
+	h, err := l.New(d.(device.NativeHandles))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range trials() {
 		t.Run(name, func(t *testing.T) {
-			plans, err := h.Plans(c, Limits{Workspace: 64 << 20, Most: 8})
+			plans, err := h.Plans(c, Limits{Workspace: 64 << 20, MaxPlans: 8})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -235,10 +235,10 @@ func (s *slow) Workspace() int64 { return 0 }
 
 func (s *slow) Run(o Operands) error {
 	kind, wide, bias := devicetest.Kind(s.c.Type), devicetest.Kind(s.c.Type), devicetest.Kind(s.c.Type)
-	if s.c.Wide {
+	if s.c.FilterGradFloat32 {
 		wide = devicetest.Float32
 	}
-	if s.c.WideBias {
+	if s.c.BiasFloat32 {
 		bias = devicetest.Float32
 	}
 	lx, lw, ly := lengths(&s.c)

@@ -91,30 +91,30 @@ type Convolution struct {
 	Stride   [3]int // 0 is 1
 	Dilation [3]int // 0 is 1
 	Pad      [3]int // zeros on either side
-	// More is how many zeros more there are behind the last place of an axis than before its
+	// ExtraPadEnd is how many zeros more there are behind the last place of an axis than before its
 	// first: those of a slab, whose other neighbours are there, are fewer or more.
-	More [3]int
-	// RowsX and RowsY are the rows from one plane of x and of y to the next, of which a slab
+	ExtraPadEnd [3]int
+	// PlaneRowsX and PlaneRowsY are the rows from one plane of x and of y to the next, of which a slab
 	// takes some; 0 is all.
-	RowsX, RowsY int
-	Type         Type // of x, y and w
-	// Wide stores the gradient of a filter as float32, whatever Type is. Of bfloat16 cuDNN
+	PlaneRowsX, PlaneRowsY int
+	Type                   Type // of x, y and w
+	// FilterGradFloat32 stores the gradient of a filter as float32, whatever Type is. Of bfloat16 cuDNN
 	// 9.28 does so from compute capability 9.0 on; it has none of bfloat16 before 8.0.
-	Wide bool
+	FilterGradFloat32 bool
 	// TF32 lets float32 factors be rounded to 11 bits of mantissa; Type is Float32.
 	TF32 bool
 	// Bias adds a number to each channel of y, ReLU puts 0 in place of what is negative
 	// after it, both in Forward. Plans say whether they do it.
 	Bias, ReLU bool
-	// WideBias stores the bias as float32, whatever Type is: of bfloat16 and float16 cuDNN
+	// BiasFloat32 stores the bias as float32, whatever Type is: of bfloat16 and float16 cuDNN
 	// has more fused engines, among them those that need no compiler.
-	WideBias bool
+	BiasFloat32 bool
 	// Add adds the result of a gradient to what is there.
 	Add bool
 }
 
-// steps are the strides and dilations, 1 where they are 0.
-func (c *Convolution) steps() (stride, dilation [3]int) {
+// stridesAndDilations are the strides and dilations, 1 where they are 0.
+func (c *Convolution) stridesAndDilations() (stride, dilation [3]int) {
 	for a := range 3 {
 		stride[a], dilation[a] = max(1, c.Stride[a]), max(1, c.Dilation[a])
 	}
@@ -123,10 +123,10 @@ func (c *Convolution) steps() (stride, dilation [3]int) {
 
 // Result is the size of y.
 func (c *Convolution) Result() [3]int {
-	stride, dilation := c.steps()
+	stride, dilation := c.stridesAndDilations()
 	var out [3]int
 	for a := range 3 {
-		room := c.Size[a] + 2*c.Pad[a] + c.More[a] - (c.Filter[a]-1)*dilation[a] - 1
+		room := c.Size[a] + 2*c.Pad[a] + c.ExtraPadEnd[a] - (c.Filter[a]-1)*dilation[a] - 1
 		if room >= 0 {
 			out[a] = room/stride[a] + 1
 		}
@@ -150,20 +150,20 @@ func (c *Convolution) check() error {
 	}
 	out := c.Result()
 	for a := range 3 {
-		if c.Size[a] < 1 || c.Filter[a] < 1 || c.Stride[a] < 0 || c.Dilation[a] < 0 || c.Pad[a] < 0 || c.Pad[a]+c.More[a] < 0 || out[a] < 1 {
+		if c.Size[a] < 1 || c.Filter[a] < 1 || c.Stride[a] < 0 || c.Dilation[a] < 0 || c.Pad[a] < 0 || c.Pad[a]+c.ExtraPadEnd[a] < 0 || out[a] < 1 {
 			return wrong("axis %d: filter %d, stride %d, dilation %d and pad %d leave nothing", a, c.Filter[a], c.Stride[a], c.Dilation[a], c.Pad[a])
 		}
 	}
 	switch {
-	case c.RowsX != 0 && c.RowsX < c.Size[1] || c.RowsY != 0 && c.RowsY < out[1]:
-		return wrong("planes of %d and %d rows in planes of %d and %d", c.Size[1], out[1], c.RowsX, c.RowsY)
+	case c.PlaneRowsX != 0 && c.PlaneRowsX < c.Size[1] || c.PlaneRowsY != 0 && c.PlaneRowsY < out[1]:
+		return wrong("planes of %d and %d rows in planes of %d and %d", c.Size[1], out[1], c.PlaneRowsX, c.PlaneRowsY)
 	case (c.Bias || c.ReLU) && c.Pass != Forward:
 		return wrong("a bias or ReLU belongs to the forward direction")
 	case c.Add && c.Pass == Forward:
 		return wrong("only gradients are added to what is there")
-	case c.WideBias && !c.Bias:
+	case c.BiasFloat32 && !c.Bias:
 		return wrong("there is no bias to be wide")
-	case c.Wide && c.Pass != FilterGrad:
+	case c.FilterGradFloat32 && c.Pass != FilterGrad:
 		return wrong("only the gradient of a filter is stored wide")
 	case c.TF32 && c.Type != Float32:
 		return wrong("TF32 is a way to multiply float32, not %v", c.Type)
@@ -174,7 +174,7 @@ func (c *Convolution) check() error {
 // Limits say which plans are wanted.
 type Limits struct {
 	Workspace int64 // bytes at most; 0 wants plans without
-	Most      int   // plans at most; 0 is all that cuDNN proposes, some of which it compiles first
+	MaxPlans  int   // plans at most; 0 is all that cuDNN proposes, some of which it compiles first
 }
 
 // Operands are where the tensors of a convolution lie on the device, aligned to 16 bytes.

@@ -46,8 +46,8 @@ func TestCheck(t *testing.T) {
 		{func(c *Convolution) { c.Stride[0] = -1 }, "axis 0"},
 		{func(c *Convolution) { c.Pass, c.Bias = DataGrad, true }, "forward"},
 		{func(c *Convolution) { c.Add = true }, "only gradients"},
-		{func(c *Convolution) { c.Wide = true }, "gradient of a filter"},
-		{func(c *Convolution) { c.WideBias = true }, "no bias"},
+		{func(c *Convolution) { c.FilterGradFloat32 = true }, "gradient of a filter"},
+		{func(c *Convolution) { c.BiasFloat32 = true }, "no bias"},
 		{func(c *Convolution) { c.Type, c.TF32 = Float16, true }, "TF32"},
 	} {
 		c := good

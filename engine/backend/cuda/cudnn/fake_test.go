@@ -20,10 +20,10 @@ import (
 func TestMain(m *testing.M) { librariestest.Main(m) }
 
 // loaded is a device as its handles tell it.
-const loaded = librariestest.Loaded(0x5000)
+const loaded = librariestest.FakeHandles(0x5000)
 
 // at is an address of no memory of this program.
-var at = librariestest.At
+var at = librariestest.FakeAddress
 
 // fake opens the library that stands in for cuDNN. log gives what it was asked since.
 func fake(t *testing.T) (l *Library, h *Handle, log func() []string) {
@@ -200,7 +200,7 @@ func TestGradients(t *testing.T) {
 		want []string // of the operation, without the numbers of its descriptor
 	}{
 		{"data", func(c *Convolution) { c.Pass = DataGrad }, []string{"kind 12", "708 conv", "710 x", "709 w", "711 y", "706 type 4: 1", "707 type 4: 0"}},
-		{"filter", func(c *Convolution) { c.Pass, c.Wide, c.Add = FilterGrad, true, true }, []string{"kind 11", "714 conv", "716 x", "715 w", "717 y", "712 type 4: 1", "713 type 4: 1"}},
+		{"filter", func(c *Convolution) { c.Pass, c.FilterGradFloat32, c.Add = FilterGrad, true, true }, []string{"kind 11", "714 conv", "716 x", "715 w", "717 y", "712 type 4: 1", "713 type 4: 1"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, h, log := fake(t)
@@ -234,8 +234,8 @@ func TestGradients(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			wide := slices.ContainsFunc(lines, func(l string) bool { return strings.HasSuffix(l, "attribute 901 type 1: 0") })
-			if wide != c.Wide {
-				t.Errorf("a float32 tensor among them: %v, want %v", wide, c.Wide)
+			if wide != c.FilterGradFloat32 {
+				t.Errorf("a float32 tensor among them: %v, want %v", wide, c.FilterGradFloat32)
 			}
 			if err := errors.Join(p.Close(), h.Close()); err != nil {
 				t.Fatal(err)
@@ -310,7 +310,7 @@ func TestSaved(t *testing.T) {
 // A slab has zeros of its own on either side of an axis, and lies in planes of more rows.
 func TestSlab(t *testing.T) {
 	_, h, log := fake(t)
-	c := Convolution{N: 2, In: 8, Out: 16, Size: [3]int{3, 5, 7}, Filter: [3]int{3, 3, 3}, Pad: [3]int{1, 1, 1}, More: [3]int{0, -1, 0}, RowsX: 9, RowsY: 8, Type: Float32}
+	c := Convolution{N: 2, In: 8, Out: 16, Size: [3]int{3, 5, 7}, Filter: [3]int{3, 3, 3}, Pad: [3]int{1, 1, 1}, ExtraPadEnd: [3]int{0, -1, 0}, PlaneRowsX: 9, PlaneRowsY: 8, Type: Float32}
 	p, err := h.Plan(c, "engine 0")
 	if err != nil {
 		t.Fatal(err)
@@ -323,9 +323,9 @@ func TestSlab(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	for _, wrong := range []Convolution{{RowsX: 4, RowsY: 8}, {RowsX: 9, RowsY: 3}, {More: [3]int{0, -2, 0}}} {
+	for _, wrong := range []Convolution{{PlaneRowsX: 4, PlaneRowsY: 8}, {PlaneRowsX: 9, PlaneRowsY: 3}, {ExtraPadEnd: [3]int{0, -2, 0}}} {
 		x := c
-		x.RowsX, x.RowsY, x.More = wrong.RowsX, wrong.RowsY, wrong.More
+		x.PlaneRowsX, x.PlaneRowsY, x.ExtraPadEnd = wrong.PlaneRowsX, wrong.PlaneRowsY, wrong.ExtraPadEnd
 		if _, err := h.Plan(x, "engine 0"); err == nil {
 			t.Errorf("%+v: no error", wrong)
 		}
@@ -354,7 +354,7 @@ func TestPlans(t *testing.T) {
 		{"all", example, Limits{Workspace: 1 << 20}, false, []string{"engine 3, 2=7, 14=2", "engine 7", "engine 0"}},
 		{"little memory", example, Limits{Workspace: 4096}, false, []string{"engine 3, 2=7, 14=2", "engine 0"}},
 		{"no memory", example, Limits{}, false, []string{"engine 0"}},
-		{"two", example, Limits{Workspace: 1 << 20, Most: 2}, false, []string{"engine 3, 2=7, 14=2", "engine 7"}},
+		{"two", example, Limits{Workspace: 1 << 20, MaxPlans: 2}, false, []string{"engine 3, 2=7, 14=2", "engine 7"}},
 		{"float32", float, Limits{Workspace: 1 << 20}, false, []string{"engine 7", "engine 0"}},
 		{"TF32", tf32, Limits{Workspace: 1 << 20}, false, []string{"engine 3, 2=7, 14=2", "engine 7", "engine 0"}},
 		{"bias", biased, Limits{}, false, []string{"fused engine 4, 24=27", "engine 0"}},
@@ -534,7 +534,7 @@ func TestDescribed(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
-	h, err := l.Describe(`{"deviceVer":900}`)
+	h, err := l.NewFromDescription(`{"deviceVer":900}`)
 	if err != nil {
 		t.Fatal(err)
 	}

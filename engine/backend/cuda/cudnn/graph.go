@@ -38,10 +38,10 @@ func (m *descriptors) tensor(what string, id int64, t C.int, n, c int, size [3]i
 		values(C.CUDNN_ATTR_TENSOR_IS_VIRTUAL, C.CUDNN_TYPE_BOOLEAN, virtual))
 }
 
-// ends are the zeros behind the last places.
-func (c *Convolution) ends() (p [3]int) {
+// padEnds are the zeros behind the last places.
+func (c *Convolution) padEnds() (p [3]int) {
 	for a := range p {
-		p[a] = c.Pad[a] + c.More[a]
+		p[a] = c.Pad[a] + c.ExtraPadEnd[a]
 	}
 	return p
 }
@@ -87,11 +87,11 @@ func (h *Handle) graph(m *descriptors, c *Convolution, fused bool) (descriptor, 
 	}
 
 	stored, filter := dataType(c.Type), filterType(c)
-	stride, dilation := c.steps()
+	stride, dilation := c.stridesAndDilations()
 	out := c.Result()
-	x := tensor("x", idX, stored, c.N, c.In, c.Size, c.RowsX, false)
+	x := tensor("x", idX, stored, c.N, c.In, c.Size, c.PlaneRowsX, false)
 	w := tensor("w", idW, filter, c.Out, c.In, c.Filter, 0, false)
-	y := tensor("y", idY, stored, c.N, c.Out, out, c.RowsY, false)
+	y := tensor("y", idY, stored, c.N, c.Out, out, c.PlaneRowsY, false)
 	conv := part("the convolution", C.CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR,
 		values(C.CUDNN_ATTR_CONVOLUTION_COMP_TYPE, C.CUDNN_TYPE_DATA_TYPE, C.int(C.CUDNN_DATA_FLOAT)),
 		values(C.CUDNN_ATTR_CONVOLUTION_CONV_MODE, C.CUDNN_TYPE_CONVOLUTION_MODE, C.int(C.CUDNN_CROSS_CORRELATION)),
@@ -99,7 +99,7 @@ func (h *Handle) graph(m *descriptors, c *Convolution, fused bool) (descriptor, 
 		values(C.CUDNN_ATTR_CONVOLUTION_DILATIONS, C.CUDNN_TYPE_INT64, ints(dilation)...),
 		values(C.CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, C.CUDNN_TYPE_INT64, ints(stride)...),
 		values(C.CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, C.CUDNN_TYPE_INT64, ints(c.Pad)...),
-		values(C.CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, C.CUDNN_TYPE_INT64, ints(c.ends())...))
+		values(C.CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, C.CUDNN_TYPE_INT64, ints(c.padEnds())...))
 
 	// What follows the convolution reads what is before it and writes what is behind it:
 	// the last writes y.
@@ -107,7 +107,7 @@ func (h *Handle) graph(m *descriptors, c *Convolution, fused bool) (descriptor, 
 	if fused && c.Bias {
 		after = append(after, func(from, to descriptor) descriptor {
 			kind := stored
-			if c.WideBias {
+			if c.BiasFloat32 {
 				kind = C.CUDNN_DATA_FLOAT
 			}
 			bias := tensor("bias", idBias, kind, 1, c.Out, [3]int{1, 1, 1}, 0, false)
@@ -135,7 +135,7 @@ func (h *Handle) graph(m *descriptors, c *Convolution, fused bool) (descriptor, 
 		if k == len(after) {
 			return y
 		}
-		return tensor("between operations", idProduct+int64(k), C.CUDNN_DATA_FLOAT, c.N, c.Out, out, c.RowsY, true)
+		return tensor("between operations", idProduct+int64(k), C.CUDNN_DATA_FLOAT, c.N, c.Out, out, c.PlaneRowsY, true)
 	}
 	p := passes[c.Pass]
 	beta := float32(0)
@@ -160,7 +160,7 @@ func (h *Handle) graph(m *descriptors, c *Convolution, fused bool) (descriptor, 
 
 // filterType is the type of a filter or its gradient.
 func filterType(c *Convolution) C.int {
-	if c.Wide {
+	if c.FilterGradFloat32 {
 		return C.CUDNN_DATA_FLOAT
 	}
 	return dataType(c.Type)

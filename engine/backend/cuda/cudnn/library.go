@@ -56,7 +56,7 @@ func (l *Library) bind(lib *dl.Library) error {
 }
 
 // use is what the library is opened as.
-var use = libraries.Use{Library: libraries.CuDNN, For: "convolutions on the GPU", Install: "cuDNN 9", Marker: ErrUnavailable}
+var use = libraries.Use{Library: libraries.CuDNN, Purpose: "convolutions on the GPU", Install: "cuDNN 9", Marker: ErrUnavailable}
 
 // Version is that of the library, "9.28.0".
 func (l *Library) Version() string { return l.version }
@@ -64,8 +64,8 @@ func (l *Library) Version() string { return l.version }
 // Path is the file that was opened.
 func (l *Library) Path() string { return l.path }
 
-// on calls cuDNN and gives an error with its message, which is kept per OS thread.
-func (l *Library) on(call, what string, f func() C.int) error {
+// call calls cuDNN and gives an error with its message, which is kept per OS thread.
+func (l *Library) call(call, what string, f func() C.int) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	status := f()
@@ -91,26 +91,26 @@ type Handle struct {
 // New prepares cuDNN for a device, whose context is current.
 //
 // Errors: *exit.Error (no device) that wraps ErrUnavailable and a *CallError.
-func (l *Library) New(d device.Loaded) (*Handle, error) {
+func (l *Library) New(d device.NativeHandles) (*Handle, error) {
 	h := &Handle{l: l}
 	var p unsafe.Pointer
-	if err := l.on("cudnnCreate", "the handle", func() C.int { return C.ens_cudnn_create(l.t, &p) }); err != nil {
+	if err := l.call("cudnnCreate", "the handle", func() C.int { return C.ens_cudnn_create(l.t, &p) }); err != nil {
 		return nil, use.Unavailable(l.path, err)
 	}
 	h.handle = p
-	if err := l.on("cudnnSetStream", "the handle", func() C.int { return C.ens_cudnn_stream(l.t, p, d.Stream()) }); err != nil {
+	if err := l.call("cudnnSetStream", "the handle", func() C.int { return C.ens_cudnn_stream(l.t, p, d.Stream()) }); err != nil {
 		_ = h.Close() // the first error says more
 		return nil, use.Unavailable(l.path, err)
 	}
 	return h, nil
 }
 
-// Describe prepares cuDNN for a device that is not here, from its description: the
+// NewFromDescription prepares cuDNN for a device that is not here, from its description: the
 // attribute CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION of one that was. Plans are found, and
 // cannot run.
 //
 // Errors: a *CallError if cuDNN does not understand it.
-func (l *Library) Describe(description string) (*Handle, error) {
+func (l *Library) NewFromDescription(description string) (*Handle, error) {
 	h := &Handle{l: l, made: &descriptors{l: l}}
 	var err error
 	h.described, err = h.made.make("the device", C.CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR,
@@ -135,5 +135,5 @@ func (h *Handle) Close() error {
 	}
 	p := h.handle
 	h.handle = nil
-	return h.l.on("cudnnDestroy", "the handle", func() C.int { return C.ens_cudnn_destroy(h.l.t, p) })
+	return h.l.call("cudnnDestroy", "the handle", func() C.int { return C.ens_cudnn_destroy(h.l.t, p) })
 }

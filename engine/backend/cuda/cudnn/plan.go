@@ -196,7 +196,7 @@ type finder struct {
 	reasons []error // why engines were left out
 }
 
-func (f *finder) full() bool { return f.limits.Most > 0 && len(f.plans) >= f.limits.Most }
+func (f *finder) isFull() bool { return f.limits.MaxPlans > 0 && len(f.plans) >= f.limits.MaxPlans }
 
 // skip remembers why an engine or a way to ask for engines is left out.
 func (f *finder) skip(err error) {
@@ -208,7 +208,7 @@ func (f *finder) skip(err error) {
 // find looks for plans of the fused graph or the plain one.
 func (f *finder) find(fused bool) error {
 	for _, mode := range modes {
-		if f.full() {
+		if f.isFull() {
 			return nil
 		}
 		if err := f.ask(fused, mode.mode, "heuristics "+mode.name); err != nil {
@@ -218,9 +218,9 @@ func (f *finder) find(fused bool) error {
 	return nil
 }
 
-// unusual tells whether a call failed for another reason than that cuDNN cannot do what is
+// isUnexpected tells whether a call failed for another reason than that cuDNN cannot do what is
 // wanted.
-func unusual(err error) bool {
+func isUnexpected(err error) bool {
 	var e *CallError
 	return !errors.As(err, &e) || e.Status/1000 != 3
 }
@@ -235,14 +235,14 @@ func (f *finder) ask(fused bool, mode C.int, what string) error {
 	if err != nil {
 		// Already here fails a fused graph of a kind that cuDNN does not know, and a mode
 		// that knows no convolutions over three axes.
-		if unusual(err) {
+		if isUnexpected(err) {
 			return fmt.Errorf("cudnn: %v of %v: %w", f.c.Pass, f.c.Size, err)
 		}
 		f.skip(err)
 		return nil
 	}
 	for _, choice := range choices {
-		if f.full() {
+		if f.isFull() {
 			return nil
 		}
 		if err := f.try(choice); err != nil {
@@ -429,7 +429,7 @@ func (p *Plan) Run(o Operands) error {
 		}
 	}
 	if status := C.ens_cudnn_execute(p.h.l.t, p.h.handle, p.plan.p, p.packed.p); status != 0 {
-		return p.h.l.on("cudnnBackendExecute", p.name, func() C.int { return status })
+		return p.h.l.call("cudnnBackendExecute", p.name, func() C.int { return status })
 	}
 	return nil
 }

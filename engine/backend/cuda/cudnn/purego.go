@@ -27,10 +27,10 @@ func (*Library) Version() string { return "" }
 func (*Library) Path() string { return "" }
 
 // New always fails without cgo.
-func (*Library) New(device.Loaded) (*Handle, error) { return nil, ErrUnavailable }
+func (*Library) New(device.NativeHandles) (*Handle, error) { return nil, ErrUnavailable }
 
-// Describe always fails without cgo.
-func (*Library) Describe(string) (*Handle, error) { return nil, ErrUnavailable }
+// NewFromDescription always fails without cgo.
+func (*Library) NewFromDescription(string) (*Handle, error) { return nil, ErrUnavailable }
 
 // Handle is cuDNN on one device; without cgo there is none.
 type Handle struct{}

@@ -44,16 +44,16 @@ func TestLongNoDevice(t *testing.T) {
 // down to compiled kernels: all that cuDNN checks before it needs the device.
 func TestLongPlans(t *testing.T) {
 	l := real(t)
-	for name, description := range cudnntest.Described {
+	for name, description := range cudnntest.DeviceDescriptions {
 		t.Run(name, func(t *testing.T) { plansOf(t, l, name, description) })
 	}
-	if _, err := l.Describe(`{"deviceVer":900}`); err == nil || !strings.Contains(err.Error(), "maxGridSize") {
+	if _, err := l.NewFromDescription(`{"deviceVer":900}`); err == nil || !strings.Contains(err.Error(), "maxGridSize") {
 		t.Errorf("a description without most of it: got %v", err)
 	}
 }
 
 func plansOf(t *testing.T, l *Library, name, description string) {
-	h, err := l.Describe(description)
+	h, err := l.NewFromDescription(description)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,12 +66,12 @@ func plansOf(t *testing.T, l *Library, name, description string) {
 		{"forward", func(c *Convolution) {}, false},
 		{"bias", func(c *Convolution) { c.Bias = true }, true},
 		{"bias, ReLU", func(c *Convolution) { c.Bias, c.ReLU = true, true }, true},
-		{"wide bias", func(c *Convolution) { c.Bias, c.WideBias = true, true }, true},
-		{"wide bias, ReLU", func(c *Convolution) { c.Bias, c.WideBias, c.ReLU = true, true, true }, true},
+		{"wide bias", func(c *Convolution) { c.Bias, c.BiasFloat32 = true, true }, true},
+		{"wide bias, ReLU", func(c *Convolution) { c.Bias, c.BiasFloat32, c.ReLU = true, true, true }, true},
 		{"ReLU", func(c *Convolution) { c.ReLU = true }, true},
 		{"data", func(c *Convolution) { c.Pass = DataGrad }, false},
 		{"filter", func(c *Convolution) { c.Pass = FilterGrad }, false},
-		{"wide filter", func(c *Convolution) { c.Pass, c.Wide = FilterGrad, true }, false},
+		{"wide filter", func(c *Convolution) { c.Pass, c.FilterGradFloat32 = FilterGrad, true }, false},
 		{"add to filter", func(c *Convolution) { c.Pass, c.Add = FilterGrad, true }, false},
 		{"add to data", func(c *Convolution) { c.Pass, c.Add = DataGrad, true }, false},
 		{"float16", func(c *Convolution) { c.Type, c.Bias = Float16, true }, true},
@@ -91,8 +91,8 @@ func plansOf(t *testing.T, l *Library, name, description string) {
 		t.Run(test.name, func(t *testing.T) {
 			c := base
 			test.set(&c)
-			plans, err := h.Plans(c, Limits{Workspace: 1 << 30, Most: 3})
-			if name == "V100" && c.Type == BFloat16 || name == "A100" && c.Wide { // what cuDNN 9.28 has no engines for
+			plans, err := h.Plans(c, Limits{Workspace: 1 << 30, MaxPlans: 3})
+			if name == "V100" && c.Type == BFloat16 || name == "A100" && c.FilterGradFloat32 { // what cuDNN 9.28 has no engines for
 				if !errors.Is(err, ErrUnsupported) {
 					t.Errorf("got %v, want ErrUnsupported", err)
 				}

@@ -27,16 +27,16 @@ type Device interface {
 	FreeHost(p Pointer) error
 	// Copy copies between memories of any kind.
 	Copy(dst, src Pointer, bytes int64) error
-	// CopyAside copies behind all work that was asked for so far, and beside what is asked for
+	// CopyAsync copies behind all work that was asked for so far, and beside what is asked for
 	// later, until Join. Host memory must be of AllocHost. Copies towards the device run in the
 	// order in which they were asked for, and so do those from it. It may be recorded, with the
 	// Join of all it began.
-	CopyAside(dst, src Pointer, bytes int64) (Ticket, error)
-	// CopyNow is CopyAside behind nothing: what it reads and writes is not in use by any work
+	CopyAsync(dst, src Pointer, bytes int64) (Event, error)
+	// CopyNow is CopyAsync behind nothing: what it reads and writes is not in use by any work
 	// that was asked for. It cannot be recorded.
-	CopyNow(dst, src Pointer, bytes int64) (Ticket, error)
+	CopyNow(dst, src Pointer, bytes int64) (Event, error)
 	// Join has the work that is asked for later wait for a copy.
-	Join(t Ticket) error
+	Join(t Event) error
 	// Zero clears memory of the device.
 	Zero(p Pointer, bytes int64) error
 	// Load makes the kernels of a program; programs that were loaded before, by this or
@@ -55,20 +55,20 @@ type Device interface {
 	Close() error
 }
 
-// Ticket names a copy, or work of a library, that runs aside. It is valid until the device is closed, and within
+// Event names a copy, or work of a library, that runs aside. It is valid until the device is closed, and within
 // the recording in which it was given.
-type Ticket any
+type Event any
 
 // Properties are what a device is.
 type Properties struct {
-	Name         string // "NVIDIA H100 80GB HBM3"
-	UUID         string // "GPU-8e7f…", by which the driver's tools know it; "" if emulated
-	Architecture int    // compute capability times ten: 90
-	Processors   int    // that run blocks of threads
-	SharedBytes  int    // most shared memory of a block, dynamic and static
-	MemoryBytes  int64
-	MemoryRate   float64 // bytes a second, by clock and width
-	Emulated     bool    // runs on the processor: no libraries, no tensor cores
+	Name            string // "NVIDIA H100 80GB HBM3"
+	UUID            string // "GPU-8e7f…", by which the driver's tools know it; "" if emulated
+	Architecture    int    // compute capability times ten: 90
+	Multiprocessors int    // that run blocks of threads
+	SharedBytes     int    // most shared memory of a block, dynamic and static
+	MemoryBytes     int64
+	MemoryBandwidth float64 // bytes a second, by clock and width
+	Emulated        bool    // runs on the processor: no libraries, no tensor cores
 }
 
 // Program is source in CUDA C++ that uses no headers but those of package kernels.
@@ -103,23 +103,23 @@ type Recording interface {
 	Close() error
 }
 
-// Loaded is what libraries of the vendor need of a real device; nil for one that has none.
-type Loaded interface {
+// NativeHandles is what libraries of the vendor need of a real device; nil for one that has none.
+type NativeHandles interface {
 	// Stream is the CUstream of the order of work, and Context the CUcontext.
 	Stream() Pointer
 	Context() Pointer
 }
 
-// Double is a real device with a second stream, for libraries.
-type Double interface {
-	// Beside has f ask a library for work in another stream: behind all work that was asked
+// AsyncRunner is a real device with a second stream, for libraries.
+type AsyncRunner interface {
+	// RunAsync has f ask a library for work in another stream: behind all work that was asked
 	// for so far, here and there, and beside what is asked for here later, until Join. It may
 	// be recorded, with the Join of all it began.
-	Beside(f func(stream Pointer) error) (Ticket, error)
+	RunAsync(f func(stream Pointer) error) (Event, error)
 }
 
-// Gauge is what a real device tells of itself beside doing work.
-type Gauge interface {
+// Profiler is what a real device tells of itself beside doing work.
+type Profiler interface {
 	// Time gives how long the device works on what f asks for, and waits until that is done.
 	Time(f func() error) (seconds float64, err error)
 	// FreeBytes is how much memory is left, whoever holds the rest.

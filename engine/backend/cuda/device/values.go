@@ -5,11 +5,11 @@ import (
 	"math"
 )
 
-// Values packs the arguments of a call, eight bytes each, and their kinds: p a Pointer,
+// PackArguments packs the arguments of a call, eight bytes each, and their kinds: p a Pointer,
 // i int32, l int64, u uint32, v uint64, f float32.
 //
 // Errors: an argument of another type.
-func Values(args []any) (values []uint64, kinds string, err error) {
+func PackArguments(args []any) (values []uint64, kinds string, err error) {
 	k := make([]byte, len(args))
 	for i, a := range args {
 		var v uint64

@@ -64,11 +64,11 @@ func Numbers(r *rand.Rand, n int) []float32 {
 
 // Memory is what a test has of a device's memory.
 type Memory struct {
-	t    testing.TB
-	d    device.Device
-	all  []piece
-	host device.Pointer // room for the largest piece
-	room int64
+	t         testing.TB
+	d         device.Device
+	all       []piece
+	host      device.Pointer // room for the largest piece
+	hostBytes int64
 }
 
 type piece struct {
@@ -100,26 +100,26 @@ func (m *Memory) must(err error) {
 	}
 }
 
-// stage is memory of the host for n bytes.
-func (m *Memory) stage(n int64) []byte {
+// hostBuffer is memory of the host for n bytes.
+func (m *Memory) hostBuffer(n int64) []byte {
 	m.t.Helper()
-	if n > m.room {
+	if n > m.hostBytes {
 		m.must(m.d.FreeHost(m.host))
 		var err error
 		m.host, err = m.d.AllocHost(n)
 		m.must(err)
-		m.room = n
+		m.hostBytes = n
 	}
 	return unsafe.Slice((*byte)(m.host), n)
 }
 
-// Room gives memory between guards, filled with NaN of all kinds.
-func (m *Memory) Room(bytes int64) device.Pointer {
+// Alloc gives memory between guards, filled with NaN of all kinds.
+func (m *Memory) Alloc(bytes int64) device.Pointer {
 	m.t.Helper()
 	start, err := m.d.Alloc(bytes + 2*guardBytes)
 	m.must(err)
 	m.all = append(m.all, piece{start, bytes})
-	h := m.stage(bytes + 2*guardBytes)
+	h := m.hostBuffer(bytes + 2*guardBytes)
 	for i := range h {
 		h[i] = 0xff
 		if i < guardBytes || i >= len(h)-guardBytes {
@@ -134,7 +134,7 @@ func (m *Memory) Room(bytes int64) device.Pointer {
 // Put gives memory with numbers.
 func (m *Memory) Put(x []float32, k Kind) device.Pointer {
 	m.t.Helper()
-	p := m.Room(int64(len(x)) * k.bytes())
+	p := m.Alloc(int64(len(x)) * k.bytes())
 	m.Set(p, x, k)
 	return p
 }
@@ -142,7 +142,7 @@ func (m *Memory) Put(x []float32, k Kind) device.Pointer {
 // Set writes numbers into memory.
 func (m *Memory) Set(p device.Pointer, x []float32, k Kind) {
 	m.t.Helper()
-	h := m.stage(int64(len(x)) * k.bytes())
+	h := m.hostBuffer(int64(len(x)) * k.bytes())
 	for i, v := range x {
 		switch k {
 		case Float32:
@@ -150,7 +150,7 @@ func (m *Memory) Set(p device.Pointer, x []float32, k Kind) {
 		case BFloat16:
 			*(*uint16)(unsafe.Pointer(&h[2*i])) = toBFloat16(v)
 		case Float16:
-			*(*uint16)(unsafe.Pointer(&h[2*i])) = float16.Of(float64(v))
+			*(*uint16)(unsafe.Pointer(&h[2*i])) = float16.ToBits(float64(v))
 		}
 	}
 	m.must(m.d.Copy(p, m.host, int64(len(h))))
@@ -160,7 +160,7 @@ func (m *Memory) Set(p device.Pointer, x []float32, k Kind) {
 // Get reads n numbers, when all work is done.
 func (m *Memory) Get(p device.Pointer, n int, k Kind) []float32 {
 	m.t.Helper()
-	h := m.stage(int64(n) * k.bytes())
+	h := m.hostBuffer(int64(n) * k.bytes())
 	m.must(m.d.Copy(m.host, p, int64(len(h))))
 	m.must(m.d.Wait())
 	x := make([]float32, n)
@@ -171,16 +171,16 @@ func (m *Memory) Get(p device.Pointer, n int, k Kind) []float32 {
 		case BFloat16:
 			x[i] = math.Float32frombits(uint32(*(*uint16)(unsafe.Pointer(&h[2*i]))) << 16)
 		case Float16:
-			x[i] = float32(float16.Value(*(*uint16)(unsafe.Pointer(&h[2*i]))))
+			x[i] = float32(float16.FromBits(*(*uint16)(unsafe.Pointer(&h[2*i]))))
 		}
 	}
 	return x
 }
 
-// Guards tells whether anything was written beside the memory that was given.
-func (m *Memory) Guards() error {
+// CheckGuards tells whether anything was written beside the memory that was given.
+func (m *Memory) CheckGuards() error {
 	for i, p := range m.all {
-		h := m.stage(p.bytes + 2*guardBytes)
+		h := m.hostBuffer(p.bytes + 2*guardBytes)
 		m.must(m.d.Copy(m.host, p.start, int64(len(h))))
 		m.must(m.d.Wait())
 		for j := range h {

@@ -31,21 +31,21 @@ func TestMemory(t *testing.T) {
 			if got := m.Get(m.Put(x, k), len(x), k); !slices.Equal(got, x) {
 				t.Errorf("kind %d: got %v, want %v", k, got, x)
 			}
-			for _, v := range m.Get(m.Room(8), int(8/k.bytes()), k) {
+			for _, v := range m.Get(m.Alloc(8), int(8/k.bytes()), k) {
 				if !math.IsNaN(float64(v)) {
 					t.Errorf("kind %d: a room has %g at first, want NaN", k, v)
 				}
 			}
 		}
-		if err := m.Guards(); err != nil {
+		if err := m.CheckGuards(); err != nil {
 			t.Error(err)
 		}
 		for _, at := range []int{-1, 10} {
-			p := m.Room(10)
-			b := m.stage(1)
+			p := m.Alloc(10)
+			b := m.hostBuffer(1)
 			b[0] = 0
 			m.must(d.Copy(unsafe.Add(p, at), m.host, 1))
-			if err := m.Guards(); err == nil {
+			if err := m.CheckGuards(); err == nil {
 				t.Errorf("byte %d of 10 was written and nobody noticed", at)
 			}
 			b[0] = guard

@@ -55,20 +55,20 @@ import (
 //go:embed emulate.h
 var header string
 
-// one runs kernels: what threads share is static.
-var one sync.Mutex
+// launching runs kernels: what threads share is static.
+var launching sync.Mutex
 
 // Device is an emulated device.
 type Device struct {
-	limit     int64 // of its memory, in bytes
-	used      int64
-	regions   map[device.Pointer]region
-	host      map[device.Pointer]int64 // bytes of each
-	recording *recording
-	args      []unsafe.Pointer // of calls, freed with the device
-	beside    []*beside        // work of libraries that is under way, in order
-	crossed   int64
-	closed    bool
+	limit       int64 // of its memory, in bytes
+	used        int64
+	regions     map[device.Pointer]region
+	host        map[device.Pointer]int64 // bytes of each
+	recording   *recording
+	args        []unsafe.Pointer // of calls, freed with the device
+	pending     []*asyncWork     // work of libraries that is under way, in order
+	transferred int64
+	closed      bool
 }
 
 // region is memory between two pages that nobody may touch, which end where it ends.
@@ -92,19 +92,19 @@ func Open(memory int64) (*Device, error) {
 
 // Properties say that it is emulated, with the limits of compute capability 8.0.
 func (d *Device) Properties() device.Properties {
-	return device.Properties{Name: "emulated", Architecture: 80, Processors: 2, SharedBytes: 160 << 10, MemoryBytes: d.limit, MemoryRate: 1e9, Emulated: true}
+	return device.Properties{Name: "emulated", Architecture: 80, Multiprocessors: 2, SharedBytes: 160 << 10, MemoryBytes: d.limit, MemoryBandwidth: 1e9, Emulated: true}
 }
 
 // Alloc gives memory that only kernels and copies touch. Its bytes are all ones, which is
 // no number in any type.
 func (d *Device) Alloc(bytes int64) (device.Pointer, error) {
 	if bytes > d.limit-d.used {
-		return nil, fmt.Errorf("%w: %d bytes asked for, %d of %d free", device.ErrMemory, bytes, d.limit-d.used, d.limit)
+		return nil, fmt.Errorf("%w: %d bytes asked for, %d of %d free", device.ErrOutOfMemory, bytes, d.limit-d.used, d.limit)
 	}
 	r := region{bytes: (bytes + page - 1) / page * page}
 	r.mapped = r.bytes + 2*page
 	if r.base = C.emulate_map(C.size_t(r.mapped)); r.base == nil {
-		return nil, fmt.Errorf("%w: the host has no more", device.ErrMemory)
+		return nil, fmt.Errorf("%w: the host has no more", device.ErrOutOfMemory)
 	}
 	// The end of the memory is that of its last page, as far as its alignment lets it.
 	const align = 256
@@ -138,7 +138,7 @@ func (d *Device) Free(p device.Pointer) error {
 func (d *Device) AllocHost(bytes int64) (device.Pointer, error) {
 	p := C.calloc(C.size_t(max(bytes, 1)+64), 1)
 	if p == nil {
-		return nil, fmt.Errorf("%w: the host has no more", device.ErrMemory)
+		return nil, fmt.Errorf("%w: the host has no more", device.ErrOutOfMemory)
 	}
 	d.host[p] = bytes
 	return p, nil
@@ -181,18 +181,18 @@ func (d *Device) do(f func() error) error {
 	return d.open(f)
 }
 
-// Crossed is how many bytes copies have brought from the host to the device so far, or back.
-func (d *Device) Crossed() int64 { return d.crossed }
+// BytesTransferred is how many bytes copies have brought from the host to the device so far, or back.
+func (d *Device) BytesTransferred() int64 { return d.transferred }
 
-// crosses counts a copy that is done.
-func (d *Device) crosses(dst, src device.Pointer, bytes int64) {
-	if d.within(dst) != d.within(src) {
-		d.crossed += bytes
+// countTransfer counts a copy that is done.
+func (d *Device) countTransfer(dst, src device.Pointer, bytes int64) {
+	if d.owns(dst) != d.owns(src) {
+		d.transferred += bytes
 	}
 }
 
-// within tells whether memory is the device's.
-func (d *Device) within(p device.Pointer) bool {
+// owns tells whether memory is the device's.
+func (d *Device) owns(p device.Pointer) bool {
 	for base, r := range d.regions {
 		if uintptr(p) >= uintptr(base) && uintptr(p) < uintptr(base)+uintptr(max(r.bytes, 1)) {
 			return true
@@ -204,61 +204,61 @@ func (d *Device) within(p device.Pointer) bool {
 // Copy copies between memories.
 func (d *Device) Copy(dst, src device.Pointer, bytes int64) error {
 	return d.do(func() error {
-		d.crosses(dst, src, bytes)
+		d.countTransfer(dst, src, bytes)
 		copy(unsafe.Slice((*byte)(dst), bytes), unsafe.Slice((*byte)(src), bytes))
 		return nil
 	})
 }
 
-// aside is a copy that is under way: its result is there when it is joined.
-type aside struct {
+// asyncCopy is a copy that is under way: its result is there when it is joined.
+type asyncCopy struct {
 	dst, src device.Pointer
 	data     []byte
 	ended    bool
 }
 
-// CopyAside reads at once, and writes when it is joined: what reads the result too early
+// CopyAsync reads at once, and writes when it is joined: what reads the result too early
 // finds no numbers, and what changes source or destination too early is an error.
-func (d *Device) CopyAside(dst, src device.Pointer, bytes int64) (device.Ticket, error) {
-	t := newAside(dst, src, bytes)
+func (d *Device) CopyAsync(dst, src device.Pointer, bytes int64) (device.Event, error) {
+	t := newAsyncCopy(dst, src, bytes)
 	return t, d.do(func() error {
-		d.crosses(dst, src, bytes)
+		d.countTransfer(dst, src, bytes)
 		return t.begin()
 	})
 }
 
-func newAside(dst, src device.Pointer, bytes int64) *aside {
-	return &aside{dst: dst, src: src, data: make([]byte, bytes)}
+func newAsyncCopy(dst, src device.Pointer, bytes int64) *asyncCopy {
+	return &asyncCopy{dst: dst, src: src, data: make([]byte, bytes)}
 }
 
-func (a *aside) begin() error {
+func (a *asyncCopy) begin() error {
 	a.ended = false
 	copy(a.data, unsafe.Slice((*byte)(a.src), len(a.data)))
 	to := unsafe.Slice((*byte)(a.dst), len(a.data))
 	for i := range to {
-		to[i] = underWay
+		to[i] = inFlight
 	}
 	return nil
 }
 
-// underWay fills the destination of a copy: no number in any type.
-const underWay = 0xff
+// inFlight fills the destination of a copy: no number in any type.
+const inFlight = 0xff
 
-// CopyNow is CopyAside: no work is under way.
-func (d *Device) CopyNow(dst, src device.Pointer, bytes int64) (device.Ticket, error) {
-	return d.CopyAside(dst, src, bytes)
+// CopyNow is CopyAsync: no work is under way.
+func (d *Device) CopyNow(dst, src device.Pointer, bytes int64) (device.Event, error) {
+	return d.CopyAsync(dst, src, bytes)
 }
 
 // Join writes what the copy has read.
-func (d *Device) Join(t device.Ticket) error {
-	if b, ok := t.(*beside); ok {
+func (d *Device) Join(t device.Event) error {
+	if b, ok := t.(*asyncWork); ok {
 		return d.do(b.end)
 	}
-	return d.do(t.(*aside).end)
+	return d.do(t.(*asyncCopy).end)
 }
 
 // end ends a copy, unless it has ended.
-func (a *aside) end() error {
+func (a *asyncCopy) end() error {
 	if a.ended {
 		return nil
 	}
@@ -268,7 +268,7 @@ func (a *aside) end() error {
 	}
 	to := unsafe.Slice((*byte)(a.dst), len(a.data))
 	for _, v := range to {
-		if v != underWay {
+		if v != inFlight {
 			return errors.New("emulate: the destination of a copy aside was written before the copy was joined")
 		}
 	}
@@ -279,8 +279,8 @@ func (a *aside) end() error {
 // FreeBytes is what is left of the limit.
 func (d *Device) FreeBytes() (int64, error) { return d.limit - d.used, nil }
 
-// Program does what a library would on the device, in the order of work.
-func (d *Device) Program(f func() error) error { return d.do(f) }
+// RunInOrder does what a library would on the device, in the order of work.
+func (d *Device) RunInOrder(f func() error) error { return d.do(f) }
 
 // Zero clears memory.
 func (d *Device) Zero(p device.Pointer, bytes int64) error {
@@ -292,10 +292,10 @@ func (d *Device) Zero(p device.Pointer, bytes int64) error {
 
 // Wait ends what libraries do: all other work is done when it is asked for.
 func (d *Device) Wait() error {
-	if d.recording != nil || d.closed || len(d.beside) == 0 {
+	if d.recording != nil || d.closed || len(d.pending) == 0 {
 		return nil
 	}
-	return d.open(d.endBeside)
+	return d.open(d.finishAsync)
 }
 
 // Close frees all memory.
@@ -411,7 +411,7 @@ func (m *module) Call(kernel string, size device.Size, args ...any) (device.Call
 	if err != nil {
 		return nil, fail(err)
 	}
-	values, kinds, err := device.Values(args)
+	values, kinds, err := device.PackArguments(args)
 	if err != nil {
 		return nil, fail(err)
 	}
@@ -432,8 +432,8 @@ func (m *module) Call(kernel string, size device.Size, args ...any) (device.Call
 	c.args = C.emulate_arguments((*C.ulonglong)(unsafe.Pointer(&values[0])), C.int(len(args)))
 	m.d.args = append(m.d.args, unsafe.Pointer(c.args))
 	c.run = func() error {
-		one.Lock()
-		defer one.Unlock()
+		launching.Lock()
+		defer launching.Unlock()
 		C.emulate_launch(c.launch, &c.size[0], c.shared, c.args)
 		return nil
 	}

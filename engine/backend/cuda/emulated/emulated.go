@@ -13,18 +13,18 @@ import (
 //
 // Errors: as of emulate.Open.
 func Open(memory int64) (backend.Backend, error) {
-	return over(func() (device.Device, error) { return emulate.Open(memory) })
+	return openOn(func() (device.Device, error) { return emulate.Open(memory) })
 }
 
-// OpenLate gives one that works as late as a GPU may.
+// OpenLazy gives one that works as late as a GPU may.
 //
 // Errors: as of emulate.Open.
-func OpenLate(memory int64) (backend.Backend, error) {
-	return over(func() (device.Device, error) { return emulate.OpenLate(memory) })
+func OpenLazy(memory int64) (backend.Backend, error) {
+	return openOn(func() (device.Device, error) { return emulate.OpenLazy(memory) })
 }
 
-func over(open func() (device.Device, error)) (backend.Backend, error) {
-	b, err := cuda.Over(open)
+func openOn(open func() (device.Device, error)) (backend.Backend, error) {
+	b, err := cuda.New(open)
 	if err != nil {
 		return nil, err // not a nil *cuda.Backend
 	}

@@ -27,7 +27,7 @@ func TestCompilerFaults(t *testing.T) {
 	for _, open := range []struct {
 		name string
 		open func(memory int64) (backend.Backend, error)
-	}{{"Open", emulated.Open}, {"OpenLate", emulated.OpenLate}} {
+	}{{"Open", emulated.Open}, {"OpenLate", emulated.OpenLazy}} {
 		for _, c := range []struct {
 			name, compiler string   // an empty script is no compiler
 			want           []string // in the error

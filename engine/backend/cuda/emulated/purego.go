@@ -14,5 +14,5 @@ func Open(int64) (backend.Backend, error) {
 	return nil, &exit.Error{Code: exit.NoDevice, What: "GPUs cannot be emulated", Why: "this program was built without cgo, or not for Linux", Fix: "build it with cgo"}
 }
 
-// OpenLate is Open.
-func OpenLate(memory int64) (backend.Backend, error) { return Open(memory) }
+// OpenLazy is Open.
+func OpenLazy(memory int64) (backend.Backend, error) { return Open(memory) }

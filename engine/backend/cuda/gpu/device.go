@@ -34,30 +34,30 @@ func Count() (int, error) {
 
 // gpu is an opened device.
 type gpu struct {
-	c          *C.ens_gpu // nil when it is closed
-	index      int
-	properties device.Properties
-	memory     map[device.Pointer]int64 // of the device, that is not freed yet
-	host       map[device.Pointer]int64
-	modules    map[string]*module // by the program
-	calls      []*C.ens_call
-	recordings map[*recording]bool
-	events     []C.CUevent // all that mark copies
-	spare      []C.CUevent // those that no copy needs
-	begun      []*ticket   // copies aside of the recording that is made, which are not joined
-	record     int         // its number; 0 while there is none
-	recorded   int         // recordings begun
-	compiler   *nvrtc.Compiler
-	last       string // the last call that was asked for
-	lost       error
+	c           *C.ens_gpu // nil when it is closed
+	index       int
+	properties  device.Properties
+	memory      map[device.Pointer]int64 // of the device, that is not freed yet
+	host        map[device.Pointer]int64
+	modules     map[string]*module // by the program
+	calls       []*C.ens_call
+	recordings  map[*recording]bool
+	events      []C.CUevent // all that mark copies
+	freeEvents  []C.CUevent // those that no copy needs
+	unjoined    []*event    // copies aside of the recording that is made, which are not joined
+	recordingID int         // its number; 0 while there is none
+	recorded    int         // recordings begun
+	compiler    *nvrtc.Compiler
+	last        string // the last call that was asked for
+	lost        error
 }
 
 // What it is, to the engine and to libraries.
 var (
-	_ device.Device = (*gpu)(nil)
-	_ device.Loaded = (*gpu)(nil)
-	_ device.Double = (*gpu)(nil)
-	_ device.Gauge  = (*gpu)(nil)
+	_ device.Device        = (*gpu)(nil)
+	_ device.NativeHandles = (*gpu)(nil)
+	_ device.AsyncRunner   = (*gpu)(nil)
+	_ device.Profiler      = (*gpu)(nil)
 )
 
 // Open opens the GPU of this number among those that the driver lets this process use.
@@ -95,12 +95,12 @@ func (d *gpu) open() error {
 	at := fmt.Sprintf("GPU %d", d.index)
 	if d.index < 0 || d.index >= count {
 		why := fmt.Sprintf("there are %d, counted from 0", count)
-		return absent(at, why, "CUDA_VISIBLE_DEVICES decides which this process sees", errors.New(why))
+		return unavailable(at, why, "CUDA_VISIBLE_DEVICES decides which this process sees", errors.New(why))
 	}
 	var what *C.char
 	if rc := C.ens_gpu_open(d.c, C.int(d.index), &what); rc != 0 {
 		s := status(&d.c.cu, rc)
-		return absent(at, C.GoString(what)+": "+s, "`nvidia-smi` tells who uses it, and in what mode", errors.New(s))
+		return unavailable(at, C.GoString(what)+": "+s, "`nvidia-smi` tells who uses it, and in what mode", errors.New(s))
 	}
 	return nil
 }
@@ -138,33 +138,33 @@ func (d *gpu) describe() error {
 	}
 	if unified == 0 {
 		why := "it does not share addresses with the host"
-		return absent(fmt.Sprintf("GPU %d", d.index), why, "use another", errors.New(why))
+		return unavailable(fmt.Sprintf("GPU %d", d.index), why, "use another", errors.New(why))
 	}
 	d.properties = device.Properties{
-		Name:         C.GoString(&name[0]),
-		UUID:         fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]),
-		Architecture: 10*int(major) + int(minor),
-		Processors:   int(processors),
-		SharedBytes:  int(shared),
-		MemoryBytes:  int64(total),
+		Name:            C.GoString(&name[0]),
+		UUID:            fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]),
+		Architecture:    10*int(major) + int(minor),
+		Multiprocessors: int(processors),
+		SharedBytes:     int(shared),
+		MemoryBytes:     int64(total),
 		// The clock is in kHz, and data move at both of its edges.
-		MemoryRate: 2 * float64(clock) * 1e3 * float64(width) / 8,
+		MemoryBandwidth: 2 * float64(clock) * 1e3 * float64(width) / 8,
 	}
 	return nil
 }
 
 var (
-	errClosed    = errors.New("the device is closed")
-	errForgotten = errors.New("the recording is closed")
-	errRecording = errors.New("this cannot be done while work is recorded")
-	errHost      = errors.New("the host has no more memory")
+	errClosed          = errors.New("the device is closed")
+	errRecordingClosed = errors.New("the recording is closed")
+	errRecording       = errors.New("this cannot be done while work is recorded")
+	errHost            = errors.New("the host has no more memory")
 )
 
 // fail makes the error of a call of the driver. After some codes the device is lost: they
 // come from work that was asked for before, by whatever asks next.
 func (d *gpu) fail(rc C.int, what string) error {
 	err := fmt.Errorf("GPU %d: %s: %s", d.index, what, status(&d.c.cu, rc))
-	if !final(rc) {
+	if !isFatal(rc) {
 		return err
 	}
 	if d.lost == nil {
@@ -237,9 +237,9 @@ func (d *gpu) Alloc(bytes int64) (device.Pointer, error) {
 	case C.ENS_CUDA_ERROR_OUT_OF_MEMORY:
 		free, total, err := d.memoryInfo()
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("GPU %d: %w: %d bytes asked for", d.index, device.ErrMemory, bytes), err)
+			return nil, errors.Join(fmt.Errorf("GPU %d: %w: %d bytes asked for", d.index, device.ErrOutOfMemory, bytes), err)
 		}
-		return nil, fmt.Errorf("GPU %d: %w: %d bytes asked for, %d of %d free", d.index, device.ErrMemory, bytes, free, total)
+		return nil, fmt.Errorf("GPU %d: %w: %d bytes asked for, %d of %d free", d.index, device.ErrOutOfMemory, bytes, free, total)
 	default:
 		return nil, d.fail(rc, "cuMemAlloc")
 	}
@@ -349,7 +349,7 @@ func (d *gpu) Wait() error {
 	if err := d.ready(); err != nil {
 		return err
 	}
-	if d.record != 0 {
+	if d.recordingID != 0 {
 		return errRecording
 	}
 	if rc := C.ens_gpu_wait(d.c); rc != 0 {
@@ -363,7 +363,7 @@ func (d *gpu) Time(f func() error) (float64, error) {
 	if err := d.ready(); err != nil {
 		return 0, err
 	}
-	if d.record != 0 {
+	if d.recordingID != 0 {
 		return 0, errRecording
 	}
 	if rc := C.ens_gpu_start_clock(d.c); rc != 0 {

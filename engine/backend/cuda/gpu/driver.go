@@ -23,13 +23,13 @@ import (
 
 // oldest is the driver that NVRTC of CUDA 12 wants, and what it is called.
 const (
-	oldest     = 12000
-	oldestName = "525 (CUDA 12.0)"
+	minDriver     = 12000
+	minDriverName = "525 (CUDA 12.0)"
 )
 
-// absent makes the error of a driver that cannot be used.
-func absent(at, why, fix string, cause error) error {
-	return &exit.Error{Code: exit.NoDevice, What: "cannot use a GPU", At: at, Why: why, Fix: fix, Err: fmt.Errorf("%w: %w", device.ErrNone, cause)}
+// unavailable makes the error of a driver that cannot be used.
+func unavailable(at, why, fix string, cause error) error {
+	return &exit.Error{Code: exit.NoDevice, What: "cannot use a GPU", At: at, Why: why, Fix: fix, Err: fmt.Errorf("%w: %w", device.ErrNoDevice, cause)}
 }
 
 // bind opens the driver's library, puts its functions into t, starts it, and counts the
@@ -41,7 +41,7 @@ func bind(t *C.ens_cuda) (int, error) {
 		if !errors.As(err, &e) {
 			return 0, err
 		}
-		return 0, absent(e.At, e.Why, e.Fix, err)
+		return 0, unavailable(e.At, e.Why, e.Fix, err)
 	}
 	at := lib.Path()
 	var missing [64]*C.char
@@ -50,7 +50,7 @@ func bind(t *C.ens_cuda) (int, error) {
 		for _, p := range missing[:n] {
 			names = append(names, C.GoString(p))
 		}
-		return 0, absent(at, "it lacks "+strings.Join(names, ", "), "update the NVIDIA driver to "+oldestName+" or later", dl.ErrNoSymbol)
+		return 0, unavailable(at, "it lacks "+strings.Join(names, ", "), "update the NVIDIA driver to "+minDriverName+" or later", dl.ErrNoSymbol)
 	}
 	var count, version C.int
 	if rc := C.ens_cuda_init(t, &count); rc != 0 {
@@ -58,16 +58,16 @@ func bind(t *C.ens_cuda) (int, error) {
 		if v, set := os.LookupEnv("CUDA_VISIBLE_DEVICES"); set && rc == C.ENS_CUDA_ERROR_NO_DEVICE {
 			fix = fmt.Sprintf("CUDA_VISIBLE_DEVICES is %q; unset it, or name a GPU that is there", v)
 		}
-		return 0, absent(at, "cuInit: "+status(t, rc), fix, errors.New(status(t, rc)))
+		return 0, unavailable(at, "cuInit: "+status(t, rc), fix, errors.New(status(t, rc)))
 	}
 	if rc := C.ens_cuda_version(t, &version); rc != 0 {
-		return 0, absent(at, "cuDriverGetVersion: "+status(t, rc), "", errors.New(status(t, rc)))
+		return 0, unavailable(at, "cuDriverGetVersion: "+status(t, rc), "", errors.New(status(t, rc)))
 	}
-	if version < oldest {
+	if version < minDriver {
 		why := fmt.Sprintf("the driver serves CUDA %d.%d", version/1000, version%1000/10)
-		return 0, absent(at, why, "update the NVIDIA driver to "+oldestName+" or later", errors.New(why))
+		return 0, unavailable(at, why, "update the NVIDIA driver to "+minDriverName+" or later", errors.New(why))
 	}
-	libraries.DriverServes(int(version) / 1000)
+	libraries.SetDriverCUDA(int(version) / 1000)
 	return int(count), nil
 }
 
@@ -83,8 +83,8 @@ func status(t *C.ens_cuda, rc C.int) string {
 	return name + " (" + text + ")"
 }
 
-// final says whether the driver does no more work in a context after a code.
-func final(rc C.int) bool {
+// isFatal says whether the driver does no more work in a context after a code.
+func isFatal(rc C.int) bool {
 	switch rc {
 	case C.ENS_CUDA_ERROR_DEINITIALIZED, C.ENS_CUDA_ERROR_ECC_UNCORRECTABLE, C.ENS_CUDA_ERROR_NVLINK_UNCORRECTABLE, C.ENS_CUDA_ERROR_CONTAINED,
 		C.ENS_CUDA_ERROR_ILLEGAL_ADDRESS, C.ENS_CUDA_ERROR_LAUNCH_TIMEOUT, C.ENS_CUDA_ERROR_CONTEXT_IS_DESTROYED, C.ENS_CUDA_ERROR_ASSERT,

@@ -150,7 +150,7 @@ func TestNoDriver(t *testing.T) {
 	} {
 		err := f()
 		var e *exit.Error
-		if !errors.Is(err, device.ErrNone) || !errors.Is(err, dl.ErrNotFound) || !errors.As(err, &e) || e.Code != exit.NoDevice {
+		if !errors.Is(err, device.ErrNoDevice) || !errors.Is(err, dl.ErrNotFound) || !errors.As(err, &e) || e.Code != exit.NoDevice {
 			t.Fatalf("got %v", err)
 		}
 		for _, want := range []string{"cannot use a GPU", "no libcuda.so.1", "install the NVIDIA driver"} {
@@ -217,7 +217,7 @@ func TestUnusable(t *testing.T) {
 		}
 		if c.held {
 			nothingLeft(t, log, c.folder)
-		} else if !errors.Is(err, device.ErrNone) || exit.CodeOf(err) != exit.NoDevice {
+		} else if !errors.Is(err, device.ErrNoDevice) || exit.CodeOf(err) != exit.NoDevice {
 			t.Errorf("%+v: %v is not device.ErrNone with its code", c, err)
 		}
 	}
@@ -238,7 +238,7 @@ func TestCountAndProperties(t *testing.T) {
 	if n, err := Count(); n != 2 || err != nil {
 		t.Errorf("Count: %d, %v", n, err)
 	}
-	want := device.Properties{Name: "Fake 1", UUID: "GPU-00112233-4455-6677-8899-aabbccddeeff", Architecture: 90, Processors: 132, SharedBytes: 227 << 10, MemoryBytes: 1 << 20, MemoryRate: 2 * 2619e6 * 640}
+	want := device.Properties{Name: "Fake 1", UUID: "GPU-00112233-4455-6677-8899-aabbccddeeff", Architecture: 90, Multiprocessors: 132, SharedBytes: 227 << 10, MemoryBytes: 1 << 20, MemoryBandwidth: 2 * 2619e6 * 640}
 	if d.Properties() != want {
 		t.Errorf("got %+v, want %+v", d.Properties(), want)
 	}
@@ -287,7 +287,7 @@ func TestMemory(t *testing.T) {
 		t.Errorf("free: %d of %d, %v", free, start, err)
 	}
 	_, err = d.Alloc(1 << 20)
-	if !errors.Is(err, device.ErrMemory) || !strings.Contains(err.Error(), fmt.Sprintf("1048576 bytes asked for, %d of 1048576 free", free)) {
+	if !errors.Is(err, device.ErrOutOfMemory) || !strings.Contains(err.Error(), fmt.Sprintf("1048576 bytes asked for, %d of 1048576 free", free)) {
 		t.Errorf("too much: %v", err)
 	}
 	if zero, err := d.Alloc(0); err != nil || zero == nil || d.Free(zero) != nil {
@@ -468,22 +468,22 @@ func TestRecord(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := r.Run(); !errors.Is(err, errForgotten) {
+	if err := r.Run(); !errors.Is(err, errRecordingClosed) {
 		t.Errorf("a closed recording runs: %v", err)
 	}
 	must[device.Recording](t)(d.Record(fill.Run)) // Close forgets it
 }
 
-// TestAside: copies run in the stream of their direction, alone and in a recording, which
+// TestCopyAsync: copies run in the stream of their direction, alone and in a recording, which
 // must join them.
-func TestAside(t *testing.T) {
+func TestCopyAsync(t *testing.T) {
 	d, log := open(t)
 	p := must[device.Pointer](t)(d.Alloc(64))
 	q := must[device.Pointer](t)(d.AllocHost(64))
 	host := unsafe.Slice((*byte)(q), 64)
 	host[0] = 7
-	there := must[device.Ticket](t)(d.CopyAside(p, q, 32))
-	back := must[device.Ticket](t)(d.CopyAside(unsafe.Add(q, 32), p, 32))
+	there := must[device.Event](t)(d.CopyAsync(p, q, 32))
+	back := must[device.Event](t)(d.CopyAsync(unsafe.Add(q, 32), p, 32))
 	if err := errors.Join(d.Join(there), d.Join(back), d.Join(there), d.Wait()); err != nil {
 		t.Fatal(err)
 	}
@@ -494,19 +494,19 @@ func TestAside(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	host[0] = 8
-	if err := errors.Join(d.Join(must[device.Ticket](t)(d.CopyNow(p, q, 32))), d.Join(must[device.Ticket](t)(d.CopyNow(unsafe.Add(q, 32), p, 32)))); err != nil || host[32] != 8 {
+	if err := errors.Join(d.Join(must[device.Event](t)(d.CopyNow(p, q, 32))), d.Join(must[device.Event](t)(d.CopyNow(unsafe.Add(q, 32), p, 32)))); err != nil || host[32] != 8 {
 		t.Errorf("now: %d, %v", host[32], err)
 	}
-	open := must[device.Ticket](t)(d.CopyAside(p, q, 32))
-	var left device.Ticket
+	open := must[device.Event](t)(d.CopyAsync(p, q, 32))
+	var left device.Event
 	copies := func(join bool) func() error {
 		return func() error {
 			for range 3 {
 				if err := d.Join(open); err == nil || !strings.Contains(err.Error(), "another recording") {
 					t.Errorf("a copy of before is joined: %v", err)
 				}
-				a, err := d.CopyAside(p, q, 32)
-				b, err2 := d.CopyAside(unsafe.Add(q, 32), p, 32)
+				a, err := d.CopyAsync(p, q, 32)
+				b, err2 := d.CopyAsync(unsafe.Add(q, 32), p, 32)
 				if err := errors.Join(err, err2); err != nil || !join {
 					left = a
 					return err
@@ -541,19 +541,19 @@ func TestAside(t *testing.T) {
 	}
 	for _, f := range []string{"cuEventRecord", "cuStreamWaitEvent", "cuMemcpyAsync"} {
 		t.Setenv("FAKE_FAIL", f+"=1@1")
-		if _, err := d.CopyAside(p, q, 8); err == nil || !strings.Contains(err.Error(), "copy of 8 bytes aside: CUDA_ERROR_1") {
+		if _, err := d.CopyAsync(p, q, 8); err == nil || !strings.Contains(err.Error(), "copy of 8 bytes aside: CUDA_ERROR_1") {
 			t.Errorf("%s fails: %v", f, err)
 		}
 	}
 }
 
-// TestBeside: libraries are given a stream of their own, behind the work so far; what they are asked for is joined
+// TestRunAsync: libraries are given a stream of their own, behind the work so far; what they are asked for is joined
 // like a copy.
-func TestBeside(t *testing.T) {
+func TestRunAsync(t *testing.T) {
 	d, _ := open(t)
 	var stream device.Pointer
 	work := func(p device.Pointer) error { stream = p; return nil }
-	first := must[device.Ticket](t)(d.Beside(work))
+	first := must[device.Event](t)(d.RunAsync(work))
 	if stream == nil || stream == d.Stream() {
 		t.Errorf("the stream %v, that of work is %v", stream, d.Stream())
 	}
@@ -561,14 +561,14 @@ func TestBeside(t *testing.T) {
 		if err := d.Join(first); err == nil || !strings.Contains(err.Error(), "another recording") {
 			t.Errorf("work of before is joined: %v", err)
 		}
-		_, err := d.Beside(work)
+		_, err := d.RunAsync(work)
 		return err
 	}); err == nil || !strings.Contains(err.Error(), "does not join") {
 		t.Errorf("work that is not joined: %v", err)
 	}
 	r := must[device.Recording](t)(d.Record(func() error {
-		a, err := d.Beside(work)
-		b, err2 := d.Beside(work)
+		a, err := d.RunAsync(work)
+		b, err2 := d.RunAsync(work)
 		if err := errors.Join(err, err2); err != nil {
 			return err
 		}
@@ -579,7 +579,7 @@ func TestBeside(t *testing.T) {
 	}
 	refused := errors.New("refused")
 	fails := func() error {
-		_, err := d.Beside(func(device.Pointer) error { return refused })
+		_, err := d.RunAsync(func(device.Pointer) error { return refused })
 		return err
 	}
 	if err := fails(); !errors.Is(err, refused) {
@@ -593,7 +593,7 @@ func TestBeside(t *testing.T) {
 	}
 	for _, f := range []string{"cuEventRecord=1@1", "cuEventRecord=1@2", "cuStreamWaitEvent=1@1"} {
 		t.Setenv("FAKE_FAIL", f)
-		if _, err := d.Beside(work); err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_1") {
+		if _, err := d.RunAsync(work); err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_1") {
 			t.Errorf("%s: %v", f, err)
 		}
 	}
@@ -814,10 +814,10 @@ func TestCloseFails(t *testing.T) {
 	}
 }
 
-// TestDriverServes: a compiler that is newer than the driver is not taken, one that it serves
+// TestDriverCUDA: a compiler that is newer than the driver is not taken, one that it serves
 // is.
-func TestDriverServes(t *testing.T) {
-	defer libraries.DriverServes(0)
+func TestDriverCUDA(t *testing.T) {
+	defer libraries.SetDriverCUDA(0)
 	fake(t)
 	t.Setenv(libraries.PathVariable, filepath.Join(fakes, "thirteen"))
 	if _, err := Open(0); !hasNVRTC(t) && (err == nil || !strings.Contains(err.Error(), "the driver serves CUDA 12 and nothing newer")) {

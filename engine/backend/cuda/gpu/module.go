@@ -26,7 +26,7 @@ func (d *gpu) Load(p device.Program) (device.Module, error) {
 	if err := d.ready(); err != nil {
 		return nil, err
 	}
-	if d.record != 0 {
+	if d.recordingID != 0 {
 		return nil, errRecording
 	}
 	key := strings.Join(append([]string{p.Name, p.Source}, p.Defines...), "\x00")
@@ -84,7 +84,7 @@ func (m *module) Call(kernel string, size device.Size, args ...any) (device.Call
 	default:
 		return fail(m.d.fail(rc, "cuModuleGetFunction"))
 	}
-	values, kinds, err := device.Values(args)
+	values, kinds, err := device.PackArguments(args)
 	if err != nil {
 		return fail(err)
 	}

@@ -8,14 +8,14 @@ import (
 )
 
 var errPure = &exit.Error{Code: exit.NoDevice, What: "cannot use a GPU", Why: "this program was built without cgo and cannot open the NVIDIA driver",
-	Fix: "build it with cgo, on Linux", Err: device.ErrNone}
+	Fix: "build it with cgo, on Linux", Err: device.ErrNoDevice}
 
 // Open always fails without cgo.
 //
-// Errors: *exit.Error (no device) around device.ErrNone.
+// Errors: *exit.Error (no device) around device.ErrNoDevice.
 func Open(int) (device.Device, error) { return nil, errPure }
 
 // Count always fails without cgo.
 //
-// Errors: *exit.Error (no device) around device.ErrNone.
+// Errors: *exit.Error (no device) around device.ErrNoDevice.
 func Count() (int, error) { return 0, errPure }

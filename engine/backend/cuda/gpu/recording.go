@@ -22,7 +22,7 @@ func (d *gpu) Record(f func() error) (device.Recording, error) {
 	if err := d.ready(); err != nil {
 		return nil, err
 	}
-	if d.record != 0 {
+	if d.recordingID != 0 {
 		return nil, errRecording
 	}
 	if rc := C.ens_gpu_begin(d.c); rc != 0 {
@@ -30,9 +30,9 @@ func (d *gpu) Record(f func() error) (device.Recording, error) {
 	}
 	r := &recording{d: d}
 	d.recorded++
-	d.record = d.recorded
+	d.recordingID = d.recorded
 	defer func() {
-		if d.record != 0 { // f panicked, which says more than what comes of this
+		if d.recordingID != 0 { // f panicked, which says more than what comes of this
 			_ = d.endRecord(r, false)
 		}
 	}()
@@ -43,7 +43,7 @@ func (d *gpu) Record(f func() error) (device.Recording, error) {
 		}
 		return nil, err
 	}
-	if n := len(d.begun); n > 0 {
+	if n := len(d.unjoined); n > 0 {
 		return nil, errors.Join(fmt.Errorf("GPU %d: a recording begins %d copies that it does not join", d.index, n), d.endRecord(r, false))
 	}
 	if err := d.endRecord(r, true); err != nil {
@@ -55,11 +55,11 @@ func (d *gpu) Record(f func() error) (device.Recording, error) {
 
 // endRecord has the streams work again, and makes the recording if it is to be kept.
 func (d *gpu) endRecord(r *recording, keep bool) error {
-	for _, t := range slices.Clone(d.begun) { // all that was forked must be joined
+	for _, t := range slices.Clone(d.unjoined) { // all that was forked must be joined
 		C.ens_gpu_join(d.c, t.done)
 		d.release(t)
 	}
-	d.record = 0
+	d.recordingID = 0
 	var k C.int
 	if keep {
 		k = 1
@@ -82,7 +82,7 @@ func (r *recording) Run() error {
 		return err
 	}
 	if r.exec == nil {
-		return errForgotten
+		return errRecordingClosed
 	}
 	r.d.last = "a recording"
 	if rc := C.ens_gpu_replay(r.d.c, r.exec); rc != 0 {

@@ -49,8 +49,8 @@ func write(s *strings.Builder, file string, seen map[string]bool) {
 	}
 }
 
-// Sum tells versions of the sources apart.
-func Sum() string {
+// Digest tells versions of the sources apart.
+func Digest() string {
 	entries, err := files.ReadDir(".")
 	if err != nil {
 		panic(fmt.Sprintf("kernels: %v", err))

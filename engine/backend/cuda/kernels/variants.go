@@ -26,8 +26,8 @@ var choices = map[string][][]string{
 	"sums.cu":      {{"T=float", "T=bf16", "T=f16"}},
 }
 
-// others are fields stored in any type, plain or with their channels last.
-var others = [][]string{{"T=float", "T=bf16", "T=f16"}, {"", "LAST=1"}}
+// fieldChoices are fields stored in any type, plain or with their channels last.
+var fieldChoices = [][]string{{"T=float", "T=bf16", "T=f16"}, {"", "LAST=1"}}
 
 // Variants lists each program with all macros that it is compiled with in practice.
 func Variants() []device.Program {
@@ -38,7 +38,7 @@ func Variants() []device.Program {
 		}
 		lists, ok := choices[file]
 		if !ok {
-			lists = others
+			lists = fieldChoices
 		}
 		defines := [][]string{nil}
 		for _, list := range lists {

@@ -32,7 +32,7 @@ const PathVariable = "ENSEMBLE_CUDA_PATH"
 // Errors: *exit.Error (no device) around dl.ErrNotFound, with the places and what the
 // loader says of files that are there and do not open.
 func Find(l Library) (*dl.Library, error) {
-	for _, u := range l.uses {
+	for _, u := range l.dependencies {
 		_, _ = Find(u) // a library that cannot do without says so itself
 	}
 	var refused []string
@@ -76,7 +76,7 @@ func Find(l Library) (*dl.Library, error) {
 	if lib == nil {
 		return nil, l.missing(append(named, rest...), refused)
 	}
-	return lib, l.openBeside(lib)
+	return lib, l.openCompanions(lib)
 }
 
 // loaderSays gives the loader's messages.
@@ -88,13 +88,13 @@ func loaderSays(err error) []string {
 	return []string{err.Error()}
 }
 
-// openBeside opens the files that must lie beside a library, of its own major version
+// openCompanions opens the files that must lie beside a library, of its own major version
 // where their names have one.
-func (l Library) openBeside(lib *dl.Library) error {
-	if l.beside == "" {
+func (l Library) openCompanions(lib *dl.Library) error {
+	if l.companions == "" {
 		return nil
 	}
-	pattern := l.beside
+	pattern := l.companions
 	if stem, ok := strings.CutSuffix(pattern, "*"); ok {
 		_, version, _ := strings.Cut(filepath.Base(lib.Path()), ".so.")
 		major, _, _ := strings.Cut(version, ".")
@@ -142,7 +142,7 @@ func (l Library) missing(folders, refused []string) error {
 		why += " or in " + strings.Join(folders, ", ")
 	}
 	if len(l.files()) < len(l.Files) {
-		why += fmt.Sprintf("; the driver serves CUDA %d and nothing newer", served.Load())
+		why += fmt.Sprintf("; the driver serves CUDA %d and nothing newer", driverCUDA.Load())
 	}
 	if len(refused) > 0 {
 		why = strings.Join(slices.Compact(refused), "; ")
@@ -192,7 +192,7 @@ func (l Library) folders(p places) (named, rest []string) {
 		named = append(named, dir, filepath.Join(dir, "lib64"), filepath.Join(dir, "lib"))
 		named = append(named, l.wheels(dir)...)
 		named = append(named, l.wheels(filepath.Join(dir, "nvidia"))...)
-		named = append(named, l.ofPython(dir)...)
+		named = append(named, l.pythonFolders(dir)...)
 	}
 	for _, dir := range p.toolkits {
 		rest = append(rest, filepath.Join(dir, "lib64"), filepath.Join(dir, "lib"))
@@ -201,13 +201,13 @@ func (l Library) folders(p places) (named, rest []string) {
 		if dir == os.Getenv("CONDA_PREFIX") {
 			rest = append(rest, filepath.Join(dir, "lib"))
 		}
-		rest = append(rest, l.ofPython(dir)...)
+		rest = append(rest, l.pythonFolders(dir)...)
 	}
 	return present(named), present(rest)
 }
 
-// ofPython are the folders of packages of the Pythons of a prefix, the newest first.
-func (l Library) ofPython(prefix string) []string {
+// pythonFolders are the folders of packages of the Pythons of a prefix, the newest first.
+func (l Library) pythonFolders(prefix string) []string {
 	versions := glob(filepath.Join(prefix, "lib", "python3*"))
 	slices.SortStableFunc(versions, func(a, b string) int { return minor(b) - minor(a) })
 	var dirs []string

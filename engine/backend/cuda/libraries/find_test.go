@@ -15,8 +15,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// alone lets only what a test sets say where libraries lie.
-func alone(t *testing.T) {
+// clearEnvironment lets only what a test sets say where libraries lie.
+func clearEnvironment(t *testing.T) {
 	t.Helper()
 	for _, v := range []string{PathVariable, "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH"} {
 		t.Setenv(v, "")
@@ -28,12 +28,12 @@ func alone(t *testing.T) {
 
 // made is a library that no machine has.
 func made(files ...string) Library {
-	return Library{Name: "Made", Files: files, Adds: "nothing", wheel: "made", install: "made-of-tests"}
+	return Library{Name: "Made", Files: files, Enables: "nothing", wheel: "made", install: "made-of-tests"}
 }
 
-// fresh makes the stem of a file name that this process has not seen: what the loader has once
+// newStem makes the stem of a file name that this process has not seen: what the loader has once
 // opened it knows by its soname for good.
-func fresh(stem string) string {
+func newStem(stem string) string {
 	freshOnes++
 	return fmt.Sprintf("lib%s%d", stem, freshOnes)
 }
@@ -73,7 +73,7 @@ func compile(t *testing.T, needs string, named bool, paths ...string) {
 // TestOrder: each place is found, and the places in the order of the comment. Places are
 // taken away one after the other.
 func TestOrder(t *testing.T) {
-	alone(t)
+	clearEnvironment(t)
 	dir := t.TempDir()
 	env := func(name string) string { return filepath.Join(dir, name) }
 	t.Setenv(PathVariable, env("a")+":"+env("b")+"::"+env("c")+":"+env("d")+":"+env("e"))
@@ -123,7 +123,7 @@ func TestOrder(t *testing.T) {
 
 // TestMissing: the error says what, where it was looked for, and what to do.
 func TestMissing(t *testing.T) {
-	alone(t)
+	clearEnvironment(t)
 	dir := t.TempDir()
 	t.Setenv(PathVariable, dir)
 	_, err := Find(made("libmade-nowhere.so.2", "libmade-nowhere.so.1"))
@@ -141,8 +141,8 @@ func TestMissing(t *testing.T) {
 // TestRefused: of a file that is there and does not open, the reason is given; another
 // place that has a good one is taken nevertheless.
 func TestRefused(t *testing.T) {
-	alone(t)
-	dir, name, needed := t.TempDir(), fresh("made-refused")+".so.1", fresh("needed-by-made")+".so.5"
+	clearEnvironment(t)
+	dir, name, needed := t.TempDir(), newStem("made-refused")+".so.1", newStem("needed-by-made")+".so.5"
 	t.Setenv(PathVariable, filepath.Join(dir, "a")+":"+filepath.Join(dir, "b"))
 	compile(t, needed, true, filepath.Join(dir, "a", name))
 	l := made(name)
@@ -161,14 +161,14 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestBeside: a library without the part that must lie beside it is not usable; a part of
+// TestCompanions: a library without the part that must lie beside it is not usable; a part of
 // another major version is none.
-func TestBeside(t *testing.T) {
-	alone(t)
-	dir, name := t.TempDir(), fresh("made-beside")
+func TestCompanions(t *testing.T) {
+	clearEnvironment(t)
+	dir, name := t.TempDir(), newStem("made-beside")
 	t.Setenv(PathVariable, dir)
 	l := made(name + ".so.12")
-	l.beside = name + "-part.so.*"
+	l.companions = name + "-part.so.*"
 	compile(t, "", true, filepath.Join(dir, name+".so.12"), filepath.Join(dir, name+"-part.so.11.9"))
 	if _, err := Find(l); err == nil || !strings.Contains(err.Error(), "no "+name+"-part.so.12* lies beside it in "+dir) {
 		t.Errorf("got %v, want the missing part", err)
@@ -179,10 +179,10 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestUses: what a library opens by its bare name is open already.
-func TestUses(t *testing.T) {
-	alone(t)
-	dir, name, by := t.TempDir(), fresh("made-used")+".so.1", fresh("made-user")+".so.1"
+// TestDependencies: what a library opens by its bare name is open already.
+func TestDependencies(t *testing.T) {
+	clearEnvironment(t)
+	dir, name, by := t.TempDir(), newStem("made-used")+".so.1", newStem("made-user")+".so.1"
 	t.Setenv(PathVariable, dir)
 	used := made(name)
 	compile(t, "", true, filepath.Join(dir, "made", "lib", name), filepath.Join(dir, by))
@@ -190,7 +190,7 @@ func TestUses(t *testing.T) {
 		t.Fatal("it opens before")
 	}
 	user := made(by)
-	user.uses = []Library{used}
+	user.dependencies = []Library{used}
 	if _, err := Find(user); err != nil {
 		t.Fatal(err)
 	}

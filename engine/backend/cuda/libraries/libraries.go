@@ -12,48 +12,48 @@ import (
 
 // Library is a library that is opened at run time.
 type Library struct {
-	Name  string
-	Files []string // sonames, newest first
-	Adds  string   // what it adds to the program
+	Name    string
+	Files   []string // sonames, newest first
+	Enables string   // what it adds to the program
 
-	wheel   string    // folder of its Python package below nvidia/; "" if none has it
-	install string    // that package, as pip calls it
-	beside  string    // pattern of files that must lie in the same folder
-	cuda    bool      // the major version of a file is that of CUDA
-	uses    []Library // which it opens by name itself
+	wheel        string    // folder of its Python package below nvidia/; "" if none has it
+	install      string    // that package, as pip calls it
+	companions   string    // pattern of files that must lie in the same folder
+	cuda         bool      // the major version of a file is that of CUDA
+	dependencies []Library // which it opens by name itself
 }
 
 // The libraries.
 var (
 	// Driver comes with the kernel's module and is the only one of the system.
-	Driver = Library{Name: "CUDA driver", Files: []string{"libcuda.so.1"}, Adds: "any use of a GPU"}
+	Driver = Library{Name: "CUDA driver", Files: []string{"libcuda.so.1"}, Enables: "any use of a GPU"}
 	// NVRTC compiles CUDA C++ at run time.
-	NVRTC = Library{Name: "CUDA runtime compiler", Files: []string{"libnvrtc.so.13", "libnvrtc.so.12"}, Adds: "our own kernels on the GPU",
-		wheel: "cuda_nvrtc", install: "nvidia-cuda-nvrtc-cu12", beside: "libnvrtc-builtins.so.*", cuda: true}
+	NVRTC = Library{Name: "CUDA runtime compiler", Files: []string{"libnvrtc.so.13", "libnvrtc.so.12"}, Enables: "our own kernels on the GPU",
+		wheel: "cuda_nvrtc", install: "nvidia-cuda-nvrtc-cu12", companions: "libnvrtc-builtins.so.*", cuda: true}
 	// CuBLASLt multiplies matrices for cuDNN.
-	CuBLASLt = Library{Name: "cuBLASLt", Files: []string{"libcublasLt.so.13", "libcublasLt.so.12"}, Adds: "convolutions on the GPU, through cuDNN",
-		wheel: "cublas", install: "nvidia-cublas-cu12", cuda: true, uses: []Library{NVRTC}}
+	CuBLASLt = Library{Name: "cuBLASLt", Files: []string{"libcublasLt.so.13", "libcublasLt.so.12"}, Enables: "convolutions on the GPU, through cuDNN",
+		wheel: "cublas", install: "nvidia-cublas-cu12", cuda: true, dependencies: []Library{NVRTC}}
 	// CuDNN convolves.
-	CuDNN = Library{Name: "cuDNN", Files: []string{"libcudnn.so.9"}, Adds: "convolutions on the GPU",
-		wheel: "cudnn", install: "nvidia-cudnn-cu12", beside: "libcudnn_graph.so.9", uses: []Library{NVRTC, CuBLASLt}}
+	CuDNN = Library{Name: "cuDNN", Files: []string{"libcudnn.so.9"}, Enables: "convolutions on the GPU",
+		wheel: "cudnn", install: "nvidia-cudnn-cu12", companions: "libcudnn_graph.so.9", dependencies: []Library{NVRTC, CuBLASLt}}
 	// NCCL sends between GPUs.
-	NCCL = Library{Name: "NCCL", Files: []string{"libnccl.so.2"}, Adds: "training over several GPUs",
+	NCCL = Library{Name: "NCCL", Files: []string{"libnccl.so.2"}, Enables: "training over several GPUs",
 		wheel: "nccl", install: "nvidia-nccl-cu12"}
 )
 
 // Optional lists what computing on a GPU needs beside the driver.
 func Optional() []Library { return []Library{NVRTC, CuDNN, CuBLASLt, NCCL} }
 
-// served is the newest major version of CUDA that the driver serves; 0 before it is known.
-var served atomic.Int32
+// driverCUDA is the newest major version of CUDA that the driver serves; 0 before it is known.
+var driverCUDA atomic.Int32
 
-// DriverServes says which major version of CUDA the driver serves. Find leaves out what is
+// SetDriverCUDA says which major version of CUDA the driver serves. Find leaves out what is
 // newer: its machine code does not load.
-func DriverServes(major int) { served.Store(int32(major)) }
+func SetDriverCUDA(major int) { driverCUDA.Store(int32(major)) }
 
 // files are the names that can be used with the driver.
 func (l Library) files() []string {
-	most := int(served.Load())
+	most := int(driverCUDA.Load())
 	if !l.cuda || most == 0 {
 		return l.Files
 	}

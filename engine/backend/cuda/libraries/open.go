@@ -10,7 +10,7 @@ import (
 // Use is a library whose functions a package calls, as its errors name it.
 type Use struct {
 	Library
-	For     string // "convolutions on the GPU"
+	Purpose string // "convolutions on the GPU"
 	Install string // "cuDNN 9"
 	Marker  error  // that errors wrap
 }
@@ -35,7 +35,7 @@ func (u Use) Open(find func(Library) (*dl.Library, error), bind func(*dl.Library
 
 // Unavailable is the error of a library that is there and cannot be used.
 func (u Use) Unavailable(at string, cause error) error {
-	return &exit.Error{Code: exit.NoDevice, What: "cannot use " + u.Name + " for " + u.For, At: at, Why: cause.Error(),
+	return &exit.Error{Code: exit.NoDevice, What: "cannot use " + u.Name + " for " + u.Purpose, At: at, Why: cause.Error(),
 		Fix: "install " + u.Install + " for the CUDA version of the driver (PyPI: " + u.install + "), or set " + PathVariable + " to its folder",
 		Err: fmt.Errorf("%w: %w", u.Marker, cause)}
 }

@@ -27,10 +27,10 @@ type Cache struct {
 }
 
 const (
-	magic     = "ensemble kernel 1\n"
-	suffix    = ".kernel"
-	maxFiles  = 1024
-	usedAgain = time.Hour // files used again within this time are not marked as such again
+	magic         = "ensemble kernel 1\n"
+	suffix        = ".kernel"
+	maxFiles      = 1024
+	touchInterval = time.Hour // files used again within this time are not marked as such again
 )
 
 // UserCache is the cache in the user's folder for such things.
@@ -102,7 +102,7 @@ func read(file string) ([]byte, bool) {
 	if sha256.Sum256(image) != [sha256.Size]byte(rest) {
 		return nil, false
 	}
-	if info, err := os.Stat(file); err == nil && time.Since(info.ModTime()) > usedAgain {
+	if info, err := os.Stat(file); err == nil && time.Since(info.ModTime()) > touchInterval {
 		now := time.Now()
 		_ = os.Chtimes(file, now, now) // of a folder that others own
 	}

@@ -19,35 +19,35 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// verdict is what the conformance suite said.
-type verdict struct {
-	Case      string   `json:"case"`
-	Program   string   `json:"program"`
-	Run       string   `json:"run"` // pattern of tests
-	Processes int      `json:"processes"`
-	Started   int      `json:"started"`
-	Passed    int      `json:"passed"`
-	Failed    int      `json:"failed"`
-	Skipped   int      `json:"skipped"`
-	Seconds   float64  `json:"seconds"`
-	Emulated  bool     `json:"emulated"` // the suite found no GPU
-	Complete  bool     `json:"complete"` // it ran to its end
-	Why       string   `json:"why,omitempty"`
-	Running   string   `json:"running,omitempty"` // the test that was not ended
-	Failures  []broken `json:"failures"`
-	Skips     []broken `json:"skips,omitempty"` // the first ones, with their reasons
-	Said      []broken `json:"said,omitempty"`  // by tests of a suite that did not end: mostly failures
-	Slowest   []slow   `json:"slowest"`
+// suiteResult is what the conformance suite said.
+type suiteResult struct {
+	Case      string       `json:"case"`
+	Program   string       `json:"program"`
+	Run       string       `json:"run"` // pattern of tests
+	Processes int          `json:"processes"`
+	Started   int          `json:"started"`
+	Passed    int          `json:"passed"`
+	Failed    int          `json:"failed"`
+	Skipped   int          `json:"skipped"`
+	Seconds   float64      `json:"seconds"`
+	Emulated  bool         `json:"emulated"` // the suite found no GPU
+	Complete  bool         `json:"complete"` // it ran to its end
+	Why       string       `json:"why,omitempty"`
+	Running   string       `json:"running,omitempty"` // the test that was not ended
+	Failures  []failedTest `json:"failures"`
+	Skips     []failedTest `json:"skips,omitempty"`  // the first ones, with their reasons
+	Output    []failedTest `json:"output,omitempty"` // by tests of a suite that did not end: mostly failures
+	Slowest   []testTime   `json:"slowest"`
 }
 
-// broken is a test that failed, with the first lines that it printed.
-type broken struct {
+// failedTest is a test that failed, with the first lines that it printed.
+type failedTest struct {
 	Test string `json:"test"`
 	Text string `json:"text"`
 }
 
-// slow is the time of a test.
-type slow struct {
+// testTime is the time of a test.
+type testTime struct {
 	Test    string  `json:"test"`
 	Seconds float64 `json:"seconds"`
 }
@@ -59,7 +59,7 @@ func conformance(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	defer cancel()
 	start := time.Now()
 	patterns := c.patterns()
-	parts := make([]*verdict, len(patterns))
+	parts := make([]*suiteResult, len(patterns))
 	var all sync.WaitGroup
 	for i, p := range patterns {
 		all.Go(func() { parts[i] = c.suite(ctx, p) })
@@ -78,8 +78,8 @@ func conformance(ctx context.Context, c *Options) (answer.Sectioned, error) {
 }
 
 // Sections are the report for people.
-func (v *verdict) Sections() answer.Sections {
-	all := answer.Sections{answer.Facts([2]string{"suite", fmt.Sprintf("%s, %s, %.1f s", v.Program, v.Run, v.Seconds)},
+func (v *suiteResult) Sections() answer.Sections {
+	all := answer.Sections{answer.FactsSection([2]string{"suite", fmt.Sprintf("%s, %s, %.1f s", v.Program, v.Run, v.Seconds)},
 		[2]string{"tests", fmt.Sprintf("%d of %d passed, %d failed, %d skipped", v.Passed, v.Started, v.Failed, v.Skipped)})}
 	for _, f := range v.Failures {
 		all = append(all, answer.Section{Text: append([]string{f.Test}, strings.Split(f.Text, "\n")...)})
@@ -104,17 +104,17 @@ func (c *Options) patterns() []string {
 }
 
 // join adds what another process found.
-func (v *verdict) join(o *verdict) {
+func (v *suiteResult) join(o *suiteResult) {
 	v.Started, v.Passed, v.Failed, v.Skipped = v.Started+o.Started, v.Passed+o.Passed, v.Failed+o.Failed, v.Skipped+o.Skipped
 	v.Emulated, v.Complete = v.Emulated || o.Emulated, v.Complete && o.Complete
-	v.Why, v.Running = joined(v.Why, o.Why), joined(v.Running, o.Running)
-	v.Failures, v.Skips, v.Said = append(v.Failures, o.Failures...), append(v.Skips, o.Skips...), append(v.Said, o.Said...)
+	v.Why, v.Running = joinTexts(v.Why, o.Why), joinTexts(v.Running, o.Running)
+	v.Failures, v.Skips, v.Output = append(v.Failures, o.Failures...), append(v.Skips, o.Skips...), append(v.Output, o.Output...)
 	v.Slowest = append(v.Slowest, o.Slowest...)
-	slices.SortStableFunc(v.Slowest, func(a, b slow) int { return cmp.Compare(b.Seconds, a.Seconds) })
+	slices.SortStableFunc(v.Slowest, func(a, b testTime) int { return cmp.Compare(b.Seconds, a.Seconds) })
 }
 
-// joined are two texts, neither twice.
-func joined(a, b string) string {
+// joinTexts are two texts, neither twice.
+func joinTexts(a, b string) string {
 	if a == "" || b == "" || a == b {
 		return cmp.Or(a, b)
 	}
@@ -123,8 +123,8 @@ func joined(a, b string) string {
 
 // suite runs tests in one process and reads what it prints as it goes, so that one that is
 // cut short or crashes still tells how far it came.
-func (c *Options) suite(ctx context.Context, pattern string) *verdict {
-	v := &verdict{Case: c.Case, Program: c.Program, Failures: []broken{}, Slowest: []slow{}}
+func (c *Options) suite(ctx context.Context, pattern string) *suiteResult {
+	v := &suiteResult{Case: c.Case, Program: c.Program, Failures: []failedTest{}, Slowest: []testTime{}}
 	cmd := exec.CommandContext(ctx, c.Program, "-test.v", "-test.run", pattern)
 	r, w := io.Pipe()
 	cmd.Stdout, cmd.Stderr = w, w
@@ -166,7 +166,7 @@ const (
 )
 
 // read reads the output of a suite and counts leaves: tests that ran others are as these.
-func (v *verdict) read(r io.Reader) {
+func (v *suiteResult) read(r io.Reader) {
 	parents, texts := map[string]bool{}, map[string]string{}
 	var all [][]string // matches of ended: the parts of a test are listed behind its end
 	var started []string
@@ -200,8 +200,8 @@ func (v *verdict) read(r io.Reader) {
 	for _, name := range started {
 		if !parents[name] {
 			v.Started++
-			if len(all) == 0 && texts[name] != "" && len(v.Said) < failuresKept {
-				v.Said = append(v.Said, broken{name, strings.TrimSpace(texts[name])})
+			if len(all) == 0 && texts[name] != "" && len(v.Output) < failuresKept {
+				v.Output = append(v.Output, failedTest{name, strings.TrimSpace(texts[name])})
 			}
 		}
 	}
@@ -211,21 +211,21 @@ func (v *verdict) read(r io.Reader) {
 			continue
 		}
 		seconds, _ := strconv.ParseFloat(m[4], 64) // the pattern has it a number
-		v.Slowest = append(v.Slowest, slow{name, seconds})
+		v.Slowest = append(v.Slowest, testTime{name, seconds})
 		switch kind {
 		case "PASS":
 			v.Passed++
 		case "SKIP":
 			v.Skipped++
 			if len(v.Skips) < skipsKept {
-				v.Skips = append(v.Skips, broken{name, strings.TrimSpace(texts[name])})
+				v.Skips = append(v.Skips, failedTest{name, strings.TrimSpace(texts[name])})
 			}
 		default:
 			v.Failed++
 			if len(v.Failures) < failuresKept {
-				v.Failures = append(v.Failures, broken{name, strings.TrimSpace(texts[name])})
+				v.Failures = append(v.Failures, failedTest{name, strings.TrimSpace(texts[name])})
 			}
 		}
 	}
-	slices.SortStableFunc(v.Slowest, func(a, b slow) int { return cmp.Compare(b.Seconds, a.Seconds) })
+	slices.SortStableFunc(v.Slowest, func(a, b testTime) int { return cmp.Compare(b.Seconds, a.Seconds) })
 }

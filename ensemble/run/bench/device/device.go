@@ -45,19 +45,19 @@ const Report = "report"
 // Options say what to measure; zero values are the defaults, which are tiny on Emulated.
 type Options struct {
 	Network
-	Case      string  // its name in the answer; "" is that of the part
-	Backend   string  // "cuda" (also if empty), "cpu", "ref", or Emulated
-	Less      bool    // train: take fewer samples where there is no plan with Batch
-	Seconds   float64 // of measured steps; 0 means 3
-	Steps     int     // measured; 0 means as Seconds allow. learn: of a training; 0 means 200
-	Seeds     int     // trainings on each device; 0 means 3
-	Program   string  // with the conformance suite
-	Tests     string  // pattern of its tests
-	Processes int     // that share the operations of the suite, where Tests names a backend; 0 means 1
-	Limit     float64 // seconds that the suite may take; 0 means 60
-	Share     float64 // of the memory that a step takes, to which it is bounded; 0 means 0.5
-	Parts     string  // folder of what the parts found
-	Out       string  // file of the report
+	Case         string  // its name in the answer; "" is that of the part
+	Backend      string  // "cuda" (also if empty), "cpu", "ref", or Emulated
+	SmallerBatch bool    // train: take fewer samples where there is no plan with Batch
+	Seconds      float64 // of measured steps; 0 means 3
+	Steps        int     // measured; 0 means as Seconds allow. learn: of a training; 0 means 200
+	Seeds        int     // trainings on each device; 0 means 3
+	Program      string  // with the conformance suite
+	Tests        string  // pattern of its tests
+	Processes    int     // that share the operations of the suite, where Tests names a backend; 0 means 1
+	Limit        float64 // seconds that the suite may take; 0 means 60
+	Share        float64 // of the memory that a step takes, to which it is bounded; 0 means 0.5
+	Parts        string  // folder of what the parts found
+	Out          string  // file of the report
 }
 
 // Emulated is the backend that runs the kernels of the GPU on the processor, some 1e5 times slower.
@@ -168,8 +168,8 @@ func info(ctx context.Context, c *Options) (answer.Sectioned, error) {
 func (m *machine) Sections() answer.Sections {
 	all := m.Report.Sections()
 	if m.Device != nil {
-		all = append(all, answer.Facts([2]string{"device", fmt.Sprintf("%s, architecture %d, %d processors, %.3g GB, %.4g GB/s", m.Device.Name, m.Device.Architecture, m.Device.Processors,
-			float64(m.Device.MemoryBytes)/1e9, m.Device.MemoryRate/1e9)}))
+		all = append(all, answer.FactsSection([2]string{"device", fmt.Sprintf("%s, architecture %d, %d processors, %.3g GB, %.4g GB/s", m.Device.Name, m.Device.Architecture, m.Device.Multiprocessors,
+			float64(m.Device.MemoryBytes)/1e9, m.Device.MemoryBandwidth/1e9)}))
 	}
 	return all
 }

@@ -5,20 +5,20 @@ import (
 	"testing"
 
 	"github.com/ensemble-weather/ensemble/engine/op"
-	"github.com/ensemble-weather/ensemble/internal/measure"
+	"github.com/ensemble-weather/ensemble/internal/benchstats"
 )
 
 // TestVerdict reads the output of a suite: parents are not counted, and a failure comes with
 // what the test printed.
 func TestVerdict(t *testing.T) {
-	v := &verdict{}
+	v := &suiteResult{}
 	v.read(strings.NewReader("=== RUN   A\n=== RUN   A/b\n    x.go:1: is 2, want 1\n=== RUN   A/c\n--- FAIL: A (0.2s)\n    --- FAIL: A/b (0.1s)\n    --- SKIP: A/c (0.1s)\n"))
-	if v.Started != 2 || v.Passed != 0 || v.Failed != 1 || v.Skipped != 1 || len(v.Skips) != 1 || len(v.Failures) != 1 || v.Failures[0] != (broken{"A/b", "x.go:1: is 2, want 1"}) {
+	if v.Started != 2 || v.Passed != 0 || v.Failed != 1 || v.Skipped != 1 || len(v.Skips) != 1 || len(v.Failures) != 1 || v.Failures[0] != (failedTest{"A/b", "x.go:1: is 2, want 1"}) {
 		t.Errorf("%+v", v)
 	}
-	v = &verdict{}
+	v = &suiteResult{}
 	v.read(strings.NewReader("=== RUN   A\n=== RUN   A/b\nfatal error: out of memory\n"))
-	if v.Started != 1 || v.Running != "A/b" || v.Why != "fatal error: out of memory" || len(v.Said) != 1 {
+	if v.Started != 1 || v.Running != "A/b" || v.Why != "fatal error: out of memory" || len(v.Output) != 1 {
 		t.Errorf("a crash: %+v", v)
 	}
 }
@@ -41,7 +41,7 @@ func TestPatterns(t *testing.T) {
 			t.Errorf("%s is in %d processes", o.Name, seen[o.Name])
 		}
 	}
-	a, b := &verdict{Passed: 2, Complete: true, Slowest: []slow{{"x", 1}}}, &verdict{Failed: 1, Why: "it ends", Running: "y", Slowest: []slow{{"y", 2}}}
+	a, b := &suiteResult{Passed: 2, Complete: true, Slowest: []testTime{{"x", 1}}}, &suiteResult{Failed: 1, Why: "it ends", Running: "y", Slowest: []testTime{{"y", 2}}}
 	a.join(b)
 	if a.Passed != 2 || a.Failed != 1 || a.Complete || a.Why != "it ends" || a.Slowest[0].Test != "y" {
 		t.Errorf("%+v", a)
@@ -51,9 +51,9 @@ func TestPatterns(t *testing.T) {
 // TestTargets judges invented figures: the peer's fastest form that works counts, of several rounds
 // the median, and a target without a figure is neither met nor missed.
 func TestTargets(t *testing.T) {
-	ms := func(x float64) *measure.Times { return &measure.Times{Median: x, N: 5} }
+	ms := func(x float64) *benchstats.Times { return &benchstats.Times{Median: x, N: 5} }
 	within, complete, exact, none := true, true, 2e-5, 0
-	lines := []line{
+	lines := []answerLine{
 		{Case: casePublished, Precision: "bf16", Batch: 2, Train: ms(20), Bytes: 5e9, Conv: 300e3},
 		{Case: casePublished, Precision: "bf16", Batch: 2, Train: ms(24), Bytes: 5e9, Conv: 310e3},
 		{Case: casePublished, Peer: "pytorch", Form: "slow", Precision: "bf16", Batch: 2, Train: ms(60), Bytes: 1e9},

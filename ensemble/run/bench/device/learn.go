@@ -11,8 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// learned are trainings from several seeds on two devices.
-type learned struct {
+// seedComparison are trainings from several seeds on two devices.
+type seedComparison struct {
 	Case string `json:"case"`
 	Network
 	Steps  int      `json:"steps"`
@@ -49,7 +49,7 @@ func learn(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	if steps == 0 {
 		steps = learnSteps
 	}
-	a := &learned{Case: c.Case, Network: n, Steps: steps}
+	a := &seedComparison{Case: c.Case, Network: n, Steps: steps}
 	cpu := n
 	cpu.Precision = "f32"
 	data := samples(n)
@@ -79,7 +79,7 @@ func learn(ctx context.Context, c *Options) (answer.Sectioned, error) {
 }
 
 // Sections are the report for people.
-func (a *learned) Sections() answer.Sections {
+func (a *seedComparison) Sections() answer.Sections {
 	return a.facts(a.Device.Backend, [2]string{"loss", fmt.Sprintf("%.4g before, after %d steps %.4g on %s, %.4g on the processor", a.First, a.Steps, a.Device.Mean, a.Device.Backend, a.CPU.Mean)},
 		[2]string{"difference", fmt.Sprintf("%.2g, the processor's spread over %d seeds is %.2g", a.Difference, len(a.CPU.Losses), a.Spread)})
 }

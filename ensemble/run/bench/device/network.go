@@ -17,9 +17,9 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/model/network"
 	"github.com/ensemble-weather/ensemble/ensemble/run/bench"
 	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/benchstats"
 	"github.com/ensemble-weather/ensemble/internal/digits"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/measure"
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
@@ -57,11 +57,11 @@ func (f *Field) UnmarshalText(text []byte) error {
 // facts are rows of what was measured, below what it was measured on.
 func (n Network) facts(backend string, rows ...[2]string) answer.Sections {
 	about := fmt.Sprintf("3-D U-Net of base %d, %d channels, %dx%dx%d, batch %d, %s, on %s", n.Base, n.Channels, n.Field[0], n.Field[1], n.Field[2], n.Batch, n.Precision, backend)
-	return answer.Sections{answer.Facts(append([][2]string{{"network", about}}, rows...)...)}
+	return answer.Sections{answer.FactsSection(append([][2]string{{"network", about}}, rows...)...)}
 }
 
 // times are those of a step as people read them.
-func times(t measure.Times) string {
+func times(t benchstats.Times) string {
 	return fmt.Sprintf("%s ms [%s–%s], %d steps", digits.Three(t.Median), digits.Three(t.Min), digits.Three(t.Max), t.N)
 }
 
@@ -149,14 +149,14 @@ func (t *trainer) step(ctx context.Context, rate float64) error {
 	return err
 }
 
-// fed takes a step as a training does: while the device works, the fields of the next one
+// stepPrefetched takes a step as a training does: while the device works, the fields of the next one
 // are on their way to it.
-func (t *trainer) fed(ctx context.Context) error {
+func (t *trainer) stepPrefetched(ctx context.Context) error {
 	if err := t.plan.Start(ctx, t.n); err != nil {
 		return err
 	}
 	t.n++
-	if err := t.plan.Stage(); err != nil {
+	if err := t.plan.StageInputs(); err != nil {
 		return errors.Join(err, t.plan.Wait())
 	}
 	t.fill()
@@ -198,15 +198,15 @@ func noise(x []float32, seed uint64) {
 const warmup = 3
 
 // repeat takes the times of a step, behind one that bench.Repeat does not count.
-func (c *Options) repeat(step func() error) (measure.Times, error) {
+func (c *Options) repeat(step func() error) (benchstats.Times, error) {
 	if err := step(); err != nil {
-		return measure.Times{}, err
+		return benchstats.Times{}, err
 	}
 	all, _, err := bench.Repeat(step, func() {}, c.Steps, c.Seconds, time.Now)
 	if err != nil {
-		return measure.Times{}, err
+		return benchstats.Times{}, err
 	}
-	return measure.TimesOf(all), nil
+	return benchstats.TimesOf(all), nil
 }
 
 // usedBytes is what the first GPU has given to programs; 0 if the driver does not say.

@@ -16,15 +16,15 @@ import (
 
 // peaks are rates that the engine reaches on the device where nothing else counts.
 type peaks struct {
-	Case    string  `json:"case"`
-	Backend string  `json:"backend"`
-	Side    int     `json:"side"`        // channels in and out
-	BF16    float64 `json:"bf16_gflops"` // of a convolution of one tap
-	TF32    float64 `json:"tf32_gflops"`
-	F32     float64 `json:"f32_gflops"`
-	Copy    float64 `json:"copy_gb_s"` // read and written
-	Host    float64 `json:"from_host_gb_s"`
-	Back    float64 `json:"to_host_gb_s"`
+	Case     string  `json:"case"`
+	Backend  string  `json:"backend"`
+	Side     int     `json:"side"`        // channels in and out
+	BF16     float64 `json:"bf16_gflops"` // of a convolution of one tap
+	TF32     float64 `json:"tf32_gflops"`
+	F32      float64 `json:"f32_gflops"`
+	Copy     float64 `json:"copy_gb_s"` // read and written
+	FromHost float64 `json:"from_host_gb_s"`
+	ToHost   float64 `json:"to_host_gb_s"`
 }
 
 // productSide is the side of the matrices that are multiplied.
@@ -58,8 +58,8 @@ func peak(ctx context.Context, c *Options) (answer.Sectioned, error) {
 
 // Sections are the report for people.
 func (a *peaks) Sections() answer.Sections {
-	return answer.Sections{answer.Facts([2]string{"matrix product", fmt.Sprintf("%.4g GFLOP/s in bf16, %.4g in tf32, %.4g in f32, %d channels, on %s", a.BF16, a.TF32, a.F32, a.Side, a.Backend)},
-		[2]string{"copy", fmt.Sprintf("%.4g GB/s, from the host %.4g, to it %.4g", a.Copy, a.Host, a.Back)})}
+	return answer.Sections{answer.FactsSection([2]string{"matrix product", fmt.Sprintf("%.4g GFLOP/s in bf16, %.4g in tf32, %.4g in f32, %d channels, on %s", a.BF16, a.TF32, a.F32, a.Side, a.Backend)},
+		[2]string{"copy", fmt.Sprintf("%.4g GB/s, from the host %.4g, to it %.4g", a.Copy, a.FromHost, a.ToHost)})}
 }
 
 // products is the rate of three products of matrices of side by side with as many columns
@@ -104,15 +104,15 @@ func (c *Options) products(ctx context.Context, side int, precision string) (flo
 
 // copies measures copies of so many floats within the device, from the host and to it.
 func (a *peaks) copies(r backend.Remote, floats int) error {
-	x, err := r.Make(floats)
+	x, err := r.Alloc(floats)
 	if err != nil {
 		return err
 	}
-	y, err := r.Make(floats)
+	y, err := r.Alloc(floats)
 	if err != nil {
 		return err
 	}
-	here, err := r.MakeHost(floats / 4)
+	here, err := r.AllocHost(floats / 4)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (a *peaks) copies(r backend.Remote, floats int) error {
 		to       *float64
 		dst, src []float32
 		bytes    float64 // per float
-	}{{&a.Copy, y, x, 8}, {&a.Host, x[:len(here)], here, 4}, {&a.Back, here, x[:len(here)], 4}} {
+	}{{&a.Copy, y, x, 8}, {&a.FromHost, x[:len(here)], here, 4}, {&a.ToHost, here, x[:len(here)], 4}} {
 		best := math.Inf(1)
 		for range 5 {
 			if err := r.Wait(); err != nil {

@@ -62,8 +62,8 @@ func (d *described) Plan(c cudnn.Convolution, name string) cuda.ConvPlan {
 	return describedPlan{p, d}
 }
 
-func (d *described) Keep(c cudnn.Convolution, p cuda.ConvPlan) {
-	d.ConvLibrary.Keep(c, p.(describedPlan).ConvPlan)
+func (d *described) CachePlan(c cudnn.Convolution, p cuda.ConvPlan) {
+	d.ConvLibrary.CachePlan(c, p.(describedPlan).ConvPlan)
 }
 
 type describedPlan struct {
@@ -102,20 +102,20 @@ func TestLongPlansAgain(t *testing.T) {
 				name := "described " + t.Name()
 				before := engine.Backends
 				engine.Backends = append(engine.Backends[:len(before):len(before)], engine.Backend{Name: name, Open: func(engine.Options) (backend.Backend, error) {
-					b, err := cuda.Over(func() (device.Device, error) {
+					b, err := cuda.New(func() (device.Device, error) {
 						e, err := emulate.Open(idleBytes)
 						return timed{&idle{e, map[device.Pointer][]byte{}, idleBytes}, d}, err
 					})
 					if err != nil {
 						return nil, err
 					}
-					h, err := lib.Describe(cudnntest.Described["H100"])
+					h, err := lib.NewFromDescription(cudnntest.DeviceDescriptions["H100"])
 					if err != nil {
 						return nil, err
 					}
 					d.ConvLibrary = cuda.CuDNN(h, lib.Version(), b.Device().Properties(), nvrtc.Cache{Dir: dir})
 					b.UseLibrary(d)
-					b.Remember(tune.Open(dir, b.Machine(), nil))
+					b.SetTimings(tune.Open(dir, b.Machine(), nil))
 					return b, nil
 				}})
 				c.n.Channels, c.n.Stages, c.n.Threads = 42, 5, 2

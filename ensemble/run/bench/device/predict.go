@@ -7,7 +7,7 @@ import (
 
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/internal/answer"
-	"github.com/ensemble-weather/ensemble/internal/measure"
+	"github.com/ensemble-weather/ensemble/internal/benchstats"
 )
 
 // predicted is a prediction from features in the host's memory to fields there.
@@ -15,14 +15,14 @@ type predicted struct {
 	Case    string `json:"case"`
 	Backend string `json:"backend"`
 	Network
-	MS          measure.Times `json:"predict_ms"`
-	GFLOP       float64       `json:"gflop"`
-	GFLOPs      float64       `json:"gflops"`
-	DeviceBytes int64         `json:"device_bytes"`
-	UsedBytes   uint64        `json:"device_used_bytes"`
-	BeforeBytes uint64        `json:"device_used_before"`
-	Classes     []classTime   `json:"classes"` // kernel by kernel, each waited for
-	Mean        float64       `json:"mean_abs_output"`
+	MS          benchstats.Times `json:"predict_ms"`
+	GFLOP       float64          `json:"gflop"`
+	GFLOPs      float64          `json:"gflops"`
+	DeviceBytes int64            `json:"device_bytes"`
+	UsedBytes   uint64           `json:"device_used_bytes"`
+	BeforeBytes uint64           `json:"device_used_before"`
+	Classes     []classTime      `json:"classes"` // kernel by kernel, each waited for
+	Mean        float64          `json:"mean_abs_output"`
 }
 
 // predict measures predictions with parameters that stay on the device.

@@ -16,25 +16,25 @@ import (
 
 	"github.com/ensemble-weather/ensemble/internal/answer"
 	"github.com/ensemble-weather/ensemble/internal/atomicfile"
+	"github.com/ensemble-weather/ensemble/internal/benchstats"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/measure"
 )
 
-// whole is the one file that a run of gpu.sh leaves.
-type whole struct {
-	Schema   string   `json:"schema"`
-	Emulated bool     `json:"emulated"` // nothing in it says anything of a GPU
-	Run      settings `json:"run"`
-	Parts    []piece  `json:"parts"`
-	Ratios   []ratio  `json:"ratios"`
-	Targets  []target `json:"targets"`
+// combinedReport is the one file that a run of gpu.sh leaves.
+type combinedReport struct {
+	Schema   string       `json:"schema"`
+	Emulated bool         `json:"emulated"` // nothing in it says anything of a GPU
+	Run      settings     `json:"run"`
+	Parts    []partReport `json:"parts"`
+	Ratios   []ratio      `json:"ratios"`
+	Targets  []target     `json:"targets"`
 }
 
 // settings are what the script was told and found, by name.
 type settings map[string]string
 
-// piece is one part of the run: what it printed, or why it printed nothing.
-type piece struct {
+// partReport is one part of the run: what it printed, or why it printed nothing.
+type partReport struct {
 	Name    string            `json:"name"`
 	Exit    int               `json:"exit"` // 124: ran out of its time
 	Seconds float64           `json:"seconds"`
@@ -54,30 +54,30 @@ type ratio struct {
 	Ratio     float64 `json:"ratio"` // of times and bytes: the peer's over ours; above 1 is better
 }
 
-// line is what the answers of this program and of the peer have in common.
-type line struct {
-	Case       string         `json:"case"`
-	Peer       string         `json:"peer"`
-	Form       string         `json:"form"`
-	Error      any            `json:"error"` // nil: none
-	Precision  string         `json:"precision"`
-	Batch      int            `json:"batch"`
-	Train      *measure.Times `json:"train_ms"`
-	Predict    *measure.Times `json:"predict_ms"`
-	Bytes      float64        `json:"device_bytes"`
-	BF16       float64        `json:"bf16_gflops"`
-	Conv       float64        `json:"conv_gflops"`
-	Output     *float64       `json:"relative_output_error"`
-	Within     *bool          `json:"within_spread"`
-	Spread     float64        `json:"spread"`
-	Difference float64        `json:"difference"`
-	Ratio      float64        `json:"ratio"`
-	Share      float64        `json:"share"`
-	Complete   *bool          `json:"complete"`
-	Emulated   bool           `json:"emulated"`
-	Passed     int            `json:"passed"`
-	Failed     int            `json:"failed"`
-	Errors     *int           `json:"sanitizer_errors"`
+// answerLine is what the answers of this program and of the peer have in common.
+type answerLine struct {
+	Case       string            `json:"case"`
+	Peer       string            `json:"peer"`
+	Form       string            `json:"form"`
+	Error      any               `json:"error"` // nil: none
+	Precision  string            `json:"precision"`
+	Batch      int               `json:"batch"`
+	Train      *benchstats.Times `json:"train_ms"`
+	Predict    *benchstats.Times `json:"predict_ms"`
+	Bytes      float64           `json:"device_bytes"`
+	BF16       float64           `json:"bf16_gflops"`
+	Conv       float64           `json:"conv_gflops"`
+	Output     *float64          `json:"relative_output_error"`
+	Within     *bool             `json:"within_spread"`
+	Spread     float64           `json:"spread"`
+	Difference float64           `json:"difference"`
+	Ratio      float64           `json:"ratio"`
+	Share      float64           `json:"share"`
+	Complete   *bool             `json:"complete"`
+	Emulated   bool              `json:"emulated"`
+	Passed     int               `json:"passed"`
+	Failed     int               `json:"failed"`
+	Errors     *int              `json:"sanitizer_errors"`
 	part       string
 	exit       int
 }
@@ -108,8 +108,8 @@ func report(_ context.Context, c *Options) (answer.Sectioned, error) {
 // collect reads the folder of the parts: settings, a list with one line a part (name, exit
 // status, seconds, limit, and if it was left out the reason, separated by tabs), and what
 // each part printed.
-func (c *Options) collect() (*whole, []line, error) {
-	r := &whole{Schema: "ensemble.gpu/1", Run: settings{}, Parts: []piece{}}
+func (c *Options) collect() (*combinedReport, []answerLine, error) {
+	r := &combinedReport{Schema: "ensemble.gpu/1", Run: settings{}, Parts: []partReport{}}
 	if err := eachLine(filepath.Join(c.Parts, "settings"), func(text string) error {
 		k, v, _ := strings.Cut(text, "\t")
 		r.Run[k] = v
@@ -118,13 +118,13 @@ func (c *Options) collect() (*whole, []line, error) {
 		return nil, nil, err
 	}
 	r.Emulated = r.Run["emulated"] == "1"
-	var lines []line
+	var lines []answerLine
 	err := eachLine(filepath.Join(c.Parts, "list"), func(text string) error {
 		f := strings.Split(text, "\t")
 		if len(f) != 5 {
 			return &exit.Error{Code: exit.BadData, What: "the list of parts is damaged", At: filepath.Join(c.Parts, "list"), Why: fmt.Sprintf("%q has no five columns", text), Fix: "run gpu.sh again"}
 		}
-		p := piece{Name: f[0], Why: f[4], Results: []json.RawMessage{}}
+		p := partReport{Name: f[0], Why: f[4], Results: []json.RawMessage{}}
 		for i, to := range []*float64{&p.Seconds, &p.Limit} {
 			*to, _ = strconv.ParseFloat(f[2+i], 64) // a part that was left out has none
 		}
@@ -132,7 +132,7 @@ func (c *Options) collect() (*whole, []line, error) {
 		stem := filepath.Join(c.Parts, p.Name)
 		out, err := os.ReadFile(stem + ".json")
 		if err != nil && p.Why == "" {
-			return exit.Read(stem+".json", err)
+			return exit.ReadError(stem+".json", err)
 		}
 		for d := json.NewDecoder(bytes.NewReader(out)); ; {
 			var raw json.RawMessage
@@ -142,7 +142,7 @@ func (c *Options) collect() (*whole, []line, error) {
 				}
 				break
 			}
-			l := line{part: p.Name, exit: p.Exit}
+			l := answerLine{part: p.Name, exit: p.Exit}
 			if err := json.Unmarshal(raw, &l); err != nil {
 				p.Why = cmp.Or(p.Why, "its answer is not understood: "+err.Error())
 			}
@@ -163,7 +163,7 @@ func (c *Options) collect() (*whole, []line, error) {
 func eachLine(path string, f func(string) error) error {
 	file, err := os.Open(path)
 	if err != nil {
-		return exit.Read(path, err)
+		return exit.ReadError(path, err)
 	}
 	defer file.Close()
 	s := bufio.NewScanner(file)
@@ -199,7 +199,7 @@ var inBytes = map[string]string{stepTime: "training step, bytes a sample", predi
 
 // ratios compares every case that both sides have. Of several rounds of one form the
 // median counts, and of the peer's forms the fastest.
-func ratios(lines []line) []ratio {
+func ratios(lines []answerLine) []ratio {
 	out := []ratio{}
 	type key struct{ name, precision, form, what string }
 	ms, bytes := map[key][]float64{}, map[key]float64{}
@@ -209,7 +209,7 @@ func ratios(lines []line) []ratio {
 		if l.Peer == "" {
 			form = ""
 		}
-		for what, t := range map[string]*measure.Times{stepTime: l.Train, predictTime: l.Predict} {
+		for what, t := range map[string]*benchstats.Times{stepTime: l.Train, predictTime: l.Predict} {
 			if t == nil || t.N == 0 || l.Error != nil {
 				continue
 			}
@@ -231,14 +231,14 @@ func ratios(lines []line) []ratio {
 			if k.form == "" || k.name != ours.name || k.what != ours.what || ours.precision != k.precision {
 				continue
 			}
-			if best == nil || measure.Series(ms[k]).Median() < measure.Series(ms[*best]).Median() {
+			if best == nil || benchstats.Series(ms[k]).Median() < benchstats.Series(ms[*best]).Median() {
 				best = &k
 			}
 		}
 		if best == nil {
 			continue
 		}
-		x, y := measure.Series(ms[ours]).Median(), measure.Series(ms[*best]).Median()
+		x, y := benchstats.Series(ms[ours]).Median(), benchstats.Series(ms[*best]).Median()
 		out = append(out, ratio{ours.name, ours.what, ours.precision, x, y, best.form, y / x})
 		if bx, by := bytes[ours], bytes[*best]; bx > 0 && by > 0 {
 			out = append(out, ratio{ours.name, inBytes[ours.what], ours.precision, bx, by, best.form, by / bx})
@@ -254,16 +254,16 @@ func firstLine(text string) string {
 }
 
 // Sections are the report for people.
-func (r *whole) Sections() answer.Sections {
-	parts := answer.Section{Columns: []answer.Column{{Name: "part"}, answer.Number("s", "", "%.1f"), {}}}
+func (r *combinedReport) Sections() answer.Sections {
+	parts := answer.Section{Columns: []answer.Column{{Name: "part"}, answer.NumberColumn("s", "", "%.1f"), {}}}
 	for _, p := range r.Parts {
 		parts.Rows = append(parts.Rows, []any{p.Name, p.Seconds, cmp.Or(firstLine(p.Why), "done")})
 	}
-	compared := answer.Section{Columns: slices.Concat(answer.Words("case", "precision", "what"), answer.Numbers("%.4g", "ours", "peer", "ratio"), answer.Words("form"))}
+	compared := answer.Section{Columns: slices.Concat(answer.TextColumns("case", "precision", "what"), answer.NumberColumns("%.4g", "ours", "peer", "ratio"), answer.TextColumns("form"))}
 	for _, x := range r.Ratios {
 		compared.Rows = append(compared.Rows, []any{x.Case, x.Precision, x.What, x.Ours, x.Peer, x.Ratio, x.Form})
 	}
-	judged := answer.Section{Columns: append(answer.Words("target", "wanted"), answer.Number("got", "", "%.4g"), answer.Column{Name: "met"})}
+	judged := answer.Section{Columns: append(answer.TextColumns("target", "wanted"), answer.NumberColumn("got", "", "%.4g"), answer.Column{Name: "met"})}
 	for _, x := range r.Targets {
 		met := "not measured"
 		if x.Met != nil {

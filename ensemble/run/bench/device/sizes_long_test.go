@@ -32,7 +32,7 @@ const idleBytes = 79 << 30
 
 func (d *idle) Alloc(bytes int64) (device.Pointer, error) {
 	if bytes > d.free {
-		return nil, device.ErrMemory
+		return nil, device.ErrOutOfMemory
 	}
 	m, err := unix.Mmap(-1, 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
@@ -51,14 +51,14 @@ func (d *idle) Free(p device.Pointer) error {
 	return err
 }
 
-func (d *idle) AllocHost(bytes int64) (device.Pointer, error)                 { return d.Alloc(bytes) }
-func (d *idle) FreeHost(p device.Pointer) error                               { return d.Free(p) }
-func (d *idle) Copy(device.Pointer, device.Pointer, int64) error              { return nil }
-func (d *idle) CopyAside(_, _ device.Pointer, _ int64) (device.Ticket, error) { return 0, nil }
-func (d *idle) CopyNow(_, _ device.Pointer, _ int64) (device.Ticket, error)   { return 0, nil }
-func (d *idle) Join(device.Ticket) error                                      { return nil }
-func (d *idle) Zero(device.Pointer, int64) error                              { return nil }
-func (d *idle) Record(f func() error) (device.Recording, error)               { return nothing{}, f() }
+func (d *idle) AllocHost(bytes int64) (device.Pointer, error)                { return d.Alloc(bytes) }
+func (d *idle) FreeHost(p device.Pointer) error                              { return d.Free(p) }
+func (d *idle) Copy(device.Pointer, device.Pointer, int64) error             { return nil }
+func (d *idle) CopyAsync(_, _ device.Pointer, _ int64) (device.Event, error) { return 0, nil }
+func (d *idle) CopyNow(_, _ device.Pointer, _ int64) (device.Event, error)   { return 0, nil }
+func (d *idle) Join(device.Event) error                                      { return nil }
+func (d *idle) Zero(device.Pointer, int64) error                             { return nil }
+func (d *idle) Record(f func() error) (device.Recording, error)              { return nothing{}, f() }
 func (d *idle) Load(p device.Program) (device.Module, error) {
 	m, err := d.Device.Load(p)
 	return module{m}, err
@@ -91,7 +91,7 @@ func (nothing) Close() error { return nil }
 func TestLongFullSizes(t *testing.T) {
 	const name = "idle"
 	engine.Backends = append(engine.Backends, engine.Backend{Name: name, Open: func(engine.Options) (backend.Backend, error) {
-		return cuda.Over(func() (device.Device, error) {
+		return cuda.New(func() (device.Device, error) {
 			d, err := emulate.Open(idleBytes)
 			return &idle{d, map[device.Pointer][]byte{}, idleBytes}, err
 		})
@@ -157,8 +157,8 @@ func TestLongFullSizes(t *testing.T) {
 		}
 	}
 	// Arrays have at most 2³¹ elements, and the widest here is that of 170 channels.
-	c := Options{Network: Network{Base: 32, Stages: 5, Batch: 6, Channels: 42, Field: Field{11, 361, 720}, Precision: "bf16", Threads: 2}, Backend: name, Less: true}
-	if asked, why, err := c.lower(); asked != 6 || c.Batch != 4 || why == "" || err != nil {
+	c := Options{Network: Network{Base: 32, Stages: 5, Batch: 6, Channels: 42, Field: Field{11, 361, 720}, Precision: "bf16", Threads: 2}, Backend: name, SmallerBatch: true}
+	if asked, why, err := c.reduceBatch(); asked != 6 || c.Batch != 4 || why == "" || err != nil {
 		t.Errorf("of 6 samples %d (asked %d, %q, %v), want 4", c.Batch, asked, why, err)
 	}
 }

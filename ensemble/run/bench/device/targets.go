@@ -41,8 +41,8 @@ const (
 	nameSanitize = "compute-sanitizer"
 )
 
-// wanted are the targets in the order of the report.
-var wanted = []target{
+// targetList are the targets in the order of the report.
+var targetList = []target{
 	{Name: nameStep, Want: "≥ 1.25 × PyTorch's fastest form", least: 1.25},
 	{Name: nameLevels, Want: "≥ 1.25 × PyTorch's fastest form", least: 1.25},
 	{Name: namePredict, Want: "≥ 1.5 × PyTorch's fastest form", least: 1.5},
@@ -58,8 +58,8 @@ var wanted = []target{
 }
 
 // targets judges what was measured; what was not has a reason.
-func targets(lines []line, all []ratio) []target {
-	out := slices.Clone(wanted)
+func targets(lines []answerLine, all []ratio) []target {
+	out := slices.Clone(targetList)
 	// found enters a figure; why not empty says in what it falls short of the target's words.
 	found := func(name string, got float64, why string) {
 		t := &out[slices.IndexFunc(out, func(t target) bool { return t.Name == name })]
@@ -124,7 +124,7 @@ func targets(lines []line, all []ratio) []target {
 
 // convolutions is the rate of useful work in the convolutions of the published case over
 // the best rate of a matrix product in the same run, whoever multiplied; 0 without both.
-func convolutions(lines []line) float64 {
+func convolutions(lines []answerLine) float64 {
 	var conv, peak float64
 	for _, l := range lines {
 		peak = max(peak, l.BF16)

@@ -11,8 +11,8 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 	"github.com/ensemble-weather/ensemble/ensemble/run/bench"
 	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/benchstats"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/measure"
 )
 
 // trained is a training step.
@@ -20,13 +20,13 @@ type trained struct {
 	Case    string `json:"case"`
 	Backend string `json:"backend"`
 	Network
-	// Asked is the batch of the command line, where no step has so many samples.
-	Asked     int           `json:"asked_batch,omitempty"`
-	Why       string        `json:"why,omitempty"`
-	MS        measure.Times `json:"train_ms"`
-	PerSample float64       `json:"train_ms_per_sample"`
-	CompileMS float64       `json:"compile_ms"`
-	Loss      float64       `json:"loss"` // after the last step
+	// RequestedBatch is the batch of the command line, where no step has so many samples.
+	RequestedBatch int              `json:"requested_batch,omitempty"`
+	Why            string           `json:"why,omitempty"`
+	MS             benchstats.Times `json:"train_ms"`
+	PerSample      float64          `json:"train_ms_per_sample"`
+	CompileMS      float64          `json:"compile_ms"`
+	Loss           float64          `json:"loss"` // after the last step
 	// GFLOP is the useful work of the convolutions of a step, and GFLOPs its rate over
 	// the whole step.
 	GFLOP  float64 `json:"gflop"`
@@ -57,7 +57,7 @@ const slowest = 12
 
 // train measures training steps, then one kernel by kernel.
 func train(ctx context.Context, c *Options) (answer.Sectioned, error) {
-	asked, why, err := c.lower()
+	asked, why, err := c.reduceBatch()
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func train(ctx context.Context, c *Options) (answer.Sectioned, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &trained{Asked: asked, Why: why, Case: c.Case, Backend: c.Backend, Network: c.Network, BeforeBytes: usedBytes(), GFLOP: float64(bench.TrainPasses*flops) / 1e9}
+	a := &trained{RequestedBatch: asked, Why: why, Case: c.Case, Backend: c.Backend, Network: c.Network, BeforeBytes: usedBytes(), GFLOP: float64(bench.TrainPasses*flops) / 1e9}
 	if err := c.trainSteps(ctx, a); err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func train(ctx context.Context, c *Options) (answer.Sectioned, error) {
 
 // Sections are the report for people.
 func (a *trained) Sections() answer.Sections {
-	kernels := answer.Section{Text: []string{"The slowest kernels"}, Columns: append(answer.Words("operation", "layer", "kernel", "shape"), answer.Number("ms", "", "%.3f"))}
+	kernels := answer.Section{Text: []string{"The slowest kernels"}, Columns: append(answer.TextColumns("operation", "layer", "kernel", "shape"), answer.NumberColumn("ms", "", "%.3f"))}
 	for _, k := range a.Slowest {
 		kernels.Rows = append(kernels.Rows, []any{k.Op, k.Layer, k.Kernel, k.Shape, float64(k.Duration) / 1e6})
 	}
@@ -88,18 +88,18 @@ func (a *trained) Sections() answer.Sections {
 
 // classTable is the time of each class of kernels.
 func classTable(all []classTime) answer.Section {
-	s := answer.Section{Text: []string{"Kernel by kernel, each waited for"}, Columns: append(answer.Words("class"), answer.Number("operations", "", ""), answer.Number("ms", "", "%.3f"),
-		answer.Number("GFLOP", "", "%.1f"), answer.Number("GB", "", "%.3f"))}
+	s := answer.Section{Text: []string{"Kernel by kernel, each waited for"}, Columns: append(answer.TextColumns("class"), answer.NumberColumn("operations", "", ""), answer.NumberColumn("ms", "", "%.3f"),
+		answer.NumberColumn("GFLOP", "", "%.1f"), answer.NumberColumn("GB", "", "%.3f"))}
 	for _, c := range all {
 		s.Rows = append(s.Rows, []any{c.Class, c.Ops, c.MS, c.GFLOP, c.GB})
 	}
 	return s
 }
 
-// lower makes the batch as small as a step needs that can be built and compiled, if --less
+// reduceBatch makes the batch as small as a step needs that can be built and compiled, if --less
 // says so. It gives the batch that was asked for, if it is another, and why it is.
-func (c *Options) lower() (asked int, why string, err error) {
-	for first := c.Batch; c.Less; c.Batch-- {
+func (c *Options) reduceBatch() (asked int, why string, err error) {
+	for first := c.Batch; c.SmallerBatch; c.Batch-- {
 		t, err := c.trainer(c.options(c.Backend), 1)
 		if err == nil {
 			return asked, why, t.Close()
@@ -121,7 +121,7 @@ func (c *Options) trainSteps(ctx context.Context, a *trained) error {
 	}
 	a.CompileMS = float64(time.Since(start)) / 1e6
 	t.fill()
-	if a.MS, err = c.repeat(func() error { return t.fed(ctx) }); err == nil {
+	if a.MS, err = c.repeat(func() error { return t.stepPrefetched(ctx) }); err == nil {
 		a.Loss, a.Parameters = t.plan.Loss(), t.plan.Store().ParamCount()
 		a.ArenaBytes, a.DeviceBytes, a.UsedBytes = t.plan.ArenaBytes(), deviceBytes(t.plan, true)+t.opt.Bytes(), usedBytes()
 		if !finite(a.Loss) {

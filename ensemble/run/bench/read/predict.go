@@ -10,14 +10,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ensemble-weather/ensemble/internal/benchstats"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/measure"
 )
 
 // Prediction is what `ensemble predict` takes, from cold process to written files.
 type Prediction struct {
-	MS      measure.Times `json:"predict_ms"`
-	PeakMiB float64       `json:"peak_mib"` // resident memory of the process and its children together, the median
+	MS      benchstats.Times `json:"predict_ms"`
+	PeakMiB float64          `json:"peak_mib"` // resident memory of the process and its children together, the median
 }
 
 // predict measures predictions, each in a process of its own.
@@ -26,7 +26,7 @@ func (o Options) predict(ctx context.Context) (*Prediction, error) {
 	if out == "" {
 		dir, err := os.MkdirTemp("", "ensemble-bench-")
 		if err != nil {
-			return nil, exit.Create(dir, err)
+			return nil, exit.CreateError(dir, err)
 		}
 		defer os.RemoveAll(dir)
 		out = filepath.Join(dir, "products")
@@ -39,22 +39,22 @@ func (o Options) predict(ctx context.Context) (*Prediction, error) {
 	task := o.Progress.Start("bench", int64(rounds))
 	defer task.Done()
 	var took []time.Duration
-	var peak measure.Series
+	var peak benchstats.Series
 	for i := range rounds {
-		t, bytes, err := Cold(ctx, o.Program[0], arg...)
+		t, bytes, err := RunCold(ctx, o.Program[0], arg...)
 		if err != nil {
 			return nil, err
 		}
 		took, peak = append(took, t), append(peak, float64(bytes)/(1<<20))
 		task.Set(int64(i+1), "")
 	}
-	return &Prediction{measure.TimesOf(took), peak.Median()}, nil
+	return &Prediction{benchstats.TimesOf(took), peak.Median()}, nil
 }
 
-// Cold runs a program to its end, and gives its time and its memory at the peak.
+// RunCold runs a program to its end, and gives its time and its memory at the peak.
 //
 // Errors: the exit code and the words of the program.
-func Cold(ctx context.Context, name string, arg ...string) (took time.Duration, peak int64, err error) {
+func RunCold(ctx context.Context, name string, arg ...string) (took time.Duration, peak int64, err error) {
 	cmd := exec.CommandContext(ctx, name, arg...)
 	var text strings.Builder
 	cmd.Stdout, cmd.Stderr = &text, &text
@@ -63,7 +63,7 @@ func Cold(ctx context.Context, name string, arg ...string) (took time.Duration, 
 		return 0, 0, err
 	}
 	stop, most := make(chan struct{}), make(chan int64)
-	go func() { most <- watch(cmd.Process.Pid, stop) }()
+	go func() { most <- peakMemory(cmd.Process.Pid, stop) }()
 	err = cmd.Wait()
 	took = time.Since(begin)
 	close(stop)
@@ -82,9 +82,9 @@ func Cold(ctx context.Context, name string, arg ...string) (took time.Duration, 
 	return took, max(peak, cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss<<10), nil
 }
 
-// watch gives the most resident memory of a process and its children, which it adds up
+// peakMemory gives the most resident memory of a process and its children, which it adds up
 // every few milliseconds. Memory that they share counts in each.
-func watch(pid int, stop <-chan struct{}) (most int64) {
+func peakMemory(pid int, stop <-chan struct{}) (most int64) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {

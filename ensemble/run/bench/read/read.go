@@ -8,9 +8,9 @@ import (
 
 	"github.com/ensemble-weather/ensemble/ensemble"
 	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/benchstats"
 	"github.com/ensemble-weather/ensemble/internal/digits"
 	"github.com/ensemble-weather/ensemble/internal/exit"
-	"github.com/ensemble-weather/ensemble/internal/measure"
 	"github.com/ensemble-weather/ensemble/internal/progress"
 	fio "github.com/ensemble-weather/ensemble/io"
 	"github.com/ensemble-weather/ensemble/io/decode"
@@ -37,12 +37,12 @@ type Report struct {
 
 // File is how fast one was opened and read, with the decoding processes running and the file in memory.
 type File struct {
-	Path           string         `json:"path"`
-	Fields         int            `json:"fields"`
-	Values         int            `json:"values"`  // of all fields
-	Open           measure.Times  `json:"open_ms"` // until the catalogue is there
-	Read           *measure.Times `json:"read_ms,omitempty"`
-	CatalogueBytes float64        `json:"catalogue_bytes_per_field"`
+	Path           string            `json:"path"`
+	Fields         int               `json:"fields"`
+	Values         int               `json:"values"`  // of all fields
+	Open           benchstats.Times  `json:"open_ms"` // until the catalogue is there
+	Read           *benchstats.Times `json:"read_ms,omitempty"`
+	CatalogueBytes float64           `json:"catalogue_bytes_per_field"`
 }
 
 // Run measures every file, or predictions from all of them.
@@ -97,7 +97,7 @@ func (o Options) file(ctx context.Context, pool *decode.Pool, path string) (*Fil
 			return open, 0, nil
 		}
 		begin = time.Now()
-		err = in.Fill(ctx, in.Catalogue().Entries, ensemble.Window{}, func(i int) ([]float32, error) { return into[i], nil }, func(int) error { return nil })
+		err = in.ReadInto(ctx, in.Catalogue().Entries, ensemble.Window{}, func(i int) ([]float32, error) { return into[i], nil }, func(int) error { return nil })
 		return open, time.Since(begin), err
 	}
 	before := heap()
@@ -125,9 +125,9 @@ func (o Options) file(ctx context.Context, pool *decode.Pool, path string) (*Fil
 		}
 		opens, reads = append(opens, open), append(reads, read)
 	}
-	f.Open = measure.TimesOf(opens)
+	f.Open = benchstats.TimesOf(opens)
 	if !o.OpenOnly {
-		t := measure.TimesOf(reads)
+		t := benchstats.TimesOf(reads)
 		f.Read = &t
 	}
 	return f, nil
@@ -145,11 +145,11 @@ func heap() int64 {
 // Sections are the report for people.
 func (r *Report) Sections() answer.Sections {
 	if p := r.Prediction; p != nil {
-		return answer.Sections{answer.Facts([2]string{"prediction", fmt.Sprintf("%s ms [%s–%s] from cold process to written files, %d rounds", digits.Three(p.MS.Median), digits.Three(p.MS.Min), digits.Three(p.MS.Max), p.MS.N)},
+		return answer.Sections{answer.FactsSection([2]string{"prediction", fmt.Sprintf("%s ms [%s–%s] from cold process to written files, %d rounds", digits.Three(p.MS.Median), digits.Three(p.MS.Min), digits.Three(p.MS.Max), p.MS.N)},
 			[2]string{"peak memory", fmt.Sprintf("%.0f MiB of the process and its children", p.PeakMiB)})}
 	}
-	s := answer.Section{Columns: append(answer.Words("file"), answer.Number("fields", "", ""), answer.Number("open", "ms", ""), answer.Number("read", "ms", ""), answer.Number("a field", "µs", ""),
-		answer.Number("values", "GB/s", "%.2f"), answer.Number("catalogue", "bytes a field", "%.0f")),
+	s := answer.Section{Columns: append(answer.TextColumns("file"), answer.NumberColumn("fields", "", ""), answer.NumberColumn("open", "ms", ""), answer.NumberColumn("read", "ms", ""), answer.NumberColumn("a field", "µs", ""),
+		answer.NumberColumn("values", "GB/s", "%.2f"), answer.NumberColumn("catalogue", "bytes a field", "%.0f")),
 		Notes: []string{"Medians; the file is in memory, and the decoding processes are running."}}
 	for _, f := range r.Files {
 		row := []any{f.Path, f.Fields, digits.Three(f.Open.Median), nil, nil, nil, f.CatalogueBytes}

@@ -13,8 +13,8 @@ import (
 	fio "github.com/ensemble-weather/ensemble/io"
 )
 
-// StartWithMembers reads a start with all its members.
-func StartWithMembers(t *testing.T, c *config.TrainConfig, file string) *ensemble.Forecast {
+// ReadInit reads a start with all its members.
+func ReadInit(t *testing.T, c *config.TrainConfig, file string) *ensemble.Forecast {
 	t.Helper()
 	in, err := fio.Open(context.Background(), []string{file}, fio.Options{})
 	if err != nil {
@@ -32,8 +32,8 @@ func StartWithMembers(t *testing.T, c *config.TrainConfig, file string) *ensembl
 	return all[0]
 }
 
-// Prepared is the store of a configuration.
-func Prepared(t *testing.T, c *config.TrainConfig, storage string) string {
+// PrepareStore is the store of a configuration.
+func PrepareStore(t *testing.T, c *config.TrainConfig, storage string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
 	if _, err := samples.Prepare(context.Background(), samples.PrepareOptions{Config: c, Out: dir, Storage: storage, ShardSize: 1 << 20, Memory: 16 << 20, Version: "test"}); err != nil {
@@ -42,8 +42,8 @@ func Prepared(t *testing.T, c *config.TrainConfig, storage string) string {
 	return dir
 }
 
-// ValidationStart is the first one of a configuration.
-func ValidationStart(t *testing.T, c *config.TrainConfig) *ensemble.Forecast {
+// FirstValidationInit is the first one of a configuration.
+func FirstValidationInit(t *testing.T, c *config.TrainConfig) *ensemble.Forecast {
 	t.Helper()
 	forecasts, analyses, err := samples.TrainingFiles(c)
 	if err != nil {

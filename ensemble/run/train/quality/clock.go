@@ -18,10 +18,10 @@ import (
 
 // Options ask for a log of the time that a training takes to a quality, by the rules of MLPerf HPC.
 type Options struct {
-	Log       string  // file; "" keeps none
-	Benchmark string  // what is timed
-	Target    float64 // loss on the validation starts; the clock stops where it is reached
-	Only      bool    // the training too stops there, and leaves a run directory without a model
+	Log          string  // file; "" keeps none
+	Benchmark    string  // what is timed
+	Target       float64 // loss on the validation starts; the clock stops where it is reached
+	StopAtTarget bool    // the training too stops there, and leaves a run directory without a model
 }
 
 // ErrReached ends a training that is for its time only.
@@ -40,29 +40,29 @@ const (
 // and for values counts, and so does the compilation of the network.
 type Clock struct {
 	*mllog.Log
-	file   *os.File
-	target float64
-	epoch  int  // begun, over all networks
-	open   bool // the epoch has not ended
-	step   uint64
-	began  time.Duration // of the processor's time
+	file           *os.File
+	target         float64
+	epoch          int  // begun, over all networks
+	inEpoch        bool // the epoch has not ended
+	step           uint64
+	processorStart time.Duration // of the processor's time
 }
 
 // NewClock begins the log of a training. Of several ranks the leading one has it.
 //
 // Errors: exit 73 for a log that is there, 73 and 74 if it cannot be written.
 func NewClock(o Options, ranks *team.Team) (*Clock, error) {
-	if o.Log == "" || !ranks.Leads() {
+	if o.Log == "" || !ranks.IsRoot() {
 		return nil, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(o.Log), 0o777); err != nil {
-		return nil, exit.Create(o.Log, err)
+		return nil, exit.CreateError(o.Log, err)
 	}
 	f, err := os.OpenFile(o.Log, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
-		return nil, exit.Create(o.Log, err)
+		return nil, exit.CreateError(o.Log, err)
 	}
-	c := &Clock{Log: mllog.New(f), file: f, target: o.Target, began: ProcessorTime()}
+	c := &Clock{Log: mllog.New(f), file: f, target: o.Target, processorStart: ProcessorTime()}
 	c.Point("submission_benchmark", o.Benchmark, nil)
 	c.Point("submission_org", "ensemble", nil)
 	c.Point("submission_platform", "unknown", nil)
@@ -73,19 +73,19 @@ func NewClock(o Options, ranks *team.Team) (*Clock, error) {
 	c.Stop("init", nil)
 	c.Start("run", nil)
 	c.Start(stagingKey, nil)
-	return c, c.fault()
+	return c, c.logError()
 }
 
-// fault is what kept the log from being written.
-func (c *Clock) fault() error {
+// logError is what kept the log from being written.
+func (c *Clock) logError() error {
 	if c == nil || c.Err() == nil {
 		return nil
 	}
-	return exit.Create(c.file.Name(), c.Err())
+	return exit.CreateError(c.file.Name(), c.Err())
 }
 
-// Timeable refuses a run whose beginning was not timed.
-func (c *Clock) Timeable(state rundir.State, dir string) error {
+// CheckFresh refuses a run whose beginning was not timed.
+func (c *Clock) CheckFresh(state rundir.State, dir string) error {
 	switch {
 	case c == nil:
 		return nil
@@ -105,7 +105,7 @@ func (c *Clock) Describe(cfg config.Training, of *config.TrainConfig, identity s
 	if validation == 0 {
 		return &exit.Error{Code: exit.Usage, What: "there is no quality to reach", At: "data.split.validation", Why: "it has no start", Fix: "give validation starts"}
 	}
-	c.Stop(stagingKey, c.processor(mllog.Metadata{}))
+	c.Stop(stagingKey, c.addProcessorTime(mllog.Metadata{}))
 	c.Point("seed", cfg.Seed, nil)
 	c.Point("global_batch_size", cfg.BatchSize*cfg.Accumulate, nil)
 	c.Point("gradient_accumulation_frequency", cfg.Accumulate, nil)
@@ -125,26 +125,26 @@ func (c *Clock) Describe(cfg config.Training, of *config.TrainConfig, identity s
 	c.Point("configuration_sha256", of.Identity(), nil)
 	c.Point(identityKey, identity, nil)
 	c.Point(mllog.Target, c.target, mllog.Metadata{"metric": config.ValidationLoss, "better": "lower"})
-	return c.fault()
+	return c.logError()
 }
 
 // BeginEpoch logs that an epoch begins, if none is under way: pruning may go back within one.
 func (c *Clock) BeginEpoch() error {
-	if c == nil || c.open {
+	if c == nil || c.inEpoch {
 		return nil
 	}
 	c.epoch++
-	c.open = true
-	c.Start("epoch", c.number())
-	return c.fault()
+	c.inEpoch = true
+	c.Start("epoch", c.epochMetadata())
+	return c.logError()
 }
 
 // BeginValidation logs the end of an epoch, before its evaluation.
 func (c *Clock) BeginValidation() {
 	if c != nil {
-		c.open = false
-		c.Stop("epoch", c.number())
-		c.Start("eval", c.number())
+		c.inEpoch = false
+		c.Stop("epoch", c.epochMetadata())
+		c.Start("eval", c.epochMetadata())
 	}
 }
 
@@ -154,25 +154,25 @@ func (c *Clock) Validated(loss float64, step uint64) error {
 		return nil
 	}
 	c.step = step
-	c.Point(mllog.EvalAccuracy, loss, c.number())
-	c.Stop("eval", c.number())
+	c.Point(mllog.EvalAccuracy, loss, c.epochMetadata())
+	c.Stop("eval", c.epochMetadata())
 	if loss <= c.target {
-		c.ends(mllog.Success)
+		c.writeEnd(mllog.Success)
 	}
-	return c.fault()
+	return c.logError()
 }
 
-func (c *Clock) number() mllog.Metadata { return mllog.Metadata{mllog.EpochNum: c.epoch} }
+func (c *Clock) epochMetadata() mllog.Metadata { return mllog.Metadata{mllog.EpochNum: c.epoch} }
 
-// ends logs the end of the run, with what it took besides time: steps of the optimiser until the last
+// writeEnd logs the end of the run, with what it took besides time: steps of the optimiser until the last
 // validation, and the processor's time.
-func (c *Clock) ends(status string) {
-	c.End(status, c.processor(mllog.Metadata{stepsKey: c.step}))
+func (c *Clock) writeEnd(status string) {
+	c.End(status, c.addProcessorTime(mllog.Metadata{stepsKey: c.step}))
 }
 
-// processor adds the processor's time since the beginning to metadata.
-func (c *Clock) processor(m mllog.Metadata) mllog.Metadata {
-	m[processorKey] = (ProcessorTime() - c.began).Seconds()
+// addProcessorTime adds the processor's time since the beginning to metadata.
+func (c *Clock) addProcessorTime(m mllog.Metadata) mllog.Metadata {
+	m[processorKey] = (ProcessorTime() - c.processorStart).Seconds()
 	return m
 }
 
@@ -193,12 +193,12 @@ func (c *Clock) Close(failed error) error {
 		return nil
 	}
 	if !c.Ended() {
-		c.ends(mllog.Aborted)
+		c.writeEnd(mllog.Aborted)
 	}
 	path := c.file.Name()
-	err := errors.Join(exit.Create(path, c.file.Sync()), exit.Create(path, c.file.Close()))
+	err := errors.Join(exit.CreateError(path, c.file.Sync()), exit.CreateError(path, c.file.Close()))
 	if failed != nil && c.epoch == 0 {
-		return errors.Join(err, exit.Create(path, os.Remove(path)))
+		return errors.Join(err, exit.CreateError(path, os.Remove(path)))
 	}
-	return cmp.Or(c.fault(), err)
+	return cmp.Or(c.logError(), err)
 }

@@ -28,7 +28,7 @@ type Timing struct {
 func Read(path string) (*Timing, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, exit.Read(path, err)
+		return nil, exit.ReadError(path, err)
 	}
 	defer f.Close()
 	events, err := mllog.Read(f)

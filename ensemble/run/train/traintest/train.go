@@ -35,8 +35,8 @@ func TrainedRun(t *testing.T) string {
 	return dir
 }
 
-// TrainedTo is the folder of a finished training.
-func TrainedTo(t *testing.T, c *config.TrainConfig) string {
+// Train is the folder of a finished training.
+func Train(t *testing.T, c *config.TrainConfig) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "run")
 	if _, err := train.Run(context.Background(), train.Options{Config: c, RunDir: dir, Version: "test"}); err != nil {
@@ -45,8 +45,8 @@ func TrainedTo(t *testing.T, c *config.TrainConfig) string {
 	return dir
 }
 
-// LossesOnParts compares the losses of trainings on meshes with those on one rank.
-func LossesOnParts(t *testing.T, trainings ...[]string) {
+// CheckLossesOnMeshes compares the losses of trainings on meshes with those on one rank.
+func CheckLossesOnMeshes(t *testing.T, trainings ...[]string) {
 	t.Helper()
 	f := demotest.Files(t)
 	for i, set := range trainings {
@@ -81,42 +81,42 @@ func TrainOnProcesses(t *testing.T, n int, options func(process int) train.Optio
 		_, err := train.Run(context.Background(), options(0))
 		return err
 	}
-	return comm.Run(n, comm.Free, func(c *comm.Comm) error {
+	return comm.Run(n, comm.Parallel, func(c *comm.Comm) error {
 		o := options(c.Rank())
-		parts, err := setup.PartsOf(o.Config.Train.Train.Mesh)
+		parts, err := setup.MeshParts(o.Config.Train.Train.Mesh)
 		if err != nil {
 			return err
 		}
-		return team.OnParts(c, parts, func(c *comm.Comm) error {
+		return team.RunHostedRanks(c, parts, func(c *comm.Comm) error {
 			ranks := team.New(c)
-			_, err := train.RunAs(context.Background(), o.OfPart(ranks), ranks)
+			_, err := train.RunRank(context.Background(), o.ForPart(ranks), ranks)
 			return err
 		})
 	})
 }
 
-// SameRuns is a training that must not depend on the number of processes.
-type SameRuns struct {
+// ProcessCounts is a training that must not depend on the number of processes.
+type ProcessCounts struct {
 	Mesh string
 	// Processes of runs: each begins on the first number of processes, is stopped after two
 	// steps, and goes on with the next number.
 	Processes [][]int
-	Set       []string // beside dropout, members by chance, validation, and test starts
+	Overrides []string // beside dropout, members by chance, validation, and test starts
 }
 
-// CheckSameRuns compares a training on processes with one on as many ranks as the mesh has
+// CheckProcessCounts compares a training on processes with one on as many ranks as the mesh has
 // parts: weights, moments and best weights by the bytes of the last checkpoint, and the
 // losses of all steps.
-func CheckSameRuns(t *testing.T, all []SameRuns) {
+func CheckProcessCounts(t *testing.T, all []ProcessCounts) {
 	f := demotest.Files(t)
 	for _, k := range all {
-		t.Run(fmt.Sprint(k.Mesh, k.Set), func(t *testing.T) {
+		t.Run(fmt.Sprint(k.Mesh, k.Overrides), func(t *testing.T) {
 			dirs := t.TempDir()
 			options := func(dir string, more ...string) train.Options {
-				set := slices.Concat([]string{"train.networks=1", "train.epochs=2", "train.mesh=" + k.Mesh}, k.Set, more)
+				set := slices.Concat([]string{"train.networks=1", "train.epochs=2", "train.mesh=" + k.Mesh}, k.Overrides, more)
 				return train.Options{Config: demotest.Config(t, f, set...), RunDir: filepath.Join(dirs, dir), Version: "test", Resume: "auto"}
 			}
-			parts, err := setup.PartsOf(k.Mesh)
+			parts, err := setup.MeshParts(k.Mesh)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,14 +158,14 @@ func CheckSameRuns(t *testing.T, all []SameRuns) {
 
 // TrainOnRanks trains on ranks of this process; options give those of each.
 func TrainOnRanks(n int, options func(rank int) train.Options) error {
-	return comm.Run(n, comm.Free, func(c *comm.Comm) error {
-		_, err := train.RunAs(context.Background(), options(c.Rank()), team.New(c))
+	return comm.Run(n, comm.Parallel, func(c *comm.Comm) error {
+		_, err := train.RunRank(context.Background(), options(c.Rank()), team.New(c))
 		return err
 	})
 }
 
-// Sign has the manifest of a run say that its model, which a test changed, is the one that was trained.
-func Sign(t *testing.T, runDir string) {
+// UpdateModelChecksum has the manifest of a run say that its model, which a test changed, is the one that was trained.
+func UpdateModelChecksum(t *testing.T, runDir string) {
 	t.Helper()
 	m, err := rundir.ReadManifest(runDir)
 	runtest.Must(t, err)
@@ -174,10 +174,10 @@ func Sign(t *testing.T, runDir string) {
 	runtest.Must(t, rundir.WriteManifest(runDir, *m, nil))
 }
 
-// ResumesToTheSameBits trains once as a whole, and once stopped after so many
+// CheckResume trains once as a whole, and once stopped after so many
 // batches each time and resumed; it compares the models and returns the folder of
 // the whole run.
-func ResumesToTheSameBits(t *testing.T, c *config.TrainConfig, after ...int) (whole string) {
+func CheckResume(t *testing.T, c *config.TrainConfig, after ...int) (whole string) {
 	t.Helper()
 	whole = filepath.Join(t.TempDir(), "whole")
 	if _, err := train.Run(context.Background(), train.Options{Config: c, RunDir: whole, Version: "test"}); err != nil {
@@ -212,10 +212,10 @@ func ResumesToTheSameBits(t *testing.T, c *config.TrainConfig, after ...int) (wh
 	return whole
 }
 
-// CheckTimedRuns takes a training of 50 steps: two runs, one without timings and one
+// CheckKernelTimings takes a training of 50 steps: two runs, one without timings and one
 // that measures, end with the same bits, and so does one that is stopped at step 25
 // and resumed after the table of timings was deleted. It gives the digest.
-func CheckTimedRuns(t *testing.T, c *config.TrainConfig) string {
+func CheckKernelTimings(t *testing.T, c *config.TrainConfig) string {
 	t.Helper()
 	train := func(dir string, timings setup.Timings, stop func() error) error {
 		_, err := train.Run(context.Background(), train.Options{Config: c, RunDir: dir, Resume: "auto", Version: "test", Timings: timings, Stop: stop})
@@ -229,8 +229,8 @@ func CheckTimedRuns(t *testing.T, c *config.TrainConfig) string {
 	if err := train(timed, cache, nil); err != nil {
 		t.Fatal(err)
 	}
-	if runtest.Newest(t, plain).Step != 50 {
-		t.Fatalf("%d steps, want 50", runtest.Newest(t, plain).Step)
+	if runtest.NewestCheckpoint(t, plain).Step != 50 {
+		t.Fatalf("%d steps, want 50", runtest.NewestCheckpoint(t, plain).Step)
 	}
 	table := func() string {
 		files, err := filepath.Glob(filepath.Join(cache.Dir, "timings-*.json"))
@@ -254,7 +254,7 @@ func CheckTimedRuns(t *testing.T, c *config.TrainConfig) string {
 	}); !errors.Is(err, stopped) {
 		t.Fatal(err)
 	}
-	if step := runtest.Newest(t, parts).Step; step != 25 {
+	if step := runtest.NewestCheckpoint(t, parts).Step; step != 25 {
 		t.Fatalf("stopped at step %d, want 25", step)
 	}
 	if err := os.Remove(table()); err != nil {

@@ -110,17 +110,17 @@ func Missing(t *testing.T, open func(find func(libraries.Library) (*dl.Library, 
 	}
 }
 
-// At is an address of no memory of this program; n is not below that of the second page.
-func At(n uintptr) device.Pointer { return unsafe.Add(unsafe.Pointer(nil), n) }
+// FakeAddress is an address of no memory of this program; n is not below that of the second page.
+func FakeAddress(n uintptr) device.Pointer { return unsafe.Add(unsafe.Pointer(nil), n) }
 
-// Loaded is a device as its handles tell it: its stream.
-type Loaded uintptr
+// FakeHandles is a device as its handles tell it: its stream.
+type FakeHandles uintptr
 
 // Stream is At of the number.
-func (l Loaded) Stream() device.Pointer { return At(uintptr(l)) }
+func (l FakeHandles) Stream() device.Pointer { return FakeAddress(uintptr(l)) }
 
 // Context is nil.
-func (Loaded) Context() device.Pointer { return nil }
+func (FakeHandles) Context() device.Pointer { return nil }
 
 // Headers compiles testdata/check.c, which compares prototypes and values with a header of
 // NVIDIA's wheels; their folder nvidia is what $ENSEMBLE_CUDA_PATH names.

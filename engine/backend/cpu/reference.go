@@ -1,0 +1,48 @@
+//go:build cgo && linux
+
+package cpu
+
+import (
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+)
+
+// scalarLoop runs a point-by-point operation from its scalar formula.
+func scalarLoop(q backend.Request) backend.Kernel {
+	l := op.NewLoop(q.Out.Shape, q.InShapes())
+	s, p := q.Op.Scalar, q.Op.Scalar.P(q.Attrs)
+	in := make([][]float32, len(q.In))
+	for i, t := range q.In {
+		in[i] = t.F32
+	}
+	out := q.Out.F32
+	return backend.Kernel{Name: "formula", Run: func() error {
+		op.Apply(l, s, p, in, out)
+		return nil
+	}}
+}
+
+// reference runs the reference kernel over float64 copies, which are allocated
+// here, once.
+func reference(q backend.Request) backend.Kernel {
+	c := graph.Call{InShape: q.InShapes(), Out: make([]float64, len(q.Out.F32)), OutShape: q.Out.Shape, Seed: q.Seed}
+	for _, t := range q.In {
+		c.In = append(c.In, make([]float64, len(t.F32)))
+	}
+	return backend.Kernel{Name: "ref", Run: func() error {
+		for i, t := range q.In {
+			for j, v := range t.F32 {
+				c.In[i][j] = float64(v)
+			}
+		}
+		if q.Step != nil {
+			c.Step = *q.Step
+		}
+		q.Op.Ref(c, q.Attrs)
+		for j, v := range c.Out {
+			q.Out.F32[j] = float32(v)
+		}
+		return nil
+	}}
+}

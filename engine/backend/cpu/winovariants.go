@@ -1,0 +1,317 @@
+//go:build cgo && linux
+
+package cpu
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cpu/kern"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/tune"
+)
+
+// winoPass is a pass of a convolution by Winograd's products.
+type winoPass struct {
+	kern.WinoSpec
+	name string // forward, data or filter
+}
+
+func (p winoPass) filter() bool { return p.name == "filter" }
+
+// winoPassOf is the pass that a request on the blocked layout asks for; false if
+// it is no convolution.
+func (b *Backend) winoPassOf(q backend.Request) (p winoPass, ok bool) {
+	q, frames := withoutHalo(q)
+	shapes := q.InShapes()
+	switch conv := q.Op.Conv; {
+	case conv.Is(graph.ConvForward):
+		parts, w, a := forwardOperands(q.Attrs, shapes)
+		p.name = "forward"
+		p.WinoSpec, ok = b.partsSpec(parts, w, a.Conv)
+		p.ReLU = a.ReLU
+		p.BF16 = ok && b.multipliesBF16(q.In[:len(parts)])
+	case conv.Is(graph.ConvData):
+		p.name = "data"
+		p.WinoSpec, ok = b.dataSpec(shapes[0], shapes[1], dataAttrs(q.Attrs))
+		p.BF16 = ok && b.multipliesBF16(q.In[1:2])
+	case conv.Is(graph.ConvFilter):
+		a := q.Attrs.(op.ConvGrad)
+		p.name = "filter"
+		p.WinoSpec, ok = b.partsSpec(shapes[:len(shapes)-1], a.To, a.Conv)
+		p.BF16 = ok && b.multipliesBF16(q.In)
+	}
+	p.Halo = frames.widths
+	return p, ok
+}
+
+// multipliesBF16 tells whether a convolution of these fields multiplies bfloat16: that is
+// wanted, and all are stored so.
+func (b *Backend) multipliesBF16(fields []backend.Tensor) bool {
+	return b.options.BF16Products && !slices.ContainsFunc(fields, func(t backend.Tensor) bool { return t.U16 == nil && t.DType != graph.BFloat16 })
+}
+
+// sparsePrefix begins the names of ways that leave out what is not kept of a filter.
+const sparsePrefix = "wino sparse"
+
+// variantName names a way in plans and tables.
+func variantName(w kern.WinoVariant) string {
+	switch {
+	case w.Whole:
+		return "wino whole"
+	case w.Sparse:
+		return fmt.Sprintf("%s %d", sparsePrefix, w.Tiles)
+	}
+	return fmt.Sprintf("wino %d", w.Tiles)
+}
+
+// wholeTiles is the number of tiles up to which transforming all of them first is
+// tried: measured, it never wins beyond, nor does it take less scratch than
+// filters of so many result channels.
+func (p winoPass) wholeTiles() int { return max(256, p.K) }
+
+// fewTiles is the number of tiles up to which blocks of tiles are not tried: on
+// the processors measured they win 8 % at most and lose up to a factor of 4, and
+// they need up to 30 times the scratch.
+const fewTiles = 16
+
+// variants lists the ways worth trying, the guess first, without those that come to
+// the same.
+func (p winoPass) variants() []kern.WinoVariant {
+	guess, all, tiles := kern.DefaultWino(p.WinoSpec), kern.WinoVariants, p.Tiles()
+	if p.filter() {
+		guess, all = kern.DefaultWinoFilter(p.WinoSpec), kern.WinoFilterVariants
+	}
+	ways := append([]kern.WinoVariant{guess}, p.sparseVariants()...) // early, so that they run before the budget of a race is spent
+	for _, w := range all {
+		smaller := func(o kern.WinoVariant) bool { return !o.Whole && o.Tiles >= tiles && o.Tiles < w.Tiles } // holds all tiles too
+		if w == guess || w.Whole && tiles > p.wholeTiles() || !w.Whole && (tiles <= fewTiles || slices.ContainsFunc(all, smaller)) {
+			continue
+		}
+		ways = append(ways, w)
+	}
+	return ways
+}
+
+// sparseVariants lists the ways of products of the kept blocks alone. None is the guess: they
+// are taken where they were measured to be faster.
+func (p winoPass) sparseVariants() (ways []kern.WinoVariant) {
+	if !kern.SupportsSparseWino(p.WinoSpec) {
+		return nil
+	}
+	all, tiles := kern.WinoSparseVariants, p.Tiles()
+	if p.filter() {
+		all = kern.WinoSparseFilterVariants
+	}
+	for _, w := range all {
+		smaller := func(o kern.WinoVariant) bool { return o.Tiles >= tiles && o.Tiles < w.Tiles }
+		if !slices.ContainsFunc(all, smaller) {
+			ways = append(ways, w)
+		}
+	}
+	return ways
+}
+
+// preparedWino is a prepared pass and the name of its cut.
+type preparedWino struct {
+	*kern.Wino
+	variant string
+}
+
+// kernel makes one that computes what reads no frame before the frames are there.
+func (j preparedWino) kernel(run func(part kern.WinoPart)) (backend.Kernel, error) {
+	if !j.HasInner() {
+		return kernel(j.variant, func() { run(kern.Whole) })
+	}
+	k, err := kernel(j.variant, func() { run(kern.Outer) })
+	k.RunEarly = func() error { run(kern.Inner); return nil }
+	return k, err
+}
+
+func (b *Backend) newWino(p winoPass, w kern.WinoVariant) (preparedWino, error) {
+	prepare := kern.NewWino
+	if p.filter() {
+		prepare = kern.NewWinoFilter
+	}
+	j, err := prepare(b.pool, p.WinoSpec, w)
+	return preparedWino{j, variantName(w)}, err
+}
+
+// prepareWino prepares the pass that a request asks for, in its cut.
+func (b *Backend) prepareWino(q backend.Request) (preparedWino, error) {
+	p, _ := b.winoPassOf(q)
+	ways := p.variants()
+	way := ways[0]
+	if q.Variant != "" {
+		i := slices.IndexFunc(ways, func(w kern.WinoVariant) bool { return variantName(w) == q.Variant })
+		if i < 0 {
+			return preparedWino{}, fmt.Errorf("%s cannot be cut as %q", q.Op.Name, q.Variant)
+		}
+		way = ways[i]
+	}
+	j, err := b.newWino(p, way)
+	if err != nil {
+		return j, err
+	}
+	b.needScratch(j.ScratchLen())
+	if _, f := withoutHalo(q); f.values[0].Len() > 0 {
+		j.SetHalos(f.values[0], f.values[1])
+	}
+	return j, nil
+}
+
+// benchmarkFLOPs is the least work of a pass whose cuts are timed: less than a
+// millisecond, of which cuts change a tenth.
+const benchmarkFLOPs = 2e8
+
+// Variants lists the ways to cut a convolution on the blocked layout. With a table
+// of timings those of larger ones are measured, once; else the times are an
+// estimate for the guess, and somewhat more for every other.
+func (b *Backend) Variants(q backend.Request) ([]backend.Variant, error) {
+	if f, ok := b.form(q); !ok || !f.wino {
+		return nil, nil
+	}
+	p, _ := b.winoPassOf(q)
+	ways := p.variants()
+	cuts := make([]backend.Variant, len(ways))
+	flops := q.Op.FLOPs(q.InShapes(), q.Out.Shape, withoutMask(q.Attrs)) // of a dense way
+	estimate := time.Duration(winoCost(flops, p.WinoSpec) / float64(b.pool.Threads()) * float64(time.Second))
+	for i, w := range ways {
+		j, err := b.newWino(p, w)
+		if err != nil {
+			return nil, err
+		}
+		cuts[i] = backend.Variant{Name: j.variant, Bytes: 4 * int64(j.ScratchLen()), Time: estimate + estimate*time.Duration(i)/16}
+	}
+	if b.options.Timings == nil || float64(flops) < benchmarkFLOPs || len(ways) == 1 {
+		return cuts, nil
+	}
+	part := p.excerpt()
+	entry, known := b.options.Timings.Lookup(part.key())
+	if !known {
+		if err := b.Do(func() (err error) { entry, err = b.benchmarkVariants(part, ways, estimate); return err }); err != nil {
+			return nil, err
+		}
+		b.options.Timings.Record(part.key(), entry)
+	}
+	var all time.Duration
+	for _, t := range entry.Candidates {
+		all += t.CPU
+	}
+	for i, w := range ways {
+		cpu := all // what was not timed ranks behind all that was
+		if k := slices.IndexFunc(entry.Candidates, func(t tune.Timing) bool { return t.Name == cuts[i].Name }); k >= 0 {
+			cpu = entry.Candidates[k].CPU
+		}
+		cuts[i].Time = time.Duration(float64(cpu) * float64(p.Tiles()) / float64(part.Tiles()) / p.meanBusyThreads(w, b.pool.Threads()))
+	}
+	return cuts, nil
+}
+
+// meanBusyThreads is how many of the threads have work on average: items are dealt out one
+// by one, and the last round may not fill all.
+func (p winoPass) meanBusyThreads(w kern.WinoVariant, threads int) float64 {
+	ceil := func(n, d int) int { return (n + d - 1) / d }
+	const columns, chunk = 2 * kern.Block, 2 * kern.Block
+	items := ceil(p.Tiles(), w.Tiles)
+	switch {
+	case p.filter() && w.Whole:
+		items = ceil(p.K, columns) * (ceil(p.Parts[0], chunk) + ceil(p.Parts[1], chunk))
+	case p.filter():
+		return float64(threads) // an item for each of the points
+	case w.Whole: // in halves of a block, of which the last blocks consist
+		halves := ceil(p.K, columns/2)
+		full := halves / 2 / threads * threads
+		return float64(halves) / float64(2*full/threads+ceil(halves-2*full, threads))
+	}
+	return float64(items) / float64(ceil(items, threads))
+}
+
+// excerpt is a part of a large field, of fewer samples and latitudes, on which
+// blocks of tiles compare as on the whole. It has no frame.
+func (p winoPass) excerpt() winoPass {
+	p.Halo = [4]int{}
+	for p.Tiles() > p.wholeTiles() {
+		switch {
+		case p.N > 1:
+			p.N = (p.N + 1) / 2
+		case p.Size[1] >= 8*p.Side:
+			p.Size[1] /= 2
+		default:
+			return p
+		}
+	}
+	return p
+}
+
+// key describes a pass in the table of timings.
+func (p winoPass) key() string {
+	products := ""
+	if p.BF16 {
+		products = " bf16"
+	}
+	if p.Before != [3]int{} || p.After != [3]int{} {
+		products += fmt.Sprintf(" more %v %v", p.Before, p.After)
+	}
+	if kern.SupportsSparseWino(p.WinoSpec) { // where the blocks are matters little beside how many are read and reached
+		kept, read, used := p.SparseLoad()
+		products += fmt.Sprintf(" kept %d of %d from %d to %d", kept, len(p.Mask), read, used)
+	}
+	return fmt.Sprintf(winoKey+"%s", p.name, p.N, p.Parts[0], p.Parts[1], p.K, p.Size, p.KD, p.Side, p.Wrap, products)
+}
+
+// benchmarkVariants times ways of a pass on fields of float32, which rank them for fields of
+// bfloat16 too, or of those where products are; estimate is the time of one of them
+// on the whole.
+func (b *Backend) benchmarkVariants(p winoPass, ways []kern.WinoVariant, estimate time.Duration) (tune.Entry, error) {
+	values := func(n int) []float32 {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = float32(i%17-8) / 8
+		}
+		return x
+	}
+	field := func(channels int, size [3]int) kern.Stored {
+		n := kern.Blocked{N: p.N, C: channels, S: size}.Len()
+		if p.BF16 {
+			return kern.BFloat16(slices.Repeat([]uint16{0x3f00, 0xbe80, 0}, n/3+1)[:n])
+		}
+		return kern.Float32(values(n))
+	}
+	// A filter holds all channels it has, of which the pass may mean some.
+	rows, n := p.K, p.Parts[0]+p.Parts[1]
+	if p.Flip {
+		rows = n
+	}
+	filter := values(rows * p.FilterIn * p.KD * p.Side * p.Side)
+	x0, y := field(p.Parts[0], p.Source()), field(p.K, p.Size)
+	var x1 kern.Stored
+	var scratch []float32
+	if p.Parts[1] > 0 {
+		x1 = field(p.Parts[1], p.Source())
+	}
+	var runners []tune.Candidate
+	for _, w := range ways {
+		j, err := b.newWino(p, w)
+		if err != nil {
+			return tune.Entry{}, err
+		}
+		if len(scratch) < j.ScratchLen() {
+			scratch = make([]float32, j.ScratchLen())
+		}
+		run := func() { j.Run(kern.WinoValues{Y: y, X0: x0, X1: x1, Filter: filter, Scratch: scratch}) }
+		if p.filter() {
+			run = func() { j.RunFilter(filter, x0, x1, y, scratch) }
+		}
+		runners = append(runners, tune.Candidate{Name: j.variant, Bytes: 4 * int64(j.ScratchLen()), Run: func() error { run(); return nil }})
+	}
+	// Long passes are run once each at least.
+	budget := 30*time.Millisecond + 2*time.Duration(len(ways))*estimate
+	if kern.SupportsSparseWino(p.WinoSpec) { // of which one way may be many times as fast as another, which a busy machine must not hide
+		budget += 200 * time.Millisecond
+	}
+	return tune.Benchmark(runners, tune.BenchmarkOptions{MinRounds: 2, MinDuration: 15 * time.Millisecond, Budget: budget})
+}

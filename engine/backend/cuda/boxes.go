@@ -1,0 +1,106 @@
+package cuda
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/kernels"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
+
+// What ranks need to exchange parts of values between devices: copies of boxes of values in any layout, and moments
+// that are joined.
+
+// boxOf gives the sizes and distances of a box of a value as it lies in memory, and where it begins.
+func boxOf(t backend.Tensor, lo, size graph.Shape) (n, far []int, first int, err error) {
+	s, _ := storageAxes(t, 0)
+	n, far = make([]int, len(s)), s.Strides()
+	for axis := range s {
+		if lo[axis] < 0 || size[axis] < 0 || lo[axis]+size[axis] > t.Shape[axis] {
+			return nil, nil, 0, fmt.Errorf("a box of %v at %v of %v", size, lo, t.Shape)
+		}
+		_, k := storageAxes(t, axis)
+		n[k] = size[axis]
+		first += lo[axis] * far[k]
+	}
+	if t.Layout == graph.ChannelsLast {
+		if size[1] != t.Shape[1] {
+			return nil, nil, 0, fmt.Errorf("channels %d to %d of %v, which lie last", lo[1], lo[1]+size[1], t.Shape)
+		}
+		n[4] = s[4] // lanes beyond the channels with them
+	}
+	return n, far, first, nil
+}
+
+// TensorAt is a value of a shape, in the layout and type of another, in a place of memory.
+func (b *Backend) TensorAt(place []float32, like backend.Tensor, s graph.Shape) backend.Tensor {
+	t := backend.Tensor{Shape: s, Layout: like.Layout, DType: like.DType}
+	if n := like.Layout.Elems(s); like.U16 != nil {
+		t.U16 = unsafe.Slice((*uint16)(start(place)), n)
+	} else {
+		t.F32 = place[:n]
+	}
+	return t
+}
+
+// CopyBox makes a kernel that copies the box of x that begins at lo to that of y at to, of one layout and type. Boxes
+// of fields with channels last have all channels.
+func (b *Backend) CopyBox(x backend.Tensor, lo graph.Shape, y backend.Tensor, to, size graph.Shape) (backend.Kernel, error) {
+	n, from, i, err := boxOf(x, lo, size)
+	if err != nil {
+		return backend.Kernel{}, err
+	}
+	_, into, j, err := boxOf(y, to, size)
+	if err != nil {
+		return backend.Kernel{}, err
+	}
+	box := make([]boxAxis, len(n))
+	for k := range n {
+		box[k] = boxAxis{n[k], from[k], into[k]}
+	}
+	w := &work{b: b}
+	w.copyBox(offset(x, i), offset(y, j), bytesOf(x), box...)
+	return w.kernel("copy")
+}
+
+// ClearBox makes a kernel that clears the box of y that begins at lo.
+func (b *Backend) ClearBox(y backend.Tensor, lo, size graph.Shape) (backend.Kernel, error) {
+	n, far, i, err := boxOf(y, lo, size)
+	if err != nil {
+		return backend.Kernel{}, err
+	}
+	box := make([]boxAxis, len(n))
+	for k := range n {
+		box[k] = boxAxis{n[k], far[k], far[k]}
+	}
+	w := &work{b: b}
+	w.copyBox(nil, offset(y, i), bytesOf(y), box...)
+	return w.kernel("clear")
+}
+
+// MergeMoments makes a kernel that joins the moments [2 C] of several parts of channels, one behind the other in all, into
+// those of all: y. Part k has counts[k] values of each channel.
+//
+// Source: Chan, Golub and LeVeque 1979, Stanford STAN-CS-79-773, equation 2.1.
+func (b *Backend) MergeMoments(all []float32, counts []int, y backend.Tensor) (backend.Kernel, error) {
+	bits := make([]int32, 0, 2*len(counts))
+	for _, n := range counts { // 64 bits each
+		bits = append(bits, int32(uint32(n)), int32(uint32(uint64(n)>>32)))
+	}
+	table, release, err := b.table(bits)
+	if err != nil {
+		return backend.Kernel{}, err
+	}
+	w, channels := &work{b: b}, y.Shape[1]
+	w.call(momentsProgram, "join_moments", gridFor(int64(channels)), start(all), table, at(y), int32(channels), int32(len(counts)))
+	k, err := w.kernel("join_moments")
+	k.Close = release
+	if err != nil {
+		release()
+		return backend.Kernel{}, err
+	}
+	return k, nil
+}
+
+var momentsProgram = kernels.Program("moments.cu")

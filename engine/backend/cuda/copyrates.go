@@ -1,0 +1,100 @@
+package cuda
+
+import (
+	"time"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
+
+// CopyAsync copies between the host and the device beside the work.
+func (b *Backend) CopyAsync(dst, src []float32) (arrived func() error, err error) {
+	if len(dst) == 0 {
+		return func() error { return nil }, nil
+	}
+	t, err := b.dev.CopyAsync(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(src)), elem*int64(len(dst)))
+	if err != nil {
+		return nil, err
+	}
+	return func() error { return b.dev.Join(t) }, nil
+}
+
+// emulatedCopyRate is the rate of the links of an emulated device, in bytes a second, of which
+// only the proportion to the rates of kernels counts: that of PCI Express 5 with 16 lanes.
+const emulatedCopyRate = 50e9
+
+// CopyRates are measured once, with copies of a size at which the rate no longer grows.
+func (b *Backend) CopyRates() (toHost, fromHost float64, err error) {
+	if b.dev.Properties().Emulated {
+		return emulatedCopyRate, emulatedCopyRate, nil
+	}
+	if b.copyRates[0] > 0 {
+		return b.copyRates[0], b.copyRates[1], nil
+	}
+	const bytes = 32 << 20
+	there, err := b.dev.Alloc(bytes)
+	if err != nil {
+		return 0, 0, noMemory(err)
+	}
+	defer b.dev.Free(there)
+	here, err := b.dev.AllocHost(bytes)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer b.dev.FreeHost(here)
+	for i, way := range [][2]device.Pointer{{here, there}, {there, here}} {
+		best := time.Duration(1 << 62)
+		for range 4 { // the first may be slower
+			if err := b.dev.Wait(); err != nil {
+				return 0, 0, err
+			}
+			start := time.Now()
+			t, err := b.dev.CopyAsync(way[0], way[1], bytes)
+			if err != nil {
+				return 0, 0, err
+			}
+			if err := b.dev.Join(t); err != nil {
+				return 0, 0, err
+			}
+			if err := b.dev.Wait(); err != nil {
+				return 0, 0, err
+			}
+			best = min(best, time.Since(start))
+		}
+		b.copyRates[i] = bytes / best.Seconds()
+	}
+	return b.copyRates[0], b.copyRates[1], nil
+}
+
+// FreeBytes is what the device says, or all it has if it does not.
+func (b *Backend) FreeBytes() (int64, error) {
+	if d, ok := b.dev.(interface{ FreeBytes() (int64, error) }); ok {
+		return d.FreeBytes()
+	}
+	return b.dev.Properties().MemoryBytes, nil
+}
+
+// EstimateSeconds is the time of the memory traffic, and of arithmetic where that is what bounds,
+// at the rates by which ways are weighed.
+func (b *Backend) EstimateSeconds(q backend.Request) float64 {
+	bytes := storedBytes(q.Out)
+	last := q.Out.Layout == graph.ChannelsLast
+	for _, t := range q.In {
+		bytes += storedBytes(t)
+		last = last || t.Layout == graph.ChannelsLast
+	}
+	seconds := startTime + bytes/memoryRate
+	if in := q.InShapes(); isWindowed(q.Op, in, q.Attrs) {
+		rate := float64(plainRate)
+		if last {
+			rate = matrixRate
+		}
+		seconds = max(seconds, startTime+float64(q.Op.FLOPs(in, q.Out.Shape, q.Attrs))/rate)
+	}
+	return seconds
+}
+
+// storedBytes is the bytes of a value in memory.
+func storedBytes(t backend.Tensor) float64 { return float64(elems(t)) * float64(t.DType.Bytes()) }

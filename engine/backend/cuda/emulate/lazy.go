@@ -1,0 +1,217 @@
+//go:build cgo && linux
+
+package emulate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+)
+
+// LazyDevice is an emulated device that does its work as late as a GPU may: when somebody waits
+// for it. Programs that change what work will read, or read what it will write, without
+// waiting, compute something else with it than with Device, which does all at once. Of what
+// goes on beside the work, CopyNow is as early as it may be.
+type LazyDevice struct {
+	*Device
+	queue    []func() error // not done yet, in order
+	copies   []*asyncCopy   // copies that may be under way
+	unjoined []any          // those of the recording that is made, and work of libraries, which are not joined
+}
+
+// OpenLazy is Open for a device that works late.
+//
+// Errors: as of Open.
+func OpenLazy(memory int64) (*LazyDevice, error) {
+	d, err := Open(memory)
+	if err != nil {
+		return nil, err
+	}
+	return &LazyDevice{Device: d}, nil
+}
+
+// enqueue keeps work for later; what is recorded is kept with the recording.
+func (l *LazyDevice) enqueue(f func() error) error {
+	if l.recording != nil || l.closed {
+		return f()
+	}
+	l.queue = append(l.queue, f)
+	return nil
+}
+
+// flush does all work. After an error the rest is not done.
+func (l *LazyDevice) flush() error {
+	all := l.queue
+	l.queue = nil
+	for _, f := range all {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isPinned tells whether memory is of AllocHost or of the device: the rest is of the program,
+// which knows nothing of the order of work.
+func (l *LazyDevice) isPinned(p device.Pointer) bool {
+	for base, n := range l.host {
+		if uintptr(p) >= uintptr(base) && uintptr(p) < uintptr(base)+uintptr(max(n, 1)) {
+			return true
+		}
+	}
+	return l.owns(p)
+}
+
+// Copy reads memory of the program at once, and writes it before it returns.
+func (l *LazyDevice) Copy(dst, src device.Pointer, n int64) error {
+	if l.recording == nil && n > 0 && !l.isPinned(src) {
+		data := bytes.Clone(unsafe.Slice((*byte)(src), n))
+		src = unsafe.Pointer(unsafe.SliceData(data))
+	}
+	err := l.enqueue(func() error { return l.Device.Copy(dst, src, n) })
+	if err == nil && l.recording == nil && !l.isPinned(dst) {
+		err = l.flush()
+	}
+	return err
+}
+
+// CopyAsync begins behind the work so far.
+func (l *LazyDevice) CopyAsync(dst, src device.Pointer, n int64) (device.Event, error) {
+	t := newAsyncCopy(dst, src, n)
+	if l.recording == nil {
+		l.copies = append(l.copies, t)
+	} else {
+		l.unjoined = append(l.unjoined, t)
+	}
+	return t, l.enqueue(func() error {
+		return l.do(func() error {
+			l.countTransfer(dst, src, n)
+			return t.begin()
+		})
+	})
+}
+
+// RunAsync begins behind the work so far.
+func (l *LazyDevice) RunAsync(m []Buffer, f func(memory [][]byte) error) (device.Event, error) {
+	b := newAsyncWork(l.Device, m, f)
+	if l.recording != nil {
+		l.unjoined = append(l.unjoined, b)
+	}
+	return b, l.enqueue(func() error { return l.do(b.begin) })
+}
+
+// CopyNow begins at once.
+func (l *LazyDevice) CopyNow(dst, src device.Pointer, n int64) (device.Event, error) {
+	if l.recording != nil {
+		return nil, errors.New("emulate: a copy of now is recorded")
+	}
+	t := newAsyncCopy(dst, src, n)
+	l.copies = append(l.copies, t)
+	l.countTransfer(dst, src, n)
+	return t, l.do(t.begin)
+}
+
+// Join ends a copy, or work of a library, which is of the recording that is made, or of none if there is none.
+func (l *LazyDevice) Join(t device.Event) error {
+	if l.recording != nil {
+		i := slices.Index(l.unjoined, any(t))
+		if i < 0 {
+			return errors.New("emulate: a copy is joined in another recording than it was begun in")
+		}
+		l.unjoined = slices.Delete(l.unjoined, i, i+1)
+	}
+	return l.enqueue(func() error { return l.Device.Join(t) })
+}
+
+// Zero clears memory.
+func (l *LazyDevice) Zero(p device.Pointer, n int64) error {
+	return l.enqueue(func() error { return l.Device.Zero(p, n) })
+}
+
+// Wait does all work, and ends all copies.
+func (l *LazyDevice) Wait() error {
+	if l.recording != nil {
+		return errors.New("emulate: something waits while work is recorded")
+	}
+	if err := l.flush(); err != nil {
+		return err
+	}
+	begun := l.copies
+	l.copies = nil
+	for _, t := range begun {
+		if err := l.do(t.end); err != nil {
+			return err
+		}
+	}
+	return l.Device.Wait()
+}
+
+// Free does all work, and gives memory back.
+func (l *LazyDevice) Free(p device.Pointer) error {
+	if p != nil {
+		if err := l.Wait(); err != nil {
+			return err
+		}
+	}
+	return l.Device.Free(p)
+}
+
+// FreeHost does all work, and gives memory back.
+func (l *LazyDevice) FreeHost(p device.Pointer) error {
+	if p != nil {
+		if err := l.Wait(); err != nil {
+			return err
+		}
+	}
+	return l.Device.FreeHost(p)
+}
+
+// Close forgets work that nobody waited for.
+func (l *LazyDevice) Close() error {
+	l.queue = nil
+	return l.Device.Close()
+}
+
+// Load compiles a program.
+func (l *LazyDevice) Load(p device.Program) (device.Module, error) {
+	m, err := l.Device.Load(p)
+	if err != nil {
+		return nil, err
+	}
+	return lazyModule{l, m}, nil
+}
+
+type lazyModule struct {
+	l *LazyDevice
+	device.Module
+}
+
+func (m lazyModule) Call(kernel string, size device.Size, args ...any) (device.Call, error) {
+	c, err := m.Module.Call(kernel, size, args...)
+	return lazyWork{m.l, c}, err
+}
+
+// lazyWork is a call or a recording.
+type lazyWork struct {
+	l    *LazyDevice
+	work interface{ Run() error }
+}
+
+func (w lazyWork) Run() error { return w.l.enqueue(w.work.Run) }
+
+// Close forgets a recording.
+func (w lazyWork) Close() error { return w.work.(device.Recording).Close() }
+
+// Record writes down what f asks for.
+func (l *LazyDevice) Record(f func() error) (device.Recording, error) {
+	r, err := l.Device.Record(f)
+	if n := len(l.unjoined); n > 0 && err == nil {
+		err = fmt.Errorf("emulate: a recording begins %d copies that it does not join", n)
+	}
+	l.unjoined = nil
+	return lazyWork{l, r}, err
+}

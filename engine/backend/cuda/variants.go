@@ -1,0 +1,198 @@
+package cuda
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/backend/cuda/device"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/tune"
+)
+
+// choices of ways by operation: those that are raced.
+var variantRules = map[string]func(b *Backend, q backend.Request) (own []variant, library libraryVariants, err error){
+	"conv3d":                   convVariants,
+	"conv3d_fused":             convVariants,
+	"conv3d_grad_data":         dataVariants,
+	"conv3d_fused_grad_data":   dataVariants,
+	"conv3d_grad_filter":       filterVariants,
+	"conv3d_fused_grad_filter": filterVariants,
+}
+
+// Variants lists the ways to compute a convolution, with the library's in pieces too: with their times
+// on this machine where it has a clock and memory for the operands, else with estimates that stand
+// in the order of the ways. One that was chosen before comes first wherever it fits. Ways that are
+// not ours, and our tiles, differ in the last bits.
+func (b *Backend) Variants(q backend.Request) (cuts []backend.Variant, err error) {
+	ways := variantRules[q.Op.Name]
+	if ways == nil {
+		return nil, nil
+	}
+	key := describe(q)
+	e, known := b.timingsOf(key)
+	if !known {
+		if err := b.Do(func() (err error) { e, err = b.measure(key, q); return err }); err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range e.Candidates {
+		cut := backend.Variant{Name: c.Name, Bytes: c.Bytes, Time: c.Wall}
+		if c.Name == b.choices[key] {
+			cut.Time = 0
+		}
+		cuts = append(cuts, cut)
+	}
+	return cuts, nil
+}
+
+// timingsOf is what is known of the ways of an operation.
+func (b *Backend) timingsOf(key string) (tune.Entry, bool) {
+	if e, ok := b.estimates[b.timesKey(key)]; ok {
+		return e, true
+	}
+	return b.timings.Lookup(b.timesKey(key))
+}
+
+// measure races the ways of an operation over memory of its own, or estimates.
+func (b *Backend) measure(key string, q backend.Request) (e tune.Entry, err error) {
+	if clock, ok := b.dev.(device.Profiler); ok {
+		there, free, err := b.allocOperands(q)
+		if err == nil {
+			own, library, err := variantRules[q.Op.Name](b, there)
+			all := append(own, library.all(true)...)
+			if err == nil && len(all) > 0 {
+				var i int
+				if i, err = b.benchmark(clock, key, all); err == nil && all[i].onChosen != nil {
+					all[i].onChosen() // it will be asked for soon
+				}
+			}
+			closeVariants(all)
+			e, _ = b.timingsOf(key)
+			b.estimates[b.timesKey(key)] = e
+			return e, errors.Join(err, free())
+		}
+		if !errors.Is(err, device.ErrOutOfMemory) {
+			return e, err
+		}
+	}
+	b.dryRun = true
+	defer func() { b.dryRun = false }()
+	own, library, err := variantRules[q.Op.Name](b, withDummyMemory(q))
+	if err != nil {
+		return e, err
+	}
+	all := append(own[:min(len(own), 1)], library.all(true)...) // no clock tells our tiles apart
+	defer closeVariants(all)
+	estimate := time.Duration(b.EstimateSeconds(q) * float64(time.Second))
+	for i, w := range all {
+		took := estimate + estimate*time.Duration(i)/16
+		e.Candidates = append(e.Candidates, tune.Timing{Name: w.name, Wall: took, Bytes: elem * int64(w.scratch)})
+	}
+	b.estimates[b.timesKey(key)] = e
+	return e, nil
+}
+
+func closeVariants(all []variant) {
+	for _, w := range all {
+		if w.close != nil {
+			w.close()
+		}
+	}
+}
+
+// allocOperands gives memory to a request that has none, until free.
+func (b *Backend) allocOperands(q backend.Request) (there backend.Request, free func() error, err error) {
+	var taken []device.Pointer
+	free = func() (err error) {
+		for _, p := range taken {
+			err = errors.Join(err, b.dev.Free(p))
+		}
+		return err
+	}
+	place := func(t backend.Tensor) (backend.Tensor, error) {
+		bytes := int64(storedBytes(t))
+		p, err := b.dev.Alloc(bytes)
+		if err != nil {
+			return t, err
+		}
+		taken = append(taken, p)
+		return bindMemory(t, p), b.dev.Zero(p, bytes)
+	}
+	there = q
+	there.In = slices.Clone(q.In)
+	for i := range q.In {
+		if there.In[i], err = place(q.In[i]); err != nil {
+			return q, nil, errors.Join(err, free())
+		}
+	}
+	if there.Out, err = place(q.Out); err != nil {
+		return q, nil, errors.Join(err, free())
+	}
+	return there, free, nil
+}
+
+// bindMemory is a value that lies at an address, unless it has memory.
+func bindMemory(t backend.Tensor, p device.Pointer) backend.Tensor {
+	if t.F32 != nil || t.U16 != nil || t.U8 != nil {
+		return t
+	}
+	n := int(elems(t))
+	switch t.DType {
+	case graph.BFloat16, graph.Float16:
+		t.U16 = unsafe.Slice((*uint16)(p), n)
+	case graph.UInt8:
+		t.U8 = unsafe.Slice((*uint8)(p), n)
+	default:
+		t.F32 = unsafe.Slice((*float32)(p), n)
+	}
+	return t
+}
+
+// withDummyMemory is a request without memory as kernels are prepared for one with it: nobody may use
+// what is at these addresses.
+func withDummyMemory(q backend.Request) backend.Request {
+	const nowhere = 1 << 16
+	in := slices.Clone(q.In)
+	for i, t := range in {
+		in[i] = bindMemory(t, unsafe.Add(device.Pointer(nil), nowhere))
+	}
+	q.In, q.Out = in, bindMemory(q.Out, unsafe.Add(device.Pointer(nil), nowhere))
+	return q
+}
+
+// Scratch is that of the kernel of an operation without a choice, or with that of the request.
+func (b *Backend) Scratch(q backend.Request) (bytes int64, err error) {
+	if op.IsHostCopy(q.Op) {
+		return 0, nil
+	}
+	if variantRules[q.Op.Name] != nil {
+		cuts, err := b.Variants(q)
+		if err != nil || len(cuts) == 0 {
+			return 0, err
+		}
+		i := max(0, slices.IndexFunc(cuts, func(c backend.Variant) bool { return c.Name == q.Variant }))
+		return cuts[i].Bytes, nil
+	}
+	err = b.Do(func() error {
+		b.dryRun = true
+		defer func() { b.dryRun = false }()
+		k, err := b.Prepare(withDummyMemory(q))
+		if k.Close != nil {
+			k.Close()
+		}
+		bytes = k.Scratch
+		return err
+	})
+	return bytes, err
+}
+
+// sorted puts the fastest first.
+func sorted(all []tune.Timing) []tune.Timing {
+	slices.SortStableFunc(all, func(a, b tune.Timing) int { return cmp.Compare(a.Wall, b.Wall) })
+	return all
+}

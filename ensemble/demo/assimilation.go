@@ -1,0 +1,95 @@
+package demo
+
+import "time"
+
+// Assimilation and breeding, in numbers; docs/decisions/0003-demo-atmosphere.md.
+const (
+	cycleLength   = 6 * time.Hour
+	stepsPerCycle = stepsPerDay / 4
+
+	spinUpDays             = 90 // of truth from noise, before the assimilation
+	assimilationSpinUpDays = 30 // of assimilation, before the first start
+	gapSpinUpDays          = 15 // before a start, of both, after time that is left out
+	assimilationGain       = 0.5
+	observationError       = 2.5 // m s-1, wind error of one set of observations
+	obsPeak                = 13  // degree where the energy of observation error peaks
+	breedingDays           = 1.5
+	bredVectors            = 4
+	seedPeak               = 11   // degree where the energy of random perturbations peaks
+	bredShare              = 0.85 // of a member's perturbation; the rest is random
+	initialNorm            = 1.6  // m s-1, wind norm of a member's perturbation
+)
+
+// natureRun walks the natural atmosphere in steps of one cycle.
+type natureRun struct {
+	g    *integrator
+	q    state
+	time float64 // days since the turn of the year of the first start
+}
+
+// newNatureRun spins up from small noise on the equilibrium and stands assimilationSpinUpDays
+// before t0.
+func newNatureRun(m *model, seed uint64, t0 float64) *natureRun {
+	tr := &natureRun{g: m.integrator(), time: t0 - assimilationSpinUpDays - spinUpDays}
+	var psi state
+	noise(&psi, stream(seed, forSpinUp, 0), seedPeak, 0.5)
+	c, s := phase(tr.time)
+	for k := range ncoef {
+		at := func(h *harmonic) complex128 { return h.mean[k] + complex(c, 0)*h.cos[k] + complex(s, 0)*h.sin[k] }
+		upper, lower := at(&m.upper), at(&m.lower)
+		psi[0][k] += upper + lower
+		psi[1][k] += lower
+	}
+	m.vorticity(&tr.q, &psi)
+	tr.g.run(&tr.q, tr.time, spinUpDays*stepsPerDay)
+	tr.time += spinUpDays
+	return tr
+}
+
+// advance goes on by one cycle.
+func (tr *natureRun) advance() {
+	tr.g.run(&tr.q, tr.time, stepsPerCycle)
+	tr.time += 0.25
+}
+
+// assimilationCycle is a run of the forecast model that is drawn every cycle towards
+// observations of truth: strongly where they are dense, hardly where they
+// are not. So its error flows with the weather and holds the model's bias.
+type assimilationCycle struct {
+	g      *integrator
+	q      state
+	seed   uint64
+	weight []float64
+	t      *transform
+	grid   []float64
+}
+
+func newAssimilationCycle(m *model, pl *planet, first *state, seed uint64) *assimilationCycle {
+	a := &assimilationCycle{g: m.integrator(), q: *first, seed: seed, t: newTransform(), weight: make([]float64, npoint), grid: make([]float64, npoint)}
+	for k := range a.weight {
+		a.weight[k] = assimilationGain * pl.observed[k]
+	}
+	return a
+}
+
+// advance forecasts one cycle from time t and assimilates truth at its end;
+// index names the cycle for the random stream.
+func (a *assimilationCycle) advance(t float64, index int, truth *state) {
+	a.g.run(&a.q, t, stepsPerCycle)
+	var want, have, e state
+	a.g.streamfunction(&want, truth)
+	a.g.streamfunction(&have, &a.q)
+	noise(&e, stream(a.seed, forObservations, index), obsPeak, 0.5)
+	addScaled(&want, &e, observationError)
+	addScaled(&want, &have, -1)
+	for l := range want {
+		a.t.toGrid(a.grid, &want[l])
+		for k := range a.grid {
+			a.grid[k] *= a.weight[k]
+		}
+		a.t.toSpectrum(&want[l], a.grid)
+		want[l][0] = 0
+	}
+	addScaled(&have, &want, 1)
+	a.g.vorticity(&a.q, &have)
+}

@@ -1,0 +1,297 @@
+package demo
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// diagnostics makes of a state, which knows three levels of wind, all that an archive of
+// hindcasts holds. Wind, geopotential and temperature are the state's, carried on to other
+// levels; the rest is diagnosed from these by rules of thumb, with the ranges of the real
+// quantities and not with their physics.
+type diagnostics struct {
+	t               *transform
+	planet          *planet
+	phi             [nlev][]float64 // deviation of geopotential from the standard atmosphere's, m2 s-2
+	u, v            [nlev][]float64 // m s-1
+	ascent          []float64       // vertical velocity at its largest, Pa s-1: below 0 where air rises
+	temperature1000 []float64       // temperature at 1000 hPa, K
+	seaTemperature  []float64       // sea surface temperature, K, also below land
+	column          []float64       // vapour in a column, kg m-2
+	tp, cp          []float64       // precipitation since the start, m, set by the caller
+	regrid          *regridder
+	scratch         []float64
+	spectrum        spectrum
+}
+
+func newDiagnostics(pl *planet, grid *ensemble.Grid) *diagnostics {
+	w := &diagnostics{t: newTransform(), planet: pl, regrid: newRegridder(grid)}
+	for l := range nlev {
+		w.phi[l], w.u[l], w.v[l] = make([]float64, npoint), make([]float64, npoint), make([]float64, npoint)
+	}
+	for _, g := range []*[]float64{&w.ascent, &w.temperature1000, &w.seaTemperature, &w.column, &w.scratch} {
+		*g = make([]float64, npoint)
+	}
+	return w
+}
+
+// levelWeights is how much the three levels have of a streamfunction at a pressure: linear in
+// ln p, below 850 hPa as between the lower two, and fading above 250 hPa.
+func levelWeights(p float64) [nlev]float64 {
+	between := func(a, b int) (float64, float64) {
+		x := math.Log(p/pressure[a]) / math.Log(pressure[b]/pressure[a])
+		return 1 - x, x
+	}
+	var s [nlev]float64
+	switch {
+	case p < pressure[0]:
+		s[0] = max(0.2, 1-0.6*math.Log(pressure[0]/p)/math.Log(25))
+	case p < pressure[1]:
+		s[0], s[1] = between(0, 1)
+	default:
+		s[1], s[2] = between(1, 2)
+	}
+	return s
+}
+
+// interpolateLevels writes the share of three fields at a pressure.
+func interpolateLevels(dst []float64, of *[nlev][]float64, p float64) {
+	s := levelWeights(p)
+	for k := range dst {
+		dst[k] = s[0]*of[0][k] + s[1]*of[1][k] + s[2]*of[2][k]
+	}
+}
+
+// temperature writes that of a pressure level: hydrostatic, across a layer of r² times
+// the pressure above it.
+func (w *diagnostics) temperature(dst []float64, p float64) {
+	const r = 1.15
+	below, above := levelWeights(p*r), levelWeights(p/r)
+	standard := gravity * (ensemble.StandardHeight(p/r) - ensemble.StandardHeight(p*r))
+	for k := range dst {
+		thick := standard
+		for l := range nlev {
+			thick += (above[l] - below[l]) * w.phi[l][k]
+		}
+		dst[k] = thick / (gasConstant * 2 * math.Log(r))
+	}
+}
+
+// set takes a state, day days after the turn of a year.
+func (w *diagnostics) set(psi *state, day, leadDays float64) {
+	for l := range psi {
+		balance(&w.spectrum, &psi[l])
+		w.t.toGrid(w.phi[l], &w.spectrum)
+		w.t.wind(w.u[l], w.v[l], &psi[l])
+	}
+	w.diagnoseAscent()
+	w.temperature(w.temperature1000, 100_000)
+	for j := range nlat {
+		lat := latitude(j) * math.Pi / 180
+		// Warmest in the late summer of the hemisphere.
+		season := -2.5 * math.Sin(lat) * math.Cos(2*math.Pi*(day-midwinter-seaLag)/year)
+		for i := range nlon {
+			k := j*nlon + i
+			t := 271.35 + 29*square(math.Cos(lat)) + season
+			w.seaTemperature[k] = max(271.35, t+0.02*leadDays*(w.temperature1000[k]-t))
+		}
+	}
+	clear(w.column)
+	const layers = 10
+	for n := range layers {
+		p := (float64(n) + 0.5) / layers * 100_000
+		w.humidity(w.scratch, p)
+		for k, q := range w.scratch {
+			w.column[k] += q * 100_000 / layers / gravity
+		}
+	}
+}
+
+// diagnoseAscent diagnoses vertical velocity: air rises where the wind brings warmer air.
+func (w *diagnostics) diagnoseAscent() {
+	const (
+		perAdvection = 3e3 // Pa K-1
+		most         = 1.5 // Pa s-1
+	)
+	t, u, v := make([]float64, npoint), make([]float64, npoint), make([]float64, npoint)
+	w.temperature(t, 70_000)
+	interpolateLevels(u, &w.u, 70_000)
+	interpolateLevels(v, &w.v, 70_000)
+	for j := range nlat {
+		up, down := max(j-1, 0), min(j+1, nlat-1)
+		dy := earthRadius * (latitude(up) - latitude(down)) * math.Pi / 180
+		dx := earthRadius * math.Cos(latitude(j)*math.Pi/180) * 4 * math.Pi / nlon
+		for i := range nlon {
+			k := j*nlon + i
+			tx := (t[j*nlon+(i+1)%nlon] - t[j*nlon+(i+nlon-1)%nlon]) / dx
+			ty := (t[up*nlon+i] - t[down*nlon+i]) / dy
+			w.ascent[k] = most * math.Tanh(perAdvection/most*(u[k]*tx+v[k]*ty))
+		}
+	}
+}
+
+// profile is the share of vertical velocity at a pressure, zero at the top and near the
+// ground, and its slope, Pa-1.
+func profile(p float64) (share, slope float64) {
+	const ground, power = 105_000, 0.8
+	x := math.Pi * math.Pow(p/ground, power)
+	return math.Sin(x), power * x / p * math.Cos(x)
+}
+
+// humidity writes specific humidity at a pressure, kg kg-1. Rising air is moist.
+//
+// Source of saturation: Bolton 1980, doi:10.1175/1520-0493(1980)108<1046:TCOEPT>2.0.CO;2, eq. 10.
+func (w *diagnostics) humidity(dst []float64, p float64) {
+	const stratosphere = 3e-6
+	w.temperature(dst, p)
+	for k, t := range dst {
+		if p < 15_000 {
+			dst[k] = stratosphere * (1 + 0.002*(t-250))
+			continue
+		}
+		saturation := 611.2 * math.Exp(17.67*(t-273.15)/(t-29.65))
+		relative := (0.35 + 0.4*p/100_000) * (1 - 0.3*math.Tanh(2*w.ascent[k]))
+		e := min(relative*saturation, 0.1*p)
+		dst[k] = max(0.622*e/(p-0.378*e), stratosphere)
+	}
+}
+
+// addPrecipitation adds the precipitation of some days at the present rate, m.
+func (w *diagnostics) addPrecipitation(tp, cp []float64, days float64) {
+	for k := range tp {
+		rate := max(0, -w.ascent[k]-0.1) * w.column[k] / 2000 // m a day
+		tp[k] += rate * days
+		cp[k] += rate * days * 0.6 / (1 + math.Exp((285-w.temperature1000[k])/5))
+	}
+}
+
+// cloud is the cloud cover of a point, 0 to 1.
+func (w *diagnostics) cloud(k int) float64 { return min(1, max(0, 0.5-0.8*w.ascent[k])) }
+
+// field writes a variable at a level on the grid. Missing: sst on land.
+func (w *diagnostics) field(dst []float32, variable string, level ensemble.Level) error {
+	x := w.scratch
+	each := func(f func(k int) float64) {
+		for k := range x {
+			x[k] = f(k)
+		}
+	}
+	p := level.Value
+	if v, ok := ensemble.VariableNamed(variable); !ok || v.OnManyLevels() != (level.Kind == ensemble.Pressure) {
+		return fmt.Errorf("demo: no weather for %s at %s", variable, level)
+	}
+	if (variable == "tp" || variable == "cp") && w.tp == nil {
+		return fmt.Errorf("demo: an analysis has no %s", variable)
+	}
+	switch variable {
+	case "z":
+		interpolateLevels(x, &w.phi, p)
+		standard := gravity * ensemble.StandardHeight(p)
+		each(func(k int) float64 { return x[k] + standard })
+	case "t":
+		w.temperature(x, p)
+	case "u":
+		interpolateLevels(x, &w.u, p)
+	case "v":
+		interpolateLevels(x, &w.v, p)
+	case "q":
+		w.humidity(x, p)
+	case "w":
+		shape, _ := profile(p)
+		each(func(k int) float64 { return shape * w.ascent[k] })
+	case "d":
+		_, slope := profile(p)
+		each(func(k int) float64 { return -slope * w.ascent[k] })
+	case "10u", "10v":
+		of := &w.u
+		if variable == "10v" {
+			of = &w.v
+		}
+		interpolateLevels(x, of, 100_000)
+		each(func(k int) float64 { return 0.7 * x[k] })
+	case "2t":
+		each(func(k int) float64 { return w.temperature1000[k] - 0.0065*w.planet.height[k] })
+	case "skt":
+		each(func(k int) float64 {
+			land := w.temperature1000[k] + 2 - 4*w.cloud(k) - 0.0065*w.planet.height[k]
+			return w.planet.land[k]*land + (1-w.planet.land[k])*(0.9*w.seaTemperature[k]+0.1*w.temperature1000[k])
+		})
+	case "sst":
+		copy(x, w.seaTemperature)
+	case "msl":
+		interpolateLevels(x, &w.phi, 100_000)
+		z := gravity * ensemble.StandardHeight(100_000)
+		each(func(k int) float64 { return 100_000 * math.Exp((x[k]+z)/(gasConstant*w.temperature1000[k])) })
+	case "tcwv":
+		copy(x, w.column)
+	case "tcw":
+		each(func(k int) float64 { return w.column[k] + 0.3*w.cloud(k) })
+	case "tcc":
+		each(w.cloud)
+	case "tp":
+		copy(x, w.tp)
+	case "cp":
+		copy(x, w.cp)
+	default:
+		return fmt.Errorf("demo: no weather for %s", variable)
+	}
+	w.regrid.apply(dst, x)
+	if variable == "sst" {
+		w.regrid.mask(dst, w.planet.land)
+	}
+	return nil
+}
+
+// regridder interpolates from the model's grid to another one, linearly.
+type regridder struct {
+	nx         int
+	rows, cols []axisWeight
+}
+
+// axisWeight is a place on an axis: a share of the second point, the rest of the first.
+type axisWeight struct {
+	a, b  int
+	share float64
+}
+
+func newRegridder(g *ensemble.Grid) *regridder {
+	p := &regridder{nx: g.NX}
+	for _, lat := range g.Lat {
+		j := 0
+		for j < nlat-2 && latitude(j+1) >= lat {
+			j++
+		}
+		s := (latitude(j) - lat) / (latitude(j) - latitude(j+1))
+		p.rows = append(p.rows, axisWeight{j, j + 1, min(1, max(0, s))})
+	}
+	for _, lon := range g.Lon {
+		x := math.Mod(lon/360*nlon+nlon, nlon)
+		i := int(x)
+		p.cols = append(p.cols, axisWeight{i % nlon, (i + 1) % nlon, x - float64(i)})
+	}
+	return p
+}
+
+func (p *regridder) apply(dst []float32, x []float64) {
+	for j, r := range p.rows {
+		a, b := x[r.a*nlon:(r.a+1)*nlon], x[r.b*nlon:(r.b+1)*nlon]
+		for i, c := range p.cols {
+			north := a[c.a] + c.share*(a[c.b]-a[c.a])
+			south := b[c.a] + c.share*(b[c.b]-b[c.a])
+			dst[j*p.nx+i] = float32(north + r.share*(south-north))
+		}
+	}
+}
+
+// mask makes points missing that lie on land.
+func (p *regridder) mask(dst []float32, land []float64) {
+	on := make([]float32, len(dst))
+	p.apply(on, land)
+	for i, x := range on {
+		if x > 0.5 {
+			dst[i] = float32(math.NaN())
+		}
+	}
+}

@@ -1,0 +1,415 @@
+package experiment
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run/reports"
+	"github.com/ensemble-weather/ensemble/ensemble/run/scoring"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/ensemble/run/train"
+	"github.com/ensemble-weather/ensemble/ensemble/run/trained"
+	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/io/table"
+	"github.com/ensemble-weather/ensemble/postproc/report"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// StudyOptions say what is trained and compared.
+type StudyOptions struct {
+	Config   config.Sources // of all trainings
+	Dir      string         // folder of the experiment
+	Variants []Variant
+	// Seeds is how often each variant is trained: with train.seed, one more, and so on. 0 means 1.
+	Seeds int
+	// Reference is the variant that the others are compared with.
+	Reference string
+	Version   string
+	Stop      func() error
+	Timings   setup.Timings
+	Progress  *progress.Reporter
+	Warn      func(string)
+}
+
+// Study is what came out, experiment.json.
+type Study struct {
+	Schema    string     `json:"schema"`
+	Version   string     `json:"version"`
+	Reference string     `json:"reference"`
+	Seeds     int        `json:"seeds"`
+	Variants  []Variant  `json:"variants"`
+	Rows      []StudyRow `json:"rows"`
+
+	Dir string `json:"-"`
+}
+
+// StudyRow is one variant on one target, over the test starts. Of several seeds Value is the
+// mean and SD the standard deviation (divisor seeds − 1) of the trainings' scores, and intervals
+// and gains are those of the mean score of each start. The gain is paired: over
+// the raw ensemble of all members (plain CRPS), and over the variant that the others are
+// compared with, on the starts that both have.
+type StudyRow struct {
+	Variant  string       `json:"variant"`
+	Members  int          `json:"members"` // that the network used
+	Variable string       `json:"variable"`
+	Level    string       `json:"level"`
+	Lead     string       `json:"lead"`
+	Score    string       `json:"score"` // crps_gauss or crps_family, and spread_rmse
+	Unit     string       `json:"unit"`
+	Value    score.Number `json:"value"`
+	CILow    score.Number `json:"ci_low"`
+	CIHigh   score.Number `json:"ci_high"`
+	SD       score.Number `json:"sd"` // over the seeds; missing of one
+	// Unweighted is Value without the weights of the area, as in the published table of ENS-10.
+	Unweighted   score.Number `json:"value_unweighted"`
+	UnweightedSD score.Number `json:"sd_unweighted"`
+	N            int          `json:"n"`
+	RawUsed      score.Number `json:"raw_used"`  // plain CRPS of the members that were used; missing beside spreads
+	RawFull      score.Number `json:"raw_full"`  // and of all
+	EMOSGrid     score.Number `json:"emos_grid"` // of the members that were used
+
+	SkillScoreRaw           score.Number `json:"skill_score_raw_full"`
+	SkillScoreRawLow        score.Number `json:"skill_score_raw_full_low"`
+	SkillScoreRawHigh       score.Number `json:"skill_score_raw_full_high"`
+	SkillScoreExtreme       score.Number `json:"skill_score_extreme"` // over all raw members, where the extreme forecast index is largest
+	SkillScoreExtremeLow    score.Number `json:"skill_score_extreme_low"`
+	SkillScoreExtremeHigh   score.Number `json:"skill_score_extreme_high"`
+	SkillScoreReference     score.Number `json:"skill_score_reference"`
+	SkillScoreReferenceLow  score.Number `json:"skill_score_reference_low"`
+	SkillScoreReferenceHigh score.Number `json:"skill_score_reference_high"`
+}
+
+// The files of an experiment, beside a run directory for each variant.
+const (
+	experimentFile   = "experiment.json"
+	experimentTable  = "experiment.csv"
+	experimentSchema = "ensemble.experiment/1"
+)
+
+// gridEMOS is the baseline that stands beside the networks, if the configuration names it.
+const gridEMOS = "emos_grid"
+
+// RunStudy trains every variant into a run directory of its own, of several seeds one for
+// each, goes on with those that were begun, skips those that are done, and compares what they score
+// on the test starts.
+//
+// Errors: those of train.Run, of the first variant that fails; exit 64 for variants of one name.
+func RunStudy(ctx context.Context, o StudyOptions) (*Study, error) {
+	e := &Study{Schema: experimentSchema, Version: o.Version, Reference: o.Reference, Variants: o.Variants, Dir: o.Dir}
+	configs := make([]*config.TrainConfig, len(o.Variants))
+	for i, v := range o.Variants { // all faults before the first training
+		if slices.ContainsFunc(o.Variants[:i], func(w Variant) bool { return w.Name == v.Name }) {
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("two variants are called %s", v.Name), At: "--variant", Fix: "give each a name of its own"}
+		}
+		src := o.Config
+		src.Set = append(slices.Clone(src.Set), v.Set...)
+		var err error
+		if configs[i], err = config.LoadTrain(src); err != nil {
+			return nil, err
+		}
+	}
+	e.Seeds = max(o.Seeds, 1)
+	dates := map[string][]score.DateScore{}
+	for i, v := range o.Variants {
+		var rows [][]StudyRow // [seed]
+		var scored [][]score.DateScore
+		for k := range e.Seeds {
+			c, dir := configs[i], filepath.Join(o.Dir, v.Name)
+			if e.Seeds > 1 {
+				seed := c.Train.Train.Seed + k
+				src := o.Config
+				src.Set = slices.Concat(src.Set, v.Set, []string{fmt.Sprintf("train.seed=%d", seed)})
+				var err error
+				if c, err = config.LoadTrain(src); err != nil {
+					return nil, err
+				}
+				dir = filepath.Join(dir, fmt.Sprintf("seed-%d", seed))
+			}
+			t := train.Options{Config: c, RunDir: dir, Resume: "auto", Version: o.Version, Stop: o.Stop, Timings: o.Timings, Progress: o.Progress, Warn: o.Warn}
+			if _, err := train.Run(ctx, t); err != nil {
+				return nil, err
+			}
+			r, err := trained.ReadScores(dir)
+			if err != nil {
+				return nil, err
+			}
+			own, err := table.Read[score.DateScore](ctx, filepath.Join(dir, trained.DatesTable))
+			if err != nil {
+				return nil, err
+			}
+			scored = append(scored, own)
+			rows = append(rows, rowsOf(v.Name, c.Data.Members.Use.N(), c.Data.Members.Full, r))
+		}
+		dates[v.Name] = meanDates(scored)
+		for k := range rows[0] {
+			row, err := meanRow(rows, k, scored, dates[v.Name])
+			if err != nil {
+				return nil, err
+			}
+			if err := row.compareExtremes(dates[v.Name]); err != nil {
+				return nil, err
+			}
+			e.Rows = append(e.Rows, row)
+		}
+	}
+	for i := range e.Rows {
+		if err := e.Rows[i].compare(dates[e.Rows[i].Variant], dates[o.Reference]); err != nil {
+			return nil, err
+		}
+	}
+	return e, e.save()
+}
+
+// meanDates are the scores by start of several trainings of one variant, averaged.
+func meanDates(all [][]score.DateScore) []score.DateScore {
+	out := slices.Clone(all[0])
+	for i := range out {
+		var sum, extreme, square score.Number
+		for _, other := range all {
+			sum, extreme, square = sum+other[i].CRPS, extreme+other[i].ExtremeCRPS, square+other[i].SpreadMSE
+		}
+		n := score.Number(len(all))
+		out[i].CRPS, out[i].ExtremeCRPS, out[i].SpreadMSE = sum/n, extreme/n, square/n
+	}
+	return out
+}
+
+// unweighted is the CRPS of a training without the weights of the area; NaN if it has no CRPS.
+func (r *StudyRow) unweighted(dates []score.DateScore) float64 {
+	var sum, points float64
+	for _, d := range dates {
+		if score.IsDistributionCRPS(r.Score) && r.isScoreOf(d) {
+			sum += float64(d.Points) * float64(d.UnweightedCRPS)
+			points += float64(d.Points)
+		}
+	}
+	return sum / points
+}
+
+// isScoreOf says whether a score by start is of the row's target.
+func (r *StudyRow) isScoreOf(d score.DateScore) bool {
+	return d.Variable == r.Variable && d.Level == r.Level && d.Lead == r.Lead
+}
+
+// contribution is what a start adds to the row's score, with its weight: its mean CRPS, or the mean squared distance of
+// the spread to that of all members; weight 0 of another target.
+func (r *StudyRow) contribution(d score.DateScore) (weight, value float64) {
+	switch {
+	case !r.isScoreOf(d):
+		return 0, 0
+	case score.IsDistributionCRPS(r.Score):
+		return d.Weight, float64(d.CRPS)
+	}
+	return d.SpreadWeight, float64(d.SpreadMSE)
+}
+
+// scoreOf is the row's score from sums over starts of weights and of what dated gives.
+func (r *StudyRow) scoreOf(weight, sum float64) float64 {
+	if score.IsDistributionCRPS(r.Score) {
+		return sum / weight
+	}
+	return math.Sqrt(sum / weight)
+}
+
+// meanSD are mean and standard deviation of the scores of some seeds, missing of one.
+func meanSD(x []float64) (mean, sd score.Number) {
+	n := float64(len(x))
+	var sum, sq float64
+	for _, v := range x {
+		sum += v
+	}
+	for _, v := range x {
+		sq += (v - sum/n) * (v - sum/n)
+	}
+	return score.Number(sum / n), score.Number(math.Sqrt(sq / (n - 1)))
+}
+
+// meanRow is row k of several trainings of one variant, whose scores by start are scored, and
+// dates on average.
+func meanRow(rows [][]StudyRow, k int, scored [][]score.DateScore, dates []score.DateScore) (StudyRow, error) {
+	r := rows[0][k]
+	var values, unweighted []float64
+	for i, own := range rows {
+		values, unweighted = append(values, float64(own[k].Value)), append(unweighted, r.unweighted(scored[i]))
+	}
+	r.Value, r.SD = meanSD(values)
+	r.Unweighted, r.UnweightedSD = meanSD(unweighted)
+	if len(rows) == 1 {
+		return r, nil
+	}
+	r.CILow, r.CIHigh = score.Missing(), score.Missing()
+	var sums [][]float64 // by start: weight, CRPS and that of all raw members
+	for _, d := range dates {
+		if w, x := r.contribution(d); w > 0 {
+			sums = append(sums, []float64{w, w * x, w * float64(d.ReferenceCRPS)})
+		}
+	}
+	if len(sums) == 0 {
+		return r, nil
+	}
+	_, low, high, err := score.Bootstrap{}.Interval(sums, func(s []float64) float64 { return r.scoreOf(s[0], s[1]) })
+	if err != nil {
+		return r, err
+	}
+	r.CILow, r.CIHigh = score.Number(low), score.Number(high)
+	if !score.IsDistributionCRPS(r.Score) {
+		return r, nil
+	}
+	gain, low, high, err := score.Bootstrap{}.Interval(sums, func(s []float64) float64 { return 1 - s[1]/s[2] })
+	r.SkillScoreRaw, r.SkillScoreRawLow, r.SkillScoreRawHigh = score.Number(gain), score.Number(low), score.Number(high)
+	return r, err
+}
+
+// rowsOf are those of one training, without the comparison.
+func rowsOf(variant string, used, full int, r *score.Result) (out []StudyRow) {
+	for _, v := range r.Scores {
+		if v.System != scoring.SystemNetwork || !score.IsOverall(v.Region, v.Season) || !score.IsDistributionCRPS(v.ID) && v.ID != score.SpreadRMSE.ID {
+			continue
+		}
+		nan := score.Missing()
+		row := StudyRow{Variant: variant, Members: used, Variable: v.Variable, Level: v.Level, Lead: v.Lead, Score: v.ID, Unit: v.Unit,
+			Value: v.Value, CILow: v.CILow, CIHigh: v.CIHigh, N: v.N, SkillScoreRaw: nan, SkillScoreRawLow: nan, SkillScoreRawHigh: nan}
+		of := func(id, system string) score.Number {
+			if x := r.Find(id, system, v.Variable, v.Level, v.Lead); x != nil {
+				return x.Value
+			}
+			return nan
+		}
+		row.RawUsed, row.RawFull, row.EMOSGrid = nan, nan, nan
+		if score.IsDistributionCRPS(v.ID) {
+			row.RawUsed, row.RawFull, row.EMOSGrid = of(score.CRPSPlain.ID, scoring.SystemRaw(used)), of(score.CRPSPlain.ID, scoring.SystemRaw(full)), of(score.CRPSGauss.ID, gridEMOS)
+		}
+		for _, c := range r.Comparisons {
+			if c.ID == v.ID && c.ReferenceID == score.CRPSPlain.ID && c.Reference == scoring.SystemRaw(full) && c.Variable == v.Variable && c.Level == v.Level && c.Lead == v.Lead && score.IsOverall(c.Region, c.Season) {
+				row.SkillScoreRaw, row.SkillScoreRawLow, row.SkillScoreRawHigh = c.SkillScore, c.CILow, c.CIHigh
+			}
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+// compareExtremes finds the gain where the extreme forecast index is largest; missing without a climate.
+func (r *StudyRow) compareExtremes(dates []score.DateScore) error {
+	r.SkillScoreExtreme, r.SkillScoreExtremeLow, r.SkillScoreExtremeHigh = score.Missing(), score.Missing(), score.Missing()
+	var sums [][]float64
+	for _, d := range dates {
+		if r.isScoreOf(d) && d.ExtremeWeight > 0 {
+			sums = append(sums, []float64{d.ExtremeWeight * float64(d.ExtremeCRPS), d.ExtremeWeight * float64(d.ExtremeReferenceCRPS)})
+		}
+	}
+	if !score.IsDistributionCRPS(r.Score) || len(sums) == 0 {
+		return nil
+	}
+	value, low, high, err := score.Bootstrap{}.Interval(sums, func(s []float64) float64 { return 1 - s[0]/s[1] })
+	r.SkillScoreExtreme, r.SkillScoreExtremeLow, r.SkillScoreExtremeHigh = score.Number(value), score.Number(low), score.Number(high)
+	return err
+}
+
+// compare finds the gain over another variant from the starts that both have.
+func (r *StudyRow) compare(own, other []score.DateScore) error {
+	r.SkillScoreReference, r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh = score.Missing(), score.Missing(), score.Missing()
+	var rows [][]float64
+	for _, d := range own {
+		at := slices.IndexFunc(other, func(x score.DateScore) bool { return r.isScoreOf(x) && x.Init == d.Init })
+		if at < 0 {
+			continue
+		}
+		v, x := r.contribution(d)
+		w, y := r.contribution(other[at])
+		if v > 0 && w > 0 {
+			rows = append(rows, []float64{v, v * x, w, w * y})
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	value, low, high, err := score.Bootstrap{}.Interval(rows, func(s []float64) float64 { return 1 - r.scoreOf(s[0], s[1])/r.scoreOf(s[2], s[3]) })
+	r.SkillScoreReference, r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh = score.Number(value), score.Number(low), score.Number(high)
+	return err
+}
+
+// save writes the table, the page and, last, experiment.json.
+func (e *Study) save() error {
+	return reports.SaveFindings(e.Dir, experimentTable, e.Rows, e.page(), experimentFile, e)
+}
+
+// Outputs are the files of the experiment itself.
+func (e *Study) Outputs() []string {
+	return []string{filepath.Join(e.Dir, experimentTable), filepath.Join(e.Dir, "report", "index.html"), filepath.Join(e.Dir, experimentFile)}
+}
+
+// Sections are the rows as a table, and the files.
+func (e *Study) Sections() answer.Sections {
+	return answer.Sections{e.table(), {Text: e.Outputs()}}
+}
+
+// table has the rows.
+func (e *Study) table() answer.Section {
+	percent := func(name string) []answer.Column {
+		return append([]answer.Column{answer.NumberColumn(name, "", "%.2f %%")}, answer.TextColumns("interval")...)
+	}
+	s := answer.Section{Columns: slices.Concat(answer.TextColumns("variant"), answer.NumberColumns("", "members"), answer.TextColumns("target", "score"), answer.NumberColumns(fiveDigits, "value"), answer.TextColumns("unit"),
+		answer.NumberColumns(fiveDigits, "sd over seeds", "unweighted", "sd", "raw, used", "raw, all", "EMOS by point"),
+		percent("gain over raw, all"), percent("where EFI is largest"), percent("gain over "+e.Reference))}
+	between := func(low, high score.Number) any {
+		if low != low {
+			return nil
+		}
+		return fmt.Sprintf("%.2f to %.2f", 100*low, 100*high)
+	}
+	for _, r := range e.Rows {
+		s.Rows = append(s.Rows, []any{r.Variant, r.Members, r.Variable + " " + r.Level + " +" + r.Lead, r.Score, r.Value, r.Unit, r.SD, r.Unweighted, r.UnweightedSD, r.RawUsed, r.RawFull, r.EMOSGrid,
+			100 * r.SkillScoreRaw, between(r.SkillScoreRawLow, r.SkillScoreRawHigh), 100 * r.SkillScoreExtreme, between(r.SkillScoreExtremeLow, r.SkillScoreExtremeHigh), 100 * r.SkillScoreReference, between(r.SkillScoreReferenceLow, r.SkillScoreReferenceHigh)})
+	}
+	return s
+}
+
+// page shows the rows, and curves over the number of members if that is what differs.
+func (e *Study) page() *report.Page {
+	p := &report.Page{Title: "Experiment " + filepath.Base(e.Dir), ChartsTitle: "Members", Tables: []report.Table{report.TableOf("Variants", e.table())},
+		Status: []report.Fact{{Name: "variants", Text: strconv.Itoa(len(e.Variants))}, {Name: "seeds", Text: strconv.Itoa(e.Seeds)}, {Name: "compared with", Text: e.Reference}, {Name: "program", Text: e.Version}}}
+	type target struct{ variable, level, lead, score string }
+	byTarget := map[target][]StudyRow{}
+	var order []target
+	for _, r := range e.Rows {
+		k := target{r.Variable, r.Level, r.Lead, r.Score}
+		if byTarget[k] == nil {
+			order = append(order, k)
+		}
+		byTarget[k] = append(byTarget[k], r)
+	}
+	for _, k := range order {
+		rows := byTarget[k]
+		slices.SortStableFunc(rows, func(a, b StudyRow) int { return cmp.Compare(a.Members, b.Members) })
+		if rows[0].Members == rows[len(rows)-1].Members || !score.IsDistributionCRPS(rows[0].Score) {
+			continue
+		}
+		c := report.Chart{Title: fmt.Sprintf("%s at %s, lead %s", k.variable, k.level, k.lead), X: "members used", Y: "mean CRPS in " + rows[0].Unit}
+		for _, l := range []struct {
+			name string
+			of   func(StudyRow) score.Number
+		}{
+			{"network", func(r StudyRow) score.Number { return r.Value }},
+			{"EMOS by point", func(r StudyRow) score.Number { return r.EMOSGrid }},
+			{"raw members used", func(r StudyRow) score.Number { return r.RawUsed }},
+			{"all raw members", func(r StudyRow) score.Number { return r.RawFull }},
+		} {
+			line := report.Line{Name: l.name}
+			for _, r := range rows {
+				line.X, line.Y = append(line.X, float64(r.Members)), append(line.Y, float64(l.of(r)))
+			}
+			c.Lines = append(c.Lines, line)
+		}
+		p.Charts = append(p.Charts, c)
+	}
+	return p
+}

@@ -1,0 +1,44 @@
+package model
+
+import (
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	sharing "github.com/ensemble-weather/ensemble/engine/share"
+)
+
+// buildFilters builds the filters of the networks that were loaded, and makes the model that of plain networks.
+func (m *Model) buildFilters(bad func(why string) error) error {
+	p, err := m.Spec.SharingPlan(&m.Task, m.Grid)
+	if p == nil || err != nil {
+		return err
+	}
+	for i, w := range m.Networks {
+		given := map[string][]float32{}
+		var plain Weights
+		for _, t := range w {
+			v, err := t.Float32()
+			if err != nil {
+				return bad(err.Error())
+			}
+			if given[t.Name] = v; !p.IsShared(t.Name) {
+				plain = append(plain, t)
+			}
+		}
+		filters, err := p.Weights(func(name string) ([]float32, bool) { v, ok := given[name]; return v, ok })
+		if err != nil {
+			return bad(err.Error())
+		}
+		for _, l := range p.Layers {
+			if v, ok := filters[l.Name]; ok {
+				plain = append(plain, ckpt.Tensor{Name: l.Name, Shape: l.Shape, Data: v})
+			}
+		}
+		m.Networks[i] = plain
+	}
+	m.Sharing, m.Spec.Sharing = p, sharing.Options{}
+	return nil
+}
+
+// ClearSharing makes the description that of a model of plain networks.
+func (f *Description) ClearSharing() {
+	f.Spec.Sharing, f.Sharing = sharing.Options{}, nil
+}

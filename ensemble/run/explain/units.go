@@ -1,0 +1,49 @@
+package explain
+
+import "fmt"
+
+// bytesText is a size as people read it.
+func bytesText(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// flopsText is an amount of work as people read it.
+func flopsText(n int64) string {
+	switch {
+	case n >= 1e12:
+		return fmt.Sprintf("%.3f TFLOP", float64(n)/1e12)
+	case n >= 1e9:
+		return fmt.Sprintf("%.2f GFLOP", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.2f MFLOP", float64(n)/1e6)
+	case n >= 1e3:
+		return fmt.Sprintf("%.1f kFLOP", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%d FLOP", n)
+}
+
+// timeText is a time as people read it.
+func timeText(s float64) string {
+	switch {
+	case s >= 1:
+		return fmt.Sprintf("%.2f s", s)
+	case s >= 1e-3:
+		return fmt.Sprintf("%.2f ms", s*1e3)
+	}
+	return fmt.Sprintf("%.1f µs", s*1e6)
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,149 @@
+package input
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+)
+
+// A file that was cut between two messages is whole by its structure. What it lacks tells:
+// all that is missing would come after its last message, by the order in which the file
+// has the rest, and other files or leads have the like of it.
+
+// axes are the coordinates by which the fields of one start are ordered in files.
+const (
+	byLead = iota
+	byMember
+	byVariable
+	byLevel
+	axisCount
+)
+
+// coordinate is a value on one of these axes.
+type coordinate struct {
+	axis  int
+	value any
+}
+
+func coordinates(k ensemble.Key) [axisCount]any {
+	return [axisCount]any{k.Lead, k.Member, k.Variable, k.Level}
+}
+
+// fileContext are what the rest of an input tells of a file.
+type fileContext struct {
+	seen map[coordinate]bool // what some field has
+	ends map[string]int      // number of the last message of a file
+}
+
+func newFileContext(c *ensemble.Catalogue) *fileContext {
+	a := &fileContext{map[coordinate]bool{}, map[string]int{}}
+	for _, e := range c.Entries {
+		for axis, v := range coordinates(e.Key) {
+			a.seen[coordinate{axis, v}] = true
+		}
+		a.ends[e.File] = max(a.ends[e.File], e.Message)
+	}
+	for _, u := range c.Unused {
+		a.ends[u.File] = max(a.ends[u.File], u.Message)
+	}
+	return a
+}
+
+// truncation gives the last message of a file that is cut, if that explains what a start lacks
+// of the fields that belong into the file.
+func (s *initFields) truncation(around *fileContext) (last ensemble.Entry, ok bool) {
+	files := map[string][]ensemble.Entry{}
+	for _, e := range s.have {
+		files[e.File] = append(files[e.File], e)
+	}
+	names := make([]string, 0, len(files))
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		of := files[name]
+		slices.SortFunc(of, func(a, b ensemble.Entry) int {
+			return cmp.Or(cmp.Compare(a.Message, b.Message), cmp.Compare(a.Sub, b.Sub))
+		})
+		if end := of[len(of)-1]; end.Length > 0 && end.Message == around.ends[name] && s.endsEarly(of, around.seen) {
+			return end, true
+		}
+	}
+	return last, false
+}
+
+// endsEarly tells whether the fields of a start that belong into a file, whose fields are
+// given in their order, come after all that it has.
+func (s *initFields) endsEarly(of []ensemble.Entry, seen map[coordinate]bool) bool {
+	// Along each axis, in what order its values come.
+	var place [axisCount]map[any]int
+	for axis := range place {
+		place[axis] = map[any]int{}
+		for _, e := range of {
+			if v := coordinates(e.Key)[axis]; place[axis][v] == 0 {
+				place[axis][v] = len(place[axis]) + 1
+			}
+		}
+	}
+	at := func(k ensemble.Key) (p [axisCount]int) {
+		for axis, v := range coordinates(k) {
+			p[axis] = cmp.Or(place[axis][v], len(of)+1) // what the file has not come to
+		}
+		return p
+	}
+	var missing [][axisCount]int
+	for _, k := range s.missing {
+		belongs, known := true, true
+		for axis, v := range coordinates(k) {
+			belongs = belongs && (len(place[axis]) > 1 || place[axis][v] > 0)
+			known = known && seen[coordinate{axis, v}]
+		}
+		if belongs && !known {
+			return false
+		}
+		if belongs {
+			missing = append(missing, at(k))
+		}
+	}
+	if missing == nil {
+		return false
+	}
+	// Which axes are the outer loops of the file's order.
+	return slices.ContainsFunc(axisOrders, func(nest [axisCount]int) bool {
+		compare := func(a, b [axisCount]int) int {
+			for _, axis := range nest {
+				if c := cmp.Compare(a[axis], b[axis]); c != 0 {
+					return c
+				}
+			}
+			return 0
+		}
+		for i := 1; i < len(of); i++ {
+			if compare(at(of[i-1].Key), at(of[i].Key)) >= 0 {
+				return false
+			}
+		}
+		last := at(of[len(of)-1].Key)
+		return !slices.ContainsFunc(missing, func(p [axisCount]int) bool { return compare(p, last) <= 0 })
+	})
+}
+
+// axisOrders are all orders of the axes.
+var axisOrders = func() (out [][axisCount]int) {
+	var nest func(done []int)
+	nest = func(done []int) {
+		if len(done) == axisCount {
+			out = append(out, [axisCount]int(done))
+			return
+		}
+		for axis := range axisCount {
+			if !slices.Contains(done, axis) {
+				nest(append(slices.Clone(done), axis))
+			}
+		}
+	}
+	nest(nil)
+	return out
+}()

@@ -1,0 +1,275 @@
+package predict
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	fio "github.com/ensemble-weather/ensemble/io"
+	"github.com/ensemble-weather/ensemble/io/product"
+)
+
+// inputPolicy is what a model and a policy ask of the input of every init.
+type inputPolicy struct {
+	config.Policy
+	axes            ensemble.Axes
+	control         bool              // whether the control is one of the members
+	modelMembers    []ensemble.Member // of the model, without a control that is left out
+	expectedMembers []ensemble.Member // own, and those that are expected by number
+	canWait         bool              // there is a deadline: what is nowhere may still come
+	count           int               // members that the model takes
+	least           int               // fewest that it was trained for
+}
+
+// newInputPolicy joins what a model needs with a policy.
+//
+// Errors: exit 64 for a control that the model was trained without.
+func newInputPolicy(m *model.Model, p config.Policy) (*inputPolicy, error) {
+	k := &m.Task
+	d := &inputPolicy{Policy: p, axes: k.Features.Axes, count: len(k.UsedMembers), least: cmp.Or(k.MinMembers, len(k.UsedMembers))}
+	policy := cmp.Or(p.Members.Control, m.Control, "include")
+	if policy == "include" && m.Control == "exclude" {
+		return nil, &exit.Error{Code: exit.Usage, What: "members.control is include, the model was trained without the control", At: "members.control",
+			Fix: "set members.control: exclude, or train with data.members.control: include"}
+	}
+	d.control = policy == "include"
+	for _, x := range k.UsedMembers {
+		if x != 0 || d.control {
+			d.modelMembers = append(d.modelMembers, x)
+		}
+	}
+	d.expectedMembers = slices.Clone(d.modelMembers)
+	for _, n := range p.Members.Expected.List {
+		d.expectedMembers = append(d.expectedMembers, ensemble.Member(n))
+	}
+	slices.Sort(d.expectedMembers)
+	d.expectedMembers = slices.Compact(d.expectedMembers)
+	return d, nil
+}
+
+// allowsFewer tells whether an init may go on with fewer members than expected.
+func (d *inputPolicy) allowsFewer() bool {
+	return d.Members.OnMissing == "degrade" || d.Members.OnMissing == ActionFallBack
+}
+
+// minFallbackMembers are the members that a fallback needs: they have a spread.
+const minFallbackMembers = 2
+
+// requiresControl tells whether there is no product without the control.
+func (d *inputPolicy) requiresControl() bool {
+	return slices.Contains(d.modelMembers, 0) && !slices.Contains(d.Members.Required, "none")
+}
+
+// expectedCount is how many members an init should have.
+func (d *inputPolicy) expectedCount() int {
+	if list := d.Members.Expected.List; list != nil {
+		return len(list)
+	}
+	return cmp.Or(d.Members.Expected.Count, d.count)
+}
+
+// isCandidate tells whether a field is of a member that could be used.
+func (d *inputPolicy) isCandidate(e ensemble.Entry) bool {
+	_, _, _, ok := d.axes.Find(e.Key)
+	return ok && e.Product == ensemble.MemberField && e.Statistic == "" && e.Member != ensemble.NoMember && (e.Member != 0 || d.control)
+}
+
+// selectInput is SelectForecasts by a policy: it finds the members that each init goes on
+// with, of one init only if it is given. cat is the catalogue of in, as the policy sees it.
+// No values are read.
+//
+// Errors: those of SelectForecasts; exit 66 for an init with too few members under
+// on_short: degrade, 65 if the control is required and absent.
+func selectInput(in *fio.Input, cat *ensemble.Catalogue, d *inputPolicy, only time.Time, to input.Destination) (*input.Selection, error) {
+	s := &input.Selection{Axes: d.axes, Members: d.modelMembers, Available: map[ensemble.Init]input.Availability{}}
+	if err := d.checkOffered(cat, input.FileList(in.Files())); err != nil {
+		return nil, err
+	}
+	all, repeats := input.SelectUnique(cat.Entries, d.isCandidate, d.Duplicates == "last")
+	faults := d.chooseMembers(s, cat, all, only)
+	used := func(e ensemble.Entry) bool {
+		r, ok := s.Available[e.Init]
+		return ok && slices.Contains(r.Members, e.Member)
+	}
+	for _, e := range all {
+		if used(e) {
+			s.Entries = append(s.Entries, e)
+		}
+	}
+	for _, r := range repeats {
+		if used(r[0]) {
+			s.Duplicates = append(s.Duplicates, r)
+		}
+	}
+	var err error
+	if s.Warnings, err = input.SplitFaults(slices.Concat(input.CentreFaults(s.Entries), to.Faults(s.Entries), input.UnitFaults(s.Entries), faults)); err != nil {
+		return nil, err
+	}
+	s.Warnings = slices.Concat(in.Catalogue().Warnings, s.Warnings)
+	if len(s.Inits) == 0 && !only.IsZero() {
+		return s, nil // the caller says that the cycle is not there
+	}
+	grid, err := to.Resolve(s.Entries)
+	if err != nil {
+		return nil, err
+	}
+	s.SetGrid(in, grid, to.How)
+	return s, nil
+}
+
+// requiredFields is the fields that are needed of each init; those of members that are expected, too.
+func (d *inputPolicy) requiredFields() input.RequiredFields {
+	return input.RequiredFields{Axes: d.axes, Members: d.expectedMembers}
+}
+
+// checkOffered refuses an input that has nothing, or at no init, of what is needed.
+func (d *inputPolicy) checkOffered(cat *ensemble.Catalogue, at string) error {
+	b := d.requiredFields()
+	if d.allowsFewer() {
+		b.Members = nil
+	}
+	faults := input.CheckOffered(cat, at, b)
+	if faults == nil {
+		return nil
+	}
+	for i, f := range faults {
+		if d.canWait && f.What != input.MissingControlFault("", "").What {
+			faults[i].Code = exit.NotYet
+		}
+	}
+	_, err := input.SplitFaults(faults)
+	return err
+}
+
+// chooseMembers finds the inits of a selection, and the members that each goes on with.
+func (d *inputPolicy) chooseMembers(s *input.Selection, cat *ensemble.Catalogue, all []ensemble.Entry, only time.Time) (faults []input.Fault) {
+	b := d.requiredFields()
+	wanted := func(i ensemble.Init) bool { return only.IsZero() || i.Equal(only) }
+	for _, f := range input.CheckMissing(cat, slices.DeleteFunc(slices.Clone(all), func(e ensemble.Entry) bool { return !b.Contains(e) }), []input.RequiredFields{b}, wanted) {
+		if f.Kind == input.FaultCycles || !d.allowsFewer() {
+			faults = append(faults, f)
+		}
+	}
+	whole := completeMembers(all, d.axes)
+	for _, i := range (&ensemble.Catalogue{Entries: all}).Inits() {
+		ours := slices.ContainsFunc(all, func(e ensemble.Entry) bool { return e.Init == i && b.Contains(e) })
+		if wanted(i) && (ours || d.allowsFewer()) {
+			s.Inits = append(s.Inits, i)
+		}
+	}
+	for _, i := range s.Inits {
+		r, fault := d.available(whole[i])
+		if fault != nil {
+			fault.At = "start " + i.String()
+			if len(faults) == 0 || d.allowsFewer() { // else it is one that was found
+				faults = append(faults, *fault)
+			}
+		}
+		s.Available[i] = r
+	}
+	return faults
+}
+
+// completeness is which members of an init have all their fields, and what the others lack.
+type completeness struct {
+	complete []ensemble.Member // ascending
+	missing  map[ensemble.Member][]ensemble.Key
+}
+
+// completeMembers says of every init which of its members have all fields of the axes.
+// entries have each name once.
+func completeMembers(entries []ensemble.Entry, axes ensemble.Axes) map[ensemble.Init]*completeness {
+	have := map[ensemble.Key]bool{}
+	seen := map[ensemble.Init]map[ensemble.Member]bool{}
+	for _, e := range entries {
+		have[e.Key] = true
+		if seen[e.Init] == nil {
+			seen[e.Init] = map[ensemble.Member]bool{}
+		}
+		seen[e.Init][e.Member] = true
+	}
+	out := map[ensemble.Init]*completeness{}
+	for init, members := range seen {
+		a := &completeness{missing: map[ensemble.Member][]ensemble.Key{}}
+		for m := range members {
+			input.RequiredFields{Axes: axes, Members: []ensemble.Member{m}}.Keys(init, func(k ensemble.Key) {
+				if !have[k] {
+					a.missing[m] = append(a.missing[m], k)
+				}
+			})
+			if a.missing[m] == nil {
+				a.complete = append(a.complete, m)
+			}
+		}
+		slices.Sort(a.complete)
+		out[init] = a
+	}
+	return out
+}
+
+// available chooses the members of one init: those of the model that are whole, and in the
+// place of others the first whole ones that the model does not name.
+func (d *inputPolicy) available(a *completeness) (input.Availability, *input.Fault) {
+	r, expected := input.Availability{}, d.expectedCount()
+	r.Short = len(a.complete) < expected
+	has := func(m ensemble.Member) bool { return slices.Contains(a.complete, m) }
+	for _, m := range d.expectedMembers {
+		if has(m) {
+			continue
+		}
+		reason := "none of its fields is there"
+		if k := a.missing[m]; k != nil {
+			reason = fmt.Sprintf("%d of its %d fields are missing: %s", len(k), d.axes.Fields(), input.MemberLeads(k))
+		}
+		r.Missing = append(r.Missing, product.MissingMember{Member: m, Reason: reason})
+	}
+	for _, m := range d.modelMembers {
+		if has(m) {
+			r.Members = append(r.Members, m)
+		}
+	}
+	var instead []ensemble.Member
+	for _, m := range a.complete {
+		if len(r.Members) < d.count && !slices.Contains(d.modelMembers, m) {
+			r.Members, instead = append(r.Members, m), append(instead, m)
+		}
+	}
+	slices.Sort(r.Members)
+	if r.Short {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%d of %d members are complete", len(a.complete), expected))
+	}
+	if instead != nil {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("member %s stands in for members that are left out or missing", ensemble.MemberRanges(instead)))
+	}
+	short := func(code exit.Code, what, fix string) (input.Availability, *input.Fault) {
+		f := &input.Fault{Kind: input.FaultMissing, Code: code, What: what, Why: fmt.Sprintf("complete are members %s of %d", cmp.Or(ensemble.MemberRanges(a.complete), "none"), expected), Fix: fix}
+		for _, m := range r.Missing {
+			f.Why += fmt.Sprintf("; member %s: %s", m.Member, m.Reason)
+		}
+		return r, f
+	}
+	switch n := len(a.complete); {
+	case d.requiresControl() && !has(0) && a.missing[0] == nil:
+		c := input.MissingControlFault("", "members "+ensemble.MemberRanges(a.complete))
+		return r, &c
+	case d.requiresControl() && !has(0):
+		return short(exit.NotYet, "the control is not complete", "wait for its file, or go on without it with members.required: [none]")
+	case n < expected && !d.allowsFewer():
+		return short(exit.NotYet, fmt.Sprintf("%d members are complete, %d are expected", n, expected), "wait for the others, or go on without them with members.on_short: degrade")
+	case n < d.Members.Minimum:
+		return short(exit.NotYet, fmt.Sprintf("%d members are complete, at least %d must be", n, d.Members.Minimum), "wait for the others, or lower members.minimum")
+	case len(r.Members) < d.least && d.Members.OnMissing == ActionFallBack && n >= minFallbackMembers:
+		r.TooFew = true
+		r.Warnings = append(r.Warnings, fmt.Sprintf("the network was trained for %d members and more", d.least))
+	case len(r.Members) < d.least:
+		return short(exit.NotYet, fmt.Sprintf("%d members are complete, the model was trained for %d to %d", n, d.least, d.count),
+			"wait for the others, train with data.members.least for fewer, or let a baseline forecast with members.on_short: fall_back")
+	}
+	return r, nil
+}

@@ -1,0 +1,172 @@
+package predict
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/run/input"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/internal/fingerprint"
+	"github.com/ensemble-weather/ensemble/internal/humanise"
+)
+
+// defaultPoll is the time between two scans unless it is given.
+const defaultPoll = 5 * time.Second
+
+// scanResult is what came of one scan of the input.
+type scanResult struct {
+	Files   []string // that are complete, or at the deadline those to go on with
+	LeftOut []string // reasons of those that are left out at the deadline
+	Done    bool
+}
+
+// watcher waits for the input, or for that of one init.
+type watcher struct {
+	policy  *inputPolicy
+	files   *fileScanner
+	onWarn  func(string) // nil drops it
+	list    func() ([]string, error)
+	missing func(ctx context.Context, files []string, cycle time.Time) error // what files lack of what is expected
+
+	deadline time.Time // zero: no waiting
+	poll     time.Duration
+	init     time.Time // only this init is asked for; zero: every one
+	single   bool      // of several in the input: files of others may not be complete
+
+	began      bool
+	checked    map[string]fingerprint.File // with which the inventory was looked at last
+	missingErr error                       // what it lacked
+	lastReport string
+}
+
+func newWatcher(p *prediction) *watcher {
+	return &watcher{policy: p.policy, files: newFileScanner(p), onWarn: p.options.Warn, list: p.finder.list, missing: p.missingFields, poll: cmp.Or(p.policy.Members.Poll, defaultPoll)}
+}
+
+// scan scans the input once; all but the first come after a pause.
+func (v *watcher) scan(ctx context.Context) (s scanResult, err error) {
+	if v.deadline.IsZero() {
+		s.Done = true
+		s.Files, err = v.list()
+		return s, err
+	}
+	if v.began {
+		pause := time.NewTimer(min(v.poll, max(0, time.Until(v.deadline))))
+		defer pause.Stop()
+		select {
+		case <-ctx.Done():
+			return s, ctx.Err()
+		case <-pause.C:
+		}
+	}
+	v.began = true
+	last := !time.Now().Before(v.deadline)
+	files, missing := v.list()
+	if missing != nil && exit.CodeOf(missing) != exit.NotYet {
+		return s, missing
+	}
+	complete, pending := v.files.classify(files)
+	return v.decide(ctx, complete, pending, missing, last)
+}
+
+// decide decides on the files of one scan, last of all at the deadline: missing is why there are
+// none, or not all that are named.
+func (v *watcher) decide(ctx context.Context, complete map[string]fingerprint.File, pending []pendingFile, missing error, last bool) (s scanResult, err error) {
+	s.Files = slices.Sorted(maps.Keys(complete))
+	all := missing == nil && len(pending) == 0 && len(complete) > 0
+	some := v.single && missing == nil && len(complete) > 0 // what is expected may be in them
+	if (all || some || last && len(complete) > 0) && (v.checked == nil || !maps.EqualFunc(complete, v.checked, fingerprint.File.IsSameContent)) {
+		v.checked, v.missingErr = complete, v.missing(ctx, s.Files, v.init)
+		if ctx.Err() != nil {
+			return s, ctx.Err()
+		}
+	}
+	if (all || some) && v.missingErr == nil {
+		for _, f := range pending {
+			v.warn("not waited for, as all that is expected is there: " + f.path + ": " + f.reason)
+		}
+		s.Done = true
+		return s, nil
+	}
+	if !last {
+		v.report(missing, pending)
+		return s, nil
+	}
+	s.Done = true
+	return v.finish(s, missing, pending)
+}
+
+// finish decides at the deadline.
+func (v *watcher) finish(s scanResult, missing error, pending []pendingFile) (scanResult, error) {
+	degrades := v.policy.allowsFewer()
+	var late []*exit.Error
+	damaged := false
+	for _, f := range pending {
+		if !degrades && !f.changing && f.damaged {
+			s.Files, damaged = append(s.Files, f.path), true // who reads it names the damage
+			continue
+		}
+		s.LeftOut = append(s.LeftOut, fmt.Sprintf("left out, not complete at the deadline: %s: %s", f.path, f.reason))
+		late = append(late, &exit.Error{Code: exit.NotYet, What: "an input file is not complete at the deadline", At: f.path, Why: f.reason,
+			Fix: "run the same command again later"})
+	}
+	var known *exit.Error
+	if errors.As(missing, &known) && (!degrades || len(s.Files) == 0) {
+		late = append(late, known)
+	}
+	if errors.As(v.missingErr, &known) && !degrades && !damaged && known.Code == exit.NotYet {
+		late = append(late, known)
+	}
+	if len(late) > 0 && (!degrades || len(s.Files) == 0) {
+		e := *late[0]
+		e.More = slices.Concat(e.More, late[1:min(len(late), humanise.MaxListed)])
+		return s, &e
+	}
+	return s, nil
+}
+
+// report reports what is waited for, when it changes.
+func (v *watcher) report(missing error, pending []pendingFile) {
+	why := ""
+	var e *exit.Error
+	switch {
+	case len(pending) > 0 && (!v.single || v.missingErr == nil):
+		why = pending[0].path + ": " + pending[0].reason
+	case errors.As(missing, &e), errors.As(v.missingErr, &e):
+		why = exit.OneLine(&exit.Error{What: e.What, At: e.At})
+	}
+	if why != v.lastReport {
+		v.warn(fmt.Sprintf("waiting until %s: %s", v.deadline.UTC().Format(time.RFC3339), why))
+	}
+	v.lastReport = why
+}
+
+func (v *watcher) warn(text string) {
+	if v.onWarn != nil {
+		v.onWarn(text)
+	}
+}
+
+// missingFields says what files lack of what is expected, without the leave to go on with less; nil for nothing.
+func (p *prediction) missingFields(ctx context.Context, files []string, cycle time.Time) error {
+	in, err := p.openFiles(ctx, inputFiles{files: files, init: cycle})
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	strict := *p.policy
+	strict.Members.OnMissing = "fail"
+	if err := in.applyPolicy(&strict); err != nil {
+		return err
+	}
+	if len(in.selection.Inits) == 0 {
+		return input.MissingInitError(ensemble.InitAt(cycle), in.catalogue.Inits())
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package samples
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/ensemble/run/setup"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/bigmem"
+	"github.com/ensemble-weather/ensemble/internal/rundir"
+	"github.com/ensemble-weather/ensemble/io/loader"
+	"github.com/ensemble-weather/ensemble/io/store"
+)
+
+// source has the starts of a training, of each this rank's slab: those of the training
+// first, then those of validation and test.
+type source = loader.Loader[*store.Sample]
+
+// Examples are the starts of a part of the split, ascending. They are read as they are
+// needed.
+type Examples struct {
+	Inits    []ensemble.Init
+	from     *source
+	first    int  // number of the first start among the samples
+	Analysed bool // they have analyses
+}
+
+// ExampleStream gives some starts one after the other.
+type ExampleStream struct{ *loader.Stream[*store.Sample] }
+
+// Stream begins to read the examples in an order; nil is that of their dates.
+func (e Examples) Stream(ctx context.Context, order []int) ExampleStream {
+	reads := make([]int, len(order))
+	if order == nil {
+		reads = make([]int, len(e.Inits))
+		for i := range reads {
+			reads[i] = e.first + i
+		}
+	}
+	for i, k := range order {
+		reads[i] = e.first + k
+	}
+	return ExampleStream{e.from.Stream(ctx, reads)}
+}
+
+// NextForecast gives the next start, which may be used until the next call, with the analyses of the target
+// leads; none for a task that needs none.
+func (s ExampleStream) NextForecast() (*ensemble.Forecast, []*ensemble.Analysis, error) {
+	x, err := s.Next()
+	if err != nil {
+		return nil, nil, err
+	}
+	return x.Forecast, x.Analyses, nil
+}
+
+// Each calls f with all examples in order. Several ranks, which then all call it, end
+// together when one of them cannot read.
+func (e Examples) Each(ctx context.Context, ranks *team.Team, f func(i int, fc *ensemble.Forecast, a []*ensemble.Analysis) error) error {
+	s := e.Stream(ctx, nil)
+	defer s.Close()
+	for i := range e.Inits {
+		fc, a, err := s.NextForecast()
+		if err := ranks.AgreeOnError(err); err != nil {
+			return err
+		}
+		if err := f(i, fc, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AssignSamples gives each part of a split its examples of the samples.
+func (d *Data) AssignSamples(from *source, analysed bool) {
+	d.Source = from
+	first := 0
+	for _, p := range []struct {
+		inits []ensemble.Init
+		to    *Examples
+	}{{d.Split.Train, &d.Train}, {d.Split.Validation, &d.Validation}, {d.Split.Test, &d.Test}} {
+		*p.to = Examples{p.inits, from, first, analysed}
+		first += len(p.inits)
+	}
+}
+
+// SplitInits are those of all samples.
+func SplitInits(s ensemble.Split) []ensemble.Init {
+	var all []ensemble.Init
+	for _, p := range [][]ensemble.Init{s.Train, s.Validation, s.Test} {
+		all = append(all, p...)
+	}
+	return all
+}
+
+// BeforeTest are the examples before the test.
+func (d *Data) BeforeTest() Examples {
+	p := d.Train
+	p.Inits = SplitInits(ensemble.Split{Train: d.Split.Train, Validation: d.Split.Validation})
+	return p
+}
+
+// Schedule says which starts this rank reads when, in the training of one network from some of
+// those of the training; nil are all.
+func (d *Data) Schedule(c config.Training, network int, only []int) (s loader.Schedule, reader int) {
+	s = loader.Schedule{Seed: setup.SeedOf(c, network), Samples: len(d.Train.Inits), Subset: only, Epochs: c.Epochs, Batch: c.BatchSize, Readers: 1, PadLastBatch: true,
+		Validation: len(d.Validation.Inits), Test: len(d.Test.Inits)}
+	if d.Ranks != nil && d.Ranks.DataGroups > 0 {
+		s.Readers, reader = d.Ranks.DataGroups, d.Ranks.Mesh.Coordinate(d.Ranks.Comm.Rank(), "data")
+	}
+	return s, reader
+}
+
+// InputCosts is what steps of a training have cost a rank, and what of it they waited for
+// their batches.
+type InputCosts struct {
+	Steps, Waited time.Duration
+	Counts        loader.Counts
+}
+
+// Since is what was added to earlier costs.
+func (c InputCosts) Since(earlier InputCosts) InputCosts {
+	return InputCosts{c.Steps - earlier.Steps, c.Waited - earlier.Waited, c.Counts.Since(earlier.Counts)}
+}
+
+// share is the part of the time of steps that they waited.
+func (c InputCosts) share() float64 {
+	if c.Steps == 0 {
+		return 0
+	}
+	return c.Waited.Seconds() / c.Steps.Seconds()
+}
+
+func (c InputCosts) Result() InputTiming {
+	return InputTiming{c.Steps.Seconds(), c.Waited.Seconds(), c.share(), c.Counts.Memory, c.Counts.Disk, c.Counts.Peers, c.Counts.FileSystem}
+}
+
+// Values are the costs as values of an event; of starts that are not read from a store only
+// the time.
+func (c InputCosts) Values(stored bool) []rundir.Value {
+	out := []rundir.Value{{Name: "steps_s", Value: c.Steps.Seconds()}, {Name: "input_waited_s", Value: c.Waited.Seconds()}}
+	if !stored {
+		return out
+	}
+	out = append(out, rundir.Value{Name: "starts_waited_s", Value: c.Counts.WaitTime.Seconds()})
+	for _, from := range []struct {
+		name string
+		n    loader.Count
+	}{{"staged", c.Counts.Prefetched}, {"memory", c.Counts.Memory}, {"disk_cache", c.Counts.Disk}, {"peers", c.Counts.Peers}, {"file_system", c.Counts.FileSystem}} {
+		out = append(out, rundir.Value{Name: from.name + "_reads", Value: from.n.Reads}, rundir.Value{Name: from.name + "_bytes", Value: from.n.Bytes})
+	}
+	return out
+}
+
+// storedExamples reads starts from a store.
+type storedExamples struct {
+	*store.SelectionReader
+	inits []ensemble.Init
+}
+
+// Read is that of loader.Origin.
+func (s storedExamples) Read(ctx context.Context, k int, room *store.Sample, copy io.WriterAt) (*store.Sample, error) {
+	return s.SelectionReader.Read(ctx, s.inits[k], room, copy)
+}
+
+// ReadCopy is that of loader.Origin.
+func (s storedExamples) ReadCopy(ctx context.Context, k int, room *store.Sample, copy io.ReaderAt) (*store.Sample, error) {
+	return s.SelectionReader.ReadCopy(ctx, s.inits[k], room, copy)
+}
+
+// Allocate is that of loader.Portable.
+func (s storedExamples) Allocate(k int, room *store.Sample) *store.Sample {
+	return s.SelectionReader.Allocate(s.inits[k], room)
+}
+
+// Buffers is that of loader.Portable.
+func (s storedExamples) Buffers(x *store.Sample) [][]byte {
+	values := [][]byte{bigmem.Bytes(x.Forecast.Values)}
+	for _, a := range x.Analyses {
+		values = append(values, bigmem.Bytes(a.Values))
+	}
+	return values
+}
+
+// bytesOfValue is the size of a value in memory.
+const bytesOfValue = 4
+
+// SampleBytes is the memory of each of some samples, which are alike.
+func SampleBytes(s []*store.Sample) (bytes int64) {
+	if len(s) > 0 {
+		bytes = bytesOfValue * int64(len(s[0].Forecast.Values))
+		for _, a := range s[0].Analyses {
+			bytes += bytesOfValue * int64(len(a.Values))
+		}
+	}
+	return bytes
+}
+
+// Size is that of loader.Origin.
+func (s storedExamples) Size() loader.Size {
+	stored, span := s.Bytes()
+	return loader.Size{Memory: bytesOfValue * s.Values(), Stored: stored, Span: span}
+}

@@ -1,0 +1,216 @@
+package scoring
+
+import (
+	"context"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
+	"github.com/ensemble-weather/ensemble/ensemble/run/samples"
+	"github.com/ensemble-weather/ensemble/ensemble/team"
+	"github.com/ensemble-weather/ensemble/internal/progress"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// Evaluate scores a model and its baselines on starts it was not trained on, and gives
+// the last of them as an example. Of several ranks all predict; the leading one gets the
+// whole fields of one start after the other and scores them, the others get nil.
+func Evaluate(ctx context.Context, m *model.Model, test samples.Examples, o engine.Options, show *progress.Reporter) (*score.Result, *MapExample, error) {
+	defer m.Close()
+	k := &m.Task
+	scorings := make([]*Scoring, len(k.TargetWeights)) // nil for what was not asked for
+	var last *MapExample
+	err := EachPrediction(ctx, m, "verify", test, o, show, func(i int, fc *ensemble.Forecast, _ *model.Forecast, cases []*Case) error {
+		for at, c := range cases {
+			if c == nil {
+				continue
+			}
+			if scorings[at] == nil {
+				j := targetOptions(m, at)
+				j.Inits, j.Source = test.Inits, score.FromTraining
+				var err error
+				if scorings[at], err = j.Begin(shapeOf(*c)); err != nil {
+					return err
+				}
+			}
+			sums, err := scorings[at].Sum(*c)
+			if err != nil {
+				return err
+			}
+			if err := scorings[at].Join(sums); err != nil {
+				return err
+			}
+		}
+		if i == len(test.Inits)-1 {
+			last = newMapExample(m, fc, cases)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	all := &score.Result{}
+	for _, s := range scorings {
+		if s == nil {
+			continue
+		}
+		r, err := s.Result()
+		if err != nil {
+			return nil, nil, err
+		}
+		all.Append(r)
+	}
+	tested, err := testCoupling(uninterrupted(ctx, m), m, test, o, score.Bootstrap{})
+	if err != nil {
+		return nil, nil, err
+	}
+	m.Coupling = tested
+	if !m.Ranks.IsRoot() {
+		return nil, nil, nil
+	}
+	all.Coupling = slices.Concat(m.Coupling, all.Coupling)
+	return all, last, nil
+}
+
+// uninterrupted is the context of what ranks that predict together compute: when one ended, the others would wait.
+func uninterrupted(ctx context.Context, m *model.Model) context.Context {
+	if m.Ranks == nil {
+		return ctx
+	}
+	return context.WithoutCancel(ctx)
+}
+
+// EachPrediction predicts starts. Of ranks that predict together all call it, and the leading one visits each forecast,
+// what was predicted, and its cases, as targets are stored, nil for those that were not asked for.
+func EachPrediction(ctx context.Context, m *model.Model, name string, of samples.Examples, o engine.Options, show *progress.Reporter,
+	visit func(i int, fc *ensemble.Forecast, out *model.Forecast, cases []*Case) error) error {
+	task := show.Start(name, int64(len(of.Inits)))
+	defer task.Done()
+	next := of.Stream(ctx, nil)
+	defer next.Close()
+	for i := range of.Inits {
+		fc, analyses, err := next.NextForecast()
+		if err := m.Ranks.AgreeOnError(err); err != nil {
+			return err
+		}
+		out, err := m.Predict(uninterrupted(ctx, m), o, fc, m.Task.UsedMembers)
+		if err != nil {
+			return err
+		}
+		cases, err := casesByTarget(m, fc, analyses, out)
+		if err != nil {
+			return err
+		}
+		if m.Ranks.IsRoot() {
+			if err := visit(i, fc, out, cases); err != nil {
+				return err
+			}
+		}
+		task.Set(int64(i+1), "")
+	}
+	return nil
+}
+
+// casesByTarget are what is to be judged of a prediction, by target; nil for targets that were
+// not asked for, and on ranks that do not lead.
+func casesByTarget(m *model.Model, fc *ensemble.Forecast, analyses []*ensemble.Analysis, out *model.Forecast) ([]*Case, error) {
+	k, p, d := &m.Task, m.Grid.Size(), len(m.Task.Features.Axes.Levels)
+	used, err := task.MemberPositions(fc, k.UsedMembers)
+	if err != nil {
+		return nil, err
+	}
+	cases := make([]*Case, len(k.TargetWeights))
+	for v := range k.Targets {
+		if !slices.Contains(k.TargetWeights[v*d:(v+1)*d], 1) {
+			continue
+		}
+		// One field of each member, then those of an earlier lead if there is such, and the analysis behind them.
+		var part []float32
+		t, x := k.TargetInForecast(fc, v)
+		for mem := range fc.Members {
+			for l := range fc.Axes.Levels {
+				part = append(part, fc.Field(t, mem, x, l)...)
+			}
+		}
+		fields := len(fc.Members)
+		if early, _ := k.TargetAt(v); early != t {
+			for _, mem := range used {
+				for l := range fc.Axes.Levels {
+					part = append(part, fc.Field(early, mem, x, l)...)
+				}
+			}
+			fields += len(used)
+		}
+		first := fields // of the analysis
+		if analyses != nil {
+			for _, level := range fc.Axes.Levels {
+				obs, err := k.AnalysisField(analyses, fc.Init, v, level)
+				if err != nil {
+					return nil, err
+				}
+				part = append(part, obs...)
+			}
+			fields++
+		}
+		whole, err := team.GatherFields(m.Ranks, part, fields)
+		if err != nil {
+			return nil, err
+		}
+		if !m.Ranks.IsRoot() {
+			continue
+		}
+		for l := range d {
+			at := v*d + l
+			if k.TargetWeights[at] == 0 {
+				continue
+			}
+			of := func(i int) []float32 { return whole[(i*d+l)*p:][:p] }
+			c := &Case{Init: fc.Init, Used: used}
+			if out.Spread != nil {
+				c.Spread = out.Spread[at*p : (at+1)*p]
+			}
+			if out.Members != nil {
+				c.Calibrated = out.TargetMembers(at, len(k.TargetWeights), p)
+			}
+			for mem := range fc.Members {
+				c.Members = append(c.Members, of(mem))
+			}
+			if out.Mean != nil {
+				c.Mean, c.Sigma = out.Mean[at*p:(at+1)*p], out.Sigma[at*p:(at+1)*p]
+				if out.Parameters != nil {
+					c.Parameters = out.ParametersAt(at, p, model.FullField)
+				}
+			}
+			for i := len(fc.Members); i < first; i++ {
+				c.LastRead = append(c.LastRead, of(i))
+			}
+			if analyses != nil {
+				c.Obs = of(first)
+			}
+			for other := at - len(k.TargetVariables())*d; other >= 0; other -= len(k.TargetVariables()) * d {
+				c.EarlierLeads = append([]*Case{cases[other]}, c.EarlierLeads...)
+			}
+			cases[at] = c
+		}
+	}
+	return cases, nil
+}
+
+// targetOptions is the scoring of one target of a model.
+func targetOptions(m *model.Model, at int) TargetOptions {
+	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
+	t := k.Targets[at/d]
+	v, _ := ensemble.VariableNamed(t.Variable)
+	j := TargetOptions{Target: score.Target{Variable: t.Variable, Level: k.Features.Axes.Levels[at%d].ForVariable(t.Variable), Lead: t.Lead, Unit: v.Unit},
+		Grid: m.Grid, DDOF: k.Features.DDOF}
+	if m.IsNonNormal() {
+		j.Family = m.VariableFamily(t.Variable)
+	}
+	if len(m.Baselines) > at {
+		j.Baselines = &m.Baselines[at]
+	}
+	j.Climate = m.Climate.Find(j.Target)
+	return j
+}

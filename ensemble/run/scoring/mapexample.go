@@ -1,0 +1,176 @@
+package scoring
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine/ckpt"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/ensemble/model"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// MapExample is one start, of the test or of a prediction, with everything a report shows as maps.
+type MapExample struct {
+	Init    ensemble.Init
+	Lead    ensemble.Lead // of fields that name none
+	Grid    *ensemble.Grid
+	Used    int // members the network saw
+	Full    int
+	Control string // policy: "include" or "exclude"
+	Fields  []MapField
+}
+
+// MapField is one map. Unit: SI. Missing: NaN.
+type MapField struct {
+	Variable string         `json:"variable"`
+	Level    ensemble.Level `json:"level"`
+	Lead     ensemble.Lead  `json:"lead,omitempty"`
+	Kind     string         `json:"kind"` // one of the Show constants
+	Values   []float32      `json:"-"`
+}
+
+// The kinds of an example's fields.
+const (
+	ShowAnalysis   = "analysis"
+	ShowRawMean    = "raw_mean"    // of the members used
+	ShowRawSpread  = "raw_spread"  // of the members used
+	ShowFullSpread = "full_spread" // of all members
+	ShowMean       = "mean"        // the network's
+	ShowSpread     = "spread"      // the network's
+	ShowEstimate   = "ensemble_spread"
+)
+
+// exampleFile lies in the report folder of a run.
+var exampleFile = filepath.Join("report", "example.safetensors")
+
+// newMapExample shows the cases of one start, by target.
+func newMapExample(m *model.Model, fc *ensemble.Forecast, cases []*Case) *MapExample {
+	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
+	e := &MapExample{Init: fc.Init, Lead: k.Targets[0].Lead, Grid: m.Grid, Used: len(k.UsedMembers), Full: len(fc.Members), Control: m.Control}
+	for i, c := range cases {
+		if c == nil {
+			continue
+		}
+		t := k.Targets[i/d]
+		add := func(kind string, values []float32) {
+			if values != nil {
+				e.Fields = append(e.Fields, MapField{t.Variable, k.Features.Axes.Levels[i%d].ForVariable(t.Variable), t.Lead, kind, values})
+			}
+		}
+		_, full := MeanStd(c.Members, k.Features.DDOF)
+		mean, few := MeanStd(selectMembers(*c, c.Used), k.Features.DDOF)
+		add(ShowAnalysis, c.Obs)
+		add(ShowRawMean, mean)
+		add(ShowRawSpread, few)
+		add(ShowFullSpread, full)
+		add(ShowMean, c.Mean)
+		add(ShowSpread, c.Sigma)
+		add(ShowEstimate, c.Spread)
+	}
+	return e
+}
+
+// PredictionExample shows what was predicted of one start, beside the members it was made of.
+func PredictionExample(m *model.Model, init ensemble.Init, used []ensemble.Member, control string, stats []task.Statistics, out *model.Forecast) *MapExample {
+	k, levels, n := &m.Task, m.Task.Features.Axes.Levels, m.Grid.Size()
+	e := &MapExample{Init: init, Lead: k.Targets[0].Lead, Grid: m.Grid, Used: len(used), Full: k.FullMembers, Control: control}
+	for i, st := range stats {
+		if k.TargetWeights[i] == 0 {
+			continue
+		}
+		t := k.Targets[i/len(levels)]
+		add := func(kind string, all []float32, at int) {
+			if all != nil {
+				e.Fields = append(e.Fields, MapField{t.Variable, levels[i%len(levels)].ForVariable(t.Variable), t.Lead, kind, slices.Clone(all[at*n : (at+1)*n])})
+			}
+		}
+		add(ShowRawMean, st.Mean, 0)
+		add(ShowRawSpread, st.Std, 0)
+		add(ShowMean, out.Mean, i)
+		add(ShowSpread, out.Sigma, i)
+		add(ShowEstimate, out.Spread, i)
+	}
+	return e
+}
+
+// exampleJSON is the file's metadata.
+type exampleJSON struct {
+	Init    ensemble.Init  `json:"init"`
+	Lead    ensemble.Lead  `json:"lead"`
+	Grid    *ensemble.Grid `json:"grid"`
+	Used    int            `json:"used"`
+	Full    int            `json:"full"`
+	Control string         `json:"control"`
+	Fields  []MapField     `json:"fields"` // without values
+}
+
+// Save writes the example into a run directory, or another from which LoadExample reads it.
+//
+// Errors: those of exit.CreateError.
+func (e *MapExample) Save(dir string) error {
+	if err := os.MkdirAll(filepath.Join(dir, "report"), 0o755); err != nil {
+		return exit.CreateError(dir, err)
+	}
+	j := exampleJSON{e.Init, e.Lead, e.Grid, e.Used, e.Full, e.Control, nil}
+	var tensors []ckpt.Tensor
+	for i, f := range e.Fields {
+		tensors = append(tensors, ckpt.Tensor{Name: fmt.Sprintf("field.%03d", i), Shape: []int{e.Grid.NY, e.Grid.NX}, Data: f.Values})
+		j.Fields = append(j.Fields, f)
+	}
+	text, err := json.Marshal(j)
+	if err != nil {
+		return fmt.Errorf("example: %w", err)
+	}
+	return ckpt.WriteFile(filepath.Join(dir, exampleFile), tensors, map[string]string{"example": string(text)})
+}
+
+// LoadExample reads the example of a run, nil if it has none.
+//
+// Errors: exit 65 if it is damaged.
+func LoadExample(dir string) (*MapExample, error) {
+	path := filepath.Join(dir, exampleFile)
+	tensors, meta, err := ckpt.ReadFile(path)
+	if exit.CodeOf(err) == exit.NotYet {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	var j exampleJSON
+	bad := func(why string) error {
+		return &exit.Error{Code: exit.BadData, What: "the example of the report is damaged", At: path, Why: why, Fix: "remove it, or train again with --overwrite always"}
+	}
+	if err := json.Unmarshal([]byte(meta["example"]), &j); err != nil {
+		return nil, bad(err.Error())
+	}
+	if len(j.Fields) != len(tensors) || j.Grid == nil {
+		return nil, bad(fmt.Sprintf("it has %d fields of %d, with a grid: %t", len(tensors), len(j.Fields), j.Grid != nil))
+	}
+	for i, t := range tensors {
+		if j.Fields[i].Values, err = t.Float32(); err != nil {
+			return nil, bad(err.Error())
+		}
+		if n := len(j.Fields[i].Values); n == 0 || n != j.Grid.Size() {
+			return nil, bad(fmt.Sprintf("a field of %d values on a grid of %d points", n, j.Grid.Size()))
+		}
+	}
+	return &MapExample{j.Init, j.Lead, j.Grid, j.Used, j.Full, j.Control, j.Fields}, nil
+}
+
+// Times are the leads that are shown, with their valid times.
+func (e *MapExample) Times() string {
+	var out []string
+	for _, f := range e.Fields {
+		lead := cmp.Or(f.Lead, e.Lead)
+		if t := fmt.Sprintf("lead %s, valid %s", lead, e.Init.Valid(lead)); !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return strings.Join(out, "; ")
+}

@@ -1,0 +1,182 @@
+package scoring
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+	"github.com/ensemble-weather/ensemble/postproc/skill"
+)
+
+// extremeShare is the share of the area that is scored by itself as score.LargestEFI.
+const extremeShare = 0.1
+
+// withClimate adds to options what a climate and members make of them.
+func (s *Scoring) withClimate(o score.Options) score.Options {
+	if s.Climate != nil && s.Full > 1 {
+		o.Index, o.Extremes, o.Climate = true, extremeShare, s.Climate.Steps+1
+	}
+	return o
+}
+
+// reference is what the systems are judged against in a case. The extreme forecast index is
+// that of all members: as ENS-10 has it where scores are weighted by it, the original one where
+// it chooses points.
+func (s *Scoring) reference(c Case) score.Reference {
+	ref := score.Reference{Obs: c.Obs}
+	if s.options.Climate > 0 {
+		ref.Climate = s.Climate.At(c.Init.Valid(s.Target.Lead).Time)
+		ref.Index, ref.Extremes = make([]float32, len(c.Obs)), make([]float32, len(c.Obs))
+		score.EFIMap(ref.Index, score.TwentiethQuantiles(ref.Climate), c.Members, score.EFIENS10)
+		score.EFIMap(ref.Extremes, ref.Climate, c.Members, score.EFI)
+	}
+	return ref
+}
+
+// areas are the parts of the area in which the gain is split too, those of areaNames but the
+// first.
+func (s *Scoring) areas(ref score.Reference) (out [][]bool) {
+	for _, r := range s.options.Regions {
+		out = append(out, r.Mask)
+	}
+	if s.options.Extremes > 0 {
+		out = append(out, score.LargestPoints(ref.Extremes, s.weights, s.options.Extremes))
+	}
+	return out
+}
+
+// areaNames are the names of the parts in results.
+func (s *Scoring) areaNames() []string {
+	out := []string{score.Everywhere}
+	for _, r := range s.options.Regions {
+		out = append(out, r.Name)
+	}
+	if s.options.Extremes > 0 {
+		out = append(out, score.LargestEFI)
+	}
+	return out
+}
+
+// splitReductions splits the network's gain over the raw ensemble of all members: over the whole area
+// and by region, over all dates and by season if seasons are scored.
+func (s *Scoring) splitReductions(all *score.Result) error {
+	slices.SortFunc(s.reductions, func(a, b datedReduction) int { return a.Init.Compare(b.Init.Time) })
+	seasons := []string{score.AllYear}
+	if s.options.Seasons {
+		seasons = append(seasons, score.Seasons...)
+	}
+	for _, season := range seasons {
+		for area, name := range s.areaNames() {
+			var rows []skill.Sums
+			for _, g := range s.reductions {
+				if season == score.AllYear || score.SeasonOf(g.Init.Valid(s.Target.Lead).Time) == season {
+					rows = append(rows, g.Sums[area])
+				}
+			}
+			if len(rows) == 0 {
+				continue
+			}
+			b := s.Bootstrap
+			b.BlockLength = min(b.BlockLength, len(rows))
+			r, err := skill.NewReport(rows, s.Full, b)
+			if err != nil {
+				return err
+			}
+			level, lead, raw := s.Target.Level.String(), s.Target.Lead.String(), SystemRaw(s.Full)
+			for _, p := range r.Components {
+				all.SkillComponents = append(all.SkillComponents, score.SkillComponent{Component: p.ID, System: SystemNetwork, Reference: raw, ReferenceID: score.CRPSPlain.ID,
+					Variable: s.Target.Variable, Level: level, Lead: lead, LeadH: s.Target.Lead.Hours(),
+					Reduction: score.Number(p.Value), CILow: score.Number(p.Low), CIHigh: score.Number(p.High), CRPS: score.Number(p.CRPS), N: r.Dates,
+					Region: name, Season: season, Weights: s.weightsName})
+			}
+			for _, y := range r.IdealScores {
+				reference := SystemNetwork
+				if y.FromMembers {
+					reference = raw
+				}
+				all.IdealScores = append(all.IdealScores, score.IdealScore{ID: y.ID, System: SystemNetwork, Reference: reference,
+					Variable: s.Target.Variable, Level: level, Lead: lead, LeadH: s.Target.Lead.Hours(), Formula: y.Formula, Unit: s.Target.Unit,
+					CRPS: score.Number(y.CRPS.Value), CILow: score.Number(y.CRPS.Low), CIHigh: score.Number(y.CRPS.High),
+					Ratio: score.Number(y.Ratio.Value), RatioLow: score.Number(y.Ratio.Low), RatioHigh: score.Number(y.Ratio.High), N: r.Dates,
+					Region: name, Season: season, Weights: s.weightsName})
+			}
+		}
+	}
+	return nil
+}
+
+// dateScores are the scores of the network and of all members by start, and of the network's spread.
+func (s *Scoring) dateScores() (out []score.DateScore) {
+	of := func(init ensemble.Init) score.DateScore {
+		none := score.Missing()
+		return score.DateScore{System: SystemNetwork, Variable: s.Target.Variable, Level: s.Target.Level.String(), Lead: s.Target.Lead.String(),
+			LeadH: s.Target.Lead.Hours(), Init: init.Format(time.RFC3339), CRPS: none, UnweightedCRPS: none, Reference: SystemRaw(s.Full), ReferenceCRPS: none,
+			ExtremeCRPS: none, ExtremeReferenceCRPS: none, SpreadMSE: none}
+	}
+	for _, g := range s.reductions {
+		whole := g.Sums[0]
+		if whole.Weight() == 0 {
+			continue // without a single whole point
+		}
+		split := whole.Means()
+		d := of(g.Init)
+		d.Weight, d.CRPS, d.ReferenceCRPS = whole.Weight(), score.Number(split.Model), score.Number(split.Reference)
+		d.Points, d.UnweightedCRPS = g.Points, score.Number(g.CRPS)
+		if s.options.Extremes > 0 {
+			sums := g.Sums[len(g.Sums)-1]
+			split := sums.Means()
+			d.ExtremeWeight, d.ExtremeCRPS, d.ExtremeReferenceCRPS = sums.Weight(), score.Number(split.Model), score.Number(split.Reference)
+		}
+		out = append(out, d)
+	}
+	if s.spreads == nil {
+		return out
+	}
+	for _, x := range s.spreads.WeightedSums(SystemNetwork, score.SpreadRMSE.ID) {
+		if x.Weight == 0 {
+			continue
+		}
+		d := of(x.Init)
+		at := slices.IndexFunc(out, func(o score.DateScore) bool { return o.Init == d.Init })
+		if at < 0 { // a spread by itself
+			at = len(out)
+			out = append(out, d)
+		}
+		out[at].SpreadWeight, out[at].SpreadMSE = x.Weight, score.Number(x.Sum/x.Weight)
+	}
+	slices.SortStableFunc(out, func(a, b score.DateScore) int { return strings.Compare(a.Init, b.Init) })
+	return out
+}
+
+// unweightedCRPS is the mean CRPS of the network over the points that have forecast and analysis,
+// each of which counts as one, as in the published table of ENS-10.
+func unweightedCRPS(g *skill.Case) (mean float64, points int) {
+	for p, y := range g.Obs {
+		mu, sigma := float64(g.Mean[p]), float64(g.Spread[p])
+		if y != y || mu != mu || sigma != sigma {
+			continue
+		}
+		points++
+		if g.Score != nil {
+			mean += g.Score(p)
+		} else {
+			crps, _, _ := dist.NormalCRPS(mu, sigma, float64(y))
+			mean += crps
+		}
+	}
+	return mean / float64(points), points
+}
+
+// The systems of a verification, as scores.json names them. The raw ensembles are
+// "raw5" and "raw10" after the number of members, baselines have the names of their methods.
+const (
+	SystemNetwork = "network"
+	SystemAffine  = "affine"
+)
+
+// SystemRaw is the name of the raw ensemble of so many members.
+func SystemRaw(members int) string { return fmt.Sprintf("raw%d", members) }

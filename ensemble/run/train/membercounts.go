@@ -1,0 +1,39 @@
+package train
+
+import (
+	"github.com/ensemble-weather/ensemble/engine"
+	"github.com/ensemble-weather/ensemble/ensemble/model/network"
+	"github.com/ensemble-weather/ensemble/ensemble/model/task"
+)
+
+// compileMemberCounts compiles those of the present network that read fewer members. They share its
+// parameters and gradients.
+func (t *trainer) compileMemberCounts(spec network.Spec, o engine.Options) error {
+	t.current.byMemberCount = map[int]*network.Network{}
+	for n := t.planCount() - 1; n > 0; n-- {
+		count := len(t.model.Task.UsedMembers) - n
+		net, err := spec.WithMemberCount(count).Compile(&t.model.Task, t.model.Grid, t.current.cfg.BatchSize, t.seed(), true, o, t.ranks)
+		if err != nil {
+			return t.nameMemoryKeys(err)
+		}
+		t.current.byMemberCount[count] = net
+	}
+	return nil
+}
+
+// planCount is the number of plans of a training step, one for each number of members.
+func (j *job) planCount() int {
+	k := &j.model.Task
+	if !j.model.Spec.ReadsMembers() || k.MinMembers == 0 {
+		return 1
+	}
+	return len(k.UsedMembers) - k.MinMembers + 1
+}
+
+// forBatch is the network for a batch.
+func (p *compiledNetwork) forBatch(b *task.Batch) *network.Network {
+	if net := p.byMemberCount[b.MemberCount]; net != nil {
+		return net
+	}
+	return p.train
+}

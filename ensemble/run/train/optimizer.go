@@ -1,0 +1,58 @@
+package train
+
+import (
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/engine/optim"
+	sharing "github.com/ensemble-weather/ensemble/engine/share"
+	"github.com/ensemble-weather/ensemble/ensemble/config"
+	"github.com/ensemble-weather/ensemble/unet3d"
+)
+
+// optimizerOptions gives the options of a network's optimiser.
+func (n *currentNetwork) optimizerOptions() optim.Options {
+	o := optim.Options{
+		Kind: optim.Kind(n.cfg.Optimizer), Decay: n.cfg.WeightDecay, Clip: n.cfg.Clip, Threads: n.cfg.Threads, Momentum: 0.9,
+		Trust: n.cfg.TrustCoefficient, EMA: n.cfg.EMA,
+		NoDecay: func(name string) bool { return optim.Biases(name) || isLocal(name) || sharing.IsCoefficient(name) },
+	}
+	if o.EMA > 0 {
+		o.Average = n.evalStore
+	}
+	return o
+}
+
+// isLocal tells parameters that every grid point has of its own: maps, which are local biases (but for
+// learned fields of the input), and
+// the filters of a locally connected layer, whose differences the loss bounds. They have no
+// decay either.
+func isLocal(name string) bool {
+	return strings.HasPrefix(name, unet3d.MapsPrefix) && name != unet3d.EmbeddingName || strings.HasPrefix(name, unet3d.LocalLayer+".")
+}
+
+// schedule makes the learning rate of one network's steps.
+func schedule(c config.Training, perEpoch uint64, plateau *optim.PlateauState) optim.Schedule {
+	base := c.BaseBatchSize
+	if base == 0 {
+		base = c.BatchSize
+	}
+	scaling, from := optim.BatchScaling(c.LearningRateScaling), 0.0
+	factor := scaling.Factor(float64(c.BatchSize*c.Accumulate) / float64(base))
+	if scaling != optim.NoScaling {
+		from = 1 / factor
+	}
+	top, warmup := c.LearningRate*factor, uint64(c.Warmup)
+	var s optim.Schedule
+	switch c.Schedule {
+	case "cosine":
+		s = optim.Cosine{Max: top, Hold: warmup, Total: perEpoch * uint64(c.Epochs)}
+	case "triangular2":
+		// The published half cycle is half an epoch, from 1e-4 of the largest rate.
+		s = optim.Triangular2{Base: 1e-4 * top, Max: top, HalfCycle: max(perEpoch/2, 1)}
+	case "plateau":
+		s = &optim.Plateau{Initial: top, Factor: 0.3, Patience: 5, Min: 1e-3 * top, State: *plateau}
+	default:
+		s = optim.Constant(top)
+	}
+	return optim.Warmup{Schedule: s, Steps: warmup, From: from}
+}

@@ -1,0 +1,149 @@
+package serve
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/ensemble-weather/ensemble/internal/exit"
+)
+
+// The bounds of requests.
+const (
+	maxHeader     = 8 << 10
+	maxURL        = 1 << 10
+	maxRanges     = 16
+	headerTimeout = 5 * time.Second  // until the header is there
+	idleTimeout   = time.Minute      // until the next request of a connection
+	chunkTimeout  = 30 * time.Second // until a piece of an answer was taken
+	chunkSize     = 256 << 10
+)
+
+// listen opens an address with a port, or a socket behind unix:.
+//
+// Errors: exit 73.
+func listen(where string) (net.Listener, error) {
+	path, isSocket := strings.CutPrefix(where, "unix:")
+	if !isSocket {
+		l, err := net.Listen("tcp", where)
+		return l, cannotListen(where, err)
+	}
+	l, err := net.Listen("unix", path)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		// A killed service leaves its socket behind: nobody answers there.
+		if st, serr := os.Lstat(path); serr == nil && st.Mode().Type() == fs.ModeSocket {
+			if c, derr := net.DialTimeout("unix", path, time.Second); derr == nil {
+				c.Close()
+			} else if errors.Is(derr, syscall.ECONNREFUSED) && os.Remove(path) == nil {
+				l, err = net.Listen("unix", path)
+			}
+		}
+	}
+	return l, cannotListen(where, err)
+}
+
+func cannotListen(where string, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &exit.Error{Code: exit.CannotWrite, What: "cannot listen", At: where, Why: err.Error(), Fix: "choose another address with --listen", Err: err}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		e.Why, e.Fix = "another program listens there", "end it, or choose another address with --listen"
+	}
+	return e
+}
+
+// isLocal tells addresses that only this machine reaches.
+func isLocal(a net.Addr) bool {
+	t, ok := a.(*net.TCPAddr)
+	return !ok || t.IP.IsLoopback()
+}
+
+// response is a response that counts what it sends, gives slow readers up and holds a rate.
+type response struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	rate    *rate.Limiter // nil for no bound
+	request *http.Request
+	status  int
+	bytes   int64
+}
+
+// WriteHeader keeps the status.
+func (a *response) WriteHeader(status int) {
+	if a.status == 0 {
+		a.status = status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// waitForRate waits until n bytes may be sent, and gives them some time.
+func (a *response) waitForRate(n int) error {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	if a.rate != nil {
+		if err := a.rate.WaitN(a.request.Context(), n); err != nil {
+			return err
+		}
+	}
+	return a.control.SetWriteDeadline(time.Now().Add(chunkTimeout))
+}
+
+// Write sends some bytes.
+func (a *response) Write(p []byte) (n int, err error) {
+	for len(p) > 0 {
+		part := p[:min(len(p), chunkSize)]
+		if err := a.waitForRate(len(part)); err != nil {
+			return n, err
+		}
+		m, err := a.ResponseWriter.Write(part)
+		n, a.bytes, p = n+m, a.bytes+int64(m), p[m:]
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// ReadFrom sends what is left of a reader, of a file without a copy of it.
+func (a *response) ReadFrom(r io.Reader) (n int64, err error) {
+	left := int64(-1)
+	if l, ok := r.(*io.LimitedReader); ok { // which the connection looks into, one deep
+		r, left = l.R, l.N
+		defer func() { l.N = left }()
+	}
+	to, ok := a.ResponseWriter.(io.ReaderFrom)
+	if !ok {
+		return io.Copy(struct{ io.Writer }{a}, r)
+	}
+	for left != 0 {
+		size := int64(chunkSize)
+		if left > 0 {
+			size = min(size, left)
+		}
+		if err := a.waitForRate(int(size)); err != nil {
+			return n, err
+		}
+		m, err := to.ReadFrom(&io.LimitedReader{R: r, N: size})
+		n, a.bytes = n+m, a.bytes+m
+		if left > 0 {
+			left -= m
+		}
+		if err != nil || m < size {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// Unwrap is for http.ResponseController.
+func (a *response) Unwrap() http.ResponseWriter { return a.ResponseWriter }

@@ -1,0 +1,159 @@
+package team
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// Outcome is what a rank tells the others of a piece.
+type Outcome[T any] struct {
+	Result T
+	Error  *exit.Error
+}
+
+// AllGatherOutcomes gives all ranks what each has to say, by rank.
+//
+// Errors: that of the first rank that has one; ranks that are lost.
+func AllGatherOutcomes[T any](t *Team, o Outcome[T], err error) ([]Outcome[T], error) {
+	if err != nil {
+		if other := (*comm.RankError)(nil); errors.As(err, &other) {
+			return nil, err // there is no talking any more
+		}
+		if o.Error = withoutCauses(err); !IsAgreed(err) {
+			o.Error.At = strings.TrimSpace(fmt.Sprintf("%s (rank %d)", o.Error.At, t.Comm.Process(t.Comm.Rank())))
+		}
+	}
+	all, err := AllGather(t.Comm, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range all {
+		if a.Error != nil {
+			return nil, &agreedError{a.Error}
+		}
+	}
+	return all, nil
+}
+
+// AllGather gives all ranks the values of all, by rank.
+func AllGather[T any](c *comm.Comm, x T) ([]T, error) {
+	var own bytes.Buffer
+	if err := gob.NewEncoder(&own).Encode(&x); err != nil {
+		return nil, fmt.Errorf("a message to other ranks: %w", err)
+	}
+	sizes, err := comm.AllGather(c, []int64{int64(own.Len())})
+	if err != nil {
+		return nil, err
+	}
+	room := int64(0)
+	for _, n := range sizes {
+		room = max(room, n)
+	}
+	texts, err := comm.AllGather(c, append(own.Bytes(), make([]byte, room-int64(own.Len()))...))
+	if err != nil {
+		return nil, err
+	}
+	all := make([]T, c.Size())
+	for r, n := range sizes {
+		if err := gob.NewDecoder(bytes.NewReader(texts[int64(r)*room:][:n])).Decode(&all[r]); err != nil {
+			return nil, fmt.Errorf("a message of rank %d: %w", c.Process(r), err)
+		}
+	}
+	return all, nil
+}
+
+// Broadcast gives all ranks the value that the leading one has.
+func Broadcast[T any](t *Team, x T) (T, error) {
+	if t == nil {
+		return x, nil
+	}
+	var own bytes.Buffer
+	if t.IsRoot() {
+		if err := gob.NewEncoder(&own).Encode(&x); err != nil {
+			return x, fmt.Errorf("a message to other ranks: %w", err)
+		}
+	}
+	size, err := t.BroadcastInt(int64(own.Len()))
+	if err != nil {
+		return x, err
+	}
+	text := append(own.Bytes(), make([]byte, int(size)-own.Len())...)
+	if err := comm.Broadcast(t.Comm, 0, text); err != nil || t.IsRoot() {
+		return x, err
+	}
+	var heard T // not x: what is zero is not sent, and would stay
+	if err := gob.NewDecoder(bytes.NewReader(text)).Decode(&heard); err != nil {
+		return x, fmt.Errorf("a message of rank %d: %w", t.Comm.Process(0), err)
+	}
+	return heard, nil
+}
+
+// Scatter gives each rank but the leading one, which calls of for it, a value of its own.
+func Scatter[T any](t *Team, of func(rank int) T) (x T, err error) {
+	if !t.IsRoot() {
+		size := make([]int64, 1)
+		if err := t.Comm.Recv(0, fieldTag, size).Wait(); err != nil {
+			return x, err
+		}
+		text := make([]byte, size[0])
+		if err := t.Comm.Recv(0, fieldTag, text).Wait(); err != nil {
+			return x, err
+		}
+		if err := gob.NewDecoder(bytes.NewReader(text)).Decode(&x); err != nil {
+			return x, fmt.Errorf("a message of rank %d: %w", t.Comm.Process(0), err)
+		}
+		return x, nil
+	}
+	for r := 1; r < t.size(); r++ {
+		value := of(r)
+		var text bytes.Buffer
+		if err := gob.NewEncoder(&text).Encode(&value); err != nil {
+			return x, fmt.Errorf("a message to other ranks: %w", err)
+		}
+		if err := t.Comm.Send(r, fieldTag, []int64{int64(text.Len())}).Wait(); err != nil {
+			return x, err
+		}
+		if err := t.Comm.Send(r, fieldTag, text.Bytes()).Wait(); err != nil {
+			return x, err
+		}
+	}
+	return x, nil
+}
+
+// withoutCauses is an error as other ranks are told of it, without its causes.
+func withoutCauses(err error) *exit.Error {
+	if errors.Is(err, context.Canceled) {
+		return &exit.Error{Code: exit.SaveAndStop, What: "told to stop", Fix: "run the same command again; what was finished is kept"}
+	}
+	e := *answer.Error(err)
+	e.Err, e.More = nil, slices.Clone(e.More)
+	for i, m := range e.More {
+		e.More[i] = withoutCauses(m)
+	}
+	return &e
+}
+
+// agreedError is an error that all ranks have. They leave the job together, and rank 0
+// reports it.
+type agreedError struct{ err *exit.Error }
+
+func (e *agreedError) Error() string { return e.err.Error() }
+
+// Unwrap gives the error of the rank that had it.
+func (e *agreedError) Unwrap() error { return e.err }
+
+// IsAgreed tells whether an error is one that all ranks of a job have, so that the report
+// of rank 0 is enough.
+func IsAgreed(err error) bool {
+	var j *agreedError
+	return errors.As(err, &j)
+}

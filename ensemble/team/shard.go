@@ -1,0 +1,168 @@
+package team
+
+import (
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/spatial"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// Shard is the part of all fields that a rank of a team has: some of the levels, rows
+// and columns. Ranks that differ only in the samples that they compute have the same.
+type Shard struct {
+	Grid    *ensemble.Grid // of the whole fields
+	depth   int            // levels of the whole fields
+	boxes   []spatial.Box  // [rank] level, row and column
+	primary []bool         // [rank] whether it is the one that gives its part to others
+	me      int
+}
+
+// AssignShards gives every rank its slab of fields on a grid, as the network that reads them is cut for
+// batches of n samples.
+//
+// Shape: the network's input "features" is [n][channel][level][row][column].
+func (t *Team) AssignShards(gr *graph.Graph, grid *ensemble.Grid, n int) error {
+	sharded, err := spatial.Shard(gr, t.Mesh, t.Comm.Rank())
+	if err != nil {
+		return err
+	}
+	shape := gr.Find("features").Shape
+	owned := func(rank int) spatial.Box { return t.Mesh.Owned(sharded.Inputs["features"], shape, rank) }
+	if owned(t.Comm.Rank())[0].Len() < n {
+		t.DataGroups = t.Mesh.Coordinate(t.Comm.Size()-1, "data") + 1
+	}
+	t.shard = &Shard{Grid: grid, depth: shape[2], me: t.Comm.Rank()}
+	for r := range t.Comm.Size() {
+		t.shard.boxes = append(t.shard.boxes, owned(r)[2:])
+		t.shard.primary = append(t.shard.primary, t.Mesh.Coordinate(r, "data") == 0)
+	}
+	return nil
+}
+
+// Shard is the slab of this rank; nil for one that has all.
+func (t *Team) Shard() *Shard {
+	if t == nil {
+		return nil
+	}
+	return t.shard
+}
+
+// Window is the rectangle of the grid that this rank has.
+func (s *Shard) Window() ensemble.Window {
+	if s == nil {
+		return ensemble.Window{}
+	}
+	return s.WindowOf(s.me)
+}
+
+func (s *Shard) WindowOf(rank int) ensemble.Window {
+	b := s.boxes[rank]
+	return ensemble.Window{Rows: [2]int{b[1].Lo, b[1].Hi}, Cols: [2]int{b[2].Lo, b[2].Hi}}
+}
+
+// Box are the levels, rows and columns of this rank.
+func (s *Shard) Box() spatial.Box { return s.boxes[s.me] }
+
+// IsPrimary tells whether a rank gives its part to others, so that each part counts once.
+func (s *Shard) IsPrimary(rank int) bool { return s.primary[rank] }
+
+// LocalGrid is the grid of this rank's points, of fields on g.
+func (s *Shard) LocalGrid(g *ensemble.Grid) *ensemble.Grid {
+	if s == nil {
+		return g
+	}
+	return g.Subgrid(s.Window())
+}
+
+// LocalAxes are those of this rank's fields.
+func (s *Shard) LocalAxes(a ensemble.Axes) ensemble.Axes {
+	if s != nil {
+		a.Levels = a.Levels[s.boxes[s.me][0].Lo:s.boxes[s.me][0].Hi]
+	}
+	return a
+}
+
+// fieldTag is that of messages between a rank and the leading one.
+const fieldTag = comm.Tags - 1
+
+// GatherFields gives the leading rank n whole fields of which every rank has its slab; the
+// others get nil. One rank alone gets its part, which is whole.
+//
+// Shape: part [n][level][point] of the slab, the result of the whole.
+func GatherFields[T float32 | float64](t *Team, part []T, n int) ([]T, error) {
+	s := t.Shard()
+	if s == nil {
+		return part, nil
+	}
+	if s.me > 0 {
+		if !s.primary[s.me] {
+			return nil, nil
+		}
+		return nil, t.Comm.Send(0, fieldTag, part).Wait()
+	}
+	points := s.Grid.Size()
+	whole := make([]T, n*s.depth*points)
+	for r, b := range s.boxes {
+		if !s.primary[r] {
+			continue
+		}
+		from := part
+		if r > 0 {
+			from = make([]T, n*b.Size())
+			if err := t.Comm.Recv(r, fieldTag, from).Wait(); err != nil {
+				return nil, err
+			}
+		}
+		nx := b[2].Len()
+		for i := range n {
+			for l := b[0].Lo; l < b[0].Hi; l++ {
+				for j := b[1].Lo; j < b[1].Hi; j++ {
+					copy(whole[(i*s.depth+l)*points+j*s.Grid.NX+b[2].Lo:][:nx], from)
+					from = from[nx:]
+				}
+			}
+		}
+	}
+	return whole, nil
+}
+
+// SelectLevels keeps a rank's levels of values whose last axis are the levels.
+func SelectLevels[T any](x []T, s *Shard, rank int) []T {
+	levels := s.boxes[rank][0]
+	var out []T
+	for part := range slices.Chunk(x, s.depth) {
+		out = append(out, part[levels.Lo:levels.Hi]...)
+	}
+	return out
+}
+
+// CropMaps keeps a rank's window of maps; numbers for the whole grid stay.
+func CropMaps[T float32 | float64](maps [][]T, s *Shard, rank int) [][]T {
+	out := slices.Clone(maps)
+	for i, m := range maps {
+		if len(m) == s.Grid.Size() {
+			out[i] = ensemble.CropField(m, s.Grid, s.WindowOf(rank))
+		}
+	}
+	return out
+}
+
+// Crop is this rank's slab of an output of the network, of which the rank has own.
+func (s *Shard) Crop(y []float32, own spatial.Box) []float32 {
+	box := make(spatial.Box, len(own))
+	for i, v := range own {
+		box[i] = spatial.Interval{Lo: 0, Hi: v.Len()}
+		if i >= 2 {
+			mine := s.boxes[s.me][i-2]
+			box[i] = spatial.Interval{Lo: mine.Lo - v.Lo, Hi: mine.Hi - v.Lo}
+		}
+	}
+	if box.Size() == own.Size() {
+		return y
+	}
+	part := make([]float32, box.Size())
+	spatial.ExtractBox(part, y, graph.Shape(own.Shape()), box)
+	return part
+}

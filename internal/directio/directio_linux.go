@@ -1,0 +1,29 @@
+package directio
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+func open(as func(flag int) (*os.File, error)) (f *os.File, direct bool, err error) {
+	if f, err = as(os.O_RDONLY | unix.O_DIRECT); errors.Is(err, unix.EINVAL) {
+		f, err = as(os.O_RDONLY)
+		return f, false, err
+	}
+	return f, true, err
+}
+
+// DropCache drops a file from the page cache.
+func DropCache(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil { // what is not written yet stays
+		return err
+	}
+	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+}

@@ -1,0 +1,20 @@
+package humanise_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ensemble-weather/ensemble/internal/humanise"
+)
+
+func TestPhrases(t *testing.T) {
+	for n, want := range map[int]string{0: "0 ranks", 1: "1 rank", 12: "12 ranks"} {
+		if got := humanise.Count(n, "rank"); got != want {
+			t.Errorf("%d: %q", n, got)
+		}
+	}
+	if got := humanise.Strings([]time.Duration{time.Second, time.Hour}); !slices.Equal(got, []string{"1s", "1h0m0s"}) {
+		t.Error(got)
+	}
+}

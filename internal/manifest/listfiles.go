@@ -1,0 +1,44 @@
+package manifest
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// InputFile is one file of an input.
+type InputFile struct {
+	Path string // below the folder; empty for a file by itself
+	fs.FileInfo
+}
+
+// ListFiles lists the regular files in a folder and the folders in it, by name, links left
+// out; or a file by itself.
+//
+// Errors: those of the file system.
+func ListFiles(path string) ([]InputFile, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !st.IsDir() {
+		return []InputFile{{"", st}}, nil
+	}
+	if path, err = filepath.EvalSymlinks(path); err != nil { // the walk follows none
+		return nil, err
+	}
+	var out []InputFile
+	err = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		st, err := d.Info()
+		if err != nil {
+			return err
+		}
+		below, err := filepath.Rel(path, name)
+		out = append(out, InputFile{below, st})
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,63 @@
+package grib
+
+// Known fields: what ecCodes would say of the commonest ones, so that reading them needs
+// none of its tables, which take a process a quarter of a second to read. A test compares
+// all of this with ecCodes; what is not here, or comes with octets that might change it, is
+// asked for.
+
+// commonParameters are quantities at pressure levels, by discipline, category and number.
+//
+// Source: WMO FM 92 GRIB2, code table 4.2; names and units as ecCodes writes them.
+var commonParameters = map[[3]int]Description{
+	{0, 0, 0}:  {Name: "t", LongName: "Temperature", Unit: "K"},
+	{0, 1, 0}:  {Name: "q", LongName: "Specific humidity", Unit: "kg kg**-1"},
+	{0, 1, 1}:  {Name: "r", LongName: "Relative humidity", Unit: "%"},
+	{0, 2, 2}:  {Name: "u", LongName: "U component of wind", Unit: "m s**-1"},
+	{0, 2, 3}:  {Name: "v", LongName: "V component of wind", Unit: "m s**-1"},
+	{0, 2, 8}:  {Name: "w", LongName: "Vertical velocity", Unit: "Pa s**-1"},
+	{0, 2, 12}: {Name: "vo", LongName: "Vorticity (relative)", Unit: "s**-1"},
+	{0, 2, 13}: {Name: "d", LongName: "Divergence", Unit: "s**-1"},
+	{0, 3, 4}:  {Name: "z", LongName: "Geopotential", Unit: "m**2 s**-2"},
+	{0, 3, 5}:  {Name: "gh", LongName: "Geopotential height", Unit: "gpm"},
+}
+
+// Centres whose names of these quantities are the common ones (code table C-11): ECMWF,
+// NCEP, Exeter and Toulouse.
+var commonCentres = map[int]bool{98: true, 7: true, 74: true, 85: true}
+
+// Types of data (code table 1.4) and packings (5.0) in the words of ecCodes.
+var (
+	dataTypeNames = map[int]string{0: "an", 1: "fc", 2: "af", 3: "cf", 4: "pf", 5: "cp"}
+	packingNames  = map[int]string{templateSimple: "grid_simple", templateCCSDS: "grid_ccsds"}
+)
+
+// Description is what ecCodes would say of a field, as far as it matters here where the
+// octets have its time and member; ok is false if it has to be asked.
+func (f *Field) Description() (d Description, ok bool) {
+	if d, ok = commonParameters[f.codes]; !ok || f.packing == "" {
+		return d, false
+	}
+	d.LevelType, d.DataType, d.Packing, d.Statistic = "isobaricInhPa", f.dataType, f.packing, "instant"
+	return d, true
+}
+
+// recordCodes notes what Description needs: sections 1, 2, 4 and 5 of a field at an instant,
+// of a member or of none, at a pressure of whole hPa.
+func (f *Field) recordCodes(discipline int, id, local, product, rep Octets) {
+	const (
+		noLocal     = 255 // version of the master tables: there are local ones only
+		operational = 1   // production status: 0 operational, 1 test; others have names of their own
+		pressure    = 100
+		perHPa      = 100
+	)
+	template := product.U2(8)
+	pascals := int(f.Level.Value)
+	if template > 1 || len(local) > 5 || !commonCentres[id.U2(6)] || id.U1(10) == noLocal || id.U1(20) > operational || !f.Time.Known ||
+		!f.LevelKnown || product.U1(23) != pressure || float64(pascals) != f.Level.Value || pascals < perHPa || pascals%perHPa != 0 {
+		return
+	}
+	f.codes, f.dataType, f.packing = [3]int{discipline, product.U1(10), product.U1(11)}, dataTypeNames[id.U1(21)], packingNames[rep.U2(10)]
+	if f.dataType == "" {
+		f.packing = ""
+	}
+}

@@ -1,0 +1,49 @@
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// The page says how close to the best possible a network is, what its histograms show, and what
+// it gains where weather is unusual; verdicts follow the intervals.
+func TestYardsticks(t *testing.T) {
+	yardstick := func(id, reference string, crps, ratio, low, high score.Number) score.IdealScore {
+		return score.IdealScore{ID: id, System: "network", Reference: reference, Variable: "t", Level: "850hPa", Lead: "96h", Unit: "K", CRPS: crps, CILow: crps, CIHigh: crps,
+			Ratio: ratio, RatioLow: low, RatioHigh: high, Region: score.Everywhere, Season: score.AllYear}
+	}
+	r := &score.Result{
+		Scores: []score.Value{{ID: "crps_gauss", System: "network", Variable: "t", Level: "850hPa", Lead: "96h", Value: 0.8, Unit: "K", N: 30}},
+		Comparisons: []score.Comparison{
+			{ID: "crps_gauss", System: "network", Reference: "raw10", Variable: "t", Level: "850hPa", Lead: "96h", SkillScore: 0.2, CILow: 0.1, CIHigh: 0.3},
+			{ID: "crps_gauss", System: "network", Reference: "raw10", Variable: "t", Level: "850hPa", Lead: "96h", SkillScore: 0.31, CILow: 0.1, CIHigh: 0.4, Region: score.LargestEFI, Season: score.AllYear}},
+		IdealScores: []score.IdealScore{yardstick("chance", "raw10", 0.4, 2, 1.9, 2.1), yardstick("fair_calibrated", "raw10", 1, 0.8, 0.7, 0.9), yardstick("expected", "network", 0.8, 1, 0.98, 1.03)},
+		Calibration: []score.Calibration{{System: "network", Variable: "t", Level: "850hPa", Lead: "96h", Text: "The PIT histogram is flat."},
+			{System: "network", Variable: "t", Level: "850hPa", Lead: "96h", Season: "DJF", Text: "In winter it is not."}},
+	}
+	var b bytes.Buffer
+	if err := (&Page{Title: "x", Scores: r}).Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"How close to the best possible", "a CRPS of 0.8000.", "50\u202f% of it would be chance", "less than the same members without end", "agrees with what it expects",
+		"What the histograms show", "The PIT histogram is flat.", "Gains where the weather is unusual", "31.0\u202f%"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(b.String(), "In winter") {
+		t.Error("a season stands among what is said of the year")
+	}
+	for want, y := range map[string]score.IdealScore{"too sure": yardstick("expected", "network", 1, 1.1, 1.05, 1.2), "its spread is too large": yardstick("expected", "network", 1, 0.9, 0.8, 0.95),
+		"more than the same": yardstick("fair_calibrated", "raw10", 1, 1.1, 1.05, 1.2)} {
+		if got := idealScoreTables([]score.IdealScore{y}); !strings.Contains(got[0].Title, want) {
+			t.Errorf("%q lacks %q", got[0].Title, want)
+		}
+	}
+	if idealScoreTables(nil) != nil {
+		t.Error("a table of nothing")
+	}
+}

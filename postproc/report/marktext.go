@@ -1,0 +1,52 @@
+package report
+
+import "math"
+
+// markText is where the text of a mark stands: beside its triangle, to the right or left.
+type markText struct {
+	dx, dy float64 // from the mark to the text's near end, half way up
+	left   bool    // the text ends there
+}
+
+// The sizes of marks in their unit: an eleventh of the text height.
+const (
+	tagGap    = 8.0
+	tagHeight = 13.0
+)
+
+// placeMarkTexts places the texts of two marks of the given widths between the borders low and
+// high of x, so that neither covers the other or its triangle.
+func placeMarkTexts(at [2]point, width [2]float64, low, high float64) (out [2]markText) {
+	type box struct{ x0, x1, y0, y1 float64 }
+	around := func(k int, t markText) box {
+		b := box{at[k].x + t.dx, at[k].x + t.dx + width[k], at[k].y + t.dy - tagHeight/2, at[k].y + t.dy + tagHeight/2}
+		if t.left {
+			b.x0, b.x1 = at[k].x+t.dx-width[k], at[k].x+t.dx
+		}
+		return b
+	}
+	cross := func(a, b box) bool { return a.x0 < b.x1 && b.x0 < a.x1 && a.y0 < b.y1 && b.y0 < a.y1 }
+	triangle := func(k int) box { return box{at[k].x - 5, at[k].x + 5, at[k].y - 5, at[k].y + 5} }
+	for k := range at {
+		found := false
+		for _, dy := range []float64{0, tagHeight, -tagHeight} {
+			for _, t := range []markText{{tagGap, dy, false}, {-tagGap, dy, true}} {
+				b := around(k, t)
+				if found || b.x0 < low || b.x1 > high || cross(b, triangle(1-k)) || k == 1 && cross(b, around(0, out[0])) {
+					continue
+				}
+				out[k], found = t, true
+			}
+		}
+		if !found { // crowded: the side with more room
+			out[k] = markText{tagGap, 0, false}
+			if math.Abs(at[k].x-low) > math.Abs(high-at[k].x) {
+				out[k] = markText{-tagGap, 0, true}
+			}
+		}
+	}
+	return out
+}
+
+// textWidth is about the width of a text in bold of the given size.
+func textWidth(s string, size float64) float64 { return 0.6 * size * float64(len([]rune(s))) }

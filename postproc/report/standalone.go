@@ -1,0 +1,178 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ensemble-weather/ensemble/internal/answer"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// pictureStyles are the rules that pictures need, on a page and alone.
+//
+//go:embed picture.css
+var pictureStyles string
+
+// Picture is a drawing as an SVG file of its own, for notebooks and other people's
+// pages.
+type Picture struct {
+	Title string
+	SVG   []byte
+}
+
+var viewBox = regexp.MustCompile(`^<svg([^>]*) viewBox="0 0 ([0-9.]+) ([0-9.]+)"`)
+
+// Standalone makes an element of a page a picture of its own, with the rules of style that
+// the page has for it.
+//
+// Errors: none; an element without a viewBox from 0 0 is our bug, and is left as it is.
+func Standalone(title, svg, styles string) Picture {
+	m := viewBox.FindStringSubmatchIndex(svg)
+	if m == nil {
+		return Picture{title, []byte(svg)}
+	}
+	w, errW := strconv.ParseFloat(svg[m[4]:m[5]], 64)
+	h, errH := strconv.ParseFloat(svg[m[6]:m[7]], 64)
+	if errW != nil || errH != nil {
+		return Picture{title, []byte(svg)}
+	}
+	fit := min(1, standaloneWidth/w)
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%s" height="%s" font-family="%s"%s`, num(w*fit), num(h*fit), pictureFonts, svg[m[2]:m[1]])
+	end := strings.IndexByte(svg[m[1]:], '>') + m[1] + 1
+	fmt.Fprintf(&b, `%s<title>%s</title><style>%s</style><rect width="100%%" height="100%%" fill="#fff"/>%s`,
+		svg[m[1]:end], html.EscapeString(title), strings.TrimSpace(styles), svg[end:])
+	return Picture{title, []byte(b.String())}
+}
+
+// standaloneWidth is the largest width of a picture alone, in pixels: that of a notebook's page.
+const standaloneWidth = 920
+
+// pictureFonts are those of the pages.
+const pictureFonts = `system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', Arial, sans-serif`
+
+// Picture draws the chart alone.
+func (c *Chart) Picture() Picture { return Standalone(c.Title, c.svg(), pictureStyles) }
+
+// Histograms draws the rank histograms of the whole area and all dates.
+func Histograms(r *score.Result) (out []Picture) {
+	for i := range r.Ranks {
+		if h := &r.Ranks[i]; score.IsOverall(h.Region, h.Season) {
+			out = append(out, Standalone(fmt.Sprintf("%s: %s", about(h.Variable, h.Level, h.Lead), h.System), rankSVG(h), pictureStyles))
+		}
+	}
+	return out
+}
+
+// Diagrams draws what a result has of reliability, PIT, ROC, economic value, spread and
+// skill, of the whole area and all dates: the scores with these ids, or all.
+func Diagrams(r *score.Result, ids ...string) (out []Picture) {
+	for _, d := range r.Diagrams {
+		if !score.IsOverall(d.Region, d.Season) || len(ids) > 0 && !slices.Contains(ids, d.ID) {
+			continue
+		}
+		for _, g := range diagrams([]score.Diagram{d}) {
+			out = append(out, Standalone(fmt.Sprintf("%s: %s", about(d.Variable, d.Level, d.Lead), g.Name), string(g.SVG), pictureStyles))
+		}
+	}
+	return out
+}
+
+// ScoreTables sets the systems beside each other, a table for each variable, level and
+// lead, with the named scores; all of them if none is named.
+//
+// Shape: Rows [system][system, members, score …], without systems that have none of the
+// scores; intervals stand in brackets.
+func ScoreTables(r *score.Result, ids ...string) (out answer.Sections) {
+	for _, t := range targets(r) {
+		table := answer.Section{Title: t.Name + ". " + t.About, Columns: answer.TextColumns("system", "members")}
+		var shown []int
+		for i, c := range t.Columns {
+			if len(ids) > 0 && !slices.Contains(ids, c.ID) {
+				continue
+			}
+			shown = append(shown, i)
+			name := c.Name
+			if c.Unit != "" {
+				name += " (" + c.Unit + ")"
+			}
+			table.Columns = append(table.Columns, answer.Column{Name: name + ", " + c.Better})
+		}
+		for _, row := range t.Rows {
+			cells := []any{row.System, row.Members}
+			judged := false
+			for _, i := range shown {
+				c := row.Cells[i]
+				judged = judged || c.Interval != ""
+				if c.Interval == noInterval {
+					c.Interval = ""
+				}
+				cells = append(cells, strings.TrimSpace(c.Value+" "+bracketed(c.Interval)))
+			}
+			if judged {
+				table.Rows = append(table.Rows, cells)
+			}
+		}
+		out = append(out, table)
+	}
+	return out
+}
+
+// SkillTables lists what systems gain over others, a table for each variable, level and
+// lead, with paired intervals and what they decide.
+//
+// Shape: Rows [comparison][score, system, over, gain, interval, verdict].
+func SkillTables(r *score.Result, ids ...string) (out answer.Sections) {
+	for _, t := range targets(r) {
+		table := answer.Section{Title: t.Name, Columns: answer.TextColumns("score", "system", "over", "gain", "interval", "verdict")}
+		for _, g := range t.Gains {
+			if len(ids) == 0 || slices.Contains(ids, g.ID) {
+				table.Rows = append(table.Rows, []any{g.ID, g.System, g.Reference, g.Value, g.Interval, g.Verdict})
+			}
+		}
+		out = append(out, table)
+	}
+	return out
+}
+
+func bracketed(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "(" + s + ")"
+}
+
+// about names a target.
+func about(variable, level, lead string) string {
+	return fmt.Sprintf("%s at %s, lead %s", longName(variable), spaced(level), spaced(lead))
+}
+
+// SkillPictures draws what systems gain over others with their paired intervals about a
+// line at zero, a picture for each variable, level and lead, of the scores with these
+// ids or of all.
+func SkillPictures(r *score.Result, ids ...string) (out []Picture) {
+	const w, row, plot = 780.0, 24.0, 290.0
+	for _, t := range targets(r) {
+		gains := slices.DeleteFunc(slices.Clone(t.Gains), func(g comparison) bool { return len(ids) > 0 && !slices.Contains(ids, g.ID) })
+		if len(gains) == 0 {
+			continue
+		}
+		var b strings.Builder
+		fmt.Fprintf(&b, `<svg class="gains" viewBox="0 0 %s %s" role="img" aria-label="%s">`, num(w), num(row*float64(len(gains)+1)), html.EscapeString("gains in "+t.Name))
+		fmt.Fprintf(&b, `<text class="name" x="8" y="16" font-weight="600">%s</text>`, html.EscapeString(t.Name+": gain, worse left of the line, better right of it"))
+		for i, g := range gains {
+			y := row * float64(i+1)
+			fmt.Fprintf(&b, `<text class="name" x="8" y="%s">%s</text>`, num(y+14), html.EscapeString(fmt.Sprintf("%s: %s over %s", g.ID, g.System, g.Reference)))
+			fmt.Fprintf(&b, `<svg x="%s" y="%s" width="200" height="18"%s`, num(plot), num(y), strings.TrimPrefix(string(g.Plot), "<svg"))
+			fmt.Fprintf(&b, `<text class="name" x="%s" y="%s">%s (%s) %s</text>`, num(plot+214), num(y+14), html.EscapeString(g.Value), html.EscapeString(g.Interval), html.EscapeString(g.Verdict))
+		}
+		b.WriteString("</svg>")
+		out = append(out, Standalone(t.Name+": gains", b.String(), pictureStyles))
+	}
+	return out
+}

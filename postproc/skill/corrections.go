@@ -1,0 +1,240 @@
+package skill
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/ensemble-weather/ensemble/ensemble"
+	"github.com/ensemble-weather/ensemble/postproc/baseline"
+	"github.com/ensemble-weather/ensemble/postproc/dist"
+	"github.com/ensemble-weather/ensemble/postproc/score"
+)
+
+// Case is one date that is scored: raw members, what came true, and the model's normal
+// distribution.
+//
+// Shape: Members [member][point]; Obs, Mean, Spread [point]. Missing: NaN; such a point is
+// left out of its date.
+type Case struct {
+	Init         ensemble.Init
+	Members      [][]float32
+	Obs          []float32
+	Mean, Spread []float32
+	// Score is the CRPS of the model at a point, if its distribution is not normal.
+	Score func(point int) float64
+	// Expected is what such a distribution expects of itself, ½E|X−X'|; 0 where that is not known.
+	Expected func(point int) float64
+}
+
+// Options say how a gain is split.
+type Options struct {
+	Weights []float64 // [point], nil for equal ones
+	Areas   [][]bool  // [area][point]: parts that are scored by themselves too
+}
+
+// Corrections is what the steps learned at every point: N(m − Bias, s²(1+1/M)),
+// N(A + B·m, C + D·s²) and N(m, E + F·s²); and Scale, the factor t of Yardsticks.
+//
+// Shape: Bias and Scale [point], EMOS [point][A B C D], Dispersion [point][E F]. Missing: NaN at
+// points with too few cases; they are left out of scores.
+type Corrections struct {
+	Bias, EMOS, Dispersion, SpreadFactor []float64
+	Members                              int // of the raw ensemble
+}
+
+// Fit learns the steps point by point. Cases of one season and one lead belong together:
+// biases differ between them.
+//
+// Errors: shapes, no point with cases enough.
+func Fit(s *baseline.Set, members int) (*Corrections, error) {
+	n := s.Points()
+	f := &Corrections{Bias: make([]float64, n), Members: members}
+	short := func(err error) error {
+		if errors.Is(err, baseline.ErrNoCases) {
+			return fmt.Errorf("gain: %d dates do not suffice for EMOS at any point", len(s.Valid))
+		}
+		return fmt.Errorf("gain: %w", err)
+	}
+	emos, err := baseline.FitRegression(s, baseline.RegressionOptions{Link: baseline.QuadraticScale})
+	if err != nil {
+		return nil, short(err)
+	}
+	spread, err := baseline.FitRegression(s, baseline.RegressionOptions{Link: baseline.QuadraticScale, ScaleOnly: true})
+	if err != nil {
+		return nil, short(err)
+	}
+	count := make([]float64, n)
+	for i, m := range s.Mean {
+		if d := float64(m) - float64(s.Obs[i]); d == d {
+			f.Bias[i%n] += d
+			count[i%n]++
+		}
+	}
+	enough := false
+	for p := range n {
+		f.Bias[p] /= count[p]
+		f.EMOS = append(f.EMOS, emos.Location[2*p], emos.Location[2*p+1], emos.Scale[2*p], emos.Scale[2*p+1])
+		enough = enough || emos.Scale[2*p] == emos.Scale[2*p]
+	}
+	f.SpreadFactor = fitSpreadFactor(f.Bias, members, func(yield func(p int, error, spread2 float64)) {
+		for i, m := range s.Mean {
+			if d := float64(m) - float64(s.Obs[i]); d == d {
+				yield(i%n, d, float64(s.Std[i])*float64(s.Std[i]))
+			}
+		}
+	})
+	if f.Dispersion = spread.Scale; !enough {
+		return nil, fmt.Errorf("gain: %d dates do not suffice for EMOS at any point", len(s.Valid))
+	}
+	return f, nil
+}
+
+func (c *Case) check(m, n int) error {
+	bad := len(c.Members) != m || m < 2 || len(c.Obs) != n || len(c.Mean) != n || len(c.Spread) != n
+	for _, f := range c.Members {
+		bad = bad || len(f) != n
+	}
+	if bad {
+		return fmt.Errorf("gain: start %s has other members, points or no distribution", c.Init)
+	}
+	return nil
+}
+
+// Sums are those of one date: the weights of its points, then each number of a split times
+// the weight.
+type Sums []float64
+
+// Weight is that of the date's points together.
+func (s Sums) Weight() float64 { return s[0] }
+
+// Means are the means of the date.
+func (s Sums) Means() Scores {
+	v := make([]float64, len(s)-1)
+	for k := range v {
+		v[k] = s[1+k] / s[0]
+	}
+	return scoresOf(v)
+}
+
+// Score sums the scores of a date, over all points and over each of the areas.
+//
+// Shape: result [1+area].
+// Errors: other members or points than were fitted, or no distribution.
+func (s *Corrections) Score(c *Case, o Options) ([]Sums, error) {
+	if err := c.check(s.Members, len(s.Bias)); err != nil {
+		return nil, err
+	}
+	m := len(c.Members)
+	rows, x := make([]Sums, 1+len(o.Areas)), make([]float64, m)
+	for i := range rows {
+		rows[i] = make(Sums, 1+len(Scores{}.values()))
+	}
+	gauss := func(mu, sigma, y float64) float64 {
+		v, _, _ := dist.NormalCRPS(mu, sigma, y)
+		return v
+	}
+	model := func(p int, y float64) float64 {
+		if c.Score != nil {
+			return c.Score(p)
+		}
+		return gauss(float64(c.Mean[p]), float64(c.Spread[p]), y)
+	}
+	expected := func(p int) float64 {
+		if c.Score != nil {
+			return c.Expected(p)
+		}
+		return float64(c.Spread[p]) / math.Sqrt(math.Pi)
+	}
+	for p, bias := range s.Bias {
+		e, d := s.EMOS[4*p:][:4], s.Dispersion[2*p:][:2]
+		for i, f := range c.Members {
+			x[i] = float64(f[p])
+		}
+		y := float64(c.Obs[p])
+		mean, sd := ensemble.MeanSpread(x, 1)
+		wide := sd * math.Sqrt(1+1/float64(m))
+		t := s.SpreadFactor[p]
+		split := Scores{
+			Reference:  dist.KernelCRPS(x, y, dist.Plain),
+			FiniteSize: gauss(mean, wide, y),
+			Unbiased:   gauss(mean-bias, wide, y),
+			Calibrated: gauss(e[0]+e[1]*mean, math.Sqrt(e[2]+e[3]*sd*sd), y),
+			Model:      model(p, y),
+			Fair:       dist.KernelCRPS(x, y, dist.Fair),
+			Dispersed:  gauss(mean, math.Sqrt(d[0]+d[1]*sd*sd), y),
+			Expected:   expected(p),
+		}
+		split.PerfectModel = dist.HalfMeanDifference(x)
+		split.PerfectModelCalibrated = t * split.PerfectModel
+		split.FairUnbiased = dist.KernelCRPS(x, y+bias, dist.Fair)
+		for i, v := range x {
+			x[i] = mean - bias + t*(v-mean)
+		}
+		split.FairCalibrated = dist.KernelCRPS(x, y, dist.Fair)
+		values := split.values()
+		w := 1.0
+		if o.Weights != nil {
+			w = o.Weights[p]
+		}
+		var sum float64
+		for _, v := range values {
+			sum += v
+		}
+		if math.IsNaN(sum) {
+			continue
+		}
+		for a, row := range rows {
+			if a > 0 && !o.Areas[a-1][p] {
+				continue
+			}
+			row[0] += w
+			for k, v := range values {
+				row[1+k] += w * v
+			}
+		}
+	}
+	return rows, nil
+}
+
+// NewReport makes shares and their intervals out of the sums of the dates, in the order of
+// time.
+//
+// Errors: those of the bootstrap.
+func NewReport(dates []Sums, m int, b score.Bootstrap) (*Report, error) {
+	rows := make([][]float64, len(dates))
+	for i, d := range dates {
+		rows[i] = d
+	}
+	r := &Report{Members: m, Dates: len(rows)}
+	whole := make(Sums, len(rows[0]))
+	for _, row := range rows {
+		for k, v := range row {
+			whole[k] += v
+		}
+	}
+	r.Scores = whole.Means()
+	for _, s := range []struct {
+		id, name string
+		crps     float64
+		of       func(Components) float64
+	}{
+		{"finite_size", "finite size", r.FiniteSize, func(s Components) float64 { return s.FiniteSize }},
+		{"bias", "bias", r.Unbiased, func(s Components) float64 { return s.Bias }},
+		{"dispersion", "dispersion", r.Calibrated, func(s Components) float64 { return s.Dispersion }},
+		{"information", "information", r.Model, func(s Components) float64 { return s.Information }},
+		{"total", "total", r.Model, func(s Components) float64 { return s.Total }},
+		{"beyond_members", "beyond more members", r.Fair, func(s Components) float64 { return s.OverInfiniteEnsemble }},
+		{"dispersion_first", "dispersion first", r.Dispersed, func(s Components) float64 { return s.DispersionFirst }},
+		{"bias_second", "then bias", r.Calibrated, func(s Components) float64 { return s.BiasSecond }},
+	} {
+		value, low, high, err := b.Interval(rows, func(sums []float64) float64 { return s.of(Sums(sums).Means().Components()) })
+		if err != nil {
+			return nil, err
+		}
+		r.Components = append(r.Components, Component{s.id, s.name, s.crps, Interval{value, low, high}})
+	}
+	var err error
+	r.IdealScores, err = idealScores(rows, r.Scores, b)
+	return r, err
+}

@@ -1,0 +1,479 @@
+package spatial
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/internal/exit"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// Operations between ranks whose values stay on devices. All that is exchanged goes, on each device, through one
+// stream, in the order of execution, which is the same on all ranks (graph.Op.Ordered; Compile compares it). So of
+// all exchanges that are not done the first in that order waits for nothing but its ranks, and those have nothing before it:
+// ranks cannot wait for each other in a circle, whatever groups they form.
+
+// deviceMemory is what a backend has that copies parts of values within its memory.
+type deviceMemory interface {
+	backend.Remote
+	TensorAt(place []float32, like backend.Tensor, s graph.Shape) backend.Tensor
+	CopyBox(x backend.Tensor, lo graph.Shape, y backend.Tensor, to, size graph.Shape) (backend.Kernel, error)
+	ClearBox(y backend.Tensor, lo, size graph.Shape) (backend.Kernel, error)
+	MergeMoments(all []float32, counts []int, y backend.Tensor) (backend.Kernel, error)
+}
+
+// devicePlan are the exchanges of a plan whose values stay on devices.
+type devicePlan struct {
+	c         *comm.Comm
+	groups    map[string]*comm.Comm
+	dev       deviceMemory
+	devices   Devices
+	peers     map[string]backend.Peers // by axes of the mesh
+	all       backend.Peers
+	exchanges []*deviceExchange
+	staging   [2]stagingBuffer // which exchanges take in turns
+	order     []string         // what is exchanged, as far as all ranks see it alike
+	allocated bool             // all is there for a run
+}
+
+// stagingBuffer is memory for the messages of an exchange, and what ends the one that has it.
+type stagingBuffer struct {
+	memory []float32
+	finish func() error
+}
+
+// peersAlong gives the devices of the ranks along axes of the mesh. All of them ask for it at once.
+func (o *devicePlan) peersAlong(axes string) (backend.Peers, error) {
+	if p, ok := o.peers[axes]; ok {
+		return p, nil
+	}
+	p, err := o.devices.Join(o.groups[axes])
+	if err == nil {
+		o.peers[axes] = p
+	}
+	return p, err
+}
+
+// deviceExchange is gather.
+type deviceExchange struct {
+	plan              *devicePlan
+	staging           *stagingBuffer
+	x, y              backend.Tensor
+	own               Box
+	sends, receives   []deviceMessage
+	words             int // of messages
+	pack, localCopies []func() error
+	unpack            []func() error
+	clear             []Box
+	keep              []Move
+	parts             []backend.Transfer
+	outBox            Box // what y is of the value
+	wait              func() error
+}
+
+// deviceMessage is a message: what part of a value it is, and its place among messages.
+type deviceMessage struct {
+	rank      int
+	box       Box
+	at, words int
+}
+
+// gather prepares gather.
+func (o *devicePlan) gather(q backend.Request) (backend.Kernel, error) {
+	a := q.Attrs.(gatherAttrs)
+	o.order = append(o.order, fmt.Sprintf("gather %d", a.Tag))
+	moves, err := a.Moves()
+	if err != nil {
+		return backend.Kernel{}, err
+	}
+	if o.all == nil {
+		if o.all, err = o.devices.Join(o.c); err != nil {
+			return backend.Kernel{}, err
+		}
+	}
+	me := o.c.Rank()
+	e := &deviceExchange{plan: o, x: q.In[0], y: q.Out, own: a.Mesh.Owned(a.From, a.Redistribution.Shape, me), outBox: a.room(me), staging: &o.staging[len(o.exchanges)%len(o.staging)]}
+	_, unit := bytesOf(q.Out)
+	message := func(rank int, b Box) deviceMessage {
+		const align = 64 // 256 bytes
+		m := deviceMessage{rank: rank, box: b, at: e.words, words: (q.Out.Layout.Elems(b.Shape())*unit + 3) / 4}
+		e.words += (m.words + align - 1) / align * align
+		return m
+	}
+	for _, v := range moves {
+		switch {
+		case v.From == me && v.To == me:
+			e.keep = append(e.keep, v)
+		case v.From == me:
+			e.sends = append(e.sends, message(v.To, v.At))
+		case v.To == me:
+			e.receives = append(e.receives, message(v.From, v.Into))
+		}
+	}
+	e.clear = boxDifference(e.outBox, a.Need[me])
+	o.exchanges = append(o.exchanges, e)
+	return backend.Kernel{Name: "exchange between devices", Run: e.start, Finish: e.finish, Async: true, Ready: e.readyRegion()}, nil
+}
+
+// readyRegion is a box of the result, as large as may be, of which nothing comes from other ranks: all of it is there behind start.
+func (e *deviceExchange) readyRegion() *backend.Region {
+	b := slices.Clone(e.outBox)
+	size := func(b Box) int { return b.Shape().Size() }
+	for _, m := range e.receives {
+		if common := b.Intersect(m.box); size(common) > 0 {
+			var best Box
+			for _, rest := range boxDifference(b, common) {
+				if best == nil || size(rest) > size(best) {
+					best = rest
+				}
+			}
+			if best == nil {
+				return nil
+			}
+			b = best
+		}
+	}
+	return &backend.Region{Lo: b.offsetIn(e.outBox), Size: b.Shape()}
+}
+
+// boxDifference are boxes, no two with a common point, of what a box has around an inner one.
+func boxDifference(outer, inner Box) (around []Box) {
+	rest := slices.Clone(outer)
+	for axis, v := range inner {
+		if v.Len() <= 0 {
+			return append(around, rest)
+		}
+		for _, side := range []Interval{{rest[axis].Lo, v.Lo}, {v.Hi, rest[axis].Hi}} {
+			if side.Len() > 0 {
+				b := slices.Clone(rest)
+				b[axis] = side
+				around = append(around, b)
+			}
+		}
+		rest[axis] = v
+	}
+	return around
+}
+
+// offsetIn is where a box begins within a part of the value.
+func (b Box) offsetIn(part Box) graph.Shape {
+	s := make(graph.Shape, len(b))
+	for i, v := range b {
+		s[i] = v.Lo - part[i].Lo
+	}
+	return s
+}
+
+// bindCopies makes the copies, once the memory for messages is there.
+func (e *deviceExchange) bindCopies() error {
+	dev, zero := e.plan.dev, make(graph.Shape, len(e.outBox))
+	add := func(to *[]func() error, k backend.Kernel, err error) error {
+		*to = append(*to, k.Run)
+		return err
+	}
+	var errs []error
+	place := func(m deviceMessage) []float32 { return e.staging.memory[m.at : m.at+m.words : m.at+m.words] }
+	for _, m := range e.sends {
+		size := m.box.Shape()
+		k, err := dev.CopyBox(e.x, m.box.offsetIn(e.own), dev.TensorAt(place(m), e.x, size), zero, size)
+		errs = append(errs, add(&e.pack, k, err))
+		e.parts = append(e.parts, backend.Transfer{Rank: m.rank, Send: place(m)})
+	}
+	for _, b := range e.clear {
+		k, err := dev.ClearBox(e.y, b.offsetIn(e.outBox), b.Shape())
+		errs = append(errs, add(&e.localCopies, k, err))
+	}
+	for _, v := range e.keep {
+		k, err := dev.CopyBox(e.x, v.At.offsetIn(e.own), e.y, v.Into.offsetIn(e.outBox), v.At.Shape())
+		errs = append(errs, add(&e.localCopies, k, err))
+	}
+	for _, m := range e.receives {
+		size := m.box.Shape()
+		k, err := dev.CopyBox(dev.TensorAt(place(m), e.y, size), zero, e.y, m.box.offsetIn(e.outBox), size)
+		errs = append(errs, add(&e.unpack, k, err))
+		e.parts = append(e.parts, backend.Transfer{Rank: m.rank, Recv: place(m)})
+	}
+	return errors.Join(errs...)
+}
+
+// runAll calls all.
+func runAll(all []func() error) error {
+	for _, f := range all {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start packs what others want and begins to exchange it; beside that it copies what stays.
+func (e *deviceExchange) start() (err error) {
+	if e.staging.finish != nil { // an exchange whose result nobody has read yet
+		if err := e.staging.finish(); err != nil {
+			return err
+		}
+	}
+	if err := runAll(e.pack); err != nil {
+		return err
+	}
+	if e.wait, err = e.plan.all.Exchange(e.parts); err != nil {
+		return err
+	}
+	e.staging.finish = e.finish
+	return runAll(e.localCopies)
+}
+
+// finish puts what has come where it belongs, unless that was done.
+func (e *deviceExchange) finish() error {
+	if e.wait == nil {
+		return nil
+	}
+	arrived := e.wait
+	e.wait, e.staging.finish = nil, nil
+	if err := arrived(); err != nil {
+		return err
+	}
+	return runAll(e.unpack)
+}
+
+// crop prepares crop.
+func (o *devicePlan) crop(q backend.Request) (backend.Kernel, error) {
+	b := q.Attrs.(cropAttrs).Box
+	whole := make(Box, len(b))
+	return o.dev.CopyBox(q.In[0], b.offsetIn(whole), q.Out, make(graph.Shape, len(b)), b.Shape())
+}
+
+// copyValue copies a value within the device, unless it is there.
+func (o *devicePlan) copyValue(to, from []float32) error {
+	if len(to) == 0 || &to[0] == &from[0] {
+		return nil
+	}
+	return o.dev.Copy(to, from)
+}
+
+// sum prepares sum_ranks.
+func (o *devicePlan) sum(q backend.Request) (backend.Kernel, error) {
+	axes := q.Attrs.(meshAxes).String()
+	o.order = append(o.order, "sum "+axes)
+	peers, err := o.peersAlong(axes)
+	if err != nil {
+		return backend.Kernel{}, err
+	}
+	var arrived func() error
+	return backend.Kernel{Name: "all-reduce between devices", Async: true, Run: func() (err error) {
+		if err = o.copyValue(q.Out.F32, q.In[0].F32); err == nil {
+			arrived, err = peers.AllReduce(q.Out.F32)
+		}
+		return err
+	}, Finish: func() error { return arrived() }}, nil
+}
+
+// joinMoments prepares join_moments.
+func (o *devicePlan) joinMoments(q backend.Request) (backend.Kernel, error) {
+	a := q.Attrs.(joinMomentsAttrs)
+	axes := a.String()
+	o.order = append(o.order, "moments "+axes)
+	peers, err := o.peersAlong(axes)
+	if err != nil {
+		return backend.Kernel{}, err
+	}
+	x := q.In[0].F32
+	all, err := o.dev.Alloc(len(x) * len(a.Counts))
+	if err != nil {
+		return backend.Kernel{}, err
+	}
+	k, err := o.dev.MergeMoments(all, a.Counts, q.Out)
+	if err != nil {
+		return k, err
+	}
+	own, join := all[o.groups[axes].Rank()*len(x):], k.Run
+	var arrived func() error
+	k.Name, k.Async = "all-gather between devices", true
+	k.Run = func() (err error) {
+		if err = o.dev.Copy(own[:len(x)], x); err == nil {
+			arrived, err = peers.AllGather(all)
+		}
+		return err
+	}
+	k.Finish = func() error {
+		if err := arrived(); err != nil {
+			return err
+		}
+		return join()
+	}
+	return k, nil
+}
+
+// sumDeferred prepares sum_ranks_later: the gradients of a bucket are added up beside the rest of the backward pass.
+func (o *devicePlan) sumDeferred(s *gradientSums, q backend.Request) (backend.Kernel, error) {
+	a := q.Attrs.(deferredSumAttrs)
+	axes := a.meshAxes.String()
+	o.order = append(o.order, "gradient "+axes)
+	peers, err := o.peersAlong(axes)
+	if err != nil {
+		return backend.Kernel{}, err
+	}
+	b := s.add(q)
+	return backend.Kernel{Name: "bucket on the device", ResultAtEnd: true, Async: true, Run: func() (err error) {
+		if err := o.copyValue(q.Out.F32, q.In[0].F32); err != nil {
+			return err
+		}
+		if b.computed++; b.computed < len(b.grads) {
+			return nil
+		}
+		var x [][]float32
+		for _, p := range b.grads {
+			x = append(x, p.x.F32)
+		}
+		b.computed = 0
+		b.wait, err = peers.AllReduce(x...)
+		return err
+	}, Finish: func() error { // of one of them, for all
+		if b.wait == nil {
+			return nil
+		}
+		arrived := b.wait
+		b.wait = nil
+		return arrived()
+	}}, nil
+}
+
+// allocate gives messages their memory, once all kernels are prepared, and compares what the ranks will exchange.
+//
+// Errors: *exit.Error (bug) if they would not exchange the same in the same order, and wait for each other for ever.
+func (o *devicePlan) allocate() error {
+	for i := range o.staging {
+		most := 0
+		for k := i; k < len(o.exchanges); k += len(o.staging) {
+			most = max(most, o.exchanges[k].words)
+		}
+		var err error
+		if o.staging[i].memory, err = o.dev.Alloc(most); err != nil {
+			return err
+		}
+	}
+	for _, e := range o.exchanges {
+		if err := e.bindCopies(); err != nil {
+			return err
+		}
+	}
+	h := fnv.New64a()
+	for _, s := range o.order {
+		_, _ = io.WriteString(h, s+"\n") // never fails
+	}
+	all, err := comm.AllGather(o.c, []int64{int64(h.Sum64())})
+	if err != nil {
+		return err
+	}
+	for r, v := range all {
+		if v != all[0] {
+			return &exit.Error{Code: exit.Bug, What: fmt.Sprintf("ranks 0 and %d would not exchange the same values in the same order", r),
+				Why: "their plans differ", Fix: "report this with the mesh and the configuration"}
+		}
+	}
+	o.allocated = true
+	return nil
+}
+
+// deviceExtension lets a plan exchange values between devices where they can.
+type deviceExtension struct{ *extension }
+
+// deviceKernels are the kernels of operations whose values stay on devices.
+func (e *deviceExtension) deviceKernels() map[string]func(backend.Request) (backend.Kernel, error) {
+	p := e.plan
+	native := map[string]func(backend.Request) (backend.Kernel, error){
+		gather.Name:      func(q backend.Request) (backend.Kernel, error) { return p.devices.gather(q) },
+		crop.Name:        func(q backend.Request) (backend.Kernel, error) { return p.devices.crop(q) },
+		sumRanks.Name:    func(q backend.Request) (backend.Kernel, error) { return p.devices.sum(q) },
+		joinMoments.Name: func(q backend.Request) (backend.Kernel, error) { return p.devices.joinMoments(q) },
+	}
+	if !p.sums.sharded { // whose optimiser is the program's
+		native[sumRanksDeferred.Name] = func(q backend.Request) (backend.Kernel, error) { return p.devices.sumDeferred(p.sums, q) }
+	}
+	return native
+}
+
+// Kernels are those on devices, once these are joined.
+func (e *deviceExtension) Kernels() map[string]func(backend.Request) (backend.Kernel, error) {
+	all := e.extension.Kernels()
+	for name, there := range e.deviceKernels() {
+		here := all[name]
+		all[name] = func(q backend.Request) (backend.Kernel, error) {
+			if e.plan.devices == nil {
+				return here(q)
+			}
+			return there(q)
+		}
+	}
+	return all
+}
+
+// OnOpen joins the devices of the ranks.
+func (e *deviceExtension) OnOpen(dev backend.Backend) (map[string]bool, error) {
+	devices, said, err := openTransport(e.c, dev)
+	if _, away := dev.(backend.Remote); err != nil || !away {
+		return nil, err
+	}
+	e.plan.transport = said
+	if e.log != nil {
+		e.log.Info("halos and gradients are exchanged", "by", said)
+	}
+	if devices == nil {
+		return nil, nil
+	}
+	e.plan.devices = &devicePlan{c: e.c, groups: e.groups, dev: dev.(deviceMemory), devices: devices, peers: map[string]backend.Peers{}}
+	names := map[string]bool{}
+	for name := range e.deviceKernels() {
+		names[name] = true
+	}
+	return names, nil
+}
+
+// AllReduceMax takes the largest numbers of all ranks.
+func (e *deviceExtension) AllReduceMax(x []int64) error {
+	all, err := comm.AllGather(e.c, x)
+	if err != nil {
+		return err
+	}
+	for i, v := range all {
+		x[i%len(x)] = max(x[i%len(x)], v)
+	}
+	return nil
+}
+
+// OnRunEnd adds the error of the devices.
+func (e *deviceExtension) OnRunEnd(err error) error {
+	if e.plan.devices == nil {
+		return err
+	}
+	return errors.Join(err, e.plan.devices.devices.Err())
+}
+
+// OnClose leaves the devices of the other ranks.
+func (e *deviceExtension) OnClose() error {
+	on := e.plan.devices
+	if on == nil {
+		return nil
+	}
+	if !on.allocated { // others may be waiting for this rank
+		_ = on.devices.Abort(errors.New("the plan of this rank could not be made")) // its error says why
+	}
+	return on.devices.Close()
+}
+
+// Finish has the devices give up where a kernel failed.
+func (e *deviceExtension) Finish(err error) error {
+	if on := e.plan.devices; err != nil && on != nil {
+		err = errors.Join(err, on.devices.Abort(err))
+	}
+	return e.extension.Finish(err)
+}
+
+// Transport says how the devices of the ranks exchange values, and why not otherwise; empty where there are no devices with
+// memory of their own.
+func (p *Plan) Transport() string { return p.transport }

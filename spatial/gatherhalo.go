@@ -1,0 +1,154 @@
+package spatial
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/backend"
+	"github.com/ensemble-weather/ensemble/engine/graph"
+	"github.com/ensemble-weather/ensemble/engine/op"
+	"github.com/ensemble-weather/ensemble/engine/pass"
+	"github.com/ensemble-weather/ensemble/spatial/comm"
+)
+
+// gatherHaloAttrs are the attributes of frame: the parts that ranks get, of which this rank
+// wants what it does not own.
+type gatherHaloAttrs struct{ gatherAttrs }
+
+// gatherHalo is what gather puts around a rank's own part, without that part.
+var gatherHalo = &graph.Op{
+	Name:   "frame",
+	Doc:    "The halo of a field of which this rank has a part, with zeros beyond its ends, as rows and columns around that part.",
+	Source: "Dryden et al. 2019, arXiv:1903.06681, section III",
+	NoGrad: noGrad,
+	Shape: func(in []graph.Shape, attrs any) (graph.Shape, error) {
+		a := attrs.(gatherHaloAttrs)
+		f, ok := a.haloFrame(a.Rank)
+		own := a.Mesh.Owned(a.From, a.Redistribution.Shape, a.Rank).Shape()
+		if len(in) != 1 || !in[0].Equal(own) || !ok {
+			return nil, fmt.Errorf("operands %v, want the part %v with room around: %w", in, own, graph.ErrShape)
+		}
+		return f.Shape(own), nil
+	},
+	Window:    func([]graph.Shape, any) graph.Window { return graph.Window{} },
+	FLOPs:     noFLOPs,
+	Bytes:     func(_ []graph.Shape, out graph.Shape, _ any) int64 { return 8 * int64(out.Size()) },
+	InPlace:   neverInPlace,
+	Ordered:   true,
+	AnyLayout: true,
+}
+
+// gatherHaloKernel prepares frame on a rank of c.
+func gatherHaloKernel(c *comm.Comm, b *buffers, q backend.Request) (backend.Kernel, error) {
+	return exchangeKernel(c, b, q, q.Attrs.(gatherHaloAttrs).gatherAttrs, NewHaloExchange)
+}
+
+// haloFusion is a graph whose operations take halos in frames where they can.
+type haloFusion struct {
+	u     *pass.Unit
+	fused map[int]op.HaloOp // of the operations that can, by node
+	uses  map[int]bool      // gathers whose frames they use
+}
+
+// fuseHalos has operations read the halo of a field apart from the rank's own part,
+// where the device has kernels for that, so that nothing is copied but the halo.
+func fuseHalos(u *pass.Unit) error {
+	if u.Layouts == nil {
+		return nil
+	}
+	f := &haloFusion{u: u, fused: map[int]op.HaloOp{}, uses: map[int]bool{}}
+	for _, n := range u.Graph.Nodes {
+		if n.Kind != graph.KindOp {
+			continue
+		}
+		if a, ok := f.framed(n); ok {
+			f.fused[n.ID] = a
+		}
+	}
+	f.dropPartial()
+	source, frames := map[int]graph.Value{}, map[int]graph.Value{} // of gathers
+	g, err := u.Graph.Rewrite(nil, func(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
+		if f.uses[n.ID] {
+			source[n.ID], frames[n.ID] = in[0], b.Node(gatherHalo, gatherHaloAttrs{n.Attrs.(gatherAttrs)}, in[0])
+			frames[n.ID].SetLayout(graph.Blocked)
+		}
+		a, ok := f.fused[n.ID]
+		if !ok {
+			return graph.Value{}
+		}
+		for _, i := range a.Operands {
+			id := n.In[i]
+			in[i] = source[id]
+			in = append(in, frames[id])
+		}
+		v := op.WithHalo(b, a, in...)
+		v.SetLayout(n.Layout)
+		return v
+	})
+	if err == nil {
+		u.Graph = g
+	}
+	return err
+}
+
+// dropPartial keeps to frames where all that reads a gathered value can: it travels once.
+func (f *haloFusion) dropPartial() {
+	for again := true; again; {
+		again = false
+		clear(f.uses)
+		for id, a := range f.fused {
+			for _, i := range a.Operands {
+				f.uses[f.u.Graph.Nodes[id].In[i]] = true
+			}
+		}
+		for _, n := range f.u.Graph.Nodes {
+			if _, ok := f.fused[n.ID]; ok {
+				continue
+			}
+			for _, id := range n.In {
+				if !f.uses[id] {
+					continue
+				}
+				for reader, a := range f.fused {
+					if slices.ContainsFunc(a.Operands, func(i int) bool { return f.u.Graph.Nodes[reader].In[i] == id }) {
+						delete(f.fused, reader)
+						again = true
+					}
+				}
+			}
+		}
+	}
+}
+
+// framed is the form of an operation that reads frames: all of its operands that are
+// gathered with room around have one, and there is a kernel for that.
+func (f *haloFusion) framed(n *graph.Node) (op.HaloOp, bool) {
+	g := f.u.Graph
+	a := op.HaloOp{Op: n.Op, Attrs: n.Attrs}
+	shapes := g.InShapes(n)
+	want := backend.LayoutOption{Out: n.Layout}
+	var frames []graph.Shape
+	for i, id := range n.In {
+		x := g.Nodes[id]
+		want.In = append(want.In, x.Layout)
+		if x.Kind != graph.KindOp || x.Op != gather || x.Layout != graph.Blocked {
+			continue
+		}
+		p := x.Attrs.(gatherAttrs)
+		around, ok := p.haloFrame(p.Rank)
+		if !ok || len(a.Operands) > 0 && around != a.Halo {
+			return a, false
+		}
+		a.Operands, a.Halo = append(a.Operands, i), around
+		shapes[i] = g.Nodes[x.In[0]].Shape
+		frames = append(frames, around.Shape(shapes[i]))
+	}
+	if len(a.Operands) == 0 {
+		return a, false
+	}
+	for range frames {
+		want.In = append(want.In, graph.Blocked)
+	}
+	ways := f.u.Layouts.LayoutOptions(op.Find("framed"), a, append(shapes, frames...), n.Shape)
+	return a, slices.ContainsFunc(ways, func(w backend.LayoutOption) bool { return w.Name() == want.Name() })
+}

@@ -1,0 +1,58 @@
+package spatial
+
+import (
+	"slices"
+
+	"github.com/ensemble-weather/ensemble/engine/graph"
+)
+
+// A convolution whose filters are not shared has a filter for each point of its result:
+// the filters of a rank are those of the points that it computes, and so are their
+// gradients, which are added up over the samples only. The channels of its fields are not
+// cut.
+
+// wholeChannels leaves the channels of a field uncut.
+func (s *sharding) wholeChannels(id int) {
+	if c := s.dist[id].Axes; len(c) > 0 {
+		s.dist[id].Axes = slices.Clone(c)
+		s.dist[id].Axes[channels] = graph.AxisPartition{}
+	}
+}
+
+// fetchPointFilters gives a rank the filters of the points of a box, with room around.
+func (s *sharding) fetchPointFilters(b *graph.Builder, id int, v graph.Value, need, room func(rank int) Box) graph.Value {
+	shape := s.g.Nodes[id].Shape
+	filters := func(points func(rank int) Box) func(rank int) Box {
+		return func(r int) Box {
+			return append(Box{{0, shape[0]}, {0, shape[1]}}, points(r)[2:]...)
+		}
+	}
+	return s.fetch(b, id, v, filters(need), filters(room))
+}
+
+// pointFilterGrad computes the gradient of the filters of a rank's points.
+func (s *sharding) pointFilterGrad(b *graph.Builder, n *graph.Node, in []graph.Value, w graph.Window) graph.Value {
+	x, dy := n.In[w.Operand], n.In[w.CorrelateWith]
+	shape, dyShape := s.g.Nodes[x].Shape, s.g.Nodes[dy].Shape
+	over := s.cut(dy, 0).MeshAxis
+	s.isField[n.ID], s.dist[n.ID] = true, graph.Distribution{Axes: make([]graph.AxisPartition, len(n.Shape))}
+	for axis := 2; axis < len(n.Shape); axis++ {
+		s.dist[n.ID].Axes[axis] = s.cut(dy, axis)
+	}
+	in[w.CorrelateWith] = s.fetch(b, dy, in[w.CorrelateWith], func(r int) Box {
+		own := slices.Clone(s.owned(dy, r))
+		own[channels] = Interval{0, dyShape[channels]}
+		return own
+	}, nil)
+	at := func(rank int) []axisRange {
+		return s.axisRanges(dy, rank, shape, []int{channels}, func(axis int, own Interval) axisRange {
+			return forwardRange(w.Axes[axis], own, shape[axis], w.Padded)
+		})
+	}
+	in[w.Operand] = s.fetch(b, x, in[w.Operand], func(r int) Box { return boxOf(at(r), needOf) }, func(r int) Box { return boxOf(at(r), roomOf) })
+	part := s.local(b, n, localPart(at(s.rank)), in...)
+	if over == "" {
+		return part
+	}
+	return s.sum(b, part, []string{over})
+}
