@@ -72,7 +72,7 @@ type pendingCopies map[int]func() error
 
 // kernel makes the one of n.
 func (o pendingCopies) kernel(r *remote, n *graph.Node, q backend.Request) backend.Kernel {
-	k := backend.Kernel{Name: "copy aside"}
+	k := backend.Kernel{Name: "copy asynchronously"}
 	if n.Op == op.OffloadDoneOp || n.Op == op.FetchDoneOp {
 		k.Run = func() error { return o[n.In[0]]() }
 		return k

@@ -211,7 +211,7 @@ func TestOffload(t *testing.T) {
 				t.Errorf("%s in %s, %d bytes: takes %d, losses %v, or other bits", c.name, c.precision, o.Memory.Limit, p.MemoryBytes(), losses)
 			}
 			var text strings.Builder
-			if err := p.Explain(&text); err != nil || strings.Contains(text.String(), "fetched") != (dev.aside > 0) {
+			if err := p.Explain(&text); err != nil || strings.Contains(text.String(), "fetch_done") != (dev.aside > 0) {
 				t.Errorf("%s in %s, %d bytes: %v, or the printed plan does not say what leaves", c.name, c.precision, o.Memory.Limit, err)
 			}
 			away += dev.aside

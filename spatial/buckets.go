@@ -20,7 +20,7 @@ import (
 // Source: Li et al. 2020, arXiv:2006.15704, section 3.2.3, whose default it is.
 const BucketBytes = 25 << 20
 
-// deferredSumAttrs are the attributes of sum_ranks_later: the axes, and the parameters whose
+// deferredSumAttrs are the attributes of sum_ranks_deferred: the axes, and the parameters whose
 // gradient the sum is.
 type deferredSumAttrs struct {
 	meshAxes
@@ -29,7 +29,7 @@ type deferredSumAttrs struct {
 
 // sumRanksDeferred is sum_ranks whose result is there at the end of a run only.
 var sumRanksDeferred = &graph.Op{
-	Name:   "sum_ranks_later",
+	Name:   "sum_ranks_deferred",
 	Doc:    "The sum over the ranks along axes of the mesh, which ends with the run: nothing but the store of gradients reads it.",
 	Source: "Li et al. 2020, arXiv:2006.15704, section 3.2",
 	NoGrad: noGrad, Shape: sumRanks.Shape, Window: sumRanks.Window, FLOPs: noFLOPs, Bytes: sumRanks.Bytes, InPlace: sumRanks.InPlace,

@@ -309,7 +309,7 @@ func (o *devicePlan) joinMoments(q backend.Request) (backend.Kernel, error) {
 	return k, nil
 }
 
-// sumDeferred prepares sum_ranks_later: the gradients of a bucket are added up beside the rest of the backward pass.
+// sumDeferred prepares sum_ranks_deferred: the gradients of a bucket are added up beside the rest of the backward pass.
 func (o *devicePlan) sumDeferred(s *gradientSums, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(deferredSumAttrs)
 	axes := a.meshAxes.String()

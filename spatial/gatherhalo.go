@@ -17,7 +17,7 @@ type gatherHaloAttrs struct{ gatherAttrs }
 
 // gatherHalo is what gather puts around a rank's own part, without that part.
 var gatherHalo = &graph.Op{
-	Name:   "frame",
+	Name:   "gather_halo",
 	Doc:    "The halo of a field of which this rank has a part, with zeros beyond its ends, as rows and columns around that part.",
 	Source: "Dryden et al. 2019, arXiv:1903.06681, section III",
 	NoGrad: noGrad,
@@ -149,6 +149,6 @@ func (f *haloFusion) framed(n *graph.Node) (op.HaloOp, bool) {
 	for range frames {
 		want.In = append(want.In, graph.Blocked)
 	}
-	ways := f.u.Layouts.LayoutOptions(op.Find("framed"), a, append(shapes, frames...), n.Shape)
+	ways := f.u.Layouts.LayoutOptions(op.Find("with_halo"), a, append(shapes, frames...), n.Shape)
 	return a, slices.ContainsFunc(ways, func(w backend.LayoutOption) bool { return w.Name() == want.Name() })
 }

@@ -97,7 +97,7 @@ func TestConvolutionsReadFrames(t *testing.T) {
 			for _, n := range g.Nodes {
 				switch {
 				case n.Kind != graph.KindOp:
-				case n.Op.Name == "framed":
+				case n.Op.Name == "with_halo":
 					framed++
 				case strings.HasPrefix(n.Op.Name, "conv3d") && n.Layout == graph.Blocked:
 					for _, id := range n.In {

@@ -14,7 +14,7 @@ import (
 
 // broadcastLayouts tells the other ranks the layouts that rank 0 has chosen.
 func broadcastLayouts(c *comm.Comm) pass.Pass {
-	return pass.Pass{Name: "lead-layouts", Purpose: "tell the other ranks the layouts of exchanges", Run: func(u *pass.Unit) error {
+	return pass.Pass{Name: "broadcast-layouts", Purpose: "send the layouts of exchanges to the other ranks", Run: func(u *pass.Unit) error {
 		var inner []int64 // tags
 		for _, n := range gatherNodes(u.Graph) {
 			if n.Layout != graph.Plain {
@@ -30,7 +30,7 @@ func broadcastLayouts(c *comm.Comm) pass.Pass {
 
 // receiveLayouts binds a rank to the layouts of rank 0.
 func receiveLayouts(c *comm.Comm) pass.Pass {
-	return pass.Pass{Name: "follow-layouts", Purpose: "take the layouts of exchanges that rank 0 has chosen", Run: func(u *pass.Unit) error {
+	return pass.Pass{Name: "receive-layouts", Purpose: "receive the layouts of exchanges that rank 0 chose", Run: func(u *pass.Unit) error {
 		count := []int64{0}
 		if err := comm.Broadcast(c, 0, count); err != nil {
 			return err

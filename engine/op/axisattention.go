@@ -315,7 +315,7 @@ var axisAttentionGrad = Define(Spec[AxisAttention]{
 })
 
 var axisAttentionGradBias = Define(Spec[AxisAttention]{
-	Name:   "axis_attention_offsets",
+	Name:   "axis_attention_grad_bias",
 	Doc:    "Gradient of axis_attention by the weights of offsets, from queries, keys and values, weights of offsets and dy.",
 	Source: axisAttentionSource,
 	NoGrad: noSecondOrder,

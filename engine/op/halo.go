@@ -71,7 +71,7 @@ func (a HaloOp) PaddedShapes(in []Shape) []Shape {
 }
 
 var withHalo = Define(Spec[HaloOp]{
-	Name:   "framed",
+	Name:   "with_halo",
 	Doc:    "An operation on fields whose outermost rows and columns are operands of their own, [N C D cells 1] each.",
 	Source: "halos of Dryden et al. 2019, arXiv:1903.06681, that need no copy of what they surround",
 	NoGrad: "it is made after gradients have been added",

@@ -10,19 +10,19 @@ const offloadSource = "vDNN, Rhu et al. 2016, arXiv:1602.08124; KARMA, Wahib et 
 
 var (
 	offloadStart = Define(Spec[none]{
-		Name: "offload", Doc: "x in the program's memory: the copy begins, and goes on beside what follows.", Source: offloadSource,
+		Name: "offload_start", Doc: "x in the program's memory: the copy begins, and goes on beside what follows.", Source: offloadSource,
 		NoGrad: offloadNoGrad, Shape: shapeOfOperand[none](0), FLOPs: zeroFLOPs[none], Ref: copyRef, Cases: copyCases(1),
 	})
 	offloadDone = Define(Spec[none]{
-		Name: "offloaded", Doc: "h, which offload made of x, at the end of the copy: from here on x may be overwritten.", Source: offloadSource,
+		Name: "offload_done", Doc: "h, which offload made of x, at the end of the copy: from here on x may be overwritten.", Source: offloadSource,
 		NoGrad: offloadNoGrad, Shape: shapeOfOperand[none](0), FLOPs: zeroFLOPs[none], Ref: copyRef, Cases: copyCases(2),
 	})
 	fetchStart = Define(Spec[none]{
-		Name: "fetch", Doc: "A value in the program's memory in that of the device: the copy begins, and goes on beside what follows.", Source: offloadSource,
+		Name: "fetch_start", Doc: "A value in the program's memory in that of the device: the copy begins, and goes on beside what follows.", Source: offloadSource,
 		NoGrad: offloadNoGrad, Shape: shapeOfOperand[none](0), FLOPs: zeroFLOPs[none], Ref: copyRef, Cases: copyCases(1),
 	})
 	fetchDone = Define(Spec[none]{
-		Name: "fetched", Doc: "What fetch made, at the end of the copy: from here on it may be read.", Source: offloadSource,
+		Name: "fetch_done", Doc: "What fetch made, at the end of the copy: from here on it may be read.", Source: offloadSource,
 		NoGrad: offloadNoGrad, Shape: shapeOfOperand[none](0), FLOPs: zeroFLOPs[none], Ref: copyRef, InPlace: inPlace[none](0), Cases: copyCases(1),
 	})
 )

@@ -75,22 +75,22 @@ func carried(t *testing.T, u *Unit, rate float64) (end float64) {
 		bytes := float64(4 * roundUp(n.ArenaElems()))
 		switch n.Op {
 		case op.OffloadStartOp:
-			check("offload", g.AliasRoot(n.In[0]), g.AliasRoot(n.In[0]))
+			check("offload_start", g.AliasRoot(n.In[0]), g.AliasRoot(n.In[0]))
 			toHost = max(now, toHost) + bytes/rate
 			ready[id] = toHost
 			write(id, underWay)
 		case op.OffloadDoneOp:
-			check("offloaded", g.AliasRoot(n.In[1]), g.AliasRoot(n.In[1]))
-			check("offloaded", n.In[0], underWay)
+			check("offload_done", g.AliasRoot(n.In[1]), g.AliasRoot(n.In[1]))
+			check("offload_done", n.In[0], underWay)
 			write(id, id)
 			now = max(now, ready[n.In[0]])
 		case op.FetchStartOp:
-			check("fetch", n.In[0], n.In[0])
+			check("fetch_start", n.In[0], n.In[0])
 			fromHost = max(now, fromHost) + bytes/(rate/2)
 			ready[id] = fromHost
 			write(id, underWay)
 		case op.FetchDoneOp:
-			check("fetched", n.In[0], underWay)
+			check("fetch_done", n.In[0], underWay)
 			write(id, id)
 			now = max(now, ready[n.In[0]])
 		default:

@@ -66,7 +66,7 @@ var table = []struct {
 	{"set_mix", setMix},
 	{"axis_attention", axisAttention(kern.AxisResult)},
 	{"axis_attention_grad", axisAttention(kern.AxisGrad)},
-	{"axis_attention_offsets", axisAttention(kern.AxisGradBias)},
+	{"axis_attention_grad_bias", axisAttention(kern.AxisGradBias)},
 	{"softmax", softmax},
 	{"softmax_grad", softmaxGrad},
 	{"elementwise_chain", chain},

@@ -92,7 +92,7 @@ func (x axis) gradBias(b *Backend) (backend.Kernel, error) {
 	each := max(threads*axisQueries, (x.n+maxParts-1)/maxParts)
 	parts, results := int((x.n+each-1)/each), x.heads*x.offsets
 	join := reduction{kept: []boxAxis{{results, 1, 1}}, summed: []boxAxis{{parts, results, results}}, innerKept: true}
-	return b.withScratch("axis_attention_offsets", stats+parts*results, func(w *work, scratch []float32) {
+	return b.withScratch("axis_attention_grad_bias", stats+parts*results, func(w *work, scratch []float32) {
 		x.call(w, "axis_queries", in, offsets, dy, device.Pointer(nil), start(scratch))
 		sums := start(scratch[stats:])
 		w.call(x.p, "axis_offsets", device.Size{Grid: [3]int{parts, x.heads}, Block: [3]int{threads}},

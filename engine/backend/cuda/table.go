@@ -59,7 +59,7 @@ var table = map[string][]prepare{
 	// axis.go
 	"axis_attention":         {axisAttention(axis.result)},
 	"axis_attention_grad":    {axisAttention(axis.grad)},
-	"axis_attention_offsets": {axisAttention(axis.gradBias)},
+	"axis_attention_grad_bias": {axisAttention(axis.gradBias)},
 	// scores.go
 	"distribution_score":      {distribution("values")},
 	"distribution_score_grad": {distribution("grads")},

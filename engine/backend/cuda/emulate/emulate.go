@@ -264,12 +264,12 @@ func (a *asyncCopy) end() error {
 	}
 	a.ended = true
 	if !bytes.Equal(unsafe.Slice((*byte)(a.src), len(a.data)), a.data) {
-		return errors.New("emulate: the source of a copy aside changed before the copy was joined")
+		return errors.New("emulate: the source of a copy asynchronously changed before the copy was joined")
 	}
 	to := unsafe.Slice((*byte)(a.dst), len(a.data))
 	for _, v := range to {
 		if v != inFlight {
-			return errors.New("emulate: the destination of a copy aside was written before the copy was joined")
+			return errors.New("emulate: the destination of a copy asynchronously was written before the copy was joined")
 		}
 	}
 	copy(to, a.data)

@@ -12,7 +12,7 @@ import (
 )
 
 // TestLazyDevice: work reads memory of AllocHost when somebody waits, other memory when it is asked
-// for; a copy aside whose source changes before it is joined is an error, and after Wait none.
+// for; a copy asynchronously whose source changes before it is joined is an error, and after Wait none.
 func TestLazyDevice(t *testing.T) {
 	l, err := OpenLazy(1 << 20)
 	if err != nil {
@@ -52,7 +52,7 @@ func TestLazyDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	*locked = 5
-	if err := errors.Join(l.Join(ticket), l.Wait()); err == nil || !strings.Contains(err.Error(), "source of a copy aside changed") {
+	if err := errors.Join(l.Join(ticket), l.Wait()); err == nil || !strings.Contains(err.Error(), "source of a copy asynchronously changed") {
 		t.Errorf("a source that changes: %v", err)
 	}
 	if ticket, err = l.CopyNow(p, q, 4); err != nil {
