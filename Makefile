@@ -55,11 +55,12 @@ image:
 	$$b build $$form $(IMAGE_ARGS) --label org.opencontainers.image.version='$(VERSION)' -t $(IMAGE) -f Containerfile .
 
 .PHONY: site
-# The documentation as pages, in build/site: open build/site/index.html.
+# The documentation as a site in build/site, with the report of `make demo` as its gallery.
 site: build setup-test
+	bin/ensemble demo -q >/dev/null
 	rm -rf build/man && bin/ensemble man --out build/man >/dev/null
-	$(GO) run ./scripts/site -out build/site -man build/man -version "$(BUILT)"
-	@echo build/site/index.html
+	$(GO) run ./scripts/site -out build/site -man build/man -report runs/demo/report -version "$(BUILT)"
+	@echo "build/site/index.html; search needs a web server: build/venv/bin/python -m http.server -d build/site"
 
 demo: build
 	bin/ensemble demo
@@ -128,7 +129,7 @@ staticcheck: setup-build
 arch: setup-build
 	$(GO) test ./internal/archtest
 
-# Relative links of all pages, and their anchors, have something that they lead to.
+# Every relative link and anchor of the pages has a target.
 links: setup-test
 	$(GO) test ./scripts/site
 

@@ -107,8 +107,6 @@ var homes = []home{
 		"bars never reach a log"},
 	{"golang.org/x/time", []string{"ensemble/serve"},
 		"only what answers requests has a rate to hold"},
-	{"github.com/yuin/goldmark", []string{"scripts/site"},
-		"only the pages of the documentation are made of Markdown"},
 	{"encoding/gob", []string{"ensemble/team", "internal/gonb"},
 		"it writes names of Go's types, which change; ranks of one program may talk so, and the kernel's protocol is gob, but no file is (internal/columnfile)"},
 	{"mvdan.cc/sh/v3", []string{"internal/setuptest"},

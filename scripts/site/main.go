@@ -1,38 +1,42 @@
-// Command site makes the documentation as pages of HTML: every Markdown file of the
-// repository, in the order in which README.md lists them, and the manual pages.
+// Command site builds the documentation as a static site: every Markdown file of the repository, a page for
+// each Go package, the manual pages, and the figures of a run's report as a gallery.
 //
-//	site -out DIR [-man DIR] [-version V]
+//	site -out DIR [-python FILE] [-man DIR] [-report DIR] [-version V]
 //
-// Pages lie where their sources lie, need nothing from elsewhere, and link each other.
+// It writes the sources of the site to DIR-src and runs MkDocs with the theme Material on them (decision 0035).
+// The pages load nothing from other hosts. They work from the file system; search needs a web server.
 //
-// Exit: 0 made; 1 a link leads nowhere, all of them named; 64 wrong flags; 74 cannot
-// read or write.
+// Exit codes: 0 built; 1 MkDocs found a link or an anchor without target; 64 usage; 74 cannot read or write.
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"strings"
+	"os/exec"
 )
 
 func main() {
-	root := flag.String("root", ".", "the repository")
-	out := flag.String("out", "", "the folder for the pages, which is made anew")
-	man := flag.String("man", "", "a folder with man1 and man5, as `ensemble man` writes them")
-	version := flag.String("version", "", "which version of the program the pages are of")
+	var o options
+	flag.StringVar(&o.root, "root", ".", "repository")
+	flag.StringVar(&o.out, "out", "", "folder of the site; replaced")
+	flag.StringVar(&o.python, "python", "build/venv/bin/python", "Python with the packages of scripts/requirements-test.txt")
+	flag.StringVar(&o.man, "man", "", "folder with man1 and man5, as `ensemble man` writes them")
+	flag.StringVar(&o.report, "report", "", "folder of a report, as `ensemble report` writes it, for the gallery")
+	flag.StringVar(&o.version, "version", "", "version of the program, in the footer")
 	flag.Parse()
-	if *out == "" || flag.NArg() > 0 {
-		fmt.Fprintln(os.Stderr, "usage: site -out DIR [-man DIR] [-version V]")
+	if o.out == "" || flag.NArg() > 0 {
+		fmt.Fprintln(os.Stderr, "usage: site -out DIR [-python FILE] [-man DIR] [-report DIR] [-version V]")
 		os.Exit(64)
 	}
-	dead, err := build(*root, *out, *man, *version)
+	err := build(o)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		fmt.Fprintln(os.Stderr, "site:", err)
+		os.Exit(1)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "site:", err)
 		os.Exit(74)
-	}
-	if len(dead) > 0 {
-		fmt.Fprintln(os.Stderr, "site: links that lead nowhere:\n"+strings.Join(dead, "\n"))
-		os.Exit(1)
 	}
 }

@@ -16,27 +16,98 @@ import (
 	"time"
 )
 
-// TestDead: what leads nowhere is named: a file, a folder above, an anchor here and of
-// another page. The anchors are those of GitHub.
-func TestDead(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"README.md":     "# One\n[a](docs/a.md) [b](docs/b.md) [up](../x.md) [c](docs/a.md#two-words) [d](docs/a.md#three) [e](#one) [f](#two) [g](data.txt)\n## Further\n",
-		"docs/a.md":     "# `A` & ±20 %\n## Two words\n## Two words\n[](#a--20-) [](#two-words-1) [home](../README.md)\n",
-		"data.txt":      "1\n",
-		"build/left.md": "[dead](nowhere.md)\n",
-	} {
-		if err := put(filepath.Join(dir, name), []byte(text)); err != nil {
+// write writes the files of a folder, by name.
+func write(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		name = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
-	dead, err := build(dir, filepath.Join(dir, "build/site"), "", "")
-	want := []string{"README.md: #two", "README.md: ../x.md", "README.md: docs/a.md#three", "README.md: docs/b.md"}
-	if err != nil || !slices.Equal(dead, want) {
-		t.Errorf("dead: %q, %v; want %q", dead, err, want)
+}
+
+// python is the Python of scripts/setup.sh test.
+func python(t *testing.T) string {
+	t.Helper()
+	name, err := filepath.Abs("../../build/venv/bin/python")
+	if err == nil {
+		_, err = os.Stat(name)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "build/site/data.txt")); err != nil {
-		t.Error(err)
+	if err != nil {
+		t.Skipf("skipped: %v; scripts/setup.sh test installs it", err)
+	}
+	return name
+}
+
+// TestDead: files and anchors that links of a page name and that are missing are reported, and no others. Anchors are those of GitHub.
+func TestDead(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{
+		"README.md":     "# One\n[a](docs/a.md) [b](docs/b.md) [up](../x.md) [c](docs/a.md#two-words) [d](docs/a.md#three) [e](#one) [f](#two) [g](data.txt) [h](more)\n## Further\n",
+		"docs/a.md":     "# `A` & ±20 %\n## Two words\n## Other words\n[x](#a--20-) [y](#other-words) [home](../README.md)\n",
+		"more/list.txt": "1\n",
+		"data.txt":      "1\n",
+		"build/left.md": "[dead](nowhere.md)\n",
+	})
+	out := filepath.Join(dir, "build/site")
+	err := build(options{root: dir, out: out, python: python(t)})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"'docs/b.md'", "'../x.md'", "'docs/a.md#three'", "'#two'"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is not among\n%v", want, err)
+		}
+	}
+	if n := strings.Count(err.Error(), "README.md"); n != 4 {
+		t.Errorf("%d links of README.md reported, want 4:\n%v", n, err)
+	}
+	for _, page := range []string{"a.md", "left.md"} {
+		if strings.Contains(err.Error(), "Doc file 'docs/"+page) || strings.Contains(err.Error(), "nowhere") {
+			t.Errorf("a link of %s is reported:\n%v", page, err)
+		}
+	}
+	for _, name := range []string{"data.txt", "more/list.txt", "more/index.md"} {
+		if _, err := os.Stat(filepath.Join(out+"-src/docs", name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestPackagePage: the page of a package has its documentation, declarations and examples.
+func TestPackagePage(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{
+		"engine/x/x.go":            "// Package x adds.\npackage x\n\n// N is a number.\nconst N = 1\n\n// T counts.\ntype T struct{ n int }\n\n// Add returns a sum. See [T].\nfunc (t T) Add(n int) int { return t.n + n }\n",
+		"engine/x/x_test.go":       "package x\n\nimport \"fmt\"\n\nfunc ExampleT_Add() {\n\tfmt.Println(T{}.Add(1))\n\t// Output: 1\n}\n",
+		"engine/cmd/main.go":       "package main\n",
+		"engine/xtest/helper.go":   "package xtest\n",
+		"engine/testdata/x.go":     "package broken (\n",
+		"engine/internal/y/y.go":   "package y\n",
+		"engine/onlyfolder/z.text": "",
+	})
+	s := &sources{root: dir, dir: filepath.Join(dir, "out"), pages: map[string]bool{}}
+	if err := s.packages(); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"packages/index.md", "packages/engine-x.md"}; !slices.Equal(s.added[0].pages, want) {
+		t.Errorf("pages %q, want %q", s.added[0].pages, want)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "out/packages/engine-x.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"# engine/x\n", "Package x adds.", "const N = 1", "### type T", "### func (T) Add", "func (t T) Add(n int) int\n", "Add returns a sum. See T.", "fmt.Println(T{}.Add(1))", "```text\n1\n```"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("%q is missing in\n%s", want, page)
+		}
+	}
+	if strings.Contains(string(page), "return t.n") {
+		t.Error("the page shows the body of a function")
 	}
 }
 
@@ -55,7 +126,7 @@ async function look(url, width) {
   if (!d.querySelector("main h1") || !d.querySelector("nav")) { faults.push(url + ": no heading"); f.remove(); return; }
   if (d.documentElement.scrollWidth > w.innerWidth) faults.push(url + ": wider than a window of " + width + " points");
   if (d.querySelector("main h1").getBoundingClientRect().top > 200) faults.push(url + ": begins below a window of " + width + " points");
-  if (w.getComputedStyle(d.querySelector("nav")).paddingTop === "0px") faults.push(url + ": without its style");
+  if (w.getComputedStyle(d.body).fontFamily.includes("Times")) faults.push(url + ": without its style");
   for (const i of d.images) { pictures++; if (!i.complete || !i.naturalWidth) faults.push(url + ": no picture " + i.src); }
   ids[url] = new Set([...d.querySelectorAll("[id]")].map(e => e.id));
   for (const a of d.querySelectorAll("a[href]")) links.push([url, new URL(a.href)]);
@@ -91,30 +162,26 @@ all().catch(e => faults.push(String(e.stack || e))).then(() =>
 // TestSite makes the site of this repository, with manual pages, and lets a browser walk
 // through all that can be reached from its first page, and to a page that is broken.
 func TestSite(t *testing.T) {
-	out, man := t.TempDir(), ""
+	out, man, report := filepath.Join(t.TempDir(), "site"), "", filepath.Join(t.TempDir(), "report")
 	if _, err := exec.LookPath("mandoc"); err == nil {
 		man = t.TempDir()
 		for name, see := range map[string]string{"ensemble": "ensemble-train", "ensemble-train": "ensemble"} {
-			text := ".TH " + name + " 1 2026-01-31\n.SH NAME\n" + name + " \\- a page\n.SH SEE ALSO\n\\fB" + see + "\\fR(1)\n"
-			if err := put(filepath.Join(man, "man1", name+".1"), []byte(text)); err != nil {
-				t.Fatal(err)
-			}
+			write(t, man, map[string]string{"man1/" + name + ".1": ".TH " + name + " 1 2026-01-31\n.SH NAME\n" + name + " \\- a page\n.SH SEE ALSO\n\\fB" + see + "\\fR(1)\n"})
 		}
 	}
-	dead, err := build("../..", out, man, "test")
-	if err != nil {
-		t.Fatal(err)
+	var panels strings.Builder
+	for _, f := range figures {
+		panels.WriteString("<section class=\"panel\"><h3>" + f.heading + "</h3>\n\n<figure><svg viewBox=\"0 0 1 1\"></svg></figure></section>")
 	}
-	for _, d := range dead {
-		t.Error(d)
+	write(t, report, map[string]string{"index.html": `<!DOCTYPE html><html><head><style>body{font-family:sans-serif}</style></head><body><nav></nav><main><h1>Report</h1>` + panels.String() + "</main></body></html>"})
+	if err := build(options{root: "../..", out: out, python: python(t), man: man, report: report, version: "test"}); err != nil {
+		t.Fatal(err)
 	}
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Skip("skipped: no chromium in PATH to walk through the pages with")
 	}
-	if err := put(filepath.Join(out, "broken/index.html"), []byte(broken)); err != nil {
-		t.Fatal(err)
-	}
+	write(t, out, map[string]string{"broken/index.html": broken})
 	r := browse(t, chromium, out)
 	pages := 0
 	_ = filepath.WalkDir(out, func(p string, d os.DirEntry, err error) error {
