@@ -7,61 +7,62 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// AttentionWeights says where the rows of a set have weights for each other.
+// AttentionWeights selects the points over which the products of keys and queries are summed, and
+// thereby how many weight matrices there are.
 type AttentionWeights string
 
-// The weights. With axial ones the results of both ways, with the weights of each row and with those of
-// each column, add up.
+// The weights. With AxialWeights the result is the sum of two attentions, with a matrix for each
+// row and with one for each column of the grid.
 const (
 	GlobalWeights AttentionWeights = ""      // one matrix for each head
-	AxialWeights  AttentionWeights = "axial" // one for each row, and one for each column
-	PointWeights  AttentionWeights = "point" // one at each point
+	AxialWeights  AttentionWeights = "axial" // one for each latitude, and one for each longitude
+	PointWeights  AttentionWeights = "point" // one at each grid point
 )
 
-// NormKind says what stands before projections, a standardisation of each row over all channels
-// and points, and with which factors and offsets.
+// NormKind selects the layer normalisation before the projections. It standardises each row of
+// the batch over all channels and points; the variants differ in their trained factors and offsets.
 type NormKind string
 
-// The norms. That of cells is the published one; it ties a network to one grid.
+// The norms. PointNorm is the published one; it ties a network to one grid.
 const (
 	ChannelNorm NormKind = ""     // one factor and offset for each channel
-	PointNorm   NormKind = "cell" // for each channel and point
-	NoNorm      NormKind = "none"
+	PointNorm   NormKind = "cell" // one for each channel and grid point
+	NoNorm      NormKind = "none" // no normalisation
 )
 
-// Attention is a block in which the rows of each set (members of an ensemble, leads of a trajectory) attend to
-// each other:
+// Attention is a self-attention block over sets of rows, such as the members of an ensemble or the
+// leads of a trajectory:
 //
 //	n = norm(z)
 //	v = conv1×1(n),  k, q = ReLU(conv s×s, stride s (n))        to the channels of the heads, without bias
 //	w[h,i,j] = softmax over i of Σ k_i·q_j / √(number of products)
 //	o_j = v_j + Σ_i w[h,i,j] (v_i − mean of v)
-//	z' = ReLU(z + conv1×1(o))                                   its filter is zero at first
+//	z' = ReLU(z + conv1×1(o))                                   its filter is initialised with 0
 //
-// The blocks of the published networks are those with one channel for each head. Axial weights
-// add z twice, and the last layer to both results, as published.
+// Published blocks have one channel per head. With AxialWeights z and the last layer enter the sum
+// twice, as published.
 //
-// Rows in another order come out so, to rounding, unless Places is set: then each row of a set has
-// numbers of its own, which are added to n.
+// The block is equivariant under permutation of the rows of a set, up to rounding, unless Places is
+// set.
 //
-// Source: Finn 2021, arXiv:2106.13924; Ben Bouallègue et al. 2024, arXiv:2303.17195; with leads for
+// Source: Finn 2021, arXiv:2106.13924; Ben Bouallègue et al. 2024, arXiv:2303.17195; with leads as
 // rows, Roberts 2026, arXiv:2602.15830.
 type Attention struct {
-	SetSize    int // rows of a set
+	SetSize    int // number of rows of a set, M or T
 	Heads      int // 0 means 8
-	Width      int // channels of values, keys and queries; 0 means one for each head
-	Stride     int // of keys and queries; 0 means 1
+	Width      int // channels of values, keys and queries together; 0 means one per head
+	Stride     int // of the convolutions of keys and queries; 0 means 1
 	Weights    AttentionWeights
 	Norm       NormKind
-	Positional bool
+	Positional bool // adds a trained embedding of the row's position in its set to n
 }
 
-// Build extends the graph by the block. Parameters are name.norm, name.places, name.value, name.key,
-// name.query and name.out, filters as PyTorch's Conv2d has them.
+// Build extends the graph by the block. Its parameters are name.norm, name.places, name.value,
+// name.key, name.query and name.out. Filters have the shape of PyTorch's Conv2d; levels share them.
 //
-// Shape: z [N·Set C D H W] → the same. Levels have the same weights.
-// Errors: in the builder: ErrShape for rows that do not divide, unknown options, and a grid smaller
-// than the stride.
+// Shape: z [N·Set C D H W] → the same.
+// Errors: in the builder: ErrShape if Set does not divide the rows or Heads the width, for unknown
+// options, and for a grid smaller than the stride.
 func (a Attention) Build(b *graph.Builder, name string, z graph.Value) graph.Value {
 	if a.Heads == 0 {
 		a.Heads = 8
@@ -71,7 +72,7 @@ func (a Attention) Build(b *graph.Builder, name string, z graph.Value) graph.Val
 	}
 	a.Stride = max(a.Stride, 1)
 	if a.SetSize < 1 || z.Dim(0)%a.SetSize != 0 || a.Width%a.Heads != 0 {
-		return b.Fail(name, fmt.Errorf("sets of %d in %v, %d heads, width %d: %w", a.SetSize, z.Shape(), a.Heads, a.Width, graph.ErrShape))
+		return b.Fail(name, fmt.Errorf("input %v, sets of %d rows, %d heads, width %d: %w", z.Shape(), a.SetSize, a.Heads, a.Width, graph.ErrShape))
 	}
 	n := a.norm(b, name, z)
 	if a.Positional {
@@ -88,7 +89,7 @@ func (a Attention) Build(b *graph.Builder, name string, z graph.Value) graph.Val
 		GlobalWeights: {{}}, AxialWeights: {{1, op.PerPoint, 1}, {1, 1, op.PerPoint}}, PointWeights: {{op.PerPoint, op.PerPoint, op.PerPoint}},
 	}[a.Weights]
 	if !ok {
-		return b.Fail(name, fmt.Errorf("weights %q: %w", a.Weights, graph.ErrShape))
+		return b.Fail(name, fmt.Errorf("unknown weights %q: %w", a.Weights, graph.ErrShape))
 	}
 	var sum graph.Value
 	for i, cells := range weights {
@@ -105,7 +106,9 @@ func (a Attention) Build(b *graph.Builder, name string, z graph.Value) graph.Val
 	return op.ReLU(b, sum)
 }
 
-// norm standardises rows.
+// norm is the layer normalisation before the projections.
+//
+// Source: Ba et al. 2016, arXiv:1607.06450.
 func (a Attention) norm(b *graph.Builder, name string, z graph.Value) graph.Value {
 	shape := graph.Shape{1, z.Dim(1), 1, 1, 1}
 	switch a.Norm {
@@ -115,12 +118,14 @@ func (a Attention) norm(b *graph.Builder, name string, z graph.Value) graph.Valu
 		shape = graph.Shape{1, z.Dim(1), z.Dim(2), z.Dim(3), z.Dim(4)}
 	case ChannelNorm:
 	default:
-		return b.Fail(name, fmt.Errorf("norm %q: %w", a.Norm, graph.ErrShape))
+		return b.Fail(name, fmt.Errorf("unknown norm %q: %w", a.Norm, graph.ErrShape))
 	}
 	return op.LayerNorm(b, z, b.Param(name+".norm.weight", shape, graph.Ones()), b.Param(name+".norm.bias", shape, graph.Zeros()), 0)
 }
 
-// addPositions adds learned numbers of the place in its set to each row, one for each channel.
+// addPositions adds a trained embedding of the position in the set to each row, one number per channel.
+//
+// Shape: x [N·size C D H W] → the same; parameter [1 size·C 1 1 1].
 func addPositions(b *graph.Builder, name string, x graph.Value, size int) graph.Value {
 	s := x.Shape()
 	if !x.Valid() {
@@ -131,7 +136,7 @@ func addPositions(b *graph.Builder, name string, x graph.Value, size int) graph.
 	return op.Reshape(b, op.Add(b, side, places), s)
 }
 
-// stridedConv is a k×k convolution of stride k, without bias.
+// stridedConv is a k×k convolution with stride k, without bias.
 func stridedConv(b *graph.Builder, name string, x graph.Value, out, k int, start graph.Init) graph.Value {
 	in := x.Dim(1)
 	w := b.Param(name+".weight", graph.Shape{out, in, k, k}, start)

@@ -7,18 +7,19 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// BiasUNet describes the networks of stage B, which correct the bias of a forecast. The
-// zero value of an optional field is the published network.
+// BiasUNet is the network of stage B, which corrects the bias of a forecast. The zero value of an
+// optional field is that of the published network.
 type BiasUNet struct {
-	Out      int  // output channels, one a field; 0 means 7
+	Out      int  // output channels, one per field; 0 means 7
 	Base     int  // base width; 0 means 32
 	Stages   int  // number of poolings, 0 to MaxBiasStages
-	Periodic bool // longitudes wrap around in convolutions and upsampling
+	Periodic bool // longitudes are periodic in convolutions and upsampling
 }
 
 // MaxBiasStages is the number of poolings of the largest published network.
 const MaxBiasStages = 3
 
+// withDefaults sets the published values.
 func (u BiasUNet) withDefaults() BiasUNet {
 	if u.Out == 0 {
 		u.Out = 7
@@ -29,16 +30,17 @@ func (u BiasUNet) withDefaults() BiasUNet {
 	return u
 }
 
-// Build extends the graph by the network. Its result is what is to be added to the forecast.
+// Build extends the graph by the network. The output is the correction that is added to the
+// forecast.
 //
-// Layers are 3×3×3 convolution, batch norm and ReLU; on one level 1×3×3, as the rest of such
-// filters would see nothing but padding. Each stage has two of them, the second twice as
-// wide as the first; without any stage there are four, of the widths 1, 2, 2 and 2. On the
-// way up fields are doubled in latitude and longitude, convolved by 1×3×3 alone, and
-// joined behind those of the encoder. The last layer is 1×1×1, and starts at zero here, so
-// that an untrained network leaves the forecast as it is.
+// Layers are 3×3×3 convolution, batch normalisation and ReLU. On a single level the filters are
+// 1×3×3, as the other weights would see padding only. Each stage has two layers, the second twice
+// as wide as the first. Without stages there are four layers, with widths 1, 2, 2 and 2 in units of
+// Base. The decoder upsamples fields by 2 in latitude and longitude, applies a 1×3×3 convolution,
+// and concatenates them to the fields of the encoder. The last layer is 1×1×1 and is initialised
+// with 0, so that an untrained network leaves the forecast unchanged.
 //
-// Shape: x [N C D H W] → [N Out D H W], of any sides (padded).
+// Shape: x [N C D H W] → [N Out D H W], on a grid of any size (padded).
 // Errors: in the builder: ErrShape if Stages is not 0 to 3, or Base or Out is negative.
 // Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092.
 func (u BiasUNet) Build(b *graph.Builder, x graph.Value) graph.Value {
@@ -52,6 +54,7 @@ func (u BiasUNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 	})
 }
 
+// build is Build for a grid that is divisible by 2^Stages.
 func (u BiasUNet) build(b *graph.Builder, x graph.Value) graph.Value {
 	width := u.Base
 	h := u.layer(b, "enc0a", x, width)
@@ -79,7 +82,7 @@ func (u BiasUNet) build(b *graph.Builder, x graph.Value) graph.Value {
 	return op.Bias(b, op.Conv3D(b, h, w, op.Conv{}), b.Param("out.bias", graph.Shape{u.Out}, graph.Zeros()))
 }
 
-// layer is a convolution with batch norm and ReLU.
+// layer is a convolution with batch normalisation and ReLU.
 func (u BiasUNet) layer(b *graph.Builder, name string, x graph.Value, out int) graph.Value {
 	size := [3]int{3, 3, 3}
 	if x.Dim(2) == 1 {
@@ -88,12 +91,14 @@ func (u BiasUNet) layer(b *graph.Builder, name string, x graph.Value, out int) g
 	return op.ReLU(b, batchNorm(b, name+".bnr", u.conv(b, name+".conv", x, out, size)))
 }
 
-// conv is a convolution with bias that keeps the grid.
+// conv is a convolution with bias on the same grid.
 func (u BiasUNet) conv(b *graph.Builder, name string, x graph.Value, out int, size [3]int) graph.Value {
 	return conv3D(b, name, x, out, size, u.Periodic)
 }
 
-// conv3D is a convolution with bias that keeps the grid.
+// conv3D is a convolution with bias on the same grid.
+//
+// Shape: x [N C D H W] → [N out D H W]; filter [out C d h w].
 func conv3D(b *graph.Builder, name string, x graph.Value, out int, size [3]int, periodic bool) graph.Value {
 	in := x.Dim(1)
 	w := b.Param(name+".weight", graph.Shape{out, in, size[0], size[1], size[2]}, graph.HeNormal(in*size[0]*size[1]*size[2]))

@@ -8,96 +8,93 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// Calibrated turns the statistics of a few members into a normal distribution
-// and into the spread that all members would have. A 3-D U-Net sees the fields;
-// maps with one value per grid point and target hold what is local (like a
-// locally connected layer of size 1):
+// Calibrated computes, from statistics of a small ensemble, the parameters of a normal distribution
+// of the analysis and the spread of the full ensemble. A network (Body) sees the fields. Maps with
+// one trained value per grid point and target represent local effects, like a locally connected
+// layer of size 1:
 //
 //	shift  = b₀ + b₁ sin(year) + b₂ cos(year) + b₃ anomaly + u₁
 //	sigma  = ( softplus(p) + softplus(q)·s ) · exp(u₂)
 //	spread = max( 0, a₀ + a₁ s + k·(u₃ + c) )
 //
-// with maps b, p, q, c, the U-Net's outputs u, the standard deviation s of the
-// used members, and fixed numbers a₀, a₁, k per target. u and b start at zero:
-// an untrained network is the members' mean with an affine spread.
+// Here b, p, q, c are maps, u the outputs of the network, s the standard deviation of the input
+// members, and a₀, a₁, k constants of each target. u and b are initialised with 0: an untrained
+// network gives the members' mean, with a spread that is affine in s.
 //
-// With a reference, a forecast that is a normal distribution already, the network corrects that:
+// With a reference, which is itself a normal distribution, the network corrects the reference:
 //
 //	shift  = reference's shift + u₁
 //	sigma  = reference's sigma · exp(u₂)
 //
-// Only the map of the spread is left then: what is local of the distribution is the reference's,
-// which is fitted on dates other than those that the network learns from.
+// The only map is then that of the spread. The reference represents the local effects. It is fitted
+// on other dates than those on which the network is trained.
 //
-// Without maps, and without a reference, sigma and shift are in units of the members' spread, as
-// in ENS-10:
+// Without maps and without reference, shift and sigma are in units of the members' spread, as in
+// ENS-10:
 //
 //	shift  = s'·u₁,  sigma = s'·exp(u₂),  s' = max(s, 0.01)
 //
-// Everything is in units of an error scale per target that the caller divides
-// by and multiplies with again. A target is a variable at a level; variables are
-// channels, levels are depth.
-//
-// Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092 (U-Net, locally
-// connected layers, CRPS); Rasp and Lerch 2018, doi:10.1175/MWR-D-18-0187.1
-// (distribution parameters as output).
+// Unit: that of the error scale of each target, by which the caller divides and multiplies. A
+// target is a variable on a level; variables are channels, levels are depth.
+// Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092 (U-Net, locally connected layers,
+// CRPS); Rasp and Lerch 2018, doi:10.1175/MWR-D-18-0187.1 (parameters of a distribution as output).
 type Calibrated struct {
 	Body Body
-	// NoMaps leaves all maps out, for networks that are to know of places what their input tells.
+	// NoMaps leaves out all maps, for networks whose only information on the location is their
+	// input.
 	NoMaps bool
-	// SpreadAffine [V D][2] are a₀ and a₁, SpreadScale [V D] is k.
+	// SpreadAffine [V D][2] holds a₀ and a₁, SpreadScale [V D] holds k.
 	SpreadAffine [][2]float64
 	SpreadScale  []float64
-	// SpreadOnly leaves shift and sigma out.
+	// SpreadOnly leaves out shift and sigma.
 	SpreadOnly bool
-	// SigmaFromSpread gives, with SpreadOnly, the sigma of SoftFloor the spread before it is cut
-	// off at 0.
+	// SigmaFromSpread, with SpreadOnly, also gives a sigma: SoftFloor the spread before it is clipped
+	// at 0.
 	SigmaFromSpread bool
-	// Extra are further outputs, of which a distribution has parameters beside its location and
-	// scale: a channel of the U-Net each, and a map.
+	// Extra lists further outputs, for distributions with parameters besides location and scale.
+	// Each is a channel of the network plus a map.
 	Extra []ExtraOutput
 }
 
-// ExtraOutput is one of Calibrated.Extra: the name of its map, and that map's start.
+// ExtraOutput is an entry of Calibrated.Extra: the name of its map and the map's initial value.
 type ExtraOutput struct {
 	Name    string
 	Initial float64
 }
 
-// CalibratedInput are the values that enter.
+// CalibratedInput holds the inputs of Calibrated.
 //
-// Shape: Features [N C D H W]; Spread (s) and Anomaly [N V D H W]; Season
-// [N 2 1 1 1] sine and cosine of the phase of the year; ReferenceShift and ReferenceSigma (> 0)
-// [N V D H W] are those of the reference, if there is one.
+// Shape: Features [N C D H W]; Spread (s) and Anomaly [N V D H W]; Season [N 2 1 1 1], sine and
+// cosine of the phase of the year; ReferenceShift and ReferenceSigma (> 0) [N V D H W], if there is
+// a reference.
 type CalibratedInput struct {
 	Features, Spread, Anomaly, Season graph.Value
 	ReferenceShift, ReferenceSigma    graph.Value
 }
 
-// CalibratedOutput are the values that leave.
+// CalibratedOutput holds the outputs of Calibrated. Shift is the difference of the distribution's
+// location from the members' mean. Sigma is the scale of the distribution, > 0. Spread is the
+// estimated standard deviation of the full ensemble, ≥ 0. With SpreadOnly there is only Spread, and
+// Sigma with SigmaFromSpread. Extra has one value for each entry of Calibrated.Extra.
 //
-// Shape: [N V D H W] each. Shift is added to the members' mean; Sigma is the
-// standard deviation of the distribution, > 0; Spread is the estimate of the
-// full ensemble's standard deviation, ≥ 0. SpreadOnly gives only the last, and Sigma if
-// that is asked for. Extra is one of each of Calibrated.Extra.
+// Shape: [N V D H W] each.
 type CalibratedOutput struct {
 	Shift, Sigma, Spread graph.Value
 	Extra                []graph.Value
 }
 
-// MapsPrefix begins the names of the maps among a network's parameters; all others are
-// those of the U-Net.
+// MapsPrefix is the prefix of the names of maps. All other parameters belong to the network.
 const MapsPrefix = "maps."
 
-// The start of sigma, in units of the error scale: floor and slope as a global
-// regression on a few under-dispersive members typically has them.
+// Initial floor and slope of sigma, in units of the error scale and of s. They are typical values
+// of a global regression on a small underdispersive ensemble.
 const (
 	initialFloor = 0.35
 	initialSlope = 0.85
 )
 
-// Sigma that goes on from a spread, and the members' spread as a unit: the smallest value, in units of the error scale, and how
-// sharply it bends towards it.
+// sigmaFloor is the smallest sigma of SoftFloor and the smallest spread used as a unit, in units of
+// the error scale. sigmaBend is k of SoftFloor.
 const (
 	sigmaFloor = 0.01
 	sigmaBend  = 10
@@ -105,11 +102,11 @@ const (
 
 // Build extends the graph by the network.
 //
-// Errors: in the builder: ErrShape where inputs do not fit each other.
+// Errors: in the builder: ErrShape if the inputs do not match each other.
 func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput {
 	v, d, h, w := in.Spread.Dim(1), in.Spread.Dim(2), in.Spread.Dim(3), in.Spread.Dim(4)
 	if len(c.SpreadAffine) != v*d || len(c.SpreadScale) != v*d || in.Features.Dim(2) != d {
-		b.Fail("calibrated", fmt.Errorf("%d affine and %d scale values for %d variables at %d levels, features %v: %w",
+		b.Fail("calibrated", fmt.Errorf("%d affine and %d scale values for %d variables on %d levels, features %v: %w",
 			len(c.SpreadAffine), len(c.SpreadScale), v, d, in.Features.Shape(), graph.ErrShape))
 		return CalibratedOutput{}
 	}
@@ -176,14 +173,14 @@ func (c Calibrated) Build(b *graph.Builder, in CalibratedInput) CalibratedOutput
 	return out
 }
 
-// SoftFloor is a sigma that goes on from a spread x, whose network may have any sign,
+// SoftFloor converts x, which may have any sign, to a positive value close to x where x is not small:
 //
 //	floor + softplus(k·x) / k
 //
-// with k = 10, in units of the error scale: positive, and x itself where x is not small.
+// with k = 10 and floor = 0.01, in units of the error scale.
 func SoftFloor(b *graph.Builder, x graph.Value) graph.Value {
 	return op.AddScalar(b, op.Scale(b, op.Softplus(b, op.Scale(b, x, sigmaBend)), 1./sigmaBend), sigmaFloor)
 }
 
-// InverseSoftplus is ln(eʸ - 1).
+// InverseSoftplus is ln(eʸ − 1), the inverse of softplus.
 func InverseSoftplus(y float64) float64 { return math.Log(math.Expm1(y)) }

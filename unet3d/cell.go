@@ -7,17 +7,20 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// Cell is a recurrent cell of convolutions: it reads one lead after the other and remembers.
+// Cell names a convolutional recurrent cell. It reads one lead after the other and updates a state.
 type Cell string
 
-// The cells, σ being the logistic function and ∗ a 3×3×3 convolution:
+// The cells, with the logistic function σ and a 3×3×3 convolution ∗:
 //
 //	ConvLSTM   i, f, o = σ(W∗x + U∗h + b)    g = tanh(W∗x + U∗h + b)    c' = f·c + i·g    h' = o·tanh(c')
 //	ConvGRU    r, z = σ(W∗x + U∗h + b)       n = tanh(W∗x + r·(U∗h) + b)                  h' = (1 − z)·n + z·h
 //
-// with parts of W, U and b for each, in this order: i, f, o, g and r, z, n. Before the first lead h and c
-// are zero. The published ConvLSTM also looks at c through its gates, at each point with weights of its own, which
-// would tie it to a grid. The gate r stands behind the convolution, as in torch.nn.GRUCell.
+// W, U and b have a part for each gate, in the order i, f, o, g and r, z, n. Before the first lead
+// h and c are 0.
+//
+// The published ConvLSTM has peephole connections from c to its gates, with weights for each point.
+// They are left out here, as they tie a network to one grid. The gate r of the GRU multiplies the
+// result of the convolution, as in torch.nn.GRUCell.
 //
 // Source: Shi et al. 2015, arXiv:1506.04214; Ballas et al. 2016, arXiv:1511.06432.
 const (
@@ -25,13 +28,15 @@ const (
 	ConvGRU  Cell = "convgru"
 )
 
-// gateCount is how many parts the filters have.
+// gateCount is the number of gates, for each of which filters have a part.
 func (c Cell) gateCount() int { return map[Cell]int{ConvLSTM: 4, ConvGRU: 3}[c] }
 
-// cellState is what a cell remembers: h, and c of a ConvLSTM; no values before the first lead.
+// cellState is the state of a cell: h, and c of a ConvLSTM. Before the first lead both are invalid
+// values.
 type cellState struct{ h, c graph.Value }
 
-// detach cuts a memory off from the leads before it: gradients do not go beyond.
+// detach detaches the state from earlier leads: gradients stop at this point (truncated
+// backpropagation through time).
 func (m cellState) detach(b *graph.Builder) cellState {
 	if m.h.Valid() {
 		m.h = op.StopGradient(b, m.h)
@@ -42,14 +47,17 @@ func (m cellState) detach(b *graph.Builder) cellState {
 	return m
 }
 
-// step is one step of a cell that remembers so many channels.
+// step is one step of a cell with a state of hidden channels.
 //
-// Parameters: name.input.weight [gates·hidden C 3 3 3], name.input.bias, name.state.weight [gates·hidden hidden 3 3 3];
-// the part of the bias that belongs to the gate f starts at 1 (Jozefowicz et al. 2015), others at 0.
+// Parameters: name.input.weight [gates·hidden C 3 3 3], name.input.bias, and name.state.weight
+// [gates·hidden hidden 3 3 3]. The bias of the gate f is initialised with 1 (Jozefowicz et al.
+// 2015), the others with 0.
+//
+// Shape: x [N C D H W] → state [N hidden D H W].
 func (c Cell) step(p sharedParams, name string, x graph.Value, m cellState, hidden int, periodic bool) cellState {
 	b, gates, size := p.b, c.gateCount(), [3]int{3, 3, 3}
 	if gates == 0 || hidden < 1 {
-		b.Fail(name, fmt.Errorf("cell %q of %d channels: %w", c, hidden, graph.ErrShape))
+		b.Fail(name, fmt.Errorf("cell %q with %d channels: %w", c, hidden, graph.ErrShape))
 		return m
 	}
 	input := p.conv(name+".input", x, gates*hidden, size, periodic, graph.KaimingUniform(27*x.Dim(1)))

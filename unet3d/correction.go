@@ -5,23 +5,23 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// Correction is stage B for some targets: what is to be added to the mean of the forecasts,
+// Correction is stage B, the correction of the mean of the forecasts:
 //
 //	shift = u + local( u + anomaly )
 //
-// with the network's output u, one field a target, the standardised forecasts (anomaly), and a
-// locally connected layer, if there is one. Both u and the layer's weights are zero at first, and
-// so is the shift. (The published result is that of the layer alone; u learns nothing then until the
-// layer has weights.)
+// u is the output of a BiasUNet with one channel per target, anomaly the standardised forecast, and
+// local a locally connected layer, which is optional. u and the weights of the layer are
+// initialised with 0, so the initial shift is 0. (The published result is that of the layer alone.
+// Then u gets no gradient until the layer has nonzero weights.)
 //
 // Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092.
 type Correction struct {
-	UNet  BiasUNet // Out is set by Build
-	Local int      // side of the windows of the locally connected layer, odd; 0 has none
+	UNet  BiasUNet // Build sets Out
+	Local int      // window size of the locally connected layer, odd; 0 means no layer
 }
 
-// Build extends the graph by the network. Roughness is that of the layer's weights; it is no
-// value of the graph if there is no layer.
+// Build extends the graph by the network. roughness is that of the layer's weights, and an invalid
+// value without the layer.
 //
 // Shape: features [N C D H W], anomaly [N V D H W] → shift [N V D H W].
 // Errors: in the builder: those of BiasUNet and Local.
@@ -36,6 +36,6 @@ func (c Correction) Build(b *graph.Builder, features, anomaly graph.Value) (shif
 	return op.Add(b, shift, local), roughness
 }
 
-// LocalLayer is the name of the locally connected layer of a Correction, with which the names
-// of its parameters begin.
+// LocalLayer is the name of the locally connected layer of a Correction, the prefix of the names of
+// its parameters.
 const LocalLayer = "local"

@@ -5,15 +5,15 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// EmbeddingName is the name of the parameters of an Embedding.
+// EmbeddingName is the name of the parameter of an Embedding.
 const EmbeddingName = MapsPrefix + "embedding"
 
-// Embedding joins k learned fields, one value of each for every point, to the channels of x: what
-// tells a network at which place it is. They start at zero, where the first layer, which
-// multiplies them with weights that differ, soon parts them.
+// Embedding concatenates k trained fields to the channels of x. They have one value for each grid
+// point and represent its location. They are initialised with 0. They become different from each
+// other because the first layer multiplies them with different weights.
 //
-// Shape: x [N C D H W] → [N C+k D H W]; parameters [1 k D H W].
-// Source: Rasp and Lerch 2018, doi:10.1175/MWR-D-18-0187.1, with points for stations.
+// Shape: x [N C D H W] → [N C+k D H W]; parameter [1 k D H W].
+// Source: Rasp and Lerch 2018, doi:10.1175/MWR-D-18-0187.1, with grid points for stations.
 func Embedding(b *graph.Builder, x graph.Value, k int) graph.Value {
 	places := b.Param(EmbeddingName, graph.Shape{1, k, x.Dim(2), x.Dim(3), x.Dim(4)}, graph.Zeros())
 	ones := make([]float32, x.Dim(0))

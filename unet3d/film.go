@@ -5,22 +5,22 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// FiLM changes features by conditions, numbers that each row of the batch has: its lead, its day of the year,
-// its hour, so that one network serves all of them:
+// FiLM (feature-wise linear modulation) changes features by conditions, numbers that describe each
+// row of the batch: its lead, the day of the year, the hour. One network thus serves all of them:
 //
 //	code = ReLU(W₀·conditions + b₀)
-//	y = x·(1 + W·code + b) + (W'·code + b')        W, b, W', b' are zero at first
+//	y = x·(1 + W·code + b) + (W'·code + b')        W, b, W', b' are initialised with 0
 //
-// so that an untrained one changes nothing. Conditions stand as fields in the last channels of what the network
-// reads; their mean over the field is taken.
+// so that an untrained FiLM changes nothing. Conditions are given as constant fields in the last
+// channels of the network's input. Their mean over the field is used.
 //
 // Source: Perez et al. 2018, arXiv:1709.07871.
 type FiLM struct {
-	Conditions int // how many of the last channels hold conditions; 0 has none, and no parameters
-	Hidden     int // values of the code; 0 means 16
+	Conditions int // number of channels with conditions; 0 means no conditions and no parameters
+	Hidden     int // length of the code; 0 means 16
 }
 
-// withDefaults fills in the hidden width.
+// withDefaults sets the default length of the code.
 func (f FiLM) withDefaults() FiLM {
 	if f.Hidden == 0 {
 		f.Hidden = 16
@@ -28,13 +28,14 @@ func (f FiLM) withDefaults() FiLM {
 	return f
 }
 
-// Code is what all layers of a network are told of the rows of x. It is no value of the graph without
-// conditions.
+// Code computes the code of each row of x, which all layers of a network share. Without conditions
+// it is an invalid value.
 //
 // Shape: x [N C D H W] → [N Hidden 1 1 1]; parameters condition.weight and condition.bias.
-// Errors: in the builder: ErrShape for more conditions than channels.
+// Errors: in the builder: ErrShape if there are more conditions than channels.
 func (f FiLM) Code(b *graph.Builder, x graph.Value) graph.Value { return f.code(newSharedParams(b), x) }
 
+// code is Code with shared parameters.
 func (f FiLM) code(p sharedParams, x graph.Value) graph.Value {
 	f = f.withDefaults()
 	if f.Conditions == 0 {
@@ -44,14 +45,15 @@ func (f FiLM) code(p sharedParams, x graph.Value) graph.Value {
 	return op.ReLU(p.b, p.linear("condition", c, f.Hidden, graph.HeNormal(f.Conditions)))
 }
 
-// Build changes features x by the code of its rows, with the parameters name.film.weight and name.film.bias;
-// without a code it changes nothing.
+// Build modulates features x by the code of their rows. Its parameters are name.film.weight and
+// name.film.bias. Without a code it returns x.
 //
 // Shape: x [N C D H W], code [N Hidden 1 1 1] → [N C D H W].
 func (f FiLM) Build(b *graph.Builder, name string, x, code graph.Value) graph.Value {
 	return f.build(newSharedParams(b), name, x, code)
 }
 
+// build is Build with shared parameters.
 func (f FiLM) build(p sharedParams, name string, x, code graph.Value) graph.Value {
 	if !code.Valid() {
 		return x

@@ -7,46 +7,48 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// Inception describes the inception ResNet of stage U, which works on one level. Two
-// descriptions of it are public and differ; which of them gave the published scores is not
-// known.
+// Inception is the inception ResNet of stage U, for a single level. There are two different public
+// descriptions of it, the code and a figure. It is not known which one gave the published scores.
 type Inception struct {
-	// Figure builds the network as the paper draws it; else it is that of the code.
+	// Figure selects the network of the paper's figure; false selects that of the code.
 	//
 	//	                               code                    figure
 	//	first layer of the members     1×1                     3×3
 	//	widths of the ten blocks       64, 68 … 100            68, 72 … 104
-	//	joined again in each block     spreads and members     the first layer
-	//	joined before the end          the first layer         the members
+	//	skip into each block           spreads and members     the first layer
+	//	skip into the last layers      the first layer         the members
 	//	spreads in the last layer      the one at Own          all
 	Figure   bool
-	Target   int  // channel of the spreads that the last layer of the code corrects
+	Target   int  // index of the spread that the last layer of the code corrects
 	Width    int  // channels of the first layer, a multiple of 16; 0 means 64
-	Periodic bool // longitudes wrap around in convolutions
+	Periodic bool // longitudes are periodic in convolutions
 }
 
-// inceptionBlocks is how many blocks follow each other, each 1/16 of the width wider.
+// inceptionBlocks is the number of blocks. Each is wider than the one before by 1/16 of the width.
 const inceptionBlocks = 10
 
-// inceptionStep is what widths are a multiple of.
+// inceptionStep is the number by which the width must be divisible.
 const inceptionStep = 16
 
-// Build extends the graph by the network, from spreads of the used members and fields of the first
-// one. Each block reads its operand by filters of 3×3, 5×5 and 7×7, joins their result after
-// batch norm and ReLU with the operand, and reduces it by a linear 1×1 layer. Filters start as the
-// published ones with a standard deviation of 1e-5, so that the last layer begins with
-// the spreads alone.
+// Build extends the graph by the network. spreads are those of the input members, members the
+// fields of the first member. Each block applies filters of 3×3, 5×5 and 7×7, concatenates their
+// results after batch normalisation and ReLU with its input, and reduces the channels by a linear
+// 1×1 layer. As published, filters are initialised with a standard deviation of 1e-5, so that
+// initially the last layer sees the spreads only.
 //
-// Shape: spreads [N S 1 H W], members [N M 1 H W] → [N 1 1 H W]. Filters are stored as [out in k k].
-// Errors: in the builder: ErrShape for more than one level, or a channel Own that does not exist.
-// Source: RESNET2D.py of spcl/deep-weather; Grönquist et al. 2021, doi:10.1098/rsta.2020.0092, its figure.
+// Shape: spreads [N S 1 H W], members [N M 1 H W] → [N 1 1 H W]. Filters are stored as [out in k
+// k].
+// Errors: in the builder: ErrShape for more than one level, a width that is not a multiple of 16,
+// or Own outside the spreads.
+// Source: RESNET2D.py of spcl/deep-weather; Grönquist et al. 2021, doi:10.1098/rsta.2020.0092, its
+// figure.
 func (r Inception) Build(b *graph.Builder, spreads, members graph.Value) graph.Value {
 	if r.Width == 0 {
 		r.Width = 64
 	}
 	grow := r.Width / inceptionStep
 	if spreads.Dim(2) != 1 || r.Target < 0 || r.Target >= spreads.Dim(1) || grow < 1 || r.Width%inceptionStep != 0 {
-		return b.Fail("inception", fmt.Errorf("spreads %v (one level), channel %d of them, width %d (a multiple of 16): %w",
+		return b.Fail("inception", fmt.Errorf("spreads %v (want one level), target channel %d, width %d (want a multiple of 16): %w",
 			spreads.Shape(), r.Target, r.Width, graph.ErrShape))
 	}
 	size, begin := 1, r.Width
@@ -73,7 +75,7 @@ func (r Inception) Build(b *graph.Builder, spreads, members graph.Value) graph.V
 	return r.conv(b, "last2", op.Concat(b, 1, h, spreads), 1, 1)
 }
 
-// block is one inception block of a width.
+// block is an inception block with width output channels.
 func (r Inception) block(b *graph.Builder, name string, x graph.Value, width int) graph.Value {
 	wide := op.Concat(b, 1,
 		r.conv(b, name+".conv3", x, width, 3),
@@ -82,7 +84,7 @@ func (r Inception) block(b *graph.Builder, name string, x graph.Value, width int
 	return r.conv(b, name+".conv1", op.Concat(b, 1, op.ReLU(b, r.norm(b, name, wide)), x), width, 1)
 }
 
-// layer is a k×k convolution with batch norm and ReLU.
+// layer is a k×k convolution with batch normalisation and ReLU.
 func (r Inception) layer(b *graph.Builder, name string, x graph.Value, out, k int) graph.Value {
 	return op.ReLU(b, r.norm(b, name, r.conv(b, name+".conv", x, out, k)))
 }
@@ -92,8 +94,8 @@ func (r Inception) norm(b *graph.Builder, name string, x graph.Value) graph.Valu
 	return batchNormOptions(b, name+".bnr", x, op.BatchNormOptions{Eps: 1e-3, Momentum: 0.01})
 }
 
-// conv is a k×k convolution with bias that keeps the grid. The last one, of the spreads,
-// starts as PyTorch's.
+// conv is a k×k convolution with bias on the same grid. The last layer, which reads the spreads, is
+// initialised as PyTorch does.
 func (r Inception) conv(b *graph.Builder, name string, x graph.Value, out, k int) graph.Value {
 	const std = 1e-5
 	start := graph.Normal(std)
@@ -103,16 +105,18 @@ func (r Inception) conv(b *graph.Builder, name string, x graph.Value, out, k int
 	return conv2D(b, name, x, out, k, start, r.Periodic)
 }
 
-// InceptionKind is the network of stage U by its code, InceptionFigureKind by the figure of its paper.
+// InceptionKind describes the network of stage U by its code, InceptionFigureKind by the figure of
+// its paper.
 var (
-	InceptionKind       = inceptionKind("inception", "the inception ResNet of the three-stage method, of one spread field on one level, by its code", false)
-	InceptionFigureKind = inceptionKind("inception_figure", "the same by the figure of its paper, which differs", true)
+	InceptionKind       = inceptionKind("inception", "inception ResNet of the three-stage method, one spread field on one level, as in the published code", false)
+	InceptionFigureKind = inceptionKind("inception_figure", "as inception, but as in the figure of the paper", true)
 )
 
+// inceptionKind describes one of the two variants.
 func inceptionKind(name, doc string, figure bool) *Kind {
 	return &Kind{
 		Name: name, Doc: doc + " (model.base 64 as published)",
-		SingleField: true, BaseMultiple: inceptionStep, BaseReason: "each block of " + name + " is wider by a sixteenth of it", RequiredStatistics: []string{"spread", "first"},
+		SingleField: true, BaseMultiple: inceptionStep, BaseReason: "each block of " + name + " is wider by 1/16 of model.base", RequiredStatistics: []string{"spread", "first"},
 		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
 			net := Inception{Figure: figure, Width: l.Base, Target: l.Spread.Target, Periodic: l.Periodic}
 			return net.Build(b, sliceChannels(b, x, l.Spread.Spreads), sliceChannels(b, x, l.Spread.Members))

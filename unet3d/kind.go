@@ -7,58 +7,65 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// A Kind is a kind of network: a row of Kinds. Its properties are all that the configuration, jobs and pages know of it.
+// Kind describes a kind of network, a row of Kinds. Configuration, jobs and documentation use only
+// these properties.
 type Kind struct {
-	Name string // as model.kind
-	Doc  string // what it is, in half a sentence, as help has it
+	Name string // value of model.kind
+	Doc  string // short description for help
 
-	Leads   LeadAxis // of leads in its input
-	Members MemberUse
-	// SingleField networks make one spread field, of one target on one level.
+	Leads   LeadAxis  // axis of the leads in the input
+	Members MemberUse // how the network uses members
+	// SingleField networks predict one spread field, of one target on one level.
 	SingleField bool
-	// Pointwise networks read nothing of a point's neighbours, so points may be a list of stations.
+	// Pointwise networks read no neighbouring points, so the points may be stations.
 	Pointwise bool
-	// Baseline networks have no maps of their own: what they are to know of places is in their input.
+	// Baseline networks have no maps; their only information on the location is the input.
 	Baseline bool
-	// AnyLevels networks have all forms of Levels; others treat levels alike.
+	// AnyLevels networks support all values of Levels; the others share filters between levels.
 	AnyLevels bool
-	// NoConditions networks over time have no layer that conditions of single leads could change.
+	// NoConditions networks over time have no layers for single leads that conditions could
+	// modulate.
 	NoConditions bool
 
-	// Section is the name of the options below Layout that only some kinds have, as in model.<section>; empty for none.
+	// Section is the name of the configuration section model.<section> with the options of this
+	// kind; empty for none.
 	Section string
-	// BaseMultiple is what Layout.Base must be a multiple of, and BaseReason why; 0 for anything.
+	// BaseMultiple is the number by which Layout.Base must be divisible, BaseReason the reason; 0
+	// means any width.
 	BaseMultiple int
 	BaseReason   string
-	// RequiredStatistics are the statistics of members that are read by name, as in data.features.
+	// RequiredStatistics lists the statistics of members that the network reads by name, as in data.features.
 	RequiredStatistics []string
-	// PublishedOptions are keys of the published network where it is compared with others, as KEY=VALUE of the configuration.
+	// PublishedOptions lists options of the published network, as KEY=VALUE of the configuration, for
+	// comparisons.
 	PublishedOptions string
 
 	// Build extends the graph by the network.
 	//
-	// Shape: x [R C D H W] → [R Layout.Out D H W], of rows as Layout says.
+	// Shape: x [R C D H W] → [R Layout.Out D H W]; Layout describes the rows R.
 	// Errors: in the builder.
 	Build func(b *graph.Builder, x graph.Value, l Layout) graph.Value
 }
 
-// LeadAxis is where a network has leads: in channels, in rows of its batch, or in either.
+// LeadAxis is the axis on which a network has leads: channels, rows of the batch, or either.
 type LeadAxis int
 
-// LeadsInChannels is an input of all leads. LeadsInEither networks may also read each lead in a row by itself. LeadsInRows
-// networks look along rows of leads, of which there must be two.
+// LeadsInChannels networks read all leads in the channels of one row. LeadsInEither networks may
+// also read each lead in a row of its own. LeadsInRows networks combine information along rows of
+// leads, and need at least two.
 const (
 	LeadsInChannels LeadAxis = iota
 	LeadsInEither
 	LeadsInRows
 )
 
-// MemberUse is what a network can do with members.
+// MemberUse is how a network uses members.
 type MemberUse int
 
-// MembersPooled networks read statistics of members only; with MembersCorrected they can read each by itself in a row and
-// correct it; with MembersAttending they do nothing else, and members or leads attend to each other. MembersJoined networks can
-// correct members, and their features can be joined with those of an encoder of members.
+// MembersPooled networks read statistics of members only. MembersCorrected networks can also read
+// each member in a row of its own and correct it. MembersAttending networks always do so, with
+// attention between members or leads. MembersJoined networks can correct members, and can also
+// concatenate features of an encoder of members.
 const (
 	MembersPooled MemberUse = iota
 	MembersCorrected
@@ -66,61 +73,63 @@ const (
 	MembersJoined
 )
 
-// Layout is the size of a network, and how its rows belong together.
+// Layout is the size of a network and the meaning of its rows.
 type Layout struct {
 	Base     int     // channels of the first stage
-	Stages   int     // halvings of the resolution
-	Dropout  float64 // probability of dropping a value while training
+	Stages   int     // halvings of the grid
+	Dropout  float64 // probability of dropping a value in training
 	Levels   Levels
-	Periodic bool // longitudes wrap around
-	Out      int  // fields of each row
+	Periodic bool // longitudes are periodic
+	Out      int  // output channels of each row
 
-	// Rows are [N·Members·Leads], leads innermost; 0 and 1 are rows by themselves.
+	// Rows are [N·Members·Leads], leads innermost; 0 and 1 mean independent rows.
 	Members, Leads int
 	Attention      AttentionWeights
-	Condition      FiLM // in the last channels of rows
-	// LeadConditioned says that conditions tell leads apart; else attention learns their places.
+	Condition      FiLM // conditions are in the last channels of the rows
+	// LeadConditioned is true if the conditions include the lead; otherwise attention trains an
+	// embedding of its position.
 	LeadConditioned bool
 
 	Recurrent Recurrent
 	Axial     Axial
-	// Spread says where a network of one field has its target among the channels.
+	// Spread locates the target of a SingleField network among the channels.
 	Spread SpreadChannels
 }
 
-// RecurrentSection and AxialSection are the sections of options that only some kinds have.
+// Configuration sections with options of some kinds.
 const (
 	RecurrentSection = "recurrent"
 	AxialSection     = "axial"
 )
 
-// Recurrent are the cells of networks that have some, also in JSON.
+// Recurrent holds the options of networks with recurrent cells. It is a part of model.json.
 type Recurrent struct {
-	Stages        int  `json:"stages"`   // how many of the deepest have a cell
-	Hidden        int  `json:"hidden"`   // channels of a state; 0 means half of those of its stage
-	Truncate      int  `json:"truncate"` // leads after which gradients do not go on; 0 never
-	Bidirectional bool `json:"bidirectional"`
+	Stages        int  `json:"stages"`        // number of the deepest stages with a cell
+	Hidden        int  `json:"hidden"`        // channels of a state; 0 means half of those of the stage
+	Truncate      int  `json:"truncate"`      // leads after which gradients stop; 0 means never
+	Bidirectional bool `json:"bidirectional"` // adds cells that read leads backwards
 }
 
-// Axial is how points attend along axes, also in JSON.
+// Axial holds the options of axial attention. It is a part of model.json.
 type Axial struct {
 	Blocks int `json:"blocks"`
-	Window int `json:"window"` // points of latitude and longitude that see each other, at most
+	Window int `json:"window"` // maximum points of a window along latitude and longitude
 }
 
-// SpreadChannels are those that a network of one field reads by name, each an interval of channels [from, to).
+// SpreadChannels locates the channels that a SingleField network reads by name, as intervals [from,
+// to).
 type SpreadChannels struct {
-	Spreads, Members [][2]int // spreads of the members in use and fields of the first one, in the order of leads
-	Target           int      // which channel of Spreads is the target's
+	Spreads, Members [][2]int // spreads of the input members and fields of the first member, in the order of leads
+	Target           int      // index of the target among the channels of Spreads
 }
 
-// Kinds are all kinds of networks, in the order of help.
+// Kinds lists all kinds of networks, in the order of help.
 var Kinds = []*Kind{
 	UNetKind, ResNetKind, InceptionKind, InceptionFigureKind, DRNKind, LeNetKind, UNet2DKind, PoETKind, TransformerKind, TrajectoryKind, HierarchicalKind,
 	ConvLSTMKind, ConvGRUKind, TimeDepthKind, FactorisedKind, AxialKind,
 }
 
-// KindByName is the kind of a name; nil if there is none.
+// KindByName returns the kind with a name; nil if there is none.
 func KindByName(name string) *Kind {
 	if at := slices.IndexFunc(Kinds, func(k *Kind) bool { return k.Name == name }); at >= 0 {
 		return Kinds[at]
@@ -128,7 +137,7 @@ func KindByName(name string) *Kind {
 	return nil
 }
 
-// KindNames are the names of the kinds that have a property, in the order of Kinds.
+// KindNames lists the names of the kinds with a property, in the order of Kinds.
 func KindNames(has func(*Kind) bool) (names []string) {
 	for _, k := range Kinds {
 		if has(k) {
@@ -138,16 +147,17 @@ func KindNames(has func(*Kind) bool) (names []string) {
 	return names
 }
 
-// SpansLeads tells whether networks of the kind look along leads.
+// SpansLeads reports whether networks of the kind combine information along leads.
 func (k *Kind) SpansLeads() bool { return k.Leads == LeadsInRows }
 
-// PredictsMembers tells whether networks of the kind can correct members.
+// PredictsMembers reports whether networks of the kind can correct members.
 func (k *Kind) PredictsMembers() bool { return k.Members != MembersPooled }
 
-// UsesAttention tells whether members, or the leads of one, attend to each other: such networks give members and nothing else.
+// UsesAttention reports whether members, or leads of a member, attend to each other. Such networks always
+// correct members.
 func (k *Kind) UsesAttention() bool { return k.Members == MembersAttending }
 
-// Body is the network of a layout, for any number of fields.
+// Body returns the builder of a network with the given layout, for any number of output channels.
 func (k *Kind) Body(l Layout) Body {
 	return func(b *graph.Builder, x graph.Value, out int) graph.Value {
 		l.Out = out
@@ -160,7 +170,7 @@ func (l Layout) newUNet() UNet {
 	return UNet{Base: l.Base, Stages: l.Stages, Dropout: l.Dropout, Levels: l.Levels, Periodic: l.Periodic, Out: l.Out, ZeroLast: true}
 }
 
-// targetChannel is the channel of the network's input that holds the target's own spread.
+// targetChannel is the channel of the network's input with the target's own spread.
 func (s SpreadChannels) targetChannel() int {
 	own := s.Target
 	for _, part := range s.Spreads {
@@ -170,10 +180,10 @@ func (s SpreadChannels) targetChannel() int {
 		}
 		return part[0] + own
 	}
-	return -1 // which no network has
+	return -1 // no such channel; Build refuses it
 }
 
-// sliceChannels joins intervals of channels.
+// sliceChannels concatenates intervals of channels.
 func sliceChannels(b *graph.Builder, x graph.Value, intervals [][2]int) graph.Value {
 	var parts []graph.Value
 	for _, at := range intervals {

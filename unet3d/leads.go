@@ -7,18 +7,19 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// Leads of a trajectory are rows of a set: those of a sample, or of each of its members, stand one behind
-// the other in the batch, [N·T C D H W]. Networks of leads have the same parameters for every T from 2 on.
-
-// checkLeads tells whether x has whole trajectories of so many leads.
+// checkLeads reports whether the rows of x are whole trajectories of the given number of leads. The
+// leads of a sample, or of each of its members, are consecutive rows, [N·T C D H W]. The parameters
+// of networks over leads have the same shapes for every T ≥ 2.
 func checkLeads(b *graph.Builder, what string, x graph.Value, leads int) bool {
 	if x.Valid() && (leads < 2 || len(x.Shape()) != 5 || x.Dim(0)%leads != 0) {
-		b.Fail(what, fmt.Errorf("%d leads, at least 2, in %v, want [N·%d C D H W]: %w", leads, x.Shape(), leads, graph.ErrShape))
+		b.Fail(what, fmt.Errorf("input %v with %d leads, want [N·%d C D H W] and at least 2 leads: %w", x.Shape(), leads, leads, graph.ErrShape))
 	}
 	return b.Err() == nil
 }
 
-// splitLeads gives the rows of each lead, [N C D H W].
+// splitLeads splits rows by lead.
+//
+// Shape: x [N·T C D H W] → T values [N C D H W].
 func splitLeads(b *graph.Builder, x graph.Value, leads int) []graph.Value {
 	s, out := x.Shape(), make([]graph.Value, leads)
 	if !x.Valid() {

@@ -7,25 +7,25 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// Levels says how a layer treats pressure levels, which cannot be exchanged for each other
-// as points of a row can.
+// Levels selects how a layer treats pressure levels. Unlike the points of a row of the grid, levels
+// are not interchangeable.
 type Levels string
 
-// The ways of the 2019 paper, and that of an ordinary convolution.
+// The variants of the paper, and that of an ordinary convolution.
 const (
 	SharedLevels    Levels = ""          // one filter for all levels
-	FullLevels      Levels = "full"      // a filter for each level of the result
-	AffineLevels    Levels = "affine"    // one filter, and a factor for each channel and level, 1 at first
-	SeparableLevels Levels = "separable" // one 1×k×k filter and ReLU, then a filter along the levels for each level of the result
+	FullLevels      Levels = "full"      // a filter for each output level
+	AffineLevels    Levels = "affine"    // one filter, and a trained factor for each channel and level, initially 1
+	SeparableLevels Levels = "separable" // a 1×k×k filter and ReLU, then a filter along levels for each output level
 )
 
-// LevelConv is a convolution with bias that keeps the grid. Beyond the highest and the lowest level
-// come those at the ends again, in reverse (symmetric padding), but with SharedLevels zeros.
+// LevelConv is a convolution with bias on the same grid. Levels beyond the lowest and highest are
+// padded symmetrically (the levels at the end in reverse order), with SharedLevels by zeros.
 type LevelConv struct {
 	Levels   Levels
-	Size     [3]int // of filters, odd
-	Hidden   int    // channels between the two parts of SeparableLevels; 0 means those of the result
-	Periodic bool   // longitudes wrap around
+	Size     [3]int // of filters in depth, height and width, odd
+	Hidden   int    // channels between the two layers of SeparableLevels; 0 means those of the output
+	Periodic bool   // longitudes are periodic
 }
 
 // Build extends the graph by the layer.
@@ -36,7 +36,7 @@ type LevelConv struct {
 func (l LevelConv) Build(b *graph.Builder, name string, x graph.Value, out int) graph.Value {
 	n, kd := x.Dim(2), l.Size[0]
 	if l.Size[0]%2 == 0 || l.Size[1]%2 == 0 || l.Size[2]%2 == 0 || kd/2 > n {
-		return b.Fail("levels", fmt.Errorf("filters of %v, which are to be odd, on %v: %w", l.Size, x.Shape(), graph.ErrShape))
+		return b.Fail("levels", fmt.Errorf("filter size %v on input %v, want odd sizes and padding within the levels: %w", l.Size, x.Shape(), graph.ErrShape))
 	}
 	wide := [3]int{1, l.Size[1], l.Size[2]}
 	switch l.Levels {
@@ -57,10 +57,10 @@ func (l LevelConv) Build(b *graph.Builder, name string, x graph.Value, out int) 
 	case FullLevels:
 		return l.perLevel(b, name, x, out, l.Size)
 	}
-	return b.Fail("levels", fmt.Errorf("unknown treatment %q", l.Levels))
+	return b.Fail("levels", fmt.Errorf("unknown variant %q", l.Levels))
 }
 
-// perLevel gives every level of the result a filter of its own.
+// perLevel applies a filter of its own to each output level.
 func (l LevelConv) perLevel(b *graph.Builder, name string, x graph.Value, out int, size [3]int) graph.Value {
 	n := x.Dim(2)
 	x = padSymmetric(b, x, size[0]/2)
@@ -71,7 +71,7 @@ func (l LevelConv) perLevel(b *graph.Builder, name string, x graph.Value, out in
 	return op.Concat(b, 2, levels...)
 }
 
-// conv is a convolution with bias that pads levels with zeros.
+// conv is a convolution with bias that pads levels with pad zeros at both ends.
 func (l LevelConv) conv(b *graph.Builder, name string, x graph.Value, out int, size [3]int, pad int) graph.Value {
 	shape := l.filter(x, out, size)
 	w := b.Param(name+".weight", shape, graph.HeNormal(shape[1:].Size()))
@@ -83,14 +83,15 @@ func (l LevelConv) filter(x graph.Value, out int, size [3]int) graph.Shape {
 	return graph.Shape{out, x.Dim(1), size[0], size[1], size[2]}
 }
 
-// geometry keeps latitudes and longitudes, and pads levels as told.
+// geometry keeps the size in latitude and longitude, and pads levels with the given number of
+// zeros.
 func (l LevelConv) geometry(size [3]int, levels int) op.Conv {
 	a := op.Conv{Pad: op.Same(size[:]...)}
 	a.Pad[0].Size, a.Pad[2].Periodic = levels, l.Periodic
 	return a
 }
 
-// padSymmetric continues the levels by so many at both ends.
+// padSymmetric pads n levels at both ends with the levels there, in reverse order.
 func padSymmetric(b *graph.Builder, x graph.Value, n int) graph.Value {
 	parts := []graph.Value{x}
 	last := x.Dim(2) - 1

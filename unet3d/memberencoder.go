@@ -8,42 +8,44 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// Pool is how features of members become those of the ensemble, at every point.
+// Pool selects how features of members are combined to features of the ensemble, at each grid
+// point.
 type Pool string
 
-// The pools. The order of members changes no bit, but for attention, where it is to rounding.
+// The pools. All are invariant under permutation of members, bit for bit except AttentionPool,
+// which is so up to rounding.
 const (
-	MeanPool    Pool = "mean"
-	MeanStdPool Pool = "mean_std" // mean, then standard deviation with divisor M-1
-	MinMaxPool  Pool = "min_max"  // minimum, then maximum
-	// AttentionPool is a mean with weights: attention of one learned query over the members at
-	// every point, in poolingHeads heads.
+	MeanPool    Pool = "mean"     // mean
+	MeanStdPool Pool = "mean_std" // mean and standard deviation with divisor M−1, concatenated
+	MinMaxPool  Pool = "min_max"  // minimum and maximum, concatenated
+	// AttentionPool is a weighted mean: attention of one trained query over the members at each
+	// point, with poolingHeads heads.
 	AttentionPool Pool = "attention"
 )
 
 // poolingHeads is the published number of heads.
 const poolingHeads = 8
 
-// MemberEncoder makes features of an ensemble from the fields of its members: each passes the
-// same two layers (3×3×3 convolution, bias, ReLU) by itself, then they are pooled.
+// MemberEncoder computes features of an ensemble from the fields of its members (deep set). Two
+// layers (3×3×3 convolution, bias, ReLU) are applied to each member, then members are pooled.
 //
-// Source: Höhlein et al. 2024, doi:10.1175/AIES-D-23-0070.1, with convolutions for layers of
-// points.
+// Source: Höhlein et al. 2024, doi:10.1175/AIES-D-23-0070.1, with convolutions instead of layers
+// per point.
 type MemberEncoder struct {
-	Channels int
+	Channels int // output channels of both layers
 	Pool     Pool
-	Periodic bool // longitudes wrap around
+	Periodic bool // longitudes are periodic
 }
 
 // Build extends the graph by the encoder.
 //
-// Shape: x [N·M C D H W], the members of a sample one behind the other → [N Channels D H W],
-// twice as many channels of MeanStdPool and MinMaxPool.
-// Errors: in the builder: ErrShape if M does not divide the samples, or is 1 for MeanStdPool, or if
-// the heads of AttentionPool do not divide the channels.
+// Shape: x [N·M C D H W], the members of a sample consecutive → [N Channels D H W]; 2·Channels for
+// MeanStdPool and MinMaxPool.
+// Errors: in the builder: ErrShape if M does not divide the rows, if M is 1 with MeanStdPool, or if
+// the heads of AttentionPool do not divide Channels.
 func (e MemberEncoder) Build(b *graph.Builder, x graph.Value, members int) graph.Value {
 	if members < 1 || x.Dim(0)%members != 0 || members == 1 && e.Pool == MeanStdPool {
-		return b.Fail("member_encoder", fmt.Errorf("%d members in %v, pool %s: %w", members, x.Shape(), e.Pool, graph.ErrShape))
+		return b.Fail("member_encoder", fmt.Errorf("input %v with %d members, pool %s: %w", x.Shape(), members, e.Pool, graph.ErrShape))
 	}
 	u := UNet{Periodic: e.Periodic}
 	for _, name := range []string{"members_conv0", "members_conv1"} {
@@ -62,7 +64,8 @@ func (e MemberEncoder) Build(b *graph.Builder, x graph.Value, members int) graph
 	return b.Fail("member_encoder", fmt.Errorf("unknown pool %q", e.Pool))
 }
 
-// attend pools members by attention. Query, key, value and out are those of torch.nn.MultiheadAttention.
+// attend pools members by attention. Query, key, value and out are those of
+// torch.nn.MultiheadAttention.
 func (e MemberEncoder) attend(b *graph.Builder, x graph.Value, members, heads int) graph.Value {
 	s := x.Shape()
 	if !x.Valid() {

@@ -8,29 +8,30 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// MemberTransformer describes the ensemble transformer that is no U-Net: members to as many members. Layers of
-// convolution that all members share, then blocks of attention, then a layer of 1×1. The zero
-// value of an optional field is the network of Finn 2021, with global weights and one channel for
-// each head.
+// MemberTransformer is the ensemble transformer without U-Net, which maps members to as many
+// corrected members: convolutions that all members share, attention blocks, and a 1×1 convolution.
+// The zero value of an optional field is that of Finn 2021, with global weights and one channel per
+// head.
 //
-// The transformer of the ENS-10 benchmark, of which no code is public, attends over members at each
-// point: Attention.Weights is PointWeights, with several channels for each head (Width).
+// The transformer of the ENS-10 benchmark, whose code is not public, attends over members at each
+// point: Attention.Weights is PointWeights, with several channels per head (Width).
 //
 // Source: Finn 2021, arXiv:2106.13924, and its code; Ashkboos et al. 2022, arXiv:2206.14786.
 type MemberTransformer struct {
-	Attention Attention // Set must be given; Heads 0 means as many as Width, or 64
+	Attention Attention // Set is required; Heads 0 means Width
 	Out       int       // output channels; 0 means 1
 	Width     int       // channels of the layers; 0 means 64
-	Layers    int       // 5×5 convolutions with ReLU; 0 means 3
-	Blocks    int       // of attention; 0 means 1
-	Periodic  bool      // longitudes wrap around
-	ZeroLast  bool      // starts the last layer at zero
+	Layers    int       // number of 5×5 convolutions with ReLU; 0 means 3
+	Blocks    int       // number of attention blocks; 0 means 1
+	Periodic  bool      // longitudes are periodic
+	ZeroLast  bool      // initialises the last layer with 0
 }
 
-// Build extends the graph by the network: conv<i>, attn<i> and out, filters as PyTorch's Conv2d has them.
+// Build extends the graph by the network. Its layers are conv<i>, attn<i> and out; filters have the
+// shape of PyTorch's Conv2d.
 //
 // Shape: x [N·Set C D H W] → [N·Set Out D H W].
-// Errors: in the builder: ErrShape.
+// Errors: in the builder: ErrShape for negative sizes, and those of Attention.
 func (t MemberTransformer) Build(b *graph.Builder, x graph.Value) graph.Value {
 	t.Out, t.Width, t.Layers, t.Blocks = cmp.Or(t.Out, 1), cmp.Or(t.Width, 64), cmp.Or(t.Layers, 3), cmp.Or(t.Blocks, 1)
 	t.Attention.Heads = cmp.Or(t.Attention.Heads, t.Width)
@@ -50,9 +51,9 @@ func (t MemberTransformer) Build(b *graph.Builder, x graph.Value) graph.Value {
 	return conv2D(b, "out", x, t.Out, 1, start, t.Periodic)
 }
 
-// TransformerKind is the ensemble transformer.
+// TransformerKind describes MemberTransformer.
 var TransformerKind = &Kind{
-	Name: "ens_transformer", Doc: "three layers and attention over members (model.base 64 as published)",
+	Name: "ens_transformer", Doc: "ensemble transformer: three convolutions and attention over members (published with model.base 64)",
 	Members: MembersAttending,
 	Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
 		return MemberTransformer{Attention: Attention{SetSize: l.Members, Weights: l.Attention}, Out: l.Out, Width: l.Base, Periodic: l.Periodic, ZeroLast: true}.Build(b, x)

@@ -5,10 +5,14 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// buildPadded builds a network of so many poolings on fields whose sides need not divide: rows of
-// zeros stand in behind the last row, as the padding of convolutions has them, and columns
-// around the globe are continued on both sides by those that follow there. build is told whether
-// the ends of the rows that it gets are neighbours. The result has the points of x.
+// buildPadded builds a network with the given number of poolings on a grid of any size. It pads the grid
+// to a multiple of 2^poolings, calls build, and crops the result.
+//
+// Rows of zeros are added after the last latitude, as convolutions pad with zeros too. On a
+// periodic grid columns are added on both sides, with the values of the other end; otherwise
+// columns of zeros are added in the east. periodic is true if the padded grid is still periodic.
+//
+// Shape: x [N C D H W] → [N out D H W].
 func buildPadded(b *graph.Builder, x graph.Value, poolings int, periodic bool, build func(x graph.Value, periodic bool) graph.Value) graph.Value {
 	side := 1 << poolings
 	rows, columns := x.Dim(3), x.Dim(4)
@@ -26,7 +30,7 @@ func buildPadded(b *graph.Builder, x graph.Value, poolings int, periodic bool, b
 			around = append([]graph.Value{op.Slice(b, x, 4, columns-west, columns)}, around...)
 		}
 		x = op.Concat(b, 4, around...)
-		periodic = false // the ends are no neighbours any more
+		periodic = false // the first and last column are not neighbours any more
 	default:
 		x = op.PadZeros(b, x, 4, 0, east)
 		periodic = false

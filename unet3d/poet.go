@@ -7,30 +7,32 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// PoET describes the ensemble transformer in the form of a U-Net: members to as many members. Convolutions treat
-// each member by itself; attention in the deepest stages couples the members of a sample. The zero
-// value of an optional field is the network that was published for ENS-10, but for the norm, which has one
-// factor and offset for each channel.
+// PoET is the ensemble transformer in the form of a U-Net, which maps members to as many corrected
+// members. Convolutions process each member independently. Attention in the deepest stages couples
+// the members of a sample. The zero value of an optional field is that of the network published for
+// ENS-10, except for the norm, which has one factor and offset per channel.
 //
-// With Leads it is a hierarchical ensemble transformer of trajectories: the leads of a member attend to each other,
-// then, if Attention has a set, the members of a lead. Without one, and also with leads of a trajectory for the rows of
-// Attention and Attention.Positional, it is the network that corrects all leads of a member at once, and knows of no
-// other member. What a row's lead is may be told by Condition, which leaves the number of leads open, or by Places.
+// With Leads it is a hierarchical ensemble transformer for trajectories: first the leads of a
+// member attend to each other, then the members at a lead. Without Attention.SetSize, only leads
+// attend: the network corrects all leads of a member together, independently of the other members.
+// Leads are identified by Condition, which allows any number of leads, or by Attention.Positional.
 //
-// Source: Ben Bouallègue et al. 2024, arXiv:2303.17195, and its code; Roberts 2026, arXiv:2602.15830, for leads.
+// Source: Ben Bouallègue et al. 2024, arXiv:2303.17195, and its code; Roberts 2026,
+// arXiv:2602.15830, for leads.
 type PoET struct {
-	Attention       Attention // over members; Set must be given without Leads; Stride 0 means 3, or 1 where weights are not global
-	Leads           Attention // over leads, if it has a Set; Stride as that of Attention
-	Condition       FiLM      // tells the layers of the encoder about their rows
+	Attention       Attention // over members; Set is required without Leads; Stride 0 means 3 with global weights, else 1
+	Leads           Attention // over leads; not used if Set is 0; Stride as that of Attention
+	Condition       FiLM      // modulates the layers of the encoder by conditions of each row
 	Out             int       // output channels; 0 means 1
-	Widths          []int     // channels of the stages; none means 8, 16, 32, 64 (large: 16, 32, 64, 128)
-	AttentionStages int       // how many of the deepest stages have attention; 0 means 3, negative none
-	Periodic        bool      // longitudes wrap around
-	// ZeroLast starts the last layer at zero, so that an untrained network adds nothing to what its
-	// output corrects.
+	Widths          []int     // channels of the stages; empty means 8, 16, 32, 64 (published large network: 16, 32, 64, 128)
+	AttentionStages int       // number of the deepest stages with attention; 0 means 3, negative means none
+	Periodic        bool      // longitudes are periodic
+	// ZeroLast initialises the last layer with 0, so that the correction of an untrained network is
+	// 0.
 	ZeroLast bool
 }
 
+// withDefaults sets the published values.
 func (p PoET) withDefaults() PoET {
 	if p.Out == 0 {
 		p.Out = 1
@@ -49,21 +51,22 @@ func (p PoET) withDefaults() PoET {
 	return p
 }
 
-// Build extends the graph by the network. Stage s of the encoder pools 1×2×2 (but the first), and has two
-// 5×5 convolutions with ReLU, enc<s>a and enc<s>b; attention attn<s> changes what goes on and
-// what is joined again, after that over leads, lead<s>. Stage s of the decoder has a 3×3 convolution, dec<s>, and a transposed 2×2
-// one of stride 2, up<s>, each with ReLU; at last comes a 1×1 convolution, out. Odd sides come
-// back as they were.
+// Build extends the graph by the network. Stage s of the encoder has a pooling 1×2×2 (except the
+// first stage) and two 5×5 convolutions with ReLU, enc<s>a and enc<s>b. Attention attn<s>, after
+// lead<s> over leads, changes the skips and the input of the decoder. Stage s of the decoder has a
+// 3×3 convolution dec<s> and a transposed 2×2 convolution with stride 2, up<s>, each with ReLU. The
+// last layer is the 1×1 convolution out. The grid may have odd sizes.
 //
-// Shape: x [N·Set C D H W] → [N·Set Out D H W], with Leads [N·Set·Leads.Set …], leads innermost; levels are treated alike, but for their common
-// weights. Filters are stored as [out in k k], as PyTorch's Conv2d has them, of up as [in out 2 2].
-// Errors: in the builder: ErrShape for widths below 1, more attended stages than there are, and grids
-// too small for the stages.
+// Shape: x [N·Set C D H W] → [N·Set Out D H W], with Leads [N·Set·Leads.Set …], leads innermost.
+// Levels share filters, and attention sums over them. Filters are stored as [out in k k], as
+// PyTorch's Conv2d has them, those of up as [in out 2 2].
+// Errors: in the builder: ErrShape for widths below 1, more stages with attention than there are,
+// and a grid too small for the stages.
 func (p PoET) Build(b *graph.Builder, x graph.Value) graph.Value {
 	p = p.withDefaults()
 	stages := len(p.Widths)
 	if p.AttentionStages > stages || p.Out < 1 || min(x.Dim(3), x.Dim(4))>>(stages-1) < 1 {
-		return b.Fail("poet", fmt.Errorf("%d of %d stages attended, %d outputs, field %v: %w", p.AttentionStages, stages, p.Out, x.Shape(), graph.ErrShape))
+		return b.Fail("poet", fmt.Errorf("input %v, attention in %d of %d stages, %d outputs: %w", x.Shape(), p.AttentionStages, stages, p.Out, graph.ErrShape))
 	}
 	var skips []graph.Value
 	code := p.Condition.Code(b, x)
@@ -77,7 +80,7 @@ func (p PoET) Build(b *graph.Builder, x graph.Value) graph.Value {
 		}
 		skips = append(skips, h)
 	}
-	// The encoder reads what attention has not changed, as published.
+	// As published, attention does not change the input of the next stage of the encoder.
 	for s := max(stages-max(p.AttentionStages, 0), 0); s < stages; s++ {
 		skips[s] = p.attend(b, s, skips[s])
 	}
@@ -94,7 +97,8 @@ func (p PoET) Build(b *graph.Builder, x graph.Value) graph.Value {
 	return conv2D(b, "out", h, p.Out, 1, start, p.Periodic)
 }
 
-// attend is the attention of a stage.
+// attend is the attention of a stage: over leads, then over members. Attention needs its set in
+// consecutive rows, so members and leads are transposed in between.
 func (p PoET) attend(b *graph.Builder, stage int, z graph.Value) graph.Value {
 	members, leads := p.Attention.SetSize, p.Leads.SetSize
 	if leads > 0 {
@@ -111,13 +115,13 @@ func (p PoET) attend(b *graph.Builder, stage int, z graph.Value) graph.Value {
 	return z
 }
 
-// layer is a k×k convolution with bias and ReLU, and what a code of its rows does between the two.
+// layer is a k×k convolution with bias, FiLM by the code of the rows, and ReLU.
 func (p PoET) layer(b *graph.Builder, name string, x graph.Value, out, k int, code graph.Value) graph.Value {
 	y := conv2D(b, name, x, out, k, graph.HeNormal(x.Dim(1)*k*k), p.Periodic)
 	return op.ReLU(b, p.Condition.Build(b, name, y, code))
 }
 
-// up doubles a field to the grid, and the channels, of a skip.
+// up upsamples x to the grid and the channels of a skip, by a transposed convolution with ReLU.
 func (p PoET) up(b *graph.Builder, name string, x, skip graph.Value) graph.Value {
 	in, out := x.Dim(1), skip.Dim(1)
 	w := b.Param(name+".weight", graph.Shape{in, out, 2, 2}, graph.HeNormal(in))
@@ -125,25 +129,25 @@ func (p PoET) up(b *graph.Builder, name string, x, skip graph.Value) graph.Value
 	return op.ReLU(b, op.Bias(b, y, b.Param(name+".bias", graph.Shape{out}, graph.Zeros())))
 }
 
-// PoETKind is the U-Net whose deepest stages attend over members; TrajectoryKind has attention over the leads of each member
-// there, and HierarchicalKind over these and then over members.
+// PoETKind describes PoET with attention over members, TrajectoryKind with attention over the leads
+// of each member, HierarchicalKind with both.
 var (
 	PoETKind = &Kind{
-		Name: "poet", Doc: "the U-Net of that name, whose deepest stages attend over members (model.base 8 and model.stages 3 as published)",
+		Name: "poet", Doc: "U-Net with attention over members in its deepest stages (published with model.base 8, model.stages 3)",
 		Members: MembersAttending,
 		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
 			return l.newPoET(Attention{SetSize: l.Members, Weights: l.Attention}).Build(b, x)
 		},
 	}
 	TrajectoryKind = &Kind{
-		Name: "trajectory", Doc: "poet with attention over the leads of each member, whose network reads no other member",
+		Name: "trajectory", Doc: "poet with attention over the leads of each member, independent of the other members",
 		Leads: LeadsInRows, Members: MembersAttending,
 		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
 			return l.newTrajectory(Attention{Weights: l.Attention}).Build(b, x)
 		},
 	}
 	HierarchicalKind = &Kind{
-		Name: "hierarchical", Doc: "poet with attention over the leads of each member and then over members",
+		Name: "hierarchical", Doc: "poet with attention over the leads of each member, then over members",
 		Leads: LeadsInRows, Members: MembersAttending,
 		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
 			return l.newTrajectory(Attention{SetSize: l.Members, Weights: l.Attention}).Build(b, x)
@@ -151,10 +155,10 @@ var (
 	}
 )
 
-// attentionStages is how many of the deepest stages attend, as published.
+// attentionStages is the published number of stages with attention.
 const attentionStages = 3
 
-// newPoET is the U-Net of a layout whose deepest stages attend.
+// newPoET is the PoET of a layout, with the given attention over members.
 func (l Layout) newPoET(members Attention) PoET {
 	net := PoET{Attention: members, Out: l.Out, Periodic: l.Periodic, ZeroLast: true}
 	for stage := range l.Stages + 1 {

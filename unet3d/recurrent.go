@@ -8,66 +8,70 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// RecurrentUNet is the 3-D U-Net of each lead, with recurrent cells between leads. Encoder and decoder read one lead
-// after the other with the same filters. At the deepest stages a cell reads what the encoder has made of a lead,
+// RecurrentUNet is a 3-D U-Net for each lead, with recurrent cells between leads. Encoder and
+// decoder process one lead after the other with the same filters. In the deepest stages a cell
+// reads the features x of the encoder, and its state h is added to them:
 //
-//	x' = x + out∗h        out∗ is 1×1×1, and zero at first
+//	x' = x + out∗h        out is a 1×1×1 convolution, initialised with 0
 //
-// and x' is what goes deeper, and to the decoder. An untrained network, and one that has learned nothing from
-// other leads, is the U-Net of each lead.
+// x' is the input of the next stage and of the decoder. Without training, and if other leads carry
+// no information, the network is the U-Net of each lead.
 //
-// Cells stand at the coarsest grid alone by default: gates have four times the channels of a state, so at the finest grid
-// they would cost more than all other layers together, while there states are small enough to be kept for all leads.
-// The U-Net has no layer there, and what a point of it sees, 2^Stages points wide and more, is as far as weather travels
-// between leads.
+// By default only the coarsest stage has a cell. The gates have four times the channels of a state.
+// On the finest grid a cell would need more operations than all other layers together, while on the
+// coarsest grid the states of all leads fit into memory. One point there covers 2^Stages points of
+// the grid or more, as far as weather systems move between leads.
 //
-// The graph goes from lead to lead: with a limit of the memory (engine.Memory.Limit) the activations of a
-// lead are computed again when its gradients are, and what is kept of others is input, output and state.
+// The graph is ordered by leads. With a memory limit (engine.Memory.Limit) the activations of a
+// lead are recomputed in the backward pass, and only input, output and state of the other leads are
+// kept.
 type RecurrentUNet struct {
-	UNet  UNet // Levels is SharedLevels
-	Cell  Cell // "" means ConvLSTM
+	UNet  UNet // Levels must be SharedLevels
+	Cell  Cell // empty means ConvLSTM
 	Leads int  // T, at least 2
-	// Hidden are the channels of a state; 0 means half of those of its stage.
+	// Hidden is the number of channels of a state; 0 means half of those of its stage.
 	Hidden int
-	// CellStages is how many of the deepest stages have a cell; 0 means 1.
+	// CellStages is the number of the deepest stages with a cell; 0 means 1.
 	CellStages int
-	// Bidirectional has a second cell at each place, which reads leads from the last to the first. All leads are known when
-	// a forecast is issued.
+	// Bidirectional adds a second cell to each stage, which reads leads from the last to the first.
+	// This is possible because all leads of a forecast are available when it is issued.
 	Bidirectional bool
-	// Truncate, if not 0, is after how many leads gradients do not go on: states are read there as constants.
+	// Truncate is the number of leads after which gradients stop; 0 means never.
 	Truncate int
-	// Condition tells each stage of the encoder about its rows.
+	// Condition modulates each stage of the encoder by conditions of its rows.
 	Condition FiLM
 }
 
+// withDefaults sets defaults.
 func (r RecurrentUNet) withDefaults() RecurrentUNet {
 	r.UNet = r.UNet.withDefaults()
 	r.Cell, r.CellStages = cmp.Or(r.Cell, ConvLSTM), cmp.Or(r.CellStages, 1)
 	return r
 }
 
-// stateChannels is the number of channels of the states of a stage.
+// stateChannels is the number of channels of the states in a stage.
 func (r RecurrentUNet) stateChannels(stage int) int {
 	return cmp.Or(r.Hidden, max(encoderWidths[stage]*r.UNet.Base/2, 1))
 }
 
-// hasCell tells whether a stage has cells.
+// hasCell reports whether a stage has cells.
 func (r RecurrentUNet) hasCell(stage int) bool { return stage > r.UNet.Stages-r.CellStages }
 
-// Build extends the graph by the network. Layers have the names of UNet, cells cell<stage> and those that read
-// backwards cell<stage>.back; see Cell.
+// Build extends the graph by the network. Layers have the names of UNet. Cells are cell<stage>,
+// those that read leads backwards cell<stage>.back; see Cell for their parameters.
 //
-// Shape: x [N·T C D H W] → [N·T Out D H W]; H and W must divide by 2^Stages.
-// Errors: in the builder: those of UNet; ErrShape for rows that are no trajectories, negative options and levels that are
-// not shared.
-// Source: Shi et al. 2015, arXiv:1506.04214; tried by Grönquist et al. 2019, arXiv:1911.00630.
+// Shape: x [N·T C D H W] → [N·T Out D H W]; 2^Stages must divide H and W.
+// Errors: in the builder: those of UNet; ErrShape if T does not divide the rows, for negative
+// options, and for levels that are not shared.
+// Source: Shi et al. 2015, arXiv:1506.04214; tested for forecasts by Grönquist et al. 2019,
+// arXiv:1911.00630.
 func (r RecurrentUNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 	r = r.withDefaults()
 	if !checkLeads(b, "recurrent_unet", x, r.Leads) || !r.UNet.check(b, x) {
 		return graph.Value{}
 	}
 	if r.CellStages < 0 || r.CellStages > r.UNet.Stages || r.Truncate < 0 || r.Hidden < 0 || r.UNet.Levels != SharedLevels {
-		return b.Fail("recurrent_unet", fmt.Errorf("cells in %d of %d stages of %d channels, truncated after %d leads, levels %q: %w",
+		return b.Fail("recurrent_unet", fmt.Errorf("cells in %d of %d stages, %d channels, truncation after %d leads, levels %q: %w",
 			r.CellStages, r.UNet.Stages, r.Hidden, r.Truncate, r.UNet.Levels, graph.ErrShape))
 	}
 	p := newSharedParams(b)
@@ -79,7 +83,7 @@ func (r RecurrentUNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 		layers[t] = r.layers(p, in[t])
 	}
 	states := make([]cellState, r.UNet.Stages+1)
-	ahead := func(t, s int) graph.Value { // what the encoder and the cell ahead make of a lead
+	ahead := func(t, s int) graph.Value { // stage s of the encoder at lead t, and the state of its forward cell
 		h := r.UNet.encode(b, s, skips[t][s-1], layers[t])
 		skips[t] = append(skips[t], h)
 		if !r.hasCell(s) {
@@ -120,7 +124,7 @@ func (r RecurrentUNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 	return joinLeads(b, out)
 }
 
-// BuildPadded is Build for fields whose sides need not divide (padded).
+// BuildPadded is Build for a grid of any size (padded).
 func (r RecurrentUNet) BuildPadded(b *graph.Builder, x graph.Value) graph.Value {
 	return buildPadded(b, x, r.withDefaults().UNet.Stages, r.UNet.Periodic, func(x graph.Value, periodic bool) graph.Value {
 		r.UNet.Periodic = periodic
@@ -128,9 +132,10 @@ func (r RecurrentUNet) BuildPadded(b *graph.Builder, x graph.Value) graph.Value 
 	})
 }
 
+// cellName is the name of the cell of a stage.
 func cellName(stage int) string { return fmt.Sprintf("cell%d", stage) }
 
-// addCellOutput adds what cells say to what they have read.
+// addCellOutput adds the states of the cells to the features that they read.
 func (r RecurrentUNet) addCellOutput(p sharedParams, stage int, x, heard graph.Value) graph.Value {
 	if !heard.Valid() {
 		return x
@@ -138,12 +143,13 @@ func (r RecurrentUNet) addCellOutput(p sharedParams, stage int, x, heard graph.V
 	return op.Add(p.b, x, p.linear(cellName(stage)+".out", heard, x.Dim(1), graph.Zeros()))
 }
 
-// layers are those of one lead.
+// layers returns the layers for the rows x of one lead.
 func (r RecurrentUNet) layers(p sharedParams, x graph.Value) unetLayers {
 	return sharedLayers(p, r.UNet, r.Condition, x)
 }
 
-// sharedLayers are those of a U-Net whose rows are x, with a FiLM in the encoder.
+// sharedLayers returns the layers of a U-Net for the rows x, with shared parameters and a FiLM in
+// the encoder.
 func sharedLayers(p sharedParams, u UNet, film FiLM, x graph.Value) unetLayers {
 	size, code := [3]int{3, 3, 3}, film.code(p, x)
 	last := func(name string, x graph.Value, out int, start graph.Init) graph.Value {
@@ -158,10 +164,10 @@ func sharedLayers(p sharedParams, u UNet, film FiLM, x graph.Value) unetLayers {
 	}}
 }
 
-// isEncoderLayer tells whether a layer of a U-Net belongs to the encoder.
+// isEncoderLayer reports whether a layer of a U-Net belongs to the encoder, by its name.
 func isEncoderLayer(name string) bool { return name[:3] == "enc" }
 
-// encoderLayerWidths are the widths of the layers of the encoder.
+// encoderLayerWidths lists the widths of the layers of the encoder.
 func (u UNet) encoderLayerWidths() []int {
 	widths := make([]int, u.Stages+1)
 	for s := range widths {
@@ -170,7 +176,7 @@ func (u UNet) encoderLayerWidths() []int {
 	return widths
 }
 
-// Parameters is the number of trained values for rows of so many channels.
+// Parameters is the number of trained values for rows with the given channels.
 func (r RecurrentUNet) Parameters(channels int) int {
 	r = r.withDefaults()
 	n := r.UNet.Parameters(channels) + r.Condition.parameters(r.UNet.encoderLayerWidths()...)
@@ -188,12 +194,13 @@ func (r RecurrentUNet) Parameters(channels int) int {
 	return n
 }
 
-// ConvLSTMKind and ConvGRUKind are U-Nets with recurrent cells between leads.
+// ConvLSTMKind and ConvGRUKind describe RecurrentUNet with the two cells.
 var (
-	ConvLSTMKind = recurrentKind("conv_lstm", "the U-Net of each lead with LSTM cells between leads", ConvLSTM)
-	ConvGRUKind  = recurrentKind("conv_gru", "the same with gated recurrent units", ConvGRU)
+	ConvLSTMKind = recurrentKind("conv_lstm", "U-Net of each lead with convolutional LSTM cells between leads", ConvLSTM)
+	ConvGRUKind  = recurrentKind("conv_gru", "as conv_lstm, with gated recurrent units", ConvGRU)
 )
 
+// recurrentKind describes RecurrentUNet with one of the cells.
 func recurrentKind(name, doc string, cell Cell) *Kind {
 	return &Kind{
 		Name: name, Doc: doc,

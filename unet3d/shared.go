@@ -5,15 +5,17 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// sharedParams gives parameters by name, the same ones every time: layers that a network applies to one lead
-// after the other have one set of them.
+// sharedParams creates each parameter once and returns the same value for the same name. Layers that a
+// network applies to one lead after the other thus share their parameters.
 type sharedParams struct {
 	b      *graph.Builder
 	params map[string]graph.Value
 }
 
+// newSharedParams returns an empty set of parameters.
 func newSharedParams(b *graph.Builder) sharedParams { return sharedParams{b, map[string]graph.Value{}} }
 
+// param returns the parameter of a name, and creates it on first use.
 func (p sharedParams) param(name string, shape graph.Shape, start graph.Init) graph.Value {
 	v, ok := p.params[name]
 	if !ok {
@@ -23,7 +25,9 @@ func (p sharedParams) param(name string, shape graph.Shape, start graph.Init) gr
 	return v
 }
 
-// conv is a convolution without bias that keeps the grid.
+// conv is a convolution without bias on the same grid.
+//
+// Shape: x [N C D H W] → [N out D H W]; filter [out C d h w].
 func (p sharedParams) conv(name string, x graph.Value, out int, size [3]int, periodic bool, start graph.Init) graph.Value {
 	a := op.Conv{Pad: op.Same(size[:]...)}
 	a.Pad[2].Periodic = periodic
@@ -35,7 +39,7 @@ func (p sharedParams) bias(name string, x graph.Value, start graph.Init) graph.V
 	return op.Bias(p.b, x, p.param(name+".bias", graph.Shape{x.Dim(1)}, start))
 }
 
-// linear is a layer with bias over the channels of a point; filters are [out in 1 1 1].
+// linear is a linear layer with bias over the channels of a point; the filter is [out in 1 1 1].
 func (p sharedParams) linear(name string, x graph.Value, out int, start graph.Init) graph.Value {
 	return p.bias(name, p.conv(name, x, out, [3]int{1, 1, 1}, false, start), graph.Zeros())
 }

@@ -7,31 +7,31 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// TimeUNet is a U-Net whose convolutions go over leads.
+// TimeUNet is a U-Net with convolutions over leads.
 //
-// As it is, leads are the depth that its 3×3×3 filters go over: fields of one level become volumes of T leads. Levels,
-// if there are more, are samples of their own.
+// By default leads take the place of levels: the 3×3×3 filters cover leads, latitudes and
+// longitudes. Levels, if there is more than one, are independent samples.
 //
-// Factorised, each layer but the last is a filter 3×3×3 over levels, latitudes and longitudes of a lead, ReLU, and one of
-// three leads at each point, ReLU; so levels and leads have filters of their own, and a ReLU more between them.
-// Beyond the first and the last lead there are zeros.
+// With Factorised, each layer except the last is a 3×3×3 filter over levels, latitudes and
+// longitudes of a lead, ReLU, a filter of three leads at each point, and ReLU. Levels and leads
+// then have separate filters, with a nonlinearity in between. Leads are padded with zeros.
 //
-// Source: Ji et al. 2013, doi:10.1109/TPAMI.2012.59, for time as the convolved depth; Tran et al. 2018, arXiv:1711.11248,
-// for factors, R(2+1)D.
+// Source: Ji et al. 2013, doi:10.1109/TPAMI.2012.59, for time as the convolved depth; Tran et al.
+// 2018, arXiv:1711.11248, for the factorisation R(2+1)D.
 type TimeUNet struct {
-	UNet       UNet // Levels is SharedLevels
+	UNet       UNet // Levels must be SharedLevels
 	Leads      int  // T, at least 2
-	Factorised bool
-	// Condition tells each layer of the encoder about its rows, where the network is factorised.
+	Factorised bool // separate filters for space and leads
+	// Condition modulates each layer of the encoder by conditions of its rows; Factorised only.
 	Condition FiLM
 }
 
-// Build extends the graph by the network. Layers have the names and shapes of UNet; filters over leads
-// are <layer>.time.weight [out out 3 1 1].
+// Build extends the graph by the network. Layers have the names and shapes of UNet; filters over
+// leads are <layer>.time.weight [out out 3 1 1].
 //
-// Shape: x [N·T C D H W] → [N·T Out D H W]; H and W must divide by 2^Stages.
-// Errors: in the builder: those of UNet; ErrShape for rows that are no trajectories, and for conditions where leads
-// are depth.
+// Shape: x [N·T C D H W] → [N·T Out D H W]; 2^Stages must divide H and W.
+// Errors: in the builder: those of UNet; ErrShape if T does not divide the rows, for levels that
+// are not shared, and for conditions without Factorised.
 func (n TimeUNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 	u := n.UNet.withDefaults()
 	if !checkLeads(b, "time_unet", x, n.Leads) || !u.check(b, x) {
@@ -58,7 +58,7 @@ func (n TimeUNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 	return u.decode(b, skips, layers)
 }
 
-// BuildPadded is Build for fields whose sides need not divide (padded).
+// BuildPadded is Build for a grid of any size (padded).
 func (n TimeUNet) BuildPadded(b *graph.Builder, x graph.Value) graph.Value {
 	return buildPadded(b, x, n.UNet.withDefaults().Stages, n.UNet.Periodic, func(x graph.Value, periodic bool) graph.Value {
 		n.UNet.Periodic = periodic
@@ -66,7 +66,7 @@ func (n TimeUNet) BuildPadded(b *graph.Builder, x graph.Value) graph.Value {
 	})
 }
 
-// Parameters is the number of trained values for rows of so many channels.
+// Parameters is the number of trained values for rows with the given channels.
 func (n TimeUNet) Parameters(channels int) int {
 	u := n.UNet.withDefaults()
 	total := u.Parameters(channels)
@@ -88,17 +88,18 @@ func (n TimeUNet) Parameters(channels int) int {
 	return total
 }
 
-// TimeDepthKind has leads for depth, FactorisedKind filters over leads behind those over space.
+// TimeDepthKind describes TimeUNet with leads as depth, FactorisedKind that with factorised
+// filters.
 var (
 	TimeDepthKind = &Kind{
-		Name: "unet_time", Doc: "the U-Net with leads for depth",
+		Name: "unet_time", Doc: "U-Net with leads as the depth axis",
 		Leads: LeadsInRows, Members: MembersCorrected, NoConditions: true,
 		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
 			return TimeUNet{UNet: l.newUNet(), Leads: l.Leads}.BuildPadded(b, x)
 		},
 	}
 	FactorisedKind = &Kind{
-		Name: "unet_2plus1d", Doc: "the U-Net with filters over leads behind its others",
+		Name: "unet_2plus1d", Doc: "U-Net with additional filters over leads, R(2+1)D",
 		Leads: LeadsInRows, Members: MembersCorrected,
 		Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
 			return TimeUNet{UNet: l.newUNet(), Leads: l.Leads, Factorised: true, Condition: l.Condition}.BuildPadded(b, x)

@@ -7,24 +7,24 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// UNet2D is the 2-D U-Net of ENS-10: layers of 3×3 convolution, batch norm and ReLU, two
-// poolings, bilinear upsampling, skips of the encoder's fields. Levels share its filters.
+// UNet2D is the 2-D U-Net of ENS-10: layers of 3×3 convolution, batch normalisation and ReLU, two
+// poolings, bilinear upsampling, and skips by concatenation. Levels share filters.
 //
-// The published one copies a row at the north end to make the sides divide, which shifts the
-// decoder against the encoder; here zeros stand behind the last row (padded).
+// The published network copies a row at the north end to make the grid divisible, which shifts the
+// decoder relative to the encoder. This one adds zeros after the last row (padded).
 //
 // Source: Ashkboos et al. 2022, arXiv:2206.14786, and its code, spcl/ens10.
 type UNet2D struct {
 	Base     int  // channels of the finest stage; 0 means 32
-	Periodic bool // longitudes wrap around in convolutions and upsampling
+	Periodic bool // longitudes are periodic in convolutions and upsampling
 }
 
-// unet2DPoolings is the number of its poolings.
+// unet2DPoolings is the number of poolings.
 const unet2DPoolings = 2
 
-// Build extends the graph by the network, with the names and the layout of its PyTorch code.
+// Build extends the graph by the network, with the names and shapes of its PyTorch code.
 //
-// Shape: x [N C D H W] → [N out D H W], of any sides.
+// Shape: x [N C D H W] → [N out D H W], on a grid of any size.
 func (u UNet2D) Build(b *graph.Builder, x graph.Value, out int) graph.Value {
 	u = u.withDefaults()
 	return buildPadded(b, x, unet2DPoolings, u.Periodic, func(x graph.Value, periodic bool) graph.Value {
@@ -33,6 +33,7 @@ func (u UNet2D) Build(b *graph.Builder, x graph.Value, out int) graph.Value {
 	})
 }
 
+// withDefaults sets the published width.
 func (u UNet2D) withDefaults() UNet2D {
 	if u.Base == 0 {
 		u.Base = 32
@@ -40,14 +41,15 @@ func (u UNet2D) withDefaults() UNet2D {
 	return u
 }
 
-// widths are those of the layers of each block: the encoder's from the finest, then the
-// decoder's from the coarsest.
+// widths lists the names of the blocks and the widths of their layers: the encoder from the finest
+// stage, then the decoder from the coarsest.
 func (u UNet2D) widths() (names []string, of [][]int) {
 	w := u.Base
 	return []string{"enc_l0", "enc_l1", "enc_l2", "dec_l2", "dec_l1", "dec_l0"},
 		[][]int{{w, w}, {2 * w, 2 * w}, {4 * w, 4 * w}, {4 * w, 2 * w}, {2 * w, w}, {w, w}}
 }
 
+// build is Build for a grid that is divisible by 4.
 func (u UNet2D) build(b *graph.Builder, x graph.Value, out int) graph.Value {
 	names, widths := u.widths()
 	half := [3]int{1, 2, 2}
@@ -77,7 +79,7 @@ func (u UNet2D) Parameters(channels, out int) (n int) {
 	_, widths := u.widths()
 	for i, block := range widths {
 		if i > unet2DPoolings+1 {
-			channels *= 2 // the skip is as wide as what it is joined with
+			channels *= 2 // the skip has as many channels as the upsampled field
 		}
 		for _, w := range block {
 			n += (9*channels+1)*w + 2*w
@@ -87,9 +89,9 @@ func (u UNet2D) Parameters(channels, out int) (n int) {
 	return n + (9*channels+1)*out
 }
 
-// UNet2DKind is the 2-D U-Net of ENS-10.
+// UNet2DKind describes UNet2D.
 var UNet2DKind = &Kind{
-	Name: "unet2d", Doc: "a baseline: the 2-D U-Net of ENS-10 (model.base 32)",
+	Name: "unet2d", Doc: "baseline: 2-D U-Net of ENS-10 (published with model.base 32)",
 	Baseline: true, PublishedOptions: "model.base=32",
 	Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value {
 		return UNet2D{Base: l.Base, Periodic: l.Periodic}.Build(b, x, l.Out)

@@ -7,34 +7,33 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// UNet describes the 3-D U-Net. The zero value of an optional field is the
-// published network.
+// UNet is the 3-D U-Net. The zero value of an optional field is that of the published network.
 type UNet struct {
 	Out      int     // output channels; 0 means 1
 	Base     int     // base width B; 0 means 32
 	Stages   int     // number of poolings, 1 to MaxStages; 0 means 5
-	Periodic bool    // longitudes wrap around in convolutions and upsampling
-	Dropout  float64 // probability of dropping a value of the coarsest stage while training
-	// Levels is how all layers but the last treat levels. Parameters are named and counted
-	// as LevelConv has them, where it is not SharedLevels.
+	Periodic bool    // longitudes are periodic in convolutions and upsampling
+	Dropout  float64 // probability of dropping a value of the coarsest stage in training
+	// Levels selects how all layers except the last treat levels. With variants other than
+	// SharedLevels, LevelConv determines names and number of parameters.
 	Levels Levels
-	// ZeroLast starts the last layer at zero, so that an untrained network adds
-	// nothing to what its output corrects.
+	// ZeroLast initialises the last layer with 0, so that the correction of an untrained network is
+	// 0.
 	ZeroLast bool
 }
 
-// Widths of the published network in units of the base width: those of the
-// encoder's convolutions 0 to 5, and of the decoder's stages 1 to 5.
+// Widths of the published network in units of the base width: convolutions 0 to 5 of the encoder,
+// stages 1 to 5 of the decoder.
 var (
 	encoderWidths = [...]int{2, 2, 3, 4, 5, 7}
 	decoderWidths = [...]int{4, 4, 6, 7, 10}
 )
 
-// MaxStages is the number of poolings of the published network; more have no
-// published widths.
+// MaxStages is the number of poolings of the published network. Widths of further stages are not
+// published.
 const MaxStages = len(decoderWidths)
 
-// withDefaults fills in the published values.
+// withDefaults sets the published values.
 func (u UNet) withDefaults() UNet {
 	if u.Out == 0 {
 		u.Out = 1
@@ -50,15 +49,15 @@ func (u UNet) withDefaults() UNet {
 
 // Build extends the graph by the network.
 //
-// All convolutions are 3×3×3 with bias and ReLU, but for the last, which has no
-// ReLU. Pooling and upsampling are 1×2×2, so depth is never reduced. Skips carry
-// the pooled tensor of the stage above, and the input at the end; there is no
-// convolution at the coarsest grid. Layers are named enc_conv0 … dec_conv0; with
-// fewer than five stages the deep ones are left out and the rest keep their names.
+// All convolutions are 3×3×3 with bias and ReLU; the last one has no ReLU. Pooling and upsampling
+// are 1×2×2, so the number of levels is constant. Skips carry the pooled tensor of the stage above,
+// the last one the input. There is no convolution on the coarsest grid. Layers are named enc_conv0
+// … dec_conv0. With fewer than five stages the deep layers are left out and the others keep their
+// names.
 //
-// Shape: x [N C D H W] → [N Out D H W]; H and W must divide by 2^Stages.
-// Errors: in the builder: ErrShape if the sides do not divide, if Stages is not
-// 1 to 5, or if Base or Out is negative.
+// Shape: x [N C D H W] → [N Out D H W]; 2^Stages must divide H and W.
+// Errors: in the builder: ErrShape if 2^Stages does not divide the grid, if Stages is not 1 to 5,
+// or if Base or Out is negative.
 // Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092.
 func (u UNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 	u = u.withDefaults()
@@ -73,25 +72,26 @@ func (u UNet) Build(b *graph.Builder, x graph.Value) graph.Value {
 	return u.decode(b, skips, layers)
 }
 
-// check tells whether the network can be built on x, and records in the builder why not.
+// check reports whether the network can be built on x, and records the reason in the builder if
+// not.
 func (u UNet) check(b *graph.Builder, x graph.Value) bool {
 	if u.Stages < 1 || u.Stages > MaxStages || u.Base < 1 || u.Out < 1 {
 		b.Fail("unet3d", fmt.Errorf("stages %d (1 to 5), base %d, out %d: %w", u.Stages, u.Base, u.Out, graph.ErrShape))
 	}
 	if side := 1 << u.Stages; x.Dim(3)%side != 0 || x.Dim(4)%side != 0 {
-		b.Fail("unet3d", fmt.Errorf("a grid of %d×%d does not divide by %d, as %d poolings need: %w",
+		b.Fail("unet3d", fmt.Errorf("grid of %d×%d points, want multiples of %d for %d poolings: %w",
 			x.Dim(3), x.Dim(4), side, u.Stages, graph.ErrShape))
 	}
 	return b.Err() == nil
 }
 
-// unetLayers build the layers of a U-Net: networks of leads have others in its place.
+// unetLayers builds the layers of a U-Net. Networks over leads use other ones than UNet.
 type unetLayers struct {
 	layer func(name string, x graph.Value, out int) graph.Value                   // convolution, bias, ReLU
 	last  func(name string, x graph.Value, out int, start graph.Init) graph.Value // convolution, bias
 }
 
-// layers are those of the network itself.
+// layers returns the layers of UNet itself.
 func (u UNet) layers(b *graph.Builder) unetLayers {
 	return unetLayers{
 		layer: func(name string, x graph.Value, out int) graph.Value { return u.layer(b, name, x, out) },
@@ -101,10 +101,11 @@ func (u UNet) layers(b *graph.Builder) unetLayers {
 	}
 }
 
-// unetPooling keeps levels.
+// unetPooling halves latitudes and longitudes and keeps levels.
 var unetPooling = [3]int{1, 2, 2}
 
-// encode is stage s of the encoder, from 1 on: of the tensor of the stage above, pooled.
+// encode is stage s of the encoder, counted from 1, applied to the pooled tensor of the stage
+// above.
 func (u UNet) encode(b *graph.Builder, s int, h graph.Value, of unetLayers) graph.Value {
 	if s == 1 {
 		h = of.layer("enc_conv0", h, encoderWidths[0]*u.Base)
@@ -112,7 +113,8 @@ func (u UNet) encode(b *graph.Builder, s int, h graph.Value, of unetLayers) grap
 	return op.MaxPool(b, of.layer(fmt.Sprintf("enc_conv%d", s), h, encoderWidths[s]*u.Base), unetPooling)
 }
 
-// decode is the decoder; skips are the network's input and what the stages of the encoder have made.
+// decode is the decoder. skips are the network's input and the outputs of the stages of the
+// encoder.
 func (u UNet) decode(b *graph.Builder, skips []graph.Value, of unetLayers) graph.Value {
 	h := skips[u.Stages]
 	if u.Dropout > 0 {
@@ -135,7 +137,7 @@ func (u UNet) decode(b *graph.Builder, skips []graph.Value, of unetLayers) graph
 	return of.last("dec_conv0", h, u.Out, start)
 }
 
-// BuildPadded is Build for fields whose sides need not divide (padded).
+// BuildPadded is Build for a grid of any size (padded).
 func (u UNet) BuildPadded(b *graph.Builder, x graph.Value) graph.Value {
 	return buildPadded(b, x, u.withDefaults().Stages, u.Periodic, func(x graph.Value, periodic bool) graph.Value {
 		u.Periodic = periodic
@@ -151,14 +153,14 @@ func (u UNet) layer(b *graph.Builder, name string, x graph.Value, out int) graph
 	return op.ReLU(b, u.conv(b, name, x, out, graph.HeNormal(x.Dim(1)*27)))
 }
 
-// conv is a 3×3×3 convolution with bias that keeps the grid.
+// conv is a 3×3×3 convolution with bias on the same grid.
 func (u UNet) conv(b *graph.Builder, name string, x graph.Value, out int, start graph.Init) graph.Value {
 	w := b.Param(name+".weight", graph.Shape{out, x.Dim(1), 3, 3, 3}, start)
 	bias := b.Param(name+".bias", graph.Shape{out}, graph.Zeros())
 	return op.Bias(b, op.Conv3D(b, x, w, u.padding()), bias)
 }
 
-// padding keeps the grid under a filter of 3×3×3.
+// padding keeps the grid for a filter of 3×3×3.
 func (u UNet) padding() op.Conv {
 	if u.Periodic {
 		return op.Conv{Pad: op.SameGlobal(3, 3, 3)}
@@ -166,7 +168,7 @@ func (u UNet) padding() op.Conv {
 	return op.Conv{Pad: op.Same(3, 3, 3)}
 }
 
-// Parameters is the number of trained values for an input of the given channels, with
+// Parameters is the number of trained values for an input with the given channels, with
 // SharedLevels.
 func (u UNet) Parameters(channels int) int {
 	u = u.withDefaults()
@@ -190,9 +192,9 @@ func (u UNet) Parameters(channels int) int {
 	return n + conv(up, u.Out)
 }
 
-// UNetKind is the 3-D U-Net.
+// UNetKind describes UNet.
 var UNetKind = &Kind{
-	Name: "unet3d", Doc: "the 3-D U-Net, of all heads",
+	Name: "unet3d", Doc: "3-D U-Net, for all heads",
 	Leads: LeadsInEither, Members: MembersJoined, AnyLevels: true,
 	Build: func(b *graph.Builder, x graph.Value, l Layout) graph.Value { return l.newUNet().BuildPadded(b, x) },
 }

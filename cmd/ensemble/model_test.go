@@ -41,7 +41,7 @@ func TestModelImport(t *testing.T) {
 		{[]string{pickle, "--out", filepath.Join(dir, "p")}, exit.BadData, "st.save_file"},
 		{[]string{golden}, exit.Usage, "missing --out"},
 		{[]string{golden, "--out", dir, "--apply", golden}, exit.Usage, "--apply and --to belong together"},
-		{[]string{golden, "--out", dir, "--reinject", "1"}, exit.Usage, "feeds no channel in again"},
+		{[]string{golden, "--out", dir, "--reinject", "1"}, exit.Usage, "does not apply to"},
 		{[]string{golden, golden, "--out", dir}, exit.Usage, "2 arguments, want one"},
 	} {
 		code, _, stderr := call(t, append([]string{"model", "import"}, c.args...)...)

@@ -20,51 +20,52 @@ import (
 // format is the version of index.json.
 const format = 1
 
-// Meta is what a checkpoint says beside its tensors.
+// Meta is the content of a checkpoint apart from its tensors.
 type Meta struct {
-	Step       uint64 `json:"step"`  // optimiser steps done
-	Epoch      int    `json:"epoch"` // epochs begun
-	Version    string `json:"version"`
-	ConfigHash string `json:"config_sha256"`
-	// State is whatever else the training loop needs to go on as if it had never
-	// stopped: seeds and counters, place in the data order, best score, patience.
+	Step       uint64 `json:"step"`          // optimiser steps taken
+	Epoch      int    `json:"epoch"`         // epochs started
+	Version    string `json:"version"`       // of the program that wrote the checkpoint
+	ConfigHash string `json:"config_sha256"` // SHA-256 of the configuration
+	// State is the remaining state of the training loop: seeds and counters, position in the data
+	// order, best score, patience. A resumed run continues bit for bit as an uninterrupted one.
 	State json.RawMessage `json:"state,omitempty"`
-	// Plan is the compiled plan with every kernel chosen by timing; resume runs it
-	// as it is.
+	// Plan records the kernels that were chosen by timing. A resumed run uses the same kernels.
 	Plan json.RawMessage `json:"plan,omitempty"`
 }
 
-// Checkpoint is a whole checkpoint, verified.
+// Checkpoint is a complete checkpoint whose checksums were verified.
 type Checkpoint struct {
 	Meta
 	Dir     string
 	Tensors []Tensor
 }
 
-// index is index.json.
+// index is the content of index.json.
 type index struct {
 	Format int `json:"format"`
 	Meta
 	Parts []part `json:"parts"`
 }
 
-// part is one file of a checkpoint: what one rank holds.
+// part is one tensor file of a checkpoint: the tensors of one rank.
 type part struct {
 	manifest.File
 	Tensors []tensorChecksum `json:"tensors"`
 }
 
-// tensorChecksum lets a damaged file be blamed on a tensor.
+// tensorChecksum is the checksum of one tensor, with which an error names the damaged tensor and not
+// only the file.
 type tensorChecksum struct {
 	Name   string `json:"name"`
 	DType  DType  `json:"dtype"`
 	Shape  []int  `json:"shape"`
-	CRC32C uint32 `json:"crc32c"`
+	CRC32C uint32 `json:"crc32c"` // of the tensor's bytes in the file
 }
 
-// Name is the folder of the checkpoint of a step.
+// Name is the folder name of the checkpoint of a step: "step-" and nine digits or more.
 func Name(step uint64) string { return fmt.Sprintf("step-%09d", step) }
 
+// dirPattern matches the names that Name returns.
 var dirPattern = regexp.MustCompile(`^step-[0-9]{9,20}$`)
 
 const (
@@ -73,11 +74,12 @@ const (
 	bestFile   = "BEST"
 )
 
-// Save writes the checkpoint of m.Step under root, which is made if needed, reads it
-// back, and only then gives it its name and points LATEST at it. A checkpoint of
-// the same step is replaced. The caller must be the only writer under root.
+// Save writes the checkpoint of step m.Step into a folder under root. It creates root if necessary.
+// It writes to a hidden folder, reads that back and compares it, renames it, and updates LATEST. An
+// existing checkpoint of the same step is replaced. The caller must be the only writer under root.
 //
-// Errors: 73, 74; what was there before is untouched.
+// Errors: exit 73 (cannot create) or 74 (I/O, disk full, data read back differ). After an error the
+// existing checkpoints are unchanged.
 func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 	dir = filepath.Join(root, Name(m.Step))
 	if err := os.MkdirAll(root, 0o755); err != nil {
@@ -92,7 +94,7 @@ func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 	}
 	defer func() {
 		if err != nil {
-			os.RemoveAll(tmp) // the first error counts
+			os.RemoveAll(tmp) // the error that is returned is the first one
 		}
 	}()
 	name := "rank-0000.st"
@@ -113,8 +115,8 @@ func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 		return "", exit.CreateError(dir, err)
 	}
 	if err := verify(tmp); err != nil {
-		return "", &exit.Error{Code: exit.IO, What: "the checkpoint reads back differently from what was written", At: dir, Why: err.Error(),
-			Fix: "check the disk; rerun the same command", Err: err}
+		return "", &exit.Error{Code: exit.IO, What: "the checkpoint differs from the written data when it is read back", At: dir, Why: err.Error(),
+			Fix: "check the disk; run the same command again", Err: err}
 	}
 	if err := removeAtomically(dir); err != nil {
 		return "", exit.CreateError(dir, err)
@@ -128,7 +130,11 @@ func Save(root string, m Meta, tensors []Tensor) (dir string, err error) {
 	return dir, nil
 }
 
-// checkSpace compares what the tensors need with what the file system has left.
+// checkSpace compares the size of the tensors, plus 1 MiB for headers, with the free space of the
+// file system.
+//
+// Errors: exit 74 if the space is not sufficient. If the file system does not report its free
+// space, there is no error.
 func checkSpace(root string, tensors []Tensor) error {
 	need := int64(1 << 20)
 	for _, t := range tensors {
@@ -144,17 +150,18 @@ func checkSpace(root string, tensors []Tensor) error {
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(root, &st); err != nil {
-		return nil // writing will tell
+		return nil // unknown; a full disk makes the write fail
 	}
 	if have := int64(st.Bavail) * st.Bsize; have < need {
 		return &exit.Error{Code: exit.IO, What: "no space left for a checkpoint", At: root,
 			Why: fmt.Sprintf("it needs %d MiB, %d MiB are free", need>>20, have>>20),
-			Fix: "free some space; rerun the same command"}
+			Fix: "free disk space; run the same command again"}
 	}
 	return nil
 }
 
-// removeAtomically makes a checkpoint vanish at once, by renaming, and then removes it.
+// removeAtomically removes a checkpoint. It renames the folder first, so that the checkpoint never exists in
+// part.
 func removeAtomically(dir string) error {
 	trash, err := os.MkdirTemp(filepath.Dir(dir), ".trash-")
 	if err != nil {
@@ -167,7 +174,8 @@ func removeAtomically(dir string) error {
 	return os.RemoveAll(trash)
 }
 
-// readIndex reads index.json and refuses names that lead out of the folder.
+// readIndex reads index.json. It refuses file names with a path, which would lead out of the
+// folder.
 func readIndex(dir string) (index, error) {
 	var x index
 	path := filepath.Join(dir, indexFile)
@@ -176,29 +184,30 @@ func readIndex(dir string) (index, error) {
 		return x, exit.ReadError(path, err)
 	}
 	bad := func(why string) error {
-		return &exit.Error{Code: exit.BadData, What: "the index of the checkpoint is damaged", At: path, Why: why, Fix: "use another checkpoint"}
+		return &exit.Error{Code: exit.BadData, What: "the checkpoint index is damaged", At: path, Why: why, Fix: "use another checkpoint"}
 	}
 	if err := json.Unmarshal(text, &x); err != nil {
 		return x, bad(err.Error())
 	}
 	if x.Format != format {
-		return x, bad(fmt.Sprintf("format %d, this program reads %d", x.Format, format))
+		return x, bad(fmt.Sprintf("format version %d, this program reads version %d", x.Format, format))
 	}
 	if len(x.Parts) == 0 {
-		return x, bad("it lists no parts")
+		return x, bad("it lists no tensor files")
 	}
 	for _, p := range x.Parts {
 		if p.Path != filepath.Base(p.Path) || !strings.HasPrefix(p.Path, "rank-") {
-			return x, bad(fmt.Sprintf("part %q is not a file of this folder", p.Path))
+			return x, bad(fmt.Sprintf("tensor file %q is not in the folder of the checkpoint", p.Path))
 		}
 	}
 	return x, nil
 }
 
-// Load reads a checkpoint and compares every tensor with its checksum.
+// Load reads a checkpoint and verifies the checksum of every tensor.
 //
-// Errors: 66 if it is not there; 65 naming the tensor that is damaged, or the part
-// that is missing.
+// Memory: all tensors of the checkpoint.
+// Errors: exit 66 if the folder does not exist; exit 65, naming the damaged tensor or the missing
+// file.
 func Load(dir string) (*Checkpoint, error) {
 	c := &Checkpoint{Dir: dir}
 	var err error
@@ -211,12 +220,14 @@ func Load(dir string) (*Checkpoint, error) {
 	return c, nil
 }
 
-// verify is Load without keeping the tensors.
+// verify checks a checkpoint as Load does, and keeps no tensor.
 func verify(dir string) error {
 	_, err := readTensors(dir, func(Entry, []byte) {})
 	return err
 }
 
+// readTensors reads a checkpoint, verifies it, and calls take for each tensor. raw is valid during the
+// call only.
 func readTensors(dir string, take func(Entry, []byte)) (Meta, error) {
 	x, err := readIndex(dir)
 	if err != nil {
@@ -229,19 +240,19 @@ func readTensors(dir string, take func(Entry, []byte)) (Meta, error) {
 		}
 		st, err := os.Stat(path)
 		if err != nil {
-			return x.Meta, bad(path, "this part is missing")
+			return x.Meta, bad(path, "the file is missing")
 		}
 		if st.Size() != p.Size {
-			return x.Meta, bad(path, fmt.Sprintf("it has %d bytes, the index says %d", st.Size(), p.Size))
+			return x.Meta, bad(path, fmt.Sprintf("size %d bytes, want %d by the index", st.Size(), p.Size))
 		}
 		i := 0
 		_, err = eachTensor(path, func(e Entry, raw []byte) error {
 			at := path + ", tensor " + e.Name
 			if i >= len(p.Tensors) || p.Tensors[i].Name != e.Name || p.Tensors[i].DType != e.DType || !slices.Equal(p.Tensors[i].Shape, e.Shape) {
-				return bad(at, "the index does not list it at this place: the part is of another checkpoint")
+				return bad(at, "the index does not list this tensor in this position: the file belongs to another checkpoint")
 			}
 			if sum := checksum(raw); sum != p.Tensors[i].CRC32C {
-				return bad(at, fmt.Sprintf("its checksum is %08x, the index says %08x", sum, p.Tensors[i].CRC32C))
+				return bad(at, fmt.Sprintf("checksum %08x, want %08x by the index", sum, p.Tensors[i].CRC32C))
 			}
 			i++
 			take(e, raw)
@@ -254,14 +265,14 @@ func readTensors(dir string, take func(Entry, []byte)) (Meta, error) {
 			return x.Meta, bad(path, "tensor "+p.Tensors[i].Name+" is missing")
 		}
 		if file, err := manifest.SumFile(path); err != nil || file.SHA256 != p.SHA256 {
-			return x.Meta, bad(path, "its SHA-256 differs from the index: the header was changed")
+			return x.Meta, bad(path, "the SHA-256 differs from the index: the header was changed")
 		}
 	}
 	return x.Meta, nil
 }
 
-// List gives the steps that have a checkpoint, ascending. A root that does not
-// exist has none.
+// List returns the steps that have a checkpoint, in ascending order. It does not verify them. A
+// root that does not exist has none.
 func List(root string) ([]uint64, error) {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, os.ErrNotExist) {
@@ -284,19 +295,19 @@ func List(root string) ([]uint64, error) {
 	return steps, nil
 }
 
-// LoadLatest loads the checkpoint that LATEST names. If it is damaged, the newest
-// one before it that is whole, and a warning says so. Without any checkpoint it
-// returns nil, nil, nil.
+// LoadLatest loads the checkpoint named in LATEST. If that is damaged, it loads the newest older
+// checkpoint that is complete, and returns a warning for each one it skipped. If there is no
+// checkpoint, it returns nil, nil, nil.
 //
-// Errors: 65 if there are checkpoints and none is whole.
+// Errors: exit 65 if there are checkpoints, but all are damaged.
 func LoadLatest(root string) (*Checkpoint, []string, error) {
 	steps, err := List(root)
 	if err != nil || len(steps) == 0 {
 		return nil, nil, err
 	}
 	if latest, ok := readPointer(root, latestFile); ok {
-		// What was being written when the run died is newer than LATEST says;
-		// it was never announced, so it does not count.
+		// A checkpoint newer than LATEST was renamed just before the run was killed. It
+		// was never reported as saved, so it is ignored.
 		steps = slices.DeleteFunc(steps, func(s uint64) bool { return s > latest })
 	}
 	var warnings []string
@@ -311,7 +322,7 @@ func LoadLatest(root string) (*Checkpoint, []string, error) {
 		}
 		var e *exit.Error
 		if errors.As(err, &e) {
-			warnings = append(warnings, fmt.Sprintf("checkpoint %s is not used: %s (%s)", Name(step), e.What, e.At))
+			warnings = append(warnings, fmt.Sprintf("checkpoint %s is skipped: %s (%s)", Name(step), e.What, e.At))
 		}
 	}
 	if first == nil {
@@ -320,18 +331,20 @@ func LoadLatest(root string) (*Checkpoint, []string, error) {
 	return nil, warnings, first
 }
 
-// MarkBest points BEST at the checkpoint of a step.
+// MarkBest writes the checkpoint of a step to BEST.
 func MarkBest(root string, step uint64) error {
 	path := filepath.Join(root, bestFile)
 	return exit.CreateError(path, atomicfile.WriteFile(path, []byte(Name(step)+"\n")))
 }
 
-// Best is the step that BEST names, false if there is none.
+// Best returns the step named in BEST; false if there is none.
 func Best(root string) (uint64, bool) { return readPointer(root, bestFile) }
 
-// Latest is the step that LATEST names, false if there is none.
+// Latest returns the step named in LATEST; false if there is none.
 func Latest(root string) (uint64, bool) { return readPointer(root, latestFile) }
 
+// readPointer reads the step from a file such as LATEST. A file that is missing or malformed counts as
+// none.
 func readPointer(root, file string) (uint64, bool) {
 	text, err := os.ReadFile(filepath.Join(root, file))
 	if err != nil {
@@ -345,7 +358,7 @@ func readPointer(root, file string) (uint64, bool) {
 	return step, true
 }
 
-// Retain removes checkpoints but the newest keep ones, at least two, and the best.
+// Retain removes old checkpoints. It keeps the newest keep ones, at least two, and the best one.
 // Call it after Save, which has verified the newest.
 func Retain(root string, keep int) error {
 	steps, err := List(root)
@@ -364,8 +377,8 @@ func Retain(root string, keep int) error {
 	return nil
 }
 
-// RemovePartial removes what killed writers left under root: hidden folders that were never
-// given a name. The caller must be the only writer.
+// RemovePartial removes the hidden files and folders that killed writers left under root. The caller must
+// be the only writer under root.
 func RemovePartial(root string) error {
 	left, err := filepath.Glob(filepath.Join(root, ".*"))
 	if err != nil {

@@ -97,31 +97,31 @@ func TestRefusals(t *testing.T) {
 		{"pickle tells how to convert", []byte("\x80\x04\x95\x0a\x00\x00\x00\x00\x00\x00\x00}\x94."), "weights_only=True"},
 		{"pickle in a zip", zipped.Bytes(), "zip archive"},
 		{"HDF5", []byte("\x89HDF\r\n\x1a\n0000000000"), "HDF5"},
-		{"web page", []byte("<!DOCTYPE html><html></html>"), "web page"},
+		{"web page", []byte("<!DOCTYPE html><html></html>"), "HTML page"},
 		{"empty", nil, "empty"},
-		{"short", []byte("abc"), "too short"},
-		{"huge header", append(binary.LittleEndian.AppendUint64(nil, 1<<60), '{', '}'), "does not fit"},
-		{"header longer than file", append(binary.LittleEndian.AppendUint64(nil, 100), '{', '}'), "does not fit"},
+		{"short", []byte("abc"), "needs at least 9"},
+		{"huge header", append(binary.LittleEndian.AppendUint64(nil, 1<<60), '{', '}'), "exceeds the file"},
+		{"header longer than file", append(binary.LittleEndian.AppendUint64(nil, 100), '{', '}'), "exceeds the file"},
 		{"no object", build("[]", 0), "does not begin with {"},
 		{"broken JSON", build(`{"a":`, 0), "not valid JSON"},
 		{"not UTF-8", build("{\"\xff\":1}", 0), "UTF-8"},
-		{"after the end", build(`{}x`, 0), "follows"},
-		{"unknown type", build(`{"a":{"dtype":"Q8","shape":[2],"data_offsets":[0,8]}}`, 8), "not known"},
-		{"unknown key", build(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"x":1}}`, 8), "not known"},
-		{"case of keys", build(`{"a":{"DTYPE":"F32","shape":[2],"data_offsets":[0,8]}}`, 8), "not known"},
+		{"after the end", build(`{}x`, 0), "unexpected bytes"},
+		{"unknown type", build(`{"a":{"dtype":"Q8","shape":[2],"data_offsets":[0,8]}}`, 8), "unknown"},
+		{"unknown key", build(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"x":1}}`, 8), "unknown"},
+		{"case of keys", build(`{"a":{"DTYPE":"F32","shape":[2],"data_offsets":[0,8]}}`, 8), "unknown"},
 		{"missing key", build(`{"a":{"dtype":"F32","shape":[2]}}`, 8), "missing"},
 		{"key twice", build(`{"a":{"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 8), "twice"},
 		{"tensor twice", build(`{`+one+`,`+one+`}`, 8), "twice"},
-		{"negative side", build(`{"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}}`, 8), "not a whole number"},
-		{"overflow", build(`{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}}`, 8), "too large"},
-		{"shape and bytes", build(`{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}`, 8), "needs 12 bytes"},
-		{"offsets reversed", build(`{"a":{"dtype":"F32","shape":[0],"data_offsets":[8,0]}}`, 8), "needs 0 bytes"},
+		{"negative side", build(`{"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}}`, 8), "not an integer"},
+		{"overflow", build(`{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}}`, 8), "too many elements"},
+		{"shape and bytes", build(`{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}`, 8), "want 12 for"},
+		{"offsets reversed", build(`{"a":{"dtype":"F32","shape":[0],"data_offsets":[8,0]}}`, 8), "want 0 for"},
 		{"overlap", build(`{`+one+`,"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, 8), "overlap"},
-		{"hole", build(`{`+one+`,"b":{"dtype":"F32","shape":[1],"data_offsets":[12,16]}}`, 16), "4 bytes before it"},
-		{"remainder", build(`{`+one+`}`, 9), "belong to no tensor"},
-		{"cut", build(`{`+one+`}`, 7), "file ends inside it"},
+		{"hole", build(`{`+one+`,"b":{"dtype":"F32","shape":[1],"data_offsets":[12,16]}}`, 16), "4 unused bytes before"},
+		{"remainder", build(`{`+one+`}`, 9), "unused bytes"},
+		{"cut", build(`{`+one+`}`, 7), "truncated"},
 		{"metadata not text", build(`{"__metadata__":{"a":1}}`, 0), "not text"},
-		{"control character", build(`{"a\u001b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 8), "not printable"},
+		{"control character", build(`{"a\u001b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 8), "control characters"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "model.safetensors")
@@ -255,7 +255,7 @@ func TestDamage(t *testing.T) {
 		check("flip in "+e.Name, "tensor "+e.Name)
 	}
 	put(file, whole[:len(whole)-1])
-	check("cut", "the index says")
+	check("cut", "by the index")
 	bad := bytes.Replace(slices.Clone(whole), []byte(`"moment"`), []byte(`"nonent"`), 1)
 	put(file, bad)
 	check("renamed tensor", "tensor nonent")
@@ -264,12 +264,12 @@ func TestDamage(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	check("missing part", "this part is missing")
+	check("missing part", "the file is missing")
 	put(file, whole)
 	put(filepath.Join(dir, indexFile), idx[:len(idx)/2])
-	check("half an index", "index of the checkpoint is damaged")
+	check("half an index", "checkpoint index is damaged")
 	put(filepath.Join(dir, indexFile), bytes.Replace(idx, []byte("rank-0000.st"), []byte("../../../x.st"), 1))
-	check("path escape", "not a file of this folder")
+	check("path escape", "not in the folder of the checkpoint")
 	if err := os.Remove(filepath.Join(dir, indexFile)); err != nil {
 		t.Fatal(err)
 	}

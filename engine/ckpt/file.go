@@ -9,8 +9,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// File is an open safetensors file, whose tensors are read when they are needed. Its
-// methods may be called from several goroutines.
+// File is an open safetensors file. It reads tensors on demand, so a file may be larger than the
+// memory. Its methods are safe for concurrent use.
 type File struct {
 	path    string
 	file    *os.File
@@ -18,7 +18,7 @@ type File struct {
 	entries map[string]Entry
 }
 
-// Open reads the header of a file.
+// Open opens a safetensors file and reads its header.
 //
 // Errors: as ReadFile.
 func Open(path string) (*File, error) {
@@ -33,7 +33,7 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// Find gives the entry of a tensor; of a packed one as if it were not.
+// Find returns the entry of a tensor. A packed tensor has the entry of the unpacked one.
 func (f *File) Find(name string) (e Entry, ok bool) {
 	if e, ok = f.entries[name]; ok {
 		return e, ok
@@ -46,7 +46,7 @@ func (f *File) Find(name string) (e Entry, ok bool) {
 	return Entry{Name: name, DType: F32, Shape: shape}, err == nil
 }
 
-// Entries lists what the file holds, packed tensors as if they were not.
+// Entries lists the tensors of the file. Packed tensors are listed as the unpacked ones.
 func (f *File) Entries() []Entry {
 	var out []Entry
 	for _, e := range f.header.Entries {
@@ -63,14 +63,14 @@ func (f *File) Entries() []Entry {
 	return out
 }
 
-// Float64 reads a tensor of F64 into dst, which is grown if short and returned.
+// Float64 reads a tensor of type F64.
 //
-// Errors: a tensor that is absent or of another type; exit 66 or 74 if the file cannot be
-// read.
+// Memory: dst is grown if it is too short, and returned.
+// Errors: the tensor is missing or has another type; exit 66 or 74 if the file cannot be read.
 func (f *File) Float64(dst []float64, name string) ([]float64, error) {
 	e, ok := f.entries[name]
 	if !ok || e.DType != F64 {
-		return dst, fmt.Errorf("%s has no tensor %s of type %s", f.path, name, F64)
+		return dst, fmt.Errorf("%s: no tensor %s of type %s", f.path, name, F64)
 	}
 	n := int(e.end-e.begin) / 8
 	if cap(dst) < n {
@@ -79,9 +79,10 @@ func (f *File) Float64(dst []float64, name string) ([]float64, error) {
 	return dst[:n], readInto(f, e, dst[:n])
 }
 
-// Float32 reads a tensor of floating point numbers into dst, which has its size.
+// Float32 reads a tensor of floating-point numbers into dst, and converts it to float32. dst must
+// have the size of the tensor.
 //
-// Errors: as Float64; a tensor of integers, or of another size.
+// Errors: as Float64; the tensor holds integers, or has another size.
 func (f *File) Float32(dst []float32, name string) error {
 	if e, ok := f.entries[name]; ok && e.DType == F32 && int(e.end-e.begin) == 4*len(dst) {
 		return readInto(f, e, dst)
@@ -95,13 +96,15 @@ func (f *File) Float32(dst []float32, name string) error {
 	}
 	x, err := t.Float32()
 	if err == nil && len(x) != len(dst) {
-		err = fmt.Errorf("tensor %s has %d elements, want %d", name, len(x), len(dst))
+		err = fmt.Errorf("tensor %s: %d elements, want %d", name, len(x), len(dst))
 	}
 	copy(dst, x)
 	return err
 }
 
 // readPacked reads a packed tensor into dst.
+//
+// Errors: exit 65 if bitmap, values and dst do not match.
 func (f *File) readPacked(dst []float32, name string) error {
 	bitmap, err := f.Tensor(name + bitmapSuffix)
 	if err != nil {
@@ -114,13 +117,13 @@ func (f *File) readPacked(dst []float32, name string) error {
 	set, _ := bitmap.Data.([]uint8)
 	x, _ := values.Data.([]float32)
 	if err := unpackInto(dst, set, x); err != nil {
-		return &exit.Error{Code: exit.BadData, What: "a packed tensor is damaged", At: f.path + ", tensor " + name, Why: err.Error(), Fix: "fetch or make the file again", Err: err}
+		return &exit.Error{Code: exit.BadData, What: "a packed tensor is damaged", At: f.path + ", tensor " + name, Why: err.Error(), Fix: "download or write the file again", Err: err}
 	}
 	return nil
 }
 
-// readInto reads a tensor to where it is wanted: on machines whose order of bytes is that
-// of the file without a copy.
+// readInto reads a tensor into dst. On little-endian machines it reads directly into dst, without a
+// copy.
 func readInto[T float32 | float64](f *File, e Entry, dst []T) error {
 	raw := bigmem.Bytes(dst)
 	if !littleEndian {
@@ -136,16 +139,16 @@ func readInto[T float32 | float64](f *File, e Entry, dst []T) error {
 	return err
 }
 
-// littleEndian tells whether numbers lie in memory as they do in a file.
+// littleEndian reports whether this machine stores numbers in the byte order of the file.
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// Tensor reads a tensor.
+// Tensor reads a tensor of any type. Packed tensors are not unpacked.
 //
 // Errors: as Float64.
 func (f *File) Tensor(name string) (Tensor, error) {
 	e, ok := f.entries[name]
 	if !ok {
-		return Tensor{}, fmt.Errorf("%s has no tensor %s", f.path, name)
+		return Tensor{}, fmt.Errorf("%s: no tensor %s", f.path, name)
 	}
 	raw := make([]byte, e.end-e.begin)
 	if _, err := f.file.ReadAt(raw, f.header.data+e.begin); err != nil {

@@ -9,17 +9,20 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// A tensor with many zeros may lie in a file as two: a bitmap, in which the bit of an element that
-// is not 0 is set, eight of them to a byte, the lowest first; and these elements in their order.
-// The metadata have its shape. Readers of this package give the tensor.
+// A packed tensor stores a tensor with many zeros as two tensors: name#bitmap and name#values. The
+// bitmap has one bit for each element, eight to a byte, the lowest bit first. A bit is set if the
+// element is not 0. The values are these elements in order. The metadata have the shape under
+// "shape of name". Readers in this package unpack such tensors.
 const (
 	bitmapSuffix  = "#bitmap"
 	valuesSuffix  = "#values"
-	shapeMetadata = "shape of " // before the name
+	shapeMetadata = "shape of " // followed by the name of the tensor
 )
 
-// WritePacked is WriteFile with tensors of F32 packed that are smaller so. A file without any is
-// that of WriteFile.
+// WritePacked writes a file as WriteFile does, and packs each F32 tensor for which this saves
+// space. A file without packed tensors is identical to that of WriteFile.
+//
+// Errors: as WriteFile.
 func WritePacked(path string, tensors []Tensor) error {
 	var out []Tensor
 	var metadata map[string]string
@@ -43,8 +46,8 @@ func WritePacked(path string, tensors []Tensor) error {
 	return WriteFile(path, out, metadata)
 }
 
-// pack parts elements into their bitmap and those that are not 0. That of −0 is set, so that its
-// bits return.
+// pack splits elements into their bitmap and the elements that are not 0. −0 counts as not 0, so
+// that unpacking restores its bits.
 func pack(x []float32) (bitmap []uint8, values []float32) {
 	bitmap = make([]uint8, (len(x)+7)/8)
 	for i, v := range x {
@@ -56,16 +59,16 @@ func pack(x []float32) (bitmap []uint8, values []float32) {
 	return bitmap, values
 }
 
-// unpackInto is the inverse of pack, into dst.
+// unpackInto unpacks bitmap and values into dst. It is the inverse of pack.
 //
-// Errors: parts that do not belong together.
+// Errors: bitmap, values and dst do not match in size.
 func unpackInto(dst []float32, bitmap []uint8, values []float32) error {
 	n := 0
 	for _, b := range bitmap {
 		n += bits.OnesCount8(b)
 	}
 	if len(bitmap) != (len(dst)+7)/8 || n != len(values) || len(dst)%8 > 0 && bitmap[len(bitmap)-1]>>(len(dst)%8) != 0 {
-		return fmt.Errorf("a bitmap of %d bytes, %d of its bits set, for %d elements and %d values", len(bitmap), n, len(dst), len(values))
+		return fmt.Errorf("bitmap of %d bytes with %d bits set, want one bit for each of %d elements and %d bits set", len(bitmap), n, len(dst), len(values))
 	}
 	clear(dst)
 	at := 0
@@ -78,21 +81,21 @@ func unpackInto(dst []float32, bitmap []uint8, values []float32) error {
 	return nil
 }
 
-// packedShape is the shape of a packed tensor, of which the metadata speak and whose bitmap has so
-// many bytes.
+// packedShape reads the shape of a packed tensor from the metadata, and compares it with the size
+// of its bitmap in bytes.
 func packedShape(metadata map[string]string, name string, bitmap int64) ([]int, error) {
 	var shape []int
 	if err := json.Unmarshal([]byte(metadata[shapeMetadata+name]), &shape); err != nil {
-		return nil, fmt.Errorf("the metadata have no shape of %s: %w", name, err)
+		return nil, fmt.Errorf("metadata without the shape of %s: %w", name, err)
 	}
 	n, err := countElements(shape)
 	if err == nil && (n+7)/8 != bitmap {
-		err = fmt.Errorf("shape %v has a bitmap of %d bytes", shape, bitmap)
+		err = fmt.Errorf("bitmap of %d bytes does not match shape %v", bitmap, shape)
 	}
 	return shape, err
 }
 
-// joinPacked puts packed tensors of a file together, where their bitmaps lie.
+// joinPacked replaces the bitmap of each packed tensor with the unpacked tensor, and drops its values.
 func joinPacked(path string, tensors []Tensor, metadata map[string]string) ([]Tensor, error) {
 	at := map[string]int{}
 	for i, t := range tensors {
@@ -112,14 +115,14 @@ func joinPacked(path string, tensors []Tensor, metadata map[string]string) ([]Te
 		}
 		whole, err := joinTensor(name, t, tensors, at, metadata)
 		if err != nil {
-			return nil, &exit.Error{Code: exit.BadData, What: "a packed tensor is damaged", At: path + ", tensor " + name, Why: err.Error(), Fix: "fetch or make the file again", Err: err}
+			return nil, &exit.Error{Code: exit.BadData, What: "a packed tensor is damaged", At: path + ", tensor " + name, Why: err.Error(), Fix: "download or write the file again", Err: err}
 		}
 		out = append(out, whole)
 	}
 	return out, nil
 }
 
-// joinTensor puts one tensor together.
+// joinTensor unpacks one tensor.
 func joinTensor(name string, bitmap Tensor, tensors []Tensor, at map[string]int, metadata map[string]string) (Tensor, error) {
 	set, _ := bitmap.Data.([]uint8)
 	shape, err := packedShape(metadata, name, int64(len(set)))
@@ -128,11 +131,11 @@ func joinTensor(name string, bitmap Tensor, tensors []Tensor, at map[string]int,
 	}
 	i, ok := at[name+valuesSuffix]
 	if !ok {
-		return Tensor{}, fmt.Errorf("there is a bitmap and no %s%s", name, valuesSuffix)
+		return Tensor{}, fmt.Errorf("bitmap without %s%s", name, valuesSuffix)
 	}
 	values, ok := tensors[i].Data.([]float32)
 	if !ok {
-		return Tensor{}, fmt.Errorf("%s is no F32", tensors[i].Name)
+		return Tensor{}, fmt.Errorf("%s is not of type F32", tensors[i].Name)
 	}
 	n, err := countElements(shape)
 	if err != nil {
@@ -142,7 +145,8 @@ func joinTensor(name string, bitmap Tensor, tensors []Tensor, at map[string]int,
 	return Tensor{name, shape, x}, unpackInto(x, set, values)
 }
 
-// packedName gives the name of the packed tensor of which a part has that name.
+// packedName returns the name of the packed tensor of which part is the bitmap or the values. A name
+// that ends with the suffix by chance has no shape in the metadata, and is not packed.
 func packedName(part, suffix string, metadata map[string]string) (name string, ok bool) {
 	if name, ok = strings.CutSuffix(part, suffix); ok {
 		_, ok = metadata[shapeMetadata+name]

@@ -110,13 +110,13 @@ func TestPackedDamaged(t *testing.T) {
 		metadata map[string]string
 		why      string
 	}{
-		"a value too few":      {[]Tensor{bitmap, {"w#values", []int{1}, []float32{1}}}, shape, "2 of its bits set"},
-		"a bit beyond the end": {[]Tensor{{"w#bitmap", []int{1}, []uint8{17}}, values}, shape, "2 of its bits set"},
+		"a value too few":      {[]Tensor{bitmap, {"w#values", []int{1}, []float32{1}}}, shape, "2 bits set"},
+		"a bit beyond the end": {[]Tensor{{"w#bitmap", []int{1}, []uint8{17}}, values}, shape, "2 bits set"},
 		"another shape":        {[]Tensor{bitmap, values}, map[string]string{"shape of w": "[2, 8]"}, "bitmap of 1 bytes"},
-		"a huge shape":         {[]Tensor{bitmap, values}, map[string]string{"shape of w": "[1000000, 1000000, 1000000, 1000000]"}, "too large"},
-		"no shape":             {[]Tensor{bitmap, values}, map[string]string{"shape of w": "four"}, "no shape"},
-		"no values":            {[]Tensor{bitmap}, shape, "no w#values"},
-		"values of another":    {[]Tensor{bitmap, {"w#values", []int{2}, []int32{1, 2}}}, shape, "no F32"},
+		"a huge shape":         {[]Tensor{bitmap, values}, map[string]string{"shape of w": "[1000000, 1000000, 1000000, 1000000]"}, "too many elements"},
+		"no shape":             {[]Tensor{bitmap, values}, map[string]string{"shape of w": "four"}, "without the shape"},
+		"no values":            {[]Tensor{bitmap}, shape, "without w#values"},
+		"values of another":    {[]Tensor{bitmap, {"w#values", []int{2}, []int32{1, 2}}}, shape, "not of type F32"},
 		"a bitmap of another":  {[]Tensor{{"w#bitmap", []int{1}, []float32{5}}, values}, shape, "bitmap of 0 bytes"},
 	} {
 		path := filepath.Join(t.TempDir(), "w.safetensors")

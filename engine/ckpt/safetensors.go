@@ -18,47 +18,52 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// maxHeader bounds the JSON header, as the reference implementation does.
+// maxHeader limits the JSON header to 100 MB, as the reference implementation does.
 const maxHeader = 100_000_000
 
-// Entry is what the header says of one tensor.
+// Entry describes one tensor in the header.
 type Entry struct {
 	Name       string
 	DType      DType
 	Shape      []int
-	begin, end int64 // byte range in the data that follow the header
+	begin, end int64 // byte range, relative to the end of the header
 }
 
-// Header is the table of contents of a safetensors file.
+// Header is the header of a safetensors file: the list of its tensors.
 type Header struct {
-	Entries  []Entry // in the order of their data
-	Metadata map[string]string
-	data     int64 // where the data begin in the file
+	Entries  []Entry           // in the order of their data
+	Metadata map[string]string // the entry "__metadata__"; nil for none
+	data     int64             // offset of the data in the file
 }
 
-// formatError is a fault of the format, at a byte or a tensor.
+// formatError is a violation of the format, with the byte or tensor where it was found.
 type formatError struct{ fault, where string }
 
 func (f *formatError) Error() string { return f.fault + " (" + f.where + ")" }
 
+// badHeader makes a formatError.
 func badHeader(where, format string, args ...any) error {
 	return &formatError{fmt.Sprintf(format, args...), where}
 }
 
-// ReadHeader reads and checks the header of a safetensors file of size bytes: known
-// types, byte ranges that match the shapes, one after the other without overlap,
-// hole or remainder. Nothing is allocated that the file does not hold.
+// ReadHeader reads and validates the header of a safetensors file of size bytes. Element types must
+// be known. Byte ranges must match the shapes and cover the data without overlap or gap.
+//
+// Layout: 8 bytes with the length N of the header (uint64, little-endian), N bytes of JSON, data
+// (safetensors README, section "Format").
+// Memory: at most the size of the file.
+// Errors: *formatError for a file that violates the format; read errors.
 func ReadHeader(r io.ReaderAt, size int64) (*Header, error) {
 	var prefix [9]byte
 	if size < int64(len(prefix)) {
-		return nil, badHeader("byte 0", "file of %d bytes is too short for a header", size)
+		return nil, badHeader("byte 0", "file of %d bytes, a header needs at least 9", size)
 	}
 	if _, err := r.ReadAt(prefix[:], 0); err != nil {
 		return nil, err
 	}
 	n := binary.LittleEndian.Uint64(prefix[:8])
 	if n > maxHeader || int64(n) > size-8 || n < 2 {
-		return nil, badHeader("byte 0", "header length %d does not fit a file of %d bytes", n, size)
+		return nil, badHeader("byte 0", "header length %d exceeds the file of %d bytes", n, size)
 	}
 	if prefix[8] != '{' {
 		return nil, badHeader("byte 8", "header does not begin with {")
@@ -78,9 +83,9 @@ func ReadHeader(r io.ReaderAt, size int64) (*Header, error) {
 	return h, h.check(size - h.data)
 }
 
-// parseHeader reads the JSON by tokens: encoding/json alone would take the last of
-// two equal keys and ignore the case of names, and so admit files that other
-// readers understand differently.
+// parseHeader parses the JSON header token by token. encoding/json would accept the last of two
+// equal keys and ignore the case of keys. It would thus accept files that other readers understand
+// differently.
 func parseHeader(text []byte) (*Header, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -107,7 +112,7 @@ func parseHeader(text []byte) (*Header, error) {
 			})
 		}
 		if name == "" || strings.ContainsFunc(name, unicode.IsControl) {
-			return badHeader("header", "tensor name %q is not printable", name)
+			return badHeader("header", "tensor name %q is empty or has control characters", name)
 		}
 		e := Entry{Name: name}
 		err := parseEntry(d, &e)
@@ -122,27 +127,26 @@ func parseHeader(text []byte) (*Header, error) {
 		return nil, badHeader("header", "header is not valid JSON: %v", err)
 	}
 	if rest := bytes.Trim(text[d.InputOffset():], " "); len(rest) > 0 {
-		return nil, badHeader(fmt.Sprintf("byte %d", 8+d.InputOffset()), "something follows the header's last bracket")
+		return nil, badHeader(fmt.Sprintf("byte %d", 8+d.InputOffset()), "unexpected bytes after the JSON object of the header")
 	}
 	return h, nil
 }
 
-// parseObject calls visit for every key of the JSON object that comes next; visit reads
-// the value.
+// parseObject calls visit for every key of the next JSON object. visit must read the value.
 func parseObject(d *json.Decoder, visit func(key string) error) error {
 	tok, err := d.Token()
 	if err != nil {
 		return err
 	}
 	if tok != json.Delim('{') {
-		return fmt.Errorf("want an object, got %v", tok)
+		return fmt.Errorf("got %v, want an object", tok)
 	}
 	for d.More() {
 		key, err := d.Token()
 		if err != nil {
 			return err
 		}
-		if err := visit(key.(string)); err != nil { // inside an object a key is always a string
+		if err := visit(key.(string)); err != nil { // the decoder guarantees that keys are strings
 			return err
 		}
 	}
@@ -150,7 +154,7 @@ func parseObject(d *json.Decoder, visit func(key string) error) error {
 	return err
 }
 
-// parseEntry reads {"dtype": …, "shape": […], "data_offsets": [b, e]}.
+// parseEntry parses {"dtype": …, "shape": […], "data_offsets": [begin, end]}.
 func parseEntry(d *json.Decoder, e *Entry) error {
 	where := "tensor " + strconv.Quote(e.Name)
 	seen := map[string]bool{}
@@ -164,7 +168,7 @@ func parseEntry(d *json.Decoder, e *Entry) error {
 			tok, err := d.Token()
 			name, ok := tok.(string)
 			if e.DType = DType(name); err != nil || !ok || e.DType.size() == 0 {
-				return badHeader(where, "element type %v is not known", tok)
+				return badHeader(where, "unknown element type %v", tok)
 			}
 		case "shape":
 			list, err := parseNumbers(d)
@@ -182,7 +186,7 @@ func parseEntry(d *json.Decoder, e *Entry) error {
 			}
 			e.begin, e.end = list[0], list[1]
 		default:
-			return badHeader(where, "key %q is not known", key)
+			return badHeader(where, "unknown key %q", key)
 		}
 		return nil
 	})
@@ -192,7 +196,7 @@ func parseEntry(d *json.Decoder, e *Entry) error {
 	return err
 }
 
-// parseNumbers reads a JSON array of whole numbers that are not negative.
+// parseNumbers parses a JSON array of integers that are not negative.
 func parseNumbers(d *json.Decoder) ([]int64, error) {
 	tok, err := d.Token()
 	if err != nil || tok != json.Delim('[') {
@@ -207,7 +211,7 @@ func parseNumbers(d *json.Decoder) ([]int64, error) {
 		}
 		v, err := strconv.ParseInt(string(num), 10, 64)
 		if err != nil || v < 0 {
-			return nil, fmt.Errorf("%s is not a whole number from 0", num)
+			return nil, fmt.Errorf("%s is not an integer of at least 0", num)
 		}
 		list = append(list, v)
 	}
@@ -215,7 +219,7 @@ func parseNumbers(d *json.Decoder) ([]int64, error) {
 	return list, err
 }
 
-// check compares the byte ranges with the shapes and with each other.
+// check verifies that the byte ranges match the shapes and cover size bytes without overlap or gap.
 func (h *Header) check(size int64) error {
 	slices.SortStableFunc(h.Entries, func(a, b Entry) int {
 		if a.begin != b.begin {
@@ -231,29 +235,29 @@ func (h *Header) check(size int64) error {
 			return badHeader(where, "%v", err)
 		}
 		if e.end < e.begin || e.end-e.begin != n*e.DType.size() {
-			return badHeader(where, "%s %v needs %d bytes, data_offsets give %d", e.DType, e.Shape, n*e.DType.size(), e.end-e.begin)
+			return badHeader(where, "data_offsets give %d bytes, want %d for %s %v", e.end-e.begin, n*e.DType.size(), e.DType, e.Shape)
 		}
 		switch {
 		case e.begin < at:
-			return badHeader(where, "data overlap those of the tensor before")
+			return badHeader(where, "data overlap with the previous tensor")
 		case e.begin > at:
-			return badHeader(where, "%d bytes before it belong to no tensor", e.begin-at)
+			return badHeader(where, "%d unused bytes before its data", e.begin-at)
 		case e.end > size:
-			return badHeader(where, "file ends inside it: %d bytes declared, %d present", e.end, size)
+			return badHeader(where, "the file is truncated: data end at byte %d, want %d", size, e.end)
 		}
 		at = e.end
 	}
 	if at != size {
-		return badHeader(fmt.Sprintf("byte %d", h.data+at), "%d bytes at the end belong to no tensor", size-at)
+		return badHeader(fmt.Sprintf("byte %d", h.data+at), "%d unused bytes at the end", size-at)
 	}
 	return nil
 }
 
-// ReadFile reads all tensors of a safetensors file, in the order of their data; packed ones
-// (WritePacked) as they were.
+// ReadFile reads all tensors of a safetensors file, in the order of their data, and unpacks those
+// of WritePacked. The map holds the metadata.
 //
-// Errors: 66 if the file is not there; 65, naming the byte or tensor, if it is not
-// safetensors or not sound; for a pickle also how to convert it.
+// Errors: exit 66 if the file does not exist; exit 65, naming the byte or tensor, if it is not a
+// valid safetensors file. For a pickle the error includes a command that converts it.
 func ReadFile(path string) ([]Tensor, map[string]string, error) {
 	var tensors []Tensor
 	meta, err := eachTensor(path, func(e Entry, raw []byte) error {
@@ -273,8 +277,8 @@ func open(path string) (*os.File, *Header, error) {
 	if err != nil {
 		return nil, nil, exit.ReadError(path, err)
 	}
-	if !st.Mode().IsRegular() { // opening a pipe would wait for its other end
-		return nil, nil, &exit.Error{Code: exit.BadData, What: "not a file of weights", At: path, Why: "it is a " + fileKind(st.Mode()), Fix: "give the path of a safetensors file"}
+	if !st.Mode().IsRegular() { // opening a pipe would block
+		return nil, nil, &exit.Error{Code: exit.BadData, What: "not a regular file", At: path, Why: "it is a " + fileKind(st.Mode()), Fix: "give the path of a safetensors file"}
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -292,11 +296,12 @@ func open(path string) (*os.File, *Header, error) {
 	if e := foreignFormat(file, path); e != nil {
 		return nil, nil, e
 	}
-	return nil, nil, &exit.Error{Code: exit.BadData, What: "not a sound safetensors file", At: path + ", " + fault.where, Why: fault.fault,
-		Fix: "fetch or make the file again", Err: err}
+	return nil, nil, &exit.Error{Code: exit.BadData, What: "not a valid safetensors file", At: path + ", " + fault.where, Why: fault.fault,
+		Fix: "download or write the file again", Err: err}
 }
 
-// eachTensor calls f for every tensor of a file with its bytes, which f must not keep.
+// eachTensor calls f for every tensor of a file, in the order of the data. raw is valid during the call
+// only.
 func eachTensor(path string, f func(e Entry, raw []byte) error) (map[string]string, error) {
 	file, h, err := open(path)
 	if err != nil {
@@ -317,6 +322,7 @@ func eachTensor(path string, f func(e Entry, raw []byte) error) (map[string]stri
 	return h.Metadata, nil
 }
 
+// fileKind names the type of a file that is not regular.
 func fileKind(m os.FileMode) string {
 	switch {
 	case m.IsDir():
@@ -329,50 +335,50 @@ func fileKind(m os.FileMode) string {
 	return "special file"
 }
 
-// foreignFormat recognises by content what people give as weights though it is not
-// safetensors; nil if it is none of these.
+// foreignFormat recognises other formats that are often given as weights, by content. It returns nil for
+// unknown content.
 func foreignFormat(r io.ReaderAt, path string) *exit.Error {
 	head := make([]byte, 4096)
-	n, _ := r.ReadAt(head, 0) // a short file gives what it has
+	n, _ := r.ReadAt(head, 0) // io.EOF: the file is shorter than head
 	head = head[:n]
-	convert := fmt.Sprintf("convert it once, where PyTorch is installed: python3 -c \"import torch, safetensors.torch as st; "+
+	convert := fmt.Sprintf("convert it once on a machine with PyTorch: python3 -c \"import torch, safetensors.torch as st; "+
 		"s = torch.load('%s', map_location='cpu', weights_only=True); s = s.get('state_dict', s); "+
 		"st.save_file({k: v.contiguous() for k, v in s.items()}, '%s.safetensors')\"", path, strings.TrimSuffix(path, ".safetensors"))
 	refuse := func(what, why, fix string) *exit.Error {
 		return &exit.Error{Code: exit.BadData, What: what, At: path, Why: why, Fix: fix}
 	}
-	const runs = "loading such a file can run any code that is in it, so it is never loaded, whatever its name"
+	const runs = "loading such a file can execute code in it, so it is refused, whatever its name"
 	switch {
 	case n > 2 && head[0] == 0x80 && head[1] >= 1 && head[1] <= 5, bytes.HasPrefix(head, []byte("(dp")), bytes.HasPrefix(head, []byte("ccollections\n")):
 		return refuse("the weights are a Python pickle", runs, convert)
 	case bytes.HasPrefix(head, []byte("PK\x03\x04")), bytes.HasPrefix(head, []byte("PK\x05\x06")):
-		return refuse("the weights are a zip archive, the form in which PyTorch wraps a pickle", runs, convert)
+		return refuse("the weights are a zip archive, in which PyTorch stores a pickle", runs, convert)
 	case bytes.HasPrefix(head, []byte("\x89HDF\r\n\x1a\n")):
-		return refuse("the weights are an HDF5 file", "only safetensors are read", "export the weights as safetensors")
+		return refuse("the weights are an HDF5 file", "only safetensors files can be read", "export the weights as safetensors")
 	case bytes.HasPrefix(head, []byte("\x93NUMPY")):
-		return refuse("the weights are a NumPy file", "only safetensors are read", "save the arrays with safetensors.numpy.save_file")
+		return refuse("the weights are a NumPy file", "only safetensors files can be read", "save the arrays with safetensors.numpy.save_file")
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
-		return refuse("the weights are gzipped", "only plain safetensors are read", "gunzip the file")
+		return refuse("the weights are compressed with gzip", "only uncompressed safetensors files can be read", "run gunzip on the file")
 	case bytes.HasPrefix(bytes.ToLower(bytes.TrimSpace(head)), []byte("<!doctype html")), bytes.HasPrefix(bytes.ToLower(bytes.TrimSpace(head)), []byte("<html")):
-		return refuse("the weights are a web page", "a download that failed often leaves one", "fetch the file again")
+		return refuse("the weights are an HTML page", "a failed download often leaves one", "download the file again")
 	case bytes.HasPrefix(head, []byte("version https://git-lfs")):
-		return refuse("the weights are a Git LFS pointer", "the file itself was not fetched", "run git lfs pull")
+		return refuse("the weights are a Git LFS pointer", "the file itself was not downloaded", "run git lfs pull")
 	case n == 0:
-		return refuse("the file of weights is empty", "", "fetch or make the file again")
+		return refuse("the file of weights is empty", "", "download or write the file again")
 	}
 	return nil
 }
 
-// WriteFile writes tensors as safetensors, in the given order, atomically. The
-// metadata may be nil.
+// WriteFile writes tensors as a safetensors file, in the given order. The file is replaced
+// atomically. metadata may be nil.
 //
-// Errors: a tensor whose data do not fit its shape, two of one name; 73 and 74.
+// Errors: a tensor whose data do not match its shape, a name that is used twice; exit 73 or 74.
 func WriteFile(path string, tensors []Tensor, metadata map[string]string) error {
 	_, err := writeFile(path, tensors, metadata)
 	return err
 }
 
-// writeFile also gives the entries and the checksum of every tensor.
+// writeFile writes a file as WriteFile does, and returns entry and checksum of each tensor.
 func writeFile(path string, tensors []Tensor, metadata map[string]string) ([]tensorChecksum, error) {
 	header, sums, err := buildHeader(tensors, metadata)
 	if err != nil {
@@ -396,8 +402,8 @@ func writeFile(path string, tensors []Tensor, metadata map[string]string) ([]ten
 	return sums, exit.CreateError(path, err)
 }
 
-// buildHeader gives the JSON header, padded so that the data begin at a multiple of
-// eight bytes.
+// buildHeader encodes the JSON header. It pads the header with spaces, so that the data begin at a
+// multiple of eight bytes.
 func buildHeader(tensors []Tensor, metadata map[string]string) ([]byte, []tensorChecksum, error) {
 	var b bytes.Buffer
 	sums := make([]tensorChecksum, len(tensors))
@@ -417,7 +423,7 @@ func buildHeader(tensors []Tensor, metadata map[string]string) ([]byte, []tensor
 			return nil, nil, err
 		}
 		if seen[t.Name] || t.Name == "" {
-			return nil, nil, fmt.Errorf("tensor name %q is empty, reserved or used twice", t.Name)
+			return nil, nil, fmt.Errorf("tensor name %q: empty, reserved or used twice", t.Name)
 		}
 		seen[t.Name] = true
 		name, err := json.Marshal(t.Name)

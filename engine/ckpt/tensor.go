@@ -7,11 +7,11 @@ import (
 	"math"
 )
 
-// DType is the element type of a tensor in a file, in safetensors' words.
+// DType is the element type of a tensor in a file, named as in safetensors.
 type DType string
 
-// The element types. F16 and BF16 are read as float32, which loses nothing, and
-// never written.
+// The element types. F16 and BF16 are converted to float32 when they are read, without loss, and
+// are never written.
 const (
 	F64  DType = "F64"
 	F32  DType = "F32"
@@ -22,7 +22,7 @@ const (
 	U8   DType = "U8"
 )
 
-// size is the length of one element in bytes, 0 for a type we do not know.
+// size is the length of an element in bytes; 0 for an unknown type.
 func (d DType) size() int64 {
 	switch d {
 	case F64, I64:
@@ -37,19 +37,19 @@ func (d DType) size() int64 {
 	return 0
 }
 
-// Tensor is a named array in row-major order.
+// Tensor is a named array in row-major order (C order).
 type Tensor struct {
 	Name  string
 	Shape []int
-	// Data is a []float32, []float64, []int64, []int32 or []uint8 with as many
-	// elements as the shape says.
+	// Data is a []float32, []float64, []int64, []int32 or []uint8. Its length is the product of
+	// Shape.
 	Data any
 }
 
-// Float32 is the data of a float tensor as float32; a copy unless it is that type
-// already.
+// Float32 returns the data of a floating-point tensor as float32. The result is a copy unless the
+// data have this type already.
 //
-// Errors: if the tensor holds integers.
+// Errors: the tensor holds integers.
 func (t Tensor) Float32() ([]float32, error) {
 	switch v := t.Data.(type) {
 	case []float32:
@@ -61,26 +61,27 @@ func (t Tensor) Float32() ([]float32, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("tensor %s holds %T, want floating point numbers", t.Name, t.Data)
+	return nil, fmt.Errorf("tensor %s: got %T, want floating-point numbers", t.Name, t.Data)
 }
 
-// countElements is the number of elements of a shape, or an error if it is negative or
-// does not fit.
+// countElements is the number of elements of a shape.
+//
+// Errors: a negative dimension, or a product that overflows.
 func countElements(shape []int) (int64, error) {
 	n := int64(1)
 	for _, s := range shape {
 		if s < 0 {
-			return 0, fmt.Errorf("shape %v has a negative side", shape)
+			return 0, fmt.Errorf("shape %v: negative dimension", shape)
 		}
 		if s > 0 && n > math.MaxInt64/16/int64(s) {
-			return 0, fmt.Errorf("shape %v is too large", shape)
+			return 0, fmt.Errorf("shape %v: too many elements", shape)
 		}
 		n *= int64(s)
 	}
 	return n, nil
 }
 
-// dtype gives the element type of a tensor that is to be written.
+// dtype validates a tensor that is to be written, and returns its element type.
 func (t Tensor) dtype() (DType, error) {
 	var d DType
 	var have int
@@ -103,21 +104,21 @@ func (t Tensor) dtype() (DType, error) {
 		return "", fmt.Errorf("tensor %s: %w", t.Name, err)
 	}
 	if n != int64(have) {
-		return "", fmt.Errorf("tensor %s: %d values, shape %v wants %d", t.Name, have, t.Shape, n)
+		return "", fmt.Errorf("tensor %s: %d values, want %d for shape %v", t.Name, have, n, t.Shape)
 	}
 	return d, nil
 }
 
-// encode gives the bytes of the data in little-endian order.
+// encode returns the data as little-endian bytes.
 func encode(data any) []byte {
 	out, err := binary.Append(nil, binary.LittleEndian, data)
 	if err != nil {
-		panic(err) // check admitted only slices of numbers
+		panic(err) // check accepts slices of numbers only
 	}
 	return out
 }
 
-// decode is the inverse of encode; F16 and BF16 become float32.
+// decode is the inverse of encode. F16 and BF16 become float32.
 func decode(d DType, raw []byte) any {
 	le := binary.LittleEndian
 	switch d {
@@ -138,7 +139,7 @@ func decode(d DType, raw []byte) any {
 	}
 }
 
-// decodeElements turns each element of a tensor's bytes into a number.
+// decodeElements converts the bytes of each element to a number.
 func decodeElements[T any](d DType, raw []byte, value func([]byte) T) []T {
 	size := int(d.size())
 	out := make([]T, len(raw)/size)
@@ -148,7 +149,8 @@ func decodeElements[T any](d DType, raw []byte, value func([]byte) T) []T {
 	return out
 }
 
-// halfToFloat32 widens an IEEE 754 binary16: sign, 5 bits of exponent, 10 of fraction.
+// halfToFloat32 converts an IEEE 754 binary16 number (1 bit sign, 5 bits exponent, 10 bits fraction) to
+// float32.
 func halfToFloat32(h uint16) float32 {
 	sign := uint32(h&0x8000) << 16
 	exp, frac := uint32(h>>10&0x1f), uint32(h&0x3ff)
@@ -158,7 +160,7 @@ func halfToFloat32(h uint16) float32 {
 	case exp != 0:
 		return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 	}
-	v := float32(frac) * (1.0 / (1 << 24)) // subnormal: frac · 2⁻²⁴
+	v := float32(frac) * (1.0 / (1 << 24)) // subnormal: frac·2⁻²⁴
 	if sign != 0 {
 		return -v
 	}
@@ -167,5 +169,5 @@ func halfToFloat32(h uint16) float32 {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum is the CRC-32C of a tensor's bytes in the file.
+// checksum is the CRC-32C (Castagnoli) of a tensor's bytes in the file.
 func checksum(raw []byte) uint32 { return crc32.Checksum(raw, castagnoli) }

@@ -7,17 +7,17 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Chunk is a run of a store's parameters within one of them, Lo up to before Hi. It is
-// what is moved, and what norms are summed over, as one.
+// Chunk is a contiguous part of one parameter in a store: the elements Lo to Hi, Hi excluded. A
+// piece is the unit of work of a thread, of ownership of a rank, and of summation for norms.
 type Chunk struct {
-	Param  string
-	Lo, Hi int
+	Param  string // name of the parameter
+	Lo, Hi int    // offsets in the flat parameters of the store
 }
 
-// chunkLen is the most elements of a piece, 64 KiB.
+// chunkLen is the largest number of elements of a piece: 64 KiB of float32.
 const chunkLen = 16384
 
-// ChunkSizes are the lengths of the pieces of a parameter with n elements.
+// ChunkSizes returns the lengths of the pieces of a parameter with n elements.
 func ChunkSizes(n int) []int {
 	var sizes []int
 	for ; n > chunkLen; n -= chunkLen {
@@ -26,8 +26,9 @@ func ChunkSizes(n int) []int {
 	return append(sizes, n)
 }
 
-// Chunks cuts the parameters of a store, in their order. Pieces depend on nothing else,
-// and so neither do the bits of sums over them.
+// Chunks divides the parameters of a store, in their order. The result depends on the layout of the
+// store only. Therefore sums that are added piece by piece have the same bits for any number of
+// threads and ranks.
 func Chunks(store *engine.Store) []Chunk {
 	var out []Chunk
 	for _, e := range store.Entries() {
@@ -43,40 +44,41 @@ func Chunks(store *engine.Store) []Chunk {
 	return out
 }
 
-// Ranks are those that share an optimiser: each moves the pieces that it owns, and keeps
-// their gradients and moments. All ranks call Sum, Gather and Collect in one order.
+// Ranks is a group of processes that share an optimiser. Each rank updates the pieces that it owns,
+// and holds their gradients and moments. All ranks must call Sum, Gather and Collect in the same
+// order.
 type Ranks interface {
-	// Rank is the number of this one, Size how many there are.
+	// Rank is the index of this process, Size the number of processes.
 	Rank() int
 	Size() int
-	// Owners gives the rank that owns each of Pieces.
+	// Owners returns the owning rank of each of Pieces.
 	Owners() []int
-	// Grads is the memory of the gradients of this rank's pieces, as Places lays them out.
+	// Grads returns the gradients of this rank's pieces, in the layout of Places.
 	Grads() []float32
-	// AllReduce adds up x over the ranks.
+	// AllReduce adds x over the ranks; all ranks get the result (all-reduce).
 	AllReduce(x []float64) error
-	// AllGather gives all ranks all of x, which lies as the parameters do and of which
-	// each has its own pieces.
+	// AllGather completes x on all ranks (all-gather). x has the layout of the parameters; each rank
+	// contributes its own pieces.
 	AllGather(x []float32) error
-	// GatherToRoot calls put on rank 0 with the x of each rank in turn; sizes are their
-	// lengths.
+	// GatherToRoot calls put on rank 0 with the x of each rank in turn (gather). sizes are the lengths
+	// of x by rank.
 	GatherToRoot(x []float32, sizes []int, put func(rank int, x []float32)) error
 }
 
-// chunk is one that this rank moves: elements lo to hi of a tensor, with gradient and
-// moments from at on.
+// chunk is a Piece for the kernels: elements lo to hi of the parameters, the index of their tensor,
+// and at, the offset of their gradients and moments.
 type chunk struct{ lo, hi, tensor, at int }
 
-// run is consecutive elements, from lo of the parameters and from at of the moments.
+// run is a contiguous range of n elements at offset lo of the parameters and at offset at of the
+// moments.
 type run struct{ lo, at, n int }
 
-// align is that of parameters in a store, in elements.
+// align is the alignment of parameters in a store, in elements (64 bytes).
 const align = 16
 
-// ChunkOffsets lays out what a rank has of its own pieces, their gradients and moments: they lie
-// one behind the other, aligned as parameters are. at is where each of Pieces begins, −1
-// for those of others, and n the length of all. A rank that owns all, as with owners nil,
-// has the layout of the store.
+// ChunkOffsets lays out the gradients and moments of the pieces that a rank owns: one after the other,
+// each aligned as parameters are. at is the offset of each piece, −1 if another rank owns it; n is
+// the total length. A rank that owns all pieces, as with nil owners, has the layout of the store.
 func ChunkOffsets(pieces []Chunk, owners []int, rank int) (at []int, n int) {
 	at = make([]int, len(pieces))
 	for i, p := range pieces {
@@ -90,7 +92,7 @@ func ChunkOffsets(pieces []Chunk, owners []int, rank int) (at []int, n int) {
 	return at, n
 }
 
-// chunksOf are the pieces of a rank, their numbers, and the length of their moments.
+// chunksOf returns the pieces that a rank owns, their indices, and the length of its moments.
 func (p *Optimizer) chunksOf(owners []int, rank int) (own []chunk, numbers []int, n int) {
 	at, n := ChunkOffsets(p.chunks, owners, rank)
 	for i, a := range at {
@@ -103,7 +105,7 @@ func (p *Optimizer) chunksOf(owners []int, rank int) (own []chunk, numbers []int
 	return own, numbers, n
 }
 
-// mergeRuns joins pieces that follow each other in both memories.
+// mergeRuns merges pieces that are adjacent in parameters and in moments.
 func mergeRuns(pieces []chunk) []run {
 	var out []run
 	for _, p := range pieces {
@@ -116,11 +118,11 @@ func mergeRuns(pieces []chunk) []run {
 	return out
 }
 
-// checkOwners refuses owners of other pieces.
+// checkOwners refuses a list of owners whose length is not the number of pieces.
 func checkOwners(owners []int, pieces int) error {
 	if len(owners) == pieces {
 		return nil
 	}
-	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d owners of %d pieces of the parameters", len(owners), pieces),
-		Why: "the ranks deal out the parameters of another network", Fix: "deal out those of this one"}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the optimiser has %d parts of parameters, but %d owners", pieces, len(owners)),
+		Why: "the parameters of another network were distributed over the ranks", Fix: "distribute the parameters of this network"}
 }

@@ -8,48 +8,51 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/backend"
 )
 
-// deviceStep moves the parameters of a store where they lie, on a GPU. Moments, gathered
-// gradients, the average and a mask lie there too, from step to step, and come back when the
-// program asks for them.
+// deviceStep runs the optimiser's step on the device that holds the parameters, so that parameters and
+// gradients need not be copied to the host in each step.
+//
+// Memory: moments, accumulated gradients, the moving average and the mask stay on the device from
+// step to step. leave copies them to the host when the program reads them.
 type deviceStep struct {
 	optimizer       *Optimizer
-	residence       *engine.DeviceParams
-	average         *engine.DeviceParams // nil without one
+	residence       *engine.DeviceParams // device memory of the parameters
+	average         *engine.DeviceParams // device memory of the moving average; nil if there is none
 	dev             backend.Updater
 	rule            backend.Rule
 	chunks          []backend.ParamRange
 	tensors         []backend.ParamTensor
-	arrays          backend.OptimArrays // on the device
-	sweep           backend.Optimiser   // along the present gradient
-	uploaded, newer bool                // moments are on the device, and newer than the program's
+	arrays          backend.OptimArrays // device memory of parameters, gradients, moments and average
+	sweep           backend.Optimiser   // step with the gradient of the last batch
+	uploaded, newer bool                // moments are on the device; the device copy is newer than the host copy
 	accumulation    *accumulation       // nil before the first Add
 	mask            *deviceMask         // nil before the first Mask
-	sumOnDevice     bool                // gathered gradients are there and nowhere else
-	deferred        error               // that nobody has been told of
+	sumOnDevice     bool                // accumulated gradients exist on the device only
+	deferred        error               // deferred error, returned by the next call that can return one
 }
 
-// accumulation is the sum of gradients on the device.
+// accumulation is gradient accumulation on the device: Σ weight·gradient over batches.
 type accumulation struct {
 	sum, weight []float32
-	hostWeight  []float32 // the weight, where the program has it
+	hostWeight  []float32 // host copy of weight, one element in pinned memory
 	add         func() error
-	sweep       backend.Optimiser // along the sum
+	sweep       backend.Optimiser // step with the accumulated gradient
 }
 
-// deviceMask is the mask on the device.
+// deviceMask holds the pruning mask on the device and the functions that set masked elements to 0.
 type deviceMask struct {
 	keep     backend.ParamMask
-	clears   []func() error // clear what is masked: of parameters, average and moments
-	gradient func() error   // of the present gradient
-	sum      func() error   // of the sum of gradients; nil before there is one
+	clears   []func() error // clear masked elements of parameters, average and moments
+	gradient func() error   // clears masked elements of the gradient
+	sum      func() error   // clears masked elements of the accumulated gradient; nil before the first use
 }
 
-// rules are the numbers of the rules on the device.
+// rules maps each optimiser to the update rule of the device kernels.
 var rules = map[Kind]backend.Rule{SGD: backend.RuleSGD, Adam: backend.RuleAdam, AdamW: backend.RuleAdamW, LARS: backend.RuleLARS, LAMB: backend.RuleLAMB}
 
-// useDevice has the steps of an optimiser of one rank run where its parameters lie.
+// useDevice runs the steps on the device if the parameters are there and the backend has the kernels.
+// An optimiser that is shared by several ranks steps on the host.
 //
-// Errors: too little memory there.
+// Errors: if the device has too little memory for the moments.
 func (p *Optimizer) useDevice() (err error) {
 	at := p.store.DeviceParams()
 	if at == nil || p.o.Ranks != nil {
@@ -67,7 +70,7 @@ func (p *Optimizer) useDevice() (err error) {
 		}
 		w.arrays.E = w.average.Params()
 	}
-	for _, x := range p.allChunks { // moments of one rank lie as parameters do
+	for _, x := range p.allChunks { // without ranks, moments have the layout of the parameters
 		w.chunks = append(w.chunks, backend.ParamRange{Lo: x.lo, Hi: x.hi, Tensor: x.tensor, At: x.lo})
 	}
 	for _, t := range p.tensors {
@@ -93,7 +96,8 @@ func (p *Optimizer) useDevice() (err error) {
 	return err
 }
 
-// accumulate is Optimizer.Add on the device; an error is told by the next step.
+// accumulate implements Optimizer.Add on the device. Add returns no error, so an error is deferred to the
+// next step.
 func (w *deviceStep) accumulate(weight float32, first bool) {
 	w.sumOnDevice = true
 	w.deferred = errors.Join(w.deferred, w.dev.Do(func() (err error) {
@@ -108,7 +112,7 @@ func (w *deviceStep) accumulate(weight float32, first bool) {
 				return err
 			}
 		}
-		if err := w.dev.Wait(); err != nil { // the weight before it is read
+		if err := w.dev.Wait(); err != nil { // the previous copy may still read told
 			return err
 		}
 		g.hostWeight[0] = weight
@@ -119,6 +123,7 @@ func (w *deviceStep) accumulate(weight float32, first bool) {
 	}))
 }
 
+// newAccumulation allocates the accumulator and the one-element weight on the device.
 func (w *deviceStep) newAccumulation() (g *accumulation, err error) {
 	g = &accumulation{}
 	if g.sum, err = w.dev.Alloc(len(w.arrays.G)); err != nil {
@@ -139,7 +144,7 @@ func (w *deviceStep) newAccumulation() (g *accumulation, err error) {
 	return g, err
 }
 
-// setMask is Optimizer.Mask on the device.
+// setMask implements Optimizer.Mask on the device.
 func (w *deviceStep) setMask(keep []bool) error {
 	err := w.dev.Do(func() (err error) {
 		if err = w.upload(); err != nil {
@@ -164,6 +169,8 @@ func (w *deviceStep) setMask(keep []bool) error {
 	return errors.Join(w.takeError(), err)
 }
 
+// newDeviceMask prepares the mask of n elements and a clearing function for each array that a mask
+// affects.
 func (w *deviceStep) newDeviceMask(n int) (m *deviceMask, err error) {
 	m = &deviceMask{}
 	if m.keep, err = w.dev.NewMask(n); err != nil {
@@ -183,7 +190,8 @@ func (w *deviceStep) newDeviceMask(n int) (m *deviceMask, err error) {
 	return m, err
 }
 
-// maskGradient clears what is masked of the gradient that the next step moves along.
+// maskGradient sets masked elements of the gradient of the next step to 0, so that norms and clipping do
+// not count them.
 func (w *deviceStep) maskGradient() (err error) {
 	m := w.mask
 	if w.optimizer.mask == nil {
@@ -200,7 +208,7 @@ func (w *deviceStep) maskGradient() (err error) {
 	return m.sum()
 }
 
-// markNewer says that parameters, average and moments were changed on the device.
+// markNewer records that parameters, average and moments were changed on the device.
 func (w *deviceStep) markNewer() {
 	w.newer = true
 	w.residence.MarkChanged()
@@ -209,7 +217,8 @@ func (w *deviceStep) markNewer() {
 	}
 }
 
-// step is Optimizer.Step on the device.
+// step implements Optimizer.Step on the device. The device checks that the gradient is finite
+// before it changes anything.
 func (w *deviceStep) step(rate float64) (norm float64, err error) {
 	p := w.optimizer
 	if err := w.takeError(); err != nil {
@@ -248,7 +257,7 @@ func (w *deviceStep) step(rate float64) (norm float64, err error) {
 	return norm, nil
 }
 
-// activeSweep is the sweep along the gradient of the next step.
+// activeSweep returns the sweep that uses the gradient of the next step: the accumulated one after Add.
 func (w *deviceStep) activeSweep() backend.Optimiser {
 	if w.optimizer.pending {
 		return w.accumulation.sweep
@@ -256,7 +265,7 @@ func (w *deviceStep) activeSweep() backend.Optimiser {
 	return w.sweep
 }
 
-// finite is Optimizer.Finite on the device.
+// finite implements Optimizer.Finite on the device.
 func (w *deviceStep) finite() (ok bool, err error) {
 	err = w.dev.Do(func() (err error) {
 		ok, err = w.activeSweep().Finite()
@@ -265,14 +274,14 @@ func (w *deviceStep) finite() (ok bool, err error) {
 	return ok, errors.Join(w.takeError(), err)
 }
 
-// takeError is the error that nobody has been told of.
+// takeError returns the deferred error and clears it.
 func (w *deviceStep) takeError() error {
 	err := w.deferred
 	w.deferred = nil
 	return err
 }
 
-// upload brings to the device what the program may have changed.
+// upload copies to the device what the host may have changed: parameters, average and moments.
 func (w *deviceStep) upload() error {
 	if err := w.residence.Upload(); err != nil {
 		return err
@@ -289,7 +298,8 @@ func (w *deviceStep) upload() error {
 	return errors.Join(w.dev.Copy(w.arrays.M, w.optimizer.arena.m), w.dev.Copy(w.arrays.V, w.optimizer.arena.v))
 }
 
-// download brings moments and gathered gradients to the program, which may change them.
+// download copies moments and accumulated gradients to the host if the device copies are newer. The
+// host may change them afterwards, so the next step uploads them again.
 func (w *deviceStep) download() {
 	w.uploaded = false
 	var copies [][2][]float32

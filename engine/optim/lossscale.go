@@ -1,6 +1,7 @@
 package optim
 
-// Constants of LossScale.
+// Constants of the loss scale, those of torch.amp.GradScaler with bounds. The scale is a factor
+// without unit; growthInterval counts steps.
 const (
 	initialLossScale = 1 << 16
 	maxLossScale     = 1 << 24
@@ -8,23 +9,24 @@ const (
 	growthInterval   = 2000
 )
 
-// LossScale is what the loss is multiplied by where its gradients are stored in float16, whose
-// smallest values would be 0 otherwise: as much as does not overflow. It begins with 2¹⁶, is halved
-// when a gradient is not finite, and doubled behind 2000 steps in turn whose gradients were. It is
-// part of a checkpoint. The zero value is that of a training without.
+// LossScale is the factor by which the loss is multiplied when gradients are stored in float16.
+// Without it, small gradients underflow to 0. The scale starts at 2¹⁶. A step whose gradient is not
+// finite halves it; 2000 consecutive finite steps double it, up to 2²⁴.
+//
+// LossScale is part of a checkpoint. The zero value belongs to a training without loss scaling.
 //
 // Source: Micikevicius et al. 2018, arXiv:1710.03740, section 3.2; the constants of
-// torch.amp.GradScaler, with a bound.
+// torch.amp.GradScaler, with bounds.
 type LossScale struct {
 	Scale     float64 `json:"scale"`
-	GoodSteps int     `json:"good_steps"` // steps taken since it changed last
-	Skipped   uint64  `json:"skipped"`    // steps that were not taken
+	GoodSteps int     `json:"good_steps"` // consecutive steps with finite gradients since the last change of Scale
+	Skipped   uint64  `json:"skipped"`    // steps skipped because a gradient was not finite, in total
 }
 
-// NewLossScale is that of a training that begins.
+// NewLossScale returns the loss scale at the start of a training, 2¹⁶.
 func NewLossScale() LossScale { return LossScale{Scale: initialLossScale} }
 
-// CountStep counts a step that was taken, and tells whether the scale of the next one is another.
+// CountStep counts a step with a finite gradient and reports whether Scale has changed.
 func (l *LossScale) CountStep() (changed bool) {
 	if l.GoodSteps++; l.GoodSteps < growthInterval || l.Scale >= maxLossScale {
 		return false
@@ -33,8 +35,8 @@ func (l *LossScale) CountStep() (changed bool) {
 	return true
 }
 
-// CountSkip counts a step whose gradient is not finite, and lowers the scale; ok is false where it
-// is not the scale's fault.
+// CountSkip counts a skipped step, whose gradient was not finite, and halves the scale. ok is false if
+// the scale is already 1: then the loss itself is not finite, and a smaller scale cannot help.
 func (l *LossScale) CountSkip() (ok bool) {
 	if l.Scale <= minLossScale {
 		return false

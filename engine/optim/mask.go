@@ -2,17 +2,20 @@ package optim
 
 import "fmt"
 
-// SetMask holds parameters at 0 from now on: those where keep, which lies as the parameters of the
-// store do, is false. They, their moments and their averages become 0, and their gradients count
-// as 0 in every step, norms and clipping included; so no rule moves them. nil ends that. keep is
-// not copied.
+// SetMask holds masked parameters at 0: those where keep is false. Their moments and averages become 0
+// as well. Their gradients count as 0 in every later step, in norms and clipping too, so that no
+// rule changes them. A nil mask ends this; the parameters stay at 0 until a step changes them.
+//
+// Shape: keep [parameters], in the layout of the store.
+// Memory: keep is not copied; the caller must not change it while it is in use.
+// Errors: a mask whose length is not that of the parameters.
 func (p *Optimizer) SetMask(keep []bool) error {
 	p.mask = nil
 	if keep == nil {
 		return nil
 	}
 	if len(keep) != len(p.arena.w) {
-		return fmt.Errorf("a mask of %d elements for parameters of %d", len(keep), len(p.arena.w))
+		return fmt.Errorf("optimiser mask: %d elements, want %d, one per parameter", len(keep), len(p.arena.w))
 	}
 	p.mask = keep
 	if p.device != nil {
@@ -33,7 +36,7 @@ func (p *Optimizer) SetMask(keep []bool) error {
 	return nil
 }
 
-// applyMask sets what lies as the moments do to 0 where the mask says so.
+// applyMask sets masked elements of x to 0. x has the layout of the moments.
 func (p *Optimizer) applyMask(x []float32) {
 	if p.mask == nil || x == nil {
 		return
@@ -48,8 +51,10 @@ func (p *Optimizer) applyMask(x []float32) {
 	}
 }
 
-// AddScaledGradient adds factor times the gradient that the next step moves along, before any mask and
-// clipping, to x, which lies as the parameters do. Of several ranks each has that of its pieces.
+// AddScaledGradient adds factor times the gradient of the next step to x, before masking and clipping. If
+// several ranks share the optimiser, each adds the elements that it owns; Gather completes x.
+//
+// Shape: x [parameters], in the layout of the store.
 func (p *Optimizer) AddScaledGradient(x []float32, factor float32) {
 	p.download()
 	g := p.gradient()
@@ -65,10 +70,11 @@ func (p *Optimizer) AddScaledGradient(x []float32, factor float32) {
 	}
 }
 
-// AllGather gives all ranks all of x, which lies as the parameters do and of which each has its own
-// pieces. Without ranks that share the optimiser it is complete.
+// AllGather completes x on all ranks (all-gather). Each rank contributes the elements that it owns.
+// Without ranks x is complete already.
 //
-// Errors: those of other ranks.
+// Shape: x [parameters], in the layout of the store.
+// Errors: communication errors, and errors of other ranks.
 func (p *Optimizer) AllGather(x []float32) error {
 	if p.o.Ranks == nil {
 		return nil
@@ -76,7 +82,8 @@ func (p *Optimizer) AllGather(x []float32) error {
 	return p.o.Ranks.AllGather(x)
 }
 
-// Reset forgets moments, steps and the average: the next step is the first one.
+// Reset clears moments, accumulated gradients and the number of steps. The next step is the first
+// one, which also restarts the moving average.
 func (p *Optimizer) Reset() {
 	p.download()
 	clear(p.arena.m)

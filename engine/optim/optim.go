@@ -15,85 +15,91 @@ import (
 // Kind names an optimiser.
 type Kind string
 
-// The optimisers.
+// The optimisers. In the formulas w is a parameter, g its gradient, t the number of the step from 1
+// on.
 const (
-	// SGD is gradient descent with momentum:
+	// SGD is stochastic gradient descent with momentum:
 	//
 	//	g′ = g + decay·w     v = momentum·v + g′     w = w − rate·v
 	//
-	// (with Nesterov: w − rate·(g′ + momentum·v)).
-	// Source: Sutskever et al. 2013, ICML 28; the form of torch.optim.SGD.
+	// With Options.Nesterov the last update is w − rate·(g′ + momentum·v).
+	//
+	// Source: Sutskever et al. 2013, ICML 28; in the form of torch.optim.SGD.
 	SGD Kind = "sgd"
-	// Adam is
+	// Adam scales the step by running estimates of the gradient's first and second moment:
 	//
 	//	g′ = g + decay·w     m = β₁m + (1−β₁)g′     v = β₂v + (1−β₂)g′²
 	//	w = w − rate·(m/(1−β₁ᵗ)) / (√(v/(1−β₂ᵗ)) + eps)
 	//
 	// Source: Kingma and Ba 2015, arXiv:1412.6980.
 	Adam Kind = "adam"
-	// AdamW is Adam with decoupled decay: w − rate·decay·w first, g′ = g.
+	// AdamW is Adam with decoupled weight decay: g′ = g, and w − rate·decay·w is computed before
+	// the update.
+	//
 	// Source: Loshchilov and Hutter 2019, arXiv:1711.05101.
 	AdamW Kind = "adamw"
-	// LARS is SGD with momentum whose rate is scaled for each tensor by
+	// LARS is SGD with momentum and a learning rate for each tensor:
 	//
 	//	λ = trust·|w| / (|g| + decay·|w|)
 	//	v = momentum·v + rate·λ·(g + decay·w)     w = w − v
 	//
-	// Vectors (biases, the scales and shifts of norms), parameters of NoDecay, and
-	// tensors of which |w| or |g| is 0 have λ = 1 and no decay.
+	// λ is 1, without decay, for vectors (biases, factors and offsets of norms), for parameters of
+	// NoDecay, and for tensors with |w| = 0 or |g| = 0.
+	//
 	// Source: You et al. 2017, arXiv:1708.03888.
 	LARS Kind = "lars"
-	// LAMB scales the step of Adam for each tensor: with m and v as AdamW's
+	// LAMB scales the step of Adam for each tensor. With m and v of AdamW:
 	//
 	//	u = (m/(1−β₁ᵗ)) / (√(v/(1−β₂ᵗ)) + eps) + decay·w     w = w − rate·(|w|/|u|)·u
 	//
-	// The ratio is 1 where either norm is 0, and, without decay, for vectors and
+	// The ratio |w|/|u| is 1 if either norm is 0. It is 1, without decay, for vectors and for
 	// parameters of NoDecay. |w| is not clipped.
+	//
 	// Source: You et al. 2020, arXiv:1904.00962.
 	LAMB Kind = "lamb"
 )
 
-// Kinds lists the optimisers.
+// Kinds lists all optimisers.
 var Kinds = []Kind{SGD, Adam, AdamW, LARS, LAMB}
 
-// Options of an optimiser. The zero value is Adam with its usual constants.
+// Options of an optimiser. The zero value is Adam with the constants of its paper.
 type Options struct {
-	Kind  Kind    // empty: Adam
-	Beta1 float64 // 0: 0.9
-	Beta2 float64 // 0: 0.999
-	Eps   float64 // 0: 1e-8, or 1e-6 for LAMB
+	Kind  Kind    // empty means Adam
+	Beta1 float64 // decay of the first moment; 0 means 0.9
+	Beta2 float64 // decay of the second moment; 0 means 0.999
+	Eps   float64 // added to the denominator; 0 means 1e-8, or 1e-6 for LAMB
 
-	Momentum float64 // of SGD and LARS
-	Nesterov bool    // of SGD
-	Trust    float64 // of LARS; 0: 0.001
+	Momentum float64 // SGD and LARS only
+	Nesterov bool    // SGD only
+	Trust    float64 // trust coefficient, LARS only; 0 means 0.001
 
-	Decay float64 // weight decay; coupled for SGD and Adam
-	// NoDecay names parameters without decay; nil: none. See Biases.
+	Decay float64 // weight decay; part of the gradient for SGD and Adam
+	// NoDecay selects parameters without weight decay by name; nil selects none. See Biases.
 	NoDecay func(name string) bool
-	// Clip bounds the norm of all gradients together; 0: no bound.
+	// Clip limits the global norm of the gradient; 0 means no limit.
 	Clip float64
-	// EMA is the decay of a running average of the parameters, which every step
-	// leaves in the parameters of Average, a store of the same layout:
+	// EMA is the decay of an exponential moving average of the parameters. Every step updates the
+	// parameters of Average, a store with the same layout:
 	//
 	//	average = EMA·average + (1−EMA)·w     after the first step: average = w
 	//
-	// 0 keeps none. States of Average are left alone.
-	// Source: the form of torch.optim.swa_utils.AveragedModel.
+	// 0 disables it. States of Average (running statistics) are not changed.
+	//
+	// Source: torch.optim.swa_utils.AveragedModel with an exponential average.
 	EMA     float64
 	Average *engine.Store
-	Threads int // of the sweep; 0 means 1
-	// Ranks, if not nil, share the work and the memory of gradients and moments. Each has
-	// those of its own pieces (Ranks.Grads, not the store's), and all have all parameters
-	// after a step, with the bits that an optimiser without ranks gives for the same
-	// gradients.
+	Threads int // threads of a step; 0 means 1
+	// Ranks divides the work and the memory of gradients and moments among several processes (ZeRO
+	// stages 1 and 2); nil means one process. Each rank holds the gradients and moments of the
+	// chunks that it owns, in Ranks.Grads instead of the store. After a step all ranks hold all
+	// parameters, bit for bit those of one process with the same gradients.
 	Ranks Ranks
 }
 
-// Biases is true for parameters called "….bias", which weight decay leaves out
-// by custom.
+// Biases selects parameters named "….bias". By convention weight decay leaves them out.
 func Biases(name string) bool { return strings.HasSuffix(name, ".bias") || name == "bias" }
 
-// check completes the options.
+// check sets defaults and validates the options.
 func (o *Options) check() error {
 	if o.Kind == "" {
 		o.Kind = Adam
@@ -116,67 +122,70 @@ func (o *Options) check() error {
 	in := func(v float64) bool { return v >= 0 && v < 1 }
 	if !slices.Contains(Kinds, o.Kind) || !in(o.Beta1) || !in(o.Beta2) || !in(o.Momentum) || !in(o.EMA) || !(o.Eps > 0) || !(o.Trust > 0) ||
 		!(o.Decay >= 0) || !(o.Clip >= 0) || o.Threads < 0 || (o.EMA > 0) != (o.Average != nil) {
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("optimiser options do not make sense: %s", o.Kind),
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid optimiser options: %s", o.Kind),
 			Why: fmt.Sprintf("beta %g %g, eps %g, momentum %g, trust %g, decay %g, clip %g, ema %g, threads %d",
 				o.Beta1, o.Beta2, o.Eps, o.Momentum, o.Trust, o.Decay, o.Clip, o.EMA, o.Threads),
-			Fix: "kind is sgd, adam, adamw, lars or lamb; betas, momentum and ema lie in 0…1, ema comes with a store for the average, the rest is not negative"}
+			Fix: "set kind to sgd, adam, adamw, lars or lamb; betas, momentum and ema to at least 0 and less than 1; give a store for the average with ema only; the other values must not be negative"}
 	}
 	return nil
 }
 
-// ErrNotFinite marks a step refused because a gradient is NaN or infinite.
+// ErrNotFinite marks a step that was refused because the gradient is NaN or infinite.
 var ErrNotFinite = errors.New("the gradient is not finite")
 
-// tensor is one parameter.
+// tensor holds the settings of one parameter tensor.
 type tensor struct {
 	decay    float64
-	unscaled bool // without a ratio: LARS and LAMB move it like SGD and Adam
+	unscaled bool // no trust ratio: LARS and LAMB update it like SGD and Adam
 }
 
-// Optimizer moves the parameters of one store. One goroutine at a time.
+// Optimizer updates the parameters of one store. It is not safe for concurrent use.
 type Optimizer struct {
 	o         Options
 	store     *engine.Store
 	tensors   []tensor
 	arena     arena
 	sweepStep step
-	steps     uint64
+	steps     uint64 // steps taken
 	sweep     sweeper
-	mask      []bool      // of Mask
-	device    *deviceStep // where parameters lie on a device; nil elsewhere
+	mask      []bool      // mask set by Mask, in the layout of the parameters; nil means dense
+	device    *deviceStep // steps on the device that holds the parameters; nil means on the host
 	partition
 	normSums
 	gradients
 }
 
-// partition is how the parameters are cut into pieces.
+// partition is the partition of the parameters into chunks, and which of them this rank owns.
 type partition struct {
-	chunks     []Chunk // of all ranks
-	allChunks  []chunk // the same, by number of their tensors
-	runs       []run   // of this rank
-	ownIndices []int   // of its pieces in all
+	chunks     []Chunk // chunks of all ranks
+	allChunks  []chunk // the same, with the index of their tensor
+	runs       []run   // contiguous ranges of this rank's chunks
+	ownIndices []int   // indices of this rank's chunks in all
 }
 
-// normSums are sums of which norms are made.
+// normSums holds sums of squares, from which norms are computed. They are kept per chunk and added
+// in the order of the chunks, so that the norm does not depend on threads or ranks.
 type normSums struct {
-	part  []float64 // two sums for each piece of this rank
-	parts []float64 // and of all ranks; part itself without any
+	part  []float64 // two sums for each chunk of this rank
+	parts []float64 // two sums for each chunk of all ranks; part itself without ranks
 	norms []norms   // by tensor
 }
 
-// gradients are those that the next step moves along.
+// gradients describes the gradient of the next step.
 type gradients struct {
-	lossScale float64   // of Scaled
-	sum       []float32 // gathered, in the layout of moments, allocated by the first Add
-	weight    float64   // of sum together
-	pending   bool      // sum holds something
+	lossScale float64   // loss scale, by which the gradient is divided
+	sum       []float32 // accumulated gradient, in the layout of the moments; allocated by the first Add
+	weight    float64   // sum of the weights of sum
+	pending   bool      // sum holds gradients that no step has used
 }
 
-// New gives an optimiser at rest for the parameters of store, which a graph
-// must have laid out.
+// New returns an optimiser without state for the parameters of store. A graph must have laid out
+// the store before.
 //
-// Errors: *exit.Error (exit.Usage) for options that make no sense, and for a store
-// of the average with another layout.
+// Memory: one array of the size of the parameters for SGD and LARS, two for the others, divided by
+// the number of ranks.
+// Errors: *exit.Error with exit.Usage for invalid options, and for an average whose store has
+// another layout.
 func New(store *engine.Store, o Options) (*Optimizer, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -187,8 +196,8 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 			return a.Name == b.Name && a.Shape.Equal(b.Shape) && a.Offset == b.Offset && a.State == b.State
 		}
 		if !slices.EqualFunc(store.Entries(), o.Average.Entries(), same) {
-			return nil, &exit.Error{Code: exit.Usage, What: "the average of the weights has another layout than the weights",
-				Why: "the two stores were laid out by different networks", Fix: "lay both out by the same network"}
+			return nil, &exit.Error{Code: exit.Usage, What: "the weights and their moving average have different layouts",
+				Why: "different networks laid out the two stores", Fix: "use the same network for both stores"}
 		}
 	}
 	p.refreshParams()
@@ -242,10 +251,12 @@ func New(store *engine.Store, o Options) (*Optimizer, error) {
 	return p, err
 }
 
-// Accumulate gathers the present gradient with a weight that is not negative; the
-// next Step moves along the weighted mean of what was gathered. Batches that are
-// weighted by their share of a larger batch give its gradient up to rounding, as
-// long as no value of one sample depends on another (batch statistics do).
+// Accumulate accumulates the current gradient with a weight that is not negative. The next Step uses the
+// weighted mean of all accumulated gradients.
+//
+// If batches are weighted with their share of a larger batch, the mean is the gradient of that
+// batch up to rounding. This requires that no value of one sample depends on another one; batch
+// statistics do.
 func (p *Optimizer) Accumulate(weight float64) {
 	first := !p.pending
 	if first {
@@ -264,7 +275,7 @@ func (p *Optimizer) Accumulate(weight float64) {
 	p.sweep.accumulate(p.sum, p.ownGradient(), float32(weight))
 }
 
-// accumulator makes room for gathered gradients.
+// accumulator returns the accumulator and allocates it on first use.
 func (p *Optimizer) accumulator() []float32 {
 	if p.sum == nil {
 		p.sum = make([]float32, len(p.arena.m))
@@ -272,8 +283,8 @@ func (p *Optimizer) accumulator() []float32 {
 	return p.sum
 }
 
-// ownGradient is the gradient of this rank's pieces in the layout of moments, which is that of
-// the store where there are no ranks.
+// ownGradient returns the current gradient of this rank's chunks, in the layout of the moments. Without
+// ranks this is the layout of the store.
 func (p *Optimizer) ownGradient() []float32 {
 	if p.o.Ranks != nil {
 		return p.o.Ranks.Grads()
@@ -281,22 +292,22 @@ func (p *Optimizer) ownGradient() []float32 {
 	return p.store.Grads()
 }
 
-// SetLossScale says that gradients from now on are those of the loss times a number, by which steps
-// divide them.
+// SetLossScale sets the loss scale: gradients are those of the loss times by, and steps divide by it.
 func (p *Optimizer) SetLossScale(by float64) { p.lossScale = by }
 
-// factor is what the gradient that the next step moves along is multiplied by.
+// factor is the number that the gradient of the next step is multiplied by: the inverse of the loss
+// scale and of the accumulated weight.
 func (p *Optimizer) factor() float64 {
 	switch {
 	case !p.pending:
 		return 1 / p.lossScale
-	case p.weight == 0: // as the mean over no weight is 0
+	case p.weight == 0: // the mean of gradients with weight 0 is defined as 0
 		return 0
 	}
 	return 1 / (p.weight * p.lossScale)
 }
 
-// gradient is what the next step moves along, times factor.
+// gradient returns the gradient of the next step, before multiplication with factor.
 func (p *Optimizer) gradient() []float32 {
 	if p.pending {
 		return p.sum
@@ -304,10 +315,10 @@ func (p *Optimizer) gradient() []float32 {
 	return p.ownGradient()
 }
 
-// IsFinite tells whether the gradient is that the next step moves along, before any mask. All
-// ranks ask.
+// IsFinite reports whether all values of the gradient of the next step are finite, masked ones
+// included. All ranks must call it.
 //
-// Errors: those of other ranks.
+// Errors: communication errors, and errors of other ranks.
 func (p *Optimizer) IsFinite() (bool, error) {
 	if p.onDevice() {
 		return p.device.finite()
@@ -320,7 +331,7 @@ func (p *Optimizer) IsFinite() (bool, error) {
 	return p.norm() < math.Inf(1), nil
 }
 
-// norm is that of all tensors, from their sums.
+// norm is the global norm √Σg² over all tensors, from the sums of squares in norms.
 func (p *Optimizer) norm() (norm float64) {
 	for _, n := range p.norms {
 		norm += n.b
@@ -328,16 +339,17 @@ func (p *Optimizer) norm() (norm float64) {
 	return math.Sqrt(norm)
 }
 
-// onDevice tells whether the next step is taken where the parameters lie.
+// onDevice reports whether the next step runs on the device that holds the parameters.
 func (p *Optimizer) onDevice() bool {
 	return p.device != nil && (!p.pending || p.device.sumOnDevice)
 }
 
-// reduceNorms makes the sums over tensors of those over pieces, which it adds up in their order.
+// reduceNorms computes the sums of squares of tensors from those of chunks. It adds them in the order of
+// the chunks, so that the result does not depend on ranks.
 //
-// Errors: those of other ranks.
+// Errors: communication errors, and errors of other ranks.
 func (p *Optimizer) reduceNorms() error {
-	if p.o.Ranks != nil { // each piece has one owner: all others add zeros
+	if p.o.Ranks != nil { // one rank owns each chunk, the others add zeros
 		clear(p.parts)
 		for i, k := range p.ownIndices {
 			p.parts[2*k], p.parts[2*k+1] = p.part[2*i], p.part[2*i+1]
@@ -354,7 +366,7 @@ func (p *Optimizer) reduceNorms() error {
 	return nil
 }
 
-// refreshParams brings the parameters up to date, and tells their stores that they change.
+// refreshParams gets the parameters from the stores, which thereby record that the host changes them.
 func (p *Optimizer) refreshParams() {
 	p.arena.w = p.store.Params()
 	if p.o.Average != nil {
@@ -362,11 +374,11 @@ func (p *Optimizer) refreshParams() {
 	}
 }
 
-// Step moves the parameters once, along the present gradient or, after Add, along
-// the mean of those gathered, and returns its norm before clipping.
+// Step updates the parameters once. It uses the current gradient or, after Add, the mean of the
+// accumulated ones. It returns the global norm of the gradient before clipping.
 //
-// Errors: ErrNotFinite; then nothing has been changed, and what was gathered is
-// gone. Those of other ranks.
+// Errors: ErrNotFinite; then no parameter and no moment has changed, and the accumulated gradients
+// are discarded. Communication errors, and errors of other ranks.
 func (p *Optimizer) Step(rate float64) (norm float64, err error) {
 	if p.onDevice() {
 		return p.device.step(rate)
@@ -377,7 +389,7 @@ func (p *Optimizer) Step(rate float64) (norm float64, err error) {
 	p.pending = false
 	p.applyMask(g)
 	p.arena.g = g
-	var w []float32 // if its norms are wanted too
+	var w []float32 // LARS needs the norms of the parameters too
 	if p.o.Kind == LARS {
 		w = p.arena.w
 	}
@@ -388,7 +400,7 @@ func (p *Optimizer) Step(rate float64) (norm float64, err error) {
 	if norm = p.norm() * factor; math.IsNaN(norm) || math.IsInf(norm, 0) {
 		return norm, fmt.Errorf("optimiser step %d: %w", p.steps, ErrNotFinite)
 	}
-	if p.o.Clip > 0 { // as torch.nn.utils.clip_grad_norm_
+	if p.o.Clip > 0 { // with the 1e-6 of torch.nn.utils.clip_grad_norm_
 		factor *= math.Min(1, p.o.Clip/(norm+1e-6))
 	}
 	p.steps++
@@ -412,7 +424,8 @@ func (p *Optimizer) Step(rate float64) (norm float64, err error) {
 	return norm, nil
 }
 
-// setConstants are those of the step of this number.
+// setConstants sets what depends on the number of the step: the rate, the weight 1−EMA of the average
+// (1 in the first step, which copies the parameters), and the bias corrections 1−βᵗ of Adam.
 func (p *Optimizer) setConstants(s *step, rate float64, number uint64) {
 	s.rate, s.blend = rate, 1-p.o.EMA
 	if number == 1 {
@@ -421,10 +434,10 @@ func (p *Optimizer) setConstants(s *step, rate float64, number uint64) {
 	s.correct1, s.correct2 = 1-math.Pow(p.o.Beta1, float64(number)), 1-math.Pow(p.o.Beta2, float64(number))
 }
 
-// AllGatherAverage completes the average, of which each rank moves its own pieces. Without
-// ranks it always is.
+// AllGatherAverage completes the moving average on all ranks (all-gather). Each rank updates only the
+// chunks that it owns. Without ranks the average is complete already.
 //
-// Errors: those of other ranks.
+// Errors: communication errors, and errors of other ranks.
 func (p *Optimizer) AllGatherAverage() error {
 	if p.o.Ranks == nil || p.arena.e == nil {
 		return nil
@@ -432,7 +445,7 @@ func (p *Optimizer) AllGatherAverage() error {
 	return p.o.Ranks.AllGather(p.arena.e)
 }
 
-// setLARSRatios sets decay and ratio of each tensor from the sums of w² and g².
+// setLARSRatios sets the decay and the ratio λ of each tensor from the sums of w² and g².
 func (p *Optimizer) setLARSRatios() {
 	for i, t := range p.tensors {
 		w, g := math.Sqrt(p.norms[i].a), p.sweepStep.factor*math.Sqrt(p.norms[i].b)
@@ -443,7 +456,7 @@ func (p *Optimizer) setLARSRatios() {
 	}
 }
 
-// setLAMBRatios sets the ratio of each tensor from the sums of w² and u².
+// setLAMBRatios sets the ratio |w|/|u| of each tensor from the sums of w² and u².
 func (p *Optimizer) setLAMBRatios() {
 	for i, t := range p.tensors {
 		p.sweepStep.ratio[i] = 1
@@ -453,14 +466,14 @@ func (p *Optimizer) setLAMBRatios() {
 	}
 }
 
-// Tensor is one part of the state of an optimiser.
+// Tensor is the moment of one parameter, a part of the optimiser's state.
 type Tensor struct {
-	Name   string // moment and parameter: "m.enc_conv0.weight"
+	Name   string // moment and parameter, as in "m.enc_conv0.weight"
 	Shape  graph.Shape
-	Values []float32
+	Values []float32 // nil on ranks other than 0
 }
 
-// moments lists the arrays of moments by the names that they have in a State.
+// moments lists the moments with their name prefixes in a State: "m." and "v.".
 func (p *Optimizer) moments() []Tensor {
 	p.download()
 	out := []Tensor{{Name: "m.", Values: p.arena.m}}
@@ -470,11 +483,12 @@ func (p *Optimizer) moments() []Tensor {
 	return out
 }
 
-// State copies the moments by parameter: m (the velocity of SGD and LARS), and v
-// for the others. It does not depend on ranks; all of them ask for it, and rank 0 gets
-// it, the others tensors without values. See Restore. An average is in its own store.
+// State copies the moments of all parameters: m (the velocity of SGD and LARS), and v for the
+// others. The result does not depend on the number of ranks. All ranks must call State; rank 0 gets
+// the values, the others get tensors without values. The moving average is not included, as it has
+// a store of its own.
 //
-// Errors: those of other ranks.
+// Errors: communication errors, and errors of other ranks.
 func (p *Optimizer) State() ([]Tensor, error) {
 	var out []Tensor
 	for _, moment := range p.moments() {
@@ -496,8 +510,8 @@ func (p *Optimizer) State() ([]Tensor, error) {
 	return out, nil
 }
 
-// gatherMoments copies moments of all ranks into the layout of the parameters, on rank 0; others
-// get nil.
+// gatherMoments gathers moments of all ranks on rank 0, in the layout of the parameters. It returns nil on
+// the other ranks.
 func (p *Optimizer) gatherMoments(own []float32) ([]float32, error) {
 	put := func(to, from []float32, runs []run) {
 		for _, r := range runs {
@@ -524,8 +538,8 @@ func (p *Optimizer) gatherMoments(own []float32) ([]float32, error) {
 	return out, err
 }
 
-// Restore goes back to where a State was taken, after so many steps; value gives its
-// tensors by name.
+// Restore sets moments and number of steps to those of a State. value returns the n values of a
+// tensor by name.
 //
 // Errors: those of value.
 func (p *Optimizer) Restore(steps uint64, value func(name string, n int) ([]float32, error)) error {
@@ -549,18 +563,18 @@ func (p *Optimizer) Restore(steps uint64, value func(name string, n int) ([]floa
 	return nil
 }
 
-// Steps is the number of steps taken.
+// Steps is the number of steps taken since New, Restart or the restored State.
 func (p *Optimizer) Steps() uint64 { return p.steps }
 
-// Bytes is the size of the memory of moments, and of gathered gradients if there are any.
+// Bytes is the host memory of moments and accumulated gradients in bytes.
 func (p *Optimizer) Bytes() int64 { return 4 * int64(len(p.arena.m)+len(p.arena.v)+len(p.sum)) }
 
-// download brings moments to the program's memory if they are newer on a device.
+// download copies moments and accumulated gradients to the host if they are newer on a device.
 func (p *Optimizer) download() {
 	if p.device != nil {
 		p.device.download()
 	}
 }
 
-// Close ends the threads of the sweep; more than once does no harm.
+// Close ends the threads of the optimiser. Further calls do nothing.
 func (p *Optimizer) Close() error { return p.sweep.close() }

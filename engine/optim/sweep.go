@@ -2,29 +2,31 @@ package optim
 
 import "math"
 
-// arena is the flat memory of a step: w and e in the layout of the store, gradients and
-// moments where pieces have them.
+// arena is the flat memory of a step. Parameters w and averages e have the layout of the store;
+// gradients g and moments m and v have that of Places.
 type arena struct {
 	w, g, m []float32
-	v       []float32 // nil without a second moment
-	e       []float32 // running average of w, nil without one
+	v       []float32 // second moment; nil for SGD and LARS
+	e       []float32 // exponential moving average of w; nil for none
 }
 
-// step holds the constants of one sweep.
+// step holds the constants of one sweep over the parameters.
 type step struct {
 	rule                              Kind
 	nesterov                          bool
 	rate, beta1, beta2, eps, momentum float64
-	factor, correct1, correct2, blend float64   // of the gradient; 1−βᵗ; share of w in e
-	decay, ratio                      []float32 // by tensor
+	factor, correct1, correct2, blend float64   // factor of the gradient; bias corrections 1−β₁ᵗ and 1−β₂ᵗ; weight of w in e
+	decay, ratio                      []float32 // weight decay and trust ratio, by tensor
 }
 
-// norms are the sums of squares of one tensor's values in two arrays.
+// norms holds two sums of squares of one tensor: a of w, b of g, or of u for LAMB.
 type norms struct{ a, b float64 }
 
-// refSweeper is the sweep in plain Go; it also judges the kernels.
+// refSweeper is the sweep in plain Go. It is the reference for the C kernels, and runs where they
+// are not available.
 type refSweeper struct{ chunks []chunk }
 
+// square is Σx², summed in float64.
 func square(x []float32) float64 {
 	var s float64
 	for _, v := range x {
@@ -33,15 +35,15 @@ func square(x []float32) float64 {
 	return s
 }
 
-// accumulate is sum = sum + weight·g.
+// accumulate computes sum += weight·g.
 func (refSweeper) accumulate(sum, g []float32, weight float32) {
 	for i, v := range g {
 		sum[i] += weight * v
 	}
 }
 
-// squares sums w² and g² of every piece, in turns; without a w, which is nil then, 0
-// for w².
+// squares computes Σw² and Σg² of every piece, interleaved in part. With a nil w the first sum is
+// 0.
 func (l refSweeper) squares(part []float64, w, g []float32) {
 	for k, p := range l.chunks {
 		part[2*k], part[2*k+1] = 0, square(g[p.at:p.at+p.hi-p.lo])
@@ -51,8 +53,8 @@ func (l refSweeper) squares(part []float64, w, g []float32) {
 	}
 }
 
-// moments is the first half of LAMB: m, v, and in turns the sums of w² and u² of every
-// piece.
+// moments is the first half of LAMB. It updates m and v, and computes Σw² and Σu² of every piece,
+// interleaved in part.
 func (l refSweeper) moments(part []float64, a *arena, s *step) {
 	for k, p := range l.chunks {
 		part[2*k], part[2*k+1] = square(a.w[p.lo:p.hi]), 0
@@ -65,19 +67,19 @@ func (l refSweeper) moments(part []float64, a *arena, s *step) {
 	}
 }
 
-// updateMoments moves the moments of Adam at i, which count as moments lie, by the gradient g.
+// updateMoments updates Adam's moments m and v at index i of the moments with the gradient g.
 func (s *step) updateMoments(a *arena, i int, g float32) {
 	a.m[i] = float32(s.beta1)*a.m[i] + float32(1-s.beta1)*g
 	a.v[i] = float32(s.beta2)*a.v[i] + float32(1-s.beta2)*g*g
 }
 
-// update is the step of Adam at i before its rate.
+// update is Adam's update at index i of the moments, before multiplication with the rate:
+// m̂/(√v̂ + eps).
 func (s *step) update(a *arena, i int) float32 {
 	return a.m[i] / float32(s.correct1) / (float32(math.Sqrt(float64(a.v[i])/s.correct2)) + float32(s.eps))
 }
 
-// apply is one sweep of any rule, in float32 as PyTorch computes it, and of the
-// running average.
+// apply applies one step of any rule, in float32 as PyTorch does, and updates the moving average.
 func (l refSweeper) apply(a *arena, s *step) {
 	rate, momentum, factor := float32(s.rate), float32(s.momentum), float32(s.factor)
 	for _, t := range l.chunks {

@@ -9,17 +9,20 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// sweeper runs the sweeps with the kernels of the CPU backend.
+// sweeper runs the steps with the C kernels of the CPU backend, on a pool of threads.
 type sweeper struct {
 	pool   *kern.Pool
 	chunks []kern.ParamRange
 }
 
+// newSweeper starts the threads.
+//
+// Errors: exit.NoDevice if the system does not start them.
 func newSweeper(threads int, pieces []chunk) (sweeper, error) {
 	p, err := kern.NewPool(threads)
 	if err != nil {
-		return sweeper{}, &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("the optimiser with %d threads cannot start", threads),
-			Why: err.Error(), Fix: "ask for fewer threads", Err: err}
+		return sweeper{}, &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("cannot start the optimiser with %d threads", threads),
+			Why: err.Error(), Fix: "use fewer threads", Err: err}
 	}
 	s := sweeper{pool: p}
 	for _, x := range pieces {
@@ -42,7 +45,7 @@ func (s sweeper) apply(a *arena, st *step) {
 	s.pool.OptUpdate(s.chunks, &x, &o)
 }
 
-// bind hands arena and constants over in the kernels' form.
+// bind converts arena and constants to the structures of the C kernels.
 func bind(a *arena, st *step) (kern.OptArena, kern.OptStep) {
 	o := kern.OptStep{
 		LR: float32(st.rate), Beta1: st.beta1, Beta2: st.beta2, Eps: float32(st.eps),

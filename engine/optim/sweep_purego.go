@@ -2,7 +2,7 @@
 
 package optim
 
-// sweeper runs the sweeps in plain Go.
+// sweeper runs the steps in plain Go, on one thread.
 type sweeper struct{ refSweeper }
 
 func newSweeper(_ int, pieces []chunk) (sweeper, error) { return sweeper{refSweeper{pieces}}, nil }

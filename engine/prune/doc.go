@@ -1,8 +1,9 @@
-// Package prune chooses which weights of a network become 0 for good, during its training.
+// Package prune sets weights of a network to 0 permanently while it is trained (sparsification).
 //
-// Two questions stay apart. In what shape weights go (Structure: single ones, blocks of
-// channels, two of each four) decides what a kernel can skip; which of them go (Method, a
-// score of each weight, and Scope, where scores compete) decides what the network still can.
+// Two choices are independent. The structure is the shape of what is removed: single weights,
+// blocks of channels, or two of every four weights. It decides what a kernel can skip. The method
+// and the scope decide which weights are removed: the method scores the weights, the scope is the
+// set of weights whose scores are compared.
 //
 //	layers := prune.Layers(graph, store)      // the filters of its convolutions
 //	p, err := prune.New(layers, len(store.Params()), prune.Options{Method: prune.Magnitude, Target: 0.9, From: 100, To: 600, Every: 20})
@@ -12,13 +13,13 @@
 //		optimizer.Mask(p.Keep())
 //	}
 //
-// Filters of convolutions are pruned, biases and the scales of norms never are. Every input
-// channel of a layer that reads the network's input keeps a weight, as leaving out a variable
-// is a decision of its own, and so does every layer.
+// Only filters of convolutions are pruned, never biases or the factors of norms. Every layer keeps
+// at least one weight. A layer that reads the input of the network keeps a weight for every input
+// channel, as dropping an input variable is a separate decision.
 //
-// A mask follows from weights, gradients and (seed, step) alone: ranks that have the same of
-// them have the same mask, of which Hash is the proof. State and Restore carry everything
-// that decides the next mask through a checkpoint.
+// The mask depends on weights, gradients, the seed and the step only. Ranks with the same values
+// have the same mask, which Hash verifies. State and Restore carry everything that determines the
+// next mask through a checkpoint.
 //
-// Source: Hoefler et al. 2021, arXiv:2102.00554, and the works named at each method.
+// Source: Hoefler et al. 2021, arXiv:2102.00554, and the papers named at each method.
 package prune

@@ -5,11 +5,15 @@ import (
 	"slices"
 )
 
-// dropAndGrow removes a share of the units that every layer has left, those of the smallest mean
-// |w|, and puts back as many of those that are masked then, with the highest scores to grow: at
-// equal scores the first ones. What has been removed just now may return, and keeps its weights
-// then. The number of weights of a layer stays as it is, as units are exchanged for such of
-// their size.
+// dropAndGrow removes a fraction share of the remaining units of every layer, and adds as many units
+// that are masked (drop and grow). It removes the units with the smallest mean |w|. It adds the
+// masked units with the largest mean of grow; at equal scores the first ones. A unit that was just
+// removed may be added again, and keeps its weights then.
+//
+// The number of weights of a layer stays constant: at the edges of a layer blocks are smaller, and
+// a unit is replaced by one of the same size.
+//
+// Shape: w, grow [parameters].
 func (p *Pruner) dropAndGrow(share float64, w, grow []float32) {
 	keep := slices.Clone(p.mask)
 	scores := make([]float32, p.n)
@@ -26,7 +30,7 @@ func (p *Pruner) dropAndGrow(share float64, w, grow []float32) {
 				keep[i] = to
 			}
 		}
-		left := map[int]int{} // units by their size
+		left := map[int]int{} // number of remaining units by size
 		for u := range p.o.Structure.unitCount(l) {
 			if e := weak.unitElements(u); keep[e[0]] {
 				left[len(e)]++
@@ -62,7 +66,7 @@ func (p *Pruner) dropAndGrow(share float64, w, grow []float32) {
 	p.mask = keep
 }
 
-// mean is that of some elements of x.
+// mean is the mean of the elements of x with the given indices, summed in float64.
 func mean(x []float32, of []int) float32 {
 	var sum float64
 	for _, i := range of {

@@ -10,26 +10,27 @@ import (
 
 // Layer is the filter of a convolution among the parameters of a store.
 type Layer struct {
-	Name   string // of the parameter, without the end ".weight"
-	Param  string
-	Offset int // of its first element in the flat parameters
-	// Out and In are channels, Kernel the sides of the filter.
+	Name   string // of the parameter, without the suffix ".weight"
+	Param  string // of the parameter
+	Offset int    // of its first element in the flat parameters
+	// Out and In are numbers of channels. Kernel is the size of the filter in depth, height and
+	// width.
 	Out, In int
 	Kernel  [3]int
-	// Transposed says that the filter lies as [In Out …], as that of a transposed convolution
-	// does, and not as [Out In …].
+	// Transposed is true if the filter is stored as [In Out …], as transposed convolutions do, and
+	// false for [Out In …].
 	Transposed bool
-	// ReadsInput says that the layer reads the network's input, with no other layer before it.
+	// ReadsInput is true if the layer reads the network's input without another convolution before it.
 	ReadsInput bool
 }
 
-// Taps is the number of places of the filter.
+// Taps is the number of positions of the filter, kD·kH·kW.
 func (l Layer) Taps() int { return l.Kernel[0] * l.Kernel[1] * l.Kernel[2] }
 
 // Size is the number of weights.
 func (l Layer) Size() int { return l.Out * l.In * l.Taps() }
 
-// index is the element, counted from the first of the layer, of two channels and a tap.
+// index is the index of a weight in the layer, for an output channel, an input channel and a tap.
 func (l Layer) index(out, in, tap int) int {
 	if l.Transposed {
 		out, in = in, out
@@ -38,7 +39,7 @@ func (l Layer) index(out, in, tap int) int {
 	return (out*l.In+in)*l.Taps() + tap
 }
 
-// inputChannel is the input channel that element i of the layer reads.
+// inputChannel is the input channel of element i of the layer.
 func (l Layer) inputChannel(i int) int {
 	if l.Transposed {
 		return i / l.Taps() / l.Out
@@ -46,15 +47,15 @@ func (l Layer) inputChannel(i int) int {
 	return i / l.Taps() % l.In
 }
 
-// weightSuffix ends the names of filters.
+// weightSuffix is the end of the names of filters.
 const weightSuffix = ".weight"
 
-// Layers lists the filters of the convolutions of a network, in the order of their use. g is
-// the network as it was built, before any pass; entries are those of the store that was laid
-// out by it.
+// Layers lists the filters of the convolutions of a network, in the order of their first use. g is
+// the network before any compiler pass. entries are those of the store that g has laid out. A
+// filter that is not a parameter is left out; one that several convolutions share is listed once.
 func Layers(g *graph.Graph, entries []engine.Entry) []Layer {
 	var layers []Layer
-	behind := make([]bool, len(g.Nodes)) // a convolution
+	behind := make([]bool, len(g.Nodes)) // nodes that depend on a convolution
 	for _, n := range g.Nodes {
 		if n.Kind != graph.KindOp {
 			continue

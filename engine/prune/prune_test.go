@@ -476,11 +476,11 @@ func TestNewRefuses(t *testing.T) {
 		{"all but a few weights", Options{Structure: structures["element"], Target: 0.9999}, "would remove layers entirely"},
 		{"of every layer", Options{Structure: structures["element"], Scope: Uniform, Target: 0.999}, "would remove layer first entirely"},
 		{"a layer of one block", Options{Structure: blocks(8, 8), Scope: Uniform, Target: 0.75, Exclude: func(l string) bool { return l == "first" }}, "would remove layer third entirely"},
-		{"blocks larger than layers", Options{Structure: blocks(64, 64), Target: 0.5}, "nothing to prune"},
-		{"everything kept", Options{Structure: structures["element"], Target: 0.5, Exclude: func(string) bool { return true }}, "nothing to prune"},
-		{"two of four by layer", Options{Structure: structures["2:4"], Scope: ERK, Target: 0.5}, "scope erk asks"},
-		{"regrowth of two of four", Options{Method: RigL, Structure: structures["2:4"], Scope: Uniform, Target: 0.5}, "cannot be exchanged"},
-		{"more than two of four", Options{Structure: structures["2:4"], Target: 0.6}, "more than structure 2:4 allows"},
+		{"blocks larger than layers", Options{Structure: blocks(64, 64), Target: 0.5}, "no layer can be pruned"},
+		{"everything kept", Options{Structure: structures["element"], Target: 0.5, Exclude: func(string) bool { return true }}, "no layer can be pruned"},
+		{"two of four by layer", Options{Structure: structures["2:4"], Scope: ERK, Target: 0.5}, "does not allow scope erk"},
+		{"regrowth of two of four", Options{Method: RigL, Structure: structures["2:4"], Scope: Uniform, Target: 0.5}, "does not allow method"},
+		{"more than two of four", Options{Structure: structures["2:4"], Target: 0.6}, "too high for structure 2:4"},
 	} {
 		c.o.Method, c.o.To, c.o.Every = cmp.Or(c.o.Method, Magnitude), 1, 1
 		_, err := New(layers, n, c.o)

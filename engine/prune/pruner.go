@@ -11,99 +11,105 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Method is how the weights that become 0 are chosen.
+// Method is the rule that chooses the weights to remove.
 type Method string
 
 // The methods.
 const (
-	// Magnitude removes the smallest |w|, along the schedule Cubic.
+	// Magnitude removes the weights with the smallest |w|. The sparsity follows the schedule Cubic.
 	Magnitude Method = "magnitude"
-	// Random removes any weights along the same schedule: what a choice is worth shows beside it.
+	// Random removes random weights with the schedule of Magnitude. It is the baseline that shows
+	// the benefit of choosing by score.
 	Random Method = "random"
-	// Movement removes weights of the lowest score
+	// Movement removes the weights with the lowest score
 	//
 	//	S = −Σ rate · ∂L/∂w · w     over the steps since From, with w before the step
 	//
-	// along the same schedule. All weights go on to learn until To, masked ones too, by the
-	// gradient of their place in the masked network, and may return.
+	// with the schedule of Magnitude. Until To all weights are trained, masked ones too: their
+	// gradient is that of their position in the masked network. Masked weights may therefore
+	// return.
 	//
 	// Source: Sanh et al. 2020, arXiv:2005.07683.
 	Movement Method = "movement"
-	// SET is sparse from the start, with random masks. At each change it removes the share
-	// Exchange of the remaining weights, the smallest, and puts back as many at random places,
-	// as 0.
+	// SET (sparse evolutionary training) starts with random masks of the target sparsity. At each
+	// change it removes the fraction Exchange of the remaining weights, those with the smallest
+	// |w|, and adds as many with the value 0 at random positions.
 	//
 	// Source: Mocanu et al. 2018, doi:10.1038/s41467-018-04316-3.
 	SET Method = "set"
-	// RigL is SET with a share that falls (Falling), and weights put back where the gradient is
-	// largest, which is needed of all places then.
+	// RigL is SET with a fraction that decays (Falling). It adds weights where |∂L/∂w| is largest,
+	// and needs the dense gradient in these steps.
 	//
 	// Source: Evci et al. 2020, arXiv:1911.11134.
 	RigL Method = "rigl"
-	// Lottery removes the smallest |w| at To. Who trains goes back to the weights of From then.
+	// Lottery removes the weights with the smallest |w| at To. The caller then resets the remaining
+	// weights to their values at From (lottery ticket with rewinding).
 	//
 	// Source: Frankle and Carbin 2019, arXiv:1803.03635; Frankle et al. 2020, arXiv:1912.05671.
 	Lottery Method = "lottery"
-	// EarlyBird draws the mask of the smallest |w| after every epoch from From on, and takes it as
-	// soon as Settle.Epochs of them in a row differ in less than the share Settle.Distance, or
-	// at To.
+	// EarlyBird draws the mask of the smallest |w| after every epoch from From on. It keeps that
+	// mask once Settle.Epochs successive masks differ in less than the fraction Settle.Distance, at
+	// the latest at To.
 	//
 	// Source: You et al. 2020, arXiv:1909.11957.
 	EarlyBird Method = "early_bird"
 )
 
-// MaskStability says when masks of epochs are the same for EarlyBird.
+// MaskStability is the criterion by which the masks of EarlyBird have converged.
 type MaskStability struct {
-	Distance float64
-	Epochs   int
+	Distance float64 // fraction of weights in which two masks differ (normalised Hamming distance)
+	Epochs   int     // number of successive epochs below Distance
 }
 
-// Options say what is pruned, how much and when. Steps count from 0.
+// Options select what is pruned, how much and when. Steps count from 0.
 type Options struct {
 	Method       Method
 	Structure    Structure
 	Scope        Scope
-	Target       float64 // sparsity in the end, of the layers that are pruned
-	Initial      float64 // at From, of the methods with a schedule
-	From, To     int     // steps: of the first change and of the last
-	Every        int     // steps between changes
-	DropFraction float64 // share that SET and RigL exchange
-	Stability    MaskStability
-	Seed         uint64
-	Exclude      func(layer string) bool // layers that are not pruned; nil: none
+	Target       float64                 // final sparsity of the pruned layers, 0 to 1
+	Initial      float64                 // sparsity at From, for methods with a schedule
+	From, To     int                     // steps of the first and of the last change
+	Every        int                     // steps between changes
+	DropFraction float64                 // fraction of weights that SET and RigL replace at a change
+	Stability    MaskStability           // EarlyBird only
+	Seed         uint64                  // of random masks and random growth
+	Exclude      func(layer string) bool // selects layers that are not pruned; nil means none
 }
 
-// Gradient is the gradient of a step, of which this rank may have a part.
+// Gradient is the gradient of a step. Each rank may hold a part of it. *optim.Optimizer implements
+// it.
 type Gradient interface {
-	// AddScaledGradient adds factor times this rank's part to x, which lies as the parameters do.
+	// AddScaledGradient adds factor times this rank's part of the gradient to x, in the layout of the
+	// parameters.
 	AddScaledGradient(x []float32, factor float32)
-	// AllGather gives all ranks all of x, of which each has the part that Present writes.
+	// AllGather completes x on all ranks. Each rank contributes the elements that Present writes.
 	AllGather(x []float32) error
 }
 
-// Weights gives the present parameters, or their average, in memory that may be changed; nil
-// if there are none. It is called when they are needed only, as they may lie on a device.
+// Weights returns the current parameters or their moving average, in memory that may be changed;
+// nil if there is no average. It is called only if the values are needed, as a call may copy them
+// from a device.
 type Weights func() []float32
 
-// Pruner keeps the mask of one network in training.
+// Pruner holds the mask of one network in training.
 type Pruner struct {
 	o            Options
-	layers       []Layer // that are pruned
-	n            int     // of the parameters with the gaps between them
-	mask         []bool
-	scores       []float32 // of movement, since From
-	latent       []float32 // masked weights that go on to learn, with movement until To
-	regrown      []int     // elements that returned to the network, until the next Cover
-	scratch      []float32 // for scores and gradients of one change
-	lastMask     []bool    // mask of the last epoch, with EarlyBird
-	stableEpochs int       // masks in a row that were the same
-	final        bool
+	layers       []Layer   // pruned layers
+	n            int       // length of the flat parameters
+	mask         []bool    // mask; false where a parameter is 0
+	scores       []float32 // of Movement, accumulated since From
+	latent       []float32 // latent values of masked weights, which Movement trains until To
+	regrown      []int     // weights that returned to the network, until the next Cover
+	scratch      []float32 // scratch memory for scores and gradients
+	lastMask     []bool    // mask of the previous epoch, for EarlyBird
+	stableEpochs int       // successive epochs with similar masks, for EarlyBird
+	final        bool      // the mask does not change any more
 }
 
-// New gives the pruner of a network. Of its layers those are pruned that the structure suits
-// and that are not spared; n is the length of the parameters of the store.
+// New returns the pruner of a network. It prunes the layers to which the structure applies and that
+// are not spared. n is the length of the flat parameters of the store.
 //
-// Errors: exit 64 if nothing is left to prune, and if the target would remove a layer entirely.
+// Errors: exit 64 if no layer remains, or if the target would remove a whole layer.
 func New(layers []Layer, n int, o Options) (*Pruner, error) {
 	if o.Scope == "" {
 		o.Scope = Global
@@ -115,8 +121,8 @@ func New(layers []Layer, n int, o Options) (*Pruner, error) {
 		}
 	}
 	if len(p.layers) == 0 {
-		return nil, &exit.Error{Code: exit.Usage, What: "there is nothing to prune", At: "prune.structure",
-			Why: fmt.Sprintf("none of the %d layers suits %s, or all are kept", len(layers), o.Structure), Fix: "choose smaller blocks, another structure, or keep fewer layers"}
+		return nil, &exit.Error{Code: exit.Usage, What: "no layer can be pruned", At: "prune.structure",
+			Why: fmt.Sprintf("of %d layers none fits the structure %s, or prune.keep excludes all", len(layers), o.Structure), Fix: "choose smaller blocks or another prune.structure, or name fewer layers in prune.keep"}
 	}
 	if err := p.check(); err != nil {
 		return nil, err
@@ -130,10 +136,10 @@ func New(layers []Layer, n int, o Options) (*Pruner, error) {
 	return p, nil
 }
 
-// isRegrowing says whether the method exchanges weights at a sparsity that it has from the start.
+// isRegrowing reports whether the method has the target sparsity from the start, and replaces weights.
 func (o Options) isRegrowing() bool { return o.Method == SET || o.Method == RigL }
 
-// String is the pattern, with the shape of its blocks.
+// String is the pattern, with the shape of the blocks.
 func (s Structure) String() string {
 	if s.Pattern == Blocks {
 		return "blocks of " + s.Block.String()
@@ -142,22 +148,24 @@ func (s Structure) String() string {
 }
 
 // check refuses targets that the layers do not allow.
+//
+// Errors: exit 64 with the layer and its numbers of weights.
 func (p *Pruner) check() error {
 	o := p.o
 	refuse := func(what, why string) error {
 		return &exit.Error{Code: exit.Usage, What: what, At: "prune.target", Why: why, Fix: "lower prune.target, name the layer in prune.keep, or choose smaller blocks or another prune.scope"}
 	}
 	if o.Target > o.Structure.MaxSparsity() {
-		return refuse(fmt.Sprintf("sparsity %g is more than structure %s allows", o.Target, o.Structure), fmt.Sprintf("it allows %g", o.Structure.MaxSparsity()))
+		return refuse(fmt.Sprintf("sparsity %g is too high for structure %s", o.Target, o.Structure), fmt.Sprintf("the maximum is %g", o.Structure.MaxSparsity()))
 	}
 	if o.Structure.Pattern == TwoFour {
 		switch {
 		case o.isRegrowing():
-			return refuse("weights of structure 2:4 cannot be exchanged", string(o.Method)+" puts weights back in other places of a layer")
+			return refuse("structure 2:4 does not allow method "+string(o.Method), "the method adds weights anywhere in a layer")
 		case o.Scope == ERK:
-			return refuse("scope erk asks for more of some layers than structure 2:4 allows", "every layer has at most half of its weights removed")
+			return refuse("structure 2:4 does not allow scope erk", "the scope needs more than half of the weights of some layers removed")
 		}
-		return nil // half of each row is left
+		return nil // half of each row remains, so no layer can become empty
 	}
 	if o.Scope == Global {
 		all, least := 0, 0
@@ -167,7 +175,7 @@ func (p *Pruner) check() error {
 		}
 		if left := all - removedCount(o.Target, all); left < least {
 			return refuse(fmt.Sprintf("sparsity %g would remove layers entirely", o.Target),
-				fmt.Sprintf("%d of %d weights would be left to %d layers, which keep at least %d", left, all, len(p.layers), least))
+				fmt.Sprintf("%d of %d weights would remain in %d layers, which need at least %d", left, all, len(p.layers), least))
 		}
 		return nil
 	}
@@ -179,29 +187,30 @@ func (p *Pruner) check() error {
 		left := l.Size() - removedCount(1-densities[i], l.Size())
 		if least := o.Structure.minKept(l); left < least {
 			return refuse(fmt.Sprintf("sparsity %g would remove layer %s entirely", o.Target, l.Name),
-				fmt.Sprintf("scope %s leaves %d of its %d weights (%d outputs, %d inputs, %d taps), and %s keep at least %d", o.Scope, left, l.Size(), l.Out, l.In, l.Taps(), o.Structure, least))
+				fmt.Sprintf("scope %s leaves %d of its %d weights (%d outputs, %d inputs, %d taps), structure %s needs at least %d", o.Scope, left, l.Size(), l.Out, l.In, l.Taps(), o.Structure, least))
 		}
 	}
 	return nil
 }
 
-// Layers are those that are pruned.
+// Layers lists the pruned layers.
 func (p *Pruner) Layers() []Layer { return p.layers }
 
-// IsFinal says whether the mask stays as it is from now on.
+// IsFinal reports whether the mask does not change any more.
 func (p *Pruner) IsFinal() bool { return p.final }
 
-// IsNested says whether what is masked now stays so.
+// IsNested reports whether masked weights stay masked: later masks contain the current one.
 func (p *Pruner) IsNested() bool {
 	return p.final || p.o.Method == Magnitude || p.o.Method == Random
 }
 
-// Mask is the mask: false where a parameter is 0. It lies as the parameters of the store and
-// belongs to the pruner.
+// Mask returns the mask, false where a parameter is 0. It belongs to the pruner.
+//
+// Shape: [parameters], in the layout of the store.
 func (p *Pruner) Mask() []bool { return p.mask }
 
-// FixedMask is the mask that an optimiser holds parameters at 0 by; nil while masked ones go on
-// to learn.
+// FixedMask returns the mask for the optimiser, which holds masked parameters at 0. It is nil while
+// masked weights are trained.
 func (p *Pruner) FixedMask() []bool {
 	if p.o.Method == Movement && !p.final {
 		return nil
@@ -209,7 +218,7 @@ func (p *Pruner) FixedMask() []bool {
 	return p.mask
 }
 
-// Sparsity is the share of the weights of the pruned layers that are masked.
+// Sparsity is the fraction of masked weights in the pruned layers.
 func (p *Pruner) Sparsity() float64 {
 	masked, all := 0, 0
 	for _, l := range p.layers {
@@ -223,7 +232,7 @@ func (p *Pruner) Sparsity() float64 {
 	return float64(masked) / float64(all)
 }
 
-// Hash names the mask: two are the same if it is.
+// Hash is the SHA-256 of the mask. Equal masks have equal hashes, on all ranks and after a restart.
 func (p *Pruner) Hash() string {
 	h := sha256.New()
 	var bits []byte
@@ -234,7 +243,7 @@ func (p *Pruner) Hash() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// packBits appends eight elements of a mask to a byte.
+// packBits appends the mask to to, eight elements in a byte, the lowest bit first.
 func packBits(to []byte, keep []bool) []byte {
 	for i, k := range keep {
 		if i%8 == 0 {
@@ -247,7 +256,10 @@ func packBits(to []byte, keep []bool) []byte {
 	return to
 }
 
-// selectMask makes the mask of a sparsity by scores, which lie as the parameters.
+// selectMask writes the mask of a sparsity by scores. With Global all layers share one budget; else
+// each layer has a budget by its density.
+//
+// Shape: scores, keep [parameters].
 func (p *Pruner) selectMask(scores []float32, sparsity float64, keep []bool) error {
 	for i := range keep {
 		keep[i] = true
@@ -270,7 +282,7 @@ func (p *Pruner) selectMask(scores []float32, sparsity float64, keep []bool) err
 	return nil
 }
 
-// zeroScratch is room for as many scores as there are parameters, all 0.
+// zeroScratch returns scratch memory for one score per parameter, set to 0.
 func (p *Pruner) zeroScratch() []float32 {
 	if p.scratch == nil {
 		p.scratch = make([]float32, p.n)
@@ -279,8 +291,8 @@ func (p *Pruner) zeroScratch() []float32 {
 	return p.scratch
 }
 
-// magnitudes are |w|. Weights that are masked stay behind all others, so that a mask of more
-// sparsity holds one of less.
+// magnitudes returns |w|. Masked weights get −1, less than all others, so that a mask of higher
+// sparsity contains one of lower sparsity.
 func (p *Pruner) magnitudes(w []float32) []float32 {
 	s := p.zeroScratch()
 	for _, l := range p.layers {
@@ -294,13 +306,13 @@ func (p *Pruner) magnitudes(w []float32) []float32 {
 	return s
 }
 
-// Purposes keep random numbers apart.
+// Random streams: the purpose is part of the key, so that streams are independent.
 const (
-	scoreStream  = 0x7072756e65 // of masks
-	growthStream = 0x67726f77   // of weights that are put back
+	scoreStream  = 0x7072756e65 // scores of random masks
+	growthStream = 0x67726f77   // scores for growth in SET
 )
 
-// randomScores are random scores, of which those of one layer do not depend on the others.
+// randomScores returns uniform random scores. Those of one layer do not depend on the other layers.
 func (p *Pruner) randomScores(parts ...uint64) []float32 {
 	s := p.zeroScratch()
 	for _, l := range p.layers {
@@ -312,19 +324,19 @@ func (p *Pruner) randomScores(parts ...uint64) []float32 {
 	return s
 }
 
-// initialScores are the scores of a random mask, always the same.
+// initialScores returns the scores of random masks, the same at each call.
 func (p *Pruner) initialScores() []float32 { return p.randomScores(scoreStream) }
 
-// isDue says whether step t changes the mask.
+// isDue reports whether step t changes the mask.
 func (p *Pruner) isDue(t int) bool {
 	return t >= p.o.To || t >= p.o.From && (t-p.o.From)%p.o.Every == 0
 }
 
-// Step makes the mask of step t, the present weights and their gradient, with which the
-// optimiser is about to move them at a rate. It tells whether the mask, or what Fixed gives, is
-// another one now.
+// Step updates the mask before the optimiser's step t with the given learning rate. w are the
+// current weights, g their gradient. It reports whether the mask, or the result of Fixed, has
+// changed.
 //
-// Errors: those of gathering from other ranks.
+// Errors: communication errors of g.
 func (p *Pruner) Step(t int, rate float64, w Weights, g Gradient) (changed bool, err error) {
 	if p.final {
 		return false, nil
@@ -339,7 +351,7 @@ func (p *Pruner) Step(t int, rate float64, w Weights, g Gradient) (changed bool,
 			scores := p.zeroScratch()
 			copy(scores, p.scores)
 			if err := g.AllGather(scores); err != nil {
-				return false, fmt.Errorf("scores of pruning: %w", err)
+				return false, fmt.Errorf("pruning scores: %w", err)
 			}
 			p.mask = make([]bool, p.n)
 			err = p.selectMask(scores, p.scheduledSparsity(t), p.mask)
@@ -370,7 +382,7 @@ func (p *Pruner) Step(t int, rate float64, w Weights, g Gradient) (changed bool,
 			grow := p.zeroScratch()
 			g.AddScaledGradient(grow, 1)
 			if err := g.AllGather(grow); err != nil {
-				return false, fmt.Errorf("gradients of pruning: %w", err)
+				return false, fmt.Errorf("pruning gradients: %w", err)
 			}
 			for i, v := range grow {
 				grow[i] = float32(math.Abs(float64(v)))
@@ -389,12 +401,12 @@ func (p *Pruner) Step(t int, rate float64, w Weights, g Gradient) (changed bool,
 	return p.final || !slices.Equal(before, p.mask), err
 }
 
-// scheduledSparsity is that of the schedule.
+// scheduledSparsity is that of the schedule at step t.
 func (p *Pruner) scheduledSparsity(t int) float64 {
 	return Cubic(t, p.o.From, p.o.To, p.o.Initial, p.o.Target)
 }
 
-// addMovement adds a step to the scores of movement.
+// addMovement adds −rate·∂L/∂w·w of a step to the scores of Movement.
 func (p *Pruner) addMovement(rate float64, w []float32, g Gradient) {
 	if p.scores == nil {
 		p.scores = make([]float32, p.n)
@@ -406,7 +418,8 @@ func (p *Pruner) addMovement(rate float64, w []float32, g Gradient) {
 	}
 }
 
-// UnmaskWeights puts masked weights that go on to learn back, before the optimiser's step.
+// UnmaskWeights restores the latent values of masked weights before the optimiser's step, which trains
+// them.
 func (p *Pruner) UnmaskWeights(weights Weights) {
 	if p.latent == nil {
 		return
@@ -419,8 +432,8 @@ func (p *Pruner) UnmaskWeights(weights Weights) {
 	}
 }
 
-// MaskWeights takes them out of the network again, after the step, and out of the average of the
-// weights if there is one, which begins anew for weights that return.
+// MaskWeights sets masked weights to 0 after the optimiser's step, and stores their latent values. It
+// does the same to the moving average if there is one. Weights that return start a new average.
 func (p *Pruner) MaskWeights(weights, averages Weights) {
 	if p.o.Method != Movement || p.final {
 		p.latent = nil
@@ -447,8 +460,8 @@ func (p *Pruner) MaskWeights(weights, averages Weights) {
 	p.regrown = nil
 }
 
-// EndEpoch is told of the end of an epoch, after step t − 1. It tells as Step whether the mask is
-// another one now.
+// EndEpoch must be called at the end of an epoch, after step t−1. EarlyBird compares the masks of
+// successive epochs there. It reports whether the mask has changed.
 func (p *Pruner) EndEpoch(t int, w Weights) (changed bool, err error) {
 	if p.o.Method != EarlyBird || p.final || t < p.o.From {
 		return false, nil
@@ -470,7 +483,7 @@ func (p *Pruner) EndEpoch(t int, w Weights) (changed bool, err error) {
 	return true, nil
 }
 
-// maskDistance is the share of the weights in which two masks differ (Hamming).
+// maskDistance is the fraction of weights in which two masks differ (normalised Hamming distance).
 func (p *Pruner) maskDistance(a, b []bool) float64 {
 	differ, all := 0, 0
 	for _, l := range p.layers {

@@ -2,11 +2,11 @@ package prune
 
 import "math"
 
-// Cubic is the sparsity at step t of the gradual schedule
+// Cubic is the sparsity at step t of gradual pruning, from si at step t0 to sf at step t1:
 //
 //	p = clamp((t − t0)/(t1 − t0), 0, 1)     s = sf + (si − sf)(1 − p)³
 //
-// which removes most while there is most to remove.
+// It removes most weights at the start, while many are redundant.
 //
 // Source: Zhu and Gupta 2017, arXiv:1710.01878.
 func Cubic(t, t0, t1 int, si, sf float64) float64 {
@@ -14,7 +14,8 @@ func Cubic(t, t0, t1 int, si, sf float64) float64 {
 	return sf + (si-sf)*(1-p)*(1-p)*(1-p)
 }
 
-// CosineDecay is the share of the weights that RigL exchanges at step t,
+// CosineDecay is the fraction of weights that RigL replaces at step t. It decays from alpha to 0 along
+// half a cosine:
 //
 //	alpha/2 · (1 + cos(π·t/end))
 //

@@ -2,27 +2,30 @@ package prune
 
 import "fmt"
 
-// Scope is where a sparsity holds.
+// Scope is the set of weights among which scores are compared.
 type Scope string
 
 // The scopes.
 const (
-	// Global lets the weights of all layers compete.
+	// Global compares the weights of all layers.
 	Global Scope = "global"
-	// Uniform has the same sparsity in each layer.
+	// Uniform gives each layer the same sparsity.
 	Uniform Scope = "uniform"
-	// ERK gives a layer the density
+	// ERK (Erdős–Rényi kernel) gives a layer the density
 	//
 	//	eps · (In + Out + kD + kH + kW) / (In · Out · kD · kH · kW)
 	//
-	// with eps such that all layers together have the density that is wanted. A layer whose
-	// density would be more than 1 is dense, and eps is found again for the others.
+	// with eps such that all layers together have the target density. A layer whose density would
+	// exceed 1 stays dense, and eps is computed again for the others. Small layers thus keep a
+	// larger fraction of their weights.
 	//
-	// Source: Evci et al. 2020, arXiv:1911.11134 (Erdős–Rényi-kernel), for three dimensions.
+	// Source: Evci et al. 2020, arXiv:1911.11134, extended to three dimensions.
 	ERK Scope = "erk"
 )
 
-// layerDensities are those of layers that together have the density d, by a scope that fixes them.
+// layerDensities are the densities of layers that together have the density d (1 − sparsity).
+//
+// Errors: a scope without densities by layer.
 func (s Scope) layerDensities(layers []Layer, d float64) ([]float64, error) {
 	out := make([]float64, len(layers))
 	switch s {
@@ -35,15 +38,16 @@ func (s Scope) layerDensities(layers []Layer, d float64) ([]float64, error) {
 		_, out := erk(layers, d)
 		return out, nil
 	}
-	return nil, fmt.Errorf("prune: scope %q gives layers no sparsity of their own", s)
+	return nil, fmt.Errorf("prune: scope %q has no sparsity per layer", s)
 }
 
-// erk gives eps and the densities of layers.
+// erk computes eps and the densities of ERK. Each iteration fixes at least one more layer as dense,
+// so it ends.
 func erk(layers []Layer, d float64) (eps float64, densities []float64) {
 	densities = make([]float64, len(layers))
 	dense := make([]bool, len(layers))
 	for {
-		var all, spent, raw float64 // raw: of layers that are not dense, the weights per eps
+		var all, spent, raw float64 // all weights; weights of dense layers; weights of the others per eps
 		for i, l := range layers {
 			all += float64(l.Size())
 			if dense[i] {

@@ -7,16 +7,19 @@ import (
 	"sort"
 )
 
-// removedCount is how many of n weights a sparsity leaves out: ⌊s·n⌋, where a product that only
-// rounding keeps below a whole number counts as that.
+// removedCount is the number of weights, of n, that a sparsity s removes: ⌊s·n⌋. The factor 1 + 10⁻¹²
+// corrects products that rounding puts just below an integer.
 func removedCount(s float64, n int) int { return int(math.Floor(s * float64(n) * (1 + 1e-12))) }
 
-// A key orders units: the weakest first, of equally weak ones those that come later.
+// key is the sort key of a unit: its score in the upper 32 bits, and the inverted index in the
+// lower ones. Keys ascend with the score; at equal scores the unit with the higher index comes
+// first.
 type key uint64
 
-// keyOf is the key of unit number i with a score, which is no NaN.
+// keyOf is the key of unit i. The score must not be NaN. The bits of a float32 are mapped so that
+// unsigned comparison orders all signs.
 func keyOf(score float32, i int) key {
-	bits := math.Float32bits(score + 0) // −0 is 0
+	bits := math.Float32bits(score + 0) // −0 + 0 is +0: both get one key
 	if bits>>31 == 1 {
 		bits = ^bits
 	} else {
@@ -25,19 +28,21 @@ func keyOf(score float32, i int) key {
 	return key(uint64(bits)<<32 | uint64(^uint32(i)))
 }
 
-// unit is the number that a key was made of.
+// unit is the index of the unit.
 func (k key) unit() int { return int(^uint32(k)) }
 
-// ranking is the units of some layers that compete for one budget. Scores lie as the
-// parameters of a store do.
+// ranking ranks the units of some layers that share one budget of weights.
+//
+// Shape: scores [parameters].
 type ranking struct {
 	s         Structure
 	layers    []Layer
-	firstUnit []int // number of the first unit of each layer
+	firstUnit []int // index of the first unit of each layer
 	scores    []float32
-	scratch   []int
+	scratch   []int // memory for the result of elements
 }
 
+// newRanking numbers the units of the layers.
 func newRanking(s Structure, layers []Layer, scores []float32) *ranking {
 	c := &ranking{s: s, layers: layers, scores: scores}
 	n := 0
@@ -48,7 +53,8 @@ func newRanking(s Structure, layers []Layer, scores []float32) *ranking {
 	return c
 }
 
-// unitElements are those of a unit, as places among the parameters, until the next call.
+// unitElements are the weights of a unit, as indices of the parameters. They are valid until the next
+// call.
 func (c *ranking) unitElements(unit int) []int {
 	at := sort.SearchInts(c.firstUnit, unit+1) - 1
 	l := c.layers[at]
@@ -59,13 +65,14 @@ func (c *ranking) unitElements(unit int) []int {
 	return c.scratch
 }
 
-// keepAlways is the key of a unit that stays: behind those of all others.
+// keepAlways is the key of a unit that must stay. It is greater than all others.
 const keepAlways = key(math.MaxUint64)
 
-// keys are those of all units, by the mean of the scores of their weights, those of a layer side
-// by side. What every layer keeps has the key never: its strongest unit, and of one that reads
-// the input the strongest of each input channel, or group of them. (Two of four keeps half of
-// every row, which is more.)
+// keys returns the keys of all units, layer by layer, by the mean score of their weights.
+//
+// Units that must stay have the key never: the strongest unit of each layer and, in a layer that
+// reads the input, the strongest unit of each input channel or block of channels. The pattern 2:4
+// needs none, as it keeps half of every row.
 func (c *ranking) keys() []key {
 	var keys []key
 	for at, l := range c.layers {
@@ -76,7 +83,7 @@ func (c *ranking) keys() []key {
 			}
 			groups = ceilDiv(l.In, width)
 		}
-		strongest := make([]int, groups) // places in keys, counted from 1
+		strongest := make([]int, groups) // indices in keys plus 1; 0 for none
 		keys = slices.Grow(keys, c.s.unitCount(l))
 		for u := range c.s.unitCount(l) {
 			e := c.unitElements(c.firstUnit[at] + u)
@@ -101,8 +108,10 @@ func (c *ranking) keys() []key {
 	return keys
 }
 
-// dropWeakest takes the weakest units out of a mask, as many as fit into a budget of weights. Keys
-// are dealt out by their first bits, so that only those among which the budget ends are sorted.
+// dropWeakest masks the weakest units, as many as fit into a budget of weights.
+//
+// Cost: O(units). Keys are counted by their upper 16 bits, and only those in the bin where the
+// budget ends are sorted.
 func (c *ranking) dropWeakest(budget int, keep []bool) {
 	const shift = 48
 	keys := c.keys()
@@ -141,7 +150,7 @@ func (c *ranking) dropWeakest(budget int, keep []bool) {
 	}
 }
 
-// minKept is the number of weights that a layer keeps whatever the target.
+// minKept is the number of weights that a layer keeps at any target.
 func (s Structure) minKept(l Layer) int {
 	switch {
 	case s.Pattern == TwoFour:
@@ -150,7 +159,7 @@ func (s Structure) minKept(l Layer) int {
 	case s.Pattern == Blocks:
 		edge := func(n, block int) int { return cmp.Or(n%block, block) }
 		unit := edge(l.Out, s.Block.Out) * edge(l.In, s.Block.In) * l.Taps()
-		if l.ReadsInput { // a unit for each group of inputs
+		if l.ReadsInput { // one unit for each block of input channels
 			return edge(l.Out, s.Block.Out) * l.In * l.Taps()
 		}
 		return unit

@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// Counters are the numbers of a pruner's state.
+// Counters are the integers of a pruner's state.
 type Counters struct {
-	StableEpochs int  `json:"stable_epochs,omitempty"`
-	Final        bool `json:"final,omitempty"`
+	StableEpochs int  `json:"stable_epochs,omitempty"` // successive epochs with similar masks
+	Final        bool `json:"final,omitempty"`         // the mask does not change any more
 }
 
-// Tensor is one part of the state of a pruner: of a layer, named by its parameter.
+// Tensor is a tensor of a pruner's state. It belongs to one layer.
 type Tensor struct {
-	Name  string // "mask.enc_conv0.weight"
+	Name  string // kind and parameter, as in "mask.enc_conv0.weight"
 	Shape []int
-	Data  any // []uint8 of masks, []float32
+	Data  any // []uint8 for masks, eight elements in a byte; else []float32
 }
 
-// parts of the state by the first part of their names. A mask has eight elements to a byte.
+// Prefixes of the names of tensors in the state.
 const (
 	partMask     = "mask."
 	partLastMask = "last."
@@ -26,10 +26,11 @@ const (
 	partLatent   = "hidden."
 )
 
-// State is what decides the next masks: that it was restored makes no difference. Of ranks that
-// share an optimiser all ask for it, as each has a part of the scores; g is as in Step.
+// State returns everything that determines the next masks. A pruner that was restored from it
+// continues bit for bit. All ranks that share an optimiser must call it, as each holds a part of
+// the scores. g is as in Step.
 //
-// Errors: those of other ranks.
+// Errors: communication errors of g.
 func (p *Pruner) State(g Gradient) (Counters, []Tensor, error) {
 	var out []Tensor
 	for _, l := range p.layers {
@@ -60,10 +61,10 @@ func (p *Pruner) State(g Gradient) (Counters, []Tensor, error) {
 	return Counters{p.stableEpochs, p.final}, out, nil
 }
 
-// Restore goes back to where a State was taken. value gives the data of its tensors by name, nil
-// for those that there are not.
+// Restore sets the pruner to a State. value returns the data of a tensor by name; nil if there is
+// none.
 //
-// Errors: for tensors that are not those of this network.
+// Errors: tensors that do not match the layers of this network.
 func (p *Pruner) Restore(c Counters, value func(name string) any) error {
 	p.stableEpochs, p.final = c.StableEpochs, c.Final
 	p.scores, p.latent, p.lastMask, p.regrown = nil, nil, nil, nil
@@ -74,7 +75,7 @@ func (p *Pruner) Restore(c Counters, value func(name string) any) error {
 				continue
 			}
 			if len(bits) != ceilDiv(l.Size(), 8) {
-				return false, fmt.Errorf("%s%s has %d bytes for %d weights", part, l.Param, len(bits), l.Size())
+				return false, fmt.Errorf("%s%s: %d bytes do not match %d weights", part, l.Param, len(bits), l.Size())
 			}
 			for i := range l.Size() {
 				to[l.Offset+i] = bits[i/8]>>(i%8)&1 == 1
@@ -91,7 +92,7 @@ func (p *Pruner) Restore(c Counters, value func(name string) any) error {
 				continue
 			}
 			if len(x) != l.Size() {
-				return nil, fmt.Errorf("%s%s has %d values for %d weights", part, l.Param, len(x), l.Size())
+				return nil, fmt.Errorf("%s%s: %d values, want %d", part, l.Param, len(x), l.Size())
 			}
 			if to == nil {
 				to = make([]float32, p.n)
@@ -106,7 +107,7 @@ func (p *Pruner) Restore(c Counters, value func(name string) any) error {
 		return err
 	}
 	if !found {
-		return fmt.Errorf("there is no mask")
+		return fmt.Errorf("the checkpoint has no pruning mask")
 	}
 	last := slices.Repeat([]bool{true}, p.n)
 	if found, err = mask(partLastMask, last); err != nil {

@@ -1,11 +1,15 @@
 package prune
 
-// Format is a way to store a sparse matrix of float32.
+// Format is a storage format of a sparse float32 matrix.
 type Format string
 
-// The formats. CSR has values, columns of 4 or 2 bytes, and 4 bytes where each row begins; a
-// bitmap has values and one bit of each place; 2:4 has half of the places as values and two bits
-// of each.
+// The formats and their content, n being the number of nonzeros:
+//
+//	dense   4 bytes per element
+//	csr32   4n bytes of values, 4n of column indices, 4 per row and 4 for row offsets
+//	csr16   as csr32 with column indices of 2 bytes
+//	bitmap  4n bytes of values, 1 bit per element
+//	2:4     values of half of the elements, 2 bits of index for each of them
 const (
 	DenseFormat   Format = "dense"
 	CSR32         Format = "csr32"
@@ -14,11 +18,11 @@ const (
 	TwoFourFormat Format = "2:4"
 )
 
-// Formats lists those that hold any matrix.
+// Formats lists the formats that can hold any matrix.
 var Formats = []Format{DenseFormat, CSR32, CSR16, Bitmap}
 
-// Bytes is the size of a matrix of rows by columns with so many values that are not 0. A
-// matrix with more columns than two bytes can count is stored in csr16 with four.
+// Bytes is the size of a matrix in bytes. CSR16 with more than 65536 columns has the size of CSR32,
+// as two bytes cannot hold its column indices.
 func (f Format) Bytes(rows, columns, nonzeros int) int64 {
 	places, nnz := int64(rows)*int64(columns), int64(nonzeros)
 	switch f {
@@ -38,5 +42,5 @@ func (f Format) Bytes(rows, columns, nonzeros int) int64 {
 	return 4 * places
 }
 
-// MatrixShape is the size of a layer as a matrix: a row for each result.
+// MatrixShape is the size of the layer as a matrix: one row for each output channel.
 func (l Layer) MatrixShape() (rows, columns int) { return l.Out, l.fanIn() }

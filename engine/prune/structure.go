@@ -6,30 +6,30 @@ import (
 	"slices"
 )
 
-// Pattern is what is removed as one.
+// Pattern is the shape of the units that are removed together.
 type Pattern string
 
 // The patterns.
 const (
 	Element Pattern = "element" // single weights
 	Blocks  Pattern = "block"   // blocks of output and input channels
-	TwoFour Pattern = "2:4"     // two of each four weights of a filter, in the order in which they lie
+	TwoFour Pattern = "2:4"     // two of every four consecutive weights of a filter (N:M sparsity)
 )
 
-// Block is the shape of blocks: so many output channels by so many input channels, with all taps of
-// the filter. At the end of a layer whose channels it does not divide blocks are smaller.
+// Block is the size of blocks in output and input channels. A block includes all taps of the
+// filter. At the end of a layer whose channels are not divisible, blocks are smaller.
 type Block struct{ Out, In int }
 
-// String is 16x16 with all taps.
+// String formats a block as "16x16 with all taps".
 func (b Block) String() string { return fmt.Sprintf("%dx%d with all taps", b.Out, b.In) }
 
-// Structure is a pattern, with the shape of its blocks if it has any.
+// Structure is a pattern, with the size of its blocks.
 type Structure struct {
 	Pattern Pattern
-	Block   Block
+	Block   Block // of the pattern Blocks; zero for others
 }
 
-// MaxSparsity is the largest sparsity that a pattern allows.
+// MaxSparsity is the highest sparsity that the pattern allows: 0.5 for 2:4, else 1.
 func (s Structure) MaxSparsity() float64 {
 	if s.Pattern == TwoFour {
 		return 0.5
@@ -37,8 +37,9 @@ func (s Structure) MaxSparsity() float64 {
 	return 1
 }
 
-// applies says whether a layer is pruned. Those with fewer channels than a block are left to the
-// dense kernels, and the weights that a result of a transposed one sums do not lie side by side.
+// applies reports whether the structure applies to a layer. Layers with fewer channels than a block
+// stay dense, as dense kernels compute them. 2:4 needs the weights of a sum side by side in memory;
+// transposed filters are stored in another order.
 func (s Structure) applies(l Layer) bool {
 	switch s.Pattern {
 	case Blocks:
@@ -49,7 +50,7 @@ func (s Structure) applies(l Layer) bool {
 	return true
 }
 
-// unitCount is the number of what is removed as one in a layer.
+// unitCount is the number of units of a layer.
 func (s Structure) unitCount(l Layer) int {
 	switch s.Pattern {
 	case Blocks:
@@ -61,13 +62,13 @@ func (s Structure) unitCount(l Layer) int {
 	return l.Size()
 }
 
-// fanIn is the number of weights that one result sums. They lie side by side, but for transposed
-// filters; the pattern 2:4 counts along them.
+// fanIn is the number of weights in the sum of one output value (the fan-in). They are contiguous
+// except in transposed filters. The pattern 2:4 counts along them.
 func (l Layer) fanIn() int { return l.In * l.Taps() }
 
-// unitElements appends those of unit u to a slice. Of the pattern 2:4 they are the two of four that
-// have the lowest scores, at equal scores the later ones; of three left over at the end of a
-// row the lowest one, of two or one none.
+// unitElements appends the weights of unit u to to, as indices in the layer. In the pattern 2:4 these
+// are the two of four with the lowest scores; at equal scores those with higher indices. A
+// remainder of three weights at the end of a row gives one, a remainder of two or one gives none.
 func (s Structure) unitElements(to []int, l Layer, u int, scores []float32) []int {
 	switch s.Pattern {
 	case Blocks:
@@ -96,4 +97,5 @@ func (s Structure) unitElements(to []int, l Layer, u int, scores []float32) []in
 	return append(to, u)
 }
 
+// ceilDiv is ⌈a/b⌉.
 func ceilDiv(a, b int) int { return (a + b - 1) / b }

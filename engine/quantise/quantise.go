@@ -1,6 +1,20 @@
-// Package quantise finds the scales with which convolutions of a trained network multiply
-// codes of eight bits (op.Int8Scales): of the values that samples have in the network, first the
-// largest of every channel, then how large the points of transformed tiles become.
+// Package quantise calibrates the quantisation of convolutions to int8 (post-training
+// quantisation). It runs a trained network on sample inputs, records the distribution of the values
+// that each convolution reads, and derives the scales of op.Int8Scales.
+//
+// The convolutions are computed as Winograd F(4×4, 3×3) transforms on tiles, so there are two kinds
+// of scales: one for each input channel, which maps values to 8 bits, and one for each of the
+// points of a transformed tile. Two passes over the samples are needed, as the second depends on
+// the first:
+//
+//	c := quantise.New(quantise.Options{})
+//	// compile plans with c.Passes(), then for all samples:
+//	c.Ranges(plan) // first pass: minimum and maximum of each channel
+//	c.Points(plan) // second pass: histograms of the points of transformed tiles
+//	scales, err := c.Scales()
+//
+// Source: Lavin and Gray 2016, doi:10.1109/CVPR.2016.435 (F(4×4, 3×3)); Andri et al. 2022,
+// arXiv:2209.12982 (a scale for each point).
 package quantise
 
 import (
@@ -16,72 +30,77 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/pass"
 )
 
-// Method says where values of a point are cut off.
+// Method is the rule that chooses the clipping limit of a distribution.
 type Method string
 
 // The methods.
 const (
-	Max        Method = "max"         // nowhere: the largest that was seen has the largest code
-	Percentile Method = "percentile"  // but for a share of them
-	LeastError Method = "least_error" // where rounding and cutting off together cost least squares
+	Max        Method = "max"         // no clipping: the largest absolute value becomes 127
+	Percentile Method = "percentile"  // clips the fraction Options.ClipFraction of the values
+	LeastError Method = "least_error" // minimises the squared error of rounding and clipping
 )
 
-// Methods lists them, the default first.
+// Methods lists all methods, the default first.
 var Methods = []Method{LeastError, Max, Percentile}
 
-// Options of a calibration.
+// Options of a calibration. The zero value is the default.
 type Options struct {
-	Method       Method
-	ClipFraction float64  // that Percentile cuts off, of each point
-	Exclude      []string // layers, by their names or filters, that stay as they are
-	// IncludeInput quantises convolutions that read an input, too, alone or beside other values.
+	Method       Method   // empty means LeastError
+	ClipFraction float64  // fraction of the values of each point that Percentile clips, 0 to 1
+	Exclude      []string // layers or filters that are not quantised, by name
+	// IncludeInput also quantises convolutions that read an input of the network.
 	IncludeInput bool
-	// MaxTiles is the most that are looked at of a channel in a sample; 0 means all.
+	// MaxTiles limits the number of tiles used per channel and sample; 0 means all.
 	MaxTiles int
 }
 
-// ErrLayer marks layers that are not there.
+// ErrLayer marks names in Options.Exclude that are not convolutions of the network.
 var ErrLayer = errors.New("no such layer")
 
-// layer is a convolution that can multiply codes.
+// layer is a convolution that can be computed in int8. A convolution reads one value or a
+// concatenation of two (parts), each with its own zero point.
 type layer struct {
 	filter  string
-	parts   []graph.Shape
-	shape   graph.Shape
+	parts   []graph.Shape // shapes of the values that it reads
+	shape   graph.Shape   // of the filter
 	conv    op.Conv
-	min     []float64
-	max     []float64 // of channels
-	counts  [][][bins]int64
-	largest [][]int32
-	q       *op.Int8Scales
+	min     []float64       // minimum of each input channel
+	max     []float64       // maximum of each input channel
+	counts  [][][bins]int64 // histograms of |value|, by part and point
+	largest [][]int32       // largest |value|, by part and point
+	q       *op.Int8Scales  // scales, set by Ranges and Scales
 }
 
-// Calibration looks at the values of a network.
+// Calibration collects statistics of the values in a network. It is not safe for concurrent use.
+//
+// Memory: for each convolution and point of a tile a histogram of 384 counts.
 type Calibration struct {
 	o      Options
 	layers []*layer
-	// Skipped says why convolutions stay as they are, by the names of their filters.
+	// Skipped gives the reason why a convolution is not quantised, by the name of its filter.
 	Skipped map[string]string
-	samples [2]int
+	samples [2]int // number of samples of Ranges and of Points
 }
 
-// New prepares a calibration. Convolutions behind which no ReLU follows stay as they are: they
-// have few channels or end a head. So do those that read an input, unless Options.IncludeInput.
+// New returns an empty calibration. Only convolutions followed by a ReLU are quantised: the others
+// have few channels or are the last layer of a head. Convolutions that read an input are quantised
+// with Options.IncludeInput only.
 func New(o Options) *Calibration {
 	o.Method = cmp.Or(o.Method, Methods[0])
 	return &Calibration{o: o}
 }
 
-// Passes are those of a compiler of predictions whose plans can be looked at: what
-// convolutions read are outputs.
+// Passes returns the compiler passes for the plans of a calibration. They add one pass after fuse,
+// which makes the values that convolutions read outputs of the plan.
 //
-// Errors: the pass observe gives ErrLayer for a name of Options.Exclude.
+// Errors: at compilation ErrLayer for an unknown name in Options.Exclude.
 func (c *Calibration) Passes() []pass.Pass {
 	list := slices.Clone(pass.List)
 	at := slices.IndexFunc(list, func(p pass.Pass) bool { return p.Name == "fuse" })
-	return slices.Insert(list, at+1, pass.Pass{Name: "observe", Run: c.observe, Purpose: "for a calibration, give what convolutions read"})
+	return slices.Insert(list, at+1, pass.Pass{Name: "observe", Run: c.observe, Purpose: "for calibration: make the inputs of convolutions outputs of the plan"})
 }
 
+// observe is the additional pass.
 func (c *Calibration) observe(u *pass.Unit) error {
 	c.layers, c.Skipped = nil, map[string]string{}
 	kept := map[string]bool{}
@@ -99,6 +118,7 @@ func (c *Calibration) observe(u *pass.Unit) error {
 	return nil
 }
 
+// addLayer adds a node to the convolutions that are quantised, or records in Left why not.
 func (c *Calibration) addLayer(g *graph.Graph, n *graph.Node, kept map[string]bool) {
 	if !n.Op.Conv.Is(graph.ConvForward) {
 		return
@@ -140,9 +160,11 @@ func (c *Calibration) addLayer(g *graph.Graph, n *graph.Node, kept map[string]bo
 	}
 }
 
+// outputName names the output with the values that a convolution reads.
 func outputName(s *layer, part int) string { return fmt.Sprintf("source %d of %s", part, s.filter) }
 
-// isComputed tells whether a value is more than an input in another shape.
+// isComputed reports whether a value is computed, and not an input that was only moved (reshaped,
+// sliced or joined).
 func isComputed(g *graph.Graph, id int) bool {
 	n := g.Nodes[g.AliasRoot(id)]
 	switch {
@@ -154,7 +176,7 @@ func isComputed(g *graph.Graph, id int) bool {
 	return true
 }
 
-// Filters are the names of the filters of convolutions that get scales.
+// Filters lists the names of the filters that are quantised.
 func (c *Calibration) Filters() []string {
 	var names []string
 	for _, s := range c.layers {
@@ -163,8 +185,8 @@ func (c *Calibration) Filters() []string {
 	return names
 }
 
-// ObserveRanges takes the largest and least value of every channel from a run of a plan of Passes.
-// All samples pass it before any passes Points.
+// ObserveRanges updates minimum and maximum of every channel, after a run of a plan of Passes. It must see
+// all samples before the first call of Points.
 func (c *Calibration) ObserveRanges(p *engine.Plan) {
 	c.samples[0]++
 	for _, s := range c.layers {
@@ -183,7 +205,8 @@ func (c *Calibration) ObserveRanges(p *engine.Plan) {
 	}
 }
 
-// setChannelScales fixes the scales of channels.
+// setChannelScales computes the zero point of each part and the scale of each channel. A part without negative
+// values uses 0 to 255 with zero point 0; else the range is symmetric around zero point 128.
 func (s *layer) setChannelScales() {
 	s.q = &op.Int8Scales{Channels: make([]float32, s.shape[1])}
 	lo := 0
@@ -204,21 +227,23 @@ func (s *layer) setChannelScales() {
 			}
 		}
 		for i := lo; i < lo+n; i++ {
-			// A channel that was always 0 must not have a large scale: that would be in its
-			// filters, and leave nothing of the others when all are rounded.
+			// A channel that is always 0 gets the smallest scale of the part. A large scale
+			// would enlarge its filters, and rounding to the common step would lose the others.
 			s.q.Channels[i] = max(s.q.Channels[i], least, 1e-30)
 		}
 		lo += n
 	}
 }
 
-// ObservePoints counts how large the points of transformed tiles are in a run of a plan of Passes.
+// ObservePoints updates the histograms of the points of transformed tiles, after a run of a plan of
+// Passes. The first call fixes the scales of the channels.
 func (c *Calibration) ObservePoints(p *engine.Plan) {
 	if c.samples[1]++; c.samples[1] == 1 {
 		for _, s := range c.layers {
 			s.setChannelScales()
 		}
 	}
+	// The values as the int8 kernel sees them, rounded and clipped to 0…255.
 	var codes []float64
 	for _, s := range c.layers {
 		lo := 0
@@ -248,15 +273,16 @@ func (c *Calibration) ObservePoints(p *engine.Plan) {
 	}
 }
 
-// Scales are what the convolutions need, by the names of their filters.
+// Scales returns the scales of the convolutions, by the names of their filters.
 //
-// Errors: no sample was looked at.
+// Errors: Ranges or Points saw no sample.
 func (c *Calibration) Scales() (map[string]*op.Int8Scales, error) {
 	if c.samples[0] == 0 || c.samples[1] == 0 {
-		return nil, errors.New("quantise: scales without a sample")
+		return nil, errors.New("quantise: no samples")
 	}
 	out := map[string]*op.Int8Scales{}
 	for _, s := range c.layers {
+		// Scales may be called again after more samples.
 		s.q.Factors = nil
 		for i := range s.parts {
 			f := make([]int16, len(s.counts[i]))
@@ -270,12 +296,20 @@ func (c *Calibration) Scales() (map[string]*op.Int8Scales, error) {
 	return out, nil
 }
 
-// scaleFactor takes values up to a limit to 127.
+// scaleFactor is the multiplier, with 15 fractional bits, that maps limit to 127.
 func scaleFactor(limit float64) int16 {
 	return int16(min(max(math.Floor(127*32768/max(limit, 1)), 1), 32767))
 }
 
-// clipLimit is where values are cut off.
+// clipLimit is the clipping limit of a distribution with the given histogram.
+//
+// LeastError tries limits t from the largest value down to 1/8 of it, in steps of 4 %, and
+// minimises
+//
+//	Σ n·(v − t)²  over v > t     +     Σ n·(t/127)²/12  over v ≤ t
+//
+// where n counts values in a bin with centre v. The second term is the variance of rounding to
+// steps of t/127.
 func (o Options) clipLimit(counts *[bins]int64, largest int32) float64 {
 	all := int64(0)
 	for _, n := range counts {
@@ -312,9 +346,11 @@ func (o Options) clipLimit(counts *[bins]int64, largest int32) float64 {
 	return float64(largest)
 }
 
-// Values up to 63 have a bin each, larger ones 32 to an octave.
+// bins is the number of bins of a histogram of |value|. Values up to 63 have a bin each, larger
+// values 32 bins per octave, up to 2¹⁶.
 const bins = 64 + 32*10
 
+// binOf is the bin of a value.
 func binOf(v int32) int {
 	if v < 64 {
 		return int(v)
@@ -327,7 +363,7 @@ func binOf(v int32) int {
 	return min(64+32*(e-1)+int(v-32), bins-1)
 }
 
-// binStart is the least value of a bin.
+// binStart is the smallest value of bin b.
 func binStart(b int) float64 {
 	if b < 64 {
 		return float64(b)

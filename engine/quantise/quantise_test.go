@@ -159,7 +159,7 @@ func TestQuantiseRefuses(t *testing.T) {
 		t.Errorf("quantised without what reads the input are %v, %v", c.Filters(), err)
 	}
 	if _, err := c.Scales(); err == nil {
-		t.Error("scales without a sample")
+		t.Error("no samples")
 	}
 	if err := plan(engine.Options{Mode: engine.Train, Numerics: engine.Numerics{Int8: scales}}); exit.CodeOf(err) != exit.Usage {
 		t.Errorf("a training in int8: %v", err)

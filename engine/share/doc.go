@@ -1,11 +1,21 @@
-// Package share lets the layers of a network share parameters under a budget: convolutions do not own
-// their filters, but build them in every step from a store that a group of layers has, as a linear
-// combination of templates (op.Combine).
+// Package share lets the convolutions of a network share parameters, within a budget (weight
+// sharing). A group of layers has a store of parameters. In every step each layer computes its
+// filter from the store, as a linear combination of templates (op.Combine):
 //
-// A network is built as it is; New finds the filters that can be shared and plans the groups, and
-// Plan.Rewrite puts stores and coefficients in their place. Gradients, optimisers, sums over ranks and
-// checkpoints follow, as these are the parameters then. Plan.Weights gives back plain filters.
+//	w = Σ_k a_k · T_k     T_k a section of the store with the size of the filter
 //
-// Source: Plummer, Dryden, Frost, Hoefler and Saenko 2020, arXiv:2006.10598 (Shapeshifter networks; neural
-// parameter allocation search). Choices that the paper leaves open are marked.
+// If the store is smaller than the filter, templates are smaller and are upsampled to the shape of
+// the filter.
+//
+// A network is built as usual. New finds the filters that can be shared and plans the groups.
+// Plan.Rewrite replaces the filters in the graph by combinations of the stores. Gradients,
+// optimisers, reductions over ranks and checkpoints need no changes, as stores and coefficients are
+// ordinary parameters. Plan.Weights computes the filters after training, which gives a network
+// without sharing.
+//
+//	p, err := share.New(g, share.Options{Budget: 0.25})
+//	g, err = p.Rewrite(g)
+//
+// Source: Plummer, Dryden, Frost, Hoefler and Saenko 2020, arXiv:2006.10598 (Shapeshifter networks,
+// neural parameter allocation search).
 package share

@@ -11,61 +11,64 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// Groups of layers that have a store together.
+// How layers are grouped; the layers of a group have one store.
 const (
-	ByShape  = "shape" // layers whose filters have one shape; a layer without another one like it keeps its own filter
-	OneGroup = "one"   // all layers
+	ByShape  = "shape" // layers whose filters have the same shape; a layer without another one of its shape keeps its filter
+	OneGroup = "one"   // all layers in one group
 )
 
-// Where coefficients come from.
+// How the coefficients a_k of a layer are obtained.
 const (
-	// Average weights all templates of a layer alike: its coefficients are not trained.
+	// Average gives all templates of a layer the weight 1/K. There are no trained coefficients.
 	Average = "average"
-	// Free coefficients are trained, each by itself.
+	// Free trains the coefficients of each layer independently.
 	Free = "free"
-	// Embedding: those of a layer are a linear map, which is the group's, of a vector of the layer; both are trained.
+	// Embedding trains a vector for each layer and a linear map for each group, a = M·e.
 	Embedding = "embedding"
 )
 
-// embeddingSize is the length of a layer's vector, as in the paper's code.
+// embeddingSize is the length of a layer's vector e, as in the code of the paper.
 const embeddingSize = 24
 
-// Options say how parameters are shared.
+// Options select how parameters are shared. The zero value of a string or number is its default.
 type Options struct {
-	Budget       float64 `json:"budget"`       // parameters of all filters, as a share of those of the network itself; above 1 it gets more
-	Groups       string  `json:"groups"`       // empty: ByShape
-	Coefficients string  `json:"coefficients"` // empty: Free
-	Templates    int     `json:"templates"`    // of a layer at most; 0: 2, as in the paper's code
+	Budget       float64 `json:"budget"`       // parameters of all filters as a fraction of those of the network without sharing; above 1 for more
+	Groups       string  `json:"groups"`       // empty means ByShape
+	Coefficients string  `json:"coefficients"` // empty means Free
+	Templates    int     `json:"templates"`    // maximum per layer; 0 means 2, as in the code of the paper
 }
 
+// withDefaults sets defaults.
 func (o Options) withDefaults() Options {
 	o.Groups, o.Coefficients = cmp.Or(o.Groups, ByShape), cmp.Or(o.Coefficients, Free)
 	o.Templates = cmp.Or(o.Templates, 2)
 	return o
 }
 
-// ErrInfeasible marks a budget that is less than what layers need that share nothing.
+// ErrInfeasible marks a budget that is smaller than the number of parameters of layers that share
+// nothing.
 var ErrInfeasible = errors.New("infeasible budget")
 
-// Layer is a convolution whose filter is shared, or could be.
+// Layer is a convolution whose filter is shared or could be.
 type Layer struct {
-	Name      string      `json:"filter"` // of the filter's parameter
+	Name      string      `json:"filter"` // name of the filter's parameter
 	Shape     graph.Shape `json:"shape"`
-	Store     string      `json:"store,omitempty"` // from which it is built; empty if it is a parameter of its own
-	Templates int         `json:"templates,omitempty"`
-	Upsampled bool        `json:"upsampled,omitempty"` // as the store is smaller than the filter
+	Store     string      `json:"store,omitempty"`     // name of the store; empty if the layer keeps its filter
+	Templates int         `json:"templates,omitempty"` // number of templates
+	Upsampled bool        `json:"upsampled,omitempty"` // templates are upsampled, as the store is smaller than the filter
 
-	init      graph.Init
-	templates op.Templates
-	scale     float64 // of its coefficients at first, with which filters have the variance of their own start
+	init      graph.Init   // initialisation of the filter without sharing
+	templates op.Templates // position and shape of the templates in the store
+	scale     float64      // initial coefficient that gives the filter the variance of its own initialisation
 }
 
-// Plan says which layers build their filters from which store.
+// Plan assigns layers to stores, and templates to sections of the stores.
 type Plan struct {
 	Layers []Layer `json:"layers"`
 	Groups []Group `json:"groups,omitempty"`
-	// Filters is the number of values of all filters, of which Own are parameters themselves; Stored that of all stores. Coefficients
-	// are the trained numbers that combinations need.
+	// Filters is the number of weights of all filters. Own of them are parameters of layers that
+	// share nothing. Stored is the total size of the stores, Coefficients the number of trained
+	// values that the combinations need.
 	Filters      int `json:"filters"`
 	Unshared     int `json:"unshared"`
 	Stored       int `json:"stored"`
@@ -76,16 +79,17 @@ type Plan struct {
 
 // Group is a store and the layers that build their filters from it.
 type Group struct {
-	Name   string `json:"store"` // of the store's parameter
-	Size   int    `json:"size"`
-	layers []int
+	Name   string `json:"store"` // name of the store's parameter
+	Size   int    `json:"size"`  // number of values
+	layers []int  // indices in Plan.Layers
 	init   graph.Init
 }
 
-// Find gives the filters of a network that can be shared: those that start at random and that only
-// convolutions read. The last layer of a network that starts at 0 keeps its own, and so do biases, norms and maps.
+// Find lists the filters of a network that can be shared: parameters with random initialisation
+// that only convolutions read. The last layer of a network often starts at 0 and keeps its filter,
+// as do biases, norms and maps.
 func Find(g *graph.Graph) (all []Layer) {
-	other := make([]bool, len(g.Nodes)) // read as something else than a filter
+	other := make([]bool, len(g.Nodes)) // used other than as a filter
 	filter := make([]bool, len(g.Nodes))
 	for _, n := range g.Nodes {
 		for i, id := range n.In {
@@ -107,14 +111,16 @@ func Find(g *graph.Graph) (all []Layer) {
 	return all
 }
 
-// New plans the sharing of the filters of a network.
+// New plans the sharing of the filters of a network. The plan depends on the shapes in the graph
+// and on o alone.
 //
-// Errors: ErrInfeasible, with the numbers; a network without filters that can be shared, or in which no two layers are alike.
+// Errors: ErrInfeasible with the numbers of parameters; a network without filters that can be
+// shared, or without two layers of the same shape.
 func New(g *graph.Graph, o Options) (*Plan, error) {
 	o = o.withDefaults()
 	p := &Plan{Layers: Find(g), o: o}
 	if len(p.Layers) == 0 {
-		return nil, errors.New("no convolution of the network has a filter that starts at random")
+		return nil, errors.New("no convolution of the network has a randomly initialised filter")
 	}
 	groups := p.groupLayers()
 	var sums []int
@@ -130,7 +136,7 @@ func New(g *graph.Graph, o Options) (*Plan, error) {
 		sums, grouped = append(sums, n), grouped+n
 	}
 	if p.Unshared = p.Filters - grouped; len(groups) == 0 {
-		return nil, fmt.Errorf("no two of the %d filters have one shape, so that groups by shape share nothing", len(p.Layers))
+		return nil, fmt.Errorf("grouping by shape: all %d filters have different shapes", len(p.Layers))
 	}
 	sizes, err := SplitBudget(int(math.Round(o.Budget*float64(p.Filters))), p.Unshared, sums)
 	if err != nil {
@@ -170,17 +176,19 @@ func (p *Plan) groupLayers() (groups []Group) {
 	return slices.DeleteFunc(groups, func(g Group) bool { return len(g.layers) < 2 })
 }
 
-// SplitBudget divides a budget of parameters: own are those of layers that share nothing, and the rest goes to groups in proportion to the
-// sizes of their layers, whole numbers with the largest remainders rounded up.
+// SplitBudget divides a budget of parameters. own of them belong to layers that share nothing. The rest
+// is divided among the groups in proportion to the sums of the sizes of their layers, by the
+// largest remainder method.
 //
-// Errors: ErrInfeasible, if a group would get nothing.
+// Shape: sums [groupLayers] → sizes [groupLayers].
+// Errors: ErrInfeasible if a group would get nothing.
 func SplitBudget(budget, own int, sums []int) ([]int, error) {
 	left, total := budget-own, 0
 	for _, n := range sums {
 		total += n
 	}
 	if left < len(sums) {
-		return nil, fmt.Errorf("%d parameters, where filters that share nothing have %d: %d are left for %d stores: %w", budget, own, left, len(sums), ErrInfeasible)
+		return nil, fmt.Errorf("budget of %d parameters, of which filters without sharing need %d: %d remain for %d stores: %w", budget, own, left, len(sums), ErrInfeasible)
 	}
 	sizes, order, given := make([]int, len(sums)), make([]int, len(sums)), 0
 	for i, n := range sums {
@@ -192,20 +200,32 @@ func SplitBudget(budget, own int, sums []int) ([]int, error) {
 		sizes[i]++
 	}
 	if at := slices.Index(sizes, 0); at >= 0 {
-		return nil, fmt.Errorf("%d parameters are left for %d stores, of which one would get none: %w", left, len(sums), ErrInfeasible)
+		return nil, fmt.Errorf("%d parameters for %d stores, one of which would be empty: %w", left, len(sums), ErrInfeasible)
 	}
 	return sizes, nil
 }
 
-// TemplateCount is how many templates a layer of n weights has of a store of m values, and whether they are smaller than the layer.
+// TemplateCount is the number of templates of a layer with n weights in a store of m values, at most most:
+//
+//	k = min(max(1, ⌊m/n⌋), most)
+//
+// enlarged reports whether the templates are smaller than the layer.
 func TemplateCount(m, n, most int) (k int, enlarged bool) { return min(max(1, m/n), most), m < n }
 
-// assignTemplates gives the layers of a group their templates, one behind the other in the store, and from its start again where the next
-// does not fit; and the store its start: that of the layers whose templates these are, of the most common shape last.
+// assignTemplates places the templates of a group's layers in the store and chooses its initialisation.
+//
+// Templates follow each other in the store. If the next one does not fit, it starts at 0 again, so
+// templates of different layers overlap.
+//
+// Each section of the store is initialised as the filter of the layer that uses it. Where layers
+// overlap, the layer whose shape is most frequent decides. Then scale is chosen such that every
+// filter starts with the variance of its own initialisation:
+//
+//	scale² · Σ_j σ_j²/(size·K) · variance of the upsampling = σ² of the layer
 func (p *Plan) assignTemplates(g *Group) {
 	next := 0
 	pieces := make([][]graph.InitSegment, len(p.Layers))
-	like := map[string]int{} // layers by shape
+	like := map[string]int{} // number of layers by shape
 	for _, i := range g.layers {
 		l := &p.Layers[i]
 		like[l.Shape.String()]++
@@ -218,7 +238,7 @@ func (p *Plan) assignTemplates(g *Group) {
 			size = l.templates.Rows * l.templates.Columns
 		}
 		factor := 1.0
-		if p.o.Coefficients == Average { // a mean of K independent values has 1/K of their variance
+		if p.o.Coefficients == Average { // the mean of K independent values has 1/K of their variance
 			factor = math.Sqrt(float64(l.Templates))
 		}
 		for k := range l.Templates {
@@ -257,13 +277,14 @@ func (p *Plan) assignTemplates(g *Group) {
 			}
 		}
 		l.scale = 1
-		if have := math.Sqrt(squares * l.templates.Variance()); math.Abs(have-l.init.Std()) > 1e-9*have { // else exactly its own start
+		if have := math.Sqrt(squares * l.templates.Variance()); math.Abs(have-l.init.Std()) > 1e-9*have { // within rounding the factor is exactly 1
 			l.scale = l.init.Std() / have
 		}
 	}
 }
 
-// unusedPieces starts what no template reads as the first piece does: such values stay as they are.
+// unusedPieces initialises values that no template reads, as the first section. They get no gradient and do
+// not change.
 func (p *Plan) unusedPieces(g *Group, std []float64, pieces []graph.InitSegment) (more []graph.InitSegment) {
 	for from := 0; from < len(std); from++ {
 		if std[from] > 0 {
@@ -279,14 +300,16 @@ func (p *Plan) unusedPieces(g *Group, std []float64, pieces []graph.InitSegment)
 	return more
 }
 
-// templateSize is the plane of a template for a filter of a shape that fits into a store: of the filter's proportions.
+// templateSize is the size of a template for a filter of shape s that is larger than the store. The
+// filter is seen as a matrix [out, in·k³], and the template has about its aspect ratio.
 func templateSize(s graph.Shape, store int) (rows, columns int) {
 	rows, columns = s[0], s[1:].Size()
 	rows = min(max(int(math.Round(float64(rows)*math.Sqrt(float64(store)/float64(s.Size())))), 1), rows, store)
 	return rows, min(columns, store/rows)
 }
 
-// countCoefficients counts the trained numbers beside stores and filters.
+// countCoefficients counts the trained values besides stores and filters: coefficients, or vectors and
+// maps.
 func (p *Plan) countCoefficients() (n int) {
 	if p.o.Coefficients == Average {
 		return 0
@@ -308,8 +331,8 @@ func (p *Plan) countCoefficients() (n int) {
 	return n
 }
 
-// String is one line.
+// String summarises the plan in one line.
 func (p *Plan) String() string {
-	return fmt.Sprintf("%d filter weights of %d layers come from %d parameters: %d of their own, %d in %d stores, %d for coefficients",
+	return fmt.Sprintf("%d filter weights in %d layers are computed from %d parameters: %d unshared, %d in %d stores, %d for coefficients",
 		p.Filters, len(p.Layers), p.Unshared+p.Stored+p.Coefficients, p.Unshared, p.Stored, len(p.Groups), p.Coefficients)
 }

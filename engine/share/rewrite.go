@@ -10,21 +10,25 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// Names of parameters of combinations, behind the name of their filter or before that of their group's store.
+// Names of the parameters of combinations. The first two are suffixes to the name of a filter, the
+// third to that of a store.
 const (
 	coefficientsSuffix = ".share_coefficients"
 	embeddingSuffix    = ".share_embedding"
 	mapSuffix          = ".map"
 )
 
-// IsCoefficient tells whether a parameter is one of those that make coefficients, which weight decay leaves out: it would draw
-// filters to 0 a second time.
+// IsCoefficient reports whether a parameter determines coefficients. Weight decay leaves these out,
+// as it already acts on the stores and would act on the filters twice.
 func IsCoefficient(name string) bool {
 	return strings.HasSuffix(name, coefficientsSuffix) || strings.HasSuffix(name, embeddingSuffix) ||
 		strings.HasPrefix(name, "share.") && strings.HasSuffix(name, mapSuffix)
 }
 
-// Rewrite puts stores and coefficients in the place of the filters of the network that was planned.
+// Rewrite replaces the shared filters of the network that was planned by combinations of stores.
+// The rest of the graph is unchanged.
+//
+// Errors: in the builder: graph.ErrShape for a filter with another shape than in the plan.
 func (p *Plan) Rewrite(g *graph.Graph) (*graph.Graph, error) {
 	of := map[string]int{}
 	for i, l := range p.Layers {
@@ -40,7 +44,7 @@ func (p *Plan) Rewrite(g *graph.Graph) (*graph.Graph, error) {
 		}
 		l := p.Layers[i]
 		if !n.Shape.Equal(l.Shape) {
-			return b.Fail(n.Name, fmt.Errorf("%v, planned was %v: %w", n.Shape, l.Shape, graph.ErrShape))
+			return b.Fail(n.Name, fmt.Errorf("shape %v, want %v as planned: %w", n.Shape, l.Shape, graph.ErrShape))
 		}
 		for _, group := range p.Groups {
 			if _, there := stores[group.Name]; group.Name == l.Store && !there {
@@ -62,7 +66,10 @@ func (p *Plan) maxTemplates(g Group) (most int) {
 	return most
 }
 
-// layerCoefficients are those of a layer.
+// layerCoefficients builds the coefficients of layer i. m is the map of its group with Embedding; a
+// layer with fewer templates uses the first rows.
+//
+// Shape: [Templates].
 func (p *Plan) layerCoefficients(b *graph.Builder, i int, m graph.Value) graph.Value {
 	l := p.Layers[i]
 	shape := graph.Shape{l.Templates}
@@ -79,7 +86,10 @@ func (p *Plan) layerCoefficients(b *graph.Builder, i int, m graph.Value) graph.V
 	return b.Param(l.Name+coefficientsSuffix, shape, graph.Values(p.initialCoefficients(i)))
 }
 
-// orthonormalRows are the rows of a group's map at first: random ones.
+// orthonormalRows returns the initial rows of a group's map: random normal vectors, orthonormalised by
+// Gram-Schmidt.
+//
+// Shape: [templates][embeddingSize].
 func (p *Plan) orthonormalRows(g Group, seed uint64) (rows [][]float32) {
 	for k := range p.maxTemplates(g) {
 		row := make([]float32, embeddingSize)
@@ -99,6 +109,7 @@ func (p *Plan) orthonormalRows(g Group, seed uint64) (rows [][]float32) {
 	return rows
 }
 
+// dot is Σ a·b, summed in float64.
 func dot(a, b []float32) (sum float64) {
 	for i, v := range a {
 		sum += float64(v) * float64(b[i])
@@ -106,7 +117,8 @@ func dot(a, b []float32) (sum float64) {
 	return sum
 }
 
-// initialEmbedding is the vector of a layer at first, which the map brings to the coefficients that it starts with.
+// initialEmbedding is the initial vector e of a layer. As the rows of the map M are orthonormal, e = Mᵀ·a
+// gives exactly the initial coefficients a = M·e.
 func (p *Plan) initialEmbedding(i int, seed uint64) []float32 {
 	e := make([]float32, embeddingSize)
 	for _, g := range p.Groups {
@@ -122,8 +134,9 @@ func (p *Plan) initialEmbedding(i int, seed uint64) []float32 {
 	return e
 }
 
-// initialCoefficients are the coefficients of a layer at first. Free ones of layers that follow each other in a group are orthogonal: each layer begins
-// with one of its templates.
+// initialCoefficients returns the initial coefficients of a layer. With Free and Embedding exactly one
+// coefficient is not 0, another one for successive layers of a group: each layer starts with one of
+// its templates, and the coefficient vectors are orthogonal.
 func (p *Plan) initialCoefficients(i int) []float32 {
 	l := p.Layers[i]
 	out := make([]float32, l.Templates)
@@ -143,15 +156,16 @@ func (p *Plan) initialCoefficients(i int) []float32 {
 	return out
 }
 
-// Weights gives the plain filter of each layer that has none of its own, from parameters by their names. The parameters that it was built of are
-// in none of the results.
+// Weights computes the filters of all layers that share parameters, from the trained parameters.
+// get returns a parameter by name. The result has the filters by name; the parameters they were
+// computed from are not in it.
 //
-// Errors: a parameter that is missing, or of another size.
+// Errors: a parameter that is missing or has another size.
 func (p *Plan) Weights(get func(name string) ([]float32, bool)) (filters map[string][]float32, err error) {
 	param := func(name string, n int) []float32 {
 		v, ok := get(name)
 		if (!ok || len(v) != n) && err == nil {
-			err = fmt.Errorf("%q has %d values, of %d", name, len(v), n)
+			err = fmt.Errorf("parameter %q: %d values, want %d", name, len(v), n)
 		}
 		if err != nil {
 			return make([]float32, n)
@@ -181,7 +195,8 @@ func (p *Plan) Weights(get func(name string) ([]float32, bool)) (filters map[str
 	return filters, err
 }
 
-// IsShared tells whether a parameter is one of a combination.
+// IsShared reports whether a parameter belongs to a combination: a store, a map, a vector or
+// coefficients.
 func (p *Plan) IsShared(name string) bool {
 	for _, g := range p.Groups {
 		if name == g.Name || name == g.Name+mapSuffix {

@@ -22,64 +22,64 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// ExportOptions says which training's networks to write, and where.
+// ExportOptions selects the training whose networks are exported.
 type ExportOptions struct {
-	RunDir string // of a finished training
-	Out    string // folder that gets export.json and the weights
-	// Overwrite says whether what is in Out may be replaced; "same", the default:
-	// only if it came from the same training.
+	RunDir string // run directory of a finished training
+	Out    string // folder for export.json and the weights
+	// Overwrite is the policy for an existing export in Out. The default "same" replaces it if it
+	// was made from the same training.
 	Overwrite product.Overwrite
 	Threads   int
 	Version   string
 }
 
-// ExportResult says what was written.
+// ExportResult is the result of an export.
 type ExportResult struct {
 	Network  Architecture     `json:"network"`
-	Networks int              `json:"networks"` // that the training averages
+	Networks int              `json:"networks"` // number of networks that the model averages
 	Out      string           `json:"out"`
-	Sparsity []model.Sparsity `json:"sparsity,omitempty"` // of the networks; none if nothing was pruned
+	Sparsity []model.Sparsity `json:"sparsity,omitempty"` // of each network; empty without pruning
 	Outputs  []string         `json:"-"`
 }
 
-// ExportFile describes an export.
+// ExportFile is the name of the description of an export.
 const ExportFile = "export.json"
 
-// The other files of an export; those with a number are one of each network.
+// Other files of an export; those with a number exist for each network.
 const (
 	exportedNetwork = "network-%02d.safetensors"
 	exportedMaps    = "maps-%02d.safetensors"
-	exportedSpread  = "spread-" // before the names of the networks of a second stage
+	exportedSpread  = "spread-" // prefix for the networks of the second stage
 	exportFormat    = 1
 )
 
-// Document is export.json.
+// Document is the content of export.json.
 type Document struct {
 	Format  int          `json:"format"`
 	Version string       `json:"version"` // of the program
 	Network Architecture `json:"network"`
-	Weights []string     `json:"weights"` // files beside this one, a network each
-	Maps    []string     `json:"maps"`    // the same; empty if the networks have none
-	// Spread, SpreadMaps and Bias are the other networks of a training in stages.
+	Weights []string     `json:"weights"` // files in the same folder, one for each network
+	Maps    []string     `json:"maps"`    // the same for maps; empty if the networks have none
+	// Spread, SpreadMaps and Bias are the networks of the other stages of a training in stages.
 	Spread     []string `json:"spread,omitempty"`
 	SpreadMaps []string `json:"spread_maps,omitempty"`
 	Bias       string   `json:"bias,omitempty"`
-	// Reference is the file of the baseline whose distribution the network corrects.
+	// Reference is the file of the baseline that the network corrects.
 	Reference string   `json:"reference,omitempty"`
-	Arrays    string   `json:"arrays"`  // file of what standardises the input
-	Inputs    []string `json:"inputs"`  // what the channels of the network's input hold
-	Outputs   []string `json:"outputs"` // and those of its output
+	Arrays    string   `json:"arrays"`  // file with the normalisation of the input
+	Inputs    []string `json:"inputs"`  // content of each input channel
+	Outputs   []string `json:"outputs"` // content of each output channel
 	// Model is model.json of the training: members, divisor, period, scales.
 	Model  *model.Description `json:"model"`
-	Source manifest.File      `json:"source"` // model.json
+	Source manifest.File      `json:"source"` // checksum of model.json
 }
 
-// Export writes the networks of a training for other programs: their weights under
-// the published names, with an input and what the published network makes of it, the maps
-// beside the network, and a description of channels and scales, last.
+// Export writes the networks of a training for other programs: weights under the published names,
+// with golden.input and golden.output of the published network; maps; and, last, a description of
+// channels and scales.
 //
-// Errors: 66 if there is no model, 65 if it is damaged; 73 if the folder holds the export
-// of another training; 74.
+// Errors: exit 66 if there is no model, exit 65 if it is damaged; exit 64 for networks that read
+// members; exit 73 if the folder contains the export of another training; exit 74.
 func Export(ctx context.Context, o ExportOptions) (*ExportResult, error) {
 	dir := filepath.Join(o.RunDir, "model")
 	m, err := model.Load(dir, false)
@@ -88,8 +88,8 @@ func Export(ctx context.Context, o ExportOptions) (*ExportResult, error) {
 	}
 	defer m.Close()
 	if m.Spec.ReadsMembers() || m.Spec.HasLeadRows() {
-		return nil, &exit.Error{Code: exit.Usage, What: "a network that reads members cannot be exported", At: filepath.Join(dir, model.File), Why: "others have no format for its input",
-			Fix: "export a model of statistics (model.members: statistics, model.head: distribution or spread)"}
+		return nil, &exit.Error{Code: exit.Usage, What: "a network that reads members cannot be exported", At: filepath.Join(dir, model.File), Why: "there is no common format for its input",
+			Fix: "export a model that reads statistics of members (model.members: statistics, model.head: distribution or spread)"}
 	}
 	_, f, err := model.LoadDescription(dir)
 	if err != nil {
@@ -148,7 +148,7 @@ func Export(ctx context.Context, o ExportOptions) (*ExportResult, error) {
 	return res, jsonfile.Write(filepath.Join(o.Out, ExportFile), doc)
 }
 
-// splitMaps parts the weights of a network of published layers from the maps beside it.
+// splitMaps separates the maps from the weights with published names.
 func splitMaps(w model.Weights) (net, maps model.Weights) {
 	for _, t := range w {
 		if strings.HasPrefix(t.Name, unet3d.MapsPrefix) {
@@ -160,8 +160,8 @@ func splitMaps(w model.Weights) (net, maps model.Weights) {
 	return net, maps
 }
 
-// exportNetwork writes network i and its maps under names with a prefix, describes it in a,
-// and adds the files to lists.
+// exportNetwork writes network i and its maps under names with a prefix, describes the network in
+// a, and appends the file names to networks and all.
 func exportNetwork(ctx context.Context, m *model.Model, o ExportOptions, w model.Weights, a *Architecture, prefix string, i int, networks, all *[]string) error {
 	net, maps := splitMaps(w)
 	is, golden, err := testTensors(ctx, m, o, net)
@@ -182,11 +182,11 @@ func exportNetwork(ctx context.Context, m *model.Model, o ExportOptions, w model
 	return nil
 }
 
-// testTensors recognises one network by its weights, as an import would, and gives the
-// tensors that let others test what they loaded.
+// testTensors recognises a network by its weights, as an import does, and returns golden.input and
+// golden.output.
 func testTensors(ctx context.Context, m *model.Model, o ExportOptions, w model.Weights) (*Architecture, []ckpt.Tensor, error) {
-	// The layers of these are not looked for in imported files; those of which channels were removed have
-	// no published widths, and the lists of what is left stand with the model.
+	// Import does not recognise baselines. Networks with removed channels have no published widths;
+	// the lists of kept channels are in the description of the model.
 	if m.Spec.NetworkKind().Baseline || len(m.Spec.Kept) > 0 {
 		a := &Architecture{Kind: m.Spec.Kind, Channels: len(inputNames(m)), Outputs: (3 + len(m.Spec.ExtraOutputs())) * len(m.Task.Targets), Base: m.Spec.Base, Periodic: m.Spec.Periodic && m.Grid.Periodic()}
 		if m.Spec.Head.Spread != nil {
@@ -218,12 +218,12 @@ func testTensors(ctx context.Context, m *model.Model, o ExportOptions, w model.W
 	if err != nil {
 		return nil, nil, err
 	}
-	y.Name = goldenOutput // of the published network, which does not wrap around
+	y.Name = goldenOutput // of the published network, whose longitudes are not periodic
 	a.Periodic = m.Spec.Periodic && m.Grid.Periodic()
 	return a, []ckpt.Tensor{in, y}, nil
 }
 
-// normalSamples are numbers to try a network on, always the same.
+// normalSamples returns n normally distributed test values, the same at every call.
 func normalSamples(n int) []float32 {
 	x, random := make([]float32, n), rand.New(rand.NewPCG(1, 0))
 	for i := range x {
@@ -232,7 +232,7 @@ func normalSamples(n int) []float32 {
 	return x
 }
 
-// inputNames says what the channels of the network's input hold.
+// inputNames describes the content of each input channel.
 func inputNames(m *model.Model) (names []string) {
 	for c := range m.Task.Features.Channels() {
 		names = append(names, m.Task.Features.ChannelName(c))
@@ -250,7 +250,7 @@ func inputNames(m *model.Model) (names []string) {
 	return names
 }
 
-// outputNames says what the channels of the network's output hold.
+// outputNames describes the content of each output channel.
 func outputNames(m *model.Model, outputs int) (names []string) {
 	parts := []string{network.OutSpread}
 	switch {

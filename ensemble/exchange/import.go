@@ -1,4 +1,11 @@
-// Package exchange reads and writes weights of networks for other programs, under the published names.
+// Package exchange imports and exports the weights of networks as safetensors files, under the
+// names of the published PyTorch models.
+//
+//	a, err := exchange.Import(ctx, exchange.ImportOptions{Weights: "unet3d.safetensors", Out: "imported"})
+//	e, err := exchange.Export(ctx, exchange.ExportOptions{RunDir: "runs/gcm", Out: "exported"})
+//
+// A file may contain golden.input and golden.output: an input and the output that the network must
+// compute from it. Import verifies them, Export writes them.
 package exchange
 
 import (
@@ -24,63 +31,60 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// ImportOptions says which weights to take in and what to try them on.
+// ImportOptions selects the weights to import and a test input.
 type ImportOptions struct {
-	Weights string // safetensors file under the published names
-	Out     string // folder that gets network.json and weights.safetensors
-	// Reinject is the input channel that a ResNet feeds in again; its weights do
-	// not tell. nil means the published channel.
+	Weights string // safetensors file with the published names
+	Out     string // folder for network.json and weights.safetensors
+	// Reinject is the input channel that a ResNet re-injects, which its weights do not reveal; nil
+	// means the published channel.
 	Reinject *int
-	Periodic bool   // longitudes wrap around, as they do not in the published networks
-	Apply    string // safetensors file with a tensor "input" to run the network on; "" does not
-	To       string // file that gets the tensor "output"
-	// Overwrite says whether what is in Out may be replaced; "same", the default:
-	// only if it came from the same weights.
+	Periodic bool   // longitudes are periodic; false for the published networks
+	Apply    string // safetensors file with a tensor "input" for which the output is computed; "" for none
+	To       string // file for the tensor "output"
+	// Overwrite is the policy for an existing network in Out. The default "same" replaces it if it
+	// was imported from the same weights.
 	Overwrite product.Overwrite
 	Threads   int
 	Version   string
 }
 
-// ImportResult says what was taken in.
+// ImportResult is the result of an import.
 type ImportResult struct {
 	Network Architecture `json:"network"`
 	Out     string       `json:"out"`
-	// Difference is the largest distance of the network's answer from that of the
-	// file itself, relative to the largest value, if the file brings input and
-	// output along.
+	// Difference is the largest difference from golden.output, relative to its largest value; nil
+	// if the file has no golden.input and golden.output.
 	Difference *float64 `json:"golden_difference,omitempty"`
 	Outputs    []string `json:"-"`
 }
 
-// networkFile and networkWeights are the files of an imported network.
+// Files of an imported network.
 const (
 	networkFile    = "network.json"
 	networkWeights = "weights.safetensors"
 	networkFormat  = 1
 )
 
-// goldenTolerance is how far the network may be from an output that comes with
-// its weights, relative to its largest value: what sums of 32-bit numbers in
-// another order may differ by, with room.
+// goldenTolerance is the largest accepted relative difference from golden.output. Sums of float32
+// numbers in another order differ by less.
 const goldenTolerance = 1e-4
 
-// networkJSON is network.json.
+// networkJSON is the content of network.json.
 type networkJSON struct {
 	Format  int    `json:"format"`
 	Version string `json:"version"` // of the program
 	Architecture
-	Weights string        `json:"weights"` // file beside this one
-	Source  manifest.File `json:"source"`
+	Weights string        `json:"weights"` // file in the same folder
+	Source  manifest.File `json:"source"`  // imported file
 }
 
-// Import takes in the weights of a published network: it recognises which
-// one they belong to, verifies that all of them fit, tries them on the input and
-// output that may lie with them as golden.input and golden.output, and writes
-// them with a description. It runs the network on other input if asked to.
+// Import imports the weights of a published network. It recognises the network, verifies that all
+// weights match it, compares its output for golden.input with golden.output if the file has them,
+// and writes the weights with a description. On request it computes the output for another input.
 //
-// Errors: 65, naming the first tensor that does not fit, or if the file is a pickle,
-// a zip archive or damaged; 65 if the answer to golden.input is another; 64 if the
-// channel to feed in again must be given; 66, 73 and 74 for files.
+// Errors: exit 65, naming the first tensor that does not match, or for a pickle, a zip archive or a
+// damaged file; exit 65 if the output differs from golden.output; exit 64 if Reinject is required
+// or does not apply; exit 66, 73 and 74 for files.
 func Import(ctx context.Context, o ImportOptions) (*ImportResult, error) {
 	tensors, _, err := ckpt.ReadFile(o.Weights)
 	if err != nil {
@@ -115,11 +119,11 @@ func Import(ctx context.Context, o ImportOptions) (*ImportResult, error) {
 	return res, nil
 }
 
-// chooseChannel settles the channel that a ResNet feeds in again.
+// chooseChannel sets the channel that a ResNet re-injects.
 func (a *Architecture) chooseChannel(o ImportOptions) error {
 	if a.Kind != unet3d.ResNetKind.Name {
 		if o.Reinject != nil {
-			return &exit.Error{Code: exit.Usage, What: "a " + a.Kind + " feeds no channel in again", At: "--reinject", Fix: "leave it out"}
+			return &exit.Error{Code: exit.Usage, What: "--reinject does not apply to " + a.Kind, At: "--reinject", Fix: "omit --reinject"}
 		}
 		return nil
 	}
@@ -128,20 +132,21 @@ func (a *Architecture) chooseChannel(o ImportOptions) error {
 		channel = *o.Reinject
 	}
 	if channel < 0 || channel >= a.Channels {
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("there is no channel %d to feed in again", channel), At: o.Weights,
-			Why: fmt.Sprintf("the network has the input channels 0 to %d; the published one feeds in channel %d", a.Channels-1, unet3d.PublishedReinject),
-			Fix: "give --reinject, the channel of the forecast's own spread at the target lead"}
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("channel %d to re-inject does not exist", channel), At: o.Weights,
+			Why: fmt.Sprintf("the network has input channels 0 to %d; the published one re-injects channel %d", a.Channels-1, unet3d.PublishedReinject),
+			Fix: "set --reinject to the channel of the forecast's spread at the target lead"}
 	}
 	a.Reinject = &channel
 	return nil
 }
 
-// run answers fields. Samples are computed one by one.
+// run computes the output of the network, one sample after the other.
 //
 // Shape: x [N C D H W], or [N C H W] for one level; the output likewise.
+// Errors: exit 65 for an input that does not match the network; path is named in the error.
 func (a *Architecture) run(ctx context.Context, w model.Weights, x ckpt.Tensor, path string, threads int) (ckpt.Tensor, error) {
 	bad := func(why string) (ckpt.Tensor, error) {
-		return ckpt.Tensor{}, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("tensor %q is no input for the network", x.Name), At: path, Why: why,
+		return ckpt.Tensor{}, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("tensor %q does not match the input of the network", x.Name), At: path, Why: why,
 			Fix: fmt.Sprintf("give [N %d D H W], or [N %d H W] for one level", a.Channels, a.Channels)}
 	}
 	values, err := x.Float32()
@@ -153,7 +158,7 @@ func (a *Architecture) run(ctx context.Context, w model.Weights, x ckpt.Tensor, 
 		shape = slices.Insert(shape, 2, 1)
 	}
 	if len(shape) != 5 || shape[1] != a.Channels || len(values) == 0 {
-		return bad(fmt.Sprintf("it has shape %v, the network %d channels", x.Shape, a.Channels))
+		return bad(fmt.Sprintf("shape %v, want %d channels", x.Shape, a.Channels))
 	}
 	g, err := a.graph(shape[2], shape[3], shape[4])
 	if errors.Is(err, graph.ErrShape) {
@@ -185,8 +190,8 @@ func (a *Architecture) run(ctx context.Context, w model.Weights, x ckpt.Tensor, 
 	return ckpt.Tensor{Name: "output", Shape: answer, Data: y}, nil
 }
 
-// checkGolden compares the network's answer with the one that comes with the weights;
-// nil if none does.
+// checkGolden compares the network's output for golden.input with golden.output. It returns the relative
+// difference; nil if the file does not have both.
 func (a *Architecture) checkGolden(ctx context.Context, o ImportOptions, tensors []ckpt.Tensor, w model.Weights) (*float64, error) {
 	in := slices.IndexFunc(tensors, func(t ckpt.Tensor) bool { return t.Name == goldenInput })
 	out := slices.IndexFunc(tensors, func(t ckpt.Tensor) bool { return t.Name == goldenOutput })
@@ -199,8 +204,8 @@ func (a *Architecture) checkGolden(ctx context.Context, o ImportOptions, tensors
 	}
 	want, err := tensors[out].Float32()
 	if err != nil || !slices.Equal(tensors[out].Shape, y.Shape) {
-		return nil, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("tensor %q is no output of the network", goldenOutput), At: o.Weights,
-			Why: fmt.Sprintf("it has shape %v, the answer to %s %v", tensors[out].Shape, goldenInput, y.Shape), Fix: "make the file again, or remove the tensor from it"}
+		return nil, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("tensor %q does not match the output of the network", goldenOutput), At: o.Weights,
+			Why: fmt.Sprintf("shape %v, want %v for %s", tensors[out].Shape, y.Shape, goldenInput), Fix: "write the file again, or remove the tensor from it"}
 	}
 	var diff, size float64
 	for i, v := range y.Data.([]float32) {
@@ -209,14 +214,14 @@ func (a *Architecture) checkGolden(ctx context.Context, o ImportOptions, tensors
 	}
 	diff /= size
 	if !(diff <= goldenTolerance) {
-		return nil, &exit.Error{Code: exit.BadData, What: "the network does not give the output that comes with its weights", At: o.Weights,
-			Why: fmt.Sprintf("the relative difference is %.2g, at most %g is rounding", diff, goldenTolerance),
-			Fix: "check that weights and output are of one network in evaluation mode, and --reinject and --periodic"}
+		return nil, &exit.Error{Code: exit.BadData, What: "the output of the network differs from golden.output", At: o.Weights,
+			Why: fmt.Sprintf("relative difference %.2g, at most %g is allowed for rounding", diff, goldenTolerance),
+			Fix: "check that weights and output belong to the same network in evaluation mode, and check --reinject and --periodic"}
 	}
 	return &diff, nil
 }
 
-// apply runs the network on the tensor "input" of a file and writes "output".
+// apply computes the output for the tensor "input" of a file and writes it as "output".
 func (a *Architecture) apply(ctx context.Context, o ImportOptions, w model.Weights) error {
 	tensors, _, err := ckpt.ReadFile(o.Apply)
 	if err != nil {
@@ -224,7 +229,7 @@ func (a *Architecture) apply(ctx context.Context, o ImportOptions, w model.Weigh
 	}
 	at := slices.IndexFunc(tensors, func(t ckpt.Tensor) bool { return t.Name == "input" })
 	if at < 0 {
-		return &exit.Error{Code: exit.BadData, What: `no tensor "input"`, At: o.Apply, Why: "the network needs one to run on", Fix: "save it under that name"}
+		return &exit.Error{Code: exit.BadData, What: `no tensor "input"`, At: o.Apply, Why: "the input of the network must have this name", Fix: "save the input under this name"}
 	}
 	y, err := a.run(ctx, w, tensors[at], o.Apply, o.Threads)
 	if err != nil {
@@ -233,9 +238,10 @@ func (a *Architecture) apply(ctx context.Context, o ImportOptions, w model.Weigh
 	return ckpt.WriteFile(o.To, []ckpt.Tensor{y}, nil)
 }
 
-// checkReplaceable verifies that a description of what was made from a source may be written.
+// checkReplaceable checks whether a description may be written to path, for what was made from source.
 //
-// Errors: exit 73 if there is one of another source, unless the policy lets it go.
+// Errors: exit 73 if the file exists with another source and the policy does not allow to replace
+// it.
 func checkReplaceable(path string, source manifest.File, policy product.Overwrite, what string) error {
 	text, err := os.ReadFile(path)
 	var have struct {
@@ -247,15 +253,15 @@ func checkReplaceable(path string, source manifest.File, policy product.Overwrit
 		return exit.ReadError(path, err)
 	case policy == product.OverwriteAlways:
 	case policy == product.OverwriteNever, json.Unmarshal(text, &have) != nil, have.Source.SHA256 != source.SHA256:
-		return &exit.Error{Code: exit.CannotWrite, What: what + " is in the folder", At: path, Why: "it is not to be replaced by what comes from elsewhere",
+		return &exit.Error{Code: exit.CannotWrite, What: "the folder contains " + what + " already", At: path, Why: "it was made from another source",
 			Fix: "choose another --out, or add --overwrite always"}
 	}
 	return nil
 }
 
-// save writes the weights and then their description.
+// save writes the weights and then the description.
 //
-// Errors: exit 73 if the folder holds another network.
+// Errors: exit 73 if the folder contains another network.
 func (a *Architecture) save(o ImportOptions, w model.Weights) error {
 	source, err := manifest.SumFile(o.Weights)
 	if err != nil {

@@ -160,7 +160,7 @@ func TestImportRefuses(t *testing.T) {
 	refused(t, ImportOptions{Weights: resnet, Out: out, Reinject: new(42)}, exit.Usage, "0 to 41", resnet)
 	refused(t, ImportOptions{Weights: resnet, Out: out, Reinject: new(3)}, exit.BadData, "relative difference", resnet)
 	wrong := writeTensors(t, filepath.Join(dir, "in.safetensors"), ckpt.Tensor{Name: "input", Shape: []int{1, 3, 1, 30, 32}, Data: make([]float32, 3*30*32)})
-	refused(t, ImportOptions{Weights: unet, Out: out, Apply: wrong, To: filepath.Join(dir, "y"), Threads: 1}, exit.BadData, "does not divide by 32", wrong)
+	refused(t, ImportOptions{Weights: unet, Out: out, Apply: wrong, To: filepath.Join(dir, "y"), Threads: 1}, exit.BadData, "want multiples of 32", wrong)
 
 	// A folder with one network does not silently become that of another.
 	if _, err := Import(context.Background(), ImportOptions{Weights: unet, Out: out, Threads: 1}); err != nil {

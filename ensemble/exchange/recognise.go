@@ -12,17 +12,17 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// Architecture is a network as names and shapes of its weights tell it.
+// Architecture describes a network as recognised from the names and shapes of its weights.
 type Architecture struct {
 	Kind     string `json:"kind"`
 	Channels int    `json:"channels"` // of the input
 	Outputs  int    `json:"outputs"`  // channels of the output
-	// Base and Stages are those of a U-Net, Widths and Reinject of a ResNet.
+	// Base and Stages belong to a U-Net, Widths and Reinject to a ResNet.
 	Base     int   `json:"base,omitempty"`
 	Stages   int   `json:"stages,omitempty"`
 	Widths   []int `json:"widths,omitempty"`
 	Reinject *int  `json:"reinject,omitempty"`
-	Periodic bool  `json:"periodic"` // longitudes wrap around; the published networks pad with zeros
+	Periodic bool  `json:"periodic"` // longitudes are periodic; the published networks pad with zeros
 	// Parameters is the number of trained values.
 	Parameters int `json:"parameters"`
 }
@@ -42,16 +42,16 @@ func (a *Architecture) graph(depth, height, width int) (*graph.Graph, error) {
 	return b.Build()
 }
 
-// Names of tensors in a file of weights that are no weights.
+// Names in a file of weights that do not denote weights.
 const (
-	goldenInput    = "golden.input"  // with goldenOutput: what the network must answer
-	goldenOutput   = "golden.output" //
-	batchCounter   = ".num_batches_tracked"
-	parallelPrefix = "module." // PyTorch's DataParallel puts it before all names
+	goldenInput    = "golden.input"         // test input
+	goldenOutput   = "golden.output"        // output of the network for golden.input
+	batchCounter   = ".num_batches_tracked" // counter of PyTorch's BatchNorm
+	parallelPrefix = "module."              // prefix of all names with PyTorch's DataParallel
 )
 
-// SelectWeights takes out of the tensors of a file those that are weights: it sets aside what is no weight, and removes PyTorch's prefix of parallel
-// models.
+// SelectWeights selects the weights among the tensors of a file. It drops other tensors, and removes the
+// prefix of PyTorch's DataParallel.
 func SelectWeights(tensors []ckpt.Tensor) model.Weights {
 	all := true
 	for _, t := range tensors {
@@ -69,12 +69,10 @@ func SelectWeights(tensors []ckpt.Tensor) model.Weights {
 	return out
 }
 
-// recognise finds the network that weights belong to, from the names of layers
-// and the first two sides of some of their filters. Whether everything fits is
-// left to fit.
+// recognise determines the network that weights belong to, from the names of layers and the first
+// two dimensions of some filters. fit then verifies all weights.
 //
-// Errors: exit 65, naming the tensor, if it is neither network or a decisive
-// tensor is missing.
+// Errors: exit 65, naming the tensor, for an unknown network or a missing tensor.
 func recognise(path string, w model.Weights) (*Architecture, error) {
 	shapes := map[string][]int{}
 	for _, t := range w {
@@ -85,8 +83,8 @@ func recognise(path string, w model.Weights) (*Architecture, error) {
 		if !ok {
 			return 0, unfitError(path, name, "it is missing")
 		}
-		if len(s) != ndim || slices.Min(s) < 1 { // so that no side is larger than the file
-			return 0, unfitError(path, name, fmt.Sprintf("it has shape %v, a filter of this network %d sides of at least 1", s, ndim))
+		if len(s) != ndim || slices.Min(s) < 1 { // dimensions are then bounded by the size of the file
+			return 0, unfitError(path, name, fmt.Sprintf("shape %v, want %d dimensions of at least 1", s, ndim))
 		}
 		return s[axis], nil
 	}
@@ -100,17 +98,18 @@ func recognise(path string, w model.Weights) (*Architecture, error) {
 	if len(w) > 0 {
 		first = fmt.Sprintf("its first tensor is %q", w[0].Name)
 	}
-	return nil, &exit.Error{Code: exit.BadData, What: "the weights are those of no network that is known here", At: path,
+	return nil, &exit.Error{Code: exit.BadData, What: "the weights do not belong to a known network", At: path,
 		Why: first + "; a 3-D U-Net has enc_conv0.weight, resnet2d_simple has convBR0.conv.weight",
 		Fix: "export the state_dict of one of these networks under the published names"}
 }
 
-// unfitError is the error of a tensor that does not fit the network.
+// unfitError makes the error of a tensor that does not match the network.
 func unfitError(path, name, why string) error {
-	return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("tensor %q does not fit the network", name), At: path, Why: why,
-		Fix: "give the weights of a published network, all of them, unchanged"}
+	return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("tensor %q does not match the network", name), At: path, Why: why,
+		Fix: "give the complete, unchanged weights of a published network"}
 }
 
+// recogniseUNet determines the sizes of a U-Net.
 func recogniseUNet(path string, shapes map[string][]int, side func(string, int, int) (int, error)) (*Architecture, error) {
 	a := &Architecture{Kind: unet3d.UNetKind.Name}
 	first, err := side("enc_conv0.weight", 5, 0)
@@ -118,7 +117,7 @@ func recogniseUNet(path string, shapes map[string][]int, side func(string, int, 
 		return nil, err
 	}
 	if first%2 != 0 {
-		return nil, unfitError(path, "enc_conv0.weight", fmt.Sprintf("it has %d filters, a U-Net twice its base width", first))
+		return nil, unfitError(path, "enc_conv0.weight", fmt.Sprintf("%d filters, want an even number (twice the base width)", first))
 	}
 	a.Base = first / 2
 	if a.Channels, err = side("enc_conv0.weight", 5, 1); err != nil {
@@ -127,8 +126,7 @@ func recogniseUNet(path string, shapes map[string][]int, side func(string, int, 
 	if a.Outputs, err = side("dec_conv0.weight", 5, 0); err != nil {
 		return nil, err
 	}
-	// The deepest stage that any tensor speaks of: one that lacks some of its
-	// tensors is then told as such.
+	// The deepest stage with any tensor. fit reports tensors that this stage lacks.
 	for stage := 1; stage <= unet3d.MaxStages; stage++ {
 		for name := range shapes {
 			if strings.HasPrefix(name, fmt.Sprintf("enc_conv%d.", stage)) || strings.HasPrefix(name, fmt.Sprintf("dec_conv%d", stage)) {
@@ -142,6 +140,7 @@ func recogniseUNet(path string, shapes map[string][]int, side func(string, int, 
 	return a, nil
 }
 
+// recogniseResNet determines the widths of a ResNet.
 func recogniseResNet(side func(string, int, int) (int, error)) (*Architecture, error) {
 	a := &Architecture{Kind: unet3d.ResNetKind.Name, Outputs: 1}
 	var err error
@@ -150,7 +149,7 @@ func recogniseResNet(side func(string, int, int) (int, error)) (*Architecture, e
 	}
 	for _, layer := range []struct {
 		name    string
-		quarter int // of the block's width that this layer has
+		quarter int // factor from the layer's filters to the width of its block
 	}{{"convBR0.conv", 1}, {"convBR1.conv", 1}, {"inc1.conv3", 4}, {"inc2.conv3", 4}, {"inc3.conv3", 4}} {
 		n, err := side(layer.name+".weight", 4, 0)
 		if err != nil {
@@ -161,11 +160,11 @@ func recogniseResNet(side func(string, int, int) (int, error)) (*Architecture, e
 	return a, nil
 }
 
-// verify verifies that the weights are exactly those of the network, in count, name
-// and shape, and counts the trained values.
+// verify verifies that the weights are exactly those of the network, in number, name and shape, and
+// counts the trained values.
 //
-// Errors: exit 65 naming the first tensor, in the network's order, that is missing
-// or has another shape; or the first of the file that the network does not have.
+// Errors: exit 65 naming the first tensor, in the network's order, that is missing or has another
+// shape; or the first one in the file that the network does not have.
 func (a *Architecture) verify(path string, w model.Weights) error {
 	side := 1 << a.Stages
 	g, err := a.graph(1, side, side)
@@ -188,7 +187,7 @@ func (a *Architecture) verify(path string, w model.Weights) error {
 			return unfitError(path, n.Name, "it is missing")
 		}
 		if !slices.Equal(t.Shape, []int(n.Shape)) {
-			return unfitError(path, n.Name, fmt.Sprintf("it has shape %v, the %s recognised has %v", t.Shape, a, n.Shape))
+			return unfitError(path, n.Name, fmt.Sprintf("shape %v, want %v for the recognised %s", t.Shape, n.Shape, a))
 		}
 		if _, err := t.Float32(); err != nil {
 			return unfitError(path, n.Name, err.Error())
@@ -199,13 +198,13 @@ func (a *Architecture) verify(path string, w model.Weights) error {
 	}
 	for _, t := range w {
 		if !known[t.Name] {
-			return unfitError(path, t.Name, fmt.Sprintf("the %s recognised has no such tensor", a))
+			return unfitError(path, t.Name, fmt.Sprintf("the recognised %s has no such tensor", a))
 		}
 	}
 	return nil
 }
 
-// String describes the network in a few words.
+// String describes the network in one line.
 func (a *Architecture) String() string {
 	if a.Kind == unet3d.ResNetKind.Name {
 		return fmt.Sprintf("%s with widths %v, %d channels in, %d out", a.Kind, a.Widths, a.Channels, a.Outputs)

@@ -14,35 +14,35 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Calibration is how the probability of an event of one target is calibrated.
+// Calibration maps the probability of an event, for one target, to a calibrated probability.
 type Calibration struct {
 	Variable string          `json:"variable"`
-	Level    string          `json:"level"`          // as configuration files have it
-	Lead     string          `json:"lead,omitempty"` // of several
-	Event    ensemble.Event  `json:"event"`          // that a threshold is exceeded
-	Method   string          `json:"method"`         // of config.Calibrate
-	Inits    int             `json:"inits"`          // on which it was fitted
-	Cases    int             `json:"cases"`          // points of these
-	Period   ensemble.Period `json:"period"`         // of the starts
+	Level    string          `json:"level"`          // as in configuration files
+	Lead     string          `json:"lead,omitempty"` // empty if the model has one lead
+	Event    ensemble.Event  `json:"event"`          // exceedance of a threshold
+	Method   string          `json:"method"`         // as calibrate.probabilities
+	Inits    int             `json:"inits"`          // initialisations of the fit
+	Cases    int             `json:"cases"`          // grid points of all initialisations
+	Period   ensemble.Period `json:"period"`         // of the initialisations
 	Mapping  calibration.Map `json:"map"`
 }
 
-// ExceedanceEvent is the threshold of an event of one limit: its probability, or one less it, is that
-// of exceeding.
+// ExceedanceEvent returns the exceedance event of an event's threshold. The probability of an event with
+// one limit is that of the exceedance, or 1 minus it.
 func ExceedanceEvent(e ensemble.Event) ensemble.Event {
 	return ensemble.Event{Relation: ensemble.Above, Lower: e.Threshold()}
 }
 
-// ExceedanceProbabilities are the probabilities of values above a threshold.
+// ExceedanceProbabilities returns the probabilities of values above a threshold.
 //
-// Shape: par [parameter][point], the result [point].
+// Shape: par [parameter][point] → [point].
 func ExceedanceProbabilities(family *dist.Family, par [][]float32, threshold float64) []float64 {
 	out := make([]float64, len(par[0]))
 	eachPoint(par, func(p int, par []float64) { out[p] = family.Above(par, threshold) })
 	return out
 }
 
-// eachPoint visits the parameters of each point.
+// eachPoint calls visit with the parameters of each point, in memory that the next call overwrites.
 func eachPoint(par [][]float32, visit func(point int, par []float64)) {
 	at := make([]float64, len(par))
 	for p := range par[0] {
@@ -53,7 +53,7 @@ func eachPoint(par [][]float32, visit func(point int, par []float64)) {
 	}
 }
 
-// targetCalibrations are those of a target, by rising thresholds.
+// targetCalibrations lists the calibrations of a target, by ascending thresholds.
 func (m *Model) targetCalibrations(t task.Target, level ensemble.Level) (out []Calibration) {
 	for _, c := range m.Calibrations {
 		if c.Variable == t.Variable && c.Level == level.String() && (c.Lead == "" || c.Lead == t.Lead.String()) {
@@ -63,8 +63,8 @@ func (m *Model) targetCalibrations(t task.Target, level ensemble.Level) (out []C
 	return out
 }
 
-// DescribeCalibration tell of a variable's probabilities how they are calibrated, as files do: "" if
-// they are not.
+// DescribeCalibration describes the calibration of a variable's probabilities for product files; ""
+// without calibration.
 func (m *Model) DescribeCalibration(t task.Target, level ensemble.Level) string {
 	of := m.targetCalibrations(t, level)
 	if of == nil {
@@ -78,28 +78,29 @@ func (m *Model) DescribeCalibration(t task.Target, level ensemble.Level) string 
 	if of[0].Method == config.ReliabilityCalibration {
 		by = "a reliability table"
 	}
-	return fmt.Sprintf("; of exceeding %s calibrated by %s on %s from %s to %s, of other thresholds kept between these", strings.Join(limits, ", "), by,
-		humanise.Count(of[0].Inits, "start"), ensemble.InitAt(of[0].Period.From), ensemble.InitAt(of[0].Period.To))
+	return fmt.Sprintf("; exceedance of %s calibrated by %s on %s from %s to %s, probabilities of other thresholds bounded by these", strings.Join(limits, ", "), by,
+		humanise.Count(of[0].Inits, "initialisation"), ensemble.InitAt(of[0].Period.From), ensemble.InitAt(of[0].Period.To))
 }
 
-// Calibrate brings probabilities of an event of a target to what its calibrations say: those of
-// exceeding calibrated thresholds are mapped, and then sorted, so that they nowhere rise with the
-// threshold; those of exceeding others are kept between them; what is below, and between
-// two limits, follows.
+// Calibrate calibrates the probabilities p of an event of a target. Exceedance probabilities of
+// calibrated thresholds are mapped, then made monotone, so that they do not increase with the
+// threshold. Those of other thresholds are bounded by the neighbouring calibrated ones.
+// Probabilities of values below a limit or between two limits follow from exceedances.
 //
-// Shape: par [parameter][point]; p [point] is changed.
+// Shape: par [parameter][point]; p [point] is overwritten.
+// Missing: NaN in p stays NaN.
 func (m *Model) Calibrate(p []float32, t task.Target, level ensemble.Level, e ensemble.Event, family *dist.Family, par [][]float32) {
 	of := m.targetCalibrations(t, level)
 	if of == nil {
 		return
 	}
-	known := make([]float64, len(of)) // of exceeding the calibrated thresholds
+	known := make([]float64, len(of)) // calibrated exceedance probabilities
 	above := func(par []float64, threshold float64) float64 {
 		if k := slices.IndexFunc(of, func(c Calibration) bool { return c.Event.Lower == threshold }); k >= 0 {
 			return known[k]
 		}
 		x := family.Above(par, threshold)
-		for k, c := range of { // they fall with the threshold
+		for k, c := range of { // exceedance probabilities decrease with the threshold
 			if c.Event.Lower < threshold {
 				x = min(x, known[k])
 			} else {
@@ -108,7 +109,7 @@ func (m *Model) Calibrate(p []float32, t task.Target, level ensemble.Level, e en
 		}
 		return x
 	}
-	// reaching is above with the limit itself, which of a censored distribution has a mass.
+	// reaching is P(X ≥ threshold). It differs from above at the point mass of a censored distribution.
 	reaching := func(par []float64, threshold float64) float64 {
 		mass := 1 - family.Below(par, threshold) - family.Above(par, threshold)
 		return min(1, above(par, threshold)+max(0, mass))

@@ -12,10 +12,10 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// couplingFile is what the test of a training found of coupling, in a model folder.
+// couplingFile is the file in a model folder with the results of the coupling test of the training.
 const couplingFile = "coupling.json"
 
-// SaveCoupling writes it; without any there is no file.
+// SaveCoupling writes the results of the coupling test. Without rows it writes no file.
 func SaveCoupling(dir string, rows []score.Coupling) error {
 	if len(rows) == 0 {
 		return nil
@@ -23,7 +23,7 @@ func SaveCoupling(dir string, rows []score.Coupling) error {
 	return jsonfile.Write(filepath.Join(dir, couplingFile), rows)
 }
 
-// loadCoupling is the inverse.
+// loadCoupling is the inverse of SaveCoupling.
 func loadCoupling(dir string) (rows []score.Coupling, err error) {
 	path := filepath.Join(dir, couplingFile)
 	text, err := os.ReadFile(path)

@@ -10,8 +10,9 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// VariableFamily is the family of a variable of which the model gives the parameters. What cannot
-// be negative is censored at 0, which keeps the probabilities of all other values.
+// VariableFamily returns the family of the predicted distribution of a variable. Variables without
+// negative values have the family censored at 0, which does not change probabilities of positive
+// values.
 func (m *Model) VariableFamily(variable string) *dist.Family {
 	if !network.IsNonNegative(variable) {
 		return m.Family
@@ -19,24 +20,26 @@ func (m *Model) VariableFamily(variable string) *dist.Family {
 	return m.Family.Censored()
 }
 
-// CheckedFamily is the distribution of a variable of which the model gives the parameters.
+// CheckedFamily is VariableFamily for products that need the values of a variable to be within the
+// support of the distribution.
 //
-// Errors: exit 64 for variables that are not in the vocabulary, unless the family has only
-// positive values, and for those with another bound, since a distribution may reach where none
-// of their values can be.
+// Errors: exit 64 for variables with unknown bounds, unless the family has positive values only,
+// and for variables with bounds other than 0.
 func (m *Model) CheckedFamily(variable string) (*dist.Family, error) {
 	v, known := ensemble.VariableNamed(variable)
 	if _, ok := v.NonNegative(); !ok && (known || !m.Family.Positive) {
-		return nil, &exit.Error{Code: exit.Usage, What: "no quantiles, probabilities and members of " + variable, At: "products",
-			Why: "the model predicts a distribution (" + m.Family.Name + "), and nobody has said what values " + variable + " can have", Fix: "ask for mean and spread only"}
+		return nil, &exit.Error{Code: exit.Usage, What: "quantiles, probabilities and members of " + variable + " are not available", At: "products",
+			Why: "the model predicts a distribution (" + m.Family.Name + "), but the range of values of " + variable + " is unknown", Fix: "request mean and spread only"}
 	}
 	return m.VariableFamily(variable), nil
 }
 
-// ParameterFields are fields of the parameters of a distribution, in the order of its family.
+// ParameterFields holds fields of the parameters of a distribution, in the order of its family.
+//
+// Shape: [parameter][point].
 type ParameterFields [][]float32
 
-// At reads the parameters of a point into par and gives it.
+// At copies the parameters at a point into par and returns it.
 func (f ParameterFields) At(par []float64, point int) []float64 {
 	for k := range f {
 		par[k] = float64(f[k][point])
@@ -44,8 +47,10 @@ func (f ParameterFields) At(par []float64, point int) []float64 {
 	return par
 }
 
-// ParametersAt are those of a target, [parameter][point], of a part of the fields: of a normal
-// distribution mean and standard deviation.
+// ParametersAt returns the parameters of target at, for the part of its fields that part selects. A
+// normal distribution has mean and standard deviation as parameters.
+//
+// Shape: [parameter][point].
 func (f *Forecast) ParametersAt(at, points int, part func(field []float32) []float32) ParameterFields {
 	all := f.Parameters
 	if all == nil {
@@ -58,10 +63,10 @@ func (f *Forecast) ParametersAt(at, points int, part func(field []float32) []flo
 	return out
 }
 
-// FullField is the part of a field that is all of it.
+// FullField selects the whole field.
 func FullField(field []float32) []float32 { return field }
 
-// DescribeTargets names what a model predicts.
+// DescribeTargets formats the predicted variables, levels and leads for messages.
 func (m *Model) DescribeTargets() string {
 	k, d := &m.Task, len(m.Task.Features.Axes.Levels)
 	var out []string

@@ -1,7 +1,10 @@
-// Package model is what a trained model is: its task (package task), its networks (package network), the baselines
-// and calibrations that belong to it, its files, and a prediction with it. Jobs that train, use, prune or
-// export models are in ensemble/run:
+// Package model implements a trained model: its task (package task), its networks (package
+// network), the baselines and calibrations fitted with it, its files, and prediction. The jobs that
+// train, apply, prune and export models are in ensemble/run:
 //
 //	m, err := model.Load("runs/gcm/model", true)
-//	forecast, err := m.Predict(ctx, options, fc, used)
+//	forecast, err := m.Predict(ctx, options, fc, members)
+//
+// A model folder contains model.json (a Description), weights and arrays as safetensors files, and
+// optional files for baselines, reference, climatology and drift statistics.
 package model

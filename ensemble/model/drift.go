@@ -14,16 +14,17 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/drift"
 )
 
-// Drift is what is known of the input fields from the training starts, so that input that is
-// unlike theirs is noticed.
+// Drift holds the climatology of the input fields over the training data. With it, a prediction
+// detects input that differs from the training data (drift).
 type Drift struct {
 	Boxes  *drift.Boxes
-	Inits  int           // of the training, that were looked at
+	Inits  int           // initialisations of the training data
 	Axes   ensemble.Axes // of the features
 	Fields []drift.Field // [lead][variable][level]
 }
 
-// DriftScore is how far a field of a start is from those of the training.
+// DriftScore is the drift score of one input field: its distance from the climatology of the
+// training data.
 type DriftScore struct {
 	Variable string         `json:"variable"`
 	Level    ensemble.Level `json:"level"`
@@ -31,7 +32,8 @@ type DriftScore struct {
 	drift.Distance
 }
 
-// Score compares a field of a start with those of the training; ok is false for one that they did not have.
+// Score computes the drift score of a field. ok is false for a field that is not in the training
+// data.
 func (d *Drift) Score(init ensemble.Init, k ensemble.Key, s drift.Summary) (x DriftScore, ok bool) {
 	t, v, l, ok := d.Axes.Find(k)
 	if !ok {
@@ -41,19 +43,22 @@ func (d *Drift) Score(init ensemble.Init, k ensemble.Key, s drift.Summary) (x Dr
 	return DriftScore{k.Variable, k.Level, k.Lead, f.Distance(d.Boxes, s, init.Valid(k.Lead).Time)}, true
 }
 
-// DriftFile is its file in a model folder. Models of fewer starts than drift.Least have none.
+// DriftFile is the name of the file in a model folder. Models trained on fewer than drift.Least
+// initialisations have none.
 const DriftFile = "drift.safetensors"
 
-// Its tensors: of each field level, spread and boxes with their coefficients and standard deviation;
-// and the departures.
+// Tensors of the file: seasonal coefficients and standard deviations of level, spread and boxes of
+// each field, and departures.
 const (
 	driftSeasons    = "seasons"
 	driftDepartures = "departures"
-	driftInits      = "starts" // in the metadata
-	seasonNumbers   = 4
+	driftInits      = "starts" // metadata key
+	seasonNumbers   = 4        // three coefficients and a standard deviation
 )
 
-// Save writes what is known.
+// Save writes the statistics as a safetensors file.
+//
+// Errors: exit 73 or 74.
 func (d *Drift) Save(path string) error {
 	n := d.Boxes.Len() + 2
 	seasons, departures := make([]float64, 0, len(d.Fields)*n*seasonNumbers), make([]float64, 0, 2*len(d.Fields))
@@ -69,9 +74,9 @@ func (d *Drift) Save(path string) error {
 	}, map[string]string{driftInits: strconv.Itoa(d.Inits)})
 }
 
-// LoadDrift reads what Save wrote beside a model; nil if there is none.
+// LoadDrift reads the file of Save from a model folder; nil if there is none.
 //
-// Errors: exit 65 if it does not fit the model.
+// Errors: exit 65 if it does not match the model.
 func (m *Model) LoadDrift(dir string) (*Drift, error) {
 	path := filepath.Join(dir, DriftFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -90,8 +95,8 @@ func (m *Model) LoadDrift(dir string) (*Drift, error) {
 	}
 	seasons, departures := of[driftSeasons], of[driftDepartures]
 	if len(seasons) != fields*n*seasonNumbers || len(departures) != 2*fields {
-		return nil, &exit.Error{Code: exit.BadData, What: "the statistics of the training's input are damaged", At: path,
-			Why: fmt.Sprintf("%d and %d numbers for %d fields of %d boxes", len(seasons), len(departures), fields, n-2), Fix: "train again, or copy the whole folder again"}
+		return nil, &exit.Error{Code: exit.BadData, What: "the statistics of the training data are damaged", At: path,
+			Why: fmt.Sprintf("%d and %d values do not match %d fields with %d boxes", len(seasons), len(departures), fields, n-2), Fix: "train again, or copy the whole folder again"}
 	}
 	d.Fields = make([]drift.Field, fields)
 	for i := range d.Fields {
@@ -114,7 +119,7 @@ func (m *Model) LoadDrift(dir string) (*Drift, error) {
 	return d, nil
 }
 
-// Name says which field it is: "t at 850hPa, 48h".
+// Name identifies the field, as in "t at 850hPa, 48h".
 func (x DriftScore) Name() string {
 	return fmt.Sprintf("%s at %s, %s", x.Variable, x.Level.ForVariable(x.Variable), x.Lead)
 }

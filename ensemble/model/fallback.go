@@ -13,8 +13,8 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/ecc"
 )
 
-// SelectFallback picks the first of some baselines, or raw, that can forecast all targets of a model in place of
-// its network; "" if there is none.
+// SelectFallback returns the first of some methods (IDs of baselines, or raw) that can replace the
+// network's forecast for all targets; "" if none can.
 func (m *Model) SelectFallback(ladder []string) string {
 	for _, rung := range ladder {
 		all := rung == config.RawFallback || len(m.Baselines) > 0
@@ -28,8 +28,9 @@ func (m *Model) SelectFallback(ladder []string) string {
 	return ""
 }
 
-// fallbackFit finds the fit of a baseline to a target that gives what the network gives, or what makes it: distributions, of whatever
-// family, or of a network of members those too that correct members; nil if there is none.
+// fallbackFit finds the fit of a baseline for a target with the kind of output of the network: a
+// distribution of any family or, for networks that correct members, also corrected members. It
+// returns nil if there is none.
 func (m *Model) fallbackFit(at int, id string) *task.Baseline {
 	if at >= len(m.Baselines) || m.Spec.Head.Spread != nil {
 		return nil
@@ -42,19 +43,23 @@ func (m *Model) fallbackFit(at int, id string) *task.Baseline {
 	return nil
 }
 
-// Fallback forecasts a start without the network, by one of SelectFallback, from the statistics of so many members on
-// the whole grid, as they are stored, and for a network of members from these too. It gives what the network gives:
+// Fallback computes a forecast without the network, by a method of SelectFallback. stats are the
+// statistics of count members on the whole grid, by target. For networks that correct members,
+// members are these members. The forecast has the output of the network:
 //
-//   - Distributions of its family. The raw one has the members' mean m and the spread s·√(1 + 1/M), s with divisor M−1: what
-//     members that are draws of the truth say of it. A baseline of another family gives mean and spread.
-//   - Of a network of members, the raw members; those that a baseline corrects; of one that gives a distribution, its quantiles of the levels
-//     (i−½)/M in the order of the raw members (ensemble copula coupling).
-//   - Of a spread head the line through the members' spread which the training fitted: that of the full ensemble. It is in the others
-//     that have it too.
+//   - A distribution. The raw method gives the members' mean m and the spread s·√(1 + 1/M), with
+//     divisor M−1 in s: the predictive spread if members and analysis are independent draws of one
+//     distribution. A baseline of another family is converted by mean and spread.
+//   - For a network that corrects members: the raw members; or members corrected by the baseline;
+//     or, if the baseline gives a distribution, its quantiles of levels (i−½)/M in the rank order
+//     of the raw members (ensemble copula coupling).
+//   - For a spread head: the linear regression of the full ensemble's spread on the members'
+//     spread. The other forecasts have it too, as Spread.
 //
 // Targets that are not scored have the raw distribution.
 //
-// Shape: members [member][target][point], nil unless the network gives members. Missing: as in the members.
+// Shape: members [member][target][point], nil unless the network corrects members.
+// Missing: NaN where members are NaN.
 func (m *Model) Fallback(rung string, init ensemble.Init, stats []task.Statistics, count int, members []float32) (*Forecast, error) {
 	k := &m.Task
 	out := &Forecast{}
@@ -93,19 +98,21 @@ func (m *Model) Fallback(rung string, init ensemble.Init, stats []task.Statistic
 	return out, nil
 }
 
-// Where all members agree a distribution that is not normal has a standard deviation still, and one that has no values below 0 a mean,
-// in units of the error scale. Of a censored family both together are 0 but for one case in a million.
+// Smallest standard deviation and mean of distributions that are not normal, in units of the error
+// scale. They are needed where all members agree, and for families of positive values. For a
+// censored family both together mean that values differ from 0 in one of a million cases.
 const (
 	minStd  = 1e-3
 	minMean = 1e-6
 )
 
-// addFallback adds a target of distributions of some family to a forecast, as those of the model's. centre are the members' means.
+// addFallback appends a target to a forecast. y are parameters of some family; they are converted to
+// the family of the model. centre is the members' mean.
 func (m *Model) addFallback(out *Forecast, at int, centre []float32, family *dist.Family, y ParameterFields) {
 	k := &m.Task
 	to := m.VariableFamily(k.Targets[at/len(k.Features.Axes.Levels)].Variable)
 	scale := k.ErrorScale[at]
-	normal := m.Family == dist.Normal // whose mean and spread are its own, where its products are censored too
+	normal := m.Family == dist.Normal // mean and spread are the parameters, even if products are censored at 0
 	if out.Parameters == nil && !normal {
 		out.Parameters = make([][]float32, len(to.Parameters))
 	}
@@ -142,12 +149,12 @@ func (m *Model) addFallback(out *Forecast, at int, centre []float32, family *dis
 	}
 }
 
-// setFreeParameters gives the parameters of a target that moments do not tell.
+// setFreeParameters sets the parameters that mean and standard deviation do not determine.
 func (m *Model) setFreeParameters(par []float64, at int, centre float64) {
 	switch {
 	case m.Recalibrations != nil:
 		par[2] = m.Recalibrations[at].Nu
-	case m.Spec.Head.Bins() > 0: // as many bins as the networks have together, around the members' mean
+	case m.Spec.Head.Bins() > 0: // the bins of all networks together, relative to the members' mean
 		edges := m.Task.Edges[at]
 		variable := m.Task.Targets[at/len(m.Task.Features.Axes.Levels)].Variable
 		for i := range par[:len(par)/2+1] {
@@ -163,7 +170,7 @@ func (m *Model) setFreeParameters(par []float64, at int, centre float64) {
 	}
 }
 
-// addFallbackMembers writes the members of a target into a forecast: raw ones where b is nil.
+// addFallbackMembers writes the members of a target into a forecast, the raw ones if b is nil.
 func (m *Model) addFallbackMembers(out *Forecast, at, targets int, raw baseline.Raw, b *task.Baseline) (err error) {
 	made := raw.Members
 	switch {

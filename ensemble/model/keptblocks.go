@@ -7,18 +7,17 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// KeptBlocks finds which blocks of filters are kept in the weights of the networks that take
-// turns in the plan of a model: one that was pruned by blocks is predicted by kernels that
-// leave the others out.
+// KeptBlocks finds the blocks of filters that are not entirely 0 in the networks of the model.
+// Kernels for networks pruned by blocks skip the others.
 //
-// Errors: of reading the weights.
+// Errors: those of reading the weights.
 func (m *Model) KeptBlocks() (map[string]op.BlockMask, error) {
 	if m.weightsFile == nil {
 		return keptBlocks(slices.Concat(m.Networks, m.Spreads)...)
 	}
 	found, room := map[string]op.BlockMask{}, []float32(nil)
 	for _, e := range m.weightsFile.Entries() {
-		if len(e.Shape) < 3 { // no filter
+		if len(e.Shape) < 3 { // not a filter
 			continue
 		}
 		n := graph.Shape(e.Shape).Size()
@@ -33,8 +32,8 @@ func (m *Model) KeptBlocks() (map[string]op.BlockMask, error) {
 	return found, nil
 }
 
-// keptBlocks are the blocks that are kept in any of several networks, of filters of which
-// some are zero in all.
+// keptBlocks finds the blocks that are not 0 in at least one of several networks, for filters in
+// which all networks have zero blocks.
 func keptBlocks(networks ...Weights) (map[string]op.BlockMask, error) {
 	found := map[string]op.BlockMask{}
 	for i, w := range networks {

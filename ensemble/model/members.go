@@ -9,9 +9,13 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// correctMembers gives the members of a forecast in physical units from the network's shifts, which
-// stand in the order of the batch, and their mean and standard deviation. Of what cannot be
-// negative members below 0 are 0.
+// correctMembers converts the network's shifts to members in physical units, and computes their mean and
+// standard deviation:
+//
+//	member = raw member + ErrorScale·shift     at least 0 for variables without negative values
+//
+// Shifts are in the order of the batch (m.order), the result in the order of the forecast's
+// members.
 func (m *Model) correctMembers(out *Forecast, init ensemble.Init) error {
 	k, b := m.Local, &m.Network.Batch
 	d := len(k.Features.Axes.Levels)
@@ -32,7 +36,7 @@ func (m *Model) correctMembers(out *Forecast, init ensemble.Init) error {
 				y := x + e*shifts[from+q]
 				if x == x && y-y != 0 {
 					return &exit.Error{Code: exit.Bug, What: "the network's output is not finite",
-						At:  fmt.Sprintf("start %s, %s, point %d", init, k.TargetName(at), q),
+						At:  fmt.Sprintf("initialisation %s, %s, point %d", init, k.TargetName(at), q),
 						Fix: "check the model's weights and the input's values with `ensemble inspect --stats`"}
 				}
 				if bounded && y < 0 {
@@ -53,7 +57,9 @@ func (m *Model) correctMembers(out *Forecast, init ensemble.Init) error {
 	return nil
 }
 
-// TargetMembers are those of a target of a forecast.
+// TargetMembers returns the members of a target.
+//
+// Shape: [member][point].
 func (f *Forecast) TargetMembers(at, targets, points int) (fields [][]float32) {
 	for i := 0; i < len(f.Members); i += targets * points {
 		fields = append(fields, f.Members[i+at*points:][:points])
@@ -61,10 +67,10 @@ func (f *Forecast) TargetMembers(at, targets, points int) (fields [][]float32) {
 	return fields
 }
 
-// SetMemberCount makes the model ready for so many members. The network is open; memory is taken for one
-// number at a time.
+// SetMemberCount prepares the model for a number of members. The network must be open. If the number
+// changes, the network is compiled again, so there is memory for one number at a time.
 //
-// Errors: as open.
+// Errors: as Open.
 func (m *Model) SetMemberCount(members int) error {
 	if !m.Spec.ReadsMembers() || m.Spec.MemberCount(&m.Task) == members {
 		return nil
@@ -77,8 +83,9 @@ func (m *Model) SetMemberCount(members int) error {
 	return m.Open(m.options)
 }
 
-// SortMembers brings the members of the only sample of a batch into an order that does not depend on
-// their numbers. Ranks that share a start leave them as they are: each sees a part of the fields.
+// SortMembers sorts the members of the batch's only sample into an order that does not depend on their
+// numbers, so that the result is the same bit for bit. Ranks that share a field keep the order, as
+// each sees a part of the fields.
 func (m *Model) SortMembers(members int) {
 	b := &m.Network.Batch
 	if b.Members == nil {

@@ -25,60 +25,60 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Model is a trained model: a task, the networks whose outputs are averaged, and
-// the baselines that were fitted on the same training dates.
+// Model is a trained model: a task, one or more networks whose outputs are averaged, and baselines
+// fitted on the same training dates.
 type Model struct {
 	Spec network.Spec
 	Task task.Task
 	Metadata
-	// Family is that of the distribution whose parameters the networks give; nil for
-	// those that give none.
+	// Family is the family of the predicted distribution; nil for other heads.
 	Family   *dist.Family
 	Networks []Weights
-	// Bias corrects the mean, and Spreads give the spread of the full ensemble, where the
-	// training had stages; Networks then give sigma.
+	// Bias and Spreads are the networks of the first two stages of a training in stages: correction
+	// of the mean, and spread of the full ensemble. Networks are then those of sigma.
 	Bias      Weights
 	Spreads   []Weights
-	Baselines []task.Baselines // as targets are stored; empty without analyses
-	Coupling  []score.Coupling // what the test of the training found of its members
-	Climate   *task.Climate    // of the training that made the model; nil for none, and in models that were loaded
-	Drift     *Drift           // of the training; nil in models that were loaded until it is set to what LoadDrift reads
+	Baselines []task.Baselines // [target]; empty without analyses
+	Coupling  []score.Coupling // results of the coupling test of the training
+	Climate   *task.Climate    // of the training; nil for none, and in a model that was loaded
+	Drift     *Drift           // of the training; in a model that was loaded nil until it is set to the result of LoadDrift
 
-	arraysFile  *ckpt.File                      // from which maps are read when they are needed; nil if all are in memory
-	kept        map[weightSlot]*engine.Snapshot // where weights were given on a device
-	weightsFile *ckpt.File                      // of the only network, from which its weights are read when it is opened; else nil
-	Ranks       *team.Team                      // that predict together; nil for one rank alone
-	Local       *task.Task                      // of this rank
-	Network     *network.Network                // compiled on first use; runs the networks in turn
-	options     engine.Options                  // of net
-	bias        *network.Network                // that of Bias, if there is one
-	order       []int                           // of the members in the only sample of its batch, by their positions
+	arraysFile  *ckpt.File                      // file from which maps are read on demand; nil if all are in memory
+	kept        map[weightSlot]*engine.Snapshot // weights that were uploaded to a device
+	weightsFile *ckpt.File                      // file from which the weights of an only network are read by Open; else nil
+	Ranks       *team.Team                      // ranks that predict together; nil for one process
+	Local       *task.Task                      // of this rank; nil before Open
+	Network     *network.Network                // compiled by Open; runs the networks in turn
+	options     engine.Options                  // options of Network
+	bias        *network.Network                // compiled network of Bias; nil for none
+	order       []int                           // position in the forecast of each member in the batch
 }
 
-// Metadata is what is known of a model beside its network, its task and its arrays.
+// Metadata holds the properties of a model besides its networks, task and arrays.
 type Metadata struct {
 	Version string          `json:"version"`         // of the program that trained it
-	Control string          `json:"members_control"` // member policy, "include" or "exclude"
-	Trained ensemble.Period `json:"trained"`
-	// Origins are those of the forecasts that it was trained on; none where that is not known.
+	Control string          `json:"members_control"` // whether the control member is used: "include" or "exclude"
+	Trained ensemble.Period `json:"trained"`         // training period
+	// Origins are those of the training forecasts; empty if unknown.
 	Origins []ensemble.Origin `json:"origins,omitempty"`
 	Grid    *ensemble.Grid    `json:"grid"`
-	// Interpolation is how fields came to Grid in training; those of predictions do too.
+	// Interpolation is that of the training data; predictions use the same.
 	Interpolation task.Interpolation `json:"interpolation,omitzero"`
-	// Recalibrations, as targets are stored, are those of the distribution, and Calibrations those of probabilities of events, fitted on
-	// validation starts. Nil for none.
+	// Recalibrations, by target, convert the distribution; Calibrations map probabilities of
+	// events. They are fitted on validation dates. Nil for none.
 	Recalibrations []Recalibration `json:"recalibrations,omitempty"`
 	Calibrations   []Calibration   `json:"calibrations,omitempty"`
-	Sparsity       []Sparsity      `json:"sparsity,omitempty"` // of the networks; none if nothing was pruned
-	Sharing        *sharing.Plan   `json:"sharing,omitempty"`  // of the parameters of each network; nil if none are shared
-	// Int8 are the scales with which convolutions predict in int8, by the names of their filters. Nil for none.
+	Sparsity       []Sparsity      `json:"sparsity,omitempty"` // of each network; empty without pruning
+	Sharing        *sharing.Plan   `json:"sharing,omitempty"`  // parameter sharing of each network; nil for none
+	// Int8 holds the scales of convolutions that predict in int8, by the names of their filters;
+	// nil for none.
 	Int8 map[string]*op.Int8Scales `json:"int8,omitempty"`
 }
 
-// Weights are the parameters and states of one network by name.
+// Weights holds the parameters and states of one network by name.
 type Weights []ckpt.Tensor
 
-// The files of a model folder.
+// Files of a model folder.
 const (
 	File          = "model.json"
 	ArraysFile    = "arrays.safetensors"
@@ -87,23 +87,23 @@ const (
 	spreadsFormat = "spread-%02d.safetensors"
 )
 
-// schema names what the keys of model.json mean.
+// schema identifies the format of model.json.
 const schema = "ensemble.model/2"
 
-// Description is model.json: everything but the arrays.
+// Description is the content of model.json: everything except arrays.
 type Description struct {
 	Schema   string                   `json:"schema"`
-	Networks int                      `json:"networks"` // how many files of weights there are
+	Networks int                      `json:"networks"` // number of files of weights
 	Spec     network.Spec             `json:"network"`
-	Family   string                   `json:"family,omitempty"` // its ID
+	Family   string                   `json:"family,omitempty"` // ID of the predicted family
 	Kind     ensemble.Standardisation `json:"standardise"`
 	Task     task.Task                `json:"task"`
 	Metadata
 }
 
-// Save writes the model's files into a folder, model.json last.
+// Save writes the files of a model folder, model.json last.
 //
-// Errors: exit 73 or 74; a file is written whole or not at all.
+// Errors: exit 73 or 74; each file is replaced atomically.
 func (m *Model) Save(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return exit.CreateError(dir, err)
@@ -153,7 +153,8 @@ func (m *Model) Save(dir string) error {
 	return m.SaveDescription(dir)
 }
 
-// WeightFiles are the weights of a model of n networks, by the names of their files.
+// WeightFiles returns the weights of a model with n networks, by the names of their files. Callers
+// read or set them through the pointers.
 func (m *Model) WeightFiles(n int) map[string]*Weights {
 	files := map[string]*Weights{}
 	m.Networks = slices.Grow(m.Networks, n)[:n]
@@ -170,8 +171,8 @@ func (m *Model) WeightFiles(n int) map[string]*Weights {
 	return files
 }
 
-// SaveDescription writes what a verification needs of a model: its baselines and, last, its
-// description.
+// SaveDescription writes the files that verification needs: baselines, results of the coupling test
+// and, last, model.json.
 //
 // Errors: as Save.
 func (m *Model) SaveDescription(dir string) error {
@@ -191,8 +192,10 @@ func (m *Model) SaveDescription(dir string) error {
 	return jsonfile.Write(filepath.Join(dir, File), f)
 }
 
-// Load reads a model folder; if it is lean the maps of its normalisers, and the weights
-// of an only network, stay in their files, which Close closes: they may be more than all else.
+// Load reads a model folder. With lean, the maps of normalisers and the weights of an only network
+// stay in their files, which Close closes: they may need more memory than everything else.
+//
+// Errors: exit 66 if there is no model, exit 65 if it is damaged.
 func Load(dir string, lean bool) (*Model, error) {
 	m, f, err := LoadDescription(dir)
 	if err != nil {
@@ -221,22 +224,22 @@ func Load(dir string, lean bool) (*Model, error) {
 	return m, m.buildFilters(damagedError(dir))
 }
 
-// damagedError makes errors of a model folder whose files do not fit each other.
+// damagedError returns a function that makes the error of a damaged model folder.
 func damagedError(dir string) func(why string) error {
 	return func(why string) error {
 		return &exit.Error{Code: exit.BadData, What: "the model is damaged", At: filepath.Join(dir, File), Why: why, Fix: "train again, or copy the whole folder again"}
 	}
 }
 
-// LoadDescription reads what saveReference writes.
+// LoadDescription reads the files of SaveDescription, and validates model.json.
 //
-// Errors: as LoadModel.
+// Errors: as Load.
 func LoadDescription(dir string) (*Model, *Description, error) {
 	path := filepath.Join(dir, File)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, &exit.Error{Code: exit.NotYet, What: "no trained model", At: path,
-			Why: "the run was not trained to its end, or the folder is not that of a run", Fix: "train first: ensemble train -c FILE --run-dir DIR", Err: err}
+			Why: "the training did not finish, or the folder is not a run directory", Fix: "train first: ensemble train -c FILE --run-dir DIR", Err: err}
 	} else if err != nil {
 		return nil, nil, &exit.Error{Code: exit.IO, What: "cannot read the model", At: path, Why: err.Error(), Fix: "check the file's permissions", Err: err}
 	}
@@ -248,7 +251,7 @@ func LoadDescription(dir string) (*Model, *Description, error) {
 		return nil, nil, bad(err.Error())
 	}
 	if head.Schema != schema {
-		return nil, nil, &exit.Error{Code: exit.BadData, What: "the model is of another format", At: path, Why: fmt.Sprintf("its schema is %q, this program reads %q", head.Schema, schema), Fix: "train it again"}
+		return nil, nil, &exit.Error{Code: exit.BadData, What: "the model has another format", At: path, Why: fmt.Sprintf("schema %q, this program reads %q", head.Schema, schema), Fix: "train the model again"}
 	}
 	var f Description
 	if err := json.Unmarshal(text, &f); err != nil {
@@ -258,23 +261,23 @@ func LoadDescription(dir string) (*Model, *Description, error) {
 		return nil, nil, bad(err.Error())
 	}
 	if f.Spec.ReadsMembers() != (len(f.Task.Features.MemberInputs) > 0) || f.Spec.Auxiliary != len(f.Task.Features.Auxiliary) || f.Spec.Staged() != (f.Spec.Bias != network.BiasSpec{}) {
-		return nil, nil, bad(fmt.Sprintf("method %q and members %q, with %d auxiliary fields, do not go with the rest", f.Spec.Method, f.Spec.Members, len(f.Task.Features.Auxiliary)))
+		return nil, nil, bad(fmt.Sprintf("method %q, members %q and %d auxiliary fields do not match the rest of the description", f.Spec.Method, f.Spec.Members, len(f.Task.Features.Auxiliary)))
 	}
 	m := &Model{Spec: f.Spec, Task: f.Task, Metadata: f.Metadata, Family: f.Spec.PredictedFamily(f.Networks)}
 	if (f.Family == "") != (m.Family == nil) || m.Family != nil && f.Family != m.Family.ID {
-		return nil, nil, bad(fmt.Sprintf("distribution %q, which its network does not give", f.Family))
+		return nil, nil, bad(fmt.Sprintf("distribution %q does not match the head of the network", f.Family))
 	}
 	if bins := m.Spec.Head.Bins(); bins > 0 && slices.ContainsFunc(m.Task.Edges, func(e []float64) bool { return len(e) != bins+1 }) || bins > 0 != (m.Task.Edges != nil) {
-		return nil, nil, bad(fmt.Sprintf("a histogram of %d bins and edges of another", bins))
+		return nil, nil, bad(fmt.Sprintf("histogram head with %d bins, but the task has another number of edges", bins))
 	}
 	if err := f.checkInt8(); err != nil {
 		return nil, nil, bad(err.Error())
 	}
 	if (m.Spec.Head.Recalibration() != "") != (len(m.Recalibrations) > 0) || slices.ContainsFunc(m.Recalibrations, func(r Recalibration) bool { return !r.isValid() }) {
-		return nil, nil, bad("a distribution that was to be calibrated and is not, or not to a distribution")
+		return nil, nil, bad("recalibration is missing or invalid")
 	}
 	if slices.ContainsFunc(m.Calibrations, func(c Calibration) bool { return !c.Mapping.Valid() || c.Event.Relation != ensemble.Above }) {
-		return nil, nil, bad("a calibration of probabilities that is no rising function")
+		return nil, nil, bad("the calibration of a probability is not a monotonically increasing function")
 	}
 	if m.Baselines, err = task.LoadBaselines(filepath.Join(dir, task.BaselinesFile), m.Grid.Size()); err != nil {
 		return nil, nil, err
@@ -283,7 +286,7 @@ func LoadDescription(dir string) (*Model, *Description, error) {
 	return m, &f, err
 }
 
-// loadArrays fills the normalisers and the maps of the anomaly.
+// loadArrays reads the normalisers, the maps of the anomaly and auxiliary fields.
 func (m *Model) loadArrays(path string, kind ensemble.Standardisation, lean bool, bad func(string) error) (err error) {
 	if m.arraysFile, err = ckpt.Open(path); err != nil {
 		return err
@@ -306,7 +309,7 @@ func (m *Model) loadArrays(path string, kind ensemble.Standardisation, lean bool
 	for i := range k.Features.Axes.Fields() {
 		n := &ensemble.Normaliser{Kind: kind}
 		if s := size(meanName, i); s != size(scaleName, i) || s != 1 && s != m.Grid.Size() {
-			return bad(fmt.Sprintf("normaliser %d is missing or of another size in %s", i, ArraysFile))
+			return bad(fmt.Sprintf("normaliser %d in %s is missing or has another size", i, ArraysFile))
 		}
 		if !lean {
 			if err := k.Features.Maps(i, n); err != nil {
@@ -319,7 +322,7 @@ func (m *Model) loadArrays(path string, kind ensemble.Standardisation, lean bool
 		t, err := m.arraysFile.Tensor(fmt.Sprintf("%s.%03d", name, i))
 		x, ok := t.Data.([]float32)
 		if err != nil || !ok || len(x) != m.Grid.Size() {
-			return nil, bad(fmt.Sprintf("%s %d is missing or of another size in %s", name, i, ArraysFile))
+			return nil, bad(fmt.Sprintf("%s %d in %s is missing or has another size", name, i, ArraysFile))
 		}
 		return x, nil
 	}
@@ -347,27 +350,25 @@ func (m *Model) loadArrays(path string, kind ensemble.Standardisation, lean bool
 	return err
 }
 
-// Forecast is what a model makes of one start, in physical units.
+// Forecast is the prediction of a model for one initialisation, in physical units.
 //
-// Shape: Mean, Sigma, Spread [lead][variable][level][NY*NX]; Mean and Sigma are nil for
-// a spread head. Parameters [parameter] of that shape are those of a distribution that is not
-// normal, in the order of its family; of a normal one they are Mean and Sigma. Clipped is the number of values of Spread that the network put
-// below zero and that were set to 0.
+// Shape: Mean, Sigma, Spread [lead][variable][level][NY·NX]; Mean and Sigma are nil for a spread
+// head. Parameters [parameter] of this shape are those of a distribution that is not normal, in the
+// order of its family; those of a normal distribution are Mean and Sigma.
 type Forecast struct {
 	Mean, Sigma, Spread []float32
 	Parameters          [][]float32
-	// Members [member][lead][variable][level][NY*NX], in the order of their numbers, are those of a
-	// network that gives members; Mean and Sigma are of these, and Spread is nil.
+	// Members [member][lead][variable][level][NY·NX], in the order of the forecast, are those of a
+	// network that corrects members. Mean and Sigma are computed from them, and Spread is nil.
 	Members []float32
-	Clipped int
+	Clipped int // number of negative values of Spread that were set to 0
 }
 
-// Predict runs the networks on some members of one forecast, as a rule those of the task,
-// and averages what they say. Of ranks that predict together each gives its slab of the forecast; the
-// leading one gets the result, the others nil.
+// Predict runs the networks on some members of a forecast, usually those of the task, and averages
+// their outputs. With several ranks each gives its slab of the forecast; the root rank gets the
+// result, the others nil.
 //
-// Errors: if the forecast has other axes or another grid, or if an output is not
-// finite; context errors.
+// Errors: a forecast with other axes or another grid, outputs that are not finite, context errors.
 func (m *Model) Predict(ctx context.Context, o engine.Options, fc *ensemble.Forecast, members []ensemble.Member) (*Forecast, error) {
 	if err := m.Open(o); err != nil {
 		return nil, err
@@ -379,8 +380,8 @@ func (m *Model) Predict(ctx context.Context, o engine.Options, fc *ensemble.Fore
 	return m.Infer(ctx, fc.Init, stats)
 }
 
-// Prepare makes the network's input of one forecast, which is not needed after that, and
-// gives the statistics of the targets, as these are stored. The network is open.
+// Prepare computes the network's input from a forecast, which is not needed afterwards, and returns
+// the statistics of the targets in storage order. The network must be open.
 func (m *Model) Prepare(fc *ensemble.Forecast, members []ensemble.Member) ([]task.Statistics, error) {
 	used, err := task.MemberPositions(fc, members)
 	if err != nil {
@@ -396,7 +397,7 @@ func (m *Model) Prepare(fc *ensemble.Forecast, members []ensemble.Member) ([]tas
 	return m.Local.TargetStatistics(fc, used)
 }
 
-// Infer runs the networks on what was prepared.
+// Infer runs the networks on the input of Prepare.
 func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []task.Statistics) (*Forecast, error) {
 	n := len(m.Network.Batch.Spread)
 	out := &Forecast{Spread: make([]float32, n)}
@@ -409,7 +410,7 @@ func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []task.Stat
 	}
 	sums := map[string][]float32{network.OutSpread: out.Spread, network.OutShift: out.Mean, network.OutSigma: out.Sigma, network.OutMembers: out.Members}
 	for _, p := range m.inferences() {
-		if m.weightsFile == nil { // else they are there since it was opened
+		if m.weightsFile == nil { // else Open has set the weights
 			if err := m.fill(p); err != nil {
 				return nil, err
 			}
@@ -441,8 +442,8 @@ func (m *Model) Infer(ctx context.Context, init ensemble.Init, stats []task.Stat
 	return m.gather(out, err)
 }
 
-// fill gives a network its weights. On a device with memory of its own they are kept from the first
-// prediction to the last, if it has room for those of all networks.
+// fill sets the weights of a network. On a device with memory of its own the weights stay there for
+// all predictions, if there is memory for those of all networks.
 func (m *Model) fill(p inference) error {
 	if len(p.weights) == 0 {
 		return Fill(p.net.Plan.Store(), p.weights)
@@ -467,14 +468,14 @@ func (m *Model) fill(p inference) error {
 	return nil
 }
 
-// weightSlot is where weights were given to a network.
+// weightSlot identifies weights that were given to a compiled network.
 type weightSlot struct {
 	net     *network.Network
 	weights *ckpt.Tensor
 }
 
-// inference is one run of a compiled network in a prediction: with which weights, and which of its
-// outputs are used, each counting as a share of a mean.
+// inference is one run of a compiled network in a prediction: its weights, the outputs that are
+// used, and their weight share in the average.
 type inference struct {
 	net     *network.Network
 	weights Weights
@@ -482,7 +483,7 @@ type inference struct {
 	share   float32
 }
 
-// inferences are those of a prediction.
+// inferences lists the runs of a prediction.
 func (m *Model) inferences() (all []inference) {
 	share := 1 / float32(len(m.Networks))
 	if !m.Spec.Staged() {
@@ -498,7 +499,11 @@ func (m *Model) inferences() (all []inference) {
 	return all
 }
 
-// toPhysical brings the outputs of the network into physical units.
+// toPhysical converts the outputs of the network to physical units: Mean = members' mean + e·shift,
+// Sigma = e·sigma, Spread = max(0, e·spread) with the error scale e.
+//
+// Missing: NaN where the members' mean is NaN.
+// Errors: exit.Bug for values that are not finite.
 func (m *Model) toPhysical(out *Forecast, init ensemble.Init, stats []task.Statistics) error {
 	k := m.Local
 	off := 0
@@ -528,13 +533,14 @@ func (m *Model) toPhysical(out *Forecast, init ensemble.Init, stats []task.Stati
 	return nil
 }
 
+// notFiniteError makes the error of an output that is not finite.
 func notFiniteError(k *task.Task, init ensemble.Init, at, point int) error {
 	return &exit.Error{Code: exit.Bug, What: "the network's output is not finite",
-		At:  fmt.Sprintf("start %s, %s, point %d", init, k.TargetName(at), point),
+		At:  fmt.Sprintf("initialisation %s, %s, point %d", init, k.TargetName(at), point),
 		Fix: "check the model's weights and the input's values with `ensemble inspect --stats`"}
 }
 
-// gather joins the slabs of several ranks on the leading one, unless one has failed.
+// gather gathers the slabs of all ranks on the root rank, unless a rank has an error.
 func (m *Model) gather(out *Forecast, err error) (*Forecast, error) {
 	if m.Ranks == nil {
 		return out, err
@@ -572,13 +578,16 @@ func (m *Model) gather(out *Forecast, err error) (*Forecast, error) {
 	return out, nil
 }
 
+// isFinite reports whether spread, mean and sigma at point i are finite, and sigma is positive.
 func isFinite(spread float32, out *Forecast, i int) bool {
 	ok := func(x float32) bool { return x-x == 0 }
 	return ok(spread) && (out.Mean == nil || ok(out.Mean[i]) && ok(out.Sigma[i]) && out.Sigma[i] > 0)
 }
 
-// Open compiles the network for single samples, once for all weights: they take
-// turns, so that the fields of one network are in memory.
+// Open compiles the network for a batch of one sample. Networks use the compiled plan in turn, with
+// their own weights, so that there is memory for the fields of one network.
+//
+// Errors: those of the compiler; exit 65 for weights that do not match the network.
 func (m *Model) Open(o engine.Options) error {
 	if m.Network != nil {
 		return nil
@@ -587,7 +596,7 @@ func (m *Model) Open(o engine.Options) error {
 	if m.Local == nil {
 		m.Local = &m.Task
 	}
-	o.Store, o.Mode, o.DonateInputs = engine.NewStore(), engine.Infer, m.Ranks == nil // which fills its inputs before every run
+	o.Store, o.Mode, o.DonateInputs = engine.NewStore(), engine.Infer, m.Ranks == nil // inputs are written again before every run
 	var err error
 	if o.BlockMasks, err = m.KeptBlocks(); err != nil {
 		return err
@@ -597,7 +606,7 @@ func (m *Model) Open(o engine.Options) error {
 	}
 	m.Network, err = m.Spec.Compile(&m.Task, m.Grid, 1, 0, false, o, m.Ranks)
 	if errors.Is(err, pass.ErrPrecision) && o.Precision == "" {
-		// Nobody asked for the type of the training: what this device has is more exact.
+		// The precision of the training was not requested. This device has a more accurate one.
 		o.Precision = "f32"
 		m.Network, err = m.Spec.Compile(&m.Task, m.Grid, 1, 0, false, o, m.Ranks)
 	}
@@ -612,7 +621,7 @@ func (m *Model) Open(o engine.Options) error {
 		m.bias, err = m.Spec.ForStage(network.BiasStage).Compile(&m.Task, m.Grid, 1, 0, false, o, m.Ranks)
 		return err
 	}
-	if len(m.Networks) == 1 && m.Ranks == nil { // else each network finds in its place what the one before left
+	if len(m.Networks) == 1 && m.Ranks == nil { // with several networks, a run may overwrite the input of the next
 		m.Network.Batch.Features = m.Network.Plan.Input("features")
 	}
 	if m.weightsFile == nil {
@@ -656,7 +665,7 @@ func CopyWeights(s *engine.Store) Weights {
 
 // Fill sets all parameters and states of a store.
 //
-// Errors: exit 65 if a name is missing or a size differs.
+// Errors: exit 65 for a missing name, another shape, or values that are not finite.
 func Fill(s *engine.Store, w Weights) error {
 	given := map[string]ckpt.Tensor{}
 	for _, t := range w {
@@ -678,14 +687,15 @@ func Fill(s *engine.Store, w Weights) error {
 	})
 }
 
+// shapeError makes the error of a shape that differs from the network's.
 func shapeError(have []int, e engine.Entry) error {
-	return fmt.Errorf("shape %v, the network has %v", have, e.Shape)
+	return fmt.Errorf("shape %v, want %v", have, e.Shape)
 }
 
-// fillStore has all parameters and states of a store read to their places; read says whether
-// they are there.
+// fillStore reads all parameters and states of a store. read fills the values of an entry, and
+// reports whether the source has it.
 //
-// Errors: as fill; those of exit.Read.
+// Errors: as Fill; those of exit.Read.
 func fillStore(s *engine.Store, read func(e engine.Entry, to []float32) (there bool, err error)) error {
 	for _, e := range s.Entries() {
 		to, _, _ := s.Get(e.Name)
@@ -693,21 +703,21 @@ func fillStore(s *engine.Store, read func(e engine.Entry, to []float32) (there b
 		var known *exit.Error
 		switch {
 		case !there:
-			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the weights lack %q", e.Name), Why: fmt.Sprintf("the network has it with shape %v", e.Shape),
+			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the weights lack %q", e.Name), Why: fmt.Sprintf("the network has a parameter of this name with shape %v", e.Shape),
 				Fix: "give weights of the same network"}
 		case errors.As(err, &known):
 			return err
 		case err != nil:
-			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the weights of %q do not fit the network", e.Name), Why: err.Error(), Fix: "give weights of the same network", Err: err}
+			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the weights of %q do not match the network", e.Name), Why: err.Error(), Fix: "give weights of the same network", Err: err}
 		}
-		if slices.ContainsFunc(to, func(x float32) bool { return x-x != 0 }) { // which an activation may turn into 0
+		if slices.ContainsFunc(to, func(x float32) bool { return x-x != 0 }) { // an activation could hide NaN in the output
 			return &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the weights of %q are not finite", e.Name), Why: "the file was damaged, or the training diverged", Fix: "copy the model again, or train again"}
 		}
 	}
 	return nil
 }
 
-// LocalTask is the task of this rank's slab.
+// LocalTask returns the task of this rank's slab.
 func (m *Model) LocalTask() *task.Task {
 	if m.Local != nil {
 		return m.Local

@@ -11,14 +11,15 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// parameterAverage gathers what the networks of a prediction give of a distribution that is not normal.
+// parameterAverage averages the parameters of a distribution that is not normal over the networks of a model.
 type parameterAverage struct {
 	m      *Model
-	names  []string
-	fields [][]float32 // means over networks by name; if they are apart those of all networks
+	names  []string    // outputs of a network
+	fields [][]float32 // means over networks, by name; or, if they are kept separate, the outputs of all networks
 }
 
-// newParameterAverage is nil for normal distributions and spread heads.
+// newParameterAverage allocates fields of n points. It returns nil for normal distributions and for other
+// heads.
 func (m *Model) newParameterAverage(n int) *parameterAverage {
 	if d := m.Spec.Head.Distribution; d == nil || d.Family == config.NormalFamily {
 		return nil
@@ -32,12 +33,13 @@ func (m *Model) newParameterAverage(n int) *parameterAverage {
 	return h
 }
 
-// keepsNetworks tells whether the average of networks does not have the means of their parameters.
+// keepsNetworks reports whether the family has an average of its own, for which the outputs of all networks
+// are kept, instead of the mean of parameters.
 func (h *parameterAverage) keepsNetworks() bool {
 	return h.m.Family.Average != nil
 }
 
-// add adds an output of a network, which counts as a share of a mean.
+// add adds an output of a network with the weight share.
 func (h *parameterAverage) add(name string, x []float32, share float32) {
 	if h.keepsNetworks() {
 		h.fields = append(h.fields, slices.Clone(x))
@@ -49,9 +51,13 @@ func (h *parameterAverage) add(name string, x []float32, share float32) {
 	}
 }
 
-// toPhysical gives a forecast the parameters in physical units, and mean and standard deviation.
+// toPhysical converts the parameters to physical units, and computes mean and standard deviation of
+// the distribution. With error scale e and members' mean m:
 //
-// Errors: if the networks give no distribution of the family.
+//	location: m + e·par     scale: e·par     logarithm of a scale: par + ln e     others: par
+//
+// Missing: NaN where the members' mean is NaN.
+// Errors: parameters that are not finite or give no standard deviation.
 func (h *parameterAverage) toPhysical(out *Forecast, init ensemble.Init, stats []task.Statistics) error {
 	k, n := h.m.Local, len(out.Spread)
 	d := len(k.Features.Axes.Levels)
@@ -76,7 +82,7 @@ func (h *parameterAverage) toPhysical(out *Forecast, init ensemble.Init, stats [
 				case dist.Location:
 					par[p] = float64(centre) + e*par[p]
 					if h.m.Spec.Head.Bins() > 0 && network.IsNonNegative(k.Targets[at/d].Variable) {
-						par[p] = max(0, par[p]) // the rest is a mass at 0
+						par[p] = max(0, par[p]) // edges below 0 become a point mass at 0
 					}
 				case dist.Scale:
 					par[p] *= e
@@ -102,8 +108,7 @@ func (h *parameterAverage) toPhysical(out *Forecast, init ensemble.Init, stats [
 	return nil
 }
 
-// parametersAt are the parameters of the average of all networks at a point of a target, as the networks
-// give them.
+// parametersAt returns the averaged parameters at point i of a target, in units of the network.
 func (h *parameterAverage) parametersAt(i, target int) []float64 {
 	if !h.keepsNetworks() {
 		par := make([]float64, len(h.fields))

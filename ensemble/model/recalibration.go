@@ -10,29 +10,31 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Recalibration makes of the normal distribution of one target Student's t distribution with the same mean,
-// Factor times the spread and Nu degrees of freedom.
+// Recalibration converts the normal distribution of one target to Student's t distribution with the
+// same mean, Factor times the standard deviation, and Nu degrees of freedom.
 type Recalibration struct {
 	Variable string          `json:"variable"`
-	Level    string          `json:"level"` // as configuration files have it
+	Level    string          `json:"level"` // as in configuration files
 	Lead     string          `json:"lead"`
 	Factor   float64         `json:"spread_factor"`
 	Nu       float64         `json:"degrees_of_freedom"`
-	Inits    int             `json:"inits"`  // on which it was fitted
-	Cases    int             `json:"cases"`  // points of these
-	Period   ensemble.Period `json:"period"` // of the starts
+	Inits    int             `json:"inits"`  // initialisations of the fit
+	Cases    int             `json:"cases"`  // grid points of all initialisations
+	Period   ensemble.Period `json:"period"` // of the initialisations
 }
 
-// isValid tells whether there is such a distribution, and its variance.
+// isValid reports whether the distribution exists and has a variance (Nu > 2).
 func (r Recalibration) isValid() bool {
 	return r.Factor > 0 && r.Nu > 2 && !math.IsInf(r.Factor, 0) && !math.IsInf(r.Nu, 0)
 }
 
-// IsNonNormal tells whether the model predicts a distribution that mean and spread do not describe.
+// IsNonNormal reports whether mean and spread do not determine the predicted distribution.
 func (m *Model) IsNonNormal() bool { return m.Family != nil && m.Family != dist.Normal }
 
-// recalibrate makes of the normal distributions of a forecast what the recalibrations say, if there are any:
-// parameters, and the spread that goes with them.
+// recalibrate applies the recalibrations to the normal distributions of a forecast, if there are
+// any. It sets Parameters and multiplies Sigma.
+//
+// Missing: NaN where the mean is NaN.
 func (m *Model) recalibrate(out *Forecast, targets int) {
 	if m.Recalibrations == nil {
 		return
@@ -51,11 +53,12 @@ func (m *Model) recalibrate(out *Forecast, targets int) {
 	out.Parameters = par
 }
 
-// DescribeRecalibration tell of a variable's distribution how it was calibrated, as files do: "" if it was not.
+// DescribeRecalibration describes the recalibration of a variable's distribution for product files; ""
+// without recalibration.
 func (m *Model) DescribeRecalibration(t task.Target, level ensemble.Level) string {
 	for _, r := range m.Recalibrations {
 		if r.Variable == t.Variable && r.Level == level.String() && r.Lead == t.Lead.String() {
-			return fmt.Sprintf("; spread times %.3f, %.3g degrees of freedom, fitted on %s from %s to %s", r.Factor, r.Nu, humanise.Count(r.Inits, "start"),
+			return fmt.Sprintf("; spread times %.3f, %.3g degrees of freedom, fitted on %s from %s to %s", r.Factor, r.Nu, humanise.Count(r.Inits, "initialisation"),
 				ensemble.InitAt(r.Period.From), ensemble.InitAt(r.Period.To))
 		}
 	}

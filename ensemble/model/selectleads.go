@@ -9,9 +9,10 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// SelectLeads makes of the model one that reads some of its leads, and predicts the target leads among them.
+// SelectLeads restricts the model to some of its input leads, and to the target leads among them.
 //
-// Errors: exit 64 for leads that it has not, none that it predicts, and networks that need all.
+// Errors: exit 64 for leads that the model does not have, for a selection without target leads, and
+// for networks that need all leads.
 func (m *Model) SelectLeads(leads []ensemble.Lead) error {
 	k := &m.Task
 	all := k.Features.Axes.Leads
@@ -22,14 +23,14 @@ func (m *Model) SelectLeads(leads []ensemble.Lead) error {
 	case leads == nil || slices.Equal(leads, all):
 		return nil
 	case !slices.IsSorted(leads) || len(slices.Compact(slices.Clone(leads))) < len(leads) || slices.ContainsFunc(leads, func(l ensemble.Lead) bool { return !slices.Contains(all, l) }):
-		return refuse("leads are asked for that the model does not read", fmt.Sprintf("%s of %s", task.FormatLeads(leads), task.FormatLeads(all)), "give some of these, ascending")
+		return refuse("the model does not have the requested leads", fmt.Sprintf("requested %s, available %s", task.FormatLeads(leads), task.FormatLeads(all)), "give some of these in ascending order")
 	case !m.Spec.AcceptsFewerLeads():
-		return refuse(fmt.Sprintf("%s needs all of its %d leads", m.Spec.Kind, len(all)), "it was trained for this number of them",
-			"leave leads out, or train members without maps, with leads in rows (model.leads) that are told apart by model.conditions: [lead]")
+		return refuse(fmt.Sprintf("%s needs all of its %d leads", m.Spec.Kind, len(all)), "the network was trained for this number of leads",
+			"omit leads; or train with model.head: members without model.maps, model.leads: rows and model.conditions: [lead]")
 	case m.Spec.NetworkKind().SpansLeads() && len(leads) < 2:
-		return refuse(fmt.Sprintf("%s works along leads, and there is %d", m.Spec.Kind, len(leads)), "", "give two or more")
+		return refuse(fmt.Sprintf("%s needs at least two leads, got %d", m.Spec.Kind, len(leads)), "", "give two or more leads")
 	case !slices.ContainsFunc(k.TargetLeads(), func(l ensemble.Lead) bool { return slices.Contains(leads, l) }):
-		return refuse("no lead is read that is predicted", "the model predicts "+m.DescribeTargets(), "add one of these leads")
+		return refuse("the requested leads contain no target lead", "the model predicts "+m.DescribeTargets(), "add one of these leads")
 	}
 	targets := k.SelectLeads(leads)
 	if m.Baselines != nil {

@@ -5,7 +5,8 @@ import (
 	sharing "github.com/ensemble-weather/ensemble/engine/share"
 )
 
-// buildFilters builds the filters of the networks that were loaded, and makes the model that of plain networks.
+// buildFilters computes the filters of the loaded networks from their shared parameters, after which the
+// model is one without sharing.
 func (m *Model) buildFilters(bad func(why string) error) error {
 	p, err := m.Spec.SharingPlan(&m.Task, m.Grid)
 	if p == nil || err != nil {
@@ -38,7 +39,7 @@ func (m *Model) buildFilters(bad func(why string) error) error {
 	return nil
 }
 
-// ClearSharing makes the description that of a model of plain networks.
+// ClearSharing removes parameter sharing from the description.
 func (f *Description) ClearSharing() {
 	f.Spec.Sharing, f.Sharing = sharing.Options{}, nil
 }

@@ -62,7 +62,7 @@ func TestFamiliesAndScores(t *testing.T) {
 	for _, f := range c.Groups() {
 		got = append(got, fmt.Sprintf("%v %d/%d %v", f.Filters, f.Pinned, f.Width, f.Reasons))
 	}
-	want := []string{"[a.weight] 0/8 []", "[b.weight c.weight] 0/4 []", "[out.weight] 2/2 [it is the output y]"}
+	want := []string{"[a.weight] 0/8 []", "[b.weight c.weight] 0/4 []", "[out.weight] 2/2 [output y]"}
 	if !slices.Equal(got, want) {
 		t.Errorf("families\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -92,10 +92,10 @@ func TestChoose(t *testing.T) {
 			[]Kept{{"a.weight", 8, []int{0, 2, 4, 6}}}, ""},
 		{"in fours", Goal{Fraction: 0.3, Multiple: 4}, []Kept{{"a.weight", 8, []int{0, 2, 4, 6}}}, ""},
 		{"all", Goal{Fraction: 1}, nil, ""},
-		{"nothing of a layer", Goal{Fraction: 0.1}, nil, "leaves nothing of layer b"},
-		{"too few operations", Goal{FLOPFraction: 0.01}, nil, "2 of 2 of out: it is the output y"},
-		{"no goal", Goal{}, nil, "want one of them"},
-		{"two goals", Goal{Fraction: 0.5, FLOPFraction: 0.5}, nil, "want one of them"},
+		{"nothing of a layer", Goal{Fraction: 0.1}, nil, "channels of layer b"},
+		{"too few operations", Goal{FLOPFraction: 0.01}, nil, "2 of 2 of out (output y)"},
+		{"no goal", Goal{}, nil, "want exactly one"},
+		{"two goals", Goal{Fraction: 0.5, FLOPFraction: 0.5}, nil, "want exactly one"},
 	} {
 		kept, err := c.Choose(o.goal, c.Magnitudes(valuesOf(g)))
 		if o.err != "" {
@@ -180,13 +180,13 @@ func TestListsThatDoNotFit(t *testing.T) {
 		kept []Kept
 		want string
 	}{
-		{[]Kept{{"d.weight", 8, []int{1}}}, "no convolution d.weight of 8"},
-		{[]Kept{{"a.weight", 9, []int{1}}}, "no convolution a.weight of 9"},
-		{[]Kept{{"a.weight", 8, []int{1, 1}}}, "keeps channels [1 1] of 8"},
-		{[]Kept{{"a.weight", 8, []int{8}}}, "keeps channels [8] of 8"},
-		{[]Kept{{"a.weight", 8, nil}}, "keeps channels [] of 8"},
-		{[]Kept{{"out.weight", 2, []int{1}}}, "it is the output y"},
-		{[]Kept{{"b.weight", 4, []int{1}}, {"c.weight", 4, []int{1, 2}}}, "channel 2 of c.weight stays"},
+		{[]Kept{{"d.weight", 8, []int{1}}}, "no convolution d.weight with 8"},
+		{[]Kept{{"a.weight", 9, []int{1}}}, "no convolution a.weight with 9"},
+		{[]Kept{{"a.weight", 8, []int{1, 1}}}, "invalid list of kept channels [1 1]"},
+		{[]Kept{{"a.weight", 8, []int{8}}}, "invalid list of kept channels [8]"},
+		{[]Kept{{"a.weight", 8, nil}}, "invalid list of kept channels []"},
+		{[]Kept{{"out.weight", 2, []int{1}}}, "output y"},
+		{[]Kept{{"b.weight", 4, []int{1}}, {"c.weight", 4, []int{1, 2}}}, "channel 2 of c.weight is kept"},
 	} {
 		if _, _, err := c.Shrink(o.kept); err == nil || !strings.Contains(err.Error(), o.want) {
 			t.Errorf("%v: error %v, want %q", o.kept, err, o.want)

@@ -11,38 +11,39 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Scope says among which channels those of the lowest score are looked for.
+// Scope is the set of channels whose scores are compared.
 type Scope string
 
-// The scopes of channel removal.
+// The scopes.
 const (
-	Uniform Scope = "uniform" // every layer keeps the same share
-	Global  Scope = "global"  // scores of all layers are compared
+	Uniform Scope = "uniform" // each layer keeps the same fraction of channels
+	Global  Scope = "global"  // the scores of all layers are compared
 )
 
-// Goal is how much of a network is to be left. Exactly one of Share and FLOPFraction is set.
+// Goal is the size of the network after pruning. Exactly one of Share and FLOPFraction is set.
 type Goal struct {
-	Fraction     float64 // of the channels that the network had at first, of layers that are not pinned
-	FLOPFraction float64 // of the operations that the network needed at first
-	Scope        Scope   // empty is Uniform
-	// PerFLOP divides scores by the operations that go with a channel, with Global.
+	Fraction     float64 // fraction of the original channels to keep, in layers without pinned channels; 0 to 1
+	FLOPFraction float64 // fraction of the original floating-point operations to keep, 0 to 1
+	Scope        Scope   // empty means Uniform
+	// PerFLOP divides each score by the operations that removing the channel saves; Global
+	// only.
 	PerFLOP bool
-	// Multiple is what the number of channels that a layer keeps is rounded to a multiple of;
-	// 0 means 1. A layer keeps at least so many, or all.
+	// Multiple rounds the number of channels of a layer to a multiple; 0 means 1. A layer keeps at
+	// least this number, or all of its channels.
 	Multiple int
-	// Original is the network that nothing was removed from; the zero value is the one at hand.
+	// Original is the size of the original network; the zero value means the current one.
 	Original OriginalSize
-	// Exclude, if not nil, tells layers that keep all their channels, by their names.
+	// Exclude selects layers that keep all channels, by name; nil selects none.
 	Exclude func(layer string) bool
 }
 
-// OriginalSize is what shares are of.
+// OriginalSize is the size of the original network, to which fractions refer.
 type OriginalSize struct {
-	Widths map[string]int // of families, by their first filter
-	FLOPs  int64
+	Widths map[string]int // channels of each family, by its first filter
+	FLOPs  int64          // floating-point operations of one forward pass
 }
 
-// OriginalSize is the network at hand as what shares are of.
+// OriginalSize returns the size of the current network.
 func (c *Network) OriginalSize() OriginalSize {
 	f := OriginalSize{Widths: map[string]int{}, FLOPs: c.g.FLOPs()}
 	for _, fam := range c.groups {
@@ -51,15 +52,20 @@ func (c *Network) OriginalSize() OriginalSize {
 	return f
 }
 
-// ErrInfeasible marks goals that no removal of channels reaches.
-var ErrInfeasible = errors.New("the goal cannot be reached")
+// ErrInfeasible marks a goal that cannot be reached by removing channels.
+var ErrInfeasible = errors.New("pruning target out of reach")
 
-// Choose removes the channels of the lowest scores (of each family, in its order) until the goal is
-// reached, and lists what is left; of equal ones those with lower numbers stay. What is left of a goal is nearest to it, but
-// with FLOPFraction, which are no more than it says.
+// Choose selects the channels to remove, and lists the channels that remain. It removes the
+// channels with the lowest scores; at equal scores those with higher indices.
 //
-// Errors: ErrInfeasible for a goal that would take all of a layer, or that is out of reach because of
-// what is pinned, which the error names.
+// With Share the number of channels is as close to the goal as Multiple allows. With FLOPFraction it
+// searches the largest share whose network needs at most the given operations. A network that needs
+// fewer from the start loses nothing, and the result is nil.
+//
+// Shape: scores [family][channel], in the order of Families.
+// Errors: ErrInfeasible if a layer would lose all channels, or if pinned channels prevent the goal; the
+// error names them.
+// Cost: with FLOPFraction a bisection over the share, which shrinks the network 24 times.
 func (c *Network) Choose(goal Goal, scores [][]float64) ([]Kept, error) {
 	if err := c.check(&goal); err != nil {
 		return nil, err
@@ -80,7 +86,7 @@ func (c *Network) Choose(goal Goal, scores [][]float64) ([]Kept, error) {
 	limit := int64(goal.FLOPFraction * float64(goal.Original.FLOPs))
 	flops := func(share float64) (map[int]bool, int64) {
 		gone, err := c.selectLowest(goal, share, scores)
-		if err != nil { // a layer that would be empty
+		if err != nil { // a layer would be empty
 			return nil, 0
 		}
 		g, _, err := c.shrink(gone)
@@ -94,9 +100,10 @@ func (c *Network) Choose(goal Goal, scores [][]float64) ([]Kept, error) {
 	}
 	least, at := flops(c.minFraction(goal))
 	if least == nil || at > limit {
-		return nil, c.infeasible(fmt.Sprintf("%.3g of the operations, where %.3g is the least", goal.FLOPFraction, float64(at)/float64(goal.Original.FLOPs)))
+		return nil, c.infeasible(fmt.Sprintf("%.3g of the operations, minimum %.3g", goal.FLOPFraction, float64(at)/float64(goal.Original.FLOPs)))
 	}
-	// The operations rise with the share, in steps.
+	// FLOPFraction are a step function that increases with the share. The bisection finds the largest
+	// share within the limit; 24 halvings are finer than one channel of 10⁷.
 	lo, hi := c.minFraction(goal), 1.0
 	for range 24 {
 		mid := (lo + hi) / 2
@@ -109,7 +116,7 @@ func (c *Network) Choose(goal Goal, scores [][]float64) ([]Kept, error) {
 	return c.keptChannels(least), nil
 }
 
-// check completes a goal and refuses what no network could be.
+// check sets defaults and refuses invalid goals.
 func (c *Network) check(goal *Goal) error {
 	goal.Scope, goal.Multiple = cmp.Or(goal.Scope, Uniform), max(goal.Multiple, 1)
 	if goal.Original.Widths == nil {
@@ -117,21 +124,21 @@ func (c *Network) check(goal *Goal) error {
 	}
 	for _, share := range []float64{goal.Fraction, goal.FLOPFraction} {
 		if !(share >= 0 && share <= 1) || (goal.Fraction > 0) == (goal.FLOPFraction > 0) {
-			return fmt.Errorf("a share of %v of the channels and %v of the operations, want one of them above 0 and up to 1: %w", goal.Fraction, goal.FLOPFraction, ErrInfeasible)
+			return fmt.Errorf("fraction %v of the channels and %v of the operations, want exactly one above 0 and at most 1: %w", goal.Fraction, goal.FLOPFraction, ErrInfeasible)
 		}
 	}
 	if slices.ContainsFunc(c.groups, goal.isPrunable) {
 		return nil
 	}
-	return c.infeasible("less, where no channel can go")
+	return c.infeasible("no channel can be removed")
 }
 
-// isPrunable tells whether a family may lose channels.
+// isPrunable reports whether channels of a family may be removed.
 func (goal Goal) isPrunable(f Group) bool {
 	return f.Pinned < f.Width && (goal.Exclude == nil || !slices.ContainsFunc(f.Filters, func(filter string) bool { return goal.Exclude(layerName(filter)) }))
 }
 
-// minFraction is one at which every layer keeps as few channels as it may.
+// minFraction is a fraction at which every layer keeps the minimum number of channels.
 func (c *Network) minFraction(goal Goal) float64 {
 	least := 1.
 	for _, f := range c.groups {
@@ -142,18 +149,18 @@ func (c *Network) minFraction(goal Goal) float64 {
 	return least
 }
 
-// infeasible names what is pinned.
+// infeasible makes an ErrInfeasible that names the pinned channels.
 func (c *Network) infeasible(what string) error {
 	var pins []string
 	for _, f := range c.groups {
 		if f.Pinned > 0 {
-			pins = append(pins, fmt.Sprintf("%d of %d of %s: %s", f.Pinned, f.Width, f.Name(), strings.Join(f.Reasons, ", ")))
+			pins = append(pins, fmt.Sprintf("%d of %d of %s (%s)", f.Pinned, f.Width, f.Name(), strings.Join(f.Reasons, ", ")))
 		}
 	}
-	return fmt.Errorf("%s; channels that cannot go: %s: %w", what, strings.Join(pins, "; "), ErrInfeasible)
+	return fmt.Errorf("%s; channels that cannot be removed: %s: %w", what, strings.Join(pins, "; "), ErrInfeasible)
 }
 
-// originalWidth is the first width of a family.
+// originalWidth is the original number of channels of a family.
 func (c *Network) originalWidth(goal Goal, f Group) int {
 	if w := goal.Original.Widths[f.Filters[0]]; w > 0 {
 		return w
@@ -161,21 +168,22 @@ func (c *Network) originalWidth(goal Goal, f Group) int {
 	return f.Width
 }
 
-// roundWidth is the number of channels that a family keeps where want are asked for.
+// roundWidth is the multiple closest to want, at least one multiple and at most width.
 func roundWidth(want float64, multiple, width int) int {
 	n := int(math.Round(want/float64(multiple))) * multiple
 	return min(max(n, multiple), width)
 }
 
-// selectLowest are the sets to remove so that a share of the first channels is left.
+// selectLowest selects the sets of channels to remove, so that a fraction share of the original channels
+// remains.
 //
-// Errors: ErrInfeasible, if a layer would keep nothing.
+// Errors: ErrInfeasible if a layer would lose all channels.
 func (c *Network) selectLowest(goal Goal, share float64, scores [][]float64) (map[int]bool, error) {
 	want := make([]float64, len(c.groups)) // channels to keep
 	for i, f := range c.groups {
 		want[i] = share * float64(c.originalWidth(goal, f))
 		if goal.Scope == Uniform && goal.isPrunable(f) && want[i] < 0.5 && goal.Fraction > 0 {
-			return nil, fmt.Errorf("a share of %v leaves nothing of layer %s, which has %d channels: %w", share, f.Name(), c.originalWidth(goal, f), ErrInfeasible)
+			return nil, fmt.Errorf("fraction %v would remove all %d channels of layer %s: %w", share, c.originalWidth(goal, f), f.Name(), ErrInfeasible)
 		}
 	}
 	if goal.Scope == Global {
@@ -198,7 +206,7 @@ func (c *Network) selectLowest(goal Goal, share float64, scores [][]float64) (ma
 	return gone, nil
 }
 
-// byScore lists places from the lowest score up, of equal ones from the highest place down.
+// byScore lists indices by ascending score; at equal scores by descending index.
 func byScore(scores []float64) []int {
 	order := make([]int, len(scores))
 	for i := range order {
@@ -208,13 +216,18 @@ func byScore(scores []float64) []int {
 	return order
 }
 
-// rankGlobally finds how many channels each family keeps where all that can go are compared.
+// rankGlobally computes the number of channels that each family keeps with Global: the scores of all
+// removable channels are sorted together, and the lowest are removed.
+//
+// Shape: scores [family][channel]; want [family], the result.
 func (c *Network) rankGlobally(share float64, goal Goal, scores [][]float64, want []float64) {
 	type one struct {
 		family int
 		score  float64
 	}
 	var all []one
+	// The share refers to the original number of channels, of which some may have been removed by
+	// an earlier call.
 	first := 0
 	for i, f := range c.groups {
 		if !goal.isPrunable(f) {
@@ -234,8 +247,14 @@ func (c *Network) rankGlobally(share float64, goal Goal, scores [][]float64, wan
 	}
 }
 
-// scorePerFLOP divides scores by the operations that the network saves with a channel of the family,
-// the first that can go. It is the order in which a knapsack is emptied.
+// scorePerFLOP divides the scores of a family by the operations that the network saves without one
+// of its channels. Removing channels in this order is the greedy solution of the knapsack problem.
+//
+// All channels of a family save about the same, so only the first removable one is measured.
+// Families that can lose no channel keep their scores.
+//
+// Errors: those of shrink.
+// Cost: one shrunk network for each family.
 func (c *Network) scorePerFLOP(goal Goal, scores [][]float64) ([][]float64, error) {
 	out := make([][]float64, len(scores))
 	for i, f := range c.groups {
@@ -255,8 +274,8 @@ func (c *Network) scorePerFLOP(goal Goal, scores [][]float64) ([][]float64, erro
 	return out, nil
 }
 
-// keepOnePerAxis keeps of every axis of every value the best channel, if all of it would go: that of a
-// slice, or of one of several layers that are joined.
+// keepOnePerAxis prevents an axis of a value from becoming empty. This can happen to a slice, or to one
+// of several joined layers. The channel with the best score stays.
 func (c *Network) keepOnePerAxis(gone map[int]bool, scores [][]float64) {
 	score := func(s int) float64 {
 		f := c.groupOf[s]
@@ -283,7 +302,8 @@ func (c *Network) keepOnePerAxis(gone map[int]bool, scores [][]float64) {
 	}
 }
 
-// FLOPFraction are those of the network that is left of kept, for the one sample or batch that the graph has.
+// FLOPFraction counts the floating-point operations of the network with the kept channels, for the batch
+// size of the graph.
 func (c *Network) FLOPs(kept []Kept) (int64, error) {
 	g, _, err := c.Shrink(kept)
 	if err != nil {
@@ -292,7 +312,8 @@ func (c *Network) FLOPs(kept []Kept) (int64, error) {
 	return g.FLOPs(), nil
 }
 
-// Parameters counts the trained values, without those whose names begin with a prefix, if it is not empty.
+// Parameters counts the trained values. Parameters whose names begin with the prefix without are
+// left out; an empty prefix leaves out none.
 func (c *Network) Parameters(without string) (n int) {
 	for _, nd := range c.g.Nodes {
 		if nd.Kind == graph.KindParam && (without == "" || !strings.HasPrefix(nd.Name, without)) {

@@ -1,13 +1,22 @@
-// Package channels removes channels from a network: what is left is a smaller dense network, faster and
-// smaller on every device with the kernels that there are.
+// Package channels removes whole channels from a network (structured pruning). The result is a
+// smaller dense network, which needs less time and memory on every device with the existing
+// kernels.
 //
-//	c := channels.Find(g)                                                      // what goes together, and what stays why
+//	c := channels.Find(g)                                                      // channels that must be removed together
 //	kept, err := c.Choose(channels.Goal{FLOPs: 0.25}, c.Magnitudes(parameters)) // by score
-//	small, cut, err := c.Shrink(kept)                                          // the network without the rest
-//	weights, shape := cut.Take(name, shape, weights)                           // and its parameters
+//	small, cut, err := c.Shrink(kept)                                          // the smaller network
+//	weights, shape := cut.Take(name, shape, weights)                           // its parameters
 //
-// A network is built whole from its configuration, and shrunk by the lists of what is left of it, which
-// a model keeps beside its weights.
+// A network is always built at full size from its configuration, and then shrunk by the lists of
+// kept channels. A model stores these lists with its weights.
 //
-// Source: Hoefler et al. 2021, arXiv:2102.00554, and the works named at each score.
+// The analysis has three steps. Every index of every axis of every value starts as a set of its
+// own. The rule of each operation (graph.Op.Channels) joins sets: a convolution joins the channel
+// axis of its input with the input axis of its filter, an addition joins its operands with its
+// result, a concatenation joins each operand with a part of the result. Inputs, outputs and
+// operations without a rule pin their sets, which then cannot be removed. In the U-Net, for
+// example, a channel of the encoder is coupled with the same channel of the skip, and thereby with
+// an input channel of a filter of the decoder.
+//
+// Source: Hoefler et al. 2021, arXiv:2102.00554, and the papers named at each score.
 package channels

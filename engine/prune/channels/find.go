@@ -9,44 +9,53 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// Network is what there is to remove from a network: its channels, and which of them must go
-// together. A channel of a convolution's result goes with its bias, with factor, offset and running
-// statistics of the norm behind it, and with a column of the filters of all that read it, wherever
-// skips and joins have put it; where results are added, with the channel that is added to it.
-// Nothing here knows a network: all follows from the operations of a graph (ties).
+// Network is the analysis of a graph: its channels, and which of them can only be removed together.
 //
-// It is found on a graph without gradients.
+// Removing a channel of a convolution also removes its bias; factor, offset and running statistics
+// of the norm that follows; and one input channel of the filters of all convolutions that read it,
+// through skips and concatenations. If results are added, the corresponding channel of the other
+// operand is removed too. All this follows from the rules of the operations (ties), not from a list
+// of known networks.
+//
+// The graph must not have gradients.
 type Network struct {
 	g       *graph.Graph
 	ties    *ties
 	filters []filter
 	groups  []Group
-	groupOf map[int]int // family of a set
+	groupOf map[int]int // index of the family by set
 }
 
 // filter is a convolution whose filter is a parameter.
 type filter struct {
-	conv, param int
-	axis        int         // of the parameter, along which its results' channels are
-	sets        []int       // of its channels
+	conv, param int         // nodes
+	axis        int         // axis of the parameter with the output channels
+	sets        []int       // set of each output channel
 	bias        *graph.Node // nil for none
-	gamma, beta *graph.Node // nil for none
-	normOffset  int         // of the first channel in both
+	gamma, beta *graph.Node // factor and offset of the norm; nil for none
+	normOffset  int         // index of the first channel in gamma and beta
 }
 
-// Group are the layers whose channels are removed together: one convolution, or several whose
-// results are tied.
+// Group is a group of channels that are removed together: those of one convolution, or of several
+// whose results are coupled.
 type Group struct {
-	Filters []string // parameters, in the order of the graph
-	Width   int      // channels
-	// Pinned is how many of them cannot go, and Why for which reasons, each once.
+	Filters []string // names of the parameters, in the order of the graph
+	Width   int      // number of channels
+	// Pinned is the number of channels that cannot be removed, Why the distinct reasons.
 	Pinned  int
 	Reasons []string
 
-	sets []int // ascending; those that are pinned as well
+	sets []int // ascending, including pinned ones
 }
 
-// Find finds the channels of a network.
+// Find analyses the channels of a network.
+//
+// A convolution whose filter is not a parameter keeps its channels: a computed filter cannot be
+// cut. The convolutions are listed in the order of the graph, which later decides ties between
+// scores.
+//
+// Memory, Cost: proportional to the sum of the sizes of all axes of all values, not to the number
+// of elements.
 func Find(g *graph.Graph) *Network {
 	c := &Network{g: g, ties: newTies(g), groupOf: map[int]int{}}
 	for _, n := range g.Nodes {
@@ -60,7 +69,7 @@ func Find(g *graph.Graph) *Network {
 		w, axis := n.In[layer.Operand], layer.Axis
 		p, at, ok := paramAxis(g, w, axis)
 		if !ok {
-			c.ties.pinAxis(w, axis, fmt.Sprintf("the filter of %s at %s is no parameter", n.Op.Name, n.At))
+			c.ties.pinAxis(w, axis, fmt.Sprintf("the filter of %s at %s is not a parameter", n.Op.Name, n.At))
 			continue
 		}
 		c.filters = append(c.filters, filter{conv: n.ID, param: p, axis: at})
@@ -77,8 +86,9 @@ func Find(g *graph.Graph) *Network {
 	return c
 }
 
-// paramAxis is the parameter that an operand is under another shape, and its axis that is axis of
-// the operand.
+// paramAxis finds the parameter behind an operand that is the parameter itself or a reshaped one,
+// and the axis of the parameter that corresponds to axis of the operand. ok is false if there is no
+// such axis.
 func paramAxis(g *graph.Graph, id, axis int) (param, at int, ok bool) {
 	s := g.Nodes[id].Shape
 	p := g.Nodes[g.AliasRoot(id)]
@@ -88,7 +98,7 @@ func paramAxis(g *graph.Graph, id, axis int) (param, at int, ok bool) {
 	if p.Shape.Equal(s) {
 		return p.ID, axis, true
 	}
-	// Reshapes that only put in or leave out axes of size 1 keep the order of the others.
+	// A reshape that only adds or removes axes of size 1 keeps the order of the others.
 	nth := 0
 	for _, d := range s[:axis] {
 		if d > 1 {
@@ -104,10 +114,10 @@ func paramAxis(g *graph.Graph, id, axis int) (param, at int, ok bool) {
 			nth--
 		}
 	}
-	return 0, 0, false // one channel alone
+	return 0, 0, false // the axis has size 1
 }
 
-// findBiases finds those that are added to results of convolutions.
+// findBiases finds the biases that are added to the results of convolutions.
 func (c *Network) findBiases() {
 	for _, n := range c.g.Nodes {
 		if !n.Fuses(graph.FuseBias) {
@@ -122,7 +132,7 @@ func (c *Network) findBiases() {
 	}
 }
 
-// findNorms finds the factors of the norms behind convolutions, through biases and joins.
+// findNorms finds the norm that follows each convolution, possibly after a bias and a concatenation.
 func (c *Network) findNorms() {
 	by := map[int][]*filter{}
 	for i := range c.filters {
@@ -132,6 +142,8 @@ func (c *Network) findNorms() {
 		if !n.Fuses(graph.FuseNorm) || c.g.Nodes[n.In[2]].Kind != graph.KindParam {
 			continue
 		}
+		// walk goes from the input of the norm back to convolutions, at being the offset of their
+		// channels in gamma.
 		var walk func(id, at int)
 		walk = func(id, at int) {
 			nd := c.g.Nodes[id]
@@ -154,10 +166,11 @@ func (c *Network) findNorms() {
 	}
 }
 
-// groupFilters makes families of filters with a channel in common.
+// groupFilters groups filters that have a channel in common into families.
 func (c *Network) groupFilters() {
+	// A small union-find: family[i] is the lowest index of the filters joined with filter i.
 	family := make([]int, len(c.filters))
-	first := map[int]int{} // filter of a set
+	first := map[int]int{} // first filter with a set
 	for i, f := range c.filters {
 		family[i] = i
 		for _, s := range f.sets {
@@ -173,6 +186,7 @@ func (c *Network) groupFilters() {
 			}
 		}
 	}
+	// The filter with the lowest index stands for its family.
 	for lead := range c.filters {
 		var f Group
 		for i := range c.filters {
@@ -203,10 +217,10 @@ func (c *Network) groupFilters() {
 	}
 }
 
-// Groups lists them in the order of the graph.
+// Groups lists the families in the order of the graph.
 func (c *Network) Groups() []Group { return c.groups }
 
-// Name is the family's first layer, and how many more there are.
+// Name is the name of the first layer, followed by the number of further layers if there are any.
 func (f Group) Name() string {
 	name := layerName(f.Filters[0])
 	if n := len(f.Filters) - 1; n > 0 {
@@ -215,24 +229,23 @@ func (f Group) Name() string {
 	return name
 }
 
-// layerName is the name of a layer by that of its filter.
+// layerName is the name of a filter without the suffix ".weight".
 func layerName(filter string) string { return strings.TrimSuffix(filter, ".weight") }
 
-// Kept are the channels of one convolution that are left, by their numbers in the network that
-// nothing was removed from.
+// Kept lists the channels of one convolution that remain. Indices refer to the original network.
 type Kept struct {
-	Filter   string `json:"filter"` // its parameter
-	Width    int    `json:"width"`  // channels that it had
-	Channels []int  `json:"channels"`
+	Filter   string `json:"filter"`   // name of the parameter
+	Width    int    `json:"width"`    // original number of channels
+	Channels []int  `json:"channels"` // ascending
 }
 
-// keptChannels lists what is left of all filters of which something is removed; gone are sets.
+// keptChannels lists the remaining channels of all filters that lose some. gone are the removed sets.
 func (c *Network) keptChannels(gone map[int]bool) []Kept {
 	var out []Kept
 	for i, f := range c.filters {
 		k := Kept{Filter: c.g.Nodes[f.param].Name, Width: len(f.sets)}
 		if slices.ContainsFunc(c.filters[:i], func(g filter) bool { return g.param == f.param && g.axis == f.axis }) {
-			continue // shared
+			continue // several convolutions share this filter
 		}
 		for i, s := range f.sets {
 			if !gone[s] {
@@ -246,20 +259,24 @@ func (c *Network) keptChannels(gone map[int]bool) []Kept {
 	return out
 }
 
-// removedSets are the sets that lists of what is left leave out.
+// removedSets is the inverse of kept: the sets that the lists leave out.
 //
-// Errors: lists that are of another network, contradict each other, or leave out what is pinned.
+// Lists come from files, so all are validated: a set must either be removed by all filters that
+// contain it, or by none.
+//
+// Errors: lists for another network, lists that contradict each other, and lists without a pinned
+// channel.
 func (c *Network) removedSets(kept []Kept) (map[int]bool, error) {
 	gone, stays := map[int]bool{}, map[int]string{}
 	seen := map[string]bool{}
 	for _, k := range kept {
 		i := slices.IndexFunc(c.filters, func(f filter) bool { return c.g.Nodes[f.param].Name == k.Filter })
 		if i < 0 || len(c.filters[i].sets) != k.Width {
-			return nil, fmt.Errorf("the network has no convolution %s of %d channels", k.Filter, k.Width)
+			return nil, fmt.Errorf("no convolution %s with %d channels in the network", k.Filter, k.Width)
 		}
 		if n := len(k.Channels); n == 0 || k.Channels[0] < 0 || k.Channels[n-1] >= k.Width || seen[k.Filter] ||
 			!slices.IsSorted(k.Channels) || len(slices.Compact(slices.Clone(k.Channels))) != n {
-			return nil, fmt.Errorf("%s keeps channels %v of %d", k.Filter, k.Channels, k.Width)
+			return nil, fmt.Errorf("%s: invalid list of kept channels %v, want ascending indices below %d, once per filter", k.Filter, k.Channels, k.Width)
 		}
 		seen[k.Filter] = true
 		next := 0
@@ -270,21 +287,23 @@ func (c *Network) removedSets(kept []Kept) (map[int]bool, error) {
 				continue
 			}
 			if why := c.ties.pinned(s); why != "" {
-				return nil, fmt.Errorf("channel %d of %s cannot go: %s", ch, k.Filter, why)
+				return nil, fmt.Errorf("channel %d of %s cannot be removed: %s", ch, k.Filter, why)
 			}
 			gone[s] = true
 		}
 	}
 	for s, what := range stays {
 		if gone[s] {
-			return nil, fmt.Errorf("%s stays, and what it is tied to goes", what)
+			return nil, fmt.Errorf("%s is kept, but a channel coupled to it is removed", what)
 		}
 	}
 	return gone, nil
 }
 
-// Compose gives the channels left in terms of the first network, where first are left of that and
-// then were removed from what was left.
+// Compose combines two successive removals: first lists channels of the original network, then
+// lists channels of the network after the first removal. The result refers to the original network.
+//
+//	first: a keeps 0, 2, 5 of 6      then: a keeps 0, 2 of 3      result: a keeps 0, 5 of 6
 func Compose(first, then []Kept) []Kept {
 	out := slices.Clone(first)
 	for _, k := range then {

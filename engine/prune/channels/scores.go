@@ -7,11 +7,16 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Magnitudes gives every channel of a family a score between 0 and 1: |gamma| of the norm
-// behind its convolution, or the L2 norm of its filter where there is none, over the largest of the
-// layer. Where layers are tied it is the mean of theirs.
+// Magnitudes scores channels by the size of their weights, relative to the largest of the layer:
 //
-// Source: Liu et al. 2017, arXiv:1708.06519 (|gamma|); Li et al. 2017, arXiv:1608.08710 (filters).
+//	|γ| / max |γ|     γ being the factor of the norm that follows the convolution, or
+//	‖w‖ / max ‖w‖     the L2 norm of the channel's filter, without a norm
+//
+// A channel of several coupled layers has the mean of their scores. The division makes layers
+// comparable whose weights differ in size by their initialisation.
+//
+// Shape: [family][channel]. Unit: 1, between 0 and 1; larger is more important.
+// Source: Liu et al. 2017, arXiv:1708.06519 (|γ|); Li et al. 2017, arXiv:1608.08710 (filters).
 func (c *Network) Magnitudes(values func(name string) []float32) [][]float64 {
 	sum, n := map[int]float64{}, map[int]float64{}
 	for _, f := range c.filters {
@@ -41,23 +46,24 @@ func (c *Network) Magnitudes(values func(name string) []float32) [][]float64 {
 	return c.byGroup(func(s int) float64 { return sum[s] / n[s] })
 }
 
-// Taylor gives every channel of a family the derivative of the loss by a factor of all that comes out of
-// it, at 1: to first order what the loss would fall by without it,
+// Taylor scores channels by the first-order change of the loss without them. This is the derivative
+// of the loss with respect to a factor (gate) on the channel's output, at 1:
 //
-//	Σ ∂L/∂w·w     over factor and offset of the norm behind its convolution, or its filter and bias where
-//	              there is none; of tied layers the sum of all
+//	Σ ∂L/∂w·w     over factor and offset of the norm that follows the convolution or,
+//	              without a norm, over filter and bias; summed over coupled layers
 //
-// That of one batch is a draw of it. A channel's score is the mean of its square over batches; scores of
-// all layers can be compared.
+// The result is the score of one batch. The score of a channel is the mean of its square over
+// batches, which the caller computes. Scores of different layers are comparable.
 //
+// Shape: [family][channel]. Unit: that of the loss.
 // Source: Molchanov et al. 2019, arXiv:1906.10771, equation 8 with a gate for each channel.
 func (c *Network) Taylor(values, gradients func(name string) []float32) [][]float64 {
 	type part struct{ param, set int }
 	sum, seen := map[int]float64{}, map[part]bool{}
-	// add reads a parameter of width channels from at on, which lie inner values apart.
+	// add sums ∂L/∂w·w over a parameter. Its channel axis has width entries of inner values each; the first of sets is entry at.
 	add := func(p *graph.Node, inner, width, at int, sets []int) {
 		if seen[part{p.ID, sets[0]}] {
-			return // several convolutions share it, and its gradient is that of all
+			return // several convolutions share it: its gradient is their sum already
 		}
 		seen[part{p.ID, sets[0]}] = true
 		w, g := values(p.Name), gradients(p.Name)
@@ -83,10 +89,10 @@ func (c *Network) Taylor(values, gradients func(name string) []float32) [][]floa
 	return c.byGroup(func(s int) float64 { return sum[s] })
 }
 
-// EqualScores are the same scores for all channels.
+// EqualScores gives all channels the same score. Channels are then removed by index.
 func (c *Network) EqualScores() [][]float64 { return c.byGroup(func(int) float64 { return 0 }) }
 
-// byGroup lists what sets have by their families.
+// byGroup arranges values of sets by family and channel.
 func (c *Network) byGroup(value func(set int) float64) [][]float64 {
 	out := make([][]float64, len(c.groups))
 	for i, f := range c.groups {

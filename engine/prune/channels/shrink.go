@@ -7,12 +7,12 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Selection says what is left of the parameters and states of a network, by name: of each axis the
-// indices, or nil for all. What is not there is left whole.
+// Selection lists, for each parameter and state that loses channels, the remaining indices of each axis;
+// nil for an axis that is complete. Tensors that are not listed are complete.
 type Selection map[string][][]int
 
-// Take is what is left of the values of a parameter or state, or of what has its shape (a
-// moment of an optimiser, an average), with its new shape.
+// Take selects the remaining values of a tensor, and returns them with their shape. It applies to a
+// parameter or state, and to tensors of the same shape such as moments and averages.
 func (c Selection) Take(name string, shape []int, v []float32) ([]float32, []int) {
 	keep, ok := c[name]
 	if !ok {
@@ -21,13 +21,14 @@ func (c Selection) Take(name string, shape []int, v []float32) ([]float32, []int
 	return graph.SelectIndices(v, shape, keep), graph.SelectShape(shape, keep)
 }
 
-// Shrink makes the smaller network in which the channels are left that kept lists, and says what is
-// left of its parameters and states. It is a dense network: channels that went are nowhere in it.
-// Its results are those of the network in which all that reads them multiplies them by zero.
+// Shrink builds the smaller network that has only the channels in kept, and lists the remaining
+// indices of parameters and states.
 //
-// Parameters start as the parts of the larger network's do.
+// The result is a dense network. It computes what the original network computes if all filters that
+// read a removed channel are 0 there. The initial values of parameters are the corresponding parts
+// of the original ones.
 //
-// Errors: lists that do not fit the network.
+// Errors: lists that do not match the network.
 func (c *Network) Shrink(kept []Kept) (*graph.Graph, Selection, error) {
 	gone, err := c.removedSets(kept)
 	if err != nil {
@@ -36,8 +37,11 @@ func (c *Network) Shrink(kept []Kept) (*graph.Graph, Selection, error) {
 	return c.shrink(gone)
 }
 
+// shrink is Shrink with the sets to remove. It rewrites every node with its smaller shape. As a
+// check, it compares the shape that the rule of each operation gives with the expected one.
 func (c *Network) shrink(gone map[int]bool) (*graph.Graph, Selection, error) {
 	cut := Selection{}
+	// Indices that remain, by node and axis; nil where all remain.
 	left := make([][][]int, len(c.g.Nodes))
 	for _, n := range c.g.Nodes {
 		keep, err := c.keptIndices(n, gone)
@@ -53,7 +57,7 @@ func (c *Network) shrink(gone map[int]bool) (*graph.Graph, Selection, error) {
 		case graph.KindOp:
 			v := b.Node(n.Op, c.shrunkAttrs(n, left, shape), in...)
 			if v.Valid() && !v.Shape().Equal(shape) {
-				return b.Fail(n.Op.Name, fmt.Errorf("%v without the channels that went, want %v: %w", v.Shape(), shape, graph.ErrShape))
+				return b.Fail(n.Op.Name, fmt.Errorf("shape %v after removal of channels, want %v: %w", v.Shape(), shape, graph.ErrShape))
 			}
 			return v
 		case graph.KindConst:
@@ -75,7 +79,9 @@ func (c *Network) shrink(gone map[int]bool) (*graph.Graph, Selection, error) {
 	return g, cut, err
 }
 
-// keptIndices are the indices of the axes of a value that are left; nil if all are.
+// keptIndices lists the remaining indices of each axis of a value; nil if all remain.
+//
+// Errors: an axis that would become empty.
 func (c *Network) keptIndices(n *graph.Node, gone map[int]bool) (keep [][]int, err error) {
 	for axis, d := range n.Shape {
 		var some []int
@@ -85,7 +91,7 @@ func (c *Network) keptIndices(n *graph.Node, gone map[int]bool) (keep [][]int, e
 			}
 		}
 		if len(some) == 0 {
-			return nil, fmt.Errorf("nothing is left of axis %d of %s %v (%s)", axis, n.Label(), n.Shape, n.At)
+			return nil, fmt.Errorf("axis %d of %s %v (%s) would be empty", axis, n.Label(), n.Shape, n.At)
 		}
 		if len(some) < d {
 			if keep == nil {
@@ -97,9 +103,10 @@ func (c *Network) keptIndices(n *graph.Node, gone map[int]bool) (keep [][]int, e
 	return keep, nil
 }
 
-// shrunkAttrs are the attributes of an operation on smaller values.
+// shrunkAttrs returns the attributes of an operation on the smaller values. Only attributes that contain
+// sizes or indices change, such as those of slices, reshapes and reductions.
 func (c *Network) shrunkAttrs(n *graph.Node, left [][][]int, shape graph.Shape) any {
-	// before is how many of the first indices of an axis are left.
+	// before counts the remaining indices of an axis below index.
 	before := func(v, axis, index int) int {
 		if keep := left[operation{n: n}.id(v)]; keep != nil && keep[axis] != nil {
 			at, _ := slices.BinarySearch(keep[axis], index)

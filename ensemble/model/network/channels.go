@@ -8,13 +8,13 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// FullChannels is the network before any channel goes, as channels are found in it.
+// FullChannels analyses the channels of the network before channels were removed.
 func (s Spec) FullChannels(k *task.Task, g *ensemble.Grid) (*channels.Network, error) {
 	s.Kept = nil
 	return s.Channels(k, g)
 }
 
-// Channels are those of the network as it is.
+// Channels analyses the channels of the network in its current form.
 func (s Spec) Channels(k *task.Task, g *ensemble.Grid) (*channels.Network, error) {
 	gr, err := s.Graph(k, g, 1, 0, false)
 	if err != nil {
@@ -23,7 +23,8 @@ func (s Spec) Channels(k *task.Task, g *ensemble.Grid) (*channels.Network, error
 	return channels.Find(gr), nil
 }
 
-// buildShrunk is a network without the channels that went.
+// buildShrunk finishes the graph. It removes the channels that Spec.Kept leaves out, or replaces filters
+// by shared parameters.
 func (s Spec) buildShrunk(b *graph.Builder) (*graph.Graph, error) {
 	g, err := b.Build()
 	if err != nil || len(s.Kept) == 0 {
@@ -31,8 +32,8 @@ func (s Spec) buildShrunk(b *graph.Builder) (*graph.Graph, error) {
 	}
 	small, _, err := channels.Find(g).Shrink(s.Kept)
 	if err != nil {
-		return nil, &exit.Error{Code: exit.BadData, What: "the list of channels that are left does not fit the network", At: "network.kept of model.json", Why: err.Error(),
-			Fix: "copy the whole folder of the model again", Err: err}
+		return nil, &exit.Error{Code: exit.BadData, What: "the list of kept channels does not match the network", At: "network.kept of model.json", Why: err.Error(),
+			Fix: "copy the whole model folder again", Err: err}
 	}
 	return small, nil
 }

@@ -5,7 +5,10 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// distillationLoss is the loss of a student: less of its own, and the distance of its distributions to those of the teacher.
+// distillationLoss is the loss of a student network in knowledge distillation, with own its loss without
+// teacher and t = Spec.TeacherWeight:
+//
+//	(1 − t)·own + t·mean of the Cramér distance between its distributions and the teacher's
 func (s Spec) distillationLoss(b *graph.Builder, own graph.Value, h headOutputs, weight graph.Value) graph.Value {
 	shape := h.parameters[0].Shape()
 	d := op.NormalCramer(b, h.parameters[0], h.parameters[1], b.Input("teacher_shift", shape), b.Input("teacher_sigma", shape))

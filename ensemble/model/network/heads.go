@@ -12,8 +12,8 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// family is the distribution whose parameters the average of so many networks gives; nil for other
-// heads.
+// family is the family of distributions that the average of a number of networks has; nil for other
+// heads. It may differ from that of one network: an average of histograms has more bins.
 func (s Spec) family(networks int) *dist.Family {
 	d := s.Head.Distribution
 	if d == nil {
@@ -22,8 +22,8 @@ func (s Spec) family(networks int) *dist.Family {
 	return d.familyRow().AverageFamily(max(d.Degree, d.Bins), networks)
 }
 
-// PredictedFamily is the family of what a model of so many networks predicts: as family, but for what is made of it
-// by calibration.
+// PredictedFamily is the family of distributions that a model with a number of networks predicts: family,
+// or the one that recalibration converts it to.
 func (s Spec) PredictedFamily(networks int) *dist.Family {
 	if s.Head.Recalibration() == config.StudentCalibration {
 		return dist.Student
@@ -31,7 +31,7 @@ func (s Spec) PredictedFamily(networks int) *dist.Family {
 	return s.family(networks)
 }
 
-// thresholds are the events of the loss, with their limits in SI units.
+// thresholds lists the events of the loss, with their limits in SI units.
 //
 // Errors: as EventSI.
 func (d *DistributionSpec) thresholds() (out []ensemble.VariableEvent, err error) {
@@ -44,15 +44,15 @@ func (d *DistributionSpec) thresholds() (out []ensemble.VariableEvent, err error
 	return out, nil
 }
 
-// readsCentre tells whether the network has an input of the members' mean in units of the error
-// scale: it matters where 0 and thresholds are.
+// readsCentre reports whether the network has an input with the members' mean in units of the error
+// scale. Families with a bound at 0 and thresholds need it, as they refer to absolute values.
 func (s Spec) readsCentre() bool {
 	d := s.Head.Distribution
 	return d != nil && (d.isLinked() || len(d.Thresholds) > 0)
 }
 
-// ParameterNames are the outputs of the network beside the spread, of a family that is not normal.
-// The edges of a histogram are none: they are the task's.
+// ParameterNames lists the outputs of the network besides the spread, for families other than the
+// normal. The edges of a histogram are not among them, as they are constants of the task.
 func (s Spec) ParameterNames() []string {
 	var out []string
 	f := s.family(1)
@@ -64,7 +64,7 @@ func (s Spec) ParameterNames() []string {
 	return out
 }
 
-// ExtraOutputs are the outputs that the family needs beside shift and sigma.
+// ExtraOutputs lists the outputs that the family needs in addition to shift and sigma.
 func (s Spec) ExtraOutputs() []unet3d.ExtraOutput {
 	f := s.family(1)
 	if f == nil {
@@ -76,8 +76,10 @@ func (s Spec) ExtraOutputs() []unet3d.ExtraOutput {
 	return nil
 }
 
-// linkParameters makes the parameters of a family of the outputs of a network, [N V D H W] each, in the
-// order of ParameterNames, and what comes out of the network.
+// linkParameters computes the parameters of the distribution from the outputs of the network. parameters are
+// those of the loss, given those that the network returns, in the order of ParameterNames.
+//
+// Shape: [N V D H W] each. Unit: the error scale.
 func (s Spec) linkParameters(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, centre graph.Value) (parameters, given []graph.Value) {
 	f := s.family(1)
 	l := linkOf(f)
@@ -89,15 +91,15 @@ func (s Spec) linkParameters(b *graph.Builder, k *task.Task, out unet3d.Calibrat
 	return parameters, given
 }
 
-// NewHeadSums are those of no date; nil if the head needs none.
+// NewHeadSums returns empty sums of the training data for the head; nil if the head needs none.
 func (s Spec) NewHeadSums(targets int) *task.HeadSums {
 	return task.NewHeadSums(s.family(1), s.Head.Bins(), targets)
 }
 
-// histogramEdge is edge i of the histograms of some variables, from number v on, in units of the error
-// scale; of a task that is not fitted any number.
+// histogramEdge is edge i of the histograms of some variables, from index v on. If the task is not fitted,
+// its value is i; only the shape matters then.
 //
-// Shape: that of a factor of fields of those variables.
+// Shape: [1 V D 1 1], with V and D of like. Unit: the error scale.
 func histogramEdge(b *graph.Builder, k *task.Task, like graph.Value, v, i int) graph.Value {
 	x := make([]float32, like.Dim(1)*like.Dim(2))
 	for at := range x {
@@ -108,15 +110,15 @@ func histogramEdge(b *graph.Builder, k *task.Task, like graph.Value, v, i int) g
 	return b.Const("", graph.Shape{1, like.Dim(1), like.Dim(2), 1, 1}, x)
 }
 
-// IsNonNegative tells whether values of a variable are known to end at 0.
+// IsNonNegative reports whether a variable is known to have no negative values.
 func IsNonNegative(name string) bool {
 	v, _ := ensemble.VariableNamed(name)
 	bounded, _ := v.NonNegative()
 	return bounded
 }
 
-// headOutputs is what comes out of a network of a distribution, before a histogram's probabilities are
-// made of their logarithms, and the members' mean, if that is read.
+// headOutputs holds the outputs of a network with a distribution, and the members' mean if it is an input.
+// For a histogram parameters are logits, before softmax.
 //
 // Shape: [N V D H W] each.
 type headOutputs struct {
@@ -124,10 +126,13 @@ type headOutputs struct {
 	centre     graph.Value
 }
 
-// distributionScore is the score of a distribution against what the analysis differs from the
-// members' mean, point by point, with what lies beyond thresholds.
+// distributionScore is the score of the distribution against the residual (analysis minus members'
+// mean) at each point. If thresholds are set, it adds threshold-weighted scores:
 //
-// Shape: residual [N V D H W] → the same.
+//	score + weight · Σ score of the part beyond each threshold
+//
+// Shape: residual [N V D H W] → the same. Unit: that of the rule, CRPS in units of the error scale.
+// Source: Gneiting and Ranjan 2011, doi:10.1198/jbes.2010.08110, for threshold-weighted scores.
 func (s Spec) distributionScore(b *graph.Builder, k *task.Task, h headOutputs, residual graph.Value) graph.Value {
 	if !s.readsCentre() {
 		return op.GaussianCRPS(b, h.parameters[0], h.parameters[1], residual)
@@ -159,7 +164,7 @@ func (s Spec) distributionScore(b *graph.Builder, k *task.Task, h headOutputs, r
 			f = f.Censored()
 		}
 		mine := slices.DeleteFunc(slices.Clone(events), func(q ensemble.VariableEvent) bool { return q.Variable != ensemble.ShortName(name) })
-		if f.Positive || len(mine) > 0 { // where 0 and thresholds are
+		if f.Positive || len(mine) > 0 { // absolute values instead of differences from the mean
 			y = op.Add(b, y, of(h.centre))
 			for i, role := range f.Roles {
 				if role == dist.Location {
@@ -180,7 +185,7 @@ func (s Spec) distributionScore(b *graph.Builder, k *task.Task, h headOutputs, r
 	return op.Concat(b, 1, scores...)
 }
 
-// familyScore is the score of one variable's distributions of a family.
+// familyScore is the score of the distributions of one variable, for a given family.
 func (s Spec) familyScore(b *graph.Builder, f *dist.Family, par []graph.Value, y graph.Value) graph.Value {
 	if f == dist.Normal {
 		return op.GaussianCRPS(b, par[0], par[1], y)
@@ -188,8 +193,10 @@ func (s Spec) familyScore(b *graph.Builder, f *dist.Family, par []graph.Value, y
 	return op.DistributionScore(b, op.Concat(b, 1, par...), y, op.ScoreSpec{Rule: s.Head.Distribution.Rule, Family: f.ID, Parameters: len(par)})
 }
 
-// eventScore is the score weighted with 1 where values are of an event, else 0; whole is that without
-// weights.
+// eventScore is the score weighted with 1 for values in the event and 0 elsewhere. For CRPS and an
+// event above a limit this is the CRPS of the values clipped to the limit, a distribution of the
+// same kind (dist.Family.Excess). whole is the score without weights, from which events below a
+// limit are obtained as a difference.
 func (s Spec) eventScore(b *graph.Builder, k *task.Task, v int, f *dist.Family, par []graph.Value, y, whole graph.Value, e ensemble.Event) graph.Value {
 	above := func(limit float64) graph.Value {
 		d := y.Dim(2)
@@ -215,7 +222,8 @@ func (s Spec) eventScore(b *graph.Builder, k *task.Task, v int, f *dist.Family, 
 	return op.Sub(b, above(e.Lower), above(e.Upper))
 }
 
-// crossEntropy is that of one variable's histograms.
+// crossEntropy is the cross-entropy of the histograms of one variable. The index of the bin of y is
+// the number of inner edges that are at most y.
 func (s Spec) crossEntropy(b *graph.Builder, k *task.Task, v int, logits []graph.Value, y graph.Value) graph.Value {
 	bin := op.AtLeast(b, y, histogramEdge(b, k, y, v, 1))
 	for i := 2; i < len(logits); i++ {

@@ -8,46 +8,49 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// HeadSpec is what comes out, and the loss of it: one of its parts, the others being nil.
+// HeadSpec describes the output of a network and its loss. Exactly one of the fields is not nil.
 type HeadSpec struct {
 	Spread       *SpreadSpec       `json:"spread,omitempty"`
 	Distribution *DistributionSpec `json:"distribution,omitempty"`
 	Members      *MemberHeadSpec   `json:"members,omitempty"`
 }
 
-// SpreadSpec is a head that gives the full ensemble's spread.
+// SpreadSpec is a head that predicts the spread of the full ensemble.
 type SpreadSpec struct {
 	Loss config.Loss `json:"loss"` // one of config.SpreadLosses
 }
 
-// DistributionSpec is a head that gives a distribution of the analysis, and the full ensemble's spread.
+// DistributionSpec is a head that predicts a distribution of the analysis, and the spread of the
+// full ensemble.
 type DistributionSpec struct {
 	Family config.Family `json:"family"`
-	// Degree is that of a Bernstein quantile function, Bins those of a histogram; 0 of others.
+	// Degree is the degree of a Bernstein quantile function, Bins the number of bins of a
+	// histogram; 0 for other families.
 	Degree int       `json:"degree,omitempty"`
 	Bins   int       `json:"bins,omitempty"`
-	Rule   dist.Rule `json:"rule"` // the score of it that is the loss
-	// SpreadWeight is the weight of the squared distance of spreads beside it.
+	Rule   dist.Rule `json:"rule"` // scoring rule used as the loss
+	// SpreadWeight is the weight of the squared error of the spread in the loss; 0 leaves it out.
 	SpreadWeight float64 `json:"spread_weight,omitempty"`
-	// Recalibration says what calibration makes of a normal distribution, as calibrate.distribution does; empty is nothing.
+	// Recalibration is the family that recalibration converts a normal distribution to, as
+	// calibrate.distribution; empty for none.
 	Recalibration string `json:"recalibration,omitempty"`
-	// Thresholds are the events of train.loss.threshold, and ThresholdWeight the weight of the scores
-	// of what lies there.
+	// Thresholds are the events of train.loss.threshold. ThresholdWeight is the weight of their
+	// scores in the loss.
 	Thresholds      []ensemble.VariableEvent `json:"thresholds,omitempty"`
 	ThresholdWeight float64                  `json:"threshold_weight,omitempty"`
 }
 
-// MemberHeadSpec is a head that gives members, each of which is a corrected one of the input.
+// MemberHeadSpec is a head that predicts members, each a correction of an input member.
 type MemberHeadSpec struct {
-	Loss config.Loss `json:"loss"` // crps, of their mean and standard deviation, or crps_members
-	// Fairness is that of crps_members, as train.loss.fairness, and Scales its train.loss.scales.
+	Loss config.Loss `json:"loss"` // crps (of the normal distribution with the members' mean and standard deviation) or crps_members
+	// Fairness and Scales are train.loss.fairness and train.loss.scales, for crps_members.
 	Fairness config.Fairness `json:"fairness,omitempty"`
 	Scales   []float64       `json:"scales,omitempty"`
-	// Maps adds to members what is learned of each point, as model.maps.
+	// Maps adds trained maps to the shift of members, as model.maps.
 	Maps bool `json:"maps,omitempty"`
 }
 
-// NewHeadSpec is the head of a configuration.
+// NewHeadSpec returns the head that a configuration describes.
 func NewHeadSpec(c *config.TrainConfig) (h HeadSpec) {
 	m, loss := c.Model, c.Train.Train.Loss
 	switch m.Head {
@@ -77,7 +80,7 @@ func NewHeadSpec(c *config.TrainConfig) (h HeadSpec) {
 	return h
 }
 
-// Name is that of the head; empty for none.
+// Name is the value of model.head; empty for none.
 func (h HeadSpec) Name() config.Head {
 	switch {
 	case h.Spread != nil:
@@ -90,7 +93,8 @@ func (h HeadSpec) Name() config.Head {
 	return ""
 }
 
-// Check refuses what is no head, or one of several.
+// Check refuses a head without or with more than one part, and losses and sizes that do not match
+// it.
 func (h HeadSpec) Check() error {
 	parts := 0
 	for _, there := range []bool{h.Spread != nil, h.Distribution != nil, h.Members != nil} {
@@ -100,20 +104,20 @@ func (h HeadSpec) Check() error {
 	}
 	switch d := h.Distribution; {
 	case parts != 1:
-		return fmt.Errorf("%d heads, and a network has one", parts)
+		return fmt.Errorf("%d heads, want exactly one", parts)
 	case h.Spread != nil && spreadLossFuncs[h.Spread.Loss] == nil:
-		return fmt.Errorf("a spread with the loss %q", h.Spread.Loss)
+		return fmt.Errorf("head spread does not support the loss %q", h.Spread.Loss)
 	case h.Members != nil && h.Members.Loss != config.CRPSLoss && h.Members.Loss != config.MembersLoss:
-		return fmt.Errorf("members with the loss %q", h.Members.Loss)
+		return fmt.Errorf("head members does not support the loss %q", h.Members.Loss)
 	case d != nil && (!d.familyRow().Head || !d.familyRow().HasRule(d.Rule)):
-		return fmt.Errorf("a distribution %q with the loss %q", d.Family, d.Rule)
+		return fmt.Errorf("distribution %q does not support the loss %q", d.Family, d.Rule)
 	case d != nil && ((d.Degree > 0) != (d.familyRow().Size == dist.Degree) || (d.Bins > 0) != (d.familyRow().Size == dist.Bins)):
-		return fmt.Errorf("a distribution %q of degree %d with %d bins", d.Family, d.Degree, d.Bins)
+		return fmt.Errorf("distribution %q with degree %d and %d bins: invalid sizes", d.Family, d.Degree, d.Bins)
 	}
 	return nil
 }
 
-// Bins are those of the histograms that come out; 0 of other heads.
+// Bins is the number of bins of the predicted histograms; 0 for other heads.
 func (h HeadSpec) Bins() int {
 	if h.Distribution == nil {
 		return 0
@@ -121,7 +125,7 @@ func (h HeadSpec) Bins() int {
 	return h.Distribution.Bins
 }
 
-// Recalibration are those of the distribution that comes out; empty of other heads.
+// Recalibration is that of the distribution; empty for other heads.
 func (h HeadSpec) Recalibration() string {
 	if h.Distribution == nil {
 		return ""
@@ -129,8 +133,9 @@ func (h HeadSpec) Recalibration() string {
 	return h.Distribution.Recalibration
 }
 
-// familyRow is that of the family.
+// familyRow is the table entry of the family.
 func (d *DistributionSpec) familyRow() dist.Row { return d.Family.Row() }
 
-// isLinked tells whether there is a distribution whose parameters are made of the outputs of a network, which are those of a normal one.
+// isLinked reports whether the parameters of the distribution are computed from outputs as for a
+// normal distribution. It is false for the normal family itself and for other heads.
 func (d *DistributionSpec) isLinked() bool { return d != nil && d.Family != config.NormalFamily }

@@ -11,15 +11,12 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// With leads in rows a network has fields of one lead in each row of its batch, [N·T C D H W] or, of
-// members, [N·M·T C D H W]: leads of a sample, or of one of its members, lie one behind the other. All have
-// the same weights; networks over time look along them. Channels of features and of members begin with the
-// lead, so rows are these channels reshaped.
-
-// HasLeadRows tells whether the network has leads in rows.
+// HasLeadRows reports whether each row of the network's batch holds the fields of one lead: [N·T C D H
+// W] or, with members, [N·M·T C D H W], leads innermost. All rows share the weights; networks over
+// time combine information along the leads of a sample or member.
 func (s Spec) HasLeadRows() bool { return s.Leads == config.BatchLeads }
 
-// WithLeads completes the network of a configuration by how it sees leads.
+// WithLeads returns the spec with the arrangement of leads from a configuration.
 func (s Spec) WithLeads(c *config.TrainConfig) Spec {
 	if c.Model.LeadsInBatch() {
 		s.Leads, s.Conditions = config.BatchLeads, c.Model.Conditions
@@ -33,7 +30,8 @@ func (s Spec) WithLeads(c *config.TrainConfig) Spec {
 	return s
 }
 
-// rowLeads are those of the rows: networks over time see all that are read, others those that are asked for.
+// rowLeads lists the leads of the rows. Networks over time read all input leads, the others only
+// target leads.
 func (s Spec) rowLeads(k *task.Task) []ensemble.Lead {
 	if s.NetworkKind().SpansLeads() {
 		return k.Features.Axes.Leads
@@ -41,16 +39,17 @@ func (s Spec) rowLeads(k *task.Task) []ensemble.Lead {
 	return k.TargetLeads()
 }
 
-// conditions are those of a network; without names there are none.
+// conditions returns the conditions of the rows' leads; without names they are empty.
 func (s Spec) conditions(k *task.Task) task.Conditions {
 	return k.NewConditions(s.Conditions, s.rowLeads(k))
 }
 
-// leadRows makes rows of leads of channels that begin with the lead, sets·N of them, and adds to each what
-// is the same of all: place, season and auxiliary fields of the features, and the conditions of its lead.
+// leadRows converts channels of leads to rows, and concatenates to each row what does not depend on
+// the lead (location, season and auxiliary fields of the features) and the conditions of its lead.
+// The lead is the outermost part of the channel index, so a reshape is sufficient.
 //
-// Shape: x [N·sets T·c D H W] of all leads that are read, features [N C D H W] → [N·sets·T' c+… D H W] for
-// the T' leads of the rows.
+// Shape: x [N·sets T·c D H W] with all input leads, features [N C D H W] → [N·sets·T' c+… D H W]
+// for the T' leads of the rows.
 func (s Spec) leadRows(b *graph.Builder, k *task.Task, x, features graph.Value, sets int) graph.Value {
 	f, leads := &k.Features, s.rowLeads(k)
 	all, t := len(f.Axes.Leads), len(leads)
@@ -80,7 +79,7 @@ func (s Spec) leadRows(b *graph.Builder, k *task.Task, x, features graph.Value, 
 	return concat(b, parts)
 }
 
-// concat joins channels.
+// concat concatenates channels.
 func concat(b *graph.Builder, parts []graph.Value) graph.Value {
 	if len(parts) == 1 {
 		return parts[0]
@@ -88,9 +87,11 @@ func concat(b *graph.Builder, parts []graph.Value) graph.Value {
 	return op.Concat(b, 1, parts...)
 }
 
-// toTargetOrder brings what a network makes of rows into the order of targets, so many numbers of each.
+// toTargetOrder brings the output of rows into the order of targets, with each outputs per target. Leads
+// of the rows that are no target leads are dropped.
 //
-// Shape: y [N·T each·V D H W] → [N each·T'·V D H W] for the T' target leads, [each][lead][variable].
+// Shape: y [N·T each·V D H W] → [N each·T'·V D H W] for the T' target leads, as
+// [each][lead][variable].
 func (s Spec) toTargetOrder(b *graph.Builder, k *task.Task, y graph.Value, each int) graph.Value {
 	leads, vars := s.rowLeads(k), len(k.TargetVariables())
 	y = op.Reshape(b, y, graph.Shape{y.Dim(0) / len(leads), len(leads) * each * vars, y.Dim(2), y.Dim(3), y.Dim(4)})
@@ -108,7 +109,7 @@ func (s Spec) toTargetOrder(b *graph.Builder, k *task.Task, y graph.Value, each 
 	return concat(b, parts)
 }
 
-// rowsBody is the network of rows, in place of one of all leads together.
+// rowsBody returns the body of a network with leads in rows.
 func (s Spec) rowsBody(k *task.Task, wrap bool) unet3d.Body {
 	return func(b *graph.Builder, x graph.Value, out int) graph.Value {
 		each := out / len(k.Targets)
@@ -117,8 +118,8 @@ func (s Spec) rowsBody(k *task.Task, wrap bool) unet3d.Body {
 	}
 }
 
-// rowNetwork makes so many fields of each row of leads. Of members as many as are together may see each
-// other, if the network is one that lets them.
+// rowNetwork applies the network to rows of leads. together is the number of consecutive members
+// that may attend to each other, if the network has attention over members.
 //
 // Shape: x [N·together·T C D H W] → [N·together·T out D H W].
 func (s Spec) rowNetwork(b *graph.Builder, k *task.Task, x graph.Value, out, together int, wrap bool) graph.Value {
@@ -128,13 +129,14 @@ func (s Spec) rowNetwork(b *graph.Builder, k *task.Task, x graph.Value, out, tog
 	return s.NetworkKind().Build(b, x, l)
 }
 
-// hasLeadCondition tells whether rows are told apart by their leads; else attention learns their places.
+// hasLeadCondition reports whether the conditions include the lead. Otherwise attention trains an
+// embedding of the lead's position.
 func (s Spec) hasLeadCondition() bool {
 	return slices.Contains(s.Conditions, config.LeadCondition)
 }
 
-// AcceptsFewerLeads tells whether the network reads any of its leads: they are in rows, nothing is learned of
-// their number, and no map is of one of them.
+// AcceptsFewerLeads reports whether the network can be applied to a subset of its leads: leads are in
+// rows, and no parameter depends on their number or position.
 func (s Spec) AcceptsFewerLeads() bool {
 	return s.HasLeadRows() && s.PredictsMembers() && !s.Head.Members.Maps && (s.hasLeadCondition() || !s.NetworkKind().SpansLeads())
 }

@@ -9,39 +9,43 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// A head of any family has the same outputs as that of a normal distribution, shift and sigma, and
-// some more. Links make the parameters of them, in units of the error scale; those that say where
-// the distribution lies count from the members' mean. An untrained network gives a distribution
-// around that mean, with a standard deviation that is affine in the members' one.
-
-// distributionOutputs are what a network gives of a distribution.
+// distributionOutputs holds the outputs of a network from which a link computes the parameters of a
+// distribution.
 //
-// Shape: [N V D H W] each.
+// Shape: [N V D H W] each. Unit: the error scale.
 type distributionOutputs struct {
 	shift, sigma graph.Value
-	centre       graph.Value             // the members' mean
-	extra        []graph.Value           // what the link has beside shift and sigma
-	edge         func(i int) graph.Value // edge i of the task's histograms, in units of the error scale
+	centre       graph.Value             // members' mean
+	extra        []graph.Value           // outputs in addition to shift and sigma
+	edge         func(i int) graph.Value // edge i of the task's histograms
 }
 
-// mean is that of the distribution in units of the error scale.
+// mean is the mean of the distribution.
 func (o *distributionOutputs) mean(b *graph.Builder) graph.Value { return op.Add(b, o.centre, o.shift) }
 
-// link is how the parameters of a family come out of a network.
+// link computes the parameters of a family from the outputs of a network.
+//
+// The network for any family has the outputs of the one for a normal distribution, shift and sigma,
+// and some more (extra). Parameters are in units of the error scale. Locations are relative to the
+// members' mean. An untrained network gives a distribution around this mean, with a standard
+// deviation that is affine in the members' standard deviation.
 type link struct {
-	// extra are the outputs beside shift and sigma; nil is none.
+	// extra lists the outputs in addition to shift and sigma; nil for none.
 	extra func(f *dist.Family) []unet3d.ExtraOutput
-	// parameters makes those of which the loss is computed, in the order of ParameterNames.
+	// parameters computes the parameters of the loss, in the order of ParameterNames.
 	parameters func(b *graph.Builder, f *dist.Family, out distributionOutputs) []graph.Value
-	// outputs makes what comes out of them; nil is the same.
+	// outputs converts them to the outputs of the network; nil if they are the same.
 	outputs func(b *graph.Builder, parameters []graph.Value) []graph.Value
-	// censored says that the loss is that of the distribution censored at 0, of variables without values below.
+	// censored is true if the loss of variables without negative values is that of the distribution
+	// censored at 0.
 	censored bool
-	// free sets the parameters that a mean and a standard deviation do not tell; nil if there are none.
+	// free sets the parameters that mean and standard deviation do not determine; nil if there are
+	// none.
 	free func(par []float64)
 }
 
-// links are those of families that are not given by a location and a scale, by their names.
+// links lists the links of families without location and scale, by ID. All others use
+// locationScale.
 var links = map[string]link{
 	dist.LogNormal.ID: {parameters: logNormalLink},
 	dist.ZeroNormal.ID: {
@@ -73,7 +77,7 @@ var links = map[string]link{
 	},
 }
 
-// linkOf is the link of a family.
+// linkOf returns the link of a family.
 func linkOf(f *dist.Family) link {
 	if l, ok := links[f.ID]; ok {
 		return l
@@ -81,14 +85,15 @@ func linkOf(f *dist.Family) link {
 	return link{parameters: locationScale}
 }
 
-// FreeParameters sets those parameters of a distribution that its mean and standard deviation do not tell to what an untrained network has.
+// FreeParameters sets the parameters of a distribution that its mean and standard deviation do not
+// determine to the values of an untrained network.
 func FreeParameters(f *dist.Family, par []float64) {
 	if free := linkOf(f).free; free != nil {
 		free(par)
 	}
 }
 
-// numberedOutputs are n outputs of one name.
+// numberedOutputs lists n outputs named name_01, name_02 and so on.
 func numberedOutputs(name string, n int, start func(i int) float64) (out []unet3d.ExtraOutput) {
 	for i := range n {
 		out = append(out, unet3d.ExtraOutput{Name: fmt.Sprintf("%s_%02d", name, i+1), Initial: start(i)})
@@ -96,7 +101,10 @@ func numberedOutputs(name string, n int, start func(i int) float64) (out []unet3
 	return out
 }
 
-// locationScale is the link of all families with a location and a scale, by the moments of what has location 0 and scale 1.
+// locationScale is the link of families with location and scale. With mean m and standard deviation
+// s of the standard distribution (location 0, scale 1):
+//
+//	scale = sigma/s     location = shift − scale·m
 func locationScale(b *graph.Builder, f *dist.Family, out distributionOutputs) []graph.Value {
 	location, scale := out.shift, out.sigma
 	if f.StandardMoments.Std != 1 {
@@ -108,29 +116,38 @@ func locationScale(b *graph.Builder, f *dist.Family, out distributionOutputs) []
 	return []graph.Value{location, scale}
 }
 
-// logNormalLink has the moments of the network.
+// logNormalLink matches the moments of the network, m = SoftFloor(centre + shift) > 0 and sigma:
+//
+//	v = ln(1 + (sigma/m)²)     μ = ln m − v/2     σ = √v
 func logNormalLink(b *graph.Builder, _ *dist.Family, out distributionOutputs) []graph.Value {
 	m := unet3d.SoftFloor(b, out.mean(b))
 	v := op.Log(b, op.AddScalar(b, op.Square(b, op.Div(b, out.sigma, m)), 1))
 	return []graph.Value{op.Sub(b, op.Log(b, m), op.Scale(b, v, 0.5)), op.Sqrt(b, v)}
 }
 
-// logisticScale brings the logistic distribution function near that of the normal distribution.
+// logisticScale scales the logit such that the logistic function approximates the normal
+// distribution function: Φ(z) ≈ 1/(1 + exp(−1.702 z)).
 //
 // Source: Haley 1952, Stanford Applied Mathematics and Statistics Laboratory, technical report 15.
 const logisticScale = 1.702
 
-// zeroNormalLink is near the censored normal distribution.
+// zeroNormalLink starts close to the censored normal distribution: the probability of zero is that
+// of the normal distribution below 0, with a correction extra₀ of its logit,
+//
+//	p = logistic(−1.702·mean/sigma + extra₀)
 func zeroNormalLink(b *graph.Builder, _ *dist.Family, out distributionOutputs) []graph.Value {
 	logit := op.Scale(b, op.Div(b, out.mean(b), out.sigma), -logisticScale)
 	return []graph.Value{op.Sigmoid(b, op.Add(b, logit, out.extra[0])), out.shift, out.sigma}
 }
 
-// initialGammaShift is how far left a gamma distribution is shifted at first, in units of the error
-// scale. Where all members have no rain, zero has then a probability of about 0.6.
+// initialGammaShift is the initial shift of the gamma distribution to the left, in units of the error
+// scale. If all members are dry, the probability of zero is then about 0.6.
 const initialGammaShift = 0.35
 
-// gammaLink has the moments of the gamma distribution before it is shifted back.
+// gammaLink matches the moments of the gamma distribution before it is shifted to the left by δ =
+// softplus(extra₀):
+//
+//	m = SoftFloor(centre + shift + δ)     scale = sigma²/m     shape = m/scale
 func gammaLink(b *graph.Builder, _ *dist.Family, out distributionOutputs) []graph.Value {
 	left := op.Softplus(b, out.extra[0])
 	m := unet3d.SoftFloor(b, op.Add(b, out.mean(b), left))
@@ -138,7 +155,12 @@ func gammaLink(b *graph.Builder, _ *dist.Family, out distributionOutputs) []grap
 	return []graph.Value{op.Div(b, m, scale), scale, left}
 }
 
-// bernsteinLink has coefficients that ascend.
+// bernsteinLink has ascending coefficients, so that the quantile function ascends:
+//
+//	a₀ = shift + sigma·z₀     aᵢ = aᵢ₋₁ + sigma·softplus(extraᵢ)
+//
+// with the coefficients z of the normal quantile function. extra is initialised such that the
+// distribution is approximately normal.
 func bernsteinLink(b *graph.Builder, f *dist.Family, out distributionOutputs) []graph.Value {
 	level := b.Scalar(dist.NormalCoefficients(len(f.Parameters) - 1)[0])
 	a := []graph.Value{op.Add(b, out.shift, op.Mul(b, out.sigma, level))}
@@ -148,11 +170,17 @@ func bernsteinLink(b *graph.Builder, f *dist.Family, out distributionOutputs) []
 	return a
 }
 
-// minProbability is that of a bin of an untrained histogram, in which no observation may lie.
+// minProbability is added to the initial probability of a bin, so that its logarithm is finite
+// where the distribution has no mass.
 const minProbability = 1e-6
 
-// logits are the logarithms of the probabilities of the bins, but for a constant: under a logistic distribution of the
-// network's mean and standard deviation, and what the network adds to each.
+// logits are the logarithms of the probabilities of the bins, up to a constant. Bin i between the
+// edges eᵢ and eᵢ₊₁ has
+//
+//	lᵢ = ln( F(eᵢ₊₁) − F(eᵢ) + 10⁻⁶ ) + extraᵢ
+//
+// with F the logistic distribution function with the network's mean and standard deviation. The
+// first and last bin are open.
 func logits(b *graph.Builder, _ *dist.Family, out distributionOutputs) []graph.Value {
 	width := op.Scale(b, out.sigma, 1/dist.LogisticStd)
 	bins := len(out.extra)
@@ -176,9 +204,9 @@ func logits(b *graph.Builder, _ *dist.Family, out distributionOutputs) []graph.V
 	return logits
 }
 
-// probabilities are the softmax of logits.
+// probabilities is the softmax of logits.
 func probabilities(b *graph.Builder, logits []graph.Value) []graph.Value {
-	total := logits[0] // log Σ exp: log(eˣ+eʸ) = x + softplus(y−x), which never overflows
+	total := logits[0] // log Σ exp, by log(eˣ + eʸ) = x + softplus(y − x), which does not overflow
 	for _, l := range logits[1:] {
 		total = op.Add(b, total, op.Softplus(b, op.Sub(b, l, total)))
 	}

@@ -12,23 +12,28 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// OutMembers is what is added to each member, in units of the error scale.
+// OutMembers is the output that is added to each member, in units of the error scale.
 const OutMembers = "member_shift"
 
-// PredictsMembers tells whether the network corrects members one for one.
+// PredictsMembers reports whether the network corrects members one by one.
 func (s Spec) PredictsMembers() bool { return s.Head.Members != nil }
 
-// alphaFair is the share of the fair score in the almost fair one.
+// alphaFair is the weight of the fair CRPS in the almost fair CRPS.
+//
 // Source: Lang et al. 2024, arXiv:2412.15832.
 const alphaFair = 0.95
 
-// stdFloor is the least standard deviation of members in their Gaussian CRPS, in units of the
-// error scale.
+// stdFloor is added to the standard deviation of members in their Gaussian CRPS, in units of the
+// error scale, so that it is positive.
 const stdFloor = 1e-6
 
-// memberGraph builds a network that gives members, with its loss if asked for. A member sees its
-// own channels and those of place, season and auxiliary fields, but no statistic of others: what
-// a member knows of others comes by its network alone.
+// memberGraph builds a network that corrects members, with its loss if requested. The input of a
+// member are its own fields and the fields of location, season and auxiliary data, but no
+// statistics of other members. Only the network itself (attention) passes information between
+// members.
+//
+// With cross-pair fairness the network is applied to each half of the members separately in
+// training, and the loss compares members of one half with those of the other.
 func (s Spec) memberGraph(b *graph.Builder, k *task.Task, features, season graph.Value, wrap bool, targets graph.Shape, loss bool) {
 	f := &k.Features
 	n, d, h, w := targets[0], targets[2], targets[3], targets[4]
@@ -43,7 +48,7 @@ func (s Spec) memberGraph(b *graph.Builder, k *task.Task, features, season graph
 	head := s.Head.Members
 	halves := head.Loss == config.MembersLoss && head.Fairness == config.CrossPairFairness
 	together := members
-	if halves && loss { // each half by itself
+	if halves && loss { // the halves must be independent
 		together = members / 2
 	}
 	var shift graph.Value
@@ -79,14 +84,16 @@ func (s Spec) memberGraph(b *graph.Builder, k *task.Task, features, season graph
 	b.Loss(op.WeightedMean(b, score, weight))
 }
 
-// memberMaps are the shifts of members that are learned of each point of each target,
+// memberMaps is the part of the shift of members that is trained for each grid point of each
+// target:
 //
 //	b₀ + b₁ sin(year) + b₂ cos(year) + b₃ x
 //
-// with maps b, which are zero at first, and the member's own standardised field x. No member sees another in
-// them.
+// with maps b, initialised with 0, and the member's own standardised field x. It is independent of
+// the other members.
 //
-// Shape: own [N·M C D H W], the channels of members; season [N 2 1 1 1] → [N·M V D H W] for targets [N V D H W].
+// Shape: own [N·M C D H W], the channels of members; season [N 2 1 1 1] → [N·M V D H W] for targets
+// [N V D H W].
 func (s Spec) memberMaps(b *graph.Builder, k *task.Task, own, season graph.Value, targets graph.Shape) graph.Value {
 	f, members := &k.Features, s.MemberCount(k)
 	v, d, h, w := targets[1], targets[2], targets[3], targets[4]
@@ -111,8 +118,8 @@ func (s Spec) memberMaps(b *graph.Builder, k *task.Task, own, season graph.Value
 	return op.Add(b, out, op.Mul(b, concat(b, fields), mapOf("shift_field")))
 }
 
-// memberNetwork makes the shifts of members of which together many lie one behind the other in x
-// and may see each other.
+// memberNetwork computes the shifts of members. together is the number of consecutive members in x
+// that may attend to each other.
 func (s Spec) memberNetwork(b *graph.Builder, x graph.Value, variables, together int, wrap bool) graph.Value {
 	l := s.layout(wrap)
 	l.Out, l.Members = variables, together

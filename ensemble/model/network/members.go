@@ -11,18 +11,18 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// A plan is compiled for one number of members, as shapes are fixed in it. A training that draws
-// from several numbers has a plan for each, all with the same parameters; a prediction has one,
-// that of the start at hand. Members that stand twice in the places of others would cost the time
-// of all, and be counted twice by the pools.
-
-// ReadsMembers tells whether the network has an input of the members themselves.
+// ReadsMembers reports whether the network has an input with the members themselves.
+//
+// Shapes are fixed in a compiled plan, so there is one plan for each number of members. A training
+// that draws different numbers of members has a plan for each, all with the same parameters. A
+// prediction has one plan. Padding with duplicates of members would cost time, and pools would
+// count them twice.
 func (s Spec) ReadsMembers() bool { return s.Members == config.MemberEncoder || s.PredictsMembers() }
 
-// MemberCount is how many members a sample has.
+// MemberCount is the number of members of a sample.
 func (s Spec) MemberCount(k *task.Task) int { return cmp.Or(s.memberCount, len(k.UsedMembers)) }
 
-// WithMemberCount is the network that reads so many members.
+// WithMemberCount returns the spec of the network that reads a given number of members.
 func (s Spec) WithMemberCount(members int) Spec {
 	if s.ReadsMembers() {
 		s.memberCount = members
@@ -30,7 +30,7 @@ func (s Spec) WithMemberCount(members int) Spec {
 	return s
 }
 
-// WithMembers completes the network of a configuration by what it reads and gives of members.
+// WithMembers returns the spec with the options for members from a configuration.
 func (s Spec) WithMembers(c *config.TrainConfig) Spec {
 	if c.Model.Members == config.MemberEncoder {
 		s.Members, s.Pool, s.Encoder = c.Model.Members, c.Model.Pool, c.Model.Encoder.Channels
@@ -41,7 +41,7 @@ func (s Spec) WithMembers(c *config.TrainConfig) Spec {
 	return s.WithMemberCount(c.Data.Members.Use.N())
 }
 
-// MemberChannels are the channels of each member that a configuration asks for.
+// MemberChannels lists the channels of each member that a configuration selects.
 func MemberChannels(c *config.TrainConfig) []ensemble.MemberChannel {
 	if c.Model.Members != config.MemberEncoder && c.Model.Head != config.MembersHead {
 		return nil
@@ -53,9 +53,9 @@ func MemberChannels(c *config.TrainConfig) []ensemble.MemberChannel {
 	return out
 }
 
-// joinMembers joins what the encoder makes of the members with the features. A member's channels
-// lie behind those of the one before in the input, so that the axis of samples is cut as in
-// others.
+// joinMembers concatenates the output of the member encoder to the features. In the input the
+// members of a sample are in the channels, so that the batch axis is distributed over ranks as that
+// of other inputs.
 func (s Spec) joinMembers(b *graph.Builder, k *task.Task, features graph.Value, wrap bool) graph.Value {
 	n, d, h, w := features.Dim(0), features.Dim(2), features.Dim(3), features.Dim(4)
 	count, c := s.MemberCount(k), k.Features.MemberChannels()

@@ -19,89 +19,94 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// Spec is what a network is built from, apart from its task. The parts are of one network; in JSON they are one object, with that of the head in it.
+// Spec describes a network apart from its task. In JSON the embedded parts and the head are one
+// object.
 type Spec struct {
 	BodySpec
 	MembersSpec
 	LeadsSpec
 	Head HeadSpec `json:"head"`
-	// Precision is the type in which fields inside the network are stored, as in
-	// engine.Options; empty means "f32".
+	// Precision is the storage type of fields inside the network, as in engine.Options; empty means
+	// "f32".
 	Precision string `json:"precision,omitempty"`
-	// Method is that of the training: empty, one network learns all at once, or
-	// config.StagesMethod. Then Bias is the network of the first stage, and the rest describes
-	// that of the others.
+	// Method is the training method: empty for one network that is trained at once, or
+	// config.StagesMethod. Then Bias describes the network of the first stage, and the other fields
+	// those of the later stages.
 	Method config.Method `json:"method,omitempty"`
 	Bias   BiasSpec      `json:"bias,omitzero"`
-	// SpreadLoss is the loss of the stage that learns the spread.
+	// SpreadLoss is the loss of the stage that predicts the spread.
 	SpreadLoss config.Loss `json:"spread_loss,omitempty"`
 	// Reference is the baseline that the network corrects, as in model.reference; empty for none.
 	Reference string `json:"reference,omitempty"`
 
-	// Kept are the channels that are left of layers of which some were removed.
+	// Kept lists the remaining channels of layers from which channels were removed.
 	Kept []channels.Kept `json:"kept,omitempty"`
 
-	// Sharing says how layers share parameters; the zero value: not at all.
+	// Sharing selects how layers share parameters; the zero value means no sharing.
 	Sharing sharing.Options `json:"sharing,omitzero"`
-	// TeacherWeight is the weight of a teacher in the loss of a training.
+	// TeacherWeight is the weight of the distance to a teacher in the loss, 0 to 1.
 	TeacherWeight float64 `json:"-"`
 
-	stage       Stage // whose network and loss are built
-	memberCount int   // members of a sample, if it reads members; 0 stands for those of the task
+	stage       Stage // stage whose network and loss are built
+	memberCount int   // members of a sample, for networks that read members; 0 means those of the task
 }
 
-// BodySpec is what makes features of the input.
+// BodySpec describes the body of a network, which computes features from the input.
 type BodySpec struct {
-	Kind     string  `json:"kind"`             // as in model.kind
-	Height   string  `json:"height,omitempty"` // as unet3d.Levels; empty is shared
+	Kind     string  `json:"kind"`             // as model.kind
+	Height   string  `json:"height,omitempty"` // as unet3d.Levels; empty means shared
 	Base     int     `json:"base"`
 	Stages   int     `json:"stages"`
 	Dropout  float64 `json:"dropout"`
 	Periodic bool    `json:"periodic"`
-	// Embedding is the number of learned fields in the input.
+	// Embedding is the number of trained fields in the input.
 	Embedding int `json:"embedding,omitempty"`
-	// Auxiliary is the number of fields that do not change in the input.
+	// Auxiliary is the number of constant auxiliary fields in the input.
 	Auxiliary int `json:"auxiliary_fields,omitempty"`
-	// Recurrent are the cells of a network that has some.
+	// Recurrent holds the options of recurrent cells, for networks that have them.
 	Recurrent unet3d.Recurrent `json:"recurrent,omitzero"`
-	// Axial is how points attend along axes, in a network in which they do.
+	// Axial holds the options of axial attention, for networks that have it.
 	Axial unet3d.Axial `json:"axial,omitzero"`
 }
 
-// MembersSpec is what the network sees of members.
+// MembersSpec describes how the network reads members.
 type MembersSpec struct {
-	// Members is as model.members: empty, their statistics. Then Pool and Encoder describe the encoder.
+	// Members is as model.members; empty means statistics of members. Pool and Encoder describe the
+	// member encoder.
 	Members string `json:"members,omitempty"`
 	Pool    string `json:"pool,omitempty"`
 	Encoder int    `json:"encoder_channels,omitempty"`
-	// Attention says where members have weights for each other, as unet3d.AttentionWeights.
+	// Attention is as unet3d.AttentionWeights, for attention over members.
 	Attention string `json:"attention,omitempty"`
 }
 
-// LeadsSpec is where leads are.
+// LeadsSpec describes how the network reads leads.
 type LeadsSpec struct {
-	// Leads is as model.leads: empty, in channels. Conditions are what rows are told, as model.conditions.
+	// Leads is as model.leads; empty means leads in channels. Conditions is as model.conditions,
+	// for leads in rows.
 	Leads      string   `json:"leads,omitempty"`
 	Conditions []string `json:"conditions,omitempty"`
 }
 
-// BiasSpec is what the network of the first of three stages is built from.
+// BiasSpec describes the network of the first of three stages, which corrects the bias.
 type BiasSpec struct {
 	Base   int     `json:"base"`
 	Stages int     `json:"stages"`
-	Local  int     `json:"local"`  // side of the windows of the locally connected layer; 0 has none
+	Local  int     `json:"local"`  // window size of the locally connected layer; 0 for none
 	Smooth float64 `json:"smooth"` // weight of its roughness in the loss
 	Folds  int     `json:"folds"`  // blocks of years for cross-fitting
 }
 
-// The mixed loss of the published spread network: 0.16 L1 + 0.84 (1 - MS-SSIM).
+// Weights of the mixed loss of the published spread network: 0.16 L1 + 0.84 (1 − MS-SSIM).
 const (
 	mixL1   = 0.16
 	mixSSIM = 0.84
 )
 
-// Graph builds the network for a batch of n samples on a grid, with its loss if
-// asked for; the outputs are the same.
+// Graph builds the network for a batch of n samples on a grid, with its loss if requested. The
+// outputs are the same with and without loss.
+//
+// Errors: an unknown kind; options and sizes that do not match each other.
 func (s Spec) Graph(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss bool) (*graph.Graph, error) {
 	b := graph.New(seed)
 	d, v := len(k.Features.Axes.Levels), len(k.Targets)
@@ -132,7 +137,7 @@ func (s Spec) Graph(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss boo
 	kind := s.NetworkKind()
 	switch {
 	case kind == nil:
-		return nil, fmt.Errorf("network: there is no kind %q: %w", s.Kind, graph.ErrShape)
+		return nil, fmt.Errorf("network: unknown kind %q: %w", s.Kind, graph.ErrShape)
 	case s.stage == BiasStage:
 		net := unet3d.Correction{UNet: unet3d.BiasUNet{Base: s.Bias.Base, Stages: s.Bias.Stages, Periodic: wrap}, Local: s.Bias.Local}
 		out.Shift, roughness = net.Build(b, in.Features, in.Anomaly)
@@ -182,33 +187,34 @@ func (s Spec) Graph(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss boo
 	return s.buildShrunk(b)
 }
 
-// Check refuses a network of no kind, with no head, or with a head that its kind does not have.
+// Check refuses a spec with an unknown kind, without head, or with a head or arrangement of leads
+// that the kind does not support.
 func (s Spec) Check() error {
 	switch kind := s.NetworkKind(); {
 	case kind == nil:
-		return fmt.Errorf("no kind of network is called %q", s.Kind)
+		return fmt.Errorf("unknown kind of network %q", s.Kind)
 	case s.PredictsMembers() && !kind.PredictsMembers(), !s.PredictsMembers() && kind.UsesAttention():
-		return fmt.Errorf("a network %q with the head %q", s.Kind, s.Head.Name())
+		return fmt.Errorf("network %q does not support the head %q", s.Kind, s.Head.Name())
 	case s.HasLeadRows() && kind.Leads == unet3d.LeadsInChannels, !s.HasLeadRows() && kind.SpansLeads():
-		return fmt.Errorf("a network %q with its leads in %q", s.Kind, cmp.Or(s.Leads, config.ChannelLeads))
+		return fmt.Errorf("network %q does not support leads in %q", s.Kind, cmp.Or(s.Leads, config.ChannelLeads))
 	}
 	return s.Head.Check()
 }
 
-// NetworkKind is the kind of the network; nil if there is none of its name.
+// NetworkKind is the kind of the network; nil if the name is unknown.
 func (s Spec) NetworkKind() *unet3d.Kind { return unet3d.KindByName(s.Kind) }
 
-// layout is the size of the network, whose rows are by themselves.
+// layout is the size of the network, with independent rows.
 func (s Spec) layout(wrap bool) unet3d.Layout {
 	return unet3d.Layout{Base: s.Base, Stages: s.Stages, Dropout: s.Dropout, Levels: unet3d.Levels(s.Height), Periodic: wrap,
 		Attention: unet3d.AttentionWeights(s.Attention), Recurrent: s.Recurrent, Axial: s.Axial}
 }
 
-// spreadLayout is the layout of a network that makes one spread field on one level from the channels of the
-// features, in units of the spread's scale.
+// spreadLayout is the layout of a network that predicts one spread field on one level, in units of the
+// spread scale. It locates the channels that this network reads by name.
 func (s Spec) spreadLayout(k *task.Task, wrap bool) unet3d.Layout {
 	f, l := &k.Features, s.layout(wrap)
-	// All channels of an aggregate, which lie together at each lead.
+	// The channels of an aggregate are contiguous at each lead.
 	of := func(a ensemble.Aggregate) (out [][2]int) {
 		if !slices.Contains(f.Aggregates, a) {
 			return nil
@@ -224,14 +230,14 @@ func (s Spec) spreadLayout(k *task.Task, wrap bool) unet3d.Layout {
 	return l
 }
 
-// Names of the outputs of networks, in units of the error scale.
+// Names of the outputs, in units of the error scale.
 const (
 	OutSpread = "spread"
 	OutShift  = "shift"
 	OutSigma  = "sigma"
 )
 
-// Outputs are those of the network.
+// Outputs lists the outputs of the network.
 func (s Spec) Outputs() []string {
 	switch {
 	case s.PredictsMembers():
@@ -248,13 +254,20 @@ func (s Spec) Outputs() []string {
 	return []string{OutSpread}
 }
 
-// toErrorUnits gives a network's one output channel, in units of the spread's scale,
-// the scale of the target.
+// toErrorUnits converts the output of a one-field network from units of the spread scale to those of
+// the error scale.
 func (s Spec) toErrorUnits(b *graph.Builder, y graph.Value, k *task.Task) graph.Value {
 	return op.Scale(b, y, k.SpreadScale[0]/k.ErrorScale[0])
 }
 
-// loss is the training loss in units of the error scale.
+// loss is the training loss, in units of the error scale:
+//
+//	mean of the score                            head distribution
+//	  + Teach·(distance to the teacher − score)   with a teacher
+//	  + SpreadWeight·MSE of the spread            if set
+//	loss of the spread                           head spread
+//
+// Means are weighted with the weights of the batch.
 func (s Spec) loss(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, h headOutputs, targets graph.Shape) graph.Value {
 	full, weight := b.Input("full_spread", targets), b.Input("weight", targets)
 	have, want := toSpreadUnits(b, k, out.Spread), toSpreadUnits(b, k, full)
@@ -272,7 +285,8 @@ func (s Spec) loss(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, 
 	return s.spreadLoss(b, k, have, want, weight)
 }
 
-// spreadLossFuncs build the distances of spreads to those of the full ensemble, both in units of its scale.
+// spreadLossFuncs lists the losses between predicted and full spread, both in units of the spread
+// scale.
 var spreadLossFuncs = map[config.Loss]func(b *graph.Builder, have, want, weight graph.Value, o op.SimilarityOptions) graph.Value{
 	config.MSELoss: func(b *graph.Builder, have, want, weight graph.Value, _ op.SimilarityOptions) graph.Value {
 		return op.WeightedMSE(b, have, want, weight)
@@ -289,7 +303,7 @@ var spreadLossFuncs = map[config.Loss]func(b *graph.Builder, have, want, weight 
 	},
 }
 
-// spreadLoss is the distance to the full ensemble's spread by the loss of the network.
+// spreadLoss is the loss between the predicted spread and that of the full ensemble.
 func (s Spec) spreadLoss(b *graph.Builder, k *task.Task, have, want, weight graph.Value) graph.Value {
 	loss := s.SpreadLoss
 	if s.Head.Spread != nil {
@@ -302,9 +316,11 @@ func (s Spec) spreadLoss(b *graph.Builder, k *task.Task, have, want, weight grap
 	return build(b, have, want, weight, op.SimilarityOptions{Range: k.SpreadRange})
 }
 
-// stageLoss is the training loss of a stage: of the correction the squared error in units of
-// the error scale and its weights' roughness, of the spread the squared distance in units
-// of its scale or another loss of spreads, of sigma the CRPS around the corrected mean.
+// stageLoss is the training loss of a stage:
+//
+//	bias    MSE in units of the error scale + Smooth·roughness of the locally connected layer
+//	spread  MSE in units of the spread scale, or another loss of spreads
+//	sigma   CRPS of the normal distribution around the corrected mean
 func (s Spec) stageLoss(b *graph.Builder, k *task.Task, out unet3d.CalibratedOutput, roughness graph.Value, targets graph.Shape) graph.Value {
 	weight := b.Input("weight", targets)
 	switch s.stage {
@@ -321,7 +337,7 @@ func (s Spec) stageLoss(b *graph.Builder, k *task.Task, out unet3d.CalibratedOut
 	return op.WeightedMean(b, op.GaussianCRPS(b, corrected, out.Sigma, residual), weight)
 }
 
-// toSpreadUnits gives spreads in units of the spread's scale.
+// toSpreadUnits converts spreads from units of the error scale to those of the spread scale.
 func toSpreadUnits(b *graph.Builder, k *task.Task, x graph.Value) graph.Value {
 	inverse := make([]float32, x.Dim(1)*x.Dim(2))
 	for i := range inverse {
@@ -333,15 +349,19 @@ func toSpreadUnits(b *graph.Builder, k *task.Task, x graph.Value) graph.Value {
 // Network is a compiled network with the memory of its inputs.
 type Network struct {
 	Plan   *engine.Plan
-	Shard  *spatial.Plan          // of one rank of several: plan and what it is a part of; else nil
-	ranks  *team.Team             // that compute the network together; nil for one
-	shapes map[string]graph.Shape // of inputs and outputs
+	Shard  *spatial.Plan          // plan of this rank of several; nil for one process
+	ranks  *team.Team             // ranks that compute the network together; nil for one process
+	shapes map[string]graph.Shape // of inputs and outputs, before distribution
 	Rows   spatial.Interval       // samples of a batch that this rank has
 	Batch  task.Batch             // of this rank's samples and slab
 }
 
-// Compile builds a network for n samples and compiles it, with its loss if asked
-// for; of several ranks, one's part. Networks that share a store share their parameters.
+// Compile builds the network for n samples and compiles it, with its loss if requested. With
+// several ranks it compiles the part of this rank. Networks that use the same store share their
+// parameters.
+//
+// Errors: those of Graph and of the compiler; a slab that differs from the distribution of the
+// features.
 func (s Spec) Compile(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss bool, o engine.Options, ranks *team.Team) (*Network, error) {
 	gr, err := s.Graph(k, g, n, seed, loss)
 	if err != nil {
@@ -349,7 +369,7 @@ func (s Spec) Compile(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss b
 	}
 	o = s.Options(o)
 	if o.Mode == engine.Infer && len(o.Store.Entries()) == 0 {
-		for i := range gr.Nodes { // their values come from a file: drawing millions of random ones takes long
+		for i := range gr.Nodes { // weights are read from a file later; random initialisation would take long
 			gr.Nodes[i].Init = graph.Zeros()
 		}
 	}
@@ -379,7 +399,7 @@ func (s Spec) Compile(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss b
 	if slab := ranks.Shard(); slab != nil {
 		own := net.Shard.OwnedBox("features", net.shapes["features"])
 		if !slices.Equal(own[2:], slab.Box()) {
-			return nil, errors.Join(fmt.Errorf("rank %d has the slab %v of fields that are cut at %v", ranks.Comm.Rank(), slab.Box(), own[2:]), net.Plan.Close())
+			return nil, errors.Join(fmt.Errorf("rank %d: slab %v, want %v as the fields are distributed", ranks.Comm.Rank(), slab.Box(), own[2:]), net.Plan.Close())
 		}
 		net.Rows = own[0]
 	}
@@ -390,14 +410,14 @@ func (s Spec) Compile(k *task.Task, g *ensemble.Grid, n int, seed uint64, loss b
 	return net, nil
 }
 
-// Options are o with the precision of the network, unless o names another.
+// Options sets the precision of the network in o, unless o has one.
 func (s Spec) Options(o engine.Options) engine.Options {
 	o.Precision = cmp.Or(o.Precision, s.Precision)
 	return o
 }
 
-// NewBatch gives n samples of a task room for what the network reads, with so many members of each; and for what a loss
-// needs of them, or what a prediction.
+// NewBatch allocates a batch of n samples with the arrays that the network reads, for a number of
+// members. With loss it has the arrays of the loss, otherwise those of a prediction.
 func (s Spec) NewBatch(k *task.Task, g *ensemble.Grid, n, members int, loss bool) task.Batch {
 	b := task.NewBatch(k, g, n)
 	if s.readsCentre() {
@@ -423,21 +443,22 @@ func (s Spec) NewBatch(k *task.Task, g *ensemble.Grid, n, members int, loss bool
 	return b
 }
 
-// Load hands a batch to the plan: this rank's samples and slab. Inputs that the network
-// does not read (the anomaly of a spread head) have no place there and are left out.
+// Load copies a batch to the inputs of the plan: this rank's samples and slab. Inputs that the
+// network does not read, such as the anomaly with a spread head, are not in the plan and are
+// skipped.
 func (n *Network) Load(b *task.Batch) {
 	for name, x := range map[string][]float32{
 		"features": b.Features, "spread": b.Spread, "anomaly": b.Anomaly, "season": b.Season,
 		"residual": b.Residual, "full_spread": b.FullSpread, "weight": b.Weight, "corrected": b.Corrected, "members": b.Members, "deviation": b.Deviation, "centre": b.Centre, "conditions": b.Conditions,
 		"reference_shift": b.ReferenceShift, "reference_sigma": b.ReferenceSigma, "teacher_shift": b.TeacherShift, "teacher_sigma": b.TeacherSigma,
 	} {
-		if in := n.Plan.Input(name); len(in) > 0 && len(x) > 0 && &in[0] != &x[0] { // else it was written there
+		if in := n.Plan.Input(name); len(in) > 0 && len(x) > 0 && &in[0] != &x[0] { // the batch may use the memory of the plan
 			copy(in, x)
 		}
 	}
 }
 
-// Output is this rank's slab of an output. It stays as it is until the next run.
+// Output returns this rank's slab of an output. It is valid until the next run.
 func (n *Network) Output(name string) []float32 {
 	y, slab := n.Plan.Output(name), n.ranks.Shard()
 	if slab == nil {

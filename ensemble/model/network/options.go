@@ -7,12 +7,12 @@ import (
 	"github.com/ensemble-weather/ensemble/engine"
 )
 
-// Options are those of every plan of a run. Kernels that differ in their bits are chosen by
-// rule, not by timing, so that every process takes the same ones: a resumed run gives the
-// bits of one that never stopped. device is cpu (also if empty), cuda or auto; threads as in Threads.
+// Options returns the options of all plans of a run. Kernels with different rounding are chosen by
+// rule instead of timing, so that all processes use the same ones and a resumed run gives the same
+// bits as an uninterrupted one. device is cpu (or empty), cuda or auto; threads is as in Threads.
 func Options(threads int, device string) engine.Options {
 	return engine.Options{Device: engine.Device{Backend: device, Threads: Threads(threads)}, Numerics: engine.Numerics{UseHeuristics: true, Winograd: true}}
 }
 
-// Threads gives all processors for 0.
+// Threads is n, or the number of processors for 0.
 func Threads(n int) int { return cmp.Or(n, runtime.GOMAXPROCS(0)) }

@@ -12,20 +12,21 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Layers that share parameters: a network is built as it is, and stores take the place of its filters. Its model keeps the stores; one that is
-// loaded has the filters that are built of them, and is a model like others from then on.
-
-// SetSharing is the part of a spec that a configuration says of shared parameters.
+// SetSharing sets the options of parameter sharing from a configuration.
+//
+// The network is built as usual, then stores replace its filters. A model file has the stores. When
+// it is loaded, the filters are computed from them, and the model is one without sharing from then
+// on.
 func (s *Spec) SetSharing(c *config.TrainConfig) {
 	if h := c.Model.Share; h.Budget > 0 {
 		s.Sharing = sharing.Options{Budget: float64(h.Budget), Groups: h.Groups, Coefficients: h.Coefficients, Templates: h.Templates}
 	}
 }
 
-// SharesParameters tells whether layers share parameters.
+// SharesParameters reports whether layers share parameters.
 func (s Spec) SharesParameters() bool { return s.Sharing.Budget > 0 }
 
-// withSharing puts stores in the place of the filters of a network, if its layers share parameters.
+// withSharing replaces the filters of a network by shared parameters, if the spec says so.
 //
 // Errors: err; those of sharing.New.
 func (s Spec) withSharing(g *graph.Graph, err error) (*graph.Graph, error) {
@@ -40,12 +41,14 @@ func (s Spec) withSharing(g *graph.Graph, err error) (*graph.Graph, error) {
 }
 
 // planSharing plans the sharing of a network.
+//
+// Errors: exit 64 with the configuration key.
 func (s Spec) planSharing(g *graph.Graph) (*sharing.Plan, error) {
 	p, err := sharing.New(g, s.Sharing)
 	if err == nil {
 		return p, nil
 	}
-	e := &exit.Error{Code: exit.Usage, What: "parameters cannot be shared so", At: fmt.Sprintf("model.share.budget: %s, groups: %s", config.Percent(s.Sharing.Budget), s.Sharing.Groups),
+	e := &exit.Error{Code: exit.Usage, What: "the parameters cannot be shared as configured", At: fmt.Sprintf("model.share.budget: %s, groups: %s", config.Percent(s.Sharing.Budget), s.Sharing.Groups),
 		Why: err.Error(), Fix: "remove model.share, or set another model.kind", Err: err}
 	if errors.Is(err, sharing.ErrInfeasible) || s.Sharing.Groups == sharing.ByShape {
 		e.Fix = "raise model.share.budget, or set model.share.groups: " + sharing.OneGroup
@@ -53,7 +56,7 @@ func (s Spec) planSharing(g *graph.Graph) (*sharing.Plan, error) {
 	return nil, e
 }
 
-// SharingPlan is the plan of a network of a task; nil if it shares nothing.
+// SharingPlan is the sharing plan of a network for a task; nil without sharing.
 func (s Spec) SharingPlan(k *task.Task, grid *ensemble.Grid) (*sharing.Plan, error) {
 	if !s.SharesParameters() {
 		return nil, nil

@@ -15,26 +15,30 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/skill"
 )
 
-// Baselines are the forecasts of one target that stand beside the network's,
-// fitted on past dates from the same members.
+// Baselines holds the statistical post-processing methods of one target, with which the network is
+// compared. They were fitted on past dates and the same members.
 type Baselines struct {
 	Fits     []Baseline            // in the order of baseline.Methods
 	Affine   baseline.AffineSpread // of the full ensemble's spread
-	FittedTo []time.Time           // valid times, ascending
-	// Reduction is what splits the gain over all members; it forecasts nothing by itself.
+	FittedTo []time.Time           // valid times of the fit, ascending
+	// Reduction attributes the reduction in CRPS to bias, regression and dispersion; it is no forecast.
+	// Nil if it was not fitted.
 	Reduction *skill.Corrections
 }
 
-// Baseline is one of them.
+// Baseline is one fitted method.
 type Baseline struct {
 	Method *baseline.Method
 	Fit    baseline.Fit
 }
 
-// BaselinesFile is their file in a model folder.
+// BaselinesFile is the name of the file in a model folder.
 const BaselinesFile = "baselines.safetensors"
 
-// SaveBaselines writes maps as tensors, and all else as metadata.
+// SaveBaselines writes the baselines of all targets as a safetensors file: arrays as tensors with
+// the suffix ".NNN" (index of the target), all else as JSON in the metadata.
+//
+// Errors: exit 73 or 74.
 func SaveBaselines(path string, all []Baselines) error {
 	var tensors []ckpt.Tensor
 	meta := map[string]string{}
@@ -65,15 +69,17 @@ func SaveBaselines(path string, all []Baselines) error {
 	return ckpt.WriteFile(path, tensors, meta)
 }
 
-// Names in the metadata.
+// Keys of the metadata: a JSON object for each target, and keys in it besides the IDs of methods.
 const (
 	targetFormat = "target.%03d"
 	affineKey    = "affine_spread"
 	fittedKey    = "fitted_to"
 )
 
-// LoadBaselines is the inverse of SaveBaselines, for a grid of so many points; without a
-// file there are none.
+// LoadBaselines reads a file of SaveBaselines for a grid with the given number of points. If there
+// is no file, it returns nil.
+//
+// Errors: exit 65 for a damaged file or arrays of another size.
 func LoadBaselines(path string, points int) ([]Baselines, error) {
 	tensors, meta, err := ckpt.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || exit.CodeOf(err) == exit.NotYet {
@@ -122,14 +128,14 @@ func LoadBaselines(path string, points int) ([]Baselines, error) {
 			b.Reduction.Dispersion, _ = array("gain_dispersion").([]float64)
 			b.Reduction.SpreadFactor, _ = array("gain_scale").([]float64)
 			if err != nil || len(b.Reduction.EMOS) != 4*len(bias) || len(b.Reduction.Dispersion) != 2*len(bias) || len(b.Reduction.SpreadFactor) != len(bias) {
-				return nil, bad(errors.New("steps of the gain are missing"))
+				return nil, bad(errors.New("incomplete attribution of the CRPS reduction"))
 			}
 		}
 		all = append(all, b)
 	}
 }
 
-// loadBaseline reads one fit from its text and its arrays.
+// loadBaseline reads one fit from its JSON and its arrays.
 func loadBaseline(m *baseline.Method, text []byte, points int, array func(name string) any) (baseline.Fit, error) {
 	fit := m.Empty()
 	if err := json.Unmarshal(text, fit); err != nil {
@@ -150,7 +156,7 @@ func loadBaseline(m *baseline.Method, text []byte, points int, array func(name s
 			have = len(*to)
 		}
 		if have == 0 || have != want {
-			return nil, fmt.Errorf("%s has %d numbers, want %d", m.ArrayName(a), have, want)
+			return nil, fmt.Errorf("array %s: %d values, want %d", m.ArrayName(a), have, want)
 		}
 	}
 	return fit, nil

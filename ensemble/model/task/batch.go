@@ -7,33 +7,45 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// Batch holds the network's values of some samples, one behind the other.
+// Batch holds the input and, for training, the targets of N samples of a network. Arrays that the
+// network does not need are nil.
 //
-// Shape: Features [N C D P], Spread, Anomaly [N V D P], Season [N 2]; and, for
-// training, Residual, FullSpread and Weight [N V D P], with P = NY*NX; Corrected [N V D P]
-// is the shift of stage B, if that is known; ReferenceShift and ReferenceSigma [N V D P] are
-// those of the reference, if there is one, and Centre [N V D P]
-// the members' mean over the error scale, for networks that read it.
+// Shape, with C features, V pairs of lead and variable, D levels and P = NY·NX points:
+//
+//	Features                          [N C D P]
+//	Spread, Anomaly                   [N V D P]  of the input members
+//	Season                            [N 2]      sine and cosine of the phase of the year
+//	Residual, FullSpread, Weight      [N V D P]  training: analysis − members' mean, spread of the full ensemble, weight in the loss
+//	Corrected                         [N V D P]  shift of stage B
+//	Centre                            [N V D P]  members' mean
+//	ReferenceShift, ReferenceSigma    [N V D P]  of the reference that is corrected
+//
+// Unit: the error scale of the target; Anomaly is standardised, Season and Weight have no unit.
+// Missing: 0, with weight 0.
 type Batch struct {
 	Features, Spread, Anomaly, Season []float32
 	Residual, FullSpread, Weight      []float32
 	Corrected, Centre                 []float32
 	ReferenceShift, ReferenceSigma    []float32
-	// TeacherShift and TeacherSigma [N V D P] are those of a teacher, for networks that are taught.
+	// TeacherShift and TeacherSigma [N V D P] are the prediction of a teacher network, for
+	// distillation.
 	TeacherShift, TeacherSigma []float32
-	// Members [N M C D P] are count members of each sample, for networks that read them.
+	// Members [N M C D P] are the fields of Count members of each sample.
 	Members     []float32
-	MemberCount int // 0 stands for all that are used
-	// Raw [N M V D P] are the fields of the targets of these members, in physical units, and
-	// Deviation what they differ from their mean in units of the error scale, for networks that give
-	// members.
+	MemberCount int // M; 0 means all members in use
+	// Raw [N M V D P] are the members' fields of the targets in physical units, for predictions.
+	// Deviation is their difference from the members' mean in units of the error scale, for
+	// training.
 	Raw, Deviation []float32
-	// Conditions [N T·K] are what networks with leads in rows are told of each.
+	// Conditions [N T·K] are K numbers for each of T leads, for networks with leads in rows.
 	Conditions    []float32
 	conditionSpec Conditions
 }
 
-// FillInput writes sample i of a batch from the used members (positions).
+// FillInput writes the network's input of sample i. used are positions of members on the forecast's
+// axis.
+//
+// Errors: a forecast with other axes than the task.
 func (k *Task) FillInput(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
 	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
 	size := k.Features.Channels() * d * p
@@ -50,14 +62,18 @@ func (k *Task) FillInput(b *Batch, i int, fc *ensemble.Forecast, used []int) err
 	})
 }
 
-// fillSeason writes the season of sample i, and its conditions.
+// fillSeason writes season and conditions of sample i.
 func (b *Batch) fillSeason(i int, init ensemble.Init) {
 	sin, cos := math.Sincos(ensemble.SeasonAngle(init.Time))
 	b.Season[2*i], b.Season[2*i+1] = float32(sin), float32(cos)
 	b.fillConditions(i, init)
 }
 
-// fillTargetInput writes what the network is told of a target, to a place of a batch.
+// fillTargetInput writes the inputs of one target from the members' statistics, at offset out of a batch:
+//
+//	Spread = s/e     Centre = m/e     Anomaly = (m − centre)/width
+//
+// with mean m, standard deviation s, and error scale e.
 func (k *Task) fillTargetInput(b *Batch, at, out int, init ensemble.Init, st Statistics) {
 	r := float32(1 / k.ErrorScale[at])
 	for q := range st.Mean {
@@ -72,8 +88,11 @@ func (k *Task) fillTargetInput(b *Batch, at, out int, init ensemble.Init, st Sta
 	}
 }
 
-// FillFixed is the part of Input that is not of single fields, for the only sample of a batch:
-// stats are those of the targets, as these are stored.
+// FillFixed writes the part of Input that does not depend on single members, for a batch with one
+// sample: constant features, season, and the inputs of targets from their statistics. Together with
+// fields that arrive one by one it gives the result of Input.
+//
+// Shape: stats [target], in storage order [lead][variable][level].
 func (k *Task) FillFixed(b *Batch, init ensemble.Init, grid *ensemble.Grid, stats []Statistics) {
 	k.Features.WriteFixed(b.Features, init, grid)
 	b.fillSeason(0, init)
@@ -82,10 +101,12 @@ func (k *Task) FillFixed(b *Batch, init ensemble.Init, grid *ensemble.Grid, stat
 	}
 }
 
-// FillTarget writes the targets of sample i: what the network should say. There may be no analyses for a
-// task that predicts only spread.
+// FillTarget writes the target of sample i, for training: residual (analysis minus members' mean),
+// spread of the full ensemble, and weight in the loss (area × target weight × lead weight).
+// analyses may be nil for a task that predicts spread only.
 //
-// Missing: a point without forecast or analysis gets the weight 0.
+// Missing: points without forecast or analysis get the weight 0.
+// Errors: a missing analysis.
 func (k *Task) FillTarget(b *Batch, i int, fc *ensemble.Forecast, used []int, analyses []*ensemble.Analysis) error {
 	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
 	w := fc.Grid.Weights()
@@ -102,6 +123,7 @@ func (k *Task) FillTarget(b *Batch, i int, fc *ensemble.Forecast, used []int, an
 			}
 		}
 		r := float32(1 / k.ErrorScale[at])
+		// The weight is area × target weight × lead weight.
 		importance := k.TargetWeights[at]
 		if k.LeadWeights != nil {
 			importance *= k.LeadWeights[v]
@@ -125,7 +147,7 @@ func (k *Task) FillTarget(b *Batch, i int, fc *ensemble.Forecast, used []int, an
 	})
 }
 
-// NewBatch allocates room for n samples.
+// NewBatch allocates a batch of n samples, without the arrays that only some networks need.
 func NewBatch(k *Task, g *ensemble.Grid, n int) Batch {
 	p, d := g.Size(), len(k.Features.Axes.Levels)
 	targets := func() []float32 { return make([]float32, n*len(k.Targets)*d*p) }
@@ -140,7 +162,7 @@ func NewBatch(k *Task, g *ensemble.Grid, n int) Batch {
 	return b
 }
 
-// fillMembers writes the members of sample i, if they are read.
+// fillMembers writes the fields of the members of sample i, if the network reads them.
 func (k *Task) fillMembers(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
 	if b.Members == nil {
 		return nil
@@ -152,7 +174,8 @@ func (k *Task) fillMembers(b *Batch, i int, fc *ensemble.Forecast, used []int) e
 	return k.fillMemberTargets(b, i, fc, used)
 }
 
-// fillMemberTargets writes the fields of the targets of sample i's members, or what they differ from their mean.
+// fillMemberTargets writes the members' fields of the targets of sample i to Raw, or their difference from the
+// mean to Deviation.
 func (k *Task) fillMemberTargets(b *Batch, i int, fc *ensemble.Forecast, used []int) error {
 	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
 	targets := len(k.Targets) * d
@@ -174,15 +197,18 @@ func (k *Task) fillMemberTargets(b *Batch, i int, fc *ensemble.Forecast, used []
 	})
 }
 
-// FillTeacher writes what a teacher says of a start, means and standard deviations in physical units as targets are stored, to sample i of a
-// batch: around the mean of the used members, in units of the error scale.
+// FillTeacher writes the prediction of a teacher to sample i, relative to the mean of the used members
+// and in units of the error scale.
+//
+// Shape: mean, sigma [target][point], in physical units.
+// Missing: shift 0 and sigma 1, where the weight of the sample is 0.
 func (k *Task) FillTeacher(b *Batch, i int, fc *ensemble.Forecast, used []int, mean, sigma []float32) error {
 	p := fc.Grid.Size()
 	return k.eachTarget(i, fc, used, func(at, out int, st Statistics) error {
 		r := float32(1 / k.ErrorScale[at])
 		for q := range p {
 			shift, sigma := (mean[at*p+q]-st.Mean[q])*r, sigma[at*p+q]*r
-			if shift-shift != 0 || sigma-sigma != 0 { // missing, where the weight is 0
+			if shift-shift != 0 || sigma-sigma != 0 { // missing: the weight is 0
 				shift, sigma = 0, missingSigma
 			}
 			b.TeacherShift[out+q], b.TeacherSigma[out+q] = shift, sigma
@@ -191,8 +217,8 @@ func (k *Task) FillTeacher(b *Batch, i int, fc *ensemble.Forecast, used []int, m
 	})
 }
 
-// eachTarget visits the targets with the statistics of the used members and the
-// place of the target's field in a batch.
+// eachTarget calls visit for each target with its index, the offset of its field in sample i of a
+// batch, and the statistics of the used members. The statistics are overwritten by the next call.
 func (k *Task) eachTarget(i int, fc *ensemble.Forecast, used []int, visit func(at, out int, st Statistics) error) error {
 	p, d := fc.Grid.Size(), len(k.Features.Axes.Levels)
 	st := Statistics{make([]float32, p), make([]float32, p)}
@@ -213,6 +239,7 @@ func (k *Task) eachTarget(i int, fc *ensemble.Forecast, used []int, visit func(a
 	return nil
 }
 
+// ZeroIfNaN replaces NaN by 0, as a network cannot read missing values.
 func ZeroIfNaN(x float32) float32 {
 	if x != x {
 		return 0
@@ -220,7 +247,9 @@ func ZeroIfNaN(x float32) float32 {
 	return x
 }
 
-// TargetStatistics gives the statistics of the targets, as these are stored, over members at some positions.
+// TargetStatistics computes mean and standard deviation of the used members for each target.
+//
+// Shape: [target], in storage order.
 func (k *Task) TargetStatistics(fc *ensemble.Forecast, used []int) (stats []Statistics, err error) {
 	err = k.eachTarget(0, fc, used, func(_, _ int, st Statistics) error {
 		stats = append(stats, Statistics{slices.Clone(st.Mean), slices.Clone(st.Std)})

@@ -11,33 +11,33 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Climate is quantiles of the climate of some targets, with which extreme forecast indices
-// compare forecasts.
+// Climate holds quantiles of the climatology of some targets. Extreme forecast indices compare
+// forecasts with it.
 type Climate struct {
-	Source    string          `json:"source"` // config.ClimateMembers or ClimateAnalyses
-	Period    ensemble.Period `json:"period"` // of the starts
-	Dates     int             `json:"dates"`
-	MinValues int             `json:"min_values"` // values that a point has in the poorest window
-	Steps     int             `json:"steps"`
-	Windows   int             `json:"windows"`
-	Days      float64         `json:"days"`
+	Source    string          `json:"source"`     // config.ClimateMembers or config.ClimateAnalyses
+	Period    ensemble.Period `json:"period"`     // of the initialisations
+	Dates     int             `json:"dates"`      // number of dates
+	MinValues int             `json:"min_values"` // smallest number of values per point in a window
+	Steps     int             `json:"steps"`      // quantiles have the levels 0, 1/Steps … 1
+	Windows   int             `json:"windows"`    // of the year
+	Days      float64         `json:"days"`       // width of a window
 	Targets   []ClimateTarget `json:"targets"`
 	Grid      *ensemble.Grid  `json:"grid"`
 
-	Quantiles []score.Climate `json:"-"` // [target], which are in tensors
+	Quantiles []score.Climate `json:"-"` // [target]; stored as tensors
 }
 
-// ClimateTarget is what quantiles are of.
+// ClimateTarget identifies the target of some quantiles.
 type ClimateTarget struct {
 	Variable string         `json:"variable"`
 	Level    ensemble.Level `json:"level"`
 	Lead     string         `json:"lead"`
 }
 
-// ClimateFile is its file in a model folder.
+// ClimateFile is the name of the file in a model folder.
 const ClimateFile = "climate.safetensors"
 
-// Find finds the quantiles of a target; nil if there are none.
+// Find returns the quantiles of a target; nil if there are none. c may be nil.
 func (c *Climate) Find(t score.Target) *score.Climate {
 	if c == nil {
 		return nil
@@ -49,25 +49,28 @@ func (c *Climate) Find(t score.Target) *score.Climate {
 	return &c.Quantiles[i]
 }
 
-// NewQuantiles are quantiles that are still to be found.
+// NewQuantiles allocates the quantiles of one target, all 0.
 func (c *Climate) NewQuantiles() score.Climate {
 	return score.Climate{Steps: c.Steps, Windows: c.Windows, Days: c.Days, Quantiles: make([]float32, c.Windows*(c.Steps+1)*c.Grid.Size())}
 }
 
-// Warnings say where a climate is a poor one.
+// Warnings describes windows with too few values for the number of quantiles.
 func (c *Climate) Warnings() []string {
 	if c.MinValues > c.Steps {
 		return nil
 	}
-	return []string{fmt.Sprintf("climate: the poorest of %d windows has %d values at a point for %d quantiles; lengthen climate.days, or lower climate.windows", c.Windows, c.MinValues, c.Steps+1)}
+	return []string{fmt.Sprintf("climate: of %d windows one has only %d values per point for %d quantiles; increase climate.days or decrease climate.windows", c.Windows, c.MinValues, c.Steps+1)}
 }
 
-// climateMeta is the key of the description in the metadata of the file.
+// climateMeta is the metadata key of the description.
 const climateMeta = "climate"
 
+// climateTensor is the name of the quantiles of target i.
 func climateTensor(i int) string { return fmt.Sprintf("quantiles.%03d", i) }
 
-// Save writes the quantiles.
+// Save writes the climatology as a safetensors file.
+//
+// Errors: exit 73 or 74.
 func (c *Climate) Save(path string) error {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -80,16 +83,16 @@ func (c *Climate) Save(path string) error {
 	return ckpt.WriteFile(path, tensors, map[string]string{climateMeta: string(text)})
 }
 
-// LoadClimate reads what save wrote.
+// LoadClimate reads a file of Save.
 //
-// Errors: exit 66 without the file, 65 if it holds no climate.
+// Errors: exit 66 without the file, exit 65 if it is not a valid climatology.
 func LoadClimate(path string) (*Climate, error) {
 	tensors, meta, err := ckpt.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	bad := func(why string) error {
-		return &exit.Error{Code: exit.BadData, What: "this is no climate, or a damaged one", At: path, Why: why, Fix: "give a climate.safetensors that `ensemble train` wrote"}
+		return &exit.Error{Code: exit.BadData, What: "not a valid climatology file", At: path, Why: why, Fix: "give a climate.safetensors written by `ensemble train`"}
 	}
 	c := &Climate{}
 	if err := json.Unmarshal([]byte(meta[climateMeta]), c); err != nil {
@@ -106,7 +109,7 @@ func LoadClimate(path string) (*Climate, error) {
 			q.Quantiles, ok = tensors[at].Data.([]float32)
 		}
 		if !ok || len(q.Quantiles) != c.Windows*(c.Steps+1)*c.Grid.Size() {
-			return nil, bad(climateTensor(i) + " is missing or of another size")
+			return nil, bad("tensor " + climateTensor(i) + " is missing or has another size")
 		}
 		c.Quantiles = append(c.Quantiles, q)
 	}

@@ -1,9 +1,16 @@
-// Package task says what a model has to predict and from what: axes and features of the input, targets, statistics
-// of the training, climate, baselines that a network corrects, and the batches in which all that reaches a network. It
-// knows no network.
+// Package task defines what a model predicts and from what: the axes and features of the input, the
+// targets, statistics of the training data, the climatology, the reference that a network corrects,
+// and the batches that networks read. It does not depend on the network.
 //
-// Fields of a forecast and of targets are float32 in SI units; inside the network they are in units of the error
-// scale (Task.ErrorScale). Of a target there is one field for each lead, variable and level, in that order.
+// Fields of forecasts and targets are float32 in SI units. Inside the network they are in units of
+// the error scale (Task.ErrorScale), and relative to the members' mean:
 //
-//	err := k.Input(&batch, 0, forecast, members) // fills the features of one sample
+//	y' = (y − mean) / ErrorScale
+//
+// There is one target field for each lead, variable and level, stored in this order:
+// [lead][variable][level].
+//
+//	batch := task.NewBatch(k, grid, 1)
+//	err := k.Input(&batch, 0, forecast, members)             // input of sample 0
+//	err = k.Answer(&batch, 0, forecast, members, analyses)   // its target, for training
 package task

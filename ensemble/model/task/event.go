@@ -9,9 +9,9 @@ import (
 	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
-// EventSI is a question's event with its limits in SI units.
+// EventSI returns the event of a question, with its limits converted to SI units.
 //
-// Errors: exit 64 for a unit that is none of the variable.
+// Errors: exit 64 for a unit that cannot be converted to that of the variable.
 func EventSI(q ensemble.VariableEvent) (ensemble.Event, error) {
 	e := q.Event
 	v, _ := ensemble.VariableNamed(q.Variable)
@@ -20,10 +20,10 @@ func EventSI(q ensemble.VariableEvent) (ensemble.Event, error) {
 	}
 	c := unit.ToSI(q.Unit, v.Unit)
 	if c.SI != v.Unit {
-		return e, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s: %s is no unit of %s", q, q.Unit, q.Variable), At: "probabilities",
-			Why: q.Variable + " is in " + v.Unit, Fix: "give the limit in " + v.Unit + ", or leave the unit out"}
+		return e, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s: unit %s does not apply to %s", q, q.Unit, q.Variable), At: "probabilities",
+			Why: "the unit of " + q.Variable + " is " + v.Unit, Fix: "give the limit in " + v.Unit + ", or omit the unit"}
 	}
-	// To the digits that a person writes: 5 degC are 278.15 K and not 278.15000000000003.
+	// Round to 12 digits: 5 degC is 278.15 K, not 278.15000000000003.
 	short := func(x float64) float64 {
 		y, err := strconv.ParseFloat(strconv.FormatFloat(c.Scale*x+c.Offset, 'g', 12, 64), 64)
 		if err != nil {

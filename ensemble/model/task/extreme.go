@@ -10,27 +10,29 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// extremeWeights gives the points of a training sample more weight where its forecast is unusual:
+// extremeWeights increases the weight of points with an unusual forecast in training:
 //
-//	1 + factor·|EFI|
+//	weight · (1 + factor·|EFI|)
 //
-// with the extreme forecast index of all members against the climate. A large factor makes of
-// the CRPS the EECRPS of ENS-10. A nil extreme weights nothing.
+// with the extreme forecast index of all members relative to the climatology. With a large factor
+// the weighted CRPS approaches the EECRPS of ENS-10. A nil extreme changes no weight.
+//
+// Source: Ashkboos et al. 2022, arXiv:2206.14786, for the EECRPS.
 type extremeWeights struct {
 	factor  float64
-	climate []*score.Climate // as targets are stored; nil where a target is not scored
+	climate []*score.Climate // [target]; nil for a target that is not scored
 }
 
-// SetExtremeWeights gives unusual forecasts the weights in training that a configuration asks for.
+// SetExtremeWeights enables the weights of train.loss.extreme, if the configuration sets it.
 //
-// Errors: exit 64 on several ranks, which have no climate of their slabs.
+// Errors: exit 64 with several ranks, as the climatology is not distributed.
 func (k *Task) SetExtremeWeights(c *config.TrainConfig, climate *Climate, ranks *team.Team) error {
 	if c.Train.Train.Loss.Extreme == 0 {
 		return nil
 	}
 	if ranks != nil {
-		return &exit.Error{Code: exit.Usage, What: "train.loss.extreme is given to several ranks", At: "train.loss.extreme",
-			Why: "one rank alone has the climate", Fix: "train on one rank, without train.mesh, or remove train.loss.extreme"}
+		return &exit.Error{Code: exit.Usage, What: "train.loss.extreme does not work with several ranks", At: "train.loss.extreme",
+			Why: "only one rank has the climatology", Fix: "train on one rank, without train.mesh, or remove train.loss.extreme"}
 	}
 	e := &extremeWeights{factor: c.Train.Train.Loss.Extreme}
 	for _, t := range k.Targets {
@@ -42,7 +44,9 @@ func (k *Task) SetExtremeWeights(c *config.TrainConfig, climate *Climate, ranks 
 	return nil
 }
 
-// apply multiplies the weights of a target's points. Missing: where the index is, the weight stays.
+// apply multiplies the weights of a target's points.
+//
+// Missing: where the index is missing, the weight does not change.
 func (e *extremeWeights) apply(weights []float32, at int, valid ensemble.Valid, members [][]float32) {
 	if e == nil || e.climate[at] == nil {
 		return

@@ -11,30 +11,33 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Residuals are counted by the leading bits of their floating-point numbers, in order: cells
-// whose width is 1/128 of their value or less.
+// Residuals are counted in cells by the 16 leading bits of their float32 numbers, in ascending
+// order. A cell is at most 1/128 of its value wide, so quantiles have a relative error below 1 %.
 const (
 	cellBits  = 16
 	cellCount = 1 << cellBits
-	// cellWeight makes whole numbers of area weights, so that sums do not depend on their order.
+	// cellWeight scales area weights to integers, so that sums do not depend on their order.
 	cellWeight = 1024
 )
 
-// HeadSums are what the fit of a head needs of the training dates.
+// HeadSums collects the statistics of the training data that the head of the network needs: a
+// histogram of residuals, from which the bins of a histogram head follow, and the smallest
+// analysis, with which a family for positive values is checked.
 type HeadSums struct {
 	bins     int
 	positive bool
-	counts   [][]float64 // [variable][level][cell] of differences from the members' mean
-	minima   []minimum   // [variable][level], of the analyses, if it is below 0
+	counts   [][]float64 // [target][cell], histogram of analysis − members' mean
+	minima   []minimum   // [target], smallest analysis below 0
 }
 
-// minimum is the least value of a target in a training, and when.
+// minimum is the smallest value of a target in the training data, and its valid time.
 type minimum struct {
 	Value float64
 	When  ensemble.Valid
 }
 
-// NewHeadSums are those of no date, for distributions of a family, nil for none, or histograms of so many bins, 0 for none; nil if the head needs none.
+// NewHeadSums returns empty sums for a head with distributions of a family (nil for none) or
+// histograms of a number of bins (0 for none). It returns nil if the head needs no statistics.
 func NewHeadSums(f *dist.Family, bins, targets int) *HeadSums {
 	if f == nil || bins == 0 && !f.Positive {
 		return nil
@@ -48,7 +51,7 @@ func NewHeadSums(f *dist.Family, bins, targets int) *HeadSums {
 	return h
 }
 
-// add takes one target of a date.
+// add adds the field of one target of one date. weights are area weights.
 func (h *HeadSums) add(at int, obs, mean []float32, weights []float64, valid ensemble.Valid) {
 	for p, y := range obs {
 		d := y - mean[p]
@@ -64,15 +67,15 @@ func (h *HeadSums) add(at int, obs, mean []float32, weights []float64, valid ens
 	}
 }
 
-// negligible is the share of the error scale below 0 that counts as 0: packing leaves such values
-// of precipitation.
+// negligible is the size of negative values that count as 0, as a fraction of the error scale.
+// Packing of GRIB files can make precipitation slightly negative.
 const negligible = 0.01
 
-// FitHead gives the task of the leading rank what the head needs, with the bits of one rank that
-// has all.
+// FitHead joins the sums of all ranks and, on the root rank, sets the edges of histograms. The
+// result does not depend on the number of ranks, bit for bit.
 //
-// Errors: exit 65 for values that the family does not have, and for differences of which no bins
-// can be made.
+// Errors: exit 65 for negative analyses with a family for positive values, and for residuals with
+// too few different values for the bins.
 func (k *Task) FitHead(h *HeadSums, ranks *team.Team) error {
 	if h == nil {
 		return nil
@@ -104,16 +107,16 @@ func (k *Task) FitHead(h *HeadSums, ranks *team.Team) error {
 	for at, l := range least {
 		name := k.TargetName(at)
 		if k.TargetWeights[at] != 0 && h.positive && l.Value < -negligible*k.ErrorScale[at] {
-			return &exit.Error{Code: exit.BadData, What: "an analysis has values below 0, and the family of model.family has none",
-				At: fmt.Sprintf("%s at %s, training analyses", name, l.When), Why: fmt.Sprintf("the least value is %g", l.Value),
+			return &exit.Error{Code: exit.BadData, What: "negative analysis, but model.family is a distribution of positive values",
+				At: fmt.Sprintf("%s at %s, training analyses", name, l.When), Why: fmt.Sprintf("the smallest value is %g", l.Value),
 				Fix: "set model.family: " + strings.Join(dist.HeadNames(func(r dist.Row) bool { return !r.AnyFamily().Positive }), " or ") + ", or correct the analyses"}
 		}
 	}
 	for at := range counts {
 		edges, err := quantileEdges(counts[at], h.bins)
 		if err != nil && k.TargetWeights[at] != 0 {
-			return &exit.Error{Code: exit.BadData, What: "the training starts make no histogram", At: k.TargetName(at),
-				Why: err.Error(), Fix: "lower model.bins, or look at the fields with `ensemble inspect --stats`", Err: err}
+			return &exit.Error{Code: exit.BadData, What: "cannot determine the bins of the histogram from the training data", At: k.TargetName(at),
+				Why: err.Error(), Fix: "decrease model.bins, or check the fields with `ensemble inspect --stats`", Err: err}
 		}
 		for i := range edges {
 			edges[i] /= k.ErrorScale[at]
@@ -123,10 +126,12 @@ func (k *Task) FitHead(h *HeadSums, ranks *team.Team) error {
 	return nil
 }
 
-// quantileEdges are the edges of so many bins that hold equal parts of what was counted: its quantiles,
-// of levels 0, 1/bins, …, 1. Bins that would be empty have the width of a cell.
+// quantileEdges computes the edges of bins with equal counts: the quantiles of levels 0, 1/bins, …, 1. A
+// bin that would be empty has the width of one cell. This happens for variables with many equal
+// values, such as precipitation.
 //
-// Errors: if nothing was counted, or too little differs.
+// Shape: counts [cell] → edges [bins+1], ascending.
+// Errors: nothing was counted, or fewer cells than bins have counts.
 func quantileEdges(counts []float64, bins int) ([]float64, error) {
 	var total float64
 	first, last := -1, -1
@@ -138,15 +143,15 @@ func quantileEdges(counts []float64, bins int) ([]float64, error) {
 		}
 	}
 	if last-first < bins {
-		return make([]float64, bins+1), fmt.Errorf("differences from the members' mean, which are alike or missing, make no %d bins", bins)
+		return make([]float64, bins+1), fmt.Errorf("the differences from the members' mean are equal or missing, want at least %d different values", bins)
 	}
 	edges := []float64{cellEdge(first)}
 	var sum float64
-	at := first // edges so far end before this cell
+	at := first // first cell after the last edge
 	for c := first; c <= last && len(edges) < bins; c++ {
 		sum += counts[c]
 		for len(edges) < bins && sum >= total*float64(len(edges))/float64(bins) && c >= at {
-			if last-c < bins-len(edges) { // as many cells as edges are left
+			if last-c < bins-len(edges) { // the remaining edges need all remaining cells
 				break
 			}
 			at = c + 1
@@ -160,7 +165,8 @@ func quantileEdges(counts []float64, bins int) ([]float64, error) {
 	return append(edges, cellEdge(last+1)), nil
 }
 
-// cellOf is the number of the cell of x, which ascends with x.
+// cellOf is the index of the cell of x. It ascends with x: the bits of negative numbers are
+// inverted, the sign bit of others is set.
 func cellOf(x float32) int {
 	bits := math.Float32bits(x)
 	if bits>>31 == 1 {
@@ -171,7 +177,7 @@ func cellOf(x float32) int {
 	return int(bits >> (32 - cellBits))
 }
 
-// cellEdge is the least number of a cell.
+// cellEdge is the lower edge of a cell, the inverse of cellOf.
 func cellEdge(cell int) float64 {
 	bits := uint32(cell) << (32 - cellBits)
 	if bits>>31 == 1 {

@@ -11,19 +11,19 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 )
 
-// Target is what is predicted, on all levels: a variable at a lead.
+// Target is a predicted variable at a lead, on all levels of the task.
 type Target struct {
 	Variable string
 	Lead     ensemble.Lead
 }
 
-// targetJSON is a Target in JSON, where the lead is a word.
+// targetJSON is the JSON form of a Target, with the lead as text such as "48h".
 type targetJSON struct {
 	Variable string `json:"variable"`
 	Lead     string `json:"lead"`
 }
 
-// MarshalJSON writes the lead as configuration files have it.
+// MarshalJSON writes the lead as in configuration files.
 func (t Target) MarshalJSON() ([]byte, error) {
 	return json.Marshal(targetJSON{t.Variable, t.Lead.String()})
 }
@@ -39,7 +39,9 @@ func (t *Target) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// CrossTargets are variables at leads, [lead][variable].
+// CrossTargets combines all variables with all leads.
+//
+// Shape: [lead][variable].
 func CrossTargets(variables []string, leads []ensemble.Lead) (out []Target) {
 	for _, l := range leads {
 		for _, v := range variables {
@@ -49,7 +51,7 @@ func CrossTargets(variables []string, leads []ensemble.Lead) (out []Target) {
 	return out
 }
 
-// TargetLeads are the leads of the targets, ascending.
+// TargetLeads lists the leads of the targets, ascending.
 func (k *Task) TargetLeads() (out []ensemble.Lead) {
 	for _, t := range k.Targets {
 		if !slices.Contains(out, t.Lead) {
@@ -59,7 +61,7 @@ func (k *Task) TargetLeads() (out []ensemble.Lead) {
 	return out
 }
 
-// TargetVariables are the variables of the targets, which are the same at each lead.
+// TargetVariables lists the variables of the targets, which are the same at each lead.
 func (k *Task) TargetVariables() (out []string) {
 	for _, t := range k.Targets {
 		if !slices.Contains(out, t.Variable) {
@@ -69,7 +71,8 @@ func (k *Task) TargetVariables() (out []string) {
 	return out
 }
 
-// TargetName is what a target is called in messages; the lead only where there are several.
+// TargetName is the name of a target in messages, such as "t at 850hPa for 48h". The lead is included if
+// there are several.
 func (k *Task) TargetName(at int) string {
 	d := len(k.Features.Axes.Levels)
 	t := k.Targets[at/d]
@@ -80,10 +83,11 @@ func (k *Task) TargetName(at int) string {
 	return text
 }
 
-// FormatLeads lists leads.
+// FormatLeads formats a list of leads.
 func FormatLeads(leads []ensemble.Lead) string { return strings.Join(humanise.Strings(leads), ", ") }
 
-// ChannelName names a target in lists of channels; the lead only where there are several.
+// ChannelName is the name of a target in lists of channels. The lead is included if there are
+// several.
 func (k *Task) ChannelName(t Target) string {
 	if len(k.TargetLeads()) == 1 {
 		return t.Variable
@@ -91,17 +95,20 @@ func (k *Task) ChannelName(t Target) string {
 	return fmt.Sprintf("%s at %s", t.Variable, t.Lead)
 }
 
-// TargetIndex is the place of a target among those of a task.
+// TargetIndex is the index of a target at a level, in storage order.
 func (k *Task) TargetIndex(t Target, level ensemble.Level) int {
 	levels := k.Features.Axes.Levels
 	return slices.Index(k.Targets, t)*len(levels) + ensemble.FindLevel(levels, t.Variable, level)
 }
 
-// SelectLeads makes of the task one that reads some of its leads, and has the targets at these: it gives their places among those
-// that were stored.
+// SelectLeads restricts the task to some of its input leads and to the targets at these leads. It
+// returns the previous indices of the remaining targets.
+//
+// The condition "lead" stays scaled by the longest lead of the training, so that the network gets
+// the same numbers for a lead as in training.
 func (k *Task) SelectLeads(leads []ensemble.Lead) (targets []int) {
 	all, d, vars := k.Features.Axes.Leads, len(k.Features.Axes.Levels), len(k.Features.Axes.Variables)
-	var inputs []int // places of features that stay
+	var inputs []int // previous indices of the remaining features
 	for _, l := range leads {
 		for i := range vars * d {
 			inputs = append(inputs, slices.Index(all, l)*vars*d+i)
@@ -126,5 +133,5 @@ func (k *Task) SelectLeads(leads []ensemble.Lead) (targets []int) {
 	return targets
 }
 
-// HasFewerLeads tells whether the task reads fewer leads than it was trained on.
+// HasFewerLeads reports whether the task reads fewer leads than in training.
 func (k *Task) HasFewerLeads() bool { return k.trainedHorizon > 0 }

@@ -5,8 +5,10 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 )
 
-// ForRank is the task of a rank, for its slab alone: what is known of other levels and
-// points is left out.
+// ForRank returns the task of a rank, restricted to the levels and points of its slab. A nil slab is
+// the whole grid.
+//
+// Memory: maps are copied, all else is shared with k.
 func (k *Task) ForRank(s *team.Shard, rank int) *Task {
 	out := *k
 	if s == nil {
@@ -30,14 +32,16 @@ func (k *Task) ForRank(s *team.Shard, rank int) *Task {
 	return &out
 }
 
-// distributedTask is what the leading rank gives another one of a task.
+// distributedTask is the part of a fitted task that the root rank sends to another rank.
 type distributedTask struct {
 	Whole Task // without maps
-	Local Task
+	Local Task // of the receiving rank, with its part of the maps
 }
 
-// Distribute gives every rank its local task of the one that the leading rank has
-// fitted, and what of it all need: all but the maps.
+// Distribute distributes the task that the root rank has fitted. Every rank gets its local task as
+// the result, and in k everything except the maps.
+//
+// Errors: communication errors.
 func Distribute(t *team.Team, k *Task) (*Task, error) {
 	s := t.Shard()
 	if s == nil {

@@ -10,32 +10,36 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/baseline"
 )
 
-// Reference is the forecast that a network corrects: a baseline that gives a normal
-// distribution, fitted to each target by itself.
+// Reference is the forecast that a network corrects: a baseline with a normal distribution, fitted
+// independently to each target.
 type Reference struct {
 	Method *baseline.Method
-	Fits   []baseline.Fit // as targets are stored
+	Fits   []baseline.Fit // [target]
 }
 
-// SetReference lets the network correct a reference; nil for none.
+// SetReference sets the reference that the network corrects; nil for none.
 func (k *Task) SetReference(r *Reference) { k.reference = r }
 
-// Reference is the reference that the network corrects; nil for none.
+// Reference returns the reference that the network corrects; nil for none.
 func (k *Task) Reference() *Reference { return k.reference }
 
-// ReferenceFile is its file in a model folder.
+// ReferenceFile is the name of the reference's file in a model folder.
 const ReferenceFile = "reference.safetensors"
 
-// What a network is told where the reference has no value, which it may have at points where
-// climatology has none: the members' mean with its usual error. And the least sigma, so that
-// its logarithm is finite.
+// missingSigma is the sigma at points where the reference is missing, for example without
+// climatology; the shift is 0 there. minSigma is the smallest sigma, so that its logarithm is
+// finite. Both are in units of the error scale.
 const (
-	missingSigma = 1    // in units of the error scale
-	minSigma     = 0.01 // in the same
+	missingSigma = 1
+	minSigma     = 0.01
 )
 
-// fillBatch writes the reference of a target to a place of a batch: perUnit is 1 over the error
-// scale, st the statistics of the members, with divisor M−1.
+// fillBatch writes the reference of a target at offset out of a batch: the shift of its mean from the
+// members' mean, and its standard deviation.
+//
+// Unit: the error scale; perUnit is 1/error scale. st are the statistics of the members, with
+// divisor M−1.
+// Missing: shift 0 and sigma missingSigma.
 func (r *Reference) fillBatch(b *Batch, at, out int, valid ensemble.Valid, st Statistics, perUnit float32) {
 	y := r.Fits[at].Forecast(baseline.Raw{Valid: valid.Time, Mean: st.Mean, Std: st.Std})
 	for q, mean := range y[0] {
@@ -47,7 +51,7 @@ func (r *Reference) fillBatch(b *Batch, at, out int, valid ensemble.Valid, st St
 	}
 }
 
-// ForRank is the reference of a rank, for its slab alone; of a whole one if s is nil.
+// ForRank returns the reference of a rank, restricted to its slab. A nil slab is the whole grid.
 func (r *Reference) ForRank(s *team.Shard, rank int) *Reference {
 	if r == nil || s == nil {
 		return r
@@ -66,7 +70,7 @@ func (r *Reference) ForRank(s *team.Shard, rank int) *Reference {
 	return out
 }
 
-// sliceTerms keeps a window of an array of so many terms for each point of a grid.
+// sliceTerms selects a window from an array with a number of terms for each point of a grid.
 func sliceTerms[T float32 | float64](x []T, terms int, g *ensemble.Grid, w ensemble.Window) []T {
 	if len(x) == 0 || g.IsWhole(w) {
 		return x
@@ -82,17 +86,19 @@ func sliceTerms[T float32 | float64](x []T, terms int, g *ensemble.Grid, w ensem
 	return out
 }
 
-// FitParts are a fit taken apart, to be cut and sent: its text, and its arrays by their place.
+// FitParts is a fit split into its JSON text and its arrays, which can be cut to a slab and sent to
+// other ranks.
 type FitParts struct {
 	Text []byte
 	F64  [][]float64
 	F32  [][]float32
 }
 
+// SplitFit splits a fit. The arrays are not copied.
 func SplitFit(f baseline.Fit) FitParts {
 	text, err := json.Marshal(f)
 	if err != nil {
-		panic(fmt.Sprintf("the text of a fit: %v", err)) // it is a struct of numbers
+		panic(fmt.Sprintf("encoding a fit: %v", err)) // a struct of numbers always encodes
 	}
 	arrays := f.Arrays()
 	p := FitParts{text, make([][]float64, len(arrays)), make([][]float32, len(arrays))}
@@ -107,11 +113,11 @@ func SplitFit(f baseline.Fit) FitParts {
 	return p
 }
 
-// Fit is the fit of which these are the parts.
+// Fit joins the parts to a fit of a method.
 func (p FitParts) Fit(m *baseline.Method) baseline.Fit {
 	f := m.Empty()
 	if err := json.Unmarshal(p.Text, f); err != nil {
-		panic(fmt.Sprintf("the text of a fit: %v", err))
+		panic(fmt.Sprintf("decoding a fit: %v", err))
 	}
 	for i, a := range f.Arrays() {
 		switch x := a.Data.(type) {
@@ -138,9 +144,10 @@ func (r *Reference) Save(path string) error {
 	return SaveBaselines(path, all)
 }
 
-// LoadReference reads the reference that a model's networks correct, fits of a method to the targets of a task on so many points.
+// LoadReference reads the reference of a model: fits of a method for all targets of a task, on a
+// grid with the given number of points.
 //
-// Errors: exit 65 if it is missing or does not fit the model, and as LoadBaselines.
+// Errors: exit 65 if it is missing or does not match the model, and as LoadBaselines.
 func LoadReference(path, method string, k *Task, points int) (*Reference, error) {
 	all, err := LoadBaselines(path, points)
 	if err != nil {
@@ -153,7 +160,7 @@ func LoadReference(path, method string, k *Task, points int) (*Reference, error)
 		}
 	}
 	if want := len(k.Targets) * len(k.Features.Axes.Levels); r.Method == nil || len(r.Fits) != want {
-		return nil, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the model corrects %q, which was not saved with it for all %d targets", method, want),
+		return nil, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("the model folder lacks the reference %q for all %d targets", method, want),
 			At: path, Fix: "train again, or copy the whole folder again"}
 	}
 	return r, nil

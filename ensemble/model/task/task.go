@@ -9,54 +9,56 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble/team"
 )
 
-// Task is what a model is asked and how: which fields of which members go in,
-// which statistics of which variables come out, and the numbers that turn one
-// into the other. It is fitted on training dates and saved with the weights.
+// Task defines the prediction problem of a model: the input fields and members, the predicted
+// variables and leads, and the numbers that convert between physical fields and the network. It is
+// fitted on the training dates and stored with the weights.
 //
-// A target is one variable at one lead and level. Targets are stored [lead][variable][level], V
-// being the number of pairs of both former.
+// A target is one variable at one lead and level. Per-target values are stored in the order
+// [lead][variable][level], written as [V D] with V pairs of lead and variable and D levels.
 type Task struct {
 	Features ensemble.Features `json:"features"`
-	// Targets [lead][variable] are predicted; the variables are among Features.Axes.Variables, the leads
-	// among Features.Axes.Leads or after the last of these.
+	// Targets [lead][variable] are predicted. Their variables are in Features.Axes.Variables. Their
+	// leads are in Features.Axes.Leads or after the last of these.
 	Targets     []Target          `json:"targets"`
-	UsedMembers []ensemble.Member `json:"members"`                 // members whose trajectories are input
-	MinMembers  int               `json:"members_least,omitempty"` // fewest members that are input in training; 0 means those used
-	FullMembers int               `json:"members_full"`            // members of the full ensemble
+	UsedMembers []ensemble.Member `json:"members"`                 // input members
+	MinMembers  int               `json:"members_least,omitempty"` // smallest number of input members in training; 0 means all of Used
+	FullMembers int               `json:"members_full"`            // number of members of the full ensemble
 
-	// LeadWeights [V] are weights in the loss; nil weights all alike.
+	// LeadWeights [V] are weights in the loss; nil means equal weights.
 	LeadWeights []float64 `json:"-"`
-	// TargetWeights [V D] is 1 where a target was asked for, 0 where the network's depth
-	// axis brings it along.
+	// TargetWeights [V D] is 1 for a requested target, and 0 for a level that is predicted only because the
+	// network has it on its depth axis.
 	TargetWeights []float64 `json:"target_weights"`
-	// ErrorScale [V D] is the RMS error of the members' mean in training (without
-	// analyses: the RMS spread), the unit in which the network thinks.
+	// ErrorScale [V D] is the RMS error of the members' mean in training or, without analyses,
+	// their RMS spread. It is the unit of the network's output.
 	ErrorScale []float64 `json:"error_scale"`
-	// SpreadScale [V D] is the mean spread of the full ensemble, SpreadAffine
-	// [V D] the best a₀ + a₁ s for it from the used members' spread s.
+	// SpreadScale [V D] is the mean spread of the full ensemble. SpreadAffine [V D] holds a₀ and a₁
+	// of its linear regression a₀ + a₁ s on the spread s of the used members.
 	SpreadScale  []float64    `json:"spread_scale"`
 	SpreadAffine [][2]float64 `json:"spread_affine"`
-	// SpreadRange is the largest full spread in units of its scale, the range of
-	// values that similarity losses are told.
+	// SpreadRange is the largest spread of the full ensemble in units of SpreadScale: the dynamic
+	// range L of SSIM losses.
 	SpreadRange float64 `json:"spread_range"`
-	// Centre and Width [V D][NY*NX] standardise the members' mean to the anomaly
-	// that the shift may depend on.
+	// Centre and Width [V D][NY·NX] are mean and standard deviation of the members' mean, with
+	// which its anomaly is standardised.
 	Centre [][]float32 `json:"-"`
 	Width  [][]float32 `json:"-"`
-	// Edges [V D] are those of the bins of a histogram, differences from the members' mean in
-	// units of the error scale; nil without.
+	// Edges [V D] are the edges of the bins of a histogram head, relative to the members' mean and
+	// in units of the error scale; nil for other heads.
 	Edges [][]float64 `json:"histogram_edges,omitempty"`
 
-	trainedHorizon ensemble.Lead   // the last lead of the training, where a prediction reads fewer
-	reference      *Reference      // that the network corrects; nil for none
+	trainedHorizon ensemble.Lead   // longest lead of the training, if a prediction reads fewer leads; else 0
+	reference      *Reference      // forecast that the network corrects; nil for none
 	extremeWeights *extremeWeights // weights of unusual forecasts in training; nil for none
 }
 
-// Statistics are the fields a task needs of one forecast and one target.
+// Statistics holds mean and standard deviation of the input members for one forecast and target.
+//
+// Shape: [point]. Unit: SI.
 type Statistics struct{ Mean, Std []float32 }
 
-// TargetAt gives the axis positions of target v in what the network sees. Of a target lead after all
-// that it sees the last one stands for it.
+// TargetAt returns the indices of target v on the lead and variable axes of the input. A target
+// after the last input lead is predicted from that lead.
 func (k *Task) TargetAt(v int) (lead, variable int) {
 	leads := k.Features.Axes.Leads
 	if lead = slices.Index(leads, k.Targets[v].Lead); lead < 0 {
@@ -65,13 +67,15 @@ func (k *Task) TargetAt(v int) (lead, variable int) {
 	return lead, slices.Index(k.Features.Axes.Variables, k.Targets[v].Variable)
 }
 
-// TargetInForecast gives the axis positions of target v in a forecast that has all target leads.
+// TargetInForecast returns the indices of target v on the axes of a forecast that has all target leads.
 func (k *Task) TargetInForecast(fc *ensemble.Forecast, v int) (lead, variable int) {
 	_, variable = k.TargetAt(v)
 	return slices.Index(fc.Axes.Leads, k.Targets[v].Lead), variable
 }
 
-// MemberPositions finds members on the axis of a forecast.
+// MemberPositions returns the positions of members on the axis of a forecast.
+//
+// Errors: a member that the forecast does not have.
 func MemberPositions(fc *ensemble.Forecast, members []ensemble.Member) ([]int, error) {
 	at, err := positionsOf(fc.Members, members)
 	if err != nil {
@@ -80,17 +84,18 @@ func MemberPositions(fc *ensemble.Forecast, members []ensemble.Member) ([]int, e
 	return at, nil
 }
 
-// positionsOf finds members among those of an axis.
+// positionsOf returns the positions of members on an axis.
 func positionsOf(axis, members []ensemble.Member) ([]int, error) {
 	out := make([]int, len(members))
 	for i, m := range members {
 		if out[i] = slices.Index(axis, m); out[i] < 0 {
-			return nil, fmt.Errorf("there is no member %s", m)
+			return nil, fmt.Errorf("member %s not found", m)
 		}
 	}
 	return out, nil
 }
 
+// AllMembers returns the positions of all members of a forecast.
 func AllMembers(fc *ensemble.Forecast) []int {
 	out := make([]int, len(fc.Members))
 	for i := range out {
@@ -99,10 +104,10 @@ func AllMembers(fc *ensemble.Forecast) []int {
 	return out
 }
 
-// The sums over dates, by point, from which a target is fitted: those of the used
-// members' mean as ensemble.PointSums, then these.
+// Indices of the sums over dates of one target, by grid point. The first four are those of the used
+// members' mean (ensemble.PointSums). s is the spread of the used members, f that of all members.
 const (
-	sumCount = iota + 4 // dates with both spreads: s of the used members, f of all
+	sumCount = iota + 4 // dates with both spreads
 	sumS
 	sumF
 	sumSS
@@ -113,28 +118,33 @@ const (
 	targetSums
 )
 
-// Sums are sums over dates by point, from which a task is fitted. Of several ranks each
-// has those of its slab.
+// Sums holds sums over dates by grid point, from which a task is fitted. With several ranks
+// each has the sums of its slab.
 type Sums struct {
 	k           *Task
 	used        []int // positions of the used members
 	features    *ensemble.FeatureSums
-	targets     [][targetSums][]float64 // as targets are stored, of the forecasts; nil before the first
+	targets     [][targetSums][]float64 // [target][sum][point]; nil before the first date
 	levels      int
-	hasAnalyses bool // whether there were analyses
-	Head        *HeadSums
+	hasAnalyses bool      // whether there were analyses
+	Head        *HeadSums // of the network's head; nil if it needs none
 
 	mean, std, all []float32
 }
 
-// NewSums are those of no date. members are those of the forecasts.
+// NewSums returns empty sums. members are the members of the forecasts.
+//
+// Errors: a used member that the forecasts do not have.
 func (k *Task) NewSums(members []ensemble.Member) (*Sums, error) {
 	used, err := positionsOf(members, k.UsedMembers)
 	return &Sums{k: k, used: used, features: k.Features.NewSums(used)}, err
 }
 
-// Add takes one start of the training; they come in the order of their dates. There may be no analyses
-// for a task that predicts only spread.
+// Add adds one initialisation of the training. Initialisations must be added in the order of their
+// dates. analyses may be nil for a task that predicts spread only.
+//
+// Missing: points without forecast or analysis are not counted.
+// Errors: a missing analysis.
 func (s *Sums) Add(fc *ensemble.Forecast, analyses []*ensemble.Analysis) error {
 	n := fc.Grid.Size()
 	if s.targets == nil {
@@ -161,7 +171,7 @@ func (s *Sums) Add(fc *ensemble.Forecast, analyses []*ensemble.Analysis) error {
 	return nil
 }
 
-// addTarget takes target v at level l of the forecasts.
+// addTarget adds target v on level l of the forecast's axis.
 func (s *Sums) addTarget(fc *ensemble.Forecast, analyses []*ensemble.Analysis, v, l int) error {
 	k, to := s.k, &s.targets[v*s.levels+l]
 	t, x := k.TargetAt(v)
@@ -199,15 +209,21 @@ func (s *Sums) addTarget(fc *ensemble.Forecast, analyses []*ensemble.Analysis, v
 	return nil
 }
 
-// FitSums estimates everything from the sums over the training dates. Window and filter of the
-// maps of the anomaly are those of las. Of several ranks each has its slab of the grid; sums
-// are joined on the leading rank, which alone fits, with the bits of one that has all.
+// FitSums fits the task to the sums over the training dates: normalisation of the features, scales
+// of errors and spreads, and maps of the anomaly. las has window and filter of local
+// standardisation.
+//
+// With several ranks the sums are joined on the root rank, which alone fits. The result does not
+// depend on the number of ranks, bit for bit.
+//
+// Errors: no training data; a variable without variation. All ranks join all sums before an error
+// is returned, so that no rank waits.
 func (k *Task) FitSums(s *Sums, kind ensemble.Standardisation, las ensemble.LASOptions, grid *ensemble.Grid, ranks *team.Team) error {
 	if s.targets == nil {
-		return fmt.Errorf("no training forecast")
+		return fmt.Errorf("no training forecasts")
 	}
 	join := func(part []float64) ([]float64, error) { return team.GatherFields(ranks, part, 1) }
-	bad := k.Features.FitSums(s.features, kind, las, grid, join) // kept until all is joined, as others wait for it
+	bad := k.Features.FitSums(s.features, kind, las, grid, join) // returned at the end, as other ranks wait in join
 	n := len(k.Targets) * len(k.Features.Axes.Levels)
 	k.ErrorScale, k.SpreadScale, k.SpreadAffine = make([]float64, n), make([]float64, n), make([][2]float64, n)
 	k.Centre, k.Width = make([][]float32, n), make([][]float32, n)
@@ -236,8 +252,13 @@ func (k *Task) FitSums(s *Sums, kind ensemble.Standardisation, las ensemble.LASO
 	return bad
 }
 
-// fit estimates what is known of target v at level l, from sums over dates of
-// the whole grid.
+// fit fits target v on level l from sums over dates on the whole grid. All means are area-weighted.
+//
+// The spread regression is that of the full spread f on the used spread s:
+//
+//	slope = (⟨sf⟩ − ⟨s⟩⟨f⟩) / (⟨s²⟩ − ⟨s⟩²)     intercept = ⟨f⟩ − slope·⟨s⟩
+//
+// Errors: a scale or slope that is not positive and finite.
 func (k *Task) fit(v, l int, grid *ensemble.Grid, of func(i int) []float64, analyses bool) error {
 	at := v*len(k.Features.Axes.Levels) + l
 	w := grid.Weights()
@@ -256,9 +277,9 @@ func (k *Task) fit(v, l int, grid *ensemble.Grid, of func(i int) []float64, anal
 	if analyses {
 		k.ErrorScale[at] = math.Sqrt(total(sumSquaredErrors) / total(sumErrors))
 	}
-	for name, x := range map[string]float64{"error": k.ErrorScale[at], "spread": k.SpreadScale[at], "slope of spread": slope} {
+	for name, x := range map[string]float64{"RMS error": k.ErrorScale[at], "mean spread": k.SpreadScale[at], "slope of spread": slope} {
 		if !(x > 0) || math.IsInf(x, 0) {
-			return fmt.Errorf("%s %s at %s: the training data have a %s of %g", k.Targets[v].Variable, k.Features.Axes.Levels[l], k.Targets[v].Lead, name, x)
+			return fmt.Errorf("%s %s at %s: %s in the training data is %g, want a positive number", k.Targets[v].Variable, k.Features.Axes.Levels[l], k.Targets[v].Lead, name, x)
 		}
 	}
 	maps, err := ensemble.PointSums{N: of(0), Sum: of(1), Sq: of(2), Pivot: of(3)}.LAS(grid, anomalyMaps(grid))
@@ -269,12 +290,13 @@ func (k *Task) fit(v, l int, grid *ensemble.Grid, of func(i int) []float64, anal
 	return nil
 }
 
-// anomalyMaps keeps the centre of the anomaly local: a window of seven points
-// and a filter of about one, smaller where the grid is.
+// anomalyMaps selects a window of seven points and a filter of about one point for the maps of the
+// anomaly, so that they stay local. On smaller grids the window is smaller.
 func anomalyMaps(g *ensemble.Grid) ensemble.LASOptions {
 	return ensemble.LASOptions{Window: min(7, g.NX, g.NY), Smooth: 1}
 }
 
+// toFloat32 converts to float32, the type of network inputs.
 func toFloat32(x []float64) []float32 {
 	y := make([]float32, len(x))
 	for i, v := range x {
@@ -283,17 +305,19 @@ func toFloat32(x []float64) []float32 {
 	return y
 }
 
-// AnalysisField picks the field of target v at a level from the analyses of a start.
+// AnalysisField returns the analysis of target v on a level, for an initialisation.
+//
+// Errors: the analysis is missing, or lacks the variable or level.
 func (k *Task) AnalysisField(analyses []*ensemble.Analysis, init ensemble.Init, v int, level ensemble.Level) ([]float32, error) {
 	t := k.Targets[v]
 	at := slices.IndexFunc(analyses, func(a *ensemble.Analysis) bool { return a.Valid == init.Valid(t.Lead) })
 	if at < 0 {
-		return nil, fmt.Errorf("start %s has no analysis of lead %s", init, t.Lead)
+		return nil, fmt.Errorf("initialisation %s: no analysis for lead %s", init, t.Lead)
 	}
 	a := analyses[at]
 	i, l := slices.Index(a.Variables, t.Variable), slices.Index(a.Levels, level)
 	if i < 0 || l < 0 {
-		return nil, fmt.Errorf("analysis of %s has no %s at %s", a.Valid, t.Variable, level)
+		return nil, fmt.Errorf("analysis of %s: no %s at %s", a.Valid, t.Variable, level)
 	}
 	return a.Field(i, l), nil
 }

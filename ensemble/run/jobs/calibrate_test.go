@@ -141,7 +141,7 @@ func TestTrainCalibrates(t *testing.T) {
 			t.Errorf("%g becomes %g, fitted again %g", p, b, a)
 		}
 	}
-	if w := m.DescribeCalibration(m.Task.Targets[0], ensemble.PressureLevel(850)); !strings.Contains(w, "of exceeding 270, 278.15, 280 calibrated by isotonic regression on 3 starts") {
+	if w := m.DescribeCalibration(m.Task.Targets[0], ensemble.PressureLevel(850)); !strings.Contains(w, "exceedance of 270, 278.15, 280 calibrated by isotonic regression on 3 initialisations") {
 		t.Errorf("files say %q", w)
 	}
 }
@@ -174,7 +174,7 @@ func TestCalibrateRefuses(t *testing.T) {
 		text string
 	}{
 		{[]string{"calibrate.events=[t>270]", "data.split.fractions.validation=0"}, "without validation starts"},
-		{[]string{"calibrate.events=[t>270hPa]"}, "no unit of t"},
+		{[]string{"calibrate.events=[t>270hPa]"}, "does not apply to t"},
 	} {
 		cfg := demotest.Config(t, f, append(c.set, "calibrate.probabilities=isotonic")...)
 		if _, err := train.Run(context.Background(), train.Options{Config: cfg, RunDir: filepath.Join(t.TempDir(), "run"), Version: "test"}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), c.text) {

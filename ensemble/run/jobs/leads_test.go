@@ -245,7 +245,7 @@ func TestTrajectoriesResume(t *testing.T) {
 		}
 	}
 	o.RunDir, o.Input, o.Out, o.Formats = runDir, f.NetCDF[17:18], t.TempDir(), []product.Format{product.NetCDF}
-	for want, leads := range map[string][]ensemble.Lead{"works along leads": {early.Axes.Leads[1]}, "does not read": {0, 1}} {
+	for want, leads := range map[string][]ensemble.Lead{"needs at least two leads": {early.Axes.Leads[1]}, "does not have the requested leads": {0, 1}} {
 		o.Policy.Leads = leads
 		if _, err := predict.Run(context.Background(), o); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), want) {
 			t.Errorf("leads %v: %v", leads, err)

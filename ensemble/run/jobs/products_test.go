@@ -184,7 +184,7 @@ func TestPredictRefusesProducts(t *testing.T) {
 		text string
 	}{
 		{[]string{"probabilities=[2t>0degC]"}, "t at 850hPa"},
-		{[]string{"probabilities=[t>5hPa]"}, "hPa is no unit of t"},
+		{[]string{"probabilities=[t>5hPa]"}, "unit hPa does not apply to t"},
 		{[]string{"output.variables=[gh]"}, "variable gh is not predicted"},
 		{[]string{"output.levels=[700hPa]"}, "level 700hPa"},
 		{[]string{"output.levels=[500hPa]"}, "nothing is left"},

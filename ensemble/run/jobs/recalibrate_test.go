@@ -101,7 +101,7 @@ func TestTrainRecalibrates(t *testing.T) {
 	if ratio := spreads / errors; math.Abs(ratio-1) > 1e-4 {
 		t.Errorf("published spread² over error² on validation starts is %g, want 1", ratio)
 	}
-	if w := m.DescribeRecalibration(m.Task.Targets[0], ensemble.PressureLevel(850)); !strings.Contains(w, "degrees of freedom, fitted on 3 starts from") {
+	if w := m.DescribeRecalibration(m.Task.Targets[0], ensemble.PressureLevel(850)); !strings.Contains(w, "degrees of freedom, fitted on 3 initialisations from") {
 		t.Errorf("files say %q", w)
 	}
 

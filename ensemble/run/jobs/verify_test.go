@@ -210,7 +210,7 @@ func noClimate(t *testing.T, o verify.Options) {
 		t.Errorf("a climate of another grid: %v", err)
 	}
 	o.Climate = filepath.Join(o.RunDir, "model", "baselines.safetensors")
-	if _, err := verify.Run(context.Background(), o); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "no climate") {
+	if _, err := verify.Run(context.Background(), o); exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), "not a valid climatology") {
 		t.Errorf("baselines for a climate: %v", err)
 	}
 }

@@ -55,8 +55,8 @@ func TestPretrainedWithFewerChannels(t *testing.T) {
 		}
 	}
 	for want, set := range map[string][]string{
-		"no channel was removed there":   {"model.channels_of=" + filepath.Join(dirs, "whole")},
-		"the network has no convolution": {of, "model.base=3"},
+		"no channel was removed there": {"model.channels_of=" + filepath.Join(dirs, "whole")},
+		"no convolution":               {of, "model.base=3"},
 	} {
 		if err := train("bad", demotest.Config(t, f, set...)); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -82,7 +82,7 @@ func TestUnreachableChannelTarget(t *testing.T) {
 	c := runtest.ChannelPruning(t, f, "prune.target=0.9")
 	steps := 0
 	_, err := Run(context.Background(), Options{Config: c, RunDir: filepath.Join(t.TempDir(), "r"), Version: "test", Stop: func() error { steps++; return nil }})
-	if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "leaves nothing of layer enc_conv0") || steps > 0 {
+	if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "channels of layer enc_conv0") || steps > 0 {
 		t.Errorf("%v after %d steps", err, steps)
 	}
 	grid, err := ensemble.NamedGrid("12x8")
@@ -91,8 +91,8 @@ func TestUnreachableChannelTarget(t *testing.T) {
 	}
 	k := setup.PlaceholderTask(setup.TaskOf(c))
 	for want, change := range map[string]func(*config.Prune){
-		"2 of 2 of dec_conv0: it is the input": func(p *config.Prune) { p.TargetUnit, p.Target = config.OperationsUnit, 0.99 },
-		"no channel can go":                    func(p *config.Prune) { p.Keep = []string{"*"} },
+		"2 of 2 of dec_conv0 (input": func(p *config.Prune) { p.TargetUnit, p.Target = config.OperationsUnit, 0.99 },
+		"no channel can be removed":  func(p *config.Prune) { p.Keep = []string{"*"} },
 	} {
 		other := *c
 		change(&other.Prune)

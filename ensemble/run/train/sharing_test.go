@@ -43,7 +43,7 @@ func TestSharingAllIsTheNetworkItself(t *testing.T) {
 func TestUnshareableParameters(t *testing.T) {
 	c := demotest.Config(t, demotest.Files(t), "model.share.budget=50%") // no two filters of this small network have one shape
 	_, err := Run(context.Background(), Options{Config: c, RunDir: filepath.Join(t.TempDir(), "r"), Version: "test"})
-	if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "groups by shape share nothing") || !strings.Contains(err.Error(), "set model.share.groups: one") {
+	if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "grouping by shape: all") || !strings.Contains(err.Error(), "set model.share.groups: one") {
 		t.Errorf("%v", err)
 	}
 }
