@@ -13,31 +13,36 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// BucketBytes is the size from which on gradients are summed over ranks: large enough
-// for messages to cost less than bytes, small enough for many sums to run beside the
-// backward pass.
+// BucketBytes is the size at which a bucket of gradients is summed over the ranks.
+// It is large enough that latency is a small part of the time of a message, and
+// small enough that many sums run during the backward pass.
 //
-// Source: Li et al. 2020, arXiv:2006.15704, section 3.2.3, whose default it is.
+// Unit: bytes.
+// Source: Li et al. 2020, arXiv:2006.15704, section 3.2.3; the default of PyTorch's
+// DistributedDataParallel.
 const BucketBytes = 25 << 20
 
-// deferredSumAttrs are the attributes of sum_ranks_deferred: the axes, and the parameters whose
-// gradient the sum is.
+// deferredSumAttrs holds the attributes of the deferred sum: the mesh axes to sum over, and the
+// parameters whose gradient the sum is.
 type deferredSumAttrs struct {
 	meshAxes
 	Params []string
 }
 
-// sumRanksDeferred is sum_ranks whose result is there at the end of a run only.
+// sumRanksDeferred is sum_ranks with a result that exists only at the end of a run. The
+// kernel starts the sum; extension.Finish waits for it. No operation may read the
+// result.
 var sumRanksDeferred = &graph.Op{
 	Name:   "sum_ranks_deferred",
-	Doc:    "The sum over the ranks along axes of the mesh, which ends with the run: nothing but the store of gradients reads it.",
+	Doc:    "The sum over the ranks along mesh axes, complete at the end of the run. Only the gradient store reads it.",
 	Source: "Li et al. 2020, arXiv:2006.15704, section 3.2",
 	NoGrad: noGrad, Shape: sumRanks.Shape, Window: sumRanks.Window, FLOPs: noFLOPs, Bytes: sumRanks.Bytes, InPlace: sumRanks.InPlace,
 	Ordered: true,
 }
 
-// deferSums lets the sums that are gradients, and that no operation reads, end with the
-// run.
+// deferSums replaces each sum_ranks that is a gradient and has no other reader by
+// sumRanksDeferred. Sums that an operation, an output, a state or the loss reads stay as
+// they are.
 func deferSums(u *pass.Unit) error {
 	g := u.Graph
 	params := map[int][]string{} // by sum
@@ -70,38 +75,43 @@ func deferSums(u *pass.Unit) error {
 	return err
 }
 
-// inFlight is how many sums of gradients may be under way where the memory of gradients is
-// used again: one that runs, and one that is ready for it.
+// inFlight is the number of gradient sums in progress at a time when the memory of
+// gradients is reused: one that runs and one that is ready to start.
 const inFlight = 2
 
-// gradientSums adds up gradients over ranks in buckets, in the order in which the
-// backward pass fills them, by a task of the rank beside its kernels. Which gradients
-// are summed together, and by which algorithm, depends on their sizes and on the number
-// of ranks alone: so do the bits.
+// gradientSums sums gradients over ranks in buckets, in the order in which the
+// backward pass fills them. The sums run in a comm.Task, concurrently with the
+// kernels of the rank.
+//
+// The sizes of the gradients and the number of ranks alone decide the buckets and
+// the algorithm. The bits of the sums therefore do not depend on timing.
 type gradientSums struct {
 	bucketBuilder
 	c        *comm.Comm
-	blocking bool         // each sum ends before the next kernel runs
-	tasks    []*comm.Task // of the present run
-	sharded  bool         // ranks keep their own pieces of the sums only, in shards
+	blocking bool         // wait for each sum before the next kernel runs
+	tasks    []*comm.Task // of the current run
+	sharded  bool         // each rank keeps only the sums of its own pieces, in shards
 	shards   *Shards
-	firstSum int // operation with which the first sum may start, if shared
+	// position of the operation at which the first sum may start, if sharded
+	firstSum int
 	costs    SumCosts
 }
 
+// newGradientSums returns sums over the group c with buckets of BucketBytes.
 func newGradientSums(c *comm.Comm) *gradientSums {
 	return &gradientSums{c: c, bucketBuilder: bucketBuilder{size: BucketBytes}}
 }
 
-// bucketBuilder puts gradients into buckets, in the order in which the backward pass makes them.
+// bucketBuilder assigns gradients to buckets in the order in which the backward pass
+// computes them.
 type bucketBuilder struct {
-	size    int // of a bucket in bytes, from which on it is full
+	size    int // bytes at which a bucket is full
 	buckets []*bucket
-	open    map[string]*bucket // by axes of the mesh
+	open    map[string]*bucket // buckets that are not full, by mesh axes
 }
 
-// bucketFor is the bucket of the next gradient that is summed along axes of the mesh, of so many
-// bytes.
+// bucketFor returns the bucket of the next gradient: the open one of its mesh axes, or a
+// new one. The bucket is closed when it reaches the size of a full one.
 func (f *bucketBuilder) bucketFor(axes string, bytes int) *bucket {
 	if f.open == nil {
 		f.open = map[string]*bucket{}
@@ -118,16 +128,17 @@ func (f *bucketBuilder) bucketFor(axes string, bytes int) *bucket {
 	return b
 }
 
-// bucket is gradients that are summed together.
+// bucket is a set of gradients that are summed in one collective.
 type bucket struct {
-	axes    string // of the mesh
+	axes    string // mesh axes to sum over
 	bytes   int
-	group   *comm.Comm // of tasks only
+	group   *comm.Comm // used by tasks only
 	grads   []bucketGrad
-	n       int   // values
-	cuts    []int // of the n values into pieces, one for each rank of the group
-	pending int   // parts that the present run has not made yet
-	// Of devices that add them up themselves: parts that the present run has made, and what waits for the sum.
+	n       int   // number of values
+	cuts    []int // boundaries of the piece that each rank of the group sums
+	pending int   // gradients that the current run has not computed yet
+	// Sums on devices only: gradients computed in the current run, and the function
+	// that waits for the sum.
 	computed int
 	wait     func() error
 }
@@ -139,17 +150,18 @@ type bucketGrad struct {
 	n      int
 }
 
-// SumCosts is what the sums of gradients over ranks, and where the optimiser is sharded
-// the parameters that it gathers, have cost a rank so far.
+// SumCosts accumulates the communication costs of a rank: gradient sums over ranks
+// and, with a sharded optimiser, the all-gather of parameters.
 type SumCosts struct {
-	Runs    int   // of the plan
-	Bytes   int64 // of gradients that were summed
-	Running time.Duration
-	// Exposed is how long the rank waited for them when it had nothing else to do.
+	Runs    int           // runs of the plan
+	Bytes   int64         // bytes of the summed gradients
+	Running time.Duration // time during which sums were in progress
+	// Exposed is the time that the rank waited for communication without other work
+	// to do.
 	Exposed time.Duration
 }
 
-// add puts a gradient into the bucket that is open along its axes of the mesh.
+// add puts a gradient into the open bucket of its mesh axes.
 func (s *gradientSums) add(q backend.Request) *bucket {
 	a := q.Attrs.(deferredSumAttrs)
 	n, unit := len(q.Out.F32), 4
@@ -161,7 +173,8 @@ func (s *gradientSums) add(q backend.Request) *bucket {
 	return b
 }
 
-// prepare makes the kernel of a gradient that is summed in a bucket.
+// prepare returns the kernel that copies a gradient to its bucket. The kernel of
+// the last gradient of a bucket starts the sum.
 func (s *gradientSums) prepare(q backend.Request) (backend.Kernel, error) {
 	b := s.add(q)
 	return backend.Kernel{Name: "bucket", ResultAtEnd: true, Run: func() error {
@@ -174,12 +187,13 @@ func (s *gradientSums) prepare(q backend.Request) (backend.Kernel, error) {
 	}}, nil
 }
 
-// lifetimes is pass.Unit.Taken for sums whose ranks keep their own pieces: the memory of a
-// bucket is free when the sum inFlight behind it starts.
+// lifetimes returns the function for pass.Unit.Taken when ranks keep the sums of their
+// own pieces. The function maps each deferred sum to the position in the sequence
+// at which its memory is free: where the sum that is inFlight buckets later starts.
 func (s *gradientSums) lifetimes(elemBytes int) func(*graph.Graph, []int) map[int]int {
 	return func(g *graph.Graph, sequence []int) map[int]int {
 		fill := bucketBuilder{size: s.size}
-		parts, last := map[*bucket][]int{}, map[*bucket]int{} // nodes, and the place of the last
+		parts, last := map[*bucket][]int{}, map[*bucket]int{} // nodes, and the position of the last one
 		for at, id := range sequence {
 			if n := g.Nodes[id]; n.Op == sumRanksDeferred {
 				b := fill.bucketFor(n.Attrs.(deferredSumAttrs).meshAxes.String(), n.ArenaElems()*elemBytes)
@@ -204,9 +218,10 @@ func (s *gradientSums) lifetimes(elemBytes int) func(*graph.Graph, []int) map[in
 	}
 }
 
-// assignGroups gives the buckets their groups, once all kernels are prepared.
+// assignGroups creates the process groups of the buckets. It is called after all kernels
+// are prepared, by all ranks.
 func (s *gradientSums) assignGroups(groups map[string]*comm.Comm) error {
-	beside := map[string]*comm.Comm{} // messages of tasks must not mix with those of kernels
+	beside := map[string]*comm.Comm{} // tasks need groups of their own: their messages must not match those of kernels
 	for _, b := range s.buckets {
 		if beside[b.axes] == nil {
 			var err error
@@ -224,8 +239,8 @@ func (s *gradientSums) assignGroups(groups map[string]*comm.Comm) error {
 	return nil
 }
 
-// partition cuts consecutive pieces of these sizes among ranks as evenly as whole pieces
-// allow.
+// partition splits consecutive pieces among ranks into contiguous parts of nearly
+// equal size without splitting a piece. It returns the ranks+1 boundaries.
 func partition(sizes []int, ranks int) []int {
 	total := 0
 	for _, n := range sizes {
@@ -244,13 +259,13 @@ func partition(sizes []int, ranks int) []int {
 	return cuts
 }
 
-// start sums a bucket behind those before it.
+// start starts the sum of a bucket after the sums started before it.
 func (s *gradientSums) start(b *bucket) error {
 	var last *comm.Task
 	if n := len(s.tasks); n > 0 {
 		last = s.tasks[n-1]
 	}
-	if k := len(s.tasks) - inFlight; s.sharded && k >= 0 { // what follows uses its memory
+	if k := len(s.tasks) - inFlight; s.sharded && k >= 0 { // the next kernels reuse the memory of this bucket
 		begin := time.Now()
 		if err := s.tasks[k].Wait(s.c); err != nil {
 			return err
@@ -272,8 +287,12 @@ func (s *gradientSums) start(b *bucket) error {
 	return nil
 }
 
-// sumBucket gives every rank of the group the sums of a bucket where its gradients are, or
-// if ranks share them the shards their pieces.
+// sumBucket sums a bucket over the ranks of a group in place: a reduce-scatter
+// followed by an all-gather. With a sharded optimiser the all-gather is omitted
+// where every rank of the job takes part, because each rank reads only the sums of
+// its own pieces.
+//
+// Cost: 2(P−1)/P·n values sent per rank, (P−1)/P·n if sharded.
 func sumBucket[T float32 | float64](s *gradientSums, b *bucket, g *comm.Comm, values func(bucketGrad) []T) error {
 	var x comm.Parts[T]
 	for _, p := range b.grads {
@@ -297,8 +316,8 @@ func sumBucket[T float32 | float64](s *gradientSums, b *bucket, g *comm.Comm, va
 	return nil
 }
 
-// finish waits for the sums of a run. If a kernel has failed, err being why, what they
-// wait for fails too.
+// finish waits for the sums of a run and returns the first error. A non-nil err is
+// the error of a failed kernel; the tasks are then cancelled.
 func (s *gradientSums) finish(err error) error {
 	begin := time.Now()
 	for _, t := range s.tasks {
@@ -306,7 +325,7 @@ func (s *gradientSums) finish(err error) error {
 			t.Cancel()
 		}
 	}
-	if n := len(s.tasks); n > 0 { // the last one waits for those before it
+	if n := len(s.tasks); n > 0 { // tasks run in order, so the last one ends last
 		if e := s.tasks[n-1].Wait(s.c); err == nil {
 			err = e
 		}

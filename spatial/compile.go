@@ -15,42 +15,46 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Plan is the part of a compiled graph that one rank computes. Inputs and outputs hold
-// the rank's own parts.
+// Plan is the part of a compiled graph that one rank computes. Inputs and outputs
+// are the rank's shards.
 type Plan struct {
 	*engine.Plan
 	*Sharded
 	mesh Mesh
 	rank int
 	sums *gradientSums
-	// devices are the exchanges whose values stay on devices; nil if the program exchanges all. Links says which, and
-	// why, and nothing where there are no devices with memory of their own.
+	// devices holds the exchanges between devices. It is nil if messages go through
+	// host memory. Plan.transport describes the transport and is empty for a backend
+	// without device memory.
 	devices   *devicePlan
 	transport string
 }
 
-// Compile compiles the part of g that this rank of c computes, over a mesh of as many
-// ranks. All ranks compile the same graph with the same options, and run their plans
-// together, step by step.
+// Compile compiles the part of g that this rank of c computes on mesh m. All ranks
+// compile the same graph with the same options, and run their plans in step.
 //
-// Errors: as for engine.Compile; exit.Usage for a mesh that does not fit the group or
-// the network.
+// Errors: those of engine.Compile; exit.Usage if the mesh does not match the size
+// of c or the network.
 func Compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options) (*Plan, error) {
 	return compile(g, c, m, o, nil)
 }
 
-// CompileShardedOptimiser is Compile for ranks that share an optimiser, Plan.Shards: each has the
-// gradients of its own pieces of the parameters, in the shards, and the store has none.
+// CompileShardedOptimiser is Compile for a sharded optimiser, Plan.Shards. Each rank holds
+// the summed gradients of its own pieces of the parameters only; the gradient store
+// of the plan is empty.
+//
+// Source: Rajbhandari et al. 2020, arXiv:1910.02054, stage 2 (gradients and
+// optimiser state).
 func CompileShardedOptimiser(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options) (*Plan, error) {
 	return compile(g, c, m, o, func(s *gradientSums) { s.sharded = true })
 }
 
-// compile is Compile; change, if not nil, sees how gradients are summed before the rest
-// is made.
+// compile implements Compile. If change is not nil, it adjusts the gradient sums
+// before the passes run.
 func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func(*gradientSums)) (*Plan, error) {
 	if m.Size() != c.Size() {
-		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a mesh of %d ranks (%v) for %d", m.Size(), m, c.Size()),
-			Why: "every rank has one place in the mesh", Fix: "start as many ranks as the mesh has, or choose another mesh"}
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("mesh %[2]v has %[1]d ranks, the job has %[3]d", m.Size(), m, c.Size()),
+			Why: "every rank has exactly one position in the mesh", Fix: "start as many ranks as the mesh has, or change the mesh"}
 	}
 	groups, err := m.Groups(c)
 	if err != nil {
@@ -65,7 +69,7 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 	}
 	at := slices.IndexFunc(o.Passes, func(p pass.Pass) bool { return p.Name == "add-gradients" })
 	o.Passes = slices.Insert(slices.Clone(o.Passes), at+1, pass.Pass{Name: "shard", Required: true,
-		Purpose: "compute this rank's part of every value, and exchange what it needs of others",
+		Purpose: "compute this rank's shard of every value and insert the communication",
 		Run: func(u *pass.Unit) error {
 			var err error
 			if p.Sharded, err = Shard(u.Graph, m, c.Rank()); err == nil {
@@ -75,7 +79,7 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 		}})
 	if at = slices.IndexFunc(o.Passes, func(p pass.Pass) bool { return p.Name == "choose-layouts" }); at >= 0 {
 		o.Passes = slices.Insert(o.Passes, at+1, pass.Pass{Name: "fuse-halos", Run: fuseHalos,
-			Purpose: "let operations read halos apart from what they surround"})
+			Purpose: "let convolutions read the halo and the shard from separate buffers, without a copy of the shard"})
 		if c.Rank() == 0 {
 			o.Passes = slices.Insert(o.Passes, at+1, broadcastLayouts(c))
 		} else {
@@ -83,7 +87,7 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 		}
 	}
 	at = slices.IndexFunc(o.Passes, func(p pass.Pass) bool { return p.Name == "schedule" })
-	o.Passes = slices.Insert(o.Passes, at, pass.Pass{Name: "defer-sums", Purpose: "let the sums of gradients over ranks run beside the backward pass",
+	o.Passes = slices.Insert(o.Passes, at, pass.Pass{Name: "defer-sums", Purpose: "sum gradients over ranks during the backward pass",
 		Run: func(u *pass.Unit) error {
 			if p.sums.sharded {
 				u.ExternalGrads = p.sums.lifetimes(u.ElemBytes)
@@ -114,7 +118,7 @@ func compile(g *graph.Graph, c *comm.Comm, m Mesh, o engine.Options, change func
 	return p, nil
 }
 
-// extension runs the operations between ranks of a plan, by the memory of the program.
+// extension runs the communication operations of a plan on values in host memory.
 type extension struct {
 	engine.NoExtension
 	plan    *Plan
@@ -124,7 +128,8 @@ type extension struct {
 	buffers *buffers
 }
 
-// Kernels are those of all operations of this package.
+// Kernels returns the kernel constructors of the operations of this package, by
+// name.
 func (e *extension) Kernels() map[string]func(backend.Request) (backend.Kernel, error) {
 	return map[string]func(backend.Request) (backend.Kernel, error){
 		gather.Name:     func(q backend.Request) (backend.Kernel, error) { return gatherKernel(e.c, e.buffers, q) },
@@ -140,17 +145,18 @@ func (e *extension) Kernels() map[string]func(backend.Request) (backend.Kernel, 
 	}
 }
 
-// Finish ends the sums of gradients.
+// Finish waits for the gradient sums of a run.
 func (e *extension) Finish(err error) error { return e.plan.sums.finish(err) }
 
-// TakeGrad puts a gradient into the shards.
+// TakeGrad copies the rank's pieces of a gradient to the shards.
 func (e *extension) TakeGrad(param string, x backend.Tensor) { e.plan.sums.shards.take(param, x) }
 
-// SumCosts is what the sums of gradients have cost this rank so far.
+// SumCosts returns the communication costs of this rank so far.
 func (p *Plan) SumCosts() SumCosts { return p.sums.costs }
 
-// Groups are those of a rank along every set of axes of the mesh, by their names. All ranks
-// of the mesh make them in step; no messages are sent.
+// Groups returns the process groups of a rank along every non-empty set of mesh
+// axes, by their space-separated names. All ranks of the mesh call it in step. It
+// sends no messages.
 func (m Mesh) Groups(c *comm.Comm) (map[string]*comm.Comm, error) {
 	out := map[string]*comm.Comm{}
 	for set := 1; set < 1<<len(m); set++ {
@@ -160,7 +166,7 @@ func (m Mesh) Groups(c *comm.Comm) (map[string]*comm.Comm, error) {
 				names = append(names, a.Name)
 			}
 		}
-		var ranks []int // that stand where this one does on the other axes
+		var ranks []int // with the same coordinates on all other axes
 		for r := range m.Size() {
 			here := true
 			for i, a := range m {
@@ -179,19 +185,24 @@ func (m Mesh) Groups(c *comm.Comm) (map[string]*comm.Comm, error) {
 	return out, nil
 }
 
-// OwnedBox is the rank's own part of an input of the graph.
+// OwnedBox returns the box of an input of shape s that the rank owns.
 func (p *Plan) OwnedBox(input string, s graph.Shape) Box {
 	return p.mesh.Owned(p.Inputs[input], s, p.rank)
 }
 
-// ExtractBox copies a rank's part of a whole value.
+// ExtractBox copies the box own of an array of shape s to part, in row-major order.
+//
+// Shape: whole s; part the shape of own.
 func ExtractBox(part, whole []float32, s graph.Shape, own Box) {
 	at := 0
 	c := subarray{own, s}
 	c.eachRun(c.contiguousFrom(), func(i, n int) { at += copy(part[at:], whole[i:i+n]) })
 }
 
-// InsertBox copies a rank's part into a whole value.
+// InsertBox copies part into the box own of an array of shape s. It is the inverse of
+// Take.
+//
+// Shape: whole s; part the shape of own.
 func InsertBox(whole, part []float32, s graph.Shape, own Box) {
 	at := 0
 	c := subarray{own, s}

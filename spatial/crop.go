@@ -7,18 +7,20 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// cropAttrs is the part of a value of a shape that stays.
+// cropAttrs holds the attributes of crop: a box of a value of shape Of.
 type cropAttrs struct {
 	Box Box
 	Of  graph.Shape
 }
 
-// Bound keeps to plain channels where the box parts those that lie together.
+// Bound requires the plain layout if the box splits channels that are adjacent in
+// memory in the layout inner.
 func (a cropAttrs) Bound(inner graph.Layout) (graph.Layout, bool) {
 	return graph.Plain, a.Box.splitsChannels(inner, a.Of)
 }
 
-// splitsChannels tells whether a box of a value [N C D H W] has a part of a block of channels, or of all that lie last.
+// splitsChannels reports whether a box of a value [N C D H W] splits a block of channels, or
+// in the layout graph.ChannelsLast the channels as a whole.
 func (b Box) splitsChannels(inner graph.Layout, of graph.Shape) bool {
 	if len(b) != 5 {
 		return false
@@ -31,7 +33,7 @@ func (b Box) splitsChannels(inner graph.Layout, of graph.Shape) bool {
 	return lo != 0 || hi != 0 && b[channels].Hi != of[channels]
 }
 
-// crop takes a box out of a value of the rank itself.
+// crop copies a box of a value that the rank holds. It does not communicate.
 var crop = &graph.Op{
 	Name:   "crop",
 	Doc:    "A box of a value that this rank holds.",
@@ -58,7 +60,8 @@ var crop = &graph.Op{
 	},
 }
 
-// cropKernel prepares crop.
+// cropKernel prepares crop for host memory. In the blocked layout an element is a
+// block of channels.
 func cropKernel(q backend.Request) (backend.Kernel, error) {
 	part := subarray{append(Box{}, q.Attrs.(cropAttrs).Box...), q.In[0].Shape.Clone()}
 	x, unit := bytesOf(q.In[0])

@@ -13,41 +13,53 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Operations between ranks whose values stay on devices. All that is exchanged goes, on each device, through one
-// stream, in the order of execution, which is the same on all ranks (graph.Op.Ordered; Compile compares it). So of
-// all exchanges that are not done the first in that order waits for nothing but its ranks, and those have nothing before it:
-// ranks cannot wait for each other in a circle, whatever groups they form.
+// Communication between devices. On each device all messages go through one stream,
+// in the order of execution, which is the same on all ranks (graph.Op.Ordered;
+// devicePlan.allocate compares it). The first unfinished exchange in that order waits
+// only for its ranks, and no earlier exchange blocks them. So there is no deadlock,
+// whatever groups the ranks form.
 
-// deviceMemory is what a backend has that copies parts of values within its memory.
+// deviceMemory is a backend that can copy parts of values within device memory.
 type deviceMemory interface {
 	backend.Remote
+	// TensorAt returns a tensor of shape s that lies in place, with the element type
+	// and layout of like.
 	TensorAt(place []float32, like backend.Tensor, s graph.Shape) backend.Tensor
+	// CopyBox prepares a copy of size elements per axis from x at lo to y at to.
 	CopyBox(x backend.Tensor, lo graph.Shape, y backend.Tensor, to, size graph.Shape) (backend.Kernel, error)
+	// ClearBox prepares setting size elements per axis of y at lo to zero.
 	ClearBox(y backend.Tensor, lo, size graph.Shape) (backend.Kernel, error)
+	// MergeMoments prepares the merge of the moments of all ranks into y, as
+	// joinParts computes it.
 	MergeMoments(all []float32, counts []int, y backend.Tensor) (backend.Kernel, error)
 }
 
-// devicePlan are the exchanges of a plan whose values stay on devices.
+// devicePlan holds the communication of a plan between devices.
 type devicePlan struct {
 	c         *comm.Comm
 	groups    map[string]*comm.Comm
 	dev       deviceMemory
 	devices   Devices
-	peers     map[string]backend.Peers // by axes of the mesh
-	all       backend.Peers
+	peers     map[string]backend.Peers // by mesh axes
+	all       backend.Peers            // devices of all ranks
 	exchanges []*deviceExchange
-	staging   [2]stagingBuffer // which exchanges take in turns
-	order     []string         // what is exchanged, as far as all ranks see it alike
-	allocated bool             // all is there for a run
+	// Exchanges use the two staging buffers in turn, so that one may be packed
+	// while the other is in transit.
+	staging [2]stagingBuffer
+	// communication in order of execution, in a form that is equal on all ranks
+	order     []string
+	allocated bool // begin has succeeded: the plan can run
 }
 
-// stagingBuffer is memory for the messages of an exchange, and what ends the one that has it.
+// stagingBuffer is device memory for the messages of an exchange. finish ends the exchange
+// that currently uses it; nil if it is free.
 type stagingBuffer struct {
 	memory []float32
 	finish func() error
 }
 
-// peersAlong gives the devices of the ranks along axes of the mesh. All of them ask for it at once.
+// peersAlong returns the communicator of the devices along mesh axes. All ranks of the
+// group call it at the same point of the compilation.
 func (o *devicePlan) peersAlong(axes string) (backend.Peers, error) {
 	if p, ok := o.peers[axes]; ok {
 		return p, nil
@@ -59,31 +71,33 @@ func (o *devicePlan) peersAlong(axes string) (backend.Peers, error) {
 	return p, err
 }
 
-// deviceExchange is gather.
+// deviceExchange is the gather operation between devices: pack, exchange, unpack.
 type deviceExchange struct {
 	plan              *devicePlan
 	staging           *stagingBuffer
 	x, y              backend.Tensor
-	own               Box
+	own               Box // box of x
 	sends, receives   []deviceMessage
-	words             int // of messages
-	pack, localCopies []func() error
-	unpack            []func() error
-	clear             []Box
+	words             int            // float32 words of all messages together
+	pack, localCopies []func() error // copies to run before the messages, and while they are in transit
+	unpack            []func() error // copies to run after the messages have arrived
+	clear             []Box          // padding around the required box
 	keep              []Move
 	parts             []backend.Transfer
-	outBox            Box // what y is of the value
-	wait              func() error
+	outBox            Box          // box of y
+	wait              func() error // waits for the messages; nil when no exchange is in progress
 }
 
-// deviceMessage is a message: what part of a value it is, and its place among messages.
+// deviceMessage is a message: the box that it carries and its position in the staging
+// buffer.
 type deviceMessage struct {
-	rank      int
+	rank      int // the other rank
 	box       Box
-	at, words int
+	at, words int // offset and length in float32 words
 }
 
-// gather prepares gather.
+// gather prepares the operation gather. Messages start at multiples of 256 bytes,
+// the alignment of device allocations.
 func (o *devicePlan) gather(q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(gatherAttrs)
 	o.order = append(o.order, fmt.Sprintf("gather %d", a.Tag))
@@ -100,7 +114,7 @@ func (o *devicePlan) gather(q backend.Request) (backend.Kernel, error) {
 	e := &deviceExchange{plan: o, x: q.In[0], y: q.Out, own: a.Mesh.Owned(a.From, a.Redistribution.Shape, me), outBox: a.room(me), staging: &o.staging[len(o.exchanges)%len(o.staging)]}
 	_, unit := bytesOf(q.Out)
 	message := func(rank int, b Box) deviceMessage {
-		const align = 64 // 256 bytes
+		const align = 64 // 256 bytes in float32 words
 		m := deviceMessage{rank: rank, box: b, at: e.words, words: (q.Out.Layout.Elems(b.Shape())*unit + 3) / 4}
 		e.words += (m.words + align - 1) / align * align
 		return m
@@ -120,7 +134,9 @@ func (o *devicePlan) gather(q backend.Request) (backend.Kernel, error) {
 	return backend.Kernel{Name: "exchange between devices", Run: e.start, Finish: e.finish, Async: true, Ready: e.readyRegion()}, nil
 }
 
-// readyRegion is a box of the result, as large as may be, of which nothing comes from other ranks: all of it is there behind start.
+// readyRegion returns a box of the result that contains no element from another rank, as
+// large as the greedy choice below finds it. The device may read it right after
+// start, while the halo is in transit; nil if there is none.
 func (e *deviceExchange) readyRegion() *backend.Region {
 	b := slices.Clone(e.outBox)
 	size := func(b Box) int { return b.Shape().Size() }
@@ -141,7 +157,8 @@ func (e *deviceExchange) readyRegion() *backend.Region {
 	return &backend.Region{Lo: b.offsetIn(e.outBox), Size: b.Shape()}
 }
 
-// boxDifference are boxes, no two with a common point, of what a box has around an inner one.
+// boxDifference returns disjoint boxes that together cover outer without inner. Along each
+// axis it cuts off the parts before and after inner and continues with the rest.
 func boxDifference(outer, inner Box) (around []Box) {
 	rest := slices.Clone(outer)
 	for axis, v := range inner {
@@ -160,7 +177,7 @@ func boxDifference(outer, inner Box) (around []Box) {
 	return around
 }
 
-// offsetIn is where a box begins within a part of the value.
+// offsetIn returns the first index of a box in coordinates relative to the box part.
 func (b Box) offsetIn(part Box) graph.Shape {
 	s := make(graph.Shape, len(b))
 	for i, v := range b {
@@ -169,7 +186,7 @@ func (b Box) offsetIn(part Box) graph.Shape {
 	return s
 }
 
-// bindCopies makes the copies, once the memory for messages is there.
+// bindCopies prepares the copies of an exchange after the staging buffers are allocated.
 func (e *deviceExchange) bindCopies() error {
 	dev, zero := e.plan.dev, make(graph.Shape, len(e.outBox))
 	add := func(to *[]func() error, k backend.Kernel, err error) error {
@@ -201,7 +218,7 @@ func (e *deviceExchange) bindCopies() error {
 	return errors.Join(errs...)
 }
 
-// runAll calls all.
+// runAll calls all functions in order until one fails.
 func runAll(all []func() error) error {
 	for _, f := range all {
 		if err := f(); err != nil {
@@ -211,9 +228,10 @@ func runAll(all []func() error) error {
 	return nil
 }
 
-// start packs what others want and begins to exchange it; beside that it copies what stays.
+// start packs the messages and starts the exchange. The copies within the device
+// run while the messages are in transit.
 func (e *deviceExchange) start() (err error) {
-	if e.staging.finish != nil { // an exchange whose result nobody has read yet
+	if e.staging.finish != nil { // the previous exchange in this buffer, whose result has not been read yet
 		if err := e.staging.finish(); err != nil {
 			return err
 		}
@@ -228,7 +246,8 @@ func (e *deviceExchange) start() (err error) {
 	return runAll(e.localCopies)
 }
 
-// finish puts what has come where it belongs, unless that was done.
+// finish waits for the messages and unpacks them. It does nothing if that has been
+// done.
 func (e *deviceExchange) finish() error {
 	if e.wait == nil {
 		return nil
@@ -241,14 +260,15 @@ func (e *deviceExchange) finish() error {
 	return runAll(e.unpack)
 }
 
-// crop prepares crop.
+// crop prepares the operation crop.
 func (o *devicePlan) crop(q backend.Request) (backend.Kernel, error) {
 	b := q.Attrs.(cropAttrs).Box
 	whole := make(Box, len(b))
 	return o.dev.CopyBox(q.In[0], b.offsetIn(whole), q.Out, make(graph.Shape, len(b)), b.Shape())
 }
 
-// copyValue copies a value within the device, unless it is there.
+// copyValue copies a value within the device, unless source and destination are the
+// same memory.
 func (o *devicePlan) copyValue(to, from []float32) error {
 	if len(to) == 0 || &to[0] == &from[0] {
 		return nil
@@ -256,7 +276,7 @@ func (o *devicePlan) copyValue(to, from []float32) error {
 	return o.dev.Copy(to, from)
 }
 
-// sum prepares sum_ranks.
+// sum prepares the operation sum_ranks.
 func (o *devicePlan) sum(q backend.Request) (backend.Kernel, error) {
 	axes := q.Attrs.(meshAxes).String()
 	o.order = append(o.order, "sum "+axes)
@@ -273,7 +293,8 @@ func (o *devicePlan) sum(q backend.Request) (backend.Kernel, error) {
 	}, Finish: func() error { return arrived() }}, nil
 }
 
-// joinMoments prepares join_moments.
+// joinMoments prepares the operation join_moments: an all-gather of the moments,
+// then their merge on the device.
 func (o *devicePlan) joinMoments(q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(joinMomentsAttrs)
 	axes := a.String()
@@ -309,7 +330,8 @@ func (o *devicePlan) joinMoments(q backend.Request) (backend.Kernel, error) {
 	return k, nil
 }
 
-// sumDeferred prepares sum_ranks_deferred: the gradients of a bucket are added up beside the rest of the backward pass.
+// sumDeferred prepares the deferred sum of a gradient. The kernel of the last gradient of
+// a bucket starts the sum, which runs during the rest of the backward pass.
 func (o *devicePlan) sumDeferred(s *gradientSums, q backend.Request) (backend.Kernel, error) {
 	a := q.Attrs.(deferredSumAttrs)
 	axes := a.meshAxes.String()
@@ -333,7 +355,7 @@ func (o *devicePlan) sumDeferred(s *gradientSums, q backend.Request) (backend.Ke
 		b.computed = 0
 		b.wait, err = peers.AllReduce(x...)
 		return err
-	}, Finish: func() error { // of one of them, for all
+	}, Finish: func() error { // the kernels of a bucket share one wait
 		if b.wait == nil {
 			return nil
 		}
@@ -343,9 +365,11 @@ func (o *devicePlan) sumDeferred(s *gradientSums, q backend.Request) (backend.Ke
 	}}, nil
 }
 
-// allocate gives messages their memory, once all kernels are prepared, and compares what the ranks will exchange.
+// allocate allocates the staging buffers after all kernels are prepared, and compares
+// the order of communication of all ranks by a hash.
 //
-// Errors: *exit.Error (bug) if they would not exchange the same in the same order, and wait for each other for ever.
+// Errors: *exit.Error (bug) if the orders differ, which would be a deadlock at run
+// time.
 func (o *devicePlan) allocate() error {
 	for i := range o.staging {
 		most := 0
@@ -364,7 +388,7 @@ func (o *devicePlan) allocate() error {
 	}
 	h := fnv.New64a()
 	for _, s := range o.order {
-		_, _ = io.WriteString(h, s+"\n") // never fails
+		_, _ = io.WriteString(h, s+"\n") // a hash never returns an error
 	}
 	all, err := comm.AllGather(o.c, []int64{int64(h.Sum64())})
 	if err != nil {
@@ -372,18 +396,19 @@ func (o *devicePlan) allocate() error {
 	}
 	for r, v := range all {
 		if v != all[0] {
-			return &exit.Error{Code: exit.Bug, What: fmt.Sprintf("ranks 0 and %d would not exchange the same values in the same order", r),
-				Why: "their plans differ", Fix: "report this with the mesh and the configuration"}
+			return &exit.Error{Code: exit.Bug, What: fmt.Sprintf("ranks 0 and %d have different orders of communication", r),
+				Why: "their compiled plans differ", Fix: "report this together with the mesh and the configuration"}
 		}
 	}
 	o.allocated = true
 	return nil
 }
 
-// deviceExtension lets a plan exchange values between devices where they can.
+// deviceExtension adds communication between devices to an extension.
 type deviceExtension struct{ *extension }
 
-// deviceKernels are the kernels of operations whose values stay on devices.
+// deviceKernels returns the kernel constructors of operations whose operands are in device
+// memory.
 func (e *deviceExtension) deviceKernels() map[string]func(backend.Request) (backend.Kernel, error) {
 	p := e.plan
 	native := map[string]func(backend.Request) (backend.Kernel, error){
@@ -392,13 +417,14 @@ func (e *deviceExtension) deviceKernels() map[string]func(backend.Request) (back
 		sumRanks.Name:    func(q backend.Request) (backend.Kernel, error) { return p.devices.sum(q) },
 		joinMoments.Name: func(q backend.Request) (backend.Kernel, error) { return p.devices.joinMoments(q) },
 	}
-	if !p.sums.sharded { // whose optimiser is the program's
+	if !p.sums.sharded { // a sharded optimiser runs on the host and needs the gradients there
 		native[sumRanksDeferred.Name] = func(q backend.Request) (backend.Kernel, error) { return p.devices.sumDeferred(p.sums, q) }
 	}
 	return native
 }
 
-// Kernels are those on devices, once these are joined.
+// Kernels returns the kernels between devices if a transport is open, otherwise
+// those in host memory.
 func (e *deviceExtension) Kernels() map[string]func(backend.Request) (backend.Kernel, error) {
 	all := e.extension.Kernels()
 	for name, there := range e.deviceKernels() {
@@ -413,7 +439,7 @@ func (e *deviceExtension) Kernels() map[string]func(backend.Request) (backend.Ke
 	return all
 }
 
-// OnOpen joins the devices of the ranks.
+// OnOpen opens a transport between the devices of the ranks.
 func (e *deviceExtension) OnOpen(dev backend.Backend) (map[string]bool, error) {
 	devices, said, err := openTransport(e.c, dev)
 	if _, away := dev.(backend.Remote); err != nil || !away {
@@ -421,7 +447,7 @@ func (e *deviceExtension) OnOpen(dev backend.Backend) (map[string]bool, error) {
 	}
 	e.plan.transport = said
 	if e.log != nil {
-		e.log.Info("halos and gradients are exchanged", "by", said)
+		e.log.Info("transport of halos and gradients", "by", said)
 	}
 	if devices == nil {
 		return nil, nil
@@ -434,7 +460,7 @@ func (e *deviceExtension) OnOpen(dev backend.Backend) (map[string]bool, error) {
 	return names, nil
 }
 
-// AllReduceMax takes the largest numbers of all ranks.
+// AllReduceMax replaces each number by its maximum over the ranks.
 func (e *deviceExtension) AllReduceMax(x []int64) error {
 	all, err := comm.AllGather(e.c, x)
 	if err != nil {
@@ -446,7 +472,7 @@ func (e *deviceExtension) AllReduceMax(x []int64) error {
 	return nil
 }
 
-// OnRunEnd adds the error of the devices.
+// OnRunEnd adds asynchronous errors of the devices.
 func (e *deviceExtension) OnRunEnd(err error) error {
 	if e.plan.devices == nil {
 		return err
@@ -454,19 +480,20 @@ func (e *deviceExtension) OnRunEnd(err error) error {
 	return errors.Join(err, e.plan.devices.devices.Err())
 }
 
-// OnClose leaves the devices of the other ranks.
+// OnClose closes the transport. If the plan was never ready, it aborts the transport
+// first.
 func (e *deviceExtension) OnClose() error {
 	on := e.plan.devices
 	if on == nil {
 		return nil
 	}
-	if !on.allocated { // others may be waiting for this rank
-		_ = on.devices.Abort(errors.New("the plan of this rank could not be made")) // its error says why
+	if !on.allocated { // other ranks may wait for this one
+		_ = on.devices.Abort(errors.New("compiling the plan of this rank failed")) // the caller has the error already
 	}
 	return on.devices.Close()
 }
 
-// Finish has the devices give up where a kernel failed.
+// Finish aborts the communication between devices if a kernel failed.
 func (e *deviceExtension) Finish(err error) error {
 	if on := e.plan.devices; err != nil && on != nil {
 		err = errors.Join(err, on.devices.Abort(err))
@@ -474,6 +501,7 @@ func (e *deviceExtension) Finish(err error) error {
 	return e.extension.Finish(err)
 }
 
-// Transport says how the devices of the ranks exchange values, and why not otherwise; empty where there are no devices with
-// memory of their own.
+// Transport describes how the devices of the ranks exchange values: the name of the
+// transport, or host memory with the reason. It is empty for a backend without
+// device memory.
 func (p *Plan) Transport() string { return p.transport }

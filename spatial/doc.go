@@ -1,17 +1,22 @@
-// Package spatial computes one sample on many ranks: values are cut along their axes
-// over a grid of ranks, and what an operation reads beyond a rank's own part, its
-// halo, comes from the ranks that own it.
+// Package spatial shards the fields of one batch over the ranks of a mesh (domain
+// decomposition, also called spatial parallelism). Every rank owns a box of each
+// field and receives its halo, the rim that windows of its outputs read, from the
+// ranks that own it.
 //
-// All of it follows from the windows of operations (graph.Window) and the cuts of
-// values (graph.Dist): who needs what is found by intersecting intervals, so
-// cuts may be uneven and a halo may come from several ranks on one side.
+// All communication follows from the windows of the operations (graph.Window) and
+// from the distributions of the values (graph.Dist). The package intersects
+// intervals to find which rank sends which elements. Shards may therefore differ in
+// size, and a halo may come from several ranks on one side.
 //
-// Shard cuts a graph: shard.go, and by kind of operation the files shard*.go. What ranks
-// exchange are operations of the engine: gather (a part with its halo), frame (the halo
-// alone), sum_ranks, join_moments, and crop, which needs no other rank. Compile makes a plan
-// of them: it has convolutions read frames (frame.go), ranks agree on layouts (agree.go),
-// and gradients summed beside the backward pass (buckets.go) or left to their owners
-// (shards.go).
+// The files:
+//
+//   - shard.go and shard*.go rewrite a graph to the part of one rank, by kind of operation.
+//   - gather, frame, sum_ranks, join_moments and crop are the operations that the rewrite
+//     inserts. All but crop communicate.
+//   - compile.go adds the passes of this package to those of the engine: shard, agreement of
+//     the ranks on memory layouts, fusion of halos into convolutions, deferred gradient sums.
+//   - buckets.go sums gradients in buckets during the backward pass, as data-parallel training
+//     does. shards.go gives each rank a part of the parameters to update (ZeRO).
 //
 // Source: Dryden et al. 2019, arXiv:1903.06681.
 package spatial

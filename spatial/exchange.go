@@ -9,24 +9,26 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Exchange carries parts of a value between ranks, the same ones again and again. Its
-// memory is allocated in the first.
+// Exchange redistributes a value over the ranks of a group, repeatedly and always
+// in the same way. An operation calls Start, Exchange.CopyLocal and Finish once per run.
+// Message buffers are allocated by the first run.
 type Exchange struct {
 	c               *comm.Comm
 	tag             int
-	unit            int // bytes of an element
+	unit            int // bytes per element
 	sends, receives []peerMessage
-	localCopies     []localCopy // what a rank has already
-	zeroRuns        []run       // room around what it needs
+	localCopies     []localCopy // elements that this rank owns already
+	zeroRuns        []run       // padding around the required box
 	requests        []comm.Request
 	buffers         *buffers
-	active          bool
+	active          bool // between Start and Finish
 }
 
-// buffers is memory for messages, which exchanges take in turn.
+// buffers is a pool of message buffers that the exchanges of a plan share.
 type buffers struct{ free [][]byte }
 
-// get gives room for n bytes: the least that is free and large enough.
+// get returns a buffer of n bytes: the smallest free one that is large enough,
+// else a new one.
 func (b *buffers) get(n int) []byte {
 	best := -1
 	for i, x := range b.free {
@@ -42,11 +44,11 @@ func (b *buffers) get(n int) []byte {
 	return x[:n]
 }
 
-// put takes room back.
+// put returns a buffer to the pool.
 func (b *buffers) put(x []byte) { b.free = append(b.free, x) }
 
-// peerMessage is what goes to a rank or comes from it, run by run, its bytes, and the buffer
-// it travels in.
+// peerMessage is the message to or from one rank: its runs in the value, its size in
+// bytes and its buffer.
 type peerMessage struct {
 	rank   int
 	runs   []run
@@ -54,23 +56,24 @@ type peerMessage struct {
 	buffer []byte
 }
 
-// subarray is a box within an array of a shape.
+// subarray is a box within a row-major array of the given shape.
 type subarray struct {
 	box   Box
 	shape []int
 }
 
-// run is consecutive elements.
+// run is a range of n consecutive elements that starts at index at.
 type run struct{ at, n int }
 
-// localCopy is a run that stays on the rank, where it lies before and after.
+// localCopy is a run of n elements copied within the rank.
 type localCopy struct{ from, to, n int }
 
-// NewExchange prepares to give every rank of a group, which are those of the mesh, its
-// part of a value with elements of so many bytes. All ranks prepare the same. Messages
-// of different exchanges that are under way together need different tags.
+// NewExchange prepares the redistribution p over the ranks of c, which are those of
+// the mesh. All ranks prepare the same redistribution. Exchanges that are in
+// progress at the same time need different tags.
 //
-// Errors: as for Moves; a mesh of another size than c.
+// Unit: unit is the size of an element in bytes.
+// Errors: those of Parts.Moves; a mesh and a group of different size.
 func NewExchange(c *comm.Comm, tag int, p Redistribution, unit int) (*Exchange, error) {
 	e := &Exchange{c: c, tag: tag, unit: unit, buffers: &buffers{}}
 	if err := e.prepare(p, subarray.contiguousFrom, func(i int) (int, bool) { return i, true }); err != nil {
@@ -80,17 +83,18 @@ func NewExchange(c *comm.Comm, tag int, p Redistribution, unit int) (*Exchange, 
 	return e, nil
 }
 
-// NewHaloExchange prepares the same for what lies around a rank's own part, which
-// arrives in a frame (op.Halo). Ranks send each other what they send for the whole, so
-// that some may want a frame and others the whole.
+// NewHaloExchange prepares an exchange of the halo alone, which arrives in an
+// op.Halo buffer that does not contain the rank's own shard. The messages equal
+// those of NewExchange, so some ranks may gather the halo alone and others shard
+// and halo together.
 //
-// Errors: as for NewExchange; parts that are no fields [N C D H W] with their own in the
-// middle.
+// Errors: those of NewExchange; a box that is not a field [N C D H W] around the
+// own shard.
 func NewHaloExchange(c *comm.Comm, tag int, p Redistribution, unit int) (*Exchange, error) {
 	own := p.Mesh.Owned(p.From, p.Shape, c.Rank())
 	f, ok := p.haloFrame(c.Rank())
 	if !ok {
-		return nil, fmt.Errorf("%v around %v is no frame", p.room(c.Rank()), own)
+		return nil, fmt.Errorf("box %v is not a halo around the shard %v", p.room(c.Rank()), own)
 	}
 	s := own.Shape()
 	all, frame := f.PaddedShape(s), f.Shape(s)
@@ -102,8 +106,8 @@ func NewHaloExchange(c *comm.Comm, tag int, p Redistribution, unit int) (*Exchan
 	})
 }
 
-// haloFrame is how much room a rank has around its own part; ok is false where that is not
-// all that it gets.
+// haloFrame returns the width of the halo around the shard of a rank. ok is false if
+// the box that the rank receives is more than shard and halo.
 func (p Redistribution) haloFrame(rank int) (f op.Halo, ok bool) {
 	own, room := p.Mesh.Owned(p.From, p.Shape, rank), p.room(rank)
 	if len(own) != 5 || !slices.Equal(own[:3], room[:3]) || !slices.Equal(p.Need[rank][:3], room[:3]) {
@@ -117,12 +121,13 @@ func (p Redistribution) haloFrame(rank int) (f op.Halo, ok bool) {
 	return op.Halo{North: own[3].Lo - room[3].Lo, South: room[3].Hi - own[3].Hi, West: own[4].Lo - room[4].Lo, East: room[4].Hi - own[4].Hi}, true
 }
 
-// prepare lists what is copied and sent. Where a box arrives, axes from the one that
-// dense names on lie together, and place tells where an element of the room goes, if
-// anywhere.
+// prepare lists the copies and messages of this rank. dense returns the first axis
+// from which a received box is contiguous in the destination. place maps an index
+// of the destination box to an index of the result; ok is false for elements that
+// the result does not contain.
 func (e *Exchange) prepare(p Redistribution, dense func(subarray) int, place func(i int) (at int, ok bool)) error {
 	if p.Mesh.Size() != e.c.Size() || len(p.Need) != e.c.Size() {
-		return fmt.Errorf("a mesh of %d ranks and %d parts for a group of %d", p.Mesh.Size(), len(p.Need), e.c.Size())
+		return fmt.Errorf("mesh of %d ranks and %d boxes for a group of %d ranks", p.Mesh.Size(), len(p.Need), e.c.Size())
 	}
 	moves, err := p.Moves()
 	if err != nil {
@@ -150,7 +155,7 @@ func (e *Exchange) prepare(p Redistribution, dense func(subarray) int, place fun
 	return nil
 }
 
-// placeRuns are runs where place puts them.
+// placeRuns maps the first index of each run by place, in place.
 func placeRuns(runs []run, place func(i int) (at int, ok bool)) []run {
 	for i, r := range runs {
 		runs[i].at, _ = place(r.at)
@@ -158,7 +163,7 @@ func placeRuns(runs []run, place func(i int) (at int, ok bool)) []run {
 	return runs
 }
 
-// relativeTo gives a box in the coordinates of the part that holds it.
+// relativeTo returns a box in coordinates relative to the part that contains it.
 func relativeTo(part, box Box) subarray {
 	c := subarray{box: make(Box, len(box)), shape: make([]int, len(part))}
 	for i, v := range box {
@@ -167,7 +172,8 @@ func relativeTo(part, box Box) subarray {
 	return c
 }
 
-// Start sends what others want of x, the part that the rank owns.
+// Start posts all receives, packs the shard x into messages and sends them. It does
+// not wait.
 func (e *Exchange) Start(x []byte) {
 	if e.active {
 		panic("spatial: an exchange is started twice")
@@ -190,8 +196,8 @@ func (e *Exchange) Start(x []byte) {
 	}
 }
 
-// CopyLocal puts what the rank has itself into y, which is not x, and zeros around what it
-// needs.
+// CopyLocal copies the elements that the rank owns itself from x to y and clears the
+// padding of y. x and y must not overlap.
 func (e *Exchange) CopyLocal(y, x []byte) {
 	for _, r := range e.zeroRuns {
 		clear(y[r.at*e.unit : (r.at+r.n)*e.unit])
@@ -201,13 +207,13 @@ func (e *Exchange) CopyLocal(y, x []byte) {
 	}
 }
 
-// Finish waits for what was started, and puts what comes from others into y.
+// Finish waits for the messages and unpacks the received elements into y.
 //
-// Errors: those of other ranks.
+// Errors: failures of other ranks.
 func (e *Exchange) Finish(y []byte) error {
 	e.active = false
 	if err := comm.WaitAll(e.requests...); err != nil {
-		return fmt.Errorf("exchanging parts of a value: %w", err)
+		return fmt.Errorf("exchanging shards: %w", err)
 	}
 	for i := range e.receives {
 		t := &e.receives[i]
@@ -223,7 +229,8 @@ func (e *Exchange) Finish(y []byte) error {
 	return nil
 }
 
-// contiguousFrom is the first axis such that the box is whole on all axes behind it.
+// contiguousFrom returns the first axis from which the box is contiguous in memory: it spans
+// all later axes.
 func (c subarray) contiguousFrom() int {
 	k := len(c.shape) - 1
 	for k > 0 && c.box[k] == (Interval{0, c.shape[k]}) {
@@ -232,8 +239,8 @@ func (c subarray) contiguousFrom() int {
 	return max(k, 0)
 }
 
-// eachRun calls f with start and length of every run of the box: axes from the given one
-// on lie together.
+// eachRun calls f with the first index and the length of every contiguous run of the
+// box, in row-major order. Axes from and later form one run.
 func (c subarray) eachRun(from int, f func(i, n int)) {
 	if len(c.shape) == 0 {
 		f(0, 1)
@@ -274,13 +281,13 @@ func (c subarray) eachRun(from int, f func(i, n int)) {
 	}
 }
 
-// runs lists the runs of the box, as rows calls them.
+// runs returns the runs that rows visits.
 func (c subarray) runs(from int) (out []run) {
 	c.eachRun(from, func(i, n int) { out = append(out, run{i, n}) })
 	return out
 }
 
-// outsideRuns lists the runs of the array outside of the box.
+// outsideRuns returns the runs of the array outside the box, in ascending order.
 func outsideRuns(c subarray) []run {
 	var out []run
 	end := 0
@@ -297,7 +304,7 @@ func outsideRuns(c subarray) []run {
 	return out
 }
 
-// BytesSent is the bytes that a rank sends in one exchange.
+// BytesSent returns the bytes that this rank sends in one exchange.
 func (e *Exchange) BytesSent() int64 {
 	var n int64
 	for _, t := range e.sends {

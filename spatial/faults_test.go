@@ -71,7 +71,7 @@ func TestShardLosesAMessage(t *testing.T) {
 	}
 	for _, at := range []int{sent - 1, sent - 2} { // behind an earlier one the next may take its place
 		_, err := n.run(t, m, comm.Parallel.WithFaults(comm.Faults{Drop: func(from, to, n int) bool { return from == 1 && n == at }}), engine.Options{Device: engine.Device{Backend: "ref"}})
-		if err == nil || !strings.Contains(err.Error(), "rank 0 for a message of rank 1") {
+		if err == nil || !strings.Contains(err.Error(), "rank 0 waits for a message from rank 1") {
 			t.Errorf("message %d of %d: %v", at, sent, err)
 		}
 	}

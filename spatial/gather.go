@@ -9,17 +9,18 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// gatherAttrs are the attributes of gather: which part of a value a rank gets.
+// gatherAttrs holds the attributes of gather: the redistribution, and this rank in it.
 type gatherAttrs struct {
 	Redistribution
 	Rank   int
 	Tag    int
-	Layout graph.Layout // of the messages, once the ranks agree
-	Agreed bool
+	Layout graph.Layout // of the messages, after the ranks have agreed
+	Agreed bool         // whether Layout is fixed
 }
 
-// Bound is plain where any rank has or gets a part of a block of channels, or of the channels that lie last, else the
-// layout that ranks have agreed on.
+// Bound returns graph.Plain if a box of any rank splits channels that are adjacent
+// in memory in the layout inner. Otherwise it returns the layout that the ranks
+// have agreed on.
 func (a gatherAttrs) Bound(inner graph.Layout) (graph.Layout, bool) {
 	for r := range a.Need {
 		if a.room(r).splitsChannels(inner, a.Shape) || a.Mesh.Owned(a.From, a.Shape, r).splitsChannels(inner, a.Shape) {
@@ -29,20 +30,21 @@ func (a gatherAttrs) Bound(inner graph.Layout) (graph.Layout, bool) {
 	return a.Layout, a.Agreed
 }
 
-// String tells the part of the value that the rank gets, and how the value is cut.
+// String formats the box that the rank receives and the distribution of the value.
 func (a gatherAttrs) String() string { return fmt.Sprintf("%v of %v", a.room(a.Rank), a.From) }
 
-// gather gives every rank the box of a value that it needs: a halo, or another cut.
+// gather redistributes a value: every rank receives the box that it requires, which
+// is its shard with a halo or its shard in another distribution.
 var gather = &graph.Op{
 	Name:   "gather",
-	Doc:    "The part of a distributed value that this rank needs, with zeros beyond its ends: a halo, or another distribution.",
+	Doc:    "The box of a distributed value that this rank requires: its shard with a halo, or another distribution. Zeros beyond the ends of the value.",
 	Source: "Dryden et al. 2019, arXiv:1903.06681, section III",
 	NoGrad: noGrad,
 	Shape: func(in []graph.Shape, attrs any) (graph.Shape, error) {
 		a := attrs.(gatherAttrs)
 		own := a.Mesh.Owned(a.From, a.Shape, a.Rank)
 		if len(in) != 1 || !in[0].Equal(own.Shape()) {
-			return nil, fmt.Errorf("operands %v, want the part %v: %w", in, own, graph.ErrShape)
+			return nil, fmt.Errorf("operands %v, want the shard %v: %w", in, own, graph.ErrShape)
 		}
 		return a.room(a.Rank).Shape(), nil
 	},
@@ -54,14 +56,14 @@ var gather = &graph.Op{
 	AnyLayout: true,
 }
 
-// noGrad is why operations between ranks have no gradient.
-const noGrad = "the pass shard makes it after gradients have been added"
+// noGrad is the reason why communication operations have no gradient.
+const noGrad = "inserted by the pass shard, which runs after add-gradients"
 
 func noFLOPs([]graph.Shape, graph.Shape, any) int64 { return 0 }
 
 func neverInPlace(int, any) bool { return false }
 
-// Shape is the sizes of a box.
+// Shape returns the size of a box along each axis.
 func (b Box) Shape() graph.Shape {
 	s := make(graph.Shape, len(b))
 	for i, v := range b {
@@ -75,7 +77,8 @@ func gatherKernel(c *comm.Comm, b *buffers, q backend.Request) (backend.Kernel, 
 	return exchangeKernel(c, b, q, q.Attrs.(gatherAttrs), NewExchange)
 }
 
-// exchangeKernel prepares an exchange, which ends before its result is read.
+// exchangeKernel prepares an exchange in host memory. The kernel starts the
+// messages; its Finish waits for them before the first reader runs.
 func exchangeKernel(c *comm.Comm, b *buffers, q backend.Request, a gatherAttrs, prepare func(*comm.Comm, int, Redistribution, int) (*Exchange, error)) (backend.Kernel, error) {
 	parts, lanes := a.Redistribution, 1
 	if q.Out.Layout == graph.Blocked {
@@ -99,8 +102,9 @@ func exchangeKernel(c *comm.Comm, b *buffers, q backend.Request, a gatherAttrs, 
 	}, nil
 }
 
-// blocked are the parts of a value in the blocked layout, whose elements are blocks of
-// channels. Channels are cut at blocks only.
+// blocked returns the redistribution in units of blocks of channels, for the
+// blocked layout. Every boundary along the channels must be a multiple of
+// graph.BlockSize or the last one.
 func (p Redistribution) blocked() Redistribution {
 	const size = graph.BlockSize
 	up := func(n int) int { return (n + size - 1) / size }
@@ -130,7 +134,8 @@ func (p Redistribution) blocked() Redistribution {
 	return p
 }
 
-// bytesOf is the memory of a value, and the size of its elements.
+// bytesOf returns the memory of a tensor as bytes, and the size of an element in
+// bytes.
 func bytesOf(t backend.Tensor) (memory []byte, unit int) {
 	switch {
 	case t.F64 != nil:

@@ -11,14 +11,15 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// gatherHaloAttrs are the attributes of frame: the parts that ranks get, of which this rank
-// wants what it does not own.
+// gatherHaloAttrs holds the attributes of the operation: those of gather.
 type gatherHaloAttrs struct{ gatherAttrs }
 
-// gatherHalo is what gather puts around a rank's own part, without that part.
+// gatherHalo gathers the halo of a field without the rank's own shard. A convolution
+// with a kernel for separate halos reads both buffers, which saves the copy of the
+// shard that gather makes.
 var gatherHalo = &graph.Op{
 	Name:   "gather_halo",
-	Doc:    "The halo of a field of which this rank has a part, with zeros beyond its ends, as rows and columns around that part.",
+	Doc:    "The halo around this rank's shard of a field, as rows and columns; zeros beyond the ends of the field.",
 	Source: "Dryden et al. 2019, arXiv:1903.06681, section III",
 	NoGrad: noGrad,
 	Shape: func(in []graph.Shape, attrs any) (graph.Shape, error) {
@@ -26,7 +27,7 @@ var gatherHalo = &graph.Op{
 		f, ok := a.haloFrame(a.Rank)
 		own := a.Mesh.Owned(a.From, a.Redistribution.Shape, a.Rank).Shape()
 		if len(in) != 1 || !in[0].Equal(own) || !ok {
-			return nil, fmt.Errorf("operands %v, want the part %v with room around: %w", in, own, graph.ErrShape)
+			return nil, fmt.Errorf("operands %v, want the shard %v with a halo: %w", in, own, graph.ErrShape)
 		}
 		return f.Shape(own), nil
 	},
@@ -38,20 +39,20 @@ var gatherHalo = &graph.Op{
 	AnyLayout: true,
 }
 
-// gatherHaloKernel prepares frame on a rank of c.
+// gatherHaloKernel prepares the operation on a rank of c.
 func gatherHaloKernel(c *comm.Comm, b *buffers, q backend.Request) (backend.Kernel, error) {
 	return exchangeKernel(c, b, q, q.Attrs.(gatherHaloAttrs).gatherAttrs, NewHaloExchange)
 }
 
-// haloFusion is a graph whose operations take halos in frames where they can.
+// haloFusion is the state of the pass fuse-halos.
 type haloFusion struct {
 	u     *pass.Unit
-	fused map[int]op.HaloOp // of the operations that can, by node
-	uses  map[int]bool      // gathers whose frames they use
+	fused map[int]op.HaloOp // by node: the fused form of an operation
+	uses  map[int]bool      // gathers that become halos only
 }
 
-// fuseHalos has operations read the halo of a field apart from the rank's own part,
-// where the device has kernels for that, so that nothing is copied but the halo.
+// fuseHalos lets operations read the halo of a field and the shard from separate
+// buffers, where the device has kernels for that. Only the halo is then copied.
 func fuseHalos(u *pass.Unit) error {
 	if u.Layouts == nil {
 		return nil
@@ -91,7 +92,10 @@ func fuseHalos(u *pass.Unit) error {
 	return err
 }
 
-// dropPartial keeps to frames where all that reads a gathered value can: it travels once.
+// dropPartial keeps the fused form only where all readers of a gathered value have one.
+// Otherwise the value would be gathered twice. It repeats until nothing changes,
+// because dropping one fused operation may leave another value with an unfused
+// reader.
 func (f *haloFusion) dropPartial() {
 	for again := true; again; {
 		again = false
@@ -120,8 +124,9 @@ func (f *haloFusion) dropPartial() {
 	}
 }
 
-// framed is the form of an operation that reads frames: all of its operands that are
-// gathered with room around have one, and there is a kernel for that.
+// framed returns the form of an operation that reads halos separately. ok is true
+// if all its gathered operands have the same halo widths and the device has a
+// kernel for the layouts.
 func (f *haloFusion) framed(n *graph.Node) (op.HaloOp, bool) {
 	g := f.u.Graph
 	a := op.HaloOp{Op: n.Op, Attrs: n.Attrs}

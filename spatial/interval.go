@@ -6,17 +6,19 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Interval is the indices from Lo to before Hi of an axis. What is needed of a
-// periodic axis may run over its ends: index i then means i modulo the size.
+// Interval is the half-open range [Lo, Hi) of indices along an axis. On a periodic
+// axis of n indices, an interval may extend beyond the ends; index i then means i
+// mod n.
 type Interval struct{ Lo, Hi int }
 
-// Len is the number of indices, 0 for an empty interval.
+// Len returns the number of indices, 0 for an empty interval.
 func (v Interval) Len() int { return max(0, v.Hi-v.Lo) }
 
-// Intersect is what both hold.
+// Intersect returns the intersection of two intervals.
 func (v Interval) Intersect(w Interval) Interval { return Interval{max(v.Lo, w.Lo), min(v.Hi, w.Hi)} }
 
-// OwnedInterval is the interval of an axis of n indices that the rank-th of a cut's ranks owns.
+// OwnedInterval returns the interval that a rank owns along an axis of n indices. rank is
+// the coordinate along the mesh axis of the cut c.
 func OwnedInterval(c graph.AxisPartition, rank, n int) Interval {
 	if c.MeshAxis == "" {
 		return Interval{0, n}
@@ -28,11 +30,11 @@ func OwnedInterval(c graph.AxisPartition, rank, n int) Interval {
 	return Interval{c.Starts[rank], hi}
 }
 
-// OutputSplit is the cut of an operation's result along an axis when its operand is cut by
-// c: the rank that owns input o·stride owns output o, or for an upsampling the rank that
-// owns input ⌊o/up⌋. m is the size of the result.
+// OutputSplit derives the split of a result along an axis of size m from the split c
+// of its operand. The rank that owns input o·stride owns output o. For an
+// upsampling by up, the rank that owns input ⌊o/up⌋ owns output o.
 //
-// ok is false if a rank would own nothing.
+// ok is false if a rank would own no output.
 func OutputSplit(a graph.WindowAxis, c graph.AxisPartition, m int) (out graph.AxisPartition, ok bool) {
 	if c.MeshAxis == "" {
 		return c, true
@@ -48,7 +50,11 @@ func OutputSplit(a graph.WindowAxis, c graph.AxisPartition, m int) (out graph.Ax
 	return out, true
 }
 
-// PaddedInputRange is what the outputs of an interval read, padding included.
+// PaddedInputRange returns the inputs that an interval of outputs reads, padding included:
+//
+//	[⌊lo·s/u⌋ − pad, ⌊(hi−1)·s/u⌋ − pad + (k−1)·d + 1)
+//
+// with stride s, upsampling u, window size k and dilation d.
 func PaddedInputRange(a graph.WindowAxis, outputs Interval) Interval {
 	if outputs.Len() == 0 {
 		return Interval{}
@@ -60,8 +66,8 @@ func PaddedInputRange(a graph.WindowAxis, outputs Interval) Interval {
 	}
 }
 
-// InputRange is what the outputs of an interval read of an axis of n inputs. Without
-// periodicity it ends at the ends of the axis; what lies beyond is padding.
+// InputRange returns the inputs, of n, that an interval of outputs reads. On a
+// non-periodic axis the interval is clipped to [0, n); indices beyond are padding.
 func InputRange(a graph.WindowAxis, outputs Interval, n int) Interval {
 	need := PaddedInputRange(a, outputs)
 	if !a.Periodic {
@@ -70,13 +76,14 @@ func InputRange(a graph.WindowAxis, outputs Interval, n int) Interval {
 	return need
 }
 
-// AdjointRange is the outputs, of m, whose windows hold an input of an interval: what
-// the gradient of these inputs reads.
+// AdjointRange returns the outputs, of m, whose windows contain an input of the
+// interval. The gradient of these inputs reads the gradients of these outputs.
 func AdjointRange(a graph.WindowAxis, inputs Interval, m int) Interval {
 	if inputs.Len() == 0 {
 		return Interval{}
 	}
-	// Output o reads from ⌊o·Stride/Up⌋ − Pad on, Reach indices further at most.
+	// Output o reads inputs from ⌊o·Stride/Up⌋ − Pad to at most reach indices
+	// further. Solve both bounds for o.
 	up, reach := max(a.UpFactor, 1), (a.Size-1)*a.Dilation
 	need := Interval{
 		ceil((inputs.Lo+a.Pad-reach)*up, a.Stride),
@@ -88,7 +95,8 @@ func AdjointRange(a graph.WindowAxis, inputs Interval, m int) Interval {
 	return need
 }
 
-// HaloWidths is how many indices a rank needs before and behind its own.
+// HaloWidths returns the widths of the halo before and after the interval that a rank
+// owns.
 func HaloWidths(need, own Interval) (before, behind int) {
 	if need.Len() == 0 {
 		return 0, 0
@@ -96,8 +104,9 @@ func HaloWidths(need, own Interval) (before, behind int) {
 	return max(0, own.Lo-need.Lo), max(0, need.Hi-own.Hi)
 }
 
-// InteriorOutputs is the outputs, of those a rank owns, that read nothing of other ranks: they
-// can be computed while the halo is under way. n is the size of the operand's axis.
+// InteriorOutputs returns those of a rank's outputs that read only inputs the rank owns.
+// They can be computed while the halo is in transit. n is the size of the operand's
+// axis.
 func InteriorOutputs(a graph.WindowAxis, outputs, own Interval, n int) Interval {
 	in := outputs
 	whole := func(o int) bool {
@@ -113,16 +122,18 @@ func InteriorOutputs(a graph.WindowAxis, outputs, own Interval, n int) Interval 
 	return in
 }
 
-// Piece is a run of indices that one rank gives another.
+// Piece is a run of indices that one rank sends to another.
 type Piece struct {
-	Rank int // along the axis of the mesh
-	// At is where the run lies on the axis, From 0 to its size; To is where the receiver
-	// wants it: At, plus or minus the size of a periodic axis.
+	Rank int // coordinate of the owner along the mesh axis
+	// At is the run on the axis, within [0, n). To is the run in the coordinates of
+	// the receiver: At, shifted by a multiple of n if the axis is periodic.
 	At, To Interval
 }
 
-// Sources lists who owns the parts of what a rank needs of an axis of n indices cut by
-// c, its own included, in the order of indices.
+// Sources returns the owners of the interval need of an axis of n indices, the
+// receiver included, in ascending order of index.
+//
+// Cost: O(log P + pieces) per period of the axis.
 func Sources(c graph.AxisPartition, need Interval, n int) []Piece {
 	var pieces []Piece
 	if need.Len() == 0 {
@@ -134,7 +145,7 @@ func Sources(c graph.AxisPartition, need Interval, n int) []Piece {
 	}
 	for turn := floor(need.Lo, n); turn*n < need.Hi; turn++ {
 		first := 0
-		if ranks > 1 { // the last that starts at or before what is needed
+		if ranks > 1 { // the last rank whose shard starts at or before need.Lo
 			first = max(0, sort.SearchInts(c.Starts, need.Lo-turn*n+1)-1)
 		}
 		for r := first; r < ranks; r++ {
@@ -151,6 +162,7 @@ func Sources(c graph.AxisPartition, need Interval, n int) []Piece {
 	return pieces
 }
 
+// floor returns ⌊a/b⌋ for b of any sign; Go's division truncates.
 func floor(a, b int) int {
 	q := a / b
 	if a%b != 0 && (a < 0) != (b < 0) {
@@ -159,4 +171,5 @@ func floor(a, b int) int {
 	return q
 }
 
+// ceil returns ⌈a/b⌉.
 func ceil(a, b int) int { return -floor(-a, b) }

@@ -8,18 +8,19 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// joinMomentsAttrs are the attributes of join_moments: how many values of a channel the ranks
-// along axes of the mesh have, in the order of the group.
+// joinMomentsAttrs holds the attributes of join_moments: the mesh axes, and the number of
+// values per channel of each rank of the group, in rank order.
 type joinMomentsAttrs struct {
 	meshAxes
 	Counts []int
 }
 
-// joinMoments makes the moments of a channel out of those of its parts.
+// joinMoments merges the per-channel moments of the shards of a field into those of
+// the field.
 var joinMoments = &graph.Op{
 	Name: "join_moments",
-	Doc: "Mean and variance (divisor n) of each channel over all ranks along axes of the mesh, from those of each rank's " +
-		"part [2 C].",
+	Doc: "Mean and variance (divisor n) of each channel over all ranks along mesh axes, from the moments of each rank's " +
+		"shard [2 C].",
 	Source: "Chan, Golub and LeVeque 1979, Stanford STAN-CS-79-773, equation 2.1",
 	NoGrad: noGrad,
 	Shape: func(in []graph.Shape, _ any) (graph.Shape, error) {
@@ -44,6 +45,11 @@ func joinMomentsKernel(c *comm.Comm, q backend.Request) (backend.Kernel, error) 
 	return joinMomentsOver(c, counts, q.Out.F32, q.In[0].F32), nil
 }
 
+// joinMomentsOver all-gathers the moments x of the ranks and merges them in rank order, so
+// that every rank computes the same bits. The merge is in float64 for both element
+// types.
+//
+// Shape: x, y [2 C], means then variances.
 func joinMomentsOver[T float32 | float64](c *comm.Comm, counts []int, y, x []T) backend.Kernel {
 	return backend.Kernel{Name: "all-gather", Run: func() error {
 		all, err := comm.AllGather(c, x)
@@ -62,8 +68,12 @@ func joinMomentsOver[T float32 | float64](c *comm.Comm, counts []int, y, x []T) 
 	}}
 }
 
-// mergeMoments gives count, mean and sum of squared differences from the mean of two sets
-// of values together.
+// mergeMoments merges count n, mean and sum of squared deviations of two sets of
+// values:
+//
+//	δ = mean₂ − mean,  mean' = mean + δ·m/(n+m),  S' = S + S₂ + δ²·n·m/(n+m)
+//
+// Source: Chan, Golub and LeVeque 1979, Stanford STAN-CS-79-773, equation 2.1.
 func mergeMoments(n, mean, squares, m, mean2, squares2 float64) (count, both, sum float64) {
 	count = n + m
 	d := mean2 - mean

@@ -8,14 +8,17 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Messages have the layout of the value that travels, so the ranks must choose the same
-// one, though their parts, and with them costs, differ: rank 0 chooses, and the others
-// are bound to that before they choose the rest.
+// A message has the memory layout of the value that it carries, so sender and
+// receiver must choose the same layout. Each rank chooses layouts by cost, and the
+// shards and thus the costs differ. Rank 0 therefore chooses first and broadcasts
+// its choice for every gather. The other ranks keep these layouts fixed and choose
+// the rest.
 
-// broadcastLayouts tells the other ranks the layouts that rank 0 has chosen.
+// broadcastLayouts returns the pass of rank 0 that broadcasts the layouts it has chosen for
+// gathers. The message is a list of tags; gathers outside the list use graph.Plain.
 func broadcastLayouts(c *comm.Comm) pass.Pass {
-	return pass.Pass{Name: "broadcast-layouts", Purpose: "send the layouts of exchanges to the other ranks", Run: func(u *pass.Unit) error {
-		var inner []int64 // tags
+	return pass.Pass{Name: "broadcast-layouts", Purpose: "broadcast the layouts that rank 0 has chosen for exchanges", Run: func(u *pass.Unit) error {
+		var inner []int64 // tags of gathers whose channels are not in the plain layout
 		for _, n := range gatherNodes(u.Graph) {
 			if n.Layout != graph.Plain {
 				inner = append(inner, int64(n.Attrs.(gatherAttrs).Tag))
@@ -28,9 +31,10 @@ func broadcastLayouts(c *comm.Comm) pass.Pass {
 	}}
 }
 
-// receiveLayouts binds a rank to the layouts of rank 0.
+// receiveLayouts returns the pass of the other ranks, which receives the layouts of rank 0
+// and binds the gathers to them. It runs before choose-layouts.
 func receiveLayouts(c *comm.Comm) pass.Pass {
-	return pass.Pass{Name: "receive-layouts", Purpose: "receive the layouts of exchanges that rank 0 chose", Run: func(u *pass.Unit) error {
+	return pass.Pass{Name: "receive-layouts", Purpose: "receive the layouts that rank 0 has chosen for exchanges", Run: func(u *pass.Unit) error {
 		count := []int64{0}
 		if err := comm.Broadcast(c, 0, count); err != nil {
 			return err
@@ -50,6 +54,7 @@ func receiveLayouts(c *comm.Comm) pass.Pass {
 	}}
 }
 
+// gatherNodes returns the gather nodes of a graph in the order of execution.
 func gatherNodes(g *graph.Graph) (out []*graph.Node) {
 	for _, n := range g.Nodes {
 		if n.Kind == graph.KindOp && n.Op == gather {

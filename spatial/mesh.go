@@ -10,40 +10,42 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Mesh is a grid of ranks. Ranks count along the last axis first.
+// Mesh arranges ranks in a grid. Ranks are numbered in row-major order: the last
+// axis varies fastest.
 type Mesh []MeshAxis
 
-// MeshAxis is one axis of a mesh, by the name that cuts use: "data", "level", "lat", "lon",
-// "channel". It cuts the axis of fields of that name, but for the sizes of fields that
-// Changes lists.
+// MeshAxis is one axis of a mesh. Its name is "data", "channel", "level", "lat" or
+// "lon", the axis of fields [N C D H W] that it splits. MeshAxis.Overrides lists
+// field sizes for which it splits another axis.
 type MeshAxis struct {
 	Name      string
-	Size      int
+	Size      int // number of ranks
 	Overrides []Override
 }
 
-// Override is a size of fields at which an axis of the mesh cuts something else than what its
-// name says: the axis To of fields, or nothing if To is "none". It cuts space as evenly as it
-// can, also along its own axis, where the name stands for cuts that suit all sizes.
+// Override makes a mesh axis split another axis than its name in fields of the given
+// size: the axis To, or no axis if To is "none". The split is as even as possible,
+// also if To is the axis of the same name, whose default split must suit all field
+// sizes.
 type Override struct {
 	Level, Lat, Lon int
 	To              string
 }
 
-// String is the text that ParseMesh reads: "2x11x22=channel".
+// String formats the value as ParseMesh reads it: "2x11x22=channel".
 func (c Override) String() string { return fmt.Sprintf("%dx%dx%d=%s", c.Level, c.Lat, c.Lon, c.To) }
 
-// Axes of fields [N C D H W] by the names of the axes of the mesh along which they
-// are cut.
+// fieldAxes maps the names of mesh axes to axes of fields [N C D H W].
 var fieldAxes = map[string]int{"data": 0, "channel": 1, "level": 2, "lat": 3, "lon": 4}
 
-// noAxis in Change.To leaves fields whole.
+// noAxis is the value of Change.To for fields that stay whole.
 const noAxis = "none"
 
-// FieldAxis is the axis of fields [N C D H W] that an axis of that name cuts; −1 for a name
-// that ParseMesh does not know.
+// FieldAxis returns the axis of fields [N C D H W] of that name; −1 for an unknown
+// name.
 func (a MeshAxis) FieldAxis() int { return fieldAxis(a.Name) }
 
+// fieldAxis returns the axis of fields of a name; −1 for an unknown one.
 func fieldAxis(name string) int {
 	if axis, ok := fieldAxes[name]; ok {
 		return axis
@@ -51,8 +53,8 @@ func fieldAxis(name string) int {
 	return -1
 }
 
-// SplitAxis is the axis of fields of shape s [N C D H W] that an axis of the mesh cuts, −1 for
-// none, and whether a change says so.
+// SplitAxis returns the axis that a mesh axis splits in fields of shape s [N C D H W],
+// −1 for none. changed reports whether an entry of MeshAxis.Overrides applies.
 func (a MeshAxis) SplitAxis(s graph.Shape) (axis int, changed bool) {
 	for _, c := range a.Overrides {
 		if len(s) == 5 && s[2] == c.Level && s[3] == c.Lat && s[4] == c.Lon {
@@ -62,7 +64,7 @@ func (a MeshAxis) SplitAxis(s graph.Shape) (axis int, changed bool) {
 	return a.FieldAxis(), false
 }
 
-// String is the text that ParseMesh reads: "lon:4@2x11x22=channel".
+// String formats the value as ParseMesh reads it: "lon:4@2x11x22=channel".
 func (a MeshAxis) String() string {
 	text, mark := fmt.Sprintf("%s:%d", a.Name, a.Size), "@"
 	for _, c := range a.Overrides {
@@ -72,7 +74,7 @@ func (a MeshAxis) String() string {
 	return text
 }
 
-// String is the text that ParseMesh reads: "data:2 lon:4".
+// String formats the value as ParseMesh reads it: "data:2 lon:4".
 func (m Mesh) String() string {
 	var parts []string
 	for _, a := range m {
@@ -81,31 +83,32 @@ func (m Mesh) String() string {
 	return strings.Join(parts, " ")
 }
 
-// ParseMesh reads axes and their numbers of ranks, between blanks: "data:2 lon:4". Behind @
-// an axis may have sizes of fields, levels × latitudes × longitudes, for which it cuts
-// another axis or none: "lat:2 lon:4@2x22x44=channel,2x11x22=none".
+// ParseMesh parses a mesh: names of axes with their numbers of ranks, separated by
+// spaces, such as "data:2 lon:4". After @ an axis may list field sizes, levels ×
+// latitudes × longitudes, in which it splits another axis or none: "lat:2
+// lon:4@2x22x44=channel,2x11x22=none".
 //
 // Errors: exit 64.
 func ParseMesh(text string) (Mesh, error) {
 	var m Mesh
 	for _, word := range strings.Fields(text) {
 		wrong := func(why string) error {
-			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no axis of a mesh", word), At: text, Why: why,
-				Fix: "write \"data:2 lon:4\", or \"lon:4@2x11x22=channel\" for an axis that cuts channels of fields of that size"}
+			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid mesh axis %q", word), At: text, Why: why,
+				Fix: "write \"data:2 lon:4\", or \"lon:4@2x11x22=channel\" to split the channels of fields of that size"}
 		}
 		whole, changes, more := strings.Cut(word, "@")
 		name, count, _ := strings.Cut(whole, ":")
 		n, err := strconv.Atoi(count)
 		double := slices.ContainsFunc(m, func(a MeshAxis) bool { return a.Name == name })
 		if err != nil || n < 1 || fieldAxis(name) < 0 || double {
-			return nil, wrong("the axes are data, channel, level, lat and lon, each once with its number of ranks")
+			return nil, wrong("valid axes are data, channel, level, lat and lon, each at most once, with a number of ranks")
 		}
 		a := MeshAxis{Name: name, Size: n}
 		if more {
 			for _, text := range strings.Split(changes, ",") {
 				c, ok := parseOverride(text)
 				if !ok || slices.ContainsFunc(a.Overrides, func(d Override) bool { return c.sameSize(d) }) {
-					return nil, wrong("behind @ stand sizes of fields, each once, with an axis or none")
+					return nil, wrong("after @ list field sizes, each once, as LEVELxLATxLON=AXIS or =none")
 				}
 				a.Overrides = append(a.Overrides, c)
 			}
@@ -117,8 +120,8 @@ func ParseMesh(text string) (Mesh, error) {
 			for j, b := range m {
 				axis := fieldAxis(c.To)
 				if other, _ := b.SplitAxis(graph.Shape{1, 1, c.Level, c.Lat, c.Lon}); i != j && axis >= 0 && axis == other {
-					return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s and %s cut the same axis of fields of %dx%dx%d", a.Name, b.Name, c.Level, c.Lat, c.Lon),
-						At: text, Why: "an axis of fields is cut along one axis of the mesh", Fix: "let one of them cut something else there, or none"}
+					return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s and %s split the same axis of fields of %dx%dx%d", a.Name, b.Name, c.Level, c.Lat, c.Lon),
+						At: text, Why: "only one mesh axis can split an axis of a field", Fix: "set another axis or none for one of them at this size"}
 				}
 			}
 		}
@@ -126,12 +129,12 @@ func ParseMesh(text string) (Mesh, error) {
 	return m, nil
 }
 
-// sameSize tells whether both are about fields of one size.
+// sameSize reports whether two entries have the same field size.
 func (c Override) sameSize(d Override) bool {
 	return c.Level == d.Level && c.Lat == d.Lat && c.Lon == d.Lon
 }
 
-// parseOverride reads "2x11x22=channel".
+// parseOverride parses "2x11x22=channel".
 func parseOverride(text string) (Override, bool) {
 	size, to, _ := strings.Cut(text, "=")
 	var n [3]int
@@ -148,8 +151,8 @@ func parseOverride(text string) (Override, bool) {
 	return Override{n[0], n[1], n[2], to}, true
 }
 
-// Meshes lists the meshes of n ranks whose axes, in that order, have at most so many
-// ranks; axes of one rank are left out.
+// Meshes returns all meshes of n ranks whose axes are those of most, in that order,
+// with at most as many ranks each. Axes of one rank are omitted.
 func Meshes(n int, most []MeshAxis) []Mesh {
 	if n == 1 {
 		return []Mesh{{}}
@@ -172,7 +175,7 @@ func Meshes(n int, most []MeshAxis) []Mesh {
 	return all
 }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (m Mesh) Size() int {
 	n := 1
 	for _, a := range m {
@@ -181,7 +184,8 @@ func (m Mesh) Size() int {
 	return n
 }
 
-// Coordinate is where a rank stands on the axis of that name; 0 if the mesh has none.
+// Coordinate returns the coordinate of a rank on the axis of that name; 0 if the mesh
+// has no such axis.
 func (m Mesh) Coordinate(rank int, name string) int {
 	for i := len(m) - 1; i >= 0; i-- {
 		if m[i].Name == name {
@@ -192,7 +196,7 @@ func (m Mesh) Coordinate(rank int, name string) int {
 	return 0
 }
 
-// sorted are names of axes in the order of the mesh, each once.
+// sorted returns names of axes in mesh order without duplicates.
 func (m Mesh) sorted(names []string) []string {
 	var out []string
 	for _, a := range m {
@@ -203,8 +207,8 @@ func (m Mesh) sorted(names []string) []string {
 	return out
 }
 
-// Group is the ranks that stand as a rank does on all axes of the mesh but those named,
-// ascending.
+// Group returns, in ascending order, the ranks that have the coordinates of the
+// given rank on all axes except the named ones.
 func (m Mesh) Group(rank int, names []string) []int {
 	var out []int
 	for r := range m.Size() {
@@ -219,8 +223,8 @@ func (m Mesh) Group(rank int, names []string) []int {
 	return out
 }
 
-// check refuses distributions that the mesh does not have, and those that cut two
-// axes of a value along one of the mesh.
+// check returns an error for a distribution over axes that the mesh does not have,
+// and for one that splits two axes of a value along the same mesh axis.
 func (m Mesh) check(d graph.Distribution) error {
 	used := map[string]bool{}
 	for i, c := range d.Axes {
@@ -234,17 +238,17 @@ func (m Mesh) check(d graph.Distribution) error {
 			}
 		}
 		if size != len(c.Starts) || used[c.MeshAxis] {
-			return fmt.Errorf("axis %d is cut into %d along %q of the mesh %v", i, len(c.Starts), c.MeshAxis, m)
+			return fmt.Errorf("axis %d is split into %d parts along %q of the mesh %v", i, len(c.Starts), c.MeshAxis, m)
 		}
 		used[c.MeshAxis] = true
 	}
 	return nil
 }
 
-// Box is a part of a value: an interval of each axis.
+// Box is a part of a value: an interval for each axis.
 type Box []Interval
 
-// Size is the number of elements.
+// Size returns the number of elements.
 func (b Box) Size() int {
 	n := 1
 	for _, v := range b {
@@ -253,7 +257,7 @@ func (b Box) Size() int {
 	return n
 }
 
-// Intersect is what both boxes hold.
+// Intersect returns the intersection of two boxes.
 func (b Box) Intersect(c Box) Box {
 	out := make(Box, len(b))
 	for i := range b {
@@ -262,7 +266,8 @@ func (b Box) Intersect(c Box) Box {
 	return out
 }
 
-// Owned is the part of a value of shape s that a rank holds.
+// Owned returns the box of a value of shape s that a rank owns in the distribution
+// d. A replicated value is owned by every rank.
 func (m Mesh) Owned(d graph.Distribution, s graph.Shape, rank int) Box {
 	b := make(Box, len(s))
 	for i, n := range s {
@@ -274,27 +279,30 @@ func (m Mesh) Owned(d graph.Distribution, s graph.Shape, rank int) Box {
 	return b
 }
 
-// Move is a part of a value that one rank gives another, or keeps.
+// Move is a box that one rank sends to another, or copies within itself.
 type Move struct {
 	From, To int
-	// At is where the part lies in the value, Into where the receiver wants it: the same,
-	// or further by the size of a periodic axis.
+	// At is the box in the coordinates of the value. Into is the box in the
+	// coordinates of the receiver: At, shifted by the size of the axis where a
+	// periodic axis wraps.
 	At, Into Box
 }
 
-// Redistribution says what every rank gets of a value that is distributed over a mesh.
+// Redistribution describes a redistribution: the box that every rank requires of a value
+// distributed over a mesh.
 type Redistribution struct {
 	Mesh  Mesh
-	Shape graph.Shape // of the value
-	From  graph.Distribution
-	// Need is what each rank gets. It may run over the ends of periodic axes.
+	Shape graph.Shape        // of the value
+	From  graph.Distribution // current distribution
+	// Need is the box that each rank requires. It may extend beyond the ends of
+	// periodic axes.
 	Need []Box
-	// Room is what each rank has room for, its Need in it and zeros around; nil for
-	// the Needs themselves.
+	// Room is the destination box of each rank, which contains Need and is zero
+	// elsewhere; nil means Need.
 	Room []Box
 }
 
-// room is what a rank has room for.
+// room returns the destination box of a rank.
 func (p Redistribution) room(rank int) Box {
 	if p.Room == nil {
 		return p.Need[rank]
@@ -302,9 +310,9 @@ func (p Redistribution) room(rank int) Box {
 	return p.Room[rank]
 }
 
-// Moves lists what ranks give each other, by receiver and then along the axes of the
-// value. What several ranks hold comes from the receiver itself, or from the rank that
-// stands as it does on the axes of the mesh along which the value is not cut.
+// Moves returns all transfers, by receiver and then in row-major order. Elements
+// with several owners come from the receiver itself, or else from the owner with
+// the receiver's coordinates on all mesh axes that do not split the value.
 //
 // Errors: a distribution that the mesh does not have.
 func (p Redistribution) Moves() ([]Move, error) {
@@ -318,7 +326,7 @@ func (p Redistribution) Moves() ([]Move, error) {
 	return moves, nil
 }
 
-// movesInto lists what one rank gets.
+// movesInto returns the transfers to one rank.
 func (p Redistribution) movesInto(r int) []Move {
 	cut := func(axis int) graph.AxisPartition {
 		if len(p.From.Axes) == 0 {
@@ -350,7 +358,8 @@ func (p Redistribution) movesInto(r int) []Move {
 	return moves
 }
 
-// eachCombination calls f with every choice of one piece of each list, the last list fastest.
+// eachCombination calls f with every combination of one piece from each list; the last list
+// varies fastest. f must not retain its argument.
 func eachCombination(lists [][]Piece, f func([]Piece)) {
 	chosen := make([]Piece, len(lists))
 	var choose func(i int)

@@ -8,31 +8,39 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// Sharded is what one rank computes of a graph.
+// Sharded is the part of a graph that one rank computes.
 type Sharded struct {
-	Local *graph.Graph
-	// Inputs and Outputs are the distributions of fields that enter and leave.
+	Local *graph.Graph // graph of the rank
+	// Inputs and Outputs are the distributions of the fields that enter and leave
+	// the graph, by name.
 	Inputs, Outputs map[string]graph.Distribution
 }
 
 // Shard rewrites a graph, gradients included, to the part that one rank of the mesh
-// computes. Fields are cut along the axes that the mesh names ("data", "level", "lat",
-// "lon"), the first input as evenly as multiples of the smallest field allow; every
-// other field of the same size is cut alike, others as the windows of operations lead
-// from one to the other, and not at all where a rank would own nothing. In fields of the
-// sizes that MeshAxis.Changes lists an axis of the mesh cuts another axis, or none, but for
-// inputs and outputs of their size. What a
-// rank needs of others becomes a gather; sums over axes that are cut become a sum
-// over ranks. A batch of fewer samples than ranks along "data" is not cut.
+// computes.
 //
-// Where channels are cut, a convolution reads all channels of its operand and makes those
-// of the rank with their filters alone; the rank's own rows of the filter's gradient stand
-// among zeros in the sum over ranks. Joins along the channels are whole.
+// Distribution of fields: each mesh axis splits the axis of its name ("data",
+// "level", "lat", "lon"). The first input is split as evenly as multiples of the
+// smallest field allow. Every other field of the same size is split alike. Windows
+// of operations carry the split from one field size to the next. An axis stays
+// whole where a rank would own nothing. In fields of the sizes that
+// MeshAxis.Changes lists, a mesh axis splits another axis or none; inputs and
+// outputs of these sizes keep the default split. A batch with fewer samples than
+// ranks along "data" is not split.
 //
-// Parameters, states and what is no field are on all ranks, with the same bits.
+// Communication: the elements that a rank requires from others become a gather. A
+// sum over a split axis becomes a sum over ranks.
 //
-// Errors: a mesh with unknown axes or more ranks than elements; operations that
-// cannot be cut so.
+// Channels: a convolution reads all channels of its operand and computes the rank's
+// channels of the result with their filters alone. The rank's rows of the filter
+// gradient are padded with zeros and summed over the ranks. Concatenations along
+// the channels are whole.
+//
+// Parameters, states and values that are not fields are replicated, with the same
+// bits on all ranks.
+//
+// Errors: a mesh with unknown axes or with more ranks than indices; operations that
+// cannot be split this way.
 func Shard(g *graph.Graph, m Mesh, rank int) (*Sharded, error) {
 	s := &sharding{mesh: m, rank: rank, g: g, dist: make([]graph.Distribution, len(g.Nodes)), isField: make([]bool, len(g.Nodes)),
 		values: make([]graph.Value, len(g.Nodes)), cuts: map[axisSize]graph.AxisPartition{}, stored: map[int]bool{}, leaves: map[int]bool{}, fetched: map[string]graph.Value{}}
@@ -67,40 +75,42 @@ func Shard(g *graph.Graph, m Mesh, rank int) (*Sharded, error) {
 	return out, nil
 }
 
-// axisSize is an axis of fields that has a size.
+// axisSize identifies an axis of fields together with its size.
 type axisSize struct{ axis, n int }
 
-// sharding is a graph being cut.
+// sharding is the state of the rewrite of a graph.
 type sharding struct {
 	mesh    Mesh
 	rank    int
 	g       *graph.Graph
-	cuts    map[axisSize]graph.AxisPartition
-	isField []bool               // by node: cut like fields of its size
-	dist    []graph.Distribution // by node
-	stored  map[int]bool         // values for parameters and states, which are on all ranks
-	leaves  map[int]bool         // outputs of the size of an input
-	values  []graph.Value        // by node: the rank's parts of fields
-	fetched map[string]graph.Value
-	tags    int
+	cuts    map[axisSize]graph.AxisPartition // default split of an axis by its size
+	isField []bool                           // by node: split like the fields of its size
+	dist    []graph.Distribution             // by node
+	stored  map[int]bool                     // values of parameters and states, which are replicated
+	// outputs with the size of an input, which get the distribution of inputs
+	leaves  map[int]bool
+	values  []graph.Value          // by node: the shards of fields
+	fetched map[string]graph.Value // gathered values, by source and boxes: each is gathered once
+	tags    int                    // number of message tags used so far, equal on all ranks
 }
 
-// cutFields decides how axes of every size are cut.
+// cutFields decides the split of every axis size: first of the first input, then of
+// the fields that windows derive from it.
 func (s *sharding) cutFields() error {
 	first := slices.IndexFunc(s.g.Nodes, func(n *graph.Node) bool { return n.Kind == graph.KindInput && len(n.Shape) == 5 })
 	if first < 0 {
-		return fmt.Errorf("the network has no field [N C D H W] that could be cut over the mesh %v", s.mesh)
+		return fmt.Errorf("the network has no input field [N C D H W] to split over the mesh %v", s.mesh)
 	}
 	for _, a := range s.mesh {
 		axis, n := a.FieldAxis(), s.g.Nodes[first].Shape
 		if axis < 0 || a.Size < 1 {
-			return fmt.Errorf("mesh %v: axis %q of %d ranks; known are data, channel, level, lat and lon", s.mesh, a.Name, a.Size)
+			return fmt.Errorf("mesh %v: invalid axis %q of %d ranks; valid names are data, channel, level, lat and lon", s.mesh, a.Name, a.Size)
 		}
-		if axis == channels || axis == 0 && n[0] < a.Size { // a short batch: all ranks along it compute the same
+		if axis == channels || axis == 0 && n[0] < a.Size { // a short batch: all ranks along "data" compute the same samples
 			continue
 		}
 		if a.Size > n[axis] {
-			return fmt.Errorf("mesh %v: %d ranks along %q, where the field %v has %d", s.mesh, a.Size, a.Name, n, n[axis])
+			return fmt.Errorf("mesh %v: %d ranks along %q, but the field %v has size %d", s.mesh, a.Size, a.Name, n, n[axis])
 		}
 		if a.Size > 1 {
 			s.cuts[axisSize{axis, n[axis]}] = graph.AxisPartition{MeshAxis: a.Name, Starts: ShardStarts(n[axis], a.Size, s.commonUnit(axis, n[axis]))}
@@ -114,15 +124,16 @@ func (s *sharding) cutFields() error {
 	return nil
 }
 
-// commonUnit is the largest number that an axis of n is a multiple of by the sizes that the
-// axis has in the graph: cuts at its multiples suit all of them.
+// commonUnit returns the largest factor by which any field of the graph is smaller than n
+// along an axis. Splits at multiples of it map to whole indices in all these
+// fields.
 func (s *sharding) commonUnit(axis, n int) int {
 	unit := 1
 	for _, nd := range s.g.Nodes {
 		if nd.Kind != graph.KindOp || len(nd.Shape) != 5 {
 			continue
 		}
-		// The gradients of filters are no fields.
+		// Against > 0 marks gradients of filters, which are not fields.
 		w := nd.Op.Window(s.g.InShapes(nd), nd.Attrs)
 		if axis == 0 && w.Samples > 0 && n%w.Samples == 0 {
 			unit = max(unit, n/w.Samples)
@@ -134,8 +145,9 @@ func (s *sharding) commonUnit(axis, n int) int {
 	return unit
 }
 
-// ShardStarts cuts n indices into p parts, as evenly as multiples of unit allow, the larger
-// ones first; if there are fewer multiples than parts, at any index.
+// ShardStarts returns the first index of each of p shards of n indices. Sizes are
+// multiples of unit, as equal as possible, larger shards first. If there are fewer
+// multiples than shards, unit 1 is used.
 func ShardStarts(n, p, unit int) []int {
 	if n/unit < p {
 		unit = 1
@@ -151,7 +163,8 @@ func ShardStarts(n, p, unit int) []int {
 	return starts
 }
 
-// propagate carries cuts from the operand of a window to the result.
+// propagate propagates the split of an operand to the size of the result, through
+// windows and reshapes.
 func (s *sharding) propagate(n *graph.Node) {
 	shapes := s.g.InShapes(n)
 	if n.Op.Split == graph.SplitReshape {
@@ -181,7 +194,8 @@ func (s *sharding) propagate(n *graph.Node) {
 	}
 }
 
-// propagateScaled carries a cut to an axis that is so many times as long, or as short.
+// propagateScaled propagates a split to an axis whose size is a multiple or a fraction. It
+// does nothing if a boundary would not be a whole index.
 func (s *sharding) propagateScaled(from, to axisSize) {
 	c, ok := s.cuts[from]
 	if _, known := s.cuts[to]; !ok || known {
@@ -197,9 +211,9 @@ func (s *sharding) propagateScaled(from, to axisSize) {
 	s.cuts[to] = graph.AxisPartition{MeshAxis: c.MeshAxis, Starts: starts}
 }
 
-// sameAxis is the axis of the result of a reshape along which neighbours are those along
-// axis i of the operand: with as many elements before and behind it, or joined with
-// axes behind it, or parted into such.
+// sameAxis finds the axis j of a reshape's result that continues axis i of the
+// operand: the same number of elements precede it, and one size divides the other.
+// Neighbours along i are then neighbours along j, or along j and the axes after it.
 func sameAxis(from, to graph.Shape, i int) (j int, ok bool) {
 	before := from[:i].Size()
 	for j := range to {
@@ -210,19 +224,19 @@ func sameAxis(from, to graph.Shape, i int) (j int, ok bool) {
 	return 0, false
 }
 
-// channels is the axis of fields [N C D H W] along which a norm has its statistics.
+// channels is the channel axis of fields [N C D H W].
 const channels = 1
 
-// fieldDist is how a field of that shape is cut: along the axes that the mesh names, where windows
-// lead the cuts, or what an axis of the mesh cuts instead in fields of that size, as evenly
-// as it can. Channels are cut at multiples of graph.BlockSize. What would leave a rank
-// without a part is not cut.
+// fieldDist returns the distribution of a field of a shape within the network. Channels
+// are split at multiples of graph.BlockSize. An axis that would leave a rank
+// without elements stays whole.
 func (s *sharding) fieldDist(shape graph.Shape) graph.Distribution {
 	return s.distBy(shape, MeshAxis.SplitAxis)
 }
 
-// boundaryDist is how a field of that shape is cut that enters or leaves the network: ranks have
-// all channels, and of space and samples the parts that the names of the mesh's axes say.
+// boundaryDist returns the distribution of a field that enters or leaves the network.
+// Ranks have all channels; space and samples are split by the names of the mesh
+// axes.
 func (s *sharding) boundaryDist(shape graph.Shape) graph.Distribution {
 	return s.distBy(shape, func(a MeshAxis, shape graph.Shape) (axis int, changed bool) {
 		switch axis, changed = a.SplitAxis(shape); {
@@ -235,6 +249,8 @@ func (s *sharding) boundaryDist(shape graph.Shape) graph.Distribution {
 	})
 }
 
+// distBy returns a distribution in which each mesh axis splits the axis that by
+// returns.
 func (s *sharding) distBy(shape graph.Shape, by func(MeshAxis, graph.Shape) (axis int, changed bool)) graph.Distribution {
 	if len(shape) != 5 {
 		return graph.Distribution{}
@@ -257,7 +273,7 @@ func (s *sharding) distBy(shape graph.Shape, by func(MeshAxis, graph.Shape) (axi
 	return d
 }
 
-// visit gives what a rank computes in place of n.
+// visit returns the value that a rank computes in place of node n.
 func (s *sharding) visit(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	switch n.Kind {
 	case graph.KindInput:
@@ -284,12 +300,13 @@ func (s *sharding) visit(b *graph.Builder, n *graph.Node, in []graph.Value) grap
 	return graph.Value{}
 }
 
-// owned is the part of a value that a rank holds.
+// owned returns the box of a node's value that a rank owns.
 func (s *sharding) owned(id, rank int) Box {
 	return s.mesh.Owned(s.dist[id], s.g.Nodes[id].Shape, rank)
 }
 
-// rewrite gives what a rank computes of an operation, by the kind of its window.
+// rewrite returns the value that a rank computes for an operation. The window and
+// the traits of the operation select the rewrite; no operation is known by name.
 func (s *sharding) rewrite(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	w := n.Op.Window(s.g.InShapes(n), n.Attrs)
 	fields := slices.ContainsFunc(n.In, func(id int) bool { return s.isField[id] })
@@ -338,7 +355,7 @@ func (s *sharding) rewrite(b *graph.Builder, n *graph.Node, in []graph.Value) gr
 	return s.pointwise(b, n, in)
 }
 
-// cut is how an axis of a value is cut.
+// cut returns the split of an axis of a node's value.
 func (s *sharding) cut(id, axis int) graph.AxisPartition {
 	if s.dist[id].Replicated() {
 		return graph.AxisPartition{}
@@ -346,7 +363,7 @@ func (s *sharding) cut(id, axis int) graph.AxisPartition {
 	return s.dist[id].Axes[axis]
 }
 
-// local appends the operation with the attributes of a part.
+// local appends the operation with attributes adapted to the part l.
 func (s *sharding) local(b *graph.Builder, n *graph.Node, l graph.Shard, in ...graph.Value) graph.Value {
 	attrs := n.Attrs
 	if n.Op.ShardAttrs != nil {
@@ -355,7 +372,7 @@ func (s *sharding) local(b *graph.Builder, n *graph.Node, l graph.Shard, in ...g
 	return b.Node(n.Op, attrs, in...)
 }
 
-// boxes are those of all ranks.
+// boxes returns the boxes of all ranks, by rank.
 func (s *sharding) boxes(of func(rank int) Box) []Box {
 	out := make([]Box, s.mesh.Size())
 	for r := range out {
@@ -364,8 +381,10 @@ func (s *sharding) boxes(of func(rank int) Box) []Box {
 	return out
 }
 
-// fetch gives a rank the box that it needs of node id, of which v is its part, with room
-// around. Once for every value and box.
+// fetch returns the value with the box need(rank) of node id, of which v is the
+// rank's shard. The box room(rank), if room is not nil, contains need and is zero
+// elsewhere. A rank that already has its box returns v. Equal requests share one
+// gather.
 func (s *sharding) fetch(b *graph.Builder, id int, v graph.Value, need, room func(rank int) Box) graph.Value {
 	p := Redistribution{Mesh: s.mesh, Shape: s.g.Nodes[id].Shape, From: s.dist[id], Need: s.boxes(need)}
 	if room != nil {
@@ -389,13 +408,14 @@ func (s *sharding) fetch(b *graph.Builder, id int, v graph.Value, need, room fun
 		} else {
 			s.fetched[key] = b.Node(gather, gatherAttrs{Redistribution: p, Rank: s.rank, Tag: s.tags}, v)
 		}
-		s.tags++ // also for a crop, where other ranks gather
+		s.tags++ // count tags also for a crop: other ranks may gather here
 	}
 	return s.fetched[key]
 }
 
-// fetchParts fetches the values that node id joins along the channels, if it does, and
-// joins what came: operations that read joins in parts then read no copy of the whole.
+// fetchParts fetches the operands of a channel concatenation one by one and
+// concatenates the results. Operations that read concatenations in parts then need
+// no copy of the whole. It returns an invalid value for other nodes.
 func (s *sharding) fetchParts(b *graph.Builder, id int, need, room func(rank int) Box) graph.Value {
 	n := s.g.Nodes[id]
 	if !op.IsChannelConcat(n) || len(n.Shape) != 5 {
@@ -422,7 +442,7 @@ func (s *sharding) fetchParts(b *graph.Builder, id int, need, room func(rank int
 	return b.Node(n.Op, n.Attrs, parts...)
 }
 
-// inside tells whether a box lies within a shape.
+// inside reports whether a box lies within a shape, without wrapping around.
 func inside(b Box, s graph.Shape) bool {
 	for i, v := range b {
 		if v.Lo < 0 || v.Hi > s[i] {
@@ -432,14 +452,14 @@ func inside(b Box, s graph.Shape) bool {
 	return true
 }
 
-// replicate gives all ranks all of a value.
+// replicate replicates a value: every rank gets all of it.
 func (s *sharding) replicate(b *graph.Builder, id int, v graph.Value) graph.Value {
 	all := graph.Distribution{}
 	return s.fetch(b, id, v, func(r int) Box { return s.mesh.Owned(all, s.g.Nodes[id].Shape, r) }, nil)
 }
 
-// fetchLike gives a rank the part of an operand that goes with the part of the field node to
-// that it holds; axes of size 1 are stretched. What is no field is on all ranks.
+// fetchLike fetches the part of an operand that corresponds to the rank's shard of node
+// to. Axes of size 1 are broadcast. Values that are not fields are replicated.
 func (s *sharding) fetchLike(b *graph.Builder, id int, v graph.Value, to int) graph.Value {
 	shape, target := s.g.Nodes[id].Shape, s.g.Nodes[to].Shape
 	if len(shape) != 5 || len(target) != 5 {
@@ -456,7 +476,7 @@ func (s *sharding) fetchLike(b *graph.Builder, id int, v graph.Value, to int) gr
 	}, nil)
 }
 
-// pointwise computes the part of the result from the same part of all operands.
+// pointwise computes a shard of the result from the same shard of all operands.
 func (s *sharding) pointwise(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	for i, id := range n.In {
 		in[i] = s.fetchAligned(b, id, in[i], n.ID)
@@ -464,8 +484,9 @@ func (s *sharding) pointwise(b *graph.Builder, n *graph.Node, in []graph.Value) 
 	return s.local(b, n, graph.Shard{Shape: s.owned(n.ID, s.rank).Shape()}, in...)
 }
 
-// reduction adds up over the ranks that hold parts of the axes that are summed. All
-// operands are cut as the first.
+// reduction computes the reduction of the rank's shard and sums it over the ranks
+// that split a reduced axis. All operands take the distribution of the first.
+// Reductions other than sums are computed on every rank from the whole operand.
 func (s *sharding) reduction(b *graph.Builder, n *graph.Node, in []graph.Value, w graph.Window) graph.Value {
 	field := n.In[w.Operand]
 	var over []string
@@ -495,8 +516,9 @@ func (s *sharding) reduction(b *graph.Builder, n *graph.Node, in []graph.Value, 
 	return s.sum(b, part, over)
 }
 
-// fetchAligned gives a rank what goes with the part of the field to that it holds: of a field
-// likewise a part, of values per channel [C] or [2 C] those of its channels.
+// fetchAligned fetches the part of a value that belongs to the rank's shard of the field
+// to: a shard of a field, or the rank's channels of a value per channel [C] or [2
+// C].
 func (s *sharding) fetchAligned(b *graph.Builder, id int, v graph.Value, to int) graph.Value {
 	shape := s.g.Nodes[id].Shape
 	if axis := len(shape) - 1; s.isField[to] && (axis == 0 || axis == 1) {
@@ -505,8 +527,8 @@ func (s *sharding) fetchAligned(b *graph.Builder, id int, v graph.Value, to int)
 	return s.fetchLike(b, id, v, to)
 }
 
-// sliceChannels gives a rank the part of a value on all ranks that belongs to its channels of
-// a field, which are an axis of the value.
+// sliceChannels crops a replicated value to the rank's channels of a field. axis is
+// the channel axis of the value.
 func (s *sharding) sliceChannels(b *graph.Builder, v graph.Value, axis, field int) graph.Value {
 	if s.cut(field, channels).MeshAxis == "" {
 		return v
@@ -519,9 +541,9 @@ func (s *sharding) sliceChannels(b *graph.Builder, v graph.Value, axis, field in
 	return b.Node(crop, cropAttrs{box, v.Shape()}, v)
 }
 
-// sumChannels adds up a value over the ranks along axes of the mesh, and where the ranks
-// along others have parts for their channels of a field, along an axis of the value, gives
-// all ranks the whole.
+// sumChannels sums a value over the ranks along mesh axes. If the field's channels
+// are split, each rank has only its own channels along axis; padding with zeros and
+// summing over the channel ranks too yields the whole value on all ranks.
 func (s *sharding) sumChannels(b *graph.Builder, part graph.Value, axis, field int, over []string) graph.Value {
 	c := s.cut(field, channels)
 	if c.MeshAxis == "" {
@@ -532,7 +554,7 @@ func (s *sharding) sumChannels(b *graph.Builder, part graph.Value, axis, field i
 	return s.sum(b, op.PadZeros(b, part, axis, own.Lo, n-own.Hi), append(over, c.MeshAxis))
 }
 
-// sum adds up a value over the ranks along axes of the mesh.
+// sum sums a value over the ranks along mesh axes.
 func (s *sharding) sum(b *graph.Builder, v graph.Value, over []string) graph.Value {
 	if len(over) == 0 {
 		return v
@@ -540,7 +562,7 @@ func (s *sharding) sum(b *graph.Builder, v graph.Value, over []string) graph.Val
 	return b.Node(sumRanks, meshAxes{s.mesh.sorted(over)}, v)
 }
 
-// replicated computes the whole result on every rank.
+// replicated computes the whole result on every rank from replicated operands.
 func (s *sharding) replicated(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	s.dist[n.ID] = graph.Distribution{}
 	for i, id := range n.In {
@@ -549,8 +571,11 @@ func (s *sharding) replicated(b *graph.Builder, n *graph.Node, in []graph.Value)
 	return b.Node(n.Op, n.Attrs, in...)
 }
 
-// dropout draws for the whole field, so that the draw does not depend on cuts, and
-// takes its part.
+// dropout draws the mask of the whole field and crops it, so that the random
+// numbers do not depend on the distribution. The mask is the dropout of a field of
+// ones.
+//
+// Cost: memory of the whole field for the mask.
 func (s *sharding) dropout(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	if !s.isField[n.ID] || s.dist[n.ID].Replicated() {
 		return s.pointwise(b, n, in)

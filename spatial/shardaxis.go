@@ -7,13 +7,17 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// axisAttention computes attention along an axis, or a gradient of it, for a part of the result: a rank reads the
-// windows that its own points lie in, whole. Rows are cut at whole sets where leads attend to each other, and channels are not cut.
+// axisAttention computes the shard of an attention along an axis, or of one of its
+// gradients. A rank reads the windows that contain its own points, as a whole. If
+// leads attend to each other (axis 0), samples are split only between complete
+// sets. Channels are not split.
+//
+// Shape: in[0] [N 3C D H W] holds query, key and value; the result has C channels.
 func (s *sharding) axisAttention(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	a := n.Attrs.(op.AxisAttention)
 	field, x := n.ID, s.g.Nodes[n.In[0]].Shape
 	gradient := len(n.In) == 3
-	if !s.isField[n.ID] { // of weights of offsets: each rank adds what its own points of dy say
+	if !s.isField[n.ID] { // gradient of the position weights: a sum over all points of dy
 		if field = n.In[2]; !s.isField[field] {
 			return s.replicated(b, n, in)
 		}
@@ -31,7 +35,7 @@ func (s *sharding) axisAttention(b *graph.Builder, n *graph.Node, in []graph.Val
 	}
 	shape := s.g.Nodes[field].Shape
 	own := func(r int) Box { return s.mesh.Owned(dist, shape, r) }
-	// cover is what a rank reads, of a field of so many channels.
+	// cover is the box that a rank reads of a field with width channels.
 	cover := func(r, width int) Box {
 		box := own(r)
 		box[channels] = Interval{0, width}
@@ -76,8 +80,9 @@ func (s *sharding) axisAttention(b *graph.Builder, n *graph.Node, in []graph.Val
 	return b.Node(crop, cropAttrs{keep, made.Shape()}, made)
 }
 
-// windowSpan is what the windows cover that points of an interval of an axis of n lie in. It may begin before the axis, or
-// end behind it, where a window goes around.
+// windowSpan returns the interval that covers all windows with a point in own, of an
+// axis of n. It may start before 0 or end after n if a window wraps around a
+// periodic axis.
 func windowSpan(a op.AxisAttention, own Interval, n int) Interval {
 	var cover Interval
 	for _, w := range windowIntervals(a, n) {
@@ -88,13 +93,14 @@ func windowSpan(a op.AxisAttention, own Interval, n int) Interval {
 			cover.Hi = w.Hi
 		}
 	}
-	if cover.Len() >= n { // some of it twice
+	if cover.Len() >= n { // the windows wrap around and overlap: read the whole axis
 		return Interval{0, n}
 	}
 	return cover
 }
 
-// windowIntervals lists the windows, and before them the last one where it goes around.
+// windowIntervals returns the windows of the axis in ascending order. A last window that
+// wraps around is listed twice: also shifted by −n, before the others.
 func windowIntervals(a op.AxisAttention, n int) []Interval {
 	var out []Interval
 	windows := a.Windows(n)
@@ -107,7 +113,8 @@ func windowIntervals(a op.AxisAttention, n int) []Interval {
 	return out
 }
 
-// windowStarts are the starts of the windows in what a rank reads.
+// windowStarts returns the first indices of the windows inside cover, relative to
+// it.
 func windowStarts(a op.AxisAttention, cover Interval, n int) []int {
 	if cover.Len() == n {
 		return a.Starts

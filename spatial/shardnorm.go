@@ -5,7 +5,7 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// spaceAxes names the axes of the mesh along which a field is cut, but for its channels.
+// spaceAxes returns the mesh axes that split a field along any axis but the channels.
 func (s *sharding) spaceAxes(field int) (over []string) {
 	for axis := range s.g.Nodes[field].Shape {
 		if c := s.cut(field, axis); c.MeshAxis != "" && axis != channels {
@@ -15,7 +15,10 @@ func (s *sharding) spaceAxes(field int) (over []string) {
 	return over
 }
 
-// moments joins those of the parts of a field. The other operands are on all ranks.
+// moments computes mean and variance per channel of the rank's shard and merges
+// them over the ranks. The other operands are replicated.
+//
+// Shape: x [N C D H W] → [2 C].
 func (s *sharding) moments(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	x := n.In[0]
 	for i := range in[1:] {
@@ -32,14 +35,16 @@ func (s *sharding) moments(b *graph.Builder, n *graph.Node, in []graph.Value) gr
 	return s.sumChannels(b, part, 1, x, nil)
 }
 
-// valuesPerChannel is how many values of each of its channels of a field a rank has.
+// valuesPerChannel returns the number of values per channel in a rank's shard of a field.
 func (s *sharding) valuesPerChannel(field, rank int) int {
 	own := s.owned(field, rank)
 	return own.Size() / own[channels].Len()
 }
 
-// momentsGrad divides by the number of values that the whole field has, where the
-// operation divides by those of a part.
+// momentsGrad computes the gradient of normalisation moments on a shard. The
+// operation divides by the number of values per channel of its operand, n_shard.
+// The correct divisor is that of the whole field, so the moments' gradient is
+// scaled by n_shard/n_field.
 func (s *sharding) momentsGrad(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	x := s.fetchLike(b, n.In[0], in[0], n.ID)
 	part := float64(s.valuesPerChannel(n.ID, s.rank)) / float64(n.Shape.Size()/n.Shape[channels])

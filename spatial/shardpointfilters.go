@@ -6,12 +6,12 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// A convolution whose filters are not shared has a filter for each point of its result:
-// the filters of a rank are those of the points that it computes, and so are their
-// gradients, which are added up over the samples only. The channels of its fields are not
-// cut.
+// A locally connected layer (a convolution with unshared filters) has one filter
+// per point of the result. A rank holds the filters of the points that it computes,
+// and their gradients. These gradients are summed over samples only. Channels are
+// not split.
 
-// wholeChannels leaves the channels of a field uncut.
+// wholeChannels removes the split of a field's channels.
 func (s *sharding) wholeChannels(id int) {
 	if c := s.dist[id].Axes; len(c) > 0 {
 		s.dist[id].Axes = slices.Clone(c)
@@ -19,7 +19,10 @@ func (s *sharding) wholeChannels(id int) {
 	}
 }
 
-// fetchPointFilters gives a rank the filters of the points of a box, with room around.
+// fetchPointFilters fetches the filters of the points in a box. need and room are boxes of
+// the result; they apply to the axes of space of the filters.
+//
+// Shape: filters [F C·k³ D H W].
 func (s *sharding) fetchPointFilters(b *graph.Builder, id int, v graph.Value, need, room func(rank int) Box) graph.Value {
 	shape := s.g.Nodes[id].Shape
 	filters := func(points func(rank int) Box) func(rank int) Box {
@@ -30,7 +33,8 @@ func (s *sharding) fetchPointFilters(b *graph.Builder, id int, v graph.Value, ne
 	return s.fetch(b, id, v, filters(need), filters(room))
 }
 
-// pointFilterGrad computes the gradient of the filters of a rank's points.
+// pointFilterGrad computes the gradient of the filters of the rank's points. It is
+// summed over the ranks that split the samples.
 func (s *sharding) pointFilterGrad(b *graph.Builder, n *graph.Node, in []graph.Value, w graph.Window) graph.Value {
 	x, dy := n.In[w.Operand], n.In[w.CorrelateWith]
 	shape, dyShape := s.g.Nodes[x].Shape, s.g.Nodes[dy].Shape

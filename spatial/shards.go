@@ -11,31 +11,36 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Shards deals the pieces of the parameters out to the ranks of a plan, of which each
-// then moves its own. It is the optim.Ranks of an optimiser.
+// Shards distributes the parameters of a plan over its ranks for a sharded
+// optimiser. Each rank updates its own pieces. It implements optim.Ranks.
+//
+// Concurrency: all ranks call the methods in the same order.
+// Source: Rajbhandari et al. 2020, arXiv:1910.02054.
 type Shards struct {
 	c      *comm.Comm
-	owners []int // by piece
-	grads  []float32
+	owners []int                   // owning rank, by piece
+	grads  []float32               // gradients of the own pieces
 	owned  map[string][]ownedRange // by parameter
-	spans  [][2]int                // of the parameters, those of one owner side by side
-	cuts   []int                   // of spans, between owners
+	spans  [][2]int                // ranges of the parameters, grouped by owner
+	cuts   []int                   // boundaries between owners in the concatenated spans
 	costs  *SumCosts
 }
 
 var _ optim.Ranks = (*Shards)(nil)
 
-// ownedRange is the values of a parameter from lo up to before hi, whose gradient this rank
-// has from at on.
+// ownedRange is the range [lo, hi) of a parameter that this rank owns. Its gradient
+// starts at index at of Shards.grads.
 type ownedRange struct{ lo, hi, at int }
 
-// Shards are those of a plan that CompileShared made; nil for others.
+// Shards returns the parameter shards of a plan of CompileShared; nil for other
+// plans.
 func (p *Plan) Shards() *Shards { return p.sums.shards }
 
-// newShards deals out the parameters of a plan. All ranks call it.
+// newShards distributes the parameters of a plan. All ranks call it.
 //
-// Gradients that are summed over all ranks are cut where their buckets are, so that half
-// of their all-reduce is enough. Others are on all ranks, and dealt out evenly.
+// Parameters whose gradients are summed over all ranks are split at the boundaries
+// of the reduce-scatter of their buckets, which leaves each rank the sums that it
+// needs. Other gradients are replicated, and their parameters are split evenly.
 //
 // Source: Rajbhandari et al. 2020, arXiv:1910.02054, section 5.2.
 func newShards(sums *gradientSums, plan *engine.Plan) (*Shards, error) {
@@ -46,7 +51,7 @@ func newShards(sums *gradientSums, plan *engine.Plan) (*Shards, error) {
 	s := &Shards{c: c, owned: map[string][]ownedRange{}, costs: &sums.costs}
 	pieces := optim.Chunks(plan.Store())
 	s.owners = make([]int, len(pieces))
-	of := map[string][]int{} // numbers of the pieces of a parameter
+	of := map[string][]int{} // indices of the pieces, by parameter
 	for i, x := range pieces {
 		of[x.Param] = append(of[x.Param], i)
 		s.owners[i] = -1
@@ -84,7 +89,7 @@ func newShards(sums *gradientSums, plan *engine.Plan) (*Shards, error) {
 	return s, nil
 }
 
-// storeGrad takes this rank's pieces of the gradient of a parameter.
+// storeGrad stores this rank's pieces of the gradient x of a parameter.
 func storeGrad[T float32 | float64](s *Shards, param string, x []T) {
 	for _, p := range s.owned[param] {
 		for i, v := range x[p.lo:p.hi] {
@@ -93,7 +98,8 @@ func storeGrad[T float32 | float64](s *Shards, param string, x []T) {
 	}
 }
 
-// take is engine.Extension.TakeGrad.
+// take stores this rank's pieces of a gradient tensor, in its element type. A
+// gradient without memory is zero.
 func (s *Shards) take(param string, g backend.Tensor) {
 	switch {
 	case g.F64 != nil:
@@ -107,12 +113,13 @@ func (s *Shards) take(param string, g backend.Tensor) {
 	}
 }
 
-// spansAllRanks tells whether a bucket is summed over all ranks.
+// spansAllRanks reports whether a bucket is summed over all ranks.
 func (s *Shards) spansAllRanks(b *bucket) bool { return b.group.Size() == s.c.Size() }
 
-// assign gives pieces that lie one behind the other from at on their owners.
+// assign assigns consecutive pieces, the first of which starts at index at, to the
+// ranks that own the ranges between cuts.
 func (s *Shards) assign(numbers []int, pieces []optim.Chunk, at int, cuts []int) {
-	owner := make([]int, s.c.Size()) // of what lies between two cuts
+	owner := make([]int, s.c.Size()) // owner of the range between two cuts
 	for r := range owner {
 		owner[comm.Auto.Piece(r, len(owner))] = r
 	}
@@ -126,7 +133,8 @@ func (s *Shards) assign(numbers []int, pieces []optim.Chunk, at int, cuts []int)
 	}
 }
 
-// addSpans puts the pieces of one owner side by side.
+// addSpans records the ranges of the pieces, grouped by owner, as the all-gather
+// needs them.
 func (s *Shards) addSpans(pieces []optim.Chunk) {
 	ranks := s.c.Size()
 	turns := make([][]optim.Chunk, ranks)
@@ -149,23 +157,26 @@ func (s *Shards) addSpans(pieces []optim.Chunk) {
 	}
 }
 
-// Rank is this one's number.
+// Rank returns the number of this rank.
 func (s *Shards) Rank() int { return s.c.Rank() }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (s *Shards) Size() int { return s.c.Size() }
 
-// Owners gives the rank that moves each of optim.Chunks.
+// Owners returns the rank that updates each of optim.Chunks.
 func (s *Shards) Owners() []int { return s.owners }
 
-// AllReduce adds up x over the ranks.
+// AllReduce replaces x by its sum over the ranks.
 func (s *Shards) AllReduce(x []float64) error { return comm.AllReduce(s.c, x, comm.Auto) }
 
-// Grads is the memory of the gradients of this rank's pieces.
+// Grads returns the gradients of this rank's pieces, in the order of optim.ChunkOffsets.
 func (s *Shards) Grads() []float32 { return s.grads }
 
-// AllGather gives all ranks all of x, which lies as the parameters do and of which each has
-// its own pieces.
+// AllGather all-gathers x, which has the layout of the parameters: each rank
+// contributes its own pieces.
+//
+// Cost: (P−1)/P of the parameters received per rank. The time counts as
+// SumCosts.Exposed.
 func (s *Shards) AllGather(x []float32) error {
 	begin := time.Now()
 	defer func() { s.costs.Exposed += time.Since(begin) }()
@@ -174,15 +185,18 @@ func (s *Shards) AllGather(x []float32) error {
 		parts[i] = x[p[0]:p[1]]
 	}
 	if err := comm.AllGatherParts(s.c, parts, s.cuts, comm.Auto); err != nil {
-		return fmt.Errorf("gathering parameters: %w", err)
+		return fmt.Errorf("all-gather of parameters: %w", err)
 	}
 	return nil
 }
 
-// collectTag is the only tag of messages in the group of shards.
+// collectTag is the message tag of Collect, the only one in the group.
 const collectTag = 0
 
-// GatherToRoot calls put on rank 0 with the x of each rank in turn; sizes are their lengths.
+// GatherToRoot calls put on rank 0 with the x of each rank, in rank order. sizes are the
+// lengths.
+//
+// Memory: one buffer of the largest size on rank 0.
 func (s *Shards) GatherToRoot(x []float32, sizes []int, put func(rank int, x []float32)) error {
 	if s.Rank() > 0 {
 		return s.c.Send(0, collectTag, x).Wait()

@@ -6,10 +6,13 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Sets are rows of the batch that belong to one sample. Ranks have whole samples of what comes
-// of an operation within sets, or, where the batch is cut within one, all of it.
+// A set is a group of rows of the batch that belong to one sample: members of an
+// ensemble, or leads of a trajectory. The result of an operation within sets is
+// split between samples. If the batch is split within a set, every rank computes
+// all samples.
 
-// propagateSets carries cuts of samples between fields that have several rows for each.
+// propagateSets propagates splits of the batch axis between fields with different
+// numbers of rows per sample, in both directions.
 func (s *sharding) propagateSets(n *graph.Node) {
 	for _, id := range n.In {
 		from := s.g.Nodes[id].Shape
@@ -21,9 +24,10 @@ func (s *sharding) propagateSets(n *graph.Node) {
 	}
 }
 
-// sets computes an operation within the sets of a rank's samples. Along the axes of space a
-// result has the points of its operands, or one in which they are summed, to which each rank
-// adds those that it has; along others it is whole.
+// sets computes an operation within the sets of the rank's samples. Along an axis
+// of space the result has the points of the operands, or a single point into which
+// they are summed; then each rank adds its points and the ranks sum. Other reduced
+// axes are gathered whole.
 func (s *sharding) sets(b *graph.Builder, n *graph.Node, in []graph.Value, w graph.Window) graph.Value {
 	if !s.isField[n.ID] {
 		return s.replicated(b, n, in)
@@ -55,7 +59,7 @@ func (s *sharding) sets(b *graph.Builder, n *graph.Node, in []graph.Value, w gra
 			over = append(over, c.MeshAxis)
 		}
 	}
-	if slices.Contains(over, cuts[0].MeshAxis) { // ranks that add up have the same samples
+	if slices.Contains(over, cuts[0].MeshAxis) { // ranks that sum must have the same samples
 		cuts[0] = graph.AxisPartition{}
 	}
 	s.dist[n.ID] = graph.Distribution{Axes: cuts}

@@ -5,7 +5,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// reshape keeps the axes whole that do not stay, or join those behind them, as they are.
+// reshape splits the result along the axes that continue a split axis of the
+// operand (sameAxis) with whole boundaries. All other axes are gathered first. The
+// rank then reshapes its own part.
 func (s *sharding) reshape(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	id := n.In[0]
 	from := s.g.Nodes[id].Shape
@@ -33,7 +35,8 @@ func (s *sharding) reshape(b *graph.Builder, n *graph.Node, in []graph.Value) gr
 	return s.local(b, n, graph.Shard{Shape: s.owned(n.ID, s.rank).Shape()}, x)
 }
 
-// concat joins parts that are cut alike; the axis along which they are joined is whole.
+// concat concatenates shards that are split alike. The axis of the concatenation is
+// whole.
 func (s *sharding) concat(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	axis := n.Attrs.(op.AlongAxis).Axis
 	if s.isField[n.ID] {
@@ -49,8 +52,9 @@ func (s *sharding) concat(b *graph.Builder, n *graph.Node, in []graph.Value) gra
 	return b.Node(n.Op, n.Attrs, in...)
 }
 
-// slice takes or embeds a range. Along an axis that is cut the range is what a rank
-// fetches, with zeros around what is embedded.
+// slice takes a range of an axis, or embeds a value in zeros along it. If the axis
+// is split, the gather itself selects the range and pads with zeros, and no further
+// operation is needed.
 func (s *sharding) slice(b *graph.Builder, n *graph.Node, in []graph.Value) graph.Value {
 	id, a := n.In[0], n.Attrs.(op.Range)
 	size := s.g.Nodes[id].Shape[a.Axis]

@@ -7,21 +7,32 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// axisRange is what one rank computes along an axis that is cut: the operand's interval
-// that it has room for, with padding, and the interval of the result that comes of it,
-// of which the rank keeps its own.
+// axisRange is the computation of one rank along one split axis. The rank reads the
+// operand interval room, computes the result interval made and keeps own:
+//
+//	need ⊆ room   need holds data, the rest of room is zero padding
+//	own ⊆ made    made is what the kernel computes from room
+//
+// made exceeds own where the kernel can only compute more: an upsampling computes
+// all outputs of an input, a pooling gradient all inputs of a window.
 type axisRange struct {
-	room, need    Interval // of the operand that is read in windows
-	computed, own Interval // of the result
-	pad           int      // before the operand's first, for operations that pad
+	room, need    Interval // interval of the operand that is read in windows
+	computed, own Interval // interval of the result
+	// padding before the first operand, for operations that pad; −1 for an axis
+	// that is not split
+	pad int
 }
 
-// forwardRange is the stretch of a rank that owns an interval of the result, from an axis of
-// n operands.
+// forwardRange returns the intervals of a rank that owns the result interval own. n is
+// the size of the operand's axis.
+//
+// A padded convolution reads room with its padding as data and runs unpadded.
+// Windows of other operations read no padding. An upsampling clamps at the ends of
+// what the rank holds.
 func forwardRange(a graph.WindowAxis, own Interval, n int, padded bool) axisRange {
 	t := axisRange{room: PaddedInputRange(a, own), need: InputRange(a, own, n), computed: own, own: own}
 	switch {
-	case a.UpFactor > 1: // ends of what the rank holds are clamped; it makes what it needs and more
+	case a.UpFactor > 1: // interpolation clamps at the ends of the buffer, so compute all outputs of the inputs and crop
 		t.room = t.need
 		t.computed = Interval{t.need.Lo * a.UpFactor, t.need.Hi * a.UpFactor}
 	case !padded:
@@ -30,8 +41,19 @@ func forwardRange(a graph.WindowAxis, own Interval, n int, padded bool) axisRang
 	return t
 }
 
-// backwardRange is the stretch of a rank that owns an interval of the gradient of the operand,
-// of an axis of n, from the gradient of m results.
+// backwardRange returns the intervals of a rank that owns the interval own of the
+// operand's gradient. n is the size of the operand's axis, m that of the result's,
+// whose gradient is read.
+//
+// For a convolution with padding p, stride s and reach r = (k−1)·d, input i
+// receives gradients from the outputs ⌈(i+p−r)/s⌉ to ⌊(i+p)/s⌋. The rank runs the
+// adjoint of a convolution over its own inputs alone. Its padding is then
+//
+//	pad = own.Lo + p − s·first
+//
+// where first is the first output read. pad must not be negative, and the
+// convolution must have outputs up to the last one read; first is lowered until
+// both hold.
 func backwardRange(a graph.WindowAxis, own Interval, n, m int, padded bool) axisRange {
 	t := axisRange{computed: own, own: own}
 	switch {
@@ -45,12 +67,12 @@ func backwardRange(a graph.WindowAxis, own Interval, n, m int, padded bool) axis
 	case padded:
 		reach := (a.Size - 1) * a.Dilation
 		first, end := ceil(own.Lo+a.Pad-reach, a.Stride), floor(own.Hi-1+a.Pad, a.Stride)+1
-		results := func() int { // that a convolution of the rank's own makes
+		results := func() int { // number of outputs of a convolution over the own inputs
 			t.pad = own.Lo + a.Pad - a.Stride*first
 			return floor(own.Len()+2*t.pad-reach-1, a.Stride) + 1
 		}
 		have := results()
-		for t.pad < 0 || first+have < end { // a result before those needed adds nothing
+		for t.pad < 0 || first+have < end { // an output before the first needed one contributes zero
 			first--
 			have = results()
 		}
@@ -58,7 +80,7 @@ func backwardRange(a graph.WindowAxis, own Interval, n, m int, padded bool) axis
 		if t.need = t.room; !a.Periodic {
 			t.need = t.room.Intersect(Interval{0, m})
 		}
-	default: // pooling: whole windows
+	default: // pooling: disjoint windows, which are computed as a whole
 		t.need = AdjointRange(a, own, m)
 		t.need.Lo = min(t.need.Lo, own.Lo/a.Stride)
 		t.room = t.need
@@ -67,8 +89,9 @@ func backwardRange(a graph.WindowAxis, own Interval, n, m int, padded bool) axis
 	return t
 }
 
-// axisRanges are those of all axes for a rank; axes of the field id that are not cut
-// are whole, and so are those of the operand of which the windows need all.
+// axisRanges returns the intervals of a rank along all axes. Axes of field id that
+// are not split, and the axes in whole, are not restricted; of computes the
+// intervals of the others.
 func (s *sharding) axisRanges(id, rank int, operand graph.Shape, whole []int, of func(axis int, own Interval) axisRange) []axisRange {
 	out := make([]axisRange, 5)
 	for axis, own := range s.owned(id, rank) {
@@ -82,7 +105,7 @@ func (s *sharding) axisRanges(id, rank int, operand graph.Shape, whole []int, of
 	return out
 }
 
-// boxOf is one interval of each axis.
+// boxOf returns the box of one interval of each axis.
 func boxOf(t []axisRange, of func(axisRange) Interval) Box {
 	b := make(Box, len(t))
 	for i := range t {
@@ -95,7 +118,8 @@ func roomOf(t axisRange) Interval     { return t.room }
 func needOf(t axisRange) Interval     { return t.need }
 func computedOf(t axisRange) Interval { return t.computed }
 
-// localPart describes the part of the result that comes of stretches.
+// localPart returns the sizes and paddings with which an operation computes the part
+// of its result that the intervals describe.
 func localPart(t []axisRange) graph.Shard {
 	l := graph.Shard{Shape: boxOf(t, computedOf).Shape(), Pads: make([]int, len(t))}
 	for i := range t {
@@ -104,7 +128,7 @@ func localPart(t []axisRange) graph.Shard {
 	return l
 }
 
-// cropToOwned crops what was made to what the rank owns.
+// cropToOwned crops the computed part of the result to the part that the rank owns.
 func cropToOwned(b *graph.Builder, v graph.Value, t []axisRange) graph.Value {
 	own := make(Box, len(t))
 	more := false
@@ -118,7 +142,8 @@ func cropToOwned(b *graph.Builder, v graph.Value, t []axisRange) graph.Value {
 	return b.Node(crop, cropAttrs{own, v.Shape()}, v)
 }
 
-// windowed computes the part of the result from the operand's part and its halo.
+// windowed computes a shard of a convolution, pooling or upsampling from the
+// operand's shard and its halo.
 func (s *sharding) windowed(b *graph.Builder, n *graph.Node, in []graph.Value, w graph.Window) graph.Value {
 	x := n.In[w.Operand]
 	shape := s.g.Nodes[x].Shape
@@ -132,15 +157,16 @@ func (s *sharding) windowed(b *graph.Builder, n *graph.Node, in []graph.Value, w
 	case w.Unshared:
 		made := func(r int) Box { return boxOf(at(r), computedOf) }
 		in[1] = s.fetchPointFilters(b, n.In[1], in[1], made, made)
-	case w.Padded: // a convolution: filters, one for each channel of the result
+	case w.Padded: // a convolution: one filter per channel of the result
 		in[1] = s.sliceChannels(b, in[1], 0, n.ID)
 	}
 	mine := at(s.rank)
 	return cropToOwned(b, s.local(b, n, localPart(mine), in...), mine)
 }
 
-// adjoint computes the part of a gradient from the parts of the result's gradient that
-// it needs. Other operands are fields like the result's gradient, or like its operand.
+// adjoint computes a shard of the gradient with respect to the operand from the
+// required part of the result's gradient. Further operands have the shape of the
+// result's gradient or of the operand.
 func (s *sharding) adjoint(b *graph.Builder, n *graph.Node, in []graph.Value, w graph.Window) graph.Value {
 	dy := s.g.Nodes[n.In[w.Operand]].Shape
 	at := func(rank int) []axisRange {
@@ -151,7 +177,7 @@ func (s *sharding) adjoint(b *graph.Builder, n *graph.Node, in []graph.Value, w 
 	for r := range s.mesh.Size() {
 		for _, t := range at(r) {
 			if t.room.Len() == 0 {
-				return b.Fail(n.Op.Name, fmt.Errorf("rank %d of the mesh %v owns a part of %v that no window reads", r, s.mesh, n.Shape))
+				return b.Fail(n.Op.Name, fmt.Errorf("rank %d of the mesh %v owns a part of %v that is in no window", r, s.mesh, n.Shape))
 			}
 		}
 	}
@@ -159,7 +185,7 @@ func (s *sharding) adjoint(b *graph.Builder, n *graph.Node, in []graph.Value, w 
 		switch shape := s.g.Nodes[id].Shape; {
 		case w.Unshared && i == 1:
 			in[i] = s.fetchPointFilters(b, id, in[i], func(r int) Box { return boxOf(at(r), needOf) }, func(r int) Box { return boxOf(at(r), roomOf) })
-		case !s.isField[id]: // filters, each with a slice for each channel of the result
+		case !s.isField[id]: // filters: axis 1 has the channels of this gradient
 			in[i] = s.sliceChannels(b, in[i], 1, n.ID)
 		case shape.Equal(dy):
 			in[i] = s.fetch(b, id, in[i], func(r int) Box { return boxOf(at(r), needOf) }, func(r int) Box { return boxOf(at(r), roomOf) })
@@ -171,8 +197,9 @@ func (s *sharding) adjoint(b *graph.Builder, n *graph.Node, in []graph.Value, w 
 	return cropToOwned(b, s.local(b, n, localPart(mine), in...), mine)
 }
 
-// filterGrad computes what a rank's part of one operand, a field, adds to a sum of its
-// products with windows of the other, and adds up over ranks.
+// filterGrad computes the gradient of the filters: the sum over all points of the
+// products of dy with the windows of x. Each rank sums over its shard of dy, then
+// the ranks sum.
 func (s *sharding) filterGrad(b *graph.Builder, n *graph.Node, in []graph.Value, w graph.Window) graph.Value {
 	x, dy := n.In[w.Operand], n.In[w.CorrelateWith]
 	shape := s.g.Nodes[x].Shape

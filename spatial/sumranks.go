@@ -9,16 +9,22 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// meshAxes are the axes of the mesh over which ranks act together.
+// meshAxes holds the mesh axes along which ranks communicate. It is part of the
+// attributes of collectives.
 type meshAxes struct{ Mesh []string }
 
-// String names the axes.
+// String returns the names of the axes, separated by spaces. It is the key of
+// Mesh.Groups.
 func (a meshAxes) String() string { return strings.Join(a.Mesh, " ") }
 
-// sumRanks adds up what the ranks along axes of the mesh have computed of a sum.
+// sumRanks is an all-reduce: it sums the partial results of the ranks along mesh
+// axes. All ranks of the group obtain the same bits.
+//
+// Shape: x → y of the same shape.
+// Cost: that of comm.AllReduce.
 var sumRanks = &graph.Op{
 	Name:   "sum_ranks",
-	Doc:    "The sum over the ranks along axes of the mesh, of which each has a value of this shape.",
+	Doc:    "The sum over the ranks along mesh axes, each of which has a value of this shape.",
 	Source: "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
 	NoGrad: noGrad,
 	Shape: func(in []graph.Shape, _ any) (graph.Shape, error) {
@@ -34,7 +40,7 @@ var sumRanks = &graph.Op{
 	Ordered: true,
 }
 
-// sumKernel prepares sum_ranks within a group.
+// sumKernel prepares sum_ranks within a group, for values in host memory.
 func sumKernel(c *comm.Comm, q backend.Request) (backend.Kernel, error) {
 	if x, y := q.In[0].F64, q.Out.F64; y != nil {
 		return backend.Kernel{Name: "all-reduce", Run: func() error {

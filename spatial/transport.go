@@ -9,40 +9,49 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm/nccl"
 )
 
-// Devices are those of the ranks of a job, which exchange values without the program. Abort may be called by any
-// goroutine, the other methods within Do of the backend.
+// Devices exchanges values directly between the devices of a job's ranks, without
+// copies through host memory.
+//
+// Concurrency: any goroutine may call Abort; the other methods run within Do of the
+// backend.
 type Devices interface {
-	// Join joins the devices of a group of ranks, all of which call it.
+	// Join creates a communicator of the devices of a group. All ranks of the group
+	// call it.
 	Join(group *comm.Comm) (backend.Peers, error)
-	// Err is what went wrong meanwhile in work that was asked for. It does not wait.
+	// Err returns the error of an operation that failed asynchronously. It does not
+	// wait.
 	Err() error
-	// Abort ends that work, and lets what is asked for later fail.
+	// Abort ends all operations in progress. Later operations fail with why.
 	Abort(why error) error
-	// Close ends all that Join has made, when the work is done.
+	// Close releases all communicators. It is called after the last operation has
+	// ended.
 	Close() error
 }
 
-// DeviceTransport is a way in which devices of ranks exchange values.
+// DeviceTransport is a transport between the devices of ranks.
 type DeviceTransport struct {
 	Name string
-	// Open looks whether it serves the devices of all ranks of c, which all call it. Where it serves none of them, why
-	// says it on all ranks.
+	// Open opens the transport for the devices of all ranks of c, which all call
+	// it. If a device does not support it, d is nil on all ranks and why states the
+	// reason.
 	Open func(c *comm.Comm, dev backend.Backend) (d Devices, why string, err error)
 }
 
-// DeviceTransports lists them. The first that serves is used, and if there is none, or devices are no device with memory of
-// their own, the program exchanges what they have.
+// DeviceTransports lists the transports in order of preference. The first that supports the
+// devices of all ranks is used. If none does, or the backend has no device memory,
+// values go through host memory.
 var DeviceTransports = []DeviceTransport{
 	{"NCCL", func(c *comm.Comm, dev backend.Backend) (Devices, string, error) {
 		d, why, err := nccl.NewDevices(c, dev)
 		if d == nil {
-			return nil, why, err // not a nil *nccl.Devices
+			return nil, why, err // a nil *nccl.Devices would be a non-nil interface
 		}
 		return d, "", err
 	}},
 }
 
-// openTransport opens the first link that serves, and says of it, or of all others why they do not.
+// openTransport opens the first transport that supports all devices. said is its name, or,
+// if d is nil, the reason why each transport is not available.
 func openTransport(c *comm.Comm, dev backend.Backend) (d Devices, said string, err error) {
 	var reasons []string
 	for _, l := range DeviceTransports {
@@ -55,5 +64,5 @@ func openTransport(c *comm.Comm, dev backend.Backend) (d Devices, said string, e
 		}
 		reasons = append(reasons, fmt.Sprintf("%s: %s", l.Name, why))
 	}
-	return nil, "memory of the host; " + strings.Join(reasons, "; "), nil
+	return nil, "host memory; " + strings.Join(reasons, "; "), nil
 }

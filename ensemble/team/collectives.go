@@ -14,19 +14,19 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Outcome is what a rank tells the others of a piece.
+// Outcome is the result of a task, or its error, as ranks exchange it.
 type Outcome[T any] struct {
 	Result T
 	Error  *exit.Error
 }
 
-// AllGatherOutcomes gives all ranks what each has to say, by rank.
+// AllGatherOutcomes exchanges the outcomes of all ranks; every rank gets all, by rank.
 //
-// Errors: that of the first rank that has one; ranks that are lost.
+// Errors: that of the first rank with an error; lost ranks.
 func AllGatherOutcomes[T any](t *Team, o Outcome[T], err error) ([]Outcome[T], error) {
 	if err != nil {
 		if other := (*comm.RankError)(nil); errors.As(err, &other) {
-			return nil, err // there is no talking any more
+			return nil, err // a rank is lost: no further exchange is possible
 		}
 		if o.Error = withoutCauses(err); !IsAgreed(err) {
 			o.Error.At = strings.TrimSpace(fmt.Sprintf("%s (rank %d)", o.Error.At, t.Comm.Process(t.Comm.Rank())))
@@ -44,11 +44,12 @@ func AllGatherOutcomes[T any](t *Team, o Outcome[T], err error) ([]Outcome[T], e
 	return all, nil
 }
 
-// AllGather gives all ranks the values of all, by rank.
+// AllGather is an all-gather of values of any type, by rank. Values are encoded with
+// encoding/gob.
 func AllGather[T any](c *comm.Comm, x T) ([]T, error) {
 	var own bytes.Buffer
 	if err := gob.NewEncoder(&own).Encode(&x); err != nil {
-		return nil, fmt.Errorf("a message to other ranks: %w", err)
+		return nil, fmt.Errorf("encoding a message to other ranks: %w", err)
 	}
 	sizes, err := comm.AllGather(c, []int64{int64(own.Len())})
 	if err != nil {
@@ -65,13 +66,13 @@ func AllGather[T any](c *comm.Comm, x T) ([]T, error) {
 	all := make([]T, c.Size())
 	for r, n := range sizes {
 		if err := gob.NewDecoder(bytes.NewReader(texts[int64(r)*room:][:n])).Decode(&all[r]); err != nil {
-			return nil, fmt.Errorf("a message of rank %d: %w", c.Process(r), err)
+			return nil, fmt.Errorf("decoding a message from rank %d: %w", c.Process(r), err)
 		}
 	}
 	return all, nil
 }
 
-// Broadcast gives all ranks the value that the leading one has.
+// Broadcast broadcasts a value from rank 0.
 func Broadcast[T any](t *Team, x T) (T, error) {
 	if t == nil {
 		return x, nil
@@ -79,7 +80,7 @@ func Broadcast[T any](t *Team, x T) (T, error) {
 	var own bytes.Buffer
 	if t.IsRoot() {
 		if err := gob.NewEncoder(&own).Encode(&x); err != nil {
-			return x, fmt.Errorf("a message to other ranks: %w", err)
+			return x, fmt.Errorf("encoding a message to other ranks: %w", err)
 		}
 	}
 	size, err := t.BroadcastInt(int64(own.Len()))
@@ -90,14 +91,14 @@ func Broadcast[T any](t *Team, x T) (T, error) {
 	if err := comm.Broadcast(t.Comm, 0, text); err != nil || t.IsRoot() {
 		return x, err
 	}
-	var heard T // not x: what is zero is not sent, and would stay
+	var heard T // not into x: gob omits zero fields, and old values would remain
 	if err := gob.NewDecoder(bytes.NewReader(text)).Decode(&heard); err != nil {
-		return x, fmt.Errorf("a message of rank %d: %w", t.Comm.Process(0), err)
+		return x, fmt.Errorf("decoding a message from rank %d: %w", t.Comm.Process(0), err)
 	}
 	return heard, nil
 }
 
-// Scatter gives each rank but the leading one, which calls of for it, a value of its own.
+// Scatter sends a value of(rank) from rank 0 to each other rank.
 func Scatter[T any](t *Team, of func(rank int) T) (x T, err error) {
 	if !t.IsRoot() {
 		size := make([]int64, 1)
@@ -109,7 +110,7 @@ func Scatter[T any](t *Team, of func(rank int) T) (x T, err error) {
 			return x, err
 		}
 		if err := gob.NewDecoder(bytes.NewReader(text)).Decode(&x); err != nil {
-			return x, fmt.Errorf("a message of rank %d: %w", t.Comm.Process(0), err)
+			return x, fmt.Errorf("decoding a message from rank %d: %w", t.Comm.Process(0), err)
 		}
 		return x, nil
 	}
@@ -117,7 +118,7 @@ func Scatter[T any](t *Team, of func(rank int) T) (x T, err error) {
 		value := of(r)
 		var text bytes.Buffer
 		if err := gob.NewEncoder(&text).Encode(&value); err != nil {
-			return x, fmt.Errorf("a message to other ranks: %w", err)
+			return x, fmt.Errorf("encoding a message to other ranks: %w", err)
 		}
 		if err := t.Comm.Send(r, fieldTag, []int64{int64(text.Len())}).Wait(); err != nil {
 			return x, err
@@ -129,10 +130,10 @@ func Scatter[T any](t *Team, of func(rank int) T) (x T, err error) {
 	return x, nil
 }
 
-// withoutCauses is an error as other ranks are told of it, without its causes.
+// withoutCauses returns an error without its wrapped causes, as it is sent to other ranks.
 func withoutCauses(err error) *exit.Error {
 	if errors.Is(err, context.Canceled) {
-		return &exit.Error{Code: exit.SaveAndStop, What: "told to stop", Fix: "run the same command again; what was finished is kept"}
+		return &exit.Error{Code: exit.SaveAndStop, What: "asked to stop", Fix: "run the same command again; finished results are kept"}
 	}
 	e := *answer.Error(err)
 	e.Err, e.More = nil, slices.Clone(e.More)
@@ -142,17 +143,17 @@ func withoutCauses(err error) *exit.Error {
 	return &e
 }
 
-// agreedError is an error that all ranks have. They leave the job together, and rank 0
-// reports it.
+// agreedError is an error that all ranks have. They leave the job together, and rank
+// 0 reports it.
 type agreedError struct{ err *exit.Error }
 
 func (e *agreedError) Error() string { return e.err.Error() }
 
-// Unwrap gives the error of the rank that had it.
+// Unwrap returns the error of the rank where it occurred.
 func (e *agreedError) Unwrap() error { return e.err }
 
-// IsAgreed tells whether an error is one that all ranks of a job have, so that the report
-// of rank 0 is enough.
+// IsAgreed reports whether all ranks of a job have the error, so that only rank 0
+// needs to report it.
 func IsAgreed(err error) bool {
 	var j *agreedError
 	return errors.As(err, &j)

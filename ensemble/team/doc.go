@@ -1,7 +1,8 @@
-// Package team is how the ranks of a job work together: what each has of fields that are
-// cut, what they tell each other of pieces that do not depend on each other, and how they
-// agree on an end. It knows fields of the domain and no network.
+// Package team coordinates the ranks of a job: the shard of the fields that each
+// rank holds, the distribution of independent tasks over groups of ranks, the
+// exchange of results, and agreement on errors and on the end of a job. It depends
+// on fields but not on networks.
 //
-// A nil Team is one rank alone, and a Crew without teams a job of one: callers do not ask
-// which they have.
+// A nil Team is a single rank, and the zero Crew a job of one rank, so that callers
+// need not distinguish the cases.
 package team

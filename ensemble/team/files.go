@@ -12,7 +12,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
-// programChecksum is the checksum of this program, which its parts need once.
+// programChecksum returns the checksum of this program; it is computed once per process.
 var programChecksum = sync.OnceValues(func() (string, error) {
 	path, err := os.Executable()
 	if err != nil {
@@ -25,14 +25,15 @@ var programChecksum = sync.OnceValues(func() (string, error) {
 	return files[0].SHA256, nil
 })
 
-// Of a file samples of sampleBytes are compared between ranks, from its start to its end.
+// Ranks compare that many samples of a file, evenly spaced from its start to its
+// end, of sampleBytes each.
 const (
 	sampleCount = 16
 	sampleBytes = 4 << 10
 )
 
-// hashSample writes samples of a file to h, all of it if it is short, and gives its size; of a
-// folder those of some of its files.
+// hashSample writes samples of a file to h, all of a short file, and returns its size.
+// Of a folder it writes the list of files and samples of some of them.
 func hashSample(h io.Writer, path string) (size int64, err error) {
 	parts, err := manifest.ListFiles(path)
 	if err != nil {
@@ -50,7 +51,7 @@ func hashSample(h io.Writer, path string) (size int64, err error) {
 	return size, nil
 }
 
-// hashFileSample is sample for one file.
+// hashFileSample writes the samples of one file.
 func hashFileSample(h io.Writer, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -70,10 +71,10 @@ func hashFileSample(h io.Writer, path string) error {
 	return nil
 }
 
-// ChecksumFiles measures input files. Several ranks deal them out, and all look at their sizes and
-// at samples of their bytes.
+// ChecksumFiles returns the checksums of input files. The files are distributed over the
+// ranks; all ranks compare their sizes and samples of their content.
 //
-// Errors: those of manifest.Sum; exit 71 for ranks that see other files.
+// Errors: those of manifest.Sum; exit 71 if ranks see different files.
 func (t *Team) ChecksumFiles(files []string) ([]manifest.File, error) {
 	w := Teams{All: t}
 	sizes := make([]int64, len(files))

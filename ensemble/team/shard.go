@@ -9,18 +9,18 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Shard is the part of all fields that a rank of a team has: some of the levels, rows
-// and columns. Ranks that differ only in the samples that they compute have the same.
+// Shard is the shard of all fields that a rank of a team holds: some of the levels,
+// rows and columns. Ranks that differ only in their samples have the same shard.
 type Shard struct {
 	Grid    *ensemble.Grid // of the whole fields
 	depth   int            // levels of the whole fields
 	boxes   []spatial.Box  // [rank] level, row and column
-	primary []bool         // [rank] whether it is the one that gives its part to others
+	primary []bool         // [rank] first of the ranks with the same shard
 	me      int
 }
 
-// AssignShards gives every rank its slab of fields on a grid, as the network that reads them is cut for
-// batches of n samples.
+// AssignShards assigns to every rank its shard of fields on a grid, as the input of the
+// network gr is split for batches of n samples.
 //
 // Shape: the network's input "features" is [n][channel][level][row][column].
 func (t *Team) AssignShards(gr *graph.Graph, grid *ensemble.Grid, n int) error {
@@ -41,7 +41,7 @@ func (t *Team) AssignShards(gr *graph.Graph, grid *ensemble.Grid, n int) error {
 	return nil
 }
 
-// Shard is the slab of this rank; nil for one that has all.
+// Shard returns the shard of this rank; nil if the rank has whole fields.
 func (t *Team) Shard() *Shard {
 	if t == nil {
 		return nil
@@ -49,7 +49,7 @@ func (t *Team) Shard() *Shard {
 	return t.shard
 }
 
-// Window is the rectangle of the grid that this rank has.
+// Window returns the rectangle of the grid that this rank holds.
 func (s *Shard) Window() ensemble.Window {
 	if s == nil {
 		return ensemble.Window{}
@@ -57,18 +57,20 @@ func (s *Shard) Window() ensemble.Window {
 	return s.WindowOf(s.me)
 }
 
+// WindowOf returns the rectangle of the grid that a rank holds.
 func (s *Shard) WindowOf(rank int) ensemble.Window {
 	b := s.boxes[rank]
 	return ensemble.Window{Rows: [2]int{b[1].Lo, b[1].Hi}, Cols: [2]int{b[2].Lo, b[2].Hi}}
 }
 
-// Box are the levels, rows and columns of this rank.
+// Box returns the levels, rows and columns of this rank.
 func (s *Shard) Box() spatial.Box { return s.boxes[s.me] }
 
-// IsPrimary tells whether a rank gives its part to others, so that each part counts once.
+// IsPrimary reports whether a rank is the first with its shard. Sums over ranks
+// include only these.
 func (s *Shard) IsPrimary(rank int) bool { return s.primary[rank] }
 
-// LocalGrid is the grid of this rank's points, of fields on g.
+// LocalGrid returns the grid of this rank's points, for fields on g.
 func (s *Shard) LocalGrid(g *ensemble.Grid) *ensemble.Grid {
 	if s == nil {
 		return g
@@ -76,7 +78,7 @@ func (s *Shard) LocalGrid(g *ensemble.Grid) *ensemble.Grid {
 	return g.Subgrid(s.Window())
 }
 
-// LocalAxes are those of this rank's fields.
+// LocalAxes returns the axes of this rank's fields.
 func (s *Shard) LocalAxes(a ensemble.Axes) ensemble.Axes {
 	if s != nil {
 		a.Levels = a.Levels[s.boxes[s.me][0].Lo:s.boxes[s.me][0].Hi]
@@ -84,13 +86,14 @@ func (s *Shard) LocalAxes(a ensemble.Axes) ensemble.Axes {
 	return a
 }
 
-// fieldTag is that of messages between a rank and the leading one.
+// fieldTag is the tag of messages between rank 0 and another rank.
 const fieldTag = comm.Tags - 1
 
-// GatherFields gives the leading rank n whole fields of which every rank has its slab; the
-// others get nil. One rank alone gets its part, which is whole.
+// GatherFields gathers n whole fields on rank 0 from the shards of all ranks; the other
+// ranks get nil. A single rank gets part itself.
 //
-// Shape: part [n][level][point] of the slab, the result of the whole.
+// Shape: part [n][level][point] of the shard; result [n][level][point] of the whole
+// field.
 func GatherFields[T float32 | float64](t *Team, part []T, n int) ([]T, error) {
 	s := t.Shard()
 	if s == nil {
@@ -128,7 +131,7 @@ func GatherFields[T float32 | float64](t *Team, part []T, n int) ([]T, error) {
 	return whole, nil
 }
 
-// SelectLevels keeps a rank's levels of values whose last axis are the levels.
+// SelectLevels selects a rank's levels from values whose last axis is the level.
 func SelectLevels[T any](x []T, s *Shard, rank int) []T {
 	levels := s.boxes[rank][0]
 	var out []T
@@ -138,7 +141,8 @@ func SelectLevels[T any](x []T, s *Shard, rank int) []T {
 	return out
 }
 
-// CropMaps keeps a rank's window of maps; numbers for the whole grid stay.
+// CropMaps crops maps to a rank's window. Entries that are not maps, such as global
+// numbers, are unchanged.
 func CropMaps[T float32 | float64](maps [][]T, s *Shard, rank int) [][]T {
 	out := slices.Clone(maps)
 	for i, m := range maps {
@@ -149,7 +153,8 @@ func CropMaps[T float32 | float64](maps [][]T, s *Shard, rank int) [][]T {
 	return out
 }
 
-// Crop is this rank's slab of an output of the network, of which the rank has own.
+// Crop crops a network output, of which the rank holds the box own, to the rank's
+// shard.
 func (s *Shard) Crop(y []float32, own spatial.Box) []float32 {
 	box := make(spatial.Box, len(own))
 	for i, v := range own {

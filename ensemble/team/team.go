@@ -12,20 +12,19 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Team is the ranks that work on one thing together, a training or a prediction; nil is
-// one rank alone.
+// Team is a group of ranks that work on one task together, such as a training or a
+// prediction. Nil is a single rank.
 type Team struct {
 	Comm  *comm.Comm
 	Mesh  spatial.Mesh
-	shard *Shard // of this rank; nil before fields are laid out
-	// DataGroups is the number of groups of ranks that share the samples of a batch; 0 if all ranks
-	// compute all.
-	DataGroups int
-	// ShardedOptimiser tells whether the ranks share the optimiser of a training.
-	ShardedOptimiser bool
+	shard *Shard // of this rank; nil before Team.LayOut
+	// number of data-parallel groups, which share the samples of a batch; 0 if
+	// every rank computes all samples
+	DataGroups       int
+	ShardedOptimiser bool // whether the optimiser of a training is sharded over the ranks
 }
 
-// New is nil for a group of one.
+// New returns the team of a group; nil for a group of one rank.
 func New(c *comm.Comm) *Team {
 	if c == nil || c.Size() == 1 {
 		return nil
@@ -33,7 +32,7 @@ func New(c *comm.Comm) *Team {
 	return &Team{Comm: c}
 }
 
-// size is the number of ranks.
+// size returns the number of ranks.
 func (t *Team) size() int {
 	if t == nil {
 		return 1
@@ -41,10 +40,10 @@ func (t *Team) size() int {
 	return t.Comm.Size()
 }
 
-// IsRoot tells whether this rank writes what the ranks leave.
+// IsRoot reports whether this is rank 0, which writes the results.
 func (t *Team) IsRoot() bool { return t == nil || t.Comm.Rank() == 0 }
 
-// BroadcastInt gives all ranks the number that the leading one has.
+// BroadcastInt broadcasts a number from rank 0.
 func (t *Team) BroadcastInt(n int64) (int64, error) {
 	if t == nil {
 		return n, nil
@@ -54,7 +53,8 @@ func (t *Team) BroadcastInt(n int64) (int64, error) {
 	return x[0], err
 }
 
-// CheckSameProgram refuses ranks that run another program than rank 0.
+// CheckSameProgram returns an error on all ranks if some run another program than rank
+// 0.
 //
 // Errors: exit 71 with those ranks.
 func (t *Team) CheckSameProgram(version string) error {
@@ -68,7 +68,8 @@ func (t *Team) CheckSameProgram(version string) error {
 	return t.CheckSame("the program", version+sum)
 }
 
-// CheckSame refuses ranks that do not have the same text of something.
+// CheckSame returns an error on all ranks if a text differs between ranks. what names it
+// in the error.
 //
 // Errors: exit 71 with the ranks that differ from rank 0.
 func (t *Team) CheckSame(what, text string) error {
@@ -90,11 +91,12 @@ func (t *Team) CheckSame(what, text string) error {
 		return nil
 	}
 	return &agreedError{&exit.Error{Code: exit.RankLost, What: fmt.Sprintf("the ranks do not agree: %s", what), At: fmt.Sprintf("ranks %v differ from rank 0", slices.Compact(other)),
-		Why: "all ranks work for one result", Fix: "give all nodes the same program, configuration and files"}}
+		Why: "all ranks compute one result together", Fix: "use the same program, configuration and files on all nodes"}}
 }
 
-// StopTogether is asked for all ranks together: if one is told to stop, all are, and if one could
-// not read what is needed next, all have its error.
+// StopTogether returns a function that all ranks call together between steps. If one rank
+// is asked to stop, all stop. If one could not read its input (read), all return
+// its error.
 func (t *Team) StopTogether(own func() error) func(read error) error {
 	if t == nil {
 		return func(read error) error {
@@ -121,13 +123,13 @@ func (t *Team) StopTogether(own func() error) func(read error) error {
 			return err
 		}
 		if err == nil && told[0] > 0 {
-			err = &exit.Error{Code: exit.SaveAndStop, What: "another rank was told to stop", Fix: "go on with --resume auto"}
+			err = &exit.Error{Code: exit.SaveAndStop, What: "another rank was asked to stop", Fix: "continue with --resume auto"}
 		}
 		return err
 	}
 }
 
-// Sum adds up a number of all ranks.
+// Sum returns the sum of a number over all ranks.
 func (t *Team) Sum(x float64) (float64, error) {
 	if t == nil {
 		return x, nil
@@ -137,7 +139,7 @@ func (t *Team) Sum(x float64) (float64, error) {
 	return v[0], err
 }
 
-// SumShards adds numbers of all ranks whose slabs are not another's too.
+// SumShards sums vectors over the ranks, each shard once.
 func (t *Team) SumShards(x []float64) ([]float64, error) {
 	if t == nil {
 		return x, nil
@@ -148,8 +150,8 @@ func (t *Team) SumShards(x []float64) ([]float64, error) {
 	return x, comm.AllReduce(t.Comm, x, comm.Auto)
 }
 
-// AgreeOnError gives all ranks the error of the first that has one; nil if none has. All
-// ranks of the team call it, at the same place.
+// AgreeOnError returns on all ranks the error of the first rank that has one; nil if
+// none has. All ranks call it at the same point.
 func (t *Team) AgreeOnError(err error) error {
 	if other := (*comm.RankError)(nil); t == nil || errors.As(err, &other) {
 		return err
@@ -165,7 +167,7 @@ func (t *Team) AgreeOnError(err error) error {
 	return err
 }
 
-// MaxRanksPerProcess is the largest number of parts of a process.
+// MaxRanksPerProcess returns the largest number of ranks that one process hosts.
 func (t *Team) MaxRanksPerProcess() int {
 	n := 0
 	for part := range t.size() {
@@ -174,7 +176,7 @@ func (t *Team) MaxRanksPerProcess() int {
 	return n
 }
 
-// localRank is how many parts of the same process come before one.
+// localRank returns the index of a rank within its process.
 func (t *Team) localRank(part int) int {
 	n := 0
 	for part > n && t.Comm.Process(part-n-1) == t.Comm.Process(part) {
@@ -183,5 +185,5 @@ func (t *Team) localRank(part int) int {
 	return n
 }
 
-// IsProcessRoot tells whether this part is the one that stands for its process.
+// IsProcessRoot reports whether this is the first rank of its process.
 func (t *Team) IsProcessRoot() bool { return t == nil || t.localRank(t.Comm.Rank()) == 0 }

@@ -12,17 +12,20 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm/mpi"
 )
 
-// Teams is the ranks of a job whose pieces of work, dates as a rule, do not depend on
-// each other. The zero value is one rank alone.
+// Teams partitions the ranks of a job into teams for independent tasks, usually one
+// task per initialisation. The zero value is a single rank.
 type Teams struct {
-	All *Team // nil for one rank alone
-	Own *Team // the ranks that work on one piece together; nil if each works on its own
+	All *Team // all ranks; nil for a single rank
+	// the team of this rank, which works on one task together; nil if each rank
+	// works alone
+	Own *Team
 }
 
-// SplitRanks parts the ranks of a job into teams of the size of a mesh, and makes each
-// work on pieces of its own; a mesh of one rank gives each rank its own pieces.
+// SplitRanks splits the ranks of a job into teams of the size of a mesh; a mesh of one
+// rank gives each rank its own tasks.
 //
-// Errors: exit 64 for a mesh that does not divide the ranks, or with an axis "data".
+// Errors: exit 64 for a mesh whose size does not divide the number of ranks, or
+// with an axis "data".
 func SplitRanks(c *comm.Comm, mesh string) (w Teams, err error) {
 	m, err := spatial.ParseMesh(mesh)
 	if err != nil {
@@ -33,15 +36,15 @@ func SplitRanks(c *comm.Comm, mesh string) (w Teams, err error) {
 		ranks = c.Size()
 	}
 	bad := func(why, fix string) error {
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("the mesh %v does not suit a job of %d ranks", m, ranks), At: "--mesh", Why: why, Fix: fix}
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("mesh %v does not suit a job of %d ranks", m, ranks), At: "--mesh", Why: why, Fix: fix}
 	}
 	for _, a := range m {
 		if a.Name == "data" {
-			return w, bad("starts are dealt out to groups of ranks by themselves", "name only level, lat and lon")
+			return w, bad("initialisations are distributed over the groups of ranks automatically", "use only the axes level, lat and lon")
 		}
 	}
 	if ranks%m.Size() != 0 {
-		return w, bad(fmt.Sprintf("each start takes %d ranks", m.Size()), "start a multiple of as many ranks under mpirun or srun, or choose another mesh")
+		return w, bad(fmt.Sprintf("each initialisation needs %d ranks", m.Size()), "start a multiple of that number of ranks with mpirun or srun, or change the mesh")
 	}
 	w.All = New(c)
 	if m.Size() == 1 {
@@ -52,10 +55,10 @@ func SplitRanks(c *comm.Comm, mesh string) (w Teams, err error) {
 	return w, err
 }
 
-// RunTeams calls f on the ranks of the job that an MPI launcher started, else on this
-// process alone. A rank that waits for another for stall takes it for lost.
+// RunTeams calls f on the ranks that an MPI launcher started, or else on this process
+// alone. A rank that does not answer within stall counts as lost.
 //
-// Errors: those of newCrew and f; exit 71 if a rank was lost.
+// Errors: those of SplitRanks and f; exit 71 if a rank was lost.
 func RunTeams(mesh string, stall time.Duration, f func(w Teams) error) error {
 	as := func(c *comm.Comm) error {
 		w, err := SplitRanks(c, mesh)
@@ -71,13 +74,13 @@ func RunTeams(mesh string, stall time.Duration, f func(w Teams) error) error {
 	return err
 }
 
-// IsLaunched tells whether an MPI launcher started this process.
+// IsLaunched reports whether an MPI launcher started this process.
 func IsLaunched() bool {
 	_, launched := mpi.Launched(os.Getenv)
 	return launched
 }
 
-// Groups is how many pieces are under way at once, group which of them is this rank's.
+// Groups returns the number of tasks in progress at a time.
 func (w Teams) Groups() int {
 	if w.All == nil {
 		return 1
@@ -85,6 +88,7 @@ func (w Teams) Groups() int {
 	return w.All.Comm.Size() / w.Own.size()
 }
 
+// group returns the index of this rank's team.
 func (w Teams) group() int {
 	if w.All == nil {
 		return 0
@@ -92,7 +96,7 @@ func (w Teams) group() int {
 	return w.All.Comm.Rank() / w.Own.size()
 }
 
-// Assigned are the pieces that deal gives this rank.
+// Assigned returns the tasks that Deal assigns to this rank's team.
 func Assigned[T any](w Teams, pieces []T) []T {
 	var out []T
 	for i := w.group(); i < len(pieces); i += w.Groups() {
@@ -101,13 +105,13 @@ func Assigned[T any](w Teams, pieces []T) []T {
 	return out
 }
 
-// Distribute lets the groups of a crew work on the pieces 0 to n-1 in turns: group g on the
-// pieces g, g+groups and so on. All ranks are given all results, in the order of the
-// pieces, whoever made them; of a group that of its first rank. After a turn with an
-// error all end.
+// Distribute distributes the tasks 0 to n−1 over the teams in rounds: team g works on
+// tasks g, g+groups, and so on. All ranks receive all results in the order of
+// tasks; the first rank of a team supplies its result. All ranks stop after a round
+// with an error.
 //
-// Errors: that of the first piece with one, as one rank would have found it; exit 75
-// if a rank's context is cancelled; what take gives; ranks that are lost.
+// Errors: that of the first failed task, as a single rank would have found it; exit
+// 75 if the context of a rank is cancelled; errors of take; lost ranks.
 func Distribute[T any](ctx context.Context, w Teams, n int, work func(i int) (T, error), take func(i int, r T) error) error {
 	for first := 0; first < n; first += w.Groups() {
 		var o Outcome[T]

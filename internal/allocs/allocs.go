@@ -1,4 +1,4 @@
-// Package allocs counts allocations for tests of what must make none.
+// Package allocs counts allocations in tests of functions that must not allocate.
 package allocs
 
 import (
@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// PerRun is testing.AllocsPerRun of f, the least of three: the runtime itself may allocate now and then, what f
-// allocates it allocates always. As that, it runs f once more each time, before it counts.
+// PerRun returns the minimum of three calls of testing.AllocsPerRun for f. The
+// minimum excludes occasional allocations of the runtime. Each call runs f once
+// more before it counts.
 func PerRun(runs int, f func()) float64 {
 	least := math.Inf(1)
 	for i := 0; i < 3 && least > 0; i++ {

@@ -1,7 +1,9 @@
-// Package answer is how results are printed. In JSON an answer is one object, whose
-// first fields, the Frame, are the same for all commands and the rest the command's own;
-// fields are only added, never renamed, within a major version. For people it is Sections,
-// which are printed as text, Markdown and HTML.
+// Package answer prints the results of commands.
+//
+// As JSON a result is one object on one line. Its first fields, the Frame, are the
+// same for all commands; the others are the command's own. Within a major version
+// fields are added but never renamed. For people a result is a list of Sections,
+// printed as text, Markdown or HTML.
 package answer
 
 import (
@@ -15,29 +17,29 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Envelope holds the fields that every answer begins with.
+// Envelope holds the fields that every JSON result starts with.
 type Envelope struct {
-	Schema   string   `json:"schema"` // "ensemble.COMMAND/1"
+	Schema   string   `json:"schema"` // such as "ensemble.COMMAND/1"
 	Command  string   `json:"command"`
 	Version  string   `json:"version"`
-	Status   string   `json:"status"` // ok, degraded, failed, interrupted
-	ExitCode int      `json:"exit_code"`
+	Status   string   `json:"status"`    // ok, degraded, failed or interrupted
+	ExitCode int      `json:"exit_code"` // exit code of the process
 	Outputs  []string `json:"outputs"`
 	Warnings []string `json:"warnings"`
 	Error    *Fault   `json:"error,omitempty"`
 }
 
-// Fault is an error as people read it.
+// Fault is an error in JSON.
 type Fault struct {
-	Code string   `json:"code"` // "E065"
+	Code string   `json:"code"` // such as "E065"
 	What string   `json:"what"`
 	At   string   `json:"at,omitempty"`
 	Why  string   `json:"why,omitempty"`
 	Fix  string   `json:"fix,omitempty"`
-	More []*Fault `json:"more,omitempty"` // further faults of the same pass
+	More []*Fault `json:"more,omitempty"` // further errors found in the same pass
 }
 
-// New makes the frame of a command that ended with err, nil for success.
+// New returns the frame of a command that ended with err, nil for success.
 func New(command, version string, err error) Envelope {
 	schema := "ensemble"
 	if command != "" {
@@ -54,17 +56,18 @@ func New(command, version string, err error) Envelope {
 	return f
 }
 
-// Error gives every error the shape that users read. One that nobody gave a code to
-// is our bug.
+// Error returns the exit.Error in the chain of err. An error without an exit code
+// is a bug of this program and is reported as one.
 func Error(err error) *exit.Error {
 	var e *exit.Error
 	if errors.As(err, &e) {
 		return e
 	}
-	return &exit.Error{Code: exit.Bug, What: err.Error(), Why: "the program has no better words for this, which is a bug",
+	return &exit.Error{Code: exit.Bug, What: err.Error(), Why: "an error without an explanation is a bug of this program",
 		Fix: "report it with this text and the command line", Err: err}
 }
 
+// faultOf converts an error for JSON.
 func faultOf(e *exit.Error) *Fault {
 	f := &Fault{Code: fmt.Sprintf("E%03d", int(e.Code)), What: e.What, At: e.At, Why: e.Why, Fix: e.Fix}
 	for _, m := range e.More {
@@ -73,8 +76,9 @@ func faultOf(e *exit.Error) *Fault {
 	return f
 }
 
-// Write prints the frame, followed by the fields of data, as one object on one line. Every name is there once: fields of
-// data that are named as one of the frame, of files that an answer repeats, are left out. data is a structure or map, or nil.
+// Write prints the frame and the fields of data as one object on one line. data is
+// a struct, a map or nil. Fields of data with the name of a field of the frame are
+// omitted, so that names are unique.
 func (f Envelope) Write(w io.Writer, data any) error {
 	out, err := encode(f)
 	if err != nil {
@@ -86,7 +90,7 @@ func (f Envelope) Write(w io.Writer, data any) error {
 			return err
 		}
 		if len(fields) < 2 || fields[0] != '{' {
-			return fmt.Errorf("the answer is a %T, which is no JSON object", data)
+			return fmt.Errorf("result of type %T is not a JSON object", data)
 		}
 		if out, err = join(out, fields); err != nil {
 			return err
@@ -96,7 +100,8 @@ func (f Envelope) Write(w io.Writer, data any) error {
 	return err
 }
 
-// join puts the fields of one object behind those of another, but those that the first has.
+// join appends the fields of the second object to the first, except those that the
+// first has.
 func join(first, second []byte) ([]byte, error) {
 	var taken map[string]json.RawMessage
 	if err := json.Unmarshal(first, &taken); err != nil {
@@ -116,7 +121,7 @@ func join(first, second []byte) ([]byte, error) {
 		if err := d.Decode(&value); err != nil {
 			return nil, err
 		}
-		if _, there := taken[name.(string)]; there { // a name is a string in JSON
+		if _, there := taken[name.(string)]; there { // names in JSON are strings
 			continue
 		}
 		quoted, err := encode(name)
@@ -128,6 +133,7 @@ func join(first, second []byte) ([]byte, error) {
 	return append(out, '}'), nil
 }
 
+// encode marshals v without escaping HTML.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// WriteText prints sections for a terminal, an empty line between them. Text from files may hold escapes of terminals;
-// they are shown, not obeyed.
+// WriteText prints sections for a terminal, separated by empty lines. Control
+// characters are replaced, because text from files may contain terminal escapes.
 func (all Sections) WriteText(w io.Writer) error {
 	var b strings.Builder
 	for i, s := range all {
@@ -27,7 +27,7 @@ func (all Sections) WriteText(w io.Writer) error {
 	return err
 }
 
-// writeLines writes lines without their escapes.
+// writeLines writes lines without control characters.
 func writeLines(b *strings.Builder, lines ...string) {
 	for _, l := range lines {
 		b.WriteString(Printable(l))
@@ -35,7 +35,7 @@ func writeLines(b *strings.Builder, lines ...string) {
 	}
 }
 
-// Printable is s with a question mark for each control character but the end of a line.
+// Printable replaces each control character except newline by a question mark.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' || r == 0x7f || r >= 0x80 && r < 0xa0 {
@@ -45,10 +45,10 @@ func Printable(s string) string {
 	}, s)
 }
 
-// gap is the space between two columns.
+// gap is the number of spaces between two columns.
 const gap = 2
 
-// writeColumns writes the table in columns as wide as their widest cell.
+// writeColumns writes the table with columns as wide as their widest cell.
 func (s Section) writeColumns(b *strings.Builder) {
 	head, rows := s.Cells()
 	if head != nil {
@@ -78,10 +78,10 @@ func (s Section) writeColumns(b *strings.Builder) {
 	}
 }
 
-// markup are the characters that would be markup in a line of Markdown.
+// markup escapes the characters with a meaning in a line of Markdown.
 var markup = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", "*", `\*`, "_", `\_`, "`", "\\`", "[", `\[`, "#", `\#`, "\n", " ")
 
-// WriteMarkdown prints sections as Markdown with tables as GitHub has them.
+// WriteMarkdown prints sections as Markdown with GitHub tables.
 func (all Sections) WriteMarkdown(w io.Writer) error {
 	var blocks []string
 	add := func(block string) {
@@ -101,7 +101,7 @@ func (all Sections) WriteMarkdown(w io.Writer) error {
 	return err
 }
 
-// paragraph joins lines by hard breaks, but for empty ones, which end a paragraph.
+// paragraph joins lines by hard breaks; empty lines separate paragraphs.
 func paragraph(lines []string) string {
 	var b strings.Builder
 	for i, l := range lines {
@@ -116,13 +116,14 @@ func paragraph(lines []string) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
+// markdownTable returns the table as GitHub Markdown; "" without columns.
 func (s Section) markdownTable() string {
 	if len(s.Columns) == 0 {
 		return ""
 	}
 	head, rows := s.Cells()
 	if head == nil {
-		head = make([]string, len(s.Columns)) // Markdown has no table without a head
+		head = make([]string, len(s.Columns)) // Markdown tables need a header
 	}
 	line := func(texts []string) string {
 		escaped := make([]string, len(texts))
@@ -145,7 +146,8 @@ func (s Section) markdownTable() string {
 	return strings.Join(lines, "\n")
 }
 
-// WriteHTML prints sections as parts of a page, whose style of tables counts.
+// WriteHTML prints sections as parts of an HTML page. The page's style applies to
+// the tables.
 func (all Sections) WriteHTML(w io.Writer) error {
 	var b strings.Builder
 	for _, s := range all {
@@ -160,12 +162,14 @@ func (all Sections) WriteHTML(w io.Writer) error {
 	return err
 }
 
+// writeParagraph writes lines as one HTML paragraph.
 func writeParagraph(b *strings.Builder, lines []string) {
 	if len(lines) > 0 {
 		fmt.Fprintf(b, "<p>%s</p>", strings.ReplaceAll(html.EscapeString(strings.Join(lines, "\n")), "\n", "<br>"))
 	}
 }
 
+// writeTable writes the table as HTML.
 func (s Section) writeTable(b *strings.Builder) {
 	if len(s.Columns) == 0 {
 		return

@@ -6,31 +6,31 @@ import (
 	"reflect"
 )
 
-// Sections are an answer as people read it, as data: what a job found, in the order in which it is printed. WriteText,
+// Sections is a result for people, in the order of printing. WriteText,
 // WriteMarkdown and WriteHTML print it.
 type Sections []Section
 
-// Sectioned is a result that has an answer for people.
+// Sectioned is a result that can be printed for people.
 type Sectioned interface{ Sections() Sections }
 
-// Section is a part of an answer. All of its fields may be empty.
+// Section is a part of a result. All fields are optional.
 type Section struct {
 	Title   string
 	Text    []string // lines above the table
-	Columns []Column // without a name in any, the table has no head
+	Columns []Column // if all names are empty, the table has no header
 	Rows    [][]any  // [row][column]; a row may be shorter than Columns
 	Notes   []string // lines below the table
 }
 
-// Column is what the cells of a column have in common.
+// Column describes a column of a table.
 type Column struct {
 	Name   string
-	Unit   string // printed behind the name
-	Format string // of fmt, for cells that are no strings; "" means %v
+	Unit   string // printed after the name
+	Format string // fmt verb for cells that are not strings; "" means %v
 	Right  bool   // aligned to the right
 }
 
-// TextColumns are columns of text.
+// TextColumns returns columns of text.
 func TextColumns(names ...string) []Column {
 	out := make([]Column, len(names))
 	for i, n := range names {
@@ -39,12 +39,12 @@ func TextColumns(names ...string) []Column {
 	return out
 }
 
-// NumberColumn is a column of numbers, in a unit that may be "".
+// NumberColumn returns a column of numbers; unit may be "".
 func NumberColumn(name, unit, format string) Column {
 	return Column{Name: name, Unit: unit, Format: format, Right: true}
 }
 
-// NumberColumns are columns of numbers of one format.
+// NumberColumns returns columns of numbers with one format.
 func NumberColumns(format string, names ...string) []Column {
 	out := make([]Column, len(names))
 	for i, n := range names {
@@ -53,7 +53,7 @@ func NumberColumns(format string, names ...string) []Column {
 	return out
 }
 
-// FactsSection is a section of names, each with what there is to say of it, such as the parts of a machine.
+// FactsSection returns a section of names and values, such as the components of a machine.
 func FactsSection(rows ...[2]string) Section {
 	s := Section{Columns: make([]Column, 2)}
 	for _, r := range rows {
@@ -62,7 +62,7 @@ func FactsSection(rows ...[2]string) Section {
 	return s
 }
 
-// head is the name with the unit.
+// head returns the name with the unit.
 func (c Column) head() string {
 	if c.Unit == "" {
 		return c.Name
@@ -70,7 +70,7 @@ func (c Column) head() string {
 	return c.Name + " " + c.Unit
 }
 
-// cell is a value as text; nil and NaN are missing ones.
+// cell formats a value; nil and NaN are missing and give "-".
 func (c Column) cell(x any) string {
 	const missing = "-"
 	if text, is := x.(string); is {
@@ -92,7 +92,7 @@ func (c Column) cell(x any) string {
 	return fmt.Sprintf(c.Format, v.Interface())
 }
 
-// Cells are the head, nil for none, and the cells as text, a cell for each column.
+// Cells returns the header, nil for none, and the formatted cells, one per column.
 func (s Section) Cells() (head []string, rows [][]string) {
 	named := false
 	for _, c := range s.Columns {
@@ -112,7 +112,7 @@ func (s Section) Cells() (head []string, rows [][]string) {
 	return head, rows
 }
 
-// ListSection is a section of lines under what they have in common.
+// ListSection returns a section of indented lines below a heading.
 func ListSection(of string, lines ...string) Section {
 	s := Section{Text: []string{of + ":"}}
 	for _, l := range lines {

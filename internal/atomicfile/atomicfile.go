@@ -1,5 +1,6 @@
-// Package atomicfile writes files that a reader sees whole or not at all: a
-// temporary file in the same directory, fsync, rename, fsync of the directory.
+// Package atomicfile writes files atomically: a reader sees the old or the new
+// content, never a part. It writes a temporary file in the same directory, syncs
+// it, renames it and syncs the directory.
 package atomicfile
 
 import (
@@ -17,7 +18,7 @@ import (
 
 // WriteFile writes data to path atomically.
 //
-// Errors: as Write.
+// Errors: those of Write.
 func WriteFile(path string, data []byte) error {
 	return Write(path, func(w io.Writer) error {
 		_, err := w.Write(data)
@@ -25,10 +26,10 @@ func WriteFile(path string, data []byte) error {
 	})
 }
 
-// Write lets fill produce the content of path. On any error the old content of
-// path, if there was one, is untouched and the temporary file is gone.
+// Write replaces the content of path by what fill writes. On any error the old
+// content, if any, is unchanged and the temporary file is removed.
 //
-// Errors: those of fill and of the file system; exit.Create gives them a code.
+// Errors: those of fill and of the file system; the exit package gives them a code.
 func Write(path string, fill func(io.Writer) error) error {
 	return Replace(path, func(tmp string) error {
 		f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_TRUNC, 0o644)
@@ -43,14 +44,14 @@ func Write(path string, fill func(io.Writer) error) error {
 	})
 }
 
-// Replace lets fill write to a temporary file by name, for writers that open
-// files themselves (another process, a C library), and then puts that file in
-// place of path. fill must leave the temporary file complete and closed.
+// Replace lets fill write to a temporary file by name and renames it to path. It is
+// for writers that open files themselves, such as another process or a C library.
+// fill must complete and close the file.
 func Replace(path string, fill func(tmp string) error) (err error) {
 	dir := filepath.Dir(path)
 	var f *os.File
 	tmp, err := createUnique(filepath.Join(dir, "."+filepath.Base(path)+temporaryMark), func(name string) (err error) {
-		f, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666) // less the umask
+		f, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666) // subject to the umask
 		return err
 	})
 	if err != nil {
@@ -76,18 +77,19 @@ func Replace(path string, fill func(tmp string) error) (err error) {
 	return Sync(dir)
 }
 
-// temporaryMark is in the names of temporary files and folders, behind a point and the name that
-// they will have.
+// temporaryMark is part of the names of temporary files and folders:
+// ".NAME.partial-RANDOM".
 const temporaryMark = ".partial-"
 
-// IsTemporary tells whether a name is that of a temporary file or folder. Nobody writes to it
-// any more if its writer is dead.
+// IsTemporary reports whether a name is that of a temporary file or folder. If its
+// writer is dead, it can be removed.
 func IsTemporary(name string) bool {
 	return strings.HasPrefix(name, ".") && strings.Contains(name, temporaryMark)
 }
 
-// RemoveTemporary removes from a folder what processes left there that were killed while they wrote some files, of any name if
-// none is given. It is for those who know that nobody writes them now. A folder that is not there has nothing.
+// RemoveTemporary removes temporary files and folders that killed processes left in a folder.
+// names selects the files that they were to become; none means all. The caller must
+// know that no process is writing them. A missing folder is no error.
 func RemoveTemporary(dir string, names ...string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -102,15 +104,16 @@ func RemoveTemporary(dir string, names ...string) error {
 	return err
 }
 
-// TempDir makes a new folder in dir whose name begins with prefix, with the
-// permissions that the umask leaves, so that it can be renamed to be published.
+// TempDir creates a new folder in dir whose name starts with prefix. Its
+// permissions follow the umask, so that it can be published by renaming.
 //
 // Errors: those of os.Mkdir.
 func TempDir(dir, prefix string) (string, error) {
 	return createUnique(filepath.Join(dir, prefix), func(name string) error { return os.Mkdir(name, 0o777) })
 }
 
-// createUnique tries names that begin with prefix until make does not find one there.
+// createUnique calls make with random names that start with prefix until one does not
+// exist yet.
 func createUnique(prefix string, make func(name string) error) (string, error) {
 	for {
 		name := prefix + strconv.FormatUint(uint64(rand.Uint32()), 36)
@@ -120,8 +123,8 @@ func createUnique(prefix string, make func(name string) error) (string, error) {
 	}
 }
 
-// Sync makes what was written to a file, or renamed and removed in a folder, last
-// through a power cut.
+// Sync flushes a file, or the entries of a folder, to the disk, so that they
+// survive a power failure.
 func Sync(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package benchstats sums up what was measured several times, and says how far two results are apart.
+// Package benchstats summarises repeated measurements, and computes the distance of
+// two results.
 package benchstats
 
 import (
@@ -10,17 +11,18 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/digits"
 )
 
-// Series are the figures of one quantity over the rounds in which it was measured, in any unit. One at least.
+// Series holds the results of one measurement over several rounds, in any unit. It
+// must not be empty.
 type Series []float64
 
-// Median is the figure in the middle; of an even number the mean of the two in the middle.
+// Median returns the median; for an even number the mean of the two middle values.
 func (s Series) Median() float64 {
 	v := slices.Sorted(slices.Values(s))
 	n := len(v)
 	return (v[(n-1)/2] + v[n/2]) / 2
 }
 
-// String is the median, with the smallest and largest if there are several.
+// String formats the median, with minimum and maximum if there are several values.
 func (s Series) String() string {
 	if len(s) == 1 {
 		return digits.Three(s[0])
@@ -28,15 +30,17 @@ func (s Series) String() string {
 	return fmt.Sprintf("%s [%s–%s]", digits.Three(s.Median()), digits.Three(slices.Min(s)), digits.Three(slices.Max(s)))
 }
 
-// Times are the measured times of a repeated step in milliseconds.
+// Times summarises the times of a repeated step.
+//
+// Unit: milliseconds.
 type Times struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
-	N      int     `json:"n"`
+	N      int     `json:"n"` // number of measurements
 }
 
-// TimesOf sums up one duration or more.
+// TimesOf summarises durations, of which there must be at least one.
 func TimesOf(all []time.Duration) Times {
 	ms := make(Series, len(all))
 	for i, d := range all {
@@ -45,9 +49,10 @@ func TimesOf(all []time.Duration) Times {
 	return Times{Median: ms.Median(), Min: slices.Min(ms), Max: slices.Max(ms), N: len(ms)}
 }
 
-// RelativeDistance is |x − y|₂ / |y|₂, summed in float64.
+// RelativeDistance returns |x − y|₂ / |y|₂, summed in float64.
 //
-// Shape: x and y of one length. Missing: NaN in gives NaN, as do two vectors of zeros.
+// Shape: x and y of equal length.
+// Missing: NaN in the input gives NaN, as do two zero vectors.
 func RelativeDistance(x, y []float32) float64 {
 	var diff, size float64
 	for i, v := range y {

@@ -2,5 +2,6 @@ package bigmem
 
 import "golang.org/x/sys/unix"
 
-// advise asks for huge pages. A system that has none for us changes nothing.
+// advise requests huge pages. Errors are ignored: without huge pages the memory
+// works as well.
 func advise(b []byte) { _ = unix.Madvise(b, unix.MADV_HUGEPAGE) }

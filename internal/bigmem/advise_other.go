@@ -2,5 +2,5 @@
 
 package bigmem
 
-// advise does nothing: huge pages come by themselves or not at all.
+// advise does nothing on systems without madvise for huge pages.
 func advise([]byte) {}

@@ -1,19 +1,25 @@
-// Package bigmem allocates the large arrays of kernels: aligned for vector
-// instructions, and on huge pages where the system gives them on request.
-// Kernels that write a hundred streams at once (Winograd's transforms) miss the
-// translation buffers of small pages at every line.
+// Package bigmem allocates large arrays for kernels: aligned for vector
+// instructions, and on huge pages if the system grants them. Kernels that write to
+// a hundred streams at once, such as Winograd transforms, would miss the TLB for
+// small pages on every line.
 package bigmem
 
 import "unsafe"
 
-// Align is the alignment of every array in bytes: a cache line, and the widest vector.
+// Align is the alignment of every array: a cache line, and the widest vector
+// register.
+//
+// Unit: bytes.
 const Align = 64
 
-// HugePage is the size of a huge page on the systems that have them.
+// HugePage is the size of a huge page.
+//
+// Unit: bytes.
 const HugePage = 2 << 20
 
-// Make is a zeroed array of n elements. It is ordinary memory of Go: the
-// garbage collector frees it.
+// Make returns a zeroed array of n elements. It is garbage-collected Go memory.
+//
+// Memory: up to HugePage more than the array, for alignment.
 func Make[T float32 | float64](n int) []T {
 	size := int(unsafe.Sizeof(T(0)))
 	align := Align
@@ -32,7 +38,7 @@ func Make[T float32 | float64](n int) []T {
 	return buf
 }
 
-// Bytes is the memory of x.
+// Bytes returns the memory of x as bytes.
 func Bytes[T float32 | float64 | uint16](x []T) []byte {
 	var v T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), int(unsafe.Sizeof(v))*len(x))

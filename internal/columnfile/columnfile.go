@@ -1,8 +1,10 @@
-// Package columnfile encodes files as a head of JSON with columns of numbers behind it. Every name and every
-// type in such a file is written down in the head, so that none of Go gets into it, and numbers keep their bits.
+// Package columnfile encodes files that consist of a JSON header and binary columns.
+// The header states all names and types, so that the format does not depend on Go.
+// Numbers keep their bits.
 //
-// A file begins with two lines, its schema and the SHA-256 of all that follows them in hexadecimal. Then come the head, as
-// one line, and the columns: numbers in little-endian order without gaps. How many there are, and of what, the head says.
+// Format: two lines with the schema and, in hexadecimal, the SHA-256 of everything
+// after them; one line with the JSON header; then the columns, little-endian
+// numbers without gaps. The header states their types and numbers.
 package columnfile
 
 import (
@@ -14,7 +16,7 @@ import (
 	"fmt"
 )
 
-// Encode makes the text of a file. Columns are made by Append.
+// Encode returns the content of a file. Append makes the columns.
 func Encode(schema string, head any, columns []byte) ([]byte, error) {
 	line, err := json.Marshal(head)
 	if err != nil {
@@ -27,18 +29,19 @@ func Encode(schema string, head any, columns []byte) ([]byte, error) {
 	return append(fmt.Appendf(nil, "%s\n%x\n%s", schema, sum.Sum(nil), line), columns...), nil
 }
 
-// Decode reads the head of a file, and gives the columns behind it, which share memory with the text.
+// Decode parses the header of a file into head and returns the columns, which share
+// memory with text.
 //
-// Errors: another schema, damage, a head that is not one of its type.
+// Errors: another schema; a wrong checksum; a header that does not fit its type.
 func Decode(text []byte, schema string, head any) (*Columns, error) {
-	const shown = 40 // bytes of a line that may be anything
+	const shown = 40 // bytes of an unknown line in the error
 	first, rest, _ := bytes.Cut(text, []byte{'\n'})
 	if string(first) != schema {
-		return nil, fmt.Errorf("it does not begin with %q but with %q", schema, first[:min(len(first), shown)])
+		return nil, fmt.Errorf("want schema %q, got %q", schema, first[:min(len(first), shown)])
 	}
 	sum, rest, _ := bytes.Cut(rest, []byte{'\n'})
 	if fmt.Sprintf("%x", sha256.Sum256(rest)) != string(sum) {
-		return nil, errors.New("it is damaged, or ends early: its SHA-256 is not the one it says")
+		return nil, errors.New("the file is damaged or truncated: wrong SHA-256")
 	}
 	line, rest, _ := bytes.Cut(rest, []byte{'\n'})
 	if err := json.Unmarshal(line, head); err != nil {
@@ -47,24 +50,25 @@ func Decode(text []byte, schema string, head any) (*Columns, error) {
 	return &Columns{rest: rest}, nil
 }
 
-// Append adds numbers to columns: floats, integers of a fixed size, and structs and arrays of them.
+// Append appends numbers to columns: floats, integers of fixed size, and structs
+// and arrays of them.
 func Append[T any](columns []byte, numbers ...T) []byte {
 	columns, err := binary.Append(columns, binary.LittleEndian, numbers)
 	if err != nil {
-		panic(err) // T has no fixed size: no value of it can be written
+		panic(err) // T has no fixed size: a bug of the caller
 	}
 	return columns
 }
 
-// Columns are the numbers behind a head.
+// Columns reads the numbers after a header.
 type Columns struct {
 	rest      []byte
-	truncated bool
+	truncated bool // a read went beyond the end
 }
 
-// Next gives the next numbers, as they were appended; nil if there are not so many.
+// Next returns the next n numbers, in the order of Append; nil if fewer are left.
 //
-// Memory: never more than the file has, whatever n is.
+// Memory: at most the size of the file, whatever n is.
 func Next[T any](c *Columns, n int) []T {
 	size := binary.Size(*new(T))
 	if c.truncated = c.truncated || n < 0 || n > len(c.rest)/size; c.truncated {
@@ -78,22 +82,20 @@ func Next[T any](c *Columns, n int) []T {
 	return out
 }
 
-// NextValue gives the next number; zero if there is none.
+// NextValue returns the next number; zero if none is left.
 func NextValue[T any](c *Columns) (x T) {
 	for _, x = range Next[T](c, 1) {
 	}
 	return x
 }
 
-// CheckEnd is called when all was taken.
-//
-// Errors: fewer or more numbers than were taken.
+// CheckEnd returns an error unless exactly all numbers were read.
 func (c *Columns) CheckEnd() error {
 	switch {
 	case c.truncated:
-		return errors.New("it has fewer numbers than its head says")
+		return errors.New("the file has fewer numbers than its header states")
 	case len(c.rest) > 0:
-		return fmt.Errorf("%d bytes are left behind the numbers of its head", len(c.rest))
+		return fmt.Errorf("%d bytes follow the last number stated in the header", len(c.rest))
 	}
 	return nil
 }

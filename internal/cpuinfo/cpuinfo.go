@@ -1,5 +1,5 @@
-// Package cpuinfo describes the processor, for `ensemble doctor` and for the record that stands
-// beside every benchmark. It names the features as our tables and records do.
+// Package cpuinfo describes the processor, for `ensemble doctor` and for benchmark
+// records.
 package cpuinfo
 
 import (
@@ -11,14 +11,16 @@ import (
 
 // Info describes the processor.
 type Info struct {
-	Model    string   // as the processor names itself; empty on Arm, where none does
-	Family   string   // vendor, family and model, "AuthenticAMD 25/17", or on Arm vendor and part: kernels are chosen by these
+	Model string // brand string; empty on Arm, which has none
+	// Family selects kernels: vendor, family and model such as "AuthenticAMD
+	// 25/17", or on Arm vendor and part.
+	Family   string
 	Arch     string   // GOARCH
 	Cores    int      // usable by this process
-	Features []string // those that kernels of this program or of oneDNN care about
+	Features []string // instruction sets that kernels of this program or of oneDNN use
 }
 
-// features in rising order.
+// features lists instruction sets, later ones extending earlier ones.
 var features = []struct {
 	name string
 	id   cpuid.FeatureID
@@ -40,7 +42,7 @@ var features = []struct {
 	{"sve", cpuid.SVE},
 }
 
-// Read describes the processor that this process runs on.
+// Read describes the processor of this process.
 func Read() Info {
 	i := Info{Model: cpuid.CPU.BrandName, Arch: runtime.GOARCH, Cores: runtime.NumCPU()}
 	for _, f := range features {
@@ -50,7 +52,8 @@ func Read() Info {
 	}
 	switch {
 	case cpuid.CPU.Has(cpuid.ASIMD) && cpuid.CPU.VendorString != "":
-		// Bits 15 to 4 of the identification register are the part, the lowest its revision.
+		// Bits 15 to 4 of the identification register (MIDR_EL1) are the part
+		// number, bits 3 to 0 the revision.
 		i.Family = fmt.Sprintf("%s %#x", cpuid.CPU.VendorString, cpuid.CPU.Model>>4)
 	case cpuid.CPU.VendorString != "":
 		i.Family = fmt.Sprintf("%s %d/%d", cpuid.CPU.VendorString, cpuid.CPU.Family, cpuid.CPU.Model)

@@ -1,9 +1,10 @@
-// Package digits prints measured numbers with as many digits as they are worth.
+// Package digits formats measured numbers with a sensible number of digits.
 package digits
 
 import "fmt"
 
-// Three prints a number with about three digits: 0.12, 1.23, 12.3, 123, 1234.
+// Three formats a number with about three significant digits: 0.12, 1.23, 12.3,
+// 123, 1234.
 func Three(x float64) string {
 	switch {
 	case x >= 100:

@@ -1,21 +1,24 @@
-// Package directio reads files from the disk and not through the page cache: for data that
-// are read once, and to measure a disk.
+// Package directio reads files with direct I/O (O_DIRECT), which bypasses the page
+// cache. It is for data that are read once, and for measuring disks.
 package directio
 
 import "os"
 
-// Align is what addresses, places and lengths of direct reads are multiples of.
+// Align is the required alignment of addresses, offsets and lengths of direct
+// reads.
+//
+// Unit: bytes.
 const Align = 4096
 
-// Open opens a file for reads that go past the page cache. direct tells whether they do:
-// some systems and file systems have none.
+// Open opens a file for direct reads. direct is false if the system or file system
+// does not support them; reads then use the page cache.
 //
 // Errors: those of os.OpenFile.
 func Open(path string) (f *os.File, direct bool, err error) {
 	return open(func(flag int) (*os.File, error) { return os.OpenFile(path, flag, 0) })
 }
 
-// OpenIn is Open of a file below a folder.
+// OpenIn is Open for a file below a root.
 func OpenIn(root *os.Root, name string) (f *os.File, direct bool, err error) {
 	return open(func(flag int) (*os.File, error) { return root.OpenFile(name, flag, 0) })
 }

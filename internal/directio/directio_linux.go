@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// open tries O_DIRECT and falls back to a normal open.
 func open(as func(flag int) (*os.File, error)) (f *os.File, direct bool, err error) {
 	if f, err = as(os.O_RDONLY | unix.O_DIRECT); errors.Is(err, unix.EINVAL) {
 		f, err = as(os.O_RDONLY)
@@ -15,14 +16,14 @@ func open(as func(flag int) (*os.File, error)) (f *os.File, direct bool, err err
 	return f, true, err
 }
 
-// DropCache drops a file from the page cache.
+// DropCache removes a file from the page cache.
 func DropCache(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := f.Sync(); err != nil { // what is not written yet stays
+	if err := f.Sync(); err != nil { // dirty pages would stay in the cache
 		return err
 	}
 	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)

@@ -25,20 +25,24 @@ import (
 	"unsafe"
 )
 
-// Library is an opened shared library. It is never unloaded: code of oneDNN,
-// OpenMP or CUDA may still be running in threads of its own.
+// Library is an opened shared library. It is never unloaded, because threads of
+// oneDNN, OpenMP or CUDA may still execute its code.
 type Library struct {
 	handle unsafe.Pointer
 	path   string
 }
 
-// Open opens the first of names that the loader finds and resolves. Symbols
-// stay local to the handle. A NotFoundError says what was tried.
+// Open opens the first of names that the loader finds. Symbols stay local to the
+// library (RTLD_LOCAL).
+//
+// Errors: a NotFoundError.
 func Open(names ...string) (*Library, error) { return open(C.RTLD_LOCAL, names) }
 
-// OpenGlobal is Open for a library whose plug-ins need its symbols.
+// OpenGlobal is Open with RTLD_GLOBAL, for libraries whose plug-ins need their
+// symbols.
 func OpenGlobal(names ...string) (*Library, error) { return open(C.RTLD_GLOBAL, names) }
 
+// open calls dlopen for each name.
 func open(scope C.int, names []string) (*Library, error) {
 	// dlerror is kept per OS thread.
 	runtime.LockOSThread()
@@ -56,14 +60,14 @@ func open(scope C.int, names []string) (*Library, error) {
 	return nil, fail
 }
 
-// Path is the file that the loader took.
+// Path returns the file that the loader opened.
 func (l *Library) Path() string { return l.path }
 
-// Handle is the loader's handle, for a C shim that resolves many symbols.
+// Handle returns the dlopen handle, for C code that resolves many symbols.
 func (l *Library) Handle() unsafe.Pointer { return l.handle }
 
-// Symbol is the address of an exported function or variable, also of the
-// libraries that this one depends on. Errors: ErrNoSymbol.
+// Symbol returns the address of an exported function or variable, of dependencies
+// too. Errors: ErrNoSymbol.
 func (l *Library) Symbol(name string) (unsafe.Pointer, error) {
 	cn := C.CString(name)
 	defer C.free(unsafe.Pointer(cn))
@@ -74,13 +78,12 @@ func (l *Library) Symbol(name string) (unsafe.Pointer, error) {
 	return p, nil
 }
 
-// Bind fills a table with the addresses of functions, whose names stand in text with blanks
-// between. Errors: ErrNoSymbol with the names of all that are missing, or that the table is of
-// another size.
+// Bind fills a table with the addresses of functions; names are separated by
+// spaces. Errors: ErrNoSymbol with all missing names; a table of another length.
 func (l *Library) Bind(text string, table []unsafe.Pointer) error {
 	names := strings.Fields(text)
 	if len(names) != len(table) {
-		return fmt.Errorf("%s: %d names for %d functions", l.path, len(names), len(table))
+		return fmt.Errorf("%s: %d names for a table of %d functions", l.path, len(names), len(table))
 	}
 	var missing []string
 	for i, n := range names {
@@ -95,9 +98,9 @@ func (l *Library) Bind(text string, table []unsafe.Pointer) error {
 	return nil
 }
 
-// Setenv sets a variable in the C environment unless it is set already, and
-// reports whether it set it. Libraries that read their settings when they are
-// loaded see it only if it is called before Open.
+// Setenv sets a variable in the C environment unless it is set already, and reports
+// whether it did. Libraries that read their settings when they are loaded need it
+// before Open.
 func Setenv(key, value string) (bool, error) {
 	if key == "" || strings.ContainsAny(key, "=\x00") || strings.Contains(value, "\x00") {
 		return false, fmt.Errorf("setenv %q: %w", key, errors.ErrUnsupported)

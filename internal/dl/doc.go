@@ -1,9 +1,9 @@
-// Package dl opens shared libraries at run time, so that one program starts
-// and works on machines that lack them.
+// Package dl opens shared libraries at run time, so that one program also starts on
+// machines without them.
 //
-// A library is asked for by several file names (its versions, newest wish
-// first); the first that opens is taken. When none opens the error lists every
-// name tried with the reason the loader gave, and the places it searches.
+// A library is requested by several file names, its versions, in order of
+// preference. The first that opens is used. If none opens, the error lists every
+// name with the loader's message, and the directories searched.
 package dl
 
 import (
@@ -13,19 +13,19 @@ import (
 	"strings"
 )
 
-// ErrNotFound marks a library of which no name could be opened.
+// ErrNotFound marks a library that could not be opened under any name.
 var ErrNotFound = errors.New("shared library not found")
 
 // ErrNoSymbol marks a symbol that an opened library does not export.
 var ErrNoSymbol = errors.New("symbol not found")
 
-// NotFoundError says which file names were tried and what the loader answered.
+// NotFoundError lists the file names tried and the loader's messages.
 type NotFoundError struct {
 	Names   []string // as given to Open
 	Reasons []string // the loader's message for each name
 }
 
-// Error lists the names, the reasons and the places searched.
+// Error lists the names, the messages and the directories searched.
 func (e *NotFoundError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "open %s: ", strings.Join(e.Names, " or "))
@@ -39,10 +39,10 @@ func (e *NotFoundError) Error() string {
 	return b.String()
 }
 
-// Unwrap gives ErrNotFound.
+// Unwrap returns ErrNotFound.
 func (e *NotFoundError) Unwrap() error { return ErrNotFound }
 
-// Searched describes where the loader looks for a bare file name.
+// Searched describes where the loader searches for a bare file name.
 func Searched() string {
 	places := "the loader's cache (ldconfig), /lib, /usr/lib"
 	if p := os.Getenv("LD_LIBRARY_PATH"); p != "" {

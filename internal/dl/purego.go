@@ -7,10 +7,10 @@ import (
 	"unsafe"
 )
 
-// errPure is the loader's answer in a program built without cgo.
+// errPure is the loader's message in a program built without cgo.
 var errPure = errors.New("this program was built without cgo and cannot open shared libraries")
 
-// Library is an opened shared library; without cgo there is none.
+// Library is an opened shared library; none can be opened without cgo.
 type Library struct{}
 
 // Open always fails without cgo.

@@ -1,5 +1,5 @@
-// Package exit holds the exit codes of the program and the one shape of its
-// error messages. Codes are part of the API: schedulers act on them.
+// Package exit defines the exit codes of the program and the format of its error
+// messages. Codes are part of the API, because schedulers act on them.
 package exit
 
 import (
@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Code is a process exit code. Libraries never exit: they return an Error and
-// the command line turns its Code into the exit status.
+// Code is a process exit code. Libraries never exit: they return an Error, and the
+// command line converts its Code to the exit status.
 type Code int
 
-// The exit codes, with what a scheduler should do on each.
+// The exit codes, with what a scheduler should do for each.
 const (
 	OK          Code = 0  // done; outputs complete and in the manifest
 	No          Code = 1  // ran, and the answer is no: alert
@@ -27,8 +27,8 @@ const (
 	SaveAndStop Code = 75 // interrupted, state saved: the same command continues
 )
 
-// All lists the codes in ascending order with their one-line meanings, as
-// `ensemble help exit-codes` prints them.
+// All lists the codes in ascending order with their meanings, for `ensemble help
+// exit-codes`.
 var All = []struct {
 	Code    Code
 	Meaning string
@@ -47,19 +47,19 @@ var All = []struct {
 	{SaveAndStop, "interrupted, state saved; same command continues", "requeue"},
 }
 
-// Error is what a user reads: what went wrong, at which place, why, and the
-// next step. Code decides the exit status and the stable number in the text.
+// Error is an error for users: what failed, where, why, and the next step. Code
+// determines the exit status and the number in the message.
 type Error struct {
 	Code Code
 	What string   // one clause, lower case, no full stop
 	At   string   // file:line:column, or file, message, byte, section; may be empty
 	Why  string   // cause; may be empty
 	Fix  string   // next step
-	More []*Error // further faults found in the same pass
+	More []*Error // further errors found in the same pass
 	Err  error    // wrapped cause for errors.Is; shown only with --verbose
 }
 
-// Error gives the text in the shape of the product's contract:
+// Error formats the message:
 //
 //	error[E065]: WHAT
 //	  at: WHERE
@@ -80,11 +80,11 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the wrapped cause.
+// Unwrap returns the wrapped cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// CodeOf is the exit code of an error: OK for nil, that of the first Error in
-// its chain, and Bug for an error nobody gave a code to.
+// CodeOf returns the exit code of an error: OK for nil, the code of the first Error
+// in its chain, and Bug for an error without a code.
 func CodeOf(err error) Code {
 	if err == nil {
 		return OK
@@ -96,7 +96,7 @@ func CodeOf(err error) Code {
 	return Bug
 }
 
-// OneLine is an error in one line: what, where and why.
+// OneLine formats an error in one line: what, where and why.
 func OneLine(err error) string {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -111,8 +111,8 @@ func OneLine(err error) string {
 	return strings.Join(parts, ": ")
 }
 
-// Reason gives why an error came about and what helps: the words of an Error, or the whole text
-// and no remedy.
+// Reason returns the cause and the fix of an Error. For other errors it returns the
+// whole text and no fix.
 func Reason(err error) (why, fix string) {
 	var e *Error
 	if !errors.As(err, &e) {

@@ -1,4 +1,4 @@
-// Package fetch gets a file over https whose content is known beforehand.
+// Package fetch downloads a file with a known checksum over HTTPS.
 package fetch
 
 import (
@@ -17,28 +17,30 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// PartialSuffix is the suffix of a file that is not there in full.
+// PartialSuffix is the suffix of an incomplete file.
 const PartialSuffix = ".part"
 
-// OnlyHTTPS is a http.Client's CheckRedirect: it follows few redirects, and none that leaves https.
+// OnlyHTTPS is a CheckRedirect for http.Client: it follows up to five redirects,
+// all to HTTPS.
 func OnlyHTTPS(r *http.Request, via []*http.Request) error {
 	switch {
 	case r.URL.Scheme != "https":
-		return fmt.Errorf("it leads to %s, which is not https", r.URL.Redacted())
+		return fmt.Errorf("redirect to %s, which is not HTTPS", r.URL.Redacted())
 	case len(via) >= 5:
-		return errors.New("it leads on and on")
+		return errors.New("too many redirects")
 	}
 	return nil
 }
 
-// File gets a file of a digest. What a fetch that ended early left is gone on with; the path names the file
-// only when it is there in full and has the digest.
+// File downloads a file with the SHA-256 sum to path. It resumes an interrupted
+// download. path exists only when the file is complete and the checksum is correct.
 //
-// Errors: exit 64 for an address that is not https, 66 if it cannot be reached or has no such file, 65 for
-// another content, which is removed, 73 and 74 for the output.
+// Errors: exit 64 for an address that is not HTTPS; 66 if the server cannot be
+// reached or lacks the file; 65 for a wrong checksum, in which case the download is
+// removed; 73 and 74 for the output.
 func File(ctx context.Context, client *http.Client, address, path, sum string) error {
 	if u, err := url.Parse(address); err != nil || u.Scheme != "https" {
-		return &exit.Error{Code: exit.Usage, What: "this address is not fetched", At: address, Why: "it is not https", Fix: "give one that is, or get the file yourself"}
+		return &exit.Error{Code: exit.Usage, What: "cannot download from this address", At: address, Why: "it is not HTTPS", Fix: "use an HTTPS address, or download the file by hand"}
 	}
 	part := path + PartialSuffix
 	f, err := os.OpenFile(part, os.O_CREATE|os.O_RDWR, 0o644)
@@ -47,18 +49,19 @@ func File(ctx context.Context, client *http.Client, address, path, sum string) e
 	}
 	defer f.Close()
 	h := sha256.New()
-	at, err := io.Copy(h, f) // of what is there already, so that it is not read again
+	at, err := io.Copy(h, f) // hash of the part downloaded so far
 	if err != nil {
 		return exit.ReadError(part, err)
 	}
-	// What is there may be all of it, if this process ended between the last byte and the name.
+	// The file may be complete, if an earlier process ended after the last byte and
+	// before the rename.
 	if at == 0 || hex.EncodeToString(h.Sum(nil)) != sum {
 		if err := resume(ctx, client, address, f, h, at); err != nil {
 			return err
 		}
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); got != sum {
-		err := &exit.Error{Code: exit.BadData, What: "what was fetched is another file", At: address, Why: "SHA-256 " + got + ", want " + sum, Fix: "get the file elsewhere, or correct its digest"}
+		err := &exit.Error{Code: exit.BadData, What: "the downloaded file has a wrong checksum", At: address, Why: "SHA-256 " + got + ", want " + sum, Fix: "get the file elsewhere, or correct its checksum"}
 		err.Err = os.Remove(part)
 		return err
 	}
@@ -71,13 +74,14 @@ func File(ctx context.Context, client *http.Client, address, path, sum string) e
 	return exit.CreateError(path, atomicfile.Sync(filepath.Dir(path)))
 }
 
-// resume appends what a file lacks. A server that knows no ranges sends all of it again.
+// resume downloads the missing bytes of a file. A server without range requests sends
+// the whole file again.
 func resume(ctx context.Context, client *http.Client, address string, f *os.File, h interface {
 	io.Writer
 	Reset()
 }, at int64) error {
 	lost := func(why string, err error) error {
-		return &exit.Error{Code: exit.NotYet, What: "a file cannot be fetched", At: address, Why: why, Fix: "run the same command again: it goes on where it stopped", Err: err}
+		return &exit.Error{Code: exit.NotYet, What: "download failed", At: address, Why: why, Fix: "run the same command again to resume the download", Err: err}
 	}
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -95,7 +99,7 @@ func resume(ctx context.Context, client *http.Client, address string, f *os.File
 	case http.StatusPartialContent:
 		var from, to int64
 		if _, err := fmt.Sscanf(r.Header.Get("Content-Range"), "bytes %d-%d/", &from, &to); err != nil || from != at {
-			return lost(fmt.Sprintf("asked for bytes from %d it sends %q", at, r.Header.Get("Content-Range")), nil)
+			return lost(fmt.Sprintf("requested bytes from %d, the server sent %q", at, r.Header.Get("Content-Range")), nil)
 		}
 	case http.StatusOK, http.StatusRequestedRangeNotSatisfiable:
 		h.Reset()
@@ -103,10 +107,10 @@ func resume(ctx context.Context, client *http.Client, address string, f *os.File
 			return exit.CreateError(f.Name(), err)
 		}
 		if r.StatusCode != http.StatusOK {
-			return resume(ctx, client, address, f, h, 0) // what is there is longer than the file
+			return resume(ctx, client, address, f, h, 0) // the local part is longer than the file
 		}
 	default:
-		return lost("the server says "+r.Status, nil)
+		return lost("the server returned "+r.Status, nil)
 	}
 	if _, err := io.Copy(output{f, h}, r.Body); err != nil {
 		var own *exit.Error
@@ -118,12 +122,13 @@ func resume(ctx context.Context, client *http.Client, address string, f *os.File
 	return nil
 }
 
+// seek moves to the start of a file.
 func seek(f *os.File) error {
 	_, err := f.Seek(0, io.SeekStart)
 	return err
 }
 
-// output tells errors of the disk from those of the network.
+// output distinguishes disk errors from network errors: the former are exit.Errors.
 type output struct {
 	f *os.File
 	h io.Writer
@@ -131,6 +136,6 @@ type output struct {
 
 func (o output) Write(p []byte) (int, error) {
 	n, err := o.f.Write(p)
-	o.h.Write(p[:n]) // a hash takes every write
+	o.h.Write(p[:n]) // a hash never fails
 	return n, exit.CreateError(o.f.Name(), err)
 }

@@ -1,7 +1,8 @@
-// Package fieldmath has the loops over all points of fields that every prediction runs:
-// statistics over members, standardisation, and the look at all values. Kernels in C do
-// them by vectors, with the bits of the loops in plain Go that stand beside them, judge them
-// and take their place without a C compiler.
+// Package fieldmath implements the loops over all points of fields that every
+// prediction runs: statistics over members, standardisation, and statistics of all
+// values. C kernels compute them with vector instructions. The plain Go loops give
+// the same bits; they are the reference of the tests and replace the kernels in
+// builds without cgo.
 package fieldmath
 
 import (
@@ -10,58 +11,66 @@ import (
 	"math/bits"
 )
 
-// MeanStd computes mean and standard deviation over members' fields, point by point, in
+// MeanStd computes mean and standard deviation over members, point by point, in
 // double precision:
 //
-//	mean = (1/M) Σ x_m,  std = √( Σ (x_m−mean)² / (M−ddof) )
+//	mean = (1/M) Σ x_m
+//	std  = √( Σ (x_m−mean)² / (M−ddof) )
 //
-// The order of the members decides no bit.
+// The bits do not depend on the order of the members.
 //
-// Shape: mean and std, which are filled, and each field [point]. Missing: a point missing
-// or infinite in one field is missing in both results.
-// Errors: panics if M ≤ ddof or a field is too short. Longer ones are looked at as far as mean goes.
+// Shape: mean and std (outputs) and each field [point]; longer fields are read up
+// to len(mean).
+// Missing: a point that is NaN or infinite in one field is NaN in both results.
+// Errors: panics if M ≤ ddof or a field is too short.
 func MeanStd(mean, std []float32, fields [][]float32, ddof int) {
 	if len(fields) <= ddof {
 		panic(fmt.Sprintf("standard deviation over %d members with divisor M-%d", len(fields), ddof))
 	}
 	for _, f := range fields {
-		_ = f[:len(mean)] // C looks at no length
+		_ = f[:len(mean)] // the C kernel does not check lengths
 	}
 	meanStd(mean, std[:len(mean)], fields, float64(len(fields)-ddof))
 }
 
 // Standardise computes (src−mean)/scale in double precision.
 //
-// Shape: each [point]. Missing: 0.
+// Shape: each [point].
+// Missing: NaN gives 0.
 func Standardise(dst, src []float32, mean, scale []float64) {
 	n := len(dst)
 	standardise(dst, src[:n], mean[:n], scale[:n])
 }
 
-// Scale computes src·r; dst and src are not the same.
+// Scale computes src·r; dst and src must not overlap.
 //
-// Shape: each [point]. Missing: 0.
+// Shape: each [point].
+// Missing: NaN gives 0.
 func Scale(dst, src []float32, r float32) { scale(dst, src[:len(dst)], r) }
 
-// Stats is what is kept of the values of a field. Min, Max and the moments are those of the
-// finite values; Min is above Max if there are none.
+// Stats holds statistics of the values of a field. Min, Max, Sum and Squares (Σx²)
+// are over finite values. If there are none, Min is +Inf and Max −Inf.
 type Stats struct {
-	Points, Missing, Infinite int
+	Points, Missing, Infinite int // number of all, NaN and infinite values
 	Min, Max, Sum, Squares    float64
-	Hash                      uint64 // of all bits; never 0
+	Hash                      uint64 // of the bits of all values; never 0
 }
 
-// lanes are sums and hashes side by side, as each step waits for the one before.
+// lanes is the number of interleaved sums and hashes, which breaks the dependency
+// chain of one sum.
 const lanes = 8
 
-// lane is a part of a tally.
+// lane is the partial result of one lane.
 type lane struct {
 	min, max, sum, squares float64
 	hash                   uint64
 }
 
-// StatsOf counts the values of a field. Two fields of one hash are equal but for a chance
-// of their number squared in 2⁶³; zeros of both signs are equal, and NaN of all kinds.
+// StatsOf computes the statistics of a field. The hash treats zeros of both signs
+// as equal, and all NaN.
+//
+// Among n different fields, two have the same hash with a probability of about
+// n²/2⁶⁴.
 func StatsOf(values []float32) Stats {
 	t := Stats{Points: len(values)}
 	var l [lanes]lane
@@ -88,13 +97,14 @@ func HashMix(h, x uint64) uint64 {
 	return h ^ h>>33
 }
 
-// Merge adds the tally of another part of the field.
+// Merge merges the statistics of another part of the field.
 func (t *Stats) Merge(o Stats) {
 	t.Points, t.Missing, t.Infinite = t.Points+o.Points, t.Missing+o.Missing, t.Infinite+o.Infinite
 	t.Min, t.Max, t.Sum, t.Squares = min(t.Min, o.Min), max(t.Max, o.Max), t.Sum+o.Sum, t.Squares+o.Squares
 	t.Hash = HashMix(t.Hash, o.Hash) | 1
 }
 
+// plainMeanStd is the reference of the C kernel ens_mean_std.
 func plainMeanStd(mean, std []float32, fields [][]float32, divisor float64) {
 	terms := make([]float64, len(fields))
 	for p := range mean {
@@ -118,9 +128,10 @@ func plainMeanStd(mean, std []float32, fields [][]float32, divisor float64) {
 	}
 }
 
-// sumOf is a sum whose bits do not depend on the order of its terms, of which none is larger than the largest. They are rounded to
-// multiples of a step that is so coarse that their sums are exact: adding and taking away 6·2ᵏ⁺ᵉ does so, for up to 2ᵉ terms
-// below 2ᵏ⁺¹. At most 2ᵉ⁻⁵¹ of the largest is lost of each.
+// sumOf sums terms of magnitude up to largest so that the bits do not depend on
+// their order. Each term is rounded to a multiple of a step so coarse that all
+// partial sums are exact: adding and subtracting 6·2ᵏ⁺ᵉ does that for up to 2ᵉ
+// terms below 2ᵏ⁺¹. Each term loses at most 2ᵉ⁻⁵¹ of the largest.
 //
 // Source: Demmel and Nguyen 2013, doi:10.1109/ARITH.2013.9.
 func sumOf(terms []float64, largest float64) (sum float64) {
@@ -131,18 +142,21 @@ func sumOf(terms []float64, largest float64) (sum float64) {
 	return sum
 }
 
+// plainStandardise is the reference of the C kernel ens_standardise.
 func plainStandardise(dst, src []float32, mean, scale []float64) {
 	for i, x := range src {
 		dst[i] = orZero(float32((float64(x) - mean[i]) / scale[i]))
 	}
 }
 
+// plainScale is the reference of the C kernel ens_scale.
 func plainScale(dst, src []float32, r float32) {
 	for i, x := range src {
 		dst[i] = orZero(x * r)
 	}
 }
 
+// orZero replaces NaN by 0.
 func orZero(x float32) float32 {
 	if x != x {
 		return 0
@@ -150,19 +164,20 @@ func orZero(x float32) float32 {
 	return x
 }
 
+// plainStats is the reference of the C kernel that computes a Tally.
 func plainStats(t *Stats, l *[lanes]lane, values []float32) {
 	for i, v := range values {
 		x, bits := &l[i%lanes], math.Float32bits(v)
 		switch {
 		case v != v:
 			t.Missing++
-			bits = 0x7fc00000 // one NaN for all
+			bits = 0x7fc00000 // one bit pattern for all NaN
 		case v-v != 0:
 			t.Infinite++
 		default:
 			d := float64(v)
 			if v == 0 {
-				bits = 0 // of both signs
+				bits = 0 // one bit pattern for both zeros
 			}
 			x.min, x.max = min(x.min, d), max(x.max, d)
 			x.sum += d

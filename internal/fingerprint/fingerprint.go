@@ -1,5 +1,5 @@
-// Package fingerprint tells whether a file, or a folder of files, is still the one that was
-// looked at, without reading all of it.
+// Package fingerprint detects whether a file, or a folder of files, changed since an
+// earlier look, without reading all of it.
 package fingerprint
 
 import (
@@ -16,22 +16,23 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
-// File is what a file is known by. That of a folder has the sum of the sizes and the last
-// of the times of all files in it.
+// File identifies a version of a file. For a folder it has the sum of the sizes and
+// the latest times of all files.
 type File struct {
-	Size       int64     `json:"size"`
-	Modified   time.Time `json:"modified"` // last change of the content
-	Changed    time.Time `json:"changed"`  // last change of content, name or permissions
-	Device     uint64    `json:"device"`
-	Inode      uint64    `json:"inode"`
-	EndsSHA256 string    `json:"ends_sha256"` // SHA-256 of the first and the last bytes; of a folder that of its list
+	Size     int64     `json:"size"`
+	Modified time.Time `json:"modified"` // mtime
+	Changed  time.Time `json:"changed"`  // ctime: last change of content, name or permissions
+	Device   uint64    `json:"device"`
+	Inode    uint64    `json:"inode"`
+	// SHA-256 of the first and last bytes; for a folder of its file list
+	EndsSHA256 string `json:"ends_sha256"`
 }
 
-// endSize is how many bytes of each end are hashed: headers of formats lie in the first,
-// the end marks of the last message or chunk in the last.
+// endSize is the number of bytes at each end that are hashed. Headers of formats
+// are at the start, the end markers of the last message or chunk at the end.
 const endSize = 4096
 
-// Of looks at a file or folder by its name.
+// Of returns the Mark of a file or folder.
 //
 // Errors: those of opening and reading it.
 func Of(path string) (File, error) {
@@ -46,7 +47,7 @@ func Of(path string) (File, error) {
 	return OfFile(f)
 }
 
-// OfFile looks at an open file.
+// OfFile returns the Mark of an open file.
 func OfFile(f *os.File) (File, error) {
 	s, err := f.Stat()
 	if err != nil {
@@ -68,7 +69,7 @@ func OfFile(f *os.File) (File, error) {
 	return m, nil
 }
 
-// ofInfo is what the file system says of a file.
+// ofInfo converts the metadata of the file system.
 func ofInfo(s fs.FileInfo) File {
 	m := File{Size: s.Size(), Modified: s.ModTime().UTC()}
 	if st, ok := s.Sys().(*syscall.Stat_t); ok {
@@ -77,8 +78,9 @@ func ofInfo(s fs.FileInfo) File {
 	return m
 }
 
-// IsStatEqual says whether the file system says the same of a file as in its mark, without a look into it. A
-// folder is none of whose files is looked at, so it never does.
+// IsStatEqual reports whether the file system's metadata of a file are unchanged. It does
+// not read the file. For a folder it returns false, because its files are not
+// checked.
 func (m File) IsStatEqual(path string) bool {
 	s, err := os.Stat(path)
 	if err != nil || s.IsDir() {
@@ -89,8 +91,8 @@ func (m File) IsStatEqual(path string) bool {
 	return m.UnchangedSince(now)
 }
 
-// ChangeTime is when content, name or permissions of a file changed last, the zero time for folders, where
-// files have times of their own, and for what cannot be asked.
+// ChangeTime returns the ctime of a file; the zero time for folders, whose files have
+// times of their own, and for files without metadata.
 func ChangeTime(path string) time.Time {
 	s, err := os.Stat(path)
 	if err != nil || s.IsDir() {
@@ -99,7 +101,8 @@ func ChangeTime(path string) time.Time {
 	return ofInfo(s).Changed
 }
 
-// ofFolder looks at all files in a folder; only their list is hashed.
+// ofFolder returns the Mark of a folder. It hashes only the list of files, not
+// their content.
 func ofFolder(path string, s fs.FileInfo) (File, error) {
 	parts, err := manifest.ListFiles(path)
 	if err != nil {
@@ -123,23 +126,23 @@ func ofFolder(path string, s fs.FileInfo) (File, error) {
 	return m, nil
 }
 
-// IsSameContent says whether two marks are of one file with one content, as far as they tell: its
-// permissions and links may have changed.
+// IsSameContent reports whether both have the same content, as far as size, times and hashes
+// show. Permissions and links may differ.
 func (m File) IsSameContent(o File) bool {
 	return m.Size == o.Size && m.Device == o.Device && m.Inode == o.Inode && m.Modified.Equal(o.Modified) && m.EndsSHA256 == o.EndsSHA256
 }
 
-// UnchangedSince is Same for marks that lie far apart in time: nothing of the file has changed,
-// not even what a change of the content with its old time would leave behind.
+// UnchangedSince is the stricter comparison for looks that are far apart in time. It
+// also compares ctime, which shows a change of the content with a restored mtime.
 func (m File) UnchangedSince(o File) bool { return m.IsSameContent(o) && m.Changed.Equal(o.Changed) }
 
-// changed is the text of the error by which IsChanged knows it, also after it was sent to
-// another process.
+// changed is the text by which IsChanged recognises the error, also after it was
+// sent to another process.
 const changed = "an input file changed while it was read"
 
-// Verify compares a file with what it was.
+// Verify compares a file with its earlier state.
 //
-// Errors: exit 66 if it was replaced, grew or was written to, or is gone.
+// Errors: exit 66 if it was replaced, extended, overwritten or removed.
 func (m File) Verify(path string) error {
 	now, err := Of(path)
 	if err == nil && m.IsSameContent(now) {
@@ -149,16 +152,16 @@ func (m File) Verify(path string) error {
 	switch {
 	case err != nil:
 	case m.Inode != now.Inode || m.Device != now.Device:
-		e.Why = "another file has its name now"
+		e.Why = "it was replaced by another file"
 	case m.Size == now.Size && m.Modified.Equal(now.Modified):
-		e.Why = "its first or last bytes, or the files in it, are others now"
+		e.Why = "its first or last bytes, or the files in it, have changed"
 	default:
-		e.Why = fmt.Sprintf("it had %d bytes, last written at %s, and has %d of %s", m.Size, m.Modified.Format(time.RFC3339Nano), now.Size, now.Modified.Format(time.RFC3339Nano))
+		e.Why = fmt.Sprintf("it had %d bytes, modified %s; now it has %d bytes, modified %s", m.Size, m.Modified.Format(time.RFC3339Nano), now.Size, now.Modified.Format(time.RFC3339Nano))
 	}
 	return e
 }
 
-// ChangedError is the error of a file or folder that is no longer what it was.
+// ChangedError returns the error of a file or folder that changed.
 func ChangedError(at string, cause error) *exit.Error {
 	e := &exit.Error{Code: exit.NotYet, What: changed, At: at, Fix: "wait until it is complete, then run the same command again", Err: cause}
 	if cause != nil {
@@ -167,7 +170,7 @@ func ChangedError(at string, cause error) *exit.Error {
 	return e
 }
 
-// IsChanged tells whether an error is that of Verify, or Changed.
+// IsChanged reports whether an error is that of Verify or Changed.
 func IsChanged(err error) bool {
 	var e *exit.Error
 	return errors.As(err, &e) && e.Code == exit.NotYet && e.What == changed

@@ -1,17 +1,17 @@
-// Package float16 has the numbers of 16 bits of IEEE 754-2019, table 3.5, binary16.
+// Package float16 converts numbers of IEEE 754-2019 binary16 (table 3.5): 1 sign
+// bit, 5 exponent bits, 10 fraction bits.
 package float16
 
 import "math"
 
-// The numbers: Bits of mantissa with the leading one, Max the largest, and Least the distance of
-// the smallest ones.
+// Limits of binary16.
 const (
-	MantissaBits    = 11
-	Max             = 65504
-	SmallestNonzero = 0x1p-24
+	MantissaBits    = 11      // bits of the significand, the implicit leading one included
+	Max             = 65504   // largest finite number
+	SmallestNonzero = 0x1p-24 // smallest positive number, and the spacing of subnormal numbers
 )
 
-// FromBits is the number of these bits.
+// FromBits returns the number with the given bit pattern.
 func FromBits(bits uint16) float64 {
 	sign := 1.0
 	if bits&0x8000 != 0 {
@@ -30,7 +30,8 @@ func FromBits(bits uint16) float64 {
 	return sign * math.Ldexp(1024+fraction, exponent-25)
 }
 
-// Round is the number nearest to x, ties to even; infinite if that is too large.
+// Round rounds x to the nearest binary16 number, ties to even. Numbers beyond Max
+// give ±Inf.
 func Round(x float64) float64 {
 	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
 		return x
@@ -44,7 +45,7 @@ func Round(x float64) float64 {
 	return y
 }
 
-// ToBits is the bits of the number nearest to x.
+// ToBits returns the bit pattern of the binary16 number nearest to x.
 func ToBits(x float64) uint16 {
 	y := Round(x)
 	var sign uint16

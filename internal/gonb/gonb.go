@@ -1,10 +1,10 @@
-// Package gonb shows pictures, tables and text in a notebook of the Go kernel GoNB:
-// the part of the kernel's protocol that a program needs which shows something, and
-// no more. A cell is a program of its own; the kernel gives it two named pipes, over
-// which both send values of encoding/gob.
+// Package gonb shows images, tables and text in a notebook of the Go kernel GoNB.
+// It implements the part of the kernel's protocol that showing needs. A cell is a
+// program of its own. The kernel gives it two named pipes, over which both sides
+// send encoding/gob values.
 //
-// Source: github.com/janpfeifer/gonb v0.11.3, gonbui/protocol. Why that package is not
-// imported is in docs/decisions.
+// Source: github.com/janpfeifer/gonb v0.11.3, gonbui/protocol. docs/decisions
+// states why that package is not imported.
 package gonb
 
 import (
@@ -15,13 +15,13 @@ import (
 	"sync"
 )
 
-// The variables in which the kernel names its pipes.
+// Environment variables with the names of the kernel's pipes.
 const (
-	pipeTo   = "GONB_PIPE"      // of the program to the kernel
-	pipeFrom = "GONB_PIPE_BACK" // of the kernel to the program
+	pipeTo   = "GONB_PIPE"      // program to kernel
+	pipeFrom = "GONB_PIPE_BACK" // kernel to program
 )
 
-// MIME types of what is shown.
+// MIME types of outputs.
 const (
 	HTML = "text/html"
 	Text = "text/plain"
@@ -29,11 +29,11 @@ const (
 	SVG  = "image/svg+xml"
 )
 
-// Data is one thing in one or several forms, of which the notebook shows the richest
-// that it can: by MIME type a string, or bytes of a PNG.
+// Data is an output in one or several formats, by MIME type: a string, or the bytes
+// of a PNG. The notebook shows the richest format that it supports.
 type Data map[string]any
 
-// message is DisplayData of the protocol. Fields are matched by their names.
+// message is DisplayData of the protocol. gob matches fields by name.
 type message struct {
 	Data      map[string]any
 	Metadata  map[string]any
@@ -48,7 +48,7 @@ type value struct {
 }
 
 const (
-	valueName = "github.com/janpfeifer/gonb/gonbui/protocol.CommValue" // as gob knows it
+	valueName = "github.com/janpfeifer/gonb/gonbui/protocol.CommValue" // name of the type in gob
 	valueType = "gonb/comm_value"
 	syncTo    = "#gonbui/sync"
 	syncFrom  = "#gonbui/sync_ack"
@@ -58,29 +58,30 @@ var (
 	mu     sync.Mutex
 	out    *gob.Encoder
 	in     *gob.Decoder
-	broken error // a pipe that failed stays so
-	number int   // of the last request for an answer
+	broken error // first error of a pipe; permanent
+	number int   // of the last synchronisation request
 )
 
-// IsCell tells whether the program runs as a cell, with the stream of what is shown for
-// itself: a program that links gonbui has given it to that.
+// IsCell reports whether the program runs as a notebook cell and may write to the
+// kernel's pipe. A program that links gonbui may not: gonbui writes to the pipe.
 func IsCell() bool { return os.Getenv(pipeTo) != "" && registered() == nil }
 
-// registered gives the protocol's type its name. The name is taken where gonbui is
-// linked too; two encoders on one pipe would then break what either of them sends.
+// registered registers the protocol's type with gob. The name is taken if the
+// program links gonbui; two encoders on one pipe would corrupt each other's
+// messages.
 var registered = sync.OnceValue(func() (err error) {
 	defer func() {
 		if recover() != nil {
-			err = errors.New("the program shows things by gonbui")
+			err = errors.New("the program uses gonbui for its output")
 		}
 	}()
 	gob.RegisterName(valueName, value{})
 	return nil
 })
 
-// Show adds an output to the cell, and returns when the kernel has it.
+// Show adds an output to the cell and returns when the kernel has received it.
 //
-// Errors: if there is no kernel, or a pipe broke.
+// Errors: no kernel; a broken pipe.
 func Show(d Data) error {
 	mu.Lock()
 	defer mu.Unlock()
@@ -90,19 +91,19 @@ func Show(d Data) error {
 	return roundTrip()
 }
 
-// Update shows something in place of what was shown with the same id before. Ids are
-// of the whole notebook.
+// Update replaces the output with the same id. Ids are unique within a notebook.
 //
-// Errors: as Show.
+// Errors: those of Show.
 func Update(id string, d Data) error {
 	mu.Lock()
 	defer mu.Unlock()
 	return send(message{Data: d, DisplayID: id})
 }
 
-// Flush returns when the kernel has all that was sent: before the program ends.
+// Flush waits until the kernel has received everything. Call it before the program
+// ends.
 //
-// Errors: as Show.
+// Errors: those of Show.
 func Flush() error {
 	mu.Lock()
 	defer mu.Unlock()
@@ -112,7 +113,7 @@ func Flush() error {
 	return roundTrip()
 }
 
-// send opens the pipes at the first message. The kernel waits for both.
+// send sends a message; the first one opens the pipes.
 func send(m message) error {
 	if broken != nil {
 		return broken
@@ -128,6 +129,7 @@ func send(m message) error {
 	return broken
 }
 
+// open opens both pipes. The kernel waits for both.
 func open() error {
 	if err := registered(); err != nil {
 		return err
@@ -144,7 +146,8 @@ func open() error {
 	return nil
 }
 
-// roundTrip asks the kernel for an answer, which comes when it has shown what came before.
+// roundTrip sends a synchronisation request and waits for its acknowledgement, which the
+// kernel sends after it has processed all earlier messages.
 func roundTrip() error {
 	number++
 	if err := send(message{Data: map[string]any{valueType: value{Address: syncTo, Value: number}}}); err != nil {

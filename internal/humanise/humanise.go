@@ -1,4 +1,4 @@
-// Package humanise makes parts of messages.
+// Package humanise formats parts of messages for people.
 package humanise
 
 import (
@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Count is a number of things with a regular plural: "1 rank", "2 ranks".
+// Count formats a number with a noun and its regular plural: "1 rank", "2 ranks".
 func Count(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
@@ -14,7 +14,7 @@ func Count(n int, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
-// Strings are the texts of items.
+// Strings returns the texts of items.
 func Strings[T fmt.Stringer](items []T) []string {
 	out := make([]string, len(items))
 	for i, x := range items {
@@ -23,10 +23,11 @@ func Strings[T fmt.Stringer](items []T) []string {
 	return out
 }
 
-// MaxListed bounds what List names.
+// MaxListed is the maximum number of words that List prints.
 const MaxListed = 10
 
-// List joins words, of a long list the first MaxListed and how many more there are.
+// List joins words by commas. Of a long list it prints the first MaxListed and the
+// number of the others.
 func List(words []string) string {
 	if n := len(words) - MaxListed; n > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(words[:MaxListed], ", "), n)
@@ -34,7 +35,7 @@ func List(words []string) string {
 	return strings.Join(words, ", ")
 }
 
-// Seconds is a time that is only known roughly.
+// Seconds formats an approximate duration.
 func Seconds(s float64) string {
 	switch {
 	case s >= 2*86400:

@@ -1,5 +1,5 @@
-// Package interrupt turns signals into a flag that a job polls between steps, so
-// that it can save and stop (exit 75) instead of dying.
+// Package interrupt converts signals to a flag that a job polls between steps, so
+// that it can save and stop (exit 75).
 package interrupt
 
 import (
@@ -16,21 +16,23 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Flag says whether a signal asked this process to save and stop.
+// Flag records whether a signal requested that this process save and stop.
 type Flag struct {
 	signal atomic.Pointer[os.Signal]
 	ch     chan os.Signal
-	pipe   chan os.Signal // nobody looks: without it a write to a pipe that was closed ends the process
+	// receives SIGPIPE, which would otherwise end the process on a write to a
+	// closed pipe; it is not read
+	pipe   chan os.Signal
 	quit   chan struct{}
 	first  chan struct{}                 // closed at the first signal
-	hangup atomic.Pointer[chan struct{}] // told of SIGHUP; nil if that stops too
+	hangup atomic.Pointer[chan struct{}] // receives SIGHUP; nil if SIGHUP raises the flag
 	done   sync.WaitGroup
 }
 
-// Watch begins to take SIGTERM, SIGINT, SIGUSR1 and, unless nohup shields from it,
-// SIGHUP. The first raises the flag; later ones are ignored, since schedulers send
-// several, but for a second SIGINT where a person sits at the terminal: then abort
-// is called, which ends the process without saving. Close gives the signals back.
+// Watch starts to catch SIGTERM, SIGINT, SIGUSR1 and, except under nohup, SIGHUP.
+// The first signal raises the flag. Later ones are ignored, since schedulers send
+// several. On a second SIGINT from a terminal, abort is called, which ends the
+// process without saving. Close restores the default handling.
 func Watch(abort func()) *Flag {
 	f := &Flag{ch: make(chan os.Signal, 8), pipe: make(chan os.Signal, 1), quit: make(chan struct{}), first: make(chan struct{})}
 	signals := []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1}
@@ -49,7 +51,7 @@ func Watch(abort func()) *Flag {
 				if to := f.hangup.Load(); to != nil && s == syscall.SIGHUP {
 					select {
 					case *to <- struct{}{}:
-					default: // it was told and has not looked yet
+					default: // a notification is pending already
 					}
 					continue
 				}
@@ -68,8 +70,9 @@ func Watch(abort func()) *Flag {
 	return f
 }
 
-// NotifyHangup is for a program that stays: SIGHUP tells the channel from now on, in place of raising the flag, and
-// messages that nobody reads any more (SIGPIPE) are lost, and end nothing.
+// NotifyHangup configures the flag for a service. SIGHUP then sends to the returned channel
+// instead of raising the flag. SIGPIPE is ignored, so that a closed output pipe
+// does not end the service.
 func (f *Flag) NotifyHangup() <-chan struct{} {
 	signal.Notify(f.pipe, syscall.SIGPIPE)
 	to := make(chan struct{}, 1)
@@ -77,10 +80,10 @@ func (f *Flag) NotifyHangup() <-chan struct{} {
 	return to
 }
 
-// Raised says whether to save and stop now.
+// Raised reports whether to save and stop now.
 func (f *Flag) Raised() bool { return f.signal.Load() != nil }
 
-// Err is nil until the flag is raised, and then the error of exit 75.
+// Err returns nil until the flag is raised, and then the error with exit code 75.
 func (f *Flag) Err() error {
 	s := f.signal.Load()
 	if s == nil {
@@ -90,7 +93,8 @@ func (f *Flag) Err() error {
 		Fix: "the same command with --resume auto continues"}
 }
 
-// Context is cancelled when the flag is raised: for jobs that have nothing to save.
+// Context returns a context that is cancelled when the flag is raised, for jobs
+// without state to save.
 func (f *Flag) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	f.done.Go(func() {
@@ -104,7 +108,7 @@ func (f *Flag) Context(parent context.Context) (context.Context, context.CancelF
 	return ctx, func() { cancel(nil) }
 }
 
-// Close stops watching and gives the signals their usual meaning again.
+// Close stops watching and restores the default handling of the signals.
 func (f *Flag) Close() {
 	signal.Stop(f.ch)
 	signal.Stop(f.pipe)

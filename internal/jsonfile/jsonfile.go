@@ -1,4 +1,4 @@
-// Package jsonfile writes files of JSON for people and programs.
+// Package jsonfile writes indented JSON files.
 package jsonfile
 
 import (
@@ -10,9 +10,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Write writes a value, a line a field, whole or not at all.
-//
-// Errors: those of exit.CreateError.
+// Write writes a value as indented JSON, one field per line, atomically.
 func Write(path string, x any) error {
 	text, err := json.MarshalIndent(x, "", " ")
 	if err != nil {

@@ -1,11 +1,12 @@
-// Package lease gives one process at a time the right to write to a place: a folder, or
-// the products of one start. It is kept as a small file,
+// Package lease gives one process at a time the right to write to a location: a
+// folder, or the products of one initialisation. A lease is a small file
 //
 //	{"host", "boot", "pid", "start", "command", "since", "token", "beats", "time"}
 //
-// that its owner replaces every few seconds. Whoever finds it looks whether the owner is
-// alive: by the process table on the owner's machine, else by watching whether the
-// counter moves. The lease of a dead owner is taken over.
+// that its owner rewrites every few seconds. A process that finds a lease checks
+// whether the owner is alive: by the process table if the owner runs on the same
+// machine, else by watching whether the heartbeat counter changes. It takes over
+// the lease of a dead owner.
 package lease
 
 import (
@@ -28,8 +29,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/redact"
 )
 
-// beat is the time between two heartbeats of a lease. A lease of another machine
-// counts as dead when its counter did not move for silence.
+// Time between two heartbeats of a lease, and time without a heartbeat after which
+// the owner on another machine counts as dead.
 var (
 	heartbeatInterval = 5 * time.Second
 	leaseTimeout      = 4 * heartbeatInterval
@@ -37,19 +38,24 @@ var (
 
 // owner is the content of a lease.
 type owner struct {
-	Host       string `json:"host"`
-	Boot       string `json:"boot"` // changes with every start of the machine, and differs between containers
-	PID        int    `json:"pid"`
-	Start      string `json:"start"` // start of the process in clock ticks since boot: a PID is used again
-	Command    string `json:"command"`
-	Since      string `json:"since"` // when the lease was taken; like time for people: clocks decide nothing
+	Host string `json:"host"`
+	// boot id and PID namespace: differs between boots of a machine and between
+	// containers
+	Boot string `json:"boot"`
+	PID  int    `json:"pid"`
+	// start of the process in clock ticks since boot, because PIDs are reused
+	Start   string `json:"start"`
+	Command string `json:"command"`
+	// when the lease was taken; informative, as clocks are not compared
+	Since      string `json:"since"`
 	Token      string `json:"token"`
 	Heartbeats uint64 `json:"heartbeats"`
-	Time       string `json:"time"` // of the last heartbeat
+	Time       string `json:"time"` // of the last heartbeat; informative
 }
 
-// A Lease is a file that this process keeps alive. File locks alone would not
-// do: some network file systems have none. They only serialise the taking.
+// Lease is a lease that this process holds and renews. File locks alone are not
+// sufficient, because some network file systems lack them; they only serialise the
+// taking of leases.
 type Lease struct {
 	path, what string
 	me         owner
@@ -59,17 +65,17 @@ type Lease struct {
 	taken      atomic.Bool
 }
 
-// ErrHeld is wrapped by the errors of leases that another process has.
+// ErrHeld marks a lease that another process holds.
 var ErrHeld = errors.New("another process holds the lease")
 
-// Take takes the lease that is kept in a file, whose folder must be there. what is held is
-// named in errors: "the run directory".
+// Take takes the lease in the file path, whose folder must exist. what names the
+// location in errors, such as "the run directory".
 //
-// Errors: 73, wrapping ErrHeld, if its owner is alive or may be, with who that is and since
-// when; those of exit.CreateError.
+// Errors: exit 73 wrapping ErrHeld if the owner is alive or may be, with the owner
+// and its times; those of creating the file.
 func Take(path, what string) (*Lease, error) {
 	l := &Lease{path: path, what: what, me: thisProcess(), stop: make(chan struct{})}
-	var silent owner // of another machine, that was watched in vain
+	var silent owner // owner on another machine without a heartbeat
 	for {
 		far, err := l.claim(silent)
 		if err != nil {
@@ -84,14 +90,15 @@ func Take(path, what string) (*Lease, error) {
 			return nil, exit.CreateError(path, err)
 		}
 		if beats {
-			return nil, heldError(path, what, *far, "its heartbeat goes on")
+			return nil, heldError(path, what, *far, "its heartbeat continues")
 		}
 		silent = *far
 	}
 }
 
-// claim writes the lease if there is none, its owner is dead on this machine, or it is the
-// one that was silent. It gives the owner that is to be watched first.
+// claim writes the lease if there is none, if its owner was a process of this
+// machine and is dead, or if its owner is silent. Otherwise it returns the owner
+// far, whose heartbeat must be watched first.
 func (l *Lease) claim(silent owner) (far *owner, err error) {
 	dir := filepath.Dir(l.path)
 	release, guarded, err := l.lockTaking(dir)
@@ -114,7 +121,7 @@ func (l *Lease) claim(silent owner) (far *owner, err error) {
 	if err := exit.CreateError(l.path, l.write()); err != nil {
 		return nil, err
 	}
-	if !guarded { // without file locks the last of two writers wins; let it be seen
+	if !guarded { // without file locks the last of two writers wins: wait until it is visible
 		time.Sleep(200 * time.Millisecond)
 		if now, err := readOwner(l.path); err != nil || now.Token != l.me.Token {
 			return nil, heldError(l.path, l.what, now, "it was taken at the same moment")
@@ -127,8 +134,8 @@ func (l *Lease) claim(silent owner) (far *owner, err error) {
 	return nil, nil
 }
 
-// IsAbandoned tells whether a file is a lease whose owner was a process of this machine that is
-// gone.
+// IsAbandoned reports whether a file is a lease whose owner was a process of this
+// machine and has ended.
 func IsAbandoned(path string) bool {
 	o, err := readOwner(path)
 	if me := thisProcess(); err != nil || o.Host != me.Host || o.Boot != me.Boot {
@@ -138,6 +145,7 @@ func IsAbandoned(path string) bool {
 	return err != nil || start != o.Start
 }
 
+// heldError returns the error of a lease that another process holds.
 func heldError(path, what string, o owner, why string) error {
 	if o.Command != "" {
 		why += ": " + o.Command
@@ -146,8 +154,8 @@ func heldError(path, what string, o owner, why string) error {
 		Fix: "choose another directory, or wait", Err: ErrHeld}
 }
 
-// age says since when an owner has its lease, and when it last moved, by the clocks of the
-// two machines.
+// age describes when the lease was taken and when its last heartbeat was, by the
+// clocks of the two machines.
 func (o owner) age() string {
 	since, err := time.Parse(time.RFC3339, o.Since)
 	if err != nil {
@@ -161,14 +169,14 @@ func (o owner) age() string {
 	if err != nil {
 		return text
 	}
-	if d := time.Since(last).Round(time.Second); d < -heartbeatInterval { // or this one's was put back
+	if d := time.Since(last).Round(time.Second); d < -heartbeatInterval { // or this machine's clock was set back
 		return text + fmt.Sprintf(", its clock is %s ahead", -d)
 	} else {
 		return text + fmt.Sprintf(", alive %s ago", max(d, 0))
 	}
 }
 
-// watch says whether a lease changes within the time after which it counts as dead.
+// watch reports whether a lease changes within the timeout.
 func watch(path string, o owner) (bool, error) {
 	for deadline := time.Now().Add(leaseTimeout); time.Now().Before(deadline); time.Sleep(heartbeatInterval / 5) {
 		now, err := readOwner(path)
@@ -185,14 +193,14 @@ func watch(path string, o owner) (bool, error) {
 	return false, nil
 }
 
-// lockTaking serialises the taking of leases where the file system has locks, and says
-// whether it does.
+// lockTaking locks the folder to serialise the taking of leases. guarded is false on
+// file systems without locks.
 func (l *Lease) lockTaking(dir string) (release func(), guarded bool, err error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, false, exit.CreateError(dir, err)
 	}
-	for range 600 { // others look and write, and without locks wait for a moment
+	for range 600 { // another process holds the lock only briefly
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			break
@@ -204,10 +212,10 @@ func (l *Lease) lockTaking(dir string) (release func(), guarded bool, err error)
 		return nil, false, &exit.Error{Code: exit.CannotWrite, What: l.what + " is in use", At: dir,
 			Why: "another process is starting in it", Fix: "choose another directory, or wait", Err: ErrHeld}
 	}
-	return func() { f.Close() }, err == nil, nil // closing unlocks
+	return func() { f.Close() }, err == nil, nil // closing the file releases the lock
 }
 
-// heartbeat moves the heartbeat on until release, and notices a takeover.
+// heartbeat renews the heartbeat until Release, and detects a takeover.
 func (l *Lease) heartbeat() {
 	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
@@ -222,19 +230,20 @@ func (l *Lease) heartbeat() {
 				l.taken.Store(true)
 				return
 			}
-			continue // a read that fails once is no takeover
+			continue // a failed read does not prove a takeover
 		}
 		l.me.Heartbeats++
 		if l.write() != nil {
-			continue // the next beat tries again; silence is the risk, not a wrong result
+			continue // the next heartbeat retries; the risk is a takeover, not a wrong result
 		}
 	}
 }
 
-// CheckHeld says whether another process took the lease over, as one may if this one was
-// stopped for long. A nil Lease is never lost.
+// CheckHeld returns an error if another process took over the lease, which can happen if
+// this process was suspended for long. A nil Lease is never lost.
 //
-// Errors: exit 73 and ErrHeld, with who has it now; nil while it is ours.
+// Errors: exit 73 wrapping ErrHeld, with the present owner; nil while this process
+// holds the lease.
 func (l *Lease) CheckHeld() error {
 	if l == nil || !l.taken.Load() {
 		return nil
@@ -243,11 +252,11 @@ func (l *Lease) CheckHeld() error {
 	if err != nil {
 		now = owner{Host: "unknown"}
 	}
-	return heldError(l.path, l.what, now, "it took the lease while this process did not answer")
+	return heldError(l.path, l.what, now, "it took the lease while this process was suspended")
 }
 
-// Release stops the heartbeat and removes the lease if it is still ours. It may be called
-// twice, and for nil.
+// Release stops the heartbeat and removes the lease if this process still holds it.
+// It may be called twice, and on nil.
 func (l *Lease) Release() error {
 	if l == nil {
 		return nil
@@ -263,8 +272,8 @@ func (l *Lease) Release() error {
 	return err
 }
 
-// write replaces the lease file in one step. It is not synced to the disk: after a
-// power loss no owner is alive.
+// write replaces the lease file atomically. It is not synced to the disk, because
+// no owner survives a power failure.
 func (l *Lease) write() error {
 	l.me.Time = time.Now().UTC().Format(time.RFC3339)
 	text, err := json.Marshal(l.me)
@@ -276,23 +285,23 @@ func (l *Lease) write() error {
 		err = os.Rename(tmp, l.path)
 	}
 	if err != nil {
-		os.Remove(tmp) // on a full disk it is there, and empty
+		os.Remove(tmp) // on a full disk an empty file may be left
 	}
 	return err
 }
 
-// temporaryPrefix begins the path of the file in which a lease is written before it takes its own.
+// temporaryPrefix returns the path prefix of temporary files of a lease.
 func temporaryPrefix(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+strings.TrimPrefix(filepath.Base(path), ".")+"-")
 }
 
-// IsLeaseFile tells whether a file, by its path, belongs to the lease that is kept in another.
+// IsLeaseFile reports whether file is a lease or one of its temporary files.
 func IsLeaseFile(file, path string) bool {
 	return file == path || strings.HasPrefix(file, temporaryPrefix(path))
 }
 
-// removeTemporary removes what owners left that were killed while they wrote their lease. None of
-// them may write: this process has the lease, and the lock under which others would take it.
+// removeTemporary removes temporary files of killed owners. No other process writes them:
+// this process holds the lease and the lock.
 func (l *Lease) removeTemporary() error {
 	dir := filepath.Dir(l.path)
 	entries, err := os.ReadDir(dir)
@@ -306,7 +315,8 @@ func (l *Lease) removeTemporary() error {
 	return err
 }
 
-// readOwner reads a lease; one that cannot be parsed has no owner that is alive.
+// readOwner reads a lease. A file that cannot be parsed has the zero owner, which
+// is not alive.
 func readOwner(path string) (owner, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -322,16 +332,16 @@ func readOwner(path string) (owner, error) {
 // thisProcess describes this process.
 func thisProcess() owner {
 	var o owner
-	o.Host, _ = os.Hostname() // "" compares equal with itself, and the boot id decides
+	o.Host, _ = os.Hostname() // an empty name is enough: the boot id distinguishes machines
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err == nil {
 		o.Boot = strings.TrimSpace(string(boot))
 	}
-	if ns, err := os.Readlink("/proc/self/ns/pid"); err == nil { // containers number their processes apart
+	if ns, err := os.Readlink("/proc/self/ns/pid"); err == nil { // containers have separate PID namespaces
 		o.Boot += " " + ns
 	}
 	o.PID = os.Getpid()
-	o.Start, _ = processStart(o.PID) // without /proc no process is found alive; the heartbeat still is
+	o.Start, _ = processStart(o.PID) // without /proc the heartbeat alone shows that a process is alive
 	o.Command = redact.Text(strings.Join(append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), " "))
 	o.Since = time.Now().UTC().Format(time.RFC3339)
 	token := make([]byte, 16)
@@ -340,13 +350,15 @@ func thisProcess() owner {
 	return o
 }
 
-// processStart is field 22 of /proc/PID/stat: when the process began.
+// processStart returns the start time of a process, field 22 of /proc/PID/stat
+// (proc(5)).
 func processStart(pid int) (string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", err
 	}
-	// The command, field 2, may hold blanks and brackets; the last bracket ends it.
+	// Field 2, the command, may contain spaces and parentheses; the last
+	// parenthesis ends it.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) < 20 {
 		return "", fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))

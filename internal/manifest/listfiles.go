@@ -8,12 +8,12 @@ import (
 
 // InputFile is one file of an input.
 type InputFile struct {
-	Path string // below the folder; empty for a file by itself
+	Path string // relative to the folder; empty if the input is a file
 	fs.FileInfo
 }
 
-// ListFiles lists the regular files in a folder and the folders in it, by name, links left
-// out; or a file by itself.
+// ListFiles lists the regular files in a folder and its subfolders, sorted by name; or
+// the file itself. Symbolic links are skipped.
 //
 // Errors: those of the file system.
 func ListFiles(path string) ([]InputFile, error) {
@@ -24,7 +24,7 @@ func ListFiles(path string) ([]InputFile, error) {
 	if !st.IsDir() {
 		return []InputFile{{"", st}}, nil
 	}
-	if path, err = filepath.EvalSymlinks(path); err != nil { // the walk follows none
+	if path, err = filepath.EvalSymlinks(path); err != nil { // WalkDir does not follow links
 		return nil, err
 	}
 	var out []InputFile

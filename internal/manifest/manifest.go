@@ -1,8 +1,8 @@
-// Package manifest is what every finished directory says of itself, a run's as
-// well as a published cycle's: manifest.json, written last, with the checksums of
-// what it was made from and of what it holds, and SHA256SUMS for sha256sum -c.
+// Package manifest writes and reads the manifest of a finished directory, such as a
+// run or a published forecast. manifest.json, written last, holds the checksums of
+// inputs and outputs. SHA256SUMS holds those of the outputs for sha256sum -c.
 //
-// A document embeds Record and adds what only its kind has.
+// A document embeds Record and adds the fields of its kind.
 package manifest
 
 import (
@@ -24,28 +24,28 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// The two files.
+// File names.
 const (
 	Name     = "manifest.json"
 	SumsName = "SHA256SUMS"
 )
 
-// The values of Record.Status.
+// Values of Record.Status.
 const (
 	OK       = "ok"
-	Degraded = "degraded" // made from less than was expected, as the policy allows
+	Degraded = "degraded" // made from incomplete input, as the policy allows
 )
 
 // File identifies a file by its content.
 type File struct {
-	Path   string `json:"path"` // of an output: below the manifest's directory, with slashes
+	Path   string `json:"path"` // for outputs relative to the manifest's directory, with slashes
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"` // lower-case hexadecimal
 }
 
-// Record is what all manifests have.
+// Record holds the fields of all manifests.
 type Record struct {
-	Schema         string    `json:"schema"` // names the meaning of all fields of the document
+	Schema         string    `json:"schema"` // name and version of the document's format
 	Status         string    `json:"status"` // OK or Degraded
 	Version        string    `json:"version"`
 	ConfigChecksum string    `json:"config_checksum"` // "sha256:…"
@@ -57,14 +57,13 @@ type Record struct {
 	Warnings       []string  `json:"warnings"`
 }
 
+// record implements Document.
 func (r *Record) record() *Record { return r }
 
 // Document is a pointer to a struct that embeds Record.
 type Document interface{ record() *Record }
 
-// Sum measures input files, which keep the paths they are given by.
-//
-// Errors: those of exit.ReadError.
+// Sum returns the checksums of input files, with the given paths.
 func Sum(paths ...string) ([]File, error) {
 	files := make([]File, 0, len(paths))
 	for _, path := range paths {
@@ -77,15 +76,15 @@ func Sum(paths ...string) ([]File, error) {
 	return files, nil
 }
 
-// SumBelow measures outputs, which are named relative to dir, in the order of
-// their names.
+// SumBelow returns the checksums of outputs, whose names are relative to dir,
+// sorted by name.
 //
-// Errors: a name outside dir; those of exit.CreateError.
+// Errors: a name outside dir; those of reading the files.
 func SumBelow(dir string, names []string) ([]File, error) {
 	files := make([]File, 0, len(names))
 	for _, name := range slices.Sorted(slices.Values(names)) {
 		if !filepath.IsLocal(name) {
-			return nil, fmt.Errorf("output %q does not lie in %s", name, dir)
+			return nil, fmt.Errorf("output %q is outside %s", name, dir)
 		}
 		f, err := SumFile(filepath.Join(dir, name))
 		if err != nil {
@@ -97,10 +96,10 @@ func SumBelow(dir string, names []string) ([]File, error) {
 	return files, nil
 }
 
-// SumFile measures one file, under the path it is given by; or a folder, whose sum is
-// that of a list like SHA256SUMS of all files in it.
+// SumFile returns the checksum of a file. The checksum of a folder is that of a
+// list like SHA256SUMS of all files in it.
 //
-// Errors: those of reading; the path is in them.
+// Errors: those of reading, which contain the path.
 func SumFile(path string) (File, error) {
 	if st, err := os.Stat(path); err != nil || !st.IsDir() {
 		return sumRegular(path)
@@ -122,6 +121,7 @@ func SumFile(path string) (File, error) {
 	return whole, nil
 }
 
+// sumRegular returns the checksum of a regular file.
 func sumRegular(path string) (File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -133,9 +133,8 @@ func sumRegular(path string) (File, error) {
 	return File{path, n, hex.EncodeToString(h.Sum(nil))}, err
 }
 
-// Checksums are the checksums of files in ascending order: two lists of files are
-// the same input if these are equal, wherever the files lie and in whatever order
-// they are named.
+// Checksums returns the checksums of files in ascending order. Two lists of files
+// are the same input if these are equal, whatever their paths and order.
 func Checksums(files []File) []string {
 	sums := make([]string, len(files))
 	for i, f := range files {
@@ -145,8 +144,8 @@ func Checksums(files []File) []string {
 	return sums
 }
 
-// Identity is one hash of all that decides a result: the version, the configuration
-// and the contents of the inputs.
+// Identity returns a hash of everything that determines a result: version,
+// configuration and contents of the inputs.
 func Identity(version, configChecksum string, inputs []File) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%s\n", version, configChecksum)
@@ -156,10 +155,8 @@ func Identity(version, configChecksum string, inputs []File) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Write writes SHA256SUMS of the outputs and then, last of all, manifest.json.
-// Lists of the record that are nil become empty, as they are read back.
-//
-// Errors: those of exit.CreateError.
+// Write writes SHA256SUMS of the outputs and then manifest.json. Nil lists of the
+// record are written as empty lists.
 func Write(dir string, d Document) error {
 	r := d.record()
 	r.Inputs, r.Outputs = append([]File{}, r.Inputs...), append([]File{}, r.Outputs...)
@@ -180,7 +177,7 @@ func Write(dir string, d Document) error {
 	return nil
 }
 
-// Sums is the text of SHA256SUMS.
+// Sums returns the content of SHA256SUMS.
 func Sums(outputs []File) []byte {
 	var sums bytes.Buffer
 	for _, f := range outputs {
@@ -189,10 +186,10 @@ func Sums(outputs []File) []byte {
 	return sums.Bytes()
 }
 
-// Read reads the manifest of a directory into a document.
+// Read reads the manifest of a directory.
 //
-// Errors: os.ErrNotExist if there is none; 65 if it is damaged, has another schema
-// or names outputs outside the directory; 74 if reading fails.
+// Errors: os.ErrNotExist if there is none; exit 65 if it is damaged, has another
+// schema or names outputs outside the directory; 74 if reading fails.
 func Read(dir, schema string, d Document) error {
 	path := filepath.Join(dir, Name)
 	text, err := os.ReadFile(path)
@@ -205,9 +202,9 @@ func Read(dir, schema string, d Document) error {
 	return Parse(text, path, schema, d)
 }
 
-// Parse reads the text of a manifest, which lies at path, into a document.
+// Parse parses a manifest; path is used in errors.
 //
-// Errors: 65, as Read.
+// Errors: exit 65, as Read.
 func Parse(text []byte, path, schema string, d Document) error {
 	bad := func(what, why string, err error) error {
 		return &exit.Error{Code: exit.BadData, What: what, At: path, Why: why,
@@ -218,7 +215,7 @@ func Parse(text []byte, path, schema string, d Document) error {
 	}
 	r := d.record()
 	if r.Schema != schema {
-		return bad("the manifest is of another kind", fmt.Sprintf("schema %q, want %q", r.Schema, schema), nil)
+		return bad("the manifest has another schema", fmt.Sprintf("schema %q, want %q", r.Schema, schema), nil)
 	}
 	for _, f := range r.Outputs {
 		if !filepath.IsLocal(filepath.FromSlash(f.Path)) || strings.ContainsRune(f.Path, 0) || slashed.Clean(f.Path) != f.Path || f.Path == "." {
@@ -233,7 +230,7 @@ func Parse(text []byte, path, schema string, d Document) error {
 
 // Verify compares the outputs in dir with their checksums.
 //
-// Errors: 65 naming the first file that is gone or differs.
+// Errors: exit 65 with the first file that is missing or differs.
 func (r *Record) Verify(dir string) error {
 	for _, want := range r.Outputs {
 		path := filepath.Join(dir, filepath.FromSlash(want.Path))
@@ -243,13 +240,13 @@ func (r *Record) Verify(dir string) error {
 		case err != nil:
 			why = err.Error()
 		case got.Size != want.Size:
-			why = fmt.Sprintf("%d bytes, the manifest says %d", got.Size, want.Size)
+			why = fmt.Sprintf("it has %d bytes, the manifest states %d", got.Size, want.Size)
 		case got.SHA256 != want.SHA256:
 			why = "its SHA-256 differs from the manifest's"
 		default:
 			continue
 		}
-		return &exit.Error{Code: exit.BadData, What: "a file is not what the manifest says", At: path, Why: why,
+		return &exit.Error{Code: exit.BadData, What: "a file differs from the manifest", At: path, Why: why,
 			Fix: "restore it, or run again with --overwrite always", Err: err}
 	}
 	return nil

@@ -1,6 +1,6 @@
-// Package mllog writes and reads logs of trainings that are timed to a quality, as the rules of MLPerf HPC
-// ask for: a line for each event, which begins with ":::MLLOG" and goes on with a JSON object. Package
-// mllogtest holds a log to the rules.
+// Package mllog writes and reads logs of trainings to a target quality in the
+// format of MLPerf HPC: one line per event, ":::MLLOG" followed by a JSON object.
+// Package mllogtest checks a log against the rules.
 //
 // Source: github.com/mlcommons/logging, its rules of HPC 3.0, and
 // github.com/mlcommons/training_policies, hpc_training_rules.adoc.
@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// Token begins each line.
+// Token starts each line.
 const Token = ":::MLLOG "
 
-// The kinds of events.
+// Types of events.
 const (
 	point = "POINT_IN_TIME"
 	start = "INTERVAL_START"
 	end   = "INTERVAL_END"
 )
 
-// The keys that a log has a meaning by.
+// Keys with a meaning in the rules.
 const (
 	RunStart     = "run_start"
 	RunStop      = "run_stop"
@@ -34,52 +34,53 @@ const (
 	Target       = "quality_target"
 )
 
-// The values of status in the metadata of RunStop.
+// Values of status in the metadata of RunStop.
 const (
-	Success = "success" // the quality was reached
+	Success = "success" // the target quality was reached
 	Aborted = "aborted"
 )
 
-// EpochNum is the metadata that numbers epochs, from 1.
+// EpochNum is the metadata key of the epoch number, from 1.
 const EpochNum = "epoch_num"
 
-// Metadata are further facts about an event.
+// Metadata holds further facts about an event.
 type Metadata map[string]any
 
-// Event is one line.
+// Event is one line of a log.
 type Event struct {
 	Namespace string   `json:"namespace"`
-	TimeMS    int64    `json:"time_ms"` // since 1970
+	TimeMS    int64    `json:"time_ms"` // milliseconds since 1970
 	Type      string   `json:"event_type"`
 	Key       string   `json:"key"`
 	Value     any      `json:"value"`
 	Metadata  Metadata `json:"metadata"`
 }
 
-// Log writes events, each with one write. The nil Log drops them. The first error stays; what comes later is dropped.
+// Log writes events, each with one write. A nil Log drops them. After the first
+// error all events are dropped.
 type Log struct {
 	w     io.Writer
-	now   func() int64 // milliseconds; never goes back
+	now   func() int64 // milliseconds; never decreases
 	ended bool
 	err   error
 }
 
-// New makes a Log. Times follow a clock that never jumps, from what the machine's clock says now.
+// New returns a Log. Times start at the system clock and follow a monotonic clock.
 func New(w io.Writer) *Log {
 	began := time.Now()
 	return &Log{w: w, now: func() int64 { return began.UnixMilli() + time.Since(began).Milliseconds() }}
 }
 
-// Point notes a fact.
+// Point logs an event at a point in time.
 func (l *Log) Point(key string, value any, m Metadata) { l.event(point, key, value, m) }
 
-// Start notes the beginning of an interval; its key is name_start.
+// Start logs the start of an interval, with key name_start.
 func (l *Log) Start(name string, m Metadata) { l.event(start, name+"_start", nil, m) }
 
-// Stop notes its end.
+// Stop logs the end of an interval, with key name_stop.
 func (l *Log) Stop(name string, m Metadata) { l.event(end, name+"_stop", nil, m) }
 
-// End notes the end of the run. What comes after it is no part of the log.
+// End logs the end of the run. Later events are dropped.
 func (l *Log) End(status string, m Metadata) {
 	if l == nil {
 		return
@@ -92,10 +93,10 @@ func (l *Log) End(status string, m Metadata) {
 	l.ended = true
 }
 
-// Ended says whether the run's end was noted.
+// Ended reports whether the end of the run was logged; true for nil.
 func (l *Log) Ended() bool { return l == nil || l.ended }
 
-// Err is the first error.
+// Err returns the first error.
 func (l *Log) Err() error {
 	if l == nil {
 		return nil
@@ -103,6 +104,7 @@ func (l *Log) Err() error {
 	return l.err
 }
 
+// event writes one line.
 func (l *Log) event(kind, key string, value any, m Metadata) {
 	if l == nil || l.ended || l.err != nil {
 		return
@@ -117,9 +119,9 @@ func (l *Log) event(kind, key string, value any, m Metadata) {
 	l.err = err
 }
 
-// Read reads the events of a log; lines of other programs between them are left out.
+// Read parses the events of a log; other lines are skipped.
 //
-// Errors: a line that begins as an event and is none.
+// Errors: lines that start as an event but are malformed.
 func Read(r io.Reader) ([]Event, error) {
 	var out []Event
 	var faults []error
@@ -142,9 +144,10 @@ func Read(r io.Reader) ([]Event, error) {
 	return out, errors.Join(append(faults, lines.Err())...)
 }
 
-// Seconds is the time from the start of the run to its end, and whether the quality was reached.
+// Seconds returns the time from the start of the run to its end, and whether the
+// target quality was reached.
 //
-// Errors: a run that has not started or not ended.
+// Errors: a run without start or end.
 func Seconds(events []Event) (seconds float64, reached bool, err error) {
 	var from, to int64
 	started, ended := false, false
@@ -157,7 +160,7 @@ func Seconds(events []Event) (seconds float64, reached bool, err error) {
 		}
 	}
 	if !started || !ended {
-		return 0, false, errors.New("it has no " + RunStart + " or no " + RunStop)
+		return 0, false, errors.New("the log has no " + RunStart + " or no " + RunStop)
 	}
 	return float64(to-from) / 1000, reached, nil
 }

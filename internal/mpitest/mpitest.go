@@ -1,4 +1,4 @@
-// Package mpitest starts ranks of a test binary under the launchers of MPI.
+// Package mpitest starts ranks of a test binary with MPI launchers.
 package mpitest
 
 import (
@@ -10,10 +10,11 @@ import (
 	"testing"
 )
 
-// Launchers are those of Open MPI and MPICH, as Debian names them where both are there.
+// Launchers are those of Open MPI and MPICH, with the names of Debian if both are
+// installed.
 var Launchers = []string{"mpirun.openmpi", "mpirun.mpich"}
 
-// Path is where a launcher is; a test is skipped without it.
+// Path returns the path of a launcher; without it the test is skipped.
 func Path(t *testing.T, launcher string) string {
 	t.Helper()
 	path, err := exec.LookPath(launcher)
@@ -23,9 +24,10 @@ func Path(t *testing.T, launcher string) string {
 	return path
 }
 
-// Command is n ranks of this test binary, with the variables env added to those of the
-// test. More ranks than cores may run, and root may start them. The launcher has a
-// process group of its own: its signals reach its own ranks only.
+// Command returns the command that starts n ranks of this test binary, with the
+// additional environment variables env. It allows more ranks than cores, and root.
+// The launcher gets a process group of its own, so that its signals reach only its
+// ranks.
 func Command(ctx context.Context, path string, n int, env ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, "-n", strconv.Itoa(n), os.Args[0])
 	cmd.Env = append(append(os.Environ(), "GOMAXPROCS=2", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",

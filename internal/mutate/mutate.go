@@ -1,5 +1,5 @@
-// Package mutate damages files for tests as transfers, disks and attackers do, the same
-// way for a seed on every machine.
+// Package mutate corrupts files for tests, as faulty transfers, disks and attackers
+// do. Equal seeds give equal results on every machine.
 package mutate
 
 import (
@@ -7,12 +7,12 @@ import (
 	"math/rand/v2"
 )
 
-// extremes are numbers that sizes must not be believed to be.
+// extremes are values that a parser must not trust as sizes.
 var extremes = []uint64{0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff, 1<<32 + 1, 1<<63 - 1, 1 << 63, 1<<64 - 1}
 
-// File is one of the seeds after one to eight changes: flipped bits, numbers set to
-// extremes in either order of bytes, pieces cut out, put in twice or taken from another
-// seed, and the end cut off.
+// File returns one of the seeds after one to eight random changes: flipped bits,
+// numbers replaced by extremes in either byte order, ranges removed, duplicated or
+// copied from another seed, and truncation.
 func File(r *rand.Rand, seeds [][]byte) []byte {
 	pick := func() []byte { return seeds[r.IntN(len(seeds))] }
 	b := append([]byte(nil), pick()...)
@@ -25,7 +25,7 @@ func File(r *rand.Rand, seeds [][]byte) []byte {
 			return b
 		}
 		at := r.IntN(len(b))
-		if r.IntN(2) == 0 { // headers are short, and decide
+		if r.IntN(2) == 0 { // headers are short but matter most
 			at = r.IntN(min(len(b), 256))
 		}
 		switch r.IntN(8) {

@@ -1,12 +1,12 @@
-// Package nearest finds the known word that a mistyped one was meant to be.
+// Package nearest suggests the known word that a mistyped word was meant to be.
 package nearest
 
 import "strings"
 
-// Find gives the candidate with the smallest edit distance to word, or "" if none
-// is near: more than a third of the word, and more than one letter, would have to
-// change. Of equally near candidates the first wins. Where none is near it is the one
-// that begins with the word, of three letters and more, if there is one alone.
+// Find returns the candidate with the smallest edit distance to word, or "" if more
+// than a third of the letters, and more than one, would have to change. Of equal
+// candidates the first is returned. If none is near, it returns the only candidate
+// that starts with the word, for words of at least three letters.
 func Find(word string, candidates []string) string {
 	best, at := "", max(1, len(word)/3)+1
 	for _, c := range candidates {
@@ -29,9 +29,9 @@ func Find(word string, candidates []string) string {
 	return best
 }
 
-// distance is the number of insertions, deletions, replacements and swaps of
-// neighbours that turn a into b (optimal string alignment), ignoring case and
-// taking "-" for "_".
+// distance returns the number of insertions, deletions, substitutions and
+// transpositions of neighbours that turn a into b (optimal string alignment). It
+// ignores case and treats "-" as "_".
 func distance(a, b string) int {
 	x, y := fold(a), fold(b)
 	rows := [3][]int{make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)}
@@ -56,6 +56,7 @@ func distance(a, b string) int {
 	return rows[1][len(y)]
 }
 
+// fold returns s in lower case with "_" for "-".
 func fold(s string) []byte {
 	b := []byte(s)
 	for i, c := range b {

@@ -1,5 +1,5 @@
-// Package progress shows how far a job is: a bar where a person watches a terminal,
-// and one whole line now and then where the output goes to a log.
+// Package progress shows the progress of a job: as a bar on a terminal, or as a
+// line at intervals in a log.
 package progress
 
 import (
@@ -15,7 +15,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Mode says how progress is shown.
+// Mode selects how progress is shown.
 type Mode string
 
 // The modes.
@@ -26,7 +26,7 @@ const (
 	None  Mode = "none"
 )
 
-// DefaultInterval is the time between two lines of Plain.
+// DefaultInterval is the time between two lines in mode Plain.
 const DefaultInterval = 60 * time.Second
 
 // Reporter shows the tasks of one job. A nil Reporter shows nothing.
@@ -36,12 +36,12 @@ type Reporter struct {
 	interval time.Duration
 	bars     *mpb.Progress
 	live     func(task int, text string)
-	tasks    int // that were started
+	tasks    int // number of tasks started
 	now      func() time.Time
 }
 
-// New makes a Reporter that writes to w, standard error as a rule. An interval of
-// zero is the default one.
+// New returns a Reporter that writes to w, usually standard error. interval 0 means
+// DefaultInterval.
 func New(w io.Writer, mode Mode, interval time.Duration) *Reporter {
 	if interval == 0 {
 		interval = DefaultInterval
@@ -54,41 +54,41 @@ func New(w io.Writer, mode Mode, interval time.Duration) *Reporter {
 	}
 	r := &Reporter{mode: mode, w: w, interval: interval, now: time.Now}
 	if mode == Bar {
-		// AutoRefresh draws bars also where the writer is no terminal and a bar was
-		// asked for all the same.
+		// AutoRefresh draws bars even if the writer is not a terminal, for mode
+		// Bar.
 		r.bars = mpb.New(mpb.WithOutput(w), mpb.WithWidth(40), mpb.WithAutoRefresh())
 	}
 	return r
 }
 
-// liveInterval is the time between two texts of a live Reporter.
+// liveInterval is the time between two updates of a live Reporter.
 const liveInterval = 300 * time.Millisecond
 
-// NewLive makes a Reporter that has one text for each task, which it shows anew as the
-// task goes on, as a notebook does. Tasks are numbered from 0; one that is over before
-// its first text was due has none.
+// NewLive returns a Reporter that calls show with a new text for a task whenever it
+// progresses, for notebooks. Tasks are numbered from 0. A task that ends before its
+// first update has no text.
 func NewLive(show func(task int, text string)) *Reporter {
 	return &Reporter{mode: Plain, interval: liveInterval, live: show, now: time.Now}
 }
 
-// Task is one thing that goes from 0 to its total. A nil Task shows nothing.
+// Task is work that progresses from 0 to a total. A nil Task shows nothing.
 type Task struct {
 	r     *Reporter
 	name  string
 	total int64
-	place int // among the tasks
+	place int // index of the task
 	bar   *mpb.Bar
 
 	mu    sync.Mutex
 	note  string
 	done  int64
 	begin time.Time
-	last  time.Time // of the last line
+	last  time.Time // time of the last line
 	end   bool
 }
 
-// Start begins a task, for example "train" over 6000 steps. A total of zero is one
-// that is not known: then only what is done is shown.
+// Start starts a task, for example "train" with a total of 6000 steps. A total of 0
+// is unknown: then only the count is shown.
 func (r *Reporter) Start(name string, total int64) *Task {
 	if r == nil || r.mode == None {
 		return nil
@@ -108,7 +108,7 @@ func (r *Reporter) Start(name string, total int64) *Task {
 	return t
 }
 
-// Set says how much is done and what to show beside it, such as "loss 0.312".
+// Set updates how much is done, and a note such as "loss 0.312".
 func (t *Task) Set(done int64, note string) {
 	if t == nil {
 		return
@@ -131,7 +131,7 @@ func (t *Task) Set(done int64, note string) {
 	}
 }
 
-// print shows a line where the Reporter's texts go.
+// print writes a line to the Reporter's output.
 func (t *Task) print(line string) {
 	if t.r.live != nil {
 		t.r.live(t.place, line)
@@ -140,7 +140,7 @@ func (t *Task) print(line string) {
 	fmt.Fprintln(t.r.w, line)
 }
 
-// line is "train 120/600 20 % loss 0.31, 3m10s left".
+// line formats the progress, such as "train 120/600 20 % loss 0.31, 3m10s left".
 func (t *Task) line(now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %d", t.name, t.done)
@@ -157,8 +157,8 @@ func (t *Task) line(now time.Time) string {
 	return b.String()
 }
 
-// Done ends the task, finished or not: a last line with the time it took, and the
-// bar stays as it is. It may be called twice.
+// Done ends the task, complete or not, with a last line that contains the elapsed
+// time. It may be called twice.
 func (t *Task) Done() {
 	if t == nil {
 		return
@@ -188,7 +188,7 @@ func (t *Task) Done() {
 	t.bar.SetTotal(total, true)
 }
 
-// Close waits until the bars are drawn. Tasks must have ended.
+// Close waits until all bars are drawn. All tasks must have ended.
 func (r *Reporter) Close() {
 	if r != nil && r.bars != nil {
 		r.bars.Wait()

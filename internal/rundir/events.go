@@ -20,11 +20,13 @@ import (
 // Value is a named value of an event.
 type Value struct {
 	Name  string
-	Value any // a number, text, bool or anything that JSON has
+	Value any // a number, string, bool or any value that JSON can represent
 }
 
-// Events writes events.jsonl and, of what is a number, the TensorBoard file. Both
-// are opened at the first event. It may be used from several goroutines.
+// Events writes events.jsonl, and numbers also to a TensorBoard file. Both are
+// opened at the first event.
+//
+// Concurrency: several goroutines may use it.
 type Events struct {
 	mu          sync.Mutex
 	dir         string
@@ -33,10 +35,11 @@ type Events struct {
 	tensorBoard *tensorBoard
 }
 
+// newEvents returns the log of a run directory.
 func newEvents(dir string) *Events { return &Events{dir: dir, begin: time.Now()} }
 
-// open opens the log for appending. A line that a killed process left without its
-// end is ended.
+// open opens the log for appending. It terminates an incomplete last line of a
+// killed process.
 func (e *Events) open() error {
 	if e.file != nil {
 		return nil
@@ -57,6 +60,7 @@ func (e *Events) open() error {
 	return nil
 }
 
+// endLine appends a newline if the file does not end with one.
 func endLine(f *os.File) error {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil || end == 0 {
@@ -71,9 +75,9 @@ func endLine(f *os.File) error {
 }
 
 // Write appends one event: time, seconds since the start, kind, step, epoch and
-// rank, then the values in the given order. Values that are numbers also go to
-// TensorBoard under "kind/name". NaN and the infinities are written as the strings
-// "nan", "inf" and "-inf", since JSON has none.
+// rank, then the values in the given order. Numbers also go to TensorBoard as
+// "kind/name". NaN and infinities are written as the strings "nan", "inf" and
+// "-inf", as JSON has no such numbers.
 func (e *Events) Write(kind string, step uint64, epoch int, values ...Value) error {
 	if e == nil {
 		return nil
@@ -111,8 +115,8 @@ func (e *Events) write(kind string, step uint64, epoch int, values ...Value) err
 	return nil
 }
 
-// Resumed notes that the run goes on from the checkpoint of a step. Readers forget
-// earlier events of later steps.
+// Resumed logs that the run continues from the checkpoint of a step. Readers then
+// drop earlier events of later steps.
 func (e *Events) Resumed(step uint64, epoch int) error {
 	if e == nil {
 		return nil
@@ -137,6 +141,7 @@ func (e *Events) close() error {
 	return errors.Join(e.file.Close(), e.tensorBoard.close())
 }
 
+// quote returns s as a JSON string.
 func quote(s string) []byte {
 	out, err := json.Marshal(s)
 	if err != nil {
@@ -145,6 +150,7 @@ func quote(s string) []byte {
 	return out
 }
 
+// encode returns v as JSON, with strings for NaN and infinities.
 func encode(v any) ([]byte, error) {
 	if x, ok := number(v); ok {
 		switch {
@@ -159,6 +165,7 @@ func encode(v any) ([]byte, error) {
 	return json.Marshal(v)
 }
 
+// number converts numeric types to float64.
 func number(v any) (float64, bool) {
 	switch v := v.(type) {
 	case float64:
@@ -175,33 +182,32 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// Event is one line of events.jsonl as it is read back.
+// Event is one line of events.jsonl.
 type Event struct {
 	Time   time.Time
-	Mono   float64
+	Mono   float64 // seconds since the start of the process
 	Kind   string
 	Step   uint64
 	Epoch  int
-	Values map[string]any // float64 for numbers, "nan" included
+	Values map[string]any // numbers are float64, "nan" included
 }
 
-// Number is a value as a number, false if it is not there or is none.
+// Number returns a value as a number; false if it is missing or not a number.
 func (e Event) Number(name string) (float64, bool) {
 	x, ok := e.Values[name].(float64)
 	return x, ok
 }
 
-// Text is a value that is text.
+// Text returns a value as text; false if it is missing or not text.
 func (e Event) Text(name string) (string, bool) {
 	x, ok := e.Values[name].(string)
 	return x, ok
 }
 
-// ReadEvents reads the events of a run as they count: where it was resumed from a
-// step, earlier events of later steps are left out. A last line without its end is
-// what a killed process left and is left out too.
+// ReadEvents reads the events of a run. After a resume, earlier events of later
+// steps are dropped, as is an incomplete last line of a killed process.
 //
-// Errors: 66 if there is no log, 65 naming the line that is none.
+// Errors: exit 66 if there is no log; 65 with the line that is malformed.
 func ReadEvents(dir string) ([]Event, error) {
 	path := filepath.Join(dir, "events.jsonl")
 	f, err := os.Open(path)
@@ -210,7 +216,7 @@ func ReadEvents(dir string) ([]Event, error) {
 	}
 	defer f.Close()
 	var events []Event
-	var bad error // a line that is torn is legal only where a killed process ended
+	var bad error // an incomplete line is valid only at the end, or before a resume
 	in := bufio.NewReader(f)
 	for n := 1; ; n++ {
 		line, err := in.ReadBytes('\n')
@@ -222,7 +228,7 @@ func ReadEvents(dir string) ([]Event, error) {
 		}
 		e, err := parseEvent(line)
 		if err != nil {
-			bad = &exit.Error{Code: exit.BadData, What: "not an event", At: fmt.Sprintf("%s:%d", path, n), Why: err.Error(), Fix: "remove the line", Err: err}
+			bad = &exit.Error{Code: exit.BadData, What: "malformed event", At: fmt.Sprintf("%s:%d", path, n), Why: err.Error(), Fix: "remove the line", Err: err}
 			continue
 		}
 		if e.Kind == "resumed" {
@@ -241,6 +247,7 @@ func ReadEvents(dir string) ([]Event, error) {
 	}
 }
 
+// parseEvent parses one line.
 func parseEvent(line []byte) (Event, error) {
 	var e Event
 	all := map[string]any{}
@@ -249,7 +256,7 @@ func parseEvent(line []byte) (Event, error) {
 	}
 	var ok bool
 	if e.Kind, ok = all["kind"].(string); !ok {
-		return e, errors.New("it has no kind")
+		return e, errors.New("the event has no kind")
 	}
 	when, _ := all["t"].(string)
 	t, err := time.Parse(time.RFC3339, when)
@@ -261,7 +268,7 @@ func parseEvent(line []byte) (Event, error) {
 	step, _ := all["step"].(float64)
 	epoch, _ := all["epoch"].(float64)
 	if step < 0 || step > 1<<53 || math.Abs(epoch) > 1<<31 {
-		return e, errors.New("its step or epoch is out of range")
+		return e, errors.New("step or epoch is out of range")
 	}
 	e.Step, e.Epoch = uint64(step), int(epoch)
 	for _, name := range []string{"t", "mono", "kind", "step", "epoch", "rank"} {

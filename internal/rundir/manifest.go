@@ -2,24 +2,22 @@ package rundir
 
 import "github.com/ensemble-weather/ensemble/internal/manifest"
 
-// manifestSchema names the meaning of the fields of a Manifest. Fields are only
-// added as long as it stays.
+// manifestSchema identifies the format of a Manifest. Within one schema fields are
+// only added.
 const manifestSchema = "ensemble.run/1"
 
-// Manifest is what a finished run says of itself.
+// Manifest describes a finished run.
 type Manifest struct {
 	manifest.Record
 	Command  string `json:"command"`
 	Identity string `json:"identity"` // Options.Identity
-	// Details holds what only this kind of run has: members used, determinism
-	// level, last step.
+	// Details of this kind of run, such as members used, determinism level, last
+	// step.
 	Details map[string]any `json:"details,omitempty"`
 }
 
-// WriteManifest measures the outputs, which are named relative to dir, and writes
-// SHA256SUMS and then, last of all, manifest.json.
-//
-// Errors: those of manifest.SumBelow and manifest.Write.
+// WriteManifest computes the checksums of the outputs, whose names are relative to
+// dir, and writes SHA256SUMS and then manifest.json.
 func WriteManifest(dir string, m Manifest, outputs []string) error {
 	var err error
 	if m.Outputs, err = manifest.SumBelow(dir, outputs); err != nil {

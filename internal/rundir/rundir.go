@@ -17,47 +17,48 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
-// State says what Open found.
+// State is the state of a run directory that Open found.
 type State int
 
-// The states of a run directory that can be worked in.
+// States of a run directory that can be used.
 const (
-	Fresh    State = iota // empty until now
-	Resuming              // begun, not finished, and Resume was asked for
-	Complete              // finished, from the same inputs, config and version: nothing to do
+	Fresh    State = iota // was empty
+	Resuming              // started, not finished, and Options.Resume is set
+	// finished with the same inputs, configuration and version: nothing to do
+	Complete
 )
 
-// Options say how to treat what is there already. The zero value begins a run in an
-// empty directory and refuses every other.
+// Options select how to treat existing content. The zero value starts a run in an
+// empty directory and refuses any other.
 type Options struct {
-	// Identity is the hash of all that decides the result: inputs, configuration,
-	// version. A finished run with the same identity is Complete.
+	// Identity is the hash of everything that determines the result: inputs,
+	// configuration, version. A finished run with the same identity is Complete.
 	Identity  string
-	Resume    bool // go on with a run that was begun here
-	Overwrite bool // remove a run that is here and begin again
+	Resume    bool // continue an unfinished run
+	Overwrite bool // remove an existing run and start again
 }
 
-// Dir is an open run directory. Close gives the lease back.
+// Dir is an open run directory. Close releases the lease.
 type Dir struct {
 	Path    string
 	events  *Events
 	lease   *lease.Lease
-	created bool // by Open
+	created bool // Open created the directory
 }
 
-// files are what a run may hold; nothing else is ever removed.
+// files lists what a run may contain; nothing else is ever removed.
 var files = []string{manifest.Name, manifest.SumsName, "config.effective.yaml", "config.source", "environment.json", "events.jsonl",
 	"tensorboard", "checkpoints", "model", "logs", "report", "scores.json", "scores.parquet", "dates.parquet"}
 
-// markerFiles show that a directory is a run's.
+// markerFiles lists files that identify a run directory.
 var markerFiles = []string{manifest.Name, "config.effective.yaml", "environment.json", "events.jsonl"}
 
-// Open makes or enters a run directory. When the state is Complete the returned Dir
-// is nil and nothing is locked.
+// Open creates or opens a run directory. If the state is Complete, the returned Dir
+// is nil and no lease is held.
 //
-// Errors: 73 if another process writes here, if the directory holds something else,
-// or a run and neither Resume nor Overwrite was asked for; 73 or 74 if it cannot be
-// made.
+// Errors: exit 73 if another process writes to it, if it contains something else,
+// or if it contains a run and the options do not allow to use it; 73 or 74 if it
+// cannot be created.
 func Open(path string, o Options) (*Dir, State, error) {
 	_, missing := os.Stat(path)
 	if err := os.MkdirAll(path, 0o755); err != nil {
@@ -79,8 +80,8 @@ func Open(path string, o Options) (*Dir, State, error) {
 	return d, state, nil
 }
 
-// removeTemporary removes what a process left that was killed while it wrote a file of the run. It is
-// dead: this one has its lease.
+// removeTemporary removes temporary files of a killed process. The process is dead, as this
+// one holds the lease.
 func (d *Dir) removeTemporary() error {
 	return exit.CreateError(d.Path, filepath.WalkDir(d.Path, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !atomicfile.IsTemporary(e.Name()) {
@@ -96,11 +97,11 @@ func (d *Dir) removeTemporary() error {
 	}))
 }
 
-// View is a run directory in which another process works: files have their paths, and
-// events are dropped.
+// View returns a run directory that another process writes to: paths are available,
+// and events are dropped.
 func View(path string) *Dir { return &Dir{Path: path} }
 
-// enter decides what the content of the directory means, and clears it if asked.
+// enter determines the state of the directory, and clears it if requested.
 func (d *Dir) enter(o Options) (State, error) {
 	names, err := d.content()
 	if err != nil {
@@ -113,7 +114,7 @@ func (d *Dir) enter(o Options) (State, error) {
 		return &exit.Error{Code: exit.CannotWrite, What: "the run directory is not empty", At: d.Path, Why: why, Fix: fix}
 	}
 	if !slices.ContainsFunc(names, func(n string) bool { return slices.Contains(markerFiles, n) }) {
-		return Fresh, refuse("it holds "+names[0]+" and no run", "choose another --run-dir")
+		return Fresh, refuse("it contains "+names[0]+" but no run", "choose another --run-dir")
 	}
 	if o.Overwrite {
 		return Fresh, d.clear()
@@ -129,16 +130,16 @@ func (d *Dir) enter(o Options) (State, error) {
 		}
 		return Complete, nil
 	default:
-		return Fresh, refuse("the finished run in it was made from other inputs, configuration or version",
-			"choose another --run-dir, or give --overwrite always")
+		return Fresh, refuse("it contains a finished run with other inputs, configuration or version",
+			"choose another --run-dir, or use --overwrite always")
 	}
 	if !o.Resume {
-		return Fresh, refuse("a run was begun in it and is not finished", "go on with --resume auto, or begin again with --overwrite always")
+		return Fresh, refuse("it contains an unfinished run", "continue with --resume auto, or start again with --overwrite always")
 	}
 	return Resuming, nil
 }
 
-// content lists what is in the directory but the lease.
+// content lists the entries of the directory without the lease.
 func (d *Dir) content() ([]string, error) {
 	entries, err := os.ReadDir(d.Path)
 	if err != nil {
@@ -153,8 +154,8 @@ func (d *Dir) content() ([]string, error) {
 	return names, nil
 }
 
-// clear removes the files of a run, the manifest first, so that a clear that is
-// interrupted leaves no finished run.
+// clear removes the files of a run, the manifest first, so that an interrupted
+// clear does not leave a run that looks finished.
 func (d *Dir) clear() error {
 	for _, name := range files {
 		if err := os.RemoveAll(filepath.Join(d.Path, name)); err != nil {
@@ -164,20 +165,21 @@ func (d *Dir) clear() error {
 	return nil
 }
 
-// File is the path of a file in the run directory.
+// File returns the path of a file in the run directory.
 func (d *Dir) File(parts ...string) string {
 	return filepath.Join(append([]string{d.Path}, parts...)...)
 }
 
-// Events is the run's log of events; nil, which drops them, in a View.
+// Events returns the event log of the run; nil, which drops events, in a View.
 func (d *Dir) Events() *Events { return d.events }
 
-// CheckLease says whether another process took the run directory over, as one may if
-// this one was stopped for long. Poll it where a stop is polled.
+// CheckLease returns an error if another process took over the run directory, which can
+// happen if this process was suspended for long. Poll it together with requests to
+// stop.
 func (d *Dir) CheckLease() error { return d.lease.CheckHeld() }
 
-// Close closes the event files and gives the lease back. A directory that Open made
-// and nothing was written to is removed. It may be called twice.
+// Close closes the event files and releases the lease. It removes a directory that
+// Open created and that is empty. It may be called twice.
 func (d *Dir) Close() error {
 	var err error
 	if d.events != nil {
@@ -189,18 +191,18 @@ func (d *Dir) Close() error {
 	}
 	err = errors.Join(err, d.lease.Release())
 	if names, e := d.content(); e == nil && len(names) == 0 && d.created {
-		os.Remove(d.Path) // somebody else may be using it already; then it stays
+		os.Remove(d.Path) // fails if another process uses it already
 	}
 	return err
 }
 
-// Source is a configuration file as it was read.
+// Source is a configuration file and its content.
 type Source struct {
 	Path string
 	Text []byte
 }
 
-// WriteConfig keeps the effective configuration and copies of its sources.
+// WriteConfig writes the resolved configuration and copies of its source files.
 func (d *Dir) WriteConfig(effective []byte, sources []Source) error {
 	if err := d.write("config.effective.yaml", effective); err != nil {
 		return err
@@ -212,7 +214,7 @@ func (d *Dir) WriteConfig(effective []byte, sources []Source) error {
 		return exit.CreateError(d.File("config.source"), err)
 	}
 	for i, s := range sources {
-		name := fmt.Sprintf("%02d-%s", i, filepath.Base(s.Path)) // two may have one name
+		name := fmt.Sprintf("%02d-%s", i, filepath.Base(s.Path)) // two files may have the same name
 		if err := d.write(filepath.Join("config.source", name), s.Text); err != nil {
 			return err
 		}
@@ -220,11 +222,12 @@ func (d *Dir) WriteConfig(effective []byte, sources []Source) error {
 	return nil
 }
 
+// write writes a file of the run directory atomically.
 func (d *Dir) write(name string, text []byte) error {
 	return exit.CreateError(d.File(name), atomicfile.WriteFile(d.File(name), text))
 }
 
-// Environment is what environment.json says of the machine and the build.
+// Environment is the content of environment.json: the machine and the build.
 type Environment struct {
 	Version     string            `json:"version"`
 	Go          string            `json:"go"`
@@ -233,34 +236,35 @@ type Environment struct {
 	CPUs        int               `json:"cpus"`
 	Threads     int               `json:"threads"`
 	Seed        int64             `json:"seed"`
-	Determinism string            `json:"determinism"`         // "D0" to "D4"
-	Device      *Device           `json:"device,omitempty"`    // nil: the processor
-	Libraries   map[string]string `json:"libraries,omitempty"` // of the device, versions by name
+	Determinism string            `json:"determinism"`         // level "D0" to "D4"
+	Device      *Device           `json:"device,omitempty"`    // nil for the processor
+	Libraries   map[string]string `json:"libraries,omitempty"` // versions of the device's libraries, by name
 	Variables   map[string]string `json:"variables,omitempty"`
-	Start       time.Time         `json:"start"`
+	Start       time.Time         `json:"start"` // start of the process
 }
 
-// Device is the GPU that a run computes on.
+// Device is the GPU that a run uses.
 type Device struct {
 	Name   string `json:"name"`
-	ID     string `json:"id,omitempty"`     // by which the driver's tools know it
-	Driver string `json:"driver,omitempty"` // version; "" if it cannot be asked
-	CUDA   string `json:"cuda,omitempty"`   // the newest that the driver serves
+	ID     string `json:"id,omitempty"`     // UUID, as the driver's tools show it
+	Driver string `json:"driver,omitempty"` // version; "" if unknown
+	CUDA   string `json:"cuda,omitempty"`   // newest version that the driver supports
 }
 
-// recordedVariables are the environment variables that change results or speed. No other is
-// written down: the rest of an environment holds secrets.
+// recordedVariables lists the environment variables that change results or speed. Others are
+// not recorded, as they may contain secrets.
 var recordedVariables = []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "ONEDNN_MAX_CPU_ISA",
 	"DNNL_MAX_CPU_ISA", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SOURCE_DATE_EPOCH"}
 
-// WriteEnvironment fills in what the program can see by itself and keeps it. It may be repeated
-// as more is known; Start is now where it is zero.
+// WriteEnvironment adds what the program can determine itself and writes
+// environment.json. It may be called again when more is known. A zero Start is set
+// to now.
 func (d *Dir) WriteEnvironment(e Environment) error {
 	e.Go, e.System, e.CPUs = runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH, runtime.NumCPU()
 	if e.Start.IsZero() {
 		e.Start = time.Now().UTC()
 	}
-	e.Host, _ = os.Hostname() // an unnamed host is no reason to stop
+	e.Host, _ = os.Hostname() // the host name is informative
 	e.Variables = map[string]string{}
 	for _, name := range recordedVariables {
 		if v, ok := os.LookupEnv(name); ok {

@@ -14,11 +14,11 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// A tensorBoard writes a TensorBoard event file: records of
+// tensorBoard writes a TensorBoard event file: records of
 //
 //	uint64 length | masked CRC-32C of it | payload | masked CRC-32C of it
 //
-// all little-endian, whose payload is the protocol buffer tensorflow.Event.
+// in little-endian order. The payload is the protocol buffer tensorflow.Event.
 //
 // Source: TensorFlow, core/lib/io/record_writer.h and core/util/event.proto.
 type tensorBoard struct {
@@ -40,7 +40,7 @@ const (
 	sessionStart     = 1 // SessionLog.START
 )
 
-// openTensorBoard begins a new event file; TensorBoard joins the files of one folder.
+// openTensorBoard starts a new event file; TensorBoard merges the files of one folder.
 func openTensorBoard(dir string) (*tensorBoard, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, exit.CreateError(dir, err)
@@ -80,14 +80,14 @@ func (b *tensorBoard) scalar(at time.Time, step uint64, tag string, x float64) e
 	return b.record(e)
 }
 
-// resumed tells TensorBoard to forget what earlier files say of later steps.
+// resumed makes TensorBoard drop later steps of earlier files.
 func (b *tensorBoard) resumed(at time.Time, step uint64) error {
 	var session []byte
 	session = protowire.AppendTag(session, sessionStatus, protowire.VarintType)
 	session = protowire.AppendVarint(session, sessionStart)
 	e := wallTime(at)
 	e = protowire.AppendTag(e, eventStep, protowire.VarintType)
-	e = protowire.AppendVarint(e, step+1) // steps from here on are new
+	e = protowire.AppendVarint(e, step+1) // first step that is written again
 	e = protowire.AppendTag(e, eventSessionLog, protowire.BytesType)
 	e = protowire.AppendBytes(e, session)
 	return b.record(e)
@@ -95,11 +95,13 @@ func (b *tensorBoard) resumed(at time.Time, step uint64) error {
 
 func (b *tensorBoard) close() error { return b.file.Close() }
 
+// wallTime encodes the time of an event.
 func wallTime(at time.Time) []byte {
 	e := protowire.AppendTag(nil, eventWallTime, protowire.Fixed64Type)
 	return protowire.AppendFixed64(e, math.Float64bits(float64(at.UnixMicro())/1e6))
 }
 
+// record writes one record.
 func (b *tensorBoard) record(payload []byte) error {
 	le := binary.LittleEndian
 	out := le.AppendUint64(nil, uint64(len(payload)))
@@ -112,8 +114,8 @@ func (b *tensorBoard) record(payload []byte) error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked is the CRC-32C of p, rotated and shifted so that the checksum of bytes that
-// hold checksums is no special case.
+// masked returns the CRC-32C of p, rotated and shifted, so that checksums of data
+// that contain checksums are not degenerate.
 func masked(p []byte) uint32 {
 	c := crc32.Checksum(p, castagnoli)
 	return (c>>15 | c<<17) + 0xa282ead8

@@ -1,6 +1,6 @@
-// Package testdata finds the real data that some tests read. The data are not
-// part of the repository: they lie in ../shared/data beside it, or where
-// ENSEMBLE_TEST_DATA says.
+// Package testdata finds the real data that some tests read. The data are not part
+// of the repository: they are in ../shared/data beside it, or in the directory
+// ENSEMBLE_TEST_DATA.
 package testdata
 
 import (
@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// Root is the folder of the real data, or "" if there is none.
+// Root returns the directory of the real data, "" if there is none.
 func Root() string {
 	if dir := os.Getenv("ENSEMBLE_TEST_DATA"); dir != "" {
 		return dir
 	}
-	module, err := os.Getwd() // the folder of the package that is tested
+	module, err := os.Getwd() // directory of the tested package
 	if err != nil {
 		return ""
 	}
@@ -31,13 +31,13 @@ func Root() string {
 	return ""
 }
 
-// Dir is the folder of one data set, "gcm" say. Where it is absent the test is
-// skipped, with the reason.
+// Dir returns the directory of one data set, such as "gcm". If it is missing, the
+// test is skipped with the reason.
 func Dir(t testing.TB, set string) string {
 	t.Helper()
 	root := Root()
 	if root == "" {
-		t.Skip("skipped: no data: neither ENSEMBLE_TEST_DATA nor ../shared/data is there")
+		t.Skip("skipped: no data: neither ENSEMBLE_TEST_DATA nor ../shared/data exists")
 	}
 	dir := filepath.Join(root, set)
 	if _, err := os.Stat(dir); err != nil {

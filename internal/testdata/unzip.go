@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Unzip writes the files of a zip archive into a new folder of the test.
+// Unzip extracts a zip archive to a new temporary directory of the test.
 func Unzip(t testing.TB, name string) (dir string) {
 	t.Helper()
 	r, err := zip.OpenReader(name)

@@ -1,5 +1,4 @@
-// Package testdecoder gives tests the child program ensemble-decode, built from
-// the source at hand.
+// Package testdecoder builds the child program ensemble-decode for tests.
 package testdecoder
 
 import (
@@ -13,9 +12,11 @@ import (
 	"testing"
 )
 
+// build builds the program once per test binary and returns its path.
 var build = sync.OnceValues(func() (string, error) {
-	// Of each checkout its own: the tests of another may run now, and build from other sources.
-	module, err := os.Getwd() // the folder of the package that is tested
+	// One program per checkout: tests of another checkout may run now, with other
+	// sources.
+	module, err := os.Getwd() // directory of the tested package
 	if err != nil {
 		return "", err
 	}
@@ -28,8 +29,8 @@ var build = sync.OnceValues(func() (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	// One builder at a time among the test binaries; the go command leaves an
-	// up-to-date program alone, so that only the first of them links.
+	// One test binary builds at a time. The go command does not rebuild an
+	// up-to-date program, so only the first one links.
 	lock, err := os.Create(filepath.Join(dir, "lock"))
 	if err != nil {
 		return "", err
@@ -39,7 +40,8 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	out := filepath.Join(dir, "ensemble-decode")
-	// What git says of the checkout is no part of the program: it may change meanwhile, or not be told to this user.
+	// Without -buildvcs=false the program would depend on the state of the git
+	// checkout, which may change or be inaccessible.
 	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", out, "github.com/ensemble-weather/ensemble/cmd/ensemble-decode")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if text, err := cmd.CombinedOutput(); err != nil {
@@ -48,8 +50,8 @@ var build = sync.OnceValues(func() (string, error) {
 	return out, nil
 })
 
-// Path builds the program if it is not up to date, makes $ENSEMBLE_DECODE name
-// it for this test process, and returns its path.
+// Path builds the program if it is not up to date, sets ENSEMBLE_DECODE to its path
+// for this process, and returns the path.
 func Path(t testing.TB) string {
 	t.Helper()
 	p, err := build()

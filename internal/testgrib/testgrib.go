@@ -1,6 +1,6 @@
-// Package testgrib makes GRIB2 messages for tests: small fields of 32-bit numbers, of any
-// member, step, scanning mode and bitmap, written octet by octet from the tables of WMO
-// FM 92, so that they do not come from the encoder that is tested.
+// Package testgrib makes GRIB2 messages for tests: small fields of 32-bit floats
+// with any member, step, scanning mode and bitmap. It writes octets directly from
+// the tables of WMO FM 92 GRIB edition 2, independent of the encoder under test.
 package testgrib
 
 import (
@@ -19,11 +19,12 @@ const (
 	lonStep = 22_500_000
 )
 
-// Variables of the messages, by category and number of discipline 0.
+// Variables of the messages: parameter category and number of discipline 0 (code
+// tables 4.1 and 4.2).
 var (
 	Temperature = [2]byte{0, 0}
 	Height      = [2]byte{3, 5}  // geopotential height
-	Rain        = [2]byte{1, 52} // accumulated since the start
+	Rain        = [2]byte{1, 52} // accumulated from the start of the forecast
 )
 
 // Message is one field.
@@ -31,26 +32,28 @@ var (
 // Shape: Values [Rows*Columns] from 70 N and 0 E, row by row.
 type Message struct {
 	Variable [2]byte
-	HPa      int  // 0 for the surface
+	HPa      int  // pressure level; 0 is the surface
 	Member   int  // of 4; 0 is the control
-	Centre   byte // code table C-11; 0 stands for 98
-	Single   bool // of no ensemble
-	Percent  byte // the percentile that the field is, in place of a member; 0 for none
+	Centre   byte // code table C-11; 0 means 98
+	Single   bool // deterministic forecast, product definition template 4.0
+	Percent  byte // percentile (template 4.6) instead of a member; 0 for none
 	Init     time.Time
 	Step     int
 	Unit     byte // of Step, code table 4.4; 1 is the hour
-	Shift    int  // of the first latitude to the south, degrees
-	Lon0     int  // first column that is stored
-	Beyond   bool // whether longitudes go on beyond 360 E
-	Scan     byte // code table 3.4
-	Packed   bool // as a constant of no bits, by the first value
-	Values   []float32
-	Bitmap   []byte // nil for none
+	Shift    int  // southward shift of the grid in degrees
+	Lon0     int  // first column in the file
+	Beyond   bool // the last longitude may exceed 360 E
+	Scan     byte // scanning mode, flag table 3.4
+	// a constant field of the first value, with 0 bits per value (template 5.0)
+	Packed bool
+	Values []float32
+	Bitmap []byte // section 6; nil for none
 }
 
+// be32 returns v in four octets.
 func be32(v int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(v)) }
 
-// signed is a number with a bit for the sign.
+// signed returns v in sign-and-magnitude form, regulation 92.1.5 of GRIB2.
 func signed(v int) []byte {
 	if v < 0 {
 		return be32(-v | 1<<31)
@@ -58,12 +61,13 @@ func signed(v int) []byte {
 	return be32(v)
 }
 
+// section returns a section with its length and number.
 func section(number byte, parts ...[]byte) []byte {
 	body := bytes.Join(parts, nil)
 	return append(append(be32(5+len(body)), number), body...)
 }
 
-// stored is the value order of the scanning mode.
+// stored returns the values in the order of the scanning mode.
 func (m Message) stored() []float32 {
 	out := make([]float32, 0, Rows*Columns)
 	at := func(j, i int) float32 {
@@ -75,7 +79,8 @@ func (m Message) stored() []float32 {
 		}
 		return m.Values[j*Columns+(i+m.Lon0)%Columns]
 	}
-	// turn is place k of run number n, every other of which goes back.
+	// turn returns index k of row n; in boustrophedonic scanning every other row is
+	// reversed.
 	turn := func(n, k, length int) int {
 		if m.Scan&0x10 != 0 && n%2 == 1 {
 			return length - 1 - k
@@ -98,7 +103,7 @@ func (m Message) stored() []float32 {
 	return out
 }
 
-// Sections are those between section 0 and the end.
+// Sections returns sections 1 and 3 to 7.
 func (m Message) Sections() [][]byte {
 	i := m.Init
 	kind, ensembleKind := byte(4), byte(3)
@@ -129,7 +134,7 @@ func (m Message) Sections() [][]byte {
 	case m.Percent > 0:
 		template, product[len(product)-1] = []byte{0, 6}, []byte{m.Percent}
 	}
-	if m.Variable == Rain { // since the start
+	if m.Variable == Rain { // accumulation: product definition template 4.11
 		template = []byte{0, 11}
 		end := i.Add(time.Duration(m.Step) * time.Hour)
 		product[2] = be32(0)
@@ -166,7 +171,7 @@ func (m Message) Sections() [][]byte {
 	}
 }
 
-// Bytes is the whole message.
+// Bytes returns the whole message.
 func (m Message) Bytes() []byte {
 	body := bytes.Join(m.Sections(), nil)
 	head := append([]byte("GRIB\x00\x00\x00\x02"), binary.BigEndian.AppendUint64(nil, uint64(16+len(body)+4))...)

@@ -1,4 +1,4 @@
-// Package version says which build of the program this is.
+// Package version identifies the build of the program.
 package version
 
 import (
@@ -16,22 +16,29 @@ import (
 	"sync"
 )
 
-// module is this one: the program may be of another that requires it, as cells of notebooks are.
+// module is the path of this module. The program may belong to another module that
+// requires it, such as a notebook cell.
 const module = "github.com/ensemble-weather/ensemble"
 
-// described is what `git describe` said where make built the program, by the linker's flag -X.
+// described is the output of `git describe`, set by make with the linker flag -X.
 var described string
 
-// String is the version: what `git describe` said, the revision that the go command built, with -dirty if files had
-// changes, or the version of the module that it fetched. Of a program without any of them it is a digest, twelve
-// hexadecimal digits of the SHA-256 of the executable. A program of another module has the digest of the sources
-// instead, as far as they are there, so that the cells of a notebook have one version.
+// String returns the version, the first of these that is known:
+//
+//   - the output of `git describe`, set by make,
+//   - the revision that the go command built, with -dirty if files had changes,
+//   - the version of the downloaded module,
+//   - for a program of another module, a digest of this module's sources, so that all cells of a notebook have the same version,
+//   - a digest of the executable.
+//
+// A digest is the first twelve hexadecimal digits of a SHA-256.
 func String() string { return once() }
 
+// once computes the version.
 var once = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		info = &debug.BuildInfo{Main: debug.Module{Path: module}} // made without modules
+		info = &debug.BuildInfo{Main: debug.Module{Path: module}} // built without modules
 	}
 	if v := cmp.Or(described, buildVersion(info)); v != "" {
 		return v
@@ -45,12 +52,12 @@ var once = sync.OnceValue(func() string {
 	}
 	sum, err := executable()
 	if err != nil {
-		return digest([]byte(info.String())) // nobody may read the program: what it was built of
+		return digest([]byte(info.String())) // the executable is not readable: digest of the build information
 	}
 	return sum
 })
 
-// buildVersion is the version that the go command knew, or "".
+// buildVersion returns the version that the go command recorded, or "".
 func buildVersion(info *debug.BuildInfo) string {
 	m := &info.Main
 	if m.Path != module {
@@ -74,17 +81,18 @@ func buildVersion(info *debug.BuildInfo) string {
 		}
 	}
 	if m.Version == "(devel)" {
-		return "" // sources of a folder
+		return "" // a local folder
 	}
 	return m.Version
 }
 
-// digits of a digest, as many as the go command has of a revision.
+// digits is the length of a digest, as that of a revision in the go command.
 const digits = 12
 
+// digest returns the digest of a text.
 func digest(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text))[:digits] }
 
-// executable is the digest of the running program.
+// executable returns the digest of the running program.
 func executable() (string, error) {
 	path, err := os.Executable()
 	if err != nil {
@@ -102,7 +110,8 @@ func executable() (string, error) {
 	return fmt.Sprintf("%x", h.Sum(nil))[:digits], nil
 }
 
-// sources is the digest of the code of the module in a folder: what the compilers read of it, but tests.
+// sources returns the digest of the module's code in a folder: Go, C and CUDA files
+// without tests.
 func sources(root string) (string, error) {
 	h := sha256.New()
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {

@@ -1,24 +1,28 @@
 package cluster
 
-// clock does what is due, in the order of time and then of asking.
+// clock is the event queue of a simulation: a binary heap ordered by time, then by
+// the order of scheduling.
 type clock struct {
 	now    Time
-	seq    uint64  // how often
-	due    []event // a binary heap
-	ending []func()
-	done   int64 // events so far
+	seq    uint64   // number of events scheduled so far
+	due    []event  // binary heap
+	ending []func() // run after the last event of the current time
+	done   int64    // number of events processed
 }
 
-// event is something to do at a time.
+// event is a function to call at a time.
 type event struct {
 	at  Time
-	seq uint64
+	seq uint64 // order of scheduling, for equal times
 	do  func()
 }
 
+// before reports whether e happens before f.
 func (e event) before(f event) bool { return e.at < f.at || e.at == f.at && e.seq < f.seq }
 
-// at asks for something to be done at a time that has not passed.
+// at schedules a call at time t, which must not be before the current time.
+//
+// Cost: O(log n) for n scheduled events.
 func (c *clock) at(t Time, do func()) {
 	c.seq++
 	c.due = append(c.due, event{t, c.seq, do})
@@ -32,10 +36,10 @@ func (c *clock) at(t Time, do func()) {
 	}
 }
 
-// atEnd asks for something to be done once nothing else is left for this moment.
+// atEnd schedules a call after all events of the current time.
 func (c *clock) atEnd(do func()) { c.ending = append(c.ending, do) }
 
-// next does the next thing; it tells whether there was one.
+// next processes the next event and reports whether there was one.
 func (c *clock) next() bool {
 	switch {
 	case len(c.due) > 0 && c.due[0].at == c.now:
@@ -56,7 +60,7 @@ func (c *clock) next() bool {
 	return true
 }
 
-// pop takes the first event off the heap.
+// pop removes and returns the first event of the heap.
 func (c *clock) pop() event {
 	first, last := c.due[0], len(c.due)-1
 	c.due[0], c.due[last] = c.due[last], event{}

@@ -2,7 +2,7 @@ package cluster
 
 import "fmt"
 
-// Crossbar joins hosts by one switch that has a port for each.
+// Crossbar connects hosts to one switch with a port for each.
 func Crossbar(hosts int, c Cable) (*Topology, error) {
 	return newSwitched(fmt.Sprintf("crossbar:%d", hosts), hosts, hosts, c)
 }

@@ -1,6 +1,7 @@
-// Package cluster runs programs of many ranks on a virtual clock: the collectives of
-// package comm as they are, and messages that take the time that a model or a network
-// says. So plans for thousands of ranks are priced without the machine.
+// Package cluster simulates programs of many ranks on a virtual clock. It runs the
+// collectives of package comm unchanged; messages take the time that a network
+// model predicts. Plans for thousands of ranks can thus be evaluated on one
+// processor.
 //
 //	network, err := cluster.Parse("hx:2,2,16,16", cluster.FastCable)
 //	...
@@ -11,17 +12,20 @@
 //	})
 //	fmt.Println(result.Time())
 //
-// Ranks are coroutines, of which one runs at a time; running takes no virtual time, but
-// Rank.Compute and messages do. Events happen in the order of time and then of being
-// asked for, so a program gives the same result in every run. Time is counted in
-// picoseconds, sizes in bytes, rates in bytes a second.
+// It is a discrete-event simulation. Ranks are coroutines, one of which runs at a
+// time. Code takes no virtual time; only Rank.Compute and messages do. Events
+// happen in the order of time, and events of equal time in the order in which they
+// were scheduled, so every run of a program gives the same result.
 //
-// Networks: LogGP knows only the ends of a message. Fluid leads it over the links of a
-// Topology, and is right where messages are cut into many packets; tests judge both by
-// simpler networks, one of which lets single packets queue. Nodes joins two networks,
-// within and between nodes of several ranks.
+// Network models: LogGP models only the two ends of a message. Fluid routes
+// messages over the links of a Topology as flows that share bandwidth, which is
+// accurate for messages of many packets. Nodes combines two networks, one within
+// and one between nodes. Tests compare both models with simpler ones, among them
+// store-and-forward of single packets.
 //
-// What it leaves out: buffers are endless, so messages are not refused and cannot
-// block each other for ever; a route does not depend on the load; adding values takes no
+// Limitations: buffers are unlimited, so there is no back pressure and no deadlock
+// by congestion; routes do not depend on load; the additions of a reduction take no
 // time.
+//
+// Unit: time in picoseconds, sizes in bytes, rates in bytes per second.
 package cluster

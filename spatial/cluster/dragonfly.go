@@ -2,11 +2,12 @@ package cluster
 
 import "fmt"
 
-// Dragonfly has groups of a routers, all joined to each other, with p hosts and h
-// links to other groups each. There are a·h + 1 groups, so that one link joins every
-// two. Messages go at most one step inside their group, one between groups, and one
-// inside the last.
+// Dragonfly has groups of a routers. The routers of a group are fully connected;
+// each has p hosts and h links to other groups. There are a·h + 1 groups, so every
+// two groups share one link. Minimal routing: at most one hop in the source group,
+// one between groups and one in the destination group.
 //
+// Errors: more hosts than the simulation supports.
 // Source: Kim, Dally, Scott and Abts 2008, doi:10.1109/ISCA.2008.19.
 func Dragonfly(p, a, h int, c Cable) (*Topology, error) {
 	name := fmt.Sprintf("dragonfly:%d,%d,%d", p, a, h)
@@ -50,21 +51,23 @@ func Dragonfly(p, a, h int, c Cable) (*Topology, error) {
 	return t, nil
 }
 
+// dragonfly routes messages of Dragonfly.
 type dragonfly struct {
 	p, a, h int
-	host    []int   // links to the router
-	local   [][]int // links from a router to the i-th of its group
-	global  [][]int // links from a group to another
+	host    []int   // by host: link to its router
+	local   [][]int // by router: links to the routers of its group
+	global  [][]int // by group: links to the other groups
 }
 
-// gateway is the router of a group with the link to another: the link of port k leads k+1
-// groups further.
+// gateway returns the router of a group that has the link to group to. Global port k
+// of a group connects to the group k+1 positions further.
 func (d *dragonfly) gateway(group, to int) int {
 	groups := d.a*d.h + 1
 	k := (to - group - 1 + groups) % groups
 	return group*d.a + k/d.h
 }
 
+// route appends the minimal path between two hosts.
 func (d *dragonfly) route(path []int, from, to int) []int {
 	a, b := from/d.p, to/d.p // routers
 	path = append(path, d.host[from])
@@ -77,7 +80,7 @@ func (d *dragonfly) route(path []int, from, to int) []int {
 	return append(path, back(d.host[to]))
 }
 
-// inside appends the step between two routers of a group.
+// inside appends the hop between two routers of a group.
 func (d *dragonfly) inside(path []int, a, b int) []int {
 	if a == b {
 		return path

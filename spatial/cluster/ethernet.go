@@ -2,8 +2,7 @@ package cluster
 
 import "fmt"
 
-// Ethernet joins hosts by their network cards and one switch: a crossbar, whose cables
-// are usually EthernetCable.
+// Ethernet connects hosts to one switch: a crossbar, usually with EthernetCable.
 func Ethernet(hosts int, c Cable) (*Topology, error) {
 	return newSwitched(fmt.Sprintf("ethernet:%d", hosts), hosts, hosts, c)
 }

@@ -2,16 +2,16 @@ package cluster
 
 import "fmt"
 
-// fabric is a non-blocking switched network between ports: one switch, or leaves
-// and spines if there are more ports than a switch has.
+// fabric is a non-blocking switched network between ports: one switch, or two
+// levels of leaf and spine switches if there are more ports than a switch has.
 type fabric struct {
-	ports   []int   // links from the node at each port into the fabric
-	perLeaf int     // ports
-	up      [][]int // links of each leaf to the spines
+	ports   []int   // by port: link from the node into the fabric
+	perLeaf int     // ports of a leaf that connect to nodes
+	up      [][]int // by leaf: links to the spines
 }
 
-// levels is the number of leaves and spines that n ports need: half the ports of a
-// leaf go up.
+// levels returns the numbers of leaves and spines for n ports. Half the ports of a
+// leaf connect to spines.
 func levels(n, radix int) (leaves, spines int) {
 	if n <= radix {
 		return 1, 0
@@ -19,12 +19,14 @@ func levels(n, radix int) (leaves, spines int) {
 	return (2*n + radix - 1) / radix, (n + radix - 1) / radix
 }
 
-// newFabric joins nodes by switches of radix ports.
+// newFabric connects nodes by switches with radix ports.
+//
+// Errors: more than radix²/2 nodes; an odd radix with more than one switch.
 func (t *Topology) newFabric(nodes []int, radix int, c Cable) (*fabric, error) {
 	if len(nodes) > radix && (radix < 2 || radix%2 != 0 || len(nodes) > radix*radix/2) {
 		return nil, usage(fmt.Sprintf("no network %s", t.Name),
-			fmt.Sprintf("two levels of switches of %d ports join up to %d, an even number of ports each; wanted are %d", radix, radix*radix/2, len(nodes)),
-			"choose larger switches, or fewer hosts")
+			fmt.Sprintf("two levels of switches with %d ports connect up to %d nodes, and the number of ports must be even; got %d nodes", radix, radix*radix/2, len(nodes)),
+			"choose larger switches or fewer hosts")
 	}
 	leaves, spines := levels(len(nodes), radix)
 	f := &fabric{perLeaf: len(nodes)}
@@ -47,8 +49,8 @@ func (t *Topology) newFabric(nodes []int, radix int, c Cable) (*fabric, error) {
 	return f, nil
 }
 
-// route appends the links between two ports. Of the ways over the spines it takes
-// the one that pick says.
+// route appends the links between two ports. pick selects one of the paths over the
+// spines.
 func (f *fabric) route(path []int, from, to int, pick uint64) []int {
 	path = append(path, f.ports[from])
 	if a, b := from/f.perLeaf, to/f.perLeaf; a != b {
@@ -61,11 +63,12 @@ func (f *fabric) route(path []int, from, to int, pick uint64) []int {
 // switched is a fabric with a host at each port.
 type switched struct{ *fabric }
 
+// route appends the path between two hosts, over a spine selected by their hash.
 func (s switched) route(path []int, from, to int) []int {
 	return s.fabric.route(path, from, to, hashPair(from, to))
 }
 
-// newSwitched is a network of hosts joined by one fabric.
+// newSwitched returns a network of hosts connected by one fabric.
 func newSwitched(name string, hosts, radix int, c Cable) (*Topology, error) {
 	t, err := newTopology(name, hosts, c)
 	if err != nil {

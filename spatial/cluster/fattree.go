@@ -2,17 +2,16 @@ package cluster
 
 import "fmt"
 
-// FatTree is the k-ary fat tree, from switches of k ports in three levels: k pods of
-// k/2 edge and k/2 aggregation switches, (k/2)² core switches, k³/4 hosts. Messages go
-// up, by switches that a hash of both ends picks, and down.
+// FatTree is the k-ary fat tree of switches with k ports in three levels: k pods of
+// k/2 edge and k/2 aggregation switches, (k/2)² core switches and k³/4 hosts.
+// Messages go up over switches that a hash of both ends selects, and down again.
 //
-// Errors: k that is odd.
-//
+// Errors: an odd k.
 // Source: Al-Fares, Loukissas and Vahdat 2008, doi:10.1145/1402958.1402967.
 func FatTree(k int, c Cable) (*Topology, error) {
 	name := fmt.Sprintf("fattree:%d", k)
 	if k < 2 || k%2 != 0 || k > 2*maxHosts {
-		return nil, usage("no network "+name, "the ports of a switch go half up and half down", "choose an even number of ports, 2 or more")
+		return nil, usage("invalid network "+name, "half the ports of a switch connect up and half down, so k must be even", "choose an even number of ports, 2 or more")
 	}
 	half := k / 2
 	t, err := newTopology(name, half*half*k, c)
@@ -36,13 +35,15 @@ func FatTree(k int, c Cable) (*Topology, error) {
 	return t, nil
 }
 
-// fatTree is the links up, by the switch below and the number of the one above.
+// fatTree holds the upward links, by the lower switch and the index of the upper
+// one.
 type fatTree struct {
 	half              int
 	host              []int
 	edge, aggregation [][]int
 }
 
+// route appends the path between two hosts: up to the lowest common level and down.
 func (f *fatTree) route(path []int, from, to int) []int {
 	a, b := from/f.half, to/f.half // edge switches
 	path = append(path, f.host[from])

@@ -2,11 +2,19 @@ package cluster
 
 import "math"
 
-// Fluid sends messages as flows that share the links of a topology: each gets its
-// max-min fair rate, which changes when flows begin and end. A message of m bytes
-// that meets no other takes α + m/Rate of its slowest link + the delays of all.
+// Fluid models messages as flows that share the links of a topology. Each flow has
+// its max-min fair rate, which changes when flows start and end. An isolated
+// message of m bytes takes
+//
+//	α + m / min(rate of its links) + Σ delay of its links
+//
+// Cost: each start or end of a flow recomputes the rates of all flows connected to
+// it by shared links.
+// Source: Bertsekas and Gallager 1992, Data Networks, section 6.5.2 (max-min
+// fairness).
 type Fluid struct{ Wiring }
 
+// open creates the network without flows.
 func (n Fluid) open(c *clock, ranks int) (*wire, error) {
 	if err := n.check(ranks); err != nil {
 		return nil, err
@@ -24,37 +32,38 @@ func (n Fluid) open(c *clock, ranks int) (*wire, error) {
 	}}, nil
 }
 
-// flow is a message that is flowing.
+// flow is a message in transit.
 type flow struct {
 	m        *message
 	path     []int
 	delay    Time
-	left     float64 // bytes, at the time since
-	rate     float64 // bytes a second from then on
+	left     float64 // bytes left at time since
+	rate     float64 // bytes per second from then on
 	since    Time
-	turn     int     // counts the changes of its rate
-	searchID int     // of the search that found it
-	share    float64 // that fill has found; below 0 before
+	turn     int     // number of rate changes, to recognise outdated end events
+	searchID int     // last search that visited it
+	share    float64 // rate found by fill; negative while unknown
 }
 
-// sharedLink is a link with the flows on it, as they came.
+// sharedLink is a link with its flows, in the order of their start.
 type sharedLink struct {
 	rate     float64
 	flows    []*flow
-	searchID int     // of the search that found it
-	spare    float64 // rate that fill has not given out yet
-	open     int     // flows that fill has not given a rate yet
+	searchID int     // last search that visited it
+	spare    float64 // rate that fill has not assigned yet
+	open     int     // flows without a rate in fill
 }
 
+// flowNetwork is the state of a Fluid network.
 type flowNetwork struct {
 	*clock
 	links    []sharedLink
 	bytes    []int64
-	changed  []int // links, since the last settling
-	searchID int
+	changed  []int // links with new or ended flows since the last settle
+	searchID int   // number of the current search
 }
 
-// begin adds a flow.
+// begin adds a flow to its links.
 func (s *flowNetwork) begin(f *flow) {
 	f.since = s.now
 	for _, l := range f.path {
@@ -64,8 +73,8 @@ func (s *flowNetwork) begin(f *flow) {
 	s.change(f)
 }
 
-// end takes a flow off its links, unless its rate has changed since it was
-// to end now.
+// end removes a flow from its links. It ignores an end event that was scheduled
+// before the last change of the flow's rate.
 func (s *flowNetwork) end(f *flow, turn int) {
 	if turn != f.turn {
 		return
@@ -79,8 +88,8 @@ func (s *flowNetwork) end(f *flow, turn int) {
 	f.m.leave()
 }
 
-// change notes that the rates around a flow are to be found again, once for all
-// flows that begin or end at this moment.
+// change schedules one update of the rates after all flows that start or end at
+// this time.
 func (s *flowNetwork) change(f *flow) {
 	if len(s.changed) == 0 {
 		s.atEnd(s.settle)
@@ -88,8 +97,8 @@ func (s *flowNetwork) change(f *flow) {
 	s.changed = append(s.changed, f.path...)
 }
 
-// settle finds the rates of all flows that share links with those that changed, also
-// by way of others.
+// settle recomputes the rates in the connected components of links with changed
+// flows, and reschedules the ends of flows whose rate changes.
 func (s *flowNetwork) settle() {
 	s.searchID++
 	var links []int
@@ -128,8 +137,9 @@ func (s *flowNetwork) settle() {
 	}
 }
 
-// fill gives flows their max-min fair shares by progressive filling: the link that has
-// least for each of its flows settles theirs, and so on with what is left.
+// fill computes max-min fair rates by progressive filling. The link with the
+// smallest share per flow fixes the rate of its flows; the rest of the capacity
+// goes to the remaining flows, and so on.
 //
 // Source: Bertsekas and Gallager 1992, Data Networks, section 6.5.2.
 func (s *flowNetwork) fill(links []int, flows []*flow) {

@@ -2,11 +2,12 @@ package cluster
 
 import "fmt"
 
-// HamiltonianCycles are two Hamiltonian cycles of a torus, as hosts in order, that share no
-// cable: rings along which all links of the torus carry an all-reduce at once. They are
-// known where cols divides rows and rows has no divisor in common with cols−1, or the
-// other way around, and both are above 2.
+// HamiltonianCycles returns two edge-disjoint Hamiltonian cycles of a torus, as hosts in
+// order. Two rings along them use all links of the torus at the same time. The
+// construction exists if cols divides rows, rows and cols−1 have no common divisor,
+// and cols > 2; or with rows and cols exchanged.
 //
+// Errors: a torus without the construction.
 // Source: Hoefler et al. 2022, arXiv:2209.01346, appendix.
 func HamiltonianCycles(rows, cols int) ([2][]int, error) {
 	switch {
@@ -15,10 +16,11 @@ func HamiltonianCycles(rows, cols int) ([2][]int, error) {
 	case hasCycles(cols, rows):
 		return hamiltonianCycles(cols, rows, func(r, c int) int { return c*cols + r }), nil
 	}
-	return [2][]int{}, usage(fmt.Sprintf("no two cycles of torus:%d,%d", rows, cols),
-		"the columns have to divide the rows, which share no divisor with the columns less one", "choose another torus, such as a square one")
+	return [2][]int{}, usage(fmt.Sprintf("no pair of edge-disjoint Hamiltonian cycles for torus:%d,%d", rows, cols),
+		"the columns must divide the rows, and rows and columns−1 must have no common divisor", "choose another torus, for example a square one")
 }
 
+// hasCycles reports whether the construction exists for these sizes.
 func hasCycles(rows, cols int) bool {
 	gcd, rest := rows, cols-1
 	for rest > 0 {
@@ -27,8 +29,8 @@ func hasCycles(rows, cols int) bool {
 	return cols > 2 && rows%cols == 0 && gcd == 1
 }
 
-// hamiltonianCycles makes the first one by going along a row and down one at its end, each row
-// shifted by one; the second one is all that is left.
+// hamiltonianCycles constructs the first cycle row by row, each shifted by one, with a step
+// down at the end of a row. The second cycle consists of the remaining links.
 func hamiltonianCycles(rows, cols int, host func(r, c int) int) (both [2][]int) {
 	type place struct{ r, c int }
 	first := make([]place, rows*cols)
@@ -37,7 +39,7 @@ func hamiltonianCycles(rows, cols int, host func(r, c int) int) (both [2][]int) 
 		first[i] = place{r, ((i-r)%cols + cols) % cols}
 		both[0] = append(both[0], host(first[i].r, first[i].c))
 	}
-	down := make([]bool, len(first)) // the step down from a place is of the first
+	down := make([]bool, len(first)) // whether the first cycle uses the link down from a position
 	along := make([]bool, len(first))
 	for i, p := range first {
 		switch next := first[(i+1)%len(first)]; {

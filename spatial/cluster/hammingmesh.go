@@ -2,18 +2,20 @@ package cluster
 
 import "fmt"
 
-// switchRadix is the ports of the switches of a HammingMesh.
+// switchRadix is the number of ports of a switch in a HammingMesh.
 const switchRadix = 64
 
-// HammingMesh joins boards of a×b hosts, a mesh each, that stand in y rows of x. Each
-// row of hosts is joined at the west and east edges of its boards to a non-blocking
-// network, each column at the north and south edges; hosts pass messages on. A network
-// has one switch, or two levels beyond 64 ports, and none where a row has one board:
-// so one board is a mesh, and boards of one host are a HyperX.
+// HammingMesh consists of boards with a×b hosts each, connected as a mesh, in y
+// rows of x boards. The west and east edges of the boards in a row of hosts connect
+// to a non-blocking network, the north and south edges in a column to another.
+// Hosts forward messages. Such a network is one switch, or two levels for more than
+// 64 ports; a row with one board has none. A single board is therefore a mesh, and
+// boards of one host form a HyperX.
 //
-// Hosts count by board along the rows, and so inside a board. Messages go along
-// the row first, then along the column. They leave a board by the edge that is nearer,
-// and enter the other one by the edge nearer to the end.
+// Hosts are numbered by board along the rows, and within a board row by row.
+// Dimension-order routing: along the row, then along the column. A message leaves a
+// board at the nearer edge and enters the other board at the edge nearer to its
+// destination.
 //
 // Source: Hoefler et al. 2022, arXiv:2209.01346.
 func HammingMesh(a, b, x, y int, c Cable) (*Topology, error) {
@@ -46,8 +48,8 @@ func HammingMesh(a, b, x, y int, c Cable) (*Topology, error) {
 	return t, nil
 }
 
-// hxSwitches is the number of switches for n networks that join boards at both edges;
-// small networks share one.
+// hxSwitches returns the number of switches for n networks of the given number of
+// boards, two ports per board. Small networks share a switch.
 func hxSwitches(n, boards int) int {
 	ports := 2 * boards
 	if boards == 1 {
@@ -60,36 +62,40 @@ func hxSwitches(n, boards int) int {
 	return (n + shared - 1) / shared
 }
 
+// hammingMesh routes messages of HammingMesh.
 type hammingMesh struct {
 	a, b, x       int
-	rows, columns []*line // of hosts, over all boards
+	rows, columns []*line // rows and columns of hosts across all boards
 }
 
-// host is the one in a row and column of all boards.
+// host returns the host in a row and column counted across all boards.
 func (m *hammingMesh) host(r, c int) int {
 	board := r/m.a*m.x + c/m.b
 	return (board*m.a+r%m.a)*m.b + c%m.b
 }
 
-// position is the row and column of a host.
+// position returns the row and column of a host.
 func (m *hammingMesh) position(host int) (r, c int) {
 	board, inside := host/(m.a*m.b), host%(m.a*m.b)
 	return board/m.x*m.a + inside/m.b, board%m.x*m.b + inside%m.b
 }
 
+// route appends the path between two hosts: along the row, then along the column.
 func (m *hammingMesh) route(path []int, from, to int) []int {
 	r, c := m.position(from)
 	r2, c2 := m.position(to)
 	return m.columns[c2].route(m.rows[r].route(path, c, c2), r, r2)
 }
 
-// line is a row or a column of hosts.
+// line is a row or a column of hosts across all boards.
 type line struct {
-	width int     // hosts of a board
-	ahead []int   // link from each place to the next one of its board
-	net   *fabric // port 2u is the low edge of board u, port 2u+1 the high one
+	width int     // hosts per board
+	ahead []int   // link from each host to the next one of its board
+	net   *fabric // port 2u is the low edge of board u, port 2u+1 the high edge
 }
 
+// newLine connects the hosts of a line within each board, and the edges of the
+// boards by a fabric.
 func (t *Topology) newLine(boards, width int, c Cable, host func(i int) int) (*line, error) {
 	l := &line{width: width, ahead: make([]int, boards*width)}
 	var edges []int
@@ -108,6 +114,7 @@ func (t *Topology) newLine(boards, width int, c Cable, host func(i int) int) (*l
 	return l, err
 }
 
+// route appends the path between two positions of a line.
 func (l *line) route(path []int, from, to int) []int {
 	u, u2 := from/l.width, to/l.width
 	if u == u2 {
@@ -119,8 +126,9 @@ func (l *line) route(path []int, from, to int) []int {
 	return l.walk(path, l.at(entry), to)
 }
 
-// edge is the port of board u nearest to place i. In the middle the other end of the
-// way decides, so that both edges carry as much: even goes high.
+// edge returns the port of board u nearest to position i. For equal distances the
+// other end of the path decides, which balances the load: even positions use the
+// high edge.
 func (l *line) edge(u, i, other int) int {
 	low, high := i-u*l.width, (u+1)*l.width-1-i
 	if low < high || low == high && other%2 != 0 {
@@ -129,10 +137,10 @@ func (l *line) edge(u, i, other int) int {
 	return 2*u + 1
 }
 
-// at is the place of a port.
+// at returns the position of a port.
 func (l *line) at(port int) int { return port/2*l.width + port%2*(l.width-1) }
 
-// walk appends the links along a board.
+// walk appends the links between two positions of a board.
 func (l *line) walk(path []int, from, to int) []int {
 	for ; from < to; from++ {
 		path = append(path, l.ahead[from])

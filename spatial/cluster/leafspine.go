@@ -2,8 +2,9 @@ package cluster
 
 import "fmt"
 
-// LeafSpine is the non-blocking tree of two levels: of the radix ports of a leaf one
-// half go to hosts, the other half to spines. Up to radix hosts share one switch.
+// LeafSpine is the non-blocking tree of two levels. Half the ports of a leaf switch
+// connect to hosts, the other half to spine switches. Up to radix hosts need only
+// one switch.
 //
 // Errors: more than radix²/2 hosts.
 func LeafSpine(hosts, radix int, c Cable) (*Topology, error) {

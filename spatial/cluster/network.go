@@ -2,38 +2,35 @@ package cluster
 
 import "fmt"
 
-// Network says how long messages take: LogGP, Fluid or Nodes of two of them.
+// Network is a model of message times: LogGP, Fluid, or Nodes of two of them.
 type Network interface {
-	// open makes a network at rest for one run.
-	open(c *clock, ranks int) (*wire, error)
+	open(c *clock, ranks int) (*wire, error) // open creates the network for one run, without messages.
 }
 
-// wire takes messages from their senders to their receivers.
+// wire is a network of one run.
 type wire struct {
-	// carry starts a message now, between two places in the network: ranks, unless the
-	// network is one of several (see Nodes). It sees to it that the message leaves
-	// and arrives.
+	// carry starts the transfer of a message now between two endpoints: ranks, or
+	// nodes if the network connects nodes (see Nodes). It calls the message's leave
+	// and arrive.
 	carry    func(m *message, from, to int)
-	overhead Time    // of a rank's own time, for each message that it sends or receives
-	bytes    []int64 // that passed, by link
+	overhead Time    // time of a rank for each message that it sends or receives
+	bytes    []int64 // transferred bytes, by link
 }
 
-// Wiring is a topology with ranks on its hosts.
+// Wiring is a topology with an assignment of ranks to hosts.
 type Wiring struct {
 	Topology *Topology
-	// Alpha is what a message takes before its first byte enters the network.
-	Alpha Time
-	// Hosts says where each rank runs; nil puts rank i on host i.
-	Hosts []int
+	Alpha    Time  // latency before the first byte of a message enters the network
+	Hosts    []int // host of each rank; nil assigns rank i to host i
 }
 
-// check refuses wirings that have no place for each rank.
+// check returns an error unless every rank has a host of its own.
 func (g Wiring) check(ranks int) error {
 	if g.Topology == nil {
-		return usage("a network without a topology", "messages have no way to go", "make one, with Parse or by kind")
+		return usage("the network has no topology", "messages need a path", "create one with Parse or a constructor")
 	}
 	if ranks > g.Topology.Hosts {
-		return usage(fmt.Sprintf("%d ranks on %s", ranks, g.Topology.Name), fmt.Sprintf("it has %d hosts", g.Topology.Hosts), "choose a larger network, or fewer ranks")
+		return usage(fmt.Sprintf("%d ranks do not fit on %s", ranks, g.Topology.Name), fmt.Sprintf("it has %d hosts", g.Topology.Hosts), "choose a larger network or fewer ranks")
 	}
 	if err := checkTimes(g.Alpha); err != nil {
 		return err
@@ -42,22 +39,22 @@ func (g Wiring) check(ranks int) error {
 		return nil
 	}
 	wrong := func(why string) error {
-		return usage(fmt.Sprintf("no place for %d ranks on %s", ranks, g.Topology.Name), why, "give each rank a host of its own")
+		return usage(fmt.Sprintf("invalid assignment of %d ranks to %s", ranks, g.Topology.Name), why, "assign a separate host to each rank")
 	}
 	if len(g.Hosts) != ranks {
-		return wrong(fmt.Sprintf("%d hosts are given", len(g.Hosts)))
+		return wrong(fmt.Sprintf("%d hosts are listed", len(g.Hosts)))
 	}
 	taken := make([]bool, g.Topology.Hosts)
 	for rank, h := range g.Hosts {
 		if h < 0 || h >= len(taken) || taken[h] {
-			return wrong(fmt.Sprintf("host %d of rank %d is taken, or there is none", h, rank))
+			return wrong(fmt.Sprintf("host %d of rank %d does not exist or is used twice", h, rank))
 		}
 		taken[h] = true
 	}
 	return nil
 }
 
-// route is the links between two ranks.
+// route returns the links between two ranks.
 func (g Wiring) route(from, to int) []int {
 	if g.Hosts != nil {
 		from, to = g.Hosts[from], g.Hosts[to]
@@ -65,11 +62,11 @@ func (g Wiring) route(from, to int) []int {
 	return g.Topology.Route(from, to)
 }
 
-// checkTimes refuses messages that arrive before they are sent.
+// checkTimes returns an error for a negative time.
 func checkTimes(times ...Time) error {
 	for _, t := range times {
 		if t < 0 {
-			return usage(fmt.Sprintf("a network that takes %v", t), "time does not go back", "give 0 or more")
+			return usage(fmt.Sprintf("negative message time %v", t), "a message cannot arrive before it is sent", "set 0 or more")
 		}
 	}
 	return nil

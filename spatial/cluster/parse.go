@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// topologyKinds lists the networks, with the names of their numbers.
+// topologyKinds lists the topologies that Parse accepts, with the names of their
+// parameters.
 var topologyKinds = []struct {
 	name    string
 	numbers []string
-	cable   Cable // unless another one is asked for
+	cable   Cable // default
 	build   func(n []int, c Cable) (*Topology, error)
 }{
 	{"crossbar", []string{"N"}, FastCable, func(n []int, c Cable) (*Topology, error) { return Crossbar(n[0], c) }},
@@ -22,16 +23,18 @@ var topologyKinds = []struct {
 	{"ethernet", []string{"N"}, EthernetCable, func(n []int, c Cable) (*Topology, error) { return Ethernet(n[0], c) }},
 }
 
-// Parse reads a network: crossbar:N, leafspine:N,radix, fattree:k, torus:r,c,
-// hx:a,b,x,y, dragonfly:p,a,h or ethernet:N. The zero Cable is the usual one of the
-// kind: EthernetCable for ethernet, FastCable for the others.
+// Parse parses a topology: crossbar:N, leafspine:N,radix, fattree:k, torus:r,c,
+// hx:a,b,x,y, dragonfly:p,a,h or ethernet:N. The zero Cable selects the default of
+// the kind: EthernetCable for ethernet, FastCable for the others.
+//
+// Errors: exit.Usage for an unknown kind or invalid parameters.
 func Parse(text string, c Cable) (*Topology, error) {
 	var forms []string
 	for _, k := range topologyKinds {
 		forms = append(forms, k.name+":"+strings.Join(k.numbers, ","))
 	}
 	wrong := func(why string) error {
-		return usage(fmt.Sprintf("no network %q", text), why, "write one of "+strings.Join(forms, ", "))
+		return usage(fmt.Sprintf("invalid network %q", text), why, "write one of "+strings.Join(forms, ", "))
 	}
 	name, rest, _ := strings.Cut(text, ":")
 	for _, k := range topologyKinds {
@@ -46,7 +49,7 @@ func Parse(text string, c Cable) (*Topology, error) {
 		for i, word := range words {
 			n, err := strconv.Atoi(word)
 			if err != nil || n < 1 {
-				return nil, wrong(fmt.Sprintf("%s is %q, which is no number above 0", k.numbers[i], word))
+				return nil, wrong(fmt.Sprintf("%s is %q, want a number above 0", k.numbers[i], word))
 			}
 			numbers[i] = n
 		}
@@ -55,15 +58,17 @@ func Parse(text string, c Cable) (*Topology, error) {
 		}
 		return k.build(numbers, c)
 	}
-	return nil, wrong(fmt.Sprintf("%q is no kind of network", name))
+	return nil, wrong(fmt.Sprintf("unknown kind %q", name))
 }
 
-// product is the number of hosts, from numbers that are all above 0.
+// product returns the product of parameters that must all be above 0.
+//
+// Errors: a product above the maximum number of hosts.
 func product(name string, numbers ...int) (int, error) {
 	n := 1
 	for _, k := range numbers {
 		if k < 1 || k > maxHosts || n*k > maxHosts {
-			return 0, usage("no network "+name, fmt.Sprintf("its numbers are above 0, and it has up to %d hosts", maxHosts), "choose other numbers")
+			return 0, usage("invalid network "+name, fmt.Sprintf("parameters must be above 0, with at most %d hosts in total", maxHosts), "choose other parameters")
 		}
 		n *= k
 	}

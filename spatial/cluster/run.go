@@ -12,20 +12,22 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Options of a run. The zero value is the usual run.
+// Options of a run. The zero value records nothing.
 type Options struct {
-	Trace bool // record what every rank does
+	Trace bool // record what every rank does in Result.Trace
 }
 
-// Result is what a run took.
+// Result holds the outcome of a run.
 type Result struct {
-	End    []Time  // when each rank returned
-	Links  []int64 // bytes that passed each link of the topology; nil without one
-	Trace  []Span  // if asked for, in the order of their ends
-	Events int64   // of the simulation
+	End []Time // time at which each rank returned
+	// bytes transferred by each link of the topology; nil without a topology
+	Links []int64
+	// recorded spans in the order of their ends; nil unless Options.Trace is set
+	Trace  []Span
+	Events int64 // number of simulated events
 }
 
-// Time is when the last rank returned.
+// Time returns when the last rank returned.
 func (r *Result) Time() Time {
 	var last Time
 	for _, t := range r.End {
@@ -34,16 +36,16 @@ func (r *Result) Time() Time {
 	return last
 }
 
-// Rank is one rank of a run: its group of all ranks, and its clock.
+// Rank is one rank of a run: its group of all ranks and its clock.
 type Rank struct {
 	*comm.Comm
 	p *process
 }
 
-// Now is the time of this rank's clock.
+// Now returns the current virtual time.
 func (r *Rank) Now() Time { return r.p.w.now }
 
-// Compute lets time pass for this rank; messages go on.
+// Compute advances the clock of this rank by d. Messages progress meanwhile.
 func (r *Rank) Compute(d Time) {
 	if d < 0 {
 		panic(fmt.Sprintf("cluster: computing for %v", d))
@@ -53,14 +55,15 @@ func (r *Rank) Compute(d Time) {
 	r.p.w.record(Span{Kind: Compute, Rank: r.p.id, Peer: -1, Start: begin, End: r.Now()})
 }
 
-// Run calls f on ranks that share one virtual clock, and whose messages take the time
-// that a network says. One rank runs at a time, so runs of one program are equal.
-// Values are copied as by other transports; with comm.SizeOnly only their sizes count.
+// Run calls f on ranks that share a virtual clock. Their messages take the time
+// that the network model n predicts. One rank runs at a time, so runs of one
+// program are equal. Values are copied as by other transports; for comm.SizeOnly
+// only the size counts.
 //
-// Errors: those of comm.Run, and a network that cannot be or has too few hosts.
+// Errors: those of comm.Run; an invalid network; more ranks than hosts.
 func Run(ranks int, n Network, o Options, f func(*Rank) error) (*Result, error) {
 	if ranks < 1 {
-		return nil, usage(fmt.Sprintf("a run of %d ranks", ranks), "somebody has to run", "give 1 or more")
+		return nil, usage(fmt.Sprintf("invalid number of ranks %d", ranks), "a run needs at least one rank", "set 1 or more")
 	}
 	w := &world{ranks: make([]*process, ranks), tracing: o.Trace, result: &Result{End: make([]Time, ranks)}}
 	wire, err := n.open(&w.clock, ranks)
@@ -82,35 +85,37 @@ func Run(ranks int, n Network, o Options, f func(*Rank) error) (*Result, error) 
 	return w.result, nil
 }
 
-// world is what the ranks of a run share.
+// world is the state that the ranks of a run share.
 type world struct {
 	clock
 	wire    *wire
 	ranks   []*process
-	tasks   []*process // of ranks, beside their programs
-	ready   []*process // to run now, in order
+	tasks   []*process // tasks of ranks, beside the ranks themselves
+	ready   []*process // processes to resume at the current time, in order
 	tracing bool
 	result  *Result
 	failed  error
 }
 
-// process runs a rank, or a task of it, as a coroutine, which goes on when it is resumed
-// and stops where it pauses. It is the rank's comm.Transport.
+// process is a coroutine that runs a rank or a task of it: resume continues it,
+// pause returns to the scheduler. It is the rank's comm.Transport.
 type process struct {
-	w        *world
-	id       int
-	owner    *process // the rank's program, which has its messages: itself, or for a task
+	w  *world
+	id int
+	// process of the rank, which holds the message queues; itself for a rank
+	owner    *process
 	resume   func() (struct{}, bool)
 	stop     func()
 	pause    func(struct{}) bool
-	waitsFor *request   // what it waits for
-	sent     []*message // to this rank, which has not asked for them yet
-	receives []*request // by this rank, and not sent yet
+	waitsFor *request   // nil unless it waits for a message
+	sent     []*message // messages to this rank without a posted receive
+	receives []*request // posted receives without a message
 	finished bool
-	waiters  []*process // that wait for the end of this one
+	waiters  []*process // processes that wait for the end of this one
 	canceled bool
 }
 
+// newProcess creates the process of a rank.
 func (w *world) newProcess(id int, f func(*Rank) error) *process {
 	p := &process{w: w, id: id}
 	p.owner = p
@@ -122,7 +127,7 @@ func (w *world) newProcess(id int, f func(*Rank) error) *process {
 	return p
 }
 
-// start makes a process that calls f.
+// start makes the process call f when it is first resumed.
 func (p *process) start(f func() error) {
 	p.resume, p.stop = iter.Pull(func(yield func(struct{}) bool) {
 		p.pause = yield
@@ -138,7 +143,7 @@ func (p *process) start(f func() error) {
 	p.w.ready = append(p.w.ready, p)
 }
 
-// call turns a panic into an error.
+// call converts a panic of f into an error.
 func call(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -148,7 +153,8 @@ func call(f func() error) (err error) {
 	return f()
 }
 
-// Go runs f as a task of this rank, whose messages share its place in the network.
+// Go runs f as a task of this rank. Its messages share the rank's endpoint of the
+// network.
 func (p *process) Go(f func(comm.Transport)) comm.RunningTask {
 	t := &process{w: p.w, id: p.id, owner: p.owner}
 	p.w.tasks = append(p.w.tasks, t)
@@ -159,10 +165,10 @@ func (p *process) Go(f func(comm.Transport)) comm.RunningTask {
 	return runningTask{t}
 }
 
-// runningTask is a task.
+// runningTask is a task, as comm.Transport.Go returns it.
 type runningTask struct{ *process }
 
-// Wait lets time pass until the task has ended.
+// Wait blocks the process by until the task has ended.
 func (t runningTask) Wait(by comm.Transport) {
 	p := by.(*process)
 	if !t.finished {
@@ -171,7 +177,7 @@ func (t runningTask) Wait(by comm.Transport) {
 	}
 }
 
-// Cancel ends what the task waits for.
+// Cancel makes current and later waits of the task fail.
 func (t runningTask) Cancel() {
 	t.canceled = true
 	if t.waitsFor != nil {
@@ -180,7 +186,8 @@ func (t runningTask) Cancel() {
 	}
 }
 
-// run goes on until nothing is left to do, and then ends the ranks that are not done.
+// run processes events until none is left, and then stops the processes that have
+// not ended.
 func (w *world) run() {
 	for w.failed == nil {
 		if len(w.ready) == 0 {
@@ -203,17 +210,17 @@ func (w *world) run() {
 	}
 }
 
-// fail keeps the first error of a run.
+// fail records the first error of a run.
 func (w *world) fail(err error) {
 	if w.failed == nil {
 		w.failed = err
 	}
 }
 
-// maxNamed is how many ranks an error names.
+// maxNamed is the maximum number of ranks that an error lists.
 const maxNamed = 8
 
-// deadlockError is the error of ranks that wait for what cannot come.
+// deadlockError returns the error of a deadlock: processes that wait when no event is left.
 func (w *world) deadlockError() error {
 	var who []string
 	waiting := 0
@@ -222,7 +229,7 @@ func (w *world) deadlockError() error {
 			continue
 		}
 		if waiting++; waiting <= maxNamed {
-			who = append(who, fmt.Sprintf("rank %d %v", p.id, p.waitsFor))
+			who = append(who, fmt.Sprintf("rank %d waits %v", p.id, p.waitsFor))
 		}
 	}
 	if waiting == 0 {
@@ -231,28 +238,27 @@ func (w *world) deadlockError() error {
 	if waiting > maxNamed {
 		who = append(who, fmt.Sprintf("and %d more", waiting-maxNamed))
 	}
-	return fmt.Errorf("at %v all ranks wait: %s", w.now, strings.Join(who, ", "))
+	return fmt.Errorf("at %v deadlock: %s", w.now, strings.Join(who, ", "))
 }
 
-// unreceivedError is the error of messages that nobody received.
+// unreceivedError returns the error of messages that were never received.
 func (w *world) unreceivedError() error {
 	var err error
 	for _, p := range w.ranks {
 		for _, m := range p.sent {
-			err = errors.Join(err, fmt.Errorf("a message of rank %d to rank %d with tag %d was never received", m.from, m.to, m.tag))
+			err = errors.Join(err, fmt.Errorf("message from rank %d to rank %d with tag %d was never received", m.from, m.to, m.tag))
 		}
 	}
 	return err
 }
 
-// sleep lets others run until the process is woken; once the run has failed it returns at
-// once.
+// sleep pauses the process until wake. After a failed run it returns at once.
 func (p *process) sleep() { p.pause(struct{}{}) }
 
-// wake lets a process go on.
+// wake schedules a process to be resumed at the current time.
 func (w *world) wake(p *process) { w.ready = append(w.ready, p) }
 
-// advance lets time pass for a process.
+// advance pauses the process for a time.
 func (p *process) advance(d Time) {
 	if d > 0 {
 		p.w.at(p.w.now+d, func() { p.w.wake(p) })
@@ -260,5 +266,5 @@ func (p *process) advance(d Time) {
 	}
 }
 
-// errEnded is why requests fail once a run has.
+// errEnded is the error of requests after the run has failed.
 var errEnded = fmt.Errorf("the run has failed: %w", context.Canceled)

@@ -200,9 +200,9 @@ func TestFailures(t *testing.T) {
 		want string
 	}{
 		{"both receive", func(r *cluster.Rank) error { return r.Recv(1-r.Rank()%2, 4, make([]byte, 1)).Wait() },
-			"all ranks wait: rank 0 for a message of rank 1, tag 4, rank 1 for a message of rank 0, tag 4, "},
+			"deadlock: rank 0 waits for a message from rank 1, tag 4, rank 1 waits for a message from rank 0, tag 4, "},
 		{"too many to name", func(r *cluster.Rank) error { return r.Recv(0, 1, make([]byte, 1)).Wait() },
-			"rank 7 for a message of rank 0, tag 1, and 4 more"},
+			"rank 7 waits for a message from rank 0, tag 1, and 4 more"},
 		{"an error", func(r *cluster.Rank) error {
 			if r.Rank() == 2 {
 				return errors.New("broken")
@@ -223,13 +223,13 @@ func TestFailures(t *testing.T) {
 				return r.Recv(0, 1, make([]int64, 1)).Wait()
 			}
 			return nil
-		}, "rank 1: wants []int64 of 8 bytes from rank 0 with tag 1, which sent []float32 of 8 bytes"},
+		}, "rank 1: posted []int64 of 8 bytes from rank 0 with tag 1, got []float32 of 8 bytes"},
 		{"nobody wants it", func(r *cluster.Rank) error {
 			if r.Rank() == 0 {
 				return r.Send(1, 1, []float32{1, 2}).Wait()
 			}
 			return nil
-		}, "a message of rank 0 to rank 1 with tag 1 was never received"},
+		}, "message from rank 0 to rank 1 with tag 1 was never received"},
 	} {
 		if _, err := cluster.Run(12, network, cluster.Options{}, k.f); err == nil || !strings.Contains(err.Error(), k.want) {
 			t.Errorf("%s: %v, want %q", k.name, err, k.want)
@@ -246,15 +246,15 @@ func TestWrongNetworks(t *testing.T) {
 		network cluster.Network
 		want    string
 	}{
-		{0, cluster.AlphaBeta{Rate: fast}, "a run of 0 ranks"},
-		{1, cluster.AlphaBeta{}, "a rate of 0 bytes a second"},
-		{1, cluster.AlphaBeta{Alpha: -1, Rate: fast}, "takes -1 ps"},
-		{1, cluster.LogGP{Rate: 3}, "a rate of 3 bytes a second"},
-		{1, cluster.LogGP{Gap: -1, Rate: fast}, "takes -1 ps"},
-		{1, cluster.Fluid{}, "a network without a topology"},
-		{5, cluster.Fluid{Wiring: wiring()}, "5 ranks on crossbar:4"},
-		{2, cluster.Fluid{Wiring: wiring(1)}, "1 hosts are given"},
-		{2, cluster.Fluid{Wiring: wiring(1, 1)}, "host 1 of rank 1 is taken"},
+		{0, cluster.AlphaBeta{Rate: fast}, "invalid number of ranks 0"},
+		{1, cluster.AlphaBeta{}, "invalid rate of 0 bytes per second"},
+		{1, cluster.AlphaBeta{Alpha: -1, Rate: fast}, "negative message time -1 ps"},
+		{1, cluster.LogGP{Rate: 3}, "invalid rate of 3 bytes per second"},
+		{1, cluster.LogGP{Gap: -1, Rate: fast}, "negative message time -1 ps"},
+		{1, cluster.Fluid{}, "the network has no topology"},
+		{5, cluster.Fluid{Wiring: wiring()}, "5 ranks do not fit on crossbar:4"},
+		{2, cluster.Fluid{Wiring: wiring(1)}, "1 hosts are listed"},
+		{2, cluster.Fluid{Wiring: wiring(1, 1)}, "host 1 of rank 1 does not exist or is used twice"},
 		{2, cluster.StoreAndForward{Wiring: wiring(0, 4)}, "host 4 of rank 1"},
 		{2, cluster.StoreAndForward{Wiring: wiring(), Packet: -1}, "packets of fewer than 0 bytes"},
 	} {

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// Time is a moment of the virtual clock, or a span of it, in picoseconds. Whole
-// numbers make sums exact in every order. It ends after 106 days.
+// Time is a point of virtual time or a duration, in picoseconds. Integers make sums
+// exact in every order. The maximum is 106 days.
 type Time int64
 
 // Units of time.
@@ -18,9 +18,10 @@ const (
 	Second           = 1000 * Millisecond
 )
 
-// Seconds is t in seconds.
+// Seconds returns t in seconds.
 func (t Time) Seconds() float64 { return float64(t) / float64(Second) }
 
+// String formats t with the largest unit that gives a value of at least 1.
 func (t Time) String() string {
 	for _, u := range []struct {
 		unit Time
@@ -33,21 +34,22 @@ func (t Time) String() string {
 	return fmt.Sprintf("%d ps", int64(t))
 }
 
-// Rate is in bytes a second: 12.5 GB/s, or 0.08 ns a byte, is 12_500_000_000.
+// Rate is in bytes per second. 12.5 GB/s, or 0.08 ns per byte, is 12_500_000_000.
 type Rate int64
 
-// minRate keeps the time of any message below the end of the clock.
+// minRate keeps the time of every possible message below the maximum of Time.
 const minRate Rate = 1_000_000
 
-// check refuses rates at which the clock might run out.
+// check returns an error for a rate below minRate.
 func (r Rate) check() error {
 	if r < minRate {
-		return usage(fmt.Sprintf("a rate of %d bytes a second", r), fmt.Sprintf("the clock is made for %d and more", minRate), "give the rate in bytes a second")
+		return usage(fmt.Sprintf("invalid rate of %d bytes per second", r), fmt.Sprintf("the simulation supports %d and more", minRate), "set the rate in bytes per second")
 	}
 	return nil
 }
 
-// time is how long bytes take, rounded up.
+// time returns the duration of a transfer of the given size, rounded up. The
+// product of bytes and 10¹² needs 128 bits.
 func (r Rate) time(bytes int64) Time {
 	hi, lo := bits.Mul64(uint64(bytes), uint64(Second))
 	lo, carry := bits.Add64(lo, uint64(r-1), 0)

@@ -88,7 +88,7 @@ func ExampleParse() {
 	fmt.Println(err)
 	// Output:
 	// 1024 hosts, 16 switches, 8 hops at most, 5.57 on average
-	// error[E064]: no network "hx:4,4,8"
+	// error[E064]: invalid network "hx:4,4,8"
 	//   why: hx takes a,b,x,y
 	//   fix: write one of crossbar:N, leafspine:N,radix, fattree:k, torus:r,c, hx:a,b,x,y, dragonfly:p,a,h, ethernet:N
 }
@@ -316,17 +316,17 @@ func TestCycles(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	for text, why := range map[string]string{
-		"":                          `"" is no kind of network`,
-		"ring:4":                    `"ring" is no kind of network`,
+		"":                          `unknown kind ""`,
+		"ring:4":                    `unknown kind "ring"`,
 		"torus:4":                   "torus takes r,c",
 		"hx:1,2,3":                  "hx takes a,b,x,y",
-		"torus:4,0":                 `c is "0", which is no number above 0`,
+		"torus:4,0":                 `c is "0", want a number above 0`,
 		"crossbar:many":             `N is "many"`,
-		"fattree:5":                 "half up and half down",
-		"leafspine:33,8":            "two levels of switches of 8 ports join up to 32",
-		"crossbar:1000000":          "it has 1000000 hosts, possible are 1 to 131072",
-		"hx:1000,1000,1000,1000":    "up to 131072 hosts",
-		"dragonfly:9,3037000500,99": "up to 131072 hosts",
+		"fattree:5":                 "half the ports of a switch connect up",
+		"leafspine:33,8":            "two levels of switches with 8 ports connect up to 32",
+		"crossbar:1000000":          "1000000 hosts, want 1 to 131072",
+		"hx:1000,1000,1000,1000":    "at most 131072 hosts",
+		"dragonfly:9,3037000500,99": "at most 131072 hosts",
 	} {
 		_, err := cluster.Parse(text, cluster.Cable{})
 		var e *exit.Error

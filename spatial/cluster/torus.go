@@ -2,9 +2,9 @@ package cluster
 
 import "fmt"
 
-// Torus joins each host of a grid to its four neighbours; rows and columns are closed
-// to rings. Host r·cols + c stands in row r and column c. Messages go along the row
-// first, then along the column, the shorter way around.
+// Torus connects each host of a grid to its four neighbours; rows and columns are
+// closed to rings. Host r·cols + c is in row r and column c. Dimension-order
+// routing: along the row, then along the column, each in the shorter direction.
 func Torus(rows, cols int, c Cable) (*Topology, error) {
 	name := fmt.Sprintf("torus:%d,%d", rows, cols)
 	hosts, err := product(name, rows, cols)
@@ -26,21 +26,23 @@ func Torus(rows, cols int, c Cable) (*Topology, error) {
 	return t, nil
 }
 
+// torus routes messages of Torus.
 type torus struct {
 	cols          int
 	rows, columns []ring
 }
 
+// route appends the path between two hosts: along the row, then along the column.
 func (g *torus) route(path []int, from, to int) []int {
 	r, c := from/g.cols, from%g.cols
 	r2, c2 := to/g.cols, to%g.cols
 	return g.columns[c2].route(g.rows[r].route(path, c, c2), r, r2)
 }
 
-// ring is the links from each place to the next one.
+// ring holds the links from each position to the next one.
 type ring []int
 
-// newRing closes n hosts to a ring; a single one needs no link.
+// newRing connects n hosts to a ring; a single host needs no link.
 func (t *Topology) newRing(n int, c Cable, host func(i int) int) ring {
 	var ahead ring
 	for i := range n {
@@ -51,8 +53,8 @@ func (t *Topology) newRing(n int, c Cable, host func(i int) int) ring {
 	return ahead
 }
 
-// route appends the shorter way around. Half around goes ahead from even places and
-// back from odd ones, so that both directions carry as much.
+// route appends the shorter path. For equal lengths even positions go forward and
+// odd ones backward, which balances the load.
 func (g ring) route(path []int, from, to int) []int {
 	n := len(g)
 	if from == to {

@@ -6,7 +6,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// message is on its way, or waits where it is going.
+// message is a message in transit, or one that has arrived without a posted
+// receive.
 type message struct {
 	w             *world
 	from, to, tag int
@@ -14,8 +15,8 @@ type message struct {
 	began         Time
 	arrived       bool
 	send          *request
-	receive       *request   // nil until somebody asks for it
-	x             comm.Slice // its values, unless they are where they belong already
+	receive       *request   // nil until a receive is posted
+	x             comm.Slice // values; nil after they were copied to the receiver
 }
 
 // request is one side of a message.
@@ -23,16 +24,17 @@ type request struct {
 	p            *process
 	other        int
 	tag          int
-	x            comm.Slice // room for what is received; nil for a send
+	x            comm.Slice // receive buffer; nil for a send
 	done         bool
-	overheadPaid bool // the receiver's overhead
+	overheadPaid bool // the receiver has spent the overhead
 }
 
 func (p *process) Rank() int { return p.id }
 func (p *process) Size() int { return len(p.w.ranks) }
 
-// Send hands a message to the network. It is matched with the oldest request for it
-// before it travels, so that messages keep their order even if a later one is faster.
+// Send passes a message to the network. It is matched with the oldest posted
+// receive before it travels, so messages keep their order even if a later one is
+// faster.
 func (p *process) Send(to, tag int, x comm.Slice) comm.Request {
 	w := p.w
 	m := &message{w: w, from: p.id, to: to, tag: tag, bytes: comm.Bytes(x), began: w.now, send: &request{p: p, other: to, tag: tag}, x: x}
@@ -44,7 +46,7 @@ func (p *process) Send(to, tag int, x comm.Slice) comm.Request {
 		m.x = comm.Clone(x)
 		q.sent = append(q.sent, m)
 	}
-	if to == p.id { // no network between
+	if to == p.id { // a message to the rank itself
 		m.leave()
 		m.arrive()
 		return m.send
@@ -54,7 +56,7 @@ func (p *process) Send(to, tag int, x comm.Slice) comm.Request {
 	return m.send
 }
 
-// Recv asks for a message.
+// Recv posts a receive.
 func (p *process) Recv(from, tag int, x comm.Slice) comm.Request {
 	r := &request{p: p, other: from, tag: tag, x: x, overheadPaid: from == p.id}
 	at := p.owner
@@ -67,10 +69,11 @@ func (p *process) Recv(from, tag int, x comm.Slice) comm.Request {
 	return r
 }
 
-// give copies a message to who asked for it; that one may look once it has arrived.
+// give copies a message to the receiver's buffer. The receiver may use it after the
+// arrival.
 func (m *message) give(r *request) {
 	if !comm.Copy(r.x, m.x) {
-		m.w.fail(fmt.Errorf("rank %d: wants %T of %d bytes from rank %d with tag %d, which sent %T of %d bytes",
+		m.w.fail(fmt.Errorf("rank %d: posted %T of %d bytes from rank %d with tag %d, got %T of %d bytes",
 			m.to, r.x, comm.Bytes(r.x), m.from, m.tag, m.x, comm.Bytes(m.x)))
 		return
 	}
@@ -80,10 +83,10 @@ func (m *message) give(r *request) {
 	}
 }
 
-// leave ends the sender's part.
+// leave completes the send.
 func (m *message) leave() { m.send.finish() }
 
-// arrive ends the way of a message.
+// arrive completes the receive, if it is posted.
 func (m *message) arrive() {
 	m.arrived = true
 	m.w.record(Span{Kind: Message, Rank: m.from, Peer: m.to, Tag: m.tag, Bytes: m.bytes, Start: m.began, End: m.w.now})
@@ -92,7 +95,7 @@ func (m *message) arrive() {
 	}
 }
 
-// finish marks a request as done, and wakes who waits for it.
+// finish marks a request as done and wakes its process if it waits.
 func (r *request) finish() {
 	r.done = true
 	if r.p.waitsFor == r {
@@ -101,7 +104,7 @@ func (r *request) finish() {
 	}
 }
 
-// Wait lets time pass until the message has arrived, or has left.
+// Wait blocks until the message has arrived, or has left.
 func (r *request) Wait() error {
 	p, w := r.p, r.p.w
 	if !r.done && !p.canceled {
@@ -119,11 +122,11 @@ func (r *request) Wait() error {
 	return nil
 }
 
-// pollTime is what a Test costs that says no: a rank that asks again and again lets
-// time pass.
+// pollTime is the virtual time of an unsuccessful Test. Without it a polling loop
+// would not advance the clock.
 const pollTime = 100 * Nanosecond
 
-// Test tells whether Wait would return at once.
+// Test reports whether Wait would return at once.
 func (r *request) Test() bool {
 	if !r.done {
 		r.p.advance(pollTime)
@@ -133,7 +136,7 @@ func (r *request) Test() bool {
 	return true
 }
 
-// payOverhead is the receiver's overhead, once for each message.
+// payOverhead spends the receiver's overhead, once per message.
 func (r *request) payOverhead() {
 	if r.x != nil && !r.overheadPaid {
 		r.overheadPaid = true
@@ -141,7 +144,7 @@ func (r *request) payOverhead() {
 	}
 }
 
-// String tells what a rank waits for.
+// String describes what a rank waits for.
 func (r *request) String() string {
 	switch {
 	case r == nil:
@@ -149,9 +152,10 @@ func (r *request) String() string {
 	case r.x == nil:
 		return fmt.Sprintf("for its message to rank %d to leave, tag %d", r.other, r.tag)
 	}
-	return fmt.Sprintf("for a message of rank %d, tag %d", r.other, r.tag)
+	return fmt.Sprintf("for a message from rank %d, tag %d", r.other, r.tag)
 }
 
+// indexOf returns the index of the first element that satisfies want, −1 for none.
 func indexOf[T any](list []T, want func(T) bool) int {
 	for i, x := range list {
 		if want(x) {
@@ -161,7 +165,7 @@ func indexOf[T any](list []T, want func(T) bool) int {
 	return -1
 }
 
-// remove takes one out of a list and keeps the order of the others.
+// remove deletes one element of a list in place and keeps the order of the others.
 func remove[T any](list []T, i int) []T {
 	copy(list[i:], list[i+1:])
 	var none T

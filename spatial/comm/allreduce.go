@@ -5,34 +5,39 @@ import (
 	"math/bits"
 )
 
-// Algorithm is a way to add up the values of all ranks. Each gives the same bits
-// in every run, and all ranks get the same bits.
+// Algorithm selects how a sum over ranks is computed. Every algorithm gives the
+// same bits in every run, and the same bits on all ranks. Different algorithms may
+// round differently.
 type Algorithm int
 
-// The algorithms, with the time for n bytes on P = 2^q ranks, α a message and β a
-// byte.
+// The algorithms, with the time for n bytes on P = 2^q ranks, α per message and β
+// per byte.
 const (
-	// Auto takes doubling for short vectors, and halving or, where P is no power
-	// of two, the ring for long ones.
+	// Auto selects Doubling for short vectors. For long ones it selects Halving if
+	// P is a power of two, else Ring.
 	Auto Algorithm = iota
-	// Ring reduces around a ring and gathers: 2(P−1)·α + 2(P−1)/P·βn. Its bits
-	// depend on P and on the piece.
+	// Ring is a reduce-scatter around a ring followed by an all-gather: 2(P−1)·α +
+	// 2(P−1)/P·βn. The order of summation, and so the bits, depend on P and on the
+	// piece.
 	Ring
-	// Doubling exchanges whole vectors: log₂P·(α + βn). For P that is no power of
-	// two the last ranks first add theirs to a partner's.
+	// Doubling is recursive doubling, which exchanges whole vectors: log₂P·(α +
+	// βn). If P is not a power of two, the extra ranks first add their vectors to a
+	// partner's.
 	Doubling
-	// Halving exchanges halves with neighbours first, and gathers back: 2·log₂P·α +
-	// 2(P−1)/P·βn. It adds along the canonical tree over the ranks: neighbours
-	// first, then neighbouring sums. For other P as Doubling.
+	// Halving is recursive halving followed by recursive doubling (Rabenseifner):
+	// 2·log₂P·α + 2(P−1)/P·βn. It sums along a binary tree over the ranks:
+	// neighbours first, then neighbouring sums. AllReduce uses Doubling if P is not
+	// a power of two.
 	Halving
 )
 
+// String returns the name of the algorithm in lower case.
 func (a Algorithm) String() string {
 	return [...]string{"auto", "ring", "doubling", "halving"}[a]
 }
 
-// scatterAlgorithm is the algorithm by which a parts a sum among p ranks: Halving, or Ring
-// where p is no power of two.
+// scatterAlgorithm returns the algorithm of the reduce-scatter of a among p ranks:
+// Halving, or Ring if p is not a power of two.
 func (a Algorithm) scatterAlgorithm(p int) Algorithm {
 	if p&(p-1) == 0 && (a == Auto || a == Halving) {
 		return Halving
@@ -40,19 +45,24 @@ func (a Algorithm) scatterAlgorithm(p int) Algorithm {
 	return Ring
 }
 
-// Piece is the number of the piece that ReduceScatterV leaves to a rank of p.
+// Piece returns the index of the piece that ReduceScatterV leaves on a rank of p.
+// Halving splits by the lowest bit of the rank first, so the index is the bit
+// reversal of the rank.
 func (a Algorithm) Piece(rank, p int) int {
 	if a.scatterAlgorithm(p) == Ring {
 		return rank
 	}
-	return int(bits.Reverse64(uint64(rank)) >> (64 - bits.Len(uint(p-1)))) // halves are taken by the lowest bit first
+	return int(bits.Reverse64(uint64(rank)) >> (64 - bits.Len(uint(p-1))))
 }
 
-// shortVector is the length in values below which messages cost more than bytes.
+// shortVector is the length below which latency (α) dominates bandwidth (β).
+//
+// Unit: values.
 const shortVector = 1 << 14
 
-// Resolve is the algorithm that AllReduce takes for so many values and ranks: itself, but
-// for Auto, and for Halving where the number of ranks is no power of two.
+// Resolve resolves the algorithm that AllReduce uses for a number of values and
+// ranks. It replaces Auto, and Halving for a number of ranks that is not a power of
+// two.
 func (a Algorithm) Resolve(values, ranks int) Algorithm {
 	power := ranks&(ranks-1) == 0
 	switch {
@@ -68,7 +78,11 @@ func (a Algorithm) Resolve(values, ranks int) Algorithm {
 	return a
 }
 
-// AllReduce adds up the x of all ranks, which have one length; all get the sum.
+// AllReduce replaces x by its sum over all ranks.
+//
+// Shape: x has the same length on all ranks.
+// Errors: failures of the transport, with the number of values and the algorithm.
+// Cost: that of the algorithm.
 func AllReduce[T Summand](c *Comm, x []T, a Algorithm) error {
 	a = a.Resolve(len(x), c.Size())
 	var err error
@@ -88,8 +102,9 @@ func AllReduce[T Summand](c *Comm, x []T, a Algorithm) error {
 	return nil
 }
 
-// allReduceDoubling folds the ranks beyond the largest power of two onto neighbours,
-// reduces among the rest, and gives the folded ones the result.
+// allReduceDoubling is recursive doubling for any P = p + extra, p a power of two.
+// Each odd rank below 2·extra sends its vector to the rank before it, which takes
+// part in its place and returns the result.
 func allReduceDoubling[T Summand](c *Comm, x []T, a Algorithm) error {
 	p := 1
 	for 2*p <= c.Size() {
@@ -97,7 +112,7 @@ func allReduceDoubling[T Summand](c *Comm, x []T, a Algorithm) error {
 	}
 	extra := c.Size() - p
 	parts, all := Parts[T]{x}, span{0, len(x)}
-	// Of the first 2·extra ranks each odd one is folded onto the one before it.
+	// an odd rank below 2·extra: fold onto the rank before it
 	if c.rank < 2*extra && c.rank%2 == 1 {
 		if err := exchange(c, tagFold, parts, peerSpan{c.rank - 1, all}, peerSpan{rank: noRank}, nil); err != nil {
 			return err
@@ -109,7 +124,7 @@ func allReduceDoubling[T Summand](c *Comm, x []T, a Algorithm) error {
 			return err
 		}
 	}
-	rank := func(i int) int { // of the i-th that takes part
+	rank := func(i int) int { // rank of the i-th participant
 		if i < extra {
 			return 2 * i
 		}
@@ -121,7 +136,7 @@ func allReduceDoubling[T Summand](c *Comm, x []T, a Algorithm) error {
 	}
 	for d := 1; d < p; d *= 2 {
 		peer := me ^ d
-		// Addition commutes: both get the same bits.
+		// a+b and b+a have the same bits, so both partners agree
 		if err := exchange(c, tagReduce, parts, peerSpan{rank(peer), all}, peerSpan{rank(peer), all}, addTo[T]); err != nil {
 			return err
 		}
@@ -132,7 +147,8 @@ func allReduceDoubling[T Summand](c *Comm, x []T, a Algorithm) error {
 	return nil
 }
 
-// reduceScatterHalving: after step k a rank has the sum of 2^k neighbours of P/2^k pieces.
+// reduceScatterHalving is a reduce-scatter by recursive halving. After step k a rank
+// holds the sum of 2^k neighbours for P/2^k pieces.
 func reduceScatterHalving[T Summand](c *Comm, x Parts[T], cuts []int) error {
 	lo, hi := 0, c.Size()
 	for d := 1; d < c.Size(); d *= 2 {
@@ -149,7 +165,8 @@ func reduceScatterHalving[T Summand](c *Comm, x Parts[T], cuts []int) error {
 	return nil
 }
 
-// allGatherDoubling takes the steps of reduceScatterHalving back.
+// allGatherDoubling is an all-gather by recursive doubling: the steps of
+// reduceScatterHalving in reverse order.
 func allGatherDoubling[T any](c *Comm, x Parts[T], cuts []int) error {
 	lo, n := Halving.Piece(c.rank, c.Size()), 1
 	for d := c.Size() / 2; d > 0; d /= 2 {

@@ -2,19 +2,20 @@ package comm
 
 import "fmt"
 
-// Number is what sums are made of.
+// Number is an element type of sums.
 type Number interface {
 	float32 | float64 | int64
 }
 
-// Summand is what collectives add up: numbers, or only their size.
+// Summand is an element type of collectives: a number, or a placeholder with a size
+// only.
 type Summand interface {
 	Number | SizeOnly
 }
 
-// Tags of collectives. Two collectives of a group that follow each other may use
-// the same one, since messages keep their order; parts of one that may overtake
-// each other have their own.
+// Tags of collectives. Successive collectives of a group may share a tag, because
+// messages with equal tags keep their order. Phases of one collective that can
+// overtake each other need different tags.
 const (
 	tagBarrier = Tags + iota
 	tagBroadcast
@@ -24,8 +25,9 @@ const (
 	tagFold
 )
 
-// Barrier returns when all ranks have called it: ⌈log₂ P⌉ rounds of
-// dissemination.
+// Barrier returns after all ranks of the group have called it.
+//
+// Cost: ⌈log₂ P⌉·α, a dissemination barrier.
 func Barrier(c *Comm) error {
 	var token [1]byte
 	for d := 1; d < c.Size(); d *= 2 {
@@ -37,12 +39,13 @@ func Barrier(c *Comm) error {
 	return nil
 }
 
-// Broadcast gives all ranks the values of x that root has, along a binomial
-// tree: log₂P·(α + βn).
+// Broadcast copies x of the rank root to all ranks, along a binomial tree.
+//
+// Cost: ⌈log₂P⌉·(α + βn).
 func Broadcast(c *Comm, root int, x Slice) error {
 	p := c.Size()
-	r := (c.rank - root + p) % p // root counts as 0
-	low := 1                     // the bit of r at which it is reached; beyond P for root
+	r := (c.rank - root + p) % p // rank relative to root
+	low := 1                     // lowest set bit of r, the step at which it receives; ≥ P for root
 	for low < p && r&low == 0 {
 		low *= 2
 	}
@@ -63,8 +66,7 @@ func Broadcast(c *Comm, root int, x Slice) error {
 	return nil
 }
 
-// SplitEvenly cuts a vector of n values into p nearly equal pieces: piece i lies from the i-th
-// cut to the next.
+// SplitEvenly returns the p+1 boundaries of p nearly equal pieces of n values.
 func SplitEvenly(n, p int) []int {
 	cuts := make([]int, p+1)
 	for i := range cuts {
@@ -73,10 +75,15 @@ func SplitEvenly(n, p int) []int {
 	return cuts
 }
 
-// ReduceScatterV adds up the x of all ranks; each gets the sum of one of the P pieces
-// between cuts, a.Piece of its rank, where it lies in x. The rest of x is overwritten.
-// It is the first half of AllReduce by a, and costs half: (P−1)·α + (P−1)/P·βn by Ring. Its
-// bits are those of AllReduce, those of Ring for even cuts.
+// ReduceScatterV sums x over all ranks and leaves one piece of the sum on each
+// rank, in place. cuts are the P+1 boundaries of the pieces; a rank gets piece
+// a.Piece(rank, P). The rest of x is overwritten. It returns the own piece.
+//
+// The bits equal those of AllReduce with the same algorithm, for Ring if the pieces
+// are even.
+//
+// Errors: cuts that do not match x and the group; failures of the transport.
+// Cost: half of AllReduce, so (P−1)·α + (P−1)/P·βn for Ring.
 func ReduceScatterV[T Summand](c *Comm, x []T, cuts []int, a Algorithm) ([]T, error) {
 	if err := ReduceScatterParts(c, Parts[T]{x}, cuts, a); err != nil {
 		return nil, err
@@ -85,7 +92,7 @@ func ReduceScatterV[T Summand](c *Comm, x []T, cuts []int, a Algorithm) ([]T, er
 	return x[cuts[own]:cuts[own+1]], nil
 }
 
-// ReduceScatterParts is ReduceScatterV of a vector in parts.
+// ReduceScatterParts is ReduceScatterV of a vector in several slices.
 func ReduceScatterParts[T Summand](c *Comm, x Parts[T], cuts []int, a Algorithm) error {
 	if err := checkCuts(c, x, cuts); err != nil {
 		return fmt.Errorf("reduce-scatter: %w", err)
@@ -100,20 +107,20 @@ func ReduceScatterParts[T Summand](c *Comm, x Parts[T], cuts []int, a Algorithm)
 	return nil
 }
 
-// checkCuts refuses cuts that do not make a piece of x for each rank.
+// checkCuts returns an error unless cuts has a piece of x for each rank.
 func checkCuts[T any](c *Comm, x Parts[T], cuts []int) error {
 	if len(cuts) != c.Size()+1 || cuts[0] != 0 || cuts[c.Size()] != x.Len() {
-		return fmt.Errorf("cuts %v of %d values on %d ranks", cuts, x.Len(), c.Size())
+		return fmt.Errorf("piece boundaries %v do not match %d values on %d ranks", cuts, x.Len(), c.Size())
 	}
 	return nil
 }
 
-// reduceScatterRing sends partial sums around: that of piece i starts with rank i+1 and ends
-// with rank i.
+// reduceScatterRing is a reduce-scatter around a ring. The partial sum of piece i starts
+// on rank i+1 and is complete on rank i after P−1 steps.
 func reduceScatterRing[T Summand](c *Comm, x Parts[T], cuts []int) error {
 	p := c.Size()
 	piece := func(i int) span { return span{cuts[i], cuts[i+1]} }
-	for k := 1; k < p; k++ { // the piece that ends here starts with the next rank
+	for k := 1; k < p; k++ { // a rank's own piece starts on the next rank
 		out, own := piece((c.rank-k+p)%p), piece((c.rank-k-1+2*p)%p)
 		if err := exchange(c, tagReduce, x, peerSpan{(c.rank + 1) % p, out}, peerSpan{(c.rank - 1 + p) % p, own}, addTo[T]); err != nil {
 			return err
@@ -122,10 +129,11 @@ func reduceScatterRing[T Summand](c *Comm, x Parts[T], cuts []int) error {
 	return nil
 }
 
-// addTo adds x to y.
+// addTo computes y += x.
 func addTo[T Summand](y, x []T) { add(y, y, x) }
 
-// add writes left + right to y, which may be one of them.
+// add computes y = left + right, elementwise; y may be one of them. SizeOnly values
+// are ignored.
 func add[T Summand](y, left, right []T) {
 	switch y := any(y).(type) {
 	case []float32:
@@ -143,8 +151,7 @@ func addNumbers[T Number](y, left, right []T) {
 	}
 }
 
-// allGatherRing gives all ranks all pieces of x, of which each has its own. A ring:
-// (P−1)·α + (P−1)/P·βn.
+// allGatherRing is an all-gather around a ring: (P−1)·α + (P−1)/P·βn.
 func allGatherRing[T any](c *Comm, x Parts[T], cuts []int) error {
 	p := c.Size()
 	piece := func(i int) span { return span{cuts[i], cuts[i+1]} }
@@ -157,7 +164,9 @@ func allGatherRing[T any](c *Comm, x Parts[T], cuts []int) error {
 	return nil
 }
 
-// AllGather gives all ranks the x of all, one behind the other. All have one length.
+// AllGather returns the concatenation of the x of all ranks, in rank order.
+//
+// Shape: x has the same length on all ranks.
 func AllGather[T any](c *Comm, x []T) ([]T, error) {
 	n := len(x)
 	all := make([]T, n*c.Size())
@@ -165,19 +174,19 @@ func AllGather[T any](c *Comm, x []T) ([]T, error) {
 	return all, AllGatherInPlace(c, all)
 }
 
-// AllGatherInPlace gives all ranks the whole of x, of which each has its own of as many
-// nearly equal pieces.
+// AllGatherInPlace is an all-gather in place: rank r contributes the r-th of P nearly
+// equal pieces of x.
 func AllGatherInPlace[T any](c *Comm, x []T) error {
 	return AllGatherV(c, x, SplitEvenly(len(x), c.Size()), Ring)
 }
 
-// AllGatherV gives all ranks the whole of x, of which each has the piece that
-// ReduceScatterV leaves to it. It costs what that does.
+// AllGatherV is an all-gather in place. Each rank contributes the piece that
+// ReduceScatterV with the same cuts and algorithm leaves on it, at the same cost.
 func AllGatherV[T any](c *Comm, x []T, cuts []int, a Algorithm) error {
 	return AllGatherParts(c, Parts[T]{x}, cuts, a)
 }
 
-// AllGatherParts is AllGatherV of a vector in parts.
+// AllGatherParts is AllGatherV of a vector in several slices.
 func AllGatherParts[T any](c *Comm, x Parts[T], cuts []int, a Algorithm) error {
 	if err := checkCuts(c, x, cuts); err != nil {
 		return fmt.Errorf("all-gather: %w", err)
@@ -192,8 +201,10 @@ func AllGatherParts[T any](c *Comm, x Parts[T], cuts []int, a Algorithm) error {
 	return nil
 }
 
-// AllToAll sends out[i] to rank i and receives in[i] from it; both sides know the
-// lengths, and nothing is sent where one is 0. In P−1 rounds of pairs.
+// AllToAll sends out[i] to rank i and receives in[i] from it. Sender and receiver
+// agree on the lengths; pieces of length 0 are not sent.
+//
+// Cost: P−1 rounds of pairwise exchange.
 func AllToAll[T any](c *Comm, out, in [][]T) error {
 	p := c.Size()
 	if len(out) != p || len(in) != p {

@@ -9,23 +9,27 @@ import (
 	"time"
 )
 
-// Comm is a group of ranks, seen from one of them. Within a group ranks count
-// from 0. All ranks of a group call its collectives, in the same order.
+// Comm is a group of ranks from the view of one of them, like an MPI communicator.
+// Ranks of a group are numbered from 0. All ranks of a group call its collectives
+// in the same order.
+//
+// Concurrency: one goroutine uses a Comm at a time; Go starts others with groups of
+// their own.
 type Comm struct {
-	t       Transport
-	ranks   []int // in the job, by rank in the group; nil if they are the same
+	t       Transport // transport of the goroutine
+	ranks   []int     // ranks in the job, by rank in the group; nil if they are equal
 	size    int
 	rank    int
-	context int // keeps the messages of groups apart
+	context int // part of every tag, distinguishes the messages of groups
 	shared  *rankState
-	clock   *WaitClock // of waits; nil for none
+	clock   *WaitClock // counts waits; may be nil
 	scratch *scratch
 }
 
-// scratch is memory that the collectives of a group use, one after the other.
+// scratch is scratch memory that the collectives of a group use in turn.
 type scratch struct{ values any }
 
-// scratchFor gives room for n values, which stays until the next call.
+// scratchFor returns scratch memory for n values, valid until the next call.
 func scratchFor[T any](c *Comm, n int) []T {
 	x, _ := c.scratch.values.([]T)
 	if cap(x) < n {
@@ -35,16 +39,16 @@ func scratchFor[T any](c *Comm, n int) []T {
 	return x[:n]
 }
 
-// rankState is what the groups of one rank share.
+// rankState is shared by all groups of a rank.
 type rankState struct {
-	contexts        int          // given out so far
-	messages, bytes atomic.Int64 // sent, by the rank and its tasks
+	contexts        int          // used so far
+	messages, bytes atomic.Int64 // sent by the rank and its tasks
 }
 
-// Traffic counts what a rank sent to others, over all its groups.
+// Traffic counts what a rank sent to other ranks, in all groups.
 type Traffic struct {
-	Messages int64
-	Bytes    int64
+	Messages int64 // number of messages
+	Bytes    int64 // payload
 }
 
 // Sub returns the difference to an earlier count.
@@ -52,26 +56,26 @@ func (t Traffic) Sub(earlier Traffic) Traffic {
 	return Traffic{t.Messages - earlier.Messages, t.Bytes - earlier.Bytes}
 }
 
-// Tags within a group: those of callers, and those of collectives behind them.
+// A message tag consists of the group's context and a tag within the group. Half of
+// the tags within a group are for callers, the other half for collectives.
 const (
-	tagBits = 16
-	// Tags is the number of tags for Send and Recv.
-	Tags        = 1 << (tagBits - 1)
+	tagBits     = 16
+	Tags        = 1 << (tagBits - 1) // Tags is the number of tags for Send and Recv.
 	maxContexts = (MaxTag + 1) >> tagBits
 )
 
-// New is the group of all ranks of a job.
+// New returns the group of all ranks of a job.
 func New(t Transport) *Comm {
 	return &Comm{t: t, size: t.Size(), rank: t.Rank(), shared: &rankState{contexts: 1}, scratch: &scratch{}}
 }
 
-// Rank is this rank's number in the group.
+// Rank returns the rank of the caller in the group.
 func (c *Comm) Rank() int { return c.rank }
 
-// Size is the number of ranks in the group.
+// Size returns the number of ranks in the group.
 func (c *Comm) Size() int { return c.size }
 
-// WorldRank is the number in the job of a rank of the group.
+// WorldRank converts a rank of the group to the rank in the job.
 func (c *Comm) WorldRank(rank int) int {
 	if c.ranks == nil {
 		return rank
@@ -79,11 +83,11 @@ func (c *Comm) WorldRank(rank int) int {
 	return c.ranks[rank]
 }
 
-// Traffic is what this rank has sent so far, in all groups.
+// Traffic returns what this rank has sent so far, in all groups.
 func (c *Comm) Traffic() Traffic { return Traffic{c.shared.messages.Load(), c.shared.bytes.Load()} }
 
-// Send starts to send x to a rank of the group. x stays as it is until the
-// request is done. Tags are below Tags. A rank may send to itself.
+// Send starts to send x to a rank of the group, which may be the sender itself. The
+// caller must not change x until the request is done. tag is below Tags.
 func (c *Comm) Send(to, tag int, x Slice) Request {
 	if tag < 0 || tag >= Tags {
 		panic(fmt.Sprintf("comm: tag %d, want 0 to %d", tag, Tags-1))
@@ -91,7 +95,8 @@ func (c *Comm) Send(to, tag int, x Slice) Request {
 	return c.send(to, tag, x)
 }
 
-// Recv starts to receive a message of x's type and length from a rank of the group.
+// Recv starts to receive a message with the type and length of x from a rank of the
+// group. The caller must not use x until the request is done.
 func (c *Comm) Recv(from, tag int, x Slice) Request {
 	if tag < 0 || tag >= Tags {
 		panic(fmt.Sprintf("comm: tag %d, want 0 to %d", tag, Tags-1))
@@ -111,8 +116,10 @@ func (c *Comm) recv(from, tag int, x Slice) Request {
 	return c.clock.wrap(c.t.Recv(c.WorldRank(from), c.context<<tagBits|tag, x))
 }
 
-// WaitAll waits for all requests, also after one has failed: their memory is free
-// then. Errors: those of all.
+// WaitAll waits for all requests even if one fails, so that their memory is free
+// afterwards.
+//
+// Errors: those of all requests, joined.
 func WaitAll(requests ...Request) error {
 	var err error
 	for _, r := range requests {
@@ -121,22 +128,23 @@ func WaitAll(requests ...Request) error {
 	return err
 }
 
-// sendRecv sends out to one rank while it receives in from another.
+// sendRecv sends out to one rank and receives in from another at the same time.
 func (c *Comm) sendRecv(tag, to int, out Slice, from int, in Slice) error {
 	r := c.recv(from, tag, in)
 	return WaitAll(c.send(to, tag, out), r)
 }
 
-// Split parts a group: ranks of one color form a group, in the order of key and
-// then of their rank. A negative color belongs to none, and gets nil.
+// Split partitions a group. Ranks with the same color form a group, ordered by key
+// and then by rank. Ranks with a negative color get nil.
 //
 // Errors: too many groups in one job.
+// Cost: one all-gather.
 func (c *Comm) Split(color, key int) (*Comm, error) {
 	all, err := AllGather(c, []int64{int64(color), int64(key), int64(c.shared.contexts)})
 	if err != nil {
 		return nil, fmt.Errorf("splitting a group: %w", err)
 	}
-	context := 0 // one that no rank here has used
+	context := 0 // unused by all ranks of the group
 	var members []int
 	for r := range c.Size() {
 		context = max(context, int(all[3*r+2]))
@@ -162,7 +170,8 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 	return sub, nil
 }
 
-// StallTimeout is for how long ranks wait for each other before one counts as lost; 0 is for ever.
+// StallTimeout returns how long a rank waits for another before that counts as lost; 0
+// is without limit.
 func (c *Comm) StallTimeout() time.Duration {
 	if t, ok := c.t.(stallTimer); ok {
 		return t.StallTimeout()
@@ -170,5 +179,5 @@ func (c *Comm) StallTimeout() time.Duration {
 	return 0
 }
 
-// stallTimer is a Transport that takes ranks for lost that do not answer.
+// stallTimer is a Transport with a stall timeout.
 type stallTimer interface{ StallTimeout() time.Duration }

@@ -54,9 +54,9 @@ func TestDeadlock(t *testing.T) {
 		f    func(*comm.Comm) error
 		want string
 	}{
-		{"both receive", comm.Parallel, receiveFirst, "rank 0 for a message of rank 1, tag 4, rank 1 for a message of rank 0, tag 4"},
-		{"both receive", comm.Replay(1), receiveFirst, "rank 0 for a message of rank 1"},
-		{"both send", comm.Replay(2), sendFirst, "rank 0 for rank 1 to receive, tag 4, rank 1 for rank 0 to receive"},
+		{"both receive", comm.Parallel, receiveFirst, "rank 0 waits for a message from rank 1, tag 4, rank 1 waits for a message from rank 0, tag 4"},
+		{"both receive", comm.Replay(1), receiveFirst, "rank 0 waits for a message from rank 1"},
+		{"both send", comm.Replay(2), sendFirst, "rank 0 waits for rank 1 to receive, tag 4, rank 1 waits for rank 0 to receive"},
 	} {
 		if err := comm.Run(2, k.mode, k.f); err == nil || !strings.Contains(err.Error(), k.want) {
 			t.Errorf("%s, %v: %v, want %q", k.name, k.mode, err, k.want)
@@ -93,9 +93,9 @@ func TestWrongMessages(t *testing.T) {
 		out, in comm.Slice
 		want    string
 	}{
-		{[]float32{1, 2}, make([]float32, 3), "wants []float32 of 12 bytes from rank 0 with tag 1, which sent []float32 of 8 bytes"},
-		{[]float32{1, 2}, make([]int64, 1), "wants []int64 of 8 bytes"},
-		{[]float32{1, 2}, nil, "a message of rank 0 to rank 1 with tag 1 was never received"},
+		{[]float32{1, 2}, make([]float32, 3), "posted []float32 of 12 bytes from rank 0 with tag 1, got []float32 of 8 bytes"},
+		{[]float32{1, 2}, make([]int64, 1), "posted []int64 of 8 bytes"},
+		{[]float32{1, 2}, nil, "message from rank 0 to rank 1 with tag 1 was never received"},
 	} {
 		for _, mode := range []comm.Mode{comm.Parallel, comm.Replay(3)} {
 			err := comm.Run(2, mode, func(c *comm.Comm) error {
@@ -181,7 +181,7 @@ func TestSizeOnly(t *testing.T) {
 		}
 		return c.Recv(0, 0, make([]comm.SizeOnly, 2)).Wait()
 	})
-	if err == nil || !strings.Contains(err.Error(), "of 8 bytes from rank 0 with tag 0, which sent []comm.SizeOnly of 12 bytes") {
+	if err == nil || !strings.Contains(err.Error(), "of 8 bytes from rank 0 with tag 0, got []comm.SizeOnly of 12 bytes") {
 		t.Errorf("another size: %v", err)
 	}
 }

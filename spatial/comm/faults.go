@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// Faults are what a network does to the messages of Run.
+// Faults describes network faults that Run injects, for tests.
 type Faults struct {
-	Seed uint64
-	// Delay is the longest time, but for one message of a hundred, until a message that
-	// was sent arrives: each is late by its own share of it, so that messages of
-	// different tags and senders overtake each other. In a replay, where the scheduler
-	// delays, it is not used.
+	Seed uint64 // of the random delays
+	// Delay is the maximum delay of a message. Each message is late by a random
+	// fraction of it, one of a hundred by ten times as much. Messages with
+	// different tags and senders thus overtake each other. It is ignored in a
+	// replay, where the scheduler decides.
 	Delay time.Duration
-	// Drop tells whether a message is lost, by its ranks and how many were sent between
-	// them before it; nil loses none.
+	// Drop reports whether the n-th message between two ranks is lost; nil loses
+	// none.
 	Drop func(from, to, n int) bool
 }
 
-// slowOneIn is one of so many messages that is late by ten times as much.
+// slowOneIn is the average number of messages per slow one.
 const slowOneIn = 100
 
-// WithFaults is a mode with faults.
+// WithFaults returns a mode with faults.
 func (m Mode) WithFaults(f Faults) Mode {
 	m.faults = f
 	return m
 }
 
-// injectFault tells whether a message is lost, and how late it is.
+// injectFault reports whether a message is lost, else by how much it is delayed.
 func (w *world) injectFault(m *message) (lost bool, late time.Duration) {
 	f := w.mode.faults
 	pair := [2]int{m.from, m.to}
@@ -46,7 +46,7 @@ func (w *world) injectFault(m *message) (lost bool, late time.Duration) {
 	return false, late
 }
 
-// delay lets a message come up later.
+// delay makes a message available to its receiver after a time.
 func (w *world) delay(m *message, late time.Duration) {
 	m.delayed = true
 	w.late++

@@ -72,7 +72,7 @@ func TestLostMessage(t *testing.T) {
 			}
 			return nil
 		})
-		if err == nil || !strings.Contains(err.Error(), "rank 1 for a message of rank 2, tag") {
+		if err == nil || !strings.Contains(err.Error(), "rank 1 waits for a message from rank 2, tag") {
 			t.Errorf("%v: %v", mode, err)
 		}
 	}

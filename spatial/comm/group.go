@@ -5,16 +5,17 @@ import (
 	"slices"
 )
 
-// Group is the group of some ranks of c, in that order, of which this one is one; nil for
-// none. It sends no messages, unlike Split, so all ranks of the job must make their groups in
-// step: with the k-th call each makes one of several that share no rank, or none.
+// Group returns the group of the given ranks of c, in that order. The caller must
+// be one of them; for an empty list the result is nil. Unlike Split it sends no
+// messages, so all ranks of the job must create their groups in step: the k-th call
+// of each rank creates one of several disjoint groups, or none.
 //
-// Errors: ranks that are not of c, or twice; this one not among them; too many groups in
-// one job.
+// Errors: ranks outside c or listed twice; a list without the caller; too many
+// groups in a job.
 func (c *Comm) Group(ranks []int) (*Comm, error) {
 	context := c.shared.contexts
 	if context >= maxContexts {
-		return nil, fmt.Errorf("making a group: more than %d groups", maxContexts)
+		return nil, fmt.Errorf("creating a group: more than %d groups", maxContexts)
 	}
 	c.shared.contexts++
 	if len(ranks) == 0 {
@@ -24,13 +25,13 @@ func (c *Comm) Group(ranks []int) (*Comm, error) {
 	seen := map[int]bool{}
 	for _, r := range ranks {
 		if r < 0 || r >= c.Size() || seen[r] {
-			return nil, fmt.Errorf("making a group of ranks %v of %d: each is there, once", ranks, c.Size())
+			return nil, fmt.Errorf("creating a group of ranks %v of %d: each rank must exist and be listed once", ranks, c.Size())
 		}
 		seen[r] = true
 		g.ranks = append(g.ranks, c.WorldRank(r))
 	}
 	if g.rank < 0 {
-		return nil, fmt.Errorf("making a group of ranks %v on rank %d, which is none of them", ranks, c.rank)
+		return nil, fmt.Errorf("creating a group of ranks %v: rank %d is not in the list", ranks, c.rank)
 	}
 	return g, nil
 }

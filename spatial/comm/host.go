@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// HostRanks calls f on the ranks of a job of that many parts, of which each process, a rank of
-// c, runs a consecutive range: process r of P the parts from r·parts/P to before
-// (r+1)·parts/P. What f sees is a job of as many ranks as there are parts, which does
-// not depend on P. All processes call it together, with at least as many parts as
-// there are processes; c is the whole job, and idle meanwhile.
+// HostRanks calls f on the ranks of a job that is larger than the number of processes.
+// Each process, a rank of c, runs a consecutive range of ranks as goroutines:
+// process r of P runs the ranks from r·parts/P to (r+1)·parts/P. The job that f
+// sees does not depend on P. All processes call Host together, and c must be the
+// whole job and idle meanwhile.
 //
-// When a part returns an error or panics, the messages of the other parts of its process
+// If one rank returns an error or panics, the messages of all ranks of its process
 // fail.
 //
-// Errors: the first of a part of this process, with its number; fewer parts than
-// processes; a transport that is not Channeled.
+// Errors: the first error of a rank of this process, with its number; fewer ranks
+// than processes; a transport that is not Channeled.
 func HostRanks(c *Comm, parts int, f func(*Comm) error) error {
 	n, me := c.Size(), c.Rank()
 	if parts < n {
-		return fmt.Errorf("hosting %d parts on %d processes: some would have none", parts, n)
+		return fmt.Errorf("hosting %d ranks on %d processes: every process needs at least one", parts, n)
 	}
 	processes, ok := c.t.(Channeled)
 	if !ok {
-		return fmt.Errorf("hosting %d parts: a %T has no channels", parts, c.t)
+		return fmt.Errorf("hosting %d ranks: transport %T has no channels", parts, c.t)
 	}
 	h := &rankHost{cuts: SplitEvenly(parts, n), processOf: make([]int, parts), running: map[*hostedTask]bool{}}
 	for r := range n {
@@ -34,13 +34,13 @@ func HostRanks(c *Comm, parts int, f func(*Comm) error) error {
 		h.maxRanks = max(h.maxRanks, h.cuts[r+1]-h.cuts[r])
 	}
 	if err := openChannels(c, processes, h.maxRanks*h.maxRanks); err != nil {
-		return fmt.Errorf("hosting %d parts on %d processes: %w", parts, n, err)
+		return fmt.Errorf("hosting %d ranks on %d processes: %w", parts, n, err)
 	}
 	var own []RunningTask
 	for part := h.cuts[me]; part < h.cuts[me+1]; part++ {
 		own = append(own, h.start(processes, func(t Channeled) {
 			if err := call(f, New(hostedRank{h, part, t})); err != nil {
-				h.fail(fmt.Errorf("part %d: %w", part, err))
+				h.fail(fmt.Errorf("hosted rank %d: %w", part, err))
 			}
 		}))
 	}
@@ -50,8 +50,8 @@ func HostRanks(c *Comm, parts int, f func(*Comm) error) error {
 	return h.failed
 }
 
-// openChannels makes channels once all processes are there: within a library of MPI nobody would
-// notice one that is lost.
+// openChannels creates channels after a barrier. MPI_Comm_dup waits within the library,
+// where a lost rank would not be noticed.
 func openChannels(c *Comm, processes Channeled, channels int) error {
 	if err := Barrier(c); err != nil {
 		return err
@@ -59,18 +59,19 @@ func openChannels(c *Comm, processes Channeled, channels int) error {
 	return processes.Open(channels)
 }
 
-// rankHost is what the parts of a process share.
+// rankHost is the state that the ranks of a process share.
 type rankHost struct {
-	cuts      []int // process r runs the parts from cuts[r] to before cuts[r+1]
-	processOf []int // by part
-	maxRanks  int   // parts of a process
+	cuts      []int // process r runs the ranks [cuts[r], cuts[r+1])
+	processOf []int // by rank
+	maxRanks  int   // largest number of ranks of a process
 
 	mu      sync.Mutex
-	running map[*hostedTask]bool
-	failed  error
+	running map[*hostedTask]bool // tasks that have not ended
+	failed  error                // first error
 }
 
-// start calls f in a goroutine of this process that ends soon when a part has failed.
+// start calls f in a goroutine of this process. It is cancelled when a rank of the
+// process fails.
 func (h *rankHost) start(t Channeled, f func(Channeled)) RunningTask {
 	k := &hostedTask{}
 	k.RunningTask = t.Go(func(own Transport) {
@@ -91,7 +92,7 @@ func (h *rankHost) start(t Channeled, f func(Channeled)) RunningTask {
 	return k
 }
 
-// fail lets all that runs on this process fail, because of err.
+// fail records the first error and cancels all tasks of this process.
 func (h *rankHost) fail(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,7 +104,7 @@ func (h *rankHost) fail(err error) {
 	}
 }
 
-// hostedRank is the transport of a part, or of a task of one.
+// hostedRank is the transport of a hosted rank, or of one of its tasks.
 type hostedRank struct {
 	h         *rankHost
 	rank      int
@@ -115,7 +116,7 @@ var _ Concurrent = hostedRank{}
 func (p hostedRank) Rank() int { return p.rank }
 func (p hostedRank) Size() int { return len(p.h.processOf) }
 
-// StallTimeout is that of the process.
+// StallTimeout returns the stall timeout of the process.
 func (p hostedRank) StallTimeout() time.Duration {
 	if t, ok := p.transport.(stallTimer); ok {
 		return t.StallTimeout()
@@ -123,18 +124,18 @@ func (p hostedRank) StallTimeout() time.Duration {
 	return 0
 }
 
-// Send starts to send x to another part.
+// Send starts to send x to another rank.
 func (p hostedRank) Send(to, tag int, x Slice) Request {
 	return p.channel(p.rank, to).Send(p.h.processOf[to], tag, x)
 }
 
-// Recv starts to receive x from another part.
+// Recv starts to receive x from another rank.
 func (p hostedRank) Recv(from, tag int, x Slice) Request {
 	return p.channel(from, p.rank).Recv(p.h.processOf[from], tag, x)
 }
 
-// channel is the channel of messages from one part to another: tags are used up to the
-// last bit, and cannot tell parts of a process apart.
+// channel returns the channel of the messages between two ranks. All bits of a tag
+// are in use, so tags cannot distinguish the ranks of a process; channels do.
 func (p hostedRank) channel(from, to int) Transport {
 	within := func(part int) int { return part - p.h.cuts[p.h.processOf[part]] }
 	return p.transport.Channel(within(from)*p.h.maxRanks + within(to))
@@ -145,13 +146,13 @@ func (p hostedRank) Go(f func(Transport)) RunningTask {
 	return p.h.start(p.transport, func(own Channeled) { f(hostedRank{p.h, p.rank, own}) })
 }
 
-// hostedTask is a goroutine of a part.
+// hostedTask is a goroutine of a hosted rank.
 type hostedTask struct {
 	RunningTask
 	hasEnded bool // guarded by the host's mu
 }
 
-// Wait waits for its end.
+// Wait waits for the end of the goroutine.
 func (k *hostedTask) Wait(by Transport) {
 	if p, ok := by.(hostedRank); ok {
 		by = p.transport
@@ -159,8 +160,8 @@ func (k *hostedTask) Wait(by Transport) {
 	k.RunningTask.Wait(by)
 }
 
-// Process is the number, as the launcher counts, of the process that runs a rank of the
-// group. It is that of the rank in the job, unless processes have several parts.
+// Process returns the number of the process that runs a rank of the group, as the
+// launcher counts processes.
 func (c *Comm) Process(rank int) int {
 	if p, ok := c.t.(hostedRank); ok {
 		return p.h.processOf[c.WorldRank(rank)]

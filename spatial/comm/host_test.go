@@ -57,7 +57,7 @@ func TestProcess(t *testing.T) {
 			t.Errorf("%d parts on %d: %v", k.parts, k.processes, err)
 		}
 	}
-	if err := rankHost(3, 2, comm.Parallel, comm.Barrier); err == nil || !strings.Contains(err.Error(), "hosting 2 parts on 3 processes") {
+	if err := rankHost(3, 2, comm.Parallel, comm.Barrier); err == nil || !strings.Contains(err.Error(), "hosting 2 ranks on 3 processes") {
 		t.Errorf("too few parts: %v", err)
 	}
 }
@@ -100,8 +100,8 @@ func TestHostedSumsHaveTheSameBits(t *testing.T) {
 func TestHostedFailure(t *testing.T) {
 	for _, mode := range []comm.Mode{comm.Parallel, comm.Replay(1), comm.Replay(2), comm.Replay(3)} {
 		for name, broken := range map[string]func() error{
-			"part 2: broken": func() error { return errors.New("broken") },
-			"part 2: panic":  func() error { panic("broken") },
+			"hosted rank 2: broken": func() error { return errors.New("broken") },
+			"hosted rank 2: panic":  func() error { panic("broken") },
 		} {
 			err := rankHost(2, 6, mode, func(c *comm.Comm) error {
 				x := make([]byte, 1)

@@ -11,21 +11,23 @@ import (
 	"sync"
 )
 
-// Mode says how the ranks of Run go on.
+// Mode selects how Run schedules its ranks.
 type Mode struct {
-	replay bool
-	seed   uint64
+	replay bool   // run one rank at a time
+	seed   uint64 // of the scheduler
 	faults Faults
 }
 
-// Parallel lets all ranks run at once; a message leaves its sender's memory when it is sent.
+// Parallel runs all ranks in parallel. A send is done at once: the message is copied.
 var Parallel = Mode{}
 
-// Replay lets one rank run at a time, and draws from the seed who goes on and which
-// message arrives. A send is done only when its message has arrived, and what is
-// received is NaN until then.
+// Replay runs one rank at a time. The seed determines which rank runs next and
+// which message arrives next. A send is done only when its message has arrived, and
+// a receive buffer contains NaN until then, so that premature use of a buffer
+// shows.
 func Replay(seed uint64) Mode { return Mode{replay: true, seed: seed} }
 
+// String describes the mode for error messages.
 func (m Mode) String() string {
 	if m.replay {
 		return fmt.Sprintf("replay of seed %d", m.seed)
@@ -33,17 +35,17 @@ func (m Mode) String() string {
 	return "free"
 }
 
-// Run calls f on n ranks of this process and waits for all of them. When one
-// returns an error or panics, the messages of the others fail.
+// Run calls f on n ranks of this process and waits for all of them. If one returns
+// an error or panics, the messages of the others fail.
 //
-// Errors: the first that a rank gave, with its number; ranks that wait for each other
-// for ever, with who waits for what; messages that nobody received.
+// Errors: the first error of a rank, with its number; a deadlock, with the message
+// that each rank waits for; messages that were never received.
 func Run(n int, m Mode, f func(*Comm) error) error {
 	_, err := run(n, m, f)
 	return err
 }
 
-// run is Run, and gives a hash of all that happened in a replay.
+// run implements Run and also returns a hash of the events of a replay.
 func run(n int, m Mode, f func(*Comm) error) (uint64, error) {
 	w := &world{mode: m, n: n, rng: rand.New(rand.NewPCG(m.seed, 0x656e73)), queues: map[route]*queue{}, sent: map[[2]int]int{}, running: -1}
 	for r := range n {
@@ -65,7 +67,7 @@ func run(n int, m Mode, f func(*Comm) error) (uint64, error) {
 	return w.log.Sum64(), w.failed
 }
 
-// call turns a panic into an error.
+// call converts a panic of f into an error.
 func call(f func(*Comm) error, c *Comm) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -75,27 +77,27 @@ func call(f func(*Comm) error, c *Comm) (err error) {
 	return f(c)
 }
 
-// route is what messages that keep their order share.
+// route identifies messages that keep their order.
 type route struct{ from, to, channel, tag int }
 
-// queue holds what is under way on a route: messages or receivers, in order, and in
-// a replay how many of the messages have arrived.
+// queue holds the posted sends and receives of a route that are not matched yet, in
+// order.
 type queue struct {
 	sent, receives []*message
 }
 
-// message is one side of it: what is sent, or room for it.
+// message is one side of a message: a posted send or receive.
 type message struct {
 	w *world
 	route
 	x       Slice
-	thread  int  // whose side it is
-	isSend  bool // or receives
-	delayed bool // sent, and still under way
+	thread  int  // that posted it
+	isSend  bool // a send, not a receive
+	delayed bool // sent, but still delayed
 	done    bool
 }
 
-// rank is whose side it is, other who is at the other end.
+// rank returns the rank that posted the message.
 func (m *message) rank() int {
 	if m.isSend {
 		return m.from
@@ -103,18 +105,20 @@ func (m *message) rank() int {
 	return m.to
 }
 
+// other returns the peer.
 func (m *message) other() int { return m.from + m.to - m.rank() }
 
-// threadState is that of a thread: the first n are the ranks, others are their tasks.
+// threadState is the state of a thread. The first n threads are the ranks, the others
+// their tasks.
 type threadState struct {
 	rank     int
-	waits    waitTarget // nil: it runs
+	waits    waitTarget // nil if it runs
 	finished bool
 	entered  bool
-	canceled bool // what it waits for fails
+	canceled bool // its waits fail
 }
 
-// waitTarget is what a thread waits for.
+// waitTarget is a condition that a thread waits for.
 type waitTarget interface {
 	ready() bool
 	String() string
@@ -122,27 +126,27 @@ type waitTarget interface {
 
 func (m *message) ready() bool { return m.done || m.w.state[m.thread].canceled }
 
-// isBlocked tells whether a thread waits for what is not there yet.
+// isBlocked reports whether a thread waits for a condition that is not met.
 func (s *threadState) isBlocked() bool { return s.waits != nil && !s.waits.ready() }
 
-// world is what the ranks of a Run share, guarded by mu.
+// world is the state that the ranks of a Run share, guarded by mu.
 type world struct {
 	mu      sync.Mutex
 	mode    Mode
 	n       int
 	rng     *rand.Rand
 	queues  map[route]*queue
-	routes  []route        // of queues, as they came up
+	routes  []route        // routes in the order of their first use
 	state   []threadState  // by thread
 	wake    []*sync.Cond   // by thread
-	running int            // in a replay, the thread that runs; −1 before the start
-	sent    map[[2]int]int // messages between two ranks
-	late    int            // messages that are
+	running int            // the running thread of a replay; −1 before the start
+	sent    map[[2]int]int // number of messages by sender and receiver
+	late    int            // number of delayed messages
 	failed  error
 	log     eventHash
 }
 
-// eventHash is a hash of what happened.
+// eventHash is a running hash of events.
 type eventHash struct{ sum uint64 }
 
 func (e *eventHash) add(kind byte, a, b int) {
@@ -151,10 +155,10 @@ func (e *eventHash) add(kind byte, a, b int) {
 	e.sum = h.Sum64()
 }
 
-// Sum64 is the hash so far.
+// Sum64 returns the hash.
 func (e *eventHash) Sum64() uint64 { return e.sum }
 
-// localTransport is the view that a thread of a rank has of a world.
+// localTransport is the transport of one thread of a rank.
 type localTransport struct {
 	w       *world
 	rank    int
@@ -183,7 +187,7 @@ func (l localTransport) Send(to, tag int, x Slice) Request {
 	q := w.queue(m.route)
 	q.sent = append(q.sent, m)
 	w.match(m.route)
-	if !w.mode.replay && !m.done { // nobody waits for it yet
+	if !w.mode.replay && !m.done { // no receive is posted yet: copy
 		m.x, m.done = Clone(x), true
 	}
 	w.yield(l.thread)
@@ -205,10 +209,10 @@ func (l localTransport) Recv(from, tag int, x Slice) Request {
 	return m
 }
 
-// Open has nothing to do.
+// Open does nothing: channels need no resources.
 func (l localTransport) Open(int) error { return nil }
 
-// Channel is the same thread's view of a channel.
+// Channel returns the transport of the same thread on a channel.
 func (l localTransport) Channel(i int) Transport {
 	l.channel = i
 	return l
@@ -222,8 +226,8 @@ func (w *world) queue(r route) *queue {
 	return w.queues[r]
 }
 
-// match lets what was sent on a route arrive where it is wanted; in a replay the
-// scheduler does.
+// match delivers the sent messages of a route to posted receives. In a replay the
+// scheduler delivers them.
 func (w *world) match(r route) {
 	if !w.mode.replay {
 		for q := w.queues[r]; len(q.sent) > 0 && len(q.receives) > 0 && !q.sent[0].delayed; {
@@ -232,12 +236,12 @@ func (w *world) match(r route) {
 	}
 }
 
-// arrive lets the first message of a queue arrive.
+// arrive delivers the first message of a queue.
 func (w *world) arrive(q *queue) {
 	from, to := q.sent[0], q.receives[0]
 	q.sent, q.receives = q.sent[1:], q.receives[1:]
 	if !Copy(to.x, from.x) {
-		w.fail(to.to, fmt.Errorf("wants %T of %d bytes from rank %d with tag %d, which sent %T of %d bytes", to.x, Bytes(to.x), from.from, to.tag, from.x, Bytes(from.x)))
+		w.fail(to.to, fmt.Errorf("message mismatch: posted %T of %d bytes from rank %d with tag %d, got %T of %d bytes", to.x, Bytes(to.x), from.from, to.tag, from.x, Bytes(from.x)))
 	}
 	from.done, to.done = true, true
 	w.log.add('m', from.from, to.to)
@@ -245,7 +249,7 @@ func (w *world) arrive(q *queue) {
 	w.wake[to.thread].Signal()
 }
 
-// newThread adds a thread, in the place of one that has ended if there is one.
+// newThread adds a thread. It reuses the slot of a task that has ended.
 func (w *world) newThread(rank int) int {
 	for i, s := range w.state {
 		if i >= w.n && s.finished {
@@ -257,7 +261,7 @@ func (w *world) newThread(rank int) int {
 	return len(w.state) - 1
 }
 
-// enter is the start of a rank: in a replay all wait for the scheduler.
+// enter starts a rank. In a replay every rank waits for the scheduler.
 func (w *world) enter(rank int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -275,14 +279,14 @@ func (w *world) enter(rank int) {
 	w.awaitTurn(rank)
 }
 
-// awaitTurn waits until the scheduler lets a thread run.
+// awaitTurn waits until the scheduler selects the thread.
 func (w *world) awaitTurn(thread int) {
 	for w.running != thread && w.failed == nil {
 		w.wake[thread].Wait()
 	}
 }
 
-// leave is the end of a rank.
+// leave ends a rank with its error.
 func (w *world) leave(rank int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -292,7 +296,7 @@ func (w *world) leave(rank int, err error) {
 	w.end(rank)
 }
 
-// end is the end of a thread.
+// end marks a thread as finished.
 func (w *world) end(thread int) {
 	w.state[thread].finished = true
 	if w.mode.replay && w.failed == nil {
@@ -301,7 +305,7 @@ func (w *world) end(thread int) {
 	w.failDeadlock()
 }
 
-// fail ends a run for all ranks.
+// fail ends the run for all ranks with the first error.
 func (w *world) fail(rank int, err error) {
 	if w.failed == nil {
 		w.failed = fmt.Errorf("rank %d: %w", rank, err)
@@ -314,7 +318,7 @@ func (w *world) fail(rank int, err error) {
 	}
 }
 
-// yield lets the scheduler draw who runs now.
+// yield lets the scheduler of a replay choose the next thread.
 func (w *world) yield(thread int) {
 	if w.mode.replay && w.failed == nil {
 		w.schedule()
@@ -322,8 +326,8 @@ func (w *world) yield(thread int) {
 	}
 }
 
-// schedule draws what happens next in a replay: a message arrives, any number of times,
-// or a thread runs.
+// schedule chooses the next event of a replay at random: any number of deliveries, then
+// a thread to run.
 func (w *world) schedule() {
 	for w.failed == nil {
 		var routes []route
@@ -354,7 +358,8 @@ func (w *world) schedule() {
 	}
 }
 
-// failDeadlock ends a run in which all ranks wait for what cannot come.
+// failDeadlock ends the run if it is in a deadlock: every thread waits and no message can
+// arrive.
 func (w *world) failDeadlock() {
 	waiting := 0
 	for _, s := range w.state {
@@ -368,7 +373,7 @@ func (w *world) failDeadlock() {
 	if waiting == 0 || w.failed != nil || w.late > 0 {
 		return
 	}
-	if w.mode.replay { // something may still arrive
+	if w.mode.replay { // a message can still be delivered
 		for _, q := range w.queues {
 			if len(q.sent) > 0 && len(q.receives) > 0 {
 				return
@@ -382,26 +387,26 @@ func (w *world) failDeadlock() {
 			if first < 0 {
 				first = s.rank
 			}
-			who = append(who, fmt.Sprintf("rank %d %v", s.rank, s.waits))
+			who = append(who, fmt.Sprintf("rank %d waits %v", s.rank, s.waits))
 		}
 	}
-	w.fail(first, fmt.Errorf("all ranks wait: %s", strings.Join(who, ", ")))
+	w.fail(first, fmt.Errorf("deadlock: %s", strings.Join(who, ", ")))
 }
 
-// String tells what a rank waits for.
+// String describes what the rank waits for.
 func (m *message) String() string {
 	if m.isSend {
 		return fmt.Sprintf("for rank %d to receive, tag %d", m.to, m.tag)
 	}
-	return fmt.Sprintf("for a message of rank %d, tag %d", m.from, m.tag)
+	return fmt.Sprintf("for a message from rank %d, tag %d", m.from, m.tag)
 }
 
-// unreceived is the error of messages that nobody received.
+// unreceived returns the error of messages that were never received.
 func (w *world) unreceived() error {
 	var err error
 	for _, r := range w.routes {
 		for _, m := range w.queues[r].sent {
-			err = errors.Join(err, fmt.Errorf("a message of rank %d to rank %d with tag %d was never received", m.from, m.to, m.tag))
+			err = errors.Join(err, fmt.Errorf("message from rank %d to rank %d with tag %d was never received", m.from, m.to, m.tag))
 		}
 	}
 	return err
@@ -418,12 +423,12 @@ func (m *message) Wait() error {
 	}
 	why := "the run has failed"
 	if w.failed == nil {
-		why = "what waits for it was cancelled"
+		why = "the waiting task was cancelled"
 	}
 	return &RankError{m.other(), fmt.Errorf("%s: %w", why, context.Canceled)}
 }
 
-// block lets a thread wait until something is ready or the run has failed.
+// block waits until a condition is met or the run has failed.
 func (w *world) block(thread int, a waitTarget) {
 	w.state[thread].waits = a
 	w.yield(thread)
@@ -436,7 +441,7 @@ func (w *world) block(thread int, a waitTarget) {
 	w.state[thread].waits = nil
 }
 
-// Test tells whether the message has arrived.
+// Test reports whether the message has arrived.
 func (m *message) Test() bool {
 	w := m.w
 	w.mu.Lock()
@@ -445,7 +450,7 @@ func (m *message) Test() bool {
 	return m.done
 }
 
-// localTask is a thread beside that of a rank.
+// localTask is an additional thread of a rank.
 type localTask struct {
 	w      *world
 	thread int
@@ -454,7 +459,7 @@ type localTask struct {
 
 func (t *localTask) ready() bool { return t.ended }
 
-// String tells what somebody waits for.
+// String describes what the rank waits for.
 func (t *localTask) String() string { return "for its own task" }
 
 // Go starts a thread.
@@ -485,20 +490,20 @@ func (l localTransport) Go(f func(Transport)) RunningTask {
 	return t
 }
 
-// Wait waits for the end of the thread, also when the run has failed.
+// Wait waits for the end of the thread, even if the run has failed.
 func (t *localTask) Wait(by Transport) {
 	w, thread := t.w, by.(localTransport).thread
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.block(thread, t)
-	w.state[thread].waits = t // to be woken
+	w.state[thread].waits = t // so that the end of the task wakes it
 	for !t.ended {
 		w.wake[thread].Wait()
 	}
 	w.state[thread].waits = nil
 }
 
-// Cancel lets what the thread waits for fail.
+// Cancel makes current and later waits of the thread fail.
 func (t *localTask) Cancel() {
 	w := t.w
 	w.mu.Lock()

@@ -5,10 +5,11 @@ import (
 	"math"
 )
 
-// Parts are slices that collectives take as one vector, one behind the other.
+// Parts is a vector in several slices, which collectives treat as their
+// concatenation.
 type Parts[T any] [][]T
 
-// Len is the number of values.
+// Len returns the number of values.
 func (x Parts[T]) Len() int {
 	n := 0
 	for _, p := range x {
@@ -17,10 +18,10 @@ func (x Parts[T]) Len() int {
 	return n
 }
 
-// span is the values of a vector from lo up to before hi.
+// span is the range [lo, hi) of a vector.
 type span struct{ lo, hi int }
 
-// slice gives the values of a span as a slice of one part; nil if no part has them all.
+// slice returns a span as a slice of one part; nil if the span crosses parts.
 func (x Parts[T]) slice(s span) []T {
 	at := 0
 	for _, p := range x {
@@ -32,7 +33,8 @@ func (x Parts[T]) slice(s span) []T {
 	return nil
 }
 
-// each calls f with what parts have of a span, and where that is in the span.
+// each calls f with the pieces of a span in each part; at is the offset within the
+// span.
 func (x Parts[T]) each(s span, f func(part []T, at int)) {
 	at := 0
 	for _, p := range x {
@@ -43,13 +45,13 @@ func (x Parts[T]) each(s span, f func(part []T, at int)) {
 	}
 }
 
-// segmentBytes is the most that a message of a collective has. Room for what arrives,
-// and for what is put together from parts, is a few of these; at 10 GB/s one takes 50 µs,
-// many times what a message costs beside its bytes.
+// segmentBytes is the maximum size of a message of a collective. It bounds the
+// scratch memory for received and assembled segments. At 10 GB/s a segment takes 50
+// µs, many times the latency of a message.
 const segmentBytes = 1 << 19
 
-// segmentLen is the number of values of a segment. Those that are only counted need no
-// room, and travel at once.
+// segmentLen returns the number of values of a segment. SizeOnly values need no
+// memory and form one segment.
 func segmentLen[T any]() int {
 	var x []T
 	switch any(x).(type) {
@@ -63,19 +65,21 @@ func segmentLen[T any]() int {
 	return segmentBytes / 8
 }
 
-// noRank is the rank to which nothing is sent, and from which nothing comes.
+// noRank is a peer to which nothing is sent and from which nothing is received.
 const noRank = -1
 
-// peerSpan is a span of values that goes to a rank, or comes from it.
+// peerSpan is a span that is sent to a rank or received from it.
 type peerSpan struct {
 	rank int
 	span
 }
 
-// exchange sends a span of x to one rank while it receives another from a rank, which
-// join, if not nil, adds to what is there. The spans are disjoint, or the same where join
-// is not nil. Segments travel one behind the other; while one is joined, the next is
-// under way.
+// exchange sends one span of x while it receives another. If join is not nil,
+// received values are combined with those of x. The spans are disjoint, or equal if
+// join is not nil. Long spans travel in segments; one segment is processed while
+// the next is in transit.
+//
+// Memory: two segments in each direction that needs a copy.
 func exchange[T any](c *Comm, tag int, x Parts[T], to, from peerSpan, join func(y, x []T)) error {
 	most := segmentLen[T]()
 	out, in := to.span, from.span
@@ -84,15 +88,15 @@ func exchange[T any](c *Comm, tag int, x Parts[T], to, from peerSpan, join func(
 		if l.rank == noRank {
 			return 0
 		}
-		return max(1, (s.hi-s.lo)/most+min(1, (s.hi-s.lo)%most)) // one of nothing too: both sides count messages
+		return max(1, (s.hi-s.lo)/most+min(1, (s.hi-s.lo)%most)) // an empty span is one message too, so that both sides agree on the count
 	}
 	segment := func(s span, k int) span {
 		lo := s.lo + k*most
 		return span{lo, min(lo+most, s.hi)}
 	}
 	sends, receives := segments(to), segments(from)
-	// Room for two segments each way where it is needed: one is under way while the other
-	// is looked at.
+	// Scratch memory for two segments in each direction: one in transit, one in
+	// use.
 	var nOut, nIn int
 	if x.slice(out) == nil {
 		nOut = min(most, out.hi-out.lo)
@@ -151,7 +155,7 @@ func exchange[T any](c *Comm, tag int, x Parts[T], to, from peerSpan, join func(
 			start(k + 1)
 		}
 		if err := finish(k); err != nil {
-			if k+1 < count { // its memory is free when it has ended
+			if k+1 < count { // wait for the next segment too: its memory must be free
 				err = errors.Join(err, finish(k+1))
 			}
 			return err

@@ -2,18 +2,18 @@ package comm
 
 import "time"
 
-// Task is what a rank does beside its other work.
+// Task is work that runs concurrently with other work of a rank.
 type Task struct {
-	running RunningTask // nil: it was done at once
+	running RunningTask // nil if it ran synchronously
 	err     error
 }
 
-// Go starts f beside the caller's work, behind the task after unless that is nil. f has
-// the group for itself until the task is waited for: its messages and those of the
-// caller would mix (see Split). All ranks of the group start the same tasks in the same
-// order. Where the transport is not Concurrent, f is done before Go returns.
+// Go starts f concurrently, after the task after has ended unless that is nil.
+// Until the task is waited for, f alone may use the group: its messages and the
+// caller's would mix (use Split). All ranks of the group start the same tasks in
+// the same order. If the transport is not Concurrent, f runs before Go returns.
 //
-// f does not run if the task before it failed; then its error is this one's too.
+// If the task after fails, f does not run, and this task has the same error.
 func (c *Comm) Go(after *Task, f func(c *Comm) error) *Task {
 	t := new(Task)
 	run := func(own Transport) {
@@ -31,9 +31,9 @@ func (c *Comm) Go(after *Task, f func(c *Comm) error) *Task {
 	return t
 }
 
-// Wait waits until the task is done; by is any group of the goroutine that waits.
+// Wait waits until the task has ended; by is any group of the calling goroutine.
 //
-// Errors: those of what it does, or of the task before it.
+// Errors: that of f, or of the task before it.
 func (t *Task) Wait(by *Comm) error {
 	defer by.clock.addSince(time.Now())
 	return t.wait(by.t)
@@ -49,8 +49,8 @@ func (t *Task) wait(by Transport) error {
 	return t.err
 }
 
-// Cancel lets the messages of the task fail, so that it ends soon. It must still be
-// waited for, and the group cannot be used again.
+// Cancel makes the messages of the task fail, so that it ends soon. The caller must
+// still wait for it. The group cannot be used afterwards.
 func (t *Task) Cancel() {
 	if t.running != nil {
 		t.running.Cancel()

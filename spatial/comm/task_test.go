@@ -46,7 +46,7 @@ func TestTasksEnd(t *testing.T) {
 			last func() error
 			want string
 		}{
-			"returns": {func() error { return nil }, "rank 0 for its own task, rank 0 for a message of rank 1, tag 0"},
+			"returns": {func() error { return nil }, "rank 0 waits for its own task, rank 0 waits for a message from rank 1, tag 0"},
 			"fails":   {func() error { return errors.New("broken") }, "rank 1: broken"},
 		} {
 			err := comm.Run(2, mode, func(c *comm.Comm) error {

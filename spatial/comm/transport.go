@@ -6,68 +6,71 @@ import (
 	"slices"
 )
 
-// Slice is what a message carries: []float32, []float64, []int64 or []byte, and
-// []SizeOnly where nothing leaves the process.
+// Slice is the payload of a message: []float32, []float64, []int64 or []byte, and
+// []SizeOnly for transports within a process.
 type Slice any
 
-// SizeOnly stands for a float32 of which only the size counts, 4 bytes. A slice of any
-// length takes no memory, so collectives of many ranks can be priced without their
-// values.
+// SizeOnly is a placeholder for a float32 whose value does not matter. It counts as
+// 4 bytes but takes no memory, so collectives of many ranks can be simulated.
 type SizeOnly struct{}
 
-// Transport moves messages between the ranks of a job. One rank's methods are called by
-// one goroutine at a time, unless it is Concurrent.
+// Transport moves messages between the ranks of a job.
+//
+// Concurrency: one goroutine at a time calls the methods of a rank, unless it is
+// Concurrent.
 type Transport interface {
-	// Rank is this one's number, Size how many there are.
+	// Rank returns the rank of the caller, Size the number of ranks.
 	Rank() int
 	Size() int
-	// Send starts to send x, which stays as it is until the request is done.
+	// Send starts to send x. x must not change until the request is done.
 	Send(to, tag int, x Slice) Request
-	// Recv starts to receive into x, which nobody looks at until the request is
-	// done. The message has x's type and length.
+	// Recv starts to receive into x. x must not be used until the request is done.
+	// The message must have the type and length of x.
 	Recv(from, tag int, x Slice) Request
 }
 
-// Concurrent is a Transport that lets a rank do several things at once.
+// Concurrent is a Transport that a rank can use from several goroutines.
 type Concurrent interface {
 	Transport
-	// Go calls f in a goroutine of its own, with a transport of this rank for it.
+	// Go calls f in a new goroutine with a transport of its own for this rank.
 	Go(f func(Transport)) RunningTask
 }
 
-// Channeled is a Concurrent transport with channels: messages of different ones do not
-// meet, whatever their tags. Go gives f a Channeled too.
+// Channeled is a Concurrent transport with channels. Messages of different channels
+// never match, whatever their tags. Go passes a Channeled to f.
 type Channeled interface {
 	Concurrent
-	// Open makes n channels. All ranks call it, once, when no messages are under way.
+	// Open creates n channels. All ranks call it once, while no messages are in
+	// transit.
 	Open(n int) error
-	// Channel is the same goroutine's transport on channel i of n; a Transport as such
-	// is on channel 0.
+	// Channel returns the transport of the same goroutine on channel i of n. A
+	// transport itself is on channel 0.
 	Channel(i int) Transport
 }
 
-// RunningTask is a goroutine of a rank.
+// RunningTask is a goroutine that Go started.
 type RunningTask interface {
-	// Wait returns when it has ended. by is the transport of the goroutine that waits.
+	// Wait returns when the goroutine has ended. by is the transport of the calling
+	// goroutine.
 	Wait(by Transport)
-	// Cancel lets what it waits for fail, now and later.
-	Cancel()
+	Cancel() // Cancel makes current and later waits of the goroutine fail.
 }
 
-// Request is a message under way.
+// Request is a message in transit.
 type Request interface {
-	// Wait returns when the message has arrived, or has left so that its memory
-	// is free. Errors: a rank that failed, or did not answer in time.
+	// Wait returns when the message has been received, or sent so that its memory
+	// is free. Errors: a rank that failed or did not answer in time.
 	Wait() error
-	// Test tells whether Wait would return at once. It may say false at first.
+	// Test reports whether Wait would return at once. The first calls may return
+	// false even then.
 	Test() bool
 }
 
-// MaxTag is the largest tag that a Transport must take: what the smallest MPI
-// library takes.
+// MaxTag is the largest tag that a Transport must accept, the smallest MPI_TAG_UB
+// of the supported libraries.
 const MaxTag = 1<<28 - 1
 
-// Bytes is the size of a message.
+// Bytes returns the size of a message in bytes.
 func Bytes(x Slice) int64 {
 	switch x := x.(type) {
 	case []SizeOnly:
@@ -81,10 +84,10 @@ func Bytes(x Slice) int64 {
 	case []byte:
 		return int64(len(x))
 	}
-	panic(fmt.Sprintf("comm: a message of %T", x))
+	panic(fmt.Sprintf("comm: invalid message type %T", x))
 }
 
-// Copy copies a message; it tells whether both have one type and length.
+// Copy copies a message and reports whether both have the same type and length.
 func Copy(to, from Slice) bool {
 	switch to := to.(type) {
 	case []SizeOnly:
@@ -103,10 +106,10 @@ func Copy(to, from Slice) bool {
 		from, ok := from.([]byte)
 		return ok && copy(to, from) == len(from) && len(to) == len(from)
 	}
-	panic(fmt.Sprintf("comm: a message of %T", to))
+	panic(fmt.Sprintf("comm: invalid message type %T", to))
 }
 
-// Clone is a copy of a message.
+// Clone returns a copy of a message.
 func Clone(x Slice) Slice {
 	switch x := x.(type) {
 	case []SizeOnly:
@@ -120,10 +123,10 @@ func Clone(x Slice) Slice {
 	case []byte:
 		return slices.Clone(x)
 	}
-	panic(fmt.Sprintf("comm: a message of %T", x))
+	panic(fmt.Sprintf("comm: invalid message type %T", x))
 }
 
-// poison fills a buffer with values that show if they are used.
+// poison fills a buffer with values that reveal a premature use, such as NaN.
 func poison(x Slice) {
 	switch x := x.(type) {
 	case []float32:
@@ -145,13 +148,13 @@ func poison(x Slice) {
 	}
 }
 
-// RankError is the failure of a message with another rank.
+// RankError is the failure of a message to or from another rank.
 type RankError struct {
-	Rank int // the other one, in the job
+	Rank int // the other rank, in the job
 	Err  error
 }
 
 func (e *RankError) Error() string { return fmt.Sprintf("rank %d: %v", e.Rank, e.Err) }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *RankError) Unwrap() error { return e.Err }

@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// WaitClock adds up how long a rank waits for messages, and for tasks. What a task waits for
-// does not count.
+// WaitClock accumulates the time that a rank waits for messages and tasks. Waits within
+// a task do not count.
 type WaitClock struct{ waited atomic.Int64 }
 
-// WithWaitClock is the same group, and a clock of the waits in it and in the groups that are
-// split from it.
+// WithWaitClock returns the same group with a clock, which counts the waits in it and in
+// the groups that are split from it later.
 func (c *Comm) WithWaitClock() (*Comm, *WaitClock) {
 	clocked := *c
 	clocked.clock = new(WaitClock)
 	return &clocked, clocked.clock
 }
 
-// Waited is the time so far.
+// Waited returns the accumulated time.
 func (k *WaitClock) Waited() time.Duration { return time.Duration(k.waited.Load()) }
 
-// addSince counts a wait from its begin to now; nil counts nothing.
+// addSince adds the time since begin; a nil clock ignores it.
 func (k *WaitClock) addSince(begin time.Time) {
 	if k != nil {
 		k.waited.Add(int64(time.Since(begin)))
 	}
 }
 
-// wrap is a request whose wait counts.
+// wrap returns a request whose waits count; a nil clock returns r.
 func (k *WaitClock) wrap(r Request) Request {
 	if k == nil {
 		return r
@@ -35,6 +35,7 @@ func (k *WaitClock) wrap(r Request) Request {
 	return timedRequest{r, k}
 }
 
+// timedRequest is a Request that counts its waits.
 type timedRequest struct {
 	Request
 	clock *WaitClock

@@ -5,26 +5,28 @@ import (
 	"math"
 )
 
-// Chain finds the best plan of a network whose nodes each read the one before, exactly,
-// by dynamic programming over the rule of the last node: time is the number of nodes
-// times the square of the number of rules.
+// Chain finds the best plan of a network in which each node reads the one before.
+// It uses dynamic programming over the rule of the last node (the Viterbi
+// algorithm).
 //
-// Errors: ErrNetwork for a network that is no chain, and for a machine with Overlap or a
-// limit of memory, under which costs of nodes do not add up.
+// Errors: ErrNetwork for a network that is not a chain, and for a machine with
+// Overlap or a memory limit, for which the costs of nodes are not additive.
+// Cost: O(nodes · rules²).
 func Chain(n Network, m Machine) (Plan, error) {
 	c, err := newCostTable(n, m)
 	if err != nil {
 		return Plan{}, err
 	}
 	if m.Overlap || m.Memory > 0 {
-		return Plan{}, fmt.Errorf("a chain with overlap or a limit of memory: %w", ErrNetwork)
+		return Plan{}, fmt.Errorf("chain with overlap or a memory limit: %w", ErrNetwork)
 	}
 	for v, node := range n.Nodes {
-		if len(node.From) != 1 || node.From[0] != v-1 { // Input comes before node 0
+		if len(node.From) != 1 || node.From[0] != v-1 { // Input is −1, the predecessor of node 0
 			return Plan{}, fmt.Errorf("node %q reads %v, want the node before it: %w", node.Name, node.From, ErrNetwork)
 		}
 	}
-	// least[v][i] is the best that ends with rule i of node v, back[v][i] the rule before.
+	// least[v][i] is the lowest cost up to node v with rule i, back[v][i] the rule
+	// of node v−1 in it
 	least, back := make([][]score, len(n.Nodes)), make([][]int, len(n.Nodes))
 	for v := range n.Nodes {
 		for i := range c.rules[v] {

@@ -7,9 +7,9 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Concat lays tensors one behind the other along a dimension; all others are the same.
+// Concat concatenates tensors along a dimension; their other dimensions are equal.
 //
-// Rows: s0, s1, ... cut one of the others; rep and partial as for Elementwise.
+// Rules: s0, s1, ... split another dimension; rep and partial as for Elementwise.
 func Concat(shapes []graph.Shape, along int) Op {
 	y := slices.Clone(shapes[0])
 	for _, s := range shapes[1:] {

@@ -8,22 +8,25 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial"
 )
 
-// Converter finds the cheapest way from one signature to another, and keeps what it
-// found. One goroutine uses it at a time.
+// Converter finds the cheapest conversion between two signatures, and caches the
+// results.
+//
+// Concurrency: one goroutine uses it at a time.
 type Converter struct {
 	Mesh spatial.Mesh
 	Link Link
-	// Merge lets axes that all go from P to B do so as one group of ranks. Otherwise axes
-	// change one by one, as splits always do: to gather them so, from the inner to the
-	// outer, sends no more than one group would, in fewer rounds.
+	// Merge allows axes that all change from P to B to do so in one group of ranks.
+	// All other axes change one by one. For gathers that is no loss: from the inner
+	// to the outer axis they send no more bytes than one group would, in fewer
+	// rounds.
 	Merge bool
-	Unit  int // bytes of an element; 0 means 1
+	Unit  int // bytes per element; 0 means 1
 
 	steps map[string]Cost
 	paths map[string]Path
 }
 
-// Path is a sequence of conversions.
+// Path is a sequence of conversions of one tensor.
 type Path struct {
 	Mesh  spatial.Mesh
 	Shape graph.Shape
@@ -31,10 +34,10 @@ type Path struct {
 	Cost  Cost
 }
 
-// Step is a conversion of one axis of the mesh, or of several that are merged.
+// Step is a conversion along one mesh axis, or along several that are merged.
 type Step struct{ From, To Signature }
 
-// changed lists the axes that change.
+// changed returns the mesh axes that change.
 func (s Step) changed() []int {
 	var axes []int
 	for a := range s.From {
@@ -45,17 +48,18 @@ func (s Step) changed() []int {
 	return axes
 }
 
-// isAllReduce tells whether the step is an all-reduce: from P to B on the axes that change.
+// isAllReduce reports whether the step is an all-reduce: from P to B on all axes that
+// change.
 func (s Step) isAllReduce() bool {
 	return !slices.ContainsFunc(s.changed(), func(a int) bool { return s.From[a] != P || s.To[a] != B })
 }
 
-// Path is the cheapest sequence of steps for a tensor of a shape: in time, then in
-// bytes of all ranks; of equals always the same.
+// Path returns the cheapest sequence of steps for a tensor of a shape: by time,
+// then by bytes of all ranks. Ties are resolved deterministically.
 //
-// A step costs what it moves. Where no other axis splits the dimensions that it
-// changes, that is the table of the package; a change of the outer one of two nested
-// splits moves what the ranks do not hold yet.
+// If no other axis splits the dimensions that a step changes, its cost is that of
+// the package's table. Changing the outer of two nested splits moves only what
+// ranks do not hold yet.
 //
 // Errors: ErrSignature.
 func (k *Converter) Path(shape graph.Shape, from, to Signature) (Path, error) {
@@ -76,7 +80,10 @@ func (k *Converter) Path(shape graph.Shape, from, to Signature) (Path, error) {
 	return p, nil
 }
 
-// search tries all orders: best[set] is the cheapest way to change the axes of a set.
+// search tries all orders of changing axes. best[set] is the cheapest way to change
+// the axes of a set.
+//
+// Cost: O(3^axes) steps.
 func (k *Converter) search(shape graph.Shape, from, to Signature) Path {
 	var whole uint
 	for _, a := range (Step{from, to}).changed() {
@@ -96,7 +103,7 @@ func (k *Converter) search(shape graph.Shape, from, to Signature) Path {
 		if set&^whole != 0 {
 			continue
 		}
-		for next := set; next > 0; next = (next - 1) & set { // what the last step changes
+		for next := set; next > 0; next = (next - 1) & set { // axes that the last step changes
 			step := Step{mixed(set &^ next), mixed(set)}
 			if len(step.changed()) > 1 && !(k.Merge && step.isAllReduce()) {
 				continue
@@ -111,6 +118,7 @@ func (k *Converter) search(shape graph.Shape, from, to Signature) Path {
 	return best[whole]
 }
 
+// cheaper compares costs by time, then by bytes of all ranks.
 func (k *Converter) cheaper(a, b Cost) bool {
 	if s, t := k.Link.Time(a), k.Link.Time(b); s != t {
 		return s < t
@@ -118,7 +126,7 @@ func (k *Converter) cheaper(a, b Cost) bool {
 	return a.Total < b.Total
 }
 
-// step is the cost of one step.
+// step returns the cost of one step.
 func (k *Converter) step(shape graph.Shape, s Step) Cost {
 	key := fmt.Sprint(shape, s)
 	if c, ok := k.steps[key]; ok {

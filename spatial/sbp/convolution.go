@@ -4,21 +4,23 @@ import "github.com/ensemble-weather/ensemble/engine/graph"
 
 // SpatialDim is a dimension of space of a convolution.
 type SpatialDim struct {
-	Name     string // of the row that cuts it: "lat", "lon"
-	Size     int
-	Filter   int // an even one reaches one further behind than before
+	Name string // name of the rule that splits it, such as "lat"
+	Size int
+	// filter size; an even one reaches one index further after than before
+	Filter   int
 	Dilation int // 0 means 1
 	Periodic bool
 }
 
-// Convolution is Y [N F space...] from X [N C space...] and W [F C filter...], with
-// stride 1 and results of the operand's size: beyond the ends of a field lie zeros, or
-// the other end if it is periodic.
+// Convolution computes Y [N F space...] from X [N C space...] and W [F C filter...]
+// with stride 1. The result has the operand's size: it is padded with zeros, or
+// periodic.
 //
-// Rows: n cuts the batch; the name of a field cuts it, and reads halos of X and of the
-// gradient of Y; f cuts filters and sums the gradient of X; c cuts channels and sums Y;
-// rep computes the same everywhere. c on one axis and f on another hold the weights
-// still (stationary-w).
+// Rules: n splits the batch. The name of a dimension of space splits that
+// dimension, with halos of X and of the gradient of Y. f splits the filters and
+// sums the gradient of X. c splits the channels and sums Y. rep replicates the
+// computation. c on one axis and f on another leave the weights where they are
+// (stationary-w).
 //
 // Source: Dryden et al. 2019, arXiv:1903.06681 and doi:10.1145/3295500.3356207.
 func Convolution(n, c, f int, space ...SpatialDim) Op {
@@ -46,8 +48,8 @@ func Convolution(n, c, f int, space ...SpatialDim) Op {
 	return o
 }
 
-// convolutionWork is a product and a sum for each element of the result and each weight
-// of its filter.
+// convolutionWork counts a multiplication and an addition for each element of the
+// result and each weight of its filter.
 func convolutionWork(_ []graph.Shape, w, y graph.Shape) float64 {
 	return 2 * float64(y.Size()) * float64(w[1:].Size())
 }

@@ -6,12 +6,13 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Elementwise computes every element of the result from those of the operands at its
-// place; all have one shape.
+// Elementwise computes every element of the result from the elements of the
+// operands at the same index. All tensors have one shape.
 //
-// Rows: s0, s1, ... cut a dimension; rep computes the same everywhere; partial, for
-// linear operations such as sums and multiples, passes summands on. The gradient of a
-// summand is that of the whole, so partial reads and leaves it as B.
+// Rules: s0, s1, ... split a dimension; rep replicates the computation. For linear
+// operations partial maps summands to summands. The gradient with respect to a
+// summand equals that with respect to the sum, so partial has placement B for
+// gradients.
 func Elementwise(shape graph.Shape, operands int, linear bool) Op {
 	o := Op{
 		Y:    shape,

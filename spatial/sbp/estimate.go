@@ -6,41 +6,41 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Estimate is what a step of training costs under a plan.
+// Estimate is the predicted cost of a training step under a plan.
 type Estimate struct {
 	Seconds float64
-	// Forward and Backward are conversions and halos of values and of their gradients,
-	// Reduce is that of the gradients of weights.
+	// Communication: Forward and Backward are conversions and halos of values and
+	// of their gradients, Reduce the sums of the gradients of weights.
 	Forward, Backward, Reduce Cost
 	Compute                   float64 // s
-	// Memory is the bytes that a rank holds at most: weights, gradients, state of the
-	// optimiser, and operands with their halos, which the backward pass reads. An operand
-	// of two nodes counts twice.
+	// Memory is the maximum number of bytes of a rank: weights, gradients,
+	// optimiser state, and operands with their halos, which the backward pass
+	// reads. An operand of two nodes counts twice.
 	Memory int64
 }
 
-// Communication is all that is moved.
+// Communication returns the total communication.
 func (e Estimate) Communication() Cost { return e.Forward.Add(e.Backward).Add(e.Reduce) }
 
-// phase is what a node or an edge adds to one pass.
+// phase is the contribution of a node or an edge to one pass.
 type phase struct {
 	moved   Cost
-	seconds float64 // of moving and computing
+	seconds float64 // communication and computing
 	compute float64 // s
 }
 
-// nodeCost is what a node adds to a step under a rule, wherever its operands come from.
+// nodeCost is the contribution of a node under a rule, independent of its neighbours.
 type nodeCost struct {
 	forward, backward, reduce phase
 	memory                    int64
 }
 
-// edgeCost is what an edge adds under the rules of both ends.
+// edgeCost is the contribution of an edge under the rules of both ends.
 type edgeCost struct{ forward, backward phase }
 
-// costTable are all costs of a network on a machine, so that a plan costs no more than
-// looking up: own[v][i] of node v under its rule i, and edge[v][k][i][j] of its operand
-// k, made by a node under rule j.
+// costTable is a table of all costs of a network on a machine. The cost of a plan is
+// then a sum of table entries: own[v][i] of node v under its rule i, and
+// edge[v][k][i][j] of its operand k, computed by a node under rule j.
 type costTable struct {
 	network Network
 	machine Machine
@@ -49,9 +49,9 @@ type costTable struct {
 	edge    [][][][]edgeCost
 }
 
-// newCostTable prices all rules of all nodes, and all edges.
+// newCostTable computes the costs of all rules of all nodes, and of all edges.
 //
-// Errors: ErrNetwork, also for a node that has no rule on the mesh.
+// Errors: ErrNetwork, also for a node without a rule on the mesh.
 func newCostTable(n Network, m Machine) (*costTable, error) {
 	if err := n.check(); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func newCostTable(n Network, m Machine) (*costTable, error) {
 	return c, nil
 }
 
-// add prices a conversion.
+// add adds the cost of a conversion.
 func (p *phase) add(k *Converter, shape graph.Shape, from, to Signature) error {
 	path, err := k.Path(shape, from, to)
 	if err != nil {
@@ -102,11 +102,13 @@ func (p *phase) add(k *Converter, shape graph.Shape, from, to Signature) error {
 	return nil
 }
 
+// move adds a communication cost and its time.
 func (p *phase) move(k *Converter, c Cost) {
 	p.moved = p.moved.Add(c)
 	p.seconds += k.Link.Time(c)
 }
 
+// priceEdge returns the cost of converting an operand, and its gradient back.
 func (c *costTable) priceEdge(k *Converter, shape graph.Shape, from, to Rule, operand int) (p edgeCost, err error) {
 	if err = p.forward.add(k, shape, from.Y, to.X[operand]); err != nil {
 		return p, err
@@ -114,8 +116,8 @@ func (c *costTable) priceEdge(k *Converter, shape graph.Shape, from, to Rule, op
 	return p, p.backward.add(k, shape, to.DX[operand], from.DY)
 }
 
-// priceOwn prices what a node does whoever its neighbours are: computing, halos, the
-// gradients of weights and of inputs, and the way into the loss.
+// priceOwn computes the cost of a node independent of its neighbours: computing,
+// halos, the gradients of weights and inputs, and the conversion for the loss.
 func (c *costTable) priceOwn(k *Converter, v, i int, r Rule, read bool) error {
 	node, mesh, o := c.network.Nodes[v], c.machine.Mesh, &c.own[v][i]
 	op := node.Op
@@ -154,11 +156,13 @@ func (c *costTable) priceOwn(k *Converter, v, i int, r Rule, read bool) error {
 	return nil
 }
 
-// optimiserSignature is how the optimiser holds what it keeps of the weights when it is sharded.
+// optimiserSignature returns the signature of the weights' optimiser state if the optimiser is
+// sharded.
 func (r Rule) optimiserSignature() Signature { return r.DW.replaced(P, S(0)) }
 
-// computeTime is the seconds that the rank with the largest parts, the first, computes.
-// The gradients of operands and of weights cost as much as the result each.
+// computeTime returns the computing time, in seconds, of the rank with the largest
+// parts, rank 0. The gradients of operands and of weights cost as much as the
+// result each.
 func (c *costTable) computeTime(op Op, r Rule) (forward, backward float64) {
 	if c.machine.Rate == 0 {
 		return 0, 0
@@ -177,7 +181,7 @@ func (c *costTable) computeTime(op Op, r Rule) (forward, backward float64) {
 	return forward, 2 * forward
 }
 
-// memory is the bytes that a rank holds for a node.
+// memory returns the bytes that a rank holds for a node.
 func (c *costTable) memory(op Op, r Rule, rank int) int64 {
 	mesh := c.machine.Mesh
 	var n int64
@@ -199,7 +203,7 @@ func (c *costTable) memory(op Op, r Rule, rank int) int64 {
 	return n * int64(max(c.network.Unit, 1))
 }
 
-// estimate prices a choice of one rule for each node.
+// estimate returns the cost of a choice of one rule for each node.
 func (c *costTable) estimate(choice []int) Estimate {
 	var e Estimate
 	backward := make([]float64, len(choice)) // s, by node
@@ -225,9 +229,9 @@ func (c *costTable) estimate(choice []int) Estimate {
 	return e
 }
 
-// backwardTime is that of the backward pass and of the sums over weights. With overlap
-// these are one queue beside it: a sum starts when its gradient is there and the one
-// before it is done.
+// backwardTime returns the time of the backward pass and of the gradient sums. With
+// overlap the sums form a queue during the pass: a sum starts when its gradient is
+// ready and the previous sum has ended.
 func (c *costTable) backwardTime(choice []int, backward []float64) float64 {
 	var now, reduced float64
 	for v := len(choice) - 1; v >= 0; v-- {

@@ -8,11 +8,11 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// exchanges are the transfers that a rank takes part in, one after the other, and the
-// ranks with which it does; it is one of them. Ranks count within the group.
+// exchanges returns the transfers that a rank takes part in, one after the other,
+// and the group of ranks. The transfers number ranks within the group.
 //
-// An all-reduce is a reduce-scatter and an all-gather of the summand as a vector, so
-// that it divides evenly whatever the shape.
+// An all-reduce is a reduce-scatter and an all-gather of the flattened summand,
+// which splits evenly whatever the shape.
 func (s Step) exchanges(m spatial.Mesh, shape graph.Shape, rank int) (group []int, transfers []transfer) {
 	if !s.isAllReduce() {
 		return allRanks(m), []transfer{conversion(m, shape, s.From, s.To)}
@@ -26,7 +26,7 @@ func (s Step) exchanges(m spatial.Mesh, shape graph.Shape, rank int) (group []in
 	}
 }
 
-// allRanks is all ranks of a mesh.
+// allRanks returns all ranks of a mesh.
 func allRanks(m spatial.Mesh) []int {
 	ranks := make([]int, m.Size())
 	for r := range ranks {
@@ -35,7 +35,8 @@ func allRanks(m spatial.Mesh) []int {
 	return ranks
 }
 
-// group is the ranks that differ from a rank on the axes that change only, ascending.
+// group returns, in ascending order, the ranks that differ from a rank only along
+// the axes that change.
 func (s Step) group(m spatial.Mesh, rank int) []int {
 	var out []int
 	at := coordinates(m, rank)
@@ -51,15 +52,16 @@ func (s Step) group(m spatial.Mesh, rank int) []int {
 	return out
 }
 
-// Convert takes a rank's part of a tensor along a path and gives its new part. All
-// ranks of c, which are those of the mesh, call it with the same path. x stays as it
-// is. Summands are added in the order of ranks, so that all ranks get the same bits in
-// every run.
+// Convert converts a rank's part x of a tensor along a path and returns its new
+// part. All ranks of c, which are those of the mesh, call it with the same path. x
+// is not modified. Summands are added in rank order, so all ranks get the same bits
+// in every run.
 //
-// Errors: ErrSignature for a mesh or a part of another size; those of other ranks.
+// Errors: ErrSignature for a mesh or a part of another size; failures of other
+// ranks.
 func Convert[T comm.Number](c *comm.Comm, p Path, x []T) ([]T, error) {
 	if c.Size() != p.Mesh.Size() {
-		return nil, fmt.Errorf("a mesh of %d ranks on %d: %w", p.Mesh.Size(), c.Size(), ErrSignature)
+		return nil, fmt.Errorf("mesh of %d ranks on a group of %d: %w", p.Mesh.Size(), c.Size(), ErrSignature)
 	}
 	for _, s := range p.Steps {
 		if n := part(p.Mesh, p.Shape, s.From, c.Rank()).Size(); n != len(x) {
@@ -76,7 +78,7 @@ func Convert[T comm.Number](c *comm.Comm, p Path, x []T) ([]T, error) {
 	return x, nil
 }
 
-// exchange carries out a transfer within a group of ranks of c.
+// exchange executes a transfer within a group of ranks of c.
 func exchange[T comm.Number](c *comm.Comm, group []int, t transfer, x []T) ([]T, error) {
 	me := 0
 	for i, r := range group {
@@ -117,8 +119,8 @@ func exchange[T comm.Number](c *comm.Comm, group []int, t transfer, x []T) ([]T,
 	return y, nil
 }
 
-// rows calls f with start and length of every run of a box within the array of the box
-// that holds it.
+// rows calls f with the first index and the length of every contiguous run of a box
+// within the array held.
 func rows(held, box spatial.Box, f func(at, n int)) {
 	if box.Size() == 0 {
 		return

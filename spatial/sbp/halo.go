@@ -9,18 +9,18 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Halo is what ranks read of a tensor that is cut along windows: their own parts, and
-// around them what others hold.
+// Halo describes what ranks read of a tensor that is split along windows: their own
+// part and a rim around it.
 type Halo struct{ t transfer }
 
-// ForwardHalo is that of the first operand under a rule: what the rank's part of the result
-// reads.
+// ForwardHalo returns the halo of the first operand under a rule: what the rank's part of
+// the result reads.
 func (o Op) ForwardHalo(m spatial.Mesh, r Rule) Halo {
 	return o.halo(m, o.X[0], r.X[0], o.Window)
 }
 
-// BackwardHalo is that of the gradient of the result: what the gradient of the rank's part of
-// the operand reads. With stride 1 it is a window too, seen from its other end.
+// BackwardHalo returns the halo of the gradient of the result: what the gradient of the
+// rank's part of the operand reads. With stride 1 it is the mirrored window.
 func (o Op) BackwardHalo(m spatial.Mesh, r Rule) Halo {
 	mirrored := slices.Clone(o.Window)
 	for i, w := range mirrored {
@@ -29,6 +29,7 @@ func (o Op) BackwardHalo(m spatial.Mesh, r Rule) Halo {
 	return o.halo(m, o.Y, r.DY, mirrored)
 }
 
+// halo returns the halo of a tensor under a signature and a window.
 func (o Op) halo(m spatial.Mesh, shape graph.Shape, s Signature, window []graph.WindowAxis) Halo {
 	t := conversion(m, shape, s, s)
 	t.periodic = func(dim int) bool { return dim < len(window) && window[dim].Periodic }
@@ -44,16 +45,19 @@ func (o Op) halo(m spatial.Mesh, shape graph.Shape, s Signature, window []graph.
 	return Halo{t}
 }
 
-// Box is what a rank gets, the padding beyond the ends of the tensor included.
+// Box returns the box that a rank receives, padding beyond the ends of the tensor
+// included.
 func (h Halo) Box(rank int) spatial.Box { return h.t.need(rank) }
 
-// Cost is that of getting elements of so many bytes.
+// Cost returns the cost of the halo exchange for elements of unit bytes.
 func (h Halo) Cost(unit int) Cost { return h.t.cost(unit) }
 
-// FetchHalo gives a rank its box, from its own part x; zeros lie beyond the ends of the
-// tensor. All ranks of c, which are those of the mesh, call it.
+// FetchHalo returns a rank's box of the tensor, given its own part x. Elements beyond
+// the ends of the tensor are zero. All ranks of c, which are those of the mesh,
+// call it.
 //
-// Errors: ErrSignature for a mesh or a part of another size; those of other ranks.
+// Errors: ErrSignature for a mesh or a part of another size; failures of other
+// ranks.
 func FetchHalo[T comm.Number](c *comm.Comm, h Halo, x []T) ([]T, error) {
 	n := h.t.mesh.Size()
 	if want := part(h.t.mesh, h.t.shape, h.t.from, c.Rank()%n).Size(); c.Size() != n || len(x) != want {
@@ -61,7 +65,7 @@ func FetchHalo[T comm.Number](c *comm.Comm, h Halo, x []T) ([]T, error) {
 	}
 	y, err := exchange(c, allRanks(h.t.mesh), h.t, x)
 	if err != nil {
-		return nil, fmt.Errorf("fetching a halo: %w", err)
+		return nil, fmt.Errorf("halo exchange: %w", err)
 	}
 	return y, nil
 }

@@ -2,11 +2,11 @@ package sbp
 
 import "github.com/ensemble-weather/ensemble/engine/graph"
 
-// MatMul is Y = X·W with X [b n0] and W [n0 n1].
+// MatMul computes Y = X·W with X [b n0] and W [n0 n1].
 //
-// Rows: dp cuts the batch and sums the gradient of the weights; col cuts the columns
-// of W and sums the gradient of X; row cuts the rows of W and sums Y; rep computes the
-// same everywhere.
+// Rules: dp splits the batch and sums the gradient of the weights (data parallel);
+// col splits the columns of W and sums the gradient of X; row splits the rows of W
+// and sums Y; rep replicates the computation.
 //
 // Source: Chen et al. 2023, arXiv:2301.06813.
 func MatMul(b, n0, n1 int) Op {

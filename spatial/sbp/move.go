@@ -5,25 +5,25 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial"
 )
 
-// move is a box of a tensor that a rank gives another, or keeps.
+// move is a box of a tensor that one rank sends to another, or keeps.
 type move struct {
 	from, to int
-	at, into spatial.Box // where it lies in the tensor, and where the receiver wants it
-	adds     bool        // to what came before it
+	at, into spatial.Box // in the tensor, and in the coordinates of the receiver
+	adds     bool        // added to the elements received before
 }
 
-// transfer is a change of who holds what of a tensor, in one exchange of messages.
+// transfer is a change of a tensor's distribution in one exchange of messages.
 type transfer struct {
 	mesh     spatial.Mesh
 	shape    graph.Shape
 	from, to Signature
-	// need is the box that a rank wants. On periodic dimensions it may run over the
-	// ends; elsewhere nobody gives what lies beyond them.
+	// need is the box that a rank requires. It may extend beyond the ends of
+	// periodic dimensions. Beyond other ends no rank sends anything.
 	need     func(rank int) spatial.Box
 	periodic func(dim int) bool
 }
 
-// conversion is the transfer from one signature to another.
+// conversion returns the transfer from one signature to another.
 func conversion(m spatial.Mesh, shape graph.Shape, from, to Signature) transfer {
 	return transfer{
 		mesh: m, shape: shape, from: from, to: to,
@@ -32,9 +32,10 @@ func conversion(m spatial.Mesh, shape graph.Shape, from, to Signature) transfer 
 	}
 }
 
-// sends tells whether rank s has something to give to rank r: copies are taken from the
-// rank with the receiver's own coordinate, summands from all. What becomes partial
-// stays where it is, and of copies the first is kept.
+// sends reports whether rank s sends elements to rank r. Replicas come from the
+// rank with the receiver's coordinate, summands from all ranks. A tensor that
+// becomes partial stays where it is; of replicas the first becomes the summand, the
+// others zero.
 func (t transfer) sends(s, r []int) bool {
 	for a := range t.mesh {
 		same := s[a] == r[a]
@@ -48,7 +49,8 @@ func (t transfer) sends(s, r []int) bool {
 	return true
 }
 
-// adds tells whether what rank s gives is another summand of what an earlier rank gives.
+// adds reports whether rank s holds a further summand of elements that an earlier
+// rank sends.
 func (t transfer) adds(s []int) bool {
 	for a := range t.mesh {
 		if t.from[a] == P && t.to[a] != P && s[a] != 0 {
@@ -58,7 +60,7 @@ func (t transfer) adds(s []int) bool {
 	return false
 }
 
-// movesTo lists what a rank gets, by giver.
+// movesTo returns what a rank receives, by sender.
 func (t transfer) movesTo(rank int) []move {
 	var moves []move
 	wanted := wrap(t.need(rank), t.shape, t.periodic)
@@ -79,15 +81,16 @@ func (t transfer) movesTo(rank int) []move {
 	return moves
 }
 
-// target is a box of a tensor, and where the receiver wants it.
+// target is a box of a tensor and its position in the coordinates of the receiver.
 type target struct{ at, into spatial.Box }
 
-// wrap cuts a box that runs over the ends of periodic dimensions into boxes that do not.
+// wrap splits a box that extends beyond the ends of periodic dimensions into boxes
+// within the tensor.
 func wrap(box spatial.Box, shape graph.Shape, periodic func(dim int) bool) []target {
 	out := []target{{}}
 	for dim, v := range box {
 		n := shape[dim]
-		first, last := 0, 0 // turns around the dimension
+		first, last := 0, 0 // number of periods
 		if periodic(dim) && v.Len() > 0 {
 			for ; v.Lo < first*n; first-- {
 			}
@@ -107,11 +110,12 @@ func wrap(box spatial.Box, shape graph.Shape, periodic func(dim int) bool) []tar
 	return out
 }
 
+// appended returns a copy of a box with one more interval.
 func appended(b spatial.Box, v spatial.Interval) spatial.Box {
 	return append(b[:len(b):len(b)], v)
 }
 
-// shiftInto is where a box within w.at goes.
+// shiftInto maps a box within w.at to the coordinates of the receiver.
 func shiftInto(at spatial.Box, w target) spatial.Box {
 	out := make(spatial.Box, len(at))
 	for i, v := range at {
@@ -121,7 +125,7 @@ func shiftInto(at spatial.Box, w target) spatial.Box {
 	return out
 }
 
-// cost is that of the transfer of elements with so many bytes.
+// cost returns the cost of the transfer for elements of unit bytes.
 func (t transfer) cost(unit int) Cost {
 	n := t.mesh.Size()
 	sent, gives, gets := make([]int64, n), make([]int, n), make([]int, n)
@@ -132,7 +136,7 @@ func (t transfer) cost(unit int) Cost {
 				continue
 			}
 			sent[v.from] += int64(unit) * int64(v.at.Size())
-			if v.from != last { // moves come by giver
+			if v.from != last { // moves are sorted by sender
 				gives[v.from]++
 				gets[r]++
 				last = v.from

@@ -9,59 +9,59 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial"
 )
 
-// Input stands in Node.From for an input of the network. Ranks load it in the letters
-// in which the node reads it.
+// Input in Node.From denotes an input of the network. Ranks load it in the
+// signature in which the node reads it.
 const Input = -1
 
-// Node is an operation of a network, and the nodes whose results are its operands.
+// Node is an operation of a network, and the nodes that compute its operands.
 type Node struct {
-	Name string // without colon and line break
+	Name string // without colons and line breaks
 	Op   Op
 	From []int // by operand: earlier nodes, or Input
 }
 
-// Network is what a plan is made for: nodes in an order in which they can be computed.
-// A result that no node reads goes into the loss, which takes it in the letters in which
-// it gives the gradient.
+// Network is the input of the planner: nodes in an order of execution. A result
+// that no node reads goes into the loss.
 type Network struct {
 	Nodes []Node
-	Unit  int // bytes of an element
-	// State is how many numbers the optimiser keeps for each weight, beside the weight
-	// and its gradient.
+	Unit  int // bytes per element
+	// State is the number of values per weight that the optimiser keeps, beside the
+	// weight and its gradient.
 	State int
-	// Sharded cuts the optimiser's work and State along the first dimension of the
-	// weights over ranks that have the same weights: gradients are scattered, and the
-	// weights gathered.
+	// Sharded splits the optimiser's work and state along the first dimension of
+	// the weights over ranks with the same weights. Gradients are reduce-scattered
+	// and weights all-gathered.
 	Sharded bool
-	// InputGradients tells that the gradients of inputs are wanted too, in the letters
-	// of the inputs.
+	// InputGradients requests the gradients of inputs, in the signatures of the
+	// inputs.
 	InputGradients bool
 }
 
-// Machine is what a plan is made on.
+// Machine describes the hardware of a plan.
 type Machine struct {
-	Mesh spatial.Mesh
-	Link Link
-	Rate float64 // FLOP/s of a rank; 0 if computing takes no time
-	// Merge is that of Converter.
-	Merge bool
-	// Overlap sums gradients of weights, one after the other, while the backward pass
-	// goes on. Otherwise they come after it.
+	Mesh  spatial.Mesh
+	Link  Link
+	Rate  float64 // FLOP/s of a rank; 0 ignores computing time
+	Merge bool    // Merge is Converter.Merge.
+	// Overlap sums gradients of weights during the backward pass, one after the
+	// other; otherwise after the pass.
 	Overlap bool
-	Memory  int64 // bytes of a rank; 0 means no limit
+	Memory  int64 // bytes per rank; 0 is no limit
 }
 
-// ErrNetwork is a network that is not one.
-var ErrNetwork = errors.New("not a network")
+// ErrNetwork marks an invalid network.
+var ErrNetwork = errors.New("invalid network")
 
+// check returns an error for invalid or duplicate names, and for operands that do
+// not match.
 func (n Network) check() error {
 	names := map[string]bool{}
 	for v, node := range n.Nodes {
 		if node.Name == "" || strings.ContainsAny(node.Name, ":\n") {
-			return fmt.Errorf("a node named %q: %w", node.Name, ErrNetwork)
+			return fmt.Errorf("invalid node name %q: %w", node.Name, ErrNetwork)
 		}
 		if names[node.Name] {
-			return fmt.Errorf("two nodes %q: %w", node.Name, ErrNetwork)
+			return fmt.Errorf("duplicate node name %q: %w", node.Name, ErrNetwork)
 		}
 		names[node.Name] = true
 		if len(node.From) != len(node.Op.X) {
@@ -79,7 +79,7 @@ func (n Network) check() error {
 	return nil
 }
 
-// hasReaders tells for each node whether another reads its result.
+// hasReaders reports for each node whether another node reads its result.
 func (n Network) hasReaders() []bool {
 	read := make([]bool, len(n.Nodes))
 	for _, node := range n.Nodes {

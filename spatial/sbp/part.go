@@ -5,8 +5,8 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial"
 )
 
-// evenPart is the k-th of p parts of an interval. Sizes differ by one at most, and the
-// larger come first: 7 in 4 parts are 2, 2, 2, 1.
+// evenPart returns the k-th of p parts of an interval. Sizes differ by at most one,
+// larger parts first: 7 in 4 parts are 2, 2, 2, 1.
 func evenPart(v spatial.Interval, p, k int) spatial.Interval {
 	size, larger := v.Len()/p, v.Len()%p
 	lo := v.Lo + k*size + min(k, larger)
@@ -16,8 +16,9 @@ func evenPart(v spatial.Interval, p, k int) spatial.Interval {
 	return spatial.Interval{Lo: lo, Hi: lo + size}
 }
 
-// Part is the box of a tensor of a shape that a rank holds; for P, of its summand. It
-// is empty where a dimension is cut into more parts than it has indices.
+// Part returns the box of a tensor of a shape that a rank holds; for P, the box of
+// its summand. The box is empty if a dimension is split into more parts than it has
+// indices.
 //
 // Errors: ErrSignature.
 func Part(m spatial.Mesh, shape graph.Shape, s Signature, rank int) (spatial.Box, error) {
@@ -27,6 +28,7 @@ func Part(m spatial.Mesh, shape graph.Shape, s Signature, rank int) (spatial.Box
 	return part(m, shape, s, rank), nil
 }
 
+// part is Part for a signature that is known to be valid.
 func part(m spatial.Mesh, shape graph.Shape, s Signature, rank int) spatial.Box {
 	box := make(spatial.Box, len(shape))
 	for i, n := range shape {
@@ -41,7 +43,7 @@ func part(m spatial.Mesh, shape graph.Shape, s Signature, rank int) spatial.Box 
 	return box
 }
 
-// coordinates are where a rank stands along the axes of a mesh.
+// coordinates returns the coordinates of a rank on the axes of a mesh.
 func coordinates(m spatial.Mesh, rank int) []int {
 	at := make([]int, len(m))
 	for a := len(m) - 1; a >= 0; a-- {

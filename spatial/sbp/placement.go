@@ -11,22 +11,22 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial"
 )
 
-// Placement says how the ranks along one axis of a mesh hold a tensor: S(i), B or P.
+// Placement is the placement of a tensor along one mesh axis: S(i), B or P.
 type Placement int
 
 const (
-	// B is broadcast: every rank holds the whole.
-	B Placement = -1 - iota
-	// P is partial: every rank holds a summand of the whole's shape.
+	B Placement = -1 - iota // B is broadcast: every rank holds the whole tensor.
+	// P is partial: every rank holds a summand with the shape of the tensor.
 	P
 )
 
 // S is split: every rank holds its part of dimension dim.
 func S(dim int) Placement { return Placement(dim) }
 
-// Dim is the dimension that the letter splits; ok is false for B and P.
+// Dim returns the dimension that is split; ok is false for B and P.
 func (l Placement) Dim() (dim int, ok bool) { return int(l), l >= 0 }
 
+// String formats the placement as Parse reads it: "S0", "B" or "P".
 func (l Placement) String() string {
 	switch l {
 	case B:
@@ -37,12 +37,11 @@ func (l Placement) String() string {
 	return fmt.Sprintf("S%d", int(l))
 }
 
-// Signature has one letter for each axis of a mesh. Where several axes split one
-// dimension, the first of them cuts first, and the next cuts its parts.
+// Signature has one placement for each axis of a mesh. If several axes split the
+// same dimension, the first axis splits it, and the next splits its parts.
 type Signature []Placement
 
-// String is the letter of a single axis, as in "S0", or the letters in brackets,
-// as in "(S0,B)".
+// String formats a single placement as "S0", several in brackets as "(S0,B)".
 func (s Signature) String() string {
 	if len(s) == 1 {
 		return s[0].String()
@@ -54,11 +53,11 @@ func (s Signature) String() string {
 	return "(" + strings.Join(letters, ",") + ")"
 }
 
-// ErrSignature is a signature that cannot be read, or that a mesh and a shape do not
-// have.
-var ErrSignature = errors.New("no such signature")
+// ErrSignature marks a signature that is malformed or that does not suit a mesh and
+// a shape.
+var ErrSignature = errors.New("invalid signature")
 
-// Parse reads what String writes.
+// Parse parses the format of String.
 //
 // Errors: ErrSignature.
 func Parse(text string) (Signature, error) {
@@ -81,11 +80,12 @@ func Parse(text string) (Signature, error) {
 		s = append(s, l)
 	}
 	if bracketed == (len(s) == 1) {
-		return nil, fmt.Errorf("signature %q: brackets are for several letters: %w", text, ErrSignature)
+		return nil, fmt.Errorf("signature %q: use brackets for several placements only: %w", text, ErrSignature)
 	}
 	return s, nil
 }
 
+// parsePlacement parses one placement.
 func parsePlacement(word string) (Placement, error) {
 	switch word {
 	case "B":
@@ -96,12 +96,13 @@ func parsePlacement(word string) (Placement, error) {
 	digits, split := strings.CutPrefix(word, "S")
 	dim, err := strconv.ParseUint(digits, 10, 8)
 	if !split || err != nil {
-		return 0, fmt.Errorf("letter %q, want B, P or S with a dimension: %w", word, ErrSignature)
+		return 0, fmt.Errorf("placement %q, want B, P or S with a dimension: %w", word, ErrSignature)
 	}
 	return S(int(dim)), nil
 }
 
-// check refuses a signature that a tensor of a shape cannot have on a mesh.
+// check returns an error if a tensor of a shape cannot have the signature on a
+// mesh.
 func (s Signature) check(m spatial.Mesh, shape graph.Shape) error {
 	if len(s) != len(m) {
 		return fmt.Errorf("signature %v on a mesh of %d axes: %w", s, len(m), ErrSignature)
@@ -114,7 +115,7 @@ func (s Signature) check(m spatial.Mesh, shape graph.Shape) error {
 	return nil
 }
 
-// replaced is the signature with a letter in the place of another.
+// replaced returns the signature with one placement replaced by another.
 func (s Signature) replaced(old, by Placement) Signature {
 	out := slices.Clone(s)
 	for i, l := range out {

@@ -20,8 +20,8 @@ type Plan struct {
 	Estimate Estimate
 }
 
-// String is the plan as text: a line with the mesh, then one for each node with the name of
-// its rule and the letters of its tensors. ReadPlan reads it.
+// String formats the plan: a line with the mesh, then a line for each node with its
+// rule and the signatures of its tensors. ReadPlan parses it.
 func (p Plan) String() string {
 	var b strings.Builder
 	b.WriteString("mesh")
@@ -39,20 +39,20 @@ func (p Plan) String() string {
 	return b.String()
 }
 
-// Hash is the SHA-256 of the text, in hexadecimal digits.
+// Hash returns the SHA-256 of the text in hexadecimal digits.
 func (p Plan) Hash() string {
 	sum := sha256.Sum256([]byte(p.String()))
 	return hex.EncodeToString(sum[:])
 }
 
-// ErrPlan is a plan that does not belong to a network and a machine, or that ranks do
-// not share.
-var ErrPlan = errors.New("another plan")
+// ErrPlan marks a plan that does not belong to a network and a machine, or that
+// differs between ranks.
+var ErrPlan = errors.New("plan does not match")
 
-// NewPlan is the plan that gives each node of a network the rule of that name, as in
-// "dp x col" on a mesh of two axes.
+// NewPlan returns the plan that gives each node of a network the named rule, such
+// as "dp x col" on a mesh with two axes.
 //
-// Errors: ErrPlan for a name that a node does not have on the mesh; ErrNetwork.
+// Errors: ErrPlan for a rule that a node does not have on the mesh; ErrNetwork.
 func NewPlan(n Network, m Machine, rules ...string) (Plan, error) {
 	c, err := newCostTable(n, m)
 	if err != nil {
@@ -71,16 +71,17 @@ func NewPlan(n Network, m Machine, rules ...string) (Plan, error) {
 	return c.plan(choice), nil
 }
 
-// ReadPlan reads the text of a plan for a network on a machine, and estimates it.
+// ReadPlan parses a plan for a network on a machine, and estimates its cost.
 //
-// Errors: ErrPlan for a text that is not that of such a plan; ErrNetwork.
+// Errors: ErrPlan for a text that does not match the network and the mesh;
+// ErrNetwork.
 func ReadPlan(text string, n Network, m Machine) (Plan, error) {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	var rules []string
 	for _, line := range lines[1:] {
 		words := strings.Split(line, ": ")
 		if len(words) != 3 {
-			return Plan{}, fmt.Errorf("line %q, want node, rule and letters: %w", line, ErrPlan)
+			return Plan{}, fmt.Errorf("line %q, want node, rule and signatures: %w", line, ErrPlan)
 		}
 		rules = append(rules, words[1])
 	}
@@ -89,15 +90,15 @@ func ReadPlan(text string, n Network, m Machine) (Plan, error) {
 		return Plan{}, err
 	}
 	if got := p.String(); got != text {
-		return Plan{}, fmt.Errorf("the text says\n%s\nthe network on this mesh\n%s%w", text, got, ErrPlan)
+		return Plan{}, fmt.Errorf("the text is\n%s\nthe network on this mesh gives\n%s%w", text, got, ErrPlan)
 	}
 	return p, nil
 }
 
-// Agree compares the hashes of all ranks' plans. All ranks of c call it.
+// Agree compares the plans of all ranks by their hashes. All ranks of c call it.
 //
-// Errors: ErrPlan with the first rank whose plan is not that of rank 0; those of other
-// ranks.
+// Errors: ErrPlan with the first rank whose plan differs from that of rank 0;
+// failures of other ranks.
 func Agree(c *comm.Comm, p Plan) error {
 	own := p.Hash()
 	all, err := comm.AllGather(c, []byte(own))
@@ -113,7 +114,7 @@ func Agree(c *comm.Comm, p Plan) error {
 	return nil
 }
 
-// plan is the plan of a choice of rules.
+// plan returns the plan of a choice of rules.
 func (c *costTable) plan(choice []int) Plan {
 	p := Plan{Mesh: c.machine.Mesh, Estimate: c.estimate(choice)}
 	for v, i := range choice {

@@ -8,20 +8,21 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial"
 )
 
-// Rule is a legal signature of an operation: how the ranks hold its tensors so that each
-// computes its part from its own parts alone. Letters of a gradient may differ from
-// those of its tensor; the gradient is converted where it is used.
+// Rule is a valid combination of signatures of an operation: each rank computes its
+// part from its own parts alone. The signature of a gradient may differ from that
+// of its tensor; the gradient is converted where it is used.
 type Rule struct {
-	Name string
+	Name string      // rules of several axes are joined by " x "
 	X    []Signature // operands
-	W    Signature   // weights; empty for operations without
+	W    Signature   // weights; empty without weights
 	Y    Signature   // result
 	DY   Signature   // gradient of the result, as the operation reads it
-	DX   []Signature // gradients of the operands, as it leaves them
-	DW   Signature   // gradient of the weights, as it leaves it
+	DX   []Signature // gradients of the operands, as the operation computes them
+	DW   Signature   // gradient of the weights, as the operation computes it
 }
 
-// Product is the rule that follows r on the first axes of a mesh and s on those behind.
+// Product returns the rule that applies r on the first axes of a mesh and s on the
+// axes after them.
 func (r Rule) Product(s Rule) Rule {
 	out := Rule{
 		Name: r.Name + " x " + s.Name,
@@ -37,30 +38,30 @@ func (r Rule) Product(s Rule) Rule {
 	return out
 }
 
-// Op is an operation: its tensors, what it computes, and its rules on one axis.
+// Op is an operation: its tensors, its cost, and its rules on one mesh axis.
 type Op struct {
-	X []graph.Shape
-	W graph.Shape // nil without weights
-	Y graph.Shape
-	// AxisRules are the rules for one axis of a mesh.
-	AxisRules []Rule
-	// Work is the floating-point operations that a rank needs for its part of the
-	// result, from the shapes of its parts.
+	X         []graph.Shape
+	W         graph.Shape // nil without weights
+	Y         graph.Shape
+	AxisRules []Rule // rules for one axis of a mesh
+	// Work returns the floating-point operations of a rank, given the shapes of its
+	// parts.
 	Work func(x []graph.Shape, w, y graph.Shape) float64
-	// Window is the neighbourhood in the first operand that an element of the result
-	// reads, by dimension; Size 0 where it reads the rank's own part. Nil if all do.
+	// Window is the neighbourhood in the first operand that an element of the
+	// result reads, by dimension; Size 0 means the rank's own part. Nil without
+	// windows.
 	Window []graph.WindowAxis
 }
 
-// WithRules is the operation with those rows whose names are given.
+// WithRules returns the operation with only the named rules.
 func (o Op) WithRules(names ...string) Op {
 	o.AxisRules = slices.DeleteFunc(slices.Clone(o.AxisRules), func(r Rule) bool { return !slices.Contains(names, r.Name) })
 	return o
 }
 
-// Rules are the products of the rows over the axes of a mesh, by name, less those that
-// leave a rank without a part of a tensor. On an axis of size 1 all rows are the same,
-// and the first by name stands for them.
+// Rules returns the products of the rules over the axes of a mesh, sorted by name,
+// without those that leave a rank without a part of a tensor. On an axis of size 1
+// all rules are equal, and only the first by name is used.
 func (o Op) Rules(m spatial.Mesh) []Rule {
 	rows := slices.Clone(o.AxisRules)
 	slices.SortFunc(rows, func(a, b Rule) int { return strings.Compare(a.Name, b.Name) })
@@ -85,8 +86,8 @@ func (o Op) Rules(m spatial.Mesh) []Rule {
 	return slices.DeleteFunc(slices.Clone(out), func(r Rule) bool { return !o.nonEmpty(m, r) })
 }
 
-// nonEmpty tells whether every rank has something of every tensor. The last rank has the
-// least.
+// nonEmpty reports whether every rank holds a part of every tensor. The last rank has
+// the smallest parts.
 func (o Op) nonEmpty(m spatial.Mesh, r Rule) bool {
 	last := m.Size() - 1
 	some := func(shape graph.Shape, s Signature) bool {
@@ -100,19 +101,22 @@ func (o Op) nonEmpty(m spatial.Mesh, r Rule) bool {
 	return some(o.W, r.W) && some(o.W, r.DW) && some(o.Y, r.Y) && some(o.Y, r.DY)
 }
 
-// unary is a row of an operation with one operand and no weights.
+// unary returns a rule for one axis of an operation with one operand and no
+// weights.
 func unary(name string, x, y, dy, dx Placement) Rule {
 	return Rule{Name: name, X: []Signature{{x}}, Y: Signature{y}, DY: Signature{dy}, DX: []Signature{{dx}}}
 }
 
-// weighted is a row of an operation with one operand and weights.
+// weighted returns a rule for one axis of an operation with one operand and
+// weights.
 func weighted(name string, x, w, y, dy, dx, dw Placement) Rule {
 	r := unary(name, x, y, dy, dx)
 	r.W, r.DW = Signature{w}, Signature{dw}
 	return r
 }
 
-// forOperands is a row of an operation that treats several operands as it does the first.
+// forOperands returns the rule of an operation that treats several operands like the
+// first.
 func (r Rule) forOperands(operands int) Rule {
 	r.X, r.DX = slices.Repeat(r.X[:1], operands), slices.Repeat(r.DX[:1], operands)
 	return r

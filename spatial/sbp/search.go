@@ -7,27 +7,28 @@ import (
 	"slices"
 )
 
-// DefaultRestarts is how many random plans a search starts from if it is not told.
+// DefaultRestarts is the default number of random initial plans.
 const DefaultRestarts = 20
 
-// Descent is a search by coordinate descent. Its zero value starts from Restarts plans
-// that seed 0 draws.
+// Descent searches by coordinate descent. The zero value uses Restarts random
+// initial plans with seed 0.
 type Descent struct {
-	Restarts int
+	Restarts int // random initial plans; 0 means the default
 	Seed     uint64
 }
 
-// ErrMemory is a network that no plan fits into the memory of the ranks.
+// ErrMemory means that no plan fits into the memory of the ranks.
 var ErrMemory = errors.New("no plan fits into memory")
 
-// score orders plans: bytes over the limit of memory, then seconds, then bytes that all
-// ranks send.
+// score orders plans: by bytes above the memory limit, then by time, then by bytes
+// that all ranks send.
 type score struct {
 	over    int64
 	seconds float64
 	total   int64
 }
 
+// less reports whether s is better than t.
 func (s score) less(t score) bool {
 	switch {
 	case s.over != t.over:
@@ -38,6 +39,7 @@ func (s score) less(t score) bool {
 	return s.total < t.total
 }
 
+// score returns the score of a choice of rules.
 func (c *costTable) score(choice []int) score {
 	e := c.estimate(choice)
 	s := score{seconds: e.Seconds, total: e.Communication().Total}
@@ -47,17 +49,16 @@ func (c *costTable) score(choice []int) score {
 	return s
 }
 
-// Search finds a cheap plan: from each plan with one rule for all nodes, and from several
-// random ones, it goes through the nodes and gives each the rule that is best while the
-// others keep theirs, until a sweep changes nothing; the best of all is the plan. So
-// it is never worse than the same rule everywhere. Of equal rules that which comes first
-// by name is taken, so that all ranks find the same plan.
+// Search finds a fast plan by coordinate descent. Initial plans are those with one
+// rule for all nodes, and random ones. A sweep assigns to each node in turn the
+// rule that is best while the others keep theirs; sweeps repeat until nothing
+// changes. The result is thus never worse than one rule for all nodes. Ties are
+// resolved by the names of rules, so that all ranks find the same plan.
 //
-// A plan beyond the limit of memory costs more than any within, and less the nearer it
-// comes.
+// A plan above the memory limit is worse than any within it, and better the closer
+// it is to the limit.
 //
 // Errors: ErrMemory; ErrNetwork.
-//
 // Source: Chen et al. 2023, arXiv:2301.06813.
 func (d Descent) Search(n Network, m Machine) (Plan, error) {
 	c, err := newCostTable(n, m)
@@ -87,8 +88,8 @@ func (d Descent) Search(n Network, m Machine) (Plan, error) {
 	return c.fittingPlan(best)
 }
 
-// uniformChoices are the plans that give all nodes the rule of one name, where they have it:
-// those that one would make by hand. Nodes without it take their first.
+// uniformChoices returns the plans that use one rule for all nodes. Nodes without that
+// rule use their first.
 func (c *costTable) uniformChoices() [][]int {
 	var plans [][]int
 	seen := map[string]bool{}
@@ -108,13 +109,14 @@ func (c *costTable) uniformChoices() [][]int {
 	return plans
 }
 
-// better orders plans, and equal ones by the names of their rules.
+// better orders plans by score, then by the names of their rules.
 func (c *costTable) better(a, b []int) bool {
 	s, t := c.score(a), c.score(b)
 	return s.less(t) || !t.less(s) && slices.Compare(a, b) < 0
 }
 
-// descend gives every node in turn its best rule, and tells whether any changed.
+// descend assigns to every node in turn its best rule, and reports whether any
+// changed.
 func (c *costTable) descend(choice []int) bool {
 	changed := false
 	for v := range choice {
@@ -132,9 +134,10 @@ func (c *costTable) descend(choice []int) bool {
 	return changed
 }
 
-// Exhaustive tries every plan. It is for small networks, to judge Search by.
+// Exhaustive tries every plan. It is the reference for Search on small networks.
 //
 // Errors: ErrMemory; ErrNetwork.
+// Cost: O(rules^nodes).
 func Exhaustive(n Network, m Machine) (Plan, error) {
 	c, err := newCostTable(n, m)
 	if err != nil {
@@ -151,7 +154,7 @@ func Exhaustive(n Network, m Machine) (Plan, error) {
 	return c.fittingPlan(best)
 }
 
-// next is the plan behind a plan in the order of names; false behind the last.
+// next advances to the next plan in lexicographic order; false after the last.
 func (c *costTable) next(choice []int) bool {
 	for v := len(choice) - 1; v >= 0; v-- {
 		if choice[v]++; choice[v] < len(c.rules[v]) {
@@ -162,11 +165,11 @@ func (c *costTable) next(choice []int) bool {
 	return false
 }
 
-// fittingPlan is the plan of a choice if it fits into memory.
+// fittingPlan returns the plan of a choice if it fits into memory.
 func (c *costTable) fittingPlan(choice []int) (Plan, error) {
 	p := c.plan(choice)
 	if m := c.machine.Memory; m > 0 && p.Estimate.Memory > m {
-		return p, fmt.Errorf("the leanest plan found holds %d bytes, the limit is %d: %w", p.Estimate.Memory, m, ErrMemory)
+		return p, fmt.Errorf("the smallest plan found needs %d bytes per rank, the limit is %d: %w", p.Estimate.Memory, m, ErrMemory)
 	}
 	return p, nil
 }

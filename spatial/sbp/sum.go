@@ -7,10 +7,11 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/graph"
 )
 
-// Sum adds up a tensor over a dimension, which the result does not have.
+// Sum sums a tensor over one dimension, which is removed.
 //
-// Rows: s0, s1, ... cut a dimension of the operand, and the one that is summed over
-// leaves summands; rep computes the same everywhere; partial passes summands on.
+// Rules: s0, s1, ... split a dimension of the operand; a split of the summed
+// dimension gives P. rep replicates the computation; partial maps summands to
+// summands.
 func Sum(shape graph.Shape, over int) Op {
 	o := Op{
 		X:         []graph.Shape{shape},

@@ -8,34 +8,35 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 )
 
-// cost is what a part of a step takes: of computing and of messages that computing waits
-// for, and what is hidden.
+// cost is the cost of a part of a step.
 type cost struct {
-	forward, backward cluster.Time // in the passes
-	reduce            cluster.Time // in the queue of gradients
+	forward, backward cluster.Time // exposed time of each pass
+	reduce            cluster.Time // time in the queue of gradient sums
 	memory            int64
 
-	compute, halo, overlapped, shuffle, sums cluster.Time // parts of the passes; hidden is no part
-	haloBytes, shuffleBytes, sumBytes, grads int64        // that the busiest rank gets or sends
+	compute, halo, overlapped, shuffle, sums cluster.Time // breakdown of the passes; overlapped time is not part of them
+	haloBytes, shuffleBytes, sumBytes, grads int64        // received or sent by the busiest rank
 }
 
+// add returns the sum of two costs.
 func (c cost) add(d cost) cost {
 	return cost{c.forward + d.forward, c.backward + d.backward, c.reduce + d.reduce, c.memory + d.memory,
 		c.compute + d.compute, c.halo + d.halo, c.overlapped + d.overlapped, c.shuffle + d.shuffle, c.sums + d.sums,
 		c.haloBytes + d.haloBytes, c.shuffleBytes + d.shuffleBytes, c.sumBytes + d.sumBytes, c.grads + d.grads}
 }
 
-// costModel prices a network on a mesh.
+// costModel evaluates the cost of a network on a mesh.
 type costModel struct {
 	n         Network
 	m         *Machine
-	mesh      spatial.Mesh // without changes
+	mesh      spatial.Mesh // without overrides
 	cuts      *splitter
-	strides   []int  // of the axes of the mesh, in ranks
-	intraNode []bool // by axis of the mesh: ranks that differ along it share a node
-	fixed     int64  // memory, once it is known
+	strides   []int  // by mesh axis: difference between neighbouring ranks
+	intraNode []bool // by mesh axis: ranks that differ along it share a node
+	fixed     int64  // memory; 0 until it is computed
 }
 
+// newCostModel returns the cost model of a network on a mesh.
 func newCostModel(n Network, m *Machine, mesh spatial.Mesh, c *splitter) *costModel {
 	p := &costModel{n: n, m: m, mesh: withoutOverrides(mesh), cuts: c, strides: make([]int, len(mesh)), intraNode: make([]bool, len(mesh))}
 	stride := 1
@@ -47,7 +48,7 @@ func newCostModel(n Network, m *Machine, mesh spatial.Mesh, c *splitter) *costMo
 	return p
 }
 
-// over is the group of the axes of the mesh that cut a layout.
+// over returns the group of ranks along the mesh axes that split a layout.
 func (p *costModel) over(l fieldLayout) group {
 	g := group{ranks: 1, stride: p.mesh.Size(), intraNode: true}
 	for _, c := range l {
@@ -60,9 +61,9 @@ func (p *costModel) over(l fieldLayout) group {
 	return g
 }
 
-// share is the largest part of a field, of what is computed for it. taps, if not nil, counts
-// along the levels what a place's work is: where a window reaches beyond their ends, there is
-// nothing to compute.
+// share returns the largest shard's share of a field, or of the work for it. taps,
+// if not nil, counts the operands that an index along the levels reads: windows
+// beyond the ends of the levels have less work.
 func share(l fieldLayout, s graph.Shape, taps func(at int) int) float64 {
 	part := 1.0
 	for axis, c := range l {
@@ -88,7 +89,8 @@ func share(l fieldLayout, s graph.Shape, taps func(at int) int) float64 {
 	return part
 }
 
-// reads counts the operands along an axis that a result at a place reads.
+// reads returns a function that counts the operands along an axis that an output
+// index reads.
 func (e *Edge) reads(axis int) func(at int) int {
 	a := e.Window[axis]
 	return func(at int) int {
@@ -102,7 +104,8 @@ func (e *Edge) reads(axis int) func(at int) int {
 	}
 }
 
-// readBy counts the results along an axis, of so many, that read an operand at a place.
+// readBy returns a function that counts the outputs along an axis, of the given
+// number, that read an operand index.
 func (e *Edge) readBy(axis, results int) func(at int) int {
 	a := e.Window[axis]
 	return func(at int) int {
@@ -116,11 +119,12 @@ func (e *Edge) readBy(axis, results int) func(at int) int {
 	}
 }
 
-// neededIntervals is what the parts of a layout need of a field: along each axis, by place.
+// neededIntervals holds the intervals of a field that each part of a layout requires, by axis
+// and coordinate.
 type neededIntervals [fieldAxes][]spatial.Interval
 
-// readsWhole tells whether a layer reads the whole of its operand along an axis, however its
-// result is cut.
+// readsWhole reports whether a layer reads all of its operand along an axis, however
+// its result is split.
 func (e *Edge) readsWhole(axis int, out graph.Shape) bool {
 	if e.Window == nil {
 		return e.Shape[axis] != out[axis]
@@ -128,8 +132,8 @@ func (e *Edge) readsWhole(axis int, out graph.Shape) bool {
 	return axis == channels && e.MixesChannels
 }
 
-// forwardNeeds is what parts of a result read of the operand of an edge, and how these are
-// laid out.
+// forwardNeeds returns what the shards of a result read of an edge's operand, and
+// the layout in which they read it.
 func forwardNeeds(e *Edge, out fieldLayout, shape graph.Shape) (n neededIntervals, reader fieldLayout) {
 	reader = out
 	for axis, size := range e.Shape {
@@ -147,8 +151,8 @@ func forwardNeeds(e *Edge, out fieldLayout, shape graph.Shape) (n neededInterval
 	return n, reader
 }
 
-// backwardNeeds is what the gradients of parts of the operand read of those of the result,
-// and how these are laid out.
+// backwardNeeds returns what the gradients of shards of the operand read of the
+// result's gradient, and the layout in which they read it.
 func backwardNeeds(e *Edge, x fieldLayout, shape graph.Shape) (n neededIntervals, reader fieldLayout) {
 	reader = x
 	for axis, size := range shape {
@@ -166,22 +170,23 @@ func backwardNeeds(e *Edge, x fieldLayout, shape graph.Shape) (n neededIntervals
 	return n, reader
 }
 
-// axisPieces is what a place needs of an axis whose parts are held elsewhere: pieces and their
-// length, in all and of the place's own.
+// axisPieces is what one coordinate requires along an axis held by others: the number of
+// pieces and their length, in total and from the coordinate itself.
 type axisPieces struct{ pieces, length, ownPieces, ownLength float64 }
 
-// transfer is parts of a field on their way: the time until the rank that gets most has
-// those that it needs, their bytes, and all that it then has.
+// transfer is the cost of moving parts of a field: the time of the slowest rank,
+// the bytes that it receives, and the bytes that it then holds.
 type transfer struct {
 	time                     cluster.Time
 	receivedBytes, heldBytes int64
 }
 
-// transfer prices what parts need of a field: places of needs are along the axes of the mesh
-// of to.
+// transfer returns the cost of moving a field from one layout to the intervals n,
+// whose coordinates are those of the layout to. It evaluates every distinct
+// combination of mesh coordinates.
 func (p *costModel) transfer(s graph.Shape, from, to fieldLayout, n neededIntervals) transfer {
-	// By the needs' place · places held + place held, or by place if the same axis of the
-	// mesh cuts both.
+	// Index: required coordinate · number of held parts + held coordinate, or the
+	// coordinate alone if the same mesh axis splits both.
 	var what [fieldAxes][]axisPieces
 	used := make([]bool, len(p.mesh))
 	whole := true
@@ -190,7 +195,7 @@ func (p *costModel) transfer(s graph.Shape, from, to fieldLayout, n neededInterv
 		for place, need := range n[axis] {
 			pieces := spatial.Sources(held.cut(), need, size)
 			at, end := 0, held.parts()
-			if held.mesh != noAxis && held.mesh == to[axis].mesh { // no rank stands elsewhere
+			if held.mesh != noAxis && held.mesh == to[axis].mesh { // the same mesh axis: both coordinates are equal
 				at, end = place, place+1
 			}
 			for ; at < end; at++ {
@@ -245,8 +250,9 @@ func (p *costModel) transfer(s graph.Shape, from, to fieldLayout, n neededInterv
 	}
 }
 
-// distinctPlaces are the places along an axis of the mesh, of those that need and hold as much as
-// another only the first. All are, if the axis cuts several axes of the field.
+// distinctPlaces returns the coordinates along a mesh axis that differ in what they require
+// and hold, one of each kind. If the mesh axis splits several axes of the field, it
+// returns all.
 func (p *costModel) distinctPlaces(k int, from, to fieldLayout, what *[fieldAxes][]axisPieces) []int {
 	only, all := noAxis, make([]int, p.mesh[k].Size)
 	for i := range all {
@@ -272,8 +278,9 @@ func (p *costModel) distinctPlaces(k int, from, to fieldLayout, what *[fieldAxes
 	return places
 }
 
-// rankTransfer is the time of one rank, by its places along the axes of the mesh, the bytes
-// that it gets, and those that it then has.
+// rankTransfer returns the time of the rank at the given mesh coordinates, the
+// bytes that it receives, and the bytes that it then holds. Messages within a node
+// and between nodes use their own links.
 func (p *costModel) rankTransfer(from, to fieldLayout, what *[fieldAxes][]axisPieces, at []int) (t, got, has float64) {
 	all, near, own := axisPieces{pieces: 1, length: 1}, axisPieces{pieces: 1, length: 1}, axisPieces{pieces: 1, length: 1}
 	for axis := range what {
@@ -306,14 +313,14 @@ func (p *costModel) rankTransfer(from, to fieldLayout, what *[fieldAxes][]axisPi
 	return t, 4 * (all.length - own.length), 4 * all.length
 }
 
-// readsHaloApart tells whether a layer reads halos apart from the rank's own part: convolutions of
-// whole blocks of channels do.
+// readsHaloApart reports whether a layer reads halos from a separate buffer, which
+// convolutions of whole blocks of channels do.
 func readsHaloApart(e *Edge, out graph.Shape) bool {
 	return e.MixesChannels && min(e.Shape[channels], out[channels]) >= graph.BlockSize
 }
 
-// canOverlap tells whether a layer computes while parts that are held so are on their way to it: if
-// it needs their rows and columns only.
+// canOverlap reports whether a layer can compute while its operand is in transit: only
+// latitudes and longitudes may be missing.
 func canOverlap(e *Edge, held, reader fieldLayout, out graph.Shape) bool {
 	for axis, c := range held {
 		if c.mesh != noAxis && (c.mesh != reader[axis].mesh || axis <= levels && e.Window[axis].Size > 1) {
@@ -323,7 +330,8 @@ func canOverlap(e *Edge, held, reader fieldLayout, out graph.Shape) bool {
 	return readsHaloApart(e, out)
 }
 
-// interior is the least share of a rank's part of the result that reads nothing of others.
+// interior returns the smallest share of a rank's result that reads only the rank's
+// own shard.
 func interior(e *Edge, reader fieldLayout, shape graph.Shape, x fieldLayout) float64 {
 	part := 1.0
 	for axis, c := range reader {
@@ -341,8 +349,8 @@ func interior(e *Edge, reader fieldLayout, shape graph.Shape, x fieldLayout) flo
 	return part
 }
 
-// isShuffle tells whether parts that are read are cut along other axes than those that are held,
-// so that more than a halo travels.
+// isShuffle reports whether an operand is read in another distribution than it is held
+// in, which needs a shuffle instead of a halo exchange.
 func isShuffle(held, reader fieldLayout) bool {
 	for axis := range held {
 		if held[axis].mesh != noAxis && held[axis].mesh != reader[axis].mesh {
@@ -352,8 +360,8 @@ func isShuffle(held, reader fieldLayout) bool {
 	return false
 }
 
-// layerCost prices a layer whose operands are there: all of it, or what does not wait for an
-// operand that is read in windows.
+// layerCost returns the cost of a layer without its operands. The computing of a layer
+// that reads an operand in windows belongs to that edge.
 func (p *costModel) layerCost(v int, to stageSplit) cost {
 	l := &p.n.Layers[v]
 	out := p.cuts.layout(p.mesh, to, l.result())
@@ -379,7 +387,7 @@ func (p *costModel) layerCost(v int, to stageSplit) cost {
 		add(t, bytes, &c.backward)
 	}
 	t, bytes := p.m.allReduce(g, l.GradientValues)
-	if p.optimiserShards() > 1 { // each rank needs the sums of its share only
+	if p.optimiserShards() > 1 { // a sharded optimiser needs only the reduce-scatter
 		t, bytes = t/2, bytes/2
 	}
 	u, more := p.m.allGather(g, l.GatheredValues)
@@ -387,12 +395,13 @@ func (p *costModel) layerCost(v int, to stageSplit) cost {
 	return c
 }
 
-// windowedEdge is the edge of a layer that is read in windows, none if there is none.
+// windowedEdge returns the edge of a layer that is read in windows; −1 for none.
 func (p *costModel) windowedEdge(v int) int {
 	return slices.IndexFunc(p.n.Layers[v].From, func(e Edge) bool { return e.Window != nil })
 }
 
-// filters is the share of the filters that the part of a result reads: whole ones.
+// filters returns the share of the filters that a shard of the result reads, which
+// depends on its channels only.
 func filters(l fieldLayout, s graph.Shape) float64 {
 	only := fieldLayout{}
 	for axis := range only {
@@ -402,14 +411,15 @@ func filters(l fieldLayout, s graph.Shape) float64 {
 	return share(only, s, nil)
 }
 
-// workTime is the computing of a layer that reads an operand in windows, but for the gradient of
-// that operand.
+// workTime returns the computing times of a layer that reads an operand in windows,
+// without the gradient of that operand.
 func (p *costModel) workTime(l *Layer, e *Edge, out fieldLayout) (forward, filter, backward cluster.Time) {
 	part := share(out, l.Out, e.reads(levels))
 	return p.m.computeTime(l.Forward, part, filters(out, l.Out)), p.m.computeTime(l.Filter, part, 1), p.m.computeTime(l.Backward, part, 1)
 }
 
-// dataTime is the computing of the gradient of an operand that is read in windows.
+// dataTime returns the computing time of the gradient of an operand that is read in
+// windows.
 func (p *costModel) dataTime(l *Layer, e *Edge, x fieldLayout) cluster.Time {
 	if len(l.Data) == 0 {
 		return 0
@@ -417,8 +427,9 @@ func (p *costModel) dataTime(l *Layer, e *Edge, x fieldLayout) cluster.Time {
 	return p.m.computeTime(l.Data, share(x, e.Shape, e.readBy(levels, l.Out[levels])), filters(x, e.Shape))
 }
 
-// edgeCost prices how an operand of one spread gets to a layer of another and its gradient back,
-// with the computing of the layer if that reads it in windows.
+// edgeCost returns the cost of moving an operand from one split to another and its
+// gradient back. If the layer reads the operand in windows, its computing is
+// included, and overlaps with the transfer where possible.
 func (p *costModel) edgeCost(v, i int, from, to stageSplit) cost {
 	l := &p.n.Layers[v]
 	e := &l.From[i]
@@ -452,7 +463,7 @@ func (p *costModel) edgeCost(v, i int, from, to stageSplit) cost {
 	}
 	add(isShuffle(x, reader), in.time-hide, in.receivedBytes)
 	add(isShuffle(backHeld, backReader), back.time-hideBack, back.receivedBytes)
-	switch { // what the gradient of a filter reads again
+	switch { // kept for the gradient of the filters
 	case !e.MixesChannels:
 	case isShuffle(x, reader):
 		c.memory = in.heldBytes
@@ -462,12 +473,13 @@ func (p *costModel) edgeCost(v, i int, from, to stageSplit) cost {
 	return c
 }
 
-// backwardTransfer prices the way of the gradient of an operand that is laid out like x, and tells how it
-// is held and how it is read. reader is how the layer reads the operand.
+// backwardTransfer returns the cost of moving the gradient of an operand with layout x, and the
+// layouts in which it is held and read. reader is the layout in which the layer
+// reads the operand.
 func (p *costModel) backwardTransfer(l *Layer, e *Edge, out, x, reader fieldLayout) (t transfer, held, to fieldLayout) {
 	var need neededIntervals
 	switch {
-	case e.From == Input: // its gradient is not wanted
+	case e.From == Input: // inputs need no gradient
 		return transfer{}, x, x
 	case e.Window == nil:
 		held = reader

@@ -1,39 +1,43 @@
-// Package search predicts how long a step of training takes when the layers of a
-// network are spread over ranks, and finds how to spread them.
+// Package search predicts the time of a training step whose layers are distributed
+// over ranks, and finds the best distribution.
 //
-//	n, err := search.Layers(g, search.Optimiser{State: 2}) // of a graph with its loss; Adam keeps 2 numbers a weight
+//	n, err := search.Layers(g, search.Optimiser{State: 2}) // a graph with its loss; Adam has 2 values per weight
 //	...
 //	r, err := search.Search(n, 64, search.Machine{
-//		FLOPs: 1e12, Bytes: 1e11, // a second, of one rank
+//		FLOPs: 1e12, Bytes: 1e11, // per second, of one rank
 //		PerNode: 4, Between: search.Link{Alpha: 2 * cluster.Microsecond, Rate: 12_500_000_000}, ...
 //	}, search.Options{Changes: true})
 //	fmt.Println(r.Best.Mesh, r.Best.Step)
 //
-// The model, with the time α + βn of a message of n bytes:
+// Cost model, with α + βn for a message of n bytes:
 //
-//	computing      the largest part's share of FLOPs and bytes, at measured rates of
-//	               kernels where they are known, else at those of the machine
-//	halos          the messages of the rank that gets most, one after the other; rows and
-//	               columns for convolutions are hidden behind points that read no other
-//	               rank's, and behind the gradients of filters, if the engine does so
-//	shuffles       the same between two distributions, and back for gradients
-//	gradients      all-reduces in one queue beside the backward pass, in the order in
-//	               which they are ready: c = max(c, ready) + time
+//	computing      the largest shard's share of FLOPs and bytes, at measured kernel rates
+//	               where known, else at the peak rates of the machine
+//	halos          the messages of the rank that receives most, one after the other; halos
+//	               in latitude and longitude overlap with the interior of a convolution and
+//	               with the gradients of filters, if the engine overlaps them
+//	shuffles       the same between two different distributions, and back for gradients
+//	gradients      all-reduces in a queue during the backward pass, in the order in which
+//	               they are ready: c = max(c, ready) + time
 //	step           forward + max(backward, c) + optimiser
 //
-// A plan gives every stage, all fields of one size, a distribution over a mesh of ranks: what
-// each axis of the mesh cuts there. That is space, evenly or where all sizes suit each other,
-// channels, samples, or nothing, where its ranks compute the same. The best plan of a mesh
-// is found exactly, by dynamic programming over parts of the step that grow from the inside
-// of its skips, after spreads with which no plan can be fast enough are left out; a test
-// tries all plans and judges it by them. Package spatial executes all of them: Plan.Mesh says how.
+// Search space: a plan assigns a distribution to every stage, that is to all fields
+// of one size. Each mesh axis splits one axis of space (evenly, or as the sizes of
+// all stages allow), the channels, the samples, or nothing; then its ranks compute
+// the same.
 //
-// Where channels are cut, a convolution gathers all channels of its operand, and its gradient
-// all of the result's.
+// Algorithm: dynamic programming over parts of a step finds the best plan of a mesh
+// exactly. The runs of parts grow from the inside of the network's skips.
+// Distributions that are too slow in any plan are pruned first. A test compares the
+// result with an exhaustive search. Package spatial can execute every plan, given
+// Plan.Mesh.
 //
-// Times are whole picoseconds, so sums are exact in every order and all ranks
-// find the same plan.
+// If channels are split, a convolution gathers all channels of its operand, and its
+// gradient all channels of the result's gradient.
 //
-// Source: Dryden et al. 2019, arXiv:1903.06681, section V (model of costs, search over
+// Times are integers in picoseconds. Sums are thus exact in every order, and all
+// ranks find the same plan.
+//
+// Source: Dryden et al. 2019, arXiv:1903.06681, section V (cost model, search over
 // distributions).
 package search

@@ -8,34 +8,37 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 )
 
-// label is what a run of consecutive parts of a step does to the clock. With y the time at
-// which all before it would end if nothing followed, and z the forward passes and sums of
-// gradients before it, both become
+// label is the effect of a run of consecutive parts of a step on the clock. Let y
+// be the time at which everything before the run would end if nothing followed, and
+// z the time of the forward passes and gradient sums before it. The run changes
+// them to
 //
-//	y' = max(p + y, q + z)    z' = r + z
+//	y' = max(p + y, q + z)
+//	z' = r + z
 //
-// so runs are put together like products of matrices, in any grouping, and a step takes
-// max(p, q) of the whole: the end of the backward pass, or of the queue of gradients. It is
-// the recursion c = max(c, ready) + time, read from the front of the network.
+// This is a product of matrices in the (max, +) algebra, so runs can be combined in
+// any grouping. A step takes max(p, q) of the whole run: the end of the backward
+// pass or of the queue of gradient sums. It is the recursion c = max(c, ready) +
+// time, read from the front of the network.
 type label struct {
 	p, q, r     cluster.Time
-	memory      int64
-	left, right *label // of which it is made
-	stages      []int  // of a single part: the stages that it is about,
-	choice      []int  // and their spreads
+	memory      int64  // bytes per rank
+	left, right *label // runs that it combines; nil for a single part
+	stages      []int  // of a single part: the stages that determine its cost
+	choice      []int  // and their selected splits
 }
 
-// concat is one run after the other.
+// concat combines two consecutive runs.
 func (a *label) concat(b *label) label {
 	return label{p: a.p + b.p, q: max(b.p+a.q, b.q+a.r), r: a.r + b.r, memory: a.memory + b.memory, left: a, right: b}
 }
 
-// dominates tells whether nothing can make b better than a.
+// dominates reports whether a dominates b: it is no worse in any component.
 func (a *label) dominates(b *label) bool {
 	return a.p <= b.p && a.q <= b.q && a.r <= b.r && a.memory <= b.memory
 }
 
-// writeChoices writes down the choices that led to a label.
+// writeChoices writes the choices of a label to to, by stage.
 func (a *label) writeChoices(to []int) {
 	if a.left != nil {
 		a.left.writeChoices(to)
@@ -46,31 +49,33 @@ func (a *label) writeChoices(to []int) {
 	}
 }
 
-// run is consecutive parts of the step with their labels, for every choice of the stages
-// at its border: those that parts outside of it are about too.
+// run is a range of consecutive parts with their labels, for every choice of its
+// border stages, which are those that parts outside the run also depend on.
 type run struct {
-	stages []int
-	labels [][]*label
-	lo, hi int // parts
+	stages []int      // border stages
+	labels [][]*label // Pareto-optimal labels, by combination of choices
+	lo, hi int        // first and last part
 }
 
-// dynamicProgram finds the best plan of a mesh: no label beyond the bounds is followed.
+// dynamicProgram is the dynamic programme for one mesh. It discards labels above its
+// bounds.
 type dynamicProgram struct {
 	*costModel
 	choices     [][]stageSplit // by stage
-	first, last []int          // parts that are about a stage
-	step        cluster.Time
-	memory      int64 // 0: no limit
+	first, last []int          // first and last part that depends on a stage
+	step        cluster.Time   // upper bound of the time without the optimiser
+	memory      int64          // bytes; 0 is no limit
 }
 
-// stepPart is one part of a step, and the stages on whose spreads its cost depends, each once.
+// stepPart is one part of a step, and the distinct stages that its cost depends on.
 type stepPart struct {
 	stages []int
 	cost   func(to []stageSplit) cost
 }
 
-// parts are those of a step in the order of the forward pass: a layer's own one before those
-// of its operands, so that its gradients are ready behind all of them.
+// parts returns the parts of a step in the order of the forward pass. The part of a
+// layer itself comes before those of its operands, so that its gradients are ready
+// after all of them in the backward pass.
 func (p *costModel) parts() []stepPart {
 	var all []stepPart
 	for v, l := range p.n.Layers {
@@ -88,7 +93,7 @@ func (p *costModel) parts() []stepPart {
 	return all
 }
 
-// size is the number of choices of some stages.
+// size returns the number of combinations of choices of some stages.
 func (d *dynamicProgram) size(stages []int) int {
 	n := 1
 	for _, s := range stages {
@@ -97,7 +102,8 @@ func (d *dynamicProgram) size(stages []int) int {
 	return n
 }
 
-// each calls f with every choice of some stages, the last one fastest.
+// each calls f with every combination of choices of some stages; the last stage
+// varies fastest.
 func (d *dynamicProgram) each(stages []int, f func(choice []int)) {
 	for i := range d.size(stages) {
 		choice := make([]int, len(stages))
@@ -109,7 +115,7 @@ func (d *dynamicProgram) each(stages []int, f func(choice []int)) {
 	}
 }
 
-// single is the run of one part.
+// single returns the run of one part.
 func (d *dynamicProgram) single(at int, p stepPart) run {
 	r := run{stages: p.stages, lo: at, hi: at}
 	d.each(p.stages, func(choice []int) {
@@ -130,9 +136,9 @@ func (d *dynamicProgram) single(at int, p stepPart) run {
 	return r
 }
 
-// prune leaves out spreads of stages with which a step takes longer than the bound, whatever
-// the others are, also of runs about one stage: time is what each takes at least. It tells
-// whether every stage has one left.
+// prune prunes the choices of stages with which a step exceeds the bound whatever
+// the others are. time holds a lower bound for each choice. Runs of a single stage
+// are updated. It reports whether every stage has a choice left.
 func (d *dynamicProgram) prune(time [][]cluster.Time, runs []run) bool {
 	var all cluster.Time
 	least := make([]cluster.Time, len(time))
@@ -159,7 +165,7 @@ func (d *dynamicProgram) prune(time [][]cluster.Time, runs []run) bool {
 	return true
 }
 
-// removeWhere is a list without those at some indices.
+// removeWhere returns the elements of a list whose indices left does not select.
 func removeWhere[T any](list []T, left func(i int) bool) (kept []T) {
 	for i, v := range list {
 		if !left(i) {
@@ -169,7 +175,8 @@ func removeWhere[T any](list []T, left func(i int) bool) (kept []T) {
 	return kept
 }
 
-// computeTimes is the time of computing with each spread of each stage.
+// computeTimes returns the computing time of each choice of each stage, a lower bound of
+// its cost.
 func (d *dynamicProgram) computeTimes() [][]cluster.Time {
 	time := make([][]cluster.Time, len(d.choices))
 	for s, choices := range d.choices {
@@ -198,8 +205,9 @@ func (d *dynamicProgram) computeTimes() [][]cluster.Time {
 	return time
 }
 
-// costedRuns are the runs of all parts, without spreads that are too slow. Those about one stage
-// are priced first, by stages with few spreads, so that what follows has fewer.
+// costedRuns returns the runs of all parts after pruning. Parts of a single stage are
+// evaluated first, by ascending number of choices, so that fewer choices remain for
+// the others.
 func (d *dynamicProgram) costedRuns() ([]run, bool) {
 	time := d.computeTimes()
 	parts := d.parts()
@@ -222,7 +230,7 @@ func (d *dynamicProgram) costedRuns() ([]run, bool) {
 				}
 			}
 		}
-		for k := range exact { // computing for fields of other stages is in parts about both
+		for k := range exact { // computing for fields of other stages belongs to parts that depend on both
 			time[s][k] = max(time[s][k], exact[k])
 		}
 	}
@@ -237,7 +245,8 @@ func (d *dynamicProgram) costedRuns() ([]run, bool) {
 	return runs, true
 }
 
-// border is the stages of two neighbouring runs, and those that stay when they are one.
+// border returns the stages of two neighbouring runs, and those that remain border
+// stages when the runs are joined.
 func (d *dynamicProgram) border(a, b run) (union, stay []int) {
 	union = append(slices.Clone(a.stages), b.stages...)
 	slices.Sort(union)
@@ -250,7 +259,7 @@ func (d *dynamicProgram) border(a, b run) (union, stay []int) {
 	return union, stay
 }
 
-// join makes one run of two neighbours.
+// join joins two neighbouring runs.
 func (d *dynamicProgram) join(a, b run) run {
 	union, stay := d.border(a, b)
 	out := run{stages: stay, lo: a.lo, hi: b.hi, labels: make([][]*label, d.size(stay))}
@@ -276,7 +285,8 @@ func (d *dynamicProgram) join(a, b run) run {
 	return out
 }
 
-// addLabel adds a label to those of which none is worse than another in everything.
+// addLabel adds a label to a Pareto front: it drops dominated labels and those above
+// the bounds.
 func (d *dynamicProgram) addLabel(labels *[]*label, l label) {
 	if max(l.p, l.q) > d.step || d.memory > 0 && l.memory > d.memory {
 		return
@@ -290,8 +300,8 @@ func (d *dynamicProgram) addLabel(labels *[]*label, l label) {
 	*labels = append(*labels, &l)
 }
 
-// best is a plan of a mesh that takes least time among those that fit, if one takes no
-// longer than a bound without the optimiser.
+// best returns the fastest plan of a mesh that fits into memory; ok is false if
+// none takes at most bound without the optimiser.
 func (p *costModel) best(bound cluster.Time) (Plan, bool) {
 	d := &dynamicProgram{costModel: p, choices: p.cuts.choices(p.mesh), step: bound}
 	if p.m.Memory > 0 {

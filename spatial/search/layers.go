@@ -10,54 +10,56 @@ import (
 	"github.com/ensemble-weather/ensemble/engine/op"
 )
 
-// Input stands in Edge.From for a field that enters the network: ranks load the part
-// that they read.
+// Input in Edge.From denotes a field that enters the network. Each rank loads the
+// part that it reads.
 const Input = -1
 
-// Network is what is planned: layers in an order in which they can be computed, and what
-// every rank holds of all.
+// Network is the input of the search: layers in an order of execution, and the
+// optimiser.
 type Network struct {
 	Layers     []Layer
-	Parameters int64 // values
+	Parameters int64 // number of values
 	Optimiser  Optimiser
 }
 
-// Layer is an operation on fields with those that follow it point by point: what has one
-// distribution. All counts are of the whole layer, on one rank.
+// Layer is an operation on fields with the pointwise operations that follow it;
+// they share one distribution. All counts are for the whole layer on one rank.
 type Layer struct {
 	Name   string
 	Out    graph.Shape // [N C D H W]
-	Joined bool        // of fields along the channels, which are then whole on every rank
+	Joined bool        // a channel concatenation; every rank has all its channels
 	From   []Edge
-	// Forward, Backward and Filter are computed on parts of the result, Data, the gradient of
-	// the operand that is read in windows, on parts of that. Filter needs no halo of
-	// gradients.
+	// Work by pass. Forward, Backward and Filter are computed on shards of the
+	// result, Data (the gradient of the operand that is read in windows) on shards
+	// of the operand. Filter needs no halo of gradients.
 	Forward, Backward, Filter, Data []Work
-	// GradientValues are values that are added up over ranks once a step, beside the backward
-	// pass; Gathered are those of parameters that are fields, which come together.
+	// Number of gradient values that are summed over ranks once per step, during
+	// the backward pass, and of gradients of parameters that are fields, which are
+	// gathered.
 	GradientValues, GatheredValues int64
-	SavedBytes                     int64 // bytes of fields that are loaded, or that the backward pass reads
-	// Sums and BackwardSums are the values of sums over ranks within a pass.
-	Sums, BackwardSums []int64
+	SavedBytes                     int64   // bytes of fields that are loaded or that the backward pass reads
+	Sums, BackwardSums             []int64 // number of values of each sum over ranks within a pass
 }
 
 // Edge is a field that a layer reads.
 type Edge struct {
-	From   int         // layer, or Input
+	From   int         // index of the layer, or Input
 	Shape  graph.Shape // of the field
 	Joined bool        // as in Layer
-	// Window is how the layer reads it, by axis; nil for the same points as those of the
+	// Window is the window by axis; nil if the layer reads the points of its
 	// result.
 	Window []graph.WindowAxis
-	// MixesChannels tells that every channel of the result reads all of the operand's.
+	// whether every channel of the result reads all channels of the operand
 	MixesChannels bool
 }
 
+// result returns the field that the layer computes.
 func (l *Layer) result() splitField { return splitField{l.Out, l.Joined} }
 
+// operand returns the field that the layer reads.
 func (e *Edge) operand() splitField { return splitField{e.Shape, e.Joined} }
 
-// Times is a network whose batch is so many times as large.
+// Times returns the network with k times the batch size.
 func (n Network) Times(k int) Network {
 	larger := func(s graph.Shape) graph.Shape {
 		s = s.Clone()
@@ -83,29 +85,30 @@ func (n Network) Times(k int) Network {
 	return n
 }
 
-// Work is what one operation computes and moves.
+// Work is the cost of one operation.
 type Work struct {
-	FLOPs, Bytes int64 // shared out with the points
-	Fixed        int64 // bytes that every rank moves
-	Conv         *Conv // of a convolution
+	FLOPs, Bytes int64 // proportional to the number of points
+	Fixed        int64 // bytes that every rank moves, such as filters
+	Conv         *Conv // nil for other operations
 }
 
-// Conv names a convolution for tables of times.
+// Conv identifies a convolution in tables of measured times.
 type Conv struct {
 	Pass    string // "forward", "data" or "filter"
-	In, Out int    // channels that the pass reads and makes
-	Filter  [3]int // levels, latitudes, longitudes
+	In, Out int    // channels that the pass reads and writes
+	Filter  [3]int // filter size in levels, latitudes and longitudes
 }
 
-// Layers finds the layers of a graph with a loss, before gradients are added.
+// Layers derives the layers of a graph with a loss. The graph has no gradients yet.
 //
-// A layer begins at an operation with a window (convolution, pooling, upsampling), and at
-// one that joins channels. What follows point by point belongs to it.
+// A layer starts at an operation with a window (convolution, pooling, upsampling)
+// and at a channel concatenation. The pointwise operations that follow belong to
+// it.
 //
 // Errors: a graph without loss or fields; operations without gradient.
 func Layers(g *graph.Graph, o Optimiser) (Network, error) {
 	if g.Loss < 0 {
-		return Network{}, fmt.Errorf("the network has no loss, so no step to plan")
+		return Network{}, fmt.Errorf("the network has no loss, so there is no training step to plan")
 	}
 	l := &layerBuilder{g: g, needed: g.Needed(g.Roots()), layer: make([]int, len(g.Nodes)), kind: make([]placement, len(g.Nodes)),
 		trained: make([]bool, len(g.Nodes)), kept: make([]bool, len(g.Nodes)), n: Network{Optimiser: o}, names: map[string]int{}}
@@ -115,31 +118,34 @@ func Layers(g *graph.Graph, o Optimiser) (Network, error) {
 		}
 	}
 	if len(l.n.Layers) == 0 {
-		return Network{}, fmt.Errorf("the network has no field [N C D H W] that could be cut")
+		return Network{}, fmt.Errorf("the network has no field [N C D H W] to split")
 	}
 	return l.n, nil
 }
 
-// placement says where a value lives.
+// placement states how ranks hold a value.
 type placement int
 
 const (
-	everywhere placement = iota // parameters, constants and what is made of them alone
-	field                       // cut like its layer
-	sum                         // made of fields, and no field
+	// replicated: parameters, constants and values derived from these alone
+	everywhere placement = iota
+	field                // split like its layer
+	sum                  // computed from fields, but not a field
 )
 
+// layerBuilder is the state of Layers.
 type layerBuilder struct {
 	g       *graph.Graph
 	n       Network
 	needed  []bool
-	layer   []int // by node: Input, or of a field or sum
+	layer   []int // by node: the layer of a field or sum, or Input
 	kind    []placement
 	trained []bool // by node: depends on a parameter
-	kept    []bool // by node: counted as kept
+	kept    []bool // by node: counted as saved for the backward pass
 	names   map[string]int
 }
 
+// visit adds one node of the graph.
 func (l *layerBuilder) visit(n *graph.Node) error {
 	switch {
 	case n.Kind == graph.KindParam:
@@ -153,7 +159,7 @@ func (l *layerBuilder) visit(n *graph.Node) error {
 	return nil
 }
 
-// operation puts an operation into a layer.
+// operation assigns an operation to a layer.
 func (l *layerBuilder) operation(n *graph.Node) error {
 	at, fields := Input, 0
 	for _, id := range n.In {
@@ -168,7 +174,7 @@ func (l *layerBuilder) operation(n *graph.Node) error {
 		}
 	}
 	if l.kind[n.ID] == everywhere {
-		return nil // counted where it is read
+		return nil // counted by the operations that read it
 	}
 	if fields > 0 && len(n.Shape) == 5 {
 		l.kind[n.ID] = field
@@ -176,7 +182,7 @@ func (l *layerBuilder) operation(n *graph.Node) error {
 	w := n.Op.Window(l.g.InShapes(n), n.Attrs)
 	windowed := len(w.Axes) == 5 && l.kind[n.ID] == field && slices.ContainsFunc(w.Axes, func(a graph.WindowAxis) bool { return a.Size > 1 || a.Stride > 1 || a.UpFactor > 1 })
 	begins := windowed || n.Op.Conv != nil || n.Moves(graph.MoveConcat) && fields > 1
-	if !begins && at == Input { // of what is loaded alone: with the layer before it
+	if !begins && at == Input { // reads only inputs: belongs to the layer before it
 		at = len(l.n.Layers) - 1
 	}
 	if begins || at == Input {
@@ -187,7 +193,7 @@ func (l *layerBuilder) operation(n *graph.Node) error {
 	l.layer[n.ID] = at
 	v := &l.n.Layers[at]
 	for i, id := range n.In {
-		if l.kind[id] == field && l.layer[id] == Input && !l.kept[id] { // as it is loaded, and as convolutions read it
+		if l.kind[id] == field && l.layer[id] == Input && !l.kept[id] { // once as loaded, once in the layout of convolutions
 			l.kept[id] = true
 			v.SavedBytes += 2 * 4 * int64(l.g.Nodes[id].Shape.Size())
 		}
@@ -210,12 +216,13 @@ func (l *layerBuilder) operation(n *graph.Node) error {
 	return l.count(v, n)
 }
 
-// isConcat tells whether a value joins fields along the channels.
+// isConcat reports whether a value is a concatenation of fields along the channels.
 func isConcat(n *graph.Node) bool {
 	return op.IsChannelConcat(n) && len(n.Shape) == fieldAxes
 }
 
-// fieldShape is the shape of a layer's fields; a layer that makes no field has one point.
+// fieldShape returns the shape of a layer's field; a result that is not a field
+// counts as one point.
 func fieldShape(s graph.Shape) graph.Shape {
 	if len(s) == 5 {
 		return s
@@ -223,8 +230,8 @@ func fieldShape(s graph.Shape) graph.Shape {
 	return graph.Shape{1, 1, 1, 1, 1}
 }
 
-// name is that of the operation's first parameter, or of the operation with the size of
-// its result; each is given once.
+// name returns a unique name of a layer: that of its first parameter, or the
+// operation with the size of its result.
 func (l *layerBuilder) name(n *graph.Node) string {
 	name := n.Op.Name
 	if len(n.Shape) == 5 {
@@ -243,7 +250,7 @@ func (l *layerBuilder) name(n *graph.Node) string {
 	return name
 }
 
-// count adds what an operation and its gradients cost.
+// count adds the costs of an operation and its gradients to a layer.
 func (l *layerBuilder) count(v *Layer, n *graph.Node) error {
 	w := n.Op.Window(l.g.InShapes(n), n.Attrs)
 	v.Forward = append(v.Forward, l.work(l.g, n, n))
@@ -259,13 +266,15 @@ func (l *layerBuilder) count(v *Layer, n *graph.Node) error {
 	return l.backward(v, n)
 }
 
-// Names in a graph of gradients alone: operands have their number too.
+// Names of inputs in a graph that holds the gradients of one operation; operands
+// also have a number.
 const (
 	operand = "operand "
 	result  = "result"
 )
 
-// backward counts the gradients of an operation, from a graph of them alone.
+// backward adds the costs of an operation's gradients. It builds a graph of these
+// gradients alone and counts its operations.
 func (l *layerBuilder) backward(v *Layer, n *graph.Node) error {
 	if n.Op.Grad == nil {
 		return fmt.Errorf("%s has no gradient: %s", n.Op.Name, n.Op.NoGrad)
@@ -332,8 +341,8 @@ func (l *layerBuilder) backward(v *Layer, n *graph.Node) error {
 	return nil
 }
 
-// countSaved counts what the gradient of an operation reads, by its name there. Joins are read in
-// parts.
+// countSaved counts the memory of a value that the gradient of an operation reads, given
+// its name in the gradient graph. Concatenations are read in parts.
 func (l *layerBuilder) countSaved(name string, of *graph.Node) {
 	n := of
 	if i, err := strconv.Atoi(strings.TrimPrefix(name, operand)); err == nil {
@@ -354,13 +363,13 @@ func (l *layerBuilder) countSaved(name string, of *graph.Node) {
 	l.n.Layers[l.layer[n.ID]].SavedBytes += 4 * int64(n.Shape.Size())
 }
 
-// hasPoints tells whether a parameter has the points of a field.
+// hasPoints reports whether a parameter has the points of a field.
 func (l *layerBuilder) hasPoints(s graph.Shape) bool {
 	return len(s) == 5 && s[3] > 1 && s[4] > 1 && s[0] == 1
 }
 
-// work is what one operation of g costs, of is that of the network whose gradient it is.
-// Filters are whole on every rank.
+// work returns the cost of operation n of graph g; of is the operation of the
+// network that it belongs to. Every rank reads the whole filters.
 func (l *layerBuilder) work(g *graph.Graph, n, of *graph.Node) Work {
 	w := workOf(g, n)
 	w.Conv = convOf(n, of, l.g)
@@ -376,13 +385,14 @@ func (l *layerBuilder) work(g *graph.Graph, n, of *graph.Node) Work {
 	return w
 }
 
-// workOf counts what an operation computes and moves. One of single points counts as fused
-// with what makes its operands, and a join or a slice as read in parts: they move nothing.
+// workOf returns the FLOPs and bytes of an operation. Pointwise operations count as
+// fused with the producers of their operands, and concatenations and slices as read
+// in parts, so they move no bytes.
 func workOf(g *graph.Graph, n *graph.Node) Work {
 	in := g.InShapes(n)
 	w := n.Op.Window(in, n.Attrs)
 	work := Work{FLOPs: n.Op.FLOPs(in, n.Shape, n.Attrs)}
-	if w.Adjoint && len(w.Axes) == 5 { // what a halo of gradients gives others is not computed
+	if w.Adjoint && len(w.Axes) == 5 { // the adjoint is not computed for points in the halo
 		for axis := 3; axis < 5; axis++ {
 			if dy := in[w.Operand][axis]; w.Axes[axis].Stride == 1 && w.Axes[axis].UpFactor < 2 && dy > n.Shape[axis] {
 				work.FLOPs = work.FLOPs / int64(dy) * int64(n.Shape[axis])
@@ -395,7 +405,8 @@ func workOf(g *graph.Graph, n *graph.Node) Work {
 	return work
 }
 
-// convOf names the convolution that an operation is, or is a gradient of; nil for others.
+// convOf returns the convolution that an operation is, or is a gradient of; nil for
+// others.
 func convOf(n, of *graph.Node, g *graph.Graph) *Conv {
 	passes := map[graph.Fuse]string{graph.FuseConv: "forward", graph.FuseConvData: "data", graph.FuseConvFilter: "filter"}
 	pass, ok := passes[n.Op.Fuses]

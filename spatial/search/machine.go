@@ -7,47 +7,49 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Machine is what a plan is priced on.
+// Machine describes the hardware of a plan.
 type Machine struct {
-	FLOPs, Bytes float64 // a second, of one rank
-	// ConvRate gives the FLOP/s of a convolution's kernel where it is known; may be nil.
+	FLOPs, Bytes float64 // per second, of one rank
+	// ConvRate returns the measured FLOP/s of a convolution kernel; known is false
+	// without a measurement. May be nil.
 	ConvRate func(Conv) (flops float64, known bool)
-	Memory   int64 // bytes of a rank; 0 sets no limit
+	Memory   int64 // bytes per rank; 0 is no limit
 	PerNode  int   // consecutive ranks that share a node; 0 means 1
-	// IntraNode joins the ranks of a node, Between is the one link of a node to others.
+	// Links within a node, and the single link of a node to the others.
 	IntraNode, InterNode Link
-	// OverlapHalos computes what needs no other rank while halos are under way, and
-	// OverlapGradients sums gradients while the backward pass goes on.
+	// Whether halos overlap with computing that needs no other rank, and gradient
+	// sums with the backward pass.
 	OverlapHalos, OverlapGradients bool
 }
 
-// Link says how long a message takes: Alpha, and its bytes at Rate.
+// Link has the parameters of the time of a message: latency Alpha, and Rate.
 type Link struct {
 	Alpha cluster.Time
 	Rate  cluster.Rate
 }
 
-// seconds makes a time of a number of seconds.
+// seconds converts seconds to a Time.
 func seconds(s float64) cluster.Time { return cluster.Time(math.Round(s * float64(cluster.Second))) }
 
-// time is that of so many messages with so many bytes in all, by a link that several
-// ranks share.
+// time returns the time, in seconds, of a number of messages with the given total
+// size on a link that several ranks share.
 func (l Link) time(messages, bytes, sharing float64) float64 {
 	return messages*l.Alpha.Seconds() + bytes*sharing/float64(l.Rate)
 }
 
-// perNode is the number of ranks that share a node.
+// perNode returns the number of ranks per node.
 func (m *Machine) perNode() int { return max(1, m.PerNode) }
 
-// group is ranks that act together: those that stand alike on all other axes.
+// group is a set of ranks that differ only along some mesh axes.
 type group struct {
 	ranks     int
-	stride    int // between neighbours
-	intraNode bool
+	stride    int  // difference between neighbouring ranks
+	intraNode bool // all ranks are on one node
 }
 
-// link is what a group's messages go over, and how many ranks of a node share it: all of
-// them if every rank sends to a far one, or in a ring one for each group.
+// link returns the link that a group's messages use and the number of ranks of a
+// node that share it: all ranks of a node if each sends to a distant rank, one per
+// group in a ring.
 func (m *Machine) link(g group, ring bool) (l Link, sharing float64) {
 	switch {
 	case g.intraNode:
@@ -58,14 +60,14 @@ func (m *Machine) link(g group, ring bool) (l Link, sharing float64) {
 	return m.InterNode, float64(m.perNode())
 }
 
-// allReduce is the time to add up vectors of so many float32 over the ranks of a group by
-// the algorithm that package comm takes, and the bytes that a rank sends:
+// allReduce returns the time of an all-reduce of float32 values over a group, with
+// the algorithm that package comm selects, and the bytes that a rank sends:
 //
 //	ring      2(p−1)·α + 2(p−1)/p·βn
 //	halving   2·log₂p·α + 2(p−1)/p·βn
-//	doubling  log₂p·(α + βn), with 2(α + βn) more where p is no power of two
+//	doubling  log₂p·(α + βn), plus 2(α + βn) if p is not a power of two
 //
-// Steps between ranks of one node go by its own link.
+// Steps between ranks of the same node use the link within the node.
 //
 // Source: Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521.
 func (m *Machine) allReduce(g group, values int64) (cluster.Time, int64) {
@@ -80,7 +82,7 @@ func (m *Machine) allReduce(g group, values int64) (cluster.Time, int64) {
 		return seconds(l.time(2*(p-1), sent, sharing)), int64(sent)
 	}
 	var t, sent float64
-	step := func(distance int, bytes float64) { // to a rank so far away in the group
+	step := func(distance int, bytes float64) { // to the rank at this distance in the group
 		near := g
 		near.intraNode = g.intraNode || m.perNode()%(2*distance*g.stride) == 0
 		l, sharing := m.link(near, false)
@@ -89,22 +91,22 @@ func (m *Machine) allReduce(g group, values int64) (cluster.Time, int64) {
 	}
 	part := n
 	for d := 1; 2*d <= g.ranks; d *= 2 {
-		if part /= 2; a == comm.Halving { // there and back
+		if part /= 2; a == comm.Halving { // reduce-scatter and all-gather
 			step(d, part)
 			step(d, part)
 		} else {
 			step(d, n)
 		}
 	}
-	if a == comm.Doubling && g.ranks&(g.ranks-1) != 0 { // the ranks beyond are folded onto others
+	if a == comm.Doubling && g.ranks&(g.ranks-1) != 0 { // the extra ranks are folded onto others
 		step(1, n)
 		step(1, n)
 	}
 	return seconds(t), int64(sent)
 }
 
-// allGather is the time until all ranks of a group have all of so many float32, by a ring:
-// (p−1)·α + (p−1)/p·βn.
+// allGather returns the time of a ring all-gather of float32 values over a group,
+// (p−1)·α + (p−1)/p·βn, and the bytes that a rank sends.
 func (m *Machine) allGather(g group, values int64) (cluster.Time, int64) {
 	if g.ranks < 2 || values == 0 {
 		return 0, 0
@@ -115,7 +117,9 @@ func (m *Machine) allGather(g group, values int64) (cluster.Time, int64) {
 	return seconds(l.time(p-1, sent, sharing)), int64(sent)
 }
 
-// computeTime is the time of a share of some work that reads a share of the filters.
+// computeTime returns the time of a share of some work that reads a share of the
+// filters: the larger of the times of its FLOPs and of its bytes (roofline model).
+// A measured rate includes memory traffic.
 func (m *Machine) computeTime(all []Work, share, filters float64) cluster.Time {
 	var sum float64
 	for _, w := range all {
@@ -126,7 +130,7 @@ func (m *Machine) computeTime(all []Work, share, filters float64) cluster.Time {
 			}
 		}
 		t := float64(w.FLOPs) * share / rate
-		if !known { // a measured time has its bytes in it
+		if !known { // a measured rate includes the memory traffic
 			t = max(t, (float64(w.Bytes)*share+float64(w.Fixed)*filters)/m.Bytes)
 		}
 		sum += t

@@ -5,14 +5,15 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 )
 
-// Optimiser is what the training keeps beside parameters and gradients.
+// Optimiser describes the memory of the optimiser.
 type Optimiser struct {
-	State int // values for each parameter
-	// Sharded tells that each rank has gradients and state of its share of the parameters only.
+	State int // values per parameter, such as 2 for Adam
+	// Sharded means that each rank has gradients and state of its share of the
+	// parameters only.
 	Sharded bool
 }
 
-// optimiserShards is among how many ranks gradients and state of the optimiser are shared out.
+// optimiserShards returns the number of ranks that share the optimiser.
 func (p *costModel) optimiserShards() int {
 	if p.n.Optimiser.Sharded {
 		return p.mesh.Size()
@@ -20,8 +21,11 @@ func (p *costModel) optimiserShards() int {
 	return 1
 }
 
-// fixedMemory is what a rank holds on a mesh whatever the spreads of stages: parameters,
-// gradients, state, and the room of a step, for which the spreads that the mesh names stand.
+// fixedMemory returns the memory of a rank that does not depend on the selected
+// splits: parameters, gradients, optimiser state, and the workspace of a step,
+// estimated for the splits by name.
+//
+// Unit: bytes.
 func (p *costModel) fixedMemory() int64 {
 	if p.fixed == 0 {
 		own := p.n.Parameters * int64(1+p.n.Optimiser.State) / int64(p.optimiserShards())
@@ -30,28 +34,30 @@ func (p *costModel) fixedMemory() int64 {
 	return p.fixed
 }
 
-// optimiserTime is that of a sweep over parameters, gradients and state, all read and
-// all but the gradients written.
+// optimiserTime returns the time of one sweep over parameters, gradients and state.
+// All are read, and all but the gradients are written.
+//
+// Unit: bytes is the memory bandwidth in bytes per second.
 func optimiserTime(parameters int64, state int, bytes float64) cluster.Time {
 	return seconds(4 * float64(parameters) * float64(3+2*state) / bytes)
 }
 
-// optimiser is the time behind the passes: moving parameters, and gathering them where each
-// rank moves its own, with the bytes that a rank sends.
+// optimiser returns the time after the passes: the update of the parameters and,
+// with a sharded optimiser, their all-gather; and the bytes that a rank sends.
 func (p *costModel) optimiser() (cluster.Time, int64) {
 	shares := int64(p.optimiserShards())
 	t, bytes := p.m.allGather(group{ranks: int(shares), stride: 1, intraNode: shares <= int64(p.m.perNode())}, p.n.Parameters)
 	return t + optimiserTime(p.n.Parameters/shares, p.n.Optimiser.State, p.m.Bytes), bytes
 }
 
-// Scratch of a convolution: its filters as Winograd's products read and write them, and
-// tiles. By measurement the most that kernels take.
+// Workspace of a convolution: copies of its filters for Winograd's algorithm, and
+// tiles. The values are the measured maxima of the kernels.
 const (
 	scratchFilters = 3
 	scratchTiles   = 2 << 20
 )
 
-// scratch is what the kernels of a layer need for themselves.
+// scratch returns the workspace of the layer's kernels.
 func (l *Layer) scratch() int64 {
 	var most int64
 	for _, w := range l.Filter {
@@ -62,10 +68,14 @@ func (l *Layer) scratch() int64 {
 	return most
 }
 
-// workspace is by how much the most that lives at one time in the backward pass is more than all
-// that is kept for it: gradients of fields between the layer that makes them and the last that
-// reads them, scratch, and whole gradients of parameters in buckets, if ranks keep shares. What
-// is kept is given up layer by layer. Messages have room of their own, there and back.
+// workspace returns by how much the peak memory of the backward pass exceeds the values
+// saved for it. The peak consists of
+//
+//   - saved values, freed layer by layer,
+//   - gradients of fields, from the layer that computes them to the last reader,
+//   - workspaces of kernels,
+//   - unsharded gradients of parameters in buckets, if the optimiser is sharded,
+//   - message buffers, for sending and for receiving.
 func (p *costModel) workspace() int64 {
 	to := make([]stageSplit, len(p.cuts.stages))
 	for i := range to {
@@ -94,7 +104,7 @@ func (p *costModel) workspace() int64 {
 			gradients[v] = part(l.result())
 			live += gradients[v]
 		}
-		if l.Joined { // parts of its gradient are those of its operands
+		if l.Joined { // its gradient consists of those of its operands
 			live -= gradients[v]
 			gradients[v] = 0
 		}
@@ -113,6 +123,6 @@ func (p *costModel) workspace() int64 {
 	return most - all + 2*messages
 }
 
-// bucketsInFlight is how many buckets of gradients there are at a time: one that fills, and
-// those whose sums run.
+// bucketsInFlight is the number of gradient buckets in memory at a time: one that
+// is filled, and those whose sums are in progress.
 const bucketsInFlight = 3

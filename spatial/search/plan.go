@@ -8,40 +8,39 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 )
 
-// Plan is a distribution of every layer over a mesh, with what a step is predicted to
-// take.
+// Plan is a distribution of every layer over a mesh, with its predicted costs.
 type Plan struct {
-	Mesh   spatial.Mesh         // with its changes
-	Layers []graph.Distribution // of the results of the layers
+	Mesh   spatial.Mesh         // with overrides
+	Layers []graph.Distribution // distributions of the results of the layers
 	Estimate
-	// Fits tells whether Memory is within the limit of the machine.
-	Fits bool
+	Fits bool // whether Memory is within the limit of the machine
 }
 
-// IsUniform plans cut every layer along the axes that the mesh names where it has enough
-// points.
+// IsUniform reports whether every layer is split along the axes that the mesh names,
+// where it has enough points.
 func (p Plan) IsUniform() bool {
 	return !slices.ContainsFunc(p.Mesh, func(a spatial.MeshAxis) bool { return len(a.Overrides) > 0 })
 }
 
-// Estimate is what a step is predicted to take. Times of messages are those that computing
-// waits for; what is hidden comes beside them. Bytes are those of the rank that has most, in
-// a step.
+// Estimate is the predicted cost of a training step. Communication times are the
+// exposed ones; the overlapped times are separate. Bytes per step are those of the
+// rank with most.
 type Estimate struct {
 	Step, Forward, Backward, Optimiser cluster.Time
-	Compute                            cluster.Time // in both passes
+	Compute                            cluster.Time // of both passes
 	Halos, HalosOverlapped             cluster.Time
 	Shuffles                           cluster.Time
 	Sums                               cluster.Time // of statistics, within the passes
 	Gradients, GradientsOverlapped     cluster.Time
 
 	HaloBytes, ShuffleBytes, SumBytes, GradientBytes int64
-	// Memory of a rank: parameters, gradients, state of the optimiser, fields that are loaded
-	// or that the backward pass reads, and the room of its gradients, of kernels and messages.
+	// Memory per rank: parameters, gradients, optimiser state, saved fields, and
+	// the peak of gradients, workspaces and messages.
 	Memory int64
 }
 
-// stageCost is the cost of a layer with that of its operands, by the spreads of the stages.
+// stageCost returns the cost of a layer with that of its operands, for a split of each
+// stage.
 func (p *costModel) stageCost(v int, to []stageSplit) cost {
 	l := &p.n.Layers[v]
 	own := to[p.cuts.stage(l.Out)]
@@ -52,7 +51,8 @@ func (p *costModel) stageCost(v int, to []stageSplit) cost {
 	return c
 }
 
-// evaluate goes through a step whose layers cost so much.
+// evaluate simulates a step whose layers have the given costs: the forward pass,
+// then the backward pass with the queue of gradient sums.
 func (p *costModel) evaluate(price func(v int) cost) Estimate {
 	var all cost
 	backward := make([]cluster.Time, len(p.n.Layers))
@@ -84,7 +84,7 @@ func (p *costModel) evaluate(price func(v int) cost) Estimate {
 	}
 }
 
-// plan completes a choice of spreads, by stage.
+// plan returns the plan of the given splits, by stage.
 func (p *costModel) plan(to []stageSplit) Plan {
 	out := Plan{Mesh: p.cuts.withOverrides(p.mesh, to), Estimate: p.evaluate(func(v int) cost { return p.stageCost(v, to) })}
 	out.Fits = p.m.Memory == 0 || out.Memory <= p.m.Memory

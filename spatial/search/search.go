@@ -11,40 +11,38 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/cluster"
 )
 
-// Options of a search. The zero value looks at uniform plans only.
+// Options of a search. The zero value considers uniform plans only.
 type Options struct {
-	// PerStage also looks for plans in which stages differ in distribution.
+	// PerStage also considers plans whose stages have different distributions.
 	PerStage bool
-	// IsExecutable tells whether the program can execute a mesh; nil takes all.
+	// IsExecutable reports whether the program can execute a mesh; nil accepts all.
 	IsExecutable func(spatial.Mesh) bool
 }
 
-// Result is what a search found.
+// Result is the result of a search.
 type Result struct {
-	// Best is the plan to take: the best uniform one, or the best of all with
-	// Options.PerStage, if that takes MinSaving less time.
-	Best Plan
-	// Uniform is the best uniform plan.
-	Uniform Plan
-	// Meshes are the uniform plans of all meshes: those that fit into memory first, then by
-	// time.
+	// Best is the recommended plan: the best uniform one, or with Options.PerStage
+	// the best of all if it saves at least MinSaving of the time.
+	Best    Plan
+	Uniform Plan // the best uniform plan
+	// Meshes holds the uniform plans of all meshes: those that fit into memory
+	// first, then by time.
 	Meshes []Plan
 }
 
-// MinSaving is the share of the time of the best uniform plan that another one must save: less
-// is within what the model leaves out.
+// MinSaving is the minimum share of the best uniform plan's time that another plan
+// must save. Smaller savings are within the error of the model.
 const MinSaving = 0.01
 
-// ErrMesh is a number of ranks that no mesh has.
+// ErrMesh means that no mesh has the number of ranks.
 var ErrMesh = errors.New("no mesh")
 
-// ErrMemory is a network that no plan fits into the memory of the ranks.
+// ErrMemory means that no plan fits into the memory of the ranks.
 var ErrMemory = errors.New("no plan fits into memory")
 
-// Search looks for the plan of so many ranks that takes least time among those that fit
-// into memory.
+// Search finds the fastest plan for a number of ranks that fits into memory.
 //
-// Errors: ErrMesh; ErrMemory, with the leanest uniform plan as Result.Best.
+// Errors: ErrMesh; ErrMemory, with the uniform plan of least memory as Result.Best.
 func Search(n Network, ranks int, m Machine, o Options) (Result, error) {
 	c := newSplitter(n)
 	var r Result
@@ -75,12 +73,13 @@ func Search(n Network, ranks int, m Machine, o Options) (Result, error) {
 		r.searchPerStage(n, &m, c, o)
 	}
 	if !r.Best.Fits {
-		return r, fmt.Errorf("the leanest plan holds %d bytes a rank, the limit is %d: %w", r.Best.Memory, m.Memory, ErrMemory)
+		return r, fmt.Errorf("the smallest plan needs %d bytes per rank, the limit is %d: %w", r.Best.Memory, m.Memory, ErrMemory)
 	}
 	return r, nil
 }
 
-// searchPerStage looks for plans in which stages differ, on all meshes, the best uniform ones first.
+// searchPerStage searches plans whose stages differ, on all meshes, those with the best
+// uniform plans first. Each result lowers the bound for the next mesh.
 func (r *Result) searchPerStage(n Network, m *Machine, c *splitter, o Options) {
 	bound := cluster.Time(math.MaxInt64 / 4)
 	if r.Uniform.Fits {
@@ -98,7 +97,8 @@ func (r *Result) searchPerStage(n Network, m *Machine, c *splitter, o Options) {
 	}
 }
 
-// evenTime is the time of computing if so many ranks shared it evenly: none can do with less.
+// evenTime returns the computing time of a perfectly even split over the ranks, a lower
+// bound for every plan.
 func (n Network) evenTime(m *Machine, ranks int) (t cluster.Time) {
 	for _, l := range n.Layers {
 		for _, work := range [][]Work{l.Forward, l.Backward, l.Filter, l.Data} {
@@ -108,11 +108,13 @@ func (n Network) evenTime(m *Machine, ranks int) (t cluster.Time) {
 	return t
 }
 
-// minShardRows is the number of latitudes and longitudes below which a part is all rim.
+// minShardRows is the minimum number of latitudes and longitudes per shard. Smaller
+// shards consist mostly of halo.
 const minShardRows = 4
 
-// Meshes lists the meshes of so many ranks along whose axes the largest fields have a part
-// for each rank, of minShardRows latitudes and longitudes on average.
+// Meshes returns the meshes of a number of ranks for which the largest fields have
+// a shard for each rank, with at least minShardRows latitudes and longitudes on
+// average.
 func Meshes(n Network, ranks int) []spatial.Mesh {
 	c := newSplitter(n)
 	var most []spatial.MeshAxis
@@ -127,12 +129,12 @@ func Meshes(n Network, ranks int) []spatial.Mesh {
 	return spatial.Meshes(ranks, most)
 }
 
-// CostOf is the plan of one mesh, with its changes.
+// CostOf returns the plan of one mesh, overrides included.
 func CostOf(n Network, m Machine, mesh spatial.Mesh) Plan {
 	return newCostModel(n, &m, mesh, newSplitter(n)).planOf(mesh)
 }
 
-// planOf is the plan that cuts all stages as a mesh says.
+// planOf returns the plan that splits all stages as a mesh states.
 func (p *costModel) planOf(mesh spatial.Mesh) Plan {
 	to := make([]stageSplit, len(p.cuts.stages))
 	for i := range to {

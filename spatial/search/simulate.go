@@ -13,25 +13,27 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// SimulatedStep is a step on a virtual cluster.
+// SimulatedStep is the result of a simulated step.
 type SimulatedStep struct {
 	Step   cluster.Time
-	Sent   int64 // bytes of all ranks to others
-	Events int64 // of the simulation
+	Sent   int64 // bytes that all ranks sent to others
+	Events int64 // number of simulated events
 }
 
-// Simulate runs a step of a graph with a loss as package spatial cuts it: every rank computes
-// the operations of its own part in their order, for the time that the machine needs, and
-// exchanges parts of values and sums by the programs of package comm over a network. So
-// uneven parts, ranks that wait for each other and messages that share links count, which
-// the closed forms leave out.
+// Simulate simulates a training step of a graph with a loss, sharded by package
+// spatial. Every rank executes the operations of its part in order, for the time
+// that the machine needs. It exchanges shards and sums with the algorithms of
+// package comm over a network model. The simulation includes effects that the
+// closed forms of the cost model omit: shards of different size, ranks that wait
+// for each other, and messages that share links.
 //
-// If the machine hides halos, they start as soon as the value is there, and the first
-// convolution that reads one computes what needs none before it waits, in the order in which
-// the engine runs operations. If it hides gradients, these are summed in buckets, one after
-// the other, beside the rest of the pass.
+// If the machine overlaps halos, an exchange starts when its value is computed, and
+// the first convolution that reads it computes its interior before it waits.
+// Operations run in the engine's order. If the machine overlaps gradients, they are
+// summed in buckets, one after the other, during the rest of the backward pass.
 //
-// Errors: a mesh that the graph cannot be cut by; a network that has no place for all ranks.
+// Errors: a mesh that does not suit the graph; a network with fewer hosts than
+// ranks.
 func Simulate(g *graph.Graph, o Optimiser, mesh spatial.Mesh, m Machine, network cluster.Network) (SimulatedStep, error) {
 	own, err := withGradients(g)
 	if err != nil {
@@ -69,7 +71,7 @@ func Simulate(g *graph.Graph, o Optimiser, mesh spatial.Mesh, m Machine, network
 	return out, nil
 }
 
-// simulation is what all ranks do.
+// simulation holds the scripts of all ranks.
 type simulation struct {
 	mesh    spatial.Mesh
 	m       *Machine
@@ -77,41 +79,42 @@ type simulation struct {
 	moves   map[int][]spatial.Move // by tag
 }
 
-// action is one thing that a rank does: it lets messages of an exchange go, waits for those
-// that it gets, adds up or gathers values, or computes.
+// action is one step of a rank's script: it starts an exchange, waits for one, sums
+// or gathers values, or computes.
 type action struct {
-	startTag, waitTag int    // tags of exchanges; none for others
-	sum               string // axes of the mesh over which it adds up, or gathers
+	startTag, waitTag int    // tag of an exchange; none for other actions
+	sum               string // mesh axes of a sum or all-gather
 	gathers           bool
-	deferred          bool // beside what follows
+	deferred          bool // concurrent with the following actions
 	values            int
 	compute           cluster.Time
 }
 
-// scriptBuilder is the script of one rank while it is written down.
+// scriptBuilder is the state of writing the script of one rank.
 type scriptBuilder struct {
 	*simulation
 	g        *graph.Graph
 	rank     int
 	readers  []int
-	gradient map[int]bool // roots of gradients
-	incoming [][]incoming // by node: exchanges that its readers wait for
-	waited   map[int]bool // by tag
-	open     map[string]*bucket
+	gradient map[int]bool       // root nodes of gradients
+	incoming [][]incoming       // by node: exchanges that its readers wait for
+	waited   map[int]bool       // by tag
+	open     map[string]*bucket // buckets that are not full, by mesh axes
 	script   []action
 }
 
-// incoming is a value that is under way: its exchange, and the share of what a convolution
-// makes of it that reads nothing of others.
+// incoming is a value in transit: its exchange, and the share of a convolution's
+// result that needs no element of it.
 type incoming struct {
 	tag      int
 	interior float64
 }
 
-// bucket is gradients that are summed together, by the last action that fills it.
+// bucket is a set of gradients that are summed together. last is the action of the
+// latest gradient.
 type bucket struct{ last, values int }
 
-// script writes down what a rank does.
+// script writes the script of a rank.
 func (p *simulation) script(g *graph.Graph, rank int) error {
 	part, err := spatial.Shard(g, p.mesh, rank)
 	if err != nil {
@@ -139,8 +142,8 @@ func (p *simulation) script(g *graph.Graph, rank int) error {
 	return nil
 }
 
-// order is that of the operations: as the graph has them, or if halos are hidden as the
-// engine runs them.
+// order returns the order of execution: that of the graph, or the engine's schedule
+// if halos overlap.
 func (s *scriptBuilder) order() ([]int, error) {
 	needed := s.g.Needed(s.g.Roots())
 	u := &pass.Unit{Graph: s.g}
@@ -157,7 +160,7 @@ func (s *scriptBuilder) order() ([]int, error) {
 	return slices.DeleteFunc(u.Sequence, func(id int) bool { return s.g.Nodes[id].Kind != graph.KindOp || !needed[id] }), nil
 }
 
-// operation writes down what a rank does for one.
+// operation appends the actions of an operation.
 func (s *scriptBuilder) operation(n *graph.Node) error {
 	if parts, tag, ok := spatial.RedistributionOf(n); ok {
 		return s.exchange(n, parts, tag)
@@ -168,7 +171,7 @@ func (s *scriptBuilder) operation(n *graph.Node) error {
 	}
 	axes := strings.Join(mesh, " ")
 	switch {
-	case isConcat(n): // is read in parts
+	case isConcat(n): // its readers read the parts
 		for _, id := range n.In {
 			s.incoming[n.ID] = append(s.incoming[n.ID], s.incoming[id]...)
 		}
@@ -185,7 +188,7 @@ func (s *scriptBuilder) operation(n *graph.Node) error {
 	return nil
 }
 
-// compute lets time pass.
+// compute appends computing time.
 func (s *scriptBuilder) compute(t cluster.Time) {
 	if k := len(s.script) - 1; k >= 0 && s.script[k].computes() {
 		s.script[k].compute += t
@@ -194,9 +197,10 @@ func (s *scriptBuilder) compute(t cluster.Time) {
 	}
 }
 
+// computes reports whether the action is computing.
 func (a *action) computes() bool { return a.startTag == noAxis && a.waitTag == noAxis && a.sum == "" }
 
-// exchange lets parts of a value go.
+// exchange appends the start of an exchange.
 func (s *scriptBuilder) exchange(n *graph.Node, parts spatial.Redistribution, tag int) error {
 	if _, known := s.moves[tag]; !known {
 		var err error
@@ -214,8 +218,9 @@ func (s *scriptBuilder) exchange(n *graph.Node, parts spatial.Redistribution, ta
 	return nil
 }
 
-// wait waits for what an operation of so much computing reads, if it is the first, and tells
-// how much it computes before.
+// wait appends waits for the operands of an operation that are in transit. It
+// returns the part of the operation's computing time that is spent before the wait,
+// on the interior.
 func (s *scriptBuilder) wait(n *graph.Node, compute cluster.Time) (before cluster.Time) {
 	var tags []int
 	interior := 1.0
@@ -241,8 +246,8 @@ func (s *scriptBuilder) wait(n *graph.Node, compute cluster.Time) (before cluste
 	return before
 }
 
-// interior is the share of a convolution's result that does not read the halo of its operand;
-// 0 if more than a halo comes.
+// interior returns the share of a convolution's result that does not read the halo
+// of its operand; 0 if more than a halo in latitude and longitude is in transit.
 func (s *scriptBuilder) interior(p spatial.Redistribution) float64 {
 	own, need := p.Mesh.Owned(p.From, p.Shape, s.rank), p.Need[s.rank]
 	part := 1.0
@@ -256,7 +261,7 @@ func (s *scriptBuilder) interior(p spatial.Redistribution) float64 {
 	return part
 }
 
-// deferSum puts a gradient into the bucket that is open along axes of the mesh.
+// deferSum adds a gradient to the open bucket of its mesh axes.
 func (s *scriptBuilder) deferSum(axes string, values int) {
 	b := s.open[axes]
 	if b == nil {
@@ -271,10 +276,10 @@ func (s *scriptBuilder) deferSum(axes string, values int) {
 	}
 }
 
-// sum lets the sum of a bucket start where its last gradient is there.
+// sum makes the last action of a bucket sum all its values.
 func (s *scriptBuilder) sum(b *bucket) { s.script[b.last].values = b.values }
 
-// runScript does what is written down for a rank.
+// runScript executes the script of a rank in the simulation.
 func (p *simulation) runScript(r *cluster.Rank) error {
 	groups, err := p.mesh.Groups(r.Comm)
 	if err != nil {
@@ -296,7 +301,7 @@ func (p *simulation) runScript(r *cluster.Rank) error {
 			r.Compute(a.compute)
 		case a.gathers:
 			_, err = comm.AllGather(groups[a.sum], make([]comm.SizeOnly, a.values))
-		case a.deferred && a.values == 0: // with the rest of its bucket
+		case a.deferred && a.values == 0: // summed with the last gradient of its bucket
 		case a.deferred:
 			task = later[a.sum].Go(task, func(c *comm.Comm) error { return comm.AllReduce(c, make([]comm.SizeOnly, a.values), comm.Auto) })
 		default:
@@ -314,7 +319,7 @@ func (p *simulation) runScript(r *cluster.Rank) error {
 	return nil
 }
 
-// exchange gives and gets parts of a value, without waiting.
+// exchange posts all sends and receives of an exchange without waiting.
 func (p *simulation) exchange(r *cluster.Rank, tag int) (requests []comm.Request) {
 	for _, v := range p.moves[tag] {
 		if v.To == r.Rank() && v.From != v.To {
@@ -329,7 +334,8 @@ func (p *simulation) exchange(r *cluster.Rank, tag int) (requests []comm.Request
 	return requests
 }
 
-// CheckExecutable refuses a mesh that package spatial cannot cut the step of a graph with a loss by.
+// CheckExecutable returns an error if package spatial cannot shard the training step of a
+// graph over a mesh.
 func CheckExecutable(g *graph.Graph, mesh spatial.Mesh) error {
 	own, err := withGradients(g)
 	if err != nil {
@@ -339,7 +345,7 @@ func CheckExecutable(g *graph.Graph, mesh spatial.Mesh) error {
 	return err
 }
 
-// withGradients is a copy of a graph with the gradients of its loss.
+// withGradients returns a copy of a graph with the gradients of its loss.
 func withGradients(g *graph.Graph) (*graph.Graph, error) {
 	own, err := g.Rewrite(nil, func(*graph.Builder, *graph.Node, []graph.Value) graph.Value { return graph.Value{} })
 	if err != nil {

@@ -7,24 +7,25 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial"
 )
 
-// fieldAxes is the number of axes of a field [N C D H W], channels and levels the places of
-// C and D.
+// Axes of a field [N C D H W]: their number, and the positions of C and D.
 const (
 	fieldAxes = 5
 	channels  = 1
 	levels    = 2
 )
 
-// What a spread says of an axis of the mesh if not an axis of fields that it cuts as evenly
-// as it can: that it cuts none, or what its name says, where all sizes suit each other.
+// Values of a spread beside an axis of fields, which is split as evenly as
+// possible: no axis, or the axis of the mesh axis's name, split so that the
+// boundaries suit all field sizes.
 const (
 	noAxis = -1
 	byName = -2
 )
 
-// AxisNames are the names of the axes of fields in meshes and changes.
+// AxisNames are the names of the axes of fields [N C D H W] in meshes.
 var AxisNames = [fieldAxes]string{"data", "channel", "level", "lat", "lon"}
 
+// axisName returns the name of an axis of fields, "none" for no axis.
 func axisName(axis int) string {
 	if axis == noAxis {
 		return "none"
@@ -32,10 +33,10 @@ func axisName(axis int) string {
 	return AxisNames[axis]
 }
 
-// stageSplit says what each axis of a mesh cuts.
+// stageSplit selects, for each axis of a mesh, the axis of fields that it splits.
 type stageSplit []int
 
-// axis is that of fields that the k-th axis of a mesh cuts.
+// axis returns the axis of fields that mesh axis k splits.
 func (s stageSplit) axis(m spatial.Mesh, k int) int {
 	if s[k] == byName {
 		return m[k].FieldAxis()
@@ -43,19 +44,20 @@ func (s stageSplit) axis(m spatial.Mesh, k int) int {
 	return s[k]
 }
 
-// size is the levels, latitudes and longitudes of a field. All fields of one size, a stage of
-// the network, have one spread.
+// size holds the levels, latitudes and longitudes of a field. All fields of one
+// size form a stage of the network and have the same spread.
 type size [3]int
 
+// sizeOf returns the size of a field of shape s.
 func sizeOf(s graph.Shape) size { return size(s[levels:fieldAxes]) }
 
-// splitField is a field that a spread cuts.
+// splitField is a field to split.
 type splitField struct {
 	shape  graph.Shape
-	joined bool // of other fields along the channels, which are then not cut
+	joined bool // a channel concatenation, whose channels are not split
 }
 
-// splitsTwice tells whether the last axis of the mesh cuts what one before it cuts.
+// splitsTwice reports whether the last mesh axis splits the same axis as an earlier one.
 func (s stageSplit) splitsTwice(m spatial.Mesh) bool {
 	last := len(s) - 1
 	axis := s.axis(m, last)
@@ -67,16 +69,17 @@ func (s stageSplit) splitsTwice(m spatial.Mesh) bool {
 	return false
 }
 
-// fieldLayout is how the axes of one field are cut: by an axis of the mesh (none for an axis
-// that is whole) at these first indices.
+// fieldLayout is the split of each axis of one field.
 type fieldLayout [fieldAxes]axisSplit
 
+// axisSplit is the split of an axis: the mesh axis, none for a whole axis, and the
+// first index of each part.
 type axisSplit struct {
 	mesh   int
 	starts []int
 }
 
-// part is the interval of an axis of n that is held at a place along the axis of the mesh.
+// part returns the interval of an axis of size n at a coordinate of the mesh axis.
 func (c axisSplit) part(at, n int) spatial.Interval {
 	if c.mesh == noAxis {
 		return spatial.Interval{Lo: 0, Hi: n}
@@ -84,6 +87,7 @@ func (c axisSplit) part(at, n int) spatial.Interval {
 	return spatial.OwnedInterval(c.cut(), at, n)
 }
 
+// cut returns the split as a graph.AxisPartition; its mesh axis has a placeholder name.
 func (c axisSplit) cut() graph.AxisPartition {
 	if c.mesh == noAxis {
 		return graph.AxisPartition{}
@@ -91,10 +95,10 @@ func (c axisSplit) cut() graph.AxisPartition {
 	return graph.AxisPartition{MeshAxis: "mesh", Starts: c.starts}
 }
 
-// parts is how many parts the axis is cut into.
+// parts returns the number of parts.
 func (c axisSplit) parts() int { return max(1, len(c.starts)) }
 
-// equal tells whether two layouts cut alike.
+// equal reports whether two layouts are equal.
 func (l fieldLayout) equal(m fieldLayout) bool {
 	for i := range l {
 		if l[i].mesh != m[i].mesh || !slices.Equal(l[i].starts, m[i].starts) {
@@ -104,15 +108,16 @@ func (l fieldLayout) equal(m fieldLayout) bool {
 	return true
 }
 
-// splitter cuts the axes of all fields of a network.
+// splitter splits the axes of all fields of a network.
 type splitter struct {
-	sizes  [fieldAxes][]int // that occur, largest first
+	sizes  [fieldAxes][]int // distinct sizes of each axis, largest first
 	stages []size
 	fields [][]splitField   // by stage
 	loaded []bool           // by stage: has fields that enter the network
-	known  map[[3]int][]int // starts, by axis, size and parts
+	known  map[[3]int][]int // first indices of parts, by axis, size and number of parts
 }
 
+// newSplitter collects the sizes and stages of a network.
 func newSplitter(n Network) *splitter {
 	c := &splitter{known: map[[3]int][]int{}}
 	add := func(f splitField) {
@@ -147,11 +152,13 @@ func newSplitter(n Network) *splitter {
 	return c
 }
 
-// stage is the index of that of a field.
+// stage returns the index of a field's stage.
 func (c *splitter) stage(s graph.Shape) int { return slices.Index(c.stages, sizeOf(s)) }
 
-// starts cuts an axis of a size into parts: the largest size as evenly as multiples of the
-// smallest allow, others where windows lead from there; nil if a part would be empty.
+// starts returns the first index of each part of an axis, nil if a part would be
+// empty. The largest size is split as evenly as multiples of its ratio to the
+// smallest size allow. The boundaries of other sizes follow by scaling, as windows
+// propagate them.
 func (c *splitter) starts(axis, size, parts int) []int {
 	key := [3]int{axis, size, parts}
 	if s, ok := c.known[key]; ok {
@@ -161,6 +168,7 @@ func (c *splitter) starts(axis, size, parts int) []int {
 	return c.known[key]
 }
 
+// cut computes starts without the cache.
 func (c *splitter) cut(axis, size, parts int) []int {
 	most := c.sizes[axis][0]
 	if parts < 2 || parts > most {
@@ -182,7 +190,7 @@ func (c *splitter) cut(axis, size, parts int) []int {
 	return starts
 }
 
-// layout is how a spread cuts a field: as package spatial does.
+// layout returns how a spread splits a field, with the rules of package spatial.
 func (c *splitter) layout(m spatial.Mesh, to stageSplit, f splitField) fieldLayout {
 	var l fieldLayout
 	for axis := range l {
@@ -211,7 +219,7 @@ func (c *splitter) layout(m spatial.Mesh, to stageSplit, f splitField) fieldLayo
 	return l
 }
 
-// splitFor is what a mesh says that its axes cut at a stage.
+// splitFor returns what the axes of a mesh split at a stage.
 func (c *splitter) splitFor(m spatial.Mesh, stage int) stageSplit {
 	to := make(stageSplit, len(m))
 	for k, a := range m {
@@ -223,7 +231,7 @@ func (c *splitter) splitFor(m spatial.Mesh, stage int) stageSplit {
 	return to
 }
 
-// withOverrides is a mesh that cuts each stage as a spread says.
+// withOverrides returns a mesh with overrides that split each stage as given.
 func (c *splitter) withOverrides(m spatial.Mesh, to []stageSplit) spatial.Mesh {
 	m = withoutOverrides(m)
 	for i, s := range c.stages {
@@ -236,7 +244,7 @@ func (c *splitter) withOverrides(m spatial.Mesh, to []stageSplit) spatial.Mesh {
 	return m
 }
 
-// withoutOverrides is a mesh without changes.
+// withoutOverrides returns a mesh without overrides.
 func withoutOverrides(m spatial.Mesh) spatial.Mesh {
 	m = slices.Clone(m)
 	for k := range m {
@@ -245,9 +253,10 @@ func withoutOverrides(m spatial.Mesh) spatial.Mesh {
 	return m
 }
 
-// stageSplits lists what the axes of a mesh can cut: first what their names say, then nothing,
-// then channels, then any axis; no two the same. Of fields that are loaded each cuts its own
-// axis, as its name says or evenly: samples are read so, and other meshes cut others.
+// stageSplits returns all selections for a mesh without duplicate axes, in the order:
+// by name, none, channels, then other axes. Fields that are loaded from storage
+// keep the axis of the name, split by name or evenly, because samples are read that
+// way.
 func stageSplits(m spatial.Mesh, loaded bool) []stageSplit {
 	all := []stageSplit{nil}
 	for _, a := range m {
@@ -268,7 +277,7 @@ func stageSplits(m spatial.Mesh, loaded bool) []stageSplit {
 	return all
 }
 
-// choices lists the spreads of every stage that differ there.
+// choices returns the selections of every stage that give different layouts.
 func (c *splitter) choices(m spatial.Mesh) [][]stageSplit {
 	all := make([][]stageSplit, len(c.stages))
 	for i, fields := range c.fields {

@@ -7,34 +7,34 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/mllog"
 )
 
-// The kinds of events.
+// Types of events.
 const (
 	point = "POINT_IN_TIME"
 	start = "INTERVAL_START"
 	end   = "INTERVAL_END"
 )
 
-// once and often are the keys that a log must have exactly once, and at least once.
+// Keys that a log must have exactly once, and at least once.
 var (
 	requiredOnce = []string{"submission_benchmark", "submission_org", "submission_platform", "submission_division", "submission_status",
 		"init_stop", mllog.RunStart, mllog.RunStop, "seed", "global_batch_size", "gradient_accumulation_frequency", "train_samples", "eval_samples", "opt_name", "opt_base_learning_rate", mllog.Target}
 	requiredAtLeastOnce = []string{"cache_clear", "init_start", "epoch_start", "epoch_stop", "eval_start", "eval_stop", mllog.EvalAccuracy}
 )
 
-// runIntervals are the intervals of a run.
+// runIntervals lists the intervals within a run.
 var runIntervals = []string{"staging", "epoch", "eval"}
 
-// Violations holds a log to the rules, and gives all that it breaks:
+// Violations returns all violations of the rules:
 //
-//   - every line has its kind: _start begins an interval, _stop ends it, all else is a point in time;
-//   - times never go back;
-//   - facts that are stated once, and those that are stated at least once;
-//   - the initialisation ends before the run starts, and nothing comes after the run's end;
-//   - staging, epochs and evaluations lie in the run, end before another of their kind begins, and epochs
-//     and evaluations say which one they are, epochs one after the other;
-//   - every evaluation has one accuracy, of the epoch that ended last;
-//   - the run ends with a status: success at the first accuracy that is at the target or below (the
-//     quality is a loss), and only then.
+//   - every event has the type of its key: _start starts an interval, _stop ends it, all others are points in time;
+//   - times never decrease;
+//   - keys that are required exactly once, and at least once;
+//   - the initialisation ends before the run starts, and no event follows the end of the run;
+//   - staging, epochs and evaluations are within the run and do not overlap with others of their kind; epochs and
+//     evaluations have an epoch number, which increases by one per epoch;
+//   - every evaluation has one accuracy, for the epoch that ended last;
+//   - the run ends with a status, success at the first accuracy at or below the target (the quality is a loss), and
+//     only then.
 func Violations(events []mllog.Event) (faults []error) {
 	add := func(i int, format string, a ...any) {
 		faults = append(faults, fmt.Errorf("event %d, %s: %s", i+1, events[i].Key, fmt.Sprintf(format, a...)))
@@ -125,7 +125,7 @@ func Violations(events []mllog.Event) (faults []error) {
 	return faults
 }
 
-// interval is the name of the interval that a key is of, and the kind of its event.
+// interval returns the name of the interval of a key, and the type of its event.
 func interval(key string) (name, kind string) {
 	for suffix, kind := range map[string]string{"_start": start, "_stop": end} {
 		if n := len(key) - len(suffix); n > 0 && key[n:] == suffix {

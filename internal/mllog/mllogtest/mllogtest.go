@@ -1,4 +1,5 @@
-// Package mllogtest judges logs by rules of ours, and by the checker of MLCommons.
+// Package mllogtest checks logs of package mllog: by our implementation of the
+// rules, and by the checker of MLCommons.
 package mllogtest
 
 import (
@@ -13,8 +14,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/mllog"
 )
 
-// Check judges a log by Faults and, where their checker is here, by the rules that MLCommons publishes: all of
-// those for HPC 3.0, but that the benchmark is one of theirs.
+// Check fails the test if a log violates the rules. If the checker of MLCommons is
+// installed, it also applies their rules for HPC 3.0, except that the benchmark
+// must be one of theirs.
 func Check(t *testing.T, log string) {
 	t.Helper()
 	text, err := os.ReadFile(log)
@@ -30,7 +32,7 @@ func Check(t *testing.T, log string) {
 		python = filepath.Join("..", "..", "build", "venv", "bin", "python3")
 	}
 	if exec.Command(python, "-c", "import mlperf_logging, yaml").Run() != nil {
-		t.Log("skipped: no checker of MLCommons (mlperf-logging): our own rules judge alone")
+		t.Log("skipped the checker of MLCommons: mlperf-logging is not installed")
 		return
 	}
 	const script = `

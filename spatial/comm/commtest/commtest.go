@@ -1,6 +1,6 @@
-// Package commtest holds programs that every transport of package comm must run: each
-// judges itself against plain sums, and returns what is wrong. All ranks of a job run
-// the same program.
+// Package commtest is the conformance suite of comm.Transport. Each program
+// compares its results with sums computed by one rank and returns an error if they
+// differ. All ranks of a job run the same program.
 package commtest
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Program is one test.
+// Program is one conformance test.
 type Program struct {
 	Name string
 	Run  func(c *comm.Comm) error
 }
 
-// Programs lists them.
+// Programs lists the conformance tests.
 var Programs = []Program{
 	{"messages", messages},
 	{"order of messages", order},
@@ -33,10 +33,12 @@ var Programs = []Program{
 	{"tasks", tasks},
 }
 
-// lengths of vectors: none, fewer than ranks, odd, and beyond what libraries send at once.
+// lengths of vectors: empty, shorter than the number of ranks, odd, and longer than
+// the eager limit of MPI libraries.
 var lengths = []int{0, 1, 3, 17, 40_001}
 
-// vector is rank r's x: integers, whose sums are exact in every order.
+// vector returns the input of rank r: integers, whose sums are exact in every
+// order.
 func vector(r, n int) []float32 {
 	rng := rand.New(rand.NewPCG(uint64(r), uint64(n)))
 	x := make([]float32, n)
@@ -46,7 +48,7 @@ func vector(r, n int) []float32 {
 	return x
 }
 
-// total is the sum of the vectors of all ranks.
+// total returns the sum of the vectors of all ranks.
 func total(c *comm.Comm, n int) []float32 {
 	sum := make([]float32, n)
 	for r := range c.Size() {
@@ -69,7 +71,7 @@ func same[T comparable](what string, got, want []T) error {
 	return nil
 }
 
-// messages goes once around, in every type, and to itself.
+// messages sends each element type once around the ranks.
 func messages(c *comm.Comm) error {
 	to, from := (c.Rank()+1)%c.Size(), (c.Rank()-1+c.Size())%c.Size()
 	for _, n := range lengths {
@@ -95,7 +97,7 @@ func messages(c *comm.Comm) error {
 	return nil
 }
 
-// order sends many messages of one tag before any is received.
+// order sends many messages with one tag before any is received.
 func order(c *comm.Comm) error {
 	const many = 20
 	to, from := (c.Rank()+1)%c.Size(), (c.Rank()-1+c.Size())%c.Size()
@@ -113,19 +115,18 @@ func order(c *comm.Comm) error {
 	}
 	for i := range many {
 		if in[i][0] != int64(i) {
-			return fmt.Errorf("message %d came as number %d", in[i][0], i)
+			return fmt.Errorf("got message %d as number %d", in[i][0], i)
 		}
 	}
 	for _, r := range requests {
 		if !r.Test() {
-			return fmt.Errorf("a request that was waited for is not done")
+			return fmt.Errorf("Test is false after Wait")
 		}
 	}
 	return nil
 }
 
-// barrier: no rank leaves one before the last has entered, which what it sends
-// behind shows.
+// barrier passes several barriers in a row.
 func barrier(c *comm.Comm) error {
 	for range 3 {
 		if err := comm.Barrier(c); err != nil {
@@ -171,8 +172,9 @@ func reduceScatter(c *comm.Comm) error {
 	return nil
 }
 
-// unevenPieces: pieces of any lengths, some empty, have the bits of the all-reduce by
-// the same algorithm; by a ring if they are even.
+// unevenPieces compares reduce-scatter into pieces of any length, some empty, with
+// the bits of all-reduce by the same algorithm; for Ring only if the pieces are
+// even.
 func unevenPieces(c *comm.Comm) error {
 	const n = 1000
 	p := c.Size()
@@ -216,8 +218,8 @@ func unevenPieces(c *comm.Comm) error {
 	return nil
 }
 
-// parts: a vector of several segments in slices of any lengths, some empty, is summed and
-// gathered as if it were one slice.
+// parts sums and gathers a vector in slices of any length, some empty, as if it
+// were one slice.
 func parts(c *comm.Comm) error {
 	const n = 600_001
 	bounds := []int{0, 5, 5, 200_000, 200_017, 500_000, 599_999, n}
@@ -252,14 +254,13 @@ func parts(c *comm.Comm) error {
 			return err
 		}
 		if err := comm.ReduceScatterParts(c, x[1:], cuts, a); err == nil {
-			return fmt.Errorf("cuts of another vector are taken")
+			return fmt.Errorf("piece boundaries of another vector are accepted")
 		}
 	}
 	return nil
 }
 
-// tasks: sums that run one behind the other beside others of the caller, in groups of
-// their own.
+// tasks runs sums in tasks of another group while the caller sums in its own.
 func tasks(c *comm.Comm) error {
 	beside, err := c.Split(0, c.Rank())
 	if err != nil {
@@ -293,7 +294,7 @@ func tasks(c *comm.Comm) error {
 	bad := beside.Go(nil, func(*comm.Comm) error { return broken })
 	next := beside.Go(bad, func(*comm.Comm) error { return nil })
 	if err := next.Wait(c); err != broken {
-		return fmt.Errorf("behind a task that failed: %v", err)
+		return fmt.Errorf("after a failed task: %v", err)
 	}
 	return nil
 }
@@ -315,7 +316,7 @@ func allGather(c *comm.Comm) error {
 	return nil
 }
 
-// allToAll sends r+2s values from r to s, and nothing where that is a multiple of 3.
+// allToAll sends r+2s+1 values from r to s, and nothing if that is a multiple of 3.
 func allToAll(c *comm.Comm) error {
 	count := func(r, s int) int {
 		if n := r + 2*s + 1; n%3 != 0 {
@@ -339,8 +340,8 @@ func allToAll(c *comm.Comm) error {
 	return nil
 }
 
-// allReduce: the sums are right, and where they are rounded all ranks have the same
-// bits.
+// allReduce compares sums of integers, and checks that rounded sums have the same
+// bits on all ranks.
 func allReduce(c *comm.Comm) error {
 	for _, a := range []comm.Algorithm{comm.Auto, comm.Ring, comm.Doubling, comm.Halving} {
 		for _, n := range lengths {
@@ -372,8 +373,8 @@ func allReduce(c *comm.Comm) error {
 	return nil
 }
 
-// split parts the ranks by parity, in reverse order, and reduces in each part and
-// at the same time in all.
+// split partitions the ranks by parity, in reverse order, and reduces in the parts
+// and over all ranks.
 func split(c *comm.Comm) error {
 	half, err := c.Split(c.Rank()%2, -c.Rank())
 	if err != nil {

@@ -1,3 +1,4 @@
-// Package emulated lets emulated devices of ranks exchange values as NCCL does between GPUs, over the messages of a
-// group of ranks, for tests of plans on machines without GPUs.
+// Package emulated exchanges values between emulated devices, as NCCL does between
+// GPUs. It uses the messages of a group of ranks. Tests run plans for several GPUs
+// with it on machines without GPUs.
 package emulated

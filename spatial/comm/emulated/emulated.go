@@ -17,20 +17,22 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// emulatedDevice does work of a library in the order of its work.
+// emulatedDevice is an emulated device that runs library work in the order of its
+// stream.
 type emulatedDevice interface {
 	device.Device
 	RunAsync(m []emulate.Buffer, f func(memory [][]byte) error) (device.Event, error)
 	IsRecording() bool
 }
 
-// Devices are the emulated devices of the ranks of a job.
+// Devices holds the emulated devices of the ranks of a job.
 type Devices struct {
 	d        emulatedDevice
-	abortErr atomic.Pointer[error]
+	abortErr atomic.Pointer[error] // error of Abort
 }
 
-// NewDevices serves an emulated device; nil and why for another.
+// NewDevices returns the devices of a backend; nil, and the reason, if it is not
+// emulated.
 func NewDevices(b backend.Backend) (d *Devices, why string) {
 	if own, ok := b.(interface{ Device() device.Device }); ok {
 		if of, ok := own.Device().(emulatedDevice); ok {
@@ -40,13 +42,14 @@ func NewDevices(b backend.Backend) (d *Devices, why string) {
 	return nil, "the device is not emulated"
 }
 
-// Join joins the devices of a group of ranks, which all call it.
+// Join creates a communicator of the devices of a group. All ranks of the group
+// call it.
 func (d *Devices) Join(group *comm.Comm) (backend.Peers, error) {
-	c, err := group.Split(0, group.Rank()) // messages of the program must not mix with these
+	c, err := group.Split(0, group.Rank()) // a group of its own: these messages must not match others
 	return peers{d, c}, err
 }
 
-// Err is why Abort was called.
+// Err returns the error of Abort.
 func (d *Devices) Err() error {
 	if why := d.abortErr.Load(); why != nil {
 		return *why
@@ -54,7 +57,7 @@ func (d *Devices) Err() error {
 	return nil
 }
 
-// Abort lets what is asked for later fail.
+// Abort makes later operations fail with why.
 func (d *Devices) Abort(why error) error {
 	d.abortErr.CompareAndSwap(nil, &why)
 	return nil
@@ -63,7 +66,7 @@ func (d *Devices) Abort(why error) error {
 // Close does nothing.
 func (*Devices) Close() error { return nil }
 
-// peers is a group.
+// peers is the communicator of a group.
 type peers struct {
 	d *Devices
 	c *comm.Comm
@@ -71,11 +74,13 @@ type peers struct {
 
 var _ backend.Peers = peers{}
 
+// memoryOf describes the memory of x, and whether the operation writes to it.
 func memoryOf(x []float32, writes bool) emulate.Buffer {
 	return emulate.Buffer{Start: unsafe.Pointer(unsafe.SliceData(x)), Bytes: 4 * int64(len(x)), Writes: writes}
 }
 
-// async has f done with memory of the device. As with NCCL, what some ranks record all have to.
+// async enqueues f with device memory. As with NCCL, either all ranks capture an
+// operation in a graph or none does.
 func (p peers) async(m []emulate.Buffer, f func(memory [][]byte) error) (arrived func() error, err error) {
 	if err := p.d.Err(); err != nil {
 		return nil, err
@@ -93,7 +98,7 @@ func (p peers) async(m []emulate.Buffer, f func(memory [][]byte) error) (arrived
 			return err
 		}
 		if slices.Contains(all, 1-recorded[0]) {
-			return fmt.Errorf("emulated: an exchange is recorded on some ranks only: %v", all)
+			return fmt.Errorf("emulated: an exchange is captured on some ranks only: %v", all)
 		}
 		return f(memory)
 	})
@@ -113,7 +118,7 @@ func encode(x []byte, values []float32) {
 	}
 }
 
-// AllReduce adds up values of all ranks, in the order in which messages of the program are summed.
+// AllReduce sums vectors over all ranks, in place, in the order of comm.AllReduce.
 func (p peers) AllReduce(x ...[]float32) (arrived func() error, err error) {
 	var m []emulate.Buffer
 	for _, v := range x {
@@ -136,7 +141,8 @@ func (p peers) AllReduce(x ...[]float32) (arrived func() error, err error) {
 	})
 }
 
-// AllGather gives all ranks the values of all.
+// AllGather is an all-gather in place: rank r contributes the r-th of Size equal
+// pieces.
 func (p peers) AllGather(all []float32) (arrived func() error, err error) {
 	n := len(all) / p.c.Size()
 	return p.async([]emulate.Buffer{memoryOf(all, true)}, func(memory [][]byte) error {

@@ -1,16 +1,16 @@
-// Package mpi opens an MPI library at run time, so that one program works with Open
-// MPI, with MPICH, and without either.
+// Package mpi implements comm.Transport over an MPI library that it opens at run
+// time. One program thus works with Open MPI, with MPICH and without MPI.
 package mpi
 
 import "strings"
 
-// Implementation is an MPI library that the program can work with.
+// Implementation is a supported MPI library.
 type Implementation struct {
 	Name  string
-	Files []string // names that the loader is asked for
+	Files []string // file names for the dynamic loader, in order of preference
 }
 
-// Implementations lists them.
+// Implementations lists the supported libraries.
 var Implementations = []Implementation{
 	{"Open MPI", []string{"libmpi.so.40"}},
 	{"MPICH", []string{"libmpich.so.12"}},
@@ -18,11 +18,11 @@ var Implementations = []Implementation{
 
 // Library is an MPI library of this machine.
 type Library struct {
-	Version string // "Open MPI v4.1.4"
+	Version string // such as "Open MPI v4.1.4"
 	Path    string
 }
 
-// shortVersion is the part of a library's own description that names and numbers it.
+// shortVersion extracts name and version from the text of MPI_Get_library_version.
 func shortVersion(description string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(description), "\n")
 	line, _, _ = strings.Cut(line, ",")

@@ -15,14 +15,14 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/dl"
 )
 
-// maxVersion is not less than MPI_MAX_LIBRARY_VERSION_STRING of any library: Open
-// MPI has 256, MPICH 8192.
+// maxVersion is at least MPI_MAX_LIBRARY_VERSION_STRING of any supported library:
+// 256 in Open MPI, 8192 in MPICH.
 const maxVersion = 16384
 
-// Probe opens an MPI library and asks for its version, which MPI allows before it is
-// initialised. Nothing else is called.
+// Probe opens an MPI library and queries its version, which MPI allows before
+// initialisation.
 //
-// Errors: dl.ErrNotFound if the library is not there; one that does not answer.
+// Errors: dl.ErrNotFound if the library is missing; a failed query.
 func Probe(i Implementation) (Library, error) {
 	lib, err := dl.Open(i.Files...)
 	if err != nil {
@@ -35,7 +35,7 @@ func Probe(i Implementation) (Library, error) {
 	var text [maxVersion]C.char
 	var length C.int
 	if rc := C.call_version(f, &text[0], &length); rc != 0 {
-		return Library{}, fmt.Errorf("%s: MPI_Get_library_version answers %d", lib.Path(), int(rc))
+		return Library{}, fmt.Errorf("%s: MPI_Get_library_version returned %d", lib.Path(), int(rc))
 	}
 	return Library{Version: shortVersion(C.GoString(&text[0])), Path: lib.Path()}, nil
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// World is the job's ranks as MPI joins them; there is none without cgo.
+// World is the group of all ranks of an MPI job; it is not available without cgo.
 type World struct{ comm.Transport }
 
 // Join always fails without cgo.
 //
-// Errors: 69.
+// Errors: exit 69.
 func Join(o Launch, _ time.Duration) (*World, error) {
-	return nil, &exit.Error{Code: exit.NoDevice, What: o.Implementation.Name + " started this process, which was built without cgo",
-		Why: "MPI libraries are opened through C", Fix: "build with CGO_ENABLED=1, or start one process without the launcher"}
+	return nil, &exit.Error{Code: exit.NoDevice, What: o.Implementation.Name + " started this process, but the program was built without cgo",
+		Why: "MPI libraries are called through cgo", Fix: "build with CGO_ENABLED=1, or start one process without the launcher"}
 }
 
 // Close does nothing.

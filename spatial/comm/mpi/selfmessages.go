@@ -11,21 +11,21 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// selfMessages are the messages of a rank to itself, as a rank of several parts sends many. They
-// do not go through MPI: a goroutine that waits for another one of its process need not ask
-// again and again.
+// selfMessages holds the messages of a process to itself, which are frequent when it
+// hosts several ranks. They bypass MPI: a goroutine that waits for another one of
+// its process then blocks on a channel and need not poll.
 type selfMessages struct {
 	mu     sync.Mutex
 	queues map[messageKey]*queue
 }
 
-// messageKey is what letters that keep their order share.
+// messageKey identifies messages that keep their order.
 type messageKey struct{ channel, tag int }
 
-// queue holds letters that were sent or are wanted, in order; one of the two is empty.
+// queue holds posted sends and receives in order; one of the lists is empty.
 type queue struct{ sent, receives []*selfMessage }
 
-// selfMessage is one side of a message. It is copied once both sides are there.
+// selfMessage is one side of a message. The data are copied when both sides are posted.
 type selfMessage struct {
 	view
 	messageKey
@@ -34,6 +34,7 @@ type selfMessage struct {
 	err  error
 }
 
+// send posts a send.
 func (l *selfMessages) send(v view, tag int, x comm.Slice) comm.Request {
 	m, q := l.add(v, tag, x)
 	defer l.mu.Unlock()
@@ -42,6 +43,7 @@ func (l *selfMessages) send(v view, tag int, x comm.Slice) comm.Request {
 	return m
 }
 
+// recv posts a receive.
 func (l *selfMessages) recv(v view, tag int, x comm.Slice) comm.Request {
 	m, q := l.add(v, tag, x)
 	defer l.mu.Unlock()
@@ -50,7 +52,7 @@ func (l *selfMessages) recv(v view, tag int, x comm.Slice) comm.Request {
 	return m
 }
 
-// add makes a letter, and locks the queues.
+// add creates one side of a message and returns its queue with the lock held.
 func (l *selfMessages) add(v view, tag int, x comm.Slice) (*selfMessage, *queue) {
 	m := &selfMessage{view: v, messageKey: messageKey{v.channel, tag}, x: x, done: make(chan struct{})}
 	l.mu.Lock()
@@ -65,7 +67,7 @@ func (l *selfMessages) add(v view, tag int, x comm.Slice) (*selfMessage, *queue)
 	return m, q
 }
 
-// match lets the first letter of a queue arrive if both sides are there.
+// match delivers the first message of a queue if both sides are posted.
 func (q *queue) match() {
 	if len(q.sent) == 0 || len(q.receives) == 0 {
 		return
@@ -73,13 +75,13 @@ func (q *queue) match() {
 	from, to := q.sent[0], q.receives[0]
 	q.sent, q.receives = slices.Delete(q.sent, 0, 1), slices.Delete(q.receives, 0, 1)
 	if !comm.Copy(to.x, from.x) {
-		to.err = fmt.Errorf("sent %T of %d bytes where %T of %d are wanted", from.x, comm.Bytes(from.x), to.x, comm.Bytes(to.x))
+		to.err = fmt.Errorf("message mismatch: got %T of %d bytes, want %T of %d", from.x, comm.Bytes(from.x), to.x, comm.Bytes(to.x))
 	}
 	close(from.done)
 	close(to.done)
 }
 
-// Test tells whether the letter has arrived.
+// Test reports whether the message has arrived.
 func (m *selfMessage) Test() bool {
 	select {
 	case <-m.done:
@@ -89,10 +91,10 @@ func (m *selfMessage) Test() bool {
 	}
 }
 
-// Wait waits for the other side, however long: whoever keeps this process waiting shows in
-// messages of others.
+// Wait waits for the other side without a timeout. If a rank keeps this process
+// waiting, messages of other processes report it.
 //
-// Errors: context.Canceled in a task that was.
+// Errors: context.Canceled in a cancelled task.
 func (m *selfMessage) Wait() error {
 	if !m.Test() {
 		defer m.waits.begin(noRank)()
@@ -112,7 +114,8 @@ func (m *selfMessage) Wait() error {
 	return nil
 }
 
-// remove takes back a letter that has not arrived, so that nobody touches its memory.
+// remove withdraws a message that has not arrived, so that its memory is not used
+// any more.
 func (l *selfMessages) remove(m *selfMessage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,41 +10,42 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Tags that groups never reach, since their tags end before: what ranks tell each other
-// once they have waited too long, and when they have done their part.
+// Tags beyond those of groups: for the exchange of wait states after a stall, and
+// for the end of the job.
 const (
 	tagStall = comm.MaxTag - iota
 	tagLeave
 )
 
-// A rank waits for patience of the stall timeout, and for the rest of it hears whom the
-// others wait for.
+// stallShare is the share of the stall timeout after which a rank starts to exchange
+// wait states with the others. The rest of the timeout is for that exchange.
 const stallShare = 0.8
 
 // stallCause is the rank that keeps the others waiting.
 type stallCause struct {
 	rank int
-	left bool // it has done its part
+	left bool // it has called Close
 }
 
-// noRank is what a goroutine waits for that waits for another one of its process.
+// noRank stands for another goroutine of the same process as the target of a wait.
 const noRank = -1
 
-// waitCounts are those of the goroutines of a rank: its own, and those that Go started.
+// waitCounts counts the waits of the goroutines of a rank, those that Go started
+// included.
 type waitCounts struct {
 	mu      sync.Mutex
 	running int         // goroutines that do not wait
-	ranks   map[int]int // how many wait for a rank
+	ranks   map[int]int // number of waits by rank
 }
 
-// add counts goroutines that begin or end.
+// add counts goroutines that start (n > 0) or end.
 func (w *waitCounts) add(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.running += n
 }
 
-// begin counts a wait for a rank, until its end.
+// begin starts to count a wait for a rank; end stops.
 func (w *waitCounts) begin(rank int) (end func()) {
 	count := func(n int) {
 		w.mu.Lock()
@@ -59,7 +60,8 @@ func (w *waitCounts) begin(rank int) (end func()) {
 	return func() { count(-1) }
 }
 
-// fill writes 1 for each of the ranks that this one waits for, if all its goroutines wait.
+// fill sets ranks[r] to 1 for each rank that this one waits for, else to 0. It
+// reports whether all goroutines wait.
 func (w *waitCounts) fill(ranks []int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,9 +71,9 @@ func (w *waitCounts) fill(ranks []int64) bool {
 	return w.running == 0
 }
 
-// stallError is the error of a wait for a rank that was too long. A rank that waits itself
-// is not to blame: it tells so, and for whom it waits, and those are looked at, and so on.
-// All other waits of this rank end with it.
+// stallError returns the error of a wait for rank other that timed out. A rank that
+// waits itself reports its targets, and the search continues with these. All other
+// waits of this rank then end with the same result.
 func (w *World) stallError(other int) error {
 	w.stallOnce.Do(func() {
 		w.stallCause = w.findStallCause(other)
@@ -79,17 +81,17 @@ func (w *World) stallError(other int) error {
 	})
 	err := fmt.Errorf("%w: %v", ErrStalled, w.stall)
 	if w.stallCause.left {
-		err = fmt.Errorf("%w; it has done its part", err)
+		err = fmt.Errorf("%w: it has already finished", err)
 	}
 	if w.stallCause.rank != other {
-		err = fmt.Errorf("%w; rank %d waits too", err, other)
+		err = fmt.Errorf("%w; rank %d also waits", err, other)
 	}
 	return &comm.RankError{Rank: w.stallCause.rank, Err: err}
 }
 
-// findStallCause follows the ranks that wait for each other to one that does not tell that it
-// waits. It is other again if all do, in a circle, and this one if a goroutine of its own
-// does not wait.
+// findStallCause follows the waits from rank to rank until it finds a rank that does not
+// report that it waits. The result is other if all ranks wait in a cycle, and this
+// rank if one of its own goroutines does not wait.
 func (w *World) findStallCause(other int) stallCause {
 	n := w.size
 	waits, told, left := make([]int64, n*n), make([]comm.Request, n), make([]comm.Request, n)
@@ -106,7 +108,7 @@ func (w *World) findStallCause(other int) stallCause {
 			said = true
 			for r := range n {
 				if r != w.rank {
-					w.Send(r, tagStall, row(w.rank)) // nobody waits for it: the process ends soon
+					w.Send(r, tagStall, row(w.rank)) // the request is not waited for: the process ends soon
 				}
 			}
 		}
@@ -139,8 +141,8 @@ func (w *World) findStallCause(other int) stallCause {
 	return last
 }
 
-// leaveTogether waits, however long, until all ranks have done their part. A rank that waited
-// within MPI's own end could take the launcher down with it when another rank fails.
+// leaveTogether waits without a timeout until all ranks have called Close. A rank that
+// waits inside MPI_Finalize could bring down the launcher when another rank fails.
 func (w *World) leaveTogether() {
 	var all []comm.Request
 	for r := range w.size {

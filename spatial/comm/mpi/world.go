@@ -74,20 +74,21 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// World is the job's ranks as MPI joins them, a comm.Transport. Its methods may be
-// called from any goroutine.
+// World is the group of all ranks of an MPI job. It implements comm.Transport.
+//
+// Concurrency: any goroutine may call its methods; calls of MPI are serialised.
 type World struct {
 	l          *C.library
 	name       string
 	rank, size int
-	stall      time.Duration
-	mu         sync.Mutex // MPI is called by one thread at a time
-	channels   []C.word   // communicators
+	stall      time.Duration // stall timeout; 0 is without limit
+	mu         sync.Mutex    // MPI_THREAD_SERIALIZED: one call at a time
+	channels   []C.word      // duplicated communicators
 	letters    selfMessages
 	waits      waitCounts
 
-	stallOnce  sync.Once // finds the culprit of a stall
-	stallKnown atomic.Bool
+	stallOnce  sync.Once   // determines the cause of a stall once
+	stallKnown atomic.Bool // the cause is known
 	stallCause stallCause
 }
 
@@ -96,14 +97,15 @@ var (
 	_ comm.Channeled = (*task)(nil)
 )
 
-// Handles of MPICH and of the libraries of its ABI, as its mpi.h has them.
+// Handles of MPICH and ABI-compatible libraries, from mpi.h.
 const (
 	mpichWorld        = 0x44000000
 	mpichByte         = 0x4c00010d
 	mpichErrorsReturn = 0x54000001
 )
 
-// bind finds the functions and handles of an opened library.
+// bind resolves the functions and handles of an opened library. Handles are
+// addresses of symbols in Open MPI and constants in MPICH.
 func bind(lib *dl.Library) (*C.library, error) {
 	l := new(C.library)
 	for _, f := range []struct {
@@ -137,22 +139,23 @@ func bind(lib *dl.Library) (*C.library, error) {
 	return l, nil
 }
 
-// Join joins the ranks that the launcher has started. A message that does not come
-// within stall fails; 0 waits for ever. A process joins once.
+// Join initialises MPI and joins the ranks that the launcher started. A message
+// that does not arrive within stall fails; 0 is without limit. A process calls it
+// once.
 //
-// Errors: 69 if the launcher's library is not there or of another kind.
+// Errors: exit 69 if the launcher's library is missing or of another kind.
 func Join(o Launch, stall time.Duration) (*World, error) {
 	lib, err := dl.OpenGlobal(o.Implementation.Files...)
 	if err != nil {
-		return nil, &exit.Error{Code: exit.NoDevice, What: o.Implementation.Name + " started this process, and its library is not here",
-			Why: err.Error(), Fix: "install it on all nodes, or use the launcher of another one", Err: err}
+		return nil, &exit.Error{Code: exit.NoDevice, What: o.Implementation.Name + " started this process, but its library is missing on this node",
+			Why: err.Error(), Fix: "install it on all nodes, or use the launcher of an installed MPI", Err: err}
 	}
 	l, err := bind(lib)
 	if err != nil {
 		return nil, err
 	}
 	w := &World{l: l, name: o.Implementation.Name, stall: stall, channels: []C.word{l.world}}
-	w.waits.running = 1 // the caller
+	w.waits.running = 1 // the calling goroutine
 	var level, rank, size C.int
 	if err := w.check("MPI_Init_thread", C.mpi_init(l, &level)); err != nil {
 		return nil, err
@@ -162,22 +165,24 @@ func Join(o Launch, stall time.Duration) (*World, error) {
 	}
 	w.rank, w.size = int(rank), int(size)
 	if w.size != o.Size || level < C.SERIALIZED {
-		return nil, &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("%s sees %d ranks at thread level %d, its launcher started %d", w.name, w.size, int(level), o.Size),
-			At: lib.Path(), Why: "the library and the launcher are of different installations", Fix: "put the launcher's library first on LD_LIBRARY_PATH"}
+		return nil, &exit.Error{Code: exit.NoDevice, What: fmt.Sprintf("%s reports %d ranks at thread level %d, but the launcher started %d", w.name, w.size, int(level), o.Size),
+			At: lib.Path(), Why: "the library and the launcher belong to different installations", Fix: "put the launcher's library first on LD_LIBRARY_PATH"}
 	}
 	return w, nil
 }
 
-// Rank is this process's number in the job.
+// Rank returns the rank of this process in the job.
 func (w *World) Rank() int { return w.rank }
 
-// Size is the number of ranks in the job.
+// Size returns the number of ranks in the job.
 func (w *World) Size() int { return w.size }
 
-// StallTimeout is for how long a rank waits for another before that counts as lost; 0 is for ever.
+// StallTimeout returns how long a rank waits for another before that counts as lost; 0
+// is without limit.
 func (w *World) StallTimeout() time.Duration { return w.stall }
 
-// Close leaves the job when all ranks do; every rank calls it, when all messages are done.
+// Close ends MPI. All ranks call it after their last message; it waits for all of
+// them.
 func (w *World) Close() error {
 	w.leaveTogether()
 	w.mu.Lock()
@@ -185,7 +190,7 @@ func (w *World) Close() error {
 	return w.check("MPI_Finalize", C.mpi_finalize(w.l))
 }
 
-// check turns an MPI error into one of ours.
+// check converts an MPI return code into an error.
 func (w *World) check(call string, rc C.int) error {
 	if rc == 0 {
 		return nil
@@ -196,19 +201,19 @@ func (w *World) check(call string, rc C.int) error {
 	return fmt.Errorf("%s: %s: %s", w.name, call, C.GoString(&text[0]))
 }
 
-// maxText is not less than MPI_MAX_ERROR_STRING of any library.
+// maxText is at least MPI_MAX_ERROR_STRING of any supported library.
 const maxText = 2048
 
-// maxMessageBytes is the largest number of bytes in one MPI message: counts are ints.
+// maxMessageBytes is the maximum size of one MPI message in bytes: MPI counts are ints.
 const maxMessageBytes = 1 << 30
 
-// request is a message, cut into pieces where it is long.
+// request is a message, split into several MPI messages if it is long.
 type request struct {
 	w      *World
-	by     *task // nil for the rank itself
+	by     *task // nil for the main goroutine of the rank
 	other  int
-	words  []C.word // the pieces that are under way
-	wants  []int    // their bytes, if they are received; else nil
+	words  []C.word // MPI requests in progress
+	wants  []int    // their sizes in bytes for a receive; nil for a send
 	pinned runtime.Pinner
 	err    error
 }
@@ -221,13 +226,14 @@ func (w *World) Recv(from, tag int, x comm.Slice) comm.Request {
 	return w.view(nil, 0).Recv(from, tag, x)
 }
 
-// Open makes n channels. It waits for all ranks, however long.
+// Open creates n channels by MPI_Comm_dup. It waits for all ranks without a
+// timeout.
 //
-// Errors: more channels than the library has communicators, some 2000.
+// Errors: more channels than the library has communicators, about 2000.
 func (w *World) Open(n int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.size > 1 && len(w.channels) < n { // a process alone has letters only
+	for w.size > 1 && len(w.channels) < n { // a single process has only messages to itself
 		var c C.word
 		if err := w.check("MPI_Comm_dup", C.mpi_dup(w.l, &c)); err != nil {
 			return err
@@ -237,15 +243,15 @@ func (w *World) Open(n int) error {
 	return nil
 }
 
-// Channel is the rank's transport on a channel.
+// Channel returns the transport of the main goroutine on a channel.
 func (w *World) Channel(i int) comm.Transport { return w.view(nil, i) }
 
 func (w *World) view(by *task, channel int) view { return view{w, by, channel} }
 
-// view is the transport of a goroutine of a rank on a channel.
+// view is the transport of one goroutine of a rank on one channel.
 type view struct {
 	*World
-	by      *task // nil for the rank itself
+	by      *task // nil for the main goroutine of the rank
 	channel int
 }
 
@@ -270,6 +276,7 @@ func (v view) Recv(from, tag int, x comm.Slice) comm.Request {
 	})
 }
 
+// start posts a message, in pieces of at most most bytes.
 func (v view) start(other int, x comm.Slice, piece func(r *request, p unsafe.Pointer, n int, word *C.word) C.int) comm.Request {
 	w := v.World
 	w.mu.Lock()
@@ -292,7 +299,7 @@ func (v view) start(other int, x comm.Slice, piece func(r *request, p unsafe.Poi
 	return r
 }
 
-// memory is where a slice lies, and its bytes.
+// memory returns the address of a slice and its size in bytes.
 func memory(x comm.Slice) (unsafe.Pointer, int) {
 	switch x := x.(type) {
 	case []float32:
@@ -304,12 +311,11 @@ func memory(x comm.Slice) (unsafe.Pointer, int) {
 	case []byte:
 		return unsafe.Pointer(unsafe.SliceData(x)), len(x)
 	}
-	panic(fmt.Sprintf("mpi: a message of %T", x))
+	panic(fmt.Sprintf("mpi: invalid message type %T", x))
 }
 
-// Test tells whether the message is done. It does not ask MPI in a task that was
-// cancelled: MPI then writes into what is received, also into that of others, whose memory
-// may be gone.
+// Test reports whether the message is done. In a cancelled task it does not call
+// MPI, which would write to receive buffers that may have been freed.
 func (r *request) Test() bool {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
@@ -330,7 +336,7 @@ func (r *request) Test() bool {
 		}
 		if r.wants != nil {
 			if int(count) != r.wants[0] {
-				r.err = fmt.Errorf("sent %d bytes where %d are wanted", int(count), r.wants[0])
+				r.err = fmt.Errorf("message mismatch: got %d bytes, want %d", int(count), r.wants[0])
 			}
 			r.wants = r.wants[1:]
 		}
@@ -340,15 +346,15 @@ func (r *request) Test() bool {
 	return true
 }
 
-// pending are the requests of this process whose memory MPI has the address of. They are kept
-// however the job ends: nobody waits for those of a rank that was lost, and MPI may still write
-// to them.
+// pending holds the requests whose memory MPI has the address of. They are kept
+// alive even if nobody waits for them, such as those to a lost rank, because MPI
+// may still write to them.
 var pending struct {
 	sync.Mutex
 	requests map[*request]bool
 }
 
-// pin keeps the memory of a message where it is until the message is done.
+// pin fixes the address of a message's memory until the message is done.
 func (r *request) pin(p unsafe.Pointer) {
 	r.pinned.Pin(p)
 	pending.Lock()
@@ -366,23 +372,23 @@ func (r *request) unpin() {
 	delete(pending.requests, r)
 }
 
-// How a rank waits: first it tries again and again, and lets others have the core in
-// between, as a message within a machine takes microseconds; then it sleeps, longer and
-// longer. The thread sleeps itself: Go's timers wait for whole milliseconds when nothing
-// else runs.
+// A rank first polls and yields the core in between, because a message within a
+// machine takes microseconds. Then it sleeps for increasing times. The OS thread
+// itself sleeps: Go timers have a resolution of a millisecond in an otherwise idle
+// process.
 const (
 	spinTime = time.Millisecond
 	minSleep = 20 * time.Microsecond
 	maxSleep = 500 * time.Microsecond
 )
 
-// ErrStalled means that another rank did not answer in time.
+// ErrStalled means that another rank did not answer within the stall timeout.
 var ErrStalled = errors.New("no answer in time")
 
 // Wait waits until the message is done.
 //
-// Errors: a comm.RankError that wraps ErrStalled, with the rank that keeps all waiting; what
-// MPI says; context.Canceled in a task that was.
+// Errors: a comm.RankError that wraps ErrStalled, with the rank that causes the
+// stall; errors of MPI; context.Canceled in a cancelled task.
 func (r *request) Wait() error {
 	if !r.Test() {
 		defer r.w.waits.begin(r.other)()
@@ -411,7 +417,7 @@ func (r *request) Wait() error {
 	return nil
 }
 
-// task is a goroutine beside that of the rank, and the transport it has.
+// task is an additional goroutine of a rank, and its transport.
 type task struct {
 	*World
 	cancel   sync.Once
@@ -439,7 +445,7 @@ func (t *task) Recv(from, tag int, x comm.Slice) comm.Request {
 	return t.view(t, 0).Recv(from, tag, x)
 }
 
-// Channel is the goroutine's transport on a channel.
+// Channel returns the transport of the goroutine on a channel.
 func (t *task) Channel(i int) comm.Transport { return t.view(t, i) }
 
 // Wait waits for the end of the goroutine.
@@ -448,10 +454,10 @@ func (t *task) Wait(comm.Transport) {
 	<-t.ended
 }
 
-// Cancel lets what the goroutine waits for fail.
+// Cancel makes current and later waits of the goroutine fail.
 func (t *task) Cancel() { t.cancel.Do(func() { close(t.canceled) }) }
 
-// isCanceled tells whether a task was cancelled; a rank itself never is.
+// isCanceled reports whether the task was cancelled; false for the main goroutine (nil).
 func (t *task) isCanceled() bool {
 	if t == nil {
 		return false

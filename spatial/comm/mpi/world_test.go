@@ -210,7 +210,7 @@ func TestPartFailures(t *testing.T) {
 		t.Run(i.Name, func(t *testing.T) {
 			t.Parallel() // they only wait
 			for what, want := range map[string]string{
-				"a part sleeps": "rank 1: no answer in time: 2s", "its process is stopped": "rank 1: no answer in time: 2s", "a part is broken": "rank 1: part 3: broken",
+				"a part sleeps": "rank 1: no answer in time: 2s", "its process is stopped": "rank 1: no answer in time: 2s", "a part is broken": "rank 1: hosted rank 3: broken",
 			} {
 				begin := time.Now()
 				out, err := mpirun(t, i, 3, what)
@@ -249,7 +249,7 @@ func TestStall(t *testing.T) {
 		t.Run(i.Name, func(t *testing.T) {
 			t.Parallel() // they only wait
 			for what, want := range map[string]string{
-				"sleeps": "rank 1: no answer in time: 2s", "is stopped": "rank 1: no answer in time: 2s", "leaves": "rank 1: no answer in time: 2s; it has done its part",
+				"sleeps": "rank 1: no answer in time: 2s", "is stopped": "rank 1: no answer in time: 2s", "leaves": "rank 1: no answer in time: 2s: it has already finished",
 				"loses a message": "no answer in time: 2s",
 			} {
 				begin := time.Now()

@@ -28,17 +28,18 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Library is NCCL, opened.
+// Library is the opened NCCL library.
 type Library struct {
-	t    *C.ens_nccl // never freed, as the library is never unloaded
-	code int         // of its version, 23203
+	// table of functions; never freed, as the library is never unloaded
+	t    *C.ens_nccl
+	code int // version code, such as 23203 for 2.32.3
 	path string
 }
 
-// Open opens NCCL. find looks for it; nil is libraries.Find.
+// Open opens NCCL. find locates the library; nil means libraries.Find.
 //
-// Errors: *exit.Error (no device) that wraps ErrUnavailable if the library, one of its
-// functions or the right version is not there.
+// Errors: *exit.Error (no device) that wraps ErrUnavailable if the library, one of
+// its functions or a supported version is missing.
 func Open(find func(libraries.Library) (*dl.Library, error)) (*Library, error) {
 	l := &Library{t: (*C.ens_nccl)(C.calloc(1, C.sizeof_ens_nccl))}
 	var err error
@@ -49,6 +50,7 @@ func Open(find func(libraries.Library) (*dl.Library, error)) (*Library, error) {
 	return l, nil
 }
 
+// bind resolves the functions and checks the version.
 func (l *Library) bind(lib *dl.Library) error {
 	if err := lib.Bind(C.GoString(C.ens_nccl_names), unsafe.Slice((*unsafe.Pointer)(unsafe.Pointer(l.t)), C.sizeof_ens_nccl/C.sizeof_uintptr_t)); err != nil {
 		return err
@@ -60,35 +62,35 @@ func (l *Library) bind(lib *dl.Library) error {
 		return err
 	}
 	if l.code < minVersion || l.code >= 30000 {
-		return fmt.Errorf("it is version %s, this program was built for 2.13 and later 2.x", l.Version())
+		return fmt.Errorf("version %s is not supported; this program needs 2.13 or a later 2.x", l.Version())
 	}
 	return nil
 }
 
-// functions is what the library is opened as.
+// functions describes the library in error messages.
 var functions = libraries.Use{Library: libraries.NCCL, Purpose: "training over several GPUs", Install: "NCCL 2", Marker: ErrUnavailable}
 
-// minVersion is the code of NCCL 2.13, the first that has words for the last error.
+// minVersion is the version code of NCCL 2.13, the first with ncclGetLastError.
 const minVersion = 21300
 
-// Version is that of the library, "2.32.3".
+// Version returns the version of the library, such as "2.32.3".
 func (l *Library) Version() string {
 	return fmt.Sprintf("%d.%d.%d", l.code/10000, l.code/100%100, l.code%100)
 }
 
-// Path is the file that was opened.
+// Path returns the file that was opened.
 func (l *Library) Path() string { return l.path }
 
-// callError is the error of a call; nil if it has not failed. That another rank does not answer
-// is a rank that was lost.
+// callError returns the error of a call, nil for success. A remote or system error
+// means that another rank was lost.
 func (l *Library) callError(call string, c unsafe.Pointer, status C.int) error {
 	if status == 0 {
 		return nil
 	}
 	e := &CallError{Call: call, Status: int(status), Name: C.GoString(C.ens_nccl_error(l.t, status)), Detail: strings.TrimSpace(C.GoString(C.ens_nccl_last(l.t, c)))}
 	if status == C.ncclRemoteError || status == C.ncclSystemError {
-		return &exit.Error{Code: exit.RankLost, What: "the GPUs of the job no longer reach each other", Why: e.Error(),
-			Fix: "look at the other ranks' messages; start the job again from its last checkpoint", Err: e}
+		return &exit.Error{Code: exit.RankLost, What: "lost the connection to the GPU of another rank", Why: e.Error(),
+			Fix: "check the messages of the other ranks; restart the job from its last checkpoint", Err: e}
 	}
 	return e
 }
@@ -96,33 +98,36 @@ func (l *Library) callError(call string, c unsafe.Pointer, status C.int) error {
 // idBytes is the size of ncclUniqueId.
 const idBytes = 128
 
-// Comm are the GPUs of a group of ranks, seen from one of them. Its operations are called on
-// the thread of the device; Abort and Err by any goroutine.
+// Comm is a communicator of the GPUs of a group, from the view of one rank.
+//
+// Concurrency: any goroutine may call Abort and Err; other methods run on the
+// device's thread.
 type Comm struct {
 	l          *Library
 	rank, size int
 	stream     unsafe.Pointer
 
-	callMu   sync.Mutex // held while NCCL is called, but not to abort it
-	mu       sync.Mutex // of c and why
+	callMu   sync.Mutex // held during a call of NCCL, except by Abort
+	mu       sync.Mutex // guards c and the error below
 	c        unsafe.Pointer
 	abortErr error // why c is nil
 }
 
-// Join joins the GPUs of a group of ranks. All ranks of the group call it, each on the
-// thread where the context of its device is current; no two share a device. It waits for
-// all.
+// Join creates a communicator of the GPUs of a group. All ranks of the group call
+// it, each on the thread where the context of its device is current. No two ranks
+// may share a device. It waits for all ranks.
 //
-// Errors: *exit.Error (no device) if the ranks have different versions of NCCL; *CallError.
+// Errors: *exit.Error (no device) if the ranks have different versions of NCCL;
+// *CallError.
 func (l *Library) Join(group *comm.Comm, d device.NativeHandles) (*Comm, error) {
 	versions, err := comm.AllGather(group, []int64{int64(l.code)})
 	if err != nil {
-		return nil, fmt.Errorf("joining GPUs: %w", err)
+		return nil, fmt.Errorf("creating the NCCL communicator: %w", err)
 	}
 	if low, high := slices.Min(versions), slices.Max(versions); low != high {
-		return nil, functions.Unavailable(l.path, fmt.Errorf("ranks have versions from %s to %s", (&Library{code: int(low)}).Version(), (&Library{code: int(high)}).Version()))
+		return nil, functions.Unavailable(l.path, fmt.Errorf("ranks have different versions, from %s to %s", (&Library{code: int(low)}).Version(), (&Library{code: int(high)}).Version()))
 	}
-	// The others learn from one more byte whether rank 0 has an id.
+	// one additional byte tells the other ranks whether rank 0 obtained an id
 	var id [idBytes + 1]byte
 	var failed error
 	if group.Rank() == 0 {
@@ -133,31 +138,31 @@ func (l *Library) Join(group *comm.Comm, d device.NativeHandles) (*Comm, error) 
 		}
 	}
 	if err := comm.Broadcast(group, 0, id[:]); err != nil {
-		return nil, errors.Join(failed, fmt.Errorf("joining GPUs: %w", err))
+		return nil, errors.Join(failed, fmt.Errorf("creating the NCCL communicator: %w", err))
 	}
 	if failed == nil && id[idBytes] == 0 {
-		failed = errors.New("rank 0 has no id of the GPUs; its message says why")
+		failed = errors.New("rank 0 could not create a communicator id; see its error")
 	}
 	if failed != nil {
-		return nil, fmt.Errorf("joining GPUs: %w", failed)
+		return nil, fmt.Errorf("creating the NCCL communicator: %w", failed)
 	}
 	c := &Comm{l: l, rank: group.Rank(), size: group.Size(), stream: d.Stream()}
 	var p unsafe.Pointer
 	status := C.ens_nccl_init(l.t, &p, C.int(c.size), (*C.char)(unsafe.Pointer(&id[0])), C.int(c.rank))
 	if err := l.callError("ncclCommInitRank", nil, status); err != nil {
-		return nil, fmt.Errorf("joining GPUs: %w", err)
+		return nil, fmt.Errorf("creating the NCCL communicator: %w", err)
 	}
 	c.c = p
 	return c, nil
 }
 
-// Rank is this rank's number in the group.
+// Rank returns the rank of the caller in the group.
 func (c *Comm) Rank() int { return c.rank }
 
-// Size is the number of ranks in the group.
+// Size returns the number of ranks in the group.
 func (c *Comm) Size() int { return c.size }
 
-// communicator gives the communicator, or why there is none.
+// communicator returns the communicator, or the reason why there is none.
 func (c *Comm) communicator() (unsafe.Pointer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,7 +172,8 @@ func (c *Comm) communicator() (unsafe.Pointer, error) {
 	return c.c, nil
 }
 
-// call calls NCCL with the communicator; f gives what it called last, and how that ended.
+// call runs f with the communicator. f returns the last function that it called and
+// its status.
 func (c *Comm) call(f func(p unsafe.Pointer) (string, C.int)) error {
 	c.callMu.Lock()
 	defer c.callMu.Unlock()
@@ -181,17 +187,18 @@ func (c *Comm) call(f func(p unsafe.Pointer) (string, C.int)) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.c == nil { // an abort ended the call
+	if c.c == nil { // Abort ended the call
 		return fmt.Errorf("%s: %w", name, c.abortErr)
 	}
 	return c.l.callError(name, p, status)
 }
 
+// typeOf returns the ncclDataType_t of an element type.
 func typeOf(t Type) C.int {
 	return [...]C.int{C.ncclFloat32, C.ncclBfloat16, C.ncclFloat16}[t]
 }
 
-// AllReduce adds up the n values of all ranks; each gets the sum. from and to may be one.
+// AllReduce sums n values over all ranks. from and to may be equal.
 //
 // Errors: ErrAborted; *CallError; *exit.Error (rank lost).
 func (c *Comm) AllReduce(from, to device.Pointer, n int64, t Type) error {
@@ -203,7 +210,7 @@ func (c *Comm) AllReduce(from, to device.Pointer, n int64, t Type) error {
 	})
 }
 
-// AllReduceCoalesced is AllReduce of several values where they lie, as one operation.
+// AllReduceCoalesced sums several vectors over all ranks, in place, as one operation.
 //
 // Errors: those of AllReduce.
 func (c *Comm) AllReduceCoalesced(x [][]float32) error {
@@ -221,8 +228,8 @@ func (c *Comm) AllReduceCoalesced(x [][]float32) error {
 	})
 }
 
-// ReduceScatter adds up the n·Size values of all ranks; each gets n sums, those of the piece
-// of its rank. to may be where they lie in from.
+// ReduceScatter sums n·Size values over all ranks and leaves n sums on each, the
+// piece of its rank. to may be that piece of from.
 //
 // Errors: those of AllReduce.
 func (c *Comm) ReduceScatter(from, to device.Pointer, n int64, t Type) error {
@@ -234,8 +241,8 @@ func (c *Comm) ReduceScatter(from, to device.Pointer, n int64, t Type) error {
 	})
 }
 
-// AllGather gives all ranks the n values of all, one behind the other. from may be where
-// they lie in to.
+// AllGather concatenates the n values of all ranks in rank order. from may be the
+// own piece of to.
 //
 // Errors: those of AllReduce.
 func (c *Comm) AllGather(from, to device.Pointer, n int64, t Type) error {
@@ -247,21 +254,22 @@ func (c *Comm) AllGather(from, to device.Pointer, n int64, t Type) error {
 	})
 }
 
+// checkCounts returns an error for a negative count or a nil pointer.
 func checkCounts(what string, n int64, pointers ...unsafe.Pointer) error {
 	if n < 0 || n > 0 && slices.Contains(pointers, nil) {
-		return fmt.Errorf("nccl: %s of %d values: want memory of the device, and a number that is not negative", what, n)
+		return fmt.Errorf("nccl: %s of %d values: the count must not be negative and pointers must not be nil", what, n)
 	}
 	return nil
 }
 
-// Exchange sends and receives all parts at once, so that none waits for another. Two ranks
-// name what goes between them in the same order, if there are several parts.
+// Exchange sends and receives all parts in one group call, so that no part blocks
+// another. If two ranks exchange several parts, both list them in the same order.
 //
 // Errors: those of AllReduce.
 func (c *Comm) Exchange(parts []Part) error {
 	for _, p := range parts {
 		if p.Rank < 0 || p.Rank >= c.size {
-			return fmt.Errorf("nccl: Exchange with rank %d of %d", p.Rank, c.size)
+			return fmt.Errorf("nccl: Exchange with rank %d: the group has %d ranks", p.Rank, c.size)
 		}
 		if err := errors.Join(checkCounts("Exchange", p.SendBytes, p.Send), checkCounts("Exchange", p.RecvBytes, p.Recv)); err != nil {
 			return err
@@ -270,9 +278,9 @@ func (c *Comm) Exchange(parts []Part) error {
 	return c.groupCall(func(comm unsafe.Pointer) (string, C.int) { return c.send(comm, parts) })
 }
 
-// groupCall has what f asks for done as one operation.
+// groupCall runs f between ncclGroupStart and ncclGroupEnd.
 func (c *Comm) groupCall(f func(comm unsafe.Pointer) (string, C.int)) error {
-	// A group belongs to an OS thread.
+	// NCCL keeps the state of a group call per OS thread
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	return c.call(func(comm unsafe.Pointer) (string, C.int) {
@@ -280,7 +288,7 @@ func (c *Comm) groupCall(f func(comm unsafe.Pointer) (string, C.int)) error {
 			return "ncclGroupStart", status
 		}
 		name, status := f(comm)
-		end := C.ens_nccl_end(c.l.t) // also of a group that failed
+		end := C.ens_nccl_end(c.l.t) // must be called even if f failed
 		if status == 0 {
 			name, status = "ncclGroupEnd", end
 		}
@@ -288,7 +296,7 @@ func (c *Comm) groupCall(f func(comm unsafe.Pointer) (string, C.int)) error {
 	})
 }
 
-// send asks for all parts.
+// send enqueues all sends and receives.
 func (c *Comm) send(comm unsafe.Pointer, parts []Part) (string, C.int) {
 	for i := range parts {
 		p := &parts[i]
@@ -306,12 +314,13 @@ func (c *Comm) send(comm unsafe.Pointer, parts []Part) (string, C.int) {
 	return "", 0
 }
 
-// Err is what went wrong meanwhile, in work that was asked for: a rank that was lost, a
-// network that failed. It does not wait.
+// Err returns the error of an operation that failed asynchronously, such as a lost
+// rank or a network failure. It does not wait.
 //
 // Errors: those of AllReduce.
 func (c *Comm) Err() error {
-	// Not in call: this looks while another goroutine is in NCCL, for that is when it hangs.
+	// without the call lock: the check must work while another goroutine hangs
+	// inside NCCL
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.c == nil {
@@ -325,15 +334,15 @@ func (c *Comm) Err() error {
 	if state == C.ncclInProgress {
 		return nil
 	}
-	return c.l.callError("work that was asked for", c.c, state)
+	return c.l.callError("an asynchronous operation", c.c, state)
 }
 
-// abortTimeout is how long Abort waits for a call of NCCL that another goroutine is in: calls
-// return at once, except where they wait for a rank that is lost.
+// abortTimeout is how long Abort waits for a call of NCCL in another goroutine. Calls
+// return at once, except when they wait for a lost rank.
 const abortTimeout = time.Second
 
-// Abort ends all work that was asked for, on the device too, and lets what is asked for
-// later fail with why. It may be called by any goroutine, and repeated.
+// Abort ends all enqueued operations, on the device too. Later operations fail with
+// why. Any goroutine may call it, several times.
 //
 // Errors: *CallError.
 func (c *Comm) Abort(why error) error {
@@ -356,7 +365,8 @@ func (c *Comm) Abort(why error) error {
 	return c.l.callError("ncclCommAbort", nil, C.ens_nccl_abort(c.l.t, p))
 }
 
-// detach takes the communicator away and remembers why; nil if it is gone.
+// detach removes the communicator and records the reason; it returns nil if it was
+// removed before.
 func (c *Comm) detach(why error) unsafe.Pointer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -367,9 +377,9 @@ func (c *Comm) detach(why error) unsafe.Pointer {
 	return p
 }
 
-// Watch looks for errors of the work that was asked for, every so often, and aborts when
-// there is one or ctx ends: work that waits for a rank that is lost waits for ever. stop
-// ends it and gives the error.
+// Watch checks for asynchronous errors at an interval. It aborts the communicator
+// on an error or when ctx ends, because operations that wait for a lost rank never
+// end. stop ends the watch and returns the error.
 func (c *Comm) Watch(ctx context.Context, every time.Duration) (stop func() error) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	var found error
@@ -403,7 +413,8 @@ func (c *Comm) Watch(ctx context.Context, every time.Duration) (stop func() erro
 	}
 }
 
-// Close leaves the group; all ranks do, when the work is done. It may be repeated.
+// Close destroys the communicator. All ranks call it after the last operation has
+// ended. It may be called several times.
 //
 // Errors: *CallError.
 func (c *Comm) Close() error {

@@ -16,16 +16,18 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Devices are the GPUs of the ranks of a job. Abort and Err may be called by any goroutine, the other methods on the
-// thread of the device.
+// Devices holds the GPUs of the ranks of a job.
+//
+// Concurrency: any goroutine may call Abort and Err; other methods run on the
+// device's thread.
 type Devices struct {
 	l        *Library
 	d        gpu
 	mu       sync.Mutex
-	all      []*Comm
-	abortErr error // all was aborted
+	all      []*Comm // communicators of all groups
+	abortErr error   // reason of an abort
 	stop     context.CancelFunc
-	done     chan struct{} // the watch has ended
+	done     chan struct{} // closed when the watch has ended
 }
 
 // gpu is a device that a library can use.
@@ -35,20 +37,23 @@ type gpu interface {
 	device.AsyncRunner
 }
 
-// deviceBackend is a backend that has a device, and can tell for how long it has been at one thing.
+// deviceBackend is a backend that has a device and reports how long its current operation
+// has run.
 type deviceBackend interface {
 	Device() device.Device
 	CallDuration() time.Duration
 }
 
-// noLibrary and noDevice are told in place of a version.
+// noLibrary and noDevice replace the version code of a rank without NCCL or without
+// a GPU.
 const (
 	noLibrary = -1 - iota
 	noDevice
 )
 
-// NewDevices opens NCCL for the GPUs on which the ranks of c compute, all of which call it; nil, and why, where one of them has none,
-// or two have the same.
+// NewDevices opens NCCL for the GPUs of the ranks of c, which all call it. d is nil, and
+// why states the reason, if a rank has no GPU or no NCCL, versions differ, or two
+// ranks share a GPU.
 func NewDevices(c *comm.Comm, b backend.Backend) (d *Devices, why string, err error) {
 	l, missing := Open(nil)
 	own, _ := b.(deviceBackend)
@@ -59,7 +64,8 @@ func NewDevices(c *comm.Comm, b backend.Backend) (d *Devices, why string, err er
 	return newDevices(c, l, missing, of, own)
 }
 
-// newDevices is Serve with what was found: NCCL, or what is missing; the device, nil for one that is no GPU.
+// newDevices implements Serve for the given library, device and backend. missing is why
+// there is no library; of is nil if the backend has no GPU.
 func newDevices(c *comm.Comm, l *Library, missing error, of gpu, own deviceBackend) (d *Devices, why string, err error) {
 	const idRoom = 64
 	var id [idRoom]byte
@@ -86,13 +92,13 @@ func newDevices(c *comm.Comm, l *Library, missing error, of gpu, own deviceBacke
 		first, twice := seen[name]
 		switch {
 		case v == noDevice:
-			return nil, fmt.Sprintf("rank %d computes on no GPU", r), nil
+			return nil, fmt.Sprintf("rank %d has no GPU", r), nil
 		case v == noLibrary && missing != nil:
-			return nil, fmt.Sprintf("rank %d has none: %v", r, missing), nil
+			return nil, fmt.Sprintf("rank %d has no NCCL: %v", r, missing), nil
 		case v == noLibrary:
-			return nil, fmt.Sprintf("rank %d has none", r), nil
+			return nil, fmt.Sprintf("rank %d has no NCCL", r), nil
 		case v != versions[0]:
-			return nil, fmt.Sprintf("ranks 0 and %d have versions %s and %s", r, (&Library{code: int(versions[0])}).Version(), (&Library{code: int(v)}).Version()), nil
+			return nil, fmt.Sprintf("ranks 0 and %d have different versions, %s and %s", r, (&Library{code: int(versions[0])}).Version(), (&Library{code: int(v)}).Version()), nil
 		case twice:
 			return nil, fmt.Sprintf("ranks %d and %d share a GPU", first, r), nil
 		}
@@ -104,9 +110,10 @@ func newDevices(c *comm.Comm, l *Library, missing error, of gpu, own deviceBacke
 	return d, "", nil
 }
 
-// Join joins the GPUs of a group of ranks, which all call it.
+// Join creates a communicator of the GPUs of a group. All ranks of the group call
+// it.
 //
-// Errors: as of Library.Join.
+// Errors: those of Library.Join.
 func (d *Devices) Join(group *comm.Comm) (backend.Peers, error) {
 	c, err := d.l.Join(group, d.d)
 	if err != nil {
@@ -118,8 +125,9 @@ func (d *Devices) Join(group *comm.Comm) (backend.Peers, error) {
 	return peers{c, d.d}, nil
 }
 
-// watch looks every so often for errors of the work that was asked for, and aborts all when there is one, or when the
-// device has been at one thing for longer than patience, if that is not 0: a rank is lost that does not say so.
+// watch checks for asynchronous errors at an interval and aborts all communicators
+// on an error. It also aborts when the current operation of the device has run for
+// longer than patience, if that is not 0: then a rank is lost without an error.
 func (d *Devices) watch(ctx context.Context, every time.Duration, busy func() time.Duration, patience time.Duration) {
 	defer close(d.done)
 	tick := time.NewTicker(every)
@@ -132,17 +140,17 @@ func (d *Devices) watch(ctx context.Context, every time.Duration, busy func() ti
 		}
 		err := d.Err()
 		if since := busy(); err == nil && patience > 0 && since > patience {
-			err = &exit.Error{Code: exit.RankLost, What: "a rank was lost: the GPU waits for others", Why: fmt.Sprintf("for %v nothing came", since.Round(time.Second)),
+			err = &exit.Error{Code: exit.RankLost, What: "a rank was lost: the GPU waits for other ranks", Why: fmt.Sprintf("no message arrived for %v", since.Round(time.Second)),
 				Fix: "look at the other ranks' messages; start the job again from its last checkpoint"}
 		}
 		if err != nil {
-			_ = d.Abort(err) // what waits for the device learns why
+			_ = d.Abort(err) // waiters of the device get the error
 			return
 		}
 	}
 }
 
-// Err is what went wrong meanwhile.
+// Err returns the first asynchronous error. It does not wait.
 func (d *Devices) Err() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -157,7 +165,7 @@ func (d *Devices) Err() error {
 	return nil
 }
 
-// Abort ends the work of all groups.
+// Abort aborts the communicators of all groups.
 func (d *Devices) Abort(why error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,7 +179,7 @@ func (d *Devices) Abort(why error) error {
 	return errors.Join(errs...)
 }
 
-// Close leaves all groups. It may be repeated.
+// Close closes the communicators of all groups. It may be called several times.
 func (d *Devices) Close() error {
 	d.stop()
 	<-d.done
@@ -185,7 +193,7 @@ func (d *Devices) Close() error {
 	return errors.Join(errs...)
 }
 
-// peers is a group of GPUs, in the stream of libraries of one of them.
+// peers is the communicator of a group, on the library stream of the device.
 type peers struct {
 	c *Comm
 	d gpu
@@ -193,7 +201,7 @@ type peers struct {
 
 var _ backend.Peers = peers{}
 
-// async has f ask for work.
+// async enqueues work on the library stream. arrived waits for it.
 func (p peers) async(f func() error) (arrived func() error, err error) {
 	t, err := p.d.RunAsync(func(stream device.Pointer) error {
 		p.c.stream = stream
@@ -205,12 +213,13 @@ func (p peers) async(f func() error) (arrived func() error, err error) {
 	return func() error { return p.d.Join(t) }, nil
 }
 
-// AllReduce adds up values of all ranks, where they lie.
+// AllReduce sums vectors over all ranks, in place.
 func (p peers) AllReduce(x ...[]float32) (arrived func() error, err error) {
 	return p.async(func() error { return p.c.AllReduceCoalesced(x) })
 }
 
-// AllGather gives all ranks the values of all.
+// AllGather is an all-gather in place: rank r contributes the r-th of Size equal
+// pieces.
 func (p peers) AllGather(all []float32) (arrived func() error, err error) {
 	n := len(all) / p.c.size
 	return p.async(func() error {

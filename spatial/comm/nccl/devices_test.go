@@ -49,17 +49,17 @@ func TestServe(t *testing.T) {
 	}{
 		{"all have one", "", func(int, **Library, *error, **one) {}},
 		{"the same", "ranks 0 and 2 share a GPU", func(r int, _ **Library, _ *error, d **one) { (*d).id = []string{"GPU-a", "GPU-b", "GPU-a"}[r] }},
-		{"no device", "rank 1 computes on no GPU", func(r int, _ **Library, _ *error, d **one) {
+		{"no device", "rank 1 has no GPU", func(r int, _ **Library, _ *error, d **one) {
 			if r == 1 {
 				*d = nil
 			}
 		}},
-		{"no library", "rank 2 has none", func(r int, _ **Library, missing *error, _ **one) {
+		{"no library", "rank 2 has no NCCL", func(r int, _ **Library, missing *error, _ **one) {
 			if r == 2 {
 				*missing = errors.New("it is not installed")
 			}
 		}},
-		{"versions", "ranks 0 and 1 have versions 2.32.3 and 2.21.0", func(r int, l **Library, _ *error, _ **one) {
+		{"versions", "ranks 0 and 1 have different versions, 2.32.3 and 2.21.0", func(r int, l **Library, _ *error, _ **one) {
 			if r == 1 {
 				*l = older
 			}

@@ -1,16 +1,17 @@
-// Package nccl lets the GPUs of a job's ranks exchange values with NCCL, which it opens at
-// run time. There is one process, and one GPU, to a rank; a launcher (mpirun, srun) starts
-// them, and package mpi joins them first.
+// Package nccl exchanges values between the GPUs of a job's ranks with NCCL, which
+// it opens at run time. Each rank is a process with one GPU. A launcher (mpirun,
+// srun) starts the processes, and package mpi connects them first.
 //
 //	lib, err := nccl.Open(nil)
 //	c, err := lib.Join(group, loaded)      // all ranks of the group
 //	stop := c.Watch(ctx, time.Second)      // aborts when a rank is lost or ctx ends
 //	err = c.AllReduce(gradients, gradients, n, nccl.Float32)
 //
-// Operations are asked for in the order of the device's work and done in it, while the
-// caller goes on; they may be recorded. All ranks ask for the same ones in the same order.
-// Sums are made in an order that NCCL chooses from the number of ranks and how they are
-// joined: the same job on the same machines gives the same bits, another may not.
+// Operations are enqueued on a stream of the device and run asynchronously, in
+// order. They may be captured in a CUDA graph. All ranks enqueue the same
+// operations in the same order. NCCL chooses the order of summation from the number
+// of ranks and the topology: the same job on the same machines gives the same bits,
+// another job may not.
 //
 // Source: NVIDIA, NCCL user guide, and the comments of nccl.h.
 package nccl
@@ -23,18 +24,19 @@ import (
 )
 
 var (
-	// ErrUnavailable marks that the library, one of its functions or the device is not there.
+	// ErrUnavailable marks that the library, one of its functions or the device is
+	// missing.
 	ErrUnavailable = errors.New("NCCL is not available")
 	// ErrAborted marks an operation of a communicator that was aborted or closed.
-	ErrAborted = errors.New("the GPUs of the job no longer exchange values")
+	ErrAborted = errors.New("the NCCL communicator was aborted")
 )
 
-// CallError is a call of NCCL that failed.
+// CallError is a failed call of NCCL.
 type CallError struct {
-	Call   string // "ncclAllReduce"
-	Status int
-	Name   string // NCCL's words for the status
-	Detail string // of the last error of the communicator, may be empty
+	Call   string // name of the function, such as "ncclAllReduce"
+	Status int    // ncclResult_t
+	Name   string // text of NCCL for the status
+	Detail string // last error of the communicator; may be empty
 }
 
 func (e *CallError) Error() string {
@@ -45,18 +47,18 @@ func (e *CallError) Error() string {
 	return s
 }
 
-// Type is how values are stored.
+// Type is the element type of values.
 type Type int
 
-// The types.
+// The element types.
 const (
 	Float32 Type = iota
 	BFloat16
 	Float16
 )
 
-// Part is what is exchanged with one rank: bytes on the device. Where a length is 0 nothing
-// goes that way.
+// Part is the data that is exchanged with one rank, in device memory. A length of 0
+// skips a direction.
 type Part struct {
 	Rank      int // in the group
 	Send      device.Pointer

@@ -14,7 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/spatial/comm"
 )
 
-// Library is NCCL, opened; without cgo there is none.
+// Library is the NCCL library; it cannot be opened without cgo.
 type Library struct{}
 
 // Open always fails without cgo.
@@ -34,7 +34,7 @@ func (*Library) Path() string { return "" }
 // Join always fails without cgo.
 func (*Library) Join(*comm.Comm, device.NativeHandles) (*Comm, error) { return nil, ErrUnavailable }
 
-// Comm are the GPUs of a group of ranks; without cgo there are none.
+// Comm is a communicator of GPUs; none can be created without cgo.
 type Comm struct{}
 
 // Rank is 0 without cgo.
@@ -72,10 +72,11 @@ func (*Comm) Watch(context.Context, time.Duration) (stop func() error) {
 // Close does nothing without cgo.
 func (*Comm) Close() error { return nil }
 
-// Devices are the GPUs of the ranks of a job; without cgo there are none.
+// Devices holds the GPUs of the ranks of a job; there are none without cgo.
 type Devices struct{}
 
-// NewDevices serves no GPU without cgo; nothing is sent.
+// NewDevices always reports that NCCL is not available without cgo. It sends no
+// messages.
 func NewDevices(*comm.Comm, backend.Backend) (d *Devices, why string, err error) {
 	return nil, "this program was built without cgo", nil
 }
