@@ -11,16 +11,17 @@ import (
 	"github.com/ensemble-weather/ensemble/io/zarr"
 )
 
-// tailSize is how much of the end of a GRIB file is looked at for the end of its last
-// message: padding and bulletin trailers come behind it.
+// tailSize is the length of the tail in which the end of the last GRIB message is
+// searched. Padding and bulletin trailers may follow it.
 const tailSize = 64 << 10
 
-// CheckComplete says why a file does not look complete, by the end of the last GRIB message or by
-// the sizes in a NetCDF header; "" if it does. A file that was cut between two messages
-// looks complete: only its inventory tells. A Zarr store is complete if no chunk is absent,
-// or if Options.Sparse says that they may be; no other option counts.
+// CheckComplete returns the reason why a file is incomplete: the end of the last
+// GRIB message is missing, or the file is shorter than its NetCDF header states; ""
+// if it looks complete. A GRIB file that was truncated between two messages looks
+// complete; only its inventory shows the loss. A Zarr store is complete if no chunk
+// is absent, or with Options.Sparse. Other options have no effect.
 //
-// Errors: those of a file that is not there, of another kind, or cannot be read.
+// Errors: those of an absent file, an unknown format, or reading.
 func CheckComplete(path string, o Options) (why string, err error) {
 	f, err := detect(path)
 	if err != nil {
@@ -42,7 +43,7 @@ func completeNetCDF(f *file, _ Options) (why string, err error) {
 	return "", exit.ReadError(f.path, err)
 }
 
-// completeGRIB looks for the end of the last message.
+// completeGRIB searches the end of the last message.
 func completeGRIB(f *file, _ Options) (why string, err error) {
 	tail := make([]byte, min(f.size, tailSize))
 	if _, err := f.f.ReadAt(tail, f.size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
@@ -50,12 +51,12 @@ func completeGRIB(f *file, _ Options) (why string, err error) {
 	}
 	end := bytes.TrimRight(tail, "\x00\x03\r\n ")
 	if len(end) > 0 && !bytes.HasSuffix(end, []byte("7777")) {
-		return fmt.Sprintf("it ends with %q, not with the end of a message", end[max(0, len(end)-4):]), nil
+		return fmt.Sprintf("it ends with %q, not with the end marker 7777", end[max(0, len(end)-4):]), nil
 	}
 	return "", nil
 }
 
-// completeZarr looks for absent chunks, which only a sparse store may have.
+// completeZarr searches for absent chunks, which only a sparse store may have.
 func completeZarr(f *file, o Options) (why string, err error) {
 	s, err := zarr.Open(f.path, zarr.Options{Sparse: o.Sparse})
 	var bad *exit.Error

@@ -13,29 +13,31 @@ import (
 	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
-// field is an entry with what is needed to read it. It is made of the entry when it is
-// read: an archive has millions of entries, and what is kept of each is little more.
+// field is an entry with everything needed to read it. It is made when the entry is
+// read: an archive has millions of entries, so the catalogue keeps little more than
+// the entry.
 type field struct {
 	entry ensemble.Entry
 	conv  unit.Conversion
 	file  *file
-	// slab is the variable and selection of NetCDF and Zarr, ref the GRIB message.
+	// slab is the position in NetCDF and Zarr, ref that of a GRIB message.
 	slab *cf.Slab
 	ref  grib.Ref
 }
 
-// fieldPosition is a field's place in its file.
+// fieldPosition is the position of a field in a GRIB file.
 type fieldPosition struct{ message, sub int }
 
-// variableSlabs are the fields of one variable of a NetCDF file or Zarr store, which follow each other as their
-// places outside the horizontal dimensions do.
+// variableSlabs holds the fields of one variable of a NetCDF file or Zarr store.
+// Their numbers are consecutive, in the order of the dimensions other than the
+// horizontal ones.
 type variableSlabs struct {
 	first int     // number of the first field
 	slab  cf.Slab // of the first field
 	shape []int64 // lengths of all dimensions
 }
 
-// field is the slab of field number n.
+// field returns the slab of field number n.
 func (v *variableSlabs) field(n int) cf.Slab {
 	s := cf.Slab{Var: v.slab.Var, Start: slices.Clone(v.slab.Start), Count: v.slab.Count}
 	rest := int64(n - v.first)
@@ -48,7 +50,8 @@ func (v *variableSlabs) field(n int) cf.Slab {
 	return s
 }
 
-// kindTable makes one Kind of equal ones whose values become SI in the same way.
+// kindTable interns kinds: equal kinds with equal conversions to SI share one
+// pointer.
 type kindTable struct {
 	mu          sync.Mutex
 	byKey       map[kindKey]*ensemble.Kind
@@ -60,6 +63,7 @@ type kindKey struct {
 	conv unit.Conversion
 }
 
+// intern returns the shared pointer of a kind.
 func (k *kindTable) intern(of ensemble.Kind, conv unit.Conversion) *ensemble.Kind {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -74,7 +78,7 @@ func (k *kindTable) intern(of ensemble.Kind, conv unit.Conversion) *ensemble.Kin
 	return p
 }
 
-// indexEntries notes where the entries of each file are in the catalogue.
+// indexEntries records the positions of each file's entries in the catalogue.
 func (in *Input) indexEntries() {
 	for i, e := range in.cat.Entries {
 		f := in.byName[e.File]
@@ -87,13 +91,14 @@ func (in *Input) indexEntries() {
 	}
 }
 
+// comparePositions orders entries of one file by position.
 func comparePositions(a, b ensemble.Entry) int {
 	return cmp.Or(cmp.Compare(a.Message, b.Message), cmp.Compare(a.Sub, b.Sub))
 }
 
-// find gives the field of an entry.
+// find returns the field of an entry.
 //
-// Errors: exit 66 if it is not of this input.
+// Errors: exit 66 if the entry is not part of this input.
 func (in *Input) find(e ensemble.Entry) (*field, error) {
 	f := in.byName[e.File]
 	if f == nil {
@@ -119,5 +124,5 @@ func (in *Input) find(e ensemble.Entry) (*field, error) {
 }
 
 func unknownEntry(e ensemble.Entry) error {
-	return &exit.Error{Code: exit.NotYet, What: "field is not part of the input", At: fmt.Sprintf("%s, message %d", e.File, e.Message), Why: e.Key.String(), Fix: "take entries from the catalogue of the same input"}
+	return &exit.Error{Code: exit.NotYet, What: "field is not part of the input", At: fmt.Sprintf("%s, message %d", e.File, e.Message), Why: e.Key.String(), Fix: "use entries of the catalogue of the same input"}
 }

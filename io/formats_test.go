@@ -30,13 +30,13 @@ type made struct {
 
 const (
 	noYear    = "has no year"
-	spectral  = "spectral coefficients, which are no values at points; transform them to a grid first"
+	spectral  = "spectral coefficients, not grid-point values; transform them to a grid first"
 	healpix   = "its grid is HEALPix, which has no rows and columns"
-	cells     = "its grid is unstructured (triangles or other cells), and where its points are stands in another file"
-	noStep    = "the forecast step is not understood"
+	cells     = "its grid is unstructured (triangles or other cells), and its coordinates are in another file"
+	noStep    = "the forecast step is unknown"
 	noTime    = "it has no time"
 	noPlace   = "it has no latitude and longitude"
-	noNumbers = "it holds no numbers but type "
+	noNumbers = " is not numeric"
 )
 
 // zoo says of every file of the collection what is made of it. A file that expected.json

@@ -18,8 +18,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
-// indexGRIB reads structure and headers of a GRIB file, and asks what those parameters are
-// called that are not known, unless another file had the same.
+// indexGRIB reads structure and headers of a GRIB file. The decoder describes
+// parameters that are not known yet from this or another file.
 func indexGRIB(ctx context.Context, in *Input, f *file) error {
 	idx, err := in.gribIndex(func() (*grib.Index, error) { return grib.ReadIndex(ctx, f.f, f.size, &in.grids) }, f)
 	if err != nil {
@@ -39,24 +39,25 @@ func indexGRIB(ctx context.Context, in *Input, f *file) error {
 		for _, j := range idx.Junk {
 			bytes += j.Length
 		}
-		f.warnings = append(f.warnings, fmt.Sprintf("%s: %d bytes in %d places belong to no message, the first at byte %d", f.path, bytes, len(idx.Junk), idx.Junk[0].Offset))
+		f.warnings = append(f.warnings, fmt.Sprintf("%s: %d bytes in %d ranges are outside of messages, the first at byte %d", f.path, bytes, len(idx.Junk), idx.Junk[0].Offset))
 	}
 	if len(idx.Messages) == 0 && len(idx.Faults) == 0 {
-		return unsupportedFile(f.path, "it holds no GRIB message", "fetch the file again")
+		return unsupportedFile(f.path, "it has no GRIB message", "fetch the file again")
 	}
-	if len(idx.Faults) == 0 { // else the file is what is wrong
+	if len(idx.Faults) == 0 { // an index beside a damaged file cannot match
 		f.checkSidecar(idx)
 	}
 	return in.addGRIBEntries(ctx, f, idx.Fields)
 }
 
-// descriptionCache are what the decoder says about kinds of fields, once for each kind.
+// descriptionCache holds the descriptions by the decoder, one for each kind of
+// field.
 type descriptionCache struct {
 	mu     sync.Mutex
 	byKind map[grib.ID]*grib.Description
 }
 
-// describeRequest is one field that the decoder is asked about.
+// describeRequest is one field to describe, and the destination of its description.
 type describeRequest struct {
 	field *grib.Field
 	out   *grib.Description
@@ -88,7 +89,8 @@ func (in *Input) addGRIBEntries(ctx context.Context, f *file, fields []grib.Fiel
 	return nil
 }
 
-// warnGridRelativeWind says that components of the wind stay along the axes of their grid.
+// warnGridRelativeWind warns about wind components relative to the axes of the
+// grid. They are not rotated.
 func (f *file) warnGridRelativeWind() {
 	n := 0
 	for _, e := range f.entries {
@@ -97,14 +99,14 @@ func (f *file) warnGridRelativeWind() {
 		}
 	}
 	if n > 0 {
-		f.warnings = append(f.warnings, fmt.Sprintf("%s: %d fields of wind components are along the axes of their grid, not east and north, and are not turned", f.path, n))
+		f.warnings = append(f.warnings, fmt.Sprintf("%s: %d fields of wind components are relative to the axes of their grid, not eastward and northward, and are not rotated", f.path, n))
 	}
 }
 
-// describeKinds gives the fields that have no description yet that of their kind, which
-// the decoder is asked about if no file had it before.
+// describeKinds sets the missing descriptions, by kind. The decoder describes one
+// field of each kind that no file had before.
 func (in *Input) describeKinds(ctx context.Context, f *file, fields []grib.Field, described []*grib.Description) error {
-	in.descriptions.mu.Lock() // until all is known, so that nobody asks again
+	in.descriptions.mu.Lock() // until all kinds are described, so that no kind is requested twice
 	defer in.descriptions.mu.Unlock()
 	fresh := map[grib.ID]*grib.Description{}
 	var part []describeRequest
@@ -133,11 +135,10 @@ func (in *Input) describeKinds(ctx context.Context, f *file, fields []grib.Field
 	return nil
 }
 
-// describeBatch is how many fields a child is asked about at once.
+// describeBatch is the number of fields per request.
 const describeBatch = 500
 
-// describe asks about some fields of one file. If the decoder dies on a batch, each field
-// of it is asked about alone, so that one bad message costs itself only.
+// describe requests descriptions of fields of one file in batches.
 func (in *Input) describe(ctx context.Context, f *file, part []describeRequest) error {
 	for batch := range slices.Chunk(part, describeBatch) {
 		if err := in.requestDescriptions(ctx, f, batch); err != nil {
@@ -147,6 +148,8 @@ func (in *Input) describe(ctx context.Context, f *file, part []describeRequest) 
 	return nil
 }
 
+// requestDescriptions requests one batch. If the child crashes, each field is
+// requested alone, so that one damaged message does not affect the others.
 func (in *Input) requestDescriptions(ctx context.Context, f *file, part []describeRequest) error {
 	b := grib.Batch{Path: f.path}
 	for _, a := range part {
@@ -176,7 +179,8 @@ func (in *Input) requestDescriptions(ctx context.Context, f *file, part []descri
 	return nil
 }
 
-// gribRef is where a field lies; several says that its message has more fields.
+// gribRef returns the position of a field. several reports whether its message has
+// more fields.
 func gribRef(fd *grib.Field, several bool) grib.Ref {
 	r := grib.Ref{Offset: fd.Offset, Length: fd.Length}
 	if several && fd.Edition == 2 {
@@ -186,7 +190,7 @@ func gribRef(fd *grib.Field, several bool) grib.Ref {
 	return r
 }
 
-// addGRIBEntry makes an entry of a field, or a line in f.unused.
+// addGRIBEntry makes an entry of a field, or adds it to f.unused.
 func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, several bool) {
 	drop := func(reason string) {
 		u := ensemble.Unused{File: f.path, Message: fd.Message, Reason: reason}
@@ -201,9 +205,9 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 		drop(def.Reason)
 		return
 	case d.Error != "":
-		drop("not decodable: " + d.Error)
+		drop("cannot be decoded: " + d.Error)
 		f.faults = append(f.faults, &exit.Error{Code: exit.BadData, What: "message cannot be decoded",
-			At: fmt.Sprintf("%s, message %d, byte %d", f.path, fd.Message, fd.Offset), Why: d.Error, Fix: "fetch the file again, or leave the message out"})
+			At: fmt.Sprintf("%s, message %d, byte %d", f.path, fd.Message, fd.Offset), Why: d.Error, Fix: "fetch the file again, or exclude the message"})
 		return
 	case fd.Time.Reason != "":
 		drop(fd.Time.Reason)
@@ -227,7 +231,7 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 		e.Variable = fd.Parameter
 	}
 	if fd.Product == ensemble.Probability {
-		// Decoders have names of their own for some events; it is the quantity that counts.
+		// ecCodes has separate names for some events. The quantity decides.
 		if v, ok := variableByCodes(fd); ok {
 			e.Variable = v
 		}
@@ -249,8 +253,8 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 	case ensemble.Quantile:
 		e.QuantileProbability = fd.Below
 	case ensemble.Probability:
-		// The unit that the decoder names is that of the quantity, and of the limits;
-		// values are per cent.
+		// ecCodes returns the unit of the quantity, which is that of the limits.
+		// The values are per cent.
 		e.Event = eventToSI(fd.Event, conv)
 		conv, kind.NativeUnit = percentToFraction, "%"
 	}
@@ -265,7 +269,7 @@ func (in *Input) addGRIBEntry(f *file, fd *grib.Field, d *grib.Description, seve
 	f.entries = append(f.entries, e)
 }
 
-// variableByCodes is our name of a quantity by its GRIB2 codes and its level.
+// variableByCodes returns the name of a quantity by its GRIB2 codes and its level.
 func variableByCodes(fd *grib.Field) (string, bool) {
 	for _, v := range ensemble.Variables {
 		if fd.LevelKnown && grib.ParameterName(v.Discipline, v.Category, v.Number) == fd.Parameter && (v.Level == fd.Level || v.OnManyLevels() && fd.Level.Kind == ensemble.Pressure) {
@@ -275,11 +279,11 @@ func variableByCodes(fd *grib.Field) (string, bool) {
 	return "", false
 }
 
-// percentToFraction brings probabilities that are stored as per cent, as all centres do in GRIB, to
-// 0 to 1.
+// percentToFraction converts probabilities, which all centres store as per cent in
+// GRIB.
 var percentToFraction = unit.Conversion{SI: "1", Scale: 0.01}
 
-// eventToSI is an event with its limits in SI units.
+// eventToSI converts the limits of an event to SI.
 func eventToSI(e ensemble.Event, c unit.Conversion) ensemble.Event {
 	if e.Relation != ensemble.Below {
 		e.Lower = c.Scale*e.Lower + c.Offset
@@ -290,20 +294,21 @@ func eventToSI(e ensemble.Event, c unit.Conversion) ensemble.Event {
 	return e
 }
 
-// aliases are short names of ecCodes for quantities of our vocabulary.
+// aliases gives the names of ensemble.Variables for other short names of ecCodes.
 var aliases = map[string]string{"prmsl": "msl", "10ws": "10si", "i10fg": "10fg", "gust": "10fg"}
 
-// statistics are ecCodes' step types in the words of CF cell methods.
+// statistics gives the CF cell methods for the step types of ecCodes.
 var statistics = map[string]string{"accum": "sum", "avg": "mean", "max": "maximum", "min": "minimum", "diff": "difference", "sd": "standard_deviation", "rms": "root_mean_square"}
 
-// setTime fills in start, lead and interval; the reason is why it cannot.
+// setTime sets initialisation, lead and interval of an entry, or returns the reason
+// why it cannot.
 func setTime(e *ensemble.Entry, fd *grib.Field, d *grib.Description) string {
 	if fd.Time.Known {
 		e.Init, e.Lead, e.Interval = ensemble.InitAt(fd.Time.Init), ensemble.Lead(fd.Time.Lead), ensemble.Lead(fd.Time.Interval)
 		return ""
 	}
 	if longest := int64(math.MaxInt64 / time.Second); !d.StepKnown || d.End < -longest || d.End > longest || d.Start > d.End {
-		return "the forecast step is not understood"
+		return "the forecast step is unknown"
 	}
 	day := int(d.Date)
 	if day < 1_01_01 {
@@ -316,8 +321,8 @@ func setTime(e *ensemble.Entry, fd *grib.Field, d *grib.Description) string {
 	return ""
 }
 
-// productByDataType are ecCodes data types of fields that are statistics over an
-// ensemble or a climate, by product.
+// productByDataType gives the product for data types of ecCodes that are statistics
+// over an ensemble or a climatology.
 var productByDataType = map[string]ensemble.Product{
 	"em": ensemble.EnsembleMean, "es": ensemble.Spread, "ses": ensemble.OtherProduct, "taem": ensemble.OtherProduct, "taes": ensemble.OtherProduct,
 	"ep": ensemble.OtherProduct, "pb": ensemble.OtherProduct, "cd": ensemble.OtherProduct, "cm": ensemble.OtherProduct, "cs": ensemble.OtherProduct,
@@ -325,13 +330,13 @@ var productByDataType = map[string]ensemble.Product{
 	"hcmean": ensemble.OtherProduct, "fp": ensemble.OtherProduct, "cl": ensemble.OtherProduct, "ppm": ensemble.OtherProduct, "si": ensemble.OtherProduct,
 }
 
-// ensembleStreams are ECMWF's streams of ensembles, whose members count from 0 even
-// where the size of the ensemble is not given.
+// ensembleStreams lists the ensemble streams of ECMWF. Their members are numbered
+// from 0 even if the ensemble size is missing.
 var ensembleStreams = map[string]bool{"enfo": true, "enfh": true, "efhs": true, "enda": true, "elda": true, "waef": true, "ewda": true,
 	"seas": true, "mmsf": true, "msmm": true, "mmsa": true, "swmm": true, "wasf": true, "mofc": true, "mnfc": true}
 
-// memberAndProduct says which member a field is, and that a statistic over members is
-// none of them.
+// memberAndProduct returns member, ensemble size and product of a field. A
+// statistic over members has no member.
 func memberAndProduct(fd *grib.Field, d *grib.Description) (ensemble.Member, int, ensemble.Product) {
 	product := fd.Product
 	if p, ok := productByDataType[d.DataType]; ok && product == ensemble.MemberField {

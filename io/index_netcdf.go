@@ -20,12 +20,13 @@ import (
 	"github.com/ensemble-weather/ensemble/io/unit"
 )
 
-// gridTable makes one Grid of equal ones.
+// gridTable interns grids: equal grids share one pointer.
 type gridTable struct {
 	mu  sync.Mutex
 	all []*ensemble.Grid
 }
 
+// intern returns the shared pointer of a grid.
 func (t *gridTable) intern(g *ensemble.Grid) *ensemble.Grid {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -38,8 +39,8 @@ func (t *gridTable) intern(g *ensemble.Grid) *ensemble.Grid {
 	return g
 }
 
-// indexNetCDF checks the structure of a file, then asks a child for its header and
-// coordinates, and finds its fields.
+// indexNetCDF checks the structure of a file, reads header and coordinates through
+// a child, and finds the fields.
 func indexNetCDF(ctx context.Context, in *Input, f *file) error {
 	damaged := func(what, at, why string) {
 		f.messages = 1
@@ -72,7 +73,7 @@ func indexNetCDF(ctx context.Context, in *Input, f *file) error {
 	return nil
 }
 
-// addCFEntries makes entries of the fields of a file; values reads coordinates.
+// addCFEntries makes entries of the fields of a file. values reads coordinates.
 func (in *Input) addCFEntries(f *file, h *cf.Header, values cf.Fetch) error {
 	fields, unused, err := cf.Fields(h, values, in.gridTable.intern)
 	if err != nil {
@@ -84,7 +85,7 @@ func (in *Input) addCFEntries(f *file, h *cf.Header, values cf.Fetch) error {
 	}
 	for _, nf := range fields {
 		if n := int64(nf.Grid.Size()); grib.IsImplausible(n, f.size) {
-			return &exit.Error{Code: exit.BadData, What: "impossible grid", At: f.path + ", variable " + h.Vars[nf.Slab.Var].Path(),
+			return &exit.Error{Code: exit.BadData, What: "invalid grid", At: f.path + ", variable " + h.Vars[nf.Slab.Var].Path(),
 				Why: fmt.Sprintf("%d points in a file of %d bytes", n, f.size), Fix: "fetch the file again"}
 		}
 		known, _ := ensemble.VariableNamed(nf.Key.Variable)
@@ -112,7 +113,7 @@ func (in *Input) addCFEntries(f *file, h *cf.Header, values cf.Fetch) error {
 	return nil
 }
 
-// coordinates reads whole variables as doubles.
+// coordinates reads complete variables as float64.
 func (in *Input) coordinates(ctx context.Context, f *file, h *cf.Header, vars []int) (map[int][]float64, error) {
 	req := netcdf.ValuesRequest{Path: f.path, Double: true}
 	for _, v := range vars {
@@ -144,14 +145,15 @@ func (in *Input) coordinates(ctx context.Context, f *file, h *cf.Header, vars []
 	return out, err
 }
 
-// fieldRect is a rectangle of a field of a batch, and where its values are stored.
+// fieldRect is a rectangle of a field of a batch, and the position of its values in
+// the file.
 type fieldRect struct {
 	field int
 	rect  order.Rect
 	slab  cf.Slab
 }
 
-// fieldRects are the rectangles that hold the window of a batch's fields.
+// fieldRects returns the rectangles that cover the window of all fields of a batch.
 func fieldRects(b *batch) ([]fieldRect, error) {
 	var pieces []fieldRect
 	for k, fd := range b.fields {
@@ -166,7 +168,7 @@ func fieldRects(b *batch) ([]fieldRect, error) {
 	return pieces, nil
 }
 
-// allocateOutputs gives the memory for the values of all fields.
+// allocateOutputs allocates the values of all fields.
 func (b *batch) allocateOutputs(in *Input) (err error) {
 	b.values = make([][]float32, len(b.fields))
 	for k := range b.fields {
@@ -177,7 +179,8 @@ func (b *batch) allocateOutputs(in *Input) (err error) {
 	return nil
 }
 
-// placeRect puts stored values of piece k into their field, which is SI after its last piece.
+// placeRect copies the stored values of rectangle k to its field. After the last
+// rectangle of a field it converts the field to SI.
 func (b *batch) placeRect(pieces []fieldRect, k int, stored []float32) {
 	p := pieces[k]
 	fd := b.fields[p.field]
@@ -187,8 +190,8 @@ func (b *batch) placeRect(pieces []fieldRect, k int, stored []float32) {
 	}
 }
 
-// readNetCDF reads the values of a batch: of every field the rectangles that hold its
-// window.
+// readNetCDF reads the values of a batch: for each field the rectangles that cover
+// its window.
 func readNetCDF(ctx context.Context, in *Input, b *batch) error {
 	pieces, err := fieldRects(b)
 	if err != nil {
@@ -215,8 +218,8 @@ func readNetCDF(ctx context.Context, in *Input, b *batch) error {
 	return err
 }
 
-// rectSlab narrows the slab of a field to a rectangle of it. Rows and columns are its
-// dimensions of more than one value, in the order in which the grid was stored.
+// rectSlab restricts the slab of a field to a rectangle. Rows and columns are the
+// dimensions with more than one value, in storage order.
 func rectSlab(s cf.Slab, g *ensemble.Grid, r order.Rect) cf.Slab {
 	axes := [][3]int{{g.NY, r.Row, r.Rows}, {g.NX, r.Col, r.Cols}}
 	if g.Source.ColumnMajor {

@@ -9,7 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/zarr"
 )
 
-// indexZarr reads the metadata and coordinates of a store, and finds its fields.
+// indexZarr reads metadata and coordinates of a store and finds its fields.
 func indexZarr(ctx context.Context, in *Input, f *file) error {
 	damaged := func(err error) error {
 		var bad *exit.Error
@@ -48,8 +48,8 @@ func indexZarr(ctx context.Context, in *Input, f *file) error {
 	return nil
 }
 
-// readZarr reads the values of a batch in this process: of every field the rectangles
-// that hold its window, of every array the chunks that these touch, once each.
+// readZarr reads the values of a batch in this process: for each field the
+// rectangles that cover its window, and each chunk once.
 func readZarr(ctx context.Context, in *Input, b *batch) error {
 	pieces, err := fieldRects(b)
 	if err != nil {

@@ -12,23 +12,24 @@ import (
 	"github.com/ensemble-weather/ensemble/io/grib"
 )
 
-// cachedIndex is what is kept of a GRIB file between two openings, if Options.Cache names a folder:
-// all that was read of its headers, with what tells whether the file is still the same.
+// cachedIndex is the content of a cache file for a GRIB file: its index, and the
+// marks that show whether the file has changed.
 type cachedIndex struct {
 	Size    int64           `json:"size"`
 	Written time.Time       `json:"written"`
-	Ends    string          `json:"ends"` // digest of the first and the last bytes
+	Ends    string          `json:"ends"` // digest of the first and last bytes
 	Index   grib.SavedIndex `json:"index"`
 }
 
-// cacheSchema changes with every change of what kept or grib.SavedIndex and its columns hold or mean.
+// cacheSchema changes with the content and meaning of cachedIndex, grib.SavedIndex
+// and their columns.
 const cacheSchema = "ensemble.gribindex/3"
 
-// maxCacheFile bounds what is read of a cache.
+// maxCacheFile bounds the size of a cache file.
 const maxCacheFile = 4 << 30
 
-// cachePath is the place of a file's index in the cache: by its path, so that a new file
-// replaces the index of the one before.
+// cachePath returns the cache file of an input file. It depends on the path only,
+// so a new version of the file replaces the old index.
 func cachePath(folder, path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -38,8 +39,8 @@ func cachePath(folder, path string) (string, error) {
 	return filepath.Join(folder, hex.EncodeToString(sum[:16])+".gribindex"), nil
 }
 
-// gribIndex gives the index of a GRIB file: the one that is kept, if it is of this file, else
-// what the file says, which is kept then. Nothing that is wrong with the cache is an error.
+// gribIndex returns the index of a GRIB file, from the cache if that is valid, else
+// from scan. A new index is cached. Errors of the cache are ignored.
 func (in *Input) gribIndex(scan func() (*grib.Index, error), f *file) (*grib.Index, error) {
 	folder := in.opt.Cache
 	if folder == "" {
@@ -59,7 +60,7 @@ func (in *Input) gribIndex(scan func() (*grib.Index, error), f *file) (*grib.Ind
 	return idx, err
 }
 
-// loadIndex reads a kept index, nil if there is none of this file.
+// loadIndex reads a cached index; nil if there is none for this file.
 func (in *Input) loadIndex(name string, f *file) *grib.Index {
 	if st, err := os.Stat(name); err != nil || !st.Mode().IsRegular() || st.Size() > maxCacheFile {
 		return nil
@@ -80,7 +81,7 @@ func (in *Input) loadIndex(name string, f *file) *grib.Index {
 	return idx
 }
 
-// saveIndex writes an index into the cache, if that works.
+// saveIndex writes an index to the cache.
 func saveIndex(name string, f *file, idx *grib.Index) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return
@@ -88,6 +89,6 @@ func saveIndex(name string, f *file, idx *grib.Index) {
 	head, columns := idx.Save()
 	text, err := columnfile.Encode(cacheSchema, cachedIndex{f.size, f.mark.Modified, f.mark.EndsSHA256, head}, columns)
 	if err == nil {
-		_ = atomicfile.WriteFile(name, text) // a cache that is full or read-only is none
+		_ = atomicfile.WriteFile(name, text) // without a writable cache the file is scanned again
 	}
 }

@@ -20,33 +20,30 @@ import (
 	"github.com/ensemble-weather/ensemble/io/zarr"
 )
 
-// Options of Open; the zero value is the default.
+// Options configures Open. The zero value is the default.
 type Options struct {
-	// Decode limits the children; ignored if Pool is given.
-	Decode decode.Options
-	// Pool to use instead of an own one; it is not closed with the Input.
+	Decode decode.Options // Decode configures the pool of children. It is ignored if Pool is set.
+	// Pool is used instead of a pool of the Input. Closing the Input does not close
+	// it.
 	Pool *decode.Pool
-	// SkipBad puts damaged messages into Catalogue.Unused and goes on; by default
-	// any damage in any file is an error.
+	// SkipBad lists damaged messages in Catalogue.Unused and continues. By default
+	// any damage is an error.
 	SkipBad bool
-	// SkipFiles leaves files out that are absent, of another kind or cannot be read,
-	// unless that is all of them.
+	// SkipFiles skips files that are absent, unreadable or of unknown format,
+	// unless all are.
 	SkipFiles bool
-	// Sparse takes absent chunks of Zarr stores for missing values.
-	Sparse bool
-	// Keep says which fields will be asked for; nil means any. Of the others the catalogue
-	// has one of each variable, level, lead, member and product, so that it still says what
-	// there is, and memory is that of the fields that are kept.
-	Keep func(e ensemble.Entry) bool
-	// Cache is a folder in which indexes of GRIB files are kept for their next opening; empty
-	// keeps none.
-	Cache string
-	// Members says whose fields are members, and which.
-	Members MemberOptions
+	Sparse    bool // Sparse reads absent chunks of Zarr stores as missing values.
+	// Keep reports whether a field may be read later; nil keeps all. Of the other
+	// fields the catalogue keeps one for each variable, level, lead, member and
+	// product, so that it still lists the available ones. Memory is that of the
+	// kept fields.
+	Keep    func(e ensemble.Entry) bool
+	Cache   string        // Cache is a directory for indexes of GRIB files; "" disables the cache.
+	Members MemberOptions // Members selects and numbers members.
 }
 
-// Input is a set of files and stores, indexed. Its methods may be called from several
-// goroutines.
+// Input is a set of indexed files and stores. Its methods may be called from
+// several goroutines.
 type Input struct {
 	opt          Options
 	pool         *decode.Pool
@@ -59,32 +56,33 @@ type Input struct {
 	kinds        kindTable
 	descriptions descriptionCache
 	freeMu       sync.Mutex    // of free
-	free         [][]float32   // values that were given back
-	skipped      []*exit.Error // of files that were left out
+	free         [][]float32   // recycled buffers
+	skipped      []*exit.Error // errors of files that were skipped
 	excluded     excludedKinds
 
 	memberCounts memberCounts
-	messages     sync.Pool // of *[]byte, GRIB messages that are being unpacked
+	messages     sync.Pool // of *[]byte, buffers of GRIB messages
 }
 
-// excludedKinds is one of each kind of fields that Options.Keep does not keep, without starts.
+// excludedKinds holds one field of each kind that Options.Keep excludes, without
+// initialisation.
 type excludedKinds struct {
 	mu      sync.Mutex
 	entries map[ensemble.Identity]ensemble.Entry
 }
 
-// file is one file of an input, or a folder that is a store. The index functions fill
-// everything below format.
+// file is one file of an input, or a directory that is a store. The index functions
+// set the fields below format.
 type file struct {
 	path   string
 	size   int64
-	f      *os.File         // nil for a folder
-	mark   fingerprint.File // when it was opened; of no folder
+	f      *os.File         // nil for a directory
+	mark   fingerprint.File // identity when it was opened; not set for a directory
 	format *format
 
 	messages   int
 	entries    []ensemble.Entry // until they are in the catalogue
-	entryIndex []int32          // where they are there, by message
+	entryIndex []int32          // their positions in the catalogue, by message
 	sections   map[fieldPosition]*grib.Sections
 	slabs      []variableSlabs
 	unused     []ensemble.Unused
@@ -93,15 +91,15 @@ type file struct {
 	zarr       *zarr.Store
 }
 
-// Open indexes files: their structure, then what each field in them is. No values
-// are read. The catalogue does not depend on the order of paths.
+// Open indexes files: their structure, and the metadata of each field. It reads no
+// values. The catalogue does not depend on the order of paths.
 //
-// Errors: *exit.Error, 66 for a file that is not there, 65 for one that is no
-// GRIB, NetCDF or Zarr or is damaged (all damage of all files, in More), 69 if decoding
-// children cannot run; ctx.Err().
+// Errors: *exit.Error: 66 for an absent file; 65 for an unknown format or damage
+// (More lists all damage of all files); 69 if decoding children cannot run;
+// ctx.Err().
 func Open(ctx context.Context, paths []string, o Options) (*Input, error) {
 	if len(paths) == 0 {
-		return nil, &exit.Error{Code: exit.Usage, What: "no input files", Fix: "name at least one GRIB or NetCDF file or Zarr store"}
+		return nil, &exit.Error{Code: exit.Usage, What: "no input files", Fix: "give at least one GRIB file, NetCDF file or Zarr store"}
 	}
 	in := &Input{opt: o, pool: o.Pool, byName: map[string]*file{}}
 	in.excluded.entries = map[ensemble.Identity]ensemble.Entry{}
@@ -112,6 +110,7 @@ func Open(ctx context.Context, paths []string, o Options) (*Input, error) {
 	return in, nil
 }
 
+// open detects and indexes all files and builds the catalogue.
 func (in *Input) open(ctx context.Context, paths []string) error {
 	seen := map[string]bool{}
 	var faults []*exit.Error
@@ -121,7 +120,7 @@ func (in *Input) open(ctx context.Context, paths []string) error {
 			id = abs
 		}
 		if seen[id] {
-			in.cat.Warnings = append(in.cat.Warnings, p+" is named twice and read once")
+			in.cat.Warnings = append(in.cat.Warnings, p+" is listed twice and read once")
 			continue
 		}
 		seen[id] = true
@@ -170,7 +169,7 @@ func (in *Input) open(ctx context.Context, paths []string) error {
 	return in.buildCatalogue()
 }
 
-// filter drops the entries of a file that are not kept.
+// filter removes the entries that Options.Keep excludes.
 func (in *Input) filter(f *file) {
 	if in.opt.Keep == nil {
 		return
@@ -192,8 +191,8 @@ func (in *Input) filter(f *file) {
 	f.entries = kept
 }
 
-// joinFaults makes one error of several faults: the first, with the others behind it.
-// A file that is absent weighs less than one that is bad: waiting does not help.
+// joinFaults returns the first fault with the others in More. Bad data has
+// precedence over absent files, because waiting does not help.
 func joinFaults(faults []*exit.Error) error {
 	first := slices.IndexFunc(faults, func(e *exit.Error) bool { return e.Code == exit.BadData })
 	first = max(first, 0)
@@ -206,10 +205,10 @@ func joinFaults(faults []*exit.Error) error {
 	return &e
 }
 
-// maxReported faults are shown beside the first.
+// maxReported bounds the faults in More.
 const maxReported = 9
 
-// buildCatalogue makes the catalogue of what the files hold.
+// buildCatalogue merges the results of all files.
 func (in *Input) buildCatalogue() error {
 	var faults []*exit.Error
 	fields := len(in.excluded.entries)
@@ -246,6 +245,7 @@ func (in *Input) buildCatalogue() error {
 	return nil
 }
 
+// compareFileMessage orders by file, then by message.
 func compareFileMessage(a, b string, m, n int) int {
 	if a != b {
 		if a < b {
@@ -256,9 +256,10 @@ func compareFileMessage(a, b string, m, n int) int {
 	return m - n
 }
 
-// VerifyUnchanged verifies that some files, or all, are those that were indexed.
+// VerifyUnchanged verifies that files have not changed since they were indexed:
+// those in paths, or all.
 //
-// Errors: exit 66 if one was replaced, or grew, or was written to.
+// Errors: exit 66 if a file was replaced or modified.
 func (in *Input) VerifyUnchanged(paths ...string) error {
 	for _, f := range in.files {
 		if len(paths) > 0 && !slices.Contains(paths, f.path) {
@@ -271,7 +272,7 @@ func (in *Input) VerifyUnchanged(paths ...string) error {
 	return nil
 }
 
-// verifyUnchanged verifies that a file is the one that was indexed.
+// verifyUnchanged verifies that a file has not changed since it was indexed.
 func (f *file) verifyUnchanged() error {
 	if f.zarr != nil {
 		return f.zarr.VerifyUnchanged()
@@ -279,10 +280,10 @@ func (f *file) verifyUnchanged() error {
 	return f.mark.Verify(f.path)
 }
 
-// Catalogue says what the input holds. It is shared and must not be changed.
+// Catalogue returns the catalogue. It is shared and must not be changed.
 func (in *Input) Catalogue() *ensemble.Catalogue { return &in.cat }
 
-// Files lists the files in the order in which they were given.
+// Files returns the files in the order in which they were given.
 func (in *Input) Files() []string {
 	out := make([]string, len(in.files))
 	for i, f := range in.files {
@@ -291,7 +292,7 @@ func (in *Input) Files() []string {
 	return out
 }
 
-// Faults is the damage found, if Options.SkipBad let it pass; nil if there is none.
+// Faults returns the damage that Options.SkipBad tolerated; nil without damage.
 func (in *Input) Faults() error {
 	if faults := in.Damage(); len(faults) > 0 {
 		return joinFaults(faults)
@@ -299,7 +300,8 @@ func (in *Input) Faults() error {
 	return nil
 }
 
-// Damage lists all that Faults joins, and the files that Options.SkipFiles left out.
+// Damage lists the errors of Faults and those of files that Options.SkipFiles
+// skipped.
 func (in *Input) Damage() []*exit.Error {
 	faults := in.skipped[:len(in.skipped):len(in.skipped)]
 	for _, f := range in.files {
@@ -323,7 +325,7 @@ func (in *Input) Close() {
 	}
 }
 
-// Conversion is how the values of an entry's file become SI.
+// Conversion returns the conversion of an entry from the unit of its file to SI.
 func (in *Input) Conversion(e ensemble.Entry) unit.Conversion {
 	if fd, err := in.find(e); err == nil {
 		return fd.conv

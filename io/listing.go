@@ -16,31 +16,35 @@ import (
 	"github.com/ensemble-weather/ensemble/io/zarr"
 )
 
-// IgnoredFile is what lies in a folder of input files and is none.
+// IgnoredFile is a file in an input directory that is not an input.
 type IgnoredFile struct {
 	Path string `json:"file"`
 	Why  string `json:"why"`
 }
 
-// Listing finds the files and stores that names, patterns and folders stand for. Asked again, it
-// looks only into files that have changed. The zero value is ready; it is for one goroutine.
+// Listing expands names, patterns and directories to files and stores. A second
+// call reads only files that have changed. The zero value is ready for use by one
+// goroutine.
 type Listing struct {
-	// Suffix is that of the files that a folder stands for, where they are none of the formats here.
+	// Suffix selects the files of a directory by suffix, for formats other than
+	// those of this package; "" selects the formats of this package.
 	Suffix string
 
-	cache map[string]cachedCheck // by path, of files whose names do not say what they are
-	seen  map[string]bool        // of known, in this look
+	cache map[string]cachedCheck // by path, results of files whose names do not show their format
+	seen  map[string]bool        // paths in cache that this call has visited
 }
 
-// cachedCheck is what the first bytes of a file say, as long as it has this size and time.
+// cachedCheck is the result of reading the head of a file. It is valid while size,
+// time and inode stay.
 type cachedCheck struct {
 	size    int64
 	written time.Time
 	inode   os.FileInfo
-	why     string // it is no input; "" if it is
+	why     string // why the file is not an input; "" if it is
 }
 
-// List is the first look of a Listing. key says in errors where the patterns were given.
+// List calls List of a new Listing. key names the configuration of the patterns in
+// errors.
 //
 // Errors: those of Listing.List.
 func List(key string, patterns []string) (files []string, aside []IgnoredFile, err error) {
@@ -48,14 +52,16 @@ func List(key string, patterns []string) (files []string, aside []IgnoredFile, e
 	return l.List(key, patterns)
 }
 
-// List lists the files that patterns stand for, each once, sorted within its pattern. A pattern
-// is a name, or has *, ? and [] as in a shell, where they stand for no dot that a name begins
-// with. A folder that is no store stands for the files and stores in it, not for those in folders
-// below: what is named as GRIB, NetCDF or Zarr, and any other file that begins as one of them.
-// The rest is in aside: hidden and half copied files, indexes, marks, texts, folders.
+// List returns the files that patterns match, each once, sorted within its pattern.
+// A pattern is a name, or has the wildcards *, ? and [] of a shell, which do not
+// match a leading dot. A directory that is not a store stands for the files and
+// stores in it, but not for those in subdirectories: files with the suffix of a
+// format, and files that begin as one. ignored lists everything else: hidden and
+// partly copied files, indexes, markers, texts, directories.
 //
-// Errors: exit 66 if a pattern stands for no file, with the files of the others; 64 if it is no valid
-// pattern; 66 or 74 for a folder that cannot be read.
+// Errors: exit 66 if a pattern matches no file, together with the files of the
+// other patterns; 64 for an invalid pattern; 66 or 74 for a directory that cannot
+// be read.
 func (l *Listing) List(key string, patterns []string) (files []string, aside []IgnoredFile, err error) {
 	l.seen = map[string]bool{}
 	there := map[string]bool{}
@@ -82,16 +88,16 @@ func (l *Listing) List(key string, patterns []string) (files []string, aside []I
 	return files, aside, err
 }
 
-// expand lists what one pattern stands for.
+// expand lists the files of one pattern.
 func (l *Listing) expand(key, pattern string) (files []string, aside []IgnoredFile, err error) {
 	absent := func(why string) error {
-		return &exit.Error{Code: exit.NotYet, What: "no such file", At: pattern, Why: why, Fix: "correct the path, or wait until the file is there"}
+		return &exit.Error{Code: exit.NotYet, What: "no such file", At: pattern, Why: why, Fix: "correct the path, or wait until the file exists"}
 	}
 	named := []string{pattern}
 	_, serr := os.Lstat(pattern)
 	isPattern := serr != nil && HasMeta(pattern)
 	if serr != nil && !isPattern {
-		return nil, nil, absent("named by " + key)
+		return nil, nil, absent("given by " + key)
 	}
 	if isPattern {
 		if named, err = filepath.Glob(pattern); err != nil {
@@ -101,7 +107,7 @@ func (l *Listing) expand(key, pattern string) (files []string, aside []IgnoredFi
 	}
 	var folders []string
 	for _, name := range named {
-		if isPattern && hasDataSuffix(name) || !IsFolder(name) || zarr.IsStore(name) { // no look at each of many files
+		if isPattern && hasDataSuffix(name) || !IsFolder(name) || zarr.IsStore(name) { // avoids a stat of each of many files
 			files = append(files, name)
 			continue
 		}
@@ -116,16 +122,16 @@ func (l *Listing) expand(key, pattern string) (files []string, aside []IgnoredFi
 	case len(files) > 0:
 		return files, aside, nil
 	case len(folders) > 0:
-		fix := "wait until files have arrived, or name the folder that has them"
+		fix := "wait until files have arrived, or give the directory that has them"
 		if slices.ContainsFunc(aside, func(a IgnoredFile) bool { return a.Why == reasonFolder }) {
-			fix = "name the folders in it by a pattern, \"" + filepath.Join(pattern, "*") + "\", or wait until files have arrived"
+			fix = "give its subdirectories by a pattern, \"" + filepath.Join(pattern, "*") + "\", or wait until files have arrived"
 		}
-		return nil, aside, &exit.Error{Code: exit.NotYet, What: "there is no input in the folder", At: pattern, Why: describeIgnored(key, aside), Fix: fix}
+		return nil, aside, &exit.Error{Code: exit.NotYet, What: "no input in the directory", At: pattern, Why: describeIgnored(key, aside), Fix: fix}
 	}
-	why := "named by " + key
+	why := "given by " + key
 	if d := patternRoot(pattern); d != "" {
 		if f, err := os.Open(d); err != nil {
-			why += ", and its folder cannot be opened: " + err.Error()
+			why += ", and its directory cannot be opened: " + err.Error()
 		} else {
 			f.Close()
 		}
@@ -133,15 +139,15 @@ func (l *Listing) expand(key, pattern string) (files []string, aside []IgnoredFi
 	return nil, nil, absent(why)
 }
 
-// reasonFolder says why a folder in a folder is left aside.
-const reasonFolder = "it is a folder"
+// reasonFolder is the reason for ignoring a directory in a directory.
+const reasonFolder = "it is a directory"
 
-// describeIgnored says why a folder stands for nothing.
+// describeIgnored describes why a directory has no input.
 func describeIgnored(key string, aside []IgnoredFile) string {
 	if len(aside) == 0 {
-		return "named by " + key + "; it is empty"
+		return "given by " + key + "; it is empty"
 	}
-	text := fmt.Sprintf("named by %s; left aside, %d in all: ", key, len(aside))
+	text := fmt.Sprintf("given by %s; %d ignored: ", key, len(aside))
 	for i, a := range aside[:min(len(aside), 3)] {
 		if i > 0 {
 			text += "; "
@@ -154,10 +160,11 @@ func describeIgnored(key string, aside []IgnoredFile) string {
 	return text
 }
 
-// HasMeta tells a pattern from a plain name.
+// HasMeta reports whether a name is a pattern.
 func HasMeta(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 
-// patternRoot is the folder of a pattern before its first part that is none by itself; "" for this one.
+// patternRoot returns the directory of a pattern before its first element with a
+// wildcard; "" for the current directory.
 func patternRoot(pattern string) string {
 	for HasMeta(pattern) {
 		next := filepath.Dir(pattern)
@@ -169,8 +176,8 @@ func patternRoot(pattern string) string {
 	return pattern
 }
 
-// matchesHidden tells names in which a wildcard stands for a dot at the beginning, which shells have not:
-// so are files named that are not to be seen, such as copies under way.
+// matchesHidden reports whether a wildcard matched a leading dot, which it does not
+// in a shell. Programs give hidden names to files that they are still copying.
 func matchesHidden(pattern, name string) bool {
 	separator := string(filepath.Separator)
 	p, n := strings.Split(filepath.Clean(pattern), separator), strings.Split(filepath.Clean(name), separator)
@@ -182,8 +189,8 @@ func matchesHidden(pattern, name string) bool {
 	return false
 }
 
-// hasDataSuffix tells names of files that are input whatever they begin with, so that one that is empty or
-// damaged is not passed over.
+// hasDataSuffix reports whether a name has the suffix of a format. Such files are
+// input whatever they contain, so that an empty or damaged file is reported.
 func hasDataSuffix(name string) bool {
 	name = strings.ToLower(name)
 	return slices.ContainsFunc(formats, func(f format) bool {
@@ -191,17 +198,17 @@ func hasDataSuffix(name string) bool {
 	})
 }
 
-// IsFolder says whether there is a folder of a name, links followed.
+// IsFolder reports whether a path is a directory. It follows symbolic links.
 func IsFolder(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.IsDir()
 }
 
-// listFolder lists what is input in a folder, by name, and what is not.
+// listFolder returns the input files of a directory by name, and the ignored ones.
 func (l *Listing) listFolder(dir string) (files []string, aside []IgnoredFile, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil // removed since it was found
+		return nil, nil, nil // removed in the meantime
 	}
 	if err != nil {
 		return nil, nil, unreadableFolder(dir, err)
@@ -218,19 +225,22 @@ func (l *Listing) listFolder(dir string) (files []string, aside []IgnoredFile, e
 	return files, aside, nil
 }
 
+// unreadableFolder returns the error for a directory that cannot be read.
 func unreadableFolder(path string, err error) error {
 	e := unreadable(path, err)
 	var known *exit.Error
 	if errors.As(e, &known) {
-		known.What = "input folder cannot be read"
+		known.What = "input directory cannot be read"
 	}
 	return e
 }
 
-// partialSuffixes are endings that programs give files while they copy or write them.
+// partialSuffixes lists suffixes of files that programs are still copying or
+// writing.
 var partialSuffixes = []string{".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", ".download", ".incomplete", ".swp", "~"}
 
-// classify says whether something in a folder is input, or why not; neither for what is gone by now.
+// classify reports whether a directory entry is input, or why not; neither for an
+// entry that no longer exists.
 func (l *Listing) classify(path string, e fs.DirEntry) (why string, is bool) {
 	name := e.Name()
 	if strings.HasPrefix(name, ".") {
@@ -238,14 +248,14 @@ func (l *Listing) classify(path string, e fs.DirEntry) (why string, is bool) {
 	}
 	for _, ending := range partialSuffixes {
 		if strings.HasSuffix(strings.ToLower(name), ending) {
-			return "by its name it is not complete", false
+			return "its name marks an incomplete file", false
 		}
 	}
 	kind := e.Type()
 	if kind&fs.ModeSymlink != 0 {
 		st, err := os.Stat(path)
-		if err != nil { // its file may come; who reads it says what is wrong
-			return "it leads to nothing", hasDataSuffix(name)
+		if err != nil { // its target may appear later; reading reports the error
+			return "it is a broken symbolic link", hasDataSuffix(name)
 		}
 		kind = st.Mode().Type()
 	}
@@ -255,7 +265,7 @@ func (l *Listing) classify(path string, e fs.DirEntry) (why string, is bool) {
 	case kind.IsDir():
 		return reasonFolder, false
 	case kind != 0:
-		return "it is no regular file but " + kind.String(), false
+		return "it is not a regular file (" + kind.String() + ")", false
 	case l.Suffix != "" && !strings.HasSuffix(name, l.Suffix):
 		return "its name does not end with " + l.Suffix, false
 	case l.Suffix != "", hasDataSuffix(name):
@@ -264,7 +274,7 @@ func (l *Listing) classify(path string, e fs.DirEntry) (why string, is bool) {
 	return l.checkHead(path)
 }
 
-// checkHead judges a file by its first bytes.
+// checkHead classifies a file by its first bytes.
 func (l *Listing) checkHead(path string) (why string, is bool) {
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -282,7 +292,7 @@ func (l *Listing) checkHead(path string) (why string, is bool) {
 		return "", false
 	}
 	if err != nil {
-		return err.Error(), false // it may be readable at the next look
+		return err.Error(), false // it may be readable next time
 	}
 	if l.cache == nil {
 		l.cache = map[string]cachedCheck{}
@@ -292,7 +302,7 @@ func (l *Listing) checkHead(path string) (why string, is bool) {
 	return c.why, c.why == ""
 }
 
-// readHead reads the bytes of a file by which formats are told apart.
+// readHead reads the head of a file.
 func readHead(path string, size int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -301,14 +311,14 @@ func readHead(path string, size int64) ([]byte, error) {
 	defer f.Close()
 	head := make([]byte, min(headSize, size))
 	n, err := f.ReadAt(head, 0)
-	if n < len(head) && n > 0 { // cut meanwhile
+	if n < len(head) && n > 0 { // truncated in the meantime
 		err = nil
 	}
 	return head[:n], err
 }
 
-// headProblem says why a file with this head is not taken for input, "" if it is. The mark of GRIB alone is not
-// enough here: texts and indexes have it too.
+// headProblem returns the reason why a file with this head is not an input, "" if
+// it is. The word GRIB alone does not decide, because texts and indexes contain it.
 func headProblem(head []byte) string {
 	switch {
 	case len(head) == 0:
@@ -319,7 +329,7 @@ func headProblem(head []byte) string {
 		if zarr.HasMetadataName(head) {
 			return ""
 		}
-		return "it is a zip archive and no Zarr store"
+		return "it is a zip archive, but not a Zarr store"
 	}
 	if guessFormat(head) != "" {
 		return describeForeign(head)
@@ -336,7 +346,8 @@ func headProblem(head []byte) string {
 	return describeForeign(head)
 }
 
-// isGRIBMessage tells the beginning of a GRIB message from a text with that word.
+// isGRIBMessage distinguishes the beginning of a GRIB message from text with that
+// word, by the edition in octet 8.
 func isGRIBMessage(b []byte) bool {
 	return len(b) >= 8 && bytes.HasPrefix(b, []byte("GRIB")) && (b[7] == 1 || b[7] == 2)
 }

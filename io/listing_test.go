@@ -76,18 +76,18 @@ func TestFolder(t *testing.T) {
 		"a.grib2.md5":           {"d41d8cd98f00b204e9800998ecf8427e  a.grib2", "it begins with"},
 		"README":                {"All files here are in GRIB format, edition 2. GRIB", "it begins with"},
 		"a.grib2.gz":            {"\x1f\x8b...", "a gzip archive"},
-		"report.zip":            {zipped(t, "report.docx"), "no Zarr store"},
+		"report.zip":            {zipped(t, "report.docx"), "not a Zarr store"},
 		"table.parquet":         {"PAR1", "a Parquet file"},
-		"b.grib2.part":          {message, "not complete"},
-		"c.grib2.TMP":           {message, "not complete"},
-		"d.grib2.filepart":      {message, "not complete"},
-		"e.nc.crdownload":       {message, "not complete"},
-		"f.grib2~":              {message, "not complete"},
+		"b.grib2.part":          {message, "incomplete"},
+		"c.grib2.TMP":           {message, "incomplete"},
+		"d.grib2.filepart":      {message, "incomplete"},
+		"e.nc.crdownload":       {message, "incomplete"},
+		"f.grib2~":              {message, "incomplete"},
 		".g.grib2.Xa81bQ":       {message, "hidden"},
 		".a.grib2.swp":          {message, "hidden"},
 		"2026010100/z.grib2":    {message, "a folder"},
 		"table/0.parquet":       {"PAR1", "a folder"},
-		"half.zarr.tmp/.zattrs": {"{}", "not complete"},
+		"half.zarr.tmp/.zattrs": {"{}", "incomplete"},
 	}
 	files := map[string]string{}
 	for name, r := range rows {
@@ -100,7 +100,7 @@ func TestFolder(t *testing.T) {
 		}
 	}
 	rows["linked.grib2"], rows["link"] = struct{ text, why string }{}, struct{ text, why string }{}
-	rows["gone.grib2"], rows["gone"] = struct{ text, why string }{}, struct{ text, why string }{"", "leads to nothing"}
+	rows["gone.grib2"], rows["gone"] = struct{ text, why string }{}, struct{ text, why string }{"", "broken symbolic link"}
 	rows["again"] = struct{ text, why string }{"", "a folder"}
 	var want []string
 	reasons := map[string]string{}
@@ -168,7 +168,7 @@ func TestList(t *testing.T) {
 		{"and the way out", at("deep/*"), at("deep/1/x.nc"), exit.OK, ""},
 		{"no such file, and the others", at("z.nc", "1"), at("1/x.nc"), exit.NotYet, "no such file"},
 		{"no such folder", at("nowhere"), nil, exit.NotYet, "no such file"},
-		{"a pattern in no folder", at("nowhere/*.nc"), nil, exit.NotYet, "its folder cannot be opened"},
+		{"a pattern in no folder", at("nowhere/*.nc"), nil, exit.NotYet, "its directory cannot be opened"},
 		{"no pattern", at("[a"), nil, exit.Usage, "not a valid file pattern"},
 	} {
 		got, _, err := List("--input", c.patterns)

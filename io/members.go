@@ -15,42 +15,42 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// MemberOptions says what the files of an ensemble do not say themselves, and whose members are
-// taken. The zero value takes what the fields say, and members' numbers from names of files
-// that follow a known convention if the fields have none.
+// MemberOptions defines the member numbers of fields that do not state them, and
+// selects members by centre. The zero value uses the numbers in the fields and, if
+// they have none, numbers in file names that follow a known convention.
 type MemberOptions struct {
-	// FromName finds the number of a member in the name of its file, or else in its path:
-	// its first group. The number comes before that of the fields.
+	// FromName finds the member number in the name of a file, or else in its path:
+	// its first group. This number has precedence over that of the fields.
 	FromName *regexp.Regexp
-	// Centres are those whose members are taken ("ecmf"); nil takes all. Members of the
-	// first keep their numbers, those of the next ones count on from 1000, 2000 ….
-	Centres []string
-	// Percentiles takes quantiles of equal steps for members, numbered from 1.
-	Percentiles bool
+	// Centres selects members by originating centre, such as "ecmf"; nil selects
+	// all. Members of the first centre keep their numbers; CentreStride is added
+	// for each further centre.
+	Centres     []string
+	Percentiles bool // Percentiles uses equidistant quantiles as members, numbered from 1.
 }
 
-// CentreStride is between the numbers of the members of two centres.
+// CentreStride is the difference between the member numbers of two centres.
 const CentreStride = 1000
 
-// memberFilePatterns are names of files that tell members apart where fields may not.
+// memberFilePatterns lists file names that contain member numbers.
 //
-// Source: NOAA, products of GEFS (gec00.t00z.pgrb2a.0p50.f000) and its reforecasts of
-// version 12 (tmp_pres_2000010100_p01.grib2).
+// Source: NOAA, products of GEFS (gec00.t00z.pgrb2a.0p50.f000) and of GEFSv12
+// reforecasts (tmp_pres_2000010100_p01.grib2).
 var memberFilePatterns = []*regexp.Regexp{
 	regexp.MustCompile(`^ge[cp]([0-9]{2})(?:[^0-9]|$)`),
 	regexp.MustCompile(`_[cp]([0-9]{2})\.[^.]+$`),
 }
 
-// memberCounts is what the layout has come to, over all files.
+// memberCounts counts how members were assigned, over all files.
 type memberCounts struct {
 	mu         sync.Mutex
-	fromName   int // fields whose member stands in the name of their file only
-	files      int // that have them
-	overridden int // fields that say another member than the name of their file
+	fromName   int // fields whose member is in the file name only
+	files      int // files with such fields
+	overridden int // fields whose own number was replaced by that of the file name
 	centres    map[string]bool
 }
 
-// assignMembers applies the layout to the fields of a file.
+// assignMembers applies the MemberOptions to the fields of a file.
 func (in *Input) assignMembers(f *file) {
 	in.membersFromNames(f)
 	in.selectCentres(f)
@@ -59,7 +59,7 @@ func (in *Input) assignMembers(f *file) {
 	}
 }
 
-// numberFrom is the first group of a pattern as a number.
+// numberFrom returns the first group of a pattern as a number.
 func numberFrom(pattern *regexp.Regexp, name string) (ensemble.Member, bool) {
 	m := pattern.FindStringSubmatch(name)
 	if len(m) < 2 {
@@ -69,8 +69,8 @@ func numberFrom(pattern *regexp.Regexp, name string) (ensemble.Member, bool) {
 	return ensemble.Member(n), err == nil
 }
 
-// MemberFromName is the member that the name of a file says, by a pattern or, if it is nil, by a
-// known convention.
+// MemberFromName returns the member number in the name of a file, by a pattern or,
+// if that is nil, by a known convention.
 func MemberFromName(path string, pattern *regexp.Regexp) (ensemble.Member, bool) {
 	base := filepath.Base(path)
 	if pattern != nil {
@@ -87,7 +87,7 @@ func MemberFromName(path string, pattern *regexp.Regexp) (ensemble.Member, bool)
 	return 0, false
 }
 
-// membersFromNames takes the member of a file's fields from its name.
+// membersFromNames assigns the member number in the name of a file to its fields.
 func (in *Input) membersFromNames(f *file) {
 	pattern := in.opt.Members.FromName
 	member, ok := MemberFromName(f.path, pattern)
@@ -102,8 +102,8 @@ func (in *Input) membersFromNames(f *file) {
 			e.Member = member
 			named++
 		case e.Member == ensemble.NoMember && pattern != nil:
-			f.faults = append(f.faults, &exit.Error{Code: exit.BadData, What: "no member in the name of the file, nor in its fields", At: f.path,
-				Why: fmt.Sprintf("%s finds no number in it", pattern), Fix: "correct members.from_name, or leave the file out"})
+			f.faults = append(f.faults, &exit.Error{Code: exit.BadData, What: "no member number in the file name or in the fields", At: f.path,
+				Why: fmt.Sprintf("pattern %s does not match", pattern), Fix: "correct members.from_name, or exclude the file"})
 			return
 		case pattern != nil && ok:
 			e.Member = member
@@ -118,8 +118,8 @@ func (in *Input) membersFromNames(f *file) {
 	}
 }
 
-// selectCentres leaves out the members of centres that are not asked for, and numbers those
-// of several.
+// selectCentres removes the members of other centres, and renumbers those of
+// several centres.
 func (in *Input) selectCentres(f *file) {
 	wanted := in.opt.Members.Centres
 	if len(wanted) == 0 {
@@ -136,11 +136,11 @@ func (in *Input) selectCentres(f *file) {
 		n := slices.Index(wanted, e.Centre)
 		switch {
 		case n < 0:
-			f.unused = append(f.unused, ensemble.Unused{File: f.path, Message: e.Message, Name: e.Variable, Reason: "its centre is " + e.Centre + ", which members.centres does not name"})
+			f.unused = append(f.unused, ensemble.Unused{File: f.path, Message: e.Message, Name: e.Variable, Reason: "its centre " + e.Centre + " is not in members.centres"})
 			continue
 		case len(wanted) > 1 && e.Member >= CentreStride:
-			f.faults = append(f.faults, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("member %s has too large a number", e.Member), At: fmt.Sprintf("%s, message %d", f.path, e.Message),
-				Why: fmt.Sprintf("members of several centres count from multiples of %d", CentreStride), Fix: "choose one centre, or other numbers by members.from_name"})
+			f.faults = append(f.faults, &exit.Error{Code: exit.BadData, What: fmt.Sprintf("member number %s is too large", e.Member), At: fmt.Sprintf("%s, message %d", f.path, e.Message),
+				Why: fmt.Sprintf("with several centres, numbers must be below %d", CentreStride), Fix: "select one centre, or assign other numbers with members.from_name"})
 		}
 		e.Member += ensemble.Member(n * CentreStride)
 		kept = append(kept, e)
@@ -156,7 +156,7 @@ func (in *Input) selectCentres(f *file) {
 	}
 }
 
-// quantilesToMembers makes members of the quantiles of a file.
+// quantilesToMembers converts the quantiles of a file to members.
 func (in *Input) quantilesToMembers(f *file) {
 	of := map[ensemble.Identity][]int{}
 	var order []ensemble.Identity
@@ -181,8 +181,8 @@ func (in *Input) quantilesToMembers(f *file) {
 			below[n] = f.entries[i].QuantileProbability
 		}
 		if why := unequalSteps(below); why != "" {
-			f.faults = append(f.faults, &exit.Error{Code: exit.BadData, What: "percentiles cannot be members", At: f.path + ", " + f.entries[at[0]].Key.String(), Why: why,
-				Fix: "give percentiles of equal steps around 50, such as 10, 20 … 90, or the members themselves"})
+			f.faults = append(f.faults, &exit.Error{Code: exit.BadData, What: "percentiles cannot be used as members", At: f.path + ", " + f.entries[at[0]].Key.String(), Why: why,
+				Fix: "give equidistant percentiles around 50, such as 10, 20 … 90, or the members themselves"})
 			return
 		}
 		for n, i := range at {
@@ -193,34 +193,38 @@ func (in *Input) quantilesToMembers(f *file) {
 	}
 }
 
-// unequalSteps says why ascending probabilities do not part the range of 0 to 1 into equal steps,
-// with at least half a step and at most one before the first and behind the last; "" if they
-// do. These are the plotting positions (i-a)/(n+1-2a) of a sample, a from 0 to 1/2, of which
-// IMPROVER's RebadgeRealizationsAsPercentiles writes both ends, i/(n+1) and (i-1/2)/n. Its
-// RebadgePercentilesAsRealizations takes the first back only; to take all is our choice.
+// unequalSteps returns the reason why ascending probabilities are not plotting
+// positions (i−a)/(n+1−2a) of a sample of size n, with a in [0, 1/2]; "" if they
+// are. These divide [0, 1] into equal steps, with half a step to one step at both
+// ends.
+//
+// IMPROVER's RebadgeRealizationsAsPercentiles writes both extremes, i/(n+1) and
+// (i−1/2)/n. Its RebadgePercentilesAsRealizations accepts the first only. Accepting
+// all a in between is our choice.
 func unequalSteps(below []float64) string {
 	if len(below) < 2 {
-		return "there is only one"
+		return "there is only one percentile"
 	}
-	const close = 1e-3 // of a step: IMPROVER writes per cent as float32
+	const close = 1e-3 // in steps: IMPROVER writes per cent as float32
 	first, last := below[0], below[len(below)-1]
 	step := (last - first) / float64(len(below)-1)
 	for i, p := range below {
 		if math.Abs(p-first-float64(i)*step) > close*step {
-			return fmt.Sprintf("their steps differ: %s", formatPercentiles(below))
+			return fmt.Sprintf("their steps are not equal: %s", formatPercentiles(below))
 		}
 	}
 	switch {
 	case step <= 0:
-		return fmt.Sprintf("some are there twice: %s", formatPercentiles(below))
+		return fmt.Sprintf("some are duplicates: %s", formatPercentiles(below))
 	case math.Abs(first+last-1) > close*step:
 		return fmt.Sprintf("they are not centred on 50: %s", formatPercentiles(below))
 	case first < (0.5-close)*step || first > (1+close)*step:
-		return fmt.Sprintf("the first is not half a step to one step from 0: %s", formatPercentiles(below))
+		return fmt.Sprintf("the first is not between half a step and one step: %s", formatPercentiles(below))
 	}
 	return ""
 }
 
+// formatPercentiles formats probabilities as percentiles.
 func formatPercentiles(below []float64) string {
 	var text []string
 	for _, p := range below {
@@ -229,7 +233,7 @@ func formatPercentiles(below []float64) string {
 	return strings.Join(text, ", ")
 }
 
-// withMembers is a kind of an ensemble of another size.
+// withMembers returns the kind with another ensemble size.
 func (k *kindTable) withMembers(p *ensemble.Kind, members int) *ensemble.Kind {
 	k.mu.Lock()
 	conv := k.conversions[p]
@@ -239,15 +243,15 @@ func (k *kindTable) withMembers(p *ensemble.Kind, members int) *ensemble.Kind {
 	return k.intern(of, conv)
 }
 
-// report says what the layout has come to.
+// report returns warnings about assigned members.
 //
-// Errors: exit 66 if a centre that is asked for is in no file.
+// Errors: exit 66 if no file has members of a selected centre.
 func (a *memberCounts) report(l MemberOptions) (warnings []string, err error) {
 	if a.fromName > 0 {
-		warnings = append(warnings, fmt.Sprintf("%d fields of %d files say no member: it is taken from the names of the files", a.fromName, a.files))
+		warnings = append(warnings, fmt.Sprintf("%d fields of %d files have no member number: it is taken from the file names", a.fromName, a.files))
 	}
 	if a.overridden > 0 {
-		warnings = append(warnings, fmt.Sprintf("%d fields say another member than the names of their files, which are believed", a.overridden))
+		warnings = append(warnings, fmt.Sprintf("%d fields have another member number than their file names, which take precedence", a.overridden))
 	}
 	for _, c := range l.Centres {
 		if !a.centres[c] {
@@ -256,7 +260,7 @@ func (a *memberCounts) report(l MemberOptions) (warnings []string, err error) {
 				have = append(have, name)
 			}
 			slices.Sort(have)
-			return nil, &exit.Error{Code: exit.NotYet, What: "there are no members of centre " + c, At: "members.centres", Why: "centres of the files are " + cmp.Or(strings.Join(have, ", "), "none"),
+			return nil, &exit.Error{Code: exit.NotYet, What: "no members of centre " + c, At: "members.centres", Why: "centres of the files are " + cmp.Or(strings.Join(have, ", "), "none"),
 				Fix: "add its files, or correct members.centres"}
 		}
 	}

@@ -73,7 +73,7 @@ func TestMembersInFileNames(t *testing.T) {
 	if got := fmt.Sprint(in.Catalogue().Members()); got != "[0 1 3]" {
 		t.Errorf("members %s", got)
 	}
-	if !warned(in, "3 fields of 3 files say no member") {
+	if !warned(in, "3 fields of 3 files have no member number") {
 		t.Errorf("warnings %q", in.Catalogue().Warnings)
 	}
 	for _, e := range in.Catalogue().Entries {
@@ -105,7 +105,7 @@ func TestMembersInFileNames(t *testing.T) {
 	if m := inFolder.Catalogue().Entries[0].Member; m != 7 {
 		t.Errorf("the folder's member is %s", m)
 	}
-	refusedWith(t, exit.BadData, "no member in the name", Options{Members: MemberOptions{FromName: regexp.MustCompile(`mem(\d+)/`)}}, paths...)
+	refusedWith(t, exit.BadData, "no member number in the file name", Options{Members: MemberOptions{FromName: regexp.MustCompile(`mem(\d+)/`)}}, paths...)
 }
 
 // The files of GloSea4 have one member each, lagged over seven starts, without member 6.
@@ -188,7 +188,7 @@ func TestPercentilesAsMembers(t *testing.T) {
 		}
 	}
 	for why, percent := range map[string][]byte{
-		"their steps differ: 10, 50, 75": {10, 50, 75}, "there is only one": {50}, "not centred on 50: 10, 20, 30": {10, 20, 30},
+		"their steps are not equal: 10, 50, 75": {10, 50, 75}, "there is only one": {50}, "not centred on 50: 10, 20, 30": {10, 20, 30},
 		"not half a step to one step from 0: 40, 50, 60": {40, 50, 60},
 	} {
 		refusedWith(t, exit.BadData, why, asked, file(percent...))
@@ -242,13 +242,13 @@ func TestIndexesBesideFiles(t *testing.T) {
 	for _, c := range []struct{ name, ending, text, says string }{
 		{"right", ".index", right, ""},
 		{"of wgrib2", ".idx", fmt.Sprintf("1:0:d=2001010100:TMP:850 mb:24 hour fcst:\n2:%d:d=2001010100:TMP:850 mb:24 hour fcst:\n", size), ""},
-		{"shifted", ".index", row(1, size) + "\n" + row(size+1, size-1), "has a message at byte 1, where none begins"},
+		{"shifted", ".index", row(1, size) + "\n" + row(size+1, size-1), "lists a message at byte 1, but none begins there"},
 		{"of another file", ".index", row(0, size-8) + "\n" + row(size-8, size), "row 1 of its index"},
 		{"of a longer file", ".index", right + row(2*size, size), fmt.Sprintf("ends at byte %d, the file has %d", 3*size, 2*size)},
 		{"of a shorter file", ".index", row(0, size), "lists 1 of 2 messages"},
 		{"empty", ".index", "\n", "has no row"},
 		{"no text", ".idx", "\x80\x04\x95", "row 1"},
-		{"stale, of wgrib2", ".idx", "1:0:d=2001\n2:77:d=2001\n", "byte 77, where none begins"},
+		{"stale, of wgrib2", ".idx", "1:0:d=2001\n2:77:d=2001\n", "byte 77, but none begins there"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -17,26 +17,26 @@ import (
 	"github.com/ensemble-weather/ensemble/io/order"
 )
 
-// A batch is so many fields of one file in one request: enough to forget the cost
-// of asking, few enough to share the work and bound the memory.
+// Limits of a batch: large enough to hide the cost of a request, small enough to
+// distribute work and bound memory.
 const (
 	batchFields = 256
 	batchPoints = 1 << 20
 )
 
-// batch is a run of wanted fields of one file.
+// batch is a run of requested fields of one file.
 type batch struct {
 	file   *file
 	window ensemble.Window
 	fields []*field
-	first  int                            // index of the first in the caller's list
-	into   func(i int) ([]float32, error) // memory for the values of entry i, or nil
-	values [][]float32
+	first  int                            // index of its first field in the caller's list
+	into   func(i int) ([]float32, error) // memory for entry i from the caller; nil allocates
+	values [][]float32                    // in normal order and SI
 	done   chan struct{}
 	err    error
 }
 
-// outputBuffer gives the memory for the values of field k.
+// outputBuffer returns the memory for the values of field k.
 func (b *batch) outputBuffer(in *Input, k int) ([]float32, error) {
 	n := b.fields[k].entry.Grid.SizeOf(b.window)
 	if b.into == nil {
@@ -44,26 +44,26 @@ func (b *batch) outputBuffer(in *Input, k int) ([]float32, error) {
 	}
 	x, err := b.into(b.first + k)
 	if err == nil && len(x) != n {
-		return nil, fmt.Errorf("%s: room for %d values of %d", b.fields[k].entry.Key, len(x), n)
+		return nil, fmt.Errorf("%s: got memory for %d values, want %d", b.fields[k].entry.Key, len(x), n)
 	}
 	return x, err
 }
 
-// Read decodes fields in parallel and shows them to visit one after the other, in
-// the order of entries, from one goroutine. A field belongs to visit: its values
-// are not used again here, unless it gives them back (Recycle).
+// Read decodes fields in parallel and passes them to visit one after the other, in
+// the order of entries, from one goroutine. visit owns the field. It may return its
+// values with Recycle.
 //
-// Memory: at most two batches for each child, of a million points or one field.
-// Errors: exit 65 naming file, message and cause of a field that cannot be decoded;
-// exit 66 if an entry is not of this input, or if a file has changed since it was
-// opened; what visit returns; ctx.Err().
+// Memory: at most two batches per child, each of a million points or one field.
+// Errors: exit 65 with file, message and cause for a field that cannot be decoded;
+// exit 66 for an entry that is not part of this input or a file that has changed;
+// the error of visit; ctx.Err().
 func (in *Input) Read(ctx context.Context, entries []ensemble.Entry, visit func(i int, f *ensemble.Field) error) error {
 	return in.ReadWindow(ctx, entries, ensemble.Window{}, visit)
 }
 
-// ReadWindow is Read for a window of every field. Of NetCDF and Zarr no more than the window
-// is read, as far as the chunks allow; GRIB messages are decoded whole, and
-// the window is kept.
+// ReadWindow is Read for a window of every field. Of NetCDF and Zarr only the
+// window is read, in units of chunks. GRIB messages are decoded completely, and the
+// window is kept.
 //
 // Errors: as Read.
 func (in *Input) ReadWindow(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, visit func(i int, f *ensemble.Field) error) error {
@@ -98,8 +98,9 @@ func (in *Input) ReadWindow(ctx context.Context, entries []ensemble.Entry, w ens
 			case <-gctx.Done():
 				return gctx.Err()
 			}
-			// Children open a file by its name, and would give what lies at the old places of a
-			// new one. Its change may also be what broke the field.
+			// Children open files by name, and would read old positions in a new
+			// file. The change may also be the cause of a decoding error, so it is
+			// reported first.
 			if err := b.file.verifyUnchanged(); err != nil {
 				return err
 			}
@@ -128,13 +129,13 @@ func (in *Input) ReadWindow(ctx context.Context, entries []ensemble.Entry, w ens
 	return err
 }
 
-// ReadInto decodes fields in parallel, a window of each, into memory of the caller, and says of
-// each that it is there: into, which gives the memory for entry i when it is needed, and
-// done are called from several goroutines at once, in any order. A field may be asked for
-// twice before it is done.
+// ReadInto decodes a window of each field in parallel, into memory of the caller.
+// into returns the memory for entry i when it is needed; done is called when it is
+// set. Both are called from several goroutines, in any order. into may be called
+// twice for an entry before done.
 //
 // Shape: into [window].
-// Errors: as Read; what into and done return.
+// Errors: as Read; those of into and done.
 func (in *Input) ReadInto(ctx context.Context, entries []ensemble.Entry, w ensemble.Window, into func(i int) ([]float32, error), done func(i int) error) error {
 	batches, err := in.plan(entries, w)
 	if err != nil {
@@ -144,11 +145,11 @@ func (in *Input) ReadInto(ctx context.Context, entries []ensemble.Entry, w ensem
 		b.into = into
 	}
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(in.pool.Size() + 1) // the work of one here is beside that of all children
+	g.SetLimit(in.pool.Size() + 1) // one goroutine decodes in this process while all children work
 	for _, b := range batches {
 		g.Go(func() error {
 			err := b.file.format.read(gctx, in, b)
-			if changed := b.file.verifyUnchanged(); changed != nil { // as above
+			if changed := b.file.verifyUnchanged(); changed != nil { // as in ReadWindow
 				return changed
 			}
 			for k := range b.fields {
@@ -162,8 +163,8 @@ func (in *Input) ReadInto(ctx context.Context, entries []ensemble.Entry, w ensem
 	return g.Wait()
 }
 
-// Recycle gives back the values of a field that was read, which nobody looks at any more:
-// later fields are read into their memory, which spares the system fresh pages.
+// Recycle returns the values of a field that is no longer in use. Later fields
+// reuse the memory, which saves page faults.
 func (in *Input) Recycle(values []float32) {
 	in.freeMu.Lock()
 	defer in.freeMu.Unlock()
@@ -172,10 +173,10 @@ func (in *Input) Recycle(values []float32) {
 	}
 }
 
-// maxFree bounds the fields whose memory is kept.
+// maxFree bounds the recycled buffers.
 const maxFree = 64
 
-// buffer gives room for n values, of any content.
+// buffer returns memory for n values with any content.
 func (in *Input) buffer(n int) []float32 {
 	in.freeMu.Lock()
 	defer in.freeMu.Unlock()
@@ -200,28 +201,28 @@ func (in *Input) ReadOne(ctx context.Context, e ensemble.Entry) (*ensemble.Field
 	return out, err
 }
 
-// Message reads a field as a GRIB message of its own, as it is packed in the file:
-// one that shares its message with others is taken out of it.
+// Message returns a field as a GRIB message of its own, packed as in the file. A
+// field that shares its message with others is extracted.
 //
-// Errors: exit 66 if the entry is not of this input; exit 65 if it is of a file
-// that has no messages; exit 74 if reading fails.
+// Errors: exit 66 for an entry that is not part of this input; 65 for a file in
+// another format; 74 if reading fails.
 func (in *Input) Message(e ensemble.Entry) ([]byte, error) {
 	fd, err := in.find(e)
 	if err != nil {
 		return nil, err
 	}
 	if fd.slab != nil {
-		return nil, &exit.Error{Code: exit.BadData, What: "field is no GRIB message", At: e.File, Why: e.Key.String() + " lies in a file of another format", Fix: "give GRIB files"}
+		return nil, &exit.Error{Code: exit.BadData, What: "field is not a GRIB message", At: e.File, Why: e.Key.String() + " is in a file of another format", Fix: "give GRIB files"}
 	}
 	message, err := fd.ref.Extract(nil, fd.file.f)
 	if err != nil {
 		return nil, &exit.Error{Code: exit.IO, What: "cannot read a message again", At: fmt.Sprintf("%s, message %d", e.File, e.Message), Why: err.Error(),
-			Fix: "leave the input as it is until the work is done", Err: err}
+			Fix: "do not change the input while it is in use", Err: err}
 	}
 	return message, nil
 }
 
-// plan cuts the wanted fields into batches.
+// plan divides the requested fields into batches.
 func (in *Input) plan(entries []ensemble.Entry, w ensemble.Window) ([]*batch, error) {
 	var out []*batch
 	points := 0
@@ -242,8 +243,8 @@ func (in *Input) plan(entries []ensemble.Entry, w ensemble.Window) ([]*batch, er
 	return out, nil
 }
 
-// readGRIB reads the values of a batch of messages. If the child dies on several fields, each is
-// tried alone, so that the error names the one that kills it.
+// readGRIB reads the values of a batch of messages. If the child crashes on several
+// fields, each is tried alone, so that the error names the one that causes it.
 func readGRIB(ctx context.Context, in *Input, b *batch) error {
 	b.values = make([][]float32, len(b.fields))
 	err := in.decodeGRIB(ctx, b, 0, len(b.fields))
@@ -263,17 +264,19 @@ func readGRIB(ctx context.Context, in *Input, b *batch) error {
 	return nil
 }
 
+// decodeError returns the error for a field that cannot be decoded.
 func decodeError(fd *field, why string) error {
 	e := fd.entry
 	at := fmt.Sprintf("%s, field %d", e.File, e.Message)
 	if e.Length > 0 {
 		at = fmt.Sprintf("%s, message %d, byte %d", e.File, e.Message, e.Offset)
 	}
-	return &exit.Error{Code: exit.BadData, What: "values cannot be decoded", At: at + " (" + e.Key.String() + ")", Why: why, Fix: "fetch the file again, or leave the field out"}
+	return &exit.Error{Code: exit.BadData, What: "values cannot be decoded", At: at + " (" + e.Key.String() + ")", Why: why, Fix: "fetch the file again, or exclude the field"}
 }
 
-// decodeGRIB reads the fields from to before end of a batch: here what needs no library,
-// the others in a child. Several are tried once.
+// decodeGRIB decodes the fields from to before end of a batch: simple packing in
+// this process, all others in a child. A request with several fields is not
+// repeated.
 func (in *Input) decodeGRIB(ctx context.Context, b *batch, from, end int) error {
 	req := grib.Batch{Path: b.file.path}
 	var rest []int
@@ -304,17 +307,17 @@ func (in *Input) decodeGRIB(ctx context.Context, b *batch, from, end int) error 
 	})
 }
 
-// simplePacking is what ecCodes calls the packing that needs no library.
+// simplePacking is ecCodes' name of the packing that needs no library.
 const simplePacking = "grid_simple"
 
-// NeedsDecoder tells whether the values of an entry are decoded in a child.
+// NeedsDecoder reports whether the values of an entry are decoded in a child.
 func (in *Input) NeedsDecoder(e ensemble.Entry) bool {
 	f := in.byName[e.File]
 	return f != nil && f.zarr == nil && (e.Length == 0 || e.Packing != simplePacking)
 }
 
-// unpack reads field k of a batch if its numbers stand one after the other: they are
-// unpacked where they are wanted, without a child and its copies.
+// unpack decodes field k of a batch in this process if it has uncompressed simple
+// packing. The values are written directly to their destination.
 func (in *Input) unpack(b *batch, k int) (done bool, err error) {
 	fd := b.fields[k]
 	g := fd.entry.Grid
@@ -359,16 +362,16 @@ func (in *Input) unpack(b *batch, k int) (done bool, err error) {
 	return true, toNormalOrder(b.values[k], stored, fd, b.window)
 }
 
-// unpackDirect unpacks the numbers of a window to where they belong in normal order; ok is
-// false if the field is not stored in rows from west to east of whole bytes each, or not
-// at all points.
+// unpackDirect decodes the values of a window directly to normal order. ok is false
+// if rows are not stored from west to east and aligned to bytes, or if points are
+// missing.
 func unpackDirect(out []float32, p *grib.SimplePacking, g *ensemble.Grid, w ensemble.Window) (ok bool, err error) {
 	if p.Count != g.Size() || !p.HasAllPoints() {
 		return false, nil
 	}
 	rects, err := order.WindowRects(g, w)
 	if err != nil {
-		return false, nil // rows that differ
+		return false, nil // alternating or unequal rows
 	}
 	var list []simplepack.Rect
 	for _, r := range rects {
@@ -387,15 +390,16 @@ func unpackDirect(out []float32, p *grib.SimplePacking, g *ensemble.Grid, w ense
 	return true, nil
 }
 
-// decodeValues lets a child do what call asks for, with n results, and shows each to its
-// taker: of says whose it is, of how many values, and who takes them.
+// decodeValues executes a call with n results in a child and passes each to its
+// consumer: of returns the field of result k, its number of values, and the
+// consumer.
 func (in *Input) decodeValues(ctx context.Context, call decode.Call, n int, of func(k int) (fd *field, count int, take func(raw []byte) error)) error {
 	var list []wire.Values
 	call.Result = &list
 	call.ReadOutput = func(payload []byte) error {
 		if len(list) != n {
 			fd, _, _ := of(0)
-			return fmt.Errorf("%s: %d results for %d fields", fd.file.path, len(list), n)
+			return fmt.Errorf("%s: got %d results for %d fields", fd.file.path, len(list), n)
 		}
 		for k := range list {
 			fd, count, take := of(k)
@@ -415,8 +419,7 @@ func (in *Input) decodeValues(ctx context.Context, call decode.Call, n int, of f
 	return in.pool.Do(ctx, call)
 }
 
-// toNormalOrder makes a field's values, in a window, of those in stored order and the file's unit:
-// SI in normal order.
+// toNormalOrder converts stored values to a window in normal order and SI.
 //
 // Shape: out [window], stored [point].
 func toNormalOrder(out, stored []float32, fd *field, w ensemble.Window) error {

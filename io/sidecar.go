@@ -12,16 +12,17 @@ import (
 	"github.com/ensemble-weather/ensemble/io/grib"
 )
 
-// IndexRow is a row of the index that came with a GRIB file: where a message should lie.
+// IndexRow is a row of an index file that accompanies a GRIB file: the position of
+// a message.
 type IndexRow struct {
-	Offset, Length int64 // Length 0: the index does not say
+	Offset, Length int64 // Length 0: not stated
 }
 
-// End is the last byte that the row is about, and one.
+// End returns the offset after the last byte that the row covers.
 func (r IndexRow) End() int64 { return r.Offset + max(r.Length, 1) }
 
-// Sidecar is the file that goes with another: with an ending behind its name, or in place
-// of the name's own; "" if there is none.
+// Sidecar returns the file that accompanies another one: its name with an
+// additional suffix, or with its suffix replaced; "" if none exists.
 func Sidecar(path, ending string) string {
 	for _, name := range []string{path + ending, strings.TrimSuffix(path, filepath.Ext(path)) + ending} {
 		if s, err := os.Stat(name); name != path && err == nil && s.Mode().IsRegular() {
@@ -31,10 +32,11 @@ func Sidecar(path, ending string) string {
 	return ""
 }
 
-// ReadIndex shows the rows of an index to visit, until it says why not to go on: JSON with
-// _offset and _length, as ECMWF writes them, or wgrib2's number:offset:….
+// ReadIndex calls visit for each row of an index file until it returns an error.
+// The formats are JSON lines with _offset and _length (ECMWF), and wgrib2's
+// number:offset:….
 //
-// Errors: of reading; a row that is neither; what visit says.
+// Errors: those of reading; a row of another format; the error of visit.
 func ReadIndex(path string, visit func(row int, r IndexRow) error) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -51,7 +53,7 @@ func ReadIndex(path string, visit func(row int, r IndexRow) error) error {
 		row++
 		r, ok := indexRow(text)
 		if !ok {
-			return fmt.Errorf("row %d of its index %s is not understood", row, path)
+			return fmt.Errorf("row %d of its index %s has an unknown format", row, path)
 		}
 		if err := visit(row, r); err != nil {
 			return err
@@ -61,11 +63,12 @@ func ReadIndex(path string, visit func(row int, r IndexRow) error) error {
 		return fmt.Errorf("its index %s cannot be read: %w", path, err)
 	}
 	if row == 0 {
-		return fmt.Errorf("its index %s has no row", path)
+		return fmt.Errorf("its index %s is empty", path)
 	}
 	return nil
 }
 
+// indexRow parses one row.
 func indexRow(text string) (r IndexRow, ok bool) {
 	if strings.HasPrefix(text, "{") {
 		var row struct {
@@ -86,12 +89,11 @@ func indexRow(text string) (r IndexRow, ok bool) {
 	return IndexRow{Offset: at}, err == nil && at >= 0
 }
 
-// indexSuffixes are those of indexes that lie beside GRIB files: ECMWF's and wgrib2's.
+// indexSuffixes lists the suffixes of index files of ECMWF and wgrib2.
 var indexSuffixes = []string{".index", ".idx"}
 
-// checkSidecar compares the index beside a file with the messages that were found in it. An index
-// is a hint only, so that one that does not fit is no fault of the file: it is said and
-// ignored.
+// checkSidecar compares an index file with the messages of its GRIB file. An index
+// is only a hint, so a mismatch is a warning and the index is ignored.
 func (f *file) checkSidecar(idx *grib.Index) {
 	for _, ending := range indexSuffixes {
 		name := Sidecar(f.path, ending)
@@ -99,12 +101,13 @@ func (f *file) checkSidecar(idx *grib.Index) {
 			continue
 		}
 		if err := compareIndex(name, f.size, idx); err != nil {
-			f.warnings = append(f.warnings, fmt.Sprintf("%s: the index beside it does not fit and is ignored: %v", f.path, err))
+			f.warnings = append(f.warnings, fmt.Sprintf("%s: its index file does not match and is ignored: %v", f.path, err))
 		}
 	}
 }
 
-// compareIndex says where an index and the messages of a file of some size part.
+// compareIndex returns the first difference between an index file and the messages
+// of a file.
 func compareIndex(name string, size int64, idx *grib.Index) error {
 	length := map[int64]int64{} // by place
 	for _, m := range idx.Messages {
@@ -118,9 +121,9 @@ func compareIndex(name string, size int64, idx *grib.Index) error {
 		n, ok := length[r.Offset]
 		switch {
 		case !ok:
-			return fmt.Errorf("row %d of its index %s has a message at byte %d, where none begins", row, name, r.Offset)
+			return fmt.Errorf("row %d of its index %s lists a message at byte %d, but none begins there", row, name, r.Offset)
 		case r.Length > 0 && r.Length != n:
-			return fmt.Errorf("row %d of its index %s has a message of %d bytes at byte %d, where it has %d", row, name, r.Length, r.Offset, n)
+			return fmt.Errorf("row %d of its index %s lists a message of %d bytes at byte %d, but it has %d bytes", row, name, r.Length, r.Offset, n)
 		}
 		listed[r.Offset] = true
 		return nil

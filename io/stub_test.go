@@ -28,7 +28,7 @@ func TestFault45Loop(t *testing.T) {
 		}
 		begin := time.Now()
 		_, err := Open(context.Background(), []string{path}, Options{Decode: decode.Options{Program: program, Deadline: 100 * time.Millisecond}})
-		if exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "no answer within 100ms") {
+		if exit.CodeOf(err) != exit.BadData || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "no reply within 100ms") {
 			t.Errorf("%s: %v", act, err)
 		}
 		if d := time.Since(begin); d > 2*time.Minute {

@@ -48,8 +48,8 @@ func TestBitmapOfOtherValues(t *testing.T) {
 		want   string // "" for none
 	}{
 		{"as many", points / 2, some, ""},
-		{"one more", points/2 + 1, some, "the bitmap has fewer points than there are values"},
-		{"one less", points/2 - 1, some, "the bitmap has more points than there are values"},
+		{"one more", points/2 + 1, some, "the bitmap has fewer points than the data have values"},
+		{"one less", points/2 - 1, some, "the bitmap has more points than the data have values"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "fc.grib2")

@@ -13,12 +13,13 @@ import (
 	"github.com/ensemble-weather/ensemble/io/grib/eccodes"
 )
 
-// messageBuffer is the buffer that ecCodes reads a message from. It is reused, and
-// large enough allocations of Go do not move.
+// messageBuffer holds the message that ecCodes reads. It is reused. Allocations of
+// this size do not move in Go.
 var messageBuffer []byte
 
-// eachGrib calls do with every field of a batch, whose message is at hand; one that cannot
-// be read, or for which do fails, goes to bad.
+// eachGrib calls do for every field of a batch, with its message in messageBuffer.
+// Fields that cannot be read, or for which do fails, are passed to bad. It returns
+// the number of fields.
 func eachGrib(args json.RawMessage, do func(i int, ref grib.Ref) error, bad func(i int, why string)) (int, error) {
 	var b grib.Batch
 	if err := json.Unmarshal(args, &b); err != nil {
@@ -40,7 +41,7 @@ func eachGrib(args json.RawMessage, do func(i int, ref grib.Ref) error, bad func
 	return len(b.Fields), nil
 }
 
-// gribDescribe answers names, units and times of some fields.
+// gribDescribe returns names, units and times of fields.
 func gribDescribe(args json.RawMessage, _ []byte, _ *wire.Payload) (any, error) {
 	out := map[int]grib.Description{}
 	n, err := eachGrib(args, func(i int, _ grib.Ref) error {
@@ -61,7 +62,7 @@ func gribDescribe(args json.RawMessage, _ []byte, _ *wire.Payload) (any, error) 
 	return list, nil
 }
 
-// gribValues decodes some fields into the output payload.
+// gribValues decodes fields into the output payload.
 func gribValues(args json.RawMessage, _ []byte, out *wire.Payload) (any, error) {
 	var list []wire.Values
 	put := func(d wire.Values) { list = append(list, d) }
@@ -86,7 +87,8 @@ func gribValues(args json.RawMessage, _ []byte, out *wire.Payload) (any, error) 
 	return list, err
 }
 
-// countValues asks ecCodes for the number of values of the message at hand.
+// countValues returns the number of values of the message in messageBuffer, from
+// ecCodes.
 func countValues() (int, error) {
 	m, err := eccodes.Open(messageBuffer)
 	if err != nil {
@@ -95,13 +97,13 @@ func countValues() (int, error) {
 	defer m.Close()
 	n, err := m.Size()
 	if err != nil || n > grib.MaxPoints {
-		return 0, errors.New("the number of values is not known")
+		return 0, errors.New("the number of values is unknown")
 	}
 	return n, nil
 }
 
-// decodeValues decodes the message at hand: by our own means what is simple, and what ecCodes
-// cannot.
+// decodeValues decodes the message in messageBuffer. Simple packing and the
+// packings that ecCodes lacks are decoded here, all others by ecCodes.
 func decodeValues(dst []float32) error {
 	if p, ok, err := grib.ParseSimplePacking(messageBuffer, len(dst)); err != nil {
 		return err

@@ -12,18 +12,18 @@ import (
 	"github.com/ensemble-weather/ensemble/io/netcdf/nclib"
 )
 
-// maxSlab bounds one part of a variable, in values.
+// maxSlab bounds the values of one slab.
 const maxSlab = 1 << 28
 
-// openFile is the file that was read last. It stays open, since requests about one file
-// follow each other.
+// openFile is the file of the last request. It stays open because consecutive
+// requests often concern one file.
 var openFile struct {
 	path  string
 	stamp fs.FileInfo
 	file  *nclib.File
 }
 
-// openNetCDF opens a file, unless it is the open one and did not change since.
+// openNetCDF opens a file, unless it is already open and unchanged.
 func openNetCDF(path string) (*nclib.File, error) {
 	bad := func(err error) (*nclib.File, error) {
 		return nil, &exit.Error{Code: exit.BadData, What: "NetCDF file cannot be opened", At: path, Why: err.Error(), Fix: "fetch the file again"}
@@ -48,7 +48,7 @@ func openNetCDF(path string) (*nclib.File, error) {
 	return f, nil
 }
 
-// netcdfHeader answers everything but the values of a file.
+// netcdfHeader returns dimensions, variables and attributes of a file.
 func netcdfHeader(args json.RawMessage, _ []byte, _ *wire.Payload) (any, error) {
 	var req netcdf.HeaderRequest
 	if err := json.Unmarshal(args, &req); err != nil {
@@ -61,7 +61,7 @@ func netcdfHeader(args json.RawMessage, _ []byte, _ *wire.Payload) (any, error) 
 	return f.Header(), nil
 }
 
-// netcdfValues reads parts of variables into the output payload.
+// netcdfValues reads slabs of variables into the output payload.
 func netcdfValues(args json.RawMessage, _ []byte, out *wire.Payload) (any, error) {
 	var req netcdf.ValuesRequest
 	if err := json.Unmarshal(args, &req); err != nil {
@@ -75,7 +75,7 @@ func netcdfValues(args json.RawMessage, _ []byte, out *wire.Payload) (any, error
 	for i, s := range req.Slabs {
 		n := s.Size()
 		if n < 1 || n > maxSlab {
-			list[i].Error = "the part has an impossible size"
+			list[i].Error = "the slab has an invalid size"
 			continue
 		}
 		width := 4

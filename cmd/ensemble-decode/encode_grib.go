@@ -39,7 +39,7 @@ func encodeGRIB(args json.RawMessage, in []byte, _ *wire.Payload) (any, error) {
 	return written(g.Path)
 }
 
-// written is the result of both encoders: how large the file became.
+// written returns the result of both encoders: the size of the file.
 func written(path string) (encode.FileResult, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -48,8 +48,9 @@ func written(path string) (encode.FileResult, error) {
 	return encode.FileResult{Bytes: st.Size()}, nil
 }
 
-// writeError says why a file could not be written. Libraries hide a full disk
-// behind a text of their own ("NetCDF: HDF error"), so that is looked at first.
+// writeError returns the reason why a file could not be written. Libraries report a
+// full disk with texts of their own ("NetCDF: HDF error"), so free space is checked
+// first.
 func writeError(format, path string, need int, err error) error {
 	var disk unix.Statfs_t
 	full := errors.Is(err, unix.ENOSPC)
@@ -68,7 +69,7 @@ func writeError(format, path string, need int, err error) error {
 			Fix: "see the cause; nothing was published", Err: err}
 	}
 	if errors.As(err, new(*eccodes.TemplateError)) {
-		return &exit.Error{Code: exit.BadData, What: "the input's GRIB message cannot become a product", At: path, Why: err.Error(),
+		return &exit.Error{Code: exit.BadData, What: "the GRIB message of the input cannot be converted to a product", At: path, Why: err.Error(),
 			Fix: "write NetCDF instead", Err: err}
 	}
 	return &exit.Error{Code: exit.Bug, What: "cannot encode the " + format + " file", At: path, Why: err.Error(),

@@ -11,7 +11,7 @@ import (
 
 // TestLongFault45Loop: a decoder that computes for longer than it may ends by itself.
 func TestLongFault45Loop(t *testing.T) {
-	if text, code := asWild(t, "loop"); !strings.Contains(text, "processor time of the request used up") || code != int(exit.BadData) {
+	if text, code := asWild(t, "loop"); !strings.Contains(text, "the request exceeded its processor time") || code != int(exit.BadData) {
 		t.Errorf("exit %d: %.300s", code, text)
 	}
 }

@@ -1,8 +1,10 @@
-// Command ensemble-decode is the child in which foreign bytes are decoded and
-// products are encoded. It is the only program that links ecCodes, netCDF and
-// HDF5: these libraries can crash or hang on a damaged file, and then cost this
-// process and one message, not the run. It talks to its parent only (package
-// io/decode/wire) and is of no use when started by hand.
+// Command ensemble-decode is the child process that decodes GRIB and NetCDF input
+// and encodes products. It is the only program that links ecCodes, netCDF and HDF5.
+// These libraries can crash or hang on damaged files. A crash then costs this
+// process and one message, and the parent continues.
+//
+// The protocol is package io/decode/wire. The program is started by ensemble and
+// cannot be used by hand.
 package main
 
 import (
@@ -25,11 +27,11 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
-// handler does one kind of job: args and in come from the parent, bulk results
-// go to out, the rest is returned and sent as JSON.
+// handler executes one kind of request. args and the payload in come from the
+// parent. Bulk results go to out; result is sent as JSON.
 type handler func(args json.RawMessage, in []byte, out *wire.Payload) (result any, err error)
 
-// handlers lists the jobs, one file each.
+// handlers lists the requests, one file each.
 var handlers = []struct {
 	name string
 	do   handler
@@ -43,8 +45,8 @@ var handlers = []struct {
 	{encode.KindGRIB, encodeGRIB},
 }
 
-// The address space a child may use unless the parent says otherwise, and how
-// it says so.
+// Limit of the address space unless the parent sets another one, and the
+// environment variable with which it does.
 const (
 	defaultAddressSpace = 6 << 30
 	addressSpaceEnv     = "ENSEMBLE_DECODE_MEMORY" // bytes
@@ -60,7 +62,7 @@ func main() {
 // serve answers requests until the parent closes the pipe.
 func serve() error {
 	if _, err := unix.FcntlInt(wire.InputFD, unix.F_GETFD, 0); err != nil {
-		return errors.New("this program is started by ensemble, not by hand")
+		return errors.New("this program is started by ensemble and cannot be used by hand")
 	}
 	replies, err := privateStdout()
 	if err != nil {
@@ -95,7 +97,7 @@ func serve() error {
 	}
 }
 
-// handle does one request.
+// handle executes one request.
 func handle(req wire.Request, in, out *wire.SharedMemory) wire.Reply {
 	reply := wire.Reply{ID: req.ID}
 	fail := func(err error) wire.Reply {
@@ -125,25 +127,25 @@ func handle(req wire.Request, in, out *wire.SharedMemory) wire.Reply {
 		reply.OutputBytes = p.Len()
 		return reply
 	}
-	return fail(&exit.Error{Code: exit.NoDevice, What: "ensemble-decode does not know the job " + strconv.Quote(req.Kind),
+	return fail(&exit.Error{Code: exit.NoDevice, What: "ensemble-decode has no request " + strconv.Quote(req.Kind),
 		Fix: "install ensemble and ensemble-decode of the same version"})
 }
 
-// privateStdout moves the reply pipe away from descriptor 1, so that nothing a
-// library prints can get between the frames.
+// privateStdout moves the reply pipe from descriptor 1 to another descriptor and
+// redirects 1 to stderr. Text that a library prints then cannot corrupt the frames.
 func privateStdout() (*os.File, error) {
 	fd, err := unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 10)
 	if err != nil {
-		return nil, fmt.Errorf("keep the reply pipe: %w", err)
+		return nil, fmt.Errorf("duplicate the reply pipe: %w", err)
 	}
 	if err := unix.Dup3(2, 1, 0); err != nil {
-		return nil, fmt.Errorf("send library prints to stderr: %w", err)
+		return nil, fmt.Errorf("redirect stdout to stderr: %w", err)
 	}
 	return os.NewFile(uintptr(fd), "replies"), nil
 }
 
-// limitProcess bounds what a decoder gone wild can take: address space, and no core
-// dumps. Processor time is bounded per request by limitCPU.
+// limitProcess limits address space and disables core dumps. limitCPU limits
+// processor time for each request.
 func limitProcess() error {
 	space := uint64(defaultAddressSpace)
 	if s := os.Getenv(addressSpaceEnv); s != "" {
@@ -157,22 +159,22 @@ func limitProcess() error {
 		return fmt.Errorf("limit address space: %w", err)
 	}
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
-		return fmt.Errorf("forbid core dumps: %w", err)
+		return fmt.Errorf("disable core dumps: %w", err)
 	}
 	debug.SetMemoryLimit(int64(space / 4))
 	over := make(chan os.Signal, 1)
 	signal.Notify(over, unix.SIGXCPU)
 	go func() {
 		<-over
-		fmt.Fprintln(os.Stderr, "ensemble-decode: processor time of the request used up")
+		fmt.Fprintln(os.Stderr, "ensemble-decode: the request exceeded its processor time")
 		os.Exit(int(exit.BadData))
 	}()
 	return nil
 }
 
-// limitCPU lets the process use so many seconds of processor time from now on.
-// The soft limit raises SIGXCPU; the hard one stays open so that the next
-// request can raise the soft one again.
+// limitCPU allows a number of seconds of processor time from now on. The soft limit
+// raises SIGXCPU. The hard limit stays infinite so that the next request can raise
+// the soft limit again.
 func limitCPU(seconds int) error {
 	var used unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {

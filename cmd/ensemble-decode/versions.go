@@ -6,8 +6,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode/wire"
 )
 
-// versions answers what Hello says already; the cheapest request, for doctor
-// and for tests of the pool.
+// versions returns what Hello already contains. It is the cheapest request, used by
+// doctor and by the tests of the pool.
 func versions(json.RawMessage, []byte, *wire.Payload) (any, error) {
 	return libraries(), nil
 }

@@ -22,10 +22,10 @@ func TestFault44(t *testing.T) {
 		t.Fatal(err)
 	}
 	bombs := map[string]string{
-		loop: "link that leads back to itself",
+		loop: "cycle of symbolic links",
 		// A constant of no bits on 2¹⁵×2¹⁵ points, and on as many as the program reads at most.
-		f.put("constant.grib2", constant(1<<15, 1<<15)):                         "impossible grid",
-		f.put("most.grib2", constant(1<<14, 1<<14)):                             "impossible grid",
+		f.put("constant.grib2", constant(1<<15, 1<<15)):                         "invalid grid",
+		f.put("most.grib2", constant(1<<14, 1<<14)):                             "invalid grid",
 		f.put("attributes.nc", attributes(1<<18)):                               "attributes.nc",
 		f.put("nested.zip", []byte("PK\x03\x04 in which there is another one")): "zip archive",
 	}

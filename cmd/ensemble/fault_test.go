@@ -526,7 +526,7 @@ func TestFault07(t *testing.T) {
 	for _, end := range []string{".idx", ".index", ".gbx9"} {
 		f.put("fc.grib2"+end, []byte(`{"_offset": 1, "_length": 3}`+"\n1:0:d=2001010100:TMP:850 mb:24 hour fcst:\n"))
 	}
-	f.both(exit.OK, []string{"fc.grib2.idx has a message at byte 1, where none begins", "fc.grib2.index has a message at byte 1, where none begins"}, path)
+	f.both(exit.OK, []string{"fc.grib2.idx lists a message at byte 1, but none begins there", "fc.grib2.index lists a message at byte 1, but none begins there"}, path)
 }
 
 // Duplicates: equal ones are one, different ones are refused.

@@ -40,7 +40,7 @@ func TestFolderOfMembers(t *testing.T) {
 	arriving := make(chan error, 1)
 	go func() {
 		arriving <- func() error {
-			logged(log, "there is no input in the folder")
+			logged(log, "no input in the directory")
 			for i, m := range order {
 				text := join(without(cycle(lastDay), func(x testgrib.Message) bool { return x.Member != m })...)
 				name := filepath.Join(in, fmt.Sprintf("fc_%d.grib2", m))
@@ -62,7 +62,7 @@ func TestFolderOfMembers(t *testing.T) {
 		}()
 	}()
 	config(in)
-	got := predict("there is no input in the folder")
+	got := predict("no input in the directory")
 	if err := <-arriving; err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestFolderOfMembers(t *testing.T) {
 	}
 
 	// The other commands that read input take the same files.
-	f.expect(exit.OK, []string{"4 files,", "left aside:", "fc_9.grib2.part: by its name it is not complete"}, "inspect", in)
+	f.expect(exit.OK, []string{"4 files,", "left aside:", "fc_9.grib2.part: its name marks an incomplete file"}, "inspect", in)
 	f.check(exit.OK, []string{"4 files"}, in, "--expect", "members=3+control")
 }
 
@@ -119,11 +119,11 @@ func TestFolderWithoutInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	none := filepath.Join(f.dir, "none")
-	f.predict(exit.NotYet, []string{"there is no input in the folder", empty, ".hidden (it is hidden)", "fix: wait until"}, empty)
+	f.predict(exit.NotYet, []string{"no input in the directory", empty, ".hidden (it is hidden)", "fix: wait until"}, empty)
 	f.predict(exit.NotYet, []string{"no such file", none}, none)
-	f.predict(exit.NotYet, []string{"its folder cannot be opened"}, none+"/*.grib2")
+	f.predict(exit.NotYet, []string{"its directory cannot be opened"}, none+"/*.grib2")
 	begin := time.Now()
-	f.predict(exit.NotYet, []string{"waiting until", "there is no input in the folder"}, polled("+0.3s", empty)...)
+	f.predict(exit.NotYet, []string{"waiting until", "no input in the directory"}, polled("+0.3s", empty)...)
 	if d := time.Since(begin); d < 300*time.Millisecond {
 		t.Errorf("did not wait: %s", d)
 	}
@@ -132,10 +132,10 @@ func TestFolderWithoutInput(t *testing.T) {
 			slices.Concat(deadline, []string{"--cycle", "1999010100", f.put("one.grib2", join(cycle(lastDay)...))})...)
 	}
 	f.expect(exit.CannotWrite, []string{"cannot create output", "one.grib2", "why: not a directory"}, "predict", "--run-dir", f.run, "--input", filepath.Join(f.dir, "one.grib2"), "--out", filepath.Join(f.dir, "one.grib2"))
-	f.expect(exit.NotYet, []string{"there is no input in the folder"}, "inspect", empty)
+	f.expect(exit.NotYet, []string{"no input in the directory"}, "inspect", empty)
 	f.expect(exit.NotYet, []string{`"exit_code":66`, `"left_aside":[{"file":"` + empty}, "inspect", "--json", empty)
-	f.expect(exit.NotYet, []string{"there is no input in the folder"}, "check", empty)
-	f.expect(exit.NotYet, []string{"there is no input in the folder", "--analysis"}, "verify", "--forecast", f.put("a.nc", nil), "--analysis", empty)
+	f.expect(exit.NotYet, []string{"no input in the directory"}, "check", empty)
+	f.expect(exit.NotYet, []string{"no input in the directory", "--analysis"}, "verify", "--forecast", f.put("a.nc", nil), "--analysis", empty)
 	f.expect(exit.BadData, []string{"not a GRIB", "e.grib2"}, "inspect", f.put("e.grib2", []byte("no weather")), none)
 	if os.Geteuid() == 0 {
 		return // to whom no folder is closed
@@ -143,7 +143,7 @@ func TestFolderWithoutInput(t *testing.T) {
 	if err := os.Chmod(empty, 0); err != nil {
 		t.Fatal(err)
 	}
-	f.predict(exit.NotYet, []string{"input folder cannot be read", "permission denied"}, empty)
+	f.predict(exit.NotYet, []string{"input directory cannot be read", "permission denied"}, empty)
 	if err := os.Chmod(empty, 0o755); err != nil {
 		t.Fatal(err)
 	}

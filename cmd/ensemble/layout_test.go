@@ -36,7 +36,7 @@ func TestLayoutOfGEFS(t *testing.T) {
 	f := faulty(t)
 	usual := f.values(filepath.Join(f.predict(exit.OK, nil, f.put("fc.grib2", join(cycle(lastDay)...))), "2*", "*.nc"))
 	files := f.perMemberFiles(-1)
-	says := []string{"48 fields of 4 files say no member: it is taken from the names of the files"}
+	says := []string{"48 fields of 4 files have no member number: it is taken from the file names"}
 	f.check(exit.OK, says, append(slices.Clone(files), "--expect", "members=3+control")...)
 	if got := f.values(filepath.Join(f.predict(exit.OK, says, files...), "2*", "*.nc")); got != usual {
 		t.Errorf("a product of other values:\n%s\nwant\n%s", got, usual)
@@ -45,7 +45,7 @@ func TestLayoutOfGEFS(t *testing.T) {
 	rest := lone.perMemberFiles(2)
 	lone.predict(exit.NotYet, []string{"member 2 is in none", "its file is " + filepath.Join(lone.dir, "gep02.t00z.grib2")}, rest...)
 	// A pattern that gives other numbers is believed, one that finds none is a fault.
-	lone.check(exit.No, []string{"no member in the name of the file"}, append(slices.Clone(rest), "--from-name", `mem(\d+)`)...)
+	lone.check(exit.No, []string{"no member number in the file name"}, append(slices.Clone(rest), "--from-name", `mem(\d+)`)...)
 	lone.expect(exit.Usage, []string{"finds no member"}, "inspect", rest[0], "--from-name", "gep")
 }
 
@@ -73,7 +73,7 @@ func TestLayoutOfTIGGE(t *testing.T) {
 	if got := chosen("[kwbc, ecmf]"); got == usual || got != chosen("[kwbc]") {
 		t.Errorf("the members of kwbc come first:\n%s", got)
 	}
-	f.predict(exit.NotYet, []string{"there are no members of centre egrr", "ecmf, kwbc"}, "--set", "members.centres=[egrr]", path)
+	f.predict(exit.NotYet, []string{"no members of centre egrr", "ecmf, kwbc"}, "--set", "members.centres=[egrr]", path)
 	f.check(exit.OK, []string{"no fault found"}, path, "--centres", "ecmf,kwbc")
 	f.expect(exit.OK, []string{"ecmf,kwbc"}, "inspect", path)
 }

@@ -30,7 +30,7 @@ func TestLockOfProducts(t *testing.T) {
 		return l
 	}
 	l := hold()
-	f.expect(exit.CannotWrite, []string{"the folder of start 2001100800 is in use", lock, "since 20", "its process is running"}, line()...)
+	f.expect(exit.CannotWrite, []string{"the directory of initialisation 2001100800 is in use", lock, "since 20", "its process is running"}, line()...)
 	f.expect(exit.CannotWrite, []string{"waiting until", "is in use"}, line("--deadline", "+0.1s", "--set", "members.poll=0.02s", "--set", "members.wait=0.1s")...)
 	if entries, err := os.ReadDir(out); err != nil || len(entries) != 1 {
 		t.Errorf("a prediction that was refused left %v, %v", entries, err)

@@ -150,14 +150,14 @@ func TestDegradedIsCompleted(t *testing.T) {
 	run(exit.OK, "1 of them already complete, 1 degraded", "--input", few)
 	run(exit.OK, `"status":"degraded","exit_code":0`, "--json", "--input", few)
 	run(exit.OK, `"warnings":["2 of 3 members are complete"]`, "--json", "--input", few)
-	run(exit.CannotWrite, "already there", "--overwrite", "never", "--input", three)
+	run(exit.CannotWrite, "already exist", "--overwrite", "never", "--input", three)
 	run(exit.OK, "0 of them already complete, 1 degraded", "--input", three)
 	f.made(out, "degraded", "0 1 3", "member 2")
-	run(exit.CannotWrite, "already there", "--input", few)
+	run(exit.CannotWrite, "already exist", "--input", few)
 	run(exit.OK, "0 of them already complete\n", "--input", all)
 	f.made(out, "ok", "0 1 2", "")
 	run(exit.OK, "1 of them already complete\n", "--input", all)
-	run(exit.CannotWrite, "already there", "--input", three)
+	run(exit.CannotWrite, "already exist", "--input", three)
 }
 
 // Expected members beyond those of the model, and of several starts one ensemble.

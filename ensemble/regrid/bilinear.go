@@ -7,14 +7,14 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// bilinear makes the weights of Bilinear.
+// bilinear computes the weights of Bilinear.
 func (b *builder) bilinear(from, to *ensemble.Grid) error {
 	if from.Kind == ensemble.Projected {
 		return b.bilinearProjected(from, to)
 	}
 	r, ok := gridRows(from)
 	if !ok {
-		return fmt.Errorf("bilinear interpolation from a %s grid: its points make no rows", from.Kind)
+		return fmt.Errorf("bilinear interpolation from a %s grid: it has no rows", from.Kind)
 	}
 	north, south := r.reachesPole(true), r.reachesPole(false)
 	forEachPoint(to, func(lat, lon float64) {
@@ -26,7 +26,7 @@ func (b *builder) bilinear(from, to *ensemble.Grid) error {
 	return nil
 }
 
-// forEachPoint visits the points of a grid.
+// forEachPoint visits the points of a grid row by row.
 func forEachPoint(g *ensemble.Grid, visit func(lat, lon float64)) {
 	for j := range g.NY {
 		for i := range g.NX {
@@ -35,7 +35,9 @@ func forEachPoint(g *ensemble.Grid, visit func(lat, lon float64)) {
 	}
 }
 
-// interpolateRows adds the weights of one target among rows, unless it is outside.
+// interpolateRows adds the weights of one target between two rows. It returns false
+// if the target is outside. north and south report whether the grid reaches the
+// poles.
 func (b *builder) interpolateRows(r rows, lat, lon float64, north, south bool) bool {
 	n := len(r.lat)
 	j := sort.Search(n, func(j int) bool { return r.lat[j] <= lat }) // the first row that is not north of the target
@@ -43,6 +45,7 @@ func (b *builder) interpolateRows(r rows, lat, lon float64, north, south bool) b
 	case j < n && r.lat[j] == lat:
 		return b.addRow(r, j, lon, 1)
 	case j > 0 && j < n:
+		// Linear in latitude between rows j−1 and j.
 		share := snap((r.lat[j-1] - lat) / (r.lat[j-1] - r.lat[j]))
 		return b.addRow(r, j-1, lon, 1-share) && b.addRow(r, j, lon, share)
 	case j == 0 && north:
@@ -57,7 +60,8 @@ func (b *builder) interpolateRows(r rows, lat, lon float64, north, south bool) b
 	return false
 }
 
-// addRow adds what a row contributes to a target.
+// addRow adds the weights of the two neighbours in a row, times w. It returns false
+// if the longitude is outside of the row.
 func (b *builder) addRow(r rows, row int, lon, w float64) bool {
 	if w == 0 {
 		return true
@@ -70,8 +74,8 @@ func (b *builder) addRow(r rows, row int, lon, w float64) bool {
 	return ok
 }
 
-// addPolarCap adds the weights of a target between the last row and the pole, which has the mean
-// of the row; share is how near it is to the pole.
+// addPolarCap adds the weights of a target between the last row and the pole, whose
+// value is the mean of that row. share is 0 at the row and 1 at the pole.
 func (b *builder) addPolarCap(r rows, row int, lon, share float64) bool {
 	if !b.addRow(r, row, lon, 1-share) {
 		return false

@@ -9,12 +9,16 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// Cells are cut in the plane of the cylindrical equal-area projection, longitude in
-// degrees by the sine of latitude: areas there are areas on the sphere, cells of regular
-// and reduced grids are rectangles, and those of projected grids polygons with straight
-// sides, which cells side by side share. So the overlaps of a cell add up to its area.
+// Cells are intersected in the plane of the cylindrical equal-area projection:
+// longitude in degrees by the sine of latitude. Areas in this plane are
+// proportional to areas on the sphere. Cells of regular and reduced grids are
+// rectangles. Cells of projected grids are polygons with straight sides, which
+// neighbours share. So the overlaps of a cell add up to its area.
+//
+// Source: Snyder 1987, section 10 (cylindrical equal-area projection); Jones 1999.
 
-// conservative makes the weights of Conservative.
+// conservative computes the weights of Conservative: area of overlap divided by the
+// area of the target cell.
 func (b *builder) conservative(from, to *ensemble.Grid) error {
 	source, err := gridCells(from)
 	if err != nil {
@@ -36,43 +40,47 @@ func (b *builder) conservative(from, to *ensemble.Grid) error {
 	case target.boxes != nil:
 		b.overlapPolygons(source.polygons, target.boxes)
 	default:
-		return fmt.Errorf("conservative interpolation between two projected grids")
+		return fmt.Errorf("conservative interpolation between two projected grids is not supported")
 	}
 	return nil
 }
 
-// cells are those of a grid: boxes, or polygons by point.
+// cells holds the cells of a grid: boxes, or one polygon per point.
 type cells struct {
 	boxes    *boxes
 	polygons []polygon
 }
 
+// gridCells returns the cells of a grid.
 func gridCells(g *ensemble.Grid) (cells, error) {
 	if r, ok := gridRows(g); ok {
 		b, err := r.cellBoxes()
 		return cells{boxes: b}, err
 	}
 	if g.Kind != ensemble.Projected || g.NX < 2 || g.NY < 2 {
-		return cells{}, fmt.Errorf("conservative interpolation with a %s grid of %d x %d points, which have no cells", g.Kind, g.NX, g.NY)
+		return cells{}, fmt.Errorf("conservative interpolation with a %s grid of %d x %d points: it has no cells", g.Kind, g.NX, g.NY)
 	}
 	return cells{polygons: polygonCells(g)}, nil
 }
 
-// boxes are the cells of rows. A row's cells lie between low and high, and between one of
-// its sides, ascending, and the next.
+// boxes holds the cells of rows. The cells of a row lie between the latitudes low
+// and high, and between consecutive values of side.
 type boxes struct {
 	rows
-	high, low []float64   // [row] sine of latitude
-	side      [][]float64 // [row][points+1] degrees
+	// high and low are sines of latitude, by row.
+	high, low []float64
+	// side holds the boundaries of a row's cells in degrees, ascending, one more
+	// than cells.
+	side [][]float64
 }
 
-// cellBoxes gives every point the area that is nearer to its row than to the others, and in
-// it nearer to the point. The outermost rows reach half a distance further, those of a
-// grid around the globe next to a pole to the pole.
+// cellBoxes gives each point the area closest to its row, and inside it closest to
+// the point. The outermost rows extend by half of the row spacing; those of a
+// global grid extend to the pole.
 func (r rows) cellBoxes() (*boxes, error) {
 	n := len(r.lat)
 	if n < 2 {
-		return nil, fmt.Errorf("conservative interpolation with a grid of one row, whose cells have no height")
+		return nil, fmt.Errorf("conservative interpolation with a grid of one row: its cells have no height")
 	}
 	b := &boxes{rows: r, high: make([]float64, n), low: make([]float64, n), side: make([][]float64, n)}
 	for j := range n {
@@ -111,18 +119,20 @@ func (r rows) cellBoxes() (*boxes, error) {
 		case m > 1:
 			s[0], s[m] = x[0]-(x[1]-x[0])/2, x[m-1]+(x[m-1]-x[m-2])/2
 		default:
-			return nil, fmt.Errorf("conservative interpolation with a grid whose row at %g N has one point, whose cell has no width", r.lat[j])
+			return nil, fmt.Errorf("conservative interpolation with a grid whose row at %g N has one point: its cell has no width", r.lat[j])
 		}
 		b.side[j] = s
 	}
 	return b, nil
 }
 
-// forEachOverlap visits the cells of a row that an interval of longitudes overlaps, with the
-// overlap in degrees, and in which turn of the globe, in degrees to be added to the interval.
+// forEachOverlap visits the cells of a row that overlap an interval of longitudes.
+// overlap is in degrees. turn is the multiple of 360 that was added to the
+// interval.
 func (b *boxes) forEachOverlap(row int, west, east float64, visit func(point int, overlap, turn float64)) {
 	s := b.side[row]
 	n := len(s) - 1
+	// An interval may overlap the row in several turns of the globe.
 	for k := math.Floor((s[0] - east) / 360); k <= math.Ceil((s[n]-west)/360); k++ {
 		turn := 360 * k
 		lo, hi := west+turn, east+turn
@@ -137,13 +147,15 @@ func (b *boxes) forEachOverlap(row int, west, east float64, visit func(point int
 	}
 }
 
-// overlappingRows gives the rows from first to before end that overlap sines of latitude.
+// overlappingRows returns the rows from first to before end that overlap an
+// interval of sines of latitude.
 func (b *boxes) overlappingRows(low, high float64) (first, end int) {
 	n := len(b.high)
 	return sort.Search(n, func(j int) bool { return b.low[j] < high }), sort.Search(n, func(j int) bool { return b.high[j] <= low })
 }
 
-// overlapBoxes makes the weights from boxes to boxes.
+// overlapBoxes computes the weights from boxes to boxes: products of
+// one-dimensional overlaps.
 func (b *builder) overlapBoxes(from, to *boxes) {
 	for row, side := range to.side {
 		high, low := to.high[row], to.low[row]
@@ -159,39 +171,43 @@ func (b *builder) overlapBoxes(from, to *boxes) {
 	}
 }
 
-// overlapPolygons makes the weights from polygons to boxes.
+// overlapPolygons computes the weights from polygons to boxes. Polygons are visited
+// by source, so the weights are sorted by target afterwards (counting sort).
 func (b *builder) overlapPolygons(from []polygon, to *boxes) {
-	type piece struct {
+	type overlap struct {
 		target, source int32
 		area           float64
 	}
-	var pieces []piece
+	var overlaps []overlap
 	var area []float64 // of the boxes
 	for row, s := range to.side {
 		for i := range len(s) - 1 {
 			area = append(area, (s[i+1]-s[i])*(to.high[row]-to.low[row]))
 		}
 	}
+	// Count the overlaps of each target, accumulate the counts, then place the
+	// weights.
 	b.start = make([]int, len(area)+1)
 	for k, p := range from {
 		to.overlapPolygon(p, func(box int, area float64) {
-			pieces = append(pieces, piece{int32(box), int32(k), area})
+			overlaps = append(overlaps, overlap{int32(box), int32(k), area})
 			b.start[box+1]++
 		})
 	}
 	for i := range area {
 		b.start[i+1] += b.start[i]
 	}
-	b.column, b.weight = make([]int32, len(pieces)), make([]float64, len(pieces))
+	b.column, b.weight = make([]int32, len(overlaps)), make([]float64, len(overlaps))
 	at := slices.Clone(b.start)
-	for _, p := range pieces {
+	for _, p := range overlaps {
 		k := at[p.target]
 		b.column[k], b.weight[k] = p.source, p.area/area[p.target]
 		at[p.target]++
 	}
 }
 
-// overlapPolygon visits the boxes that a polygon overlaps, with the areas.
+// overlapPolygon visits the boxes that a polygon overlaps, with the areas of
+// overlap.
 func (b *boxes) overlapPolygon(p polygon, visit func(box int, area float64)) {
 	lowest, highest := p.bounds(sine)
 	first, end := b.overlappingRows(lowest, highest)

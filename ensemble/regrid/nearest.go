@@ -6,9 +6,9 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// nearest makes the weights of Nearest. A target further from all source points than
-// half a diagonal of the cells there is outside; around the globe none is, nor of places
-// that make no cells.
+// nearest computes the weights of Nearest. A target is outside if its distance from
+// all source points exceeds half of the diagonal of the cells there. For global
+// grids and lists of points no target is outside.
 func (b *builder) nearest(from, to *ensemble.Grid) {
 	t := newKDTree(unitVectors(from))
 	limit := func(int) float64 { return math.Inf(1) }
@@ -19,6 +19,8 @@ func (b *builder) nearest(from, to *ensemble.Grid) {
 	}
 	forEachPoint(to, func(lat, lon float64) {
 		k, chord := t.nearest(unitVector(lat, lon))
+		// The tolerance covers the difference between chord and arc, and the
+		// rounding of coordinates.
 		if far := limit(k)*1.01 + edgeTolerance*rad; chord <= far*far {
 			b.addWeight(k, 1)
 		}
@@ -26,7 +28,7 @@ func (b *builder) nearest(from, to *ensemble.Grid) {
 	})
 }
 
-// diagonal is the longest diagonal in radians of the cells that touch a point of rows.
+// diagonal returns the longest diagonal, in radians, of the cells around point k.
 func (r rows) diagonal(k int) float64 {
 	row := 0
 	for row+1 < len(r.first) && r.first[row+1] <= k {
@@ -50,7 +52,8 @@ func (r rows) diagonal(k int) float64 {
 	return math.Hypot(dy, dx*math.Cos(r.lat[row]*rad)) * rad
 }
 
-// diagonal is the same for a grid of quadrilaterals.
+// diagonal returns the longest diagonal, in radians, of the quadrilaterals around
+// point k of a projected grid.
 func diagonal(at []vector, g *ensemble.Grid, k int) float64 {
 	j, i := k/g.NX, k%g.NX
 	most := 0.0
@@ -64,8 +67,9 @@ func diagonal(at []vector, g *ensemble.Grid, k int) float64 {
 	return math.Sqrt(most)
 }
 
-// kdTree finds the nearest of some places: a balanced k-d tree without pointers. The
-// middle of every range of order is the place that cuts it, along axis depth mod 3.
+// kdTree finds the nearest of a set of points. It is a balanced k-d tree without
+// pointers: the middle element of each range of order splits that range along axis
+// depth mod 3.
 //
 // Source: Bentley 1975, Commun. ACM 18, 509.
 type kdTree struct {
@@ -73,6 +77,7 @@ type kdTree struct {
 	order []int32
 }
 
+// newKDTree builds the tree in O(n log n).
 func newKDTree(at []vector) *kdTree {
 	t := &kdTree{at: at, order: make([]int32, len(at))}
 	for i := range t.order {
@@ -82,7 +87,7 @@ func newKDTree(at []vector) *kdTree {
 	return t
 }
 
-// split orders a range as a tree.
+// split orders a range as a subtree.
 func (t *kdTree) split(o []int32, axis int) {
 	for len(o) > 1 {
 		m := len(o) / 2
@@ -93,8 +98,10 @@ func (t *kdTree) split(o []int32, axis int) {
 	}
 }
 
-// partition moves the element that belongs at place m along an axis there, smaller ones
-// before it, others behind it.
+// partition moves element m of the order along an axis to position m, smaller
+// elements before it and larger ones after it.
+//
+// Source: Hoare 1961, Algorithm 65: FIND, Commun. ACM 4, 321.
 func (t *kdTree) partition(o []int32, m, axis int) {
 	less := func(a, b int32) bool { return t.at[a][axis] < t.at[b][axis] }
 	for lo, hi := 0, len(o)-1; lo < hi; {
@@ -123,14 +130,15 @@ func (t *kdTree) partition(o []int32, m, axis int) {
 	}
 }
 
-// nearest gives the nearest place, of equally near ones the first, and the square of its
-// distance.
+// nearest returns the nearest point and the square of its distance. Of equally near
+// points it returns the first.
 func (t *kdTree) nearest(p vector) (k int, chord float64) {
 	s := nearestSearch{t: t, p: p, best: -1, chord: math.Inf(1)}
 	s.visit(t.order, 0)
 	return int(s.best), s.chord
 }
 
+// nearestSearch is the state of one query.
 type nearestSearch struct {
 	t     *kdTree
 	p     vector
@@ -138,6 +146,8 @@ type nearestSearch struct {
 	chord float64
 }
 
+// visit searches a range. It skips the far side of a split plane that is farther
+// than the best point.
 func (s *nearestSearch) visit(o []int32, axis int) {
 	for len(o) > 0 {
 		m := len(o) / 2

@@ -9,18 +9,19 @@ import (
 // polygon is a cell in the plane of longitude in degrees and sine of latitude.
 type polygon [][2]float64
 
-// The coordinates of a polygon's corners.
+// Coordinates of a corner.
 const (
 	longitude = 0
 	sine      = 1
 )
 
-// polygonCells are the cells of a projected grid. A corner is the middle of the four points
-// around it; beyond the margin the grid goes on as it ends.
+// polygonCells returns the cells of a projected grid. A corner is the mean of the
+// four points around it, on the sphere. Points outside of the grid are extrapolated
+// linearly.
 func polygonCells(g *ensemble.Grid) []polygon {
 	at := unitVectors(g)
 	point := func(j, i int) vector { return at[j*g.NX+i] }
-	// Beyond the last point it goes on as from the last but one to the last.
+	// Linear extrapolation: the last spacing continues.
 	along := func(j, i int) vector {
 		switch {
 		case i < 0:
@@ -56,8 +57,9 @@ func polygonCells(g *ensemble.Grid) []polygon {
 	return out
 }
 
-// unroll lays a cell out in the plane, with longitudes that do not jump. A corner on a
-// pole becomes a side, and a cell around a pole goes once around and back along it.
+// unroll returns a cell in the plane, with longitudes that do not jump. A corner at
+// a pole becomes a side. A cell that contains a pole goes once around the globe and
+// returns along the pole.
 func unroll(corners ...vector) polygon {
 	const pole = 1 - 1e-14
 	var lon, sin []float64
@@ -66,8 +68,8 @@ func unroll(corners ...vector) polygon {
 		lon, sin = append(lon, math.Atan2(v[1], v[0])/rad), append(sin, v[2])
 		onPole[c] = math.Abs(v[2]) > pole
 	}
-	// The meridian of a corner on a pole is that of the corner before it, and then that
-	// of the one behind it.
+	// A corner at a pole has no longitude. It takes that of the previous corner and
+	// then that of the next.
 	n := len(corners)
 	first := 0
 	for onPole[first] && first < n-1 {
@@ -94,18 +96,22 @@ func unroll(corners ...vector) polygon {
 	return p
 }
 
-// area is that of the polygon, negative where its corners run clockwise.
+// area returns the area by the shoelace formula, negative if the corners run
+// clockwise:
+//
+//	A = ½ Σ_k (x_k y_{k+1} − x_{k+1} y_k)
 func (p polygon) area() float64 {
 	sum := 0.0
 	for k := range p {
-		// Relative to the first corner, so that small cells keep their digits.
+		// Coordinates are relative to the first corner, so that small cells keep
+		// their precision.
 		a, b := p[k], p[(k+1)%len(p)]
 		sum += (a[0]-p[0][0])*(b[1]-p[0][1]) - (b[0]-p[0][0])*(a[1]-p[0][1])
 	}
 	return sum / 2
 }
 
-// bounds are the least and the largest of one coordinate.
+// bounds returns the minimum and maximum of one coordinate.
 func (p polygon) bounds(axis int) (lo, hi float64) {
 	lo, hi = math.Inf(1), math.Inf(-1)
 	for _, c := range p {
@@ -114,9 +120,9 @@ func (p polygon) bounds(axis int) (lo, hi float64) {
 	return lo, hi
 }
 
-// clip keeps the part of the polygon where a coordinate is beyond a value: above it for
-// side 1, below it for side -1. Of a polygon that is not convex, parts may hang together
-// by sides of no area.
+// clip returns the part of the polygon in a half-plane: coordinate ≥ value for side
+// 1, ≤ value for side -1. Parts of a polygon that is not convex may remain
+// connected by sides without area.
 //
 // Source: Sutherland and Hodgman 1974, Commun. ACM 17, 32.
 func (p polygon) clip(axis int, value, side float64) polygon {

@@ -7,14 +7,16 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// searchRadius is how many quadrilaterals around the nearest point are searched: where cells are
-// skewed, the nearest point need not be a corner of the one that holds a target.
+// searchRadius is the number of cells around the nearest point that are searched.
+// In skewed cells the nearest point need not be a corner of the quadrilateral that
+// contains the target.
 const searchRadius = 2
 
-// bilinearProjected makes bilinear weights from a grid of 2-D coordinates.
+// bilinearProjected computes bilinear weights from a grid with two-dimensional
+// coordinates.
 func (b *builder) bilinearProjected(from, to *ensemble.Grid) error {
 	if from.NX < 2 || from.NY < 2 {
-		return fmt.Errorf("bilinear interpolation from a grid of %d x %d points", from.NX, from.NY)
+		return fmt.Errorf("bilinear interpolation from a grid of %d x %d points, want at least 2 x 2", from.NX, from.NY)
 	}
 	t := newKDTree(unitVectors(from))
 	forEachPoint(to, func(lat, lon float64) {
@@ -28,9 +30,11 @@ func (b *builder) bilinearProjected(from, to *ensemble.Grid) error {
 	return nil
 }
 
-// addQuadrilateral adds the weights of the corners of the quadrilateral near point k that holds p.
-// The sphere is seen from its centre on the plane that touches it in p, where poles and
-// date lines are like any other place.
+// addQuadrilateral adds the weights of the corners of the quadrilateral near point
+// k that contains p. The corners are projected gnomonically to the tangent plane at
+// p, where poles and date line are ordinary points.
+//
+// Source: Snyder 1987, section 22 (gnomonic projection).
 func (b *builder) addQuadrilateral(at []vector, g *ensemble.Grid, p vector, k int) {
 	east := vector{-p[1], p[0], 0}
 	if math.Hypot(p[0], p[1]) < 1e-12 {
@@ -57,8 +61,8 @@ func (b *builder) addQuadrilateral(at []vector, g *ensemble.Grid, p vector, k in
 				continue
 			}
 			u, v, ok := invertBilinear(x, y)
-			// How far outside in units of the side; what lies on a common side belongs
-			// to the first quadrilateral.
+			// Distance outside of the cell, in units of its side. A target on a
+			// common side belongs to the first quadrilateral.
 			if o := max(-u, u-1, -v, v-1, 0); ok && o < off-1e-9 {
 				best, s, t, off = j*g.NX+i, u, v, o
 			}
@@ -77,11 +81,12 @@ func (b *builder) addQuadrilateral(at []vector, g *ensemble.Grid, p vector, k in
 	b.addWeight(best+g.NX+1, s*t)
 }
 
-// invertBilinear finds where the origin lies in a quadrilateral: the u and v of
+// invertBilinear finds the position of the origin in a quadrilateral: u and v with
 //
 //	(1-u)(1-v) P₀ + u(1-v) P₁ + (1-u)v P₂ + uv P₃ = 0
 //
-// by Newton's method, which needs few steps in a cell that is nearly a parallelogram.
+// It uses Newton's method, which needs few steps in a cell that is nearly a
+// parallelogram. ok is false if it diverges.
 func invertBilinear(x, y [4]float64) (u, v float64, ok bool) {
 	u, v = 0.5, 0.5
 	for range 20 {

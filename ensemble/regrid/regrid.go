@@ -10,64 +10,74 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// Method is a way to interpolate.
+// Method is an interpolation method.
 type Method string
 
-// The methods.
+// The interpolation methods.
 const (
-	// Bilinear interpolates between the four points around a target: along two rows, then
-	// between them, or within a quadrilateral of a projected grid. Exact for what is
-	// linear in longitude and latitude (in the plane of the quadrilateral). Beyond the last
-	// row of a grid around the globe it goes on to the pole, which has the mean of that row.
+	// Bilinear interpolates between the four points around a target: along two rows
+	// and then between them, or inside a quadrilateral of a projected grid. It is
+	// exact for fields that are linear in longitude and latitude (in the plane of
+	// the quadrilateral). Between the last row of a global grid and the pole it
+	// interpolates to the mean of that row.
 	Bilinear Method = "bilinear"
-	// Conservative gives a cell the mean of the source cells under it, weighted with the
-	// area of overlap, so that the area integral of a field that covers all of the target
-	// stays what it was.
+	// Conservative averages the source cells that a target cell overlaps, weighted
+	// by the area of overlap. The area integral of a field is preserved if the
+	// source covers the target grid.
 	Conservative Method = "conservative"
-	// Nearest takes the value of the nearest point on the sphere, of several the first.
+	// Nearest takes the value of the nearest point on the sphere; of several, the
+	// first.
 	Nearest Method = "nearest"
 )
 
 // Methods lists the methods.
 var Methods = []Method{Bilinear, Conservative, Nearest}
 
-// Options of New. The zero value is bilinear, with the default threshold.
+// Options configures New. The zero value is bilinear, with the default threshold.
 type Options struct {
 	Method Method
-	// MinValid is the share of a target's weights that must fall on values that are there;
-	// these are then scaled up to the whole, and below it the target is missing. 0 means
-	// DefaultMinValid.
+	// MinValid is the minimum share of a target's weights on values that are not
+	// missing. The remaining weights are scaled to a sum of 1; below the minimum
+	// the target is missing. 0 means DefaultMinValid.
 	MinValid float64
 }
 
-// DefaultMinValid is the share of valid weights that is asked for by default.
+// DefaultMinValid is the default of Options.MinValid.
 const DefaultMinValid = 0.5
 
-// edgeTolerance is how far in degrees a target may lie beyond the last row, column or
-// quadrilateral and still be taken for a point on it: what corners of grids are rounded to.
+// edgeTolerance is the distance in degrees by which a target may lie outside of the
+// last row, column or quadrilateral and still count as a point on it. Files round
+// the corners of grids to 10⁻³ degrees.
 const edgeTolerance = 2e-3
 
-// Weights are the sparse matrix of an interpolation in compressed rows: target point i is
-// the sum over k from start[i] to before start[i+1] of weight[k] times source point
-// column[k]. A target that the source does not reach has no weights, one that it covers
-// in part has weights of that part.
+// Weights is the sparse matrix W of an interpolation y = W x in compressed sparse
+// row format. Target i is
+//
+//	y_i = Σ_k weight[k] · x[column[k]],   start[i] ≤ k < start[i+1]
+//
+// A target outside of the source has no weights. A target that the source covers
+// partly has weights with a sum below 1.
 type Weights struct {
+	// source is the number of source points.
 	source   int
 	minValid float64
-	start    []int
-	column   []int32
-	weight   []float64
+	// start has one element more than there are targets.
+	start []int
+	// column is the source point of each weight.
+	column []int32
+	weight []float64
 }
 
 // New computes the weights from one grid to another.
 //
-// Memory: 12 bytes a weight: four of a target for bilinear, one for nearest, for
-// conservative one for each overlap of two cells.
-// Errors: if the method cannot be used with a grid: bilinear and conservative from places
-// that make no rows, conservative to them, or between two projected grids.
+// Memory: 12 bytes per weight: four weights per target for bilinear, one for
+// nearest, one for each overlap of two cells for conservative.
+// Errors: a method that the grids do not support: bilinear and conservative from
+// lists of points, conservative to lists of points, or conservative between two
+// projected grids.
 func New(from, to *ensemble.Grid, o Options) (*Weights, error) {
 	if from.Size() > math.MaxInt32 {
-		return nil, fmt.Errorf("a source grid of %d points", from.Size())
+		return nil, fmt.Errorf("a source grid of %d points is too large", from.Size())
 	}
 	b := builder{Weights: &Weights{source: from.Size(), minValid: cmp.Or(o.MinValid, DefaultMinValid), start: []int{0}}}
 	var err error
@@ -79,7 +89,7 @@ func New(from, to *ensemble.Grid, o Options) (*Weights, error) {
 	case Nearest:
 		b.nearest(from, to)
 	default:
-		err = fmt.Errorf("%q is no method of interpolation", o.Method)
+		err = fmt.Errorf("unknown interpolation method %q", o.Method)
 	}
 	if err != nil {
 		return nil, err
@@ -87,26 +97,29 @@ func New(from, to *ensemble.Grid, o Options) (*Weights, error) {
 	return b.Weights, nil
 }
 
-// builder makes weights target by target.
+// builder appends weights target by target.
 type builder struct{ *Weights }
 
-// addWeight adds a weight to the target that is being made.
+// addWeight adds a weight to the current target.
 func (b *builder) addWeight(source int, w float64) {
 	if w != 0 {
 		b.column, b.weight = append(b.column, int32(source)), append(b.weight, w)
 	}
 }
 
-// dropTarget forgets the weights of the target that is being made.
+// dropTarget removes the weights of the current target.
 func (b *builder) dropTarget() {
 	at := b.start[len(b.start)-1]
 	b.column, b.weight = b.column[:at], b.weight[:at]
 }
 
-// nextTarget ends a target.
+// nextTarget completes the current target.
 func (b *builder) nextTarget() { b.start = append(b.start, len(b.column)) }
 
-// Restrict keeps the targets in a window of the grid that the weights were made for.
+// Restrict returns the weights of the targets in a window of the target grid. to is
+// the grid that the weights were made for.
+//
+// Shape: the targets of the result are those of the window, row by row.
 func (w *Weights) Restrict(to *ensemble.Grid, window ensemble.Window) *Weights {
 	if to.IsWhole(window) {
 		return w
@@ -123,11 +136,11 @@ func (w *Weights) Restrict(to *ensemble.Grid, window ensemble.Window) *Weights {
 	return p.Weights
 }
 
-// NumTargets is the number of target points.
+// NumTargets returns the number of target points.
 func (w *Weights) NumTargets() int { return len(w.start) - 1 }
 
-// Covered is the number of target points that the source reaches, with enough of its cells
-// where it covers a target in part.
+// Covered returns the number of targets that the source covers, by at least
+// Options.MinValid of the cell.
 func (w *Weights) Covered() (n int) {
 	for i := range w.NumTargets() {
 		total := 0.0
@@ -141,16 +154,20 @@ func (w *Weights) Covered() (n int) {
 	return n
 }
 
-// minTargets is the number of targets that are worth a goroutine of their own.
+// minTargets is the minimum number of targets per goroutine.
 const minTargets = 1 << 14
 
-// Apply interpolates one field, on as many processors as there are.
+// Apply interpolates one field, in parallel.
 //
-// Shape: dst [Targets()], src [points of the source]; panics for other lengths.
-// Missing: NaN in src counts as Options.MinValid says.
+//	y_i = Σ_k w_ik x_k / Σ_k w_ik   over the k with a value
+//
+// Shape: dst [NumTargets()], src [points of the source]. It panics for other
+// lengths.
+// Missing: NaN in src is left out of both sums. y_i is NaN if Σ_k w_ik over the
+// values is below Options.MinValid.
 func Apply[T float32 | float64](w *Weights, dst, src []T) {
 	if len(dst) != w.NumTargets() || len(src) != w.source {
-		panic(fmt.Sprintf("interpolation from %d to %d points is given %d and %d", w.source, w.NumTargets(), len(src), len(dst)))
+		panic(fmt.Sprintf("interpolation from %d to %d points: got %d and %d", w.source, w.NumTargets(), len(src), len(dst)))
 	}
 	parts := min(runtime.GOMAXPROCS(0), len(dst)/minTargets+1)
 	var wait sync.WaitGroup
@@ -169,9 +186,7 @@ func Apply[T float32 | float64](w *Weights, dst, src []T) {
 	wait.Wait()
 }
 
-// apply interpolates the targets from lo to before hi:
-//
-//	y_i = Σ_k w_ik x_k / Σ_k w_ik over the k with a value, where that share is enough
+// apply interpolates the targets from lo to before hi.
 func apply[T float32 | float64](w *Weights, dst, src []T, lo, hi int) {
 	for i := lo; i < hi; i++ {
 		var sum, share float64
@@ -182,7 +197,7 @@ func apply[T float32 | float64](w *Weights, dst, src []T, lo, hi int) {
 				share += w.weight[k]
 			}
 		}
-		// Weights that should add up to the threshold may miss it by rounding.
+		// The sum of weights may miss the threshold by rounding.
 		if share > 0 && share >= w.minValid-1e-9 {
 			dst[i] = T(sum / share)
 		} else {

@@ -7,15 +7,18 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// rows is a grid as rows of one latitude each, with ascending longitudes.
+// rows is a grid as a list of rows, each of one latitude with ascending longitudes.
 type rows struct {
-	lat    []float64   // [row] north to south, degrees
-	lon    [][]float64 // [row] west to east, degrees
-	first  []int       // [row] index of its first point
-	circle bool        // every row goes once around the globe
+	lat []float64   // [row] north to south, degrees
+	lon [][]float64 // [row] west to east, degrees
+	// first is the index of the first point of each row.
+	first []int
+	// circle reports that every row goes around the globe.
+	circle bool
 }
 
-// gridRows gives the rows of regular and reduced grids; ok is false for all others.
+// gridRows returns the rows of regular and reduced grids. ok is false for all other
+// grids.
 func gridRows(g *ensemble.Grid) (r rows, ok bool) {
 	switch g.Kind {
 	case ensemble.RegularLatLon, ensemble.RegularGaussian:
@@ -40,12 +43,13 @@ func gridRows(g *ensemble.Grid) (r rows, ok bool) {
 	return r, true
 }
 
-// poleReach is how many distances of rows the last row of a grid around the globe may lie
-// from the pole and still be the one next to it. Gaussian grids have 0.77 at most, grids
-// that leave the pole's own row out 1.
+// poleReach is the maximum distance of the last row of a global grid from the pole,
+// in units of the row spacing. Gaussian grids have at most 0.77, grids without a
+// row at the pole 1.
 const poleReach = 1.25
 
-// reachesPole says whether a grid goes to the north pole, or to the south pole.
+// reachesPole reports whether a grid covers the North Pole (north) or the South
+// Pole.
 func (r rows) reachesPole(north bool) bool {
 	n := len(r.lat)
 	if n < 2 || !r.circle {
@@ -57,8 +61,8 @@ func (r rows) reachesPole(north bool) bool {
 	return 90+r.lat[n-1] < poleReach*(r.lat[n-2]-r.lat[n-1])
 }
 
-// bracket gives the points of a row on both sides of a longitude, and the share of the
-// second. ok is false beyond the ends of a row.
+// bracket returns the points of a row on both sides of a longitude, and the weight
+// of the second one. ok is false outside of the row.
 func (r rows) bracket(row int, lon float64) (a, b int, share float64, ok bool) {
 	x := r.lon[row]
 	n := len(x)
@@ -79,8 +83,8 @@ func (r rows) bracket(row int, lon float64) (a, b int, share float64, ok bool) {
 	return 0, 0, 0, false
 }
 
-// snap is a share, 0 or 1 where it is that but for rounding: a target on a source
-// point must not depend on the points beside it, which may be missing.
+// snap returns 0 or 1 for a weight that differs from it only by rounding. A target
+// at a source point then does not depend on neighbours, which may be missing.
 func snap(share float64) float64 {
 	const rounding = 1e-9
 	if share < rounding {

@@ -6,18 +6,20 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
+// rad is one degree in radians.
 const rad = math.Pi / 180
 
-// vector is a place on the unit sphere, or any other in space.
+// vector is a point in space, on the unit sphere for points of a grid.
 type vector [3]float64
 
+// unitVector returns the point at a latitude and longitude in degrees.
 func unitVector(lat, lon float64) vector {
 	s, c := math.Sincos(lat * rad)
 	sl, cl := math.Sincos(lon * rad)
 	return vector{c * cl, c * sl, s}
 }
 
-// unitVectors are the points of a grid.
+// unitVectors returns the points of a grid.
 func unitVectors(g *ensemble.Grid) []vector {
 	out := make([]vector, 0, g.Size())
 	forEachPoint(g, func(lat, lon float64) { out = append(out, unitVector(lat, lon)) })
@@ -33,5 +35,8 @@ func (a vector) cross(b vector) vector {
 func (a vector) times(f float64) vector { return vector{f * a[0], f * a[1], f * a[2]} }
 func (a vector) unit() vector           { return a.times(1 / math.Sqrt(a.dot(a))) }
 
-// squaredChord is the square of the distance of two places through the sphere.
+// squaredChord returns the square of the chord between two points on the unit
+// sphere. It is monotonic in the great-circle distance d:
+//
+//	4 sin²(d/2)
 func (a vector) squaredChord(b vector) float64 { d := a.minus(b); return d.dot(d) }

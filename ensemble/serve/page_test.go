@@ -48,7 +48,7 @@ func TestPageWithoutMaps(t *testing.T) {
 	root := t.TempDir()
 	s := newState(Options{Predict: predict.Options{Out: root}})
 	s.options.Service.Scores = config.Path(filepath.Join(root, "none"))
-	s.change(func() { s.missingInput = "there is no input in the folder: fc" })
+	s.change(func() { s.missingInput = "no input in the directory: fc" })
 	page := func() string {
 		text, err := s.pageText()
 		if err != nil {
@@ -56,7 +56,7 @@ func TestPageWithoutMaps(t *testing.T) {
 		}
 		return string(text)
 	}
-	if got := page(); !strings.Contains(got, "Some of the input is not there: there is no input in the folder: fc") || !strings.Contains(got, "<dt>scores</dt><dd>none yet") || strings.Contains(got, "they are drawn when") || strings.Contains(got, "Coastlines") {
+	if got := page(); !strings.Contains(got, "Some of the input is not there: no input in the directory: fc") || !strings.Contains(got, "<dt>scores</dt><dd>none yet") || strings.Contains(got, "they are drawn when") || strings.Contains(got, "Coastlines") {
 		t.Errorf("before the first start: %s", got)
 	}
 	publish(t, root, "2026010100", map[string]string{"a.nc": "a"})

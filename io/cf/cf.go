@@ -1,8 +1,12 @@
-// Package cf says what the variables of a dataset mean, whatever format it is stored
-// in: which are coordinates and of what, which fields the others hold, on what grids,
-// and how stored numbers become values.
+// Package cf interprets the variables of a dataset by the CF conventions, whatever
+// format it is stored in. It distinguishes coordinates from data, finds the fields,
+// grids and keys of data variables, and unpacks stored numbers.
 //
-// Source: CF conventions 1.8.
+// Files that do not follow CF are common. Where the attributes leave a question
+// open, names of dimensions and variables of widely used data sets decide (ERA5,
+// CMIP, WeatherBench, IMPROVER).
+//
+// Source: CF conventions 1.8; the numbers of sections in this package are theirs.
 package cf
 
 import (
@@ -10,11 +14,13 @@ import (
 	"strconv"
 )
 
-// Header is all of a file but its values.
+// Header holds everything of a file except the values.
 type Header struct {
+	// Dims lists the dimensions of all groups.
 	Dims []Dim `json:"dims"`
+	// Vars lists the variables of all groups.
 	Vars []Var `json:"vars"`
-	// Attrs are the global attributes, those of groups below the root excluded.
+	// Attrs holds the global attributes of the root group.
 	Attrs map[string]Attr `json:"attrs,omitempty"`
 }
 
@@ -23,19 +29,23 @@ type Dim struct {
 	Name      string `json:"name"`
 	Len       int64  `json:"len"`
 	Unlimited bool   `json:"unlimited,omitempty"`
-	Group     string `json:"group,omitempty"` // "" is the root
+	// Group is the group that defines the dimension; "" is the root.
+	Group string `json:"group,omitempty"`
 }
 
 // Var is a variable.
 type Var struct {
-	Group string          `json:"group,omitempty"` // "" is the root, "forecast/a" a group in a group
-	Name  string          `json:"name"`
-	Type  string          `json:"type"` // "float", "short", "char", "string", "user" …
-	Dims  []int           `json:"dims"` // positions in Header.Dims
+	// Group is "" for the root; "forecast/a" is a nested group.
+	Group string `json:"group,omitempty"`
+	Name  string `json:"name"`
+	// Type is the external type: "float", "short", "char", "string", "user" …
+	Type string `json:"type"`
+	// Dims holds positions in Header.Dims, the slowest first.
+	Dims  []int           `json:"dims"`
 	Attrs map[string]Attr `json:"attrs,omitempty"`
 }
 
-// Path is the name with its groups.
+// Path returns the name with its groups, separated by slashes.
 func (v *Var) Path() string {
 	if v.Group == "" {
 		return v.Name
@@ -43,19 +53,21 @@ func (v *Var) Path() string {
 	return v.Group + "/" + v.Name
 }
 
-// Numeric says whether values are numbers.
+// Numeric reports whether the values are numbers.
 func (v *Var) Numeric() bool { return v.Type != "char" && v.Type != "string" && v.Type != "user" }
 
-// Text is a text attribute, "" if it is absent or a number.
+// Text returns a text attribute; "" if it is absent or numeric.
 func (v *Var) Text(name string) string { return v.Attrs[name].Text }
 
-// Attr is an attribute: text or numbers.
+// Attr is the value of an attribute: text or numbers.
 type Attr struct {
-	Text    string `json:"text,omitempty"`
+	// Text is the value of a text attribute; several strings are joined by blanks.
+	Text string `json:"text,omitempty"`
+	// Numbers is the value of a numeric attribute; nil for text.
 	Numbers Floats `json:"numbers,omitempty"`
 }
 
-// Value is the attribute in the form that Grid.Mapping holds: string, float64 or
+// Value returns the attribute as Grid.Mapping stores it: string, float64 or
 // []float64.
 func (a Attr) Value() any {
 	switch len(a.Numbers) {
@@ -68,10 +80,11 @@ func (a Attr) Value() any {
 	}
 }
 
-// Floats are numbers that survive JSON, NaN included.
+// Floats holds numbers that JSON encodes as strings, because JSON has no NaN and
+// Inf.
 type Floats []float64
 
-// MarshalJSON writes the numbers as strings.
+// MarshalJSON encodes the numbers as strings.
 func (f Floats) MarshalJSON() ([]byte, error) {
 	s := make([]string, len(f))
 	for i, v := range f {
@@ -80,7 +93,7 @@ func (f Floats) MarshalJSON() ([]byte, error) {
 	return json.Marshal(s)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON decodes the output of MarshalJSON.
 func (f *Floats) UnmarshalJSON(b []byte) error {
 	var s []string
 	if err := json.Unmarshal(b, &s); err != nil {
@@ -97,15 +110,16 @@ func (f *Floats) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Slab is a part of a variable: Start and Count for each dimension, both empty for
-// the whole of a scalar.
+// Slab is a hyperslab of a variable: Start and Count for each dimension. Both are
+// empty for a scalar.
 type Slab struct {
-	Var   int     `json:"var"` // position in Header.Vars
+	// Var is a position in Header.Vars.
+	Var   int     `json:"var"`
 	Start []int64 `json:"start"`
 	Count []int64 `json:"count"`
 }
 
-// Size is the number of values.
+// Size returns the number of values.
 func (s Slab) Size() int64 {
 	n := int64(1)
 	for _, c := range s.Count {

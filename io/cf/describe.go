@@ -6,7 +6,10 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// describeVariable is what the attributes of a variable say about all its fields.
+// describeVariable returns what the attributes of a variable define for all its
+// fields: unit, name, statistic and product.
+//
+// Source: CF sections 3.1 (units), 3.3 (standard name) and 7.3 (cell methods).
 func describeVariable(v *Var) Field {
 	f := Field{NativeUnit: v.Text("units"), LongName: v.Text("long_name"), Packing: v.Type}
 	f.Key.Variable = v.Name
@@ -22,6 +25,7 @@ func describeVariable(v *Var) Field {
 		f.Key.Product = ensemble.OtherProduct
 	}
 	base := v.Name
+	// Products have names such as t2m_mean. The suffix is not part of the quantity.
 	for _, suffix := range []string{"_mean", "_spread"} {
 		if over != "" {
 			base = strings.TrimSuffix(base, suffix)
@@ -33,8 +37,9 @@ func describeVariable(v *Var) Field {
 	return f
 }
 
-// applyScalarAttributes reads what our files for CDO, whose variables have no further dimensions, say in
-// attributes: the one quantile, event or member that a variable is of.
+// applyScalarAttributes reads the quantile, event or member of a variable from
+// attributes. Products for CDO have them there, because their variables have no
+// further dimensions.
 func applyScalarAttributes(f *Field, v *Var) {
 	number := func(name string) []float64 { return v.Attrs[name].Numbers }
 	relation := relations[v.Text(relationAttribute)]
@@ -55,8 +60,13 @@ func applyScalarAttributes(f *Field, v *Var) {
 	}
 }
 
-// parseCellMethods cuts cell_methods into the statistic over members and the one over time.
+// parseCellMethods returns the method over members and the method over time of a
+// cell_methods attribute, such as "time: maximum realization: mean". The method
+// "point" over time is "".
+//
+// Source: CF section 7.3.
 func parseCellMethods(s string) (members, times string) {
+	// Several axes may precede one method: "time: realization: mean".
 	words := strings.Fields(strings.ReplaceAll(s, ":", ": "))
 	var axes []string
 	for _, w := range words {
@@ -80,19 +90,22 @@ func parseCellMethods(s string) (members, times string) {
 	return members, times
 }
 
-// variableAliases are short names of other conventions (CMIP, ERA5, IMPROVER).
+// variableAliases maps short names of other conventions (CMIP, ERA5, IMPROVER) to
+// the names of ensemble.Variables.
 var variableAliases = map[string]string{
 	"tas": "2t", "ta": "t", "zg": "gh", "ua": "u", "va": "v", "wap": "w", "hus": "q", "hur": "r", "psl": "msl", "ps": "sp", "uas": "10u", "vas": "10v", "sfcWind": "10si", "ts": "skt",
 	"temperature": "t", "geopotential": "z", "geopotential_height": "gh", "u_component_of_wind": "u", "v_component_of_wind": "v", "specific_humidity": "q", "relative_humidity": "r", "vertical_velocity": "w",
 	"2m_temperature": "2t", "mean_sea_level_pressure": "msl", "10m_u_component_of_wind": "10u", "10m_v_component_of_wind": "10v", "total_precipitation": "tp",
 }
 
-// gridRelativeNames are standard names of wind along the axes of a projection, which is neither
-// eastward nor northward wind, whatever the variable is called.
+// gridRelativeNames lists standard names of wind components along the axes of a
+// projection. These are neither eastward nor northward wind, whatever the name of
+// the variable.
 var gridRelativeNames = map[string]bool{"x_wind": true, "y_wind": true, "grid_eastward_wind": true, "grid_northward_wind": true}
 
-// canonicalName gives our name of a quantity: by its own name, then by its standard
-// name; a name that is not known stays.
+// canonicalName returns the name of a quantity in ensemble.Variables. The
+// variable's own name has precedence over its standard name; an unknown name is
+// returned unchanged.
 func canonicalName(own, standard string) string {
 	if gridRelativeNames[standard] {
 		return standard
@@ -113,14 +126,16 @@ func canonicalName(own, standard string) string {
 	return own
 }
 
-// resolveByLevel settles what depends on the level: air_temperature at 2 m, or at the 1.5 m
-// of the Met Office, is 2t, wind_speed at 10 m is 10si; and a variable that belongs
-// to one level and names none is on that.
+// resolveByLevel resolves names that depend on the level. air_temperature at 2 m,
+// or at 1.5 m of the Met Office, is 2t; wind_speed at 10 m is 10si. A variable that
+// exists at one level only, and states none, is at that level.
 func resolveByLevel(f *Field) {
 	v, ok := ensemble.VariableNamed(f.Key.Variable)
 	if !ok {
 		return
 	}
+	// A height coordinate selects the near-surface quantity with the same standard
+	// name, within a factor of 2 of its height.
 	if f.Key.Level.Kind == ensemble.HeightAboveSoil && v.OnManyLevels() {
 		for _, at := range ensemble.Variables {
 			if at.StandardName == v.StandardName && at.Level.Kind == ensemble.HeightAboveSoil &&

@@ -13,42 +13,58 @@ import (
 
 // Field is one horizontal slice of a variable.
 type Field struct {
-	Slab       Slab
-	Key        ensemble.Key
-	Grid       *ensemble.Grid
+	// Slab is the position of the values in the file.
+	Slab Slab
+	// Key has initialisation, lead, level, member and product.
+	Key ensemble.Key
+	// Grid is shared by all fields on equal grids.
+	Grid *ensemble.Grid
+	// NativeUnit is the unit of the unpacked values, as the file spells it.
 	NativeUnit string
 	LongName   string
-	LevelType  string
-	Statistic  string
-	Interval   ensemble.Lead
-	Members    int
-	Packing    string
-	EventUnit  string // of the limits of the key's event
-	Number     int    // 1-based, over the fields and unused variables of the file
+	// LevelType is the standard name or the name of the vertical coordinate.
+	LevelType string
+	// Statistic is the cell method over time; "" for an instant.
+	Statistic string
+	// Interval is the length of the interval that the statistic covers.
+	Interval ensemble.Lead
+	// Members is the size of the ensemble; 0 if unknown.
+	Members int
+	// Packing is the type of the stored values.
+	Packing string
+	// EventUnit is the unit of the limits of the event.
+	EventUnit string
+	// Number is 1-based, counted over fields and unused variables of the file.
+	Number int
 }
 
-// Unused is a variable that no fields were made of, and why.
+// Unused is a variable without fields, with the reason.
 type Unused struct {
 	Number int
 	Name   string
 	Reason string
 }
 
-// Fetch reads whole variables as doubles, unpacked, NaN where missing.
+// Fetch reads complete variables as float64, unpacked, with NaN for missing values.
+// The keys of the result are positions in Header.Vars.
 type Fetch func(vars []int) (map[int][]float64, error)
 
 // maxFields bounds the fields of one file.
 const maxFields = 5_000_000
 
-// Fields finds the fields of a file: variables with a latitude and a longitude (or
-// x and y of a projection, or a list of places) and a time. share makes one Grid of
-// equal ones.
+// Fields finds the fields of a file. A data variable needs horizontal coordinates
+// (latitude and longitude, x and y of a projection, or a list of stations) and a
+// time. Every slice of it over the two horizontal dimensions is a field. values
+// reads coordinates. share returns one Grid for all equal ones.
 //
-// Errors: those of values.
+// Errors: those of values. Variables that cannot be used are returned as Unused.
+// Source: CF sections 4 (coordinate types) and 5 (coordinate systems).
 func Fields(h *Header, values Fetch, share func(*ensemble.Grid) *ensemble.Grid) ([]Field, []Unused, error) {
 	coord := metadataVariables(h)
 	var want []int
 	for i := range h.Vars {
+		// Grid mapping variables have no values. Larger variables are not
+		// coordinates.
 		if coord[i] && h.Vars[i].Numeric() && h.size(i) > 0 && h.size(i) <= 1<<24 && h.Vars[i].Text("grid_mapping_name") == "" {
 			want = append(want, i)
 		}
@@ -86,7 +102,7 @@ func Fields(h *Header, values Fetch, share func(*ensemble.Grid) *ensemble.Grid) 
 	return fields, unused, nil
 }
 
-// size is the number of values of a variable.
+// size returns the number of values of variable i; 0 if it overflows int64.
 func (h *Header) size(i int) int64 {
 	n := int64(1)
 	for _, d := range h.Vars[i].Dims {
@@ -98,37 +114,45 @@ func (h *Header) size(i int) int64 {
 	return n
 }
 
-// reader is what Fields knows of a file.
+// reader holds the metadata of a file while its fields are enumerated.
 type reader struct {
 	h      *Header
-	coord  map[int]bool
-	values map[int][]float64
+	coord  map[int]bool      // variables that are not data
+	values map[int][]float64 // coordinate values, by position in Header.Vars
+	// intern interns grids.
 	intern func(*ensemble.Grid) *ensemble.Grid
-	listed map[int]bool // variables that some other one lists as its coordinate
+	listed map[int]bool // variables that appear in the coordinates attribute of another variable
 }
 
-// auxCoord is a coordinate of a variable: its numbers vary along some of the variable's
-// dimensions.
+// auxCoord is a coordinate of a variable. Its values vary along some of the
+// variable's dimensions.
+//
+// Source: CF section 5 (coordinate variables, auxiliary and scalar coordinate
+// variables).
 type auxCoord struct {
-	v      *Var
-	index  int
-	role   role
+	v     *Var
+	index int // position in Header.Vars
+	role  role
+	// values are unpacked, in the order of the coordinate's dimensions.
 	values []float64
 	axes   []int // positions in the variable's dimensions
 }
 
-// value is the coordinate's value at a place, an index along each dimension.
+// value returns the coordinate at an index along each dimension of the variable.
 func (a *auxCoord) value(h *Header, place []int64) float64 { return a.values[a.offset(h, place)] }
 
-// offset is where the coordinate's value at a place stands among its values.
+// offset returns the position of that value in values.
 func (a *auxCoord) offset(h *Header, place []int64) int64 {
 	k := int64(0)
 	for _, p := range a.axes {
+		// C order of the coordinate's own dimensions.
 		k = k*a.dimLength(h, p) + place[p]
 	}
 	return k
 }
 
+// dimLength returns the length of dimension p of the variable, 1 if the coordinate
+// does not vary along it.
 func (a *auxCoord) dimLength(h *Header, p int) int64 {
 	for i, q := range a.axes {
 		if q == p {
@@ -138,8 +162,9 @@ func (a *auxCoord) dimLength(h *Header, p int) int64 {
 	return 1
 }
 
-// auxiliaries are the coordinates of variable i: those of its dimensions, those it
-// names, and scalars of known standard name in its group.
+// auxiliaries returns the coordinates of variable i: coordinate variables of its
+// dimensions, the variables in its coordinates attribute, and scalar coordinates of
+// its group with a known role.
 func (r *reader) auxiliaries(i int) []*auxCoord {
 	v := &r.h.Vars[i]
 	var out []*auxCoord
@@ -153,7 +178,7 @@ func (r *reader) auxiliaries(i int) []*auxCoord {
 		for _, d := range c.Dims {
 			p := slices.Index(v.Dims, d)
 			if p < 0 {
-				return // it varies along something this variable does not
+				return // it has a dimension that the variable lacks
 			}
 			a.axes = append(a.axes, p)
 		}
@@ -163,12 +188,15 @@ func (r *reader) auxiliaries(i int) []*auxCoord {
 	for _, d := range v.Dims {
 		add(r.h.find(r.h.Dims[d].Name, v.Group))
 	}
+	// Auxiliary and scalar coordinates, CF sections 5.2 and 5.7.
 	for _, n := range splitNames(v.Text("coordinates")) {
 		add(r.h.find(n, v.Group))
 	}
 	for k := range r.h.Vars {
 		c := &r.h.Vars[k]
 		if r.coord[k] && roleOf(c) != noRole && r.h.find(c.Name, v.Group) == k && (len(c.Dims) == 0 || rolesByStandardName[c.Text("standard_name")] != noRole || isTimeUnit(c.Text("units")) || rolesByName[strings.ToLower(c.Name)] != noRole) {
+			// Files that do not follow CF have scalar coordinates which no variable
+			// lists.
 			if !isBounds(c.Name) && !(r.listed[k] && listedOnlyRoles[roleOf(c)]) {
 				add(k)
 			}
@@ -177,15 +205,18 @@ func (r *reader) auxiliaries(i int) []*auxCoord {
 	return out
 }
 
-// listedOnlyRoles are the roles of scalars that belong to those variables only that list them,
-// where any does: the height of one is not that of the next.
+// listedOnlyRoles are roles of scalar coordinates that apply only to the variables
+// that list them, if any variable does. The height of one variable is not the
+// height of the next.
 var listedOnlyRoles = map[role]bool{roleLevel: true, roleQuantile: true, roleThreshold: true}
 
+// isBounds reports whether a name is that of a bounds variable.
 func isBounds(name string) bool {
 	return strings.HasSuffix(name, "_bnds") || strings.HasSuffix(name, "_bounds")
 }
 
-// coordOfRole gives the coordinate of a role, the one along most dimensions first.
+// coordOfRole returns the coordinate with a role. The one with the most dimensions
+// has precedence.
 func coordOfRole(all []*auxCoord, want role) *auxCoord {
 	var best *auxCoord
 	for _, a := range all {
@@ -196,16 +227,18 @@ func coordOfRole(all []*auxCoord, want role) *auxCoord {
 	return best
 }
 
-// variableFields makes the fields of one variable, or says why not.
+// variableFields returns the fields of variable i, or the reason why it has none.
 func (r *reader) variableFields(i int) ([]Field, string) {
 	v := &r.h.Vars[i]
 	switch {
 	case !v.Numeric():
-		return nil, "it holds no numbers but type " + v.Type
+		return nil, "its type " + v.Type + " is not numeric"
+	// EMOS coefficients of IMPROVER and our neighbourhood probabilities have the
+	// coordinates of fields.
 	case v.Text("diagnostic_standard_name") != "" || strings.HasPrefix(v.Name, "emos_coefficient"):
 		return nil, "it is a table of coefficients, not a field"
 	case v.Attrs["neighbourhood_radius"].Numbers != nil:
-		return nil, "it is of the points around each point, not of the point"
+		return nil, "its values describe neighbourhoods of points, not points"
 	case r.h.size(i) == 0:
 		return nil, "it has no values"
 	}
@@ -214,8 +247,8 @@ func (r *reader) variableFields(i int) ([]Field, string) {
 	if reason != "" {
 		return nil, reason
 	}
-	// What varies from point to point, such as the altitude of stations, is no
-	// coordinate of whole fields.
+	// A coordinate that varies along horizontal dimensions, such as the altitude of
+	// stations, is not a coordinate of whole fields.
 	all = slices.DeleteFunc(all, func(a *auxCoord) bool {
 		return slices.ContainsFunc(a.axes, func(p int) bool { return slices.Contains(hor.dims, p) })
 	})
@@ -224,7 +257,8 @@ func (r *reader) variableFields(i int) ([]Field, string) {
 	return r.enumerateFields(i, all, hor.dims, d)
 }
 
-// enumerateFields walks all places of a variable outside its horizontal dimensions.
+// enumerateFields returns one field for each index outside of the horizontal
+// dimensions. d holds what all fields have in common.
 func (r *reader) enumerateFields(i int, all []*auxCoord, horizontal []int, d Field) ([]Field, string) {
 	v := &r.h.Vars[i]
 	c, reason := r.timeCoords(all)
@@ -232,6 +266,8 @@ func (r *reader) enumerateFields(i int, all []*auxCoord, horizontal []int, d Fie
 		return nil, reason
 	}
 	member, level := coordOfRole(all, roleMember), coordOfRole(all, roleLevel)
+	// A threshold coordinate has precedence, since probability files may list
+	// percentiles too.
 	statistic := coordOfRole(all, roleQuantile)
 	if t := coordOfRole(all, roleThreshold); t != nil {
 		statistic = t
@@ -241,7 +277,8 @@ func (r *reader) enumerateFields(i int, all []*auxCoord, horizontal []int, d Fie
 	} else {
 		statistic = nil
 	}
-	// Every further dimension must be one of time, level or member, or have length 1.
+	// Each further dimension must belong to time, level, member or a statistic, or
+	// have length 1.
 	for p, dim := range v.Dims {
 		if slices.Contains(horizontal, p) || r.h.Dims[dim].Len == 1 {
 			continue
@@ -253,16 +290,20 @@ func (r *reader) enumerateFields(i int, all []*auxCoord, horizontal []int, d Fie
 			}
 		}
 		if !understood {
-			return nil, fmt.Sprintf("its dimension %q is not understood", r.h.Dims[dim].Name)
+			return nil, fmt.Sprintf("its dimension %q is unknown", r.h.Dims[dim].Name)
 		}
 	}
 	for _, a := range all {
 		if a.role == roleOther && d.Key.Product == ensemble.MemberField {
-			return nil, fmt.Sprintf("it holds %ss, which are no members", strings.ToLower(a.v.Name))
+			return nil, fmt.Sprintf("its values are %ss, not members", strings.ToLower(a.v.Name))
 		}
 	}
+	// place runs over all indices outside of the horizontal dimensions, the last
+	// dimension fastest.
 	place := make([]int64, len(v.Dims))
 	start, count := make([]int64, len(v.Dims)), make([]int64, len(v.Dims))
+	// The slab of a field covers the horizontal dimensions completely and one index
+	// of all others.
 	for p := range count {
 		count[p] = 1
 		if slices.Contains(horizontal, p) {
@@ -305,7 +346,8 @@ func (r *reader) enumerateFields(i int, all []*auxCoord, horizontal []int, d Fie
 	}
 }
 
-// setStatistic says that variable v holds quantiles or probabilities along a coordinate.
+// setStatistic marks the fields of variable v as quantiles or probabilities along
+// this coordinate.
 func (a *auxCoord) setStatistic(d *Field, v *Var) {
 	if a.role == roleQuantile {
 		d.Key.Product = ensemble.Quantile
@@ -318,10 +360,13 @@ func (a *auxCoord) setStatistic(d *Field, v *Var) {
 	d.EventUnit = a.v.Text("units")
 }
 
-// probabilityName is the form of the names of probabilities.
+// probabilityName matches the names of probability variables.
+//
+// Source: IMPROVER, names of probability cubes.
 var probabilityName = regexp.MustCompile(`^probability_of_(.+)_(above|below|between)_[^_]+$`)
 
-// eventVariable is X of the name probability_of_X_above_threshold.
+// eventVariable returns X of probability_of_X_above_threshold, and any other name
+// unchanged.
 func eventVariable(name string) string {
 	if m := probabilityName.FindStringSubmatch(name); m != nil {
 		return m[1]
@@ -329,13 +374,15 @@ func eventVariable(name string) string {
 	return name
 }
 
-// statisticAt fills in the quantile or the limits of the event at a place.
+// statisticAt sets the quantile or the limits of the event at an index. It returns
+// the reason why it cannot.
 func (r *reader) statisticAt(f *Field, a *auxCoord, place []int64) string {
 	x := a.value(r.h, place)
 	if x != x {
-		return "a " + a.v.Name + " is missing"
+		return "a value of " + a.v.Name + " is missing"
 	}
 	if a.role == roleQuantile {
+		// Quantiles are stored as fractions or as per cent.
 		if f.Key.QuantileProbability = x; a.v.Text("units") == "%" {
 			f.Key.QuantileProbability /= 100
 		}
@@ -350,6 +397,7 @@ func (r *reader) statisticAt(f *Field, a *auxCoord, place []int64) string {
 	case ensemble.Below:
 		e.Upper = x
 	default:
+		// An event between two limits has them as bounds of its threshold.
 		b := r.h.find(a.v.Text("bounds"), a.v.Group)
 		if b < 0 || len(r.values[b]) != 2*len(a.values) {
 			return "its thresholds have no bounds"
@@ -360,7 +408,8 @@ func (r *reader) statisticAt(f *Field, a *auxCoord, place []int64) string {
 	return ""
 }
 
-// keyAt fills in time, member and level at a place.
+// keyAt sets time, member and level of a field at an index. It returns the reason
+// why it cannot.
 func (r *reader) keyAt(f *Field, c timeCoords, member, level *auxCoord, place []int64) string {
 	init, lead, interval, err := c.at(r.h, place)
 	if err != nil {
@@ -373,7 +422,7 @@ func (r *reader) keyAt(f *Field, c timeCoords, member, level *auxCoord, place []
 	if member != nil && f.Key.Product == ensemble.MemberField {
 		m := member.value(r.h, place)
 		if m != math.Trunc(m) || math.Abs(m) > 1e6 {
-			return fmt.Sprintf("member number %v is no whole number", m)
+			return fmt.Sprintf("member number %v is not an integer", m)
 		}
 		f.Key.Member = ensemble.Member(m)
 	}
@@ -388,7 +437,12 @@ func (r *reader) keyAt(f *Field, c timeCoords, member, level *auxCoord, place []
 	return ""
 }
 
-// levelOf makes a level of a vertical coordinate.
+// levelOf converts a value of a vertical coordinate to a level, and returns the
+// type of the level and the reason why it cannot.
+//
+// Unit: Pa for pressure, m for height.
+// Source: CF section 4.3 (vertical coordinate): pressure units identify pressure
+// levels.
 func levelOf(a *auxCoord, x float64) (ensemble.Level, string, string) {
 	if x != x {
 		return ensemble.Level{}, "", "a level is missing"
@@ -402,10 +456,12 @@ func levelOf(a *auxCoord, x float64) (ensemble.Level, string, string) {
 			scale = 100
 		}
 		return ensemble.Level{Kind: ensemble.Pressure, Value: x * scale}, std, ""
+	// Pressure without a unit is hPa in practice.
 	case std == "air_pressure" && unit == "" || strings.EqualFold(v.Name, "isobaricInhPa") || a.isobaric():
 		return ensemble.PressureLevel(x), std, ""
 	case (std == "height" || std == "" && strings.EqualFold(v.Name, "height")) && (unit == "m" || unit == "metre" || unit == "meters" || unit == "metres"):
-		// A float32 of 1.5 or 2 is exact; others become the nearest short decimal.
+		// Values stored as float32 are rounded to the nearest short decimal; 1.5
+		// and 2 are exact.
 		return ensemble.Level{Kind: ensemble.HeightAboveSoil, Value: math.Round(x*1e4) / 1e4}, std, ""
 	}
 	kind := std
@@ -415,16 +471,17 @@ func levelOf(a *auxCoord, x float64) (ensemble.Level, string, string) {
 	return ensemble.Level{Kind: ensemble.OtherLevel, Value: x}, kind, ""
 }
 
-// isobaricLevels are the pressures in hPa on which ERA5 and the archives made of it lie.
+// isobaricLevels lists the pressure levels of ERA5 and derived archives, in hPa.
 var isobaricLevels = []float64{1, 2, 3, 5, 7, 10, 20, 30, 50, 70, 100, 125, 150, 175, 200, 225, 250, 300, 350, 400, 450, 500, 550, 600, 650, 700, 750, 775, 800, 825, 850,
 	875, 900, 925, 950, 975, 1000}
 
-// maxModelLevels is how many levels a model has at most: numbers above are no level's.
+// maxModelLevels is the largest number of model levels in use. Larger values are
+// not level numbers.
 const maxModelLevels = 137
 
-// isobaric tells whether "level", without a unit or standard name as in WeatherBench, is
-// pressure in hPa: its values are such levels, and not all could be numbers of model
-// levels.
+// isobaric reports whether "level" without unit and standard name, as in
+// WeatherBench, is pressure in hPa: all values are pressure levels of ERA5, and at
+// least one exceeds the number of any model level.
 func (a *auxCoord) isobaric() bool {
 	if a.v.Name != "level" && a.v.Name != "pressure_level" || a.v.Text("units") != "" || a.v.Text("standard_name") != "" || len(a.values) == 0 {
 		return false
@@ -437,20 +494,23 @@ func (a *auxCoord) isobaric() bool {
 	return slices.Max(a.values) > maxModelLevels
 }
 
-// timeCoords is the time coordinates of a variable.
+// timeCoords holds the time coordinates of a variable.
 type timeCoords struct {
 	valid, init, lead *auxCoord
 	validAxis         timeAxis
 	initAxis          timeAxis
-	bounds            []float64 // of valid: pairs, in its order; nil without
+	bounds            []float64 // of valid, in pairs; nil without bounds
 }
 
+// has reports whether a is one of the time coordinates.
 func (c timeCoords) has(a *auxCoord) bool { return a == c.valid || a == c.init || a == c.lead }
 
-// timeCoords finds the time coordinates and understands their units.
+// timeCoords finds the time coordinates of a variable and parses their units.
+//
+// Source: CF sections 4.4 (time coordinate) and 7.1 (cell boundaries).
 func (r *reader) timeCoords(all []*auxCoord) (timeCoords, string) {
 	c := timeCoords{valid: coordOfRole(all, roleTime), init: coordOfRole(all, roleInit), lead: coordOfRole(all, roleLead)}
-	// A "lead" that counts months or has no unit says nothing of its own.
+	// A lead in months or without a unit has no length and is ignored.
 	if c.lead != nil {
 		if _, err := timeSpan(0, c.lead.v.Text("units")); err != nil {
 			c.lead = nil
@@ -480,10 +540,9 @@ func (r *reader) timeCoords(all []*auxCoord) (timeCoords, string) {
 	return c, ""
 }
 
-// timeIsInit tells whether leads are added to the time rather than taken from it: as
-// WeatherBench has it, where leads are called prediction_timedelta, and where they have a
-// dimension of their own beside that of the time. In CF the forecast_period ends at the
-// time, whatever its dimensions.
+// timeIsInit reports whether "time" is the initialisation and leads are added to
+// it. WeatherBench does so with prediction_timedelta, and so do files whose leads
+// have a dimension of their own. In CF the forecast_period always ends at the time.
 func (c timeCoords) timeIsInit() bool {
 	if c.valid == nil || c.lead == nil {
 		return false
@@ -495,7 +554,10 @@ func (c timeCoords) timeIsInit() bool {
 	return apart && c.lead.v.Text("standard_name") != "forecast_period"
 }
 
-// at gives start, lead and interval at a place.
+// at returns initialisation, lead and interval at an index.
+//
+// Errors: times outside of the range of time.Duration; initialisation, lead and
+// valid time that contradict each other by more than a minute.
 func (c timeCoords) at(h *Header, place []int64) (init time.Time, lead, interval time.Duration, err error) {
 	var valid time.Time
 	if c.valid != nil {
@@ -504,6 +566,7 @@ func (c timeCoords) at(h *Header, place []int64) (init time.Time, lead, interval
 		}
 		if c.bounds != nil {
 			k := c.valid.offset(h, place)
+			// The interval of a statistic is the distance of the bounds.
 			if lo, hi := c.bounds[2*k], c.bounds[2*k+1]; hi > lo {
 				interval = time.Duration((hi - lo) * float64(c.validAxis.unit)).Round(time.Second)
 			}
@@ -520,16 +583,18 @@ func (c timeCoords) at(h *Header, place []int64) (init time.Time, lead, interval
 			return
 		}
 		if c.valid != nil {
+			// With initialisation and valid time, the lead is their difference. An
+			// additional lead coordinate must agree.
 			between := valid.Sub(init)
 			if c.lead != nil && (between-lead).Abs() > time.Minute {
-				return init, lead, interval, fmt.Errorf("its times contradict each other: start %s, period %s, valid %s", init.Format(time.RFC3339), lead, valid.Format(time.RFC3339))
+				return init, lead, interval, fmt.Errorf("its times contradict each other: init %s, lead %s, valid time %s", init.Format(time.RFC3339), lead, valid.Format(time.RFC3339))
 			}
 			lead = between
 		}
 	case c.lead != nil:
 		init = valid.Add(-lead)
 	default:
-		init = valid // an analysis
+		init = valid // analysis
 	}
 	return
 }

@@ -11,21 +11,26 @@ import (
 	"github.com/ensemble-weather/ensemble/io/projection"
 )
 
-// horizontalGrid is the horizontal part of a variable: its grid and the positions of the
-// grid's dimensions among the variable's.
+// horizontalGrid holds the grid of a variable and the positions of its dimensions
+// among those of the variable.
 type horizontalGrid struct {
 	grid *ensemble.Grid
-	dims []int
+	dims []int // rows, columns
 }
 
-// horizontal finds the grid of a variable.
+// horizontal finds the grid of a variable, or returns the reason why it has none.
+//
+// Source: CF sections 4.1, 4.2 (latitude, longitude), 5.1 (independent), 5.2
+// (two-dimensional) and 5.6 (grid mappings).
 func (r *reader) horizontal(v *Var, all []*auxCoord) (horizontalGrid, string) {
 	var x, y *auxCoord
-	var lat, lon *auxCoord // geographic ones, of any dimension
+	var lat, lon *auxCoord // geographic coordinates, one- or two-dimensional
 	for _, a := range all {
 		std := a.v.Text("standard_name")
 		switch a.role {
 		case roleX:
+			// Coordinate variables have precedence over auxiliary coordinates as
+			// axes.
 			if len(a.axes) == 1 && (x == nil || r.isCoordinateVariable(a) && !r.isCoordinateVariable(x)) {
 				x = a
 			}
@@ -44,7 +49,7 @@ func (r *reader) horizontal(v *Var, all []*auxCoord) (horizontalGrid, string) {
 	if lat == nil && lon == nil && x == nil && y == nil {
 		return horizontalGrid{}, "it has no latitude and longitude"
 	}
-	// Stations: latitude and longitude along one and the same dimension.
+	// Stations: latitude and longitude have the same dimension.
 	if lat != nil && lon != nil && len(lat.axes) == 1 && len(lon.axes) == 1 && lat.axes[0] == lon.axes[0] {
 		return r.pointGrid(lat, lon)
 	}
@@ -61,6 +66,7 @@ func (r *reader) horizontal(v *Var, all []*auxCoord) (horizontalGrid, string) {
 	if reason != "" {
 		return horizontalGrid{}, reason
 	}
+	// Storage is by columns if x varies more slowly than y.
 	g.Source.ColumnMajor = x.axes[0] < y.axes[0]
 	if g.Size() > maxGrid {
 		return horizontalGrid{}, fmt.Sprintf("a grid of %d points", g.Size())
@@ -71,12 +77,13 @@ func (r *reader) horizontal(v *Var, all []*auxCoord) (horizontalGrid, string) {
 // maxGrid bounds the points of a grid.
 const maxGrid = 1 << 28
 
-// isCoordinateVariable says whether a coordinate is that of a dimension by name.
+// isCoordinateVariable reports whether a has the name of its only dimension (CF
+// section 1.2).
 func (r *reader) isCoordinateVariable(a *auxCoord) bool {
 	return len(a.v.Dims) == 1 && r.h.Dims[a.v.Dims[0]].Name == a.v.Name
 }
 
-// preferTwoDimensional prefers two-dimensional coordinates to those of axes.
+// preferTwoDimensional returns the coordinate with more dimensions, a if equal.
 func preferTwoDimensional(a, b *auxCoord) *auxCoord {
 	if a == nil || len(b.axes) > len(a.axes) {
 		return b
@@ -84,11 +91,13 @@ func preferTwoDimensional(a, b *auxCoord) *auxCoord {
 	return a
 }
 
-// isGeographic tells true latitudes and longitudes from the axes of projections and
-// rotated poles.
+// isGeographic distinguishes true latitudes and longitudes from axes of projections
+// and rotated poles.
 func isGeographic(a *auxCoord, std, want string) bool {
 	unit := a.v.Text("units")
-	if strings.HasPrefix(std, "projection_") { // what CDO 2.1 calls latitudes with a grid mapping, though their unit says what they are
+	// CDO 2.1 writes projection_x_coordinate for latitudes with a grid mapping;
+	// their unit is decisive
+	if strings.HasPrefix(std, "projection_") {
 		return strings.HasPrefix(unit, map[string]string{"latitude": "degrees_n", "longitude": "degrees_e"}[want])
 	}
 	if std != "" {
@@ -100,12 +109,14 @@ func isGeographic(a *auxCoord, std, want string) bool {
 	return unit == "degrees_east" || unit == "degree_east" || unit == "degrees_E" || unit == "degreeE" || a.v.Name == "lon" || a.v.Name == "longitude"
 }
 
-// checkAxis says what is wrong with the values of an axis; falling is its sense.
+// checkAxis returns the reason why the values of an axis are invalid, and whether
+// they decrease.
 func checkAxis(what string, v []float64) (falling bool, reason string) {
 	for i, x := range v {
 		if x != x || math.IsInf(x, 0) {
 			return false, fmt.Sprintf("%s %d is missing", what, i+1)
 		}
+		// Strictly monotonic in the sense of the first two values.
 		if i > 0 && (x == v[i-1] || (x < v[i-1]) != (v[1] < v[0])) {
 			return false, fmt.Sprintf("%s is not monotonic at its value %d", what, i+1)
 		}
@@ -113,13 +124,14 @@ func checkAxis(what string, v []float64) (falling bool, reason string) {
 	return len(v) > 1 && v[1] < v[0], ""
 }
 
+// reversedCopy returns the values in reverse order.
 func reversedCopy(v []float64) []float64 {
 	v = slices.Clone(v)
 	slices.Reverse(v)
 	return v
 }
 
-// latLonGrid makes a regular grid of the two axes.
+// latLonGrid makes a regular grid from its axes, in normal order.
 func latLonGrid(x, y []float64) (*ensemble.Grid, string) {
 	falling, reason := checkAxis("latitude", y)
 	if reason != "" {
@@ -145,6 +157,7 @@ func latLonGrid(x, y []float64) (*ensemble.Grid, string) {
 		g.Source.EastFirst = true
 	}
 	g.Source.FirstLon = g.Lon[0]
+	// More than one turn would hold points twice.
 	if last := g.Lon[len(g.Lon)-1]; last-g.Lon[0] > 360+1e-3 || math.Abs(g.Lon[0]) > 720 {
 		return nil, fmt.Sprintf("longitudes from %g to %g", g.Lon[0], last)
 	}
@@ -155,8 +168,8 @@ func latLonGrid(x, y []float64) (*ensemble.Grid, string) {
 	return g, ""
 }
 
-// unwrapLongitudes removes the jump of 360 degrees from longitudes that pass the date line
-// or Greenwich.
+// unwrapLongitudes removes the jump of 360° from longitudes that cross the date
+// line or Greenwich.
 func unwrapLongitudes(x []float64) []float64 {
 	out := slices.Clone(x)
 	for i := 1; i < len(out); i++ {
@@ -169,14 +182,15 @@ func unwrapLongitudes(x []float64) []float64 {
 	return out
 }
 
-// isGaussian says whether latitudes are those of a whole Gaussian grid, as far as
-// float32 tells.
+// isGaussian reports whether latitudes are those of a global Gaussian grid, within
+// the precision of float32.
 func isGaussian(lat []float64) bool {
 	n := len(lat)
 	if n < 4 || n%2 != 0 || n > 1<<13 {
 		return false
 	}
 	for j, want := range ensemble.GaussianLatitudes(n) {
+		// float32 has about 10⁻⁵ degrees at 90; files round more.
 		if math.Abs(lat[j]-want) > 2e-4 {
 			return false
 		}
@@ -184,8 +198,10 @@ func isGaussian(lat []float64) bool {
 	return true
 }
 
-// projectedGrid makes a grid on the axes of a map projection, with its geographic
-// coordinates from the file or, where it has none, from its grid mapping.
+// projectedGrid makes a grid on the axes of a map projection. Latitudes and
+// longitudes come from the file or, if it has none, from the grid mapping.
+//
+// Source: CF section 5.6 and appendix F.
 func (r *reader) projectedGrid(v *Var, x, y, lat, lon *auxCoord) (*ensemble.Grid, string) {
 	rising, reason := checkAxis("y axis", y.values)
 	if reason != "" {
@@ -222,13 +238,16 @@ func (r *reader) projectedGrid(v *Var, x, y, lat, lon *auxCoord) (*ensemble.Grid
 	g.Source.FirstLon = g.Lon[0]
 	for k := range g.Lat {
 		if g.Lat[k] != g.Lat[k] || g.Lon[k] != g.Lon[k] {
-			return nil, "its axes leave the map projection"
+			return nil, "its axes exceed the map projection"
 		}
 	}
 	return g, ""
 }
 
-// mappingName is the grid mapping variable of "crs" and of "crs: x y".
+// mappingName returns the variable of a grid_mapping attribute in its short form
+// "crs" and its extended form "crs: x y".
+//
+// Source: CF section 5.6.
 func mappingName(s string) string {
 	n := splitNames(s)
 	if len(n) == 0 {
@@ -240,8 +259,8 @@ func mappingName(s string) string {
 	return n[0]
 }
 
-// axisInMetres are the values of an axis of a projection; kilometres are converted,
-// degrees of a rotated pole stay.
+// axisInMetres returns the values of an axis of a projection. Kilometres are
+// converted; degrees of a rotated pole stay.
 func axisInMetres(a *auxCoord) []float64 {
 	out := slices.Clone(a.values)
 	if u := a.v.Text("units"); u == "km" || u == "kilometers" || u == "kilometres" {
@@ -252,7 +271,8 @@ func axisInMetres(a *auxCoord) []float64 {
 	return out
 }
 
-// fileCoordinates takes the 2-D coordinates of the file into normal order.
+// fileCoordinates copies the two-dimensional coordinates of the file to g, in
+// normal order.
 func (r *reader) fileCoordinates(g *ensemble.Grid, x, y, lat, lon *auxCoord) (*ensemble.Grid, string) {
 	g.Lat, g.Lon = make([]float64, g.Size()), make([]float64, g.Size())
 	place := make([]int64, max(x.axes[0], y.axes[0], slices.Max(lat.axes), slices.Max(lon.axes))+1)
@@ -268,6 +288,7 @@ func (r *reader) fileCoordinates(g *ensemble.Grid, x, y, lat, lon *auxCoord) (*e
 			place[y.axes[0]], place[x.axes[0]] = int64(row), int64(col)
 			k := j*g.NX + i
 			g.Lat[k] = lat.value(r.h, place)
+			// Longitudes in [0, 360).
 			g.Lon[k] = math.Mod(lon.value(r.h, place)+720, 360)
 			if !(math.Abs(g.Lat[k]) <= 90+1e-4) || g.Lon[k] != g.Lon[k] {
 				return nil, fmt.Sprintf("latitude %g, longitude %g at row %d, column %d", g.Lat[k], g.Lon[k], row+1, col+1)
@@ -278,14 +299,14 @@ func (r *reader) fileCoordinates(g *ensemble.Grid, x, y, lat, lon *auxCoord) (*e
 	return g, ""
 }
 
-// pointGrid makes a list of places.
+// pointGrid makes a list of points.
 func (r *reader) pointGrid(lat, lon *auxCoord) (horizontalGrid, string) {
 	g := &ensemble.Grid{Kind: ensemble.Points, NX: len(lat.values), NY: 1, Lat: slices.Clone(lat.values), Lon: make([]float64, len(lon.values)),
 		Source: ensemble.SourceOrder{ScanningMode: -1, FirstLon: lon.values[0]}}
 	for i, x := range lon.values {
 		g.Lon[i] = math.Mod(x+720, 360)
 		if !(math.Abs(g.Lat[i]) <= 90+1e-4) || g.Lon[i] != g.Lon[i] {
-			return horizontalGrid{}, fmt.Sprintf("place %d is at latitude %g, longitude %g", i+1, g.Lat[i], x)
+			return horizontalGrid{}, fmt.Sprintf("point %d is at latitude %g, longitude %g", i+1, g.Lat[i], x)
 		}
 	}
 	return horizontalGrid{r.intern(g), []int{lat.axes[0]}}, ""

@@ -6,20 +6,33 @@ import (
 	"strings"
 )
 
-// Packing is how stored numbers become values.
+// Packing describes how stored numbers x become values: Scale·x + Offset.
+//
+// Source: CF sections 2.5.1 (missing data, valid range) and 8.1 (packed data).
 type Packing struct {
-	Missing            []float64 // stored numbers that are no values
-	ValidMin, ValidMax float64   // nor are those below and above
-	Scale, Offset      float64
-	UnsignedOffset     float64 // added to negative numbers, 0 if they are signed
-	Err                error   // attributes from which no number can follow
+	// Missing lists stored numbers that mark missing values: _FillValue and
+	// missing_value.
+	Missing []float64
+	// ValidMin and ValidMax bound the valid stored numbers; ±Inf without a valid
+	// range.
+	ValidMin, ValidMax float64
+	// Scale and Offset are scale_factor and add_offset.
+	Scale, Offset float64
+	// UnsignedOffset is added to negative numbers of variables with _Unsigned; 0
+	// for signed ones.
+	UnsignedOffset float64
+	// Err reports attributes that are invalid, such as a scale of 0.
+	Err error
 }
 
-// PackingOf reads the attributes of CF sections 8.1 and 2.5.1. Where a variable has no
-// _FillValue the numbers in fill are missing: what its format puts where nobody wrote.
+// PackingOf reads the attributes of a variable. fill lists the missing values of a
+// variable without _FillValue: the default fill values of its format.
+//
+// Source: CF sections 2.5.1 and 8.1; NUG, appendix A (_Unsigned, valid_range).
 func PackingOf(v *Var, fill ...float64) Packing {
 	p := Packing{ValidMin: math.Inf(-1), ValidMax: math.Inf(1), Scale: 1}
 	num := func(name string) []float64 { return v.Attrs[name].Numbers }
+	// _FillValue replaces the default of the format.
 	if own := num("_FillValue"); len(own) > 0 {
 		p.Missing = append(p.Missing, own[0])
 	} else {
@@ -52,15 +65,18 @@ func PackingOf(v *Var, fill ...float64) Packing {
 	return p
 }
 
-// Unpack makes values of stored numbers, in place, with NaN where they are missing.
+// Unpack converts stored numbers to values, in place.
 //
-// Errors: attributes from which no number can follow.
+// Missing: NaN.
+// Errors: Packing.Err.
 func (p Packing) Unpack(v []float64) error {
 	if p.Err != nil {
 		return p.Err
 	}
 	nan := math.NaN()
 	for i, x := range v {
+		// Missing values and the valid range refer to stored numbers, before
+		// unpacking (CF section 2.5.1).
 		bad := x < p.ValidMin || x > p.ValidMax
 		for _, m := range p.Missing {
 			bad = bad || x == m

@@ -6,7 +6,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// role is what a dimension or coordinate variable stands for.
+// role is the meaning of a dimension or coordinate variable.
 type role int
 
 const (
@@ -19,8 +19,8 @@ const (
 	roleLead   // forecast_period
 	roleMember // realization
 	roleQuantile
-	roleThreshold // of an event, whose relation an attribute says
-	roleOther     // probability …: a statistic over members that is not understood
+	roleThreshold // of an event, with the attribute spp__relative_to_threshold
+	roleOther     // a statistic over members that is not supported
 )
 
 // rolesByStandardName gives the role of a coordinate by its CF standard name.
@@ -32,7 +32,8 @@ var rolesByStandardName = map[string]role{
 	"time": roleTime, "forecast_reference_time": roleInit, "forecast_period": roleLead, "realization": roleMember,
 }
 
-// rolesByName gives the role of a coordinate that has no standard name.
+// rolesByName gives the role of a coordinate without a standard name, by its name
+// in lower case.
 var rolesByName = map[string]role{
 	"lon": roleX, "longitude": roleX, "x": roleX, "rlon": roleX, "lat": roleY, "latitude": roleY, "y": roleY, "rlat": roleY,
 	"level": roleLevel, "lev": roleLevel, "plev": roleLevel, "pressure": roleLevel, "pressure_level": roleLevel, "isobaricinhpa": roleLevel, "height": roleLevel,
@@ -42,17 +43,20 @@ var rolesByName = map[string]role{
 	"percentile": roleQuantile, "quantile": roleQuantile, "threshold": roleOther, "probability": roleOther,
 }
 
-// relations are the words of the attribute by which IMPROVER's files, and ours, tell what
-// the probabilities along a threshold are of.
+// relations gives the relation of an event by the value of relationAttribute.
+//
+// Source: IMPROVER.
 var relations = map[string]ensemble.Relation{"greater_than": ensemble.Above, "greater_than_or_equal_to": ensemble.Above, "above": ensemble.Above,
 	"less_than": ensemble.Below, "less_than_or_equal_to": ensemble.Below, "below": ensemble.Below, "between_thresholds": ensemble.Between}
 
-// relationAttribute is the name of that attribute.
+// relationAttribute states how the probabilities along a threshold relate to it.
 const relationAttribute = "spp__relative_to_threshold"
 
-// roleOf says what a coordinate variable is: by standard name, then axis or unit,
-// then name. A threshold has the standard name of the quantity, so its attribute comes
-// before all.
+// roleOf returns the role of a coordinate variable: by standard name, by unit or
+// axis, by name, in this order. A threshold has the standard name of its quantity,
+// so relationAttribute has precedence.
+//
+// Source: CF section 4.
 func roleOf(v *Var) role {
 	std := v.Text("standard_name")
 	if relations[v.Text(relationAttribute)] != ensemble.NoEvent {
@@ -64,6 +68,7 @@ func roleOf(v *Var) role {
 	unit := v.Text("units")
 	name := strings.ToLower(v.Name)
 	switch {
+	// A time with the name of an initialisation is one; all others are valid times.
 	case isTimeUnit(unit):
 		if r := rolesByName[name]; r == roleInit {
 			return r
@@ -93,14 +98,17 @@ func roleOf(v *Var) role {
 	return noRole
 }
 
+// pressureUnits lists the units that identify a pressure coordinate (CF section
+// 4.3).
 var pressureUnits = map[string]bool{"Pa": true, "hPa": true, "mbar": true, "mb": true, "millibar": true, "millibars": true, "kPa": true}
 
+// isTimeUnit reports whether a unit is a time since a reference (CF section 4.4).
 func isTimeUnit(unit string) bool { return strings.Contains(unit, " since ") }
 
-// splitNames cuts an attribute that lists variables.
+// splitNames splits an attribute that lists variables.
 func splitNames(list string) []string { return strings.Fields(list) }
 
-// referenced are the variables that others name in an attribute.
+// referenced returns the variables that an attribute of other variables names.
 func (h *Header) referenced(attribute string) map[int]bool {
 	out := map[int]bool{}
 	for i := range h.Vars {
@@ -113,7 +121,8 @@ func (h *Header) referenced(attribute string) map[int]bool {
 	return out
 }
 
-// metadataVariables finds the variables that describe others, rather than being data.
+// metadataVariables returns the variables that describe others: coordinates,
+// bounds, grid mappings, ancillary variables and the like.
 func metadataVariables(h *Header) map[int]bool {
 	out := map[int]bool{}
 	mark := func(list string, group string) {
@@ -126,8 +135,11 @@ func metadataVariables(h *Header) map[int]bool {
 	for i := range h.Vars {
 		v := &h.Vars[i]
 		for _, attr := range []string{"coordinates", "bounds", "climatology", "grid_mapping", "ancillary_variables", "cell_measures", "formula_terms"} {
+			// Some attributes have the form "key: variable", CF sections 5.6 and
+			// 7.2.
 			mark(strings.ReplaceAll(v.Text(attr), ":", " "), v.Group)
 		}
+		// A coordinate variable or a grid mapping.
 		if len(v.Dims) == 1 && h.Dims[v.Dims[0]].Name == v.Name || v.Text("grid_mapping_name") != "" {
 			out[i] = true
 		}
@@ -148,8 +160,10 @@ func metadataVariables(h *Header) map[int]bool {
 	return out
 }
 
-// find gives the variable of a name seen from a group: there, or in the groups
-// around it; -1 if there is none.
+// find returns the variable with a name, searched in the group and its ancestors,
+// or -1.
+//
+// Source: CF section 2.7 (groups).
 func (h *Header) find(name, group string) int {
 	for {
 		for i := range h.Vars {

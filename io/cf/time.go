@@ -8,8 +8,10 @@ import (
 	"time"
 )
 
-// timeUnits are the lengths of CF units of time (UDUNITS names). Months and years
-// have no fixed length and are refused, as CF advises.
+// timeUnits gives the length of CF units of time by their UDUNITS names. Months and
+// years have no fixed length; CF advises against them, and they are rejected.
+//
+// Source: CF section 4.4.
 var timeUnits = map[string]time.Duration{
 	"seconds": time.Second, "second": time.Second, "sec": time.Second, "secs": time.Second, "s": time.Second,
 	"minutes": time.Minute, "minute": time.Minute, "min": time.Minute, "mins": time.Minute,
@@ -18,47 +20,54 @@ var timeUnits = map[string]time.Duration{
 	"milliseconds": time.Millisecond, "millisecond": time.Millisecond, "msec": time.Millisecond, "microseconds": time.Microsecond, "nanoseconds": time.Nanosecond,
 }
 
-// timeAxis turns numbers into times.
+// timeAxis converts numbers of a time coordinate to times.
 type timeAxis struct {
 	unit   time.Duration
 	origin time.Time
 }
 
-// calendars that agree with Go's for the dates of weather forecasts. "standard"
-// means the Julian calendar before 15 October 1582, in which origins like the
-// year 1 are to be taken.
+// calendars lists the calendars that match Go's for dates of weather forecasts. The
+// standard calendar is Julian before 15 October 1582, which matters for reference
+// times such as year 1.
+//
+// Source: CF section 4.4.1.
 var calendars = map[string]bool{"": true, "standard": true, "gregorian": true, "proleptic_gregorian": true}
 
 // gregorianStart is the first day of the Gregorian calendar.
 var gregorianStart = time.Date(1582, 10, 15, 0, 0, 0, 0, time.UTC)
 
-// parseTimeUnit reads "hours since 1900-01-01 00:00:00.0" and the calendar.
+// parseTimeUnit parses a unit such as "hours since 1900-01-01 00:00:00.0" in a
+// calendar.
 //
-// Errors: if a part is not understood or the calendar is not that of real dates.
+// Errors: an unknown unit or date; a calendar of model years (360_day, noleap and
+// others).
+// Source: CF section 4.4.
 func parseTimeUnit(unit, calendar string) (timeAxis, error) {
 	if !calendars[strings.ToLower(calendar)] {
-		return timeAxis{}, fmt.Errorf("calendar %q is not one of real dates", calendar)
+		return timeAxis{}, fmt.Errorf("calendar %q is not supported: it has dates that do not exist", calendar)
 	}
 	name, since, ok := strings.Cut(unit, " since ")
 	u := timeUnits[strings.ToLower(strings.TrimSpace(name))]
 	if !ok || u == 0 {
-		return timeAxis{}, fmt.Errorf("unit of time %q is not understood", unit)
+		return timeAxis{}, fmt.Errorf("unknown unit of time %q", unit)
 	}
 	origin, err := parseDate(strings.TrimSpace(since))
 	if err != nil {
 		return timeAxis{}, fmt.Errorf("unit of time %q: %w", unit, err)
 	}
+	// The standard calendar is mixed: earlier dates are Julian.
 	if strings.ToLower(calendar) != "proleptic_gregorian" && origin.Before(gregorianStart) {
 		origin = fromJulian(origin)
 	}
 	return timeAxis{u, origin}, nil
 }
 
-// fromJulian gives the day that had the same date in the Julian calendar.
+// fromJulian returns the time whose date in the Julian calendar is that of t.
 //
 // Source: Richards, Calendars, in Explanatory Supplement to the Astronomical
-// Almanac, 3rd ed., 15.11.3; day 2440588 is 1 January 1970.
+// Almanac, 3rd ed., section 15.11.3; Julian day 2440588 is 1 January 1970.
 func fromJulian(t time.Time) time.Time {
+	// The year begins in March, so that the leap day is the last day.
 	a := (14 - int(t.Month())) / 12
 	y, m := t.Year()+4800-a, int(t.Month())+12*a-3
 	day := t.Day() + (153*m+2)/5 + 365*y + y/4 - 32083
@@ -66,10 +75,10 @@ func fromJulian(t time.Time) time.Time {
 	return time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC).AddDate(0, 0, day-2440588).Add(clock)
 }
 
-// parseDate reads the date of a CF unit: year-month-day, then optionally a time of
-// day and a zone, separated by blanks or T.
+// parseDate parses the reference time of a unit: year-month-day, optionally
+// followed by a time of day and a time zone, separated by blanks or T.
 func parseDate(s string) (time.Time, error) {
-	bad := func() (time.Time, error) { return time.Time{}, fmt.Errorf("date %q is not understood", s) }
+	bad := func() (time.Time, error) { return time.Time{}, fmt.Errorf("invalid date %q", s) }
 	parts := strings.Fields(strings.Replace(s, "T", " ", 1))
 	if len(parts) == 0 || len(parts) > 3 {
 		return bad()
@@ -116,13 +125,15 @@ func parseDate(s string) (time.Time, error) {
 		}
 	}
 	t := time.Date(n[0], time.Month(n[1]), n[2], n[3], n[4], n[5], nanos, time.UTC)
+	// time.Date normalises invalid dates such as 30 February instead of rejecting
+	// them.
 	if t.Year() != n[0] || int(t.Month()) != n[1] || t.Day() != n[2] || n[3] > 23 || n[4] > 59 || n[5] > 59 {
 		return bad()
 	}
 	return t.Add(-offset), nil
 }
 
-// parseZone reads "", "Z", "UTC", "+01:00", "-0330" and "1".
+// parseZone parses a time zone: "", "Z", "UTC", "+01:00", "-0330" or "1".
 func parseZone(s string) (time.Duration, error) {
 	switch strings.ToUpper(s) {
 	case "", "Z", "UTC", "GMT":
@@ -141,29 +152,29 @@ func parseZone(s string) (time.Duration, error) {
 	}
 	hours, err := strconv.Atoi(h)
 	if err != nil || hours > 14 {
-		return 0, fmt.Errorf("zone %q", s)
+		return 0, fmt.Errorf("invalid time zone %q", s)
 	}
 	minutes := 0
 	if m != "" {
 		if minutes, err = strconv.Atoi(m); err != nil || minutes > 59 {
-			return 0, fmt.Errorf("zone %q", s)
+			return 0, fmt.Errorf("invalid time zone %q", s)
 		}
 	}
 	return sign * (time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute), nil
 }
 
-// maxSpan keeps times within what a Duration holds, about 290 years either side of
-// the origin.
+// maxSpan bounds durations to the range of time.Duration, about 146 years.
 const maxSpan = float64(1 << 62)
 
-// at is the time of a number on the axis, to the microsecond: doubles of days do
-// not hold more.
+// at returns the time of a number, rounded to a microsecond: doubles of days are
+// not more precise.
 func (a timeAxis) at(v float64) (time.Time, error) {
 	whole, frac := math.Modf(v)
 	if v != v || math.Abs(v)*a.unit.Hours() > 24*366*3000 {
 		return time.Time{}, fmt.Errorf("time %v is out of range", v)
 	}
-	// Whole units in two steps, since centuries overflow a Duration.
+	// Days and the remainder are added separately, since centuries overflow a
+	// Duration.
 	days := whole * (a.unit.Hours() / 24)
 	d := math.Floor(days)
 	rest := time.Duration((whole - d*24/a.unit.Hours()) * float64(a.unit))
@@ -171,11 +182,11 @@ func (a timeAxis) at(v float64) (time.Time, error) {
 	return t.Round(time.Microsecond), nil
 }
 
-// timeSpan is the length of time of a number with a unit like "hours".
+// timeSpan converts a number with a unit such as "hours" to a duration.
 func timeSpan(v float64, unit string) (time.Duration, error) {
 	u := timeUnits[strings.ToLower(strings.TrimSpace(unit))]
 	if u == 0 {
-		return 0, fmt.Errorf("unit of time %q is not understood", unit)
+		return 0, fmt.Errorf("unknown unit of time %q", unit)
 	}
 	if v != v || math.Abs(v)*float64(u) > maxSpan {
 		return 0, fmt.Errorf("forecast period %v is out of range", v)

@@ -17,28 +17,28 @@ import (
 	"github.com/ensemble-weather/ensemble/io/decode/wire"
 )
 
-// child is one running ensemble-decode.
+// child is one running ensemble-decode process.
 type child struct {
 	cmd     *exec.Cmd
-	in, out *wire.SharedMemory
+	in, out *wire.SharedMemory // shared memories: in is written by this process, out by the child
 	stdin   *os.File
 	stdout  *os.File
 	stderr  stderrTail
-	id      uint64
-	dead    bool
-	waited  chan struct{}
+	id      uint64        // of the last request
+	dead    bool          // the process has ended or was killed
+	waited  chan struct{} // closed when the process has been waited for; waitErr is valid then
 	waitErr error
 }
 
-// startChild runs a child and reads its greeting.
+// startChild starts a child and reads its handshake.
 //
-// Errors: exit 69 with the loader's words if it cannot start.
+// Errors: exit 69 with the message of the dynamic linker if it cannot start.
 func startChild(ctx context.Context, o Options) (*child, error) {
 	c := &child{waited: make(chan struct{})}
 	fail := func(err error) (*child, error) {
 		c.close()
-		return nil, &exit.Error{Code: exit.NoDevice, What: "the decoding program does not start", At: o.Program,
-			Why: err.Error(), Fix: "see ensemble doctor for the libraries it needs", Err: err}
+		return nil, &exit.Error{Code: exit.NoDevice, What: "the decoding program cannot be started", At: o.Program,
+			Why: err.Error(), Fix: "run `ensemble doctor` for missing libraries", Err: err}
 	}
 	var err error
 	if c.in, err = wire.NewSharedMemory("ensemble-input"); err != nil {
@@ -64,7 +64,7 @@ func startChild(ctx context.Context, o Options) (*child, error) {
 	c.cmd.ExtraFiles = []*os.File{c.in.File(), c.out.File()} // descriptors 3 and 4
 	c.cmd.Env = append(os.Environ(), fmt.Sprintf("ENSEMBLE_DECODE_MEMORY=%d", o.Memory),
 		"OMP_NUM_THREADS=1", "GOMAXPROCS=2", "GOTRACEBACK=none", "HDF5_USE_FILE_LOCKING=FALSE")
-	c.cmd.WaitDelay = time.Second // should a stray process hold its stderr open
+	c.cmd.WaitDelay = time.Second // in case another process keeps its stderr open
 	if err := c.cmd.Start(); err != nil {
 		c.cmd = nil
 		return fail(err)
@@ -73,10 +73,10 @@ func startChild(ctx context.Context, o Options) (*child, error) {
 		c.waitErr = c.cmd.Wait()
 		close(c.waited)
 	}()
-	childOut.Close() // so that reading ends when the child does
+	childOut.Close() // so that reads end when the child exits
 	var hello wire.Hello
 	if err := c.read(ctx, 30*time.Second, &hello); err != nil {
-		if ctx.Err() != nil { // it was not given the time
+		if ctx.Err() != nil { // the caller cancelled the start
 			c.close()
 			return nil, ctx.Err()
 		}
@@ -87,12 +87,12 @@ func startChild(ctx context.Context, o Options) (*child, error) {
 		return fail(errors.New(reason))
 	}
 	if hello.Protocol != wire.Protocol {
-		return fail(fmt.Errorf("it speaks protocol %d, this program %d: install both of one version", hello.Protocol, wire.Protocol))
+		return fail(fmt.Errorf("it uses protocol %d, this program %d: install the same version of both", hello.Protocol, wire.Protocol))
 	}
 	return c, nil
 }
 
-// do runs one request. Afterwards c.dead says whether the child is gone.
+// do executes one request. Afterwards c.dead reports whether the child has ended.
 func (c *child) do(ctx context.Context, call Call, args json.RawMessage, o Options) error {
 	deadline := call.Deadline
 	if deadline == 0 {
@@ -123,7 +123,7 @@ func (c *child) do(ctx context.Context, call Call, args json.RawMessage, o Optio
 	}
 	if reply.ID != req.ID {
 		c.kill()
-		return died(fmt.Errorf("answer %d to request %d", reply.ID, req.ID))
+		return died(fmt.Errorf("reply %d to request %d", reply.ID, req.ID))
 	}
 	if reply.Error != nil {
 		return reply.Error.Exit()
@@ -143,11 +143,11 @@ func (c *child) do(ctx context.Context, call Call, args json.RawMessage, o Optio
 	return call.ReadOutput(payload)
 }
 
-// errDeadline is the reason of a child that was killed for being late.
+// errDeadline is the reason of a child that was killed at its deadline.
 var errDeadline = errors.New("deadline")
 
-// read waits for one frame; on a deadline, a cancelled context or any error the
-// child is killed.
+// read waits for one frame. At the deadline, on cancellation and on any error it
+// kills the child.
 func (c *child) read(ctx context.Context, within time.Duration, v any) error {
 	if err := c.stdout.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return err
@@ -159,13 +159,13 @@ func (c *child) read(ctx context.Context, within time.Duration, v any) error {
 	})
 	err := wire.ReadFrame(c.stdout, v)
 	if !stop() {
-		<-late // the end of this request is none of the next
+		<-late // the read deadline must not affect the next request
 	}
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = fmt.Errorf("no answer within %s: %w", within, errDeadline)
+		err = fmt.Errorf("no reply within %s: %w", within, errDeadline)
 	}
 	c.kill()
 	return err
@@ -180,7 +180,7 @@ func (c *child) kill() {
 	}
 }
 
-// reason says why the child is gone: our own deadline, or how it ended.
+// reason describes why the child ended: the deadline, or its exit status.
 func (c *child) reason(err error) string {
 	if errors.Is(err, errDeadline) {
 		return strings.TrimSuffix(err.Error(), ": "+errDeadline.Error())
@@ -191,8 +191,8 @@ func (c *child) reason(err error) string {
 	return err.Error()
 }
 
-// close ends the child in good order: it leaves when its input closes. It is
-// killed if it does not.
+// close closes the child's input, after which it exits, and frees all resources. It
+// kills the child after two seconds.
 func (c *child) close() {
 	c.dead = true
 	if c.stdin != nil {
@@ -221,9 +221,11 @@ type stderrTail struct {
 	buf []byte
 }
 
-// tailSize is enough for a library's complaint, too little for a flood of them.
+// tailSize bounds the text of stderr that is kept: enough for the error of a
+// library.
 const tailSize = 2048
 
+// Write appends p and discards the oldest bytes.
 func (t *stderrTail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -234,7 +236,7 @@ func (t *stderrTail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is the last line or two, on one line.
+// String returns the last two lines, joined to one.
 func (t *stderrTail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

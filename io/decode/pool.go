@@ -1,7 +1,7 @@
-// Package decode runs the children in which foreign bytes are decoded and
-// products are encoded: a pool of long-lived ensemble-decode processes under
-// limits of memory, processor time and wall time. A child that dies or hangs
-// is replaced and costs the request it was working on, nothing else.
+// Package decode runs the child processes that decode untrusted input and encode
+// products: a pool of long-lived ensemble-decode processes with limits on memory,
+// processor time and wall time. A child that crashes or hangs is replaced. Only the
+// request that it was executing fails.
 package decode
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Options of a Pool; the zero value is the default.
+// Options configures a Pool. The zero value is the default.
 type Options struct {
-	Program  string        // path of ensemble-decode; "" finds it (FindProgram)
-	Children int           // at most so many at once; 0 means one per processor, at most 8
+	Program  string        // path of ensemble-decode; "" searches it (FindProgram)
+	Children int           // maximum number of children; 0 means one per processor, at most 8
 	Memory   int64         // address space of each child in bytes; 0 means 6 GiB
 	Deadline time.Duration // wall time of one attempt at a request; 0 means one minute
 }
@@ -45,15 +45,15 @@ func (o Options) check() (Options, error) {
 	return o, nil
 }
 
-// Pool hands requests to children. Children start when first needed. All
-// methods may be called from several goroutines.
+// Pool distributes requests over children. Children start when they are first
+// needed. All methods may be called from several goroutines.
 type Pool struct {
 	opt   Options
-	slots chan *child // one entry per permitted child; nil where none runs yet
+	slots chan *child // one element per child that may run; nil if it has not been started
 	once  sync.Once
 }
 
-// NewPool makes a pool; no child runs yet.
+// NewPool makes a pool without starting a child.
 //
 // Errors: exit 69 if the child program is not installed.
 func NewPool(o Options) (*Pool, error) {
@@ -68,9 +68,9 @@ func NewPool(o Options) (*Pool, error) {
 	return p, nil
 }
 
-// Start starts so many children, or all if there are fewer, in the background, so that they
-// are there when they are first needed. One that does not start gives its error to the
-// request that needs it.
+// Start starts a number of children in the background, so that they are ready when
+// they are first needed. If a child cannot be started, the request that needs it
+// returns the error.
 func (p *Pool) Start(children int) {
 	for range min(children, p.opt.Children) {
 		go func() {
@@ -83,36 +83,33 @@ func (p *Pool) Start(children int) {
 	}
 }
 
-// Size is the number of requests that can be under way at once.
+// Size returns the number of requests that can run concurrently.
 func (p *Pool) Size() int { return p.opt.Children }
 
 // Call is one request.
 type Call struct {
-	Kind string // name in the child's table of kinds
-	Args any    // becomes JSON
-	// Fill, if not nil, writes the input payload of In bytes into memory shared
-	// with the child.
+	Kind string // name in the child's table of requests
+	Args any    // encoded as JSON
+	// WriteInput, if not nil, writes the input payload of InputBytes bytes into
+	// memory shared with the child.
 	InputBytes int
 	WriteInput func(dst []byte)
-	// Result, if not nil, receives the JSON result.
-	Result any
-	// ReadOutput, if not nil, is shown the output payload. It must copy what it keeps:
-	// the memory belongs to the child's next request once Out returns.
+	Result     any // Result, if not nil, receives the JSON result.
+	// ReadOutput, if not nil, is called with the output payload. The memory is
+	// reused after it returns.
 	ReadOutput func(payload []byte) error
-	// Deadline of one attempt, if not the pool's.
-	Deadline time.Duration
-	// NoRetry forbids the second attempt in a fresh child after a death or a hang.
-	NoRetry bool
+	Deadline   time.Duration // Deadline of one attempt; 0 means that of the pool.
+	NoRetry    bool          // NoRetry disables the second attempt in a new child after a crash or a deadline.
 }
 
-// DiedError says that a child died or hung on a request.
+// DiedError reports a child that crashed or exceeded its deadline.
 type DiedError struct {
 	Kind   string
-	Reason string // "no answer within 1m0s", "signal: segmentation fault"
-	Stderr string // last lines it wrote
+	Reason string // "no reply within 1m0s", "signal: segmentation fault"
+	Stderr string // last lines of its stderr
 }
 
-// Error names the request and the reason.
+// Error formats request, reason and stderr.
 func (e *DiedError) Error() string {
 	s := fmt.Sprintf("%s failed on %s: %s", ProgramName, e.Kind, e.Reason)
 	if e.Stderr != "" {
@@ -121,10 +118,11 @@ func (e *DiedError) Error() string {
 	return s
 }
 
-// Do runs one call in a child that is free, waiting for one if need be.
+// Do executes one call in a free child, and waits for one if necessary.
 //
-// Errors: the child's own *exit.Error; *DiedError if the child died or hung
-// twice (once with Call.NoRetry); exit 69 if children cannot be started; ctx.Err().
+// Errors: the child's own *exit.Error; *DiedError if the child crashed or exceeded
+// the deadline twice (once with Call.NoRetry); exit 69 if children cannot be
+// started; ctx.Err().
 func (p *Pool) Do(ctx context.Context, c Call) error {
 	args, err := json.Marshal(c.Args)
 	if err != nil {
@@ -137,7 +135,7 @@ func (p *Pool) Do(ctx context.Context, c Call) error {
 		return ctx.Err()
 	}
 	defer func() { p.slots <- slot }()
-	if err := ctx.Err(); err != nil { // a child that is free may be quicker than the news of the end
+	if err := ctx.Err(); err != nil { // select chooses at random if both are ready
 		return err
 	}
 	for attempt := 0; ; attempt++ {
@@ -157,15 +155,16 @@ func (p *Pool) Do(ctx context.Context, c Call) error {
 	}
 }
 
-// Libraries says what the child program links, with versions.
+// Libraries returns the versions of the libraries that the child program links, by
+// name.
 func (p *Pool) Libraries(ctx context.Context) (map[string]string, error) {
 	var v map[string]string
 	err := p.Do(ctx, Call{Kind: "versions", Result: &v})
 	return v, err
 }
 
-// Close ends all children, waiting for requests under way. The pool cannot be
-// used afterwards.
+// Close waits for running requests and ends all children. The pool cannot be used
+// afterwards.
 func (p *Pool) Close() {
 	p.once.Do(func() {
 		for range p.opt.Children {

@@ -91,8 +91,8 @@ func TestDeathAndHangAreReported(t *testing.T) {
 		deadline         time.Duration
 	}{
 		{"crash", greet("echo boom >&2; kill -SEGV $$"), "segmentation fault", time.Minute},
-		{"hang", greet("exec sleep 300"), "no answer within", 300 * time.Millisecond},
-		{"nonsense", greet(`printf '\377\377\377\377'`), "frame announces", time.Minute},
+		{"hang", greet("exec sleep 300"), "no reply within", 300 * time.Millisecond},
+		{"nonsense", greet(`printf '\377\377\377\377'`), "exceeds the limit", time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := pool(t, decode.Options{Program: script(t, c.text), Deadline: c.deadline})

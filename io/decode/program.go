@@ -13,18 +13,19 @@ import (
 // ProgramName is the name of the child program.
 const ProgramName = "ensemble-decode"
 
-// ProgramEnv names the child program where it does not lie beside ours.
+// ProgramEnv is the environment variable with the path of the child program, if it
+// is not in the folder of the executable.
 const ProgramEnv = "ENSEMBLE_DECODE"
 
-// FindProgram gives the path of the child program: $ENSEMBLE_DECODE, else the
-// file beside the running executable, else the one on PATH.
+// FindProgram returns the path of the child program: $ENSEMBLE_DECODE, the file in
+// the folder of the running executable, or the program in PATH, in this order.
 //
-// Errors: exit 69 if there is none.
+// Errors: exit 69 if none exists.
 func FindProgram() (string, error) {
 	if p := os.Getenv(ProgramEnv); p != "" {
 		if st, err := os.Stat(p); err != nil || st.IsDir() {
-			return "", &exit.Error{Code: exit.NoDevice, What: "the decoding program is not there", At: p,
-				Why: "$" + ProgramEnv + " names it", Fix: "correct or unset " + ProgramEnv, Err: err}
+			return "", &exit.Error{Code: exit.NoDevice, What: "the decoding program does not exist", At: p,
+				Why: "$" + ProgramEnv + " is set to this path", Fix: "correct or unset " + ProgramEnv, Err: err}
 		}
 		return p, nil
 	}
@@ -44,6 +45,6 @@ func FindProgram() (string, error) {
 			Fix: "set " + ProgramEnv + " to its path"}
 	}
 	return "", &exit.Error{Code: exit.NoDevice, What: "the decoding program " + ProgramName + " is not installed",
-		At: "beside " + self, Why: "GRIB and NetCDF are read and written by it",
-		Fix: "put it beside ensemble (make build makes both), or set " + ProgramEnv}
+		At: filepath.Dir(self), Why: "it reads and writes GRIB and NetCDF",
+		Fix: "install it in the same folder as ensemble (make build makes both), or set " + ProgramEnv}
 }

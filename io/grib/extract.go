@@ -6,21 +6,23 @@ import (
 	"io"
 )
 
-// Ref is where one field lies in its file.
+// Ref is the position of one field in its file.
 type Ref struct {
-	Offset int64 `json:"o"`
-	Length int64 `json:"l"`
-	// Sections are set for a field of a message that has several.
+	Offset int64 `json:"o"` // of the message, in bytes
+	Length int64 `json:"l"` // of the message, in bytes
+	// Sections is set for a field of a message with several fields; nil for the
+	// only field of a message.
 	Sections *Sections `json:"s,omitempty"`
-	Points   int       `json:"p,omitempty"` // values expected, 0 where that is not known
+	Points   int       `json:"p,omitempty"` // expected number of values; 0 if unknown
 }
 
-// Extract reads one field as a message of its own into dst: the message itself
-// if it has one field, else its sections put together, with the bitmap that the
-// field refers to.
+// Extract reads one field as a message of its own into dst. The only field of a
+// message is copied with the whole message. A field of a message with several
+// fields is assembled from its sections, including the bitmap that section 6 refers
+// to (code table 6.0, value 254).
 //
-// Memory: dst is grown if short and returned.
-// Errors: those of r, with the place.
+// Memory: dst is grown if it is too short, and returned. A nil dst allocates.
+// Errors: those of r, with the byte offset.
 func (f *Ref) Extract(dst []byte, r io.ReaderAt) ([]byte, error) {
 	if f.Sections == nil {
 		if int64(cap(dst)) < f.Length {

@@ -12,9 +12,12 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// ID is the digest of some octets: equal octets, equal ID.
+// ID is the digest of a sequence of octets: the first 16 bytes of SHA-256. Equal
+// octets have equal IDs.
 type ID [16]byte
 
+// digest hashes the parts, each with its length, so that octets cannot move between
+// parts without changing the digest.
 func digest(parts ...[]byte) ID {
 	h := sha256.New()
 	for _, p := range parts {
@@ -24,82 +27,90 @@ func digest(parts ...[]byte) ID {
 	return ID(h.Sum(nil)[:16])
 }
 
-// Field is what the octets say about one field.
+// Field holds what the octets of a message define about one field.
 type Field struct {
-	Message, Sub   int   // 1-based
-	Offset, Length int64 // of the message
-	Edition        int
+	Message, Sub   int   // 1-based numbers of the message in the file and of the field in the message
+	Offset, Length int64 // of the message, in bytes
+	Edition        int   // of GRIB, 1 or 2
 	Sections       Sections
-	Partial        bool // the file ends inside the message, behind this field
+	Partial        bool // the file ends inside the message, after this field
 
-	// Kind is the digest of all header octets but time, member and grid. Fields
-	// of one Kind have one name, unit, level and type, so that the decoder is
-	// asked about one of them only.
+	// Kind is the digest of all header octets except time, member and grid. All
+	// fields of one Kind have the same name, unit, level and type. The decoder
+	// therefore describes only one field of each Kind.
 	Kind ID
-	// Grid is the digest of the grid section.
+	// Grid is the digest of the grid section. GridCache.Get returns the parsed
+	// grid.
 	Grid ID
 
 	Time   Time
 	Member Member
 	Centre int // code of the originating centre, common code table C-11
-	// Process is the centre's number of the model that made the field; 255 says nothing.
+	// Process is the centre's number of the model (generating process identifier);
+	// 255 is missing.
 	Process int
-	// Level and Product count if LevelKnown and ProductKnown; else the decoder's
-	// words do.
+	// Level is valid if LevelKnown, Product if ProductKnown. Otherwise the
+	// description of the decoder applies.
 	Level        ensemble.Level
 	LevelKnown   bool
 	Product      ensemble.Product
 	ProductKnown bool
-	Below        float64        // of a quantile
-	Event        ensemble.Event // of a probability, in the unit of the quantity
-	// Parameter names the quantity by its codes, for quantities without a name.
+	Below        float64        // probability level of a quantile, 0 to 1
+	Event        ensemble.Event // event of a probability; limits in the unit of the quantity
+	// Parameter identifies the quantity by its codes, for quantities without a
+	// name.
 	Parameter string
 
-	// What Description needs; packing is empty where it is not known.
+	// Input of Description: discipline, category and number of the parameter; type
+	// of data and packing in the words of ecCodes. packing is empty if Description
+	// cannot answer.
 	codes             [3]int
 	dataType, packing string
 }
 
-// Time is the time of a field. Where Known is false the template is not one
-// whose octets are read here, and the decoder is asked about every such field.
+// Time is the time of a field. Known is false for product definition templates that
+// this package does not read. The decoder then describes every such field.
 type Time struct {
 	Known    bool
-	Reason   string // why the field has no usable time; it cannot be used then
-	Init     time.Time
-	Lead     time.Duration // at the end of the interval
-	Interval time.Duration // length of the interval, 0 at an instant
+	Reason   string        // why the field has no usable time; empty if it has one
+	Init     time.Time     // reference time, UTC
+	Lead     time.Duration // to the end of the interval
+	Interval time.Duration // length of the interval; 0 for an instant
 }
 
-// Member is a field's place in its ensemble, where the octets say it.
+// Member identifies a field in its ensemble, if the octets define it.
 type Member struct {
-	Known        bool
-	InEnsemble   bool // false: of no ensemble
-	ID           int
-	EnsembleSize int // size of the ensemble, 0 if not said
+	Known        bool // the octets define the member, or that there is none
+	InEnsemble   bool // false for a field outside of any ensemble
+	ID           int  // perturbation number; 0 is the control
+	EnsembleSize int  // number of members; 0 if not stated
 }
 
-// Index is a file's structure and fields.
+// Index holds the structure and the fields of a file.
 type Index struct {
 	Result
 	Fields []Field
 }
 
-// GridCache shares what was made of grid sections among all files of an input. It may
-// be used from several goroutines.
+// GridCache holds the parsed grid sections of all files of an input, by digest. A
+// grid is parsed once however many messages have it. The zero value is ready for
+// use by several goroutines.
 type GridCache struct {
 	mu     sync.Mutex
 	grids  map[ID]ParsedGrid
 	faults map[ID]*Fault
 }
 
-// Get is what was made of the grid section with this digest.
+// Get returns the parsed grid section with this digest.
 func (g *GridCache) Get(id ID) ParsedGrid {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.grids[id]
 }
 
-// add parses a grid section unless it is known.
+// add parses a grid section unless it is known. size is the length of the message
+// in bytes, against which the number of points is checked. A nil o is an absent
+// section. The fault is a copy, because the scanner completes it for each message.
 func (g *GridCache) add(id ID, edition int, o Octets, bytes int64) *Fault {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -120,9 +131,11 @@ func (g *GridCache) add(id ID, edition int, o Octets, bytes int64) *Fault {
 	return nil
 }
 
-// ReadIndex scans a file and reads the headers of all fields.
+// ReadIndex scans a file and reads the headers of all fields. Parsed grids are
+// added to grids.
 //
-// Errors: of reading, and ctx.Err(); damage is in Index.Faults.
+// Memory: one buffer of 128 KiB and the index.
+// Errors: those of reading and ctx.Err(). Damage is reported in Index.Faults.
 func ReadIndex(ctx context.Context, r io.ReaderAt, size int64, grids *GridCache) (*Index, error) {
 	idx := &Index{}
 	var err error
@@ -144,7 +157,7 @@ func ReadIndex(ctx context.Context, r io.ReaderAt, size int64, grids *GridCache)
 	return idx, nil
 }
 
-// readSection reads a section of a message whole.
+// readSection reads a complete section of a message. An absent section is nil.
 func readSection(w *readBuffer, m Message, s Span) (Octets, *Fault) {
 	if s.Length == 0 {
 		return nil, nil
@@ -159,11 +172,11 @@ func readSection(w *readBuffer, m Message, s Span) (Octets, *Fault) {
 	return Octets(b).clone(), nil
 }
 
-// Restore learns the grids of an index that was made before, and looks at the first message
-// of each grid: where it begins, its length and its end. To look at all would take as long
-// as to scan the file.
+// Restore parses the grids of an index that was saved earlier. It checks the first
+// message of each grid: where it begins, its length and its end. A check of all
+// messages would take as long as a new scan.
 //
-// Errors: of reading; of an index that is not of this file.
+// Errors: those of reading; an index that does not belong to this file.
 func (g *GridCache) Restore(r io.ReaderAt, size int64, idx *Index) error {
 	w := newReadBuffer(r, size)
 	seen := map[ID]bool{}
@@ -190,11 +203,11 @@ func (g *GridCache) Restore(r io.ReaderAt, size int64, idx *Index) error {
 	return nil
 }
 
-// verify verifies that a message lies where it should: it begins with GRIB and its length,
-// and ends in 7777.
+// verify checks that a message lies at its offset: section 0 begins with "GRIB" and
+// states the length, section 5 (edition 1) or 8 (edition 2) is "7777".
 func (m Message) verify(r io.ReaderAt, size int64) error {
 	if m.Offset < 0 || m.Length < 20 || m.Offset > size || m.Length > size-m.Offset {
-		return fmt.Errorf("message %d reaches behind the end", m.Number)
+		return fmt.Errorf("message %d extends past the end of the file", m.Number)
 	}
 	var head [16]byte
 	var end [4]byte
@@ -205,16 +218,16 @@ func (m Message) verify(r io.ReaderAt, size int64) error {
 		return err
 	}
 	stated := int64(binary.BigEndian.Uint64(head[8:]))
-	if m.Edition == 1 { // large ones have a way of their own to state it
+	if m.Edition == 1 { // section 0 of edition 1 encodes lengths above 8 MiB differently (parseMessage1)
 		stated = m.Length
 	}
 	if string(head[:4]) != "GRIB" || int(head[7]) != m.Edition || stated != m.Length || string(end[:]) != "7777" {
-		return fmt.Errorf("message %d is not at byte %d", m.Number, m.Offset)
+		return fmt.Errorf("message %d is no longer at byte %d", m.Number, m.Offset)
 	}
 	return nil
 }
 
-// gridSection is the number of the section with the grid.
+// gridSection returns the number of the section that holds the grid.
 func gridSection(edition int) int {
 	if edition == 1 {
 		return 2
@@ -224,6 +237,7 @@ func gridSection(edition int) int {
 
 func (o Octets) clone() Octets { return append(Octets(nil), o...) }
 
+// readField reads the headers of field k of a message.
 func readField(m Message, k int, w *readBuffer, grids *GridCache) (Field, *Fault) {
 	f := Field{Message: m.Number, Sub: k + 1, Offset: m.Offset, Length: m.Length, Edition: m.Edition, Sections: m.Fields[k], Partial: m.partial}
 	g, fault := readSection(w, m, f.Sections[gridSection(m.Edition)])
@@ -240,22 +254,24 @@ func readField(m Message, k int, w *readBuffer, grids *GridCache) (Field, *Fault
 	return f, f.read2(w, m, g)
 }
 
-// parseDate makes a time of its parts and refuses what is no date.
+// parseDate converts the parts of a reference time. A second of 60 is a leap
+// second. All other values outside of the calendar are a fault.
 func parseDate(year, month, day, hour, minute, second int) (time.Time, *Fault) {
 	t := time.Date(year, time.Month(month), day, hour, minute, second, 0, time.UTC)
 	leap := second == 60
 	if !leap && (t.Month() != time.Month(month) || t.Day() != day || hour > 23 || minute > 59 || second > 59 || year < 1) {
-		return t, faultf("impossible reference time", "year %d month %d day %d %02d:%02d:%02d", year, month, day, hour, minute, second)
+		return t, faultf("invalid reference time", "year %d month %d day %d %02d:%02d:%02d", year, month, day, hour, minute, second)
 	}
 	return t, nil
 }
 
-// timeUnits is code table 4 of both editions: what one unit of time is worth. Months
-// and longer have no fixed length.
+// timeUnits is code table 4 of edition 1 and code table 4.4 of edition 2: the
+// length of a unit of time. Months, years and longer units have no fixed length and
+// are absent.
 var timeUnits = map[int]time.Duration{0: time.Minute, 1: time.Hour, 2: 24 * time.Hour, 10: 3 * time.Hour, 11: 6 * time.Hour, 12: 12 * time.Hour, 13: time.Second}
 
-// timeSpan is n units of time; ok is false if the unit has no fixed length or the
-// product no room.
+// timeSpan returns n units of time. ok is false if the unit has no fixed length or
+// the result does not fit a Duration.
 func timeSpan(n int64, unit int) (time.Duration, bool) {
 	u, ok := timeUnits[unit]
 	if !ok || n > int64(1<<62)/int64(u) || n < -int64(1<<62)/int64(u) {
@@ -264,9 +280,9 @@ func timeSpan(n int64, unit int) (time.Duration, bool) {
 	return time.Duration(n) * u, true
 }
 
-// inexactStep says why steps in a unit have no exact length; "" if they have, or if the
-// decoder knows it (quarters and halves of hours, seconds of edition 1). Of a month it
-// would make 30 days, and of units that do not exist anything.
+// inexactStep reports why forecast steps in a unit have no exact length. It returns
+// "" if they have one, or if ecCodes converts them exactly (units 14 and 254).
+// ecCodes would count a month as 30 days, and would accept undefined units.
 func inexactStep(unit int) string {
 	if _, ok := timeUnits[unit]; ok || unit == 14 || unit == 254 {
 		return ""

@@ -6,23 +6,31 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// centreECMWF is the originating centre whose local section carries members.
+// centreECMWF is the originating centre whose local section of edition 1 holds
+// member numbers.
 const centreECMWF = 98
 
-// memberDefinitions are ECMWF's local definitions that hold the member in octet 50 and
-// the size of the ensemble in octet 51 of section 1.
+// memberDefinitions lists the ECMWF local definitions (octet 41 of section 1) with
+// the member number in octet 50 and the number of members in octet 51.
+//
+// Source: ECMWF local GRIB definitions 1, 26, 30 and 36.
 var memberDefinitions = map[int]bool{1: true, 26: true, 30: true, 36: true}
 
-// hindcastDefinition is the one of them for hindcasts.
+// hindcastDefinition is the ECMWF local definition for hindcasts.
 const hindcastDefinition = 26
 
-// read1 reads the product section of edition 1.
+// read1 reads section 1 (product definition section) of edition 1. g is section 2.
+//
+// Octets that differ between times and members are masked before Kind is computed.
+//
+// Source: FM 92 GRIB1, section 1; ECMWF local definitions.
 func (f *Field) read1(w *readBuffer, m Message, g Octets) *Fault {
 	o, fault := readSection(w, m, f.Sections[1])
 	if fault != nil {
 		return fault
 	}
-	// In edition 1 time and sign of the unit are in the octets 13 to 21 and 25.
+	// Section 1 of edition 1: reference time in octets 13 to 17 and 25, unit and
+	// time range in octets 18 to 21.
 	mask := o.clone()
 	hide := func(from, to int) {
 		for n := from; n <= min(to, len(mask)); n++ {
@@ -42,12 +50,12 @@ func (f *Field) read1(w *readBuffer, m Message, g Octets) *Fault {
 	if f.Centre == centreECMWF && len(o) >= 51 && memberDefinitions[o.U1(41)] {
 		hide(50, 50)
 		if o.U1(41) == hindcastDefinition {
-			hide(52, 63) // dates of the forecast whose hindcast it is, and of its climate
+			hide(52, 63) // dates of the reference forecast and of the model climate
 		}
 		of := o.U1(51)
-		// Number and size are both 0 in fields of no ensemble; a control forecast
-		// (type 10) or perturbed one (11) is a member in any case, and so is an
-		// analysis of the ensemble of data assimilations, streams 1030 and 1249.
+		// Number and size are both 0 outside of an ensemble. Control (type 10) and
+		// perturbed forecasts (type 11) are always members. So are analyses of the
+		// ensemble of data assimilations (streams 1030 and 1249).
 		kind, stream := o.U1(43), o.U2(44)
 		f.Member = Member{Known: true, InEnsemble: of > 0 || kind == 10 || kind == 11 || stream == 1030 || stream == 1249, ID: o.U1(50), EnsembleSize: of}
 	} else if f.Centre != centreECMWF && len(o) <= 40 {
@@ -62,6 +70,7 @@ func (f *Field) read1(w *readBuffer, m Message, g Octets) *Fault {
 	return nil
 }
 
+// boolByte encodes a flag for a digest.
 func boolByte(b bool) byte {
 	if b {
 		return 1
@@ -70,6 +79,9 @@ func boolByte(b bool) byte {
 }
 
 // time1 reads reference time and forecast period of edition 1.
+//
+// Source: FM 92 GRIB1, section 1, octets 13 to 21 and 25; code table 4 (unit of
+// time) and code table 5 (time range indicator).
 func (f *Field) time1(o Octets) *Fault {
 	yy, month, day := o.U1(13), o.U1(14), o.U1(15)
 	if yy == 255 || month == 255 || day == 255 {
@@ -81,6 +93,7 @@ func (f *Field) time1(o Octets) *Fault {
 		f.Time = Time{Known: true, Reason: "the reference date has no year (a climatology?)"}
 		return nil
 	}
+	// A missing minute is 0.
 	minute := o.U1(17)
 	if minute == 255 {
 		minute = 0
@@ -89,6 +102,8 @@ func (f *Field) time1(o Octets) *Fault {
 	if fault != nil {
 		return fault
 	}
+	// Octet 21, code table 5, defines how P1 and P2 (octets 19 and 20) form the
+	// forecast period.
 	p1, p2, unit, known := int64(o.U1(19)), int64(o.U1(20)), o.U1(18), true
 	t := Time{Known: true, Init: init}
 	var ok bool
@@ -112,7 +127,7 @@ func (f *Field) time1(o Octets) *Fault {
 		return nil
 	}
 	if !known {
-		// Init is kept for the message; the decoder says the rest.
+		// Init serves error messages. The decoder provides the lead.
 		f.Time = Time{Init: init}
 		return nil
 	}

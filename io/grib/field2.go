@@ -7,22 +7,22 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// productTemplate says where a product definition template of edition 2 keeps what
-// differs between members and times. Octets count from 1; 0 is absent.
+// productTemplate gives the octets of a product definition template of edition 2
+// that differ between members and times. Octets count from 1; 0 is absent.
 type productTemplate struct {
-	shift    int // octets that the template inserts before the time unit
-	member   int // perturbation number; the size of the ensemble is one further
-	derived  int // derived forecast code; the size likewise
-	interval int // end of the overall time interval
-	// What a statistic over members is of: the type and limits of an event, a whole
-	// percentile, or the number of quantiles and which of them.
+	shift    int // octets that the template inserts before the unit of time
+	member   int // perturbation number; the next octet holds the number of forecasts in the ensemble
+	derived  int // derived forecast (code table 4.7); the next octet holds the number of forecasts
+	interval int // first octet of the end of the overall time interval
+	// Octets of a statistic over members: probability type and limits of an event,
+	// a whole percentile, or number and value of quantiles.
 	event, percentile, quantile int
-	otherProduct                bool
+	otherProduct                bool // a statistic that this program does not read
 }
 
-// productTemplates lists the product definition templates that are understood.
+// productTemplates lists the product definition templates that this package reads.
 //
-// Source: FM 92 GRIB2, code table 4.0 and templates 4.n.
+// Source: FM 92 GRIB2, code table 4.0 and templates 4.0 to 4.87.
 var productTemplates = map[int]productTemplate{
 	0:  {},
 	1:  {member: 36},
@@ -47,7 +47,7 @@ var productTemplates = map[int]productTemplate{
 	87: {quantile: 35, interval: 39},
 }
 
-// minLength is the least number of octets of a section with the template.
+// minLength returns the minimum number of octets of section 4 with this template.
 func (t productTemplate) minLength() int {
 	n := max(34+t.shift, t.member, t.derived, t.percentile, t.interval+6)
 	if t.event > 0 {
@@ -59,7 +59,11 @@ func (t productTemplate) minLength() int {
 	return n
 }
 
-// read2 reads identification and product sections of edition 2.
+// read2 reads sections 1, 2, 4 and 5 of edition 2. g is section 3.
+//
+// Octets that differ between times and members are masked before Kind is computed.
+//
+// Source: FM 92 GRIB2, section 1 (identification), section 4 (product definition).
 func (f *Field) read2(w *readBuffer, m Message, g Octets) *Fault {
 	id, fault := readSection(w, m, f.Sections[1])
 	if fault != nil {
@@ -134,12 +138,13 @@ func (f *Field) read2(w *readBuffer, m Message, g Octets) *Fault {
 	return nil
 }
 
-// ParameterName names a quantity of edition 2 by its codes, for want of another name.
+// ParameterName identifies a quantity of edition 2 by discipline, category and
+// number, such as "param0.0.0" for temperature.
 func ParameterName(discipline, category, number int) string {
 	return fmt.Sprintf("param%d.%d.%d", discipline, category, number)
 }
 
-// discipline is octet 7 of section 0.
+// discipline returns octet 7 of section 0 (code table 0.0).
 func (m Message) discipline(w *readBuffer) int {
 	b, err := w.bytes(m.Offset, 8)
 	if err != nil {
@@ -148,7 +153,11 @@ func (m Message) discipline(w *readBuffer) int {
 	return int(b[6])
 }
 
-// time2 reads the forecast time, to the end of the interval if there is one.
+// time2 reads the forecast time, at the end of the interval if the template has
+// one. out holds the reference time.
+//
+// Source: FM 92 GRIB2, template 4.0, octets 18 to 22 (code table 4.4); template
+// 4.8, octets 35 to 58 (code tables 4.10 and 4.11).
 func (f *Field) time2(o Octets, t productTemplate, out Time) {
 	unit := o.U1(18 + t.shift)
 	start, ok := timeSpan(o.S4(19+t.shift), unit)
@@ -160,15 +169,16 @@ func (f *Field) time2(o Octets, t productTemplate, out Time) {
 		length, ok := timeSpan(o.U4(e+15), o.U1(e+14))
 		switch {
 		case o.U1(e+13) == 1 && o.U1(e+7) == 1:
-			// Fields of several starts at one lead: the lead is the forecast time.
+			// Type of time increment 1: successive reference times at one forecast
+			// time. The lead is the forecast time.
 		case ok && o.U1(e+7) == 1:
-			// One time range: its length is what other decoders take.
+			// One time range: other decoders use its length too.
 			out.Lead, out.Interval = start+length, length
 		case fault == nil && end.Sub(out.Init) >= start:
 			out.Lead = end.Sub(out.Init)
 			out.Interval = out.Lead - start
 		case o.U4(e+15) == missing4:
-			// Neither length nor end: the forecast time is all there is.
+			// Length and end are missing. Only the forecast time is defined.
 		default:
 			out.Known = false
 		}
@@ -182,10 +192,11 @@ func (f *Field) time2(o Octets, t productTemplate, out Time) {
 	}
 }
 
-// missing4 is a missing number of four octets.
+// missing4 is a missing value of four octets: all bits are 1.
 const missing4 = 0xffffffff
 
-// derivedProduct maps code table 4.7.
+// derivedProduct converts code table 4.7 (derived forecast): 0 and 1 are unweighted
+// and weighted mean, 4 is the spread of all members.
 func derivedProduct(code int) ensemble.Product {
 	switch code {
 	case 0, 1:
@@ -197,8 +208,10 @@ func derivedProduct(code int) ensemble.Product {
 	}
 }
 
-// probabilityEvent maps code table 4.9 and the limits behind it. Events of another type are no
-// product that is understood.
+// probabilityEvent reads an event from octet at: code table 4.9 (probability type)
+// and the scaled lower and upper limits. Other probability types are OtherProduct.
+//
+// Source: FM 92 GRIB2, templates 4.5 and 4.9, octets 37 to 47.
 func probabilityEvent(o Octets, at int) (ensemble.Product, ensemble.Event) {
 	limit := func(at int) float64 { return float64(o.S4(at+1)) / math.Pow10(o.S1(at)) }
 	lower, upper := at+1, at+6
@@ -220,7 +233,10 @@ func probabilityEvent(o Octets, at int) (ensemble.Product, ensemble.Event) {
 	return ensemble.Probability, e
 }
 
-// level2 reads the first fixed surface, as far as it is one of ours and alone.
+// level2 reads the first fixed surface (code table 4.5), if the program has that
+// kind of level and there is no second surface.
+//
+// Source: FM 92 GRIB2, template 4.0, octets 23 to 34.
 func (f *Field) level2(o Octets, shift int) {
 	at := 23 + shift
 	kind, second := o.U1(at), o.U1(at+6)

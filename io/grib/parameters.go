@@ -1,13 +1,14 @@
 package grib
 
-// Known fields: what ecCodes would say of the commonest ones, so that reading them needs
-// none of its tables, which take a process a quarter of a second to read. A test compares
-// all of this with ecCodes; what is not here, or comes with octets that might change it, is
-// asked for.
+// Names of the most common fields are listed here, so that reading them does not
+// need the tables of ecCodes, which a process loads in a quarter of a second. A
+// test compares the list with ecCodes. The decoder describes all other fields, and
+// fields with octets that might change the name.
 
-// commonParameters are quantities at pressure levels, by discipline, category and number.
+// commonParameters lists quantities on pressure levels, by discipline, category and
+// number.
 //
-// Source: WMO FM 92 GRIB2, code table 4.2; names and units as ecCodes writes them.
+// Source: FM 92 GRIB2, code table 4.2; names and units in the spelling of ecCodes.
 var commonParameters = map[[3]int]Description{
 	{0, 0, 0}:  {Name: "t", LongName: "Temperature", Unit: "K"},
 	{0, 1, 0}:  {Name: "q", LongName: "Specific humidity", Unit: "kg kg**-1"},
@@ -21,18 +22,19 @@ var commonParameters = map[[3]int]Description{
 	{0, 3, 5}:  {Name: "gh", LongName: "Geopotential height", Unit: "gpm"},
 }
 
-// Centres whose names of these quantities are the common ones (code table C-11): ECMWF,
-// NCEP, Exeter and Toulouse.
+// commonCentres lists the centres (common code table C-11) that use these names:
+// ECMWF, NCEP, Exeter and Toulouse.
 var commonCentres = map[int]bool{98: true, 7: true, 74: true, 85: true}
 
-// Types of data (code table 1.4) and packings (5.0) in the words of ecCodes.
+// Types of data (code table 1.4) and packings (code table 5.0) in the words of
+// ecCodes.
 var (
 	dataTypeNames = map[int]string{0: "an", 1: "fc", 2: "af", 3: "cf", 4: "pf", 5: "cp"}
 	packingNames  = map[int]string{templateSimple: "grid_simple", templateCCSDS: "grid_ccsds"}
 )
 
-// Description is what ecCodes would say of a field, as far as it matters here where the
-// octets have its time and member; ok is false if it has to be asked.
+// Description returns what ecCodes would report about a field with known time and
+// member. ok is false if ecCodes must be asked.
 func (f *Field) Description() (d Description, ok bool) {
 	if d, ok = commonParameters[f.codes]; !ok || f.packing == "" {
 		return d, false
@@ -41,12 +43,13 @@ func (f *Field) Description() (d Description, ok bool) {
 	return d, true
 }
 
-// recordCodes notes what Description needs: sections 1, 2, 4 and 5 of a field at an instant,
-// of a member or of none, at a pressure of whole hPa.
+// recordCodes records the input of Description from sections 1, 2, 4 and 5. It
+// applies to fields at an instant, of a member or a deterministic forecast, on a
+// pressure level of whole hPa.
 func (f *Field) recordCodes(discipline int, id, local, product, rep Octets) {
 	const (
-		noLocal     = 255 // version of the master tables: there are local ones only
-		operational = 1   // production status: 0 operational, 1 test; others have names of their own
+		noLocal     = 255 // master tables version: only local tables are used
+		operational = 1   // production status: 0 operational, 1 test; other values change names
 		pressure    = 100
 		perHPa      = 100
 	)

@@ -1,14 +1,14 @@
 package grib
 
-// Kinds of requests that the child serves for this package. The answer to
-// ValuesKind is a []wire.Values: float32 in stored order and the file's unit, NaN
-// where missing.
+// Names of the requests of this package to the decoding child. The result of
+// ValuesKind is a []wire.Values: float32 in storage order, in the unit of the file,
+// NaN for missing values.
 const (
 	DescribeKind = "grib-describe"
 	ValuesKind   = "grib-values"
 )
 
-// Batch is the request of both kinds: some fields of one file.
+// Batch holds the arguments of both requests: fields of one file.
 type Batch struct {
 	Path   string `json:"path"`
 	Fields []Ref  `json:"fields"`

@@ -6,20 +6,21 @@ import (
 	"io"
 )
 
-// readBuffer reads a file through one moving buffer, so that scanning many small
-// messages costs few reads and scanning large ones reads only their headers: after a
-// jump little is read, and twice as much whenever reading goes on where it ended.
+// readBuffer reads a file through one moving buffer. Scanning many small messages
+// then needs few reads, and scanning large ones reads only their headers. A read
+// after a jump is short; its size doubles as long as reading continues where it
+// ended.
 type readBuffer struct {
 	r       io.ReaderAt
 	size    int64
-	at      int64
+	at      int64 // file offset of buf
 	buf     []byte
 	backing []byte
 	next    int // bytes of the next read
 }
 
-// The least and the most that is read at once: the headers of a message, and what
-// makes the cost of a call small.
+// Bounds of one read: the headers of a message, and the size at which the cost of a
+// call is negligible.
 const (
 	minRead = 4 << 10
 	maxRead = 128 << 10
@@ -29,12 +30,12 @@ func newReadBuffer(r io.ReaderAt, size int64) *readBuffer {
 	return &readBuffer{r: r, size: size, backing: make([]byte, maxRead), next: minRead}
 }
 
-// bytesBuffer is all of some bytes at hand.
+// bytesBuffer returns a readBuffer of data in memory.
 func bytesBuffer(data []byte) *readBuffer {
 	return &readBuffer{size: int64(len(data)), buf: data}
 }
 
-// bytes gives n bytes from off, valid until the next call.
+// bytes returns n bytes from off, valid until the next call.
 //
 // Errors: io.ErrUnexpectedEOF past the end of the file.
 func (w *readBuffer) bytes(off, n int64) ([]byte, error) {
@@ -62,8 +63,8 @@ func (w *readBuffer) bytes(off, n int64) ([]byte, error) {
 	return w.buf[:n], nil
 }
 
-// available gives what is at hand from off on without another read, at least one
-// byte, after reading if necessary.
+// available returns the buffered bytes from off, at least one. It reads if none is
+// buffered.
 func (w *readBuffer) available(off int64) ([]byte, error) {
 	if _, err := w.bytes(off, 1); err != nil {
 		return nil, err

@@ -8,20 +8,21 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/columnfile"
 )
 
-// SavedIndex is the head of an Index that is kept in a file; behind it stand the columns of its
-// messages, fields and junk.
+// SavedIndex is the JSON header of an Index in a cache file. Binary columns of
+// messages, fields and junk follow it (package internal/headed).
 type SavedIndex struct {
 	Messages int      `json:"messages"`
-	Fields   int      `json:"fields"` // of all messages
-	Junk     int      `json:"junk"`   // offset and length of each
-	Texts    []string `json:"texts"`  // that fields refer to, by their place
+	Fields   int      `json:"fields"` // number of fields in all messages
+	Junk     int      `json:"junk"`   // number of junk ranges
+	Texts    []string `json:"texts"`  // strings that fields refer to, by position
 }
 
-// savedMessage and savedField are rows of the columns. What a field has of its message is not in it.
+// savedMessage and savedField are rows of the columns. A field repeats nothing of
+// its message.
 type (
 	savedMessage struct {
 		Number, Offset, Length, Edition int64
-		Fields                          int64 // that follow those of the message before
+		Fields                          int64 // number of fields; they follow those of the previous message
 	}
 	savedField struct {
 		Sections                         [8][2]int64 // offset and length
@@ -45,7 +46,8 @@ type (
 	}
 )
 
-// Save makes what Index reads: the head and the columns. Faults are not among them.
+// Save returns header and columns of a cache file. Faults are not saved: only the
+// index of an undamaged file is cached.
 func (x *Index) Save() (h SavedIndex, columns []byte) {
 	h = SavedIndex{Messages: len(x.Messages), Fields: len(x.Fields), Junk: len(x.Junk)}
 	places := map[string]int64{}
@@ -84,9 +86,9 @@ func (x *Index) Save() (h SavedIndex, columns []byte) {
 	return h, columnfile.Append(columnfile.Append(columnfile.Append(nil, messages...), fields...), junk...)
 }
 
-// Index gives the index that Save was called of.
+// Index restores the index that Save was called on.
 //
-// Errors: columns that are not those of the head.
+// Errors: columns that do not match the header.
 func (h *SavedIndex) Index(c *columnfile.Columns) (*Index, error) {
 	messages, fields, junk := columnfile.Next[savedMessage](c, h.Messages), columnfile.Next[savedField](c, h.Fields), columnfile.Next[[2]int64](c, h.Junk)
 	if err := c.CheckEnd(); err != nil {
@@ -102,7 +104,7 @@ func (h *SavedIndex) Index(c *columnfile.Columns) (*Index, error) {
 	for _, s := range messages {
 		m := Message{Number: int(s.Number), Offset: s.Offset, Length: s.Length, Edition: int(s.Edition)}
 		if s.Fields < 0 || s.Fields > int64(len(fields)) {
-			return nil, errors.New("its messages have more fields than there are")
+			return nil, errors.New("messages refer to more fields than the columns hold")
 		}
 		for i := range fields[:s.Fields] {
 			x.Fields = append(x.Fields, fields[i].field(m, i, text))
@@ -116,7 +118,7 @@ func (h *SavedIndex) Index(c *columnfile.Columns) (*Index, error) {
 	return x, nil
 }
 
-// field is field k of a message.
+// field restores field k of a message.
 func (s *savedField) field(m Message, k int, text func(int64) string) Field {
 	f := Field{Message: m.Number, Sub: k + 1, Offset: m.Offset, Length: m.Length, Edition: m.Edition, Partial: s.Partial, Kind: s.Kind, Grid: s.Grid,
 		Time:   Time{s.TimeKnown, text(s.Reason), time.Unix(s.Init, 0).UTC(), time.Duration(s.Lead), time.Duration(s.Interval)},

@@ -7,33 +7,32 @@ import (
 	"io"
 )
 
-// Junk is a run of bytes between, before or behind messages.
+// Junk is a range of bytes outside of messages.
 type Junk Span
 
-// Result is what a scan found.
+// Result is the result of a scan.
 type Result struct {
 	Messages []Message
 	Faults   []*Fault
 	Junk     []Junk
 }
 
-// maxSection bounds a section that is read whole (all but bitmap and data): the
-// largest of real files hold the row lengths of reduced grids or lists of points.
+// maxSection bounds a section that is read as a whole (all except bitmap and data).
+// The largest in real files hold row lengths of reduced grids or lists of points.
 const maxSection = 16 << 20
 
-// maxFaults ends the search in a file that is nothing but damage.
+// maxFaults ends the scan of a file that holds only damage.
 const maxFaults = 1000
 
-// visitor receives each sound message with its header sections while they are
-// at hand.
+// visitor is called with each valid message while its header sections are buffered.
 type visitor func(m Message, w *readBuffer) *Fault
 
-// Scan finds all messages of a file. A message is sound if its lengths add up,
-// its sections follow each other as the manual says and it ends in 7777. After
-// a fault the search goes on at the next word GRIB.
+// Scan finds all messages of a file. A message is valid if its lengths add up, its
+// sections follow each other as FM 92 requires, and it ends with "7777". After a
+// fault the scan continues at the next "GRIB".
 //
-// Memory: one buffer of 128 KiB, whatever lengths the file claims.
-// Errors: of reading, and ctx.Err(); damage is in Result.Faults.
+// Memory: one buffer of 128 KiB, whatever lengths the file states.
+// Errors: those of reading and ctx.Err(). Damage is reported in Result.Faults.
 func Scan(ctx context.Context, r io.ReaderAt, size int64) (Result, error) {
 	return scan(ctx, r, size, nil)
 }
@@ -71,7 +70,8 @@ func scan(ctx context.Context, r io.ReaderAt, size int64, visit visitor) (Result
 			res.Faults = append(res.Faults, fault)
 			off = start + 4
 			junkFrom = off
-			// A sound end means that only the inside is damaged: go on behind it.
+			// The end is valid, so only the inside is damaged. Continue after the
+			// message.
 			if m.Length > 0 {
 				off, junkFrom = start+m.Length, start+m.Length
 			}
@@ -90,8 +90,7 @@ func scan(ctx context.Context, r io.ReaderAt, size int64, visit visitor) (Result
 	return res, nil
 }
 
-// isPadding says whether a gap holds nothing but a few zeros, as archives put them
-// between messages to fill blocks.
+// isPadding reports whether a gap holds only zeros. Archives fill blocks with them.
 func isPadding(r io.ReaderAt, from, to int64) bool {
 	var b [8 << 10]byte
 	if to-from > int64(len(b)) {
@@ -101,13 +100,13 @@ func isPadding(r io.ReaderAt, from, to int64) bool {
 	return int64(n) == to-from && len(bytes.Trim(b[:n], "\x00")) == 0
 }
 
-// isJunk says whether the bytes from off on are junk rather than the
-// remains of a damaged message, which is reported already.
+// isJunk reports whether the bytes from off are junk. It is false for the remains
+// of a damaged message, which has been reported.
 func isJunk(faults []*Fault, off int64) bool {
 	return len(faults) == 0 || faults[len(faults)-1].Offset+4 != off
 }
 
-// findMessage gives the place of the next word GRIB from off on, or -1.
+// findMessage returns the offset of the next "GRIB" from off, or -1.
 func findMessage(w *readBuffer, off int64) (int64, error) {
 	for off+4 <= w.size {
 		b, err := w.available(off)
@@ -127,8 +126,11 @@ func findMessage(w *readBuffer, off int64) (int64, error) {
 	return -1, nil
 }
 
-// parseMessage examines the message at off. The error is of reading; damage is the
-// fault, and then Message.Length is set only if the end of the message is sure.
+// parseMessage checks the message at off. The error is of reading; damage is the
+// fault. With a fault, Message.Length is set only if the end of the message is
+// certain.
+//
+// Source: FM 92 GRIB1 and GRIB2, section 0 (indicator section).
 func parseMessage(w *readBuffer, off int64) (Message, *Fault, error) {
 	m := Message{Offset: off}
 	head, err := w.bytes(off, 8)
@@ -142,11 +144,12 @@ func parseMessage(w *readBuffer, off int64) (Message, *Fault, error) {
 	case 2:
 		return parseMessage2(w, m)
 	default:
-		return m, faultf("GRIB edition not known", "edition %d", m.Edition), nil
+		return m, faultf("unknown GRIB edition", "edition %d", m.Edition), nil
 	}
 }
 
-// truncated turns a read past the end into a fault and keeps any other error.
+// truncated converts a read past the end of the file into a fault and returns any
+// other error.
 func truncated(m Message, w *readBuffer, off, need int64, part string, err error) (Message, *Fault, error) {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return m, faultf("file ends inside the message", "%s needs %d bytes, %d left", part, need, w.size-off), nil

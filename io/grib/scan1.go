@@ -2,12 +2,15 @@ package grib
 
 import "bytes"
 
-// parseMessage1 walks a message of edition 1.
+// parseMessage1 checks a message of edition 1 whose section 0 is head.
+//
+// Source: FM 92 GRIB1, sections 0 to 5. Section 1, octet 8 declares sections 2 and
+// 3.
 func parseMessage1(w *readBuffer, m Message, head Octets) (Message, *Fault, error) {
 	total := int64(head.U3(5))
 	var s Sections
 	at := int64(8)
-	// next takes a section with a three-octet length at its start.
+	// next reads a section, whose first three octets are its length.
 	next := func(n int, least int64, name string) (Octets, *Fault, error) {
 		b, err := w.bytes(m.Offset+at, 3)
 		if err != nil {
@@ -47,8 +50,9 @@ func parseMessage1(w *readBuffer, m Message, head Octets) (Message, *Fault, erro
 	}
 	data := int64(Octets(b).U3(1))
 	if total&0x800000 != 0 && data < 120 {
-		// Messages over 8 MiB count in units of 120 bytes; section 4 holds what
-		// is too much (an ECMWF convention that all centres follow).
+		// Messages above 8 MiB set the first bit of the length and count in units
+		// of 120 bytes. The length of section 4 then holds the excess. This is a
+		// convention of ECMWF that all centres follow.
 		total = (total&0x7fffff)*120 - data + 4
 		data = total - 4 - at
 	}
@@ -62,7 +66,7 @@ func parseMessage1(w *readBuffer, m Message, head Octets) (Message, *Fault, erro
 	return finishMessage(w, m, total, []Sections{s})
 }
 
-// finishMessage checks the end marker and closes the message.
+// finishMessage checks the end marker "7777" and completes the message.
 func finishMessage(w *readBuffer, m Message, total int64, fields []Sections) (Message, *Fault, error) {
 	if total > w.size-m.Offset {
 		return m, faultf("file ends inside the message", "it declares %d bytes, %d left", total, w.size-m.Offset), nil
@@ -72,7 +76,7 @@ func finishMessage(w *readBuffer, m Message, total int64, fields []Sections) (Me
 		return m, nil, err
 	}
 	if !bytes.Equal(end, []byte("7777")) {
-		return m, faultf("end marker missing", "%q in place of 7777", end), nil
+		return m, faultf("end marker missing", "%q instead of 7777", end), nil
 	}
 	m.Length, m.Fields = total, fields
 	return m, nil, nil

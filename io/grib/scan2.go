@@ -2,21 +2,25 @@ package grib
 
 import "encoding/binary"
 
-// minSectionLength is the smallest length of each section of edition 2, by number.
+// minSectionLength is the minimum length of each section of edition 2, by number.
 var minSectionLength = [8]int64{1: 21, 2: 5, 3: 14, 4: 9, 5: 11, 6: 6, 7: 5}
 
-// Bitmap indicators (code table 6.0).
+// Bitmap indicators, code table 6.0.
 const (
 	bitmapFollows  = 0
 	bitmapAsBefore = 254
 	bitmapNone     = 255
 )
 
-// nextSections says which sections may come after which (FM 92, regulation 92.2.5:
-// sections 2 to 7, 3 to 7 or 4 to 7 may be repeated).
+// nextSections gives the sections that may follow a section. Sections 2 to 7, 3 to
+// 7 or 4 to 7 may be repeated.
+//
+// Source: FM 92 GRIB2, regulation 92.2.5.
 var nextSections = [8][]byte{0: {1}, 1: {2, 3}, 2: {3}, 3: {4}, 4: {5}, 5: {6}, 6: {7}, 7: {2, 3, 4}}
 
-// parseMessage2 walks a message of edition 2.
+// parseMessage2 checks a message of edition 2.
+//
+// Source: FM 92 GRIB2, section 0: octets 9 to 16 hold the total length.
 func parseMessage2(w *readBuffer, m Message) (Message, *Fault, error) {
 	head, err := w.bytes(m.Offset, 16)
 	if err != nil {
@@ -28,7 +32,8 @@ func parseMessage2(w *readBuffer, m Message) (Message, *Fault, error) {
 	}
 	left := w.size - m.Offset
 	if declared > uint64(left) {
-		// Fields that are whole before the cut are kept with the fault.
+		// Fields that are complete before the end of the file are returned with the
+		// fault.
 		m.Fields, _, err = walkSections(w, m, left)
 		return m, faultf("file ends inside the message", "it declares %d bytes, %d left", declared, left), err
 	}
@@ -40,15 +45,21 @@ func parseMessage2(w *readBuffer, m Message) (Message, *Fault, error) {
 	return finishMessage(w, m, total, fields)
 }
 
-// walkSections walks along the sections of a message up to an end, and gives the fields
-// that are whole; the fault is where it cannot go on.
+// walkSections visits the sections of a message up to an end. It returns the fields
+// that are complete, and a fault where the structure breaks. In each section octets
+// 1 to 4 hold the length and octet 5 the section number.
+//
+// A field ends with section 7. Section 6 may refer to the previous bitmap of the
+// same message (code table 6.0, value 254).
+//
+// Source: FM 92 GRIB2, sections 1 to 7.
 func walkSections(w *readBuffer, m Message, end int64) (fields []Sections, _ *Fault, _ error) {
 	var s Sections
 	var bitmap Span
 	last := byte(0)
 	for at := int64(16); at < end; {
 		if end-at < 5 {
-			return fields, faultf("sections do not fill the message", "%d bytes left behind section %d", end-at, last), nil
+			return fields, faultf("sections do not fill the message", "%d bytes left after section %d", end-at, last), nil
 		}
 		b, err := w.bytes(m.Offset+at, 5)
 		if err != nil {
@@ -87,14 +98,15 @@ func walkSections(w *readBuffer, m Message, end int64) (fields []Sections, _ *Fa
 		at += length
 	}
 	if last != 7 {
-		return fields, faultf("sections missing", "the message ends behind section %d", last), nil
+		return fields, faultf("sections missing", "the message ends after section %d", last), nil
 	}
 	return fields, nil, nil
 }
 
-// ParseSections gives the sections of a message of edition 2 in memory, of its first field.
+// ParseSections returns the sections of the first field of an edition 2 message in
+// memory.
 //
-// Errors: a *Fault if the message is not sound.
+// Errors: a *Fault if the message is damaged.
 func ParseSections(data []byte) (*Sections, error) {
 	m, fault, err := parseBytes(data)
 	if err != nil {
@@ -106,11 +118,12 @@ func ParseSections(data []byte) (*Sections, error) {
 	return &m.Fields[0], nil
 }
 
-// parseBytes examines a message in memory.
+// parseBytes checks a message in memory.
 func parseBytes(data []byte) (Message, *Fault, error) {
 	return parseMessage(bytesBuffer(data), 0)
 }
 
+// mayFollow reports whether section next may follow section last.
 func mayFollow(last, next byte) bool {
 	for _, n := range nextSections[last] {
 		if n == next {

@@ -5,35 +5,42 @@ import (
 	"math"
 )
 
-// SimplePacking is the simple packing of a field: numbers X of some bits, of which each is a value
-// (Reference + X·2^Binary)·10^−Decimal. The numbers stand one after the other, or are
-// coded.
+// SimplePacking describes the simple packing of a field. Each value Y follows from
+// an unsigned integer X of Bits bits:
 //
-// Source: FM 92 GRIB2, data representation templates 5.0 and 5.42, regulation 92.9.4;
-// FM 92 GRIB1, section 4.
+//	Y = (R + X·2^E) · 10^−D
+//
+// R is Reference, E BinaryScale and D DecimalScale. The integers are stored
+// consecutively, or with the lossless CCSDS compression.
+//
+// Source: FM 92 GRIB2, regulation 92.9.4, templates 5.0 and 5.42; FM 92 GRIB1,
+// section 4.
 type SimplePacking struct {
-	Data                      []byte
-	Count, Bits               int
+	Data                      []byte // packed integers: section 7 from octet 6, or section 4 of edition 1 from octet 12
+	Count, Bits               int    // Count is the number of values, Bits the bits of each.
 	Reference                 float64
 	BinaryScale, DecimalScale int
-	CCSDS                     *CCSDS // nil for numbers one after the other
+	CCSDS                     *CCSDS // nil for consecutive integers
 	bitmap                    Octets // section 6 of edition 2; nil: all points have a value
 }
 
-// CCSDS is the lossless code of the CCSDS in which the numbers are: flags as libaec has
-// them, numbers of a block, and blocks from one reference number to the next.
+// CCSDS holds the parameters of lossless compression, as libaec takes them: flags,
+// block size, and reference sample interval (blocks between reference samples).
 //
-// Source: FM 92 GRIB2, data representation template 5.42; CCSDS 121.0-B-3.
+// Source: FM 92 GRIB2, template 5.42; CCSDS 121.0-B-3.
 type CCSDS struct{ Flags, BlockSize, ReferenceInterval int }
 
-// ccsdsSigned is the flag of numbers with a sign, which no GRIB should have.
+// ccsdsSigned is the flag for signed integers, which GRIB does not use.
 const ccsdsSigned = 1
 
-// ParseSimplePacking finds the simple packing of the only field of a message in memory, on so many
-// points, coded or not. ok is false for other packings, and for those that an ecCodes
-// decodes as well: constant fields, more than 32 bits, bitmaps of edition 1.
+// ParseSimplePacking reads the simple packing of a message with one field in
+// memory, on a grid of a number of points. ok is false for other packings, and for
+// those that ecCodes decodes equally well: constant fields, more than 32 bits,
+// bitmaps of edition 1.
 //
 // Errors: sections that contradict each other.
+// Source: FM 92 GRIB2, templates 5.0 and 5.42; FM 92 GRIB1, section 4, octets 4 to
+// 11 and section 1, octets 27 and 28.
 func ParseSimplePacking(message []byte, points int) (p SimplePacking, ok bool, err error) {
 	m, fault, err := parseBytes(message)
 	if err != nil {
@@ -46,15 +53,15 @@ func ParseSimplePacking(message []byte, points int) (p SimplePacking, ok bool, e
 	part := func(n int) Octets { return Octets(message[s[n].Offset : s[n].Offset+s[n].Length]) }
 	if m.Edition == 1 {
 		product, data := part(1), part(4)
-		const spectralPackedIntegersMore = 0xf0 // flags of other packings
-		if s[3].Length > 0 || data.U1(4)&spectralPackedIntegersMore != 0 {
+		const otherPacking = 0xf0 // octet 4, bits 1 to 4 (code table 11): spherical harmonics, complex packing, integers, additional flags
+		if s[3].Length > 0 || data.U1(4)&otherPacking != 0 {
 			return p, false, nil
 		}
 		unused := data.U1(4) & 0xf
 		p = SimplePacking{Data: data[11:], Bits: data.U1(11), Reference: ibmFloat(uint32(data.U4(7))), BinaryScale: data.S2(5), DecimalScale: product.S2(27)}
 		if p.Bits > 0 {
 			p.Count = (8*len(p.Data) - unused) / p.Bits
-			p.Count = min(p.Count, points) // octets are filled up to an even number
+			p.Count = min(p.Count, points) // section 4 is padded to an even number of octets
 		}
 	} else {
 		rep, bitmap := part(5), part(6)
@@ -81,19 +88,19 @@ func ParseSimplePacking(message []byte, points int) (p SimplePacking, ok bool, e
 		return p, true, fmt.Errorf("%d values of %d bits, the data section holds %d bytes", p.Count, p.Bits, len(p.Data))
 	}
 	if most := p.Value(1<<p.Bits - 1); !(math.Abs(most) <= math.MaxFloat32) || !(math.Abs(p.Value(0)) <= math.MaxFloat32) {
-		return p, true, fmt.Errorf("values up to %g are more than a float holds", most)
+		return p, true, fmt.Errorf("values up to %g exceed the range of float32", most)
 	}
 	return p, true, nil
 }
 
-// Data representation templates of edition 2.
+// Data representation templates of edition 2, code table 5.0.
 const (
 	templateSimple = 0
 	templateCCSDS  = 42
 )
 
-// ScaleFactors are 2^Binary and 10^−Decimal, the latter as ecCodes multiplies it up, so that
-// values have its bits.
+// ScaleFactors returns 2^E and 10^−D. The power of ten is multiplied step by step
+// as in ecCodes, so that values have the same bits.
 func (p *SimplePacking) ScaleFactors() (binary, decimal float64) {
 	decimal = 1
 	for range max(-p.DecimalScale, 0) {
@@ -105,20 +112,21 @@ func (p *SimplePacking) ScaleFactors() (binary, decimal float64) {
 	return math.Ldexp(1, p.BinaryScale), decimal
 }
 
-// Value is the value of a number.
+// Value returns the value of an integer.
 func (p *SimplePacking) Value(x uint64) float64 {
 	binary, decimal := p.ScaleFactors()
 	return (float64(float64(x)*binary) + p.Reference) * decimal
 }
 
-// HasAllPoints tells whether all points have a value, without a look at a bitmap.
+// HasAllPoints reports whether all points have a value. It does not read the bits
+// of a bitmap.
 func (p *SimplePacking) HasAllPoints() bool { return p.bitmap == nil || p.bitmap.U1(6) == bitmapNone }
 
-// ApplyBitmap moves the values, which stand first, to the points that have one; others become
-// NaN.
+// ApplyBitmap moves the values, which are at the start of out, to the points that
+// have a value. All other points become NaN.
 //
-// Shape: out [points], in stored order.
-// Errors: a bitmap of other points or values; out is not to be used then.
+// Shape: out [points], in storage order.
+// Errors: a bitmap of another number of points or values; out is invalid then.
 func (p *SimplePacking) ApplyBitmap(out []float32) error {
 	if p.bitmap == nil {
 		return nil
@@ -126,7 +134,10 @@ func (p *SimplePacking) ApplyBitmap(out []float32) error {
 	return applyBitmap(out, p.Count, p.bitmap)
 }
 
-// ibmFloat is a number of 32 bits to the base of 16.
+// ibmFloat converts an IBM System/360 single-precision number: sign, 7-bit exponent
+// to the base 16 in excess 64, 24-bit fraction.
+//
+// Source: FM 92 GRIB1, single precision floating point representation.
 func ibmFloat(b uint32) float64 {
 	v := math.Ldexp(float64(b&0xffffff), 4*(int(b>>24&0x7f)-64)-24)
 	if b>>31 == 1 {

@@ -6,13 +6,15 @@ import (
 	"math"
 )
 
-// Unpack decodes the packings of edition 2 that ecCodes 2.28 does not, or not
-// rightly: IEEE numbers (template 5.4; of 64 bits it makes half as many) and run
-// lengths (5.200, which it does not have). ok is false for any other.
+// Unpack decodes packings of edition 2 that ecCodes 2.28 lacks or decodes wrongly:
+// IEEE numbers (template 5.4; ecCodes returns half of the 64-bit values) and run
+// length packing (template 5.200). ok is false for all other packings.
 //
-// Shape: out [points], stored order. Missing: NaN.
-// Errors: sections that contradict each other, values that are not finite; out is not to be used then.
-// Source: FM 92 GRIB2, data representation templates 5.4, 5.200, 7.4, 7.200.
+// Shape: out [points], in storage order.
+// Missing: NaN.
+// Errors: sections that contradict each other, values that are not finite; out is
+// invalid then.
+// Source: FM 92 GRIB2, templates 5.4, 7.4, 5.200 and 7.200.
 func Unpack(message []byte, s *Sections, out []float32) (ok bool, err error) {
 	part := func(n int) Octets {
 		p := s[n]
@@ -41,7 +43,10 @@ func Unpack(message []byte, s *Sections, out []float32) (ok bool, err error) {
 	return true, applyBitmap(out, values, bitmap)
 }
 
-// ieee reads numbers of 32 (precision 1) or 64 bits (2).
+// ieee decodes big-endian IEEE 754 numbers of 32 bits (precision 1) or 64 bits
+// (precision 2).
+//
+// Source: FM 92 GRIB2, template 5.4, code table 5.7.
 func ieee(out []float32, data []byte, precision int) error {
 	width := map[int]int{1: 4, 2: 8}[precision]
 	if width == 0 {
@@ -63,14 +68,17 @@ func ieee(out []float32, data []byte, precision int) error {
 	return nil
 }
 
-// runLength expands run lengths. Numbers of some bits follow each other: one up to mv
-// is a level (0 is missing), those above it are digits, to the base of what is
-// left of the range, of how often the level before them is repeated.
+// runLength decodes run length packing. Integers of rep octet 12 bits follow each
+// other. One up to mv, the largest level in use, is a level (0 is missing). Larger
+// ones are digits of the number of repetitions of the preceding level, the least
+// significant first, to the base 2^bits − 1 − mv.
+//
+// Source: FM 92 GRIB2, templates 5.200 and 7.200.
 func runLength(out []float32, data []byte, rep Octets) error {
 	bits, mv, levels := rep.U1(12), rep.U2(13), rep.U2(15)
 	scale := math.Pow10(-rep.S1(17))
 	if bits < 1 || bits > 16 || mv < 1 || mv >= 1<<bits || levels < mv || len(rep) < 17+2*levels {
-		return fmt.Errorf("impossible run-length packing: %d bits, largest value %d of %d levels", bits, mv, levels)
+		return fmt.Errorf("invalid run length packing: %d bits, largest value %d of %d levels", bits, mv, levels)
 	}
 	base := 1<<bits - 1 - mv
 	acc, have, at, n := 0, 0, 0, 0
@@ -112,7 +120,7 @@ func runLength(out []float32, data []byte, rep Octets) error {
 				return err
 			}
 		case level < 0:
-			return fmt.Errorf("a run length comes before any level")
+			return fmt.Errorf("a run length precedes the first level")
 		default:
 			if err := put((v - mv - 1) * digit); err != nil {
 				return err
@@ -123,7 +131,11 @@ func runLength(out []float32, data []byte, rep Octets) error {
 	return nil
 }
 
-// applyBitmap moves the values that a bitmap has to their points, from the back.
+// applyBitmap moves the values to their points, from the last to the first, in
+// place. Points without a value become NaN.
+//
+// Source: FM 92 GRIB2, section 6: bit 1 is a value present, the most significant
+// bit first.
 func applyBitmap(out []float32, values int, bitmap Octets) error {
 	if bitmap.U1(6) == bitmapNone {
 		if values != len(out) {
@@ -141,12 +153,12 @@ func applyBitmap(out []float32, values int, bitmap Octets) error {
 			continue
 		}
 		if values--; values < 0 {
-			return fmt.Errorf("the bitmap has more points than there are values")
+			return fmt.Errorf("the bitmap has more points than the data have values")
 		}
 		out[i] = out[values]
 	}
 	if values != 0 {
-		return fmt.Errorf("the bitmap has fewer points than there are values")
+		return fmt.Errorf("the bitmap has fewer points than the data have values")
 	}
 	return nil
 }

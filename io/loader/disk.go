@@ -8,18 +8,23 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// disk keeps copies of samples in one file without a name, which disappears with the
-// process however that ends.
+// disk keeps copies of samples in one unnamed file, which the system removes when
+// the process ends.
 type disk struct {
 	file *os.File
-	span int64 // bytes of a place in the file; what a copy leaves out is a hole
+	// span is the number of bytes of a slot in the file. Parts of a slot that a
+	// copy does not use are holes.
+	span int64
 
-	mu    sync.Mutex
-	slots map[int]int // places, by sample
+	mu sync.Mutex
+	// slots holds the slot of each sample.
+	slots map[int]int
 	state map[int]copyState
-	err   error // why copies were not made, or could not be read
+	// err is the first error of making or reading a copy.
+	err error
 }
 
+// copyState is the state of the copy of a sample.
 type copyState int
 
 const (
@@ -28,7 +33,7 @@ const (
 	copyComplete
 )
 
-// newDisk makes the file in a folder.
+// newDisk creates the file in a directory.
 //
 // Errors: 73.
 func newDisk(dir string, span int64) (*disk, error) {
@@ -42,10 +47,11 @@ func newDisk(dir string, span int64) (*disk, error) {
 	return &disk{file: f, span: span, slots: map[int]int{}, state: map[int]copyState{}}, nil
 }
 
+// close closes the file, which frees it.
 func (d *disk) close() error { return d.file.Close() }
 
-// assign gives each sample of a list a place, and takes the places of others. New ones lie
-// in the order of the list.
+// assign gives each sample of a list a slot and frees all other slots. New slots
+// are assigned in the order of the list, so that they are written sequentially.
 func (d *disk) assign(list []int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -75,7 +81,7 @@ func (d *disk) assign(list []int) {
 	}
 }
 
-// open is the copy of a sample, nil if there is none.
+// open returns the copy of a sample; nil if there is none.
 func (d *disk) open(k int) io.ReaderAt {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,14 +91,15 @@ func (d *disk) open(k int) io.ReaderAt {
 	return io.NewSectionReader(d.file, int64(d.slots[k])*d.span, d.span)
 }
 
-// copyWriter is a copy of a sample while it is made. An error of the disk ends the copying, not
-// the reading.
+// copyWriter writes the copy of a sample. An error of the disk ends the copy, but
+// not the read that feeds it.
 type copyWriter struct {
 	k   int
 	to  *io.OffsetWriter
 	err error
 }
 
+// WriteAt writes p unless an earlier write failed. It always succeeds.
 func (c *copyWriter) WriteAt(p []byte, at int64) (int, error) {
 	if c.err == nil {
 		_, c.err = c.to.WriteAt(p, at)
@@ -100,7 +107,8 @@ func (c *copyWriter) WriteAt(p []byte, at int64) (int, error) {
 	return len(p), nil
 }
 
-// beginCopy begins the copy of a sample; nil if another one does so.
+// beginCopy starts the copy of a sample. It returns nil if a copy exists or is
+// being made.
 func (d *disk) beginCopy(k int) *copyWriter {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,12 +119,12 @@ func (d *disk) beginCopy(k int) *copyWriter {
 	return &copyWriter{k: k, to: io.NewOffsetWriter(d.file, int64(d.slots[k])*d.span)}
 }
 
-// endCopy ends the copy, which is right if the sample was read whole.
+// endCopy ends a copy. right reports whether the sample was read completely.
 func (d *disk) endCopy(c *copyWriter, right bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case c.err != nil: // begun for good: the disk is full, or fails
+	case c.err != nil: // the copy stays in this state: the disk is full or fails
 		d.recordError(c.err)
 	case right:
 		d.state[c.k] = copyComplete
@@ -125,7 +133,7 @@ func (d *disk) endCopy(c *copyWriter, right bool) {
 	}
 }
 
-// dropCopy notes that a copy cannot be read.
+// dropCopy discards a copy that cannot be read.
 func (d *disk) dropCopy(k int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -8,73 +8,88 @@ import (
 	"time"
 )
 
-// Dataset is where a Loader has its samples from. Its methods are called by several
-// goroutines at once.
+// Dataset is the source of the samples of a Loader. Its methods are called by
+// several goroutines.
 type Dataset[T any] interface {
-	// Read reads sample k from the file system. room is a sample whose memory may be used
-	// again, or the zero value. If copy is not nil it is given what ReadCopy reads.
+	// Read reads sample k from the file system. room is a sample whose memory may
+	// be reused, or the zero value. copy, if not nil, receives the data that
+	// ReadCopy reads.
 	Read(ctx context.Context, k int, room T, copy io.WriterAt) (T, error)
-	// ReadCopy makes sample k of what Read gave to copy.
+	// ReadCopy restores sample k from the data that Read wrote to copy.
 	ReadCopy(ctx context.Context, k int, room T, copy io.ReaderAt) (T, error)
-	// Size is that of any sample.
-	Size() Size
+	Size() Size // Size returns the size of a sample. All samples have the same size.
 }
 
-// Size is what a sample takes, in bytes.
+// Size is the size of a sample in bytes.
 type Size struct {
-	Memory int64 // once it is read
-	Stored int64 // as it is read, and as a copy
-	Span   int64 // from the first to the last byte of a copy
+	// Memory is the size of a sample in memory.
+	Memory int64
+	// Stored is the size as read from the file system, and as a copy.
+	Stored int64
+	// Span is the distance from the first to the last byte of a copy.
+	Span int64
 }
 
-// Options bound what a Loader uses. The zero value reads one sample ahead and keeps none.
+// Options bounds the resources of a Loader. The zero value prefetches one sample
+// and caches none.
 type Options struct {
-	// Prefetch is the number of staging buffers of a stream, each of which takes a sample: as
-	// many are read at once, before they are needed.
+	// Prefetch is the number of staging buffers of a stream. Each holds one sample;
+	// that many samples are read concurrently ahead of use.
 	Prefetch int
-	// Memory is how many bytes of samples are kept in memory.
-	Memory int64
-	// Disk is how many bytes are kept in a file in the folder DiskDir, which disappears with
-	// the process.
+	Memory   int64 // Memory is the size of the memory cache in bytes.
+	// Disk is the size of the disk cache in bytes. It is one file in DiskDir, which
+	// disappears with the process.
 	Disk    int64
 	DiskDir string
-	// PeerTimeout is how long an answer of a peer is waited for, and each piece of it; 0 is a
-	// minute, longer than a file system takes to begin with a sample.
+	// PeerTimeout bounds the wait for the reply of a peer, and for each chunk of
+	// it. 0 means one minute, more than a file system takes to begin reading a
+	// sample.
 	PeerTimeout time.Duration
 }
 
-// The caches of a Loader, by their numbers in Schedule.Place.
+// Numbers of the caches of a Loader in Schedule.Place.
 const (
 	inMemory = iota
 	onDisk
 )
 
-// Loader gives samples in orders that are known before, from the fastest place that has
-// them: its memory, its disk, the memory of other readers, the file system. It keeps what Keep says, from when a stream
-// first reads it.
+// Loader returns samples in an order that is known in advance, from the fastest
+// place that has them: memory cache, disk cache, memory of peers, file system.
+// Samples enter the caches of PlanCaches when a stream first reads them.
 type Loader[T any] struct {
-	o       Options
-	dataset Dataset[T] // nil for one that holds all samples
+	o Options
+	// dataset is nil for a loader with all samples in memory.
+	dataset Dataset[T]
 	size    Size
 
-	mu          sync.Mutex
-	placement   []int // by sample, that of Schedule.Place
-	memory      map[int]T
-	disk        *disk
-	counts      Counts
-	freeBuffers []T // staging buffers of streams that have ended
+	mu sync.Mutex
+	// placement is the cache of each sample, from Schedule.Place; nil before
+	// PlanCaches.
+	placement []int
+	memory    map[int]T
+	disk      *disk
+	counts    Counts
+	// freeBuffers holds staging buffers of closed streams.
+	freeBuffers []T
 
-	inFlight   map[int]chan struct{} // samples for the memory that are on their way, closed when they are there
-	peers      *peers[T]             // nil for none
-	reader     int                   // which one this is of all
-	peersFirst bool                  // peers come before the file system
-	holders    [][]holder            // by sample; nil if there is nobody to ask
-	latencies  latencies
+	// inFlight holds the samples that are being read for the memory cache. The
+	// channel is closed when the sample has arrived.
+	inFlight map[int]chan struct{}
+	// peers is nil before Serve.
+	peers *peers[T]
+	// reader is the number of this reader among all.
+	reader int
+	// peersFirst gives peers precedence over the file system, whatever their
+	// latency.
+	peersFirst bool
+	// holders lists the readers that cache each sample; nil without peers.
+	holders   [][]holder
+	latencies latencies
 }
 
-// New makes a loader that keeps nothing yet.
+// New makes a loader with empty caches.
 //
-// Errors: 73 if the disk has no room for the file of its cache.
+// Errors: 73 if the file of the disk cache cannot be created.
 func New[T any](origin Dataset[T], o Options) (*Loader[T], error) {
 	o.Prefetch, o.PeerTimeout = max(o.Prefetch, 1), cmp.Or(o.PeerTimeout, time.Minute)
 	l := &Loader[T]{o: o, dataset: origin, size: origin.Size(), memory: map[int]T{}, inFlight: map[int]chan struct{}{}}
@@ -87,7 +102,8 @@ func New[T any](origin Dataset[T], o Options) (*Loader[T], error) {
 	return l, nil
 }
 
-// NewInMemory is a loader of samples of so many bytes that all are in memory, and stay there.
+// NewInMemory makes a loader of samples that are all in memory and stay there.
+// bytes is the size of one sample.
 func NewInMemory[T any](samples []T, bytes int64) *Loader[T] {
 	l := &Loader[T]{o: Options{Prefetch: 2}, size: Size{Memory: bytes}, memory: map[int]T{}}
 	for k, x := range samples {
@@ -96,7 +112,7 @@ func NewInMemory[T any](samples []T, bytes int64) *Loader[T] {
 	return l
 }
 
-// Close frees what the loader keeps. Its streams must be closed.
+// Close frees the caches. All streams must be closed before.
 func (l *Loader[T]) Close() error {
 	if l.peers != nil {
 		l.peers.shutdown()
@@ -108,9 +124,9 @@ func (l *Loader[T]) Close() error {
 	return l.disk.close()
 }
 
-// PlanCaches says which samples to keep, by a schedule that a reader goes through: what it needs
-// most often, and in no cache more than its bytes. What else was kept is dropped. No
-// stream may be open.
+// PlanCaches decides which samples to cache for a schedule: those that the reader
+// reads most often, up to the size of each cache. Other cached samples are dropped.
+// No stream may be open.
 func (l *Loader[T]) PlanCaches(s Schedule, reader int) {
 	if l.dataset == nil {
 		return
@@ -141,7 +157,7 @@ func (l *Loader[T]) PlanCaches(s Schedule, reader int) {
 	}
 }
 
-// capacities is how many samples the caches have room for: samples are alike.
+// capacities returns the number of samples that fit each cache.
 func (l *Loader[T]) capacities() []int64 {
 	caches := []int64{l.o.Memory / max(l.size.Memory, 1), 0}
 	if l.disk != nil {
@@ -150,7 +166,7 @@ func (l *Loader[T]) capacities() []int64 {
 	return caches
 }
 
-// Count is a number of reads, and their bytes.
+// Count is a number of reads and their bytes.
 type Count struct {
 	Reads int64 `json:"reads"`
 	Bytes int64 `json:"bytes"`
@@ -165,28 +181,31 @@ func (c Count) sub(earlier Count) Count {
 	return Count{c.Reads - earlier.Reads, c.Bytes - earlier.Bytes}
 }
 
-// Counts says where samples came from, and how long one waited for them. Bytes are those
-// of memory, or as they are stored.
+// Counts holds the reads from each source and the time spent waiting. Bytes are
+// those in memory (Prefetched, Memory, Peers) or as stored (Disk, FileSystem).
 type Counts struct {
-	Prefetched Count // of all samples, those that were there before they were asked for
-	Memory     Count
-	Disk       Count
-	Peers      Count
-	FileSystem Count         // with what was read for peers
-	WaitTime   time.Duration // for those that were not
-	// DiskError is why the disk keeps less than it should, if it does.
-	DiskError error
-	// PeerError is why a peer was not asked, or not believed, if one was not.
-	PeerError error
+	// Prefetched counts the samples of any source that were ready when they were
+	// needed.
+	Prefetched Count
+	// Memory, Disk, Peers and FileSystem count reads by source.
+	Memory Count
+	Disk   Count
+	Peers  Count
+	// FileSystem includes reads for peers.
+	FileSystem Count
+	// WaitTime is the total time of waiting for samples that were not ready.
+	WaitTime  time.Duration
+	DiskError error // DiskError is the first error of the disk cache; nil without one.
+	PeerError error // PeerError is the first error of a peer; nil without one.
 }
 
-// Since is what was added to earlier counts.
+// Since returns the difference from earlier counts.
 func (c Counts) Since(earlier Counts) Counts {
 	return Counts{c.Prefetched.sub(earlier.Prefetched), c.Memory.sub(earlier.Memory), c.Disk.sub(earlier.Disk), c.Peers.sub(earlier.Peers), c.FileSystem.sub(earlier.FileSystem),
 		c.WaitTime - earlier.WaitTime, c.DiskError, c.PeerError}
 }
 
-// Counts are those of all streams so far.
+// Counts returns the counts of all streams.
 func (l *Loader[T]) Counts() Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,32 +221,38 @@ func (l *Loader[T]) Counts() Counts {
 	return c
 }
 
-// Stream gives the samples of a list, one after the other. They are read ahead in that
-// order, as far as staging buffers are free.
+// Stream returns the samples of a list in order. It prefetches into its staging
+// buffers.
 type Stream[T any] struct {
 	l     *Loader[T]
 	ctx   context.Context
 	stop  context.CancelFunc
 	done  sync.WaitGroup
 	slots []slot[T]
-	at    int // of the sample to be given next
-	n     int
-	err   error
+	// at is the number of samples returned.
+	at  int
+	n   int
+	err error
 }
 
-// slot is a staging buffer. It gets every so-manieth sample of the list.
+// slot is a staging buffer. With n slots, slot i serves the samples i, i+n, i+2n …
+// of the list.
 type slot[T any] struct {
-	full   chan fetched[T]
-	free   chan struct{} // the sample given from it is no more in use
-	buffer T             // of the goroutine that fills it
+	// full holds the next sample of the slot.
+	full chan fetched[T]
+	// free signals that the sample of this slot is no longer in use.
+	free chan struct{}
+	// buffer is owned by the goroutine that fills the slot.
+	buffer T
 }
 
+// fetched is a sample or the error of reading it.
 type fetched[T any] struct {
 	sample T
 	err    error
 }
 
-// Stream starts to read samples in an order. Close must be called.
+// Stream starts reading samples in an order. Close must be called.
 func (l *Loader[T]) Stream(ctx context.Context, reads []int) *Stream[T] {
 	s := &Stream[T]{l: l, n: len(reads), slots: make([]slot[T], min(l.o.Prefetch, len(reads)))}
 	s.ctx, s.stop = context.WithCancel(ctx)
@@ -262,10 +287,11 @@ func (l *Loader[T]) Stream(ctx context.Context, reads []int) *Stream[T] {
 	return s
 }
 
-// Next gives the next sample, which may be used until the next call or Close, and must not
-// be changed.
+// Next returns the next sample. It is valid until the next call of Next or Close,
+// and must not be changed.
 //
-// Errors: io.EOF behind the last; those of the origin, which end the stream; ctx.Err().
+// Errors: io.EOF after the last sample; those of the dataset, which end the stream;
+// ctx.Err().
 func (s *Stream[T]) Next() (x T, err error) {
 	if s.err == nil {
 		s.err = s.ctx.Err()
@@ -274,6 +300,7 @@ func (s *Stream[T]) Next() (x T, err error) {
 		return x, s.err
 	}
 	if s.at > 0 {
+		// The previous sample may be overwritten from now on.
 		s.slots[(s.at-1)%len(s.slots)].free <- struct{}{}
 	}
 	if s.at == s.n {
@@ -308,7 +335,7 @@ func (s *Stream[T]) Next() (x T, err error) {
 	return f.sample, nil
 }
 
-// Close ends the stream. What is being read is given up.
+// Close cancels reads in progress and ends the stream.
 func (s *Stream[T]) Close() {
 	s.stop()
 	s.done.Wait()
@@ -322,7 +349,7 @@ func (s *Stream[T]) Close() {
 	s.slots = nil
 }
 
-// origins of samples, as they are counted.
+// servedFrom is the source of a sample in Counts.
 type servedFrom int
 
 const (
@@ -332,6 +359,7 @@ const (
 	fromFileSystem
 )
 
+// count adds one read.
 func (l *Loader[T]) count(f servedFrom) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -347,8 +375,9 @@ func (l *Loader[T]) count(f servedFrom) {
 	}
 }
 
-// fetch has a sample from the fastest place, and keeps it if that is due. room is memory
-// that may be used; the room that it gives may be used when the sample is no more in use.
+// fetch returns sample k from the fastest source and counts the read. room is
+// memory that may be reused. left may be reused when the sample is no longer in
+// use.
 func (l *Loader[T]) fetch(ctx context.Context, k int, room T) (x, left T, err error) {
 	x, left, f, err := l.load(ctx, k, room)
 	if err == nil {
@@ -357,7 +386,7 @@ func (l *Loader[T]) fetch(ctx context.Context, k int, room T) (x, left T, err er
 	return x, left, err
 }
 
-// load is fetch for whoever needs the sample, and says where it was.
+// load is fetch without counting; f is the source.
 func (l *Loader[T]) load(ctx context.Context, k int, room T) (x, left T, f servedFrom, err error) {
 	var none T
 	for {
@@ -366,6 +395,8 @@ func (l *Loader[T]) load(ctx context.Context, k int, room T) (x, left T, f serve
 			l.mu.Unlock()
 			return x, room, fromMemory, nil
 		}
+		// Another stream, or a peer, reads the same sample. Waiting for it is
+		// faster than a second read.
 		coming := l.inFlight[k]
 		if coming == nil {
 			break
@@ -401,7 +432,7 @@ func (l *Loader[T]) load(ctx context.Context, k int, room T) (x, left T, f serve
 			if ctx.Err() != nil {
 				return none, none, f, err
 			}
-			l.disk.dropCopy(k, err) // the file system has it still
+			l.disk.dropCopy(k, err) // fall back to the file system
 		}
 	}
 	if x, f, err = l.fetchUncached(ctx, k, room, place, source, keeper); err != nil {
@@ -409,6 +440,7 @@ func (l *Loader[T]) load(ctx context.Context, k int, room T) (x, left T, f serve
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// A cached sample keeps its memory, so the caller gets no buffer back.
 	if l.placement != nil && l.placement[k] == inMemory {
 		l.memory[k] = x
 		return x, none, f, nil
@@ -416,13 +448,14 @@ func (l *Loader[T]) load(ctx context.Context, k int, room T) (x, left T, f serve
 	return x, x, f, nil
 }
 
-// fetchUncached has a sample from a peer or from the file system.
+// fetchUncached reads a sample from a peer or from the file system. If the peer
+// fails, the file system is read.
 func (l *Loader[T]) fetchUncached(ctx context.Context, k int, room T, place int, source Source, p holder) (x T, f servedFrom, err error) {
 	began := time.Now()
 	if source == Remote {
 		var fresh bool
 		if x, fresh, err = l.peers.request(ctx, p.reader, k, room); err == nil {
-			if !fresh { // else the file system took its time
+			if !fresh { // otherwise the latency is that of the peer's file system
 				l.recordLatency(fromPeers, time.Since(began))
 			}
 			return x, fromPeers, nil
@@ -430,7 +463,7 @@ func (l *Loader[T]) fetchUncached(ctx context.Context, k int, room T, place int,
 		if ctx.Err() != nil {
 			return x, fromPeers, err
 		}
-		room = x // the file system has it still
+		room = x // fall back to the file system
 		began = time.Now()
 	}
 	var copy io.WriterAt
@@ -450,10 +483,10 @@ func (l *Loader[T]) fetchUncached(ctx context.Context, k int, room T, place int,
 	return x, fromFileSystem, err
 }
 
-// chooseSource is where a sample is to be had that is not in memory here, and the keeper there, by
-// the rule of Simulate. l.mu is held.
+// chooseSource returns the source of a sample that is not in memory, and the peer
+// if it is one, with the rule of Simulate. l.mu must be held.
 func (l *Loader[T]) chooseSource(k, place int) (Source, holder) {
-	if l.holders == nil || place == onDisk { // the copy on the disk is made of what the file system gives
+	if l.holders == nil || place == onDisk { // the disk copy is made from data of the file system
 		return FileSystem, holder{}
 	}
 	at, ok := owner(k, l.holders[k])

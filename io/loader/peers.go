@@ -19,38 +19,45 @@ import (
 	"time"
 )
 
-// PeerDataset is an Origin whose samples readers can send each other.
+// PeerDataset is a Dataset whose samples can be sent between readers.
 type PeerDataset[T any] interface {
 	Dataset[T]
-	// Allocate is a sample k without its values: room, or a new one where that is the zero value.
+	// Allocate returns sample k without values: room, or a new one if room is the
+	// zero value.
 	Allocate(k int, room T) T
-	// Buffers is that of the values of a sample.
-	Buffers(x T) [][]byte
+	Buffers(x T) [][]byte // Buffers returns the memory of the values of a sample.
 }
 
-// Peer is how a reader is asked by others for what it keeps in memory, and how many samples
-// that is.
+// Peer is the address of a reader and the capacity of its caches.
 type Peer struct {
-	Name         string   // in errors
-	Machine      string   // equal where Port can be reached without a network
-	Hosts        []string // addresses of the machine for others
-	Port         int
-	Key          [sha256.Size]byte // proves that one is meant
-	Memory, Disk int64             // samples
+	// Name appears in errors.
+	Name string
+	// Machine is equal for readers that reach each other over loopback.
+	Machine string
+	// Hosts lists the addresses of the machine for other machines.
+	Hosts []string
+	Port  int
+	// Key authenticates a connection. It is random for each run.
+	Key [sha256.Size]byte
+	// Memory and Disk are the capacities of the caches in samples.
+	Memory, Disk int64
 }
 
-// peerClient is a peer as another one asks it, over connections that are used again.
+// peerClient is the connection pool to one peer.
 type peerClient struct {
 	Peer
 	dial sync.Mutex
 
-	mu      sync.Mutex
-	idle    []net.Conn
+	mu sync.Mutex
+	// idle holds open connections that are not in use.
+	idle []net.Conn
+	// reached reports that a connection was established once.
 	reached bool
-	failed  bool // it is not asked any more
+	// failed disables further requests.
+	failed bool
 }
 
-// peers are what a loader has of others, and its server for them.
+// peers holds the server of a loader and its clients of other loaders.
 type peers[T any] struct {
 	dataset  PeerDataset[T]
 	own      Peer
@@ -60,25 +67,29 @@ type peers[T any] struct {
 	done     sync.WaitGroup
 	timeout  time.Duration
 
-	others []*peerClient // by reader; nil for those that cannot be asked, and for this one
+	// others holds the clients by reader; nil for this reader and for those that
+	// cannot be reached.
+	others []*peerClient
 
-	mu    sync.Mutex
-	conns map[net.Conn]bool // all that are open
+	mu sync.Mutex
+	// conns holds all open connections, so that Close can close them.
+	conns map[net.Conn]bool
 	ended bool
-	err   error // why a peer that should have answered was not asked, or not believed
+	// err is the first error of a peer.
+	err error
 }
 
 const (
-	// peerGreeting begins a connection; the number changes with what is said on it.
+	// peerGreeting begins a connection; its number is the version of the protocol.
 	peerGreeting = "ensemble samples 1\n"
-	// connectTimeout is the time for connecting.
+	// connectTimeout bounds connecting and authentication.
 	connectTimeout = 5 * time.Second
-	// chunkBytes of an answer are sent and summed at once, while they are in the cache.
+	// chunkBytes are sent and summed at once, while they are in the CPU cache.
 	chunkBytes = 256 << 10
 )
 
-// Answers to a request: what is asked for follows, from memory or from the file system, or it
-// is not there.
+// First byte of a reply: the sample follows, from memory or just read from the file
+// system, or it is absent.
 const (
 	answerCached = iota
 	answerRead
@@ -87,23 +98,25 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Machine is text that is equal for processes that reach each other without a network.
+// Machine returns a string that is equal for processes that reach each other over
+// loopback: host name, boot ID and network namespace.
 func Machine() string {
-	host, _ := os.Hostname() // what cannot be read tells no machines apart
+	host, _ := os.Hostname() // a part that cannot be read is empty
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	network, _ := os.Readlink("/proc/self/ns/net")
 	return strings.Join([]string{host, strings.TrimSpace(string(boot)), network}, " ")
 }
 
-// Serve lets other readers ask this one, of that name, for what is in memory, those on other
-// machines too if abroad. Requests are answered beside what the loader does for its own reader, until it is
-// closed.
+// Serve starts a server through which other readers read samples from the memory of
+// this one. name identifies this reader in errors. abroad accepts connections from
+// other machines. Requests are served concurrently with the loader's own reads
+// until Close.
 //
-// Errors: 74 if the system gives no port; an origin that is not Portable.
+// Errors: a dataset that is not a PeerDataset; 74 if no port is available.
 func (l *Loader[T]) Serve(name string, abroad bool) (Peer, error) {
 	origin, ok := l.dataset.(PeerDataset[T])
 	if !ok {
-		return Peer{}, fmt.Errorf("samples of a %T cannot be sent", l.dataset)
+		return Peer{}, fmt.Errorf("%T is not a PeerDataset", l.dataset)
 	}
 	p := &peers[T]{dataset: origin, conns: map[net.Conn]bool{}, timeout: l.o.PeerTimeout}
 	caches := l.capacities()
@@ -117,7 +130,7 @@ func (l *Loader[T]) Serve(name string, abroad bool) (Peer, error) {
 	}
 	var err error
 	if p.listener, err = net.Listen("tcp", address); err != nil {
-		return Peer{}, fmt.Errorf("no port for other ranks: %w", err)
+		return Peer{}, fmt.Errorf("listen for other ranks: %w", err)
 	}
 	p.own.Port = p.listener.Addr().(*net.TCPAddr).Port
 	p.ctx, p.stop = context.WithCancel(context.Background())
@@ -128,7 +141,7 @@ func (l *Loader[T]) Serve(name string, abroad bool) (Peer, error) {
 	return p.own, nil
 }
 
-// addresses are those of this machine's interfaces to the outside.
+// addresses returns the global unicast addresses of this machine.
 func addresses() (hosts []string) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
@@ -142,9 +155,10 @@ func addresses() (hosts []string) {
 	return hosts
 }
 
-// ConnectPeers says who the readers of a schedule are: what they keep is asked of them from the next
-// Keep on, always or where they were faster than the file system lately. Those without a
-// port are not asked. Serve must have been called; peers are those that all of them know.
+// ConnectPeers sets the readers of a schedule. From the next PlanCaches on, samples
+// that they cache are read from them: always if always is set, otherwise while they
+// are faster than the file system. Readers without a port are not asked. Serve must
+// have been called; all readers must pass the same list.
 func (l *Loader[T]) ConnectPeers(all []Peer, reader int, always bool) {
 	others := make([]*peerClient, len(all))
 	for r, p := range all {
@@ -156,7 +170,8 @@ func (l *Loader[T]) ConnectPeers(all []Peer, reader int, always bool) {
 	defer l.mu.Unlock()
 	p := l.peers
 	p.others, l.reader, l.peersFirst = others, reader, always
-	// At once, so that one that cannot be reached is not taken for one that has done its part.
+	// Connect now, so that an unreachable peer is distinguished from one that has
+	// finished.
 	for _, o := range others {
 		if o != nil {
 			p.done.Go(func() {
@@ -168,7 +183,7 @@ func (l *Loader[T]) ConnectPeers(all []Peer, reader int, always bool) {
 	}
 }
 
-// serve takes connections until the listener is closed.
+// serve accepts connections until the listener is closed.
 func (l *Loader[T]) serve(p *peers[T]) {
 	for {
 		c, err := p.listener.Accept()
@@ -180,14 +195,15 @@ func (l *Loader[T]) serve(p *peers[T]) {
 		}
 		p.done.Go(func() {
 			defer p.close(c)
-			// Who does not know the key, or goes away, is no error of this reader.
+			// A client with a wrong key or a closed connection is not an error of
+			// this reader.
 			_ = l.serveConn(p, c)
 		})
 	}
 }
 
-// register notes a connection, so that it is closed with the loader; it tells whether that is
-// still open.
+// register records a connection, so that Close closes it. It returns false if the
+// loader is already closed.
 func (p *peers[T]) register(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -199,6 +215,7 @@ func (p *peers[T]) register(c net.Conn) bool {
 	return true
 }
 
+// close closes a connection.
 func (p *peers[T]) close(c net.Conn) {
 	c.Close()
 	p.mu.Lock()
@@ -206,7 +223,7 @@ func (p *peers[T]) close(c net.Conn) {
 	delete(p.conns, c)
 }
 
-// shutdown closes all connections and waits for those who answer.
+// shutdown closes all connections and waits for their goroutines.
 func (p *peers[T]) shutdown() {
 	p.stop()
 	p.listener.Close()
@@ -228,21 +245,24 @@ func (p *peers[T]) recordError(err error) {
 	}
 }
 
+// firstError returns the first error of a peer.
 func (p *peers[T]) firstError() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// serveConn answers one connection's requests until it ends.
+// serveConn serves the requests of one connection until it ends. The client sends
+// greeting and key; the server proves that it has the key by its hash.
 func (l *Loader[T]) serveConn(p *peers[T], c net.Conn) error {
 	_ = c.SetDeadline(time.Now().Add(connectTimeout))
 	hello := make([]byte, len(peerGreeting)+len(p.own.Key))
 	if _, err := io.ReadFull(c, hello); err != nil {
 		return err
 	}
+	// Constant time, so that the key cannot be guessed byte by byte.
 	if subtle.ConstantTimeCompare(hello, append([]byte(peerGreeting), p.own.Key[:]...)) != 1 {
-		return errors.New("a stranger")
+		return errors.New("wrong greeting or key")
 	}
 	proof := sha256.Sum256(p.own.Key[:])
 	if _, err := c.Write(proof[:]); err != nil {
@@ -261,7 +281,8 @@ func (l *Loader[T]) serveConn(p *peers[T], c net.Conn) error {
 	}
 }
 
-// sendSample sends a sample: whether it is there, its bytes, its checksum with its number.
+// sendSample sends a sample: status byte, length, values, and CRC-32C of number and
+// values.
 func (l *Loader[T]) sendSample(p *peers[T], c net.Conn, k uint64) error {
 	x, kind := l.sampleForPeer(p.ctx, k)
 	_ = c.SetWriteDeadline(time.Now().Add(p.timeout))
@@ -288,12 +309,13 @@ func (l *Loader[T]) sendSample(p *peers[T], c net.Conn, k uint64) error {
 	return err
 }
 
-// checksumSeed is a checksum that begins with the number of the sample, so that no other is taken
-// for it.
+// checksumSeed starts a checksum with the number of the sample, so that another
+// sample is detected.
 func checksumSeed(k uint64) uint32 {
 	return crc32.Checksum(binary.LittleEndian.AppendUint64(nil, k), castagnoli)
 }
 
+// totalBytes returns the bytes of all buffers.
 func totalBytes(values [][]byte) (n int) {
 	for _, v := range values {
 		n += len(v)
@@ -301,6 +323,7 @@ func totalBytes(values [][]byte) (n int) {
 	return n
 }
 
+// forEachChunk calls f with consecutive chunks of at most chunkBytes.
 func forEachChunk(values [][]byte, f func(piece []byte) error) error {
 	for _, v := range values {
 		for len(v) > 0 {
@@ -314,8 +337,9 @@ func forEachChunk(values [][]byte, f func(piece []byte) error) error {
 	return nil
 }
 
-// sampleForPeer is a sample for another reader: one that is in memory, or whose home is here and that is
-// read now. A home asks nobody, so no readers wait for each other in a circle.
+// sampleForPeer returns a sample for another reader: from memory, or read from the
+// file system if this reader owns the sample. An owner never asks another reader,
+// so readers cannot wait for each other in a cycle.
 func (l *Loader[T]) sampleForPeer(ctx context.Context, number uint64) (x T, answer byte) {
 	var none T
 	l.mu.Lock()
@@ -336,17 +360,17 @@ func (l *Loader[T]) sampleForPeer(ctx context.Context, number uint64) (x T, answ
 	x, _, f, err := l.load(ctx, k, none)
 	switch {
 	case err != nil:
-		return none, answerAbsent // the one who asks will find out why
+		return none, answerAbsent // the client reads the file system and reports its error
 	case f == fromFileSystem:
 		l.count(f)
 	}
 	return x, answerRead
 }
 
-// request has a sample from another reader, and whether that had to read it. room is memory that
-// may be used.
+// request reads a sample from another reader. fresh reports that the peer had to
+// read it from the file system. room is memory that may be reused.
 //
-// Errors: ctx.Err(); errAbsent; what is wrong with the other one.
+// Errors: ctx.Err(); errAbsent; errors of the peer.
 func (p *peers[T]) request(ctx context.Context, reader, k int, room T) (x T, fresh bool, err error) {
 	x = p.dataset.Allocate(k, room)
 	o := p.others[reader]
@@ -354,7 +378,7 @@ func (p *peers[T]) request(ctx context.Context, reader, k int, room T) (x T, fre
 	if err != nil {
 		return x, false, err
 	}
-	stop := context.AfterFunc(ctx, func() { c.Close() }) // wakes who reads from it
+	stop := context.AfterFunc(ctx, func() { c.Close() }) // interrupts a pending read
 	fresh, err = p.receive(c, uint64(k), p.dataset.Buffers(x))
 	if !stop() {
 		p.close(c)
@@ -369,8 +393,9 @@ func (p *peers[T]) request(ctx context.Context, reader, k int, room T) (x T, fre
 	return x, false, err
 }
 
-// recordFailure notes what is wrong with a peer. Damaged answers do not end the asking. That one has
-// gone away is told by the job itself, unless it has done its part.
+// recordFailure records the error of a peer. A damaged reply does not disable the
+// peer. A connection that closes is not reported: either the peer has finished, or
+// the job reports its failure.
 func (p *peers[T]) recordFailure(o *peerClient, err error) {
 	damaged := errors.Is(err, errDamaged)
 	o.mu.Lock()
@@ -382,17 +407,17 @@ func (p *peers[T]) recordFailure(o *peerClient, err error) {
 	case damaged || !reached:
 		p.recordError(fmt.Errorf("%s: %w", o.Name, err))
 	case errors.As(err, &wait) && wait.Timeout():
-		p.recordError(fmt.Errorf("%s: it does not answer within %v: %w", o.Name, p.timeout, err))
+		p.recordError(fmt.Errorf("%s: no reply within %v: %w", o.Name, p.timeout, err))
 	}
 }
 
 var (
-	errAbsent  = errors.New("the sample is not there")
-	errDamaged = errors.New("its answer is damaged")
-	errFailed  = errors.New("it has failed before")
+	errAbsent  = errors.New("the peer does not have the sample")
+	errDamaged = errors.New("damaged reply")
+	errFailed  = errors.New("the peer is disabled after an error")
 )
 
-// receive sends a request, and reads the answer into values.
+// receive sends a request and reads the reply into values.
 func (p *peers[T]) receive(c net.Conn, k uint64, values [][]byte) (fresh bool, err error) {
 	_ = c.SetDeadline(time.Now().Add(p.timeout))
 	if _, err := c.Write(binary.LittleEndian.AppendUint64(nil, k)); err != nil {
@@ -407,7 +432,7 @@ func (p *peers[T]) receive(c net.Conn, k uint64, values [][]byte) (fresh bool, e
 	case answerAbsent:
 		return false, errAbsent
 	default:
-		return false, fmt.Errorf("%w: it begins with %d", errDamaged, head[0])
+		return false, fmt.Errorf("%w: unknown status %d", errDamaged, head[0])
 	}
 	fresh = head[0] == answerRead
 	if _, err := io.ReadFull(c, head[1:]); err != nil {
@@ -432,26 +457,27 @@ func (p *peers[T]) receive(c net.Conn, k uint64, values [][]byte) (fresh bool, e
 		return false, err
 	}
 	if got := binary.LittleEndian.Uint32(head[:4]); got != sum {
-		return false, fmt.Errorf("%w: its checksum is %08x, that of what came %08x", errDamaged, got, sum)
+		return false, fmt.Errorf("%w: checksum %08x, computed %08x", errDamaged, got, sum)
 	}
 	return fresh, nil
 }
 
-// connect gives a connection to a peer: one that is idle, or a new one.
+// connect returns an idle connection to a peer, or a new one.
 func (p *peers[T]) connect(ctx context.Context, o *peerClient) (net.Conn, error) {
 	if c, err := o.takeIdle(); c != nil || err != nil {
 		return c, err
 	}
-	o.dial.Lock() // who waits for others to find the way need not try all addresses
+	o.dial.Lock() // waiting goroutines reuse the address that the first one found
 	defer o.dial.Unlock()
 	if c, err := o.takeIdle(); c != nil || err != nil {
 		return c, err
 	}
+	// Loopback does not depend on the configuration of the network.
 	hosts := o.Hosts
 	if o.Machine == p.own.Machine {
 		hosts = []string{"127.0.0.1"}
 	}
-	why := errors.New("it has no address")
+	why := errors.New("the peer has no address")
 	for i, host := range hosts {
 		c, err := p.handshake(ctx, net.JoinHostPort(host, strconv.Itoa(o.Port)), o.Key)
 		if err == nil {
@@ -468,21 +494,21 @@ func (p *peers[T]) connect(ctx context.Context, o *peerClient) (net.Conn, error)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	err := fmt.Errorf("it cannot be reached: %w", why)
+	err := fmt.Errorf("the peer cannot be reached: %w", why)
 	p.recordFailure(o, err)
 	return nil, err
 }
 
-// release lets a connection be used again.
+// release returns a connection to the pool.
 func (o *peerClient) release(c net.Conn) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.idle = append(o.idle, c)
 }
 
-// takeIdle is an idle connection to a peer, nil if there is none.
+// takeIdle returns an idle connection; nil if there is none.
 //
-// Errors: the peer is not to be asked any more.
+// Errors: errFailed if the peer is disabled.
 func (o *peerClient) takeIdle() (net.Conn, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -498,7 +524,7 @@ func (o *peerClient) takeIdle() (net.Conn, error) {
 	return c, nil
 }
 
-// handshake connects to an address, if the peer with that key is there.
+// handshake connects to an address and verifies that the peer has the key.
 func (p *peers[T]) handshake(ctx context.Context, address string, key [sha256.Size]byte) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -516,7 +542,7 @@ func (p *peers[T]) handshake(ctx context.Context, address string, key [sha256.Si
 	want := sha256.Sum256(key[:])
 	if _, err = c.Write(append([]byte(peerGreeting), key[:]...)); err == nil {
 		if _, err = io.ReadFull(c, proof[:]); err == nil && proof != want {
-			err = errors.New("another program answers there")
+			err = errors.New("another program uses this port")
 		}
 	}
 	if err != nil {

@@ -178,8 +178,8 @@ func TestPeersFail(t *testing.T) {
 		spoil     func(t *testing.T, p *Peer)
 		asked     bool // again and again
 	}{
-		{"damaged", "rank: its answer is damaged", func(t *testing.T, p *Peer) { between(t, p, damage) }, true},
-		{"silent", "rank: it does not answer within 2s", func(t *testing.T, p *Peer) {
+		{"damaged", "rank: damaged reply", func(t *testing.T, p *Peer) { between(t, p, damage) }, true},
+		{"silent", "rank: no reply within 2s", func(t *testing.T, p *Peer) {
 			between(t, p, func(to, from net.Conn) { _, _ = io.CopyN(to, from, 32+20); _, _ = io.Copy(io.Discard, from) })
 		}, false},
 		{"a stranger", "cannot be reached", func(_ *testing.T, p *Peer) { p.Key[0]++ }, false},

@@ -5,28 +5,33 @@ import (
 	"slices"
 )
 
-// Schedule says who reads which sample when, in all epochs of a training.
+// Schedule defines which reader reads which sample when, in all epochs of a
+// training.
 type Schedule struct {
-	Seed    uint64
-	Samples int // of the training, from 0
-	// Subset, if not nil, are those of the training's samples that are read.
-	Subset  []int
+	Seed uint64
+	// Samples is the number of training samples, numbered from 0.
+	Samples int
+	Subset  []int // Subset lists the training samples that are read; nil means all.
 	Epochs  int
-	Batch   int // samples, of all readers
-	Readers int // that share a batch, each a run of it
-	// PadLastBatch fills up the last batch of an epoch with the epoch's first samples, so that all
-	// readers read in all batches. Else what there is of it is shared out alike.
+	// Batch is the global batch size in samples.
+	Batch int
+	// Readers share each batch; every reader reads a contiguous part.
+	Readers int
+	// PadLastBatch fills the last batch of an epoch with the first samples of the
+	// epoch, so that all readers read in all batches. Otherwise the remaining
+	// samples are distributed evenly.
 	PadLastBatch bool
-	// Validation samples, numbered behind those of the training, are read by every reader
-	// after each epoch; Test samples, numbered behind these, once in the end.
+	// Validation samples, numbered after those of the training, are read by every
+	// reader after each epoch. Test samples, numbered after these, are read once at
+	// the end.
 	Validation, Test int
 }
 
-// numSamples is the number of samples.
+// numSamples returns the number of all samples.
 func (s Schedule) numSamples() int { return s.Samples + s.Validation + s.Test }
 
-// Share is the part that a reader has of n samples of a batch, from lo to before hi: as
-// large as the others' or one larger, the larger ones first.
+// Share returns the part of a reader in a batch of n samples, from lo to before hi.
+// Parts differ by at most one; the first readers have the larger ones.
 func (s Schedule) Share(reader, n int) (lo, hi int) {
 	size, more := n/s.Readers, n%s.Readers
 	lo = reader*size + min(reader, more)
@@ -37,7 +42,7 @@ func (s Schedule) Share(reader, n int) (lo, hi int) {
 	return lo, hi
 }
 
-// Epoch is the samples that a reader reads for the training in an epoch, in order.
+// Epoch returns the training samples that a reader reads in an epoch, in order.
 func (s Schedule) Epoch(reader, epoch int) []int {
 	samples := s.Samples
 	if s.Subset != nil {
@@ -50,6 +55,8 @@ func (s Schedule) Epoch(reader, epoch int) []int {
 		if !s.PadLastBatch {
 			n = min(n, samples-first)
 		}
+		// Each reader takes its part of the global batch, so the batch does not
+		// depend on the number of readers.
 		lo, hi := s.Share(reader, n)
 		for i := lo; i < hi; i++ {
 			k := order[(first+i)%samples]
@@ -62,7 +69,7 @@ func (s Schedule) Epoch(reader, epoch int) []int {
 	return reads
 }
 
-// Reads is all samples that a reader reads, in order.
+// Reads returns all samples that a reader reads, in order.
 func (s Schedule) Reads(reader int) []int {
 	var reads []int
 	for epoch := range s.Epochs {
@@ -77,7 +84,7 @@ func (s Schedule) Reads(reader int) []int {
 	return reads
 }
 
-// perEpoch is how many of a reader's reads are those of an epoch.
+// perEpoch returns the number of reads of a reader per epoch.
 func (s Schedule) perEpoch(reads []int) int {
 	if s.Epochs == 0 {
 		return 0
@@ -85,11 +92,11 @@ func (s Schedule) perEpoch(reads []int) int {
 	return (len(reads) - s.Test) / s.Epochs
 }
 
-// Usage is how often a reader reads a sample, and where in its reads it does so first; −1
-// if never.
+// Usage is the number of reads of a sample by a reader, and the position of the
+// first one in its reads; −1 if it is never read.
 type Usage struct{ Count, First int }
 
-// usages are those of all samples.
+// usages returns the usage of all samples.
 func usages(reads []int, samples int) []Usage {
 	d := make([]Usage, samples)
 	for i := range d {
@@ -103,12 +110,13 @@ func usages(reads []int, samples int) []Usage {
 	return d
 }
 
-// Priority lists the samples that a reader reads: those first that it reads most often, of
-// these those first that it needs soonest.
+// Priority lists the samples that a reader reads by descending number of reads,
+// then by first use.
 func (s Schedule) Priority(reader int) []int {
 	return priority(usages(s.Reads(reader), s.numSamples()))
 }
 
+// priority sorts samples by usage.
 func priority(d []Usage) []int {
 	var list []int
 	for k := range d {
@@ -122,20 +130,23 @@ func priority(d []Usage) []int {
 	return list
 }
 
-// uncached is the place of a sample that is not kept.
+// uncached is the placement of a sample in no cache.
 const uncached = -1
 
-// Place says where a reader keeps each sample: in the cache of that number, or in none, −1.
-// Caches have so many bytes, fastest first, and samples sizes bytes each. They are filled in
-// the order of priority; a sample that does not fit closes its cache.
+// Place returns the cache of each sample on a reader, −1 for none. caches holds the
+// capacities in bytes, fastest first; sizes holds the bytes of each sample. Caches
+// are filled in the order of Priority. A sample that does not fit closes its cache.
 //
-// If they have room for all that the reader reads in the first epoch, these come in
-// before others: where that is so for all readers, each sample has a keeper when the first
-// epoch ends, and the file system is read once.
+// If the caches have room for all samples of the first epoch, these have precedence
+// over others. If this holds on all readers, each sample is cached somewhere after
+// the first epoch, and the file system is read only once.
+//
+// Source: Dryden et al. 2021, arXiv:2101.08734.
 func (s Schedule) Place(reader int, sizes []int64, caches []int64) []int {
 	return s.place(s.Reads(reader), sizes, caches)
 }
 
+// place is Place for reads that are already computed.
 func (s Schedule) place(reads []int, sizes, caches []int64) []int {
 	list := priority(usages(reads, s.numSamples()))
 	if s.Epochs == 0 {
@@ -145,6 +156,8 @@ func (s Schedule) place(reads []int, sizes, caches []int64) []int {
 	for _, n := range caches {
 		room += n
 	}
+	// First the samples of the first epoch, then others by priority while they fit
+	// in total.
 	home, keep := make([]bool, s.numSamples()), make([]bool, s.numSamples())
 	for _, k := range reads[:s.perEpoch(reads)] {
 		if !home[k] {
@@ -168,10 +181,11 @@ func (s Schedule) place(reads []int, sizes, caches []int64) []int {
 		if n < 0 {
 			return fillCaches(list, sizes, caches)
 		}
-		keep[others[n]], others = false, others[:n] // caches do not fill up to the last byte
+		keep[others[n]], others = false, others[:n] // caches are not filled to the last byte
 	}
 }
 
+// fillCaches assigns a list of samples to caches in order.
 func fillCaches(list []int, sizes, caches []int64) []int {
 	at := make([]int, len(sizes))
 	for k := range at {
@@ -191,8 +205,7 @@ func fillCaches(list []int, sizes, caches []int64) []int {
 	return at
 }
 
-// FetchOrder lists what a cache keeps, by Place, in the order in which the reader needs it
-// first.
+// FetchOrder lists the samples of one cache in the order of first use.
 func FetchOrder(place []int, cache int, reads []int) []int {
 	var list []int
 	seen := map[int]bool{}
@@ -205,7 +218,7 @@ func FetchOrder(place []int, cache int, reads []int) []int {
 	return list
 }
 
-// UniformSizes is n samples of so many bytes.
+// UniformSizes returns n sizes of a number of bytes.
 func UniformSizes(n int, bytes int64) []int64 {
 	sizes := make([]int64, n)
 	for i := range sizes {

@@ -2,51 +2,58 @@ package loader
 
 import "slices"
 
-// Policy says what readers keep, and when they fetch.
+// Policy is a caching and prefetching policy.
 type Policy int
 
-// The policies that Simulate compares.
+// Policies of Simulate.
 const (
-	// Clairvoyant keeps what each reader will read most often, and fetches ahead in the
-	// order of use.
-	Clairvoyant Policy = iota
-	// Plain fetches a sample when it is needed, and keeps none.
-	Plain
-	// DoubleBuffer fetches one batch ahead, and keeps none.
-	DoubleBuffer
-	// LRU keeps what was read last, in caches of the same size, and fetches ahead.
-	LRU
-	// Sharded keeps sample k on reader k mod readers, and fetches ahead.
-	Sharded
-	// Staged copies as much as the caches hold before the first step, each reader its
-	// own shard, then does as Sharded.
+	// Clairvoyant caches what each reader will read most often, and prefetches in
+	// the order of use.
+	Clairvoyant  Policy = iota
+	Plain               // Plain reads a sample when it is needed and caches none.
+	DoubleBuffer        // DoubleBuffer prefetches one batch and caches none.
+	LRU                 // LRU caches the most recently used samples and prefetches.
+	Sharded             // Sharded caches sample k on reader k mod readers, and prefetches.
+	// Staged copies the shard of each reader to its caches before the first step,
+	// and then works as Sharded.
 	Staged
-	// InMemory has all samples in the fastest cache from the start: the bound.
-	InMemory
+	InMemory // InMemory has all samples in the fastest cache from the start: the lower bound.
 )
 
-// Policies lists them.
+// Policies lists all policies.
 var Policies = []Policy{Clairvoyant, Plain, DoubleBuffer, LRU, Sharded, Staged, InMemory}
 
-// String is the name in prints.
+// String returns the name of the policy.
 func (p Policy) String() string {
 	return [...]string{"clairvoyant", "plain", "double buffer", "lru", "sharded", "staged", "in memory"}[p]
 }
 
-// Result is what a simulation predicts of the slowest reader; bytes are of all readers.
+// Result is the predicted performance of the slowest reader. Bytes are those of all
+// readers.
 type Result struct {
-	Total   float64 // seconds, staging included
-	Staging float64 // seconds before the first step
-	Stall   float64 // seconds in which the training waits
-	Epochs  []float64
-	Bytes   [numSources]int64 // by Source
+	// Total is the time of the training in seconds, including Staging.
+	Total float64
+	// Staging is the time before the first step in seconds.
+	Staging float64
+	// Stall is the time in seconds in which training waits for samples.
+	Stall float64
+	// Epochs holds the seconds of each epoch.
+	Epochs []float64
+	// Bytes holds the bytes read from each Source, by all readers.
+	Bytes [numSources]int64
 }
 
-// Simulate predicts a training's reads by the model of Dryden et al. 2021, section IV: a
-// read takes the time of the fastest place that has the sample, Staging.Threads of them are
-// under way together, and the training uses a sample when it is there and the one before is
-// done. All readers make their f-th reads together; those that make them from the file
-// system share its rate. sizes are bytes by sample.
+// Simulate predicts the time of a training by the performance model of Dryden et
+// al. A read takes the time of the fastest place that has the sample.
+// Staging.Threads reads run concurrently. The training uses a sample when it has
+// arrived and the previous one is finished:
+//
+//	end_f = max(ready_f, end_{f−1}) + size_f / Compute
+//
+// All readers make their f-th reads at the same time; those that read from the file
+// system share its rate. sizes holds the bytes of each sample.
+//
+// Source: Dryden et al. 2021, section IV (performance model), arXiv:2101.08734.
 func Simulate(system *System, s Schedule, sizes []int64, policy Policy) Result {
 	m := &simulation{system: system, s: s, sizes: sizes, policy: policy}
 	caches := make([]int64, len(system.Caches))
@@ -74,18 +81,19 @@ func Simulate(system *System, s Schedule, sizes []int64, policy Policy) Result {
 	return m.run()
 }
 
-// simulation is readers that go through their reads side by side.
+// simulation is the state of all readers.
 type simulation struct {
 	system  *System
 	s       Schedule
 	sizes   []int64
 	policy  Policy
 	reads   [][]int     // by reader
-	holders [][]holder  // by sample: who is to keep it
-	cached  [][]bool    // by reader and sample: it is there
-	lru     []*lruCache // of LRU, by reader
+	holders [][]holder  // by sample: the readers that are to cache it
+	cached  [][]bool    // by reader and sample: it has been cached
+	lru     []*lruCache // by reader, for LRU
 }
 
+// run executes all reads and returns the result.
 func (m *simulation) run() Result {
 	var out Result
 	if m.policy == Staged {
@@ -95,9 +103,9 @@ func (m *simulation) run() Result {
 	for r := range lines {
 		lines[r] = m.timeline(out.Staging)
 	}
-	for f := range m.reads[0] { // the first reader has as many reads as any
+	for f := range m.reads[0] { // the first reader has the most reads
 		times, linked := make([]float64, m.s.Readers), make([]bool, m.s.Readers)
-		var waiting []int // for the file system
+		var waiting []int // readers of the file system
 		for r, reads := range m.reads {
 			if f >= len(reads) {
 				continue
@@ -108,6 +116,8 @@ func (m *simulation) run() Result {
 				waiting = append(waiting, r)
 			}
 		}
+		// The rate of the file system is shared by all readers that use it for this
+		// read.
 		for _, r := range waiting {
 			times[r], linked[r] = m.system.shared(len(waiting), m.sizes[m.reads[r][f]]), true
 		}
@@ -132,7 +142,7 @@ func (m *simulation) run() Result {
 	return out
 }
 
-// stageAll copies what is to be kept before the training; it gives the time.
+// stageAll fills the caches before training and returns the time in seconds.
 func (m *simulation) stageAll(out *Result) float64 {
 	bytes := make([]int64, m.s.Readers)
 	for k, keepers := range m.holders {
@@ -149,8 +159,9 @@ func (m *simulation) stageAll(out *Result) float64 {
 	return longest
 }
 
-// choose is the fastest source that has a sample, of equals the local one before a remote
-// one, and its time; that of the file system, which all may want, is known when they have chosen.
+// choose returns the fastest source of a sample and its time. A local source has
+// precedence over a remote one with equal time. The time of the file system depends
+// on the number of readers that use it and is corrected later.
 func (m *simulation) choose(reader, k int) (Source, float64) {
 	of, has := m.holders[k], func(p holder) bool { return m.cached[p.reader][k] }
 	switch m.policy {
@@ -176,41 +187,48 @@ func (m *simulation) choose(reader, k int) (Source, float64) {
 	return best, least
 }
 
-// recordRead notes that a reader has read a sample.
+// recordRead updates the caches after a read.
 func (m *simulation) recordRead(reader, k int) {
 	switch m.policy {
 	case LRU:
 		m.lru[reader].read(k)
 	case Clairvoyant:
-		m.cached[reader][k] = true // if it is a keeper
+		m.cached[reader][k] = true // has an effect only if the reader is to cache the sample
 		if p, ok := owner(k, m.holders[k]); ok {
 			m.cached[p.reader][k] = true
 		}
 	case Sharded:
-		for _, p := range m.holders[k] { // whoever reads it first passes it on
+		for _, p := range m.holders[k] { // the first reader sends it to its shard
 			m.cached[p.reader][k] = true
 		}
 	}
 }
 
-// timeline is the clock of one reader: of the threads that fetch, and of the training.
+// timeline is the clock of one reader: of the prefetching threads and of training.
 type timeline struct {
 	system *System
-	plain  bool  // a read begins when the training is done with the sample before
-	room   int64 // bytes of samples that are fetched and not used yet
-	from   int   // the first sample that is not used yet, of those fetched
-	sizes  []int64
-	ends   []float64 // when the training is done with each
-	ready  float64   // when the last one fetched is there
-	link   float64   // when the link to the file system is free
-	end    float64   // of the last of ends
-	busy   float64
+	plain  bool // a read begins when training has finished the previous sample
+	// room is the number of free bytes of the staging memory.
+	room int64
+	// from is the oldest sample in the staging memory.
+	from  int
+	sizes []int64
+	// ends holds the time at which training has finished each sample.
+	ends []float64
+	// ready is the time at which the last sample has arrived.
+	ready float64
+	// link is the time at which the link to the file system is free.
+	link float64
+	end  float64 // last element of ends
+	// busy is the total computation time in seconds.
+	busy float64
 }
 
+// timeline returns the clock of a reader that starts at a time.
 func (m *simulation) timeline(start float64) *timeline {
 	l := &timeline{system: m.system, plain: m.policy == Plain, room: m.system.Staging.Capacity, ready: start, end: start}
 	if m.policy == DoubleBuffer {
-		const batches = 2 // one that is used, one that is fetched
+		const batches = 2 // one in use, one being read
 		var largest int64
 		for _, n := range m.sizes {
 			largest = max(largest, n)
@@ -220,19 +238,21 @@ func (m *simulation) timeline(start float64) *timeline {
 	return l
 }
 
-// read fetches a sample in time t, over the link to the file system or not, and lets the
-// training use it.
+// read reads a sample in time t and lets training use it. linked reports whether it
+// occupies the link to the file system.
 func (l *timeline) read(t float64, bytes int64, linked bool) {
 	threads := float64(max(l.system.Staging.Threads, 1))
 	if l.plain {
 		l.ready, threads = l.end, 1
 	}
+	// A read waits until training has freed enough staging memory.
 	for l.room < bytes && l.from < len(l.ends) {
 		l.ready, l.link = max(l.ready, l.ends[l.from]), max(l.link, l.ends[l.from])
 		l.room += l.sizes[l.from]
 		l.from++
 	}
 	l.room -= bytes
+	// With p threads in flight, a sample arrives every 1/p of its time.
 	l.ready += (t + l.system.stage(bytes)) / threads
 	if linked && l.system.Link > 0 {
 		l.link += float64(bytes) / l.system.Link
@@ -244,13 +264,14 @@ func (l *timeline) read(t float64, bytes int64, linked bool) {
 	l.sizes, l.ends = append(l.sizes, bytes), append(l.ends, l.end)
 }
 
-// lruCache is what a reader has read last, in caches of which the fastest holds the latest.
+// lruCache holds the most recently used samples of a reader. The fastest cache
+// holds the most recent ones.
 type lruCache struct {
 	sizes, caches []int64
-	list          []int // the latest last
+	list          []int // most recent last
 }
 
-// cache is where a sample is now.
+// cache returns the cache of a sample, or uncached.
 func (r *lruCache) cache(k int) int {
 	cache, used := 0, int64(0)
 	for i := len(r.list) - 1; i >= 0; i-- {
@@ -268,7 +289,7 @@ func (r *lruCache) cache(k int) int {
 	return uncached
 }
 
-// read makes a sample the latest, and forgets those that fit nowhere now.
+// read makes a sample the most recent and drops those that no longer fit.
 func (r *lruCache) read(k int) {
 	if i := slices.Index(r.list, k); i >= 0 {
 		r.list = slices.Delete(r.list, i, i+1)

@@ -1,10 +1,10 @@
 package loader
 
-// holder is a reader that keeps a sample in a cache.
+// holder is a reader that caches a sample, and the cache.
 type holder struct{ reader, cache int }
 
-// findHolders lists who keeps each sample, by what readers keep (Schedule.Place), in the order of
-// readers. A reader that keeps nothing has no places.
+// findHolders lists the holders of each sample from the placements of all readers
+// (Schedule.Place), by reader. A reader without caches has a nil placement.
 func findHolders(places [][]int, samples int) [][]holder {
 	of := make([][]holder, samples)
 	for reader, place := range places {
@@ -17,9 +17,10 @@ func findHolders(places [][]int, samples int) [][]holder {
 	return of
 }
 
-// owner is the keeper of a sample in memory that reads it from the file system for all others:
-// they ask it, so that it has the sample when anybody has it. Samples are dealt out to their
-// keepers. There is none if nobody keeps the sample in memory.
+// owner returns the holder of a sample in memory that reads it from the file system
+// for all other readers. They ask the owner, so it has the sample as soon as any
+// reader does. Samples are distributed over their holders. ok is false if no reader
+// holds the sample in memory.
 func owner(k int, of []holder) (p holder, ok bool) {
 	n := 0
 	for _, p := range of {
@@ -39,9 +40,10 @@ func owner(k int, of []holder) (p holder, ok bool) {
 	return p, false
 }
 
-// fastestSource is the source from which a reader has a sample soonest, and its keeper if that is
-// not the file system: the one of the least time, of equals its own before another reader's
-// before the file system. time is that of a keeper, and whether it has the sample.
+// fastestSource returns the source with the least time, and the holder unless it is
+// the file system. Of equal times, the reader's own cache has precedence over other
+// readers, and these over the file system. time returns the time of a holder, and
+// whether it has the sample.
 func fastestSource(reader int, fileSystem float64, of []holder, time func(p holder) (t float64, has bool)) (best Source, from holder) {
 	best, least := FileSystem, fileSystem
 	for _, p := range of {

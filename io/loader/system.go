@@ -1,45 +1,46 @@
 package loader
 
-// System is what readers fetch from and keep samples in. Rates are bytes per second.
+// System describes the storage and network of readers.
+//
+// Unit: rates in bytes per second.
 type System struct {
-	// FileSystem is the rate of the shared file system in all, by the readers that
-	// fetch from it together.
-	FileSystem Rate
-	// Link is the most that the threads of one reader have from the file system together;
-	// 0 sets no bound.
-	Link float64
-	// Network is the rate between two readers.
-	Network float64
-	// Staging is the memory from which the training takes samples.
-	Staging Cache
-	// Caches keep samples on a reader's node, fastest first: memory, disks.
-	Caches []Cache
-	// Decode is the rate at which a sample is made ready, Compute that at which the
-	// training uses samples up.
+	FileSystem Rate // FileSystem is the total rate of the shared file system, by number of readers.
+	// Link bounds the rate of all threads of one reader from the file system; 0
+	// means no bound.
+	Link    float64
+	Network float64 // Network is the rate between two readers.
+	Staging Cache   // Staging is the memory from which training takes samples.
+	Caches  []Cache // Caches holds the caches on a reader's node, fastest first: memory, disks.
+	// Decode is the rate of decoding samples, Compute the rate at which training
+	// consumes them.
 	Decode, Compute float64
 }
 
 // Cache is a class of storage of one reader.
 type Cache struct {
-	Capacity    int64
-	Threads     int // that fetch into it
+	// Capacity in bytes.
+	Capacity int64
+	// Threads prefetch into the cache.
+	Threads     int
 	Read, Write Rate
 }
 
-// Rate is a rate measured for some numbers of threads, or of readers, ascending; between
-// them it is interpolated, and beyond the ends it stays.
+// Rate is a rate measured for several numbers of threads or readers, ascending. It
+// is interpolated linearly between them and constant outside.
 type Rate []RatePoint
 
-// RatePoint is the rate of so many threads together.
+// RatePoint is the total rate of a number of threads.
 type RatePoint struct {
+	// Threads that run concurrently.
 	Threads int
-	Bytes   float64 // per second
+	// Bytes per second, in total.
+	Bytes float64
 }
 
-// ConstantRate is a rate that does not depend on threads.
+// ConstantRate is a rate that does not depend on the number of threads.
 func ConstantRate(bytes float64) Rate { return Rate{{1, bytes}} }
 
-// At is the rate of n threads together; 0 if nothing was measured.
+// At returns the total rate of n threads; 0 without measurements.
 func (r Rate) At(n int) float64 {
 	for i, m := range r {
 		switch {
@@ -56,13 +57,14 @@ func (r Rate) At(n int) float64 {
 	return r[len(r)-1].Bytes
 }
 
-// thread is the rate of one of the threads of a cache.
+// thread returns the rate of one of the threads of a cache.
 func (c Cache) thread(r Rate) float64 { return r.At(max(c.Threads, 1)) / float64(max(c.Threads, 1)) }
 
-// Source is where a read is served from.
+// Source is the place from which a read is served.
 type Source int
 
-// The sources: a cache of the reader itself, one of another reader, the file system.
+// Sources: a cache of the reader itself, a cache of another reader, the file
+// system.
 const (
 	Local Source = iota
 	Remote
@@ -70,27 +72,29 @@ const (
 	numSources = iota
 )
 
-// String is the name in prints.
+// String returns the name of the source.
 func (s Source) String() string { return [...]string{"local", "remote", "file system"}[s] }
 
-// local is the time in which a reader has bytes from its own cache.
+// local returns the seconds to read bytes from the reader's own cache.
 func (s *System) local(cache int, bytes int64) float64 {
 	c := s.Caches[cache]
 	return float64(bytes) / c.thread(c.Read)
 }
 
-// remote is the time from the cache of another reader.
+// remote returns the seconds to read bytes from the cache of another reader.
 func (s *System) remote(cache int, bytes int64) float64 {
 	c := s.Caches[cache]
 	return float64(bytes) / min(s.Network, c.thread(c.Read))
 }
 
-// shared is the time from the file system, if so many readers use it together.
+// shared returns the seconds to read bytes from the file system while a number of
+// readers use it.
 func (s *System) shared(readers int, bytes int64) float64 {
 	return float64(bytes) / (s.FileSystem.At(readers) / float64(readers))
 }
 
-// stage is the time in which a sample is decoded and written into the staging memory.
+// stage returns the seconds to decode a sample and write it to the staging memory.
+// Decoding and writing overlap, so the slower one counts.
 func (s *System) stage(bytes int64) float64 {
 	return max(float64(bytes)/s.Decode, float64(bytes)/s.Staging.thread(s.Staging.Write))
 }

@@ -8,27 +8,34 @@ import (
 	"io"
 )
 
-// Fault is damage found in a file.
+// Fault describes damage in a file.
 type Fault struct {
+	// Offset is the byte of the damage.
 	Offset int64
-	What   string
-	Why    string
+	// What is wrong, in a few words.
+	What string
+	// Why gives the numbers that contradict each other.
+	Why string
 }
 
-// Error is the fault on one line.
+// Error formats the fault in one line.
 func (f *Fault) Error() string { return fmt.Sprintf("byte %d: %s: %s", f.Offset, f.What, f.Why) }
 
+// faultf makes a fault at a byte.
 func faultf(off int64, what, why string, args ...any) *Fault {
 	return &Fault{off, what, fmt.Sprintf(why, args...)}
 }
 
-// maxHeader bounds the header of a classic file: real ones have kilobytes.
+// maxHeader bounds the header of a classic file. Real headers have kilobytes.
 const maxHeader = 256 << 20
 
-// Scan checks that a file is as long as its header says, and that the header of a
-// classic file makes sense. Nothing is allocated by a number from the file.
+// Scan checks that a file has the length that its header requires, and that the
+// header of a classic file is valid. No number from the file decides how much
+// memory is allocated.
 //
-// Errors: a *Fault for damage, others of reading.
+// NetCDF-C can crash or hang on a damaged header, so the check comes first.
+//
+// Errors: a *Fault for damage, others for reading.
 func Scan(r io.ReaderAt, size int64) error {
 	head := make([]byte, min(size, 8))
 	if _, err := r.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -43,9 +50,11 @@ func Scan(r io.ReaderAt, size int64) error {
 	return scanHDF5(r, size)
 }
 
-// scanHDF5 compares the end-of-file address of the superblock with the size.
+// scanHDF5 compares the end-of-file address in the superblock with the size of the
+// file. The superblock lies at byte 0, 512, 1024, 2048 and so on.
 //
-// Source: HDF5 File Format Specification 3.0, II.A.
+// Source: HDF5 File Format Specification Version 3.0, section II.A (disk format
+// level 0A, superblock).
 func scanHDF5(r io.ReaderAt, size int64) error {
 	signature := []byte("\x89HDF\r\n\x1a\n")
 	for at := int64(0); at+8 <= size; at = max(512, 2*at) {
@@ -67,10 +76,10 @@ func scanHDF5(r io.ReaderAt, size int64) error {
 		case 2, 3:
 			width, base = int(b[9]), 12
 		default:
-			return faultf(at, "superblock version not known", "version %d", version)
+			return faultf(at, "unknown superblock version", "version %d", version)
 		}
 		if width != 4 && width != 8 {
-			return faultf(at, "impossible superblock", "file addresses of %d bytes", width)
+			return faultf(at, "invalid superblock", "file addresses of %d bytes", width)
 		}
 		address := func(k int) uint64 {
 			p := b[base+k*width:]
@@ -79,15 +88,17 @@ func scanHDF5(r io.ReaderAt, size int64) error {
 			}
 			return binary.LittleEndian.Uint64(p)
 		}
-		// Base address, then free-space or extension address, then end of file.
+		// The addresses are: base, free-space information or superblock extension,
+		// end of file.
 		start, end := address(0), address(2)
 		if end > 1<<62 || start > 1<<62 || start != uint64(at) && start != 0 {
-			return faultf(at, "impossible superblock", "base address %d, end of file %d", start, end)
+			return faultf(at, "invalid superblock", "base address %d, end of file %d", start, end)
 		}
-		// With a user block the addresses count from the base or, in files moved
-		// behind one, still from the superblock.
+		// After a user block, addresses are relative to the base address. Files to
+		// which a user block was added later have base address 0, and addresses
+		// relative to the superblock.
 		if have := uint64(size); start == 0 && end+uint64(at) > have || start > 0 && end > have {
-			return faultf(at, "file ends early", "it should have %d bytes and has %d", end, size)
+			return faultf(at, "file ends early", "the superblock states %d bytes, the file has %d", end, size)
 		}
 		return nil
 	}

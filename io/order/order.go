@@ -1,6 +1,6 @@
-// Package order brings fields from the order in which files store them into the
-// normal order of the program, and back: rows north to south, columns ascending
-// from between 0 and 360 degrees east.
+// Package order converts fields between the storage order of a file and the normal
+// order of this program. In normal order, rows run from north to south and columns
+// from west to east, beginning in [0, 360) degrees.
 package order
 
 import (
@@ -10,26 +10,27 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// Longitudes gives the ascending longitudes of n equidistant columns from west to
-// east as written in a file, the first of them in [0, 360), and the input column
-// that became the first. A grid that goes around the globe starts at its column
-// nearest to 0 from above; a part of the globe keeps its columns together, so that
-// one across Greenwich runs from 350 to 370 rather than falling apart.
+// Longitudes returns n equidistant ascending longitudes from west to east as stated
+// in a file, the first in [0, 360), and the input column that became the first.
 //
-// It returns nil if n columns cannot be spaced so.
+// A global grid begins at its column nearest to 0 from above. A limited area stays
+// contiguous: one that crosses Greenwich runs for example from 350 to 370.
+//
+// Unit: degrees.
+// Errors: nil if n columns cannot have these longitudes.
 func Longitudes(west, east float64, n int) (lon []float64, roll int) {
 	span := math.Mod(east-west, 360)
 	if span < -1e-6 {
 		span += 360
 	}
 	if n > 1 && span < 1e-6 {
-		span = 360 // both ends on one meridian: written 0 to 360
+		span = 360 // both ends on one meridian: written as 0 to 360
 	}
 	step := 0.0
 	if n > 1 {
 		step = span / float64(n-1)
 		if math.Abs(step*float64(n)-360) < 0.02*step || math.Abs(step*float64(n)-360) < 2e-3*float64(n) && step*float64(n) > 359 && step*float64(n) < 361 {
-			step = 360 / float64(n) // corners are rounded to thousandths of a degree
+			step = 360 / float64(n) // files round corners to 10⁻³ degrees
 		}
 	}
 	first := math.Mod(math.Mod(west, 360)+360, 360)
@@ -40,9 +41,9 @@ func Longitudes(west, east float64, n int) (lon []float64, roll int) {
 	return lon, Roll(lon)
 }
 
-// Roll turns the ascending longitudes of a grid around the globe so that they
-// start in [0, 360), in place, and returns the column that became the first. Other
-// longitudes are shifted by whole turns only.
+// Roll rotates the ascending longitudes of a global grid so that they begin in [0,
+// 360), in place, and returns the column that became the first. Longitudes of a
+// limited area are only shifted by multiples of 360.
 func Roll(lon []float64) int {
 	n := len(lon)
 	if n == 0 {
@@ -79,7 +80,7 @@ func Roll(lon []float64) int {
 	return roll
 }
 
-// snapZero removes the dust that subtraction leaves near zero.
+// snapZero returns 0 for values that differ from 0 only by rounding.
 func snapZero(v float64) float64 {
 	if math.Abs(v) < 1e-9 {
 		return 0
@@ -87,26 +88,28 @@ func snapZero(v float64) float64 {
 	return v
 }
 
-// ToNormal copies a field from its stored into normal order.
+// ToNormal copies a field from storage order to normal order.
 //
-// Shape: stored and normal [g.Size()]. Errors: other lengths.
+// Shape: stored and normal [g.Size()].
+// Errors: other lengths.
 func ToNormal(normal, stored []float32, g *ensemble.Grid) error {
 	return forEach(g, len(normal), len(stored), func(n, s int) { normal[n] = stored[s] },
 		func(n, s, count int) { copy(normal[n:n+count], stored[s:s+count]) })
 }
 
-// ToStored copies a field from normal order back into that of the input.
+// ToStored copies a field from normal order to the storage order of the input.
 //
-// Shape, Errors: as Normal.
+// Shape, Errors: as ToNormal.
 func ToStored(stored, normal []float32, g *ensemble.Grid) error {
 	return forEach(g, len(normal), len(stored), func(n, s int) { stored[s] = normal[n] },
 		func(n, s, count int) { copy(stored[s:s+count], normal[n:n+count]) })
 }
 
-// forEach walks both orders: one point at a time, or runs where both are contiguous.
+// forEach visits the points in both orders: one for single points, run for ranges
+// that are contiguous in both.
 func forEach(g *ensemble.Grid, lenNormal, lenStored int, one func(n, s int), run func(n, s, count int)) error {
 	if lenNormal != g.Size() || lenStored != g.Size() {
-		return fmt.Errorf("order: %d and %d values for a grid of %d points", lenNormal, lenStored, g.Size())
+		return fmt.Errorf("order: got %d and %d values for a grid of %d points", lenNormal, lenStored, g.Size())
 	}
 	o := g.Source
 	if g.Rows != nil {
@@ -114,7 +117,7 @@ func forEach(g *ensemble.Grid, lenNormal, lenStored int, one func(n, s int), run
 		return nil
 	}
 	nx, ny := g.NX, g.NY
-	// Every second stored row (column, if ColumnMajor) runs backwards.
+	// Every second stored row (column, if ColumnMajor) is reversed.
 	alternate := isAlternating(o)
 	for j := range ny {
 		row := j
@@ -153,15 +156,16 @@ func forEach(g *ensemble.Grid, lenNormal, lenStored int, one func(n, s int), run
 	return nil
 }
 
-// isAlternating says whether every second stored row runs backwards.
+// isAlternating reports whether every second stored row is reversed: bit 4 of the
+// GRIB2 scanning mode (flag table 3.4).
 func isAlternating(o ensemble.SourceOrder) bool {
 	return o.ScanningMode > 0 && o.ScanningMode&0x10 != 0
 }
 
-// forEachReduced is each for a reduced grid.
+// forEachReduced is forEach for a reduced grid.
 func forEachReduced(g *ensemble.Grid, one func(n, s int), run func(n, s, count int)) {
 	o := g.Source
-	at := 0 // of the row in normal order
+	at := 0 // first point of the row in normal order
 	for j, n := range g.Rows {
 		row, stored := j, at
 		if o.SouthFirst {
@@ -178,18 +182,17 @@ func forEachReduced(g *ensemble.Grid, one func(n, s int), run func(n, s, count i
 	}
 }
 
-// Rect is a rectangle of a field as its file stores it: rows and columns of the input.
+// Rect is a rectangle of a field in storage order: rows and columns of the input.
 type Rect struct{ Row, Col, Rows, Cols int }
 
-// WindowRects are the parts of a stored field that hold a window in normal order: one, or two
-// where the window runs over the input's last column.
+// WindowRects returns the parts of a stored field that hold a window in normal
+// order: one rectangle, or two if the window crosses the last column of the input.
 //
-// Errors: a field whose rows run in turns or have unlike numbers of points, which has no
-// rectangles.
+// Errors: a field with alternating rows or a reduced grid, which has no rectangles.
 func WindowRects(g *ensemble.Grid, w ensemble.Window) ([]Rect, error) {
 	o := g.Source
 	if isAlternating(o) || g.Rows != nil {
-		return nil, fmt.Errorf("order: rows that run in turns or are unlike have no rectangles")
+		return nil, fmt.Errorf("order: alternating rows and reduced grids have no rectangles")
 	}
 	if g.IsWhole(w) {
 		w = ensemble.Window{Rows: [2]int{0, g.NY}, Cols: [2]int{0, g.NX}}
@@ -199,7 +202,7 @@ func WindowRects(g *ensemble.Grid, w ensemble.Window) ([]Rect, error) {
 		row = g.NY - w.Rows[1]
 	}
 	var out []Rect
-	add := func(from, to int) { // input columns counted from the west
+	add := func(from, to int) { // input columns, counted from the west
 		if from >= to {
 			return
 		}
@@ -213,10 +216,10 @@ func WindowRects(g *ensemble.Grid, w ensemble.Window) ([]Rect, error) {
 	return out, nil
 }
 
-// CopyToWindow copies a rectangle of Rects to where it lies in its window in normal order.
-// Others of the window's points are left as they are.
+// CopyToWindow copies the values of a rectangle to their positions in a window in
+// normal order. All other points of the window stay unchanged.
 //
-// Shape: stored as the file has the rectangle, window [row][column].
+// Shape: stored holds the rectangle in storage order, window is [row][column].
 func (r Rect) CopyToWindow(window, stored []float32, g *ensemble.Grid, w ensemble.Window) {
 	stride := r.Cols
 	if g.Source.ColumnMajor {
@@ -225,9 +228,9 @@ func (r Rect) CopyToWindow(window, stored []float32, g *ensemble.Grid, w ensembl
 	r.copyToWindow(window, stored, stride, g, w)
 }
 
-// CopyFieldToWindow is Place from the whole field.
+// CopyFieldToWindow copies the rectangle out of a complete field.
 //
-// Shape: stored [g.Size()] as the file has the field, window [row][column].
+// Shape: stored [g.Size()] in storage order, window [row][column].
 func (r Rect) CopyFieldToWindow(window, stored []float32, g *ensemble.Grid, w ensemble.Window) {
 	if g.Source.ColumnMajor {
 		r.copyToWindow(window, stored[r.Col*g.NY+r.Row:], g.NY, g, w)
@@ -236,9 +239,9 @@ func (r Rect) CopyFieldToWindow(window, stored []float32, g *ensemble.Grid, w en
 	}
 }
 
-// RowLayout says where the rows of a rectangle of Rects lie in its window in normal order: the
-// first begins at point to, the others a step apart. ok is false if its rows do not run
-// from west to east.
+// RowLayout returns the positions of the rectangle's rows in a window in normal
+// order: the first row begins at point to, the others step points apart. ok is
+// false if stored rows do not run from west to east.
 func (r Rect) RowLayout(g *ensemble.Grid, w ensemble.Window) (to, step int, ok bool) {
 	if g.Source.ColumnMajor || g.Source.EastFirst {
 		return 0, 0, false
@@ -254,7 +257,8 @@ func (r Rect) RowLayout(g *ensemble.Grid, w ensemble.Window) (to, step int, ok b
 	return to, step, true
 }
 
-// copyToWindow copies a rectangle whose rows (columns, if ColumnMajor) are a stride apart.
+// copyToWindow copies a rectangle whose rows (columns, if ColumnMajor) are stride
+// values apart.
 func (r Rect) copyToWindow(window, stored []float32, stride int, g *ensemble.Grid, w ensemble.Window) {
 	if g.IsWhole(w) {
 		w = ensemble.Window{Rows: [2]int{0, g.NY}, Cols: [2]int{0, g.NX}}
@@ -264,7 +268,7 @@ func (r Rect) copyToWindow(window, stored []float32, stride int, g *ensemble.Gri
 	if o.EastFirst {
 		west = g.NX - r.Col - r.Cols
 	}
-	first := (west-o.Roll+g.NX)%g.NX - w.Cols[0] // column of the window
+	first := (west-o.Roll+g.NX)%g.NX - w.Cols[0] // column in the window
 	for j := range r.Rows {
 		row := j
 		if o.SouthFirst {

@@ -7,31 +7,33 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
-// relationAttribute tells what the probabilities along a threshold are of, and
-// relationWords how. Source: IMPROVER.
+// relationAttribute states how the probabilities along a threshold relate to it,
+// relationWords its values.
+//
+// Source: IMPROVER.
 const relationAttribute = "spp__relative_to_threshold"
 
 var relationWords = map[ensemble.Relation]string{ensemble.Above: "greater_than", ensemble.Below: "less_than", ensemble.Between: "between_thresholds"}
 
-// statisticAxes hands out the coordinates along which quantiles, probabilities and members of a
-// file differ, each written once.
+// statisticAxes adds the coordinates of quantiles, thresholds and members to a
+// file, each once.
 type statisticAxes struct {
 	b    *ncBuilder
 	seen []statisticCoord
 }
 
-// statisticCoord is one such coordinate: the places that tell it from others, and its names.
+// statisticCoord is one such coordinate.
 type statisticCoord struct {
 	axis         axis
 	standardName string // of the quantity of a threshold
 	unit         string
-	places       []Field // only what tells fields of the kind apart
+	places       []Field // the values, in fields without other content
 	dim          string
-	listed       []string // to be named by variables
+	listed       []string // auxiliary coordinates that variables must list
 }
 
-// dimensionOf gives the outer dimension of a variable, none where its fields do not differ, and
-// what it must list.
+// dimensionOf returns the outer dimension of a variable, none for a single field,
+// and the auxiliary coordinates that the variable must list.
 func (as *statisticAxes) dimensionOf(st *stack) (dims, listed []string) {
 	if st.stat.axis == noAxis || st.standalone {
 		return nil, nil
@@ -68,15 +70,15 @@ func (as *statisticAxes) dimensionOf(st *stack) (dims, listed []string) {
 	return []string{a.dim}, a.listed
 }
 
-// freeDim is name, or name_2, name_3 … if it is taken.
+// freeDim returns an unused dimension name.
 func (as *statisticAxes) freeDim(name string) string {
 	return unusedName(name, func(try string) bool {
 		return slices.ContainsFunc(as.seen, func(a statisticCoord) bool { return a.dim == try })
 	})
 }
 
-// addQuantiles adds the coordinate of quantiles, from 0 to 1, and beside it the percentiles
-// that IMPROVER looks for.
+// addQuantiles adds the coordinate of quantiles, from 0 to 1, and the percentiles
+// that IMPROVER expects.
 func (b *ncBuilder) addQuantiles(a *statisticCoord) {
 	below, percent := make([]float64, len(a.places)), make([]float64, len(a.places))
 	for i, f := range a.places {
@@ -92,8 +94,8 @@ func (b *ncBuilder) addQuantiles(a *statisticCoord) {
 	a.listed = []string{name}
 }
 
-// addThresholds adds the coordinate of thresholds, in the unit and with the standard name of
-// the quantity; of events between two limits it has bounds.
+// addThresholds adds the coordinate of thresholds, in the unit and with the
+// standard name of the quantity. Events between two limits have bounds.
 func (b *ncBuilder) addThresholds(a *statisticCoord) {
 	points := make([]float64, len(a.places))
 	var bounds []float64

@@ -14,32 +14,36 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
-// fillValue marks missing points: netCDF's own default for floats, which every
-// reader knows. It is 15 × 2^119 exactly.
+// fillValue marks missing points: NC_FILL_FLOAT, the default of netCDF. It is
+// exactly 15 × 2^119.
 const fillValue float32 = 0x1.ep+122
 
-// earthRadius is the radius of the sphere that lat-lon forecasts are made on, in
-// metres. Source: WMO GRIB2 code table 3.2, entry 6.
+// earthRadius is the radius of the sphere of latitude-longitude forecasts, in
+// metres.
+//
+// Source: FM 92 GRIB2, code table 3.2, entry 6.
 const earthRadius = 6371229.0
 
-// timeUnits are the units of every time that we write.
+// timeUnits is the unit of all times.
 const timeUnits = "seconds since 1970-01-01 00:00:00"
 
 // ncBuilder collects a NetCDF file: the description for the child, and the
-// functions that write the numbers into the payload.
+// functions that write the values to the payload.
 type ncBuilder struct {
 	file encode.NetCDF
 	payload
 }
 
+// text returns a text attribute.
 func text(name, v string) encode.Attribute { return encode.Attribute{Name: name, Text: v} }
 
+// addDimension adds a dimension.
 func (b *ncBuilder) addDimension(name string, size int) {
 	b.file.Dimensions = append(b.file.Dimensions, encode.Dimension{Name: name, Size: size})
 }
 
-// addGlobal adds a global attribute. An empty text would be dropped by the
-// library, so it says that nothing was said.
+// addGlobal adds a global attribute. The library drops empty texts, so these become
+// "not stated".
 func (b *ncBuilder) addGlobal(name, v string) {
 	if v == "" {
 		v = "not stated"
@@ -47,13 +51,13 @@ func (b *ncBuilder) addGlobal(name, v string) {
 	b.file.Attributes = append(b.file.Attributes, text(name, v))
 }
 
-// addVariable adds a variable whose n values fill writes.
+// addVariable adds a variable with n values that fill writes.
 func (b *ncBuilder) addVariable(v encode.Variable, n int, fill func(dst []byte)) {
 	v.Values = b.block(n*v.Type.Size(), fill)
 	b.file.Variables = append(b.file.Variables, v)
 }
 
-// addDoubles adds a coordinate variable.
+// addDoubles adds a coordinate variable of doubles.
 func (b *ncBuilder) addDoubles(name string, dims []string, values []float64, attrs ...encode.Attribute) {
 	b.addVariable(encode.Variable{Name: name, Type: encode.Double, Dimensions: dims, Attributes: attrs}, len(values), func(dst []byte) {
 		for i, v := range values {
@@ -62,7 +66,7 @@ func (b *ncBuilder) addDoubles(name string, dims []string, values []float64, att
 	})
 }
 
-// addInts adds a variable of whole numbers.
+// addInts adds a variable of integers.
 func (b *ncBuilder) addInts(name string, dims []string, values []int32, attrs ...encode.Attribute) {
 	b.addVariable(encode.Variable{Name: name, Type: encode.Int, Dimensions: dims, Attributes: attrs}, len(values), func(dst []byte) {
 		for i, v := range values {
@@ -71,7 +75,7 @@ func (b *ncBuilder) addInts(name string, dims []string, values []int32, attrs ..
 	})
 }
 
-// write makes the file.
+// write creates the file.
 func (b *ncBuilder) write(ctx context.Context, enc Encoder, path string) error {
 	return b.payload.write(ctx, enc, path, encode.KindNetCDF, func(tmp string) any {
 		f := b.file
@@ -80,7 +84,9 @@ func (b *ncBuilder) write(ctx context.Context, enc Encoder, path string) error {
 	})
 }
 
-// addGlobals adds the attributes of the file, in the order in which they are read.
+// addGlobals adds the global attributes.
+//
+// Source: CF section 2.6.2 (description of file contents).
 func (b *ncBuilder) addGlobals(m Metadata, init ensemble.Init) error {
 	created, err := m.created(init)
 	if err != nil {
@@ -105,7 +111,7 @@ func (b *ncBuilder) addGlobals(m Metadata, init ensemble.Init) error {
 	return nil
 }
 
-// addMemberGlobals adds how many members there are and how they were treated.
+// addMemberGlobals adds global attributes about the members and their use.
 func (b *ncBuilder) addMemberGlobals(m Metadata) {
 	var list []string
 	for _, id := range m.Members {
@@ -140,9 +146,12 @@ func (b *ncBuilder) addMemberGlobals(m Metadata) {
 	}
 }
 
-// addHorizontal adds the horizontal dimensions and coordinates and the grid
-// mapping. It returns the names of the dimensions, and of the auxiliary
-// coordinates that a data variable must list.
+// addHorizontal adds horizontal dimensions, coordinates and the grid mapping. It
+// returns the names of the dimensions, and the auxiliary coordinates that data
+// variables must list.
+//
+// Source: CF sections 5.2 (two-dimensional coordinates), 5.6 (grid mappings) and 9
+// (discrete sampling geometries).
 func (b *ncBuilder) addHorizontal(l *layout) (dims, aux []string) {
 	g := l.grid
 	if g.Kind == ensemble.Points {
@@ -162,7 +171,8 @@ func (b *ncBuilder) addHorizontal(l *layout) (dims, aux []string) {
 		b.addSphere()
 		return []string{"latitude", "longitude"}, nil
 	}
-	// A rotated pole has axes in degrees, every other projection in metres.
+	// The axes of a rotated pole are in degrees, those of all other projections in
+	// metres.
 	yName, xName, units, suffix := "projection_y_coordinate", "projection_x_coordinate", "m", " coordinate of projection"
 	if g.Mapping["grid_mapping_name"] == "rotated_latitude_longitude" {
 		yName, xName, units, suffix = "grid_latitude", "grid_longitude", "degrees", " coordinate of the rotated grid"
@@ -191,8 +201,8 @@ func (b *ncBuilder) addSphere() {
 		encode.Attribute{Name: "longitude_of_prime_meridian", Doubles: []float64{0}})
 }
 
-// addStations adds ids, names and altitudes of stations, and returns what of them a data
-// variable lists.
+// addStations adds ids, names and altitudes of stations. It returns the variables
+// that data variables must list.
 func (b *ncBuilder) addStations(places []ensemble.Station) []string {
 	words := func(name string, of func(ensemble.Station) string, attrs ...encode.Attribute) {
 		width := 1
@@ -230,8 +240,8 @@ func (b *ncBuilder) addStations(places []ensemble.Station) []string {
 	return listed
 }
 
-// mappingAttributes are the attributes of a CF grid mapping: its name first, the
-// rest by name.
+// mappingAttributes returns the attributes of a CF grid mapping: its name first,
+// then the others by name.
 func mappingAttributes(m map[string]any) []encode.Attribute {
 	var out []encode.Attribute
 	if name, ok := m["grid_mapping_name"].(string); ok {
@@ -261,13 +271,15 @@ func mappingAttributes(m map[string]any) []encode.Attribute {
 	return out
 }
 
-// seconds is a time in timeUnits.
+// seconds returns a time in timeUnits.
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 
-// addTimes adds the time coordinates of one init and its leads: valid time as the
-// dimension, init as a scalar, leads along the dimension or, for one, as a
-// scalar. period, if not zero, gives the time bounds of intervals ending at the
-// valid time.
+// addTimes adds the time coordinates of one initialisation and its leads: valid
+// time as the dimension, initialisation as a scalar, leads along the dimension or,
+// if there is only one, as a scalar. period > 0 adds bounds of intervals that end
+// at the valid time.
+//
+// Source: CF sections 4.4 (time) and 7.1 (bounds).
 func (b *ncBuilder) addTimes(init ensemble.Init, leads []ensemble.Lead, period time.Duration) error {
 	b.addDimension("time", len(leads))
 	valid := make([]float64, len(leads))
@@ -300,12 +312,11 @@ func (b *ncBuilder) addTimes(init ensemble.Init, leads []ensemble.Lead, period t
 	for i, l := range leads {
 		n := time.Duration(l) / unit
 		if n > math.MaxInt32 || n < math.MinInt32 {
-			return fmt.Errorf("lead %s does not fit a forecast period of 32 bits", l)
+			return fmt.Errorf("lead %s exceeds a forecast period of 32 bits", l)
 		}
 		periods[i] = int32(n)
 	}
-	// Unit in the plural and the dtype: xarray decodes the one and asks for the
-	// other.
+	// xarray decodes units in the plural, and requires the attribute dtype.
 	pattrs := []encode.Attribute{text("standard_name", "forecast_period"), text("long_name", "time since the start of the forecast"),
 		text("units", name), text("dtype", "timedelta64[ns]")}
 	if len(leads) == 1 {
@@ -316,18 +327,18 @@ func (b *ncBuilder) addTimes(init ensemble.Init, leads []ensemble.Lead, period t
 	return nil
 }
 
-// addBoundsDimension adds the dimension of pairs, once.
+// addBoundsDimension adds the dimension of bounds, once.
 func (b *ncBuilder) addBoundsDimension() {
 	if !slices.ContainsFunc(b.file.Dimensions, func(d encode.Dimension) bool { return d.Name == "bnds" }) {
 		b.addDimension("bnds", 2)
 	}
 }
 
-// verticalAxes hands out the vertical coordinates of a file, each written once.
+// verticalAxes adds the vertical coordinates of a file, each once.
 type verticalAxes struct {
 	b       *ncBuilder
 	seen    []vertical
-	scalars bool // one pressure level is a scalar too
+	scalars bool // a single pressure level is a scalar coordinate too
 }
 
 // vertical is one axis of levels, or one scalar height.
@@ -337,10 +348,10 @@ type vertical struct {
 	scalar bool
 }
 
-// axis gives the vertical coordinate for a variable on these levels, which are
-// of one kind: a dimension, a scalar to be listed, or neither for the surface.
+// axis returns the vertical coordinate for these levels, which are of one kind: a
+// dimension, a scalar coordinate to be listed, or neither for the surface.
 //
-// Errors: if there are several levels of a kind that has no coordinate.
+// Errors: several levels of a kind without a coordinate.
 func (vs *verticalAxes) axis(levels []ensemble.Level) (dim, scalar string, err error) {
 	for _, v := range vs.seen {
 		if slices.Equal(v.levels, levels) {
@@ -392,19 +403,20 @@ func (vs *verticalAxes) axis(levels []ensemble.Level) (dim, scalar string, err e
 	return v.name, "", nil
 }
 
+// heightAttributes returns the attributes of a height coordinate.
 func heightAttributes() []encode.Attribute {
 	return []encode.Attribute{text("standard_name", "height"), text("long_name", "height above the surface"), text("units", "m"),
 		text("positive", "up"), text("axis", "Z")}
 }
 
-// freeDim is name, or name_2, name_3 … if it is taken.
+// freeDim returns an unused coordinate name.
 func (vs *verticalAxes) freeDim(name string) string {
 	return unusedName(name, func(try string) bool {
 		return slices.ContainsFunc(vs.seen, func(v vertical) bool { return v.name == try })
 	})
 }
 
-// unusedName is the first of name, name_2, name_3 … that is not taken.
+// unusedName returns the first of name, name_2, name_3 … that is not used.
 func unusedName(name string, taken func(try string) bool) string {
 	for n, try := 2, name; ; n++ {
 		if !taken(try) {
@@ -414,7 +426,8 @@ func unusedName(name string, taken func(try string) bool) string {
 	}
 }
 
-// chunks is one field: 1 along every dimension but the last two.
+// chunks returns the shape of a chunk with one field: 1 along all dimensions but
+// the last two.
 func chunks(dims int, g *ensemble.Grid) []int {
 	c := make([]int, dims)
 	for i := range c {

@@ -13,19 +13,20 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// csvHeader are the columns of a table of stations.
+// csvHeader lists the columns of a table of stations.
 var csvHeader = []string{"station_id", "station_name", "latitude", "longitude", "altitude_m", "init", "lead_h", "valid", "variable", "level", "statistic", "value", "unit", "members_used"}
 
-// WriteCSV writes a product at stations as CSV, one line a station and field.
+// WriteCSV writes a product at stations as CSV, one line per station and field.
 //
-// Unit: SI, named in each line. Missing: an empty value.
-// Errors: exit 70 for a product on a grid, 73 and 74.
+// Unit: SI, in each line.
+// Missing: an empty value.
+// Errors: exit 70 for a product on a grid; 73 and 74.
 func WriteCSV(path string, p *Product) error {
 	if err := p.check(); err != nil {
 		return err
 	}
 	if p.Locations == nil {
-		return layoutError(path, fmt.Errorf("a table is of stations"))
+		return layoutError(path, fmt.Errorf("CSV requires stations"))
 	}
 	var b bytes.Buffer
 	if err := p.writeCSV(&b); err != nil {
@@ -34,6 +35,7 @@ func WriteCSV(path string, p *Product) error {
 	return exit.CreateError(path, atomicfile.WriteFile(path, b.Bytes()))
 }
 
+// writeCSV writes the rows.
 func (p *Product) writeCSV(to io.Writer) error {
 	w := csv.NewWriter(to)
 	rows := [][]string{csvHeader}

@@ -1,13 +1,14 @@
-// Package product writes what the program publishes: mean, spread, quantiles, probabilities
-// and members of a forecast as CF NetCDF, as GRIB2 and as Zarr, and at stations as CF time
-// series and CSV; the ensembles and analyses that the demo makes; and the manifest that
-// says which files belong together.
+// Package product writes the published products of a forecast: mean, spread,
+// quantiles, probabilities and members as CF NetCDF, GRIB2 and Zarr; time series at
+// stations as CF NetCDF and CSV. It also writes ensembles and analyses for the
+// demo, and the manifest that lists the files of an initialisation.
 //
-// A statistic is described once (kind.go), and every format takes it from there. The
-// conventions are here (names, attributes, codes, order of points); the
-// libraries are in the encoding child, which gets each file as a description of
-// package encode; stores of Zarr, which need none, are written here. Every file appears whole or not at all, and the same product
-// with the same metadata gives the same bytes.
+// A statistic is described once (kind.go), and all formats use this description.
+// This package defines names, attributes, codes and the order of points. The
+// encoding child links the libraries; it receives each file as a description of
+// package encode. Zarr needs no library and is written in this process. Every file
+// appears completely or not at all. The same product with the same metadata gives
+// the same bytes.
 package product
 
 import (
@@ -23,22 +24,22 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
-// Encoder runs one job in a child; a *decode.Pool is one.
+// Encoder executes a request in a child; *decode.Pool implements it.
 type Encoder interface {
 	Do(ctx context.Context, c decode.Call) error
 }
 
-// encodeDeadline bounds the writing of one file. A gigabyte deflates in about a
-// minute; a child that takes this long hangs.
+// encodeDeadline bounds the encoding of one file. Compressing a gigabyte takes
+// about a minute; a child that takes this long hangs.
 const encodeDeadline = 15 * time.Minute
 
-// payload collects the functions that write the numbers of a file for the child.
+// payload collects the functions that write the values of a file for the child.
 type payload struct {
 	size int
 	fill []func(all []byte)
 }
 
-// block reserves n bytes, eight-byte aligned, that fill writes.
+// block reserves n bytes, aligned to eight bytes, which fill writes.
 func (p *payload) block(n int, fill func(dst []byte)) encode.Block {
 	at := (p.size + 7) &^ 7
 	p.size = at + n
@@ -46,11 +47,11 @@ func (p *payload) block(n int, fill func(dst []byte)) encode.Block {
 	return encode.Block{Offset: at, Length: n}
 }
 
-// write lets the child make path, atomically; args describes the file under the
-// name of the moment.
+// write lets the child create path atomically. args describes the file under its
+// temporary name.
 //
-// Errors: the child's; exit 74 for a full disk, 73 if the file cannot be put in
-// place, 70 if the child died; ctx.Err().
+// Errors: those of the child; exit 74 for a full disk, 73 if the file cannot be
+// renamed, 70 if the child crashed; ctx.Err().
 func (p *payload) write(ctx context.Context, enc Encoder, path, kind string, args func(tmp string) any) error {
 	fill := func(all []byte) {
 		for _, f := range p.fill {
@@ -69,7 +70,7 @@ func (p *payload) write(ctx context.Context, enc Encoder, path, kind string, arg
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.As(err, &known):
-		known.At = path // rather than the temporary file, which is gone
+		known.At = path // instead of the temporary file, which was removed
 		return known
 	case errors.As(err, &died):
 		return &exit.Error{Code: exit.Bug, What: "the encoding program failed", At: path, Why: died.Error(),

@@ -10,14 +10,15 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
-// WriteEnsembleNetCDF writes all members of one start as CF NetCDF, one variable
-// a quantity.
+// WriteEnsembleNetCDF writes all members of one initialisation as CF NetCDF, one
+// variable per quantity.
 //
-// Shape: [realization, time, level, latitude, longitude], time being the leads;
-// without the level for variables that stand on one place. A variable that
-// stands on one place must be in a Forecast with that one level.
-// Unit, Missing: as WriteNetCDF. Errors: those of the encoder; exit 64 for Options;
-// exit 70 for axes that a file cannot have.
+// Shape: [realization, time, level, latitude, longitude], where time has the leads;
+// without level for variables with a single level. Such a variable needs a Forecast
+// with that level only.
+// Unit, Missing: as WriteNetCDF.
+// Errors: those of the encoder; exit 64 for invalid Options; exit 70 for axes that
+// the format does not support.
 func WriteEnsembleNetCDF(ctx context.Context, enc Encoder, path string, f *ensemble.Forecast, m Metadata, o Options) error {
 	o, err := o.check()
 	if err != nil {
@@ -30,12 +31,14 @@ func WriteEnsembleNetCDF(ctx context.Context, enc Encoder, path string, f *ensem
 	return b.write(ctx, enc, path)
 }
 
-// layoutError reports axes that do not fit a format, a fault of the caller.
+// layoutError reports axes that a format does not support, which is an error of the
+// caller.
 func layoutError(path string, err error) error {
-	return &exit.Error{Code: exit.Bug, What: "fields that the file cannot hold", At: path, Why: err.Error(),
+	return &exit.Error{Code: exit.Bug, What: "fields that the file format does not support", At: path, Why: err.Error(),
 		Fix: "report it with the config; nothing was published", Err: err}
 }
 
+// ensembleFile describes the file of WriteEnsembleNetCDF.
 func ensembleFile(f *ensemble.Forecast, m Metadata, o Options) (*ncBuilder, error) {
 	b := &ncBuilder{}
 	if err := b.addGlobals(m, f.Init); err != nil {
@@ -51,12 +54,13 @@ func ensembleFile(f *ensemble.Forecast, m Metadata, o Options) (*ncBuilder, erro
 		})
 }
 
-// WriteAnalysesNetCDF writes analyses of several valid times, a year say, as CF
-// NetCDF, one variable a quantity. All have the grid, variables and levels of
+// WriteAnalysesNetCDF writes analyses of several valid times as CF NetCDF, one
+// variable per quantity. All analyses must have the grid, variables and levels of
 // the first.
 //
 // Shape: [time, level, latitude, longitude].
-// Unit, Missing: as WriteNetCDF. Errors: as WriteEnsembleNetCDF.
+// Unit, Missing: as WriteNetCDF.
+// Errors: as WriteEnsembleNetCDF.
 func WriteAnalysesNetCDF(ctx context.Context, enc Encoder, path string, as []*ensemble.Analysis, m Metadata, o Options) error {
 	o, err := o.check()
 	if err != nil {
@@ -69,6 +73,7 @@ func WriteAnalysesNetCDF(ctx context.Context, enc Encoder, path string, as []*en
 	return b.write(ctx, enc, path)
 }
 
+// analysesFile describes the file of WriteAnalysesNetCDF.
 func analysesFile(as []*ensemble.Analysis, m Metadata, o Options) (*ncBuilder, error) {
 	if len(as) == 0 {
 		return nil, fmt.Errorf("no analysis")
@@ -92,9 +97,9 @@ func analysesFile(as []*ensemble.Analysis, m Metadata, o Options) (*ncBuilder, e
 		func(outer, v, l int) []float32 { return as[outer].Field(v, l) })
 }
 
-// addSeries adds horizontal and vertical coordinates and one variable a quantity
-// over the outer dimensions, which have n positions in all. times are the time
-// coordinates that are no dimension.
+// addSeries adds horizontal and vertical coordinates, and one variable per quantity
+// over the outer dimensions. These have n positions in total. times lists time
+// coordinates that are not a dimension.
 func (b *ncBuilder) addSeries(outer, times []string, n int, g *ensemble.Grid, variables []string, levels []ensemble.Level, o Options,
 	field func(outer, v, l int) []float32) error {
 	lay := newLayout(g, o.Longitude)

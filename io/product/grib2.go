@@ -13,20 +13,22 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
-// WriteGRIB2 writes one statistic of one variable and lead as GRIB2, one message a level,
-// and all members of a variable in one file. Product definition templates at a time, and
-// over an interval: members 4.1 and 4.11, mean and spread 4.2 and 4.12, probabilities 4.5
-// and 4.9, quantiles 4.6 and 4.10 for whole percentiles, else 4.86 and 4.87.
+// WriteGRIB2 writes one statistic of one variable and lead as GRIB2, one message
+// per level, with all members of a variable in one file. The product definition
+// templates, for an instant and for an interval, are: members 4.1 and 4.11, mean
+// and spread 4.2 and 4.12, probabilities 4.5 and 4.9, whole percentiles 4.6 and
+// 4.10, other quantiles 4.86 and 4.87.
 //
-// A field with a Template, a message of one field, of edition 2 becomes a clone of it: centre, tables,
-// grid, level and times stay, the statistic and the packing change. Any other
-// starts from a sample of ecCodes, which works for regular lat-lon and regular
-// Gaussian grids.
-// Unit: SI, as the WMO's parameter tables have it; probabilities in per cent.
+// A field with a Template, a message of edition 2 with one field, becomes a clone
+// of it: centre, tables, grid, level and times stay; statistic and packing change.
+// All other fields start from a sample of ecCodes, which exists for regular
+// latitude-longitude and regular Gaussian grids.
+//
+// Unit: SI, as in the WMO parameter tables; probabilities in per cent.
 // Missing: bitmap.
-// Errors: as WriteNetCDF; exit 64 for a quantile, grid or variable that has no form in
-// GRIB2 without a template.
-// Source: WMO FM 92 GRIB edition 2.
+// Errors: as WriteNetCDF; exit 64 for a quantile, grid or variable that cannot be
+// encoded in GRIB2 without a template.
+// Source: WMO Manual on Codes (WMO-No. 306), FM 92 GRIB edition 2, code table 4.0.
 func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Options) error {
 	o, err := o.check()
 	if err != nil {
@@ -41,7 +43,7 @@ func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Opt
 		}
 	}
 	if p.Locations != nil {
-		return notRepresentable(path, fmt.Errorf("single places"))
+		return notRepresentable(path, fmt.Errorf("stations"))
 	}
 	lay := gribLayout(p.Grid, o)
 	g := &gribBuilder{lay: &lay, opt: o}
@@ -72,13 +74,13 @@ func WriteGRIB2(ctx context.Context, enc Encoder, path string, p *Product, o Opt
 	return g.write(ctx, enc, path)
 }
 
-// sameFile says whether two fields stand in one GRIB file: the levels of one statistic, and
-// all members of a variable.
+// sameFile reports whether two fields belong to one GRIB file: the levels of one
+// statistic, and all members of a variable.
 func (f Field) sameFile(o Field) bool {
 	return f.Variable == o.Variable && f.Kind == o.Kind && f.Lead == o.Lead && f.Below == o.Below && f.Event == o.Event && f.Radius == o.Radius
 }
 
-// gribValues are the values as messages have them: probabilities in per cent.
+// gribValues returns the values as GRIB2 stores them: probabilities in per cent.
 func (f Field) gribValues() []float32 {
 	if f.Kind != Probability {
 		return f.Values
@@ -90,8 +92,8 @@ func (f Field) gribValues() []float32 {
 	return out
 }
 
-// typeOfMember is code table 4.6: 1 unperturbed low-resolution control, 3 positively
-// perturbed. Member 0 is the control.
+// typeOfMember returns code table 4.6: 1 unperturbed low-resolution control, 3
+// positively perturbed. Member 0 is the control.
 func typeOfMember(m ensemble.Member) int64 {
 	if m == 0 {
 		return 1
@@ -99,12 +101,13 @@ func typeOfMember(m ensemble.Member) int64 {
 	return 3
 }
 
-// WriteEnsembleGRIB2 writes all members of one start as GRIB2, one message a
-// field (product definition template 4.1), ordered by lead, member, variable and
-// level. Member 0 is the control.
+// WriteEnsembleGRIB2 writes all members of one initialisation as GRIB2, one message
+// per field (product definition template 4.1), by lead, member, variable and level.
+// Member 0 is the control.
 //
-// Unit, Missing: as WriteGRIB2. Errors: those of the encoder; exit 64 for Options
-// and for grids and variables that the samples of ecCodes have no form for.
+// Unit, Missing: as WriteGRIB2.
+// Errors: those of the encoder; exit 64 for invalid Options, and for grids and
+// variables without a sample in ecCodes.
 func WriteEnsembleGRIB2(ctx context.Context, enc Encoder, path string, f *ensemble.Forecast, o Options) error {
 	o, err := o.check()
 	if err != nil {
@@ -139,13 +142,14 @@ func WriteEnsembleGRIB2(ctx context.Context, enc Encoder, path string, f *ensemb
 	return g.write(ctx, enc, path)
 }
 
-// notRepresentable says that GRIB2 cannot be made without a template.
+// notRepresentable reports fields that cannot be encoded in GRIB2 without a
+// template.
 func notRepresentable(path string, err error) error {
-	return &exit.Error{Code: exit.Usage, What: "these fields have no form in GRIB2", At: path, Why: err.Error(),
+	return &exit.Error{Code: exit.Usage, What: "these fields cannot be encoded in GRIB2", At: path, Why: err.Error(),
 		Fix: "write NetCDF instead, or give GRIB2 input, whose messages can be cloned", Err: err}
 }
 
-// edition2 says whether a message is GRIB of edition 2; octet 8 holds the edition.
+// edition2 reports whether a message is GRIB2. Octet 8 holds the edition.
 func edition2(message []byte) bool { return len(message) > 16 && message[7] == 2 }
 
 // gribBuilder collects the messages of one file.
@@ -163,8 +167,8 @@ func (g *gribBuilder) addMessage(base int, keys []encode.Key, values []float32) 
 		Values: g.block(4*len(values), func(dst []byte) { g.lay.putScanOrder(dst, values) })})
 }
 
-// preservedKeys are what a clone must have of its template although the product
-// definition changes: ecCodes 2.28 rounds a level to whole hPa on the way.
+// preservedKeys lists keys that a clone must take from its template although the
+// product definition changes. ecCodes 2.28 rounds levels to whole hPa otherwise.
 var preservedKeys = []string{
 	"typeOfFirstFixedSurface", "scaleFactorOfFirstFixedSurface", "scaledValueOfFirstFixedSurface",
 	"typeOfSecondFixedSurface", "scaleFactorOfSecondFixedSurface", "scaledValueOfSecondFixedSurface",
@@ -177,9 +181,9 @@ var preservedKeys = []string{
 
 // addClone adds a field that is a clone of its template.
 //
-// The order of points is set again, because the product's grid remembers one
-// order while its inputs may have had several. A projected grid's order cannot
-// be set by itself, so there the template must have it.
+// The order of points is set again, because the grid of the product has one order
+// while inputs may have several. The order of a projected grid cannot be set, so
+// its template must have it.
 func (g *gribBuilder) addClone(f Field, stat statistic, keys []encode.Key) {
 	b := encode.Base{Template: g.block(len(f.Template), func(dst []byte) { copy(dst, f.Template) }), Preserve: preservedKeys}
 	grid := g.lay.grid
@@ -187,21 +191,21 @@ func (g *gribBuilder) addClone(f Field, stat statistic, keys []encode.Key) {
 		b.Required = append(b.Required, encode.LongKey("Nx", int64(grid.NX)), encode.LongKey("Ny", int64(grid.NY)),
 			encode.LongKey("scanningMode", int64(grid.Source.ScanningMode)))
 	} else {
-		whole := grid.Parent() // of an area, the template has the grid that it was cut from
+		whole := grid.Parent() // for an area, the template has the parent grid
 		b.Required = append(b.Required, encode.LongKey("Ni", int64(whole.NX)), encode.LongKey("Nj", int64(whole.NY)))
 		if whole != grid {
 			b.Keys = append(b.Keys, sizeKeys(grid)...)
 		}
 		b.Keys = append(b.Keys, g.orderKeys()...)
 	}
-	// ECMWF's local types tell statistics apart for those who go by dataType; other centres
-	// have none. Setting the type changes the generating process, so it comes before the
-	// other keys. All members have one type, the control too: cfgrib does not open a file
-	// whose members differ in it.
+	// ECMWF's local types distinguish statistics for readers that use dataType;
+	// other centres have none. Setting the type changes the generating process, so
+	// it precedes the other keys. All members have one type, including the control,
+	// because cfgrib does not open a file whose members differ in it.
 	marsType := encode.TextKey("type", stat.marsType)
 	marsType.OnlyIf = &encode.Condition{Key: "centre", Text: "ecmf"}
 	marsType.SkipUnknown = true
-	// ecCodes 2.28 packs wrongly on top of a decimal scale that the input had.
+	// ecCodes 2.28 packs incorrectly if the input had a decimal scale factor.
 	scale := encode.LongKey("decimalScaleFactor", 0)
 	scale.SkipUnknown = true
 	b.Keys = append(b.Keys, scale, marsType, encode.LongKey("productDefinitionTemplateNumber", f.gribTemplate(stat)))
@@ -213,14 +217,14 @@ func (g *gribBuilder) addClone(f Field, stat statistic, keys []encode.Key) {
 	g.addMessage(len(g.file.Bases)-1, keys, f.gribValues())
 }
 
-// bothTypes is code table 1.4 for control and perturbed forecasts, in every message:
-// cfgrib does not open a file whose members differ in this key.
+// bothTypes is code table 1.4, entry 5 (control and perturbed forecasts), for all
+// messages: cfgrib does not open a file whose members differ in this key.
 const bothTypes = 5
 
-// sampleBase is the base made from ecCodes' sample with the product's grid and
-// times; one for each product definition template.
+// sampleBase returns the base made from a sample of ecCodes with grid and time of
+// the product, one for each product definition template.
 //
-// Errors: for a grid that no sample stands for.
+// Errors: a grid without a sample.
 func (g *gribBuilder) sampleBase(init ensemble.Init, pdt int64) (int, error) {
 	if i, ok := g.samples[pdt]; ok {
 		return i, nil
@@ -249,7 +253,7 @@ func (g *gribBuilder) sampleBase(init ensemble.Init, pdt int64) (int, error) {
 	b.Keys = append(b.Keys, sizeKeys(grid)...)
 	b.Keys = append(b.Keys, encode.LongKey("iDirectionIncrementGiven", 1), encode.LongKey("iDirectionIncrement", microdegrees(step(g.lay.lon))))
 	if grid.Kind == ensemble.RegularGaussian {
-		// N: parallels between a pole and the equator.
+		// N: number of parallels between a pole and the equator.
 		b.Keys = append(b.Keys, encode.LongKey("N", int64(gaussianNumber(grid))))
 	} else {
 		b.Keys = append(b.Keys, encode.LongKey("jDirectionIncrementGiven", 1),
@@ -267,14 +271,16 @@ func (g *gribBuilder) sampleBase(init ensemble.Init, pdt int64) (int, error) {
 	return i, nil
 }
 
-// sizeKeys say how many points a grid has.
+// sizeKeys sets the number of points of a grid.
 func sizeKeys(grid *ensemble.Grid) []encode.Key {
 	return []encode.Key{encode.LongKey("Ni", int64(grid.NX)), encode.LongKey("Nj", int64(grid.NY)),
 		encode.LongKey("numberOfDataPoints", int64(grid.Size()))}
 }
 
-// orderKeys set where the first and last point of a lat-lon grid are and which
-// way the points run.
+// orderKeys sets the first and last point of a latitude-longitude grid and the
+// scanning mode.
+//
+// Source: FM 92 GRIB2, flag table 3.4.
 func (g *gribBuilder) orderKeys() []encode.Key {
 	l, src := g.lay, g.lay.grid.Source
 	flag := func(b bool) int64 {
@@ -297,10 +303,10 @@ func (g *gribBuilder) orderKeys() []encode.Key {
 	}
 }
 
-// microdegrees is an angle as GRIB2 stores it.
+// microdegrees converts degrees to the unit of GRIB2.
 func microdegrees(deg float64) int64 { return int64(math.Round(deg * 1e6)) }
 
-// step is the mean distance of equidistant coordinates.
+// step returns the mean spacing of equidistant coordinates.
 func step(v []float64) float64 {
 	if len(v) < 2 {
 		return 0
@@ -308,9 +314,9 @@ func step(v []float64) float64 {
 	return math.Abs(v[len(v)-1]-v[0]) / float64(len(v)-1)
 }
 
-// gaussianNumber is the Gaussian number N of a grid: 2N latitudes cover the globe, so
-// for a grid of fewer rows it follows from their distance, 180°/(2N + 1/2) near
-// the equator.
+// gaussianNumber returns the number N of a Gaussian grid with 2N latitudes on the
+// globe. For an area it follows from the spacing near the equator, which is
+// 180°/(2N + 1/2).
 func gaussianNumber(g *ensemble.Grid) int {
 	if g.NY > 1 && math.Abs(g.Lat[0])+math.Abs(g.Lat[0]-g.Lat[1]) >= 90 && math.Abs(g.Lat[0]+g.Lat[g.NY-1]) < 1e-6 {
 		return g.NY / 2
@@ -318,19 +324,20 @@ func gaussianNumber(g *ensemble.Grid) int {
 	return int(math.Round((180/step(g.Lat) - 0.5) / 2))
 }
 
-// checkGRIBCodes says whether GRIB2 codes are known for a variable at a level.
+// checkGRIBCodes returns an error if a variable or a level has no GRIB2 code.
 func checkGRIBCodes(v ensemble.Variable, l ensemble.Level) error {
 	if v.Discipline < 0 {
-		return fmt.Errorf("no GRIB2 code is known for variable %s", v.Name)
+		return fmt.Errorf("variable %s has no known GRIB2 code", v.Name)
 	}
 	if l.Kind == ensemble.OtherLevel {
-		return fmt.Errorf("%s stands on a level of unknown kind", v.Name)
+		return fmt.Errorf("the level of %s is of unknown kind", v.Name)
 	}
 	return nil
 }
 
-// parameterKeys say what is measured where. Code table 4.5: 1 ground or water,
-// 100 isobaric in Pa, 101 mean sea level, 103 height above ground in m.
+// parameterKeys sets parameter and level. Code table 4.5: 1 ground or water
+// surface, 100 isobaric surface in Pa, 101 mean sea level, 103 height above ground
+// in m.
 func parameterKeys(v ensemble.Variable, l ensemble.Level) []encode.Key {
 	keys := []encode.Key{
 		encode.LongKey("discipline", int64(v.Discipline)),
@@ -350,15 +357,15 @@ func parameterKeys(v ensemble.Variable, l ensemble.Level) []encode.Key {
 	}
 }
 
-// levelKeys are the keys of a level value, to nine digits.
+// levelKeys sets the value of a level, to nine digits.
 func levelKeys(v float64) []encode.Key {
 	factor, value, _ := scaledNumber(v)
 	return []encode.Key{encode.LongKey("scaleFactorOfFirstFixedSurface", factor),
 		encode.LongKey("scaledValueOfFirstFixedSurface", value)}
 }
 
-// scaledNumber is a number as GRIB2 stores it: value / 10^factor, a whole number of 32
-// bits over a power of ten. ok is false if it has more digits; the value is rounded then.
+// scaledNumber returns a number as GRIB2 stores it: value / 10^factor, with a value
+// of 32 bits. ok is false if it has more digits; the value is rounded then.
 func scaledNumber(v float64) (factor, value int64, ok bool) {
 	for factor = range int64(10) {
 		x := v * math.Pow10(int(factor))
@@ -373,12 +380,13 @@ func scaledNumber(v float64) (factor, value int64, ok bool) {
 	return factor, value, false
 }
 
-// statisticalProcess is GRIB2 code table 4.10 for the cell methods of the
-// vocabulary.
+// statisticalProcess gives GRIB2 code table 4.10 for CF cell methods.
 var statisticalProcess = map[string]int64{"mean": 0, "sum": 1, "maximum": 2, "minimum": 3}
 
-// stepKeys say when the field is valid: at the lead, or over the interval of
-// length period that ends there, with the statistic over it. Steps are hours, or minutes where they must be.
+// stepKeys sets the forecast time: the lead, or the interval of length period that
+// ends there, with its statistic. The unit is hours, or minutes if necessary.
+//
+// Source: FM 92 GRIB2, code tables 4.4 and 4.10.
 func stepKeys(lead ensemble.Lead, period time.Duration, method string) []encode.Key {
 	unit, name := time.Hour, "h"
 	if time.Duration(lead)%time.Hour != 0 || period%time.Hour != 0 {
@@ -396,7 +404,7 @@ func stepKeys(lead ensemble.Lead, period time.Duration, method string) []encode.
 	}
 }
 
-// write makes the file.
+// write creates the file.
 func (g *gribBuilder) write(ctx context.Context, enc Encoder, path string) error {
 	return g.payload.write(ctx, enc, path, encode.KindGRIB, func(tmp string) any {
 		f := g.file

@@ -10,47 +10,47 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
-// Kind is a statistic that we publish. It ends the names of variables and files.
+// Kind is a published statistic. It is the suffix of variables and file names.
 type Kind string
 
-// The kinds. A product is the post-processed distribution; the raw ones beside it are of
-// the members it was made from, for comparison.
+// The kinds. Products describe the post-processed distribution. Raw kinds describe
+// the input members, for comparison.
 const (
 	Mean           Kind = "mean"            // post-processed mean
 	Spread         Kind = "spread"          // post-processed standard deviation
-	EnsembleSpread Kind = "ensemble_spread" // estimate of the spread of the full ensemble
-	Quantile       Kind = "quantile"        // post-processed quantile, that of Field.Below
-	Probability    Kind = "probability"     // of Field.Event, 0 to 1
-	Member         Kind = "member"          // calibrated member, Field.Member
+	EnsembleSpread Kind = "ensemble_spread" // estimated spread of the full ensemble
+	Quantile       Kind = "quantile"        // post-processed quantile at Field.Below
+	Probability    Kind = "probability"     // probability of Field.Event, 0 to 1
+	Member         Kind = "member"          // calibrated member Field.Member
 
-	// Of Field.Event within Field.Radius of a point, 0 to 1.
-	Neighbourhood    Kind = "neighbourhood"     // mean of the probabilities of points
-	NeighbourhoodAny Kind = "neighbourhood_any" // probability that it happens at any point
+	Neighbourhood    Kind = "neighbourhood"     // mean of the point probabilities
+	NeighbourhoodAny Kind = "neighbourhood_any" // probability at one point or more
 
-	// Parameter is Field.Parameter of the distribution, which Field.Distribution names.
+	// Parameter is Field.Parameter of the distribution Field.Distribution.
 	Parameter Kind = "parameter"
 
-	RawMean   Kind = "raw_mean"   // mean over the members used
-	RawSpread Kind = "raw_spread" // standard deviation over the members used
+	RawMean   Kind = "raw_mean"   // mean of the input members
+	RawSpread Kind = "raw_spread" // standard deviation of the input members
 )
 
-// statistic is what the formats need to know of a kind: the one place that describes it.
+// statistic is the description of a kind that all formats use.
 type statistic struct {
 	kind       Kind
 	of         ensemble.Product
 	longName   string // follows the name of the quantity
-	cellMethod string // over realization; none where CF has no word for it
-	axis       axis   // along which the fields of one variable differ; NoAxis for one field
+	cellMethod string // over realization; "" if CF has no method
+	axis       axis   // along which the fields of one variable differ; noAxis for a single field
 
-	// GRIB2: code table 4.0 at a time and over an interval, table 4.7 for a derived
-	// forecast, table 4.3, and ECMWF's type.
+	// GRIB2: product definition template at an instant and over an interval (code
+	// table 4.0), derived forecast (4.7), generating process (4.3), and MARS type
+	// of ECMWF.
 	template [2]int64
 	derived  int64
 	process  int64
 	marsType string
 }
 
-// axis says what tells the fields of one kind apart.
+// axis is the coordinate that distinguishes fields of one kind.
 type axis uint8
 
 const (
@@ -60,8 +60,7 @@ const (
 	memberAxis
 )
 
-// GRIB2 codes: table 4.7 derived forecast, table 4.3 generating process, table 4.0
-// templates at a time and over an interval.
+// GRIB2 codes: derived forecast (code table 4.7) and generating process (4.3).
 const (
 	derivedMean   = 0  // unweighted mean of all members
 	derivedSpread = 4  // spread of all members
@@ -74,10 +73,11 @@ var (
 	derivedTemplates     = [2]int64{2, 12}
 	probabilityTemplates = [2]int64{5, 9}
 	percentileTemplates  = [2]int64{6, 10}
-	quantileTemplates    = [2]int64{86, 87} // where a whole percentile is too coarse
-	noTemplates          = [2]int64{}       // GRIB2 has none
+	quantileTemplates    = [2]int64{86, 87} // quantiles that are not whole percentiles
+	noTemplates          = [2]int64{}       // not defined in GRIB2
 )
 
+// statistics lists the kinds.
 var statistics = []statistic{
 	{Mean, ensemble.EnsembleMean, "post-processed ensemble mean", "realization: mean", noAxis, derivedTemplates, derivedMean, postProcessed, "em"},
 	{Spread, ensemble.Spread, "post-processed ensemble spread", "realization: standard_deviation", noAxis, derivedTemplates, derivedSpread, postProcessed, "es"},
@@ -92,6 +92,7 @@ var statistics = []statistic{
 	{RawSpread, ensemble.Spread, "spread of the members used", "realization: standard_deviation", noAxis, derivedTemplates, derivedSpread, ensembleRun, "es"},
 }
 
+// statisticOf returns the description of a kind.
 func statisticOf(k Kind) (statistic, bool) {
 	for _, s := range statistics {
 		if s.kind == k {
@@ -101,10 +102,10 @@ func statisticOf(k Kind) (statistic, bool) {
 	return statistic{}, false
 }
 
-// probability says whether the values are probabilities of an event.
+// probability reports whether the values are probabilities of an event.
 func (s statistic) probability() bool { return s.axis == thresholdAxis }
 
-// unit is that of the values of a field.
+// unit returns the unit of the values.
 func (f Field) unit(s statistic, v ensemble.Variable) string {
 	if s.probability() || f.Dimensionless {
 		return "1"
@@ -112,8 +113,8 @@ func (f Field) unit(s statistic, v ensemble.Variable) string {
 	return v.Unit
 }
 
-// standardName is the CF identity of a field: that of the quantity, and none for a
-// probability or a parameter, which CF has no name for.
+// standardName returns the CF standard name of a field: that of the quantity, none
+// for probabilities and parameters.
 func (s statistic) standardName(v ensemble.Variable) string {
 	if s.probability() || s.kind == Parameter {
 		return ""
@@ -121,9 +122,9 @@ func (s statistic) standardName(v ensemble.Variable) string {
 	return v.StandardName
 }
 
-// Statistic says in words what a field is of its variable: "mean", "quantile 0.1",
-// "probability above 273.15", "member 3". No two fields of a variable at one place have
-// the same.
+// Statistic describes the statistic of a field: "mean", "quantile 0.1",
+// "probability above 273.15", "member 3". It is unique among the fields of a
+// variable, level and lead.
 func (f Field) Statistic() string {
 	switch f.Kind {
 	case Quantile:
@@ -140,9 +141,9 @@ func (f Field) Statistic() string {
 	return string(f.Kind)
 }
 
-// seriesName is the name of the array that holds a field and those that differ from it only
-// along the axis of its kind: t2m_mean, t2m_quantile, probability_of_t2m_above_threshold,
-// and t2m for members.
+// seriesName returns the name of the array with all fields that differ only along
+// the axis of their kind: t2m_mean, t2m_quantile,
+// probability_of_t2m_above_threshold, and t2m for members.
 func (f Field) seriesName(v ensemble.Variable) string {
 	switch f.Kind {
 	case Probability, Neighbourhood, NeighbourhoodAny:
@@ -159,7 +160,7 @@ func (f Field) seriesName(v ensemble.Variable) string {
 	return v.Identifier + "_" + string(f.Kind)
 }
 
-// standaloneName is the name of an array that holds the field alone.
+// standaloneName returns the name of an array with this field only.
 func (f Field) standaloneName(v ensemble.Variable) string {
 	switch f.Kind {
 	case Quantile:
@@ -172,8 +173,7 @@ func (f Field) standaloneName(v ensemble.Variable) string {
 	return f.seriesName(v)
 }
 
-// neighbourhoodName is the name of a probability with what tells that of a neighbourhood from that of
-// its points.
+// neighbourhoodName adds the radius to the name of a neighbourhood probability.
 func (f Field) neighbourhoodName(name string) string {
 	switch f.Kind {
 	case Neighbourhood:
@@ -184,8 +184,8 @@ func (f Field) neighbourhoodName(name string) string {
 	return name
 }
 
-// fileName is the statistic as the names of files that hold one have it. All members of a
-// variable are one product.
+// fileName returns the statistic in file names. All members of a variable are one
+// product.
 func (f Field) fileName() string {
 	switch f.Kind {
 	case Quantile:
@@ -196,6 +196,7 @@ func (f Field) fileName() string {
 	return string(f.Kind)
 }
 
+// eventName returns the event in names.
 func (f Field) eventName() string {
 	name := f.Event.Relation.String() + "_"
 	if f.Event.Relation == ensemble.Between {
@@ -204,9 +205,9 @@ func (f Field) eventName() string {
 	return name + nameNumber(f.Event.Threshold())
 }
 
-// longName is the field in words; of an array of several fields it leaves out what differs.
+// longName describes a field, without what differs along its axis.
 //
-// Source: of probabilities, the names of IMPROVER's files.
+// Source: for probabilities, the names of IMPROVER's files.
 func (f Field) longName(v ensemble.Variable, s statistic) string {
 	if s.kind == Parameter {
 		return v.LongName + ", parameter " + f.Parameter + parameterOf + f.Distribution
@@ -221,39 +222,42 @@ func (f Field) longName(v ensemble.Variable, s statistic) string {
 	return f.seriesName(named)
 }
 
-// ParameterInfix stands between the identifier of a variable and the name of a parameter in the
-// name of an array.
+// ParameterInfix separates the identifier of a variable from the name of a
+// parameter in array names.
 const ParameterInfix = "_parameter_"
 
-// parameterOf stands before the family in the long name of a parameter.
+// parameterOf precedes the family in the long name of a parameter.
 const parameterOf = " of distribution "
 
-// ParameterNamed reads the name and the long name of an array: the variable whose distribution has
-// the parameter, by its short name, and the ID of the family. ok is false for other arrays.
+// ParameterNamed parses name and long name of an array with a parameter. It returns
+// the short name of the variable, the parameter, and the ID of the distribution
+// family. ok is false for other arrays.
 func ParameterNamed(name, longName string) (variable, parameter, family string, ok bool) {
 	variable, parameter, ok = strings.Cut(name, ParameterInfix)
 	_, family, of := strings.Cut(longName, parameterOf)
 	return ensemble.ShortName(variable), parameter, family, ok && of
 }
 
-// decimal is a number in as few digits as tell it from others.
+// decimal formats a number with the minimum number of digits that identifies it.
 func decimal(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// nameNumber spells a number in a name: 2, 0p5, m3p25 for one below 0.
+// nameNumber formats a number for names: 2, 0p5, m3p25 for −3.25.
 func nameNumber(v float64) string {
 	s := strings.ReplaceAll(strconv.FormatFloat(v, 'f', -1, 64), ".", "p")
 	return strings.ReplaceAll(s, "-", "m")
 }
 
-// percentile is the whole percentile that a quantile is; ok is false if it is none.
+// percentile returns the whole percentile of a quantile. ok is false if it is not
+// whole.
 func percentile(below float64) (p int64, ok bool) {
 	p = int64(math.Round(100 * below))
 	return p, math.Abs(100*below-float64(p)) < 1e-9
 }
 
-// ratio is a quantile as GRIB2 stores it: the k-th of n quantiles, with the least n.
+// ratio returns a quantile as GRIB2 stores it: the k-th of n quantiles, with the
+// least n.
 //
-// Errors: for one that is no ratio of 16-bit numbers.
+// Errors: a quantile that is not a ratio of 16-bit numbers.
 func ratio(below float64) (k, n int64, err error) {
 	for n = 2; n < 1<<16; n++ {
 		x := below * float64(n)
@@ -261,10 +265,10 @@ func ratio(below float64) (k, n int64, err error) {
 			return int64(r), n, nil
 		}
 	}
-	return 0, 0, fmt.Errorf("quantile %s is no ratio of two numbers below 65536", decimal(below))
+	return 0, 0, fmt.Errorf("quantile %s is not a ratio of two numbers below 65536", decimal(below))
 }
 
-// gribTemplate is the product definition template of a field.
+// gribTemplate returns the product definition template of a field.
 func (f Field) gribTemplate(s statistic) int64 {
 	templates := s.template
 	if s.kind == Quantile {
@@ -278,12 +282,12 @@ func (f Field) gribTemplate(s statistic) int64 {
 	return templates[0]
 }
 
-// gribKeys are what a message says of its statistic, besides the template.
+// gribKeys returns the keys of the statistic, except for the template.
 //
-// Errors: for a quantile or a limit that GRIB2 has no form for.
+// Errors: a quantile or limit that GRIB2 cannot encode.
 func (p *Product) gribKeys(f Field, s statistic) ([]encode.Key, error) {
 	if s.template == noTemplates {
-		return nil, fmt.Errorf("%s: GRIB2 has no template for it", f.Statistic())
+		return nil, fmt.Errorf("%s: GRIB2 has no product definition template", f.Statistic())
 	}
 	process := encode.LongKey("typeOfGeneratingProcess", s.process)
 	count := encode.LongKey("numberOfForecastsInEnsemble", int64(p.members(f)))
@@ -293,7 +297,7 @@ func (p *Product) gribKeys(f Field, s statistic) ([]encode.Key, error) {
 		return []encode.Key{encode.LongKey("perturbationNumber", int64(f.Member)), count, process}, nil
 	case Probability:
 		keys, err := limitKeys(f.Event)
-		// Each event is a product of its own: the first of one.
+		// Each event is a separate product: the first of one.
 		return append(keys, encode.LongKey("forecastProbabilityNumber", 1), encode.LongKey("totalNumberOfForecastProbabilities", 1), process), err
 	case Quantile:
 		if p, whole := percentile(f.Below); whole {
@@ -305,8 +309,8 @@ func (p *Product) gribKeys(f Field, s statistic) ([]encode.Key, error) {
 	return []encode.Key{encode.LongKey("derivedForecast", s.derived), count, process}, nil
 }
 
-// limitKeys are the type and the limits of an event. Code table 4.9: 0 below the lower
-// limit, 2 between the limits, 3 above the lower limit, as ECMWF has them.
+// limitKeys sets type and limits of an event. Code table 4.9: 0 below the lower
+// limit, 2 between the limits, 3 above the lower limit, as ECMWF encodes them.
 func limitKeys(e ensemble.Event) ([]encode.Key, error) {
 	kind := map[ensemble.Relation]int64{ensemble.Below: 0, ensemble.Between: 2, ensemble.Above: 3}[e.Relation]
 	keys := []encode.Key{encode.LongKey("probabilityType", kind)}

@@ -10,22 +10,23 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/lease"
 )
 
-// LockName is the file beside the folder of a start that is there while a process makes its
-// products. It cannot lie in the folder, which appears with all its files at once.
+// LockName returns the name of the lock file of an initialisation. It is in the
+// parent directory, because the directory of the initialisation appears with all
+// its files at once.
 func LockName(init ensemble.Init) string { return "." + InitName(init) + ".lock" }
 
-// stagePrefix begins the name of the folder in which a start's files are made.
+// stagePrefix returns the prefix of the temporary directory of an initialisation.
 func stagePrefix(init ensemble.Init) string { return "." + InitName(init) + ".partial-" }
 
-// Lock gives this process alone the right to make the products of a start below root, and
-// removes what an owner left there that was killed.
+// Lock takes the exclusive right to write the products of an initialisation below
+// root, and removes files of an owner that was killed.
 //
 // Errors: those of lease.Take.
 func Lock(root string, init ensemble.Init) (*lease.Lease, error) {
 	if err := os.MkdirAll(root, 0o777); err != nil {
 		return nil, exit.CreateError(root, err)
 	}
-	l, err := lease.Take(filepath.Join(root, LockName(init)), "the folder of start "+InitName(init))
+	l, err := lease.Take(filepath.Join(root, LockName(init)), "the directory of initialisation "+InitName(init))
 	if err != nil {
 		return nil, err
 	}
@@ -39,22 +40,23 @@ func Lock(root string, init ensemble.Init) (*lease.Lease, error) {
 	return l, nil
 }
 
-// RemoveAbandoned removes what an owner of the lock of a start left that was killed on this machine after
-// it had published the start, which nobody makes again.
+// RemoveAbandoned removes files that the owner of the lock of an initialisation
+// left on this machine, if it was killed after publication.
 //
-// Errors: those of Lock, but for a lock that is held; what cannot be removed.
+// Errors: those of Lock, except for a lock that is held; files that cannot be
+// removed.
 func RemoveAbandoned(root string, init ensemble.Init) error {
 	if !lease.IsAbandoned(filepath.Join(root, LockName(init))) {
 		return nil
 	}
 	l, err := Lock(root, init)
-	if errors.Is(err, lease.ErrHeld) { // by another one that came first
+	if errors.Is(err, lease.ErrHeld) { // by another process
 		return nil
 	}
 	return errors.Join(err, l.Release())
 }
 
-// globEscape is a path as a pattern that only it matches.
+// globEscape returns a pattern that matches only this path.
 func globEscape(path string) string {
 	var out []byte
 	for i := range len(path) {

@@ -13,12 +13,12 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
-// manifestSchema names the meaning of the fields of a Manifest. Fields are only
-// added as long as it stays.
+// manifestSchema identifies the meaning of the fields of a Manifest. Fields may be
+// added under the same schema.
 const manifestSchema = "ensemble.product/1"
 
-// Manifest says what a cycle's folder holds and from what it was made. It is
-// written last: without it the cycle is not published.
+// Manifest describes the content of the directory of an initialisation and its
+// sources. It is written last: without it the initialisation is not published.
 type Manifest struct {
 	manifest.Record
 	Init            string            `json:"init"` // init, RFC 3339
@@ -30,24 +30,25 @@ type Manifest struct {
 	Formats         []Format          `json:"formats"`
 	Profile         string            `json:"nc_profile"`
 	Longitude       string            `json:"longitude"`
-	Quantise        int               `json:"quantise"` // bits of packed values, 0 for none
+	Quantise        int               `json:"quantise"` // bits of packed values; 0 for float32
 	Grid            string            `json:"grid"`
-	Fields          []string          `json:"fields"`               // variable, level, lead and statistic of each
-	Coupling        string            `json:"coupling,omitempty"`   // how calibrated members are made
-	LeadsRead       string            `json:"leads_read,omitempty"` // where the network read fewer than it was trained with
-	Stations        string            `json:"stations,omitempty"`   // how many, and what tells them from others
-	Fallback        string            `json:"fallback,omitempty"`   // what forecasts in place of the network
+	Fields          []string          `json:"fields"`               // variable, level, lead and statistic of each field
+	Coupling        string            `json:"coupling,omitempty"`   // method that makes calibrated members
+	LeadsRead       string            `json:"leads_read,omitempty"` // leads that the network read, if fewer than in training
+	Stations        string            `json:"stations,omitempty"`   // number and checksum of the stations
+	Fallback        string            `json:"fallback,omitempty"`   // fallback forecast; empty for the network
 	Drift           *InputDrift       `json:"input_drift,omitempty"`
 }
 
-// InputDrift is the field of the input that is least like those of the training, where a model knows them.
+// InputDrift is the field of the input with the largest distance from those of
+// training, if the model has their statistics.
 type InputDrift struct {
-	Distance    float64 `json:"distance"`     // in standard deviations of the training's starts
+	Distance    float64 `json:"distance"`     // in standard deviations over the initialisations of training
 	Field       string  `json:"field"`        // "level of t at 850hPa, 48h"
-	BeyondLimit int     `json:"beyond_limit"` // fields beyond the limit
+	BeyondLimit int     `json:"beyond_limit"` // number of fields beyond the limit
 }
 
-// ParseManifest reads the text of a manifest, which lies at path.
+// ParseManifest parses a manifest. path appears in errors.
 //
 // Errors: those of manifest.Parse.
 func ParseManifest(text []byte, path string) (*Manifest, error) {
@@ -64,7 +65,7 @@ type MissingMember struct {
 	Reason string          `json:"reason"`
 }
 
-// ReadManifest reads the manifest of a cycle's folder.
+// ReadManifest reads the manifest of a directory.
 //
 // Errors: those of manifest.Read.
 func ReadManifest(dir string) (*Manifest, error) {
@@ -75,8 +76,8 @@ func ReadManifest(dir string) (*Manifest, error) {
 	return &m, nil
 }
 
-// TopLevelOutputs are the outputs as they lie in the folder itself: files, and folders of which the
-// manifest lists every file.
+// TopLevelOutputs returns the outputs at the top level of the directory: files, and
+// directories whose files the manifest lists.
 func (m *Manifest) TopLevelOutputs() []string {
 	var out []string
 	for _, f := range m.Outputs {
@@ -87,19 +88,19 @@ func (m *Manifest) TopLevelOutputs() []string {
 	return out
 }
 
-// hasSameSource says whether two manifests are of the same inputs, model, config and
-// version, so that the same outputs would come out.
+// hasSameSource reports whether two manifests have the same inputs, model,
+// configuration and version, so that outputs would be the same.
 func (m *Manifest) hasSameSource(o *Manifest) bool { return m.differences(o) == nil }
 
-// differences says in words what two manifests are not both made from.
+// differences describes the sources in which two manifests differ.
 func (m *Manifest) differences(o *Manifest) (words []string) {
 	for _, x := range []struct {
 		same bool
 		word string
 	}{
-		{m.Init == o.Init, "another cycle"},
+		{m.Init == o.Init, "another initialisation"},
 		{m.ModelChecksum == o.ModelChecksum, "another model"},
-		{m.ConfigChecksum == o.ConfigChecksum, "another config of the training"},
+		{m.ConfigChecksum == o.ConfigChecksum, "another training configuration"},
 		{m.Version == o.Version, "another version of the program"},
 		{slices.Equal(m.MembersUsed, o.MembersUsed), "other members"},
 		{slices.Equal(manifest.Checksums(m.Inputs), manifest.Checksums(o.Inputs)), "other inputs"},
@@ -111,63 +112,65 @@ func (m *Manifest) differences(o *Manifest) (words []string) {
 	return words
 }
 
-// supersedes says whether a set takes the place of a degraded one of the same cycle, model,
-// config and version: it is whole, or of more members, which came later.
+// supersedes reports whether a product replaces a degraded one of the same
+// initialisation, model, configuration and version: it is complete, or has more
+// members.
 func (m *Manifest) supersedes(o *Manifest) bool {
 	if o.Status != manifest.Degraded || m.Init != o.Init || m.ModelChecksum != o.ModelChecksum || m.ConfigChecksum != o.ConfigChecksum || m.Version != o.Version {
 		return false
 	}
-	if o.Fallback != "" && m.hasSameSource(o) { // whatever made the network doubtful, its product is asked for by OverwriteAlways
+	if o.Fallback != "" && m.hasSameSource(o) { // a fallback forecast from the same sources stays, unless OverwriteAlways requests another
 		return false
 	}
 	more := len(m.MembersUsed) - len(o.MembersUsed)
 	return more > 0 || more == 0 && (m.Status == manifest.OK || len(m.MembersMissing) < len(o.MembersMissing))
 }
 
-// includes says whether the files of a manifest are all those that another is of, with the
-// same fields written in the same way.
+// includes reports whether a product has the same fields in the same form and at
+// least the same formats as another.
 func (m *Manifest) includes(o *Manifest) bool {
 	return m.Profile == o.Profile && m.Longitude == o.Longitude && m.Quantise == o.Quantise && m.Grid == o.Grid && m.Stations == o.Stations && m.Coupling == o.Coupling && m.LeadsRead == o.LeadsRead &&
 		slices.Equal(m.Fields, o.Fields) &&
 		!slices.ContainsFunc(o.Formats, func(f Format) bool { return !slices.Contains(m.Formats, f) })
 }
 
-// Overwrite says when a published cycle may be replaced.
+// Overwrite is the policy for replacing a published initialisation.
 type Overwrite string
 
 // The policies.
 const (
-	OverwriteSame   Overwrite = "" // if it was made from the same inputs, model and config
+	OverwriteSame   Overwrite = "" // if inputs, model and configuration are the same
 	OverwriteNever  Overwrite = "never"
 	OverwriteAlways Overwrite = "always"
 )
 
-// ErrOtherModel is wrapped where products are there that another model made, or another version of the program.
+// ErrOtherModel is wrapped if existing products were made by another model or
+// another version of the program.
 var ErrOtherModel = errors.New("products of another model, config or version")
 
-// FindPublished looks for a finished cycle in dir before work on it begins. want
-// needs what a cycle is made from: cycle, inputs, members used, model, config
-// and version; and of which fields, in what formats and for which readers.
+// FindPublished looks for a published initialisation in dir before work on it
+// begins. want needs initialisation, inputs, members, model, configuration,
+// version, fields, formats and profile.
 //
-// It returns the manifest if the very same products are already there and whole:
-// then there is nothing to do. It returns nil if they are to be made, also in the place
-// of degraded ones that lack more members.
+// It returns the manifest if the same products exist completely, so that nothing is
+// to be done. It returns nil if they are to be made, also to replace degraded ones
+// with fewer members.
 //
-// Errors: exit 73 if other products are there and may not be replaced.
+// Errors: exit 73 if other products exist and may not be replaced.
 func FindPublished(dir string, want *Manifest, policy Overwrite) (*Manifest, error) {
 	if policy == "same" {
 		policy = OverwriteSame
 	}
 	got, err := ReadManifest(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // nothing, or what a killed run left: not published
+		return nil, nil // nothing, or files of a killed run: not published
 	}
 	if policy == OverwriteAlways {
 		return nil, nil
 	}
 	refuse := func(why string) *exit.Error {
-		return &exit.Error{Code: exit.CannotWrite, What: "products of this cycle are already there", At: dir, Why: why,
-			Fix: "write to another folder, or allow it with --overwrite always"}
+		return &exit.Error{Code: exit.CannotWrite, What: "products of this initialisation already exist", At: dir, Why: why,
+			Fix: "write to another directory, or set --overwrite always"}
 	}
 	if errors.Is(err, syscall.ENOTDIR) {
 		return nil, exit.CreateError(filepath.Dir(dir), syscall.ENOTDIR)
@@ -179,7 +182,7 @@ func FindPublished(dir string, want *Manifest, policy Overwrite) (*Manifest, err
 		return nil, nil
 	}
 	if other := got.differences(want); other != nil {
-		e := refuse("they were made from " + strings.Join(other, ", "))
+		e := refuse("they have " + strings.Join(other, ", "))
 		if got.ModelChecksum != want.ModelChecksum || got.ConfigChecksum != want.ConfigChecksum || got.Version != want.Version {
 			e.Err = ErrOtherModel
 		}
@@ -188,7 +191,7 @@ func FindPublished(dir string, want *Manifest, policy Overwrite) (*Manifest, err
 	if err := got.Verify(dir); err == nil && got.includes(want) {
 		return got, nil
 	} else if err == nil && policy == OverwriteNever {
-		return nil, refuse("they are of other fields, in other formats, or written for other readers")
+		return nil, refuse("they have other fields, formats or profiles")
 	} else if policy == OverwriteNever {
 		return nil, refuse(err.Error())
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// InitName names an init in files and folders: 2026010100, with minutes only
-// where there are some: 202601010030.
+// InitName formats an initialisation for names: 2026010100, or 202601010030 with
+// minutes.
 func InitName(init ensemble.Init) string {
 	t := init.UTC()
 	if t.Minute() != 0 {
@@ -17,7 +17,8 @@ func InitName(init ensemble.Init) string {
 	return t.Format("2006010215")
 }
 
-// LeadName names a lead in files: 048h, or 0090m where it is no whole hour.
+// LeadName formats a lead for names: 048h, or 0090m if it is not a whole number of
+// hours.
 func LeadName(lead ensemble.Lead) string {
 	d := time.Duration(lead)
 	if d%time.Hour != 0 {
@@ -26,12 +27,13 @@ func LeadName(lead ensemble.Lead) string {
 	return fmt.Sprintf("%03dh", d/time.Hour)
 }
 
-// NetCDFName is the file of all products of an init and lead.
+// NetCDFName returns the file name of all products of an initialisation and lead.
 func NetCDFName(init ensemble.Init, lead ensemble.Lead) string {
 	return InitName(init) + "_" + LeadName(lead) + ".nc"
 }
 
-// ZarrName is the store of all products of an init and lead.
+// ZarrName returns the name of the store with all products of an initialisation and
+// lead.
 func ZarrName(init ensemble.Init, lead ensemble.Lead, format Format) string {
 	name := InitName(init) + "_" + LeadName(lead)
 	if format == Zarr3 {
@@ -40,14 +42,16 @@ func ZarrName(init ensemble.Init, lead ensemble.Lead, format Format) string {
 	return name + ".zarr"
 }
 
-// stationsName is the file of all products of an init and lead at stations.
+// stationsName returns the file name of all products at stations of an
+// initialisation and lead.
 func stationsName(init ensemble.Init, lead ensemble.Lead, ending string) string {
 	return InitName(init) + "_" + LeadName(lead) + "_stations" + ending
 }
 
-// GRIB2Name is the file of the statistic that a field is of, for its variable and lead.
-// Mean and spread in one file would be taken for two time steps of one variable by CDO
-// 2.1, and for duplicates by cfgrib; so would two quantiles. Members are one product.
+// GRIB2Name returns the file name of a field's statistic, for its variable and
+// lead. CDO 2.1 would read mean and spread in one file as two time steps of one
+// variable, and cfgrib as duplicates; the same holds for two quantiles. Members
+// share a file.
 func GRIB2Name(init ensemble.Init, f Field) string {
 	return InitName(init) + "_" + LeadName(f.Lead) + "_" + f.Variable + "_" + f.fileName() + ".grib2"
 }

@@ -12,21 +12,21 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
-// WriteNetCDF writes the fields of one lead as CF NetCDF: variables X_mean, X_spread,
-// X_quantile, probability_of_X_above_threshold and X for members, with a time dimension of
-// length 1.
+// WriteNetCDF writes the fields of one lead as CF NetCDF: variables X_mean,
+// X_spread, X_quantile, probability_of_X_above_threshold, and X for members, with a
+// time dimension of length 1.
 //
-// Shape: [quantile, threshold or realization, time, level, latitude, longitude]; the first
-// only where fields differ in it, and in CDOProfile never: there each has a variable of its
-// own. Without the level for variables that stand on one place, y, x for projected grids,
-// and station for places. Rows and columns run as the input's did. Levels that a variable
-// lacks are filled.
+// Shape: [quantile, threshold or realization, time, level, latitude, longitude].
+// The first dimension exists only if fields differ in it, and never in CDOProfile,
+// where each field has a variable of its own. Variables with a single level have no
+// level dimension. Projected grids have y and x, stations have station. Rows and
+// columns are in the order of the input. Levels that a variable lacks are filled.
 // Unit: SI; pressure levels in hPa.
 // Missing: _FillValue.
-// Errors: exit 70 for a product that must not be published (a negative spread,
-// a field twice, several leads); those of the encoder; exit 64 for Options.
-// Source: CF conventions 1.8; names of probabilities and the attribute
-// spp__relative_to_threshold: IMPROVER.
+// Errors: exit 70 for an invalid product (negative spread, duplicate field, several
+// leads); those of the encoder; exit 64 for invalid Options.
+// Source: CF conventions 1.8. Names of probabilities and the attribute
+// spp__relative_to_threshold follow IMPROVER.
 func WriteNetCDF(ctx context.Context, enc Encoder, path string, p *Product, o Options) error {
 	o, err := o.check()
 	if err != nil {
@@ -42,18 +42,18 @@ func WriteNetCDF(ctx context.Context, enc Encoder, path string, p *Product, o Op
 	return b.write(ctx, enc, path)
 }
 
-// stack is one NetCDF variable: the fields of one variable and kind, by their place along
-// the axis of the kind and by level.
+// stack is one NetCDF variable: the fields of one variable and kind, along the axis
+// of the kind and by level.
 type stack struct {
 	name       string
 	variable   ensemble.Variable
 	stat       statistic
 	levels     []ensemble.Level
-	fields     []Field // [place along the axis][level]
-	standalone bool    // the one place is told by attributes, not by an axis
+	fields     []Field // [position along the axis][level]
+	standalone bool    // attributes hold the position on the axis; there is no dimension
 }
 
-// places are the first fields of each place along the axis.
+// places returns the first field of each position along the axis.
 func (st *stack) places() []Field {
 	var out []Field
 	for i := 0; i < len(st.fields); i += len(st.levels) {
@@ -62,15 +62,15 @@ func (st *stack) places() []Field {
 	return out
 }
 
-// stacks groups the fields of a product, in the order of compare; alone gives every place
-// along an axis a stack of its own.
+// stacks groups the fields of a product, in the order of compare. alone gives each
+// position along an axis a variable of its own.
 func stacks(p *Product, alone bool) ([]*stack, error) {
 	var out []*stack
 	of := map[string]*stack{}
 	for _, f := range slices.SortedFunc(slices.Values(p.Fields), compare) {
 		s, _ := statisticOf(f.Kind)
 		v := f.variable()
-		if p.Locations != nil && f.Level.Kind == ensemble.Pressure { // a time series stands at one level
+		if p.Locations != nil && f.Level.Kind == ensemble.Pressure { // a time series has one level
 			v.Identifier += "_" + f.Level.String()
 		}
 		name := f.seriesName(v)
@@ -84,7 +84,7 @@ func stacks(p *Product, alone bool) ([]*stack, error) {
 			out = append(out, st)
 		}
 		if st.variable.Name != v.Name || st.stat.kind != s.kind {
-			return nil, fmt.Errorf("%s and %s are both called %s", st.variable.Name, v.Name, name)
+			return nil, fmt.Errorf("%s and %s have the same name %s", st.variable.Name, v.Name, name)
 		}
 		st.fields = append(st.fields, f)
 	}
@@ -96,23 +96,23 @@ func stacks(p *Product, alone bool) ([]*stack, error) {
 		}
 		for i, f := range st.fields {
 			if len(st.fields)%len(st.levels) != 0 || f.Level != st.levels[i%len(st.levels)] || f.Statistic() != st.fields[i/len(st.levels)*len(st.levels)].Statistic() {
-				return nil, fmt.Errorf("the fields of %s stand on different levels", st.name)
+				return nil, fmt.Errorf("the fields of %s have different levels", st.name)
 			}
 		}
 		for _, l := range st.levels {
 			if l.Kind != st.levels[0].Kind {
-				return nil, fmt.Errorf("%s stands at %s and at %s", st.name, st.levels[0], l)
+				return nil, fmt.Errorf("%s has levels of different kinds: %s and %s", st.name, st.levels[0], l)
 			}
 		}
 	}
 	return out, nil
 }
 
-// productFile lays the file out.
+// productFile describes the file of a product.
 func productFile(p *Product, o Options) (*ncBuilder, error) {
 	leads := p.Leads()
 	if len(leads) != 1 {
-		return nil, fmt.Errorf("%d leads for one file", len(leads))
+		return nil, fmt.Errorf("%d leads in one file", len(leads))
 	}
 	sts, err := stacks(p, o.Profile == CDOProfile)
 	if err != nil {
@@ -140,7 +140,7 @@ func productFile(p *Product, o Options) (*ncBuilder, error) {
 		aux = append(aux, b.addStations(p.Locations)...)
 	}
 	vs := &verticalAxes{b: b, scalars: p.Locations != nil}
-	// The axis with the most levels comes first and so gets the plain name.
+	// The axis with the most levels is first and gets the plain name.
 	for _, st := range slices.SortedStableFunc(slices.Values(sts), func(a, b *stack) int { return len(b.levels) - len(a.levels) }) {
 		if _, _, err := vs.axis(st.levels); err != nil {
 			return nil, fmt.Errorf("%s: %w", st.variable.Name, err)
@@ -160,7 +160,7 @@ func productFile(p *Product, o Options) (*ncBuilder, error) {
 		}
 		dims = append(dims, hdims...)
 		chunk := chunks(len(dims), p.Grid)
-		if p.Locations != nil { // one series a station: as time has one value, the order of values is the same
+		if p.Locations != nil { // one series per station; time has one value, so the order of values is the same
 			n := len(dims)
 			dims[n-2], dims[n-1] = dims[n-1], dims[n-2]
 			chunk[n-2], chunk[n-1] = chunk[n-1], chunk[n-2]
@@ -177,7 +177,7 @@ func productFile(p *Product, o Options) (*ncBuilder, error) {
 	return b, nil
 }
 
-// addValues adds a data variable, packed if that is asked for.
+// addValues adds a data variable, packed if Quantise is set.
 func (b *ncBuilder) addValues(v encode.Variable, fields []Field, l *layout, o Options) {
 	size := l.grid.Size()
 	if o.Quantise == 0 {
@@ -200,8 +200,8 @@ func (b *ncBuilder) addValues(v encode.Variable, fields []Field, l *layout, o Op
 	})
 }
 
-// addCounts adds the variable that says by point how many members were used, where that
-// varies, and gives its name.
+// addCounts adds the variable with the number of members at each point, if it
+// varies, and returns its name.
 func (b *ncBuilder) addCounts(p *Product, st *stack, dims []string, l *layout, o Options) string {
 	if !slices.ContainsFunc(st.fields, func(f Field) bool { return f.Counts != nil }) {
 		return ""
@@ -223,8 +223,7 @@ func (b *ncBuilder) addCounts(p *Product, st *stack, dims []string, l *layout, o
 	return name
 }
 
-// statisticAttributes say of a variable how many members were used, and what else belongs
-// to its kind.
+// statisticAttributes returns the attributes of a variable that belong to its kind.
 func (p *Product) statisticAttributes(st *stack) []encode.Attribute {
 	out := []encode.Attribute{{Name: "ensemble_members_used", Ints: p.counts(st.fields)}}
 	f := st.fields[0]
@@ -263,8 +262,8 @@ func (p *Product) statisticAttributes(st *stack) []encode.Attribute {
 	return out
 }
 
-// counts is how many members were used: one number if it is the same for all
-// fields, else one a level.
+// counts returns the number of members: one number if it is the same for all
+// fields, else one per level.
 func (p *Product) counts(fields []Field) []int32 {
 	var n []int32
 	for _, f := range fields {
@@ -276,7 +275,8 @@ func (p *Product) counts(fields []Field) []int32 {
 	return n
 }
 
-// dataAttributes are the attributes of a data variable, but for its fill value.
+// dataAttributes returns the attributes of a data variable, except for its fill
+// value.
 func dataAttributes(standardName, longName, unit, cellMethods, coordinates, mapping string) []encode.Attribute {
 	var attrs []encode.Attribute
 	if standardName != "" {
@@ -295,9 +295,9 @@ func dataAttributes(standardName, longName, unit, cellMethods, coordinates, mapp
 	return attrs
 }
 
-// mappingName is the grid mapping variable that data variables name. CDO 2.1
-// takes a Gaussian grid that has one for a projection with equidistant rows, so
-// its profile leaves the name out there.
+// mappingName returns the grid mapping variable of data variables. CDO 2.1 reads a
+// Gaussian grid with a grid mapping as a projection with equidistant rows, so
+// CDOProfile omits it.
 func mappingName(profile Profile, g *ensemble.Grid) string {
 	if profile == CDOProfile && g.Kind == ensemble.RegularGaussian {
 		return ""
@@ -305,7 +305,9 @@ func mappingName(profile Profile, g *ensemble.Grid) string {
 	return "crs"
 }
 
-// cellMethods says what was done over time and over the members.
+// cellMethods returns the CF cell methods over time and members.
+//
+// Source: CF section 7.3.
 func cellMethods(st *stack, period time.Duration) string {
 	f, method := st.fields[0], st.stat.cellMethod
 	if f.Radius > 0 {
@@ -314,19 +316,18 @@ func cellMethods(st *stack, period time.Duration) string {
 	switch {
 	case f.Period > 0:
 		return strings.TrimSpace("time: " + f.periodMethod() + " " + method)
-	case period > 0: // the file's time has bounds, this variable does not use them
+	case period > 0: // the time of the file has bounds, which do not apply to this variable
 		return strings.TrimSpace("time: point " + method)
 	}
 	return method
 }
 
-// periodMethod is the CF method over a field's interval; of a variable of which neither
-// the field nor the vocabulary says it, a mean.
+// periodMethod returns the CF method over the interval of a field, from the field
+// or ensemble.Variables; the default is mean.
 func (f Field) periodMethod() string { return cmp.Or(f.Method, f.variable().Period, "mean") }
 
-// forecastTimes are the time coordinates besides the dimension that a data
-// variable lists. CDO 2.1 does not know them and warns of each, so its profile
-// does not list them.
+// forecastTimes returns the time coordinates, other than the dimension, that data
+// variables list. CDO 2.1 warns about each, so CDOProfile does not list them.
 func forecastTimes(profile Profile) []string {
 	if profile == CDOProfile {
 		return nil
@@ -334,7 +335,7 @@ func forecastTimes(profile Profile) []string {
 	return []string{"forecast_reference_time", "forecast_period"}
 }
 
-// coordinates lists what CF cannot find by dimension.
+// coordinates returns the attribute coordinates: those that are not dimensions.
 func coordinates(times []string, height string, aux []string) string {
 	list := slices.Clone(times)
 	if height != "" {
@@ -343,8 +344,8 @@ func coordinates(times []string, height string, aux []string) string {
 	return strings.Join(append(list, aux...), " ")
 }
 
-// commonPeriod is the length of the intervals in a file: all that are not 0
-// must be equal, for time has one pair of bounds.
+// commonPeriod returns the interval of the fields of a file. All that are not 0
+// must be equal, because time has one pair of bounds.
 func commonPeriod(fields []Field) (time.Duration, error) {
 	var period time.Duration
 	for _, f := range fields {

@@ -8,21 +8,20 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// layout says in which order a file has the points of a grid: row r of the file
-// is normal row rows[r], its column c normal column cols[c]. lat, lon, x and y
-// are the coordinates in that order, one-dimensional; a lat-lon grid has lat and
-// lon, a projected one x and y.
+// layout is the order of points in a file. Row r of the file is row rows[r] in
+// normal order, column c is column cols[c]. lat, lon, x and y are the coordinates
+// in that order: lat and lon of a latitude-longitude grid, x and y of a projection.
 type layout struct {
 	grid       *ensemble.Grid
 	rows, cols []int
 	lat, lon   []float64
 	x, y       []float64
-	from       float64 // where the range of a projected grid's longitudes begins
+	from       float64 // start of the longitude range of a projected grid
 }
 
-// newLayout restores the rows of the input and the longitude at which it began,
-// or longitudes as asked. Columns run from west to east: CDO 2.1 interpolates
-// wrongly where a file's longitudes fall.
+// newLayout restores the row order and the first longitude of the input, or applies
+// the requested range of longitudes. Columns always run from west to east, because
+// CDO 2.1 interpolates incorrectly on decreasing longitudes.
 func newLayout(g *ensemble.Grid, want Longitudes) layout {
 	l := layout{grid: g, rows: make([]int, g.NY), cols: make([]int, g.NX)}
 	for r := range l.rows {
@@ -56,12 +55,12 @@ func newLayout(g *ensemble.Grid, want Longitudes) layout {
 	return l
 }
 
-// setLongitudes turns the columns so that they start where they should, and
-// writes each longitude in the turn of the globe that makes them ascend.
+// setLongitudes rotates the columns to the first longitude and shifts longitudes by
+// multiples of 360° so that they increase.
 func (l *layout) setLongitudes(want Longitudes) {
 	g := l.grid
 	nx := g.NX
-	west := 0 // normal column that is the file's westernmost
+	west := 0 // column in normal order that is the westernmost of the file
 	var from float64
 	switch want {
 	case KeepLongitudes:
@@ -85,7 +84,7 @@ func (l *layout) setLongitudes(want Longitudes) {
 	l.lon = make([]float64, nx)
 	for c := range l.cols {
 		l.cols[c] = (west + c) % nx
-		// A column may lie a rounding west of from, never half a turn.
+		// Rounding may put a column west of from, but never by half a turn.
 		v := g.Lon[l.cols[c]]
 		v += 360 * math.Round((from-g.Lon[west])/360)
 		for c > 0 && v < l.lon[c-1] {
@@ -93,8 +92,8 @@ func (l *layout) setLongitudes(want Longitudes) {
 		}
 		l.lon[c] = v
 	}
-	// An input that started at 180 or 350 E and wrapped at 360 cannot be kept to
-	// the letter, longitudes being monotonic: it starts at 180 or 10 W then.
+	// Longitudes must be monotonic. An input that began at 180 or 350 E and wrapped
+	// at 360 therefore begins at 180 or 10 W.
 	if want == KeepLongitudes && l.lon[nx-1] > 360 {
 		for c := range l.lon {
 			l.lon[c] -= 360
@@ -102,9 +101,9 @@ func (l *layout) setLongitudes(want Longitudes) {
 	}
 }
 
-// gribLayout is the order of points in a GRIB message: newLayout's rows, and
-// columns from west to east, unless the input's other scanning flags are asked
-// for or, on a projection, cannot be changed.
+// gribLayout returns the order of points in a GRIB message: rows as in newLayout,
+// and columns from west to east. KeepScan keeps the other scanning flags of the
+// input; those of a projection cannot be changed.
 func gribLayout(g *ensemble.Grid, o Options) layout {
 	if o.Scan != KeepScan && g.Kind != ensemble.Projected {
 		plain := *g
@@ -120,7 +119,7 @@ func gribLayout(g *ensemble.Grid, o Options) layout {
 	return l
 }
 
-// wrapLongitude is a longitude brought into [from, from+360).
+// wrapLongitude returns a longitude in [from, from+360).
 func wrapLongitude(lon, from float64) float64 {
 	v := math.Mod(lon-from, 360)
 	if v < 0 {
@@ -129,7 +128,7 @@ func wrapLongitude(lon, from float64) float64 {
 	return from + v
 }
 
-// reorder is v in the order of at.
+// reorder returns v in the order of at.
 func reorder(v []float64, at []int) []float64 {
 	out := make([]float64, len(at))
 	for i, k := range at {
@@ -138,7 +137,7 @@ func reorder(v []float64, at []int) []float64 {
 	return out
 }
 
-// each visits the points of a field row by row in the file's order.
+// each visits the points of a field row by row in the order of the file.
 func (l *layout) each(visit func(point int)) {
 	for _, r := range l.rows {
 		for _, c := range l.cols {
@@ -147,7 +146,8 @@ func (l *layout) each(visit func(point int)) {
 	}
 }
 
-// put writes the values of one field in the file's order, missing ones as the fill value.
+// put writes the values of one field in the order of the file. Missing values
+// become fill.
 func (l *layout) put(dst []byte, values []float32, fill float32) {
 	l.each(func(p int) {
 		v := values[p]
@@ -159,7 +159,7 @@ func (l *layout) put(dst []byte, values []float32, fill float32) {
 	})
 }
 
-// putInts writes the whole numbers of one field.
+// putInts writes the integers of one field.
 func (l *layout) putInts(dst []byte, value func(point int) int32) {
 	l.each(func(p int) {
 		binary.LittleEndian.PutUint32(dst, uint32(value(p)))
@@ -167,14 +167,14 @@ func (l *layout) putInts(dst []byte, value func(point int) int32) {
 	})
 }
 
-// packing turns values into whole numbers and back: value = offset + scale·n.
+// packing converts values to integers n and back: value = offset + scale·n.
 type packing struct{ scale, offset float64 }
 
-// packedFill marks missing points of packed values; no value has that number.
+// packedFill marks missing points of packed values.
 const packedFill = int16(math.MinInt16)
 
-// newPacking spreads the values of some fields over the numbers of so many bits. They are
-// stored less half of their range, as netCDF's short integers have a sign.
+// newPacking distributes the range of values of fields over 2^bits − 2 steps.
+// Integers are centred on 0, because NetCDF classic has signed integers only.
 func newPacking(fields []Field, bits int) packing {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, f := range fields {
@@ -187,7 +187,7 @@ func newPacking(fields []Field, bits int) packing {
 	if lo > hi {
 		lo, hi = 0, 0
 	}
-	levels := math.Exp2(float64(bits)) - 2 // one number is packedFill's
+	levels := math.Exp2(float64(bits)) - 2 // one code is packedFill
 	scale := (hi - lo) / levels
 	if scale == 0 {
 		scale = 1
@@ -207,9 +207,9 @@ func (l *layout) putPacked(dst []byte, values []float32, q packing) {
 	})
 }
 
-// putScanOrder writes the values of one field in the order of a GRIB message with
-// these rows and columns: by meridians if the input had them so, every second
-// line backwards if its scanning mode says so. NaN stays NaN.
+// putScanOrder writes the values of one field in the scanning order of a GRIB
+// message: by columns if the input had columns, every second line reversed if the
+// scanning mode has alternating rows. NaN stays NaN.
 func (l *layout) putScanOrder(dst []byte, values []float32) {
 	src := l.grid.Source
 	lines, points := l.rows, l.cols
@@ -234,6 +234,6 @@ func (l *layout) putScanOrder(dst []byte, values []float32) {
 	}
 }
 
-// scanAlternateRows is the bit of the GRIB scanning mode, flag table 3.4, that turns
-// every second line round.
+// scanAlternateRows is the bit for alternating rows of the scanning mode, FM 92
+// GRIB2, flag table 3.4.
 const scanAlternateRows = 0x10

@@ -15,56 +15,54 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
-// Product holds the fields that one init gives, on one grid, and what a reader
-// must know of how they were made.
+// Product holds the fields of one initialisation on one grid, and their metadata.
 type Product struct {
 	Init   ensemble.Init
 	Grid   *ensemble.Grid
 	Fields []Field
 	Metadata
 
-	// Locations are the stations that a grid of single places is of; nil for other grids.
-	Locations []ensemble.Station
-	// AtStations is what the same distribution gives at single places; nil for none.
+	Locations []ensemble.Station // Locations holds the stations of a grid of points; nil for other grids.
+	// AtStations holds the product of the same distribution at stations; nil
+	// without stations.
 	AtStations *Product
 }
 
 // Field is one statistic of one variable at one level and lead.
 //
-// Shape: Values [NY*NX] of the product's grid. Unit: SI; 1 for a probability. Missing: NaN.
+// Shape: Values [NY·NX] of the product's grid.
+// Unit: SI; 1 for a probability.
+// Missing: NaN.
 type Field struct {
 	Variable string // short name
-	Unit     string // only needed for a variable that ensemble.Variables does not list
+	Unit     string // needed only for a variable that ensemble.Variables lacks
 	Level    ensemble.Level
 	Lead     ensemble.Lead
 	Kind     Kind
-	Below    float64         // of a Quantile: the probability of values below it
-	Event    ensemble.Event  // of a Probability, and of one of a neighbourhood
+	Below    float64         // probability level of a Quantile
+	Event    ensemble.Event  // of a Probability or a neighbourhood
 	Radius   float64         // of a neighbourhood, in metres
 	Member   ensemble.Member // of a Member
 	Values   []float32
-	// Members is how many members were used for this field; 0 means all of the
-	// product's. Counts says it by point, where it varies.
+	// Members is the number of members used; 0 means all of the product. Counts
+	// holds it for each point if it varies.
 	Members int
 	Counts  []int32
 	// Period is the length of the interval that ends at the valid time, for
-	// accumulations and extremes; 0 is a value at an instant. Method is what was done over
-	// it in the words of CF; empty is what the vocabulary says of the variable.
-	Period time.Duration
-	Method string
-	// Incomplete is how many points of a neighbourhood's field have missing ones around.
-	Incomplete    int
-	Parameter     string // of a Parameter: its name
-	Dimensionless bool   // a Parameter without a unit
-	// Distribution names what quantiles, probabilities and members are of.
-	Distribution string
-	// Template is the GRIB message of a field of this variable, level and lead
-	// that the product was made from; nil where there is none. The GRIB2 output is
-	// a clone of it.
+	// accumulations and extremes; 0 is an instant. Method is the CF cell method
+	// over it; "" is that of ensemble.Variables.
+	Period        time.Duration
+	Method        string
+	Incomplete    int    // Incomplete is the number of points whose neighbourhood has missing points.
+	Parameter     string // name of a Parameter
+	Dimensionless bool   // a Parameter without unit
+	Distribution  string // Distribution is the family of quantiles, probabilities and members.
+	// Template is the GRIB message of a field with this variable, level and lead in
+	// the input; nil without one. The GRIB2 output is a clone of it.
 	Template []byte
 }
 
-// Metadata is how data came about. It goes into every file.
+// Metadata describes the origin of data. It is written to all files.
 type Metadata struct {
 	Title        string
 	Institution  string
@@ -72,74 +70,78 @@ type Metadata struct {
 	References   string
 	License      string
 	ForecastType string
-	Command      string    // the command line, for the history
+	Command      string    // command line, for the history
 	Version      string    // of the program
-	Created      time.Time // time in the history; zero means SOURCE_DATE_EPOCH, or the init
+	Created      time.Time // time in the history; zero means SOURCE_DATE_EPOCH, or the initialisation
 
-	Members       []ensemble.Member // used
-	Coupling      string            // how calibrated members are made; empty without any
-	LeadsRead     string            // by the network, where these are fewer than it was trained with
-	Fallback      string            // what forecasts in place of the network: a baseline or "raw"; empty for the network
-	TemplateTimes []ensemble.Valid  // times of the analyses in whose order they are; nil for raw members
-	MemberAges    []time.Duration   // of the members of a lagged ensemble, in their order; else nil
-	DDOF          int               // spreads divide by members - DDOF
-	Control       string            // policy: include, exclude, mean_only, none
-	ModelChecksum string            // "sha256:…"
+	Members   []ensemble.Member // used members
+	Coupling  string            // method that makes calibrated members; "" without members
+	LeadsRead string            // leads that the network read, if fewer than in training
+	Fallback  string            // fallback forecast: a baseline or "raw"; "" for the network
+	// times of the analyses whose rank order calibrated members have; nil for that
+	// of the raw members
+	TemplateTimes []ensemble.Valid
+	MemberAges    []time.Duration // of the members of a lagged ensemble, in their order; else nil
+	DDOF          int             // spreads have the divisor M − DDOF
+	Control       string          // use of the control: include, exclude, mean_only, none
+	ModelChecksum string          // "sha256:…"
 	Inputs        []manifest.File
 }
 
-// Longitudes is the range in which longitudes are written.
+// Longitudes is the range of written longitudes.
 type Longitudes string
 
 // The ranges of longitudes.
 const (
-	KeepLongitudes Longitudes = "" // as the input had them
+	KeepLongitudes Longitudes = "" // as in the input
 	From0          Longitudes = "0_360"
 	From180        Longitudes = "180_180"
 )
 
-// Profile is the group of readers that a NetCDF file must open in without a
-// warning; one file cannot please both.
+// Profile is a group of readers that open a NetCDF file without warnings. No file
+// satisfies both.
 type Profile string
 
 // The profiles.
 const (
-	XarrayProfile Profile = "" // CF to the letter: scalar coordinates are listed
+	XarrayProfile Profile = "" // strict CF: scalar coordinates are listed
 	CDOProfile    Profile = "cdo"
 )
 
-// Scan says how far a GRIB file keeps the input's scanning mode.
+// Scan states whether a GRIB file keeps the scanning mode of the input.
 type Scan string
 
-// The ways to scan. cfgrib 0.9 and CDO 2.1 misread, without a word, messages
-// that run from east to west, by meridians, or with every second row backwards;
-// so by default only the direction of the rows, which all read right, is kept.
+// cfgrib 0.9 and CDO 2.1 silently misread messages that scan from east to west, by
+// columns or with alternating rows. Therefore ReadableScan keeps only the direction
+// of rows, which all readers support.
 const (
 	ReadableScan Scan = ""
 	KeepScan     Scan = "keep"
 )
 
-// Options of the writers; the zero value is the default.
+// Options configures the writers. The zero value is the default.
 type Options struct {
 	Profile   Profile
 	Longitude Longitudes
-	Deflate   int    // NetCDF: level 1 to 9; 0 means 4
+	Deflate   int    // NetCDF, Zarr: level 1 to 9; 0 means 4
 	Scan      Scan   // GRIB2
-	Packing   string // GRIB2: grid_ccsds ("" means this) or grid_simple
-	// Quantise packs values into so many bits, from minBits to maxBits: whole numbers over
-	// the range of a variable in NetCDF, of a message in GRIB2. 0 means float32 and
-	// gribBits.
+	Packing   string // GRIB2: grid_ccsds (default) or grid_simple
+	// Quantise is the number of bits of packed values, from minBits to maxBits.
+	// Integers span the range of a variable in NetCDF and of a message in GRIB2. 0
+	// means float32 in NetCDF and gribBits in GRIB2.
 	Quantise int
 }
 
-// gribBits are the bits per value of a GRIB2 message unless others are asked for; the
-// others are what a short integer of NetCDF can hold besides a mark for missing values.
+// gribBits is the default number of bits of GRIB2. minBits and maxBits bound
+// Options.Quantise: a 16-bit integer of NetCDF also needs a code for missing
+// values.
 const (
 	gribBits = 16
 	minBits  = 2
 	maxBits  = 16
 )
 
+// check replaces defaults and rejects invalid options.
 func (o Options) check() (Options, error) {
 	if o.Profile == "xarray" {
 		o.Profile = XarrayProfile
@@ -159,7 +161,7 @@ func (o Options) check() (Options, error) {
 	case o.Longitude != KeepLongitudes && o.Longitude != From0 && o.Longitude != From180:
 		return o, usage(fmt.Sprintf("unknown range of longitudes %q", o.Longitude), "keep, 0_360 or 180_180")
 	case o.Scan != ReadableScan && o.Scan != KeepScan:
-		return o, usage(fmt.Sprintf("unknown scan %q", o.Scan), "readable or keep")
+		return o, usage(fmt.Sprintf("unknown scanning mode %q", o.Scan), "readable or keep")
 	case o.Deflate < 1 || o.Deflate > 9:
 		return o, usage(fmt.Sprintf("deflate level %d", o.Deflate), "1 to 9")
 	case o.Packing != "grid_ccsds" && o.Packing != "grid_simple":
@@ -170,7 +172,7 @@ func (o Options) check() (Options, error) {
 	return o, nil
 }
 
-// Leads lists the leads that have fields, ascending.
+// Leads returns the leads of the fields, ascending.
 func (p *Product) Leads() []ensemble.Lead {
 	var leads []ensemble.Lead
 	for _, f := range p.Fields {
@@ -182,7 +184,7 @@ func (p *Product) Leads() []ensemble.Lead {
 	return leads
 }
 
-// Select is the product with only those fields that keep wants.
+// Select returns the product with the fields for which keep returns true.
 func (p *Product) Select(keep func(Field) bool) *Product {
 	q := *p
 	q.Fields = nil
@@ -194,8 +196,7 @@ func (p *Product) Select(keep func(Field) bool) *Product {
 	return &q
 }
 
-// variable is the vocabulary's entry of a field's variable, or one made up from
-// the field for a variable that has none.
+// variable returns the entry of ensemble.Variables, or one made from the field.
 func (f Field) variable() ensemble.Variable {
 	if v, ok := ensemble.VariableNamed(f.Variable); ok {
 		return v
@@ -212,11 +213,11 @@ func (f Field) variable() ensemble.Variable {
 	return ensemble.Variable{Name: f.Variable, Identifier: id, LongName: f.Variable, Unit: f.Unit, Level: f.Level, Discipline: -1}
 }
 
-// members is the number of members that a field was made from.
+// members returns the number of members that a field was made from.
 func (p *Product) members(f Field) int { return cmp.Or(f.Members, len(p.Members)) }
 
-// realizations is how many calibrated members there are of a member's kind: as many as it was
-// made from, unless they have a template of their own.
+// realizations returns the number of calibrated members of a field's variable,
+// level and lead. It differs from members if they follow a template.
 func (p *Product) realizations(f Field) (n int) {
 	if p.TemplateTimes == nil {
 		return p.members(f)
@@ -229,24 +230,24 @@ func (p *Product) realizations(f Field) (n int) {
 	return n
 }
 
-// compare orders fields as files hold them: lead, variable, kind, what tells fields of the
-// kind apart, level with pressure falling.
+// compare orders fields as in files: lead, variable, kind, position along the axis
+// of the kind, level with decreasing pressure.
 func compare(a, b Field) int {
 	return cmp.Or(cmp.Compare(a.Lead, b.Lead), cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Kind, b.Kind),
 		cmp.Compare(a.Below, b.Below), a.Event.Compare(b.Event), cmp.Compare(a.Parameter, b.Parameter), cmp.Compare(a.Radius, b.Radius), cmp.Compare(a.Member, b.Member),
 		cmp.Compare(a.Level.Kind, b.Level.Kind), cmp.Compare(b.Level.Value, a.Level.Value))
 }
 
-// check refuses what must never be published.
+// check rejects products that must not be published.
 //
-// Errors: exit 70, since everything it finds is a fault of the program.
+// Errors: exit 70, since all problems are errors of the program.
 func (p *Product) check() error {
 	bug := func(format string, args ...any) error {
 		return &exit.Error{Code: exit.Bug, What: fmt.Sprintf(format, args...), At: "product of " + p.Init.String(),
 			Fix: "report it with the config and the first input file; nothing was published"}
 	}
 	if len(p.Fields) == 0 || p.Grid == nil {
-		return bug("a product without fields")
+		return bug("a product without fields or grid")
 	}
 	if places := p.Grid.Kind == ensemble.Points; places != (p.Locations != nil) || places && len(p.Locations) != p.Grid.Size() {
 		return bug("%d stations for %s", len(p.Locations), p.Grid)
@@ -262,10 +263,10 @@ func (p *Product) check() error {
 			return bug("no unit for %s", name)
 		}
 		if (f.Kind == Parameter) != (f.Parameter != "") {
-			return bug("nobody knows which parameter %s is", name)
+			return bug("the parameter of %s is not set", name)
 		}
 		if f.Kind == Quantile && !(f.Below > 0 && f.Below < 1) || s.probability() && f.Event.Relation == ensemble.NoEvent || (f.Kind == Neighbourhood || f.Kind == NeighbourhoodAny) != (f.Radius > 0) {
-			return bug("nobody knows what %s is of", name)
+			return bug("the quantile, event or radius of %s is not set", name)
 		}
 		if f.Counts != nil && len(f.Counts) != len(f.Values) {
 			return bug("%s has %d counts of members for %d values", name, len(f.Counts), len(f.Values))
@@ -277,7 +278,7 @@ func (p *Product) check() error {
 			return bug("no count of members for %s", name)
 		}
 		if i > 0 && compare(sorted[i-1], f) == 0 {
-			return bug("%s stands twice in a product", name)
+			return bug("%s is listed twice in a product", name)
 		}
 		for at, v := range f.Values {
 			if math.IsInf(float64(v), 0) || (s.of == ensemble.Spread || s.probability()) && v < 0 || s.probability() && v > 1 {
@@ -288,7 +289,7 @@ func (p *Product) check() error {
 	return nil
 }
 
-// created is the time in the history of a file.
+// created returns the time in the history of a file.
 //
 // Source: reproducible-builds.org, SOURCE_DATE_EPOCH.
 func (m Metadata) created(init ensemble.Init) (time.Time, error) {
@@ -301,10 +302,10 @@ func (m Metadata) created(init ensemble.Init) (time.Time, error) {
 	return init.UTC(), nil
 }
 
-// SourceDate is the time that SOURCE_DATE_EPOCH asks to be written in place of
-// the present one; ok says whether it is set.
+// SourceDate returns the time in SOURCE_DATE_EPOCH, which replaces the current
+// time. ok is false if it is not set.
 //
-// Errors: exit 64 if it is set and not a number of seconds.
+// Errors: exit 64 if it is not a number of seconds.
 func SourceDate() (t time.Time, ok bool, err error) {
 	s := os.Getenv("SOURCE_DATE_EPOCH")
 	if s == "" {

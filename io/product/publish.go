@@ -19,38 +19,38 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
-// Format is a file format that products are published in.
+// Format is a file format of products.
 type Format string
 
 // The formats.
 const (
 	NetCDF Format = "netcdf"
 	GRIB2  Format = "grib2"
-	Zarr   Format = "zarr"  // version 2, which all readers of Zarr know
+	Zarr   Format = "zarr"  // version 2, which all readers of Zarr support
 	Zarr3  Format = "zarr3" // version 3
 )
 
 // Formats lists all of them.
 var Formats = []Format{NetCDF, GRIB2, Zarr, Zarr3}
 
-// Publication is how and from what a cycle is published.
+// Publication configures the publication of an initialisation and describes its
+// sources.
 type Publication struct {
-	Formats   []Format // none means NetCDF
+	Formats   []Format // nil means NetCDF
 	Overwrite Overwrite
 	Options
 
 	ConfigChecksum  string
-	ExpectedMembers int             // members that were expected; 0 means those used
-	MissingMembers  []MissingMember // those of them that are not there
-	Degraded        bool            // also if no member is missing; the warnings say why
+	ExpectedMembers int             // number of expected members; 0 means those used
+	MissingMembers  []MissingMember // expected members that were not used
+	Degraded        bool            // also without missing members; Warnings give the reason
 	Warnings        []string
-	Start           time.Time   // of the work, for the manifest
-	Drift           *InputDrift // nil where it is not known
-	// Lock is that of the start, from Lock; nil, Publish takes it while it writes.
-	Lock *lease.Lease
+	Start           time.Time    // start of the work, for the manifest
+	Drift           *InputDrift  // nil if unknown
+	Lock            *lease.Lease // Lock is the lock of the initialisation, from Lock; nil lets Publish take it.
 }
 
-// formats lists the formats once each, in one order.
+// formats returns the formats, sorted and without duplicates.
 func (pub *Publication) formats() []Format {
 	if len(pub.Formats) == 0 {
 		return []Format{NetCDF}
@@ -60,14 +60,14 @@ func (pub *Publication) formats() []Format {
 	return slices.Compact(f)
 }
 
-// Manifest is what would be recorded of a product, without its outputs: what
-// Published compares with. The fields need no values.
+// Manifest returns the manifest of a product without outputs, as FindPublished
+// needs it. The fields need no values.
 func (pub *Publication) Manifest(p *Product) *Manifest {
 	m := &Manifest{
 		Record: manifest.Record{Schema: manifestSchema, Status: manifest.OK, Version: p.Version, ConfigChecksum: pub.ConfigChecksum,
 			ModelChecksum: p.ModelChecksum, Start: pub.Start.UTC(), Inputs: p.Inputs, Warnings: pub.Warnings},
 		Init: p.Init.UTC().Format(time.RFC3339), MembersUsed: p.Members, MembersExpected: pub.ExpectedMembers,
-		MembersMissing: append([]MissingMember{}, pub.MissingMembers...), // a list in JSON also when it is empty
+		MembersMissing: append([]MissingMember{}, pub.MissingMembers...), // not nil, so that JSON has an empty list
 		ControlPolicy:  p.Control, SpreadDDOF: p.DDOF, Formats: pub.formats(),
 		Profile: cmp.Or(string(pub.Profile), "xarray"), Longitude: cmp.Or(string(pub.Longitude), "keep"),
 		Quantise: pub.Quantise, Grid: p.Grid.String(), Coupling: p.Coupling, LeadsRead: p.LeadsRead,
@@ -88,7 +88,7 @@ func (pub *Publication) Manifest(p *Product) *Manifest {
 	return m
 }
 
-// places tells stations, and what was done at them, from others.
+// places identifies the stations and the method at stations, by a checksum.
 func (p *Product) places() string {
 	h := sha256.New()
 	for _, s := range p.Locations {
@@ -98,18 +98,17 @@ func (p *Product) places() string {
 	return fmt.Sprintf("%d, sha256:%x", len(p.Locations), h.Sum(nil))
 }
 
-// Publish writes all files of a product into root/CYCLE, with SHA256SUMS and the
-// manifest, and says whether the very same cycle was there already, in which
-// case nothing is touched. Where the cycle is there from the same inputs in another
-// format it is written in both.
+// Publish writes all files of a product to root/INIT, with SHA256SUMS and the
+// manifest. already reports that the same products existed; nothing is written
+// then. If the same products exist in other formats, all formats are written.
 //
-// A new cycle appears with all its files at once. Where a cycle is replaced its
-// manifest goes first and the new one comes last: a reader that goes by the
-// manifest sees the old cycle, none, or the new one.
+// A new directory appears with all its files at once. If products are replaced, the
+// old manifest is removed first and the new one is written last. A reader that uses
+// the manifest sees the old products, none, or the new ones.
 //
-// Errors: those of WriteNetCDF, WriteGRIB2 and WriteZarr, with nothing published; exit 73 if
-// the cycle is there and may not be replaced, the folder cannot be written, or another
-// process makes the same cycle.
+// Errors: those of WriteNetCDF, WriteGRIB2 and WriteZarr, with nothing published;
+// exit 73 if products exist and may not be replaced, the directory cannot be
+// written, or another process writes the same initialisation.
 func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publication) (m *Manifest, already bool, err error) {
 	for _, f := range pub.Formats {
 		if !slices.Contains(Formats, f) {
@@ -135,7 +134,7 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 	if old, err := FindPublished(dir, m, pub.Overwrite); err != nil || old != nil {
 		return old, old != nil, err
 	}
-	if old, err := ReadManifest(dir); err == nil && pub.Overwrite != OverwriteAlways && old.hasSameSource(m) { // keep what is there in the other format
+	if old, err := ReadManifest(dir); err == nil && pub.Overwrite != OverwriteAlways && old.hasSameSource(m) { // keep existing formats
 		pub.Formats = append(pub.formats(), old.Formats...)
 		m.Formats = pub.formats()
 	}
@@ -162,7 +161,7 @@ func Publish(ctx context.Context, enc Encoder, root string, p *Product, pub Publ
 	return m, false, nil
 }
 
-// stamp sets the end of the work; SOURCE_DATE_EPOCH replaces both times.
+// stamp sets the end of the work. SOURCE_DATE_EPOCH replaces start and end.
 func (m *Manifest) stamp() error {
 	m.End = time.Now().UTC().Truncate(time.Second)
 	if m.Start.IsZero() {
@@ -175,7 +174,7 @@ func (m *Manifest) stamp() error {
 	return err
 }
 
-// writeAll writes the files of a product and returns their sums, by name.
+// writeAll writes the files of a product and returns their checksums, by name.
 func writeAll(ctx context.Context, enc Encoder, dir string, p *Product, formats []Format, o Options) ([]manifest.File, error) {
 	var names []string
 	if slices.Contains(formats, NetCDF) {
@@ -192,7 +191,7 @@ func writeAll(ctx context.Context, enc Encoder, dir string, p *Product, formats 
 		for _, f := range p.Fields {
 			name := GRIB2Name(p.Init, f)
 			if slices.Contains(names, name) {
-				continue // another level or member of a file just written
+				continue // another level or member of a file that is already written
 			}
 			q := p.Select(f.sameFile)
 			if err := WriteGRIB2(ctx, enc, filepath.Join(dir, name), q, o); err != nil {
@@ -234,8 +233,8 @@ func writeAll(ctx context.Context, enc Encoder, dir string, p *Product, formats 
 	return manifest.SumBelow(dir, names)
 }
 
-// putInPlace makes the staged folder the cycle's: by one rename if there is none
-// yet, else file by file between the old manifest and the new.
+// putInPlace moves the staged files to the directory: by one rename if it does not
+// exist, else file by file between removal of the old manifest and the new one.
 func putInPlace(stage, dir string, m *Manifest) error {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		if err := os.Rename(stage, dir); err != nil {
@@ -247,7 +246,7 @@ func putInPlace(stage, dir string, m *Manifest) error {
 	if old, err := ReadManifest(dir); err == nil {
 		stale = slices.DeleteFunc(old.TopLevelOutputs(), func(name string) bool { return slices.Contains(names, name) })
 	}
-	for _, name := range names { // a file replaces a file at once, a folder no folder
+	for _, name := range names { // rename replaces files atomically, but not directories
 		if st, err := os.Lstat(filepath.Join(dir, name)); err == nil && st.IsDir() {
 			stale = append(stale, name)
 		}
@@ -279,5 +278,5 @@ func putInPlace(stage, dir string, m *Manifest) error {
 	return atomicfile.Sync(dir)
 }
 
-// InitDir is the folder of an init's products below root.
+// InitDir returns the directory of an initialisation's products below root.
 func InitDir(root string, init ensemble.Init) string { return filepath.Join(root, InitName(init)) }

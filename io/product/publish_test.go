@@ -247,7 +247,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"negative spread", func(p *product.Product) { p.Fields[4].Values[40] = -0.5 }, exit.Bug, "is -0.5 at row 1, column 4"},
 		{"infinite mean", func(p *product.Product) { p.Fields[0].Values[0] = inf }, exit.Bug, "+Inf"},
-		{"a field twice", func(p *product.Product) { p.Fields = append(p.Fields, p.Fields[0]) }, exit.Bug, "stands twice"},
+		{"a field twice", func(p *product.Product) { p.Fields = append(p.Fields, p.Fields[0]) }, exit.Bug, "listed twice"},
 		{"too few values", func(p *product.Product) { p.Fields[1].Values = p.Fields[1].Values[1:] }, exit.Bug, "467 values"},
 		{"no members", func(p *product.Product) { p.Members = nil }, exit.Bug, "count of members"},
 		{"no fields", func(p *product.Product) { p.Fields = nil }, exit.Bug, "without fields"},

@@ -205,7 +205,7 @@ func TestQuantileWithoutRatio(t *testing.T) {
 	p.Fields = p.Fields[:1]
 	p.Fields[0].Below = math.Sqrt2 / 10
 	err := product.WriteGRIB2(context.Background(), encoder(t), filepath.Join(t.TempDir(), "q.grib2"), p, product.Options{})
-	if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "no ratio") {
+	if exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), "not a ratio") {
 		t.Errorf("got %v, want exit 64", err)
 	}
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/ensemble-weather/ensemble/io/zarr"
 )
 
-// zarrVersion is the version of Zarr that a format is written in, 0 for other formats.
+// zarrVersion gives the version of Zarr of a format, 0 for other formats.
 var zarrVersion = map[Format]int{Zarr: 2, Zarr3: 3}
 
-// WriteZarr writes the fields of one lead as a Zarr store in a new folder, of version 2 or
-// 3: what WriteNetCDF writes for xarray, with the same variables, dimensions and
-// attributes, one chunk a field, and consolidated metadata.
+// WriteZarr writes the fields of one lead as a Zarr store of version 2 or 3 in a
+// new directory: variables, dimensions and attributes as in WriteNetCDF for xarray,
+// one chunk per field, consolidated metadata.
 //
-// Shape, unit, missing: as WriteNetCDF.
-// Errors: exit 70 for a product that must not be published; exit 64 for Options; exit 73
-// and 74 for what cannot be written.
-// Source: Zarr storage specification 2; Zarr core specification 3.0; xarray's encoding of
-// dimensions and fill values.
+// Shape, Unit, Missing: as WriteNetCDF.
+// Errors: exit 70 for an invalid product; exit 64 for invalid Options; exit 73 and
+// 74 for files that cannot be written.
+// Source: Zarr storage specification version 2; Zarr core specification 3.0;
+// xarray's encoding of dimensions and fill values.
 func WriteZarr(path string, p *Product, version int, o Options) error {
-	o.Profile = XarrayProfile // the other one is for a reader of NetCDF
+	o.Profile = XarrayProfile // CDOProfile applies to NetCDF only
 	o, err := o.check()
 	if err != nil {
 		return err
@@ -49,8 +49,8 @@ func WriteZarr(path string, p *Product, version int, o Options) error {
 	return nil
 }
 
-// replaceFolder lets fill make the folder "store" in a temporary one, and puts it in the
-// place of path, which must not be there.
+// replaceFolder lets fill create the directory "store" in a temporary one, and
+// renames it to path, which must not exist.
 func replaceFolder(path string, fill func(tmp string) error) error {
 	tmp, err := atomicfile.TempDir(filepath.Dir(path), "."+filepath.Base(path)+".partial-")
 	if err != nil {
@@ -66,7 +66,7 @@ func replaceFolder(path string, fill func(tmp string) error) error {
 	return atomicfile.Sync(filepath.Dir(path))
 }
 
-// filesOf lists the files of a folder below dir, as names for a manifest.
+// filesOf lists the files of a directory below dir, as names for a manifest.
 func filesOf(dir, folder string) ([]string, error) {
 	var names []string
 	err := filepath.WalkDir(filepath.Join(dir, folder), func(path string, d os.DirEntry, err error) error {

@@ -3,12 +3,16 @@ package projection
 import "math"
 
 // lambertConformal is the Lambert conformal conic projection.
+//
+// Source: Snyder, section 15.
 type lambertConformal struct {
 	el                  ellipsoid
 	n, af, rho0, lambda float64
 	off                 offset
 }
 
+// newLambertConformal makes a projection with standard parallels lat1 and lat2,
+// which may be equal, and origin lat0, lon0.
 func newLambertConformal(el ellipsoid, lat1, lat2, lat0, lon0 float64, off offset) lambertConformal {
 	p1, p2 := lat1*rad, lat2*rad
 	n := math.Sin(p1)
@@ -21,14 +25,14 @@ func newLambertConformal(el ellipsoid, lat1, lat2, lat0, lon0 float64, off offse
 	return c
 }
 
-// Forward is (14-1), (14-2), (15-7).
+// Forward is (14-1), (14-2) and (15-7).
 func (c lambertConformal) Forward(lat, lon float64) (x, y float64) {
 	rho := c.af * math.Pow(c.el.t(lat*rad), c.n)
 	s, co := math.Sincos(c.n * wrap(lon*rad-c.lambda))
 	return c.off.east + rho*s, c.off.north + c.rho0 - rho*co
 }
 
-// Inverse is (14-10), (14-11), (15-11).
+// Inverse is (14-10), (14-11) and (15-11).
 func (c lambertConformal) Inverse(x, y float64) (lat, lon float64) {
 	dx, dy := x-c.off.east, c.rho0-(y-c.off.north)
 	rho := math.Copysign(math.Hypot(dx, dy), c.n)
@@ -38,14 +42,18 @@ func (c lambertConformal) Inverse(x, y float64) (lat, lon float64) {
 }
 
 // polarStereographic is the polar stereographic projection.
+//
+// Source: Snyder, section 21.
 type polarStereographic struct {
 	el     ellipsoid
-	sign   float64 // -1 around the south pole
+	sign   float64 // -1 around the South Pole, else 1
 	scale  float64 // ρ = scale·t
 	lambda float64
 	off    offset
 }
 
+// newPolarStereographic makes a projection that is true at latitude std. A scale
+// factor k0 at the pole has precedence; NaN is none.
 func newPolarStereographic(el ellipsoid, south bool, std, k0, lon float64, off offset) polarStereographic {
 	s := polarStereographic{el: el, sign: 1, lambda: lon * rad, off: off}
 	if south {
@@ -65,14 +73,14 @@ func newPolarStereographic(el ellipsoid, south bool, std, k0, lon float64, off o
 	return s
 }
 
-// Forward is (21-30), (21-31).
+// Forward is (21-30) and (21-31).
 func (s polarStereographic) Forward(lat, lon float64) (x, y float64) {
 	rho := s.scale * s.el.t(s.sign*lat*rad)
 	si, co := math.Sincos(wrap(lon*rad - s.lambda))
 	return s.off.east + rho*si, s.off.north - s.sign*rho*co
 }
 
-// Inverse is (20-16), (20-18), (21-39).
+// Inverse is (20-16), (20-18) and (21-39).
 func (s polarStereographic) Inverse(x, y float64) (lat, lon float64) {
 	dx, dy := x-s.off.east, y-s.off.north
 	phi := s.sign * s.el.phi(math.Hypot(dx, dy)/s.scale)
@@ -80,6 +88,8 @@ func (s polarStereographic) Inverse(x, y float64) (lat, lon float64) {
 }
 
 // lambertAzimuthal is the Lambert azimuthal equal-area projection.
+//
+// Source: Snyder, section 24.
 type lambertAzimuthal struct {
 	el               ellipsoid
 	lambda           float64
@@ -88,6 +98,7 @@ type lambertAzimuthal struct {
 	off              offset
 }
 
+// newLambertAzimuthal makes a projection with its centre at lat0, lon0.
 func newLambertAzimuthal(el ellipsoid, lat0, lon0 float64, off offset) lambertAzimuthal {
 	a := lambertAzimuthal{el: el, lambda: lon0 * rad, phi0: lat0 * rad, off: off}
 	a.qp = el.qp
@@ -123,12 +134,16 @@ func (a lambertAzimuthal) Inverse(x, y float64) (lat, lon float64) {
 }
 
 // mercator is the Mercator projection.
+//
+// Source: Snyder, section 7.
 type mercator struct {
 	el            ellipsoid
-	scale, lambda float64 // scale is a·k₀
+	scale, lambda float64 // a·k₀ in metres
 	off           offset
 }
 
+// newMercator makes a projection that is true at latitude std. A scale factor k0 at
+// the equator has precedence; NaN is none.
 func newMercator(el ellipsoid, std, k0, lon0 float64, off offset) mercator {
 	if k0 != k0 {
 		k0 = el.m(std * rad)
@@ -136,29 +151,34 @@ func newMercator(el ellipsoid, std, k0, lon0 float64, off offset) mercator {
 	return mercator{el: el, scale: el.a * k0, lambda: lon0 * rad, off: off}
 }
 
-// Forward is (7-6), (7-7).
+// Forward is (7-6) and (7-7).
 func (m mercator) Forward(lat, lon float64) (x, y float64) {
 	return m.off.east + m.scale*wrap(lon*rad-m.lambda), m.off.north - m.scale*math.Log(m.el.t(lat*rad))
 }
 
-// Inverse is (7-10), (7-12).
+// Inverse is (7-10) and (7-12).
 func (m mercator) Inverse(x, y float64) (lat, lon float64) {
 	return m.el.phi(math.Exp(-(y-m.off.north)/m.scale)) / rad, (m.lambda + (x-m.off.east)/m.scale) / rad
 }
 
-// rotatedPole is the sphere with another pole: latitude and longitude as seen from there.
+// rotatedPole is the sphere with another pole: x and y are longitude and latitude
+// relative to it.
+//
+// Source: Snyder, section 5.
 type rotatedPole struct {
-	sinP, cosP float64 // of the latitude of the grid's north pole
-	lambda     float64 // longitude of that pole
-	shift      float64 // longitude of the true north pole in the grid
+	sinP, cosP float64 // of the latitude of the rotated north pole
+	lambda     float64 // longitude of the rotated north pole, radians
+	shift      float64 // longitude of the true North Pole in the rotated grid, radians
 }
 
+// newRotatedPole makes a rotation by the position of the rotated north pole. shift
+// is north_pole_grid_longitude.
 func newRotatedPole(poleLat, poleLon, shift float64) rotatedPole {
 	s, c := math.Sincos(poleLat * rad)
 	return rotatedPole{sinP: s, cosP: c, lambda: poleLon * rad, shift: shift * rad}
 }
 
-// Forward is (5-7), (5-8b): x is the longitude, y the latitude in the grid, -180 < x ≤ 180.
+// Forward is (5-7) and (5-8b), with −180 < x ≤ 180.
 func (r rotatedPole) Forward(lat, lon float64) (x, y float64) {
 	s, c := math.Sincos(lat * rad)
 	sl, cl := math.Sincos(lon*rad - r.lambda)
@@ -167,7 +187,7 @@ func (r rotatedPole) Forward(lat, lon float64) (x, y float64) {
 	return wrap(x+r.shift) / rad, y / rad
 }
 
-// Inverse is (5-9), (5-10b).
+// Inverse is (5-9) and (5-10b).
 func (r rotatedPole) Inverse(x, y float64) (lat, lon float64) {
 	s, c := math.Sincos(y * rad)
 	sl, cl := math.Sincos(x*rad - r.shift)

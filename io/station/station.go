@@ -1,5 +1,5 @@
-// Package station reads lists of stations: tables with a heading, separated by commas or
-// semicolons, and GeoJSON.
+// Package station reads lists of stations: tables with a header, separated by
+// commas or semicolons, and GeoJSON.
 package station
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// maxSize bounds a list; a data file given by mistake is refused.
+// maxSize bounds a list, so that a data file passed by mistake is rejected.
 const maxSize = 64 << 20
 
-// headings are the headings of a table that are understood, by what they stand for.
+// headings lists the accepted column names, by content.
 var headings = map[string][]string{
 	"id":       {"id", "station_id", "station", "wmo", "wmo_id", "code"},
 	"name":     {"name", "station_name"},
@@ -29,12 +29,15 @@ var headings = map[string][]string{
 	"altitude": {"altitude", "alt", "elevation", "elev", "height", "altitude_m", "elevation_m", "height_m"},
 }
 
-// Read reads a list of stations. Tables need columns for id, latitude and longitude;
-// GeoJSON a FeatureCollection of points, with the id as that of the feature or a property.
-// An altitude that is empty or absent is not known.
+// Read reads a list of stations. A table needs columns for id, latitude and
+// longitude. GeoJSON must be a FeatureCollection of points; the id is that of the
+// feature or a property.
 //
-// Errors: exit 66 if there is no file; 65 naming the line of a station that cannot be, or
-// that is there twice.
+// Unit: degrees; altitude in metres.
+// Missing: NaN for an absent or empty altitude.
+// Errors: exit 66 for an absent file; 65 for an invalid or duplicate station, with
+// its line.
+// Source: RFC 4180 (CSV), RFC 7946 (GeoJSON).
 func Read(path string) ([]ensemble.Station, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -61,22 +64,24 @@ func Read(path string) ([]ensemble.Station, error) {
 		at := fmt.Sprintf(", station %d", i+1)
 		switch {
 		case s.ID == "":
-			return nil, bad(at, "it has no id", "give it one")
+			return nil, bad(at, "it has no id", "add an id")
 		case seen[s.ID]:
-			return nil, bad(at, "id "+s.ID+" is there twice", "give each station its own")
+			return nil, bad(at, "id "+s.ID+" is listed twice", "give each station a unique id")
 		case !(math.Abs(s.Lat) <= 90) || !(math.Abs(s.Lon) <= 360):
-			return nil, bad(at, fmt.Sprintf("latitude %g, longitude %g", s.Lat, s.Lon), "correct its place; GeoJSON has the longitude first")
+			return nil, bad(at, fmt.Sprintf("latitude %g, longitude %g", s.Lat, s.Lon), "correct the coordinates; GeoJSON has the longitude first")
 		case s.Altitude < -500 || s.Altitude > 9000:
 			return nil, bad(at, fmt.Sprintf("altitude %g m", s.Altitude), "give metres above mean sea level, or nothing if it is not known")
 		}
 		seen[s.ID] = true
 	}
 	if len(out) == 0 {
-		return nil, bad("", "it lists none", "add stations")
+		return nil, bad("", "it is empty", "add stations")
 	}
 	return out, nil
 }
 
+// parseTable parses a CSV table with a header. The separator with more occurrences
+// in the header is used.
 func parseTable(text []byte) ([]ensemble.Station, error) {
 	r := csv.NewReader(bytes.NewReader(text))
 	r.Comment, r.TrimLeadingSpace = '#', true
@@ -124,7 +129,7 @@ func parseTable(text []byte) ([]ensemble.Station, error) {
 				continue
 			}
 			if *f.to, err = strconv.ParseFloat(word, 64); err != nil {
-				return nil, fmt.Errorf("station %d: %q is no number for %s", n+1, word, f.what)
+				return nil, fmt.Errorf("station %d: %s is %q, not a number", n+1, f.what, word)
 			}
 		}
 		out = append(out, s)
@@ -132,6 +137,7 @@ func parseTable(text []byte) ([]ensemble.Station, error) {
 	return out, nil
 }
 
+// parseGeoJSON parses a FeatureCollection of points.
 func parseGeoJSON(text []byte) ([]ensemble.Station, error) {
 	var doc struct {
 		Type     string
@@ -154,7 +160,7 @@ func parseGeoJSON(text []byte) ([]ensemble.Station, error) {
 	for i, f := range doc.Features {
 		var c []float64
 		if f.Geometry.Type != "Point" || json.Unmarshal(f.Geometry.Coordinates, &c) != nil || len(c) < 2 {
-			return nil, fmt.Errorf("feature %d is no point", i+1)
+			return nil, fmt.Errorf("feature %d is not a point", i+1)
 		}
 		s := ensemble.Station{Lat: c[1], Lon: c[0], Altitude: math.NaN()}
 		if len(c) > 2 {

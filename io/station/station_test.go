@@ -47,11 +47,11 @@ func TestRead(t *testing.T) {
 
 func TestReadRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                               "lists none",
-		"id,lat,lon\n":                   "lists none",
+		"":                               "it is empty",
+		"id,lat,lon\n":                   "it is empty",
 		"id,lat\na,1\n":                  "no column lon",
 		"id,lat,lon\na,1,x\n":            "no number for lon",
-		"id,lat,lon\na,1,2\na,3,4\n":     "there twice",
+		"id,lat,lon\na,1,2\na,3,4\n":     "listed twice",
 		"id,lat,lon\na,100,2\n":          "latitude 100",
 		"id,lat,lon\n,1,2\n":             "no id",
 		"id,lat,lon,alt\na,1,2,99999\n":  "altitude 99999",

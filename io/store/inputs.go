@@ -8,15 +8,17 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/fingerprint"
 )
 
-// InputChecksum is the checksum of an input file, with what tells that the file is still the same.
+// InputChecksum is the checksum of an input file, with the marks that show whether
+// the file has changed.
 type InputChecksum struct {
 	Path   string           `json:"path"`
 	SHA256 string           `json:"sha256"`
 	Mark   fingerprint.File `json:"mark"`
 }
 
-// ReadInputChecksums gives what the last Write into a folder knew of its input, by path. A list that
-// is not there or damaged is empty: all is read again.
+// ReadInputChecksums returns the input checksums of the last Write into a
+// directory, by path. An absent or damaged list is empty, so that all files are
+// read again.
 func ReadInputChecksums(dir string) map[string]InputChecksum {
 	out := map[string]InputChecksum{}
 	text, err := os.ReadFile(filepath.Join(dir, inputsName))

@@ -7,71 +7,92 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// Alignments in bytes: of bands, so that they can be mapped and read past the page
-// cache; of parts, a cache line.
+// Alignments in bytes. Bands are aligned to pages, so that they can be mapped and
+// read with O_DIRECT. Parts are aligned to cache lines.
 const (
 	bandAlign = 4096
 	partAlign = 64
 )
 
-// Bounds of what a store may say of itself, far above real ones, so that products of
-// counts stay within 64 bits.
+// Bounds of the metadata, far above real ones, so that products of counts fit 64
+// bits.
 const (
-	maxCount     = 1 << 24 // of a count
+	maxCount     = 1 << 24 // of any count
 	maxInitBytes = 1 << 50 // of a start
 )
 
-// part is a member's fields at a lead, or an analysis: [variable][level][row][column].
+// part is a range of a band: the fields of a member at a lead, or an analysis.
+//
+// Shape: [variable][level][row][column].
 type part struct {
-	lead   int // position
-	member int // position; −1 for an analysis
-	vars   int // number of variables
-	first  int // position of its first field among those of a start
+	// lead is a position in Meta.Leads, or in Meta.Analyses.Leads.
+	lead int
+	// member is a position in Meta.Members; −1 for an analysis.
+	member int
+	// vars is the number of variables.
+	vars int
+	// first is the position of its first field among all fields of an
+	// initialisation.
+	first int
+	// fields is vars times the number of levels.
 	fields int
 }
 
-// layout says where things lie. It follows from a Meta alone.
+// layout computes the offsets in the files of a store. It follows from Meta alone.
 type layout struct {
-	ny, nx    int
-	bandRows  int
-	bands     int
-	elem      int64
-	levels    int
-	parts     []part
-	fields    int   // of a start
-	head      int64 // bytes of a band's head
-	initBytes int64 // bytes of a start
-	inits     int
-	perShard  int
+	// ny and nx are the numbers of grid rows and columns.
+	ny, nx int
+	// bandRows is the number of rows in a band; the last band may have fewer.
+	bandRows int
+	// bands is the number of bands.
+	bands int
+	// elem is the number of bytes per value.
+	elem   int64
+	levels int
+	// parts lists the forecasts [lead][member], and then the analyses [lead].
+	parts []part
+	// fields is the number of fields of an initialisation.
+	fields int
+	// head is the number of bytes of a band header, padded to partAlign.
+	head int64
+	// initBytes is the number of bytes of an initialisation, a multiple of
+	// bandAlign.
+	initBytes int64
+	// inits is the number of initialisations.
+	inits int
+	// perShard is the number of initialisations in a shard.
+	perShard int
 }
 
-// layout computes the places of everything.
+// layout computes all sizes and offsets.
 //
-// Errors: counts that are not positive, or beyond what a store can have.
+// Errors: counts that are not positive or exceed the bounds.
 func (m *Meta) layout() (*layout, error) {
 	l := &layout{ny: m.Grid.NY, nx: m.Grid.NX, bandRows: m.BandRows, elem: m.Storage.bytes(), levels: len(m.Levels), inits: len(m.InitTimes), perShard: m.ShardInits}
 	for _, c := range []struct {
 		what string
 		n    int
-	}{{"variables", len(m.Variables)}, {"levels", l.levels}, {"leads", len(m.Leads)}, {"members", len(m.Members)}, {"starts", l.inits},
-		{"rows of a band", l.bandRows}, {"starts of a shard", l.perShard}} {
+	}{{"variables", len(m.Variables)}, {"levels", l.levels}, {"leads", len(m.Leads)}, {"members", len(m.Members)}, {"initialisations", l.inits},
+		{"rows of a band", l.bandRows}, {"initialisations of a shard", l.perShard}} {
 		if c.n < 1 || c.n > maxCount {
-			return nil, fmt.Errorf("%d %s", c.n, c.what)
+			return nil, fmt.Errorf("%d %s is out of range", c.n, c.what)
 		}
 	}
 	if (len(m.Analyses.Variables) == 0) != (len(m.Analyses.Leads) == 0) {
 		return nil, fmt.Errorf("analyses of %d variables at %d leads", len(m.Analyses.Variables), len(m.Analyses.Leads))
 	}
+	// In float64 the products cannot overflow.
 	total := float64(len(m.Leads)) * float64(len(m.Members)) * float64(len(m.Variables)) * float64(l.levels)
 	total += float64(len(m.Analyses.Leads)) * float64(len(m.Analyses.Variables)) * float64(l.levels)
 	if total > maxCount || total*float64(l.ny)*float64(l.nx)*float64(l.elem) > maxInitBytes {
-		return nil, fmt.Errorf("%g fields of %d×%d points in a start", total, l.ny, l.nx)
+		return nil, fmt.Errorf("%g fields of %d×%d points in an initialisation exceed the limits", total, l.ny, l.nx)
 	}
 	add := func(lead, member, vars int) {
 		p := part{lead, member, vars, l.fields, vars * l.levels}
 		l.parts = append(l.parts, p)
 		l.fields += p.fields
 	}
+	// Parts are ordered by lead, then by member.
 	for t := range m.Leads {
 		for member := range m.Members {
 			add(t, member, len(m.Variables))
@@ -80,11 +101,12 @@ func (m *Meta) layout() (*layout, error) {
 	for t := range m.Analyses.Leads {
 		add(t, analysis, len(m.Analyses.Variables))
 	}
+	// All bands but the last have bandRows rows.
 	l.bands = (l.ny + l.bandRows - 1) / l.bandRows
 	l.head = align(headFixed+sumBytes*int64(len(l.parts))+recordBytes*int64(l.fields), partAlign)
 	l.initBytes = l.bandOffset(l.bands-1) + l.bandBytes(l.bands-1)
 	if l.initBytes > maxInitBytes || float64(l.initBytes)*float64(l.inits) > math.MaxInt64/2 {
-		return nil, fmt.Errorf("%d starts of %d bytes", l.inits, l.initBytes)
+		return nil, fmt.Errorf("%d initialisations of %d bytes exceed the limits", l.inits, l.initBytes)
 	}
 	return l, nil
 }
@@ -92,24 +114,29 @@ func (m *Meta) layout() (*layout, error) {
 // analysis is the member position of analyses.
 const analysis = -1
 
+// align rounds n up to a multiple.
 func align(n, to int64) int64 { return (n + to - 1) / to * to }
 
-// rows are the rows of a band, from the first to before the second.
+// rows returns the rows of a band, from lo to before hi.
 func (l *layout) rows(band int) (lo, hi int) {
 	return band * l.bandRows, min((band+1)*l.bandRows, l.ny)
 }
 
-// partBytes is the length of a part in a band with so many rows, without padding.
+// partBytes returns the length of part p in a band with a number of rows, without
+// padding.
 func (l *layout) partBytes(p, rows int) int64 {
 	return int64(l.parts[p].fields) * int64(rows) * int64(l.nx) * l.elem
 }
 
-// fieldBytes is that of one field.
+// fieldBytes returns the length of one field in a band with a number of rows.
 func (l *layout) fieldBytes(rows int) int64 { return int64(rows) * int64(l.nx) * l.elem }
 
-// partOffset is where a part lies in a band.
+// partOffset returns the offset of part p in a band with a number of rows:
+//
+//	header │ part 0 │ part 1 │ …   each at a multiple of partAlign
 func (l *layout) partOffset(p, rows int) int64 {
-	// Parts are forecasts, all of one length, and then analyses, likewise.
+	// The parts of forecasts have one length; those of analyses follow and have one
+	// length too.
 	at := l.head
 	if p == 0 {
 		return at
@@ -122,7 +149,8 @@ func (l *layout) partOffset(p, rows int) int64 {
 	return at + int64(forecasts)*align(l.partBytes(0, rows), partAlign)
 }
 
-// firstAnalysis is the first part that is one; the number of parts if none is.
+// firstAnalysis returns the first part that is an analysis; the number of parts
+// without analyses.
 func (l *layout) firstAnalysis() int {
 	n := len(l.parts)
 	for n > 0 && l.parts[n-1].member == analysis {
@@ -131,13 +159,18 @@ func (l *layout) firstAnalysis() int {
 	return n
 }
 
+// bandBytes returns the length of a band.
 func (l *layout) bandBytes(band int) int64 {
 	lo, hi := l.rows(band)
 	last := len(l.parts) - 1
 	return align(l.partOffset(last, hi-lo)+l.partBytes(last, hi-lo), bandAlign)
 }
 
-// bandOffset is where a band lies in a start: all before it are whole.
+// bandOffset returns the offset of a band in an initialisation:
+//
+//	offset(b) = b · length of a complete band
+//
+// All bands but the last have the same length.
 func (l *layout) bandOffset(band int) int64 {
 	if band == 0 {
 		return 0
@@ -145,30 +178,32 @@ func (l *layout) bandOffset(band int) int64 {
 	return int64(band) * l.bandBytes(0)
 }
 
+// shards returns the number of shards.
 func (l *layout) shards() int { return (l.inits + l.perShard - 1) / l.perShard }
 
-// shardInits are the starts of a shard, from the first to before the second.
+// shardInits returns the initialisations of a shard, from lo to before hi.
 func (l *layout) shardInits(k int) (lo, hi int) {
 	return k * l.perShard, min((k+1)*l.perShard, l.inits)
 }
 
+// shardSize returns the bytes of a shard.
 func (l *layout) shardSize(k int) int64 {
 	lo, hi := l.shardInits(k)
 	return int64(hi-lo) * l.initBytes
 }
 
-// locate is the shard of a start, and where it lies in it.
+// locate returns the shard of an initialisation and its offset in the shard.
 func (l *layout) locate(start int) (shard int, at int64) {
 	return start / l.perShard, int64(start%l.perShard) * l.initBytes
 }
 
-// bandRows chooses the rows of a band: bands of about so many bytes, which is what a
-// disk reads at full speed, but no more than maxBands of them, which bounds the index.
+// bandRows returns the rows of a band: those that fill about size bytes, which a
+// disk reads at full speed, but at most maxBands bands, which bounds the index.
 func bandRows(g *ensemble.Grid, rowBytes, size int64) int {
 	rows := (size + rowBytes - 1) / max(rowBytes, 1)
 	rows = max(rows, int64(g.NY+maxBands-1)/maxBands, 1)
 	return int(min(rows, int64(g.NY)))
 }
 
-// maxBands is the most bands of a start.
+// maxBands bounds the bands of an initialisation.
 const maxBands = 64

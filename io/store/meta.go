@@ -16,53 +16,74 @@ import (
 // Format is the version of the files that Write makes.
 const Format = 1
 
-// schema names the kind of document that store.json is.
+// schema identifies store.json.
 const schema = "ensemble.store"
 
 // Variable is a quantity and the unit of its values.
 type Variable struct {
 	Name string `json:"name"`
-	Unit string `json:"unit"` // SI
+	// Unit is the SI unit in UDUNITS spelling.
+	Unit string `json:"unit"`
 }
 
-// Analyses are the analyses of a start: of these variables on all levels of the
-// store, valid at the start's time plus each lead.
+// Analyses describes the analyses of an initialisation: these variables on all
+// levels of the store, valid at the initialisation plus each lead.
 type Analyses struct {
 	Variables []string `json:"variables"`
-	Leads     []int64  `json:"leads_s"` // seconds
+	// Leads in seconds. Analyses are valid at the initialisation plus each lead.
+	Leads []int64 `json:"leads_s"`
 }
 
-// Meta is what store.json says of a store.
+// Meta is the content of store.json.
 type Meta struct {
-	Schema   string  `json:"schema"`
-	Format   int     `json:"format"`
-	Version  string  `json:"version"`  // of the program that made it
-	Identity string  `json:"identity"` // hash of all below but what was written
-	Storage  Storage `json:"storage"`
+	// Schema is "ensemble.store".
+	Schema string `json:"schema"`
+	// Format is the version of the format. Other versions are rejected.
+	Format int `json:"format"`
+	// Version of the program that wrote the store.
+	Version string `json:"version"`
+	// Identity is the hash of the plan and the contents of the inputs. Write
+	// resumes a store only if it has the same identity.
+	Identity string `json:"identity"`
+	// Storage is the type of the stored values.
+	Storage Storage `json:"storage"`
 
-	Variables []Variable        `json:"variables"`
-	Levels    []ensemble.Level  `json:"levels"`
-	Leads     []int64           `json:"leads_s"` // seconds
-	Members   []ensemble.Member `json:"members"`
-	Analyses  Analyses          `json:"analyses"`
-	InitTimes []time.Time       `json:"inits"` // ascending
-	Grid      *ensemble.Grid    `json:"grid"`
-	// Interpolation is how fields came to Grid, where some were on another one.
+	// Variables, Levels, Leads, Members and Analyses are the axes of each
+	// initialisation.
+	Variables []Variable       `json:"variables"`
+	Levels    []ensemble.Level `json:"levels"`
+	// Leads in seconds, ascending.
+	Leads    []int64           `json:"leads_s"`
+	Members  []ensemble.Member `json:"members"`
+	Analyses Analyses          `json:"analyses"`
+	// InitTimes lists the initialisations, ascending, UTC.
+	InitTimes []time.Time `json:"inits"`
+	// Grid is the grid of all fields, in normal order.
+	Grid *ensemble.Grid `json:"grid"`
+	// Interpolation describes the interpolation of inputs to Grid; empty without
+	// one.
 	Interpolation string `json:"interpolation,omitempty"`
-	// Origins are the forecast models of the forecasts; none in stores of older programs.
+	// Origins lists the forecast models; empty if the inputs do not state them.
 	Origins []ensemble.Origin `json:"origins,omitempty"`
 
-	BandRows   int `json:"band_rows"`   // rows of the grid in a band; the last may have fewer
-	ShardInits int `json:"shard_inits"` // starts in a shard; the last may have fewer
+	// BandRows is the number of grid rows in a band; the last band may have fewer.
+	BandRows int `json:"band_rows"`
+	// ShardInits is the number of initialisations in a shard; the last shard may
+	// have fewer.
+	ShardInits int `json:"shard_inits"`
 
-	Shards     []manifest.File `json:"shards"`
-	Index      manifest.File   `json:"index"`
-	Statistics []Statistic     `json:"statistics"`
-	Inputs     []manifest.File `json:"inputs"`
-	Warnings   []string        `json:"warnings"`
+	// Shards and Index are the files of the store, with sizes and SHA-256.
+	Shards []manifest.File `json:"shards"`
+	Index  manifest.File   `json:"index"`
+	// Statistics describes the values before storage, by kind, lead, variable and
+	// level.
+	Statistics []Statistic `json:"statistics"`
+	// Inputs lists the files that the store was made from.
+	Inputs   []manifest.File `json:"inputs"`
+	Warnings []string        `json:"warnings"`
 }
 
-// Axes are those of the forecasts.
+// Axes returns the axes of the forecasts.
 func (m *Meta) Axes() ensemble.Axes {
 	a := ensemble.Axes{Levels: m.Levels, Leads: leads(m.Leads)}
 	for _, v := range m.Variables {
@@ -71,7 +92,7 @@ func (m *Meta) Axes() ensemble.Axes {
 	return a
 }
 
-// Inits are the starts in the terms of package ensemble, ascending.
+// Inits returns the initialisations, ascending.
 func (m *Meta) Inits() []ensemble.Init {
 	out := make([]ensemble.Init, len(m.InitTimes))
 	for i, t := range m.InitTimes {
@@ -80,10 +101,10 @@ func (m *Meta) Inits() []ensemble.Init {
 	return out
 }
 
-// AnalysisLeads are the leads at whose valid times there are analyses.
+// AnalysisLeads returns the leads of the analyses.
 func (m *Meta) AnalysisLeads() []ensemble.Lead { return leads(m.Analyses.Leads) }
 
-// Bytes is the size of all shards.
+// Bytes returns the size of all shards.
 func (m *Meta) Bytes() int64 {
 	var n int64
 	for _, s := range m.Shards {
@@ -92,6 +113,7 @@ func (m *Meta) Bytes() int64 {
 	return n
 }
 
+// leads converts seconds to leads.
 func leads(seconds []int64) []ensemble.Lead {
 	out := make([]ensemble.Lead, len(seconds))
 	for i, s := range seconds {
@@ -100,8 +122,10 @@ func leads(seconds []int64) []ensemble.Lead {
 	return out
 }
 
-// identity is the hash of what decides the bytes of the shards.
+// identity returns the hash of everything that determines the bytes of the shards.
 func (m *Meta) identity() (string, error) {
+	// The identity excludes what does not change the shards, such as the version,
+	// and what is known only after writing.
 	plan := *m
 	plan.Version, plan.Identity, plan.Shards, plan.Index, plan.Statistics, plan.Warnings = "", "", nil, manifest.File{}, nil, nil
 	plan.Inputs, plan.Origins = nil, nil
@@ -111,13 +135,14 @@ func (m *Meta) identity() (string, error) {
 	}
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n", text)
+	// Inputs count by content, so that moved files do not change the identity.
 	for _, sum := range manifest.Checksums(m.Inputs) {
 		fmt.Fprintln(h, sum)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// decodeMeta reads store.json.
+// decodeMeta decodes store.json. at names the file in errors.
 //
 // Errors: exit 65 for another kind of document, another format, or values that
 // contradict each other.
@@ -131,25 +156,26 @@ func decodeMeta(text []byte, at string) (*Meta, error) {
 		Format int    `json:"format"`
 	}
 	if err := json.Unmarshal(text, &head); err != nil {
-		return nil, bad("the description of the store is damaged", err.Error(), again)
+		return nil, bad("store.json is damaged", err.Error(), again)
 	}
 	switch {
+	// Schema and format are checked first, because other members may differ.
 	case head.Schema != schema:
-		return nil, bad("this is no store", fmt.Sprintf("schema %q, want %q", head.Schema, schema), "name the folder of a store")
+		return nil, bad("not a store", fmt.Sprintf("schema %q, want %q", head.Schema, schema), "give the directory of a store")
 	case head.Format != Format:
-		return nil, bad("the store is of another format", fmt.Sprintf("its format is %d, this program reads %d", head.Format, Format), again)
+		return nil, bad("the store has another format version", fmt.Sprintf("its format is %d, this program reads %d", head.Format, Format), again)
 	}
 	m := &Meta{}
 	if err := json.Unmarshal(text, m); err != nil {
-		return nil, bad("the description of the store is damaged", err.Error(), again)
+		return nil, bad("store.json is damaged", err.Error(), again)
 	}
 	if err := m.check(); err != nil {
-		return nil, bad("the description of the store contradicts itself", err.Error(), again)
+		return nil, bad("store.json contradicts itself", err.Error(), again)
 	}
 	return m, nil
 }
 
-// check verifies that the axes are possible and that shards have the sizes that follow.
+// check verifies the axes and the sizes of the shards.
 func (m *Meta) check() error {
 	if err := m.checkPlan(); err != nil {
 		return err
@@ -159,7 +185,7 @@ func (m *Meta) check() error {
 		return err
 	}
 	if len(m.Shards) != l.shards() {
-		return fmt.Errorf("%d shards, want %d for %d starts", len(m.Shards), l.shards(), l.inits)
+		return fmt.Errorf("%d shards, want %d for %d initialisations", len(m.Shards), l.shards(), l.inits)
 	}
 	for k, s := range m.Shards {
 		if s.Path != shardName(k) || s.Size != l.shardSize(k) {
@@ -172,10 +198,10 @@ func (m *Meta) check() error {
 	return nil
 }
 
-// checkPlan verifies what is known before anything is written.
+// checkPlan verifies the metadata that are known before anything is written.
 func (m *Meta) checkPlan() error {
 	if !slices.Contains(Storages, m.Storage) {
-		return fmt.Errorf("storage %q", m.Storage)
+		return fmt.Errorf("unknown storage %q, want one of %v", m.Storage, Storages)
 	}
 	if err := checkGrid(m.Grid); err != nil {
 		return err
@@ -191,17 +217,18 @@ func (m *Meta) checkPlan() error {
 	}
 	for _, v := range m.Analyses.Variables {
 		if !slices.Contains(axes.Variables, v) {
-			return fmt.Errorf("analyses have %s, which the forecasts have not", v)
+			return fmt.Errorf("analyses have variable %s, which the forecasts lack", v)
 		}
 	}
 	for i := 1; i < len(m.InitTimes); i++ {
 		if !m.InitTimes[i].After(m.InitTimes[i-1]) {
-			return fmt.Errorf("starts do not ascend: %s after %s", m.InitTimes[i], m.InitTimes[i-1])
+			return fmt.Errorf("initialisations are not ascending: %s after %s", m.InitTimes[i], m.InitTimes[i-1])
 		}
 	}
 	return nil
 }
 
+// distinct returns an error if a list has duplicates.
 func distinct[T comparable](what string, list []T) error {
 	seen := make(map[T]bool, len(list))
 	for _, x := range list {
@@ -213,7 +240,7 @@ func distinct[T comparable](what string, list []T) error {
 	return nil
 }
 
-// checkGrid verifies that a grid has the coordinates that its kind needs.
+// checkGrid verifies that a grid has the coordinates that its kind requires.
 func checkGrid(g *ensemble.Grid) error {
 	if g == nil {
 		return fmt.Errorf("no grid")
@@ -222,6 +249,8 @@ func checkGrid(g *ensemble.Grid) error {
 		return fmt.Errorf("a grid of %d rows of %d", g.NY, g.NX)
 	}
 	lat, lon := g.NY, g.NX
+	// Regular grids have one latitude per row and one longitude per column, all
+	// others one per point.
 	if g.Kind != ensemble.RegularLatLon && g.Kind != ensemble.RegularGaussian {
 		lat, lon = g.NX*g.NY, g.NX*g.NY
 	}

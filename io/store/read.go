@@ -18,40 +18,44 @@ import (
 	"github.com/ensemble-weather/ensemble/io/table"
 )
 
-// maxMetaBytes bounds store.json, so that a file of another kind is not read whole.
+// maxMetaBytes bounds store.json, so that another file is not read completely.
 const maxMetaBytes = 256 << 20
 
-// OpenOptions say how to open a store. The zero value verifies all that is read.
+// OpenOptions configures Open. The zero value verifies all checksums.
 type OpenOptions struct {
-	// NoVerify leaves the checksums of values out; those of heads, without which
-	// nothing can be read, are always verified.
+	// NoVerify skips the checksums of values. Checksums of band headers are always
+	// verified, because the layout depends on them.
 	NoVerify bool
-	// Direct reads values past the page cache, where the file system has that: it saves a copy,
-	// and leaves the page cache to others.
+	// Direct reads values with O_DIRECT if the file system supports it. This saves
+	// a copy and keeps the page cache free.
 	Direct bool
 }
 
-// Store is a store that can be read, by several goroutines at once.
+// Store is an open store. It may be used by several goroutines.
 type Store struct {
 	*Meta
 	*layout
-	dir    string
-	root   *os.Root // links that lead out of the store are not followed
-	opt    OpenOptions
-	heads  []uint32 // CRC-32C of the head of each band, start by start
+	dir string
+	// root confines all accesses to the directory; links out of it are not
+	// followed.
+	root *os.Root
+	opt  OpenOptions
+	// heads holds the CRC-32C of each band header, by initialisation and band.
+	heads []uint32
+	// buffer recycles read buffers, *[]byte.
 	buffer sync.Pool
 }
 
-// IsStore tells whether a folder holds a store.
+// IsStore reports whether a directory holds a store.
 func IsStore(dir string) bool {
 	s, err := os.Stat(filepath.Join(dir, metaName))
 	return err == nil && s.Mode().IsRegular()
 }
 
-// Open opens a store. It reads the description and the index, and no values.
+// Open opens a store. It reads metadata and index, but no values.
 //
-// Errors: 66 if there is no store, or one that is not finished; 65 if it is damaged or
-// of a format that is newer than the program; 74 if reading fails.
+// Errors: 66 for an absent or unfinished store; 65 for a damaged store or one with
+// a newer format; 74 if reading fails.
 func Open(ctx context.Context, dir string, o OpenOptions) (*Store, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -65,12 +69,15 @@ func Open(ctx context.Context, dir string, o OpenOptions) (*Store, error) {
 	return s, nil
 }
 
+// open reads metadata and index and checks the sizes of the shards.
 func (s *Store) open(ctx context.Context) error {
 	text, err := s.readSmall(metaName)
 	if err != nil {
+		// store.json is written last. A journal without it belongs to an unfinished
+		// store.
 		if _, begun := s.root.Stat(journalDir); begun == nil && errors.Is(err, fs.ErrNotExist) {
 			return &exit.Error{Code: exit.NotYet, What: "the store is not finished", At: s.dir, Why: "it has no " + metaName,
-				Fix: "wait, or run the command that makes it again"}
+				Fix: "wait, or run the command that creates it again"}
 		}
 		return exit.ReadError(filepath.Join(s.dir, metaName), err)
 	}
@@ -87,6 +94,7 @@ func (s *Store) open(ctx context.Context) error {
 	if s.heads, err = s.checkIndex(rows); err != nil {
 		return s.damaged(indexName, err.Error())
 	}
+	// Sizes are checked at once, checksums when values are read.
 	for _, f := range s.Shards {
 		st, err := s.root.Stat(filepath.FromSlash(f.Path))
 		if err != nil {
@@ -99,13 +107,13 @@ func (s *Store) open(ctx context.Context) error {
 	return nil
 }
 
-// Dir is the folder of the store.
+// Dir returns the directory of the store.
 func (s *Store) Dir() string { return s.dir }
 
 // Close closes the store.
 func (s *Store) Close() error { return s.root.Close() }
 
-// readSmall reads a file of the store that is read whole.
+// readSmall reads a complete file of the store, up to maxMetaBytes.
 func (s *Store) readSmall(name string) ([]byte, error) {
 	f, err := s.root.Open(name)
 	if err != nil {
@@ -114,17 +122,17 @@ func (s *Store) readSmall(name string) ([]byte, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxMetaBytes+1))
 	if err == nil && len(text) > maxMetaBytes {
-		err = fmt.Errorf("more than %d bytes", maxMetaBytes)
+		err = fmt.Errorf("it exceeds the limit of %d bytes", maxMetaBytes)
 	}
 	return text, err
 }
 
-// readMeta reads the text of store.json of a folder.
+// readMeta decodes the store.json of a directory.
 func readMeta(dir string, text []byte) (*Meta, error) {
 	return decodeMeta(text, filepath.Join(dir, metaName))
 }
 
-// readIndex reads the rows of the index, which are those that the description vouches for.
+// readIndex reads the rows of the index after verifying its checksum in Meta.
 func (s *Store) readIndex(ctx context.Context) ([]Row, error) {
 	text, err := s.readSmall(indexName)
 	if err != nil {
@@ -136,8 +144,8 @@ func (s *Store) readIndex(ctx context.Context) ([]Row, error) {
 	return table.Decode[Row](ctx, filepath.Join(s.dir, indexName), text)
 }
 
-// checkIndex verifies that the rows are those of the layout, and gives the checksums of
-// heads.
+// checkIndex compares the rows with the layout and returns the checksums of the
+// band headers.
 func (s *Store) checkIndex(rows []Row) ([]uint32, error) {
 	if len(rows) != s.inits*s.bands {
 		return nil, fmt.Errorf("%d rows, want %d", len(rows), s.inits*s.bands)
@@ -147,9 +155,11 @@ func (s *Store) checkIndex(rows []Row) ([]uint32, error) {
 		i, b := n/s.bands, n%s.bands
 		shard, at := s.locate(i)
 		lo, hi := s.rows(b)
+		// All columns but the checksum and the number of missing values follow from
+		// the layout.
 		want := Row{Init: s.InitTimes[i].UTC(), Band: b, FirstRow: lo, Rows: hi - lo, Shard: shard, Offset: at + s.bandOffset(b), Length: s.bandBytes(b), Head: r.Head, Missing: r.Missing}
 		if !r.Init.Equal(want.Init) {
-			return nil, fmt.Errorf("row %d is of the start %s, want %s", n, r.Init, want.Init)
+			return nil, fmt.Errorf("row %d has the init %s, want %s", n, r.Init, want.Init)
 		}
 		if r.Init = want.Init; r != want {
 			return nil, fmt.Errorf("row %d is %+v, want %+v", n, r, want)
@@ -159,23 +169,26 @@ func (s *Store) checkIndex(rows []Row) ([]uint32, error) {
 	return heads, nil
 }
 
+// damaged returns the error for a damaged file of the store.
 func (s *Store) damaged(name, why string) error {
 	return &exit.Error{Code: exit.BadData, What: "the store is damaged", At: filepath.Join(s.dir, name), Why: why,
 		Fix: "restore the file, or remove the store and prepare it again"}
 }
 
+// unreadable returns the error for a file that cannot be read.
 func (s *Store) unreadable(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return s.damaged(name, "the file is not there")
+		return s.damaged(name, "the file is missing")
 	}
 	return exit.ReadError(filepath.Join(s.dir, name), err)
 }
 
-// Read reads a start: its forecast, and its analyses in the order of their leads.
+// Read reads an initialisation: its forecast, and its analyses in the order of
+// their leads.
 //
-// Memory: what it gives, and a buffer of 8 MiB and one part of a band.
-// Errors: those of Select and Selected.Read.
-// Cost: reads whole rows of the bands that the window meets.
+// Memory: the result, and a buffer of 8 MiB and one part of a band.
+// Errors: those of Select and SelectionReader.Read.
+// Cost: it reads complete rows of the bands that overlap the window.
 func (s *Store) Read(ctx context.Context, init ensemble.Init, sel Selection) (*ensemble.Forecast, []*ensemble.Analysis, error) {
 	r, err := s.Select(sel)
 	if err != nil {
@@ -188,7 +201,7 @@ func (s *Store) Read(ctx context.Context, init ensemble.Init, sel Selection) (*e
 	return x.Forecast, x.Analyses, nil
 }
 
-// Verify reads the whole store and compares all its checksums.
+// Verify reads the complete store and compares all checksums.
 //
 // Errors: as Read.
 func (s *Store) Verify(ctx context.Context) error {
@@ -212,7 +225,7 @@ func (s *Store) Verify(ctx context.Context) error {
 	return nil
 }
 
-// Files are the description and what it vouches for, the description first.
+// Files returns store.json and the files whose checksums it holds.
 func (s *Store) Files() ([]manifest.File, error) {
 	f, err := manifest.Sum(filepath.Join(s.dir, metaName))
 	return append(f, append([]manifest.File{s.Index}, s.Shards...)...), err

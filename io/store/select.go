@@ -17,44 +17,54 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Selection is what to read of a start. The zero value is all; a list that is not nil
-// has what is wanted in the order in which it is wanted.
+// Selection selects a part of an initialisation. The zero value is everything. A
+// list that is not nil holds the wanted items in the wanted order.
 type Selection struct {
+	// Variables of the forecasts.
 	Variables []string
 	Levels    []ensemble.Level // of forecasts and analyses
-	Leads     []ensemble.Lead
-	Members   []ensemble.Member
-	Window    ensemble.Window
+	// Leads and Members of the forecasts.
+	Leads   []ensemble.Lead
+	Members []ensemble.Member
+	// Window is a part of the grid; the zero value is the complete grid.
+	Window ensemble.Window
 
+	// AnalysisVariables and AnalysisLeads select analyses.
 	AnalysisVariables []string
 	AnalysisLeads     []ensemble.Lead
 }
 
-// Sample is a start as it is read: its forecast, and its analyses in the order of their
-// leads.
+// Sample is an initialisation as it is read: its forecast, and its analyses in the
+// order of their leads.
 type Sample struct {
 	Forecast *ensemble.Forecast
 	Analyses []*ensemble.Analysis
 }
 
-// SelectionReader reads the same selection of any start. It may be used by several goroutines at
-// once.
+// SelectionReader reads the same selection of any initialisation. It may be used by
+// several goroutines.
 type SelectionReader struct {
-	s       *Store
+	s *Store
+	// window, grid, axes and members are those of the result.
 	window  ensemble.Window
 	grid    *ensemble.Grid
 	axes    ensemble.Axes
 	members []ensemble.Member
 
-	variables []string // of analyses
+	variables []string // variables and leads of the analyses
 	leads     []ensemble.Lead
 
-	t, m, v, l, av, at []int  // places of what the store has among what is wanted, −1 for none
-	wantedParts        []bool // parts
-	first, last        int    // bands
+	// position of each item of the store in the selection, −1 if not selected:
+	// leads, members, variables, levels, analysed variables, analysis leads
+	t, m, v, l, av, at []int
+	// wantedParts marks the parts with selected fields.
+	wantedParts []bool
+	// first and last are the bands that overlap the window; last < first for an
+	// empty window.
+	first, last int
 }
 
-// Select makes a reader of a selection.
+// Select returns a reader of a selection.
 //
 // Errors: 64 for a selection that is not in the store.
 func (s *Store) Select(sel Selection) (*SelectionReader, error) {
@@ -78,12 +88,12 @@ func (s *Store) Select(sel Selection) (*SelectionReader, error) {
 	err := errors.Join(errs[:]...)
 	for _, x := range [][3]int{{r.window.Rows[0], r.window.Rows[1], s.ny}, {r.window.Cols[0], r.window.Cols[1], s.nx}} {
 		if x[0] < 0 || x[0] > x[1] || x[1] > x[2] {
-			err = errors.Join(err, fmt.Errorf("a window from %d to %d of %d", x[0], x[1], x[2]))
+			err = errors.Join(err, fmt.Errorf("window from %d to %d exceeds the grid of %d", x[0], x[1], x[2]))
 		}
 	}
 	if err != nil {
-		return nil, &exit.Error{Code: exit.Usage, What: "the store does not hold what is asked for", At: s.dir, Why: err.Error(),
-			Fix: "`ensemble inspect` says what it holds; prepare one that has more", Err: err}
+		return nil, &exit.Error{Code: exit.Usage, What: "the store does not hold the selection", At: s.dir, Why: err.Error(),
+			Fix: "list its content with `ensemble inspect`, or prepare a store that has it", Err: err}
 	}
 	r.grid = s.Grid.Subgrid(r.window)
 	for p, part := range s.parts {
@@ -93,6 +103,7 @@ func (s *Store) Select(sel Selection) (*SelectionReader, error) {
 			r.wantedParts[p] = r.t[part.lead] >= 0 && r.m[part.member] >= 0
 		}
 	}
+	// Bands hold complete rows, so the rows of the window decide.
 	r.first = r.window.Rows[0] / s.bandRows
 	r.last = r.first - 1
 	if r.window.Rows[1] > r.window.Rows[0] {
@@ -101,8 +112,8 @@ func (s *Store) Select(sel Selection) (*SelectionReader, error) {
 	return r, nil
 }
 
-// positions gives the place of each of what is offered among what is wanted, −1 for
-// none.
+// positions returns the position of each offered item in the wanted list, −1 if it
+// is not wanted.
 func positions[T comparable](what string, offered, wanted []T) ([]int, error) {
 	at := make([]int, len(offered))
 	for i, x := range offered {
@@ -116,6 +127,7 @@ func positions[T comparable](what string, offered, wanted []T) ([]int, error) {
 	return at, distinct(what, wanted)
 }
 
+// defaultTo returns wanted, or all if wanted is nil.
 func defaultTo[T any](wanted, all []T) []T {
 	if wanted == nil {
 		return all
@@ -123,14 +135,16 @@ func defaultTo[T any](wanted, all []T) []T {
 	return wanted
 }
 
-// Values is how many values a sample has.
+// Values returns the number of values of a sample.
 func (r *SelectionReader) Values() int64 {
 	fields := r.axes.Fields()*len(r.members) + len(r.leads)*len(r.variables)*len(r.axes.Levels)
 	return int64(fields) * int64(r.grid.Size())
 }
 
-// Bytes is how many bytes of its file reading a start takes, and Span from the first to
-// the last of them.
+// Bytes returns the number of bytes that reading an initialisation takes, and their
+// span in the file from the first to the last.
+//
+// The span exceeds the sum if parts between the selected ones are skipped.
 func (r *SelectionReader) Bytes() (bytes, span int64) {
 	s := r.s
 	if r.last < r.first {
@@ -148,14 +162,14 @@ func (r *SelectionReader) Bytes() (bytes, span int64) {
 	return bytes, s.bandOffset(r.last) + s.bandBytes(r.last) - s.bandOffset(r.first)
 }
 
-// Read reads a start. into is a sample of this reader whose memory is used again; nil
-// allocates one. copy, if it is not nil, is given the bytes that are read, at their
-// distance from the first: what ReadCopy reads.
+// Read reads an initialisation. into is a sample of this reader whose memory is
+// reused; nil allocates one. copy, if not nil, receives the bytes that are read, at
+// their distance from the first one. ReadCopy reads such a copy.
 //
-// Memory: that of the sample, and a buffer of 8 MiB and one part of a band. The sample
-// holds no values that are right after an error.
-// Errors: 66 for a start that is not in the store; 65 for a checksum that differs, naming
-// shard and byte; 74 if reading fails; those of copy; ctx.Err().
+// Memory: the sample, and a buffer of 8 MiB and one part of a band. After an error
+// the values of the sample are invalid.
+// Errors: 66 for an initialisation that is not in the store; 65 for a wrong
+// checksum, with shard and byte; 74 if reading fails; those of copy; ctx.Err().
 func (r *SelectionReader) Read(ctx context.Context, init ensemble.Init, into *Sample, copy io.WriterAt) (*Sample, error) {
 	s := r.s
 	i, err := s.initIndex(init)
@@ -179,23 +193,23 @@ func (r *SelectionReader) Read(ctx context.Context, init ensemble.Init, into *Sa
 	return q.read(ctx, init, into)
 }
 
-// ReadCopy is Read from the bytes that Read gave to copy.
+// ReadCopy is Read from a copy that Read made.
 //
-// Errors: as Read, where places are those in the copy.
+// Errors: as Read, with offsets in the copy.
 func (r *SelectionReader) ReadCopy(ctx context.Context, init ensemble.Init, into *Sample, copy io.ReaderAt) (*Sample, error) {
 	i, err := r.s.initIndex(init)
 	if err != nil {
 		return nil, err
 	}
-	q := &query{SelectionReader: r, from: copy, name: "a copy of a start", init: i, base: -r.s.bandOffset(r.first)}
+	q := &query{SelectionReader: r, from: copy, name: "a copy of an initialisation", init: i, base: -r.s.bandOffset(r.first)}
 	return q.read(ctx, init, into)
 }
 
-// Allocate is a start without its values: into, as Read takes it, or a new one if that is nil.
+// Allocate returns a sample without values: into, or a new one if that is nil.
 func (r *SelectionReader) Allocate(init ensemble.Init, into *Sample) *Sample {
 	if into == nil {
 		into = &Sample{Forecast: &ensemble.Forecast{Init: init, Axes: r.axes, Members: r.members, Grid: r.grid}}
-		into.Forecast.Values = bigmem.Make[float32](r.axes.Fields() * len(r.members) * r.grid.Size()) // every place gets its field
+		into.Forecast.Values = bigmem.Make[float32](r.axes.Fields() * len(r.members) * r.grid.Size()) // Read sets all values
 		for _, lead := range r.leads {
 			into.Analyses = append(into.Analyses, ensemble.NewAnalysis(init.Valid(lead), r.variables, r.axes.Levels, r.grid))
 		}
@@ -207,27 +221,32 @@ func (r *SelectionReader) Allocate(init ensemble.Init, into *Sample) *Sample {
 	return into
 }
 
-// initIndex gives the number of a start.
+// initIndex returns the position of an initialisation.
 func (s *Store) initIndex(init ensemble.Init) (int, error) {
 	i, found := slices.BinarySearchFunc(s.InitTimes, init, func(a time.Time, b ensemble.Init) int { return a.Compare(b.Time) })
 	if !found {
-		return 0, &exit.Error{Code: exit.NotYet, What: "a start is not in the store", At: s.dir, Why: init.String(), Fix: "prepare a store that has it"}
+		return 0, &exit.Error{Code: exit.NotYet, What: "an initialisation is not in the store", At: s.dir, Why: init.String(), Fix: "prepare a store that has it"}
 	}
 	return i, nil
 }
 
-// query is the reading of one start.
+// query is the state of reading one initialisation.
 type query struct {
 	*SelectionReader
-	from   io.ReaderAt
-	direct bool   // reads are whole pages into whole pages
+	from io.ReaderAt // file or copy
+	// direct reads are aligned to pages in offset, length and memory.
+	direct bool
 	name   string // of the file, for errors
-	init   int
-	base   int64 // where the start lies in it
-	copy   io.WriterAt
-	to     *Sample
+	init   int    // position of the initialisation
+	// base is the offset of the initialisation in from. A copy begins with the
+	// first band that is read.
+	base int64
+	// copy receives the data that are read; nil for none.
+	copy io.WriterAt
+	to   *Sample
 }
 
+// read reads all bands that overlap the window.
 func (q *query) read(ctx context.Context, init ensemble.Init, into *Sample) (*Sample, error) {
 	into = q.Allocate(init, into)
 	q.to = into
@@ -242,7 +261,7 @@ func (q *query) read(ctx context.Context, init ensemble.Init, into *Sample) (*Sa
 	return into, nil
 }
 
-// destination is where a field of a part goes, nil if it is not wanted.
+// destination returns the memory for a field of a part; nil if it is not selected.
 func (q *query) destination(p part, v, l int) []float32 {
 	switch {
 	case q.l[l] < 0:
@@ -255,18 +274,19 @@ func (q *query) destination(p part, v, l int) []float32 {
 	return nil
 }
 
-// maxRead is about the most that is read at once: whole parts of a band, of which the last
-// may reach beyond it. Runs are as even as parts allow, as a short one would take almost as
-// long as a long one.
+// maxRead is the target size of one read. A read covers complete parts of a band,
+// so the last one may exceed it. Reads are made as equal as parts allow, because a
+// short read takes almost as long as a long one.
 const maxRead = 8 << 20
 
-// readBand reads the wanted parts of a band: the head, then runs of parts.
+// readBand reads the selected parts of a band: the header, then runs of consecutive
+// parts.
 func (q *query) readBand(b int) error {
 	r, s := q.SelectionReader, q.s
 	at := s.bandOffset(b)
 	lo, hi := s.rows(b)
 	rows := hi - lo
-	// The first run begins with the head.
+	// The first run begins with the header.
 	p := 0
 	end := s.head
 	h := (*bandHeader)(nil)
@@ -278,6 +298,8 @@ func (q *query) readBand(b int) error {
 			last++
 		}
 		if last > p {
+			// The run of selected parts is divided into equal reads of about
+			// maxRead bytes.
 			left := s.partOffset(last-1, rows) + s.partBytes(last-1, rows) - from
 			runs := (left + maxRead - 1) / maxRead
 			for stop := from + left/runs; p < last && (p == first || s.partOffset(p, rows) < stop); p++ {
@@ -287,7 +309,7 @@ func (q *query) readBand(b int) error {
 		if end > from {
 			text, back, err := q.readBytes(q.base+at+from, end-from)
 			if errors.Is(err, io.EOF) {
-				return s.damaged(q.name, fmt.Sprintf("it ends before the %d bytes at %d that are to be read", end-from, q.base+at+from))
+				return s.damaged(q.name, fmt.Sprintf("it ends before the %d bytes at offset %d", end-from, q.base+at+from))
 			}
 			if err != nil {
 				return exit.ReadError(filepath.Join(s.dir, q.name), err)
@@ -296,9 +318,11 @@ func (q *query) readBand(b int) error {
 				h, err = q.readHeader(text, q.base+at, b)
 			}
 			for k := first; k < p && err == nil; k++ {
+				// The checksum covers a complete part, which is why parts are read
+				// completely.
 				in := text[s.partOffset(k, rows)-from:][:s.partBytes(k, rows)]
 				if !s.opt.NoVerify && crc32.Checksum(in, castagnoli) != h.checksums[k] {
-					err = s.damaged(q.name, fmt.Sprintf("the checksum of %d bytes at %d differs", len(in), q.base+at+s.partOffset(k, rows)))
+					err = s.damaged(q.name, fmt.Sprintf("the checksum of %d bytes at offset %d is wrong", len(in), q.base+at+s.partOffset(k, rows)))
 					break
 				}
 				q.decodePart(k, in, h, lo, hi)
@@ -322,16 +346,17 @@ func (q *query) readBand(b int) error {
 	}
 }
 
-// readBytes reads a piece of the file into a buffer that back gives back.
+// readBytes reads a range of the file into a buffer. back releases the buffer.
 func (q *query) readBytes(at, n int64) (text []byte, back func(), err error) {
 	first, end := at, at+n
-	if q.direct { // shards are whole pages
+	if q.direct { // shards consist of complete pages
 		first, end = at/directio.Align*directio.Align, align(end, directio.Align)
 	}
 	b, _ := q.s.buffer.Get().(*[]byte)
 	if b == nil || int64(cap(*b)) < end-first {
 		b = new([]byte)
-		// On huge pages alone: a disk takes requests of few pages, and those of 4 KiB at half the rate.
+		// Huge pages: a disk accepts requests of few pages, and with pages of 4 KiB
+		// it runs at half its rate.
 		*b = bigmem.Bytes(bigmem.Make[float32](int(max(align(end-first, bigmem.HugePage), minPagedBuffer) / 4)))
 	}
 	back = func() { q.s.buffer.Put(b) }
@@ -345,20 +370,21 @@ func (q *query) readBytes(at, n int64) (text []byte, back func(), err error) {
 // minPagedBuffer is the size from which bigmem aligns to pages.
 const minPagedBuffer = 4 << 20
 
-// readHeader reads the head of a band, which lies at a place of its file.
+// readHeader verifies and decodes the header of a band at offset at of its file.
 func (q *query) readHeader(text []byte, at int64, b int) (*bandHeader, error) {
 	s := q.s
 	if crc32.Checksum(text[:s.head], castagnoli) != s.heads[q.init*s.bands+b] {
-		return nil, s.damaged(q.name, fmt.Sprintf("the checksum of the head of a band at %d differs from that in the index", at))
+		return nil, s.damaged(q.name, fmt.Sprintf("the checksum of the band header at offset %d differs from that in the index", at))
 	}
 	h, err := s.decodeHeader(text, b, q.to.Forecast.Init.Unix())
 	if err != nil {
-		return nil, s.damaged(q.name, fmt.Sprintf("%v, at %d", err, at))
+		return nil, s.damaged(q.name, fmt.Sprintf("%v, at offset %d", err, at))
 	}
 	return h, nil
 }
 
-// decodePart decodes the wanted fields of a part, rows lo to before hi of the grid.
+// decodePart decodes the selected fields of a part. The part holds rows lo to
+// before hi of the grid.
 func (q *query) decodePart(p int, in []byte, h *bandHeader, lo, hi int) {
 	s, w := q.s, q.window
 	nx := w.Cols[1] - w.Cols[0]
@@ -371,9 +397,10 @@ func (q *query) decodePart(p int, in []byte, h *bandHeader, lo, hi int) {
 				continue
 			}
 			n := v*s.levels + l
+			// Shape of a part in the band: [variable][level][row][column].
 			from := in[int64(n)*size:][:size]
 			r := &h.records[part.first+n]
-			if nx == s.nx { // rows follow each other
+			if nx == s.nx { // complete rows are contiguous
 				first, end := max(lo, w.Rows[0]), min(hi, w.Rows[1])
 				s.Storage.decode(to[(first-w.Rows[0])*nx:(end-w.Rows[0])*nx], from[int64((first-lo)*nx)*s.elem:int64((end-lo)*nx)*s.elem], r)
 				continue

@@ -21,29 +21,43 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/manifest"
 )
 
-// Row is a row of the index: one band of one start.
+// Row is a row of the index: one band of one initialisation.
 type Row struct {
-	Init     time.Time `json:"init"`
-	Band     int       `json:"band"`
-	FirstRow int       `json:"first_row"` // of the grid
-	Rows     int       `json:"rows"`
-	Shard    int       `json:"shard"`
-	Offset   int64     `json:"offset"`      // in the shard
-	Length   int64     `json:"length"`      // bytes, a multiple of 4096
-	Head     int64     `json:"head_crc32c"` // of the band's head, which has the checksums of its parts
-	Missing  int64     `json:"missing"`     // values
+	// Init is the initialisation, UTC.
+	Init time.Time `json:"init"`
+	// Band is the number of the band, from north to south.
+	Band int `json:"band"`
+	// FirstRow and Rows are the grid rows of the band.
+	FirstRow int `json:"first_row"`
+	Rows     int `json:"rows"`
+	// Shard is the number of the shard, Offset the position of the band in it.
+	Shard  int   `json:"shard"`
+	Offset int64 `json:"offset"` // in the shard
+	// Length in bytes, a multiple of 4096.
+	Length int64 `json:"length"`
+	// Head is the CRC-32C of the band header, which holds the checksums of the
+	// parts.
+	Head int64 `json:"head_crc32c"`
+	// Missing is the number of missing values.
+	Missing int64 `json:"missing"`
 }
 
-// shardWriter writes one shard after the other.
+// shardWriter writes shards, one after the other.
 type shardWriter struct {
 	*writer
-	headers    []bandHeader // of the bands of the present start
-	written    []bool       // fields of it that came
-	values     []byte       // a field's rows of a band, as stored
-	readBuffer []byte       // for reading back
-	text       []byte       // of a head
+	// headers holds the band headers of the current initialisation.
+	headers []bandHeader
+	// written marks the fields of it that were written.
+	written []bool
+	// values holds the encoded rows of a field in a band.
+	values []byte
+	// readBuffer is the buffer for reading back.
+	readBuffer []byte
+	// text is an encoded band header.
+	text []byte
 }
 
+// newShardWriter allocates the buffers of a worker.
 func newShardWriter(w *writer) *shardWriter {
 	lo, hi := w.rows(0)
 	s := &shardWriter{writer: w, headers: make([]bandHeader, w.bands), written: make([]bool, w.fields), values: make([]byte, w.fieldBytes(hi-lo)), readBuffer: make([]byte, buffer)}
@@ -53,11 +67,13 @@ func newShardWriter(w *writer) *shardWriter {
 	return s
 }
 
-// writeShard writes shard k and its journal.
+// writeShard writes shard k and its journal entry.
 func (s *shardWriter) writeShard(ctx context.Context, k int) error {
 	path := filepath.Join(s.dir, shardName(k))
 	e := &journalEntry{Statistics: s.meta.statistics()}
 	sum := sha256.New()
+	// The shard appears under its name only when it is complete, and the journal
+	// entry only after the shard.
 	err := atomicfile.Replace(path, func(tmp string) error {
 		f, err := os.OpenFile(tmp, os.O_RDWR, 0)
 		if err != nil {
@@ -84,9 +100,11 @@ func (s *shardWriter) writeShard(ctx context.Context, k int) error {
 	return nil
 }
 
-// writeInits writes the starts of a shard.
+// writeInits writes the initialisations of a shard.
 func (s *shardWriter) writeInits(ctx context.Context, f *os.File, k int, e *journalEntry, sum hash.Hash) error {
 	testHook("shard opened")
+	// Fields arrive in the order of the input files, so they are written at their
+	// offsets into a file of the final size.
 	if err := f.Truncate(s.shardSize(k)); err != nil {
 		return exit.CreateError(f.Name(), err)
 	}
@@ -105,7 +123,8 @@ func (s *shardWriter) writeInits(ctx context.Context, f *os.File, k int, e *jour
 	return nil
 }
 
-// writeFields writes the fields of start i, which lies at a place of the shard.
+// writeFields writes the fields of initialisation i, which lies at offset at of the
+// shard.
 func (s *shardWriter) writeFields(ctx context.Context, f *os.File, at int64, i int) error {
 	clear(s.written)
 	init := ensemble.InitAt(s.meta.InitTimes[i])
@@ -119,7 +138,7 @@ func (s *shardWriter) writeFields(ctx context.Context, f *os.File, at int64, i i
 		t, v, l, ok := axes.Find(fd.Key)
 		m := slices.Index(s.meta.Members, fd.Key.Member)
 		if !ok || m < 0 {
-			return s.fieldError(fd, "the store has no place for a field", "")
+			return s.fieldError(fd, "a field is not part of the store", "")
 		}
 		return s.writeField(f, at, t*len(s.meta.Members)+m, v, l, fd)
 	})
@@ -130,7 +149,7 @@ func (s *shardWriter) writeFields(ctx context.Context, f *os.File, at int64, i i
 		err := s.readFields(ctx, s.plan.Analyses.Reader, s.analyses[init.Valid(lead)], func(fd *ensemble.Field) error {
 			v, l := slices.Index(s.meta.Analyses.Variables, fd.Key.Variable), ensemble.FindLevel(s.meta.Levels, fd.Key.Variable, fd.Key.Level)
 			if v < 0 || l < 0 {
-				return s.fieldError(fd, "the store has no place for a field", "")
+				return s.fieldError(fd, "a field is not part of the store", "")
 			}
 			return s.writeField(f, at, s.firstAnalysis()+t, v, l, fd)
 		})
@@ -138,14 +157,15 @@ func (s *shardWriter) writeFields(ctx context.Context, f *os.File, at int64, i i
 			return err
 		}
 	}
+	// A store is complete by definition: training does not handle missing fields.
 	if n := slices.Index(s.written, false); n >= 0 {
-		return &exit.Error{Code: exit.BadData, What: "a field of a start is missing", At: init.String(),
-			Why: fmt.Sprintf("field %d of %d did not come", n, s.fields), Fix: "give the files that hold it, or leave the start out"}
+		return &exit.Error{Code: exit.BadData, What: "a field of an initialisation is missing", At: init.String(),
+			Why: fmt.Sprintf("field %d of %d was not read", n, s.fields), Fix: "add the files that hold it, or exclude the initialisation"}
 	}
 	return nil
 }
 
-// readFields reads fields, no more at once than the memory allows.
+// readFields reads fields in groups that fit the memory of a worker.
 func (s *shardWriter) readFields(ctx context.Context, r Reader, entries []ensemble.Entry, visit func(*ensemble.Field) error) error {
 	for some := range slices.Chunk(entries, s.window) {
 		if err := r.Read(ctx, some, func(_ int, f *ensemble.Field) error { return visit(f) }); err != nil {
@@ -155,19 +175,20 @@ func (s *shardWriter) readFields(ctx context.Context, r Reader, entries []ensemb
 	return nil
 }
 
+// fieldError returns an error about a field.
 func (s *shardWriter) fieldError(fd *ensemble.Field, what, why string) error {
-	return &exit.Error{Code: exit.BadData, What: what, At: fd.Key.String(), Why: why, Fix: "correct the input, or leave the start out"}
+	return &exit.Error{Code: exit.BadData, What: what, At: fd.Key.String(), Why: why, Fix: "correct the input, or exclude the initialisation"}
 }
 
-// writeField writes a field into all bands.
+// writeField writes a field to all bands.
 func (s *shardWriter) writeField(f *os.File, at int64, p, v, l int, fd *ensemble.Field) error {
 	if len(fd.Values) != s.ny*s.nx {
-		return s.fieldError(fd, "a field has another number of points", fmt.Sprintf("%d, want %d", len(fd.Values), s.ny*s.nx))
+		return s.fieldError(fd, "a field has a wrong number of points", fmt.Sprintf("%d, want %d", len(fd.Values), s.ny*s.nx))
 	}
-	in := v*s.levels + l // the part
+	in := v*s.levels + l // position in the part
 	n := s.parts[p].first + in
 	if s.written[n] {
-		return s.fieldError(fd, "a field comes twice", "")
+		return s.fieldError(fd, "a field was read twice", "")
 	}
 	s.written[n] = true
 	for b := range s.headers {
@@ -192,8 +213,9 @@ func (s *shardWriter) writeField(f *os.File, at int64, p, v, l int, fd *ensemble
 	return nil
 }
 
-// writeHeaders writes the heads of a start's bands, of what was written, and adds them to the
-// journal. The bytes that it sums are those that it reads back.
+// writeHeaders writes the band headers of an initialisation and adds them to the
+// journal. Checksums are computed from data that are read back, so that they cover
+// what the disk stores.
 func (s *shardWriter) writeHeaders(f *os.File, at int64, k, i int, e *journalEntry, sum hash.Hash) error {
 	for b := range s.headers {
 		h := &s.headers[b]
@@ -225,7 +247,7 @@ func (s *shardWriter) writeHeaders(f *os.File, at int64, k, i int, e *journalEnt
 	return nil
 }
 
-// readBack reads n bytes back into a sum.
+// readBack copies n bytes at offset at to sum.
 func (s *shardWriter) readBack(f *os.File, at, n int64, sum io.Writer) error {
 	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, struct{ io.Reader }{io.NewSectionReader(f, at, n)}, s.readBuffer); err != nil {
 		return exit.ReadError(f.Name(), err)

@@ -6,28 +6,36 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// The kinds of fields.
+// Kinds of fields in Statistic.Kind.
 const (
 	KindForecast = "forecast"
 	KindAnalysis = "analysis"
 )
 
-// Statistic is what the values of a variable on a level at a lead are like, over all
-// starts, members and points that are not missing, before they were stored.
+// Statistic describes the values of a variable on a level at a lead, over all
+// initialisations, members and points without missing ones, before storage.
 type Statistic struct {
-	Kind     string         `json:"kind"` // Forecasts or Analyses
+	// Kind is KindForecast or KindAnalysis.
+	Kind string `json:"kind"`
+	// Lead in seconds.
 	Lead     int64          `json:"lead_s"`
 	Variable string         `json:"variable"`
 	Level    ensemble.Level `json:"level"`
-	Count    int64          `json:"count"`
-	Missing  int64          `json:"missing"`
-	Min      float64        `json:"min"`
-	Max      float64        `json:"max"`
-	Mean     float64        `json:"mean"`
-	SD       float64        `json:"sd"` // divisor Count
+	// Count and Missing are numbers of values.
+	Count   int64 `json:"count"`
+	Missing int64 `json:"missing"`
+	// Min, Max, Mean and SD are in the SI unit of the variable. They are 0 if Count
+	// is 0.
+	Min  float64 `json:"min"`
+	Max  float64 `json:"max"`
+	Mean float64 `json:"mean"`
+	SD   float64 `json:"sd"` // standard deviation, divisor Count
 }
 
-// merge joins the values of another set, by the rule for two means and sums of squares.
+// merge adds the values of another set. With δ = μ_b − μ_a and n = n_a + n_b:
+//
+//	μ  = μ_a + δ n_b/n
+//	σ² = (n_a σ_a² + n_b σ_b² + δ² n_a n_b/n) / n
 //
 // Source: Chan, Golub, LeVeque 1983, doi:10.1080/00031305.1983.10483115.
 func (s *Statistic) merge(o Statistic) {
@@ -47,14 +55,14 @@ func (s *Statistic) merge(o Statistic) {
 	s.Count += o.Count
 }
 
-// statistic is a record as one.
+// statistic returns a record as a Statistic.
 func (r *fieldRecord) statistic(points int) Statistic {
 	return Statistic{Count: int64(points) - int64(r.missing), Missing: int64(r.missing),
 		Min: float64(r.min), Max: float64(r.max), Mean: r.mean, SD: r.sd}
 }
 
-// statistics are those of a store, without values: forecasts by lead, variable and
-// level, then analyses.
+// statistics returns the statistics of a store without values: forecasts by lead,
+// variable and level, then analyses.
 func (m *Meta) statistics() []Statistic {
 	var all []Statistic
 	list := func(kind string, leads []int64, variables []string) {
@@ -71,7 +79,8 @@ func (m *Meta) statistics() []Statistic {
 	return all
 }
 
-// statisticIndex is the position of the first field of a part among the statistics.
+// statisticIndex returns the position of the first field of a part among the
+// statistics.
 func (l *layout) statisticIndex(p part, leads int) int {
 	if p.member == analysis {
 		return leads*l.parts[0].fields + p.lead*p.fields

@@ -8,26 +8,26 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Storage is how values are stored.
+// Storage is a storage type of values.
 type Storage string
 
-// The storage types, all little-endian.
+// The storage types. All are little-endian.
 const (
-	// Float32 keeps every bit.
-	Float32 Storage = "f32"
-	// BFloat16 keeps the upper half of a float32, rounded to nearest, ties to even: a
-	// relative error of at most 2⁻⁸ (2⁻⁹ on average), absolutely at most 2⁻¹³⁴ where
-	// values are subnormal.
+	Float32 Storage = "f32" // Float32 is lossless.
+	// BFloat16 stores the upper half of a float32, rounded to nearest, ties to
+	// even. The relative error is at most 2⁻⁸ (2⁻⁹ on average); the absolute error
+	// of subnormal values is at most 2⁻¹³⁴.
 	BFloat16 Storage = "bf16"
-	// Int16 keeps q of x ≈ offset + scale·q with −32767 ≤ q ≤ 32767, offset and scale
-	// of each field in each band: an absolute error of at most scale/2, and the
-	// rounding to float32. −32768 is a missing value.
+	// Int16 stores q of x ≈ offset + scale·q with −32767 ≤ q ≤ 32767. Offset and
+	// scale are those of each field in each band. The absolute error is at most
+	// scale/2, plus the rounding to float32. −32768 is a missing value.
 	Int16 Storage = "int16"
 )
 
-// Storages lists the types.
+// Storages lists the storage types.
 var Storages = []Storage{Float32, BFloat16, Int16}
 
+// bytes returns the bytes per value.
 func (s Storage) bytes() int64 {
 	if s == Float32 {
 		return 4
@@ -35,26 +35,31 @@ func (s Storage) bytes() int64 {
 	return 2
 }
 
-// steps is the number of steps of Int16 between the least and the largest value, and
-// missing the code of none.
+// int16Steps is the number of quantisation steps between minimum and maximum,
+// int16Missing the code of a missing value.
 const (
 	int16Steps   = 2 * 32767
 	int16Missing = math.MinInt16
 )
 
-// errRange says that a value has no place in a storage type.
+// errRange reports a value outside of the range of a storage type.
 var errRange = &exit.Error{Code: exit.BadData, What: "a value is infinite or too large for the storage type"}
 
-// A fieldRecord is what a band's head says of one field's rows: how to read them, and the
-// statistics of the values before they were stored.
+// A fieldRecord holds the parameters and statistics of one field in a band: how to
+// decode its rows, and the statistics of the values before storage.
 type fieldRecord struct {
-	offset, scale float64 // of Int16; 0 and 1 otherwise
-	mean, sd      float64 // over the points that are not missing
-	min, max      float32 // likewise; 0 if all are missing
-	missing       uint32  // points
+	// offset and scale decode Int16; they are 0 and 1 otherwise.
+	offset, scale float64
+	// mean and sd are over values that are not missing.
+	mean, sd float64
+	// min and max are over values that are not missing; 0 if all are missing.
+	min, max float32
+	// missing is the number of missing points.
+	missing uint32
 }
 
-// fieldStatistics takes the statistics of values.
+// fieldStatistics computes the statistics of values: mean and standard deviation in
+// two passes, in float64.
 //
 // Errors: errRange for an infinite value.
 func fieldStatistics(v []float32) (fieldRecord, error) {
@@ -79,6 +84,8 @@ func fieldStatistics(v []float32) (fieldRecord, error) {
 	if n == 0 {
 		return r, nil
 	}
+	// The second pass subtracts the mean before squaring, which avoids cancellation
+	// for temperatures and pressures.
 	r.mean = sum / float64(n)
 	var sq float64
 	for _, x := range v {
@@ -91,9 +98,15 @@ func fieldStatistics(v []float32) (fieldRecord, error) {
 	return r, nil
 }
 
-// encode stores values, and completes their record.
+// encode encodes values and completes their record. For Int16:
 //
-// Shape: dst [len(v)·bytes]. Errors: errRange if a value has no place.
+//	offset = (min + max)/2
+//	scale  = (max − min)/65534
+//	q      = round((x − offset)/scale)
+//
+// Shape: dst [len(v)·bytes].
+// Missing: NaN; code −32768 for Int16.
+// Errors: errRange for a value outside of the range.
 func (s Storage) encode(dst []byte, v []float32, r *fieldRecord) error {
 	switch s {
 	case Float32:
@@ -122,33 +135,36 @@ func (s Storage) encode(dst []byte, v []float32, r *fieldRecord) error {
 	return nil
 }
 
-// quantise is the nearest code of a value.
+// quantise returns the code of a value, round((x − offset)/scale).
 func (r *fieldRecord) quantise(x float32) int16 {
 	if r.scale == 0 {
 		return 0
 	}
-	// The ends are codes ±32767 but for rounding.
+	// Minimum and maximum have codes ±32767, except for rounding.
 	q := math.RoundToEven((float64(x) - r.offset) / r.scale)
 	return int16(max(-int16Steps/2, min(int16Steps/2, q)))
 }
 
-// roundBF16 is the upper half of a float32, rounded to nearest even.
+// roundBF16 rounds a float32 to bfloat16, to nearest even. NaN becomes 0x7fc0.
 func roundBF16(x float32) (uint16, error) {
 	if x != x {
 		return 0x7fc0, nil
 	}
+	// Adding 0x7fff, plus 1 for an odd upper half, carries into the upper half
+	// exactly if the value rounds up.
 	b := math.Float32bits(x)
 	h := uint16((b + 0x7fff + b>>16&1) >> 16)
+	// The largest finite values round to infinity, which is rejected.
 	if h&0x7fff == 0x7f80 {
 		return 0, errRange
 	}
 	return h, nil
 }
 
-// littleEndian tells whether values lie in memory as they do in a file.
+// littleEndian reports whether the machine is little-endian, like the files.
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// decode reads values.
+// decode decodes values.
 //
 // Shape: src [len(dst)·bytes].
 func (s Storage) decode(dst []float32, src []byte, r *fieldRecord) {

@@ -25,10 +25,11 @@ import (
 	"github.com/ensemble-weather/ensemble/io/table"
 )
 
-// MetaFile is the file that says what a store holds, written last.
+// MetaFile is the name of the file with the metadata of a store. It is written
+// last.
 const MetaFile = "store.json"
 
-// The files of a store. The journal is there only while the store is written.
+// Files of a store. The journal exists only while the store is written.
 const (
 	metaName   = "store.json"
 	indexName  = "index.parquet"
@@ -41,57 +42,75 @@ const (
 func shardName(k int) string   { return fmt.Sprintf("%s/%05d.bin", shardDir, k) }
 func journalName(k int) string { return fmt.Sprintf("%s/%05d.json", journalDir, k) }
 
-// Reader reads fields, as fio.Input does: visit is called in the order of entries.
+// Reader reads fields, as fio.Input does. visit is called in the order of entries.
 type Reader interface {
 	Read(ctx context.Context, entries []ensemble.Entry, visit func(i int, f *ensemble.Field) error) error
 }
 
-// FieldSource is fields and what reads them.
+// FieldSource is a list of fields and their reader.
 type FieldSource struct {
-	Reader  Reader
+	Reader Reader
+	// Entries lists the fields, each once.
 	Entries []ensemble.Entry
 }
 
-// Plan says what is to be in a store.
+// Plan defines the content of a store.
 type Plan struct {
+	// Axes, Members, Grid and Inits are those of the forecasts.
 	Axes    ensemble.Axes
 	Members []ensemble.Member
 	Grid    *ensemble.Grid
-	// Interpolation says how the Archives bring fields to Grid, so that a store that was
-	// begun is not gone on with in another way; empty if they need not.
+	// Interpolation describes how the sources interpolate fields to Grid; empty
+	// without interpolation. A store that was begun is resumed only with the same
+	// one.
 	Interpolation string
 	Inits         []ensemble.Init // ascending
-	Storage       Storage
-	Forecasts     FieldSource // all fields of the axes, members and starts, each once
+	// Storage is the type of stored values.
+	Storage Storage
+	// Forecasts holds all fields of the axes, members and initialisations, each
+	// once.
+	Forecasts FieldSource
 
-	AnalysisVariables []string        // none for a store without analyses
-	AnalysisLeads     []ensemble.Lead // valid times of a start's analyses
-	Analyses          FieldSource     // all of them at lead 0, each once
+	// AnalysisVariables is nil for a store without analyses.
+	AnalysisVariables []string
+	// AnalysisLeads: analyses are valid at the initialisation plus these leads.
+	AnalysisLeads []ensemble.Lead
+	// Analyses holds all analyses, at lead 0, each once.
+	Analyses FieldSource
 
-	Inputs         []manifest.File // the files that all is read from
-	InputChecksums []InputChecksum // of these files, kept beside the store for the next Write
+	// Inputs lists all input files.
+	Inputs []manifest.File
+	// InputChecksums of these files are kept in the store for the next Write.
+	InputChecksums []InputChecksum
 	Warnings       []string
-	Version        string // of the program
+	// Version of the program.
+	Version string
 }
 
-// Options say how to write. The zero value is the default; none of them but the sizes
-// changes a bit of the store.
+// Options configures Write. The zero value is the default. Only the sizes change
+// bytes of the store.
 type Options struct {
-	Workers   int   // shards written at once; 0 means one for each processor
-	Memory    int64 // bytes, see Write; 0 means DefaultMemory
-	ShardSize int64 // bytes of a shard, at least one start; 0 means 256 MiB
-	BandSize  int64 // bytes of a band, at least one row; 0 means 16 MiB
-	Overwrite bool  // remove a store that is there and was made from something else
-	// Progress is told how many shards are done; nil drops it. It is called by several
-	// goroutines.
+	// Workers is the number of shards written concurrently; 0 means one per
+	// processor.
+	Workers int
+	// Memory in bytes, see Write; 0 means DefaultMemory.
+	Memory int64
+	// ShardSize in bytes, at least one initialisation; 0 means 256 MiB.
+	ShardSize int64
+	// BandSize in bytes, at least one row; 0 means 16 MiB.
+	BandSize int64
+	// Overwrite removes an existing store that was made from other inputs.
+	Overwrite bool
+	// Progress is called with the number of finished shards, from several
+	// goroutines; nil disables it.
 	Progress func(done, all int)
-	// Validate is asked before the description is written, when all is read, whether the input
-	// is as it was when its checksums were taken and what is to be said of its values;
-	// nil finds nothing.
+	// Validate is called after all fields were read, before store.json is written.
+	// It verifies that the inputs are unchanged and returns warnings about their
+	// values; nil disables it.
 	Validate func() (warnings []string, err error)
 }
 
-// DefaultMemory is the bound of Write's memory unless it is told.
+// DefaultMemory is the default of Options.Memory.
 const DefaultMemory = 1 << 30
 
 const (
@@ -99,28 +118,31 @@ const (
 	defaultBand  = 16 << 20
 )
 
-// Result says what Write did.
+// Result describes the work of Write.
 type Result struct {
-	Meta     *Meta
-	Complete bool // the store was there; nothing was written
-	Reused   int  // shards of an interrupted run that were sound
-	Outputs  []string
+	Meta *Meta
+	// Complete reports that the store existed and nothing was written.
+	Complete bool
+	// Reused is the number of valid shards of an interrupted run.
+	Reused int
+	// Outputs lists all files of the store.
+	Outputs []string
 }
 
-// testHook is told which stage of writing was passed; tests end the process there.
+// testHook is called after each stage of writing. Tests end the process there.
 var testHook = func(stage string) {}
 
-// Write makes a store in a folder, or goes on with one that was interrupted: shards
-// that are finished and have their checksum are kept.
+// Write creates a store in a directory, or resumes one that was interrupted.
+// Finished shards with a correct checksum are reused.
 //
-// Memory: Options.Memory bounds what all workers have in use at once: decoded fields, heads
-// of bands and buffers. A worker has one start open and writes each field to its place
-// as it comes, so that starts may be larger than the memory. The catalogue of the
-// input and what the Reader needs beside the fields it was asked for come on top.
-// Errors: 64 for a plan that is impossible; 65 for fields that are missing, come twice,
-// are on another grid or have values that cannot be stored; 69 if the memory is less
-// than one worker needs; 73 for a folder that holds something else, another store or
-// another writer; 74 for a full disk; ctx.Err(). What was finished stays.
+// Memory: Options.Memory bounds the memory of all workers: decoded fields, band
+// headers and buffers. A worker has one initialisation open and writes each field
+// directly to its position, so an initialisation may exceed the memory. The
+// catalogue of the input and the memory of the Reader are not included.
+// Errors: 64 for an invalid plan; 65 for fields that are missing, duplicate, on
+// another grid or outside of the range of the storage type; 69 if the memory is too
+// small for one worker; 73 for a directory with other files, another store or
+// another writer; 74 for a full disk; ctx.Err(). Finished shards stay.
 func Write(ctx context.Context, dir string, p Plan, o Options) (r *Result, err error) {
 	w, err := newWriter(dir, p, o)
 	if err != nil {
@@ -129,6 +151,7 @@ func Write(ctx context.Context, dir string, p Plan, o Options) (r *Result, err e
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, exit.CreateError(dir, err)
 	}
+	// The lease excludes other writers, on other machines too.
 	lease, err := rundir.TakeLease(dir)
 	if err != nil {
 		return nil, err
@@ -151,10 +174,10 @@ func Write(ctx context.Context, dir string, p Plan, o Options) (r *Result, err e
 	return w.finish()
 }
 
-// Size is the number of bytes of the shards that Write makes of a plan, for which it needs
-// no entries.
+// Size returns the bytes of the shards that Write would make from a plan. The plan
+// needs no entries.
 //
-// Errors: 64 for a plan that is impossible.
+// Errors: 64 for an invalid plan.
 func Size(p Plan) (int64, error) {
 	w, err := newWriter("", p, Options{})
 	if err != nil {
@@ -167,7 +190,7 @@ func Size(p Plan) (int64, error) {
 	return bytes, nil
 }
 
-// writer is one call of Write.
+// writer is the state of one Write.
 type writer struct {
 	dir  string
 	plan Plan
@@ -176,13 +199,16 @@ type writer struct {
 	*layout
 	forecasts map[ensemble.Init][]ensemble.Entry
 	analyses  map[ensemble.Valid][]ensemble.Entry
-	window    int // fields that a worker asks for at once
-	workers   int
+	// window is the number of fields that a worker requests at once.
+	window  int
+	workers int
+	// leaseLost returns an error if another process took the lease.
 	leaseLost func() error
 	reused    atomic.Int64
 	done      atomic.Int64
 }
 
+// newWriter checks plan and options and computes the layout.
 func newWriter(dir string, p Plan, o Options) (*writer, error) {
 	w := &writer{dir: dir, plan: p, opt: o, forecasts: map[ensemble.Init][]ensemble.Entry{}, analyses: map[ensemble.Valid][]ensemble.Entry{}}
 	if w.opt.Memory == 0 {
@@ -201,7 +227,7 @@ func newWriter(dir string, p Plan, o Options) (*writer, error) {
 		return nil, &exit.Error{Code: exit.Usage, What: "a negative number of workers or bytes", Fix: "leave it 0 for the default"}
 	}
 	if err := w.describe(); err != nil {
-		return nil, &exit.Error{Code: exit.Usage, What: "a store cannot be made of this", At: dir, Why: err.Error(), Fix: "correct the configuration", Err: err}
+		return nil, &exit.Error{Code: exit.Usage, What: "invalid plan of a store", At: dir, Why: err.Error(), Fix: "correct the configuration", Err: err}
 	}
 	for _, e := range byFilePosition(p.Forecasts.Entries) {
 		w.forecasts[e.Init] = append(w.forecasts[e.Init], e)
@@ -212,7 +238,8 @@ func newWriter(dir string, p Plan, o Options) (*writer, error) {
 	return w, w.divideMemory()
 }
 
-// byFilePosition orders entries as they lie in the files, so that files are read forward.
+// byFilePosition orders entries by position in their files, so that files are read
+// sequentially.
 func byFilePosition(entries []ensemble.Entry) []ensemble.Entry {
 	out := slices.Clone(entries)
 	slices.SortStableFunc(out, func(a, b ensemble.Entry) int {
@@ -224,14 +251,14 @@ func byFilePosition(entries []ensemble.Entry) []ensemble.Entry {
 	return out
 }
 
-// describe makes the description of the store from the plan.
+// describe computes the metadata of the store from the plan.
 func (w *writer) describe() error {
 	p := w.plan
 	seconds := func(leads []ensemble.Lead) ([]int64, error) {
 		var out []int64
 		for _, l := range leads {
 			if time.Duration(l)%time.Second != 0 {
-				return nil, fmt.Errorf("lead %s is no whole number of seconds", l)
+				return nil, fmt.Errorf("lead %s is not an integer number of seconds", l)
 			}
 			out = append(out, int64(time.Duration(l)/time.Second))
 		}
@@ -256,14 +283,14 @@ func (w *writer) describe() error {
 	}
 	for _, s := range p.Inits {
 		if s.Nanosecond() != 0 {
-			return fmt.Errorf("start %s is no whole second", s)
+			return fmt.Errorf("initialisation %s is not an integer number of seconds", s)
 		}
 		m.InitTimes = append(m.InitTimes, s.Time)
 	}
 	if err := m.checkPlan(); err != nil {
 		return err
 	}
-	l, err := m.layout() // of bands of one row
+	l, err := m.layout() // with bands of one row
 	if err != nil {
 		return err
 	}
@@ -280,38 +307,42 @@ func (w *writer) describe() error {
 	return err
 }
 
-// buffer is the size of the pieces in which a start is read back.
+// buffer is the size of the buffer for reading back.
 const buffer = 1 << 20
 
 // divideMemory divides the memory among workers.
 func (w *writer) divideMemory() error {
 	field := 4 * int64(w.ny) * int64(w.nx)
 	lo, hi := w.rows(0)
+	// Memory of a worker besides decoded fields: band headers, one encoded band of
+	// a field, and the buffer for reading back.
 	fixed := int64(w.fields)*int64(w.bands)*recordBytes + 2*w.head + w.fieldBytes(hi-lo) + buffer
 	w.workers = int(min(int64(w.opt.Workers), int64(w.layout.shards()), w.opt.Memory/(fixed+field)))
 	if w.workers == 0 {
 		return &exit.Error{Code: exit.NoDevice, What: "the memory is too small", At: "--memory",
-			Why: fmt.Sprintf("%d bytes are allowed, one worker needs %d", w.opt.Memory, fixed+field), Fix: "allow more"}
+			Why: fmt.Sprintf("%d bytes are allowed, one worker needs %d", w.opt.Memory, fixed+field), Fix: "increase --memory"}
 	}
 	w.window = int((w.opt.Memory/int64(w.workers) - fixed) / field)
 	return nil
 }
 
-// prepareFolder decides what the content of the folder means. It gives a result if the store
-// is there already.
+// prepareFolder examines the content of the directory. It returns a result if the
+// store already exists.
 func (w *writer) prepareFolder() (*Result, error) {
 	refuse := func(what, why, fix string) error {
 		return &exit.Error{Code: exit.CannotWrite, What: what, At: w.dir, Why: why, Fix: fix}
 	}
-	const another = "choose another folder, or begin again with --overwrite always"
+	const another = "choose another directory, or start over with --overwrite always"
 	old, err := os.ReadFile(filepath.Join(w.dir, metaName))
 	switch {
 	case err == nil:
+		// The same store exists. Only the journal may be left from an interruption
+		// after the last stage.
 		if m, err := readMeta(w.dir, old); err == nil && m.Identity == w.meta.Identity && w.filesComplete(m) {
 			return &Result{Meta: m, Complete: true, Reused: w.layout.shards()}, w.discardJournal()
 		}
 		if !w.opt.Overwrite {
-			return nil, refuse("the folder holds another store", "it is damaged, or was made from other inputs or with another configuration", another)
+			return nil, refuse("the directory holds another store", "it is damaged, or has other inputs or another configuration", another)
 		}
 		if err := w.clearFolder(); err != nil {
 			return nil, err
@@ -327,7 +358,7 @@ func (w *writer) prepareFolder() (*Result, error) {
 			return nil, w.removePartial()
 		}
 		if !w.opt.Overwrite {
-			return nil, refuse("another store was begun in the folder", "it was to be made from other inputs or with another configuration", another)
+			return nil, refuse("the directory holds another unfinished store", "it has other inputs or another configuration", another)
 		}
 		if err := w.clearFolder(); err != nil {
 			return nil, err
@@ -338,7 +369,7 @@ func (w *writer) prepareFolder() (*Result, error) {
 	if err := w.refuseForeign(refuse); err != nil {
 		return nil, err
 	}
-	if err := w.clearFolder(); err != nil { // of one that was killed before its plan was written
+	if err := w.clearFolder(); err != nil { // files of a run that was killed before it wrote its plan
 		return nil, err
 	}
 	for _, sub := range []string{shardDir, journalDir} {
@@ -349,7 +380,7 @@ func (w *writer) prepareFolder() (*Result, error) {
 	return nil, w.writeJSON(filepath.Join(journalDir, planName), w.meta)
 }
 
-// refuseForeign refuses a folder with files that are not a store's.
+// refuseForeign rejects a directory with files that do not belong to a store.
 func (w *writer) refuseForeign(refuse func(what, why, fix string) error) error {
 	entries, err := os.ReadDir(w.dir)
 	if err != nil {
@@ -358,13 +389,13 @@ func (w *writer) refuseForeign(refuse func(what, why, fix string) error) error {
 	own := []string{shardDir, journalDir, indexName, inputsName, manifest.SumsName}
 	for _, e := range entries {
 		if n := e.Name(); !slices.Contains(own, n) && !rundir.IsLeaseFile(n) {
-			return refuse("the folder is not empty", "it holds "+n+" and no store", "choose another folder")
+			return refuse("the directory is not empty", "it holds "+n+" and no store", "choose another directory")
 		}
 	}
 	return nil
 }
 
-// filesComplete tells whether the files of a store are there, by their sizes.
+// filesComplete reports whether all files of a store exist, by their sizes.
 func (w *writer) filesComplete(m *Meta) bool {
 	for _, f := range append(slices.Clone(m.Shards), m.Index) {
 		if s, err := os.Stat(filepath.Join(w.dir, filepath.FromSlash(f.Path))); err != nil || s.Size() != f.Size {
@@ -374,8 +405,8 @@ func (w *writer) filesComplete(m *Meta) bool {
 	return true
 }
 
-// clearFolder removes a store, its description first, so that a clear that is interrupted
-// leaves none. Files that are not a store's stay, and their folders with them.
+// clearFolder removes a store, the metadata first, so that an interruption leaves
+// no store. Other files stay, and their directories with them.
 func (w *writer) clearFolder() error {
 	if err := w.removePartial(); err != nil {
 		return err
@@ -388,8 +419,8 @@ func (w *writer) clearFolder() error {
 	return exit.CreateError(w.dir, atomicfile.Sync(w.dir))
 }
 
-// removePartial removes the unfinished files of a writer that was killed. The lease says that it
-// is dead.
+// removePartial removes unfinished files of a writer that was killed. The lease
+// ensures that it does not run any more.
 func (w *writer) removePartial() error {
 	for _, dir := range []string{"", shardDir + "/", journalDir + "/"} {
 		if err := w.remove(dir + ".*.partial-*"); err != nil {
@@ -399,7 +430,7 @@ func (w *writer) removePartial() error {
 	return nil
 }
 
-// remove removes the files of the store whose names match a pattern.
+// remove removes the files of the store that match a pattern.
 func (w *writer) remove(pattern string) error {
 	names, err := fs.Glob(os.DirFS(w.dir), pattern)
 	if err != nil {
@@ -414,7 +445,8 @@ func (w *writer) remove(pattern string) error {
 	return nil
 }
 
-// checkSpace verifies that the shards that are not there yet will fit.
+// checkSpace verifies that the file system has room for the shards that do not
+// exist yet.
 func (w *writer) checkSpace() error {
 	var need uint64
 	for k := range w.layout.shards() {
@@ -424,8 +456,9 @@ func (w *writer) checkSpace() error {
 	}
 	var s unix.Statfs_t
 	if err := unix.Statfs(w.dir, &s); err != nil {
-		return nil // a file system that does not say; writing will
+		return nil // unknown; writing reports a full disk
 	}
+	// Failing before the first shard is better than after hours.
 	if free := s.Bavail * uint64(s.Bsize); free < need {
 		return &exit.Error{Code: exit.IO, What: "no space left", At: w.dir,
 			Why: fmt.Sprintf("%d bytes are needed, %d are free; nothing was written", need, free), Fix: "free some space; rerun the same command", Err: unix.ENOSPC}
@@ -433,7 +466,7 @@ func (w *writer) checkSpace() error {
 	return nil
 }
 
-// writeShards makes all shards that are not there.
+// writeShards writes all missing shards.
 func (w *writer) writeShards(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	next := make(chan int)
@@ -470,7 +503,7 @@ func (w *writer) writeShards(ctx context.Context) error {
 	return g.Wait()
 }
 
-// journalEntry is what the journal says of a finished shard.
+// journalEntry is the journal of a finished shard.
 type journalEntry struct {
 	Shard      manifest.File `json:"shard"`
 	Bands      []Row         `json:"bands"`
@@ -491,7 +524,7 @@ func (w *writer) readJournal(k int) (*journalEntry, error) {
 	return e, nil
 }
 
-// isFinished tells whether a shard is there and is what the journal says.
+// isFinished reports whether a shard exists and matches its journal.
 func (w *writer) isFinished(k int) bool {
 	e, err := w.readJournal(k)
 	if err != nil || e.Shard.Path != shardName(k) || e.Shard.Size != w.shardSize(k) {
@@ -501,7 +534,7 @@ func (w *writer) isFinished(k int) bool {
 	return err == nil && f.Size == e.Shard.Size && f.SHA256 == e.Shard.SHA256
 }
 
-// finish writes the index and, last of all, the description.
+// finish writes the index and, last, the metadata.
 func (w *writer) finish() (*Result, error) {
 	m := w.meta
 	m.Shards, m.Statistics = nil, m.statistics()
@@ -557,12 +590,13 @@ func (w *writer) finish() (*Result, error) {
 	return r, w.discardJournal()
 }
 
-// discardJournal removes the journal of a store that is complete.
+// discardJournal removes the journal of a complete store.
 func (w *writer) discardJournal() error {
 	dir := filepath.Join(w.dir, journalDir)
 	return exit.CreateError(dir, os.RemoveAll(dir))
 }
 
+// writeJSON writes a JSON file atomically.
 func (w *writer) writeJSON(name string, v any) error {
 	text, err := json.MarshalIndent(v, "", " ")
 	if err != nil {

@@ -13,10 +13,11 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// WriteCSV puts a table at path as comma-separated values, whole or not at all: one line of
-// names, then the rows. NaN and zero times are empty; times are RFC 3339.
+// WriteCSV writes a table as comma-separated values: one line of names, then the
+// rows. The file is replaced atomically.
 //
-// Errors: as of Write.
+// Missing: NaN and zero times are empty. Times are RFC 3339.
+// Errors: as Write.
 func WriteCSV[T any](path string, rows []T) error {
 	cols, err := columns(reflect.TypeFor[T]())
 	if err != nil {
@@ -46,7 +47,7 @@ func WriteCSV[T any](path string, rows []T) error {
 	return exit.CreateError(path, err)
 }
 
-// cellText writes one value.
+// cellText formats one value.
 func cellText(v reflect.Value) string {
 	switch x := v.Interface().(type) {
 	case time.Time:

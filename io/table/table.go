@@ -1,10 +1,10 @@
 // Package table writes and reads tables as Parquet files. It is the only package
-// of the program that imports Arrow.
+// that imports Arrow.
 //
-// A table is a slice of flat structs; every exported field is a column, named by
-// its json tag, and so are the fields of embedded structs. Kinds: string → UTF8, integers → INT64, floats → DOUBLE, bool →
-// BOOLEAN, time.Time → TIMESTAMP (ms, UTC). NaN is written as null and null is
-// read as NaN; zero times likewise.
+// A table is a slice of flat structs. Every exported field is a column, named by
+// its json tag; fields of embedded structs are columns too. Types: string → UTF8,
+// integers → INT64, floats → DOUBLE, bool → BOOLEAN, time.Time → TIMESTAMP (ms,
+// UTC). NaN and zero times are stored as null; null is read as NaN or zero time.
 package table
 
 import (
@@ -41,10 +41,10 @@ type column struct {
 
 // columns lists the columns of a row type.
 //
-// Errors: a type that is no struct, or a field of a kind that has no column.
+// Errors: a type that is not a struct; a field whose type has no column type.
 func columns(row reflect.Type) ([]column, error) {
 	if row.Kind() != reflect.Struct {
-		return nil, fmt.Errorf("table: rows are %s, want a struct", row)
+		return nil, fmt.Errorf("table: row type %s, want a struct", row)
 	}
 	var out []column
 	for i := range row.NumField() {
@@ -79,7 +79,7 @@ func columns(row reflect.Type) ([]column, error) {
 		case k == reflect.Float32 || k == reflect.Float64:
 			t = arrow.PrimitiveTypes.Float64
 		default:
-			return nil, fmt.Errorf("table: field %s of %s is a %s, which has no column", f.Name, row, f.Type)
+			return nil, fmt.Errorf("table: field %s of %s has type %s, which has no column type", f.Name, row, f.Type)
 		}
 		out = append(out, column{name, []int{i}, t})
 	}
@@ -89,10 +89,11 @@ func columns(row reflect.Type) ([]column, error) {
 	return out, nil
 }
 
-// Write puts a table at path, whole or not at all, compressed with zstd at its fastest level: the library
-// makes an encoder for every column, and those of other levels take longer to set up than to use.
+// Write writes a table. The file is replaced atomically. Columns are compressed
+// with zstd at level 1: the library makes an encoder for each column, and encoders
+// of higher levels take longer to set up than to compress.
 //
-// Errors: a row type that Write cannot map; those of exit.CreateError.
+// Errors: a row type without a mapping; those of exit.CreateError.
 func Write[T any](path string, rows []T) error {
 	cols, err := columns(reflect.TypeFor[T]())
 	if err != nil {
@@ -114,7 +115,7 @@ func Write[T any](path string, rows []T) error {
 	record := b.NewRecord()
 	defer record.Release()
 	err = atomicfile.Write(path, func(w io.Writer) error {
-		// The writer closes what it is given; the file is closed by Write.
+		// The Parquet writer closes its argument; atomicfile.Write closes the file.
 		pw, err := pqarrow.NewFileWriter(schema, struct{ io.Writer }{w},
 			parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd), parquet.WithCompressionLevel(1)),
 			pqarrow.NewArrowWriterProperties(pqarrow.WithStoreSchema()))
@@ -130,7 +131,7 @@ func Write[T any](path string, rows []T) error {
 	return exit.CreateError(path, err)
 }
 
-// appendValue adds one value to its column.
+// appendValue appends one value to its column.
 func appendValue(b array.Builder, v reflect.Value) {
 	switch b := b.(type) {
 	case *array.StringBuilder:
@@ -154,11 +155,11 @@ func appendValue(b array.Builder, v reflect.Value) {
 	}
 }
 
-// Read gives the rows of a table that Write or another program made. Columns are
-// matched by name; those that T does not have are ignored.
+// Read returns the rows of a table. Columns are matched by name; columns that T
+// lacks are ignored.
 //
-// Errors: *exit.Error: 66 if there is no such file, 65 if it is no Parquet file or
-// lacks a column of T or has it in another type.
+// Errors: *exit.Error: 66 for an absent file; 65 if it is not a Parquet file, lacks
+// a column of T, or has it in another type.
 func Read[T any](ctx context.Context, path string) ([]T, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -168,12 +169,15 @@ func Read[T any](ctx context.Context, path string) ([]T, error) {
 	return read[T](ctx, path, f)
 }
 
-// Decode is Read of a file's content. Errors name the file. Arrow allocates what a file
-// says: compare the checksum of a file before, where there is one.
+// Decode is Read for the content of a file. path appears in errors.
+//
+// Memory: Arrow allocates the sizes that the file states. Verify the checksum of
+// the content first if there is one.
 func Decode[T any](ctx context.Context, path string, content []byte) ([]T, error) {
 	return read[T](ctx, path, bytes.NewReader(content))
 }
 
+// read reads a table from f.
 func read[T any](ctx context.Context, path string, f parquet.ReaderAtSeeker) (rows []T, err error) {
 	cols, err := columns(reflect.TypeFor[T]())
 	if err != nil {
@@ -181,7 +185,7 @@ func read[T any](ctx context.Context, path string, f parquet.ReaderAtSeeker) (ro
 	}
 	bad := func(why string) error {
 		return &exit.Error{Code: exit.BadData, What: "cannot read the Parquet table", At: path, Why: why,
-			Fix: "make the file again; it does not hold the table that is expected here"}
+			Fix: "recreate the file; it does not hold the expected table"}
 	}
 	defer func() { // Arrow panics on some damaged files
 		if p := recover(); p != nil {
@@ -201,8 +205,8 @@ func read[T any](ctx context.Context, path string, f parquet.ReaderAtSeeker) (ro
 	if err != nil {
 		return nil, bad(err.Error())
 	}
-	// Column by column in this goroutine: a panic in one of Arrow's own, which read a table
-	// as a whole, would end the program.
+	// Columns are read one by one in this goroutine. Arrow reads a complete table
+	// in goroutines of its own, where a panic would end the program.
 	for i, c := range cols {
 		at := schema.FieldIndices(c.name)
 		if len(at) != 1 {
@@ -239,7 +243,7 @@ func read[T any](ctx context.Context, path string, f parquet.ReaderAtSeeker) (ro
 	return rows, nil
 }
 
-// setValue takes element k of a column.
+// setValue sets v to element k of a column.
 func setValue(v reflect.Value, a arrow.Array, k int) {
 	null := a.IsNull(k)
 	switch a := a.(type) {

@@ -1,5 +1,5 @@
-// Package unit brings the units of files into SI, by a table rather than an
-// algebra: what is not in the table stays as it is, visibly.
+// Package unit converts units of files to SI, with a table instead of an algebra of
+// units. A unit that is not in the table is kept, so that listings show it.
 package unit
 
 import (
@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// Conversion is SI = Scale·native + Offset.
+// Conversion is the linear conversion SI = Scale·native + Offset.
 type Conversion struct {
 	SI     string // UDUNITS spelling
 	Scale  float64
 	Offset float64
 }
 
-// IsIdentity says whether values stay as they are.
+// IsIdentity reports whether values do not change.
 func (c Conversion) IsIdentity() bool { return c.Scale == 1 && c.Offset == 0 }
 
-// Difference is the conversion of a difference of two values, such as a spread:
-// without the offset.
+// Difference returns the conversion of a difference of two values, such as a
+// spread: without the offset.
 func (c Conversion) Difference() Conversion { return Conversion{c.SI, c.Scale, 0} }
 
-// Apply converts values in place. NaN stays NaN.
+// Apply converts values in place, in float64. NaN stays NaN.
 func (c Conversion) Apply(v []float32) {
 	if c.IsIdentity() {
 		return
@@ -31,11 +31,11 @@ func (c Conversion) Apply(v []float32) {
 	}
 }
 
-// ToNative is the inverse of one value, for statistics in the file's own unit.
+// ToNative converts one SI value to the native unit.
 func (c Conversion) ToNative(v float64) float64 { return (v - c.Offset) / c.Scale }
 
-// table lists native units in normal spelling. Units that are SI already, or
-// kept (%, degrees), map to themselves by not being here.
+// table lists native units in the spelling of Normalise. Units that are SI or kept
+// (%, degrees) are absent.
 //
 // Source: BIPM SI brochure; UDUNITS-2 database.
 var table = map[string]Conversion{
@@ -60,8 +60,8 @@ var (
 	slash = regexp.MustCompile(`/\s*([A-Za-z]+)([0-9]*)`)
 )
 
-// Normalise gives the UDUNITS spelling of a unit: "m**2 s**-2", "m^2/s^2" and
-// "m2 s-2" are one.
+// Normalise returns the UDUNITS spelling of a unit: "m**2 s**-2", "m^2/s^2" and "m2
+// s-2" become "m2 s-2".
 func Normalise(s string) string {
 	s = strings.Join(strings.Fields(strings.ReplaceAll(s, ".", " ")), " ")
 	s = power.ReplaceAllString(s, "$1$2")
@@ -76,9 +76,11 @@ func Normalise(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// ToSI looks up how a native unit becomes SI. wanted is the unit of the quantity in our
-// vocabulary, empty for one that is not in it: with "kg m-2" a depth of water ("m" and
-// "mm" of tp) is no length, and with "1" a percentage is a fraction.
+// ToSI returns the conversion of a native unit to SI. wanted is the unit of the
+// quantity in ensemble.Variables; "" for an unknown quantity. It resolves
+// ambiguities. If wanted is "kg m-2", a depth of water ("m" and "mm" of tp) is
+// converted to mass per area. If wanted is "1", a percentage is converted to a
+// fraction.
 func ToSI(native, wanted string) Conversion {
 	s := Normalise(native)
 	switch {

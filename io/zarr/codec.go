@@ -17,27 +17,27 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// decodeFunc undoes a codec that makes bytes of bytes; the result may lie in src. A result
-// of more than limit bytes is an error before memory for it is taken.
+// decodeFunc decodes bytes to bytes. The result may share memory with src. A result
+// of more than limit bytes is an error before its memory is allocated.
 type decodeFunc func(src []byte, limit int) ([]byte, error)
 
-// decoder is one codec of an array, as it is undone.
+// decoder decodes one codec of an array.
 type decoder struct {
 	name string
-	// encodedSize gives the bytes of the codec's result for so many bytes of input; nil for those
-	// of which only the result can tell.
+	// encodedSize returns the size of encoded data for a size of decoded data. It
+	// is nil for compressors, whose size depends on the data.
 	encodedSize func(n int) int
 	decode      decodeFunc
 }
 
-// codec is one kind of codec: its names in both versions and how to make a step of its
-// configuration. d is the type of the elements, which filters may change.
+// codec is one kind of codec: its names in both versions, and a constructor of
+// decoders. d is the type of the elements, which filters change.
 type codec struct {
 	names      []string
 	newDecoder func(conf json.RawMessage, d *dtype) (decoder, error)
 }
 
-// codecs lists what can be undone, but for what makes bytes of elements.
+// codecs lists the supported codecs, except those that convert elements to bytes.
 var codecs = []codec{
 	{[]string{"gzip", "numcodecs.gzip"}, withoutConfig(decodeGzip)},
 	{[]string{"zlib", "numcodecs.zlib"}, withoutConfig(decodeZlib)},
@@ -52,9 +52,9 @@ var codecs = []codec{
 	{[]string{"bitround", "numcodecs.bitround", "quantize", "numcodecs.quantize"}, newIdentity},
 }
 
-// newDecoder makes the step of a codec by its name.
+// newDecoder makes the decoder of a codec by name.
 //
-// Errors: a codec that is not in the list, as the reason why an array is not used.
+// Errors: an unknown codec, as the reason why the array is not used.
 func newDecoder(name string, conf json.RawMessage, d *dtype) (decoder, error) {
 	for _, c := range codecs {
 		for _, n := range c.names {
@@ -68,13 +68,22 @@ func newDecoder(name string, conf json.RawMessage, d *dtype) (decoder, error) {
 	return decoder{}, fmt.Errorf("its codec %.60q is not supported", name)
 }
 
+// withoutConfig adapts a decoder that ignores the configuration.
 func withoutConfig(undo decodeFunc) func(json.RawMessage, *dtype) (decoder, error) {
 	return func(json.RawMessage, *dtype) (decoder, error) { return decoder{decode: undo}, nil }
 }
 
-// decodeChain undoes the steps of a chunk, which were done in their order on size bytes.
+// decodeChain decodes a chunk.
+//
+// steps are in the order of encoding; size is the number of decoded bytes. The
+// limit of each codec follows from the metadata: the exact size where it is known,
+// otherwise an upper bound for data that a compressor cannot compress.
+//
+// Errors: those of the codecs with their names; a result of another size.
 func decodeChain(steps []decoder, src []byte, size int) ([]byte, error) {
-	sizes := make([]int, len(steps)+1) // before each step; -1 where it is not known
+	sizes := make([]int, len(steps)+1) // size before each codec; -1 if unknown
+	// Sizes before each codec follow from the decoded size, up to the first
+	// compressor.
 	sizes[0] = size
 	for i, s := range steps {
 		sizes[i+1] = -1
@@ -82,13 +91,14 @@ func decodeChain(steps []decoder, src []byte, size int) ([]byte, error) {
 			sizes[i+1] = s.encodedSize(sizes[i])
 		}
 	}
+	// Codecs are decoded in reverse order.
 	for i := len(steps) - 1; i >= 0; i-- {
 		limit := sizes[i]
-		if limit < 0 { // what a codec makes of bytes that it cannot compress
+		if limit < 0 { // upper bound for data that a compressor cannot compress
 			limit = size + size/8 + 64<<10
 		}
 		if sizes[i+1] >= 0 && len(src) != sizes[i+1] {
-			return nil, fmt.Errorf("%d bytes, not %d, for %s", len(src), sizes[i+1], steps[i].name)
+			return nil, fmt.Errorf("%s: got %d bytes, want %d", steps[i].name, len(src), sizes[i+1])
 		}
 		var err error
 		if src, err = steps[i].decode(src, limit); err != nil {
@@ -96,25 +106,29 @@ func decodeChain(steps []decoder, src []byte, size int) ([]byte, error) {
 		}
 	}
 	if len(src) != size {
-		return nil, fmt.Errorf("%d bytes, not %d", len(src), size)
+		return nil, fmt.Errorf("got %d bytes, want %d", len(src), size)
 	}
 	return src, nil
 }
 
-// readLimited reads a decompressing reader to its end. No more memory is taken at first
-// than so many bytes can hold: deflate and bzip2 make at most some thousand of one.
+// readLimited reads a decompressor to its end. The first allocation is bounded by
+// n, the size of the compressed data: deflate and bzip2 reach compression ratios of
+// about a thousand.
 func readLimited(r io.Reader, n, limit int) ([]byte, error) {
 	var b bytes.Buffer
+	// One byte more than limit distinguishes a result of limit bytes from a longer
+	// one.
 	b.Grow(min(limit+1, 64*n+512))
 	if _, err := io.Copy(&b, io.LimitReader(r, int64(limit)+1)); err != nil {
 		return nil, err
 	}
 	if b.Len() > limit {
-		return nil, fmt.Errorf("it becomes more than %d bytes", limit)
+		return nil, fmt.Errorf("it expands to more than %d bytes", limit)
 	}
 	return b.Bytes(), nil
 }
 
+// decodeGzip decodes gzip (RFC 1952).
 func decodeGzip(src []byte, limit int) ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(src))
 	if err != nil {
@@ -123,6 +137,7 @@ func decodeGzip(src []byte, limit int) ([]byte, error) {
 	return readLimited(r, len(src), limit)
 }
 
+// decodeZlib decodes zlib (RFC 1950).
 func decodeZlib(src []byte, limit int) ([]byte, error) {
 	r, err := zlib.NewReader(bytes.NewReader(src))
 	if err != nil {
@@ -131,62 +146,71 @@ func decodeZlib(src []byte, limit int) ([]byte, error) {
 	return readLimited(r, len(src), limit)
 }
 
+// decodeBzip2 decodes bzip2.
 func decodeBzip2(src []byte, limit int) ([]byte, error) {
 	return readLimited(bzip2.NewReader(bytes.NewReader(src)), len(src), limit)
 }
 
-// zstdDecoder serves all goroutines.
+// zstdDecoder is shared by all goroutines.
 var zstdDecoder = sync.OnceValues(func() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithDecoderMaxMemory(maxChunk), zstd.WithDecodeAllCapLimit(true))
 })
 
+// decodeZstd decodes Zstandard (RFC 8878).
 func decodeZstd(src []byte, limit int) ([]byte, error) {
 	d, err := zstdDecoder()
 	if err != nil {
 		return nil, err
 	}
-	return d.DecodeAll(src, make([]byte, 0, limit)) // and no byte beyond that
+	return d.DecodeAll(src, make([]byte, 0, limit)) // the capacity limits the result
 }
 
-// decodeLZ4 undoes a block behind the length of its result, as numcodecs writes it.
+// decodeLZ4 decodes an LZ4 block after its decoded length (uint32, little-endian),
+// the format of numcodecs.
 func decodeLZ4(src []byte, limit int) ([]byte, error) {
 	if len(src) < 4 {
-		return nil, errors.New("it has no length")
+		return nil, errors.New("the length is missing")
 	}
 	n := int64(binary.LittleEndian.Uint32(src))
 	if n > int64(limit) {
-		return nil, fmt.Errorf("it becomes %d bytes, more than %d", n, limit)
+		return nil, fmt.Errorf("it expands to %d bytes, more than %d", n, limit)
 	}
 	dst := make([]byte, n)
 	return dst, decodeLZ4Block(dst, src[4:])
 }
 
+// castagnoli is the table of CRC-32C, polynomial 0x1EDC6F41.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// decodeCRC32C verifies and takes off the checksum behind the bytes.
+// decodeCRC32C verifies and removes the CRC-32C (Castagnoli) after the data.
+//
+// Source: Zarr CRC32C codec 1.0.
 func decodeCRC32C(src []byte, _ int) ([]byte, error) {
 	n := len(src) - 4
 	if n < 0 {
-		return nil, errors.New("it has no checksum")
+		return nil, errors.New("the checksum is missing")
 	}
 	if sum, want := crc32.Checksum(src[:n], castagnoli), binary.LittleEndian.Uint32(src[n:]); sum != want {
-		return nil, fmt.Errorf("the checksum is %08x, not %08x", sum, want)
+		return nil, fmt.Errorf("checksum %08x, want %08x", sum, want)
 	}
 	return src[:n], nil
 }
 
+// newCRC32C makes the decoder of checksums.
 func newCRC32C(json.RawMessage, *dtype) (decoder, error) {
 	return decoder{encodedSize: func(n int) int { return n + 4 }, decode: decodeCRC32C}, nil
 }
 
+// sameSize is the encodedSize of codecs that keep the size.
 func sameSize(n int) int { return n }
 
-// newIdentity is for codecs that lose digits when they write, and do nothing else.
+// newIdentity makes the decoder of codecs that only discard digits when they encode
+// (bitround, quantize).
 func newIdentity(json.RawMessage, *dtype) (decoder, error) {
 	return decoder{encodedSize: sameSize, decode: func(src []byte, _ int) ([]byte, error) { return src, nil }}, nil
 }
 
-// newShuffle is the filter that puts the bytes of elements apart.
+// newShuffle makes the decoder of the shuffle filter.
 func newShuffle(conf json.RawMessage, _ *dtype) (decoder, error) {
 	var c struct {
 		Size int `json:"elementsize"`

@@ -14,44 +14,70 @@ import (
 	"github.com/ensemble-weather/ensemble/io/cf"
 )
 
-// maxChunk bounds the bytes of one chunk in memory.
+// maxChunk bounds the decoded bytes of one chunk.
 const maxChunk = 1 << 30
 
 // Array is one array of a store.
 type Array struct {
-	Path  string  // "t" or "group/t"
-	Shape []int64 // elements along each dimension
-	Dims  []string
+	// Path is "t" or, in a group, "group/t".
+	Path string
+	// Shape holds the number of elements along each dimension.
+	Shape []int64
+	// Dims holds the names of the dimensions: dimension_names of version 3,
+	// _ARRAY_DIMENSIONS of xarray in version 2.
+	Dims []string
+	// Attrs holds the attributes, with those of CF that Zarr stores elsewhere.
 	Attrs map[string]cf.Attr
 
-	dtype    dtype
-	fill     float64
-	hasFill  bool
-	chunk    []int64
-	keys     chunkKeys
-	order    []int     // axes in the order in which their elements are stored
-	stored   dtype     // of the elements behind all filters
-	decoders []decoder // of a chunk, or of one inside a shard
-	sharded  *sharding
-	packing  cf.Packing
-	version  int
-	text     bool // it holds texts, which nobody reads: names of places
+	// dtype is the type of decoded elements.
+	dtype dtype
+	// fill is the value of elements in absent chunks, valid if hasFill.
+	fill    float64
+	hasFill bool
+	// chunk is the shape of a chunk, or of a shard.
+	chunk []int64
+	// keys forms the keys of the chunks or shards.
+	keys chunkKeys
+	// order lists the axes in storage order, slowest first.
+	order []int
+	// stored is the type of the elements after all filters.
+	stored dtype
+	// decoders holds the codecs of a chunk, or of a chunk inside a shard, in the
+	// order of encoding.
+	decoders []decoder
+	// sharded is nil for an array without shards.
+	sharded *sharding
+	// packing unpacks values by the CF attributes.
+	packing cf.Packing
+	// version of Zarr, 2 or 3.
+	version int
+	// text reports an array of strings, which is not read.
+	text bool
 }
 
-// unusedError is why an array is sound and cannot be used.
+// unusedError is the reason why a valid array cannot be used.
 type unusedError struct{ reason string }
 
+// Error returns the reason.
 func (e *unusedError) Error() string { return e.reason }
 
+// unusedf formats an unusedError.
 func unusedf(format string, args ...any) error { return &unusedError{fmt.Sprintf(format, args...)} }
 
-// chunkKeys makes the keys of chunks.
+// chunkKeys forms the keys of chunks.
+//
+// Source: Zarr version 2, chunks; Zarr core specification 3.0, chunk key encoding.
 type chunkKeys struct {
-	prefix    string // "group/t/" or with the "c" of version 3
+	// prefix is "group/t/", followed by "c" and the separator in version 3.
+	prefix string
+	// separator is "." or "/".
 	separator string
-	scalar    string // of the one chunk of an array without dimensions
+	// scalar is the suffix of the only chunk of an array without dimensions: "0" in
+	// version 2, none in version 3.
+	scalar string
 }
 
+// key returns the key of a chunk.
 func (k chunkKeys) key(index []int64) string {
 	if len(index) == 0 {
 		return k.prefix + k.scalar
@@ -67,8 +93,8 @@ func (k chunkKeys) key(index []int64) string {
 	return b.String()
 }
 
-// unmarshal reads JSON, also that of writers who put NaN and Infinity in it, which then
-// are texts.
+// unmarshal decodes JSON. It also accepts bare NaN and Infinity, which Python
+// writes, and decodes them as strings.
 func unmarshal(text []byte, v any) error {
 	if err := json.Unmarshal(text, v); err == nil {
 		return nil
@@ -76,12 +102,13 @@ func unmarshal(text []byte, v any) error {
 	return json.Unmarshal(quoteNonFinite(text), v)
 }
 
-// quoteNonFinite puts quotes around the words NaN, Infinity and -Infinity outside of texts.
+// quoteNonFinite quotes the words NaN, Infinity and -Infinity outside of strings.
 func quoteNonFinite(text []byte) []byte {
 	var out bytes.Buffer
 	inside := false
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
+		// An escaped character cannot end the string.
 		case inside && c == '\\' && i+1 < len(text):
 			out.WriteByte(c)
 			i++
@@ -104,17 +131,19 @@ func quoteNonFinite(text []byte) []byte {
 	return out.Bytes()
 }
 
-// namedConfig is a codec or another extension point: in version 2 the name is "id" and the
-// configuration lies beside it.
+// namedConfig is a codec or another extension point. In version 2 the name is "id",
+// and the configuration is in the same object.
 type namedConfig struct {
 	ID            string          `json:"id"`
 	Name          string          `json:"name"`
 	Configuration json.RawMessage `json:"configuration"`
 }
 
-// parseArray2 reads the .zarray and .zattrs of an array.
+// parseArray2 parses the .zarray and .zattrs of an array.
 //
-// Errors: *unusedError; others for texts that contradict themselves.
+// Errors: *unusedError; others for metadata that contradict themselves.
+// Source: Zarr storage specification version 2, metadata: zarr_format, shape,
+// chunks, dtype, compressor, fill_value, order, filters, dimension_separator.
 func parseArray2(path string, text, attrs []byte) (*Array, error) {
 	var m struct {
 		Format     int               `json:"zarr_format"`
@@ -130,9 +159,11 @@ func parseArray2(path string, text, attrs []byte) (*Array, error) {
 	if err := unmarshal(text, &m); err != nil {
 		return nil, err
 	}
+	// A .zarray of another version is not valid, whatever follows.
 	if m.Format != 2 {
 		return nil, fmt.Errorf("zarr_format is %d in a .zarray", m.Format)
 	}
+	// dimension_separator is optional, with default ".".
 	if m.Separator == "" {
 		m.Separator = "."
 	}
@@ -143,6 +174,7 @@ func parseArray2(path string, text, attrs []byte) (*Array, error) {
 	if err := a.setAttributes(attrs); err != nil {
 		return nil, err
 	}
+	// Version 2 has no names of dimensions. xarray stores them in an attribute.
 	var xarray struct {
 		Dims []string `json:"_ARRAY_DIMENSIONS"`
 	}
@@ -151,9 +183,12 @@ func parseArray2(path string, text, attrs []byte) (*Array, error) {
 	}
 	delete(a.Attrs, "_ARRAY_DIMENSIONS")
 	var name string
+	// A structured type is a list of fields.
 	if json.Unmarshal(m.Dtype, &name) != nil {
-		return a, unusedf("it holds no numbers but type %.60s", m.Dtype)
+		return a, unusedf("its type %.60s is not numeric", m.Dtype)
 	}
+	// Arrays of strings are registered, so that coordinates can refer to them, but
+	// not read.
 	if a.text = isTextType(name); a.text {
 		return a, a.checkDimNames()
 	}
@@ -168,6 +203,7 @@ func parseArray2(path string, text, attrs []byte) (*Array, error) {
 	for i := range a.order {
 		a.order[i] = i
 	}
+	// C is row-major, F column-major.
 	switch m.Order {
 	case "C", "":
 	case "F":
@@ -176,6 +212,7 @@ func parseArray2(path string, text, attrs []byte) (*Array, error) {
 		return nil, fmt.Errorf("order is %q", m.Order)
 	}
 	a.stored = a.dtype
+	// The compressor is the last codec.
 	if len(m.Compressor) > 0 && string(m.Compressor) != "null" {
 		m.Filters = append(m.Filters, m.Compressor)
 	}
@@ -184,6 +221,7 @@ func parseArray2(path string, text, attrs []byte) (*Array, error) {
 		if err := json.Unmarshal(conf, &c); err != nil {
 			return nil, err
 		}
+		// Filters change the type that the next codec gets.
 		s, err := newDecoder(c.ID, conf, &a.stored)
 		if err != nil {
 			return a, unusedf("%v", err)
@@ -193,9 +231,12 @@ func parseArray2(path string, text, attrs []byte) (*Array, error) {
 	return a, a.finish(m.Fill)
 }
 
-// parseArray3 reads the zarr.json of an array.
+// parseArray3 parses the zarr.json of an array.
 //
-// Errors: *unusedError; others for texts that contradict themselves.
+// Errors: *unusedError; others for metadata that contradict themselves.
+// Source: Zarr core specification 3.0, array metadata: shape, data_type,
+// chunk_grid, chunk_key_encoding, fill_value, codecs, attributes, dimension_names,
+// storage_transformers.
 func parseArray3(path string, text []byte) (*Array, error) {
 	var m struct {
 		Format int             `json:"zarr_format"`
@@ -236,17 +277,21 @@ func parseArray3(path string, text []byte) (*Array, error) {
 			a.Dims = append(a.Dims, *d)
 		}
 	}
+	// Unknown members come first: they may change the meaning of all others.
 	if err := checkMustUnderstand(text); err != nil {
 		return a, err
 	}
+	// The core specification defines the regular grid only.
 	if m.Grid.Name != "regular" {
 		return a, unusedf("its chunk grid %.60q is not supported", m.Grid.Name)
 	}
+	// No storage transformer has been standardised.
 	if len(m.Transformers) > 0 {
 		return a, unusedf("it has storage transformers")
 	}
 	separator := m.Keys.Configuration.Separator
 	switch m.Keys.Name {
+	// The key of chunk (i, j) is c/i/j.
 	case "default":
 		if separator == "" {
 			separator = "/"
@@ -255,6 +300,7 @@ func parseArray3(path string, text []byte) (*Array, error) {
 		if len(a.Shape) == 0 {
 			a.keys.prefix = path + "/c"
 		}
+	// The key of chunk (i, j) is i.j, as in version 2.
 	case "v2":
 		if separator == "" {
 			separator = "."
@@ -282,11 +328,12 @@ func parseArray3(path string, text []byte) (*Array, error) {
 	return a, a.finish(m.Fill)
 }
 
-// knownMembers3 are the members of an array's zarr.json that are understood.
+// knownMembers3 lists the members of an array's zarr.json that this package reads.
 var knownMembers3 = []string{"zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs", "attributes", "dimension_names",
 	"storage_transformers", "consolidated_metadata"}
 
-// checkMustUnderstand refuses arrays with members that readers must understand and we do not.
+// checkMustUnderstand rejects arrays with unknown members, unless these state
+// must_understand: false.
 //
 // Source: Zarr core specification 3.0, extension points.
 func checkMustUnderstand(text []byte) error {
@@ -299,14 +346,17 @@ func checkMustUnderstand(text []byte) error {
 			Must *bool `json:"must_understand"`
 		}
 		if !slices.Contains(knownMembers3, name) && (json.Unmarshal(raw, &may) != nil || may.Must == nil || *may.Must) {
-			return unusedf("its metadata has %.60q, which is not understood", name)
+			return unusedf("its metadata has the unknown member %.60q", name)
 		}
 	}
 	return nil
 }
 
-// parseCodecs3 reads the codecs of version 3: those that change the order of axes or the
-// elements, one that makes bytes, those that make bytes of bytes.
+// parseCodecs3 parses the codecs of version 3: array → array codecs (transpose,
+// filters), one array → bytes codec (bytes, sharding_indexed), bytes → bytes codecs
+// (compressors, checksums).
+//
+// Source: Zarr core specification 3.0, codecs.
 func (a *Array) parseCodecs3(list []json.RawMessage) error {
 	a.order = make([]int, len(a.Shape))
 	for i := range a.order {
@@ -316,27 +366,31 @@ func (a *Array) parseCodecs3(list []json.RawMessage) error {
 	serialised := false
 	for _, raw := range list {
 		var c namedConfig
-		if json.Unmarshal(raw, &c.Name) != nil { // a name may stand alone
+		if json.Unmarshal(raw, &c.Name) != nil { // a name without configuration
 			if err := json.Unmarshal(raw, &c); err != nil {
 				return err
 			}
 		}
 		switch {
+		// array → array: element i of the order is the axis of the input that
+		// becomes axis i.
 		case c.Name == "transpose" && !serialised:
 			var t struct {
 				Order []int `json:"order"`
 			}
 			if err := json.Unmarshal(c.Configuration, &t); err != nil {
-				return unusedf("its codec transpose is not understood")
+				return unusedf("its codec transpose is invalid")
 			}
 			if !isPermutation(t.Order, len(a.order)) {
-				return fmt.Errorf("the order %v of a transposition of %d axes", t.Order, len(a.order))
+				return fmt.Errorf("transpose: order %v for %d axes", t.Order, len(a.order))
 			}
+			// Consecutive transpositions compose.
 			next := make([]int, len(a.order))
 			for i, k := range t.Order {
 				next[i] = a.order[k]
 			}
 			a.order = next
+		// array → bytes: C order in the given byte order.
 		case c.Name == "bytes" && !serialised:
 			var b struct {
 				Endian string `json:"endian"`
@@ -346,19 +400,21 @@ func (a *Array) parseCodecs3(list []json.RawMessage) error {
 					return err
 				}
 			}
+			// Types of one byte need no byte order.
 			if b.Endian != "little" && b.Endian != "big" && a.stored.size > 1 {
-				return fmt.Errorf("the order of bytes is %q", b.Endian)
+				return fmt.Errorf("endian is %q", b.Endian)
 			}
 			if b.Endian == "big" {
 				if len(a.decoders) > 0 {
-					return unusedf("its elements are filtered, and stored with the most significant byte first")
+					return unusedf("its elements are filtered and big-endian, which is not supported")
 				}
 				a.stored.big, a.dtype.big = true, true
 			}
 			serialised = true
+		// array → bytes: chunks with an index, shard.go.
 		case c.Name == "sharding_indexed" && !serialised:
 			if len(a.decoders) > 0 || !slices.IsSorted(a.order) {
-				return unusedf("its shards are transposed or filtered")
+				return unusedf("its shards are transposed or filtered, which is not supported")
 			}
 			if err := a.parseSharding(c.Configuration); err != nil {
 				return err
@@ -366,8 +422,9 @@ func (a *Array) parseCodecs3(list []json.RawMessage) error {
 			serialised = true
 		default:
 			if a.sharded != nil {
-				return unusedf("its shards are compressed as a whole")
+				return unusedf("its shards are compressed as a whole, which is not supported")
 			}
+			// The configuration is optional.
 			if c.Configuration == nil {
 				c.Configuration = json.RawMessage("{}")
 			}
@@ -379,11 +436,12 @@ func (a *Array) parseCodecs3(list []json.RawMessage) error {
 		}
 	}
 	if !serialised {
-		return errors.New("no codec makes bytes of the elements")
+		return errors.New("no codec converts elements to bytes")
 	}
 	return nil
 }
 
+// isPermutation reports whether p is a permutation of 0 … n−1.
 func isPermutation(p []int, n int) bool {
 	q := slices.Clone(p)
 	slices.Sort(q)
@@ -395,10 +453,10 @@ func isPermutation(p []int, n int) bool {
 	return len(p) == n
 }
 
-// checkShape checks shape and chunks.
+// checkShape checks shape and chunk shape, including overflow.
 func (a *Array) checkShape() error {
 	if len(a.Shape) != len(a.chunk) {
-		return fmt.Errorf("%d dimensions, and chunks of %d", len(a.Shape), len(a.chunk))
+		return fmt.Errorf("%d dimensions, but chunks of %d dimensions", len(a.Shape), len(a.chunk))
 	}
 	all, one := int64(1), int64(a.dtype.size)
 	for i, n := range a.Shape {
@@ -406,19 +464,21 @@ func (a *Array) checkShape() error {
 		if n < 0 || c < 1 {
 			return fmt.Errorf("shape %v, chunks %v", a.Shape, a.chunk)
 		}
+		// The bound leaves room for eight bytes per element.
 		if n > 0 && all > math.MaxInt64/8/n {
-			return fmt.Errorf("shape %v has more elements than can be counted", a.Shape)
+			return fmt.Errorf("shape %v overflows", a.Shape)
 		}
 		all *= max(n, 1)
 		if one > math.MaxInt64/c {
-			return fmt.Errorf("chunks %v have more elements than can be counted", a.chunk)
+			return fmt.Errorf("chunk shape %v overflows", a.chunk)
 		}
 		one *= c
 	}
 	return nil
 }
 
-// chunkSize is the number of elements of a chunk, or of one inside a shard.
+// chunkSize returns the number of elements of a chunk, or of a chunk inside a
+// shard.
 func (a *Array) chunkSize() int64 {
 	n := int64(1)
 	for _, c := range a.innerChunk() {
@@ -427,7 +487,8 @@ func (a *Array) chunkSize() int64 {
 	return n
 }
 
-// innerChunk is the shape of what is decoded at once.
+// innerChunk returns the shape of the unit of decoding: a chunk, or a chunk inside
+// a shard.
 func (a *Array) innerChunk() []int64 {
 	if a.sharded != nil {
 		return a.sharded.chunk
@@ -435,14 +496,15 @@ func (a *Array) innerChunk() []int64 {
 	return a.chunk
 }
 
-// finish checks what all parts together must be.
+// finish checks the metadata that depend on each other.
 func (a *Array) finish(fill json.RawMessage) error {
 	var err error
 	if a.fill, a.hasFill, err = a.dtype.parseFill(quoteNonFinite(fill)); err != nil {
 		return err
 	}
+	// The decoded and the filtered chunk must both fit.
 	if n := a.chunkSize(); n > maxChunk/int64(max(a.dtype.size, a.stored.size)) {
-		return unusedf("its chunks have %d elements, more than %d bytes", n, int64(maxChunk))
+		return unusedf("its chunks have %d elements, which exceeds the limit of %d bytes", n, int64(maxChunk))
 	}
 	if err := a.checkDimNames(); err != nil {
 		return err
@@ -451,29 +513,31 @@ func (a *Array) finish(fill json.RawMessage) error {
 	return nil
 }
 
-// checkDimNames checks those of the dimensions.
+// checkDimNames checks the names of the dimensions.
 func (a *Array) checkDimNames() error {
+	// CF identifies dimensions by name, so each needs a unique one.
 	for i, d := range a.Dims {
 		if d == "" || slices.Contains(a.Dims[:i], d) {
-			return unusedf("its dimensions %q have no names of their own", a.Dims)
+			return unusedf("the names of its dimensions %q are not unique", a.Dims)
 		}
 	}
 	if len(a.Dims) != len(a.Shape) {
 		if len(a.Dims) > 0 {
-			return fmt.Errorf("%d dimensions, and names %q", len(a.Shape), a.Dims)
+			return fmt.Errorf("%d dimensions, but names %q", len(a.Shape), a.Dims)
 		}
 		return unusedf("its dimensions have no names")
 	}
 	return nil
 }
 
-// setAttributes reads the attributes of an array or group.
+// setAttributes parses the attributes of an array or group.
 func (a *Array) setAttributes(text []byte) (err error) {
 	a.Attrs, err = parseAttributes(text)
 	return err
 }
 
-// parseAttributes takes texts, numbers and lists of them; other values say nothing to CF.
+// parseAttributes converts JSON attributes: strings, numbers and lists of them. CF
+// uses no other values, so these are dropped. Several strings are joined by blanks.
 func parseAttributes(text []byte) (map[string]cf.Attr, error) {
 	out := map[string]cf.Attr{}
 	if len(text) == 0 {
@@ -484,6 +548,7 @@ func parseAttributes(text []byte) (map[string]cf.Attr, error) {
 		return nil, fmt.Errorf("attributes: %w", err)
 	}
 	for name, value := range all {
+		// A single value is a list of one.
 		list, ok := value.([]any)
 		if !ok {
 			list = []any{value}
@@ -508,9 +573,10 @@ func parseAttributes(text []byte) (map[string]cf.Attr, error) {
 	return out, nil
 }
 
-// finishAttributes adds what CF says in attributes and Zarr elsewhere, and finds the
-// packing.
+// finishAttributes adds the attributes that CF expects and Zarr stores elsewhere
+// (units of datetime64, fill value), and computes the packing.
 func (a *Array) finishAttributes() {
+	// datetime64 counts from 1970 (numpy); CF expects a unit with a reference time.
 	if a.dtype.unit != "" && a.Attrs["units"].Text == "" {
 		units := a.dtype.unit
 		if a.dtype.kind == 'M' {
@@ -523,6 +589,7 @@ func (a *Array) finishAttributes() {
 		if !ok {
 			continue
 		}
+		// JSON has no NaN, so fill values are often strings.
 		if at.Text != "" {
 			at = cf.Attr{Numbers: parseNumber(at.Text)}
 		}
@@ -531,9 +598,9 @@ func (a *Array) finishAttributes() {
 		}
 		a.Attrs[name] = at
 	}
-	// In version 2 xarray keeps _FillValue in fill_value and nowhere else. But zarr-python
-	// by itself makes arrays with the fill value 0, and zero is a value, unless it is a
-	// packed number.
+	// In version 2 xarray stores _FillValue as fill_value only. But zarr-python
+	// creates arrays with fill value 0 by default, and zero is a valid value,
+	// except for packed integers.
 	var fill []float64
 	_, scaled := a.Attrs["scale_factor"]
 	if a.version == 2 && a.hasFill && (a.fill != 0 || scaled && a.dtype.kind != 'f') {
@@ -542,8 +609,8 @@ func (a *Array) finishAttributes() {
 	a.packing = cf.PackingOf(a.cfVariable(), fill...)
 }
 
-// parseNumber reads a number that an attribute has as text: "NaN", or the eight bytes of a
-// double in base 64, as xarray writes _FillValue in version 3.
+// parseNumber parses a number that an attribute stores as a string: "NaN",
+// "Infinity", or a double in base 64, as xarray writes _FillValue in version 3.
 func parseNumber(s string) cf.Floats {
 	switch s {
 	case "NaN":
@@ -553,14 +620,16 @@ func parseNumber(s string) cf.Floats {
 	case "-Infinity":
 		return cf.Floats{math.Inf(-1)}
 	}
+	// A float64, little-endian, in base 64.
 	if b, err := base64.StdEncoding.DecodeString(s); err == nil && len(b) == 8 {
 		return cf.Floats{math.Float64frombits(binary.LittleEndian.Uint64(b))}
 	}
 	return nil
 }
 
-// cfVariable is the array without its dimensions as CF sees it.
+// cfVariable returns the array as a CF variable, without dimensions.
 func (a *Array) cfVariable() *cf.Var {
+	// The last element of the path is the name, the rest the group.
 	group, name := "", a.Path
 	if cut := strings.LastIndex(a.Path, "/"); cut >= 0 {
 		group, name = a.Path[:cut], a.Path[cut+1:]

@@ -21,39 +21,47 @@ import (
 	"github.com/ensemble-weather/ensemble/io/cf"
 )
 
-// Bounds of memory. Chunks that are being decoded need up to three times their size: as
-// they are read, between two codecs, and decoded.
+// Bounds of memory. A chunk that is being decoded needs up to three times its size:
+// as read, between two codecs, and decoded.
 const (
-	cacheBytes  = 256 << 20 // decoded chunks that are kept
-	decodeBytes = 1 << 30   // decoded chunks that are under way
-	// freeRatio is how much a chunk may grow by decoding, if it becomes larger than
-	// freeBytes: fields of one value shrink to almost nothing, and bombs grow from it.
+	cacheBytes  = 256 << 20 // decoded chunks in the cache
+	decodeBytes = 1 << 30   // chunks that are being decoded
+	// freeRatio bounds the compression ratio of chunks above freeBytes. Constant
+	// fields compress to almost nothing, and so do decompression bombs.
 	freeRatio = 1000
 	freeBytes = 64 << 20
 )
 
-// Request is a part of an array, to be read into Values or Doubles: in C order of its
-// dimensions, unpacked, NaN where it is missing.
+// Request is a request for a slab of an array. The result is written to Values or
+// doubles.
+//
+// Shape: C order of the dimensions.
+// Missing: NaN, after unpacking.
 type Request struct {
-	Slab    cf.Slab // of Store.Header
-	Values  []float32
+	// Slab selects the elements. Slab.Var is a position in Store.Arrays.
+	Slab cf.Slab
+	// Values is the result, in C order of the dimensions.
+	Values []float32
+	// doubles is the result of ReadAll, instead of Values.
 	doubles []float64
 }
 
-// chunkRead is one chunk with the parts that need it.
+// chunkRead is one chunk with the requests that need it.
 type chunkRead struct {
 	array *Array
-	index []int64 // of the chunk, in chunks
+	// index is the position of the chunk, in chunks along each dimension.
+	index []int64
 	parts []*Request
 }
 
-// Read reads parts into their Values, for which room gives memory once all chunks are
-// known to be there. As many chunks as there are processors are read at once, each once,
-// whatever number of parts it serves.
+// Read reads slabs into their Values. room allocates memory for n values; it is
+// called when all chunks are known to exist. One goroutine per processor reads
+// chunks, each of them once.
 //
-// Memory: decodeBytes, cacheBytes.
-// Errors: *exit.Error naming array and chunk, 65 for a chunk that is absent or damaged, 66
-// for one that was written while the store was open, 74 if reading fails; ctx.Err().
+// Memory: decodeBytes and cacheBytes.
+// Errors: *exit.Error with array and chunk: 65 for an absent or damaged chunk, 66
+// for one that was written while the store was open, 74 if reading fails;
+// ctx.Err().
 func (s *Store) Read(ctx context.Context, parts []*Request, room func(n int) []float32) error {
 	jobs, err := s.planReads(parts)
 	if err != nil {
@@ -65,7 +73,7 @@ func (s *Store) Read(ctx context.Context, parts []*Request, room func(n int) []f
 	return s.runReads(ctx, jobs, false)
 }
 
-// ReadAll reads a whole array as doubles, for coordinates.
+// ReadAll reads a complete array as float64, for coordinates.
 func (s *Store) ReadAll(ctx context.Context, k int) ([]float64, error) {
 	a := s.Arrays[k]
 	p := &Request{Slab: cf.Slab{Var: k, Start: make([]int64, len(a.Shape)), Count: a.Shape}}
@@ -77,20 +85,20 @@ func (s *Store) ReadAll(ctx context.Context, k int) ([]float64, error) {
 	return p.doubles, s.runReads(ctx, jobs, true)
 }
 
-// planReads finds the chunks of all parts, in the order of the first part that needs them.
+// planReads returns the chunks of all requests, in the order of the first request
+// that needs each.
 //
-// Errors: a part that does not fit its array; that of absent, if a chunk or its shard is
-// not there.
+// Errors: a slab outside of its array; that of absentChunk.
 func (s *Store) planReads(parts []*Request) ([]*chunkRead, error) {
 	var out []*chunkRead
 	by := map[string]*chunkRead{}
 	for _, p := range parts {
 		if p.Slab.Var < 0 || p.Slab.Var >= len(s.Arrays) {
-			return nil, fmt.Errorf("array %d of %d", p.Slab.Var, len(s.Arrays))
+			return nil, fmt.Errorf("array %d of %d does not exist", p.Slab.Var, len(s.Arrays))
 		}
 		a := s.Arrays[p.Slab.Var]
 		if a.text {
-			return nil, fmt.Errorf("%s holds texts", a.Path)
+			return nil, fmt.Errorf("%s is an array of strings", a.Path)
 		}
 		if err := p.check(a); err != nil {
 			return nil, err
@@ -101,8 +109,11 @@ func (s *Store) planReads(parts []*Request) ([]*chunkRead, error) {
 			index[i] = p.Slab.Start[i] / inner[i]
 		}
 		for {
+			// Requests that need the same chunk share one read.
 			key := fmt.Sprint(p.Slab.Var, index)
 			if by[key] == nil {
+				// Absent chunks are reported before memory is allocated and other
+				// chunks are read.
 				if at := a.chunkKey(index); !s.storage.has(at) {
 					if err := s.absentChunk(a.chunkName(at)); err != nil {
 						return nil, err
@@ -114,6 +125,7 @@ func (s *Store) planReads(parts []*Request) ([]*chunkRead, error) {
 			by[key].parts = append(by[key].parts, p)
 			i := len(index) - 1
 			for ; i >= 0; i-- {
+				// Next chunk of the slab, the last dimension fastest.
 				if index[i]++; index[i]*inner[i] < p.Slab.Start[i]+p.Slab.Count[i] {
 					break
 				}
@@ -127,21 +139,22 @@ func (s *Store) planReads(parts []*Request) ([]*chunkRead, error) {
 	return out, nil
 }
 
-// check checks a part against its array.
+// check verifies that a slab is inside its array.
 func (p *Request) check(a *Array) error {
 	if len(p.Slab.Start) != len(a.Shape) || len(p.Slab.Count) != len(a.Shape) {
-		return fmt.Errorf("%s: part %v %v does not fit", a.Path, p.Slab.Start, p.Slab.Count)
+		return fmt.Errorf("%s: slab %v %v does not match the dimensions", a.Path, p.Slab.Start, p.Slab.Count)
 	}
 	for i, n := range a.Shape {
 		if p.Slab.Start[i] < 0 || p.Slab.Count[i] < 1 || p.Slab.Start[i]+p.Slab.Count[i] > n {
-			return fmt.Errorf("%s: part %v %v is outside of %v", a.Path, p.Slab.Start, p.Slab.Count, a.Shape)
+			return fmt.Errorf("%s: slab %v %v exceeds the shape %v", a.Path, p.Slab.Start, p.Slab.Count, a.Shape)
 		}
 	}
 	return nil
 }
 
-// runReads does jobs. The error is that of the first job that has one, whichever ends first:
-// after an error no more are begun, and those that were are finished.
+// runReads executes reads concurrently. It returns the error of the first read in
+// the list that has one, so errors do not depend on timing. After an error no
+// further reads are started.
 func (s *Store) runReads(ctx context.Context, jobs []*chunkRead, coordinate bool) error {
 	errs := make([]error, len(jobs))
 	var failed atomic.Bool
@@ -152,25 +165,29 @@ func (s *Store) runReads(ctx context.Context, jobs []*chunkRead, coordinate bool
 			break
 		}
 		g.Go(func() error {
+			// Errors are kept by position, so that the result does not depend on
+			// the order of completion.
 			if errs[i] = s.readChunk(ctx, j, coordinate); errs[i] != nil {
 				failed.Store(true)
 			}
 			return nil
 		})
 	}
-	g.Wait() // no job returns an error to it
+	g.Wait() // the functions return nil
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	return cmp.Or(errs...)
 }
 
-// readChunk reads one chunk into its parts.
+// readChunk decodes one chunk and copies it to its requests.
 func (s *Store) readChunk(ctx context.Context, j *chunkRead, coordinate bool) error {
 	raw, err := s.cache.get(ctx, j.array, fmt.Sprint(j.index), func() ([]byte, error) { return s.loadChunk(j.array, j.index) })
 	if err != nil {
 		return err
 	}
+	// Coordinates must be complete, so their absent chunks are the fill value, not
+	// NaN.
 	gap := math.NaN()
 	if coordinate && j.array.hasFill {
 		gap = j.array.fill
@@ -183,22 +200,29 @@ func (s *Store) readChunk(ctx context.Context, j *chunkRead, coordinate bool) er
 	return nil
 }
 
-// copy takes what a part needs of a chunk, row by row. A chunk of nil is absent: gap
-// stands for its values.
+// copy copies the overlap of a chunk and a request, row by row.
+//
+// Shape: raw is a decoded chunk in the storage order of the array; nil is an absent
+// chunk, whose values are gap. The result is in C order of the slab.
+// Missing: NaN, by the CF attributes.
+// Errors: those of unpacking.
 func (j *chunkRead) copy(p *Request, raw []byte, gap float64) error {
 	a := j.array
 	n := len(a.Shape)
 	inner := a.innerChunk()
-	from, count := make([]int64, n), make([]int64, n) // of the chunk's elements
-	first, stride := int64(0), int64(1)               // of the part's values
-	into := make([]int64, n)                          // strides of the part's values
+	from, count := make([]int64, n), make([]int64, n) // the overlap, in elements of the chunk
+	first, stride := int64(0), int64(1)               // offset and stride of the overlap in the result
+	into := make([]int64, n)                          // strides of the result
 	for i := n - 1; i >= 0; i-- {
+		// The overlap of chunk and slab along dimension i.
 		low, high := max(j.index[i]*inner[i], p.Slab.Start[i]), min((j.index[i]+1)*inner[i], p.Slab.Start[i]+p.Slab.Count[i])
 		from[i], count[i] = low-j.index[i]*inner[i], high-low
 		into[i] = stride
 		first += (low - p.Slab.Start[i]) * stride
 		stride *= p.Slab.Count[i]
 	}
+	// Rows run along the last dimension. In a transposed chunk their elements are
+	// not contiguous: step is the distance between them.
 	steps := a.strides()
 	row, step, last := 1, 1, n-1
 	if n > 0 {
@@ -207,6 +231,7 @@ func (j *chunkRead) copy(p *Request, raw []byte, gap float64) error {
 	values := make([]float64, row)
 	place := make([]int64, n)
 	for {
+		// Offsets of the row in the chunk and in the result.
 		at, to := int64(0), first
 		for i := range n {
 			at += (from[i] + place[i]) * steps[i]
@@ -219,6 +244,7 @@ func (j *chunkRead) copy(p *Request, raw []byte, gap float64) error {
 		} else {
 			a.dtype.readFloats(values, raw, int(at), step)
 		}
+		// Unpacking row by row keeps the values in the CPU cache.
 		if err := a.packing.Unpack(values); err != nil {
 			return err
 		}
@@ -242,7 +268,9 @@ func (j *chunkRead) copy(p *Request, raw []byte, gap float64) error {
 	}
 }
 
-// strides are the elements between neighbours along each dimension of a decoded chunk.
+// strides returns the distance, in elements of a decoded chunk, between neighbours
+// along each dimension. For chunk shape (c, d) they are (d, 1) in C order and (1,
+// c) in F order.
 func (a *Array) strides() []int64 {
 	out := make([]int64, len(a.order))
 	step := int64(1)
@@ -253,7 +281,7 @@ func (a *Array) strides() []int64 {
 	return out
 }
 
-// chunkKey is the key under which a chunk lies, or its shard.
+// chunkKey returns the key of a chunk, or of the shard that holds it.
 func (a *Array) chunkKey(index []int64) string {
 	if a.sharded == nil {
 		return a.keys.key(index)
@@ -265,10 +293,11 @@ func (a *Array) chunkKey(index []int64) string {
 	return a.keys.key(outer)
 }
 
-// chunkName names a key in messages.
+// chunkName names a key in errors.
 func (a *Array) chunkName(key string) string { return fmt.Sprintf("array %s, chunk %s", a.Path, key) }
 
-// loadChunk reads and decodes a chunk; nil if it is absent and may be.
+// loadChunk reads and decodes a chunk. It returns nil if the chunk is absent and
+// the store is sparse.
 func (s *Store) loadChunk(a *Array, index []int64) ([]byte, error) {
 	key := a.chunkKey(index)
 	at := a.chunkName(key)
@@ -281,9 +310,10 @@ func (s *Store) loadChunk(a *Array, index []int64) ([]byte, error) {
 	}
 	var src []byte
 	if a.sharded == nil {
+		// An encoded chunk is at most slightly larger than the decoded one.
 		if o.size > 2*maxChunk {
 			o.close()
-			return nil, s.storeError("a chunk cannot be read", at, fmt.Errorf("%d bytes, more than %d", o.size, int64(2*maxChunk)))
+			return nil, s.storeError("a chunk cannot be read", at, fmt.Errorf("%d bytes exceed the limit of %d", o.size, int64(2*maxChunk)))
 		}
 		src, err = o.bytes()
 	} else {
@@ -298,23 +328,26 @@ func (s *Store) loadChunk(a *Array, index []int64) ([]byte, error) {
 	}
 	size := int(a.chunkSize()) * a.dtype.size
 	if size > freeBytes && size/freeRatio > len(src) {
-		return nil, s.storeError("a chunk cannot be decoded", at, fmt.Errorf("%d bytes would become %d", len(src), size))
+		return nil, s.storeError("a chunk cannot be decoded", at, fmt.Errorf("%d bytes would expand to %d", len(src), size))
 	}
 	raw, err := decodeChain(a.decoders, src, size)
 	if err != nil {
 		return nil, s.storeError("a chunk cannot be decoded", at, err)
 	}
+	// dtype.readFloats expects little-endian elements.
 	a.dtype.toLittleEndian(raw)
 	return raw, nil
 }
 
-// readChunk reads one chunk out of a shard; nil if it is absent. The shard is closed.
+// readChunk reads one encoded chunk of a shard; nil if it is absent. It closes the
+// shard.
 func (s *sharding) readChunk(o *object, key string, chunk []int64) ([]byte, error) {
 	defer o.close()
 	index, err := s.loadIndex(o, key)
 	if err != nil {
 		return nil, err
 	}
+	// Chunks in a shard are indexed in C order.
 	inside := int64(0)
 	for i, k := range chunk {
 		inside = inside*s.chunksPerShard[i] + k%s.chunksPerShard[i]
@@ -324,9 +357,11 @@ func (s *sharding) readChunk(o *object, key string, chunk []int64) ([]byte, erro
 		return nil, nil
 	}
 	if length > 2*maxChunk {
-		return nil, fmt.Errorf("%d bytes, more than %d", length, int64(2*maxChunk))
+		return nil, fmt.Errorf("%d bytes exceed the limit of %d", length, int64(2*maxChunk))
 	}
 	src := make([]byte, length)
+	// The index was checked against the size, so a short read means that the shard
+	// was truncated since.
 	if n, err := o.ReadAt(src, offset); int64(n) < length {
 		if err == io.EOF {
 			err = errChanged
@@ -336,8 +371,8 @@ func (s *sharding) readChunk(o *object, key string, chunk []int64) ([]byte, erro
 	return src, o.check()
 }
 
-// FirstAbsentChunk names the first chunk, or shard, that is not there; "" if all are, or may be
-// absent. What a shard lacks is found when it is read.
+// FirstAbsentChunk returns the name of the first absent chunk or shard; "" if none
+// is absent or the store is sparse. Chunks inside shards are not checked.
 func (s *Store) FirstAbsentChunk() string {
 	if s.sparse {
 		return ""
@@ -363,26 +398,32 @@ func (s *Store) FirstAbsentChunk() string {
 	return ""
 }
 
-// absentChunk is the error of a chunk that is not there, nil if that is allowed.
+// absentChunk returns the error of an absent chunk; nil if the store is sparse.
 func (s *Store) absentChunk(at string) error {
 	if s.sparse {
 		return nil
 	}
 	return &exit.Error{Code: exit.BadData, What: "a chunk is absent", At: s.path + ", " + at,
-		Why: "it was lost, or never written; other readers take it for the fill value",
-		Fix: "fetch the store again; if absent chunks are missing values by intent, say so: data.sparse: true, or --sparse"}
+		Why: "it was lost or never written; other readers return the fill value for it",
+		Fix: "fetch the store again; if absent chunks are missing values, set data.sparse: true or --sparse"}
 }
 
-// cache keeps decoded chunks, the last that were used, and lets only one goroutine decode
-// each.
+// cache keeps decoded chunks and drops the least recently used. Each chunk is
+// decoded by one goroutine while others wait for it.
 type cache struct {
-	mu       sync.Mutex
-	entries  map[string]*cacheEntry
-	order    *list.List // of keys, the last used in front
-	bytes    int
+	mu sync.Mutex
+	// entries holds decoded chunks and chunks that are being decoded, by array and
+	// index.
+	entries map[string]*cacheEntry
+	// order lists the keys of decoded chunks, the most recently used first.
+	order *list.List
+	// bytes is the size of all decoded chunks.
+	bytes int
+	// decoding bounds the bytes of chunks that are being decoded.
 	decoding *semaphore.Weighted
 }
 
+// cacheEntry is one chunk. done is closed when raw or err is set.
 type cacheEntry struct {
 	done     chan struct{}
 	raw      []byte
@@ -390,14 +431,17 @@ type cacheEntry struct {
 	position *list.Element
 }
 
+// newCache returns an empty cache.
 func newCache() *cache {
 	return &cache{entries: map[string]*cacheEntry{}, order: list.New(), decoding: semaphore.NewWeighted(decodeBytes)}
 }
 
-// get gives a chunk, which decode makes if it is not there. Nobody writes to the bytes.
+// get returns a chunk. decode is called if the chunk is not cached. The bytes must
+// not be changed.
 func (c *cache) get(ctx context.Context, a *Array, index string, decode func() ([]byte, error)) ([]byte, error) {
 	key := a.Path + index
 	c.mu.Lock()
+	// Another goroutine has decoded the chunk, or is decoding it.
 	for c.entries[key] != nil {
 		e := c.entries[key]
 		if e.position != nil {
@@ -412,11 +456,13 @@ func (c *cache) get(ctx context.Context, a *Array, index string, decode func() (
 		if !errors.Is(e.err, context.Canceled) && !errors.Is(e.err, context.DeadlineExceeded) {
 			return e.raw, e.err
 		}
-		c.mu.Lock() // who decoded it gave up; this one need not
+		c.mu.Lock() // the goroutine that decoded it was cancelled
 	}
 	e := &cacheEntry{done: make(chan struct{})}
 	c.entries[key] = e
 	c.mu.Unlock()
+	// The semaphore bounds the memory of concurrent decoders. A chunk above the
+	// bound is decoded alone.
 	size := min(a.chunkSize()*int64(a.dtype.size), decodeBytes)
 	if e.err = c.decoding.Acquire(ctx, size); e.err == nil {
 		e.raw, e.err = decode()
@@ -425,12 +471,14 @@ func (c *cache) get(ctx context.Context, a *Array, index string, decode func() (
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer close(e.done)
-	if e.err != nil { // it may be better the next time
+	if e.err != nil { // errors are not cached
 		delete(c.entries, key)
 		return nil, e.err
 	}
 	e.position = c.order.PushFront(key)
 	c.bytes += len(e.raw)
+	// Drop the least recently used chunks. Goroutines that still use their bytes
+	// keep them alive.
 	for c.bytes > cacheBytes {
 		oldest := c.order.Back()
 		name := oldest.Value.(string)

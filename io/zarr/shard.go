@@ -11,35 +11,45 @@ import (
 	"time"
 )
 
-// sharding says how chunks lie in the shards of an array.
+// sharding describes the layout of chunks in the shards of an array.
 //
-// Source: Zarr sharding codec 1.0.
+// Source: Zarr sharding codec 1.0 (sharding_indexed).
 type sharding struct {
-	chunk          []int64 // shape of a chunk inside a shard
-	chunksPerShard []int64 // such chunks along each dimension of a shard
-	count          int64   // of them in a shard
-	checksummed    bool    // the index ends with its CRC32C
-	atStart        bool
+	// chunk is the shape of a chunk inside a shard.
+	chunk []int64
+	// chunksPerShard is the number of chunks along each dimension of a shard.
+	chunksPerShard []int64
+	// count is the number of chunks in a shard, absent ones included.
+	count int64
+	// checksummed reports that the index ends with its CRC-32C.
+	checksummed bool
+	// atStart reports that the index is at the start of the shard. The default is
+	// the end.
+	atStart bool
 
-	mu      sync.Mutex
-	indexes map[string]shardIndex // by key, of shards read lately
+	mu sync.Mutex
+	// indexes caches the indexes of recently used shards by key.
+	indexes map[string]shardIndex
 }
 
-// shardIndex is where the chunks of a shard lie: where each begins and how long it is, or
-// the length -1 for one that is absent.
+// shardIndex holds offset and length of each chunk of a shard. Length -1 is an
+// absent chunk.
 type shardIndex struct {
-	modified time.Time // of the shard
-	chunks   [][2]int64
+	// modified is the modification time of the shard, by which a cached index is
+	// validated.
+	modified time.Time
+	// chunks holds offset and length of each chunk, in C order.
+	chunks [][2]int64
 }
 
-// maxCachedIndexes bounds the indexes that are kept.
+// maxCachedIndexes bounds the cached indexes.
 const maxCachedIndexes = 64
 
 // maxShardChunks bounds the chunks of one shard.
 const maxShardChunks = 1 << 20
 
-// parseSharding reads the configuration of the sharding codec. The codecs inside become the steps
-// of the array.
+// parseSharding parses the configuration of the sharding codec: chunk_shape,
+// codecs, index_codecs, index_location. The inner codecs become those of the array.
 func (a *Array) parseSharding(conf json.RawMessage) error {
 	var c struct {
 		Shape    []int64           `json:"chunk_shape"`
@@ -52,11 +62,12 @@ func (a *Array) parseSharding(conf json.RawMessage) error {
 	}
 	s := &sharding{chunk: c.Shape, count: 1, atStart: c.Location == "start"}
 	if len(c.Shape) != len(a.chunk) {
-		return fmt.Errorf("chunks %v in shards %v", c.Shape, a.chunk)
+		return fmt.Errorf("chunks %v do not divide shards %v", c.Shape, a.chunk)
 	}
 	for i, n := range c.Shape {
+		// Chunks must divide the shard evenly.
 		if n < 1 || a.chunk[i]%n != 0 {
-			return fmt.Errorf("chunks %v in shards %v", c.Shape, a.chunk)
+			return fmt.Errorf("chunks %v do not divide shards %v", c.Shape, a.chunk)
 		}
 		s.chunksPerShard = append(s.chunksPerShard, a.chunk[i]/n)
 		if s.count > maxShardChunks/s.chunksPerShard[i] {
@@ -81,29 +92,33 @@ func (a *Array) parseSharding(conf json.RawMessage) error {
 			}
 		}
 		switch {
+		// The specification requires a codec of fixed size for the index. Writers
+		// use bytes, optionally with crc32c.
 		case i == 0 && n.Name == "bytes" && b.Endian == "little":
 		case i == 1 && n.Name == "crc32c":
 			s.checksummed = true
 		default:
-			return unusedf("the index of its shards has the codec %.60q", n.Name)
+			return unusedf("the index of its shards has the codec %.60q, which is not supported", n.Name)
 		}
 	}
 	if len(c.Index) == 0 {
-		return errors.New("no codec makes bytes of the index of a shard")
+		return errors.New("index_codecs is empty")
 	}
+	// The inner codecs are parsed on a copy, which must not be sharded itself.
 	inside := *a
 	if err := inside.parseCodecs3(c.Codecs); err != nil {
 		return err
 	}
 	if inside.sharded != nil {
-		return unusedf("its shards hold shards")
+		return unusedf("its shards contain shards, which is not supported")
 	}
 	a.order, a.stored, a.decoders, a.dtype = inside.order, inside.stored, inside.decoders, inside.dtype
 	a.sharded = s
 	return nil
 }
 
-// indexSize is the bytes of an index.
+// indexSize returns the bytes of an index: offset and length of each chunk as
+// uint64, and the checksum.
 func (s *sharding) indexSize() int64 {
 	n := 16 * s.count
 	if s.checksummed {
@@ -112,10 +127,10 @@ func (s *sharding) indexSize() int64 {
 	return n
 }
 
-// loadIndex gives the index of a shard.
+// loadIndex returns the index of a shard, from the cache if the shard is unchanged.
 //
-// Errors: a shard that is shorter than its index, a wrong checksum, chunks that lie
-// outside of the shard.
+// Errors: a shard that is shorter than its index, a wrong checksum, chunks outside
+// of the shard.
 func (s *sharding) loadIndex(o *object, key string) ([][2]int64, error) {
 	s.mu.Lock()
 	known, ok := s.indexes[key]
@@ -136,12 +151,13 @@ func (s *sharding) loadIndex(o *object, key string) ([][2]int64, error) {
 	return chunks, nil
 }
 
-// readIndex reads and parses it.
+// readIndex reads and parses the index of a shard.
 func (s *sharding) readIndex(o *object) ([][2]int64, error) {
 	n := s.indexSize()
 	if o.size < n {
-		return nil, fmt.Errorf("a shard of %d bytes, its index has %d", o.size, n)
+		return nil, fmt.Errorf("a shard of %d bytes is shorter than its index of %d", o.size, n)
 	}
+	// The index is at the end by default.
 	at := o.size - n
 	if s.atStart {
 		at = 0
@@ -156,7 +172,16 @@ func (s *sharding) readIndex(o *object) ([][2]int64, error) {
 	return s.parse(raw, o.size)
 }
 
-// parse reads the bytes of an index of a shard of so many bytes.
+// parse parses an index. size is the length of the shard.
+//
+//	chunk 0: offset uint64, length uint64
+//	chunk 1: offset uint64, length uint64
+//	…
+//	CRC-32C uint32, if index_codecs has crc32c
+//
+// All numbers are little-endian. An absent chunk has offset and length 2⁶⁴−1.
+//
+// Source: Zarr sharding codec 1.0, binary shard format.
 func (s *sharding) parse(raw []byte, size int64) ([][2]int64, error) {
 	if s.checksummed {
 		var err error
@@ -166,12 +191,13 @@ func (s *sharding) parse(raw []byte, size int64) ([][2]int64, error) {
 	}
 	out := make([][2]int64, s.count)
 	for i := range out {
+		// Chunks may lie in any order and with gaps, but only inside the shard.
 		offset, length := binary.LittleEndian.Uint64(raw[16*i:]), binary.LittleEndian.Uint64(raw[16*i+8:])
 		switch {
 		case offset == math.MaxUint64 && length == math.MaxUint64:
 			out[i] = [2]int64{0, -1}
 		case offset > uint64(size) || length > uint64(size)-offset:
-			return nil, fmt.Errorf("chunk %d of the shard at byte %d with %d bytes, the shard has %d", i, offset, length, size)
+			return nil, fmt.Errorf("chunk %d at byte %d with %d bytes exceeds the shard of %d bytes", i, offset, length, size)
 		default:
 			out[i] = [2]int64{int64(offset), int64(length)}
 		}

@@ -15,41 +15,45 @@ import (
 	"time"
 )
 
-// Limits of what a store may have; real ones stay far below.
+// Limits of a store, far above real ones.
 const (
-	maxMetadata = 64 << 20 // bytes of one text
+	maxMetadata = 64 << 20 // bytes of one metadata document
 	maxArrays   = 100_000
-	maxDepth    = 30      // groups in groups
+	maxDepth    = 30      // nesting of groups
 	maxEntries  = 1 << 20 // names in one group
 )
 
-// storage is where the keys of a store lie. Keys are paths with slashes, without a
-// leading one.
+// storage holds the keys of a store. Keys are paths with slashes, without a leading
+// one.
 type storage interface {
-	// open gives the bytes of a key; fs.ErrNotExist if there are none, errChanged if they
-	// were written while the store was open.
+	// open returns the data of a key. It returns fs.ErrNotExist if the key does not
+	// exist, errChanged if it was written while the store was open.
 	open(key string) (*object, error)
-	// has tells whether there is something under a key.
-	has(key string) bool
-	// list gives the names directly below a prefix: those of keys, of further prefixes,
-	// and of links, which are not followed.
+	has(key string) bool // has reports whether a key exists.
+	// list returns the names directly below a prefix: keys, further prefixes, and
+	// symbolic links, which are not followed.
 	list(prefix string) (names, prefixes, links []string, err error)
 	close() error
 }
 
-// errChanged marks bytes that were written while the store was open.
-var errChanged = errors.New("it was written to while it was read")
+// errChanged reports data that were written while the store was open.
+var errChanged = errors.New("it was modified while it was read")
 
-// object is the bytes of one key.
+// object is the data of one key.
 type object struct {
 	io.ReaderAt
-	size     int64
-	modified time.Time // when it was last written; zero where that cannot change
-	check    func() error
-	close    func() error
+	// size is the number of bytes.
+	size int64
+	// modified is the modification time; zero in a zip archive.
+	modified time.Time
+	// check returns errChanged if the data were modified since open. It is called
+	// after reading.
+	check func() error
+	// close releases the file.
+	close func() error
 }
 
-// bytes are all bytes of an object, which is closed.
+// bytes reads all data and closes the object.
 func (o *object) bytes() ([]byte, error) {
 	defer o.close()
 	b := make([]byte, o.size)
@@ -62,13 +66,16 @@ func (o *object) bytes() ([]byte, error) {
 	return b, o.check()
 }
 
-// directoryStorage is a store in a folder. Nothing outside the folder is opened, whatever links
-// say.
+// directoryStorage is a store in a directory. Links to files outside of the
+// directory are not followed (os.Root).
 type directoryStorage struct {
-	root   *os.Root
+	// root confines all accesses to the directory.
+	root *os.Root
+	// opened is the time of opening, against which modification times are compared.
 	opened time.Time
 }
 
+// openDirectory opens a directory.
 func openDirectory(dir string) (*directoryStorage, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -77,12 +84,15 @@ func openDirectory(dir string) (*directoryStorage, error) {
 	return &directoryStorage{root, time.Now()}, nil
 }
 
+// close closes the directory.
 func (f *directoryStorage) close() error { return f.root.Close() }
 
+// open opens a file. A modification after the store was opened is an error.
 func (f *directoryStorage) open(key string) (*object, error) {
-	// A pipe in the place of a chunk must not hold the reader up.
+	// O_NONBLOCK: opening a named pipe must not block.
 	file, err := f.root.OpenFile(key, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
+		// A path through a file does not exist.
 		if errors.Is(err, syscall.ENOTDIR) {
 			err = fs.ErrNotExist
 		}
@@ -92,7 +102,8 @@ func (f *directoryStorage) open(key string) (*object, error) {
 	switch {
 	case err != nil:
 	case !st.Mode().IsRegular():
-		err = fmt.Errorf("%s is no file", key)
+		err = fmt.Errorf("%s is not a regular file", key)
+	// A time in the future is a wrong clock, not a modification.
 	case st.ModTime().After(f.opened) && !st.ModTime().After(time.Now()):
 		err = errChanged
 	}
@@ -111,23 +122,27 @@ func (f *directoryStorage) open(key string) (*object, error) {
 	return &object{ReaderAt: file, size: st.Size(), modified: st.ModTime(), check: check, close: file.Close}, nil
 }
 
+// has treats errors other than a missing file as an existing key, so that open
+// reports them.
 func (f *directoryStorage) has(key string) bool {
 	_, err := f.root.Lstat(key)
 	return err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
 }
 
+// list reads the directory of a prefix.
 func (f *directoryStorage) list(prefix string) (names, prefixes, links []string, err error) {
 	dir, err := f.root.Open(path.Join(".", prefix))
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	defer dir.Close()
+	// Chunks of an array can be millions of names; groups have few.
 	entries, err := dir.ReadDir(maxEntries)
 	if err != nil && err != io.EOF {
 		return nil, nil, nil, err
 	}
 	if len(entries) == maxEntries {
-		return nil, nil, nil, fmt.Errorf("more than %d names in one group", maxEntries)
+		return nil, nil, nil, fmt.Errorf("a group has more than %d names", maxEntries)
 	}
 	for _, e := range entries {
 		switch {
@@ -145,14 +160,18 @@ func (f *directoryStorage) list(prefix string) (names, prefixes, links []string,
 	return names, prefixes, links, nil
 }
 
-// zipStorage is a store in a zip file.
+// zipStorage is a store in a zip archive.
 type zipStorage struct {
-	file     *os.File
-	stamp    fs.FileInfo
-	files    map[string]*zip.File
-	children map[string]map[string]bool // prefix → its names; true for further prefixes
+	file *os.File
+	// stamp identifies the archive when it was opened.
+	stamp fs.FileInfo
+	// files holds the entries by key.
+	files map[string]*zip.File
+	// children holds the names below each prefix; true marks a further prefix.
+	children map[string]map[string]bool
 }
 
+// openZip opens a zip archive and indexes it.
 func openZip(name string) (*zipStorage, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -169,7 +188,7 @@ func openZip(name string) (*zipStorage, error) {
 	return a, nil
 }
 
-// indexFiles looks through the directory of the archive.
+// indexFiles reads the central directory of the archive.
 func (a *zipStorage) indexFiles() error {
 	r, err := zip.NewReader(a.file, a.stamp.Size())
 	if err != nil {
@@ -177,12 +196,15 @@ func (a *zipStorage) indexFiles() error {
 	}
 	for _, f := range r.File {
 		key, isPrefix := strings.CutSuffix(f.Name, "/")
+		// Names such as ../x or /x would lead out of the store when extracted.
 		if !fs.ValidPath(key) || strings.Contains(key, "\\") {
-			return fmt.Errorf("the zip archive holds the name %q, which leads elsewhere", f.Name)
+			return fmt.Errorf("the zip archive has the invalid name %q", f.Name)
 		}
 		if !isPrefix {
-			a.files[key] = f // the last of several, as zarr-python takes it
+			a.files[key] = f // the last of several entries counts, as in zarr-python
 		}
+		// Register the key with all its parents, since archives need not contain
+		// entries for directories.
 		for at := key; at != "."; at = path.Dir(at) {
 			up := path.Dir(at)
 			if up == "." {
@@ -200,8 +222,11 @@ func (a *zipStorage) indexFiles() error {
 	return nil
 }
 
+// close closes the archive.
 func (a *zipStorage) close() error { return a.file.Close() }
 
+// open decompresses an entry completely, because zip entries cannot be read at an
+// offset.
 func (a *zipStorage) open(key string) (*object, error) {
 	if err := a.verifyUnchanged(); err != nil {
 		return nil, err
@@ -211,14 +236,15 @@ func (a *zipStorage) open(key string) (*object, error) {
 		return nil, fs.ErrNotExist
 	}
 	if f.UncompressedSize64 > maxChunk {
-		return nil, fmt.Errorf("%d bytes, more than %d", f.UncompressedSize64, int64(maxChunk))
+		return nil, fmt.Errorf("%d bytes exceed the limit of %d", f.UncompressedSize64, int64(maxChunk))
 	}
 	r, err := f.Open()
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	// What is read, not what the directory says, decides how much memory is taken.
+	// Memory grows with the data that are read, not with the size that the
+	// directory states.
 	var b bytes.Buffer
 	if _, err := io.Copy(&b, io.LimitReader(r, int64(f.UncompressedSize64)+1)); err != nil {
 		return nil, err
@@ -227,9 +253,10 @@ func (a *zipStorage) open(key string) (*object, error) {
 	return &object{ReaderAt: bytes.NewReader(b.Bytes()), size: int64(b.Len()), check: a.verifyUnchanged, close: nothing}, nil
 }
 
+// has looks the key up in the index.
 func (a *zipStorage) has(key string) bool { return a.files[key] != nil }
 
-// verifyUnchanged verifies that the archive is as it was.
+// verifyUnchanged returns errChanged if the archive was modified.
 func (a *zipStorage) verifyUnchanged() error {
 	if now, err := a.file.Stat(); err != nil {
 		return err
@@ -239,6 +266,7 @@ func (a *zipStorage) verifyUnchanged() error {
 	return nil
 }
 
+// list returns the children of a prefix.
 func (a *zipStorage) list(prefix string) (names, prefixes, links []string, err error) {
 	for name, isPrefix := range a.children[prefix] {
 		if isPrefix {

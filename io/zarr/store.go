@@ -1,13 +1,3 @@
-// Package zarr reads and writes Zarr stores of versions 2 and 3, in folders and zip
-// archives, in plain Go: structure, chunks, compressors, filters and shards. What the
-// arrays mean, package cf knows.
-//
-// Nothing from a store is a size until it was compared with the bytes that are there, or
-// with a limit; names from a store never lead out of it. A chunk that is absent is not
-// missing data but an error, unless the store is said to be sparse.
-//
-// Source: Zarr storage specification 2; Zarr core specification 3.0 with its codecs;
-// xarray's encoding of dimensions (_ARRAY_DIMENSIONS).
 package zarr
 
 import (
@@ -28,7 +18,8 @@ import (
 	"github.com/ensemble-weather/ensemble/io/cf"
 )
 
-// Names of the texts of a store.
+// Names of the metadata documents of a store: version 2 .zarray, .zattrs, .zgroup
+// and .zmetadata (consolidated), version 3 zarr.json.
 const (
 	arrayName2        = ".zarray"
 	attributesName2   = ".zattrs"
@@ -37,7 +28,7 @@ const (
 	nodeName3         = "zarr.json"
 )
 
-// IsStore says whether a folder is a store, by what lies in it.
+// IsStore reports whether a directory is a store, by its metadata documents.
 func IsStore(dir string) bool {
 	for _, name := range []string{nodeName3, groupName2, arrayName2, consolidatedName2} {
 		if st, err := os.Stat(filepath.Join(dir, name)); err == nil && st.Mode().IsRegular() {
@@ -47,40 +38,53 @@ func IsStore(dir string) bool {
 	return false
 }
 
-// HasMetadataName says whether some bytes, as of the beginning of an archive, name a text of a store.
+// HasMetadataName reports whether the head of a zip archive contains the name of a
+// metadata document.
 func HasMetadataName(head []byte) bool {
 	return slices.ContainsFunc([]string{arrayName2, groupName2, consolidatedName2, nodeName3}, func(name string) bool { return bytes.Contains(head, []byte(name)) })
 }
 
-// Options of Open; the zero value is the default.
+// Options configures Open. The zero value is the default.
 type Options struct {
-	// Sparse takes chunks that are absent for missing values, in coordinates for the fill
-	// value; by default they are an error.
+	// Sparse reads absent chunks as missing values, in coordinates as the fill
+	// value. By default they are an error.
 	Sparse bool
 }
 
 // Store is an open store. Its methods may be called from several goroutines.
 type Store struct {
-	Arrays   []*Array
-	Unused   []cf.Unused // arrays that cannot be used, and why; Number is not set
-	Attrs    map[string]cf.Attr
+	// Arrays holds the usable arrays in the order of their paths.
+	Arrays []*Array
+	// Unused lists the arrays that cannot be used, with the reason. Number is not
+	// set.
+	Unused []cf.Unused
+	// Attrs holds the attributes of the root group.
+	Attrs map[string]cf.Attr
+	// Warnings lists inconsistencies that do not affect the values.
 	Warnings []string
 
-	path          string
-	sparse        bool
-	storage       storage
-	folder        os.FileInfo
-	metadataTimes map[string]time.Time // metadata, and when it was written
-	seen          map[string]bool      // arrays that are there, used or not
-	consolidated  map[string]bool      // arrays of the consolidated metadata; nil without
-	cache         *cache
+	path    string
+	sparse  bool
+	storage storage
+	// folder is the identity of the directory or file when the store was opened.
+	// VerifyUnchanged compares it.
+	folder os.FileInfo
+	// metadataTimes holds the modification times of the metadata that were read, by
+	// key.
+	metadataTimes map[string]time.Time
+	// seen holds the paths of all arrays, used or not.
+	seen map[string]bool
+	// consolidated holds the arrays in the consolidated metadata; nil without them.
+	consolidated map[string]bool
+	cache        *cache
 }
 
-// Open reads the metadata of a store, a folder or a zip archive.
+// Open reads the metadata of a store in a directory or a zip archive.
 //
-// Errors: *exit.Error, 65 for metadata that contradict themselves or the arrays that are
-// there, 66 for a store that is being written, 74 if reading fails.
+// Errors: *exit.Error: 65 for metadata that contradict themselves or the existing
+// arrays, 66 for a store that is being written, 74 if reading fails.
 func Open(name string, o Options) (*Store, error) {
+	// The storage is chosen by the type of the path: archives are regular files.
 	s := &Store{path: name, sparse: o.Sparse, Attrs: map[string]cf.Attr{}, metadataTimes: map[string]time.Time{}, seen: map[string]bool{}, cache: newCache()}
 	st, err := os.Stat(name)
 	if err == nil {
@@ -108,13 +112,17 @@ func Open(name string, o Options) (*Store, error) {
 // Close closes the store.
 func (s *Store) Close() error { return s.storage.close() }
 
-// storeError is an error at a place of the store, with the code that its cause asks for.
+// storeError returns an error at a place of the store, with the exit code for its
+// cause.
 func (s *Store) storeError(what, at string, err error) *exit.Error {
 	place := s.path
 	if at != "" {
 		place += ", " + at
 	}
 	e := &exit.Error{Code: exit.BadData, What: what, At: place, Why: err.Error(), Fix: "fetch the store again", Err: err}
+	// An error of the operating system has another exit code than damage, because
+	// fetching the store again does not help. os.Root reports a link out of the
+	// directory as "escapes", which is damage.
 	var system *fs.PathError
 	switch {
 	case errors.Is(err, errChanged):
@@ -127,7 +135,7 @@ func (s *Store) storeError(what, at string, err error) *exit.Error {
 	return e
 }
 
-// readMetadata reads a metadata text; nil if it is not there.
+// readMetadata reads a metadata document; nil if it does not exist.
 func (s *Store) readMetadata(key string) ([]byte, error) {
 	o, err := s.storage.open(key)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -135,7 +143,7 @@ func (s *Store) readMetadata(key string) ([]byte, error) {
 	}
 	if err == nil && o.size > maxMetadata {
 		o.close()
-		err = fmt.Errorf("%d bytes, more than %d", o.size, maxMetadata)
+		err = fmt.Errorf("%d bytes exceed the limit of %d", o.size, maxMetadata)
 	}
 	if err != nil {
 		return nil, s.storeError("metadata cannot be read", key, err)
@@ -148,10 +156,11 @@ func (s *Store) readMetadata(key string) ([]byte, error) {
 	return b, nil
 }
 
-// walk looks through a group and the groups and arrays in it.
+// walk reads a group, and the groups and arrays in it. A zarr.json has precedence
+// over documents of version 2.
 func (s *Store) walk(at string, depth int) error {
 	if depth > maxDepth {
-		return s.storeError("groups lie too deep", at, fmt.Errorf("more than %d in each other", maxDepth))
+		return s.storeError("groups are nested too deeply", at, fmt.Errorf("more than %d levels", maxDepth))
 	}
 	key := func(name string) string { return path.Join(at, name) }
 	node, err := s.readMetadata(key(nodeName3))
@@ -159,6 +168,8 @@ func (s *Store) walk(at string, depth int) error {
 		return err
 	}
 	if node != nil {
+		// A store has one version, but a group may contain documents of both after
+		// a conversion. The newer one counts.
 		more, err := s.readNode3(at, node)
 		if err != nil || !more {
 			return err
@@ -181,13 +192,14 @@ func (s *Store) walk(at string, depth int) error {
 	if err != nil {
 		return err
 	}
+	// A directory without metadata inside a store. The root may lack .zgroup.
 	if group == nil && at != "" {
 		s.Unused = append(s.Unused, cf.Unused{Name: at, Reason: "the folder has no Zarr metadata"})
 		return nil
 	}
 	if at == "" {
 		if s.Attrs, err = parseAttributes(attrs); err != nil {
-			return s.storeError("metadata make no sense", attributesName2, err)
+			return s.storeError("metadata are invalid", attributesName2, err)
 		}
 		if err := s.readConsolidated2(); err != nil {
 			return err
@@ -196,18 +208,19 @@ func (s *Store) walk(at string, depth int) error {
 	return s.walkChildren(at, depth)
 }
 
-// walkChildren walks what lies in a group.
+// walkChildren walks the members of a group.
 func (s *Store) walkChildren(at string, depth int) error {
 	_, prefixes, links, err := s.storage.list(at)
 	if err != nil {
 		return s.storeError("the store cannot be listed", at, err)
 	}
 	for _, name := range links {
-		s.Unused = append(s.Unused, cf.Unused{Name: path.Join(at, name), Reason: "it is a link, which is not followed"})
+		s.Unused = append(s.Unused, cf.Unused{Name: path.Join(at, name), Reason: "it is a symbolic link, which is not followed"})
 	}
 	for _, name := range prefixes {
+		// Temporary directories of writers begin with a dot.
 		if strings.HasPrefix(name, ".") {
-			continue // of the system, or a store that is being written
+			continue // files of the system, or a store that is being written
 		}
 		if err := s.walk(path.Join(at, name), depth+1); err != nil {
 			return err
@@ -216,7 +229,9 @@ func (s *Store) walkChildren(at string, depth int) error {
 	return nil
 }
 
-// readNode3 takes a zarr.json, and says whether it is that of a group.
+// readNode3 parses a zarr.json and reports whether it describes a group.
+//
+// Source: Zarr core specification 3.0, metadata.
 func (s *Store) readNode3(at string, text []byte) (group bool, err error) {
 	var m struct {
 		Format       int             `json:"zarr_format"`
@@ -228,7 +243,7 @@ func (s *Store) readNode3(at string, text []byte) (group bool, err error) {
 			} `json:"metadata"`
 		} `json:"consolidated_metadata"`
 	}
-	bad := func(err error) error { return s.storeError("metadata make no sense", path.Join(at, nodeName3), err) }
+	bad := func(err error) error { return s.storeError("metadata are invalid", path.Join(at, nodeName3), err) }
 	if err := unmarshal(text, &m); err != nil {
 		return false, bad(err)
 	}
@@ -247,6 +262,8 @@ func (s *Store) readNode3(at string, text []byte) (group bool, err error) {
 		if s.Attrs, err = parseAttributes(quoteNonFinite(m.Attributes)); err != nil {
 			return false, bad(err)
 		}
+		// zarr-python writes consolidated metadata of version 3 into the root
+		// zarr.json. The specification does not define them.
 		if m.Consolidated != nil {
 			s.consolidated = map[string]bool{}
 			for name, node := range m.Consolidated.Metadata {
@@ -259,7 +276,7 @@ func (s *Store) readNode3(at string, text []byte) (group bool, err error) {
 	return true, nil
 }
 
-// readConsolidated2 reads which arrays the consolidated metadata of version 2 list.
+// readConsolidated2 reads the names of the arrays in .zmetadata.
 func (s *Store) readConsolidated2() error {
 	text, err := s.readMetadata(consolidatedName2)
 	if text == nil || err != nil {
@@ -269,10 +286,11 @@ func (s *Store) readConsolidated2() error {
 		Metadata map[string]json.RawMessage `json:"metadata"`
 	}
 	if err := unmarshal(text, &m); err != nil {
-		return s.storeError("metadata make no sense", consolidatedName2, err)
+		return s.storeError("metadata are invalid", consolidatedName2, err)
 	}
 	s.consolidated = map[string]bool{}
 	for key := range m.Metadata {
+		// Keys of .zmetadata are those of the documents, such as t2m/.zarray.
 		if path.Base(key) == arrayName2 {
 			s.consolidated[path.Dir(key)] = true
 		}
@@ -280,8 +298,9 @@ func (s *Store) readConsolidated2() error {
 	return nil
 }
 
-// compareConsolidated: the metadata of the arrays themselves are what is read; the
-// consolidated ones are a hint of what should be there.
+// compareConsolidated compares the arrays with the consolidated metadata. The
+// metadata of the arrays themselves are used; the consolidated copy only shows
+// which arrays should exist.
 func (s *Store) compareConsolidated() error {
 	if s.consolidated == nil {
 		return nil
@@ -298,17 +317,19 @@ func (s *Store) compareConsolidated() error {
 		}
 	}
 	slices.Sort(absent)
+	// A listed array that does not exist was lost. An array that is not listed was
+	// added without an update of the consolidated metadata.
 	if len(absent) > 0 {
 		return s.storeError("arrays of the store are absent", strings.Join(absent[:min(3, len(absent))], ", "),
-			fmt.Errorf("the consolidated metadata list %d arrays that are not there", len(absent)))
+			fmt.Errorf("the consolidated metadata list %d arrays that do not exist", len(absent)))
 	}
 	if len(more) > 0 {
-		s.Warnings = append(s.Warnings, fmt.Sprintf("%s: the consolidated metadata do not list %s: other readers will not see it", s.path, strings.Join(more, ", ")))
+		s.Warnings = append(s.Warnings, fmt.Sprintf("%s: the consolidated metadata do not list %s, so other readers ignore it", s.path, strings.Join(more, ", ")))
 	}
 	return nil
 }
 
-// add takes an array, or why it is not used.
+// add registers an array, or the reason why it is not used.
 func (s *Store) add(at string, a *Array, err error) error {
 	var no *unusedError
 	s.seen[at] = true
@@ -321,29 +342,30 @@ func (s *Store) add(at string, a *Array, err error) error {
 		s.Unused = append(s.Unused, cf.Unused{Name: name, Reason: no.reason})
 		return nil
 	case err != nil:
-		return s.storeError("metadata make no sense", "array "+name, err)
+		return s.storeError("metadata are invalid", "array "+name, err)
 	case at == "":
-		s.Unused = append(s.Unused, cf.Unused{Name: name, Reason: "it is a single array, without coordinates"})
+		s.Unused = append(s.Unused, cf.Unused{Name: name, Reason: "it is a single array without coordinates"})
 		return nil
 	case len(s.Arrays) == maxArrays:
-		return s.storeError("too many arrays", "", fmt.Errorf("more than %d", maxArrays))
+		return s.storeError("too many arrays", "", fmt.Errorf("the limit is %d", maxArrays))
 	}
 	s.Arrays = append(s.Arrays, a)
 	return nil
 }
 
-// VerifyUnchanged verifies that the metadata are those that were read. Chunks are looked at when
-// they are read.
+// VerifyUnchanged verifies that the metadata have not changed since they were read.
+// Chunks are verified when they are read.
 //
-// Errors: exit 66.
+// Errors: exit 66 if they have changed.
 func (s *Store) VerifyUnchanged() error {
 	now, err := os.Stat(s.path)
 	if err == nil && !os.SameFile(now, s.folder) {
-		err = errors.New("another store has its name now")
+		err = errors.New("it was replaced by another store")
 	}
 	if err != nil {
 		return s.storeError("", "", errors.Join(errChanged, err))
 	}
+	// A document that was removed counts as modified.
 	for key, stamp := range s.metadataTimes {
 		o, err := s.storage.open(key)
 		if err == nil {
@@ -361,10 +383,10 @@ func (s *Store) VerifyUnchanged() error {
 	return nil
 }
 
-// Header is the store as CF sees it: Vars are the Arrays, in their order.
+// Header returns the store as a CF header. Vars are the Arrays, in the same order.
 func (s *Store) Header() *cf.Header {
 	h := &cf.Header{Attrs: s.Attrs}
-	at := map[string]int{} // group, name and length of a dimension → its position
+	at := map[string]int{} // group, name and length of a dimension → position in h.Dims
 	for _, a := range s.Arrays {
 		v := a.cfVariable()
 		for i, name := range a.Dims {
@@ -375,8 +397,8 @@ func (s *Store) Header() *cf.Header {
 	return h
 }
 
-// dimension finds or makes a dimension of a group. One with the same name and length in a
-// group around is the same.
+// dimension finds or adds a dimension of a group. Dimensions with the same name and
+// length in a parent group are the same.
 func dimension(h *cf.Header, at map[string]int, group, name string, length int64) int {
 	key := func(group string) string { return fmt.Sprintf("%s\x00%s\x00%d", group, name, length) }
 	for g := group; ; g = path.Dir(g) {

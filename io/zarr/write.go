@@ -20,13 +20,16 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
-// Write makes a store in the folder f.Path, which must not be there, of the numbers in
-// payload: in version 2 or 3, with consolidated metadata. All chunks are written, also
-// those of fill values only. Compressed variables are deflated: zlib in version 2, gzip in
-// version 3. There is no shuffle filter, which GDAL 3.6 and version 3 do not know.
+// Write creates a store of version 2 or 3 in the directory f.Path, which must not
+// exist. payload holds the values. Metadata are consolidated. All chunks are
+// written, including those with fill values only. Compressed variables use zlib in
+// version 2 and gzip in version 3. The shuffle filter is not used, because GDAL 3.6
+// and version 3 do not have it.
 //
-// The same description and numbers give the same bytes.
+// The same description and values give the same bytes.
+//
 // Errors: those of the file system; a description that contradicts itself.
+// Source: Zarr storage specification version 2; Zarr core specification 3.0.
 func Write(f *encode.NetCDF, payload []byte, version int) error {
 	w := &writer{dir: f.Path, version: version, sizes: map[string]int{}, nodes: map[string]any{}}
 	for _, d := range f.Dimensions {
@@ -47,16 +50,19 @@ func Write(f *encode.NetCDF, payload []byte, version int) error {
 	return w.writeGroup(attrs)
 }
 
-// writer is a store under way.
+// writer writes one store.
 type writer struct {
 	dir     string
 	version int
-	sizes   map[string]int
-	nodes   map[string]any // metadata by key, for the consolidated ones
+	// sizes holds the lengths of the dimensions.
+	sizes map[string]int
+	// nodes holds all metadata by key, for the consolidated copy.
+	nodes map[string]any
 }
 
-// writeFile writes one key to the disk.
+// writeFile writes one key and syncs it.
 func (w *writer) writeFile(key string, content []byte) error {
+	// O_EXCL: a key is written once.
 	f, err := os.OpenFile(filepath.Join(w.dir, filepath.FromSlash(key)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
@@ -68,13 +74,13 @@ func (w *writer) writeFile(key string, content []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// writeNode writes metadata that the consolidated ones repeat.
+// writeNode writes metadata that are repeated in the consolidated copy.
 func (w *writer) writeNode(key string, v any) error {
 	w.nodes[key] = v
 	return w.writeJSON(key, v)
 }
 
-// writeJSON writes metadata.
+// writeJSON writes a metadata document.
 func (w *writer) writeJSON(key string, v any) error {
 	text, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
@@ -83,7 +89,7 @@ func (w *writer) writeJSON(key string, v any) error {
 	return w.writeFile(key, append(text, '\n'))
 }
 
-// writeGroup writes the metadata of the store itself, last of all.
+// writeGroup writes the metadata of the root group, last of all.
 func (w *writer) writeGroup(attrs map[string]any) error {
 	if w.version == 3 {
 		all := map[string]any{}
@@ -94,6 +100,8 @@ func (w *writer) writeGroup(attrs map[string]any) error {
 			"consolidated_metadata": map[string]any{"kind": "inline", "must_understand": false, "metadata": all}})
 		return errors.Join(err, atomicfile.Sync(w.dir))
 	}
+	// The metadata of the root group come last, so that an interrupted write is not
+	// a store.
 	return errors.Join(w.writeNode(attributesName2, attrs), w.writeNode(groupName2, map[string]any{"zarr_format": 2}),
 		w.writeJSON(consolidatedName2, map[string]any{"zarr_consolidated_format": 1, "metadata": w.nodes}), atomicfile.Sync(w.dir))
 }
@@ -108,7 +116,7 @@ func (w *writer) writeArray(v encode.Variable, payload []byte) error {
 	n := 1
 	for _, d := range v.Dimensions {
 		if w.sizes[d] < 1 {
-			return fmt.Errorf("no dimension %s", d)
+			return fmt.Errorf("unknown dimension %s", d)
 		}
 		a.shape = append(a.shape, w.sizes[d])
 		n *= w.sizes[d]
@@ -116,17 +124,18 @@ func (w *writer) writeArray(v encode.Variable, payload []byte) error {
 	if len(raw) != n*a.size {
 		return fmt.Errorf("%d bytes for %d values of type %s", len(raw), n, v.Type)
 	}
-	if v.Type == encode.Char { // texts, whose bytes are no dimension of their own
+	if v.Type == encode.Char { // strings: their bytes are not a dimension in Zarr
 		if w.version == 3 {
-			return errors.New("texts have no type in version 3 that all readers know; write version 2")
+			return errors.New("version 3 has no string type that all readers support; write version 2")
 		}
 		last := len(a.shape) - 1
 		if last < 0 {
-			return errors.New("a text without a dimension")
+			return errors.New("a string variable without a dimension")
 		}
 		a.size = a.shape[last]
 		a.shape, a.dims, a.Chunks = a.shape[:last], a.dims[:last], nil
 	}
+	// Without chunk shape the array is one chunk.
 	if a.Chunks == nil {
 		a.Chunks = a.shape
 	}
@@ -145,12 +154,14 @@ func (w *writer) writeArray(v encode.Variable, payload []byte) error {
 	return atomicfile.Sync(filepath.Join(w.dir, v.Name))
 }
 
-// outputArray is an array that is written.
+// outputArray is an array that is being written.
 type outputArray struct {
 	encode.Variable
+	// shape and dims exclude the string length of a character array.
 	shape []int
 	dims  []string
-	size  int // bytes of an element
+	// size is the number of bytes per element.
+	size int
 }
 
 // writeArrayMetadata writes the metadata of an array.
@@ -176,7 +187,8 @@ func (w *writer) writeArrayMetadata(a *outputArray) error {
 			"chunk_key_encoding": map[string]any{"name": "default", "configuration": map[string]any{"separator": "/"}},
 			"fill_value":         fill, "codecs": codecs, "attributes": attrs, "dimension_names": dims})
 	}
-	// xarray takes fill_value for _FillValue, and says so if an attribute says it again.
+	// xarray uses fill_value as _FillValue, and rejects an attribute with the same
+	// name.
 	delete(attrs, "_FillValue")
 	attrs["_ARRAY_DIMENSIONS"] = dims
 	dtype := dataTypes[a.Type][0]
@@ -190,10 +202,11 @@ func (w *writer) writeArrayMetadata(a *outputArray) error {
 	return errors.Join(w.writeNode(a.Name+"/"+arrayName2, m), w.writeNode(a.Name+"/"+attributesName2, attrs))
 }
 
-// dataTypes are the types in the words of both versions.
+// dataTypes gives the data types of versions 2 and 3.
 var dataTypes = map[encode.Type][2]string{encode.Float: {"<f4", "float32"}, encode.Double: {"<f8", "float64"}, encode.Int: {"<i4", "int32"}, encode.Short: {"<i2", "int16"}}
 
-// writeChunks writes the chunks of an array. At the upper ends they are whole, with zeros.
+// writeChunks writes the chunks of an array. Chunks at the upper ends are padded
+// with zeros.
 func (w *writer) writeChunks(a *outputArray, raw []byte) error {
 	n := len(a.shape)
 	index := make([]int64, n)
@@ -208,12 +221,14 @@ func (w *writer) writeChunks(a *outputArray, raw []byte) error {
 		size *= c
 	}
 	for {
+		// Each chunk has the full shape.
 		chunk := make([]byte, size)
 		a.gather(chunk, raw, index)
 		packed, err := a.compress(chunk, w.version)
 		if err != nil {
 			return err
 		}
+		// Version 3 nests keys, so directories must exist.
 		key := k.key(index)
 		if w.version == 3 {
 			if err := os.MkdirAll(filepath.Dir(filepath.Join(w.dir, filepath.FromSlash(key))), 0o777); err != nil {
@@ -246,12 +261,14 @@ func (a *outputArray) gather(chunk, raw []byte, index []int64) {
 	place := make([]int, n)
 	last := n - 1
 	for {
+		// Offsets of a row in the array and in the chunk.
 		from, to, inside := 0, 0, true
 		for i := range n {
 			at := int(index[i])*a.Chunks[i] + place[i]
 			inside = inside && at < a.shape[i]
 			from, to = from*a.shape[i]+at, to*a.Chunks[i]+place[i]
 		}
+		// Rows outside of the array stay zero.
 		if inside {
 			row := min(a.Chunks[last], a.shape[last]-int(index[last])*a.Chunks[last])
 			copy(chunk[to*a.size:(to+row)*a.size], raw[from*a.size:])
@@ -269,7 +286,7 @@ func (a *outputArray) gather(chunk, raw []byte, index []int64) {
 	}
 }
 
-// compress compresses a chunk if that is asked for.
+// compress compresses a chunk if Deflate is set.
 func (a *outputArray) compress(chunk []byte, version int) ([]byte, error) {
 	if a.Deflate == 0 {
 		return chunk, nil
@@ -290,9 +307,10 @@ func (a *outputArray) compress(chunk []byte, version int) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// jsonAttributes are attributes as JSON has them: one number by itself, several as a list.
+// jsonAttributes converts attributes to JSON: a single number, or a list of
+// several.
 //
-// Errors: numbers that JSON has not.
+// Errors: an attribute without a value.
 func jsonAttributes(list []encode.Attribute) (map[string]any, error) {
 	out := map[string]any{}
 	for _, a := range list {
@@ -312,6 +330,7 @@ func jsonAttributes(list []encode.Attribute) (map[string]any, error) {
 		switch {
 		case a.Text != "":
 			out[a.Name] = a.Text
+		// CF attributes with one number are scalars.
 		case len(numbers) == 1:
 			out[a.Name] = numbers[0]
 		case numbers != nil:

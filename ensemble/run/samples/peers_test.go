@@ -14,9 +14,9 @@ import (
 
 // What is wrong with the sources of starts is told by all ranks.
 func TestSourceWarnings(t *testing.T) {
-	costs := InputCosts{Counts: loader.Counts{DiskError: errors.New("full"), PeerError: errors.New("rank 1: its answer is damaged")}}
+	costs := InputCosts{Counts: loader.Counts{DiskError: errors.New("full"), PeerError: errors.New("rank 1: damaged reply")}}
 	alone, err := costs.Warnings(nil)
-	if err != nil || len(alone) != 2 || !strings.Contains(alone[1], "rank 1: its answer is damaged") {
+	if err != nil || len(alone) != 2 || !strings.Contains(alone[1], "rank 1: damaged reply") {
 		t.Errorf("%v: %q", err, alone)
 	}
 	err = comm.Run(3, comm.Parallel, func(c *comm.Comm) error {

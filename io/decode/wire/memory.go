@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SharedMemory is one memory shared between two processes. The side that calls Resize
-// is its only writer.
+// SharedMemory is memory shared by two processes (memfd). Only the side that calls
+// Resize writes to it.
 type SharedMemory struct {
 	file *os.File
 	view []byte
@@ -25,16 +25,16 @@ func NewSharedMemory(name string) (*SharedMemory, error) {
 	return &SharedMemory{file: os.NewFile(uintptr(fd), name)}, nil
 }
 
-// OpenSharedMemory takes over a memory inherited as a file descriptor.
+// OpenSharedMemory opens a memory inherited as a file descriptor.
 func OpenSharedMemory(fd int, name string) *SharedMemory {
 	return &SharedMemory{file: os.NewFile(uintptr(fd), name)}
 }
 
-// File is the descriptor to hand to a child.
+// File returns the file descriptor, to be inherited by a child.
 func (m *SharedMemory) File() *os.File { return m.file }
 
-// Resize makes room for n bytes and returns them; what was there before stays.
-// A memory never shrinks while it is mapped, so that no view can point past it.
+// Resize returns n bytes of writable memory. Earlier content is kept. A memory
+// never shrinks while it is mapped, so that no view can exceed it.
 func (m *SharedMemory) Resize(n int) ([]byte, error) {
 	if n > len(m.view) {
 		size := max(n, 2*len(m.view), 1<<16)
@@ -48,7 +48,7 @@ func (m *SharedMemory) Resize(n int) ([]byte, error) {
 	return m.view[:n], nil
 }
 
-// View maps what the other side has written, n bytes of it.
+// View maps n bytes that the other side has written.
 func (m *SharedMemory) View(n int) ([]byte, error) {
 	if n > len(m.view) {
 		st, err := m.file.Stat()
@@ -56,7 +56,7 @@ func (m *SharedMemory) View(n int) ([]byte, error) {
 			return nil, err
 		}
 		if int64(n) > st.Size() {
-			return nil, fmt.Errorf("shared memory holds %d bytes, %d announced", st.Size(), n)
+			return nil, fmt.Errorf("shared memory has %d bytes, the peer announced %d", st.Size(), n)
 		}
 		if err := m.remap(int(st.Size())); err != nil {
 			return nil, err
@@ -65,6 +65,7 @@ func (m *SharedMemory) View(n int) ([]byte, error) {
 	return m.view[:n], nil
 }
 
+// remap replaces the mapping by one of another size.
 func (m *SharedMemory) remap(size int) error {
 	if m.view != nil {
 		if err := unix.Munmap(m.view); err != nil {
@@ -80,7 +81,7 @@ func (m *SharedMemory) remap(size int) error {
 	return nil
 }
 
-// Close unmaps and closes. It may be called twice.
+// Close unmaps and closes the memory. A second call does nothing.
 func (m *SharedMemory) Close() error {
 	if m.view != nil {
 		if err := unix.Munmap(m.view); err != nil {
@@ -96,18 +97,17 @@ func (m *SharedMemory) Close() error {
 	return f.Close()
 }
 
-// Payload collects the bulk bytes of one reply in a shared memory.
+// Payload collects the bulk data of one reply in a shared memory.
 type Payload struct {
 	mem  *SharedMemory
 	used int
 }
 
-// NewPayload starts an empty payload in m.
+// NewPayload returns an empty payload in m.
 func NewPayload(m *SharedMemory) *Payload { return &Payload{mem: m} }
 
-// Grow appends n bytes, eight-byte aligned, and returns where they start and the
-// bytes themselves. They are valid until the next Grow: what they held earlier is
-// not cleared.
+// Grow appends n bytes, aligned to eight bytes, and returns their offset and the
+// bytes. They are valid until the next Grow. They are not cleared.
 func (p *Payload) Grow(n int) (offset int, b []byte, err error) {
 	offset = (p.used + 7) &^ 7
 	all, err := p.mem.Resize(offset + n)
@@ -118,20 +118,20 @@ func (p *Payload) Grow(n int) (offset int, b []byte, err error) {
 	return offset, all[offset:], nil
 }
 
-// Len is the number of bytes so far.
+// Len returns the number of bytes.
 func (p *Payload) Len() int { return p.used }
 
-// Values says where in the output payload the values of one thing asked for are, or why they
-// are not.
+// Values is the position of the values of one item in the output payload, or the
+// reason why there are none.
 type Values struct {
 	Offset int    `json:"at"`
 	Count  int    `json:"n"`
 	Error  string `json:"e,omitempty"`
 }
 
-// Bytes gives the bytes of the values, width bytes each, in the payload.
+// Bytes returns the bytes of the values, width bytes each.
 //
-// Errors: the child's, and if they do not lie inside it.
+// Errors: that of the child; a position outside of the payload.
 func (v Values) Bytes(payload []byte, width int) ([]byte, error) {
 	if v.Error != "" {
 		return nil, errors.New(v.Error)
@@ -142,8 +142,8 @@ func (v Values) Bytes(payload []byte, width int) ([]byte, error) {
 	return payload[v.Offset : v.Offset+width*v.Count], nil
 }
 
-// Floats are the values of 4 bytes each of which raw consists, in the memory of raw. Both
-// processes are on one machine, so the order of bytes is the machine's.
+// Floats returns the float32 values in raw, without a copy. Both processes run on
+// one machine, so the byte order is native.
 func Floats(raw []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(raw))), len(raw)/4)
 }

@@ -1,6 +1,6 @@
-// Package wire is what a program and its decoding children say to each other:
-// frames of JSON over pipes, and bulk bytes through two shared memories, one
-// written by the parent (requests), one by the child (replies).
+// Package wire is the protocol between a program and its decoding children: JSON
+// frames over pipes, and bulk data through two shared memories. The parent writes
+// one of them (requests), the child the other (replies).
 //
 //	parent                         ensemble-decode
 //	  ── frame{Request} ── stdin ──▶
@@ -8,8 +8,8 @@
 //	  input payload: memfd 3, written by the parent only
 //	  output payload: memfd 4, grown and written by the child only
 //
-// A frame is a little-endian uint32 length and that many bytes of JSON. The first
-// frame of a child is a Hello. One request at a time per child.
+// A frame is a little-endian uint32 length and that number of bytes of JSON. The
+// first frame of a child is a Hello. A child executes one request at a time.
 package wire
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Protocol is the number both sides must agree on.
+// Protocol is the version of the protocol; both sides must have the same.
 const Protocol = 1
 
 // File descriptors in the child.
@@ -30,34 +30,34 @@ const (
 	OutputFD = 4
 )
 
-// MaxFrame bounds a frame, so that a broken peer cannot make us allocate.
+// MaxFrame bounds a frame, so that a faulty peer cannot cause large allocations.
 const MaxFrame = 256 << 20
 
-// Hello is the child's first frame: what it can do.
+// Hello is the first frame of a child: its requests and libraries.
 type Hello struct {
 	Protocol  int               `json:"protocol"`
 	Kinds     []string          `json:"kinds"`
 	Libraries map[string]string `json:"libraries"` // name → version: eccodes, netcdf, hdf5
 }
 
-// Request asks for one job.
+// Request asks the child for one job.
 type Request struct {
 	ID         uint64          `json:"id"`
 	Kind       string          `json:"kind"`
 	Args       json.RawMessage `json:"args,omitempty"`
-	InputBytes int             `json:"in,omitempty"` // bytes of input payload
-	CPUSeconds int             `json:"cpu_seconds"`  // processor time the child may use for it
+	InputBytes int             `json:"in,omitempty"` // bytes of the input payload
+	CPUSeconds int             `json:"cpu_seconds"`  // processor time that the child may use
 }
 
 // Reply answers the request with the same ID.
 type Reply struct {
 	ID          uint64          `json:"id"`
 	Result      json.RawMessage `json:"result,omitempty"`
-	OutputBytes int             `json:"out,omitempty"` // bytes of output payload
+	OutputBytes int             `json:"out,omitempty"` // bytes of the output payload
 	Error       *Error          `json:"error,omitempty"`
 }
 
-// Error is an exit.Error on its way through a pipe.
+// Error is an exit.Error as JSON.
 type Error struct {
 	Code int    `json:"code"`
 	What string `json:"what"`
@@ -66,31 +66,31 @@ type Error struct {
 	Fix  string `json:"fix,omitempty"`
 }
 
-// Exit gives the error back in the program's form.
+// Exit converts the error back to an exit.Error.
 func (e *Error) Exit() *exit.Error {
 	return &exit.Error{Code: exit.Code(e.Code), What: e.What, At: e.At, Why: e.Why, Fix: e.Fix}
 }
 
-// FromExit makes an error ready for a pipe.
+// FromExit converts an exit.Error.
 func FromExit(e *exit.Error) *Error {
 	return &Error{Code: int(e.Code), What: e.What, At: e.At, Why: e.Why, Fix: e.Fix}
 }
 
-// WriteFrame writes v as one frame in one Write call.
+// WriteFrame writes v as one frame, in one call of Write.
 func WriteFrame(w io.Writer, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("frame: %w", err)
 	}
 	if len(body) > MaxFrame {
-		return fmt.Errorf("frame of %d bytes, at most %d allowed", len(body), MaxFrame)
+		return fmt.Errorf("frame of %d bytes exceeds the limit of %d", len(body), MaxFrame)
 	}
 	_, err = w.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...))
 	return err
 }
 
-// ReadFrame reads one frame into v. It returns io.EOF if the other side closed
-// the pipe between frames.
+// ReadFrame reads one frame into v. It returns io.EOF if the peer closed the pipe
+// between frames.
 func ReadFrame(r io.Reader, v any) error {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -98,11 +98,11 @@ func ReadFrame(r io.Reader, v any) error {
 	}
 	n := binary.LittleEndian.Uint32(head[:])
 	if n > MaxFrame {
-		return fmt.Errorf("frame announces %d bytes, at most %d allowed", n, MaxFrame)
+		return fmt.Errorf("frame of %d bytes exceeds the limit of %d", n, MaxFrame)
 	}
 	body := make([]byte, n)
 	if _, err := io.ReadFull(r, body); err != nil {
-		return fmt.Errorf("frame cut short: %w", err)
+		return fmt.Errorf("truncated frame: %w", err)
 	}
 	if err := json.Unmarshal(body, v); err != nil {
 		return fmt.Errorf("frame: %w", err)

@@ -1,5 +1,6 @@
-// Package eccodes is the cgo side of GRIB: names and values of fields by ecCodes.
-// It is linked by ensemble-decode only, and called from one goroutine at a time.
+// Package eccodes decodes and encodes GRIB messages with ecCodes, through cgo. Only
+// ensemble-decode links it. One goroutine at a time may call it, because the
+// ecCodes context and the error text are global.
 package eccodes
 
 // #cgo LDFLAGS: -leccodes
@@ -17,20 +18,22 @@ import (
 
 func init() { C.ens_init() }
 
-// Version is the version of the linked library.
+// Version returns the version of the linked library, such as "2.28.0".
 func Version() string {
 	v := int(C.codes_get_api_version())
 	return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100)
 }
 
-// Message is an open GRIB message of one field. The bytes it was opened from
-// must stay where they are until Close.
+// Message is an open GRIB message with one field.
+//
+// Memory: the handle refers to the bytes that it was opened from. They must not
+// move until Close.
 type Message struct{ h *C.codes_handle }
 
-// Open examines a message; data must not move or change until Close, so it is
-// memory of C or of a mapping.
+// Open parses a message. data must not move or change until Close, so it must be C
+// memory or a memory mapping.
 //
-// Errors: what ecCodes says.
+// Errors: the error text of ecCodes.
 func Open(data []byte) (Message, error) {
 	if len(data) == 0 {
 		return Message{}, fmt.Errorf("empty message")
@@ -42,10 +45,11 @@ func Open(data []byte) (Message, error) {
 	return Message{h}, nil
 }
 
-// Close frees the message.
+// Close frees the message. It must be called once.
 func (m Message) Close() { C.codes_handle_delete(m.h) }
 
-// libraryMessage is what the library had to say since Open, if anything.
+// libraryMessage returns what ecCodes has logged since Open, with a leading ": ",
+// or "".
 func libraryMessage() string {
 	if s := strings.TrimSpace(C.GoString(C.ens_complaint())); s != "" {
 		return ": " + s
@@ -53,10 +57,12 @@ func libraryMessage() string {
 	return ""
 }
 
+// codeError returns the error for a return code of ecCodes.
 func codeError(code C.int) error {
 	return fmt.Errorf("ecCodes: %s%s", C.GoString(C.codes_get_error_message(code)), libraryMessage())
 }
 
+// text returns a string key; "" if the message does not have it.
 func (m Message) text(key string) string {
 	k := C.CString(key)
 	defer C.free(unsafe.Pointer(k))
@@ -68,6 +74,7 @@ func (m Message) text(key string) string {
 	return C.GoString(&buf[0])
 }
 
+// long returns an integer key. ok is false if the message does not have it.
 func (m Message) long(key string) (int64, bool) {
 	k := C.CString(key)
 	defer C.free(unsafe.Pointer(k))
@@ -78,6 +85,7 @@ func (m Message) long(key string) (int64, bool) {
 	return int64(v), true
 }
 
+// setText sets a string key and reports success.
 func (m Message) setText(key, value string) bool {
 	k, v := C.CString(key), C.CString(value)
 	defer C.free(unsafe.Pointer(k))
@@ -86,7 +94,9 @@ func (m Message) setText(key, value string) bool {
 	return C.codes_set_string(m.h, k, v, &n) == 0
 }
 
-// Describe asks for names, unit, level and time of the message.
+// Describe returns names, unit, level and time of the message.
+//
+// Missing: keys that the message does not have stay zero.
 func (m Message) Describe() grib.Description {
 	d := grib.Description{
 		Name: m.text("shortName"), LongName: m.text("name"), Unit: m.text("units"),
@@ -99,12 +109,15 @@ func (m Message) Describe() grib.Description {
 	hhmm, _ := m.long("dataTime")
 	second, _ := m.long("second")
 	d.Seconds = (hhmm/100)*3600 + (hhmm%100)*60 + second
+	// Without stepUnits ecCodes returns steps in hours and rounds shorter ones.
 	if m.setText("stepUnits", "s") {
 		var a, b bool
 		d.Start, a = m.long("startStep")
 		d.End, b = m.long("endStep")
 		d.StepKnown = a && b
 	}
+	// Edition 2 and most local definitions have perturbationNumber; MARS keys have
+	// number.
 	for _, key := range []string{"perturbationNumber", "number"} {
 		if n, ok := m.long(key); ok {
 			d.Number, d.NumberKnown = int(n), true
@@ -120,10 +133,11 @@ func (m Message) Describe() grib.Description {
 	return d
 }
 
-// Values decodes the field into dst in stored order, missing values as NaN.
+// Values decodes the field into dst.
 //
-// Errors: if the message decodes to another number of values than len(dst), or
-// to values that are not finite.
+// Shape: dst [points], in storage order.
+// Missing: NaN; missing is their number.
+// Errors: a number of values other than len(dst), or values that are not finite.
 func (m Message) Values(dst []float32) (missing int, err error) {
 	if len(dst) == 0 {
 		return 0, fmt.Errorf("no values expected")
@@ -141,7 +155,7 @@ func (m Message) Values(dst []float32) (missing int, err error) {
 	return int(miss), nil
 }
 
-// Size is the number of values.
+// Size returns the number of values.
 func (m Message) Size() (int, error) {
 	k := C.CString("values")
 	defer C.free(unsafe.Pointer(k))

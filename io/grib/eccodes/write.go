@@ -25,18 +25,20 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
-// missingValue stands for a missing point while values are packed. A reader goes
-// by the bitmap, not by this number, so it only must not be a value.
+// missingValue marks a missing point while values are packed. Readers use the
+// bitmap, so any number works that is not a value.
 const missingValue = 9.999e37
 
-// Write encodes the messages of g in order and writes them to w, their numbers
-// from payload.
+// Write encodes the messages of g in order and writes them to w. payload holds the
+// values.
 //
-// Cost: setting a key takes up to a tenth of a millisecond, since ecCodes lays
-// the message out again. So messages of one base that set the same keys share a
-// handle, on which only what differs is set.
-// Errors: those of w; a key that the library refuses, with the name and the
-// position of the message; a packing that the library silently replaced.
+// Messages with the same base and the same keys share a handle; only keys that
+// differ are set again.
+//
+// Errors: those of w; a key that ecCodes rejects, with its name and the number of
+// the message; a packing that ecCodes replaced silently.
+// Cost: setting a key takes up to 0.1 ms, because ecCodes recomputes the layout of
+// the message.
 func Write(w io.Writer, g *encode.GRIB, payload []byte) error {
 	bases := make([]*writer, len(g.Bases))
 	defer func() {
@@ -80,28 +82,30 @@ func Write(w io.Writer, g *encode.GRIB, payload []byte) error {
 	return nil
 }
 
-// TemplateError says that a message given as template cannot be made what was
-// asked for. It is a fault of the input or its combination with the product.
+// TemplateError reports that the template message cannot be converted to the
+// requested product. The cause is the input, or its combination with the product.
 type TemplateError struct{ Err error }
 
-// Error gives the reason.
+// Error returns the cause.
 func (e *TemplateError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *TemplateError) Unwrap() error { return e.Err }
 
-// writer makes the messages of one base.
+// writer encodes the messages of one base.
 type writer struct {
 	base *C.codes_handle
-	open *C.codes_handle // clone of base with the keys of the last message, or nil
-	last []encode.Key
+	open *C.codes_handle // clone of base with the keys of the last message; nil if none is open
+	last []encode.Key    // keys of the last message
 }
 
+// close frees both handles.
 func (b *writer) close() {
 	b.discard()
 	C.codes_handle_delete(b.base)
 }
 
+// discard frees the clone.
 func (b *writer) discard() {
 	if b.open != nil {
 		C.codes_handle_delete(b.open)
@@ -109,7 +113,8 @@ func (b *writer) discard() {
 	}
 }
 
-// prepare makes b.open a clone of the base with these keys set, in order.
+// prepare makes b.open a clone of the base with these keys set, in order. It reuses
+// the open clone if that has the same keys.
 func (b *writer) prepare(keys []encode.Key) error {
 	if b.open != nil && !sameNames(b.last, keys) {
 		b.discard()
@@ -132,10 +137,12 @@ func (b *writer) prepare(keys []encode.Key) error {
 	return nil
 }
 
+// sameNames reports whether two lists set the same keys in the same order.
 func sameNames(a, b []encode.Key) bool {
 	return slices.EqualFunc(a, b, func(a, b encode.Key) bool { return a.Name == b.Name })
 }
 
+// sameValue reports whether two keys set the same value without a condition.
 func sameValue(a, b encode.Key) bool {
 	same := func(a, b bool) bool { return a == b }
 	if !same(a.Long == nil, b.Long == nil) || !same(a.Float == nil, b.Float == nil) || a.OnlyIf != nil || b.OnlyIf != nil {
@@ -144,7 +151,11 @@ func sameValue(a, b encode.Key) bool {
 	return (a.Long == nil || *a.Long == *b.Long) && (a.Float == nil || *a.Float == *b.Float) && a.Text == b.Text && a.Missing == b.Missing
 }
 
-// newBase makes the handle that messages are cloned from.
+// newBase makes the handle that messages are cloned from: a copy of the template,
+// or a sample of ecCodes.
+//
+// Errors: *TemplateError from the caller if there is a template; a sample that
+// ecCodes does not have.
 func newBase(b encode.Base, payload []byte) (*C.codes_handle, error) {
 	var h *C.codes_handle
 	if b.Template.Length > 0 {
@@ -154,7 +165,7 @@ func newBase(b encode.Base, payload []byte) (*C.codes_handle, error) {
 		}
 		// The copy makes the handle independent of the payload.
 		if h = C.codes_handle_new_from_message_copy(nil, unsafe.Pointer(&bytes[0]), C.size_t(len(bytes))); h == nil {
-			return nil, errors.New("the template is not a message that ecCodes can read")
+			return nil, errors.New("ecCodes cannot read the template message")
 		}
 	} else {
 		name := C.CString(b.Sample)
@@ -177,12 +188,14 @@ func newBase(b encode.Base, payload []byte) (*C.codes_handle, error) {
 	return h, nil
 }
 
-// savedKeys holds whole numbers of a message; nil stands for a missing one.
+// savedKeys holds integer keys of a message; a nil value is a missing one.
 type savedKeys struct {
 	names  []string
 	values []*int64
 }
 
+// saveKeys reads integer keys that setting other keys might change. Keys that the
+// message does not have are skipped.
 func saveKeys(h *C.codes_handle, names []string) savedKeys {
 	var k savedKeys
 	for _, name := range names {
@@ -201,6 +214,7 @@ func saveKeys(h *C.codes_handle, names []string) savedKeys {
 	return k
 }
 
+// restore sets the saved keys again.
 func (k savedKeys) restore(h *C.codes_handle) error {
 	for i, name := range k.names {
 		key := encode.MissingKey(name)
@@ -214,22 +228,23 @@ func (k savedKeys) restore(h *C.codes_handle) error {
 	return nil
 }
 
-// checkKeys compares keys with what they must be.
+// checkKeys compares integer keys with their required values.
 func checkKeys(h *C.codes_handle, keys []encode.Key) error {
 	for _, k := range keys {
 		if got, err := getLong(h, k.Name); err != nil {
 			return err
 		} else if got != *k.Long {
-			return fmt.Errorf("the template has %s = %d, the product %d", k.Name, got, *k.Long)
+			return fmt.Errorf("the template has %s = %d, the product needs %d", k.Name, got, *k.Long)
 		}
 	}
 	return nil
 }
 
-// write encodes one field and writes it.
+// write encodes one field and writes the message to w. scratch has room for all
+// values as doubles.
 func (b *writer) write(w io.Writer, m encode.Message, values []float32, scratch []float64) error {
-	// Asked of the base, since setting the packing of a sample makes the number that
-	// of the sample's old values again.
+	// Read from the base: setting the packing of a sample resets the number of
+	// points to that of its old values.
 	points, err := getLong(b.base, "numberOfPoints")
 	if err != nil {
 		return err
@@ -237,6 +252,8 @@ func (b *writer) write(w io.Writer, m encode.Message, values []float32, scratch 
 	if points != int64(len(values)) {
 		return fmt.Errorf("the grid has %d points, the field %d", points, len(values))
 	}
+	// A bitmap costs one bit per point, so it is written only if a value is
+	// missing.
 	missing := slices.ContainsFunc(values, func(v float32) bool { return v != v })
 	bitmap := encode.LongKey("bitmapPresent", 0)
 	if missing {
@@ -252,15 +269,16 @@ func (b *writer) write(w io.Writer, m encode.Message, values []float32, scratch 
 	if code != 0 {
 		return fmt.Errorf("values: %s", errorText(code))
 	}
-	// ecCodes falls back to simple packing where it cannot do what was asked, and
-	// says nothing. For a constant field, which has no packed values, that is well.
+	// ecCodes silently falls back to simple packing if it cannot encode the
+	// requested one. A constant field has no packed values, so its packing does not
+	// matter.
 	packing, err := getText(h, "packingType")
 	if err != nil {
 		return err
 	}
 	flat := isConstant(values)
 	if packing != m.Packing && !flat {
-		return fmt.Errorf("packing %s was asked for, ecCodes made it %s", m.Packing, packing)
+		return fmt.Errorf("ecCodes encoded packing %s instead of %s", packing, m.Packing)
 	}
 	var bytes unsafe.Pointer
 	var size C.size_t
@@ -271,12 +289,12 @@ func (b *writer) write(w io.Writer, m encode.Message, values []float32, scratch 
 		return err
 	}
 	if flat {
-		b.discard() // it has 0 bits per value now
+		b.discard() // its bitsPerValue is 0 now
 	}
 	return nil
 }
 
-// isConstant says whether all values that are there are equal.
+// isConstant reports whether all values except missing ones are equal.
 func isConstant(values []float32) bool {
 	first, seen := float32(0), false
 	for _, v := range values {
@@ -291,10 +309,12 @@ func isConstant(values []float32) bool {
 	return true
 }
 
+// setKeys sets keys in order. A key with a condition is skipped unless the
+// condition holds.
 func setKeys(h *C.codes_handle, keys []encode.Key) error {
 	for _, k := range keys {
 		if k.OnlyIf != nil {
-			// A key that the message does not have does not hold either.
+			// A message without the key does not satisfy the condition.
 			if v, err := getText(h, k.OnlyIf.Key); err != nil || v != k.OnlyIf.Text {
 				continue
 			}
@@ -306,6 +326,7 @@ func setKeys(h *C.codes_handle, keys []encode.Key) error {
 	return nil
 }
 
+// setKey sets one key. An unknown key is an error unless SkipUnknown.
 func setKey(h *C.codes_handle, k encode.Key) error {
 	name := append([]byte(k.Name), 0)
 	cname := (*C.char)(unsafe.Pointer(&name[0]))
@@ -329,6 +350,7 @@ func setKey(h *C.codes_handle, k encode.Key) error {
 	return nil
 }
 
+// getLong returns an integer key.
 func getLong(h *C.codes_handle, key string) (int64, error) {
 	name := append([]byte(key), 0)
 	var v C.long
@@ -338,6 +360,7 @@ func getLong(h *C.codes_handle, key string) (int64, error) {
 	return int64(v), nil
 }
 
+// getText returns a string key.
 func getText(h *C.codes_handle, key string) (string, error) {
 	name := append([]byte(key), 0)
 	var buf [256]byte
@@ -348,5 +371,5 @@ func getText(h *C.codes_handle, key string) (string, error) {
 	return C.GoString((*C.char)(unsafe.Pointer(&buf[0]))), nil
 }
 
-// errorText is ecCodes' text for a return code.
+// errorText returns the text of an ecCodes return code.
 func errorText(code C.int) string { return C.GoString(C.codes_get_error_message(code)) }

@@ -14,6 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/io/grib"
 )
 
+// unpack decodes a rectangle with the C kernel.
 func unpack(out []float32, p *grib.SimplePacking, r Rect) {
 	binary, decimal := p.ScaleFactors()
 	data := p.Data[r.First*p.Bits/8:]

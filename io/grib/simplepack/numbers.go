@@ -1,5 +1,8 @@
-// Package simplepack makes values of the numbers of simple packing. It needs no library and
-// reads nothing but the bytes that it is given, so it may run in any process.
+// Package simplepack decodes simple packing. It needs no library and reads only the
+// bytes that it is given, so it may run in any process. With cgo a vectorised C
+// kernel runs; unpackReference is the reference kernel.
+//
+// Source: FM 92 GRIB2, regulation 92.9.4 and template 5.0.
 package simplepack
 
 import (
@@ -8,27 +11,28 @@ import (
 	"github.com/ensemble-weather/ensemble/io/grib"
 )
 
-// Rect is a rectangle of numbers, and where its values go: row j begins at number
-// First + j·Stride, and its values at place To + j·Step.
+// Rect selects a rectangle of packed integers and the position of its values: row j
+// begins at integer First + j·Stride and is written to out from To + j·Step.
 type Rect struct {
 	Rows, Columns int
 	First, Stride int
 	To, Step      int
 }
 
-// AllValues is all numbers of a field, in their order.
+// AllValues selects all integers of a field in storage order.
 func AllValues(p *grib.SimplePacking) Rect { return Rect{Rows: 1, Columns: p.Count} }
 
-// IsAligned tells whether the rows of a rectangle begin at whole bytes, as Unpack wants it.
+// IsAligned reports whether all rows of the rectangle begin at whole bytes, as
+// Unpack requires.
 func (r Rect) IsAligned(bits int) bool {
 	return r.First*bits%8 == 0 && (r.Rows < 2 || r.Stride*bits%8 == 0)
 }
 
-// Unpack unpacks a rectangle of the numbers of a field, which are not coded.
+// Unpack decodes a rectangle of uncompressed integers.
 //
-// Shape: out has the places of the rectangle; others stay as they are.
-// Errors: data too short, which grib.SimpleOf refuses before; a rectangle that is not
-// aligned, or reaches beyond the numbers or out.
+// Shape: out has the positions of the rectangle; all other values stay unchanged.
+// Errors: too little data, which grib.ParseSimplePacking rejects earlier; a
+// rectangle that is not aligned, or that exceeds the integers or out.
 func Unpack(out []float32, p *grib.SimplePacking, r Rect) error {
 	if r.Rows == 0 || r.Columns == 0 {
 		return nil
@@ -45,8 +49,8 @@ func Unpack(out []float32, p *grib.SimplePacking, r Rect) error {
 	return nil
 }
 
-// unpackReference is Unpack in plain Go: what machines without a C compiler run, and what judges the
-// vectors.
+// unpackReference is Unpack in plain Go: the reference kernel, and the only one
+// without cgo.
 func unpackReference(out []float32, p *grib.SimplePacking, r Rect) {
 	binary, decimal := p.ScaleFactors()
 	for j := range r.Rows {

@@ -13,14 +13,16 @@ import (
 	"github.com/ensemble-weather/ensemble/io/cf"
 )
 
-// chunkCache are the deflated variables of a file that were read so far: their chunks are
-// taken from HDF5 as they are stored and inflated here, faster than it does that.
+// chunkCache holds the deflated variables of a file that were read so far. Their
+// chunks are read from HDF5 as stored and inflated here, which is faster than the
+// HDF5 filter pipeline.
 type chunkCache struct {
 	file C.hid_t
-	vars map[int]*C.ens_chunks // by position in Header.Vars; nil for one that the library reads
+	vars map[int]*C.ens_chunks // by position in Header.Vars; nil for variables that netCDF-C reads
 }
 
-// open gives the chunks of a variable; nil if it is not stored in such.
+// open returns the chunks of a variable. It returns nil if the variable is not
+// chunked and deflated.
 func (c *chunkCache) open(path string, index int, v *cf.Var) *C.ens_chunks {
 	if c.vars == nil {
 		name := C.CString(path)
@@ -37,7 +39,7 @@ func (c *chunkCache) open(path string, index int, v *cf.Var) *C.ens_chunks {
 	return set
 }
 
-// close gives back all of it.
+// close frees all chunks and closes the file.
 func (c *chunkCache) close() {
 	if c.vars == nil {
 		return
@@ -51,9 +53,11 @@ func (c *chunkCache) close() {
 	c.vars = nil
 }
 
-// Float reads a slab into dst, unpacked, NaN where missing.
+// Float reads a slab into dst.
 //
-// Errors: if the slab does not fit the variable or the library cannot read it.
+// Unit: as the attributes state, after scale_factor and add_offset.
+// Missing: NaN.
+// Errors: a slab outside of the variable; what netCDF-C reports.
 func (f *File) Float(dst []float32, s cf.Slab) error {
 	start, count, err := f.slabBounds(s, len(dst))
 	if err != nil {
@@ -73,7 +77,7 @@ func (f *File) Float(dst []float32, s cf.Slab) error {
 		case 0:
 			return nil
 		case -1:
-			return fmt.Errorf("%s: a chunk of part %v %v cannot be inflated", v.Path(), s.Start, s.Count)
+			return fmt.Errorf("%s: a chunk of slab %v %v cannot be inflated", v.Path(), s.Start, s.Count)
 		}
 	}
 	if cap(f.scratch) < len(dst) {

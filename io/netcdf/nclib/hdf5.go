@@ -6,7 +6,7 @@ import "C"
 
 import "fmt"
 
-// HDF5Version is the version of the HDF5 library under netCDF.
+// HDF5Version returns the version of the HDF5 library that netCDF-C uses.
 func HDF5Version() string {
 	var major, minor, release C.uint
 	if C.H5get_libversion(&major, &minor, &release) < 0 {

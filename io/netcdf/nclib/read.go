@@ -14,32 +14,33 @@ import (
 	"github.com/ensemble-weather/ensemble/io/cf"
 )
 
-// File is an open file with its header. A netcdf.Dataset is the number of the file
-// or of one of its groups, so that groups are read by go-netcdf as well.
+// File is an open file with its header. A netcdf.Dataset is the ID of a file or of
+// a group in it, so go-netcdf reads groups too.
 type File struct {
 	ds     netcdf.Dataset
 	header cf.Header
 	vars   []variableRef
-	dims   map[C.int]int // dimension number → position in header.Dims
+	dims   map[C.int]int // dimension ID → position in header.Dims
 
 	path    string
 	chunks  chunkCache
-	scratch []float64 // for Float
+	scratch []float64 // buffer of Float
 }
 
-// variableRef is a variable's group and number.
+// variableRef identifies a variable by the IDs of its group and its own.
 type variableRef struct {
 	group   C.int
 	id      C.int
 	packing cf.Packing
 }
 
-// maxVars bounds what a damaged header can make us list.
+// maxVars bounds the variables of a file, so that a damaged header cannot request
+// unlimited memory.
 const maxVars = 100_000
 
-// Open reads the header of a file.
+// Open opens a file and reads its header.
 //
-// Errors: what netCDF-C says.
+// Errors: the error text of netCDF-C.
 func Open(path string) (*File, error) {
 	ds, err := netcdf.OpenFile(path, netcdf.NOWRITE)
 	if err != nil {
@@ -63,10 +64,11 @@ func (f *File) Close() error {
 	return f.ds.Close()
 }
 
-// Header is everything but the values.
+// Header returns dimensions, variables and attributes. It is shared and must not be
+// changed.
 func (f *File) Header() *cf.Header { return &f.header }
 
-// readGroup reads dimensions and variables of a group and the groups in it.
+// readGroup reads dimensions and variables of a group, and of the groups in it.
 func (f *File) readGroup(ds netcdf.Dataset, name string) error {
 	id := C.int(ds)
 	var n C.int
@@ -95,7 +97,7 @@ func (f *File) readGroup(ds netcdf.Dataset, name string) error {
 		return err
 	}
 	if count+len(f.vars) > maxVars {
-		return fmt.Errorf("%d variables, more than %d", count, maxVars)
+		return fmt.Errorf("%d variables exceed the limit of %d", count, maxVars)
 	}
 	for i := range count {
 		if err := f.readVariable(ds, i, name); err != nil {
@@ -119,7 +121,7 @@ func (f *File) readGroup(ds netcdf.Dataset, name string) error {
 			sub = name + "/" + sub
 		}
 		if strings.Count(sub, "/") > 30 {
-			return fmt.Errorf("groups nested more than 30 deep")
+			return fmt.Errorf("groups nested more than 30 levels deep")
 		}
 		if err := f.readGroup(netcdf.Dataset(g), sub); err != nil {
 			return err
@@ -128,6 +130,7 @@ func (f *File) readGroup(ds netcdf.Dataset, name string) error {
 	return nil
 }
 
+// unlimitedDims returns the unlimited dimensions of a group.
 func (f *File) unlimitedDims(id C.int) (map[C.int]bool, error) {
 	var n C.int
 	out := map[C.int]bool{}
@@ -144,10 +147,12 @@ func (f *File) unlimitedDims(id C.int) (map[C.int]bool, error) {
 	return out, nil
 }
 
-// typeNames are the header's words for external types.
+// typeNames gives the names of external types in cf.Var.Type.
 var typeNames = map[C.nc_type]string{C.NC_BYTE: "byte", C.NC_CHAR: "char", C.NC_SHORT: "short", C.NC_INT: "int", C.NC_FLOAT: "float", C.NC_DOUBLE: "double",
 	C.NC_UBYTE: "ubyte", C.NC_USHORT: "ushort", C.NC_UINT: "uint", C.NC_INT64: "int64", C.NC_UINT64: "uint64", C.NC_STRING: "string"}
 
+// readVariable reads name, type, dimensions and attributes of variable i of a
+// group.
 func (f *File) readVariable(ds netcdf.Dataset, i int, group string) error {
 	id := C.int(ds)
 	var name [C.NC_MAX_NAME + 1]C.char
@@ -178,7 +183,7 @@ func (f *File) readVariable(ds netcdf.Dataset, i int, group string) error {
 	return nil
 }
 
-// readAttributes reads all attributes of a variable or file.
+// readAttributes reads all attributes of a variable or a group.
 func readAttributes(group, id C.int, count func() (int, error), at func(int) (netcdf.Attr, error)) (map[string]cf.Attr, error) {
 	n, err := count()
 	if err != nil || n == 0 {
@@ -199,6 +204,7 @@ func readAttributes(group, id C.int, count func() (int, error), at func(int) (ne
 	return out, nil
 }
 
+// readAttribute reads one attribute.
 func readAttribute(group, id C.int, a netcdf.Attr) (cf.Attr, error) {
 	kind, err := a.Type()
 	if err != nil {
@@ -226,7 +232,8 @@ func readAttribute(group, id C.int, a netcdf.Attr) (cf.Attr, error) {
 	return numericAttribute(a, kind, n)
 }
 
-// numericAttribute reads a numeric attribute by its own type.
+// numericAttribute reads a numeric attribute in its own type and converts it to
+// float64. int64 values above 2⁵³ are rounded.
 func numericAttribute(a netcdf.Attr, kind netcdf.Type, n uint64) (cf.Attr, error) {
 	var out cf.Floats
 	var err error
@@ -262,11 +269,12 @@ func numericAttribute(a netcdf.Attr, kind netcdf.Type, n uint64) (cf.Attr, error
 		v := make([]float64, n)
 		err, out = a.ReadFloat64s(v), toFloats(v)
 	default:
-		return cf.Attr{}, nil // a user-defined type: not one of ours
+		return cf.Attr{}, nil // user-defined types are ignored
 	}
 	return cf.Attr{Numbers: out}, err
 }
 
+// toFloats converts numbers to float64.
 func toFloats[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64 | float32 | float64](v []T) cf.Floats {
 	out := make(cf.Floats, len(v))
 	for i := range v {
@@ -275,9 +283,11 @@ func toFloats[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64 
 	return out
 }
 
-// Double reads a slab into dst, unpacked, NaN where missing.
+// Double reads a slab into dst.
 //
-// Errors: if the slab does not fit the variable or the library cannot read it.
+// Unit: as the attributes state, after scale_factor and add_offset.
+// Missing: NaN.
+// Errors: a slab outside of the variable; what netCDF-C reports.
 func (f *File) Double(dst []float64, s cf.Slab) error {
 	start, count, err := f.slabBounds(s, len(dst))
 	if err != nil {
@@ -290,37 +300,39 @@ func (f *File) Double(dst []float64, s cf.Slab) error {
 	return at.packing.Unpack(dst)
 }
 
-// slabBounds gives a slab of n values as the library wants it.
+// slabBounds converts a slab of n values to the arguments of nc_get_vara. Both have
+// one element more than dimensions, so that a scalar has an address too.
 //
-// Errors: if it does not fit the variable.
+// Errors: a slab outside of the variable.
 func (f *File) slabBounds(s cf.Slab, n int) (start, count []C.size_t, err error) {
 	if s.Var < 0 || s.Var >= len(f.vars) {
 		return nil, nil, fmt.Errorf("variable %d of %d", s.Var, len(f.vars))
 	}
 	v := &f.header.Vars[s.Var]
 	if !v.Numeric() {
-		return nil, nil, fmt.Errorf("%s holds no numbers but type %s", v.Path(), v.Type)
+		return nil, nil, fmt.Errorf("%s is of type %s, not numeric", v.Path(), v.Type)
 	}
 	if len(s.Start) != len(v.Dims) || len(s.Count) != len(v.Dims) || s.Size() != int64(n) || n == 0 {
-		return nil, nil, fmt.Errorf("%s: part %v %v does not fit", v.Path(), s.Start, s.Count)
+		return nil, nil, fmt.Errorf("%s: slab %v %v does not match the dimensions", v.Path(), s.Start, s.Count)
 	}
 	start, count = make([]C.size_t, len(s.Start)+1), make([]C.size_t, len(s.Start)+1)
 	for i := range s.Start {
 		if s.Start[i] < 0 || s.Count[i] < 1 || s.Start[i]+s.Count[i] > f.header.Dims[v.Dims[i]].Len {
-			return nil, nil, fmt.Errorf("%s: part %v %v is outside", v.Path(), s.Start, s.Count)
+			return nil, nil, fmt.Errorf("%s: slab %v %v exceeds the dimensions", v.Path(), s.Start, s.Count)
 		}
 		start[i], count[i] = C.size_t(s.Start[i]), C.size_t(s.Count[i])
 	}
 	return start, count, nil
 }
 
-// defaultFillValues is what the library writes where nobody wrote (netcdf.h); bytes have
-// no such value.
+// defaultFillValues are the values that netCDF-C stores where nothing was written
+// (NC_FILL_SHORT and others, netcdf.h). Bytes have none, since all values are in
+// use.
 var defaultFillValues = map[string][]float64{"short": {-32767}, "int": {-2147483647}, "float": {9.9692099683868690e+36}, "double": {9.9692099683868690e+36},
 	"ushort": {65535}, "uint": {4294967295}, "int64": {-9223372036854775806}, "uint64": {18446744073709551614}}
 
-// stringAttribute reads a text attribute of type NC_STRING, several strings joined by
-// blanks; go-netcdf knows the type only.
+// stringAttribute reads an attribute of type NC_STRING, which go-netcdf does not
+// read. Several strings are joined by blanks.
 func stringAttribute(group, id C.int, name string, n int) (string, error) {
 	cname := C.CString(name)
 	defer C.free(unsafe.Pointer(cname))

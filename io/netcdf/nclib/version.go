@@ -1,6 +1,7 @@
-// Package nclib is the cgo side of NetCDF: go-netcdf, and what it lacks, from
-// netCDF-C. Linked by ensemble-decode only. One thread calls the library: a
-// child answers one request at a time.
+// Package nclib reads and writes NetCDF files with netCDF-C, through go-netcdf and,
+// for missing functions, through cgo. Only ensemble-decode links it. One goroutine
+// calls it at a time, because netCDF-C is not thread-safe; a child answers one
+// request at a time.
 package nclib
 
 // #cgo pkg-config: netcdf
@@ -14,7 +15,7 @@ import (
 	"github.com/fhs/go-netcdf/netcdf"
 )
 
-// Version is the version of the linked library.
+// Version returns the version of the linked library.
 func Version() string {
 	v, _, _ := strings.Cut(netcdf.Version(), " ")
 	return v

@@ -12,13 +12,13 @@ import (
 	"github.com/ensemble-weather/ensemble/io/product/encode"
 )
 
-// ncTypes maps the types of a request to those of the library.
+// ncTypes gives the external types of netCDF-C for the types of a request.
 var ncTypes = map[encode.Type]netcdf.Type{encode.Float: netcdf.FLOAT, encode.Double: netcdf.DOUBLE, encode.Int: netcdf.INT,
 	encode.Short: netcdf.SHORT, encode.Char: netcdf.CHAR}
 
-// Write makes the file that f describes, its numbers from payload.
+// Write creates the file that f describes. payload holds the values.
 //
-// Errors: the first call that the library refuses, with the name it was about.
+// Errors: the first call that netCDF-C rejects, with the name of the object.
 func Write(f *encode.NetCDF, payload []byte) (err error) {
 	ds, err := netcdf.CreateFile(f.Path, netcdf.CLOBBER|netcdf.NETCDF4|netcdf.CLASSIC_MODEL)
 	if err != nil {
@@ -29,9 +29,9 @@ func Write(f *encode.NetCDF, payload []byte) (err error) {
 			err = fmt.Errorf("close: %w", e)
 		}
 	}()
-	// Every variable is written in whole, so filling it first would be waste.
+	// All variables are written completely, so filling them first is not necessary.
 	if err := status(C.nc_set_fill(C.int(ds), C.NC_NOFILL, nil)); err != nil {
-		return fmt.Errorf("switch prefilling off: %w", err)
+		return fmt.Errorf("disable prefilling: %w", err)
 	}
 	dims := map[string]netcdf.Dim{}
 	sizes := map[string]int{}
@@ -73,13 +73,13 @@ func defineVariable(ds netcdf.Dataset, dims map[string]netcdf.Dim, v encode.Vari
 	for _, name := range v.Dimensions {
 		d, ok := dims[name]
 		if !ok {
-			return netcdf.Var{}, fmt.Errorf("no dimension %s", name)
+			return netcdf.Var{}, fmt.Errorf("unknown dimension %s", name)
 		}
 		over = append(over, d)
 	}
 	t, ok := ncTypes[v.Type]
 	if !ok {
-		return netcdf.Var{}, fmt.Errorf("no type %q", v.Type)
+		return netcdf.Var{}, fmt.Errorf("unknown type %q", v.Type)
 	}
 	nv, err := ds.AddVar(v.Name, t, over)
 	if err != nil {
@@ -106,8 +106,8 @@ func defineVariable(ds netcdf.Dataset, dims map[string]netcdf.Dim, v encode.Vari
 	return nv, nil
 }
 
-// setChunks is nc_def_var_chunking, which go-netcdf has not. The id of the
-// variable is looked up by name, since go-netcdf does not export it.
+// setChunks calls nc_def_var_chunking, which go-netcdf lacks. The ID of the
+// variable is found by name because go-netcdf does not export it.
 func setChunks(ds netcdf.Dataset, v encode.Variable) error {
 	name := append([]byte(v.Name), 0)
 	var id C.int
@@ -133,8 +133,8 @@ func writeValues(nv netcdf.Var, v encode.Variable, n int, payload []byte) error 
 	if n == 0 {
 		return nil
 	}
-	// The payload starts on a page, the block on a multiple of 8, and machines
-	// that we run on are little-endian: the bytes are the values.
+	// The payload begins at a page and the block at a multiple of 8. Supported
+	// machines are little-endian. So the bytes of the payload are the values.
 	p := unsafe.Pointer(&b[0])
 	switch v.Type {
 	case encode.Float:
@@ -150,7 +150,7 @@ func writeValues(nv netcdf.Var, v encode.Variable, n int, payload []byte) error 
 	}
 }
 
-// writeAttribute writes the one kind of value that is set.
+// writeAttribute writes the value that is set.
 func writeAttribute(to netcdf.Attr, a encode.Attribute) error {
 	switch {
 	case a.Text != "":
@@ -167,7 +167,7 @@ func writeAttribute(to netcdf.Attr, a encode.Attribute) error {
 	return fmt.Errorf("has no value")
 }
 
-// status makes an error of a return code of netCDF-C.
+// status converts a return code of netCDF-C to an error.
 func status(code C.int) error {
 	if code == C.NC_NOERR {
 		return nil

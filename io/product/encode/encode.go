@@ -1,32 +1,31 @@
-// Package encode is what the writers of package product ask the encoding child
-// for: a whole NetCDF file, or the messages of one GRIB file, described as data.
-// The child knows the libraries and no conventions; product knows the
-// conventions and no library.
+// Package encode describes files for the encoding child: a complete NetCDF file, or
+// the messages of one GRIB file. Package product defines the conventions and links
+// no library; the child links the libraries and knows no conventions.
 //
-// The numbers of a request travel as its payload, little-endian; a Block says
-// which bytes of it.
+// The values of a request are its payload, little-endian. A Block identifies bytes
+// of it.
 package encode
 
 import "fmt"
 
-// The names of the jobs in the child's table.
+// Names of the requests.
 const (
 	KindNetCDF = "encode-netcdf"
 	KindGRIB   = "encode-grib"
 )
 
-// Block is a run of bytes in the payload of a request.
+// Block is a range of bytes in the payload of a request.
 type Block struct {
 	Offset int `json:"offset"`
 	Length int `json:"length"`
 }
 
-// In gives the block's bytes of a payload.
+// In returns the bytes of the block.
 //
-// Errors: if the block is not inside it.
+// Errors: a block outside of the payload.
 func (b Block) In(payload []byte) ([]byte, error) {
 	if b.Offset < 0 || b.Length < 0 || b.Offset > len(payload)-b.Length {
-		return nil, fmt.Errorf("bytes %d to %d of a payload of %d", b.Offset, b.Offset+b.Length, len(payload))
+		return nil, fmt.Errorf("bytes %d to %d exceed the payload of %d", b.Offset, b.Offset+b.Length, len(payload))
 	}
 	return payload[b.Offset : b.Offset+b.Length], nil
 }
@@ -34,21 +33,21 @@ func (b Block) In(payload []byte) ([]byte, error) {
 // Type is the type of a NetCDF variable or attribute.
 type Type string
 
-// The types of the classic model that we write.
+// The types of the classic model in use.
 const (
 	Float  Type = "float"
 	Double Type = "double"
 	Int    Type = "int"
 	Short  Type = "short" // packed values
-	Char   Type = "char"  // texts, one byte a character, along the last dimension
+	Char   Type = "char"  // strings, one byte per character along the last dimension
 )
 
-// Size is the number of bytes of one value.
+// Size returns the bytes of one value.
 func (t Type) Size() int { return map[Type]int{Float: 4, Double: 8, Int: 4, Short: 2, Char: 1}[t] }
 
-// NetCDF describes a NetCDF-4 classic model file.
+// NetCDF describes a NetCDF-4 file in the classic model.
 type NetCDF struct {
-	Path       string      `json:"path"` // written to directly; an existing file is truncated
+	Path       string      `json:"path"` // written directly; an existing file is truncated
 	Dimensions []Dimension `json:"dimensions"`
 	Attributes []Attribute `json:"attributes"`
 	Variables  []Variable  `json:"variables"`
@@ -71,33 +70,34 @@ type Attribute struct {
 	Shorts  []int16   `json:"shorts,omitempty"`
 }
 
-// Variable is an array over dimensions, by name; none makes it a scalar.
+// Variable is an array over dimensions, given by name; without dimensions it is a
+// scalar.
 type Variable struct {
 	Name       string      `json:"name"`
 	Type       Type        `json:"type"`
 	Dimensions []string    `json:"dimensions,omitempty"`
 	Attributes []Attribute `json:"attributes,omitempty"`
-	Chunks     []int       `json:"chunks,omitempty"`  // nil: stored in one piece, uncompressed
-	Deflate    int         `json:"deflate,omitempty"` // 1 to 9, with shuffle; 0: not compressed
-	Values     Block       `json:"values"`            // all of the variable, in the order of its dimensions
+	Chunks     []int       `json:"chunks,omitempty"`  // shape of a chunk; nil: contiguous and uncompressed
+	Deflate    int         `json:"deflate,omitempty"` // 1 to 9, with shuffle; 0: uncompressed
+	Values     Block       `json:"values"`            // all values, in the order of the dimensions
 }
 
 // GRIB describes a file of GRIB messages.
 type GRIB struct {
-	Path     string    `json:"path"` // written to directly; an existing file is truncated
+	Path     string    `json:"path"` // written directly; an existing file is truncated
 	Bases    []Base    `json:"bases"`
 	Messages []Message `json:"messages"`
 }
 
-// Base is a message that others are cloned from: an encoded message in the
-// payload, or a sample of the library, with keys set in order.
+// Base is a message that others are cloned from: an encoded message in the payload,
+// or a sample of ecCodes, with keys set in order.
 type Base struct {
-	Template Block  `json:"template"` // length 0: from the sample
+	Template Block  `json:"template"` // length 0: use Sample
 	Sample   string `json:"sample,omitempty"`
 	Keys     []Key  `json:"keys,omitempty"`
-	Required []Key  `json:"expect,omitempty"` // whole numbers that must be there before Keys are set
-	// Preserve names whole numbers that setting Keys may change and must not: they are
-	// put back afterwards. Those that the message has not are passed over.
+	Required []Key  `json:"expect,omitempty"` // integer keys that must have these values before Keys are set
+	// Preserve lists integer keys that setting Keys may change and must not. They
+	// are restored afterwards. Keys that the message lacks are skipped.
 	Preserve []string `json:"keep,omitempty"`
 }
 
@@ -105,12 +105,12 @@ type Base struct {
 type Message struct {
 	Base    int    `json:"base"`
 	Keys    []Key  `json:"keys,omitempty"`
-	Values  Block  `json:"values"` // float32 in the order of the message's scanning mode; NaN is missing
+	Values  Block  `json:"values"` // float32 in the scanning order of the message; NaN is missing
 	Packing string `json:"packing"`
 	Bits    int    `json:"bits"` // per value
 }
 
-// Key sets one key of a message to a whole number, a number, a text or missing: exactly
+// Key sets one key of a message to an integer, a number, a text or missing: exactly
 // one of the four is set.
 type Key struct {
 	Name    string   `json:"name"`
@@ -118,31 +118,30 @@ type Key struct {
 	Float   *float64 `json:"float,omitempty"`
 	Text    string   `json:"text,omitempty"`
 	Missing bool     `json:"missing,omitempty"`
-	// OnlyIf sets the key only where another key has this text.
-	OnlyIf *Condition `json:"only_if,omitempty"`
-	// SkipUnknown lets a message without the key go on without it.
-	SkipUnknown bool `json:"if_known,omitempty"`
+	// OnlyIf sets the key only if another key has this text.
+	OnlyIf      *Condition `json:"only_if,omitempty"`
+	SkipUnknown bool       `json:"if_known,omitempty"` // SkipUnknown skips the key in messages that lack it.
 }
 
-// Condition holds where a key of the message has a text as its value.
+// Condition holds if a key of the message has a text as its value.
 type Condition struct {
 	Key  string `json:"key"`
 	Text string `json:"text"`
 }
 
-// LongKey sets a whole number.
+// LongKey sets an integer key.
 func LongKey(name string, v int64) Key { return Key{Name: name, Long: &v} }
 
-// FloatKey sets a number.
+// FloatKey sets a floating-point key.
 func FloatKey(name string, v float64) Key { return Key{Name: name, Float: &v} }
 
-// TextKey sets a text.
+// TextKey sets a string key.
 func TextKey(name, v string) Key { return Key{Name: name, Text: v} }
 
 // MissingKey sets a key to missing.
 func MissingKey(name string) Key { return Key{Name: name, Missing: true} }
 
-// FileResult is the result of both jobs.
+// FileResult is the result of both requests.
 type FileResult struct {
 	Bytes int64 `json:"bytes"` // size of the file
 }
