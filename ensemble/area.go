@@ -9,45 +9,45 @@ import (
 	"strings"
 )
 
-// Area is a part of the globe between two parallels, from its western to its eastern
-// meridian.
+// Area is a part of the globe between two parallels and two meridians, eastwards from West to
+// East.
 //
 // Unit: degrees.
 type Area struct{ North, West, South, East float64 }
 
-// ParseArea reads N/W/S/E as ECMWF writes areas: 70/-20/30/40. East of the date line, or of
-// Greenwich, eastern longitudes may be written as less than western ones.
+// ParseArea reads an area as north/west/south/east, the order of ECMWF: 70/-20/30/40. East may
+// be written as a smaller number than West if the area crosses the date line or Greenwich.
 //
-// Errors: if it is none, with what is wrong.
+// Errors: another form, or bounds out of range.
 func ParseArea(s string) (Area, error) {
 	var v [4]float64
 	parts := strings.Split(s, "/")
 	if len(parts) != len(v) {
-		return Area{}, fmt.Errorf("%q is no area: write north/west/south/east in degrees, such as 70/-20/30/40", s)
+		return Area{}, fmt.Errorf("%q is not an area: write north/west/south/east in degrees, such as 70/-20/30/40", s)
 	}
 	for i, p := range parts {
 		x, err := strconv.ParseFloat(strings.TrimSpace(p), 64)
 		if err != nil || math.IsInf(x, 0) || x != x {
-			return Area{}, fmt.Errorf("area %q: %q is no number of degrees", s, p)
+			return Area{}, fmt.Errorf("area %q: %q is not a number of degrees", s, p)
 		}
 		v[i] = x
 	}
 	a := Area{v[0], v[1], v[2], v[3]}
 	switch {
 	case a.North > 90 || a.South < -90:
-		return Area{}, fmt.Errorf("area %q reaches beyond a pole", s)
+		return Area{}, fmt.Errorf("area %q: latitudes must be within -90 to 90", s)
 	case a.North < a.South:
-		return Area{}, fmt.Errorf("area %q: its north lies south of its south; the order is north/west/south/east", s)
+		return Area{}, fmt.Errorf("area %q: north is less than south; the order is north/west/south/east", s)
 	case math.Abs(a.West) > 360 || math.Abs(a.East) > 360:
-		return Area{}, fmt.Errorf("area %q: longitudes go from -360 to 360", s)
+		return Area{}, fmt.Errorf("area %q: longitudes must be within -360 to 360", s)
 	}
-	if a == (Area{}) { // one point, and not no area
+	if a == (Area{}) { // a single point; the zero Area means none
 		a.West, a.East = 360, 360
 	}
 	return a, nil
 }
 
-// String prints what ParseArea reads.
+// String is the form that ParseArea reads.
 func (a Area) String() string {
 	var words []string
 	for _, v := range []float64{a.North, a.West, a.South, a.East} {
@@ -56,7 +56,7 @@ func (a Area) String() string {
 	return strings.Join(words, "/")
 }
 
-// width is the span from west to east: 0 for one meridian, 360 for all.
+// width is the extent from west to east: 0 for one meridian, 360 for the whole circle.
 func (a Area) width() float64 {
 	if a.East-a.West >= 360 {
 		return 360
@@ -64,7 +64,7 @@ func (a Area) width() float64 {
 	return eastOf(a.East, a.West)
 }
 
-// eastOf is how far a longitude lies east of another, from 0 to below 360.
+// eastOf is the distance eastwards from one longitude to another, from 0 to below 360.
 func eastOf(lon, from float64) float64 {
 	d := math.Mod(lon-from, 360)
 	if d < 0 {
@@ -73,18 +73,20 @@ func eastOf(lon, from float64) float64 {
 	return d
 }
 
-// areaTolerance is how far outside of an area a point may lie and still be on its edge: less than
-// grids are rounded by.
+// areaTolerance is the tolerance for points on the boundary of an area, below the rounding of grid
+// coordinates.
+//
+// Unit: degrees.
 const areaTolerance = 1e-4
 
-// Crop gives the grid of the points in an area, and where each of them stands in fields of
-// g. Columns run from west to east, also across Greenwich and the date line. All of g is g
-// itself, and no places.
+// Crop returns the grid of the points in an area, and the positions of these points in fields of
+// g. Columns run from west to east, also across Greenwich and the date line. If the area
+// contains all of g, it returns g and no positions.
 //
-// Errors: for an area without points, and for grids that have no rows of one latitude.
+// Errors: an area without points; a grid without rows of constant latitude.
 func (g *Grid) Crop(a Area) (part *Grid, places []int, err error) {
 	if g.Kind != RegularLatLon && g.Kind != RegularGaussian {
-		return nil, nil, fmt.Errorf("areas are cut out of grids of latitudes and longitudes; this one is %s", g.Kind)
+		return nil, nil, fmt.Errorf("an area needs a grid of latitudes and longitudes; this grid is %s", g.Kind)
 	}
 	var rows, cols []int
 	for j, lat := range g.Lat {
@@ -117,6 +119,8 @@ func (g *Grid) Crop(a Area) (part *Grid, places []int, err error) {
 			places = append(places, j*g.NX+i)
 		}
 	}
+	// Longitudes ascend from that of the westernmost column; areaTolerance keeps rounding from
+	// adding a full circle.
 	first := eastOf(g.Lon[cols[0]], 0)
 	for _, i := range cols {
 		part.Lon = append(part.Lon, first+eastOf(g.Lon[i]-g.Lon[cols[0]]+areaTolerance, 0)-areaTolerance)
@@ -130,7 +134,7 @@ func (g *Grid) Crop(a Area) (part *Grid, places []int, err error) {
 	return part, places, nil
 }
 
-// Parent is the grid that this one is a part of, or the grid itself.
+// Parent is the grid that g is a part of, or g itself.
 func (g *Grid) Parent() *Grid {
 	if g.parent != nil {
 		return g.parent
@@ -138,7 +142,9 @@ func (g *Grid) Parent() *Grid {
 	return g
 }
 
-// Take gives the values at some places of a field.
+// Take copies the values at some positions of a field.
+//
+// Shape: places and result [k].
 func Take[T any](field []T, places []int) []T {
 	out := make([]T, len(places))
 	for k, p := range places {

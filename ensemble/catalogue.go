@@ -6,38 +6,37 @@ import (
 	"slices"
 )
 
-// Entry is one field of an input: what it is and where it lies. An archive has millions of
-// them, so that what many have in common is kept once.
+// Entry is one field of an input: its key and its location. An archive has millions of
+// entries, so properties that many of them share are in Kind.
 type Entry struct {
 	Key
-	*Kind // shared, never changed
+	*Kind // shared by many entries, read-only
 
 	File           string
 	Message, Sub   int   // 1-based; Sub counts fields within a message
 	Offset, Length int64 // bytes of a GRIB message; 0 in NetCDF
 }
 
-// Kind is what all members, starts and leads of a quantity mostly have in common.
+// Kind holds the properties that members, inits and leads of a quantity usually share.
 type Kind struct {
 	Unit       string // SI, of the values as they are read
-	NativeUnit string // as the file has them
+	NativeUnit string // unit in the file
 	LongName   string
 	Grid       *Grid
 
-	// LevelType is the input's own word for the level ("isobaricInhPa"), which
-	// tells levels of kind OtherLevel apart. Statistic over Interval before the
-	// valid time ("mean", "sum", "maximum"); both zero at an instant.
+	// LevelType is the type of level in the input ("isobaricInhPa"). It distinguishes levels
+	// of kind OtherLevel. Statistic ("mean", "sum", "maximum") is computed over Interval
+	// before the valid time; both are zero for instantaneous fields.
 	LevelType string
 	Statistic string
 	Interval  Lead
-	Members   int    // size of the ensemble as the input says, 0 if it does not
-	Centre    string // that a GRIB message says it comes from ("ecmf"), empty elsewhere
-	Process   string // the centre's number of the forecast model that made it ("153"), empty if it is not said
-	Packing   string // how the values are stored, "grid_ccsds", "int16"
+	Members   int    // size of the ensemble according to the input; 0: unknown
+	Centre    string // originating centre of a GRIB message ("ecmf"); "": unknown
+	Process   string // generating process identifier of the centre ("153"); "": unknown
+	Packing   string // encoding of the values: "grid_ccsds", "int16"
 }
 
-// Identity is what must differ between two fields of one input: the key, and
-// what else tells quantities apart.
+// Identity contains the properties by which two fields of one input differ: the key, and others that distinguish quantities.
 type Identity struct {
 	Key
 	LevelType, Statistic string
@@ -45,8 +44,8 @@ type Identity struct {
 	Centre               string
 }
 
-// Identity of the entry. LevelType counts only where the level itself does not
-// say what it is, Centre only of members: each centre counts its own.
+// Identity returns the identity of the entry. LevelType is included for OtherLevel only, Centre
+// for members only, since each centre numbers its own members.
 func (e Entry) Identity() Identity {
 	id := Identity{Key: e.Key, Statistic: e.Statistic, Interval: e.Interval}
 	if e.Level.Kind == OtherLevel {
@@ -58,8 +57,7 @@ func (e Entry) Identity() Identity {
 	return id
 }
 
-// Compare orders entries by key, then by place; the order does not depend on the
-// order in which files were given.
+// Compare orders entries by key, then by location. The order does not depend on that of the files.
 func (e Entry) Compare(o Entry) int {
 	if c := e.Key.Compare(o.Key); c != 0 {
 		return c
@@ -72,35 +70,33 @@ func (e Entry) Compare(o Entry) int {
 	return cmp.Or(cmp.Compare(e.File, o.File), cmp.Compare(e.Message, o.Message), cmp.Compare(e.Sub, o.Sub))
 }
 
-// Unused is something in an input that no field was made of.
+// Unused is a part of an input that yields no field.
 type Unused struct {
 	File    string
 	Message int    // 1-based; 0 for the file as a whole
-	Name    string // of the variable, if there is one
+	Name    string // name of the variable; may be ""
 	Reason  string
 }
 
-// Catalogue is what an input holds. Every message of every file is in Entries or
-// in Unused.
+// Catalogue is the content of an input. Every message of every file is in Entries or in Unused.
 type Catalogue struct {
 	Entries  []Entry  // in the order of Entry.Compare
 	Unused   []Unused // by file and message
-	Messages int      // GRIB messages, and fields of NetCDF files
+	Messages int      // number of GRIB messages and of NetCDF fields
 	Warnings []string
 }
 
-// MissingField is a field that the rest of the input leads one to expect.
+// MissingField is a combination of init, lead and level for which some members of a Group are missing.
 type MissingField struct {
 	Variable string
 	Level    Level
 	Product  Product
 	Init     Init
 	Lead     Lead
-	Members  []Member // those that are absent here
+	Members  []Member // the missing members
 }
 
-// Group is the entries of one variable and product that make a block of members ×
-// leads × levels × starts.
+// Group is the entries of one variable and product: a block of members × leads × levels × inits.
 type Group struct {
 	Variable string
 	Product  Product
@@ -111,12 +107,12 @@ type Group struct {
 	Inits    []Init
 	Grids    []*Grid
 	Packings []string
-	Centres  []string // that messages say; none of NetCDF
-	Count    int
+	Centres  []string // originating centres; none for NetCDF
+	Count    int      // number of entries
 	Missing  []MissingField
 }
 
-// unique gives the sorted distinct values of a property.
+// unique returns the distinct values of a property, ascending.
 func unique[T any](entries []Entry, get func(Entry) T, compare func(a, b T) int) []T {
 	all := make([]T, len(entries))
 	for i, e := range entries {
@@ -126,16 +122,17 @@ func unique[T any](entries []Entry, get func(Entry) T, compare func(a, b T) int)
 	return slices.CompactFunc(all, func(a, b T) bool { return compare(a, b) == 0 })
 }
 
+// compareLevels orders levels by kind, then by falling value.
 func compareLevels(a, b Level) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(b.Value, a.Value))
 }
 
-// Inits lists the distinct starts, ascending; likewise the others.
+// Inits lists the distinct inits, ascending.
 func (c *Catalogue) Inits() []Init {
 	return unique(c.Entries, func(e Entry) Init { return e.Init }, func(a, b Init) int { return a.Compare(b.Time) })
 }
 
-// Leads lists the distinct forecast periods, ascending.
+// Leads lists the distinct leads, ascending.
 func (c *Catalogue) Leads() []Lead {
 	return unique(c.Entries, func(e Entry) Lead { return e.Lead }, cmp.Compare[Lead])
 }
@@ -150,12 +147,12 @@ func (c *Catalogue) Variables() []string {
 	return unique(c.Entries, func(e Entry) string { return e.Variable }, cmp.Compare[string])
 }
 
-// Levels lists the distinct levels, pressure falling.
+// Levels lists the distinct levels, by falling pressure.
 func (c *Catalogue) Levels() []Level {
 	return unique(c.Entries, func(e Entry) Level { return e.Level }, compareLevels)
 }
 
-// Select gives the entries that a filter keeps, in order.
+// Select returns the entries for which keep is true, in order.
 func (c *Catalogue) Select(keep func(Entry) bool) []Entry {
 	var out []Entry
 	for _, e := range c.Entries {
@@ -166,9 +163,9 @@ func (c *Catalogue) Select(keep func(Entry) bool) []Entry {
 	return out
 }
 
-// Groups collects the entries by variable and product, and finds the holes of
-// each block: combinations of a start, lead, level and member that all occur, but
-// not together.
+// Groups collects the entries by variable and product, and finds the missing members of each
+// block: combinations of init, lead, level and member that occur separately, but not
+// together.
 func (c *Catalogue) Groups() []Group {
 	type name struct {
 		variable string
@@ -204,6 +201,7 @@ func (c *Catalogue) Groups() []Group {
 	return out
 }
 
+// findMissing lists the missing members of a group.
 func findMissing(entries []Entry, g Group) []MissingField {
 	type place struct {
 		init   Init
@@ -234,7 +232,8 @@ func findMissing(entries []Entry, g Group) []MissingField {
 	return out
 }
 
-// Duplicates gives the groups of entries that claim to be the same field.
+// Duplicates returns the groups of entries with the same identity, in the order of their first
+// entries.
 func (c *Catalogue) Duplicates() [][]Entry {
 	by := map[Identity][]Entry{}
 	for _, e := range c.Entries {
@@ -249,16 +248,16 @@ func (c *Catalogue) Duplicates() [][]Entry {
 	return out
 }
 
-// String says a hole in a few words.
+// String describes the missing members.
 func (h MissingField) String() string {
-	s := fmt.Sprintf("%s %s %s start %s lead %s", h.Variable, h.Level, h.Product, h.Init, h.Lead)
+	s := fmt.Sprintf("%s %s %s init %s lead %s", h.Variable, h.Level, h.Product, h.Init, h.Lead)
 	if len(h.Members) == 1 && h.Members[0] == NoMember {
 		return s
 	}
 	return s + ": member " + MemberRanges(h.Members)
 }
 
-// MemberRanges writes sorted members as "0-9, 12".
+// MemberRanges formats ascending members as ranges: "0-9, 12".
 func MemberRanges(m []Member) string {
 	s := ""
 	for i := 0; i < len(m); {

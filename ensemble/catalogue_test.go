@@ -35,10 +35,10 @@ func TestHoles(t *testing.T) {
 	if len(h) != 2 {
 		t.Fatalf("holes %v", h)
 	}
-	if got, want := h[0].String(), "t 850hPa member start 2020-01-01T00:00Z lead 24h: member 2-3"; got != want {
+	if got, want := h[0].String(), "t 850hPa member init 2020-01-01T00:00Z lead 24h: member 2-3"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, want := h[1].String(), "t 500hPa member start 2020-01-01T00:00Z lead 24h: member 2"; got != want {
+	if got, want := h[1].String(), "t 500hPa member init 2020-01-01T00:00Z lead 24h: member 2"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// Relation says on which side of a limit the values of an event lie.
+// Relation is the position of the values of an event relative to its limits.
 type Relation uint8
 
 // The relations; the zero value is no event.
 const (
 	NoEvent Relation = iota
-	Above            // more than Lower
-	Below            // less than Upper
-	Between          // Lower or more, and less than Upper
+	Above            // value > Lower
+	Below            // value < Upper
+	Between          // Lower ≤ value < Upper
 )
 
-// String is the relation as names of fields have it.
+// String is the relation as part of the names of output fields.
 func (r Relation) String() string { return [...]string{"", "above", "below", "between"}[r] }
 
-// Event is that the value of a variable lies above or below a threshold, or between
-// two. The limit that a relation does not need is 0.
+// Event is that the value of a variable lies above or below a threshold, or between two. A
+// limit that the relation does not use is 0.
 //
 // Unit: that of the variable, SI.
 type Event struct {
@@ -32,7 +32,7 @@ type Event struct {
 	Lower, Upper float64
 }
 
-// Threshold is the limit of an event that has one, and the upper one of one between two.
+// Threshold is the limit of a one-sided event, and the upper limit of a two-sided one.
 func (e Event) Threshold() float64 {
 	if e.Relation == Above {
 		return e.Lower
@@ -40,7 +40,7 @@ func (e Event) Threshold() float64 {
 	return e.Upper
 }
 
-// String prints "above 273.15" and "between 0 and 5".
+// String formats the event: "above 273.15", "between 0 and 5".
 func (e Event) String() string {
 	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 	if e.Relation == Between {
@@ -54,32 +54,33 @@ func (e Event) Compare(o Event) int {
 	return cmp.Or(cmp.Compare(e.Relation, o.Relation), cmp.Compare(e.Lower, o.Lower), cmp.Compare(e.Upper, o.Upper))
 }
 
-// VariableEvent is an event of a variable, as a person asks for its probability.
+// VariableEvent is an event of a variable whose probability is requested, such as 2t<0 degC.
 type VariableEvent struct {
 	Variable string // short name
 	Event    Event  // limits in Unit
-	Unit     string // of the limits; empty: SI
+	Unit     string // unit of the limits; "": SI
 }
 
+// The forms of a Question, and a number with a unit.
 var (
 	oneSidedEvent  = regexp.MustCompile(`^([A-Za-z0-9_]+)\s*([<>])\s*(.+)$`)
 	twoSidedEvent  = regexp.MustCompile(`^([^<>]+)<\s*([A-Za-z0-9_]+)\s*<\s*(.+)$`)
 	numberWithUnit = regexp.MustCompile(`^([-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*(\S.*)?$`)
 )
 
-// ParseVariableEvent reads "t2m>273.15", "2t < 0 degC" and "0degC<2t<5degC": a short name of
-// the vocabulary or its identifier, and limits with or without a unit.
+// ParseVariableEvent reads "t2m>273.15", "2t < 0 degC" and "0degC<2t<5degC": the short name or the
+// identifier of a variable, and limits with or without a unit.
 //
-// Errors: if it is none of these, with what to write instead.
+// Errors: another form, with the correct one.
 func ParseVariableEvent(s string) (VariableEvent, error) {
 	s = strings.TrimSpace(s)
 	if strings.ContainsAny(s, "≤≥") || strings.Contains(s, "<=") || strings.Contains(s, ">=") {
-		return VariableEvent{}, fmt.Errorf("%q: write > for >=, and < for <=: one value alone has no probability", s)
+		return VariableEvent{}, fmt.Errorf("%q: write > for >= and < for <=; a single value has probability 0", s)
 	}
 	limit := func(text string) (v float64, unit string, err error) {
 		m := numberWithUnit.FindStringSubmatch(strings.TrimSpace(text))
 		if m == nil {
-			return 0, "", fmt.Errorf("%q: %q is no number with a unit", s, strings.TrimSpace(text))
+			return 0, "", fmt.Errorf("%q: %q is not a number with a unit", s, strings.TrimSpace(text))
 		}
 		if v, err = strconv.ParseFloat(m[1], 64); err != nil || math.IsInf(v, 0) {
 			return 0, "", fmt.Errorf("%q: %s is too large", s, m[1])
@@ -96,16 +97,16 @@ func ParseVariableEvent(s string) (VariableEvent, error) {
 			return VariableEvent{}, err
 		}
 		if u != "" && u != unit {
-			return VariableEvent{}, fmt.Errorf("%q: its limits are in %q and in %q", s, u, unit)
+			return VariableEvent{}, fmt.Errorf("%q: the limits have different units, %q and %q", s, u, unit)
 		}
 		if lower >= upper {
-			return VariableEvent{}, fmt.Errorf("%q: nothing lies between its limits", s)
+			return VariableEvent{}, fmt.Errorf("%q: the lower limit must be less than the upper one", s)
 		}
 		return VariableEvent{ShortName(m[2]), Event{Between, lower, upper}, unit}, nil
 	}
 	m := oneSidedEvent.FindStringSubmatch(s)
 	if m == nil {
-		return VariableEvent{}, fmt.Errorf("%q is no event: write t2m>273.15, \"t2m<0 degC\" or 0degC<t2m<5degC", s)
+		return VariableEvent{}, fmt.Errorf("%q is not an event: write t2m>273.15, \"t2m<0 degC\" or 0degC<t2m<5degC", s)
 	}
 	v, unit, err := limit(m[3])
 	if err != nil {
@@ -118,7 +119,7 @@ func ParseVariableEvent(s string) (VariableEvent, error) {
 	return q, nil
 }
 
-// ShortName is the short name of a variable that is given by it or by its identifier.
+// ShortName returns the short name of a variable for its short name or identifier; other words are returned unchanged.
 func ShortName(word string) string {
 	for _, v := range Variables {
 		if v.Identifier == word {
@@ -128,7 +129,7 @@ func ShortName(word string) string {
 	return word
 }
 
-// MarshalText writes what ParseVariableEvent reads.
+// MarshalText encodes the form that ParseVariableEvent reads.
 func (q VariableEvent) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
 
 // UnmarshalText is the inverse of MarshalText.
@@ -137,7 +138,7 @@ func (q *VariableEvent) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// String prints what ParseVariableEvent reads.
+// String is the form that ParseVariableEvent reads.
 func (q VariableEvent) String() string {
 	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) + q.Unit }
 	switch q.Event.Relation {

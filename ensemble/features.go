@@ -13,26 +13,25 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/fieldmath"
 )
 
-// Aggregate is one way to turn the members' fields of a variable into a channel.
+// Aggregate is a statistic of the members' fields of a variable that forms a channel.
 type Aggregate string
 
-// The aggregates, in the order in which the published networks stack the first
-// two of them.
+// The aggregates. The published networks use the first two, in this order.
 const (
-	UsedSpread  Aggregate = "spread" // standard deviation over the used members, over its training RMS
+	UsedSpread  Aggregate = "spread" // standard deviation over the used members, divided by its RMS in training
 	FirstMember Aggregate = "first"  // standardised field of the first used member
-	MeanOffset  Aggregate = "offset" // mean over the used members minus the first, over the RMS of spread
+	MeanOffset  Aggregate = "offset" // mean over the used members minus the first one, divided by the RMS of the spread
 )
 
-// Features turns the used members of a forecast into the input of a network.
+// Features converts the used members of a forecast to the input channels of a network.
 //
-// Channel c = (lead·A + aggregate)·V + variable for A aggregates of V variables;
-// with three leads, spread and first member of seven variables these are the 42
-// channels of the published networks (their defects aside: spreads are scaled,
-// every field is standardised with its own maps). The offset of the mean from the
-// first member says what the published pair leaves out. Behind them come, if asked
-// for, location (sin lat, cos lat sin lon, cos lat cos lon) and season (sine and
-// cosine of the day of the year), and auxiliary fields, the same at all levels.
+// Channel c = (lead·A + aggregate)·V + variable for A aggregates of V variables. With three
+// leads, spread and first member of seven variables these are the 42 channels of the
+// published networks, except that spreads are scaled and each field is standardised with
+// its own maps. The offset of the mean from the first member adds the information that this
+// pair lacks. Optional channels follow: location (sin lat, cos lat sin lon,
+// cos lat cos lon), season (sine and cosine of the phase of the year), and auxiliary
+// fields, all the same at every level.
 //
 // Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092.
 type Features struct {
@@ -40,21 +39,21 @@ type Features struct {
 	Aggregates []Aggregate `json:"aggregates"`
 	Location   bool        `json:"location"`
 	Season     bool        `json:"season"`
-	DDOF       int         `json:"spread_ddof"` // divisor of the standard deviation is members - DDOF
-	// Auxiliary are fields that do not change; their channels come last.
+	DDOF       int         `json:"spread_ddof"` // the divisor of the standard deviation is members - DDOF
+	// Auxiliary are constant fields; their channels come last.
 	Auxiliary []Auxiliary `json:"auxiliary,omitempty"`
-	// MemberInputs are the channels of each member, for networks that read members; else nil.
+	// MemberInputs are the channels of each member, for networks with members as input; nil: none.
 	MemberInputs []MemberChannel `json:"member_channels,omitempty"`
 
-	// Fitted on training dates, indexed by Axes: lead, variable, level.
-	Fields  []*Normaliser `json:"-"`       // of the first member's fields
+	// Fitted on training dates, [lead][variable][level] as Axes.
+	Fields  []*Normaliser `json:"-"`       // normalisers of the first member's fields
 	Spreads []float64     `json:"spreads"` // RMS of the used members' standard deviation
-	// Maps, if not nil, reads the maps of the normaliser of field i, which lie in a file
-	// while its Mean is nil. It may grow what is in n. Called from several goroutines.
+	// Maps, if not nil, reads the maps of the normaliser of field i from a file into n, whose
+	// memory may be reused. It is used while Fields[i].Mean is nil, from several goroutines.
 	Maps func(i int, n *Normaliser) error `json:"-"`
 }
 
-// Auxiliary is a standardised field that does not change, such as orography.
+// Auxiliary is a standardised field that does not change with time, such as orography.
 type Auxiliary struct {
 	Name   string    `json:"name"`
 	Values []float32 `json:"-"` // [point]; nil until they are read
@@ -62,11 +61,12 @@ type Auxiliary struct {
 
 // LocationChannels and SeasonChannels are the numbers of channels they add.
 const (
+	// LocationChannels and SeasonChannels are the numbers of optional channels.
 	LocationChannels = 3
 	SeasonChannels   = 2
 )
 
-// StatisticChannels is the number of those of the members' statistics, which come first.
+// StatisticChannels is the number of channels of statistics over members, which come first.
 func (f *Features) StatisticChannels() int {
 	return len(f.Axes.Leads) * len(f.Aggregates) * len(f.Axes.Variables)
 }
@@ -83,7 +83,7 @@ func (f *Features) Channels() int {
 	return c + len(f.Auxiliary)
 }
 
-// ChannelName says what a channel holds: "spread(t) at 48h", "sin(lat)".
+// ChannelName describes a channel: "spread(t) at 48h", "sin(lat)".
 func (f *Features) ChannelName(c int) string {
 	a, v := len(f.Aggregates), len(f.Axes.Variables)
 	if n := len(f.Axes.Leads) * a * v; c >= n {
@@ -102,7 +102,7 @@ func (f *Features) ChannelName(c int) string {
 	return fmt.Sprintf("%s(%s) at %s", f.Aggregates[c/v%a], f.Axes.Variables[c%v], f.Axes.Leads[c/(a*v)])
 }
 
-// Channel is the position of an aggregate of a variable at a lead, or -1.
+// Channel is the index of the channel of an aggregate, variable and lead, or −1.
 func (f *Features) Channel(lead Lead, a Aggregate, variable string) int {
 	for c := range len(f.Axes.Leads) * len(f.Aggregates) * len(f.Axes.Variables) {
 		if f.ChannelName(c) == fmt.Sprintf("%s(%s) at %s", a, variable, lead) {
@@ -112,25 +112,25 @@ func (f *Features) Channel(lead Lead, a Aggregate, variable string) int {
 	return -1
 }
 
-// index is the position of lead t, variable v, level l in Fields and Spreads.
+// index is the index of lead t, variable v, level l in Fields and Spreads.
 func (f *Features) index(t, v, l int) int {
 	return (t*len(f.Axes.Variables)+v)*len(f.Axes.Levels) + l
 }
 
-// Gather makes the fields [level][point] of a whole grid from the parts of it that
-// several have. Those that are not to fit anything get nil.
+// Gather gathers the values [level][point] of a whole grid from its parts on several processes. It
+// returns nil on processes that do not fit.
 type Gather func(part []float64) (whole []float64, err error)
 
-// GatherLocal is the Join of one who has all of it.
+// GatherLocal is the Join of a single process.
 func GatherLocal(part []float64) ([]float64, error) { return part, nil }
 
-// Fit estimates normalisers and spread scales from training forecasts.
+// Fit estimates normalisers and spread scales from training forecasts. used are positions on
+// the member axis; the normalisers are fitted to the first of them.
 //
-// used are positions on the member axis; the first is the one whose fields the
-// normalisers are fitted on. Errors: if there is no forecast, or none with values.
+// Errors: no forecast, or none with values.
 func (f *Features) Fit(train []*Forecast, used []int, kind Standardisation, las LASOptions) error {
 	if len(train) == 0 {
-		return fmt.Errorf("no forecast to fit features on")
+		return fmt.Errorf("features: no training forecast to fit")
 	}
 	sums := f.NewSums(used)
 	for _, fc := range train {
@@ -139,29 +139,29 @@ func (f *Features) Fit(train []*Forecast, used []int, kind Standardisation, las 
 	return f.FitSums(sums, kind, las, train[0].Grid, GatherLocal)
 }
 
-// FeatureSums are sums over dates by grid point, from which features are fitted. Several
-// may have those of a part each of the levels and points of a grid.
+// FeatureSums holds sums over dates at each grid point, from which features are fitted. Each
+// process may hold those of a part of the levels and points.
 //
-// Memory: nine numbers of 8 bytes for each value of a member.
+// Memory: nine float64 numbers for each value of a member.
 type FeatureSums struct {
 	f         *Features
 	used      []int
-	fields    []fieldSums // [lead][variable][level] of the forecasts; nil before the first
+	fields    []fieldSums // [lead][variable][level]; nil before the first forecast
 	levels    int
-	year      int // the present one
+	year      int // year of the last forecast
 	mean, std []float32
 }
 
-// fieldSums are those of one field. Years are summed one after the other.
+// fieldSums holds the sums of one field: of all past years, and of the current one.
 type fieldSums struct {
 	all, year PointSums // of the first member
-	count, sq []float64 // of spreads
+	count, sq []float64 // number and sum of squares of the spreads
 }
 
-// NewSums are those of no forecast. used are positions on the member axis.
+// NewSums returns the sums of no forecast. used are positions on the member axis.
 func (f *Features) NewSums(used []int) *FeatureSums { return &FeatureSums{f: f, used: used} }
 
-// Add takes one forecast. They come in the order of their starts.
+// Add adds one forecast. Forecasts must be in the order of their inits.
 func (s *FeatureSums) Add(fc *Forecast) {
 	if s.fields == nil {
 		s.start(fc)
@@ -188,6 +188,7 @@ func (s *FeatureSums) Add(fc *Forecast) {
 	}
 }
 
+// start allocates the sums for the shape of a forecast.
 func (s *FeatureSums) start(fc *Forecast) {
 	n := fc.Grid.Size()
 	s.levels, s.year = len(fc.Axes.Levels), fc.Init.Year()
@@ -199,10 +200,10 @@ func (s *FeatureSums) start(fc *Forecast) {
 	}
 }
 
-// index is the position of lead t, variable v, level l in fields.
+// index is the index of lead t, variable v, level l in fields.
 func (s *FeatureSums) index(t, v, l int) int { return (t*len(s.f.Axes.Variables)+v)*s.levels + l }
 
-// endYear adds a year to those before it.
+// endYear adds the current year to those before it.
 func (x fieldSums) endYear() {
 	x.all.join(x.year)
 	for _, y := range [][]float64{x.year.N, x.year.Sum, x.year.Sq} {
@@ -210,20 +211,23 @@ func (x fieldSums) endYear() {
 	}
 }
 
-// FitSums fits the features to sums, of which each of several has a part; they are joined,
-// and what is fitted to them does not depend on the parts. Where join gives nil nothing is
-// fitted. The sums are used up.
+// FitSums fits the features to the sums of all processes, which join gathers. The result does
+// not depend on how the grid is divided. Where join returns nil, nothing is fitted. The sums
+// are modified.
+//
+// The scale of the spread of a field is its area-weighted RMS over points and dates,
+// √(Σ w s² / Σ w), or 1 if all members are equal.
 //
 // Errors: as Fit; those of join.
 func (f *Features) FitSums(s *FeatureSums, kind Standardisation, las LASOptions, grid *Grid, join Gather) error {
 	if s.fields == nil {
-		return fmt.Errorf("no forecast to fit features on")
+		return fmt.Errorf("features: no training forecast to fit")
 	}
 	n := f.Axes.Fields()
 	fields, spreads := make([]*Normaliser, n), make([]float64, n)
 	w := grid.Weights()
 	fits := true
-	var bad error // kept until all is joined, as others wait for it
+	var bad error // returned after all joins, since other processes wait for them
 	for t := range f.Axes.Leads {
 		for v := range f.Axes.Variables {
 			var sums [6][]float64 // of all levels: PointSums, and count and sum of squares of spreads
@@ -262,7 +266,7 @@ func (f *Features) FitSums(s *FeatureSums, kind Standardisation, las LASOptions,
 				}
 				rms := math.Sqrt(sq / area)
 				if !(rms > 0) {
-					rms = 1 // a lead at which all members are equal
+					rms = 1 // all members are equal at this lead
 				}
 				spreads[f.index(t, v, l)] = rms
 			}
@@ -274,16 +278,16 @@ func (f *Features) FitSums(s *FeatureSums, kind Standardisation, las LASOptions,
 	return bad
 }
 
-// Build writes the input channels of one forecast.
+// Build writes the input channels of one forecast. used are positions on the member axis; the
+// first of them is the trajectory of FirstMember.
 //
-// Shape: dst [Channels][level][NY*NX]. used are positions on the member axis,
-// the first of them is the first trajectory. Missing: a missing value becomes 0,
-// the mean of a standardised channel.
-// Errors: if dst has another length.
+// Shape: dst [Channels][level][NY*NX]. Missing: a missing value becomes 0, the mean of a
+// standardised channel.
+// Errors: a dst of another length; an unknown aggregate; those of Maps.
 func (f *Features) Build(dst []float32, fc *Forecast, used []int) error {
 	n, d := fc.Grid.Size(), len(f.Axes.Levels)
 	if len(dst) != f.Channels()*d*n {
-		return fmt.Errorf("features: %d values wanted, room for %d", f.Channels()*d*n, len(dst))
+		return fmt.Errorf("features: dst has %[2]d values, want %[1]d", f.Channels()*d*n, len(dst))
 	}
 	for _, a := range f.Aggregates {
 		if a != FirstMember && a != MeanOffset && a != UsedSpread {
@@ -303,8 +307,7 @@ func (f *Features) Build(dst []float32, fc *Forecast, used []int) error {
 	return nil
 }
 
-// WriteFixed writes the channels of place and season, and of auxiliary fields. dst is that of
-// Build.
+// WriteFixed writes the channels of location, season and auxiliary fields to the dst of Build.
 func (f *Features) WriteFixed(dst []float32, init Init, grid *Grid) {
 	n, d := grid.Size(), len(f.Axes.Levels)
 	c := len(f.Axes.Leads) * len(f.Aggregates) * len(f.Axes.Variables)
@@ -338,17 +341,16 @@ func (f *Features) WriteFixed(dst []float32, init Init, grid *Grid) {
 	}
 }
 
-// Scratch is what a processor needs to make the channels of a field.
+// Scratch is the scratch memory for the channels of one field. Every goroutine needs its own.
 type Scratch struct {
 	mean, std []float32
-	norm      Normaliser // read from a file
+	norm      Normaliser // maps read from a file
 }
 
-// NewScratch is room for fields of n points.
+// NewScratch allocates scratch memory for fields of n points.
 func NewScratch(n int) *Scratch { return &Scratch{mean: make([]float32, n), std: make([]float32, n)} }
 
-// eachField calls do for every lead, variable and level, on all processors, each with room
-// for fields of n points.
+// eachField calls do for every lead, variable and level on all processors, each with its own scratch memory for n points.
 func (f *Features) eachField(n int, do func(t, v, l int, r *Scratch) error) error {
 	d, vars := len(f.Axes.Levels), len(f.Axes.Variables)
 	fields := len(f.Axes.Leads) * vars * d
@@ -367,12 +369,13 @@ func (f *Features) eachField(n int, do func(t, v, l int, r *Scratch) error) erro
 	return errors.Join(errs...)
 }
 
-// WriteField writes the channels of the field at lead t, of variable v and level l: fields are
-// those of the used members, in their order. Another may write those of another field at
-// the same time, with a room of its own.
+// WriteField writes the channels of variable v at lead t and level l. fields are those of the used
+// members in order. Different fields can be written concurrently, each with its own r.
+//
+//	spread  s / Spreads,   first  (x₁ − Mean)/Scale,   offset  (x̄ − x₁)/Spreads
 //
 // Shape: dst as in Build; each of fields [point].
-// Errors: those of Maps.
+// Missing: NaN becomes 0. Errors: those of Maps.
 func (f *Features) WriteField(dst []float32, fields [][]float32, t, v, l int, r *Scratch) error {
 	first := fields[0]
 	n, d := len(first), len(f.Axes.Levels)
@@ -413,8 +416,10 @@ func (f *Features) WriteField(dst []float32, fields [][]float32, t, v, l int, r 
 	return nil
 }
 
-// SeasonAngle is the phase of the year at a time, 0 at the start of 1 January (UTC),
-// 2π after a mean year of 365.25 days.
+// SeasonAngle is the phase of the year: 0 at the start of 1 January (UTC), 2π after a mean year
+// of 365.25 days.
+//
+// Unit: radians.
 func SeasonAngle(t time.Time) float64 {
 	t = t.UTC()
 	day := float64(t.YearDay()-1) + t.Sub(t.Truncate(24*time.Hour)).Hours()/24

@@ -2,7 +2,7 @@ package ensemble
 
 // Field is one variable at one key on a grid, in SI units and normal order.
 //
-// Shape: Values [NY*NX], row by row as the Grid says.
+// Shape: Values [NY*NX], row by row as in Grid.
 // Missing: NaN.
 type Field struct {
 	Key    Key

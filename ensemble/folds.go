@@ -8,41 +8,42 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Fold is one block of years of the training starts, by their positions: Out are those of the
-// block, In those that may be learned from to judge them. Others lie so near to the block
-// that their forecasts overlap with its.
+// Fold is one fold of a cross-validation over training inits, as positions: Out is the held-out
+// block of years, In the inits to train on. Inits whose forecasts overlap with those of the
+// block are in neither.
 type Fold struct{ Train, HeldOut []int }
 
-// Folds cuts starts into k blocks of consecutive years, for cross-fitting: what is fitted on
-// In of a fold is applied to Out, so that every start is met once by a fit that did not see it.
-// Blocks have equally many years, but for one. A start of another block is in neither part if
-// its span from init to target meets that of a start of the block, ends included.
+// Folds divides inits into k blocks of consecutive years for cross-fitting: a model fitted to
+// In is applied to Out, so that every init is predicted by a model that was not trained on
+// it. The numbers of years per block differ by at most one. An init of another block is
+// excluded if its period from init to target overlaps with that of an init of the block, ends
+// included.
 //
-// Errors: exit 64 for fewer than two blocks, fewer years than blocks, or a block beside which
-// nothing is left to learn from.
+// Errors: exit 64 for fewer than two blocks, fewer years than blocks, or a block without
+// remaining training inits.
 //
 // Source: Chernozhukov et al. 2018, doi:10.1111/ectj.12097, section 3.
 func Folds(inits []Init, k int, target Lead) ([]Fold, error) {
 	years := yearsOf(inits)
 	if k < 2 || len(years) < k {
-		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d years of training cannot be cut into %d blocks", len(years), k),
-			At: "model.bias.folds", Why: "each block is predicted by a network that learned from the other years; two are the least",
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d training years cannot be divided into %d blocks", len(years), k),
+			At: "model.bias.folds", Why: "each block is predicted by a network trained on the other years; at least two blocks are needed",
 			Fix: "lower model.bias.folds to the number of years, or extend data.split.train"}
 	}
 	return makeFolds(inits, k, target, 0, yearBlocks(inits, years, k), "model.bias.folds")
 }
 
-// GapFolds are Folds where there are so many years, and else k blocks of equally many
-// consecutive starts. Of other blocks a start is in neither part if its span, made longer by gap
-// on both sides, meets that of a start of the block.
+// GapFolds is Folds if there are at least k years, otherwise it divides the inits into k blocks
+// of equally many consecutive inits. An init of another block is excluded if its period,
+// extended by gap on both sides, overlaps with that of an init of the block.
 //
-// Errors: exit 64 for fewer than two blocks, fewer starts than blocks, or a block beside which
-// nothing is left to learn from.
+// Errors: exit 64 for fewer than two blocks, fewer inits than blocks, or a block without
+// remaining training inits.
 func GapFolds(inits []Init, k int, target Lead, gap time.Duration) ([]Fold, error) {
 	const at = "model.cross_fit.folds"
 	if k < 2 || len(inits) < k {
-		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d starts of training cannot be cut into %d blocks", len(inits), k),
-			At: at, Why: "the reference of each block is fitted to the other starts; two blocks are the least",
+		return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d training inits cannot be divided into %d blocks", len(inits), k),
+			At: at, Why: "the reference of each block is fitted to the other inits; at least two blocks are needed",
 			Fix: "lower " + at + ", or extend data.split.train"}
 	}
 	if years := yearsOf(inits); len(years) >= k {
@@ -51,7 +52,7 @@ func GapFolds(inits []Init, k int, target Lead, gap time.Duration) ([]Fold, erro
 	return makeFolds(inits, k, target, gap, func(i int) int { return (k*(i+1) - 1) / len(inits) }, at)
 }
 
-// yearsOf lists the years of starts, ascending.
+// yearsOf lists the distinct years of inits, ascending.
 func yearsOf(inits []Init) (years []int) {
 	for _, in := range inits {
 		if y := in.Time.Year(); !slices.Contains(years, y) {
@@ -62,13 +63,15 @@ func yearsOf(inits []Init) (years []int) {
 	return years
 }
 
-// yearBlocks gives the block of a start: block f holds the years from ⌊fn/k⌋ to before ⌊(f+1)n/k⌋.
+// yearBlocks returns the block of an init: block f contains the years from ⌊fn/k⌋ to before ⌊(f+1)n/k⌋.
 func yearBlocks(inits []Init, years []int, k int) func(i int) int {
 	return func(i int) int { return (k*(slices.Index(years, inits[i].Time.Year())+1) - 1) / len(years) }
 }
 
-// makeFolds makes folds of the blocks of starts; at is the key that an error names.
+// makeFolds makes the folds of a division into blocks. at is the configuration key for errors.
 func makeFolds(inits []Init, k int, target Lead, gap time.Duration, block func(i int) int, at string) ([]Fold, error) {
+	// overlap: the closed periods init to valid time of a and b, the latter extended by gap,
+	// have a time in common.
 	overlap := func(a, b Init) bool {
 		return !a.Time.After(b.Valid(target).Add(gap)) && !b.Time.After(a.Valid(target).Add(gap))
 	}
@@ -86,8 +89,8 @@ func makeFolds(inits []Init, k int, target Lead, gap time.Duration, block func(i
 			}
 		}
 		if len(own.Train) == 0 {
-			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("nothing is left to learn from beside the block of %d", inits[own.HeldOut[0]].Time.Year()),
-				At: at, Why: "all other starts overlap with those of the block", Fix: "extend data.split.train"}
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no training inits remain for the block of %d", inits[own.HeldOut[0]].Time.Year()),
+				At: at, Why: "all other inits overlap with those of the block", Fix: "extend data.split.train"}
 		}
 	}
 	return folds, nil

@@ -10,22 +10,21 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/fieldmath"
 )
 
-// Axes names what a Forecast holds, in order. Levels are the depth axis of the
-// networks, pressure falling.
+// Axes names the axes of a Forecast, in order. Levels are the depth axis of networks, by falling pressure.
 type Axes struct {
 	Variables []string
 	Levels    []Level
 	Leads     []Lead
 }
 
-// axesInFile is Axes in JSON, where leads are words.
+// axesInFile is the JSON form of Axes, with leads as strings.
 type axesInFile struct {
 	Variables []string `json:"variables"`
 	Levels    []Level  `json:"levels"`
 	Leads     []string `json:"leads"`
 }
 
-// MarshalJSON writes levels and leads as configuration files have them.
+// MarshalJSON encodes levels and leads as in configuration files.
 func (a Axes) MarshalJSON() ([]byte, error) {
 	f := axesInFile{Variables: a.Variables, Levels: a.Levels}
 	for _, l := range a.Leads {
@@ -51,10 +50,10 @@ func (a *Axes) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Fields is the number of fields one member has: leads × variables × levels.
+// Fields is the number of fields per member: leads × variables × levels.
 func (a Axes) Fields() int { return len(a.Leads) * len(a.Variables) * len(a.Levels) }
 
-// Find gives the positions of a key's lead, variable and level, or ok false.
+// Find returns the positions of a key's lead, variable and level; ok is false if one is not on its axis.
 func (a Axes) Find(k Key) (t, v, l int, ok bool) {
 	t = slices.Index(a.Leads, k.Lead)
 	v = slices.Index(a.Variables, k.Variable)
@@ -62,11 +61,10 @@ func (a Axes) Find(k Key) (t, v, l int, ok bool) {
 	return t, v, l, t >= 0 && v >= 0 && l >= 0
 }
 
-// Forecast is one start of an ensemble: all trajectories of its members.
+// Forecast is an ensemble forecast of one init: the trajectories of its members.
 //
-// Shape: Values [lead][member][variable][level][NY*NX]; Members names the
-// second axis.
-// Unit: SI, each variable its own. Missing: NaN.
+// Shape: Values [lead][member][variable][level][NY*NX]; Members names the second axis.
+// Unit: SI, that of each variable. Missing: NaN.
 type Forecast struct {
 	Init    Init
 	Axes    Axes
@@ -75,7 +73,7 @@ type Forecast struct {
 	Values  []float32
 }
 
-// NewForecast makes a forecast whose fields are all missing.
+// NewForecast allocates a forecast whose fields are all missing.
 func NewForecast(init Init, axes Axes, members []Member, grid *Grid) *Forecast {
 	f := &Forecast{Init: init, Axes: axes, Members: members, Grid: grid}
 	f.Values = make([]float32, axes.Fields()*len(members)*grid.Size())
@@ -86,8 +84,7 @@ func NewForecast(init Init, axes Axes, members []Member, grid *Grid) *Forecast {
 	return f
 }
 
-// Field is the field at lead t, member m, variable v, level l (positions, not
-// values). It is a view, not a copy.
+// Field is the field at lead t, member m, variable v, level l (positions on the axes). It is a view, not a copy.
 func (f *Forecast) Field(t, m, v, l int) []float32 {
 	n := f.Grid.Size()
 	at := (((t*len(f.Members)+m)*len(f.Axes.Variables)+v)*len(f.Axes.Levels) + l) * n
@@ -96,32 +93,32 @@ func (f *Forecast) Field(t, m, v, l int) []float32 {
 
 // FieldAt is the field of a key. It is a view, not a copy.
 //
-// Errors: if the key has no place here.
+// Errors: a key that is not on the axes.
 func (f *Forecast) FieldAt(k Key) ([]float32, error) {
 	t, v, l, ok := f.Axes.Find(k)
 	m := slices.Index(f.Members, k.Member)
 	if !ok || m < 0 {
-		return nil, fmt.Errorf("forecast %s has no place for %s", f.Init, k)
+		return nil, fmt.Errorf("forecast %s does not contain %s", f.Init, k)
 	}
 	return f.Field(t, m, v, l), nil
 }
 
-// Put stores a decoded field at its place.
+// Put copies a decoded field to its place.
 //
-// Errors: if the key has no place here or the number of points differs.
+// Errors: a key that is not on the axes, a wrong number of points.
 func (f *Forecast) Put(field *Field) error {
 	to, err := f.FieldAt(field.Key)
 	if err != nil {
 		return err
 	}
 	if len(field.Values) != len(to) {
-		return fmt.Errorf("forecast %s: %s has %d points, the grid %d", f.Init, field.Key, len(field.Values), f.Grid.Size())
+		return fmt.Errorf("forecast %s: %s has %d points, the grid has %d", f.Init, field.Key, len(field.Values), f.Grid.Size())
 	}
 	copy(to, field.Values)
 	return nil
 }
 
-// Analysis holds the reference fields of one valid time.
+// Analysis holds the verifying fields of one valid time.
 //
 // Shape: Values [variable][level][NY*NX]. Unit: SI. Missing: NaN.
 type Analysis struct {
@@ -132,7 +129,7 @@ type Analysis struct {
 	Values    []float32
 }
 
-// NewAnalysis makes an analysis whose fields are all missing.
+// NewAnalysis allocates an analysis whose fields are all missing.
 func NewAnalysis(valid Valid, variables []string, levels []Level, grid *Grid) *Analysis {
 	a := &Analysis{Valid: valid, Variables: variables, Levels: levels, Grid: grid}
 	a.Values = make([]float32, len(variables)*len(levels)*grid.Size())
@@ -143,15 +140,15 @@ func NewAnalysis(valid Valid, variables []string, levels []Level, grid *Grid) *A
 	return a
 }
 
-// Field is the field of variable v at level l (positions). It is a view.
+// Field is the field of variable v at level l (positions). It is a view, not a copy.
 func (a *Analysis) Field(v, l int) []float32 {
 	n := a.Grid.Size()
 	at := (v*len(a.Levels) + l) * n
 	return a.Values[at : at+n]
 }
 
-// MeanStd is the function MeanStd over chosen members at lead t, of variable v and
-// at level l; members are positions on the member axis.
+// MeanStd is the function MeanStd over some members at lead t, variable v and level l. members
+// are positions on the member axis.
 func (f *Forecast) MeanStd(mean, std []float32, t, v, l int, members []int, ddof int) {
 	fields := make([][]float32, len(members))
 	for i, m := range members {
@@ -160,21 +157,21 @@ func (f *Forecast) MeanStd(mean, std []float32, t, v, l int, members []int, ddof
 	MeanStd(mean, std, fields, ddof)
 }
 
-// MeanStd computes mean and standard deviation over members' fields, point by
-// point, as MeanSpread does; the order of the fields decides no bit.
+// MeanStd computes mean and standard deviation over members' fields at every point, as
+// MeanSpread. The order of the members does not change any bit.
 //
-// Shape: mean and std, which are filled, and each field [point]. Missing: a point
-// missing in one field is missing in both results.
+// Shape: mean and std, which are filled, and each field [point].
+// Missing: a point that is NaN in one field is NaN in both results.
 // Errors: panics if M ≤ ddof, which the configuration check excludes.
 func MeanStd(mean, std []float32, fields [][]float32, ddof int) {
 	fieldmath.MeanStd(mean, std, fields, ddof)
 }
 
-// MeanSpread is the mean and the standard deviation of M values.
+// MeanSpread is the mean and the standard deviation of M values:
 //
 //	mean = (1/M) Σ x_m,  spread = sqrt( Σ (x_m - mean)² / (M - ddof) )
 //
-// Missing: one NaN gives NaN. The spread is NaN too if M ≤ ddof.
+// Missing: NaN in gives NaN. The spread is NaN if M ≤ ddof.
 func MeanSpread(x []float64, ddof int) (mean, spread float64) {
 	var sum float64
 	for _, v := range x {

@@ -5,23 +5,29 @@ import (
 	"sync"
 )
 
-var gaussian sync.Map // number of latitudes → []float64
+// gaussian caches the latitudes: number of latitudes → []float64.
+var gaussian sync.Map
 
-// GaussianLatitudes gives the n Gaussian latitudes of the globe in degrees, north
-// to south: the arcsines of the roots of the Legendre polynomial of degree n, by
-// Newton's method. The slice is shared and must not be changed.
+// GaussianLatitudes returns the n Gaussian latitudes, north to south: the arcsines of the roots
+// of the Legendre polynomial of degree n, by Newton's method. The slice is shared and must
+// not be changed.
+//
+// Unit: degrees.
 func GaussianLatitudes(n int) []float64 {
 	if v, ok := gaussian.Load(n); ok {
 		return v.([]float64)
 	}
 	lat := make([]float64, n)
 	for k := range (n + 1) / 2 {
+		// The usual first guess of the k-th root.
 		x := math.Cos(math.Pi * (float64(k) + 0.75) / (float64(n) + 0.5))
 		for range 20 {
+			// Bonnet's recursion: l P_l = (2l−1) x P_{l−1} − (l−1) P_{l−2}.
 			p0, p1 := 1.0, x
 			for l := 2; l <= n; l++ {
 				p0, p1 = p1, (float64(2*l-1)*x*p1-float64(l-1)*p0)/float64(l)
 			}
+			// P_n' = n (x P_n − P_{n−1}) / (x²−1).
 			dx := p1 * (x*x - 1) / (float64(n) * (x*p1 - p0))
 			x -= dx
 			if math.Abs(dx) < 1e-15 {

@@ -6,28 +6,28 @@ import (
 	"slices"
 )
 
-// GridKind says how the points of a grid are laid out.
+// GridKind is the layout of the points of a grid.
 type GridKind uint8
 
-// The grids that fields come on.
+// The kinds of grid.
 const (
 	RegularLatLon   GridKind = iota // equidistant latitudes and longitudes
 	RegularGaussian                 // Gaussian latitudes, equidistant longitudes
-	Projected                       // x/y axes of a map projection, 2-D coordinates
-	Points                          // a list of places (stations)
-	ReducedLatLon                   // equidistant latitudes with rows of unlike numbers of points
-	ReducedGaussian                 // Gaussian latitudes, likewise
+	Projected                       // x and y axes of a map projection, with 2-D latitudes and longitudes
+	Points                          // a list of points (stations)
+	ReducedLatLon                   // equidistant latitudes, a number of points for each row
+	ReducedGaussian                 // Gaussian latitudes, a number of points for each row
 )
 
-// String names the kind as the catalogue prints it.
+// String is the name in catalogues and files.
 func (k GridKind) String() string {
 	return [...]string{"regular_ll", "regular_gg", "projected", "points", "reduced_ll", "reduced_gg"}[k]
 }
 
-// MarshalText writes the name.
+// MarshalText encodes the name.
 func (k GridKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText reads a name that MarshalText wrote.
+// UnmarshalText decodes a name.
 func (k *GridKind) UnmarshalText(text []byte) error {
 	for g := RegularLatLon; g <= ReducedGaussian; g++ {
 		if g.String() == string(text) {
@@ -38,14 +38,13 @@ func (k *GridKind) UnmarshalText(text []byte) error {
 	return fmt.Errorf("unknown grid %q", text)
 }
 
-// Grid is a set of points in normal order: rows from north to south, columns
-// from 0 towards 360 degrees east (Projected: y falling, x rising; Points: one
-// row; reduced grids: all points as one row, one of Rows after the other). Grids are
-// shared by pointer and never changed once made.
+// Grid is a set of points in normal order: rows from north to south, columns from 0 towards
+// 360° east. In Projected grids y falls and x rises; Points are one row; reduced grids are one
+// row with all Rows one after the other. Grids are shared by pointer and immutable.
 //
 // Shape: NY rows of NX columns; Lat [NY] and Lon [NX] for RegularLatLon and
 // RegularGaussian, Lat and Lon [NY*NX] row by row otherwise.
-// Unit: degrees; X and Y in metres (degrees of a rotated pole), only for Projected.
+// Unit: degrees; X and Y in metres (degrees for a rotated pole), only for Projected.
 type Grid struct {
 	Kind GridKind  `json:"kind"`
 	NX   int       `json:"nx"`
@@ -57,39 +56,39 @@ type Grid struct {
 	// Mapping holds the CF grid mapping attributes of a projection
 	// (grid_mapping_name and its parameters); nil for lat-lon grids.
 	Mapping map[string]any `json:"mapping,omitempty"`
-	// Rows are the numbers of points of a reduced grid's rows, north to south; nil for
-	// all other grids. The points of a row run from west to east.
+	// Rows holds the number of points in each row of a reduced grid, north to south; nil for
+	// other grids. The points of a row run from west to east.
 	Rows []int `json:"rows,omitempty"`
-	// WindAlongAxes says that u and v are along the x and y axes of a Projected grid
-	// rather than east and north.
+	// WindAlongAxes: u and v are relative to the x and y axes of a Projected grid; false:
+	// eastward and northward.
 	WindAlongAxes bool `json:"wind_along_axes,omitempty"`
-	// Source is how the input had the points, so that outputs can go back.
+	// Source is the order of the points in the input, to restore it in outputs.
 	Source SourceOrder `json:"source"`
 
-	parent  *Grid     // of which this is a part; nil for none
-	weights []float64 // of a part of a reduced grid, where they do not follow from the points
+	parent  *Grid     // the grid that this one is a part of; nil: none
+	weights []float64 // area weights of a part of a reduced grid; nil: computed from the points
 }
 
-// SourceOrder records the orientation of the input that a Grid came from.
-// Normal row r, column c was input row r (or NY-1-r if SouthFirst) and input
-// column (c+Roll) mod NX, counted from the west.
+// SourceOrder records the order of the points in the input. Row r, column c of the Grid was
+// input row r (or NY-1-r if SouthFirst) and input column (c+Roll) mod NX, counted from the
+// west.
 type SourceOrder struct {
 	SouthFirst   bool    `json:"south_first"`   // input rows ran south to north
 	EastFirst    bool    `json:"east_first"`    // input columns ran east to west
 	ColumnMajor  bool    `json:"column_major"`  // input ran along meridians first
-	Roll         int     `json:"roll"`          // input column that became column 0 (after EastFirst was undone)
-	FirstLon     float64 `json:"first_lon"`     // longitude of the input's westernmost column as written there, degrees
-	ScanningMode int     `json:"scanning_mode"` // GRIB scanning mode octet, -1 where there is none
+	Roll         int     `json:"roll"`          // input column that became column 0, counted from the west
+	FirstLon     float64 `json:"first_lon"`     // longitude of the westernmost column as in the input, degrees
+	ScanningMode int     `json:"scanning_mode"` // GRIB scanning mode octet; -1: not GRIB
 }
 
-// Window is a rectangle of a grid: rows from the first to before the second number, and
-// columns likewise. The zero value is the whole grid.
+// Window is a rectangle of a grid: half-open ranges of rows and of columns. The zero value is
+// the whole grid.
 type Window struct{ Rows, Cols [2]int }
 
 // Size is the number of points.
 func (g *Grid) Size() int { return g.NX * g.NY }
 
-// IsWhole tells whether a window is all of the grid.
+// IsWhole reports whether a window is the whole grid.
 func (g *Grid) IsWhole(w Window) bool {
 	return w == Window{} || w == Window{[2]int{0, g.NY}, [2]int{0, g.NX}}
 }
@@ -102,12 +101,12 @@ func (g *Grid) SizeOf(w Window) int {
 	return (w.Rows[1] - w.Rows[0]) * (w.Cols[1] - w.Cols[0])
 }
 
-// Rectangular says whether rows and columns of the points are those of a rectangle, as
-// networks and maps need them: reduced grids and lists of places have none.
+// Rectangular reports whether the points form a rectangle of rows and columns, as networks and
+// maps need. Reduced grids and lists of points do not.
 func (g *Grid) Rectangular() bool { return g.Kind != Points && g.Rows == nil }
 
-// Subgrid is the grid of the points in a window. Its points have the weights that they have
-// in g. Parts of reduced grids are lists of points.
+// Subgrid is the grid of the points in a window. Points keep the weights that they have in g. Parts
+// of reduced grids are lists of points.
 func (g *Grid) Subgrid(w Window) *Grid {
 	if g.IsWhole(w) {
 		return g
@@ -130,9 +129,9 @@ func (g *Grid) Subgrid(w Window) *Grid {
 	return p
 }
 
-// CropField gives the values of a field of g in a window: a copy, or the field if it is all.
+// CropField copies the values of a field of g in a window. For the whole grid it returns the field.
 //
-// Shape: field [g.Size()], the result [g.SizeOf(w)].
+// Shape: field [g.Size()], result [g.SizeOf(w)].
 func CropField[T any](field []T, g *Grid, w Window) []T {
 	if g.IsWhole(w) {
 		return field
@@ -140,7 +139,7 @@ func CropField[T any](field []T, g *Grid, w Window) []T {
 	return cropRows(field, g.NX, w)
 }
 
-// cropRows are the values of a window of a field with nx columns.
+// cropRows copies the values in a window of a field with nx columns.
 func cropRows[T any](x []T, nx int, w Window) []T {
 	out := make([]T, 0, (w.Rows[1]-w.Rows[0])*(w.Cols[1]-w.Cols[0]))
 	for j := w.Rows[0]; j < w.Rows[1]; j++ {
@@ -149,7 +148,9 @@ func cropRows[T any](x []T, nx int, w Window) []T {
 	return out
 }
 
-// LatAt is the latitude of row j, column i in degrees.
+// LatAt is the latitude of row j, column i.
+//
+// Unit: degrees.
 func (g *Grid) LatAt(j, i int) float64 {
 	if g.Kind == RegularLatLon || g.Kind == RegularGaussian {
 		return g.Lat[j]
@@ -157,7 +158,9 @@ func (g *Grid) LatAt(j, i int) float64 {
 	return g.Lat[j*g.NX+i]
 }
 
-// LonAt is the longitude of row j, column i in degrees.
+// LonAt is the longitude of row j, column i.
+//
+// Unit: degrees.
 func (g *Grid) LonAt(j, i int) float64 {
 	if g.Kind == RegularLatLon || g.Kind == RegularGaussian {
 		return g.Lon[i]
@@ -165,8 +168,8 @@ func (g *Grid) LonAt(j, i int) float64 {
 	return g.Lon[j*g.NX+i]
 }
 
-// Periodic says whether the columns go once around the globe, so that the last
-// is the neighbour of the first.
+// Periodic reports whether the columns cover the full circle of longitude, so that the last one
+// is a neighbour of the first.
 func (g *Grid) Periodic() bool {
 	if (g.Kind != RegularLatLon && g.Kind != RegularGaussian) || g.NX < 2 {
 		return false
@@ -175,9 +178,13 @@ func (g *Grid) Periodic() bool {
 	return math.Abs(step*float64(g.NX)-360) < step/2
 }
 
-// Weights are the area weights of the points: cos(latitude), which every score
-// of the program uses, over the number of points in the row for reduced grids, or 1 for
-// Projected and Points grids, whose cells are of about one size.
+// Weights returns the area weights of the points, which all scores use:
+//
+//	cos(latitude)                            regular grids
+//	cos(latitude) · longest row/row length   reduced grids
+//	1                                        Projected and Points
+//
+// A row at a pole has the weight of poleWeight.
 //
 // Shape: [NY*NX], row by row. Not normalised.
 func (g *Grid) Weights() []float64 {
@@ -201,7 +208,7 @@ func (g *Grid) Weights() []float64 {
 	for j := range g.NY {
 		v := 1.0
 		if g.Kind == RegularLatLon || g.Kind == RegularGaussian {
-			// A pole's own row stands for half a cell; cos(90°) would give it none.
+			// A row at a pole represents half a cell; cos(90°) would give it weight 0.
 			v = max(math.Cos(g.Lat[j]*math.Pi/180), pole)
 		}
 		for i := range g.NX {
@@ -211,8 +218,8 @@ func (g *Grid) Weights() []float64 {
 	return w
 }
 
-// rowWeights are the Weights of a reduced grid: those of a regular one with as many
-// columns as the longest row, shared among the points that a row has.
+// rowWeights fills the weights of a reduced grid: those of a regular grid with as many columns
+// as the longest row, divided among the points of each row.
 func (g *Grid) rowWeights(w []float64) {
 	most := float64(slices.Max(g.Rows))
 	pole := 0.0
@@ -229,14 +236,13 @@ func (g *Grid) rowWeights(w []float64) {
 	}
 }
 
-// poleWeight is the weight of a row that lies on a pole, a row distance in degrees from
-// the next one. Its cells reach half that distance Δ from the pole and cover
-// (1-cos(Δ/2)) ≈ Δ²/8 of area per radian of longitude, against cos(φ)Δ of a full cell:
-// Δ/8 on the scale of cos(φ).
+// poleWeight is the weight of a row at a pole at a distance of Δ degrees from the next one. Its
+// cells reach Δ/2 from the pole. Their area per radian of longitude is 1−cos(Δ/2) ≈ Δ²/8, and
+// that of other cells cos(φ)Δ, so the weight relative to cos(φ) is Δ/8 (in radians).
 func poleWeight(distance float64) float64 { return math.Abs(distance) * math.Pi / 180 / 8 }
 
-// SameAs says whether two grids have the same points to within tol degrees
-// (metres for the axes of Projected grids).
+// SameAs reports whether two grids have the same points to within tol degrees (metres for the
+// axes of Projected grids).
 func (g *Grid) SameAs(o *Grid, tol float64) bool {
 	if g == o {
 		return true

@@ -9,29 +9,29 @@ import (
 	"strconv"
 )
 
-// LevelKind says what a level's value measures.
+// LevelKind is the type of a vertical coordinate.
 type LevelKind uint8
 
-// The level kinds that the program tells apart.
+// The kinds of level.
 const (
 	Surface         LevelKind = iota // ground or water surface; value 0
 	Pressure                         // value in Pa
 	HeightAboveSoil                  // value in m
 	MeanSea                          // mean sea level; value 0
-	OtherLevel                       // kept, compared, never interpreted
-	VariableLevel                    // an axis of fields that stand each where its variable belongs; no field's
+	OtherLevel                       // any other type; value not interpreted
+	VariableLevel                    // level axis of single-level variables, see SingleLevel
 )
 
 // Level is a vertical coordinate.
 type Level struct {
 	Kind  LevelKind
-	Value float64 // Pa for Pressure, m for HeightAboveSoil
+	Value float64 // Pa for Pressure, m for HeightAboveSoil, 0 for Surface and MeanSea
 }
 
-// PressureLevel gives the level of a pressure in hPa.
+// PressureLevel is the level of a pressure in hPa.
 func PressureLevel(hPa float64) Level { return Level{Pressure, hPa * 100} }
 
-// String prints pressure as "850hPa" and heights as "2m".
+// String formats pressure as "850hPa" and heights as "2m".
 func (l Level) String() string {
 	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 	switch l.Kind {
@@ -50,14 +50,14 @@ func (l Level) String() string {
 	}
 }
 
+// levelWord matches a level with a unit.
 var levelWord = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(hPa|Pa|m)$`)
 
-// SingleLevel is the level axis of variables that stand at one level each: 2t at 2 m,
-// msl at mean sea level.
+// SingleLevel is the level axis of variables with one level each: 2t at 2 m, msl at mean sea level.
 var SingleLevel = Level{Kind: VariableLevel}
 
-// ForVariable is the level of a variable's fields that stand on l of a level axis: l itself, and
-// on SingleLevel the one to which the variable belongs.
+// ForVariable is the level of the fields of a variable on a level axis: l itself, and for SingleLevel the
+// level of the variable.
 func (l Level) ForVariable(variable string) Level {
 	if l != SingleLevel {
 		return l
@@ -69,13 +69,14 @@ func (l Level) ForVariable(variable string) Level {
 	return v.Level
 }
 
-// FindLevel is the position on a level axis of a variable's field at a level, or -1.
+// FindLevel is the position on a level axis of the field of a variable at a level, or −1. On
+// SingleLevel the level of the variable is compared.
 func FindLevel(axis []Level, variable string, at Level) int {
 	return slices.IndexFunc(axis, func(l Level) bool { return l.ForVariable(variable) == at })
 }
 
-// ParseLevel reads 850hPa, 85000Pa, 2m, surface, msl and single: what String prints of
-// the kinds that the program interprets.
+// ParseLevel reads 850hPa, 85000Pa, 2m, surface, msl and single: the forms of String except
+// those of OtherLevel.
 func ParseLevel(s string) (Level, error) {
 	switch s {
 	case "surface":
@@ -87,7 +88,7 @@ func ParseLevel(s string) (Level, error) {
 	}
 	m := levelWord.FindStringSubmatch(s)
 	if m == nil {
-		return Level{}, fmt.Errorf("%q is no level: write 850hPa, 2m, surface, msl or single", s)
+		return Level{}, fmt.Errorf("%q is not a level: write 850hPa, 2m, surface, msl or single", s)
 	}
 	v, err := strconv.ParseFloat(m[1], 64)
 	if err != nil {
@@ -103,7 +104,7 @@ func ParseLevel(s string) (Level, error) {
 	}
 }
 
-// MarshalText writes what ParseLevel reads.
+// MarshalText encodes the form that ParseLevel reads.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
 // UnmarshalText is the inverse of MarshalText.
@@ -113,15 +114,14 @@ func (l *Level) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Member is one realization's number. The control is number 0 unless the input
-// says otherwise; NoMember marks fields that belong to no member (analyses,
-// deterministic runs, derived products).
+// Member is the number of a realization. The control is 0 unless the input states otherwise.
+// NoMember marks fields without member (analyses, deterministic runs, derived products).
 type Member int
 
-// NoMember is the member of a field that is not part of an ensemble.
+// NoMember is the member of a field that does not belong to an ensemble.
 const NoMember Member = math.MinInt32
 
-// String prints the number, or "-" for NoMember.
+// String is the number, or "-" for NoMember.
 func (m Member) String() string {
 	if m == NoMember {
 		return "-"
@@ -129,46 +129,46 @@ func (m Member) String() string {
 	return itoa(int64(m))
 }
 
-// Product says what statistic a field holds.
+// Product is the statistic over members that a field holds.
 type Product uint8
 
-// The products that must never be mistaken for one another.
+// The products.
 const (
 	MemberField  Product = iota // a member, or a deterministic or analysis field
 	EnsembleMean                // mean over members
 	Spread                      // standard deviation over members
-	OtherProduct                // none of these: never a member
-	Quantile                    // the value below which a member lies with a probability
-	Probability                 // of an Event, 0 to 1
+	OtherProduct                // another statistic, not a member
+	Quantile                    // quantile of the distribution over members
+	Probability                 // probability of an Event, 0 to 1
 )
 
-// String names the product.
+// String is the name of the product.
 func (p Product) String() string {
 	return [...]string{"member", "mean", "spread", "other", "quantile", "probability"}[p]
 }
 
-// HasVariableUnit says whether values of a product are values or differences of its variable, in its
-// unit and range.
+// HasVariableUnit reports whether the values of a product are values or differences of its variable, in
+// its unit and range.
 func (p Product) HasVariableUnit() bool { return p != OtherProduct && p != Probability }
 
-// Key names one field. Two fields of one input with equal keys are duplicates.
+// Key identifies one field. Two fields of one input with equal keys are duplicates.
 type Key struct {
-	Variable string // short name in the program's vocabulary: "t", "gh", "u" …
+	Variable string // short name as in Variables: "t", "gh", "u" …
 	Level    Level
 	Member   Member
 	Product  Product
 	Init     Init
 	Lead     Lead
-	// QuantileProbability is the probability that belongs to a Quantile, Event what a Probability
-	// is of; zero for other products.
+	// QuantileProbability is the probability of a Quantile, Event the event of a Probability; zero for other
+	// products.
 	QuantileProbability float64
 	Event               Event
 }
 
-// Valid is the time the field is valid at.
+// Valid is the valid time of the field.
 func (k Key) Valid() Valid { return k.Init.Valid(k.Lead) }
 
-// String prints the key on one line for messages.
+// String describes the key in one line for messages.
 func (k Key) String() string {
 	of := "member " + k.Member.String()
 	if k.Product != MemberField {
@@ -185,10 +185,10 @@ func (k Key) String() string {
 	return fmt.Sprintf("%s %s, %s, init %s, lead %s", k.Variable, k.Level, of, k.Init, k.Lead)
 }
 
-// Compare orders keys by init, lead, variable, level (pressure falling),
-// product, quantile, event and member: the order of every listing and every output.
+// Compare orders keys by init, lead, variable, level (falling pressure), product, quantile, event
+// and member. All listings and outputs have this order.
 func (k Key) Compare(o Key) int {
-	if c := k.Init.Compare(o.Init.Time); c != 0 { // step by step, as catalogues are long
+	if c := k.Init.Compare(o.Init.Time); c != 0 { // one by one for speed: catalogues are long
 		return c
 	}
 	if c := cmp.Compare(k.Lead, o.Lead); c != 0 {
@@ -207,4 +207,5 @@ func (k Key) Compare(o Key) int {
 	)
 }
 
+// itoa formats an integer.
 func itoa(v int64) string { return strconv.FormatInt(v, 10) }

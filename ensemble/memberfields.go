@@ -7,30 +7,31 @@ import (
 	"slices"
 )
 
-// MemberChannel is one way to turn a member's field of a variable into a channel of that member.
+// MemberChannel is a kind of channel that is computed from the field of one member.
 type MemberChannel string
 
-// The fields of members that networks may read.
+// The channels of members.
 const (
-	StandardisedMember MemberChannel = "field"  // standardised, as that of FirstMember
-	MemberOffset       MemberChannel = "offset" // from the mean over the used members, over the RMS of spread
-	MemberNoise        MemberChannel = "noise"  // normal numbers, as noise makes them of the member's own field
+	StandardisedMember MemberChannel = "field"  // standardised field, as FirstMember
+	MemberOffset       MemberChannel = "offset" // deviation from the mean over the used members, divided by the RMS of the spread
+	MemberNoise        MemberChannel = "noise"  // standard normal numbers, see noise
 )
 
-// MemberChannels is the number of channels that each member has: channel c = (lead·K + kind)·V +
+// MemberChannels is the number of channels of each member. Channel c = (lead·K + kind)·V +
 // variable for K kinds of V variables.
 func (f *Features) MemberChannels() int {
 	return len(f.Axes.Leads) * len(f.MemberInputs) * len(f.Axes.Variables)
 }
 
-// BuildMembers writes the channels of each used member of one forecast.
+// BuildMembers writes the channels of each used member of one forecast. used are positions on the
+// member axis.
 //
-// Shape: dst [member][MemberChannels][level][NY*NX]. used are positions on the member axis.
-// Missing: a missing value becomes 0. Errors: if dst has another length; those of Maps.
+// Shape: dst [member][MemberChannels][level][NY*NX].
+// Missing: a missing value becomes 0. Errors: a dst of another length; those of Maps.
 func (f *Features) BuildMembers(dst []float32, fc *Forecast, used []int) error {
 	n, d := fc.Grid.Size(), len(f.Axes.Levels)
 	if len(dst) != len(used)*f.MemberChannels()*d*n {
-		return fmt.Errorf("members: %d values wanted, room for %d", len(used)*f.MemberChannels()*d*n, len(dst))
+		return fmt.Errorf("members: dst has %[2]d values, want %[1]d", len(used)*f.MemberChannels()*d*n, len(dst))
 	}
 	return f.eachField(n, func(t, v, l int, r *Scratch) error {
 		fields := make([][]float32, len(used))
@@ -41,8 +42,8 @@ func (f *Features) BuildMembers(dst []float32, fc *Forecast, used []int) error {
 	})
 }
 
-// WriteMemberField writes the channels of members of the field at lead t, of variable v and level l,
-// as Field does those of statistics.
+// WriteMemberField writes the channels of members of variable v at lead t and level l, as Field does
+// those of statistics.
 //
 // Shape: dst as in BuildMembers; each of fields [point]. Errors: those of Maps.
 func (f *Features) WriteMemberField(dst []float32, fields [][]float32, t, v, l int, r *Scratch) error {
@@ -79,13 +80,16 @@ func (f *Features) WriteMemberField(dst []float32, fields [][]float32, t, v, l i
 	return nil
 }
 
-// noise makes standard normal numbers of the bits of a field, of another stream others. They are the same whatever number the
-// member has and however the field is cut, and no other member is known by them; equal values give equal
-// numbers. Missing: NaN.
+// noise fills dst with standard normal numbers derived from the bits of a field and a stream
+// number. They do not depend on the number of the member, on other members, or on how the field
+// is divided. Equal values give equal numbers.
 //
-// Source: Box and Muller 1958, doi:10.1214/aoms/1177706645, of bits that are mixed as in splitmix64.
+// Missing: NaN gives NaN.
+// Source: Box and Muller 1958, doi:10.1214/aoms/1177706645, from bits mixed as in splitmix64.
 func noise(dst, field []float32, stream uint64) {
 	for p, x := range field {
+		// Two finalisation steps of splitmix64; then the upper and lower half of the bits are the
+		// uniform numbers of the Box–Muller transform.
 		z := uint64(math.Float32bits(x)) | (stream+1)<<32
 		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 		z = (z ^ z>>27) * 0x94d049bb133111eb
@@ -98,7 +102,7 @@ func noise(dst, field []float32, stream uint64) {
 	}
 }
 
-// normaliser is that of a field, whose maps may lie in a file.
+// normaliser returns the normaliser of a field, whose maps may have to be read from a file.
 func (f *Features) normaliser(t, v, l int, r *Scratch) (*Normaliser, error) {
 	norm := f.Fields[f.index(t, v, l)]
 	if norm.Mean != nil {
@@ -107,14 +111,16 @@ func (f *Features) normaliser(t, v, l int, r *Scratch) (*Normaliser, error) {
 	return &r.norm, f.Maps(f.index(t, v, l), &r.norm)
 }
 
-// MeanStd is MeanStd over the fields of the used members, whose order decides no bit.
+// MeanStd is MeanStd over the fields of the used members. Their order does not change any bit.
 func (f *Features) MeanStd(mean, std []float32, fields [][]float32) {
 	MeanStd(mean, std, fields, f.DDOF)
 }
 
-// SortMembers brings parts of equal size, one of each member, into the order of their values, so
-// that what is computed of them depends on the members and not on their numbers. from are the
-// members' positions before: part i came from from[i].
+// SortMembers sorts blocks of equal size, one for each member, by their values, so that results
+// computed from them do not depend on the numbering of members. from holds the previous
+// positions: block i was at from[i].
+//
+// Shape: parts [member][value].
 func SortMembers(parts []float32, members int) (from []int) {
 	size := len(parts) / members
 	part := func(x []float32, m int) []float32 { return x[m*size : (m+1)*size] }
@@ -127,7 +133,7 @@ func SortMembers(parts []float32, members int) (from []int) {
 	return from
 }
 
-// PermuteMembers puts the part of member from[i] to place i, for every i.
+// PermuteMembers moves the block of member from[i] to position i, for every i.
 func PermuteMembers(parts []float32, from []int) {
 	if slices.IsSorted(from) {
 		return
@@ -139,7 +145,7 @@ func PermuteMembers(parts []float32, from []int) {
 	}
 }
 
-// compareFields orders fields by the bits of their first values that differ.
+// compareFields orders fields by the bits of the first values that differ.
 func compareFields(a, b []float32) int {
 	for i, x := range a {
 		if c := cmp.Compare(math.Float32bits(x), math.Float32bits(b[i])); c != 0 {

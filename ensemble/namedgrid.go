@@ -7,18 +7,19 @@ import (
 	"strings"
 )
 
-// maxGridPoints bounds the points of a grid that a name asks for: a global grid of 0.05° has
-// 26 million.
+// maxGridPoints bounds the number of points of a named grid. A global grid of 0.05° has 26 million.
 const maxGridPoints = 1 << 28
 
-// NamedGrid makes a grid of its name. 1.5deg is the regular latitude-longitude grid of that
-// distance with rows on the poles; 360x180 has so many columns and rows, which stand in
-// the middle of equal parts from pole to pole; F48 is the regular Gaussian grid with 48 rows
-// between pole and equator. All have a column at 0° E. Behind 1.5deg an area
-// north/west/south/east in degrees may follow, whose corners are points of the grid:
-// 0.5deg@72/-20/30/45.
+// NamedGrid returns the grid of a name:
 //
-// Errors: a name of another form; a distance that does not divide the area.
+//	1.5deg                regular latitude-longitude grid with rows at the poles
+//	0.5deg@72/-20/30/45   the same in an area north/west/south/east, corners included
+//	360x180               columns × rows, with rows in the middle of equal parts from pole to pole
+//	F48                   regular Gaussian grid with 48 rows between pole and equator
+//
+// Global grids have a column at 0° E.
+//
+// Errors: another form; a distance that does not divide the area; too many points.
 func NamedGrid(name string) (*Grid, error) {
 	kind, area, cut := strings.Cut(name, "@")
 	g := &Grid{}
@@ -26,9 +27,9 @@ func NamedGrid(name string) (*Grid, error) {
 	if n, err := fmt.Sscanf(kind+"|", "%dx%d|", &nx, &ny); n == 2 && err == nil {
 		switch {
 		case cut:
-			return nil, fmt.Errorf("grid %q: areas are cut out of grids like 1deg only", name)
+			return nil, fmt.Errorf("grid %q: only grids such as 1deg can have an area", name)
 		case nx < 2 || ny < 2 || nx > maxGridPoints/ny:
-			return nil, fmt.Errorf("grid %q: at least 2 columns and rows, and at most %d points are possible", name, maxGridPoints)
+			return nil, fmt.Errorf("grid %q: want at least 2 columns and rows, and at most %d points", name, maxGridPoints)
 		}
 		g.Lat, g.Lon = steps(90-90/float64(ny), -180/float64(ny), ny), steps(0, 360/float64(nx), nx)
 		g.NX, g.NY = nx, ny
@@ -36,10 +37,10 @@ func NamedGrid(name string) (*Grid, error) {
 	}
 	if n, err := strconv.Atoi(strings.TrimPrefix(kind, "F")); err == nil && strings.HasPrefix(kind, "F") {
 		if cut {
-			return nil, fmt.Errorf("grid %q: areas are cut out of grids like 1deg only", name)
+			return nil, fmt.Errorf("grid %q: only grids such as 1deg can have an area", name)
 		}
 		if n < 1 || n > 1<<12 {
-			return nil, fmt.Errorf("grid %q: from 1 to %d rows between pole and equator are possible", name, 1<<12)
+			return nil, fmt.Errorf("grid %q: want 1 to %d rows between pole and equator", name, 1<<12)
 		}
 		g.Kind, g.Lat = RegularGaussian, GaussianLatitudes(2*n)
 		g.Lon = steps(0, 360/float64(4*n), 4*n)
@@ -48,7 +49,7 @@ func NamedGrid(name string) (*Grid, error) {
 	}
 	step, err := strconv.ParseFloat(strings.TrimSuffix(kind, "deg"), 64)
 	if err != nil || !strings.HasSuffix(kind, "deg") || !(step > 0) || step > 90 {
-		return nil, fmt.Errorf("%q is no grid: write 1.5deg, 360x180, F48, or 0.5deg@north/west/south/east", name)
+		return nil, fmt.Errorf("%q is not a grid: write 1.5deg, 360x180, F48, or 0.5deg@north/west/south/east", name)
 	}
 	north, west, south, east := 90.0, 0.0, -90.0, 360-step
 	if cut {
@@ -56,23 +57,24 @@ func NamedGrid(name string) (*Grid, error) {
 			return nil, fmt.Errorf("grid %q: %w", name, err)
 		}
 	} else if _, ok := wholeSteps(360, step); !ok {
-		return nil, fmt.Errorf("grid %q: the globe is no multiple of %g degrees", name, step)
+		return nil, fmt.Errorf("grid %q: 360 degrees are not a multiple of %g degrees", name, step)
 	}
 	rows, ok := wholeSteps(north-south, step)
 	columns, too := wholeSteps(east-west, step)
 	if !ok || !too {
-		return nil, fmt.Errorf("grid %q: from %g to %g N and from %g to %g E are no multiples of %g degrees", name, south, north, west, east, step)
+		return nil, fmt.Errorf("grid %q: %g to %g N and %g to %g E are not multiples of %g degrees", name, south, north, west, east, step)
 	}
 	if (float64(rows)+1)*(float64(columns)+1) > maxGridPoints {
 		return nil, fmt.Errorf("grid %q has more than %d points", name, maxGridPoints)
 	}
+	// Columns begin in 0 to 360° east.
 	west -= 360 * math.Floor(west/360)
 	g.Kind, g.Lat, g.Lon = RegularLatLon, steps(north, -step, rows+1), steps(west, step, columns+1)
 	g.NX, g.NY, g.Source.FirstLon = columns+1, rows+1, west
 	return g, nil
 }
 
-// parseCorners reads north/west/south/east.
+// parseCorners reads north/west/south/east in degrees; east is increased by 360 if it is less than west.
 func parseCorners(area string) (north, west, south, east float64, err error) {
 	words := strings.Split(area, "/")
 	var x [4]float64
@@ -88,22 +90,22 @@ func parseCorners(area string) (north, west, south, east float64, err error) {
 		x[3] += 360
 	}
 	if x[0] > 90 || x[2] < -90 || x[0] <= x[2] || x[3]-x[1] >= 360 {
-		return 0, 0, 0, 0, fmt.Errorf("area %q does not lie on the globe", area)
+		return 0, 0, 0, 0, fmt.Errorf("area %q: want -90 <= south < north <= 90 and less than 360 degrees of longitude", area)
 	}
 	return x[0], x[1], x[2], x[3], nil
 }
 
-// wholeSteps is how many steps a distance has; ok is false if they do not divide it.
+// wholeSteps is the number of steps in a distance; ok is false if they do not divide it.
 func wholeSteps(distance, step float64) (n int, ok bool) {
 	x := math.Round(distance / step)
 	return int(x), math.Abs(x*step-distance) < 1e-6*step
 }
 
-// steps are n numbers from first on.
+// steps returns n numbers from first in steps of step.
 func steps(first, step float64, n int) []float64 {
 	out := make([]float64, n)
 	for i := range out {
-		// A tenth of a degree is no exact number: rounded, the coordinates do not show it.
+		// 0.1° has no exact binary form: rounding hides the accumulated error.
 		out[i] = math.Round((first+float64(i)*step)*1e9) / 1e9
 	}
 	return out

@@ -6,33 +6,35 @@ import (
 	"slices"
 )
 
-// Standardisation says how far a normaliser resolves place.
+// Standardisation is the spatial resolution of a normaliser.
 type Standardisation string
 
 // The standardisations.
 const (
 	GlobalStandard Standardisation = "global" // one mean and scale for the whole grid
-	LAS            Standardisation = "las"    // Local Area-wise Standardization: maps
+	LAS            Standardisation = "las"    // Local Area-wise Standardization: maps of mean and scale
 )
 
-// LASOptions shape the maps of Local Area-wise Standardization. The zero value
-// asks for the defaults of the published method, on any grid.
+// LASOptions configure the maps of Local Area-wise Standardization. The zero value is the
+// published configuration.
 type LASOptions struct {
-	Window int     // side of the square windows in grid points; 0 means 7
-	Smooth float64 // standard deviation of the Gaussian filter in grid points; 0 means 10
+	Window int     // side of the square windows in grid points; 0: 7
+	Smooth float64 // standard deviation of the Gaussian filter in grid points; 0: 10
 }
 
-// Normaliser makes a variable comparable over places: x' = (x - Mean)/Scale.
+// Normaliser standardises a variable:
 //
-// Shape: Mean and Scale have length 1 (global) or NY*NX (LAS).
-// Unit: that of the variable.
+//	x' = (x − Mean) / Scale
+//
+// Shape: Mean and Scale [1] (global) or [NY*NX] (LAS). Unit: that of the variable.
 type Normaliser struct {
 	Kind        Standardisation
 	Mean, Scale []float64
 }
 
 // Apply writes the standardised field; dst and src may be the same slice.
-// Missing: NaN stays NaN.
+//
+// Missing: NaN gives NaN.
 func (n *Normaliser) Apply(dst, src []float32) {
 	if len(n.Mean) == 1 {
 		m, r := n.Mean[0], 1/n.Scale[0]
@@ -46,15 +48,15 @@ func (n *Normaliser) Apply(dst, src []float32) {
 	}
 }
 
-// PointSums are what a Normaliser is fitted from: count, sum and sum of squares by grid
-// point, of values from which Pivot was subtracted, so that squares lose no digits: the
-// first value, NaN before it. Points do not know of each other, so the sums of a part of a
-// grid are that part of the grid's.
+// PointSums holds the sums from which a Normaliser is fitted: at each grid point number, sum and
+// sum of squares of values minus Pivot. Pivot is the first value, NaN before that; subtracting
+// it avoids cancellation. Points are independent, so the sums of a part of a grid are a part of
+// those of the grid.
 //
 // Shape: each [point].
 type PointSums struct{ N, Sum, Sq, Pivot []float64 }
 
-// NewPointSums are those of no field.
+// NewPointSums returns the sums of no field.
 func NewPointSums(grid *Grid) PointSums {
 	pivot := make([]float64, grid.Size())
 	for i := range pivot {
@@ -63,13 +65,13 @@ func NewPointSums(grid *Grid) PointSums {
 	return sumsAbout(pivot)
 }
 
-// sumsAbout are those of no field, with a pivot that several share.
+// sumsAbout returns the sums of no field with a pivot that several sums share.
 func sumsAbout(pivot []float64) PointSums {
 	n := len(pivot)
 	return PointSums{make([]float64, n), make([]float64, n), make([]float64, n), pivot}
 }
 
-// Add takes one field. Missing points are left out.
+// Add adds one field. Missing: NaN points are left out.
 func (s PointSums) Add(field []float32) {
 	for i, x := range field {
 		if x != x {
@@ -85,7 +87,7 @@ func (s PointSums) Add(field []float32) {
 	}
 }
 
-// join takes what others of the same pivot have.
+// join adds sums with the same pivot.
 func (s PointSums) join(o PointSums) {
 	for i := range s.N {
 		s.N[i] += o.N[i]
@@ -94,8 +96,10 @@ func (s PointSums) join(o PointSums) {
 	}
 }
 
-// withCommonPivot gives the sums one pivot for all points, the first that there is; ok is false
-// if there is no value.
+// withCommonPivot converts the sums to a common pivot for all points, the first one that is not NaN; ok is
+// false if there is none. With d the difference of the pivots:
+//
+//	Σ(x+d) = Σx + n d,   Σ(x+d)² = Σx² + 2d Σx + n d²
 func (s PointSums) withCommonPivot() (out PointSums, pivot float64, ok bool) {
 	first := slices.IndexFunc(s.Pivot, func(p float64) bool { return p == p })
 	if first < 0 {
@@ -114,14 +118,15 @@ func (s PointSums) withCommonPivot() (out PointSums, pivot float64, ok bool) {
 	return out, pivot, true
 }
 
-// Global fits one area-weighted mean and standard deviation.
+// Global fits one area-weighted mean and standard deviation for all points. A constant field gets
+// the scale 1.
 //
-// Errors: if no value was added. A constant field gets the scale 1.
+// Errors: no values.
 func (s PointSums) Global(g *Grid) (*Normaliser, error) {
 	var n, sum, sq float64
 	same, pivot, ok := s.withCommonPivot()
 	if !ok {
-		return nil, fmt.Errorf("no value to fit a normaliser on")
+		return nil, fmt.Errorf("no values to fit a normaliser")
 	}
 	for i, w := range g.Weights() {
 		n += w * same.N[i]
@@ -136,17 +141,19 @@ func (s PointSums) Global(g *Grid) (*Normaliser, error) {
 	return &Normaliser{GlobalStandard, []float64{mean + pivot}, []float64{scale}}, nil
 }
 
-// LAS fits the maps of Local Area-wise Standardization: around every point the
-// mean and standard deviation over all dates and a square window, smoothed by a
-// Gaussian. Windows and filter wrap around in longitude on periodic grids;
-// beyond the first and last row the nearest row stands in. The scale has a floor
-// of 1e-3 of its area mean, so that a constant patch divides by something. Windows without
-// any value, as on land for the temperature of the sea, have the statistics of all points.
+// LAS fits the maps of Local Area-wise Standardization: at every point the mean and standard
+// deviation over all dates and a square window, smoothed by a Gaussian filter.
 //
-// Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092; in the published code
-// windows do not wrap around in longitude, and the scale is the mean of the yearly
-// standard deviations instead of one over all years.
-// Errors: if no value was added or the grid is smaller than the window.
+// Windows and filter wrap around in longitude on periodic grids; beyond the first and the last
+// row the nearest row is used. The scale is at least 1e-3 of its area mean, so that constant
+// regions can be divided by it. Windows without values, such as sea surface temperature on
+// land, get the statistics of all points.
+//
+// Differences from the published code: there windows do not wrap around in longitude, and the
+// scale is the mean of yearly standard deviations instead of one over all years.
+//
+// Source: Grönquist et al. 2021, doi:10.1098/rsta.2020.0092.
+// Errors: no values, or a grid smaller than the window.
 func (s PointSums) LAS(g *Grid, o LASOptions) (*Normaliser, error) {
 	if o.Window == 0 {
 		o.Window = 7
@@ -155,11 +162,11 @@ func (s PointSums) LAS(g *Grid, o LASOptions) (*Normaliser, error) {
 		o.Smooth = 10
 	}
 	if g.NX < o.Window || g.NY < o.Window {
-		return nil, fmt.Errorf("window of %d points on a grid of %d x %d", o.Window, g.NX, g.NY)
+		return nil, fmt.Errorf("window of %d points exceeds the grid of %d x %d points", o.Window, g.NX, g.NY)
 	}
 	same, pivot, ok := s.withCommonPivot()
 	if !ok {
-		return nil, fmt.Errorf("no value to fit a normaliser on")
+		return nil, fmt.Errorf("no values to fit a normaliser")
 	}
 	n := windowSums(same.N, g, o.Window)
 	sum := windowSums(same.Sum, g, o.Window)
@@ -195,12 +202,13 @@ func (s PointSums) LAS(g *Grid, o LASOptions) (*Normaliser, error) {
 	return &Normaliser{LAS, mean, scale}, nil
 }
 
-// windowSums sums x over the w×w window centred on every point. Near the first
-// and last rows (and columns, if the grid is not periodic) the nearest whole window is
-// taken, which is what edge padding of the map of whole windows gives.
+// windowSums sums x over the w×w window centred at every point. At the first and last rows (and
+// columns, unless the grid is periodic) the nearest complete window is used, which is
+// equivalent to edge padding of the map of complete windows.
 func windowSums(x []float64, g *Grid, w int) []float64 {
 	wrap := g.Periodic()
-	rows := make([]float64, len(x)) // sums along longitude
+	// The window is separable: sums along longitude first, then along latitude.
+	rows := make([]float64, len(x))
 	for j := range g.NY {
 		for i := range g.NX {
 			lo := i - w/2
@@ -228,9 +236,8 @@ func windowSums(x []float64, g *Grid, w int) []float64 {
 	return out
 }
 
-// smooth filters x in place by a Gaussian cut at four standard deviations:
-// along longitude, wrapping around if wrap, then along latitude with the
-// nearest row beyond the edges.
+// smooth applies a Gaussian filter, truncated at four standard deviations, in place: along
+// longitude, periodic if wrap, then along latitude. Beyond the edges the nearest row is used.
 func smooth(x []float64, g *Grid, sigma float64, wrap bool) {
 	radius := int(4*sigma + 0.5)
 	kernel := make([]float64, 2*radius+1)
@@ -240,6 +247,7 @@ func smooth(x []float64, g *Grid, sigma float64, wrap bool) {
 		kernel[k] = math.Exp(-d * d / 2)
 		total += kernel[k]
 	}
+	// line filters one row or column of n values.
 	line := func(get func(int) float64, set func(int, float64), n int, wrap bool) {
 		out := make([]float64, n)
 		for i := range n {

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Origin is the forecast model that fields come from, as far as their files say: NetCDF and
-// Zarr name neither centre nor process. A cycle of a model is another process.
+// Origin is the forecast model that produced fields, as far as their files state it. NetCDF and
+// Zarr name neither centre nor process. A new cycle of a model has a new process.
 type Origin struct {
 	Centre  string `json:"centre,omitempty"`  // "ecmf"
 	Process string `json:"process,omitempty"` // the centre's number of the model, "153"
-	Points  string `json:"points"`            // of the files' grid, "720x361"; fields may be on another one
+	Points  string `json:"points"`            // size of the grid in the files, "720x361"
 }
 
-// Origins are those of some fields, each once, in order.
+// Origins lists the distinct origins of some fields in order.
 func Origins(entries []Entry) []Origin {
 	seen, out := map[*Kind]bool{}, []Origin{}
 	for _, e := range entries {
@@ -30,13 +30,13 @@ func Origins(entries []Entry) []Origin {
 	return slices.Compact(out)
 }
 
-// Matches says whether two origins may be one: what only one of them knows is no difference.
+// Matches reports whether two origins can be the same; properties that one of them lacks are ignored.
 func (o Origin) Matches(p Origin) bool {
 	same := func(a, b string) bool { return a == "" || b == "" || a == b }
 	return same(o.Centre, p.Centre) && same(o.Process, p.Process) && same(o.Points, p.Points)
 }
 
-// String describes the origin in a few words.
+// String describes the origin.
 func (o Origin) String() string {
 	words := []string{}
 	if o.Centre != "" {

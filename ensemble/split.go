@@ -9,25 +9,25 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Period is a span of init dates, both ends included.
+// Period is a range of init times, both ends included.
 type Period struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 }
 
-// Contains says whether t lies in the period.
+// Contains reports whether t lies in the period.
 func (p Period) Contains(t time.Time) bool { return !t.Before(p.From) && !t.After(p.To) }
 
-// Split says which starts a model learns from, is chosen by, and is judged on.
-// Dates decide, never the name of an axis or a file: a reforecast of the year
-// 2003 run in 2018 belongs to 2003.
+// Split divides inits into those for training, for model selection (validation) and for testing.
+// The date of the init decides, not the name of an axis or a file: a reforecast of 2003 run in
+// 2018 belongs to 2003.
 type Split struct {
 	Train, Validation, Test []Init
 }
 
-// NewSplit sorts the starts into periods. A start in none of them is left out.
+// NewSplit assigns inits to periods. An init outside all periods is left out.
 //
-// Errors: exit 64 if periods overlap or one that is asked for stays empty.
+// Errors: exit 64 for overlapping periods, and without training inits.
 func NewSplit(inits []Init, train, validation, test Period) (Split, error) {
 	var s Split
 	for _, in := range inits {
@@ -44,37 +44,36 @@ func NewSplit(inits []Init, train, validation, test Period) (Split, error) {
 		}
 		if len(hit) > 1 {
 			return s, &exit.Error{Code: exit.Usage, What: "split periods overlap",
-				At: fmt.Sprintf("start %s is in %s", in, strings.Join(hit, " and ")), Fix: "make the periods of data.split disjoint"}
+				At: fmt.Sprintf("init %s is in %s", in, strings.Join(hit, " and ")), Fix: "make the periods of data.split disjoint"}
 		}
 	}
 	for _, list := range [][]Init{s.Train, s.Validation, s.Test} {
 		slices.SortFunc(list, func(a, b Init) int { return a.Compare(b.Time) })
 	}
 	if len(s.Train) == 0 {
-		return s, &exit.Error{Code: exit.Usage, What: "no start lies in the training period",
-			At:  fmt.Sprintf("%s to %s, %d starts in the input", train.From.Format(time.DateOnly), train.To.Format(time.DateOnly), len(inits)),
-			Fix: "correct data.split.train, or give the files of that period"}
+		return s, &exit.Error{Code: exit.Usage, What: "no init lies in the training period",
+			At:  fmt.Sprintf("%s to %s, %d inits in the input", train.From.Format(time.DateOnly), train.To.Format(time.DateOnly), len(inits)),
+			Fix: "correct data.split.train, or add the files of that period"}
 	}
 	return s, nil
 }
 
-// CheckLeaks refuses a split whose parts share target valid times: the network
-// would be judged on fields it has seen as answers. Parts that share only
-// fields of their inputs (valid times of leads before the target) are legal but
-// named, one warning a pair.
+// CheckLeaks returns an error if two parts share valid times of targets (data leakage), since the
+// network would be tested on targets it was trained on. Parts that share valid times of inputs
+// only (leads before the target) are allowed, with one warning per pair.
 //
-// Errors: exit 64 naming the first shared valid time.
+// Errors: exit 64 with the first shared valid time.
 func (s Split) CheckLeaks(leads, targets []Lead) (warnings []string, err error) {
 	parts := []struct {
 		name string
 		in   []Init
 	}{{"train", s.Train}, {"validation", s.Validation}, {"test", s.Test}}
 	for i, a := range parts {
-		answers := map[time.Time]string{}
+		targetTimes := map[time.Time]string{}
 		inputs := map[time.Time]bool{}
 		for _, in := range a.in {
 			for _, l := range targets {
-				answers[in.Valid(l).Time] = fmt.Sprintf("%s at lead %s", in, l)
+				targetTimes[in.Valid(l).Time] = fmt.Sprintf("%s at lead %s", in, l)
 			}
 			for _, l := range leads {
 				inputs[in.Valid(l).Time] = true
@@ -85,12 +84,12 @@ func (s Split) CheckLeaks(leads, targets []Lead) (warnings []string, err error) 
 			for _, in := range b.in {
 				for _, l := range targets {
 					v := in.Valid(l)
-					if other, ok := answers[v.Time]; ok {
+					if other, ok := targetTimes[v.Time]; ok {
 						return nil, &exit.Error{Code: exit.Usage,
 							What: fmt.Sprintf("%s and %s share the target valid time %s", a.name, b.name, v),
-							At:   fmt.Sprintf("starts %s and %s at lead %s", other, in, l),
-							Why:  "scores on dates whose answers were seen in training are worthless",
-							Fix:  "leave a gap between the periods of data.split, as long as target leads lie apart"}
+							At:   fmt.Sprintf("inits %s and %s at lead %s", other, in, l),
+							Why:  "scores on dates whose targets were used in training are meaningless",
+							Fix:  "leave a gap between the periods of data.split, as long as the difference of the target leads"}
 					}
 				}
 				for _, l := range leads {
@@ -101,17 +100,17 @@ func (s Split) CheckLeaks(leads, targets []Lead) (warnings []string, err error) 
 				}
 			}
 			if shared > 0 {
-				warnings = append(warnings, fmt.Sprintf("%d starts of %s have input valid times in common with %s", shared, b.name, a.name))
+				warnings = append(warnings, fmt.Sprintf("%d inits of %s share valid times of inputs with %s", shared, b.name, a.name))
 			}
 		}
 	}
 	return warnings, nil
 }
 
-// CheckFitted refuses a statistic that was fitted on dates whose target valid
-// times belong to the test part.
+// CheckFitted returns an error if a statistic was fitted on dates that are valid times of test
+// targets.
 //
-// Errors: exit 64 naming the statistic and the first such date.
+// Errors: exit 64 with the statistic and the first such date.
 func (s Split) CheckFitted(statistic string, fitted []Valid, targets []Lead) error {
 	test := map[time.Time]bool{}
 	for _, in := range s.Test {
@@ -122,8 +121,8 @@ func (s Split) CheckFitted(statistic string, fitted []Valid, targets []Lead) err
 	for _, v := range fitted {
 		if test[v.Time] {
 			return &exit.Error{Code: exit.Usage, What: statistic + " was fitted on a test target",
-				At: "valid time " + v.String(), Why: "the test would judge what it helped to fit",
-				Fix: "fit statistics on the training starts only"}
+				At: "valid time " + v.String(), Why: "the test data must not be used for fitting",
+				Fix: "fit statistics on the training inits only"}
 		}
 	}
 	return nil

@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// Station is a single place for which forecasts are made.
+// Station is a location for point forecasts.
 //
-// Unit: degrees; Altitude in m above mean sea level, NaN where it is not known.
+// Unit: degrees; Altitude in m above mean sea level, NaN if unknown.
 type Station struct {
 	ID       string  `json:"id"`
 	Name     string  `json:"name,omitempty"`
@@ -16,7 +16,8 @@ type Station struct {
 	Altitude float64 `json:"-"`
 }
 
-// StationGrid is the grid of some stations.
+// StationGrid is the grid of a list of stations, in its order. Longitudes are converted to 0 to below
+// 360.
 func StationGrid(stations []Station) *Grid {
 	g := &Grid{Kind: Points, NX: len(stations), NY: 1, Source: SourceOrder{ScanningMode: -1}}
 	for _, s := range stations {
@@ -25,7 +26,7 @@ func StationGrid(stations []Station) *Grid {
 	return g
 }
 
-// GridStations are the places of a grid of single places, by their numbers from 1 in its order.
+// GridStations lists the points of a Points grid as stations with the ids 1, 2, ….
 func GridStations(g *Grid) []Station {
 	out := make([]Station, g.NX)
 	for i := range out {
@@ -34,7 +35,8 @@ func GridStations(g *Grid) []Station {
 	return out
 }
 
-// LapseRate is how fast temperature falls with height where nothing else is known.
+// LapseRate is the decrease of temperature with height in the standard atmosphere, for
+// corrections without other information.
 //
-// Unit: K m-1. Source: ISO 2533:1975, standard atmosphere.
+// Unit: K m-1. Source: ISO 2533:1975.
 const LapseRate = 0.0065

@@ -1,32 +1,32 @@
 package ensemble
 
-// Variable is what the program knows of one weather quantity: its names in the
-// conventions it meets, its SI unit, and its codes in both editions of GRIB.
+// Variable describes a weather quantity: its names in the supported conventions, its SI unit, and
+// its codes in both editions of GRIB.
 type Variable struct {
-	Name         string // short name, the program's vocabulary: "t", "gh", "2t"
-	Identifier   string // the same for NetCDF, where a name starts with a letter: "t2m"
-	StandardName string // CF identity; several variables may share one (t and 2t)
+	Name         string // short name, as ecCodes: "t", "gh", "2t"
+	Identifier   string // name in NetCDF, where names begin with a letter: "t2m"
+	StandardName string // CF standard name; several variables may share one (t and 2t)
 	LongName     string
 	Unit         string // SI, UDUNITS spelling
 
-	// Level is where the variable stands. A Pressure level of value 0 says that
-	// it comes on many levels; anything else is the one level it belongs to.
+	// Level is the level of the variable. Pressure with value 0 means any pressure level.
 	Level Level
 
-	// GRIB2 code table 4.2, and the number in ECMWF's table 128 of GRIB1.
+	// Discipline (GRIB2 code table 0.0), Category (4.1) and Number (4.2), and the parameter
+	// number in ECMWF's GRIB1 table 128.
 	Discipline, Category, Number int
 	Table128                     int
 
-	// Period is the CF cell method over the time since an earlier step: "sum"
-	// for accumulations, "maximum", or empty for a value at an instant.
+	// Period is the CF cell method over the interval before the valid time: "sum" for
+	// accumulations, "maximum"; "" for instantaneous values.
 	Period string
 }
 
-// pressureLevels is the Level of variables that come on many levels.
+// pressureLevels is the Level of variables on pressure levels.
 var pressureLevels = Level{Kind: Pressure}
 
-// Variables is the vocabulary. Readers look foreign names up in it, writers take
-// names, units and codes from it; a further variable is one further line.
+// Variables is the vocabulary. Readers look up names in it, writers take names, units and codes
+// from it. A new variable is one more line.
 //
 // Source: CF standard name table 79; WMO FM 92 GRIB2 code table 4.2; ECMWF
 // parameter table 128.
@@ -58,7 +58,7 @@ var Variables = []Variable{
 	{"tcc", "tcc", "cloud_area_fraction", "total cloud cover", "1", Level{Kind: Surface}, 0, 6, 1, 164, ""},
 }
 
-// VariableNamed looks a short name up.
+// VariableNamed returns the variable with a short name.
 func VariableNamed(name string) (Variable, bool) {
 	for _, v := range Variables {
 		if v.Name == name {
@@ -68,12 +68,11 @@ func VariableNamed(name string) (Variable, bool) {
 	return Variable{}, false
 }
 
-// OnManyLevels says whether the variable comes on a level axis, rather than
-// belonging to one place like 2t or msl.
+// OnManyLevels reports whether the variable has a level axis, unlike 2t or msl.
 func (v Variable) OnManyLevels() bool { return v.Level == pressureLevels }
 
-// WindComponent says whether the variable is a component of the wind, whose values depend
-// on the axes that it is taken along.
+// WindComponent reports whether the variable is a component of the wind, whose values depend on the
+// orientation of the axes.
 func (v Variable) WindComponent() bool {
 	return v.StandardName == "eastward_wind" || v.StandardName == "northward_wind"
 }

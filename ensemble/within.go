@@ -2,9 +2,9 @@ package ensemble
 
 import "math"
 
-// Within finds a grid in a larger one of the same kind: the window of whole whose points
-// are those of g to within tol degrees. ok is false if there is none, or for grids with
-// coordinates for every point.
+// Within finds g in a larger grid of the same kind: the window of whole whose points are those of g
+// to within tol degrees. ok is false if there is none, and for grids with coordinates for
+// every point.
 func (g *Grid) Within(whole *Grid, tol float64) (w Window, ok bool) {
 	if g.Kind != whole.Kind || g.Kind != RegularLatLon && g.Kind != RegularGaussian {
 		return w, false
@@ -14,7 +14,7 @@ func (g *Grid) Within(whole *Grid, tol float64) (w Window, ok bool) {
 	return Window{Rows: rows, Cols: cols}, ok1 && ok2
 }
 
-// findRun finds numbers that follow each other in others as well.
+// findRun finds a sequence of numbers in a longer one: the half-open range at.
 func findRun(part, all []float64, tol float64) (at [2]int, ok bool) {
 	for i := 0; i+len(part) <= len(all) && len(part) > 0; i++ {
 		same := true

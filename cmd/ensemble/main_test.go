@@ -59,7 +59,7 @@ func TestCommandLineErrors(t *testing.T) {
 		{[]string{"predict", "--quantiles", "10%"}, "want a number"},
 		{[]string{"predict", "--quantiles", "0.5,0.5"}, "listed twice"},
 		{[]string{"predict", "--probability", "t2m>=273.15"}, "write > for >="},
-		{[]string{"predict", "--probability", "t2m"}, "is no event"},
+		{[]string{"predict", "--probability", "t2m"}, "is not an event"},
 		{[]string{"predict", "--area", "30/0/70/20"}, "the order is north/west/south/east"},
 		{[]string{"predict", "--quantise", "17"}, "2 to 16"},
 		{[]string{"predict", "--levels", "850"}, "850hPa"},

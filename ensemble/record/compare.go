@@ -15,28 +15,28 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Digest is the SHA-256 of a text.
+// Digest is the SHA-256 digest of a text in hexadecimal.
 func Digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// Difference is something that two records say differently. "" stands for what one does not have.
+// Difference is a property in which two records differ. "" stands for a missing value.
 type Difference struct {
 	What string `json:"what"`
 	A    string `json:"a"`
 	B    string `json:"b"`
-	// Bits says that the bits of results may depend on it.
+	// Bits: the bits of results may depend on it.
 	Bits bool `json:"bits"`
 }
 
-// ProgramDiffers is the Difference.What of two versions of the program.
+// ProgramDiffers is Difference.What for different versions of the program.
 const ProgramDiffers = "program"
 
-// decoders are libraries that make numbers of files.
+// decoders are libraries that decode files, so results depend on them.
 var decoders = []string{"ecCodes", "netCDF", "HDF5"}
 
-// Differences says in what two machines differ.
+// Differences lists the properties in which two machines differ.
 func (m *Machine) Differences(o *Machine) (out []Difference) {
 	add := func(what, a, b string, bits bool) {
 		if a != b {
@@ -65,6 +65,7 @@ func (m *Machine) Differences(o *Machine) (out []Difference) {
 	return out
 }
 
+// keys returns the keys of both maps, ascending.
 func keys(a, b map[string]string) []string {
 	all := maps.Clone(a)
 	if all == nil {
@@ -81,36 +82,36 @@ const (
 	Differs         = "differs"
 )
 
-// Comparison says what differs between two records of one experiment.
+// Comparison holds the differences between two records of one experiment.
 type Comparison struct {
-	Sources []Difference      `json:"sources"` // of what the experiment is made
+	Sources []Difference      `json:"sources"` // files that define the experiment
 	Machine []Difference      `json:"machine"`
 	Data    []Difference      `json:"data"` // digests of inputs
 	Runs    []RunComparison   `json:"runs"`
 	Checks  []CheckComparison `json:"checks"`
-	Times   []TimeComparison  `json:"times"` // to a quality
-	// Promised says that the same bits are promised: nothing differs on which they may depend.
+	Times   []TimeComparison  `json:"times"` // times to quality
+	// Promised: equal bits are guaranteed, since nothing differs on which they may depend.
 	Promised bool     `json:"promised"`
 	Causes   []string `json:"causes"` // why the bits may differ
 	Verdict  string   `json:"verdict"`
 }
 
-// RunComparison says whether two trainings have the same bits.
+// RunComparison reports whether two trainings have equal bits.
 type RunComparison struct {
 	Variant string `json:"variant"`
 	Seed    int    `json:"seed"`
-	// Weights, Checkpoint, Scores and Products say whether the files of the kind have the same digests; nil
-	// where one record has none, and of products where programs differ, whose versions are in them.
+	// Weights, Checkpoint, Scores and Products report whether the files of the kind have equal digests; nil
+	// if a record has none, and for products of different program versions, which they contain.
 	Weights    *bool `json:"weights"`
 	Checkpoint *bool `json:"checkpoint"`
 	Scores     *bool `json:"scores"`
 	Products   *bool `json:"products"`
-	// Largest is the largest relative difference of a score, of Of.
+	// Largest is the largest relative difference of a score, Of the name of that score.
 	Largest score.Number `json:"largest"`
 	Of      string       `json:"of,omitempty"`
 }
 
-// isSame says that nothing of it is known to differ, and something to be the same.
+// isSame reports whether at least one kind of file is equal, and none differs.
 func (r *RunComparison) isSame() bool {
 	known := false
 	for _, s := range []*bool{r.Weights, r.Checkpoint, r.Scores, r.Products} {
@@ -122,16 +123,18 @@ func (r *RunComparison) isSame() bool {
 	return known
 }
 
-// CheckComparison is a check with both values.
+// CheckComparison is a check with the values of both records.
 type CheckComparison struct {
 	Name      string       `json:"name"`
 	A         score.Number `json:"a"`
 	B         score.Number `json:"b"`
-	Tolerance score.Number `json:"tolerance"` // null where none is stated
+	Tolerance score.Number `json:"tolerance"` // null: none
 	Pass      bool         `json:"pass"`
 }
 
-// Compare says what differs between a record and a later one of the same experiment.
+// Compare compares a record with a later one of the same experiment. The verdict is SameBits if
+// all files are equal, Differs if a check fails or equal bits were guaranteed but not found,
+// and WithinTolerance otherwise.
 func Compare(a, b *Record) *Comparison {
 	c := &Comparison{Machine: a.Machine.Differences(&b.Machine), Data: differingFiles(a.Data.Files, b.Data.Files), Verdict: SameBits}
 	c.Sources = differing(sourceSums(a), sourceSums(b))
@@ -143,7 +146,7 @@ func Compare(a, b *Record) *Comparison {
 		}
 	}
 	if n := len(c.Data); n > 0 {
-		c.Causes = append(c.Causes, fmt.Sprintf("inputs: %d with other digests, %s first", n, c.Data[0].What))
+		c.Causes = append(c.Causes, fmt.Sprintf("inputs: %d with different digests, the first is %s", n, c.Data[0].What))
 	}
 	c.Promised = len(c.Causes) == 0
 	sameProgram := a.Machine.Program == b.Machine.Program
@@ -181,6 +184,7 @@ func Compare(a, b *Record) *Comparison {
 	return c
 }
 
+// orNone replaces an empty text by "none".
 func orNone(s string) string {
 	if s == "" {
 		return "none"
@@ -188,6 +192,7 @@ func orNone(s string) string {
 	return s
 }
 
+// sourceSums maps the names of the sources to their digests.
 func sourceSums(r *Record) map[string]string {
 	out := map[string]string{}
 	for _, s := range r.Sources {
@@ -196,6 +201,7 @@ func sourceSums(r *Record) map[string]string {
 	return out
 }
 
+// differingFiles lists the files whose digests differ.
 func differingFiles(a, b []manifest.File) []Difference {
 	of := func(list []manifest.File) map[string]string {
 		out := map[string]string{}
@@ -207,6 +213,7 @@ func differingFiles(a, b []manifest.File) []Difference {
 	return differing(of(a), of(b))
 }
 
+// differing lists the keys with different digests.
 func differing(a, b map[string]string) (out []Difference) {
 	for _, name := range keys(a, b) {
 		if a[name] != b[name] {
@@ -216,9 +223,10 @@ func differing(a, b map[string]string) (out []Difference) {
 	return out
 }
 
-// shortDigest is the beginning of a digest.
+// shortDigest is the beginning of a digest, for display.
 func shortDigest(sum string) string { return sum[:min(len(sum), 12)] }
 
+// compare compares a training with that of another record; nil: the training is missing there.
 func (r *Run) compare(o *Run, sameProgram bool) RunComparison {
 	out := RunComparison{Variant: r.Variant, Seed: r.Seed, Largest: score.Missing()}
 	if o == nil {
@@ -248,7 +256,7 @@ func (r *Run) compare(o *Run, sameProgram bool) RunComparison {
 			continue
 		}
 		d := math.Abs(float64(o.Scores[i].Value-s.Value)) / math.Max(math.Abs(float64(s.Value)), math.SmallestNonzeroFloat32)
-		if d == d && !(d <= float64(out.Largest)) { // the first one too, when there is none yet
+		if d == d && !(d <= float64(out.Largest)) { // also for the first score, when Largest is NaN
 			out.Largest, out.Of = score.Number(d), fmt.Sprintf("%s of %s, %s %s +%s", s.ID, s.System, s.Variable, s.Level, s.Lead)
 		}
 	}
@@ -258,8 +266,8 @@ func (r *Run) compare(o *Run, sameProgram bool) RunComparison {
 // ScoresFile is the file of scores in a run directory.
 const ScoresFile = "scores.json"
 
-// compare finds the same check in another record. It passes if it passed there, and where a tolerance is stated lies
-// within it of the value here.
+// compare finds the same check in another record. It passes if it passed there, and, with a
+// tolerance, if both values differ by no more than that.
 func (c *Check) compare(o *Record) CheckComparison {
 	out := CheckComparison{Name: c.Label(), A: c.Value, B: score.Missing(), Tolerance: score.Missing()}
 	if c.Tolerance > 0 {

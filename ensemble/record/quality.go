@@ -9,36 +9,37 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// TimeToQuality is what the trainings of a variant took to their quality target, from the start of the run, reading
-// the data included.
+// TimeToQuality holds the time that the trainings of a variant needed to reach their target quality,
+// from the start of the run, including the reading of the data.
 type TimeToQuality struct {
 	Variant string  `json:"variant"`
 	Metric  string  `json:"metric"`
 	Target  float64 `json:"target"`
-	Seeds   []int   `json:"seeds"` // of the trainings, in the order of all lists below
+	Seeds   []int   `json:"seeds"` // seeds of the trainings; all lists below have this order
 
-	Seconds   []score.Number `json:"seconds"`                   // null where the target was not reached
-	Staging   []score.Number `json:"staging_seconds,omitempty"` // of them, until all was read
+	Seconds   []score.Number `json:"seconds"`                   // null: the target was not reached
+	Staging   []score.Number `json:"staging_seconds,omitempty"` // part of Seconds until all data were read
 	Processor []score.Number `json:"processor_seconds,omitempty"`
-	// Epochs, Steps and Loss are where the clock stopped, over all networks. They are the same wherever bits are;
-	// seconds never are.
+	// Epochs, Steps and Loss are the values when the target was reached, over all networks. They are
+	// reproducible if bits are; times are not.
 	Epochs []int          `json:"epochs,omitempty"`
 	Steps  []uint64       `json:"steps,omitempty"`
 	Loss   []score.Number `json:"loss,omitempty"`
 
-	// Result is the mean of Seconds without the fastest and the slowest, where five or more seeds were trained and
-	// all but one reached the target; else null. ProcessorResult and EpochsResult are the same of Processor and Epochs.
+	// Result is the mean of Seconds without the fastest and the slowest training, if at least five seeds were trained
+	// and at most one missed the target; null otherwise. ProcessorResult and EpochsResult are the same for Processor
+	// and Epochs.
 	Result          score.Number `json:"result"`
 	ProcessorResult score.Number `json:"processor_result"`
 	EpochsResult    score.Number `json:"epochs_result"`
-	// ExpectedEpochs is what EpochsResult is compared with, null where it is not.
+	// ExpectedEpochs is compared with EpochsResult; null: no comparison.
 	ExpectedEpochs score.Number `json:"expected_epochs"`
 	Tolerance      float64      `json:"tolerance,omitempty"`
-	Why            string       `json:"why,omitempty"` // the check did not pass
+	Why            string       `json:"why,omitempty"` // reason of a failure
 }
 
-// Evaluate finds the results. One training that does not converge is the slowest; more than one leave no result, and are
-// a failure where there are enough trainings for one.
+// Evaluate computes the results. One training that missed the target counts as the slowest; with more
+// than one there is no result, which is a failure if there are enough trainings for a result.
 func (q *TimeToQuality) Evaluate() {
 	epochs := make([]score.Number, len(q.Epochs))
 	unreached := 0
@@ -64,30 +65,30 @@ func (q *TimeToQuality) Evaluate() {
 	case len(q.Seconds) >= config.MinTimedRuns && unreached > 1:
 		q.Why = fmt.Sprintf("%d of %d trainings did not reach the target", unreached, len(q.Seconds))
 	case q.Tolerance > 0 && off > q.Tolerance:
-		q.Why = fmt.Sprintf("%.3g epochs, expected are %.3g ± %.3g", float64(q.EpochsResult), float64(q.ExpectedEpochs), q.Tolerance)
+		q.Why = fmt.Sprintf("%.3g epochs, expected %.3g ± %.3g", float64(q.EpochsResult), float64(q.ExpectedEpochs), q.Tolerance)
 	}
 }
 
-// isConsistent says that the lists are of the same trainings.
+// isConsistent reports whether all lists have the same length.
 func (q *TimeToQuality) isConsistent() bool {
 	n := len(q.Seconds)
 	return len(q.Seeds) == n && len(q.Staging) == n && len(q.Processor) == n && len(q.Epochs) == n && len(q.Steps) == n && len(q.Loss) == n
 }
 
-// trimmedMean is the mean without the least and the largest, of which one that is missing counts as the largest; missing of
-// fewer than five, or if more are missing.
+// trimmedMean is the mean without the smallest and the largest value. One missing value counts as the
+// largest. The result is missing for fewer than five values, or if more are missing.
 func trimmedMean(all []score.Number) score.Number {
-	var there []float64
+	var present []float64
 	for _, s := range all {
 		if s == s {
-			there = append(there, float64(s))
+			present = append(present, float64(s))
 		}
 	}
-	if len(all) < config.MinTimedRuns || len(there) < len(all)-1 {
+	if len(all) < config.MinTimedRuns || len(present) < len(all)-1 {
 		return score.Missing()
 	}
-	slices.Sort(there)
-	kept := there[1 : len(all)-1]
+	slices.Sort(present)
+	kept := present[1 : len(all)-1]
 	var sum float64
 	for _, s := range kept {
 		sum += s
@@ -95,7 +96,10 @@ func trimmedMean(all []score.Number) score.Number {
 	return score.Number(sum / float64(len(kept)))
 }
 
-// SecondsToQuality is the time of the training of a variant with a seed to its target; missing where there is none.
+// SecondsToQuality is the time that the training of a variant with a seed needed to reach its target; missing
+// if there is none.
+//
+// Unit: s.
 func (r *Record) SecondsToQuality(variant string, seed int) score.Number {
 	for _, q := range r.Quality {
 		if i := slices.Index(q.Seeds, seed); q.Variant == variant && i >= 0 {
@@ -105,7 +109,7 @@ func (r *Record) SecondsToQuality(variant string, seed int) score.Number {
 	return score.Missing()
 }
 
-// TimeComparison is the way of a training to its quality in two records. Their times are shown, and never compared.
+// TimeComparison compares the training to quality in two records. Times are shown, but not compared.
 type TimeComparison struct {
 	Variant  string       `json:"variant"`
 	Seed     int          `json:"seed"`
@@ -113,11 +117,11 @@ type TimeComparison struct {
 	EpochsB  int          `json:"epochs_b"`
 	SecondsA score.Number `json:"seconds_a"`
 	SecondsB score.Number `json:"seconds_b"`
-	// Same says that the clocks stopped after the same step at the same loss.
+	// Same: the target was reached at the same step with the same loss.
 	Same bool `json:"same"`
 }
 
-// compareTimes compares the ways to a quality of trainings that both records timed.
+// compareTimes compares the trainings that both records timed.
 func compareTimes(a, b *Record) (out []TimeComparison) {
 	for i := range a.Quality {
 		q := &a.Quality[i]

@@ -1,6 +1,6 @@
-// Package record is what is kept of an experiment that was run: what it was made of, on what machine, and
-// what came out, with the digest of every part; and the comparison of two such records. It holds no path
-// and no name of a machine, so that it can be published as it is. docs/formats/record.md.
+// Package record defines the record of a completed experiment: its sources, the machine, and the
+// results, with a digest of every file; and the comparison of two records. A record contains no
+// paths and no host names, so it can be published. Format: docs/formats/record.md.
 package record
 
 import (
@@ -19,13 +19,13 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Schema names the meaning of all fields. Fields are added, never renamed.
+// Schema identifies the format of a record.
 const Schema = "ensemble.record/1"
 
-// File is the file of a record in the folder of an experiment that was run.
+// File is the file name of a record in the directory of a completed experiment.
 const File = "record.json"
 
-// QualityFile is the file there of a record of times to a quality alone, which has no Runs and no Checks.
+// QualityFile is the file name of a record of times to quality only, without Runs and Checks.
 const QualityFile = "quality.json"
 
 // The values of Record.Status.
@@ -39,7 +39,7 @@ type Record struct {
 	Schema     string          `json:"schema"`
 	Experiment string          `json:"experiment"`
 	Title      string          `json:"title"`
-	Status     string          `json:"status"` // Pass if all checks passed, those of Quality too
+	Status     string          `json:"status"` // Pass if all checks passed, including those of Quality
 	Start      time.Time       `json:"start"`
 	End        time.Time       `json:"end"`
 	Sources    []Source        `json:"sources"` // experiment.yaml first
@@ -47,17 +47,17 @@ type Record struct {
 	Data       Data            `json:"data"`
 	Runs       []Run           `json:"runs"` // by variant, then by seed
 	Checks     []Check         `json:"checks"`
-	Quality    []TimeToQuality `json:"time_to_quality,omitempty"` // by variant, of a run that was timed
+	Quality    []TimeToQuality `json:"time_to_quality,omitempty"` // by variant, of a timed run
 }
 
-// Source is a file that the experiment is made of.
+// Source is a file that defines the experiment.
 type Source struct {
 	Name   string `json:"name"`
 	SHA256 string `json:"sha256"`
 	Text   string `json:"text"`
 }
 
-// Machine is what may change the bits of a result, or how long it takes.
+// Machine describes hardware and software that can change the bits of a result or its time.
 type Machine struct {
 	Program     string            `json:"program"` // version
 	Go          string            `json:"go"`
@@ -66,31 +66,31 @@ type Machine struct {
 	CPUFamily   string            `json:"cpu_family"` // vendor, family/model
 	Features    []string          `json:"cpu_features"`
 	Cores       int               `json:"cores"`
-	Kernels     string            `json:"kernels"` // instruction set of the program's own
+	Kernels     string            `json:"kernels"` // instruction set of the CPU kernels
 	MemoryBytes int64             `json:"memory_bytes"`
 	Device      string            `json:"device"`
 	GPUs        []string          `json:"gpus,omitempty"`
 	Threads     int               `json:"threads"`
 	Determinism string            `json:"determinism"`
 	Libraries   map[string]string `json:"libraries"`
-	Variables   map[string]string `json:"variables,omitempty"` // of the environment, that choose kernels
+	Variables   map[string]string `json:"variables,omitempty"` // environment variables that select kernels
 }
 
-// Data is what was read. Paths are below the folder of the data.
+// Data describes the inputs. Paths are relative to the data directory.
 type Data struct {
 	From    string          `json:"from"`
 	Files   []manifest.File `json:"files"`
-	Seconds float64         `json:"seconds"` // that making or checking them took
+	Seconds float64         `json:"seconds"` // time to generate or check the files
 }
 
 // Run is one training.
 type Run struct {
 	Variant string `json:"variant"`
 	Seed    int    `json:"seed"`
-	// Config is the effective configuration, with ${ENSEMBLE_DATA} for the folder of the data.
+	// Config is the effective configuration, with ${ENSEMBLE_DATA} for the data directory.
 	Config     string          `json:"config"`
 	Steps      uint64          `json:"steps"`
-	Checkpoint []manifest.File `json:"checkpoint"` // parts of the last one
+	Checkpoint []manifest.File `json:"checkpoint"` // files of the last checkpoint
 	Outputs    []manifest.File `json:"outputs"`    // model and scores
 	Products   []manifest.File `json:"products,omitempty"`
 	Scores     []Score         `json:"scores"`
@@ -111,35 +111,35 @@ type Score struct {
 	CIHigh   score.Number `json:"ci_high"`
 }
 
-// Check is an expected score or gain, and what was found.
+// Check is an expected score or skill score, with the result.
 type Check struct {
 	Variant        string `json:"variant"`
 	Score          string `json:"score"`
 	System         string `json:"system"`
-	Reference      string `json:"reference,omitempty"` // of a gain
+	Reference      string `json:"reference,omitempty"` // of a skill score; "": a score
 	ReferenceScore string `json:"reference_score,omitempty"`
 	Variable       string `json:"variable"`
 	Level          string `json:"level"`
 	Lead           string `json:"lead"`
 	Unit           string `json:"unit,omitempty"`
 
-	Expected  score.Number `json:"expected"` // null where the value is not compared
+	Expected  score.Number `json:"expected"` // null: not compared
 	Tolerance float64      `json:"tolerance,omitempty"`
 	AtMost    score.Number `json:"at_most"`
 	AtLeast   score.Number `json:"at_least"`
 
-	Values []score.Number `json:"values"` // of the seeds
-	Value  score.Number   `json:"value"`  // their mean
-	Low    score.Number   `json:"low"`    // of a gain: the lowest end of an interval
+	Values []score.Number `json:"values"` // one for each seed
+	Value  score.Number   `json:"value"`  // mean of Values
+	Low    score.Number   `json:"low"`    // of a skill score: lowest lower bound of the intervals
 	Pass   bool           `json:"pass"`
-	Why    string         `json:"why,omitempty"` // it did not pass
+	Why    string         `json:"why,omitempty"` // reason of a failure
 }
 
-// Label names what is checked.
+// Label describes what is checked.
 func (c *Check) Label() string {
 	name := fmt.Sprintf("%s of %s, %s %s +%s", c.Score, c.System, c.Variable, c.Level, c.Lead)
 	if c.Reference != "" {
-		name = fmt.Sprintf("gain in %s over %s, %s %s +%s", c.Score, c.Reference, c.Variable, c.Level, c.Lead)
+		name = fmt.Sprintf("skill score of %s relative to %s, %s %s +%s", c.Score, c.Reference, c.Variable, c.Level, c.Lead)
 	}
 	if c.Variant != config.BaseVariant {
 		name = c.Variant + ": " + name
@@ -147,7 +147,9 @@ func (c *Check) Label() string {
 	return name
 }
 
-// Evaluate finds Value and Pass of what was found with every seed.
+// Evaluate computes Value and Pass from Values. A check passes if the mean over the seeds is within
+// Tolerance of Expected and within AtLeast and AtMost, and, for a skill score, if every interval
+// is above 0.
 func (c *Check) Evaluate() {
 	var sum score.Number
 	for _, v := range c.Values {
@@ -156,20 +158,20 @@ func (c *Check) Evaluate() {
 	c.Value, c.Why = sum/score.Number(len(c.Values)), ""
 	switch {
 	case len(c.Values) == 0 || c.Value != c.Value:
-		c.Value, c.Why = score.Missing(), "it was not scored"
+		c.Value, c.Why = score.Missing(), "the score is missing"
 	case c.Tolerance > 0 && math.Abs(float64(c.Value-c.Expected)) > c.Tolerance:
-		c.Why = fmt.Sprintf("off by %.2g, more than %.2g", math.Abs(float64(c.Value-c.Expected)), c.Tolerance)
+		c.Why = fmt.Sprintf("differs by %.2g, more than the tolerance of %.2g", math.Abs(float64(c.Value-c.Expected)), c.Tolerance)
 	case c.Value > c.AtMost:
 		c.Why = fmt.Sprintf("above %g", c.AtMost)
 	case c.Value < c.AtLeast:
 		c.Why = fmt.Sprintf("below %g", c.AtLeast)
 	case c.Reference != "" && !(c.Low > 0):
-		c.Why = "the interval reaches 0"
+		c.Why = "the interval contains 0"
 	}
 	c.Pass = c.Why == ""
 }
 
-// FindRun gives the training of a variant with a seed; nil if there is none.
+// FindRun returns the training of a variant with a seed; nil if there is none.
 func (r *Record) FindRun(variant string, seed int) *Run {
 	i := slices.IndexFunc(r.Runs, func(x Run) bool { return x.Variant == variant && x.Seed == seed })
 	if i < 0 {
@@ -178,7 +180,7 @@ func (r *Record) FindRun(variant string, seed int) *Run {
 	return &r.Runs[i]
 }
 
-// Write puts a record at a path, whole or not at all.
+// Write writes the record atomically.
 //
 // Errors: those of exit.Create.
 func (r *Record) Write(path string) error {
@@ -186,18 +188,19 @@ func (r *Record) Write(path string) error {
 	return jsonfile.Write(path, r)
 }
 
-// maxSize bounds what is read as a record.
+// maxSize bounds the size of a record file.
 const maxSize = 64 << 20
 
-// Read reads a record: the file, or that in a folder.
+// Read reads a record from a file or from a directory.
 //
-// Errors: exit 66 if there is none, 65 if it is damaged, changed or of another schema, 74 if reading fails.
+// Errors: exit 66 if there is none; 65 if it is damaged, modified or of another schema; 74 if
+// reading fails.
 func Read(path string) (*Record, error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		path = filepath.Join(path, File)
 	}
 	if st, err := os.Stat(path); err == nil && st.Size() > maxSize {
-		return nil, badRecord(path, "this is no record", fmt.Sprintf("%d bytes are too many", st.Size()))
+		return nil, badRecord(path, "not a record", fmt.Sprintf("%d bytes exceed the limit of %d", st.Size(), maxSize))
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -206,21 +209,21 @@ func Read(path string) (*Record, error) {
 	return parse(text, path)
 }
 
-// parse reads the text of a record, which lies at path.
+// parse decodes and checks the text of a record at path.
 func parse(text []byte, path string) (*Record, error) {
 	var r Record
 	if err := json.Unmarshal(text, &r); err != nil {
 		return nil, badRecord(path, "the record is damaged", err.Error())
 	}
 	if r.Schema != Schema {
-		return nil, badRecord(path, "this is no record of this program", fmt.Sprintf("schema %q, want %q", r.Schema, Schema))
+		return nil, badRecord(path, "not a record of this program", fmt.Sprintf("schema %q, want %q", r.Schema, Schema))
 	}
 	if len(r.Sources) == 0 || len(r.Runs) == 0 && len(r.Quality) == 0 || r.Sources[0].Name != config.ExperimentFileName {
-		return nil, badRecord(path, "the record is damaged", "it lacks the experiment or its trainings")
+		return nil, badRecord(path, "the record is damaged", "the experiment or its trainings are missing")
 	}
 	for i := range r.Quality {
 		if !r.Quality[i].isConsistent() {
-			return nil, badRecord(path, "the record is damaged", "its times to a quality are not of the same trainings")
+			return nil, badRecord(path, "the record is damaged", "the lists of times to quality have different lengths")
 		}
 	}
 	for _, s := range r.Sources {
@@ -228,12 +231,13 @@ func parse(text []byte, path string) (*Record, error) {
 			return nil, badRecord(path, "the record names a file outside its experiment", fmt.Sprintf("%q", s.Name))
 		}
 		if s.SHA256 != Digest(s.Text) {
-			return nil, badRecord(path, "the record was changed", s.Name+" in it has another SHA-256 than it says")
+			return nil, badRecord(path, "the record was modified", "the SHA-256 of "+s.Name+" differs from the recorded one")
 		}
 	}
 	return &r, nil
 }
 
+// badRecord is the error of an invalid record.
 func badRecord(at, what, why string) error {
 	return &exit.Error{Code: exit.BadData, What: what, At: at, Why: why, Fix: "get the record again, or make one with `ensemble experiment run`"}
 }

@@ -48,7 +48,7 @@ func TestCompare(t *testing.T) {
 			r.Machine.Libraries["oneDNN"], r.Runs[0].Checkpoint[0].SHA256 = "2.7", "ff"
 		}, false, WithinTolerance, "oneDNN: 2.7, was 3.1"},
 		{"oneDNN is gone", func(r *Record) { delete(r.Machine.Libraries, "oneDNN"); r.Runs[0].Outputs[2].SHA256 = "ff" }, false, WithinTolerance, "oneDNN: none, was 3.1"},
-		{"another input", func(r *Record) { r.Data.Files[0].SHA256 = "ff"; r.Runs[0].Outputs[0].SHA256 = "ff" }, false, WithinTolerance, "inputs: 1 with other digests, a first"},
+		{"another input", func(r *Record) { r.Data.Files[0].SHA256 = "ff"; r.Runs[0].Outputs[0].SHA256 = "ff" }, false, WithinTolerance, "inputs: 1 with different digests, the first is a"},
 		{"products", func(r *Record) { r.Runs[0].Products[0].SHA256 = "ff" }, true, Differs, ""},
 		{"products of another program", func(r *Record) { r.Machine.Program, r.Runs[0].Products[0].SHA256 = "2", "ff" }, false, SameBits, "program: 2, was 1"},
 		{"the version in the model", func(r *Record) { r.Machine.Program, r.Runs[0].Outputs[1].SHA256 = "2", "ff" }, false, SameBits, "program: 2, was 1"},
@@ -118,7 +118,7 @@ func TestTimeToQuality(t *testing.T) {
 		{"two did not", []score.Number{5, 1, no, no, 4}, no, []int{8, 8, 20, 20, 8}, no, "2 of 5"},
 		{"two of too few", []score.Number{no, no}, no, []int{20, 20}, no, ""},
 		{"the slowest does not count", []score.Number{1, 1, 1, 1, 1, 100}, 1, []int{8, 8, 8, 8, 8, 90}, 8, ""},
-		{"more epochs than expected", []score.Number{1, 1, 1, 1, 1}, 1, []int{9, 9, 10, 10, 11}, 29. / 3, "9.67 epochs, expected are 8 ± 1"},
+		{"more epochs than expected", []score.Number{1, 1, 1, 1, 1}, 1, []int{9, 9, 10, 10, 11}, 29. / 3, "9.67 epochs, expected 8 ± 1"},
 		{"fewer", []score.Number{1, 1, 1, 1, 1}, 1, []int{6, 6, 6, 6, 6}, 6, "6 epochs"},
 	} {
 		q := TimeToQuality{Seconds: c.seconds, Processor: c.seconds, Epochs: c.epochs, ExpectedEpochs: 8, Tolerance: 1}

@@ -12,36 +12,38 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// harmonics is the number of coefficients of a seasonal cycle: mean, annual and
-// semi-annual sine and cosine.
+// harmonics is the number of coefficients of a seasonal cycle: mean, annual and semi-annual
+// sine and cosine.
 const harmonics = 5
 
-// Climatology forecasts what is usual at the place and season: the seasonal
-// cycle of past analyses with their scatter about it.
+// Climatology forecasts the seasonal cycle of past analyses, with their residual standard
+// deviation:
 //
-//	mu = c₀ + c₁ sin τ + c₂ cos τ + c₃ sin 2τ + c₄ cos 2τ,  τ the season's angle
+//	mu = c₀ + c₁ sin τ + c₂ cos τ + c₃ sin 2τ + c₄ cos 2τ,  τ the phase of the year
 //	sigma = √( Σ residual² / (n−5) )
 //
-// Dates that do not determine a cycle (those of one season, one a year) give c₀ alone, their
-// mean; the others are 0.
+// If the dates do not determine a cycle (one season, or one date a year), c₀ is their mean
+// and the other coefficients are 0.
 //
-// Shape: Cycle [point][5], Sigma [point].
+// Shape: Cycle [point][5], Sigma [point]. Unit: that of the variable.
+// Source: Wilks 2019, doi:10.1016/C2017-0-03921-6, ch. 3.
 type Climatology struct {
-	Cycle []float64 `json:"-"`
-	Sigma []float64 `json:"-"`
+	Cycle []float64 `json:"-"` // c₀ to c₄
+	Sigma []float64 `json:"-"` // residual standard deviation
 
-	warning string // what the dates did not determine
+	warning string // see Note
 }
 
-// Warning says what the dates did not suffice for; "" if nothing.
+// Warning reports that the dates did not determine a seasonal cycle; "" if they did.
 func (c *Climatology) Warning() string { return c.warning }
 
-// FitClimatology fits the cycle at every point by least squares. Of the set only
-// Valid and Obs are looked at.
+// FitClimatology fits the cycle at every point by least squares: the normal equations
+// (Σ t tᵀ) c = Σ t y with the seasonal terms t of each date. Only Valid and Obs of the set
+// are used.
 //
-// Missing: dates whose observation is missing at a point are left out there; a
-// point whose dates do not determine the coefficients that all dates do has no climatology (NaN).
-// Errors: fewer than two dates, ErrNoCases where no point has a climatology.
+// Missing: dates with a missing observation at a point are left out there. A point whose
+// dates do not determine the coefficients that all dates determine has NaN.
+// Errors: fewer than two dates; ErrNoCases if no point has a climatology.
 func FitClimatology(s *Set) (*Climatology, error) {
 	if err := s.check("climatology", false); err != nil {
 		return nil, err
@@ -52,7 +54,7 @@ func FitClimatology(s *Set) (*Climatology, error) {
 		terms[i] = seasonTerms(t)
 	}
 	c := &Climatology{Cycle: make([]float64, n*harmonics), Sigma: make([]float64, n)}
-	// Points without gaps share one normal matrix; others get their own.
+	// Points without missing dates share one normal matrix.
 	whole, err := cycleSolver(terms, harmonics, nil)
 	if err != nil {
 		first, last := slices.MinFunc(s.Valid, time.Time.Compare), slices.MaxFunc(s.Valid, time.Time.Compare)
@@ -74,11 +76,11 @@ func FitClimatology(s *Set) (*Climatology, error) {
 	return c, nil
 }
 
-// fitPoint solves for one point's cycle.
+// fitPoint fits the cycle of point p. y returns its observations; solver is that of all dates.
 func (c *Climatology) fitPoint(p int, terms [][harmonics]float64, y func(i int) float64, solver *mat.Cholesky) {
 	n := solver.SymmetricDim()
 	var rhs [harmonics]float64
-	var origin float64 // the first value, taken off so that squares keep their digits
+	var origin float64 // the first value, subtracted against cancellation
 	count := 0
 	for i := range terms {
 		v := y(i)
@@ -107,7 +109,7 @@ func (c *Climatology) fitPoint(p int, terms [][harmonics]float64, y func(i int) 
 	}
 	out := mat.NewVecDense(n, cycle[:n])
 	if err := solver.SolveVecTo(out, mat.NewVecDense(n, rhs[:n])); err != nil {
-		panic("baseline: a solver that was checked refused to solve: " + err.Error())
+		panic("baseline: a solver of bounded condition number failed: " + err.Error())
 	}
 	var sq float64
 	for i := range terms {
@@ -120,8 +122,10 @@ func (c *Climatology) fitPoint(p int, terms [][harmonics]float64, y func(i int) 
 	c.Sigma[p] = math.Sqrt(sq / float64(count-n))
 }
 
-// cycleSolver factorises the normal matrix of the first n terms of the dates that keep
-// accepts, which must be more than n.
+// cycleSolver factorises the normal matrix of the first n terms over the dates that keep
+// accepts; nil: all.
+//
+// Errors: not more than n dates, or terms that are (nearly) linearly dependent.
 func cycleSolver(terms [][harmonics]float64, n int, keep func(i int) bool) (*mat.Cholesky, error) {
 	normal := mat.NewSymDense(n, nil)
 	count := 0
@@ -137,15 +141,15 @@ func cycleSolver(terms [][harmonics]float64, n int, keep func(i int) bool) (*mat
 		return nil, ErrNoCases
 	}
 	if !ch.Factorize(normal) {
-		return nil, errors.New("the seasonal terms are dependent")
+		return nil, errors.New("the seasonal terms are linearly dependent")
 	}
-	if c := ch.Cond(); c > 1e4 { // a whole year has about 2, half a year about 1000
-		return nil, fmt.Errorf("the seasonal terms are nearly dependent, condition number %.3g", c)
+	if c := ch.Cond(); c > 1e4 { // about 2 for dates of a whole year, about 1000 for half a year
+		return nil, fmt.Errorf("the seasonal terms are nearly linearly dependent: condition number %.3g", c)
 	}
 	return &ch, nil
 }
 
-// Predict fills mean and spread of the climatology at a valid time.
+// Predict fills mean and standard deviation of the climatology at a valid time.
 //
 // Shape: mu, sigma [point].
 func (c *Climatology) Predict(mu, sigma []float32, valid time.Time) {
@@ -156,11 +160,13 @@ func (c *Climatology) Predict(mu, sigma []float32, valid time.Time) {
 	}
 }
 
+// seasonTerms returns 1, sin τ, cos τ, sin 2τ, cos 2τ.
 func seasonTerms(t time.Time) [harmonics]float64 {
 	a := ensemble.SeasonAngle(t)
 	return [harmonics]float64{1, math.Sin(a), math.Cos(a), math.Sin(2 * a), math.Cos(2 * a)}
 }
 
+// dot is the scalar product of coefficients and terms.
 func dot(c []float64, t [harmonics]float64) float64 {
 	var sum float64
 	for k, f := range t {

@@ -6,11 +6,13 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// GammaEMOS is EMOS of precipitation: a gamma distribution that is shifted left by Q and
-// censored at 0, with one set of coefficients for all points. With m the ensemble mean:
+// GammaEMOS is EMOS for precipitation with a censored, shifted gamma distribution, with one
+// set of coefficients for all points and dates. With m the ensemble mean, the gamma
+// distribution, which is then shifted left by Q and censored at 0, has
 //
-//	mean = A + B·m,  variance = C + D·m  of the gamma distribution,  A, C > 0, B, D, Q ≥ 0, Q ≤ ȳ
+//	mean = A + B·m,  variance = C + D·m,  A, C > 0, B, D, Q ≥ 0, Q ≤ ȳ
 //
+// Unit: A and Q that of the variable, C its square, D that of the variable.
 // Source: Scheuerer and Hamill 2015, doi:10.1175/MWR-D-15-0061.1, for the distribution;
 // Baran and Nemoda 2016, doi:10.1002/env.2391, for the regression.
 type GammaEMOS struct {
@@ -21,22 +23,24 @@ type GammaEMOS struct {
 	Q float64 `json:"q"`
 }
 
-// gammaTerms is the number of its coefficients.
+// gammaTerms is the number of coefficients.
 const gammaTerms = 5
 
-// Limits in units of the mean observation. minGamma is the least A, and root of the least
-// C: of a mean of 0 there is no gamma distribution. Q stays below maxShift: where nothing
-// is 0 a far shift would make the gamma distribution a normal one, and have no end.
+// Bounds in units of the mean observation. minGamma is the least A and √C, since a gamma
+// distribution has a positive mean. maxShift bounds Q: without observations of 0 the fit
+// would tend to the normal distribution with an unbounded shift.
 const (
 	minGamma = 1e-4
 	maxShift = 1
 )
 
-// FitGammaEMOS finds the coefficients of least mean CRPS by the weights of the points.
+// FitGammaEMOS finds the coefficients of least weighted mean CRPS by BFGS. Bounds hold by
+// substitution: A, B, C and D are squares of free parameters plus their bounds.
 //
 // Missing: a case with any NaN is left out; an ensemble mean below 0 counts as 0.
-// Errors: shapes; ErrNoCases, also if all observations or all means are 0; a minimiser that fails.
-// Cost: some 100 µs a case: for stations and small areas.
+// Errors: wrong shapes; ErrNoCases, also if all observations or all means are 0; a
+// minimisation that fails.
+// Cost: about 100 µs per case: for stations and small areas.
 func FitGammaEMOS(s *Set) (*GammaEMOS, error) {
 	if err := s.check("gamma emos", true); err != nil {
 		return nil, err
@@ -48,7 +52,7 @@ func FitGammaEMOS(s *Set) (*GammaEMOS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gamma emos: %w", err)
 	}
-	// Roots of coefficients in units of the mean observation are near 1, and free.
+	// The roots of the coefficients, in units of the mean observation, are near 1 and unbounded.
 	u, per := l.y, l.y/l.x
 	model := func(x []float64) *GammaEMOS {
 		return &GammaEMOS{u * (minGamma + x[0]*x[0]), per * x[1] * x[1], u * u * (minGamma*minGamma + x[2]*x[2]), u * per * x[3] * x[3], u * maxShift * x[4] * x[4] / (1 + x[4]*x[4])}
@@ -74,13 +78,16 @@ func FitGammaEMOS(s *Set) (*GammaEMOS, error) {
 	return model(x), nil
 }
 
-// parameters are those of dist.CSGamma.
+// parameters returns the parameters of dist.CSGamma for an ensemble mean m: k = mean²/variance, θ = variance/mean.
 func (e *GammaEMOS) parameters(m float64) (shape, scale, shift float64) {
 	mean, variance := e.A+e.B*m, e.C+e.D*m
 	return mean * mean / variance, variance / mean, e.Q
 }
 
-// crps is the score with its derivatives by mean, variance and shift.
+// crps is the CRPS with its derivatives with respect to mean, variance and shift, by the
+// chain rule through k = mean²/variance and θ = variance/mean:
+//
+//	∂/∂mean = (2k ∂_k − θ ∂_θ)/mean,   ∂/∂variance = (θ ∂_θ − k ∂_k)/variance
 func (e *GammaEMOS) crps(m, y float64) (crps, dmean, dvariance, dshift float64) {
 	mean, variance := e.A+e.B*m, e.C+e.D*m
 	k, theta, q := e.parameters(m)
@@ -88,7 +95,8 @@ func (e *GammaEMOS) crps(m, y float64) (crps, dmean, dvariance, dshift float64) 
 	return crps, (2*dk*k - dtheta*theta) / mean, (dtheta*theta - dk*k) / variance, dshift
 }
 
-// Forecast gives shape, scale and shift; an ensemble mean below 0 counts as 0.
+// Forecast returns shape, scale and shift at every point. An ensemble mean below 0 counts as
+// 0.
 func (e *GammaEMOS) Forecast(r Raw) [][]float32 {
 	out := append(newParameterFields(len(r.Mean)), make([]float32, len(r.Mean)))
 	for p, m := range r.Mean {
@@ -98,5 +106,5 @@ func (e *GammaEMOS) Forecast(r Raw) [][]float32 {
 	return out
 }
 
-// Arrays are none: all points have the same coefficients, which are in the JSON text.
+// Arrays returns nil: the coefficients of all points are in the JSON text.
 func (e *GammaEMOS) Arrays() []Array { return nil }

@@ -9,16 +9,16 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Family is the kind of distribution that an EMOS forecasts.
+// Family is the distribution of an EMOS forecast.
 type Family string
 
 // The families.
 const (
 	Normal          Family = "norm"
-	TruncatedNormal Family = "truncnorm" // parent normal cut off below 0, for wind speed
+	TruncatedNormal Family = "truncnorm" // normal truncated below 0, for wind speed
 )
 
-// crps is the family's score with its gradients.
+// crps is the CRPS of the family with its derivatives; mu and sigma are those of the parent normal.
 func (f Family) crps(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	if f == TruncatedNormal {
 		return dist.TruncatedNormalCRPS(mu, sigma, y)
@@ -26,8 +26,7 @@ func (f Family) crps(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	return dist.NormalCRPS(mu, sigma, y)
 }
 
-// Quantile is the value below which the family's distribution lies with
-// probability p; mu and sigma are those of the parent normal.
+// Quantile is the p quantile of the family; mu and sigma are those of the parent normal.
 func (f Family) Quantile(mu, sigma, p float64) float64 {
 	if f == TruncatedNormal {
 		return dist.TruncatedNormalQuantile(mu, sigma, p)
@@ -35,13 +34,14 @@ func (f Family) Quantile(mu, sigma, p float64) float64 {
 	return mu + sigma*dist.NormalQuantile(p)
 }
 
-// EMOS is ensemble model output statistics with one set of coefficients for all
-// points and dates. With m the ensemble mean and S its spread (divisor M−1):
+// EMOS is ensemble model output statistics with one set of coefficients for all points and
+// dates. With m the ensemble mean and S its spread (divisor M−1):
 //
 //	mu = Alpha + Beta·m,  sigma = √( Gamma² + Delta²·S² )
 //
-// Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1; Thorarinsdottir and
-// Gneiting 2010 for the truncated normal.
+// Unit: Alpha and Gamma that of the variable.
+// Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1; Thorarinsdottir and Gneiting 2010,
+// doi:10.1111/j.1467-985X.2009.00616.x, for the truncated normal distribution.
 type EMOS struct {
 	Family Family  `json:"family"`
 	Alpha  float64 `json:"alpha"`
@@ -50,22 +50,26 @@ type EMOS struct {
 	Delta  float64 `json:"delta"`
 }
 
-// EMOSOptions steer FitEMOS. The zero value fits a normal distribution as well as
-// it can be done.
+// EMOSOptions configure FitEMOS. The zero value fits a normal distribution to convergence.
 type EMOSOptions struct {
-	Family Family // "" means Normal
-	// NelderMead minimises by Nelder–Mead exactly as SciPy and so IMPROVER do, with
-	// Tolerance (0 means 1e-4) and at most 1000 steps, from a least-squares start
-	// or, with DefaultStart, from (0, 1, 0, 1). It reproduces known results;
-	// without it the fit goes on to the minimum (BFGS).
+	Family Family // "": Normal
+	// NelderMead minimises by the Nelder–Mead method exactly as SciPy (and IMPROVER), with
+	// Tolerance (0: 1e-4) and at most 1000 steps, to reproduce published results. It
+	// begins with least-squares coefficients, or with (0, 1, 0, 1) if DefaultStart.
+	// false: BFGS to the minimum.
 	NelderMead   bool
 	DefaultStart bool
 	Tolerance    float64
 }
 
-// FitEMOS finds the coefficients of least mean CRPS over all cases of the set.
+// FitEMOS finds the coefficients of least mean CRPS over all cases of the set,
 //
-// Errors: shapes, ErrNoCases, a minimiser that fails.
+//	argmin Σ w CRPS(mu, sigma; y) / Σ w
+//
+// with w the weights of the points, by BFGS with exact gradients.
+//
+// Missing: a case with any NaN is left out.
+// Errors: wrong shapes, ErrNoCases, a minimisation that fails.
 func FitEMOS(s *Set, o EMOSOptions) (*EMOS, error) {
 	if err := s.check("emos", true); err != nil {
 		return nil, err
@@ -80,8 +84,8 @@ func FitEMOS(s *Set, o EMOSOptions) (*EMOS, error) {
 	if o.NelderMead {
 		return fitEMOSNelderMead(s, o, l), nil
 	}
-	// Minimised are a, b, c, d of mu = ȳ + u·a + b(m−m̄), sigma² = (u·c)² + d²S²,
-	// u the scatter about the line: all near 1, and a and b nearly independent.
+	// The free parameters are a, b, c, d of mu = ȳ + u·a + b(m−m̄), sigma² = (u·c)² + d²S²,
+	// with u the residual standard deviation: all are near 1, a and b nearly independent.
 	u := l.residual
 	if u == 0 {
 		u = 1
@@ -103,7 +107,7 @@ func FitEMOS(s *Set, o EMOSOptions) (*EMOS, error) {
 			return c
 		})
 	}
-	// Gamma starts above 0, where its derivative vanishes.
+	// The initial Gamma is not 0, where its derivative vanishes.
 	x, err := minimise(value, []float64{0, l.slope, 0.5, 1}, u)
 	if err != nil {
 		return nil, fmt.Errorf("emos: %w", err)
@@ -111,12 +115,12 @@ func FitEMOS(s *Set, o EMOSOptions) (*EMOS, error) {
 	return model(x), nil
 }
 
-// fitEMOSNelderMead is FitEMOS by the simplex, in IMPROVER's own coordinates.
+// fitEMOSNelderMead is FitEMOS by the Nelder–Mead method, in the coordinates of IMPROVER.
 func fitEMOSNelderMead(s *Set, o EMOSOptions, l line) *EMOS {
 	if o.Tolerance == 0 {
 		o.Tolerance = 1e-4
 	}
-	// IMPROVER keeps its start in 32 bits.
+	// IMPROVER stores the initial coefficients as float32.
 	start := []float64{float64(float32(l.y - l.slope*l.x)), float64(float32(l.slope)), 0, 1}
 	if o.DefaultStart {
 		start = []float64{0, 1, 0, 1}
@@ -132,6 +136,7 @@ func fitEMOSNelderMead(s *Set, o EMOSOptions, l line) *EMOS {
 	return &EMOS{o.Family, x[0], x[1], x[2], x[3]}
 }
 
+// parameters returns location and scale for a mean and a spread.
 func (e *EMOS) parameters(mean, std float64) (mu, sigma float64) {
 	return e.Alpha + e.Beta*mean, math.Sqrt(e.Gamma*e.Gamma + e.Delta*e.Delta*std*std)
 }
@@ -146,7 +151,7 @@ func (e *EMOS) Predict(mu, sigma, mean, std []float32) {
 	}
 }
 
-// MeanCRPS is the weighted mean score of the coefficients on a set.
+// MeanCRPS is the weighted mean CRPS over a set.
 func (e *EMOS) MeanCRPS(s *Set) float64 {
 	return meanCRPS(s, nil, func(_ []float64, m, sd, y float64) float64 {
 		mu, sigma := e.parameters(m, sd)
@@ -155,13 +160,18 @@ func (e *EMOS) MeanCRPS(s *Set) float64 {
 	})
 }
 
-// meanCRPS is the weighted mean over all complete cases of what do returns; do
-// adds the gradient of its case to g, and the mean gradient goes to grad. A nil
-// grad asks for no gradient; do then gets scratch.
+// meanCRPS is the weighted mean of do over all complete cases. do returns the score of a
+// case and adds its gradient to g; the mean gradient goes to grad. With a nil grad the
+// gradient is discarded.
+//
+//	value = Σ w f / Σ w,   grad = Σ w ∂f/∂θ / Σ w
+//
+// Cases are summed in chunks of a fixed size, and the chunks in order, so the bits do not
+// depend on the number of processors.
 func meanCRPS(s *Set, grad []float64, do func(g []float64, mean, std, y float64) float64) float64 {
 	n := s.Points()
-	const terms = gammaTerms // the most that a caller has
-	type sums struct {
+	const terms = gammaTerms // largest number of any caller
+	type sums struct {       // Σ w, Σ w·score, Σ w·gradient
 		w, f float64
 		g    [terms]float64
 	}
@@ -170,7 +180,7 @@ func meanCRPS(s *Set, grad []float64, do func(g []float64, mean, std, y float64)
 	parallel(len(s.Obs), chunk, func(k, lo, hi int) {
 		var t sums
 		var g [terms]float64
-		p := lo%n - 1 // point of the case before; a division for every case would cost as much as its score
+		p := lo%n - 1 // point of the previous case; a division per case would cost as much as the score
 		for i := lo; i < hi; i++ {
 			if p++; p == n {
 				p = 0
@@ -203,7 +213,7 @@ func meanCRPS(s *Set, grad []float64, do func(g []float64, mean, std, y float64)
 	return t.f / t.w
 }
 
-// caseWeight is the weight of case i, 0 where its spread is missing.
+// caseWeight is the weight of case i, 0 if its spread is missing.
 func (s *Set) caseWeight(i int) float64 {
 	if math.IsNaN(float64(s.Std[i])) {
 		return 0
@@ -211,9 +221,12 @@ func (s *Set) caseWeight(i int) float64 {
 	return s.weight(i % s.Points())
 }
 
-// minimise finds the minimum of value, a mean score in units of scale, by BFGS.
+// minimise finds the minimum of value, a mean score in units of scale, by BFGS from x0.
+//
+// Errors: NaN, or a line search that stops at a gradient above 1e-5.
 func minimise(value func(x, grad []float64) float64, x0 []float64, scale float64) ([]float64, error) {
-	// gonum asks for value and gradient one after the other at the same place.
+	// gonum requests value and gradient at the same x one after the other.
+	// last is the x of the present f and grad.
 	last, grad := make([]float64, len(x0)), make([]float64, len(x0))
 	var f float64
 	fresh := false
@@ -241,15 +254,15 @@ func minimise(value func(x, grad []float64) float64, x0 []float64, scale float64
 		},
 	}
 	res, err := optimize.Minimize(p, x0, &optimize.Settings{
-		GradientThreshold: 1e-7, // of a score near 1 in coefficients near 1
+		GradientThreshold: 1e-7, // for a score and coefficients near 1
 		MajorIterations:   500,
 		Converger:         &optimize.FunctionConverge{Absolute: 1e-11, Iterations: 5},
 	}, &optimize.BFGS{})
 	if res == nil || math.IsNaN(res.F) {
 		return nil, fmt.Errorf("minimum CRPS not found: %w", err)
 	}
-	// A line search that cannot lower the value any more has arrived, as far as
-	// 64 bits can tell; far from there its gradient gives it away.
+	// A line search that cannot lower the value has converged to float64 precision, unless
+	// the gradient is still large.
 	if err != nil {
 		eval(res.X)
 		for _, g := range grad {

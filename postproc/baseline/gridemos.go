@@ -12,35 +12,36 @@ import (
 // gridTerms is the number of coefficients of a GridEMOS at each point.
 const gridTerms = 6
 
-// GridEMOS is EMOS with its own coefficients at every grid point and a seasonal
-// cycle of the bias:
+// GridEMOS is EMOS with coefficients at every grid point and a seasonal cycle of the bias:
 //
 //	mu = m + a + a₁ sin τ + a₂ cos τ + e (m − m̄),  sigma = sp(p) + sp(q)·S
 //	sp(x) = log(1+exp(x))
 //
-// m is the ensemble mean, m̄ its training mean at the point, S the spread, τ the
-// season's angle at the valid time. Everything is in units of Scale, the global
-// scatter of the corrected mean, so that coefficients of all variables are alike.
+// m is the ensemble mean, m̄ its training mean at the point, S the spread and τ the phase of
+// the year at the valid time. All quantities are divided by Scale, the global residual
+// standard deviation of the corrected mean, so that the coefficients of all variables are
+// of similar size.
 //
 // Shape: Theta [point][a a₁ a₂ e p q], MeanBar [point].
-// Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1, with the seasonal terms
-// and shrinkage described here.
+// Unit: Theta none; MeanBar and Scale that of the variable.
+// Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1; the seasonal terms and the
+// shrinkage are defined here.
 type GridEMOS struct {
 	Theta    []float64          `json:"-"`
 	MeanBar  []float64          `json:"-"`
-	Global   [gridTerms]float64 `json:"global"` // what the points are drawn towards
+	Global   [gridTerms]float64 `json:"global"` // coefficients for all points, the target of the shrinkage
 	Scale    float64            `json:"scale"`
-	Strength float64            `json:"strength"` // chosen penalty
-	CV       []StrengthScore    `json:"-"`        // what the choice was made from
+	Strength float64            `json:"strength"` // selected λ
+	CV       []StrengthScore    `json:"-"`        // cross-validation scores of all λ
 }
 
-// StrengthScore is the mean CRPS that a penalty strength had on held-out years.
+// StrengthScore is the cross-validated mean CRPS of a penalty strength λ.
 type StrengthScore struct{ Strength, CRPS float64 }
 
-// GridEMOSOptions steer FitGridEMOS; the zero value is the default.
+// GridEMOSOptions configure FitGridEMOS. The zero value is the default.
 type GridEMOSOptions struct {
-	// Strengths are the penalties to choose from; nil means 0.3 to 300 in seven
-	// steps of about a factor 3. One strength is taken without cross validation.
+	// Strengths are the candidates for λ; nil: seven values from 0.3 to 300. A single
+	// candidate is used without cross-validation.
 	Strengths []float64
 }
 
@@ -48,14 +49,14 @@ type GridEMOSOptions struct {
 //
 //	(1/n) Σ_dates CRPS + (λ/n) |θ − θ_global|²
 //
-// after θ_global has been found with one set of coefficients for all points. The
-// strength λ is the one with the least weighted mean CRPS when each year in turn
-// is predicted from the others (each fifth of the years if there are more than
-// five; four runs of dates if all are of one year). In mu, sigma and so in all coefficients but the bends of sp the problem
-// is convex, and Newton steps with the exact curvature of the CRPS solve it.
+// where θ_global are the coefficients of one fit for all points. λ is the candidate with the
+// least weighted mean CRPS in cross-validation over years: each year is predicted from the
+// others. More than five years form five blocks; dates of a single year form four. The
+// problem is convex in mu and sigma, and so in all coefficients up to the curvature of sp;
+// it is solved by Newton steps with the exact second derivatives of the CRPS.
 //
-// Missing: incomplete cases are left out; a point without any gets θ_global.
-// Errors: shapes, ErrNoCases, fewer than eight dates.
+// Missing: incomplete cases are left out; a point without cases gets θ_global.
+// Errors: wrong shapes, ErrNoCases, fewer than eight dates.
 // Cost: about 1 µs per case and strength on one processor.
 func FitGridEMOS(s *Set, o GridEMOSOptions) (*GridEMOS, error) {
 	if err := s.check("grid emos", true); err != nil {
@@ -91,11 +92,11 @@ func FitGridEMOS(s *Set, o GridEMOSOptions) (*GridEMOS, error) {
 	return g, nil
 }
 
-// crossValidate scores every strength on each fold, predicted from the others.
+// crossValidate computes the cross-validated mean CRPS of every strength.
 func crossValidate(s *Set, strengths []float64) ([]StrengthScore, error) {
 	fold := folds(s.Valid)
 	sums := make([]StrengthScore, len(strengths))
-	order := make([]int, len(strengths)) // from strong to weak, each starting from the last
+	order := make([]int, len(strengths)) // descending; each fit begins with the result of the previous one
 	for k, v := range strengths {
 		sums[k].Strength, order[k] = v, k
 	}
@@ -128,11 +129,11 @@ func crossValidate(s *Set, strengths []float64) ([]StrengthScore, error) {
 	return sums, nil
 }
 
-// maxFolds bounds the cost of cross validation over many years.
+// maxFolds bounds the cost of cross-validation over many years.
 const maxFolds = 5
 
-// folds numbers the dates by year, neighbouring years together where there are
-// more than maxFolds; dates of one year only are cut into four runs.
+// folds assigns a fold to each date: one per year, blocks of consecutive years if there are
+// more than maxFolds, and four blocks of consecutive dates within a single year.
 func folds(valid []time.Time) []int {
 	var years []int
 	for _, t := range valid {
@@ -140,12 +141,13 @@ func folds(valid []time.Time) []int {
 			years = append(years, y)
 		}
 	}
-	// A few dates that spill into the next year are no year of their own.
+	// A few dates in an adjacent year do not form a fold of their own.
 	slices.Sort(years)
 	count := map[int]int{}
 	for _, t := range valid {
 		count[t.UTC().Year()]++
 	}
+	// small is a quarter of the mean number of dates per year.
 	out := make([]int, len(valid))
 	small := len(valid) / (4 * len(years))
 	var real []int
@@ -177,9 +179,10 @@ func folds(valid []time.Time) []int {
 	return out
 }
 
-// seasonRow is what mu's coefficients are multiplied with, but for m − m̄.
+// seasonRow holds sin τ and cos τ of a date.
 type seasonRow [2]float64
 
+// seasonRows returns the seasonal terms of all dates.
 func seasonRows(valid []time.Time) []seasonRow {
 	out := make([]seasonRow, len(valid))
 	for i, t := range valid {
@@ -189,7 +192,8 @@ func seasonRows(valid []time.Time) []seasonRow {
 	return out
 }
 
-// pointCases gathers the complete cases of point p, in units of Scale.
+// pointCases collects the complete cases of point p in units of Scale, in the memory of dst:
+// (m − m̄)/Scale, (y − m)/Scale and S/Scale.
 func (g *GridEMOS) pointCases(dst []gridCase, s *Set, rows []seasonRow, p int) []gridCase {
 	dst = dst[:0]
 	n := s.Points()
@@ -203,8 +207,8 @@ func (g *GridEMOS) pointCases(dst []gridCase, s *Set, rows []seasonRow, p int) [
 	return dst
 }
 
-// fitGlobal prepares Scale and MeanBar and finds the coefficients that serve all
-// points alike; Theta is filled with them.
+// fitGlobal computes Scale and MeanBar, and fits one set of coefficients for all points, to
+// which Theta is set.
 func fitGlobal(s *Set) (*GridEMOS, error) {
 	n := s.Points()
 	g := &GridEMOS{Theta: make([]float64, n*gridTerms), MeanBar: make([]float64, n)}
@@ -228,8 +232,9 @@ func fitGlobal(s *Set) (*GridEMOS, error) {
 			g.MeanBar[p] = sum / count
 		}
 	}
-	const chunk = 64
+	const chunk = 64 // fixed, so that the bits do not depend on the number of processors
 	runs := (n + chunk - 1) / chunk
+	// The initial sigma is sp(−1) + sp(0)·S = 0.31 + 0.69 S in units of Scale.
 	g.Global = newton([gridTerms]float64{4: -1}, func(theta *[gridTerms]float64) quadraticModel {
 		parts := make([]quadraticModel, runs)
 		parallel(n, chunk, func(k, lo, hi int) {
@@ -252,14 +257,14 @@ func fitGlobal(s *Set) (*GridEMOS, error) {
 	return g, nil
 }
 
-// reset puts all points at the global coefficients.
+// reset sets the coefficients of all points to the global ones.
 func (g *GridEMOS) reset() {
 	for p := range g.MeanBar {
 		copy(g.Theta[p*gridTerms:], g.Global[:])
 	}
 }
 
-// fitPoints improves Theta, from wherever it is, for a strength.
+// fitPoints minimises at every point for a strength, beginning with the present Theta.
 func (g *GridEMOS) fitPoints(s *Set, strength float64) {
 	rows := seasonRows(s.Valid)
 	g.Strength = strength
@@ -282,7 +287,8 @@ func (g *GridEMOS) fitPoints(s *Set, strength float64) {
 	})
 }
 
-// scoreSum is the weighted sum of the CRPS over a set, and of the weights.
+// scoreSum is the weighted sum of the CRPS over a set, in the unit of the variable, and the
+// sum of the weights.
 func (g *GridEMOS) scoreSum(s *Set) (crps, weight float64) {
 	rows := seasonRows(s.Valid)
 	const chunk = 64
@@ -301,7 +307,7 @@ func (g *GridEMOS) scoreSum(s *Set) (crps, weight float64) {
 	return crps * g.Scale, weight
 }
 
-// Predict fills mean and spread of the forecast distribution at a valid time.
+// Predict fills mean and standard deviation of the forecast at a valid time.
 //
 // Shape: all [point]. Missing: NaN gives NaN.
 func (g *GridEMOS) Predict(mu, sigma, mean, std []float32, valid time.Time) {

@@ -7,55 +7,70 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/simd"
 )
 
-// lanes is the number of points that are fitted together: their cases lie side by
-// side, so that a step over them is the same arithmetic on neighbouring numbers.
+// lanes is the number of points that are fitted together. Their cases are interleaved, so
+// that each operation applies to neighbouring numbers (SIMD).
 const lanes = simd.Lanes
 
 // lane holds one number for each point of a group.
 type lane [lanes]float64
 
+// curvTerms is the size of the lower triangle of the second derivatives.
 const curvTerms = maxTerms * (maxTerms + 1) / 2
 
-// group holds the cases of up to lanes points, each in its own units: the ensemble
-// mean as anomaly over its standard deviation, observations as anomaly over their
-// scatter about the line, spread over its mean (as its square or logarithm where the
-// link asks so). Coefficients are then near 1 and nearly independent.
+// group holds the cases of up to lanes points, each standardised: the ensemble mean as
+// anomaly divided by its standard deviation, observations as anomaly divided by the
+// residual standard deviation of the regression line, the spread (or its square or
+// logarithm, by the link) divided by its mean. Coefficients are then near 1 and nearly
+// independent.
 //
 // Shape: season [date][…], the others [date][lane].
-// Missing: obs is NaN where anything is.
+// Missing: obs is NaN where any value is.
 type group struct {
 	dates                int
 	season               []float64
 	anomaly, spread, obs []float32
 }
 
-// sums are mean CRPS, number of cases, gradient and curvature (lower triangle, row by
-// row) of a group, as simd.NormalSums lays them out.
+// sums holds mean CRPS, number of cases, gradient and second derivatives (lower triangle, row
+// by row) of a group, in the layout of simd.NormalSums.
 type sums []float64
 
+// countRow is the row of sums with the number of cases.
 const countRow = 1
 
+// newSums allocates sums; the methods return the address of one number for lane l.
 func newSums() sums                   { return make(sums, simd.SumRows*lanes) }
 func (q sums) value(l int) *float64   { return &q[l] }
 func (q sums) count(l int) *float64   { return &q[countRow*lanes+l] }
 func (q sums) grad(i, l int) *float64 { return &q[(2+i)*lanes+l] }
 func (q sums) curv(i, l int) *float64 { return &q[(2+maxTerms+i)*lanes+l] }
 
-// coefficients are those of a group.
+// coefficients holds the coefficients of a group.
 //
 // Shape: [maxTerms][lane].
 type coefficients []float64
 
+// newCoefficients allocates zero coefficients.
 func newCoefficients() coefficients         { return make(coefficients, maxTerms*lanes) }
 func (c coefficients) at(i, l int) *float64 { return &c[i*lanes+l] }
 
-// units turn a point's coefficients in its own units into physical ones.
+// units holds the offsets and scales of a point, to convert coefficients to physical units.
 type units struct{ mean, meanSD, obs, scatter, spread float64 }
 
-// fitter fits one group after another and allocates nothing on the way.
+// fitter fits one group of points after another without allocation.
+//
+// The mean CRPS at a point is a function of the coefficients θ with the exact gradient g and
+// second derivatives H. Each iteration solves (H + damp·I) step = g for every lane of the
+// group and evaluates the score of all lanes at theta − step in one pass over the dates. A
+// lane accepts the step if its score decreases. Lanes that have converged become inactive;
+// the group ends with its last lane.
+//
+// For the linear link and the normal or logistic family the mean CRPS is convex, so H is
+// positive semidefinite and damping is rarely needed. For other families H can be
+// indefinite, and damping also makes it positive definite.
 type fitter struct {
 	r      *Regression
-	terms  int // of location and scale together
+	terms  int // number of coefficients of location and scale
 	score  func(mu, sigma, y float64) scoreHessian
 	group  group
 	units  [lanes]units
@@ -63,16 +78,17 @@ type fitter struct {
 	trial  coefficients
 	at     sums // at theta
 	next   sums // at trial
-	damp   lane
+	damp   lane // damping of the Newton step
 	active [lanes]bool
-	// scaleOnly keeps the location at the ensemble mean.
+	// scaleOnly fixes the location at the ensemble mean.
 	scaleOnly bool
-	// common are the units of all points, if their coefficients are to be the same; pooled
-	// then gives the sums over all of them, in the first lane.
+	// common holds the units of all points in a pooled fit, nil otherwise; pooled then
+	// computes the sums over all points, in the first lane.
 	common *units
 	pooled func(q sums, theta coefficients)
 }
 
+// newFitter allocates a fitter for a number of dates.
 func newFitter(r *Regression, dates int, season []float64) *fitter {
 	return &fitter{
 		r: r, terms: r.locationTerms() + scaleTerms, score: crpsWithHessian(r.Family),
@@ -93,16 +109,23 @@ func (f *fitter) fit(s *Set, lo, hi int) {
 	}
 }
 
-// gather brings in the cases of the points lo to hi, finds their units and puts
-// theta at the least-squares line with half of the scale constant, half from the
-// spread.
+// gather copies the cases of the points lo to hi, computes their units, and sets theta to
+// the initial coefficients: the least-squares line, with half of the scale from the
+// constant and half from the spread.
+//
+// A point is active if it has at least twice as many complete cases as coefficients, a
+// varying ensemble mean, and spread.
+//
+// Missing: obs is NaN and the other fields are 0 in incomplete cases and unused lanes.
 func (f *fitter) gather(s *Set, lo, hi int) {
 	n, g := s.Points(), &f.group
+	// Sums over the complete cases of each point: their number, and Σ m, Σ y, Σ s, Σ m²,
+	// Σ m y, Σ y², with m and y relative to m0 and y0.
 	var count, m, y, sd, mm, my, yy lane
 	nan := float32(math.NaN())
-	// Sums are of differences to the first complete case, so that squares keep their digits.
+	// Sums are of differences from the first complete case, against cancellation.
 	var m0, y0 lane
-	clear(g.anomaly) // what is missing is multiplied by 0, and so must be a number
+	clear(g.anomaly) // missing cases are multiplied by 0, so they must not be NaN
 	clear(g.spread)
 	for i := range g.dates {
 		row := g.obs[i*lanes : (i+1)*lanes]
@@ -136,6 +159,7 @@ func (f *fitter) gather(s *Set, lo, hi int) {
 			f.units[l], f.active[l] = *f.common, c > 0
 			continue
 		}
+		// vm and vy are the variances of the ensemble mean and of the residual of the line.
 		vm := (mm[l] - m[l]*m[l]/c) / c
 		f.active[l] = c >= float64(2*f.terms) && vm > 0 && sd[l] > 0
 		if !f.active[l] {
@@ -145,7 +169,7 @@ func (f *fitter) gather(s *Set, lo, hi int) {
 		slope := (my[l] - m[l]*y[l]/c) / c / vm
 		vy := (yy[l]-y[l]*y[l]/c)/c - slope*slope*vm
 		u := units{mean: m0[l] + m[l]/c, meanSD: math.Sqrt(vm), obs: y0[l] + y[l]/c, scatter: math.Sqrt(max(0, vy)), spread: sd[l] / c}
-		if f.scaleOnly {
+		if f.scaleOnly { // the location is m: the residual is y − m, bias included
 			slope = 1
 			u.scatter = math.Hypot(math.Sqrt(max(0, (yy[l]-2*my[l]+mm[l])/c-(y[l]-m[l])*(y[l]-m[l])/(c*c))), u.obs-u.mean)
 		}
@@ -154,14 +178,14 @@ func (f *fitter) gather(s *Set, lo, hi int) {
 	f.normalise(hi - lo)
 }
 
-// begin puts lane l at the line of a slope, and its units to what the family wants of
-// them; false says that the family cannot be fitted there.
+// begin sets the initial coefficients of lane l for a slope, and its units as the family
+// requires. It returns false if the family cannot be fitted at this point.
 func (f *fitter) begin(l int, u units, slope float64) bool {
 	k := f.terms - scaleTerms
-	if u.scatter < 1e-6*u.spread { // the line leaves nothing: any unit will do
+	if u.scatter < 1e-6*u.spread { // no residual: use the spread as the unit
 		u.scatter = u.spread
 	}
-	if hasMomentParameters(f.r.Family) { // a mean above 0 for every forecast that is not below 0
+	if hasMomentParameters(f.r.Family) { // a positive mean for every non-negative forecast
 		if u.mean <= 0 || u.obs <= 0 {
 			f.units[l] = units{}
 			return false
@@ -169,7 +193,7 @@ func (f *fitter) begin(l int, u units, slope float64) bool {
 		*f.theta.at(0, l), *f.theta.at(1, l) = 0.05*u.obs/u.scatter, 0.95*u.obs/u.scatter
 		u.mean, u.meanSD, u.obs = 0, u.mean, 0
 	} else {
-		if isNonNegative(f.r.Family) { // whose place the units must keep
+		if isNonNegative(f.r.Family) { // 0 must keep its place: no offset of the observations
 			*f.theta.at(0, l) = u.obs / u.scatter
 			u.obs = 0
 		}
@@ -185,7 +209,9 @@ func (f *fitter) begin(l int, u units, slope float64) bool {
 	return true
 }
 
-// normalise brings what gather copied into the units of the points.
+// normalise standardises the cases that gather copied:
+//
+//	m' = (m − mean)/meanSD,   y' = (y − obs)/scatter,   s' = s/spread, (s/spread)² or log(s/spread)
 func (f *fitter) normalise(points int) {
 	g := &f.group
 	var inverse [lanes]struct{ mean, obs, spread float64 }
@@ -214,7 +240,8 @@ func (f *fitter) normalise(points int) {
 	}
 }
 
-// store writes lane l as the coefficients of point p, in physical units.
+// store converts the coefficients of lane l to physical units and stores them for point p.
+// Points that could not be fitted get NaN.
 func (f *fitter) store(p, l int) {
 	k := f.terms - scaleTerms
 	a, c, u := f.r.Location[p*k:(p+1)*k], f.r.Scale[p*scaleTerms:(p+1)*scaleTerms], f.units[l]
@@ -225,12 +252,15 @@ func (f *fitter) store(p, l int) {
 		c[0], c[1] = math.NaN(), math.NaN()
 		return
 	}
+	// From obs' = θ₀ + θ₁ m' + … with m' = (m − mean)/meanSD and obs' = (y − obs)/scatter.
 	a[1] = u.scatter * *f.theta.at(1, l) / u.meanSD
 	a[0] = u.obs + u.scatter**f.theta.at(0, l) - a[1]*u.mean
 	for i := 2; i < k; i++ {
 		a[i] = u.scatter * *f.theta.at(i, l)
 	}
 	t, d := *f.theta.at(k, l), *f.theta.at(k+1, l)
+	// From scale' = link(t + d·s') with scale' = scale/scatter and s' = s/spread, its square or
+	// its logarithm.
 	switch r := u.scatter / u.spread; f.r.Link {
 	case LinearScale:
 		c[0], c[1] = u.scatter*t, r*d
@@ -241,8 +271,9 @@ func (f *fitter) store(p, l int) {
 	}
 }
 
-// bounds are the least values of the coefficients. A constant part of a thousandth of the
-// scatter keeps every scale above 0, and every mean of a family by its moments.
+// bounds returns the lower bounds of the coefficients. A constant of at least a thousandth of
+// the residual standard deviation keeps every scale positive, and every mean of a family
+// with moments as parameters.
 func (f *fitter) bounds() (low [maxTerms]float64) {
 	const least = 1e-3
 	for i := range low {
@@ -261,7 +292,11 @@ func (f *fitter) bounds() (low [maxTerms]float64) {
 	return low
 }
 
-// scale gives the scale at η = c + d·spread with its first two derivatives.
+// scale returns the scale at η = c + d·spread with its first two derivatives:
+//
+//	linear     η,         1,          0
+//	quadratic  √η,        1/(2√η),    −1/(4 η√η)
+//	log        exp(η),    exp(η),     exp(η)
 func (k Link) scale(eta float64) (sigma, first, second float64) {
 	switch k {
 	case QuadraticScale:
@@ -287,6 +322,7 @@ func (f *fitter) evaluate(q sums, theta coefficients) {
 	}
 }
 
+// kernel is the link in the C kernel.
 func (k Link) kernel() simd.Link {
 	switch k {
 	case QuadraticScale:
@@ -297,7 +333,12 @@ func (k Link) kernel() simd.Link {
 	return simd.Linear
 }
 
-// evaluateGo is evaluate for any family, one lane after the other.
+// evaluateGo is evaluate in Go for any family, one lane after the other. With x the regressors of
+// the location (first k) and of the scale, and g the CRPS:
+//
+//	∂g/∂θ_a = g_μ x_a  or  g_σ σ' x_a,   ∂²g: g_μμ, g_μσ σ', g_σσ σ'² + g_σ σ''
+//
+// It is also the reference for the kernel.
 func (f *fitter) evaluateGo(q sums, theta coefficients) {
 	g := &f.group
 	k := f.terms - scaleTerms
@@ -306,6 +347,7 @@ func (f *fitter) evaluateGo(q sums, theta coefficients) {
 		if !f.active[l] {
 			continue
 		}
+		// x holds the regressors of the location in 0…k−1 and those of the scale in k, k+1.
 		var t, grad, x [maxTerms]float64
 		var curv [curvTerms]float64
 		var value, count float64
@@ -336,6 +378,7 @@ func (f *fitter) evaluateGo(q sums, theta coefficients) {
 			dscale := c.dsigma * first
 			grad[k] += dscale
 			grad[k+1] += dscale * x[k+1]
+			// Second derivatives with respect to location and η: twice location, mixed, twice η.
 			ll, ls, ss := c.mumu, c.musigma*first, c.sigmasigma*first*first+c.dsigma*second
 			j := 0
 			for a := range k {
@@ -369,19 +412,21 @@ func (f *fitter) evaluateGo(q sums, theta coefficients) {
 	}
 }
 
-// The limits of minimise: a mean score is near 1.
+// The limits of minimise, for mean scores near 1.
 const (
 	newtonSteps     = 100
 	newtonTolerance = 1e-13
-	// newtonFinalDecrease is what a step promises that is taken without another look: the step
-	// behind it would be of the order of its square.
+	// newtonFinalDecrease is the predicted decrease below which a step is taken as the last one
+	// without evaluation: Newton steps converge quadratically.
 	newtonFinalDecrease = 1e-9
-	newtonDamp          = 1e-3 // the first damping, after a step that failed without any
+	newtonDamp          = 1e-3 // first damping after an undamped step that failed
 	newtonMaxDamp       = 1e12
 )
 
-// minimise lowers the mean CRPS of every active lane from theta; steps counts what it took.
-// A step that does not lower the score is taken back and damped more.
+// minimise lowers the mean CRPS of every active lane, beginning with theta, by damped Newton
+// steps within bounds. steps counts the steps of each lane. A step that does not lower the
+// score is rejected, and the damping is increased.
+//
 // Source: Marquardt 1963, doi:10.1137/0111030, for the damping; Bertsekas 1982,
 // doi:10.1137/0320018, for the bounds.
 func (f *fitter) minimise(steps []int) {
@@ -414,7 +459,7 @@ func (f *fitter) minimise(steps []int) {
 				continue
 			}
 			steps[l]++
-			if !(*f.next.value(l) < *f.at.value(l)) {
+			if !(*f.next.value(l) < *f.at.value(l)) { // rejected, also for NaN
 				f.damp[l] = max(newtonDamp, 10*f.damp[l])
 				continue
 			}
@@ -433,19 +478,21 @@ func (f *fitter) minimise(steps []int) {
 	}
 }
 
-// What step did: nothing, as there is nothing to be gained; a trial, to be judged by its
-// score; or the last step, which is taken.
+// The results of step: converged without a step; a trial that has to be evaluated; or the
+// last step, already applied.
 const (
 	noStep = iota
 	stepTried
 	stepTaken
 )
 
-// step puts the trial of lane l one damped Newton step from theta, within the bounds, or
-// theta itself if the step is surely the last. Coefficients that lie on their bound
-// and would leave it stay where they are.
+// step sets the trial of lane l to theta plus one damped Newton step within the bounds. If
+// the step is the last one, it changes theta itself. Coefficients at their bound whose
+// gradient points outwards are held fixed.
 func (f *fitter) step(l int, low *[maxTerms]float64) int {
 	n := f.terms
+	// held marks the fixed coefficients. Their rows and columns become those of the identity,
+	// and their gradient 0, so that their step is 0.
 	var held [maxTerms]bool
 	for a := range n - scaleTerms {
 		held[a] = f.scaleOnly
@@ -498,11 +545,13 @@ func (f *fitter) step(l int, low *[maxTerms]float64) int {
 	return noStep
 }
 
-// solve gives x = h⁻¹ g for a symmetric h of n rows (lower triangle, row by row), which
-// it destroys, and the decrease gᵀx/2 that a quadratic promises; ok is false unless h is
-// positive.
+// solve computes x = h⁻¹ g by Cholesky decomposition h = L Lᵀ for a symmetric h of n rows
+// (lower triangle, row by row), which it overwrites, and the decrease gᵀx/2 of the quadratic
+// model. ok is false unless h is positive definite.
+//
+// Cost: n³/6 multiplications; no allocation.
 func solve(x *[maxTerms]float64, h *[curvTerms]float64, g *[maxTerms]float64, n int) (decrease float64, ok bool) {
-	for r := range n {
+	for r := range n { // h = L Lᵀ
 		row := r * (r + 1) / 2
 		for c := range r + 1 {
 			col := c * (c + 1) / 2
@@ -519,7 +568,7 @@ func solve(x *[maxTerms]float64, h *[curvTerms]float64, g *[maxTerms]float64, n 
 			}
 		}
 	}
-	for r := range n {
+	for r := range n { // L u = g; gᵀx = uᵀu
 		v := g[r]
 		for k := range r {
 			v -= h[r*(r+1)/2+k] * x[k]
@@ -527,7 +576,7 @@ func solve(x *[maxTerms]float64, h *[curvTerms]float64, g *[maxTerms]float64, n 
 		x[r] = v * h[r*(r+3)/2]
 		decrease += x[r] * x[r] / 2
 	}
-	for r := n - 1; r >= 0; r-- {
+	for r := n - 1; r >= 0; r-- { // Lᵀ x = u
 		v := x[r]
 		for k := r + 1; k < n; k++ {
 			v -= h[k*(k+1)/2+r] * x[k]
@@ -537,14 +586,16 @@ func solve(x *[maxTerms]float64, h *[curvTerms]float64, g *[maxTerms]float64, n 
 	return decrease, true
 }
 
-// hasMomentParameters says that a family's location and scale are here its mean, above 0, and its
-// standard deviation: those of its own that it has are of the logarithm.
+// hasMomentParameters reports whether the regression predicts mean and standard deviation of a family,
+// both positive, instead of its own parameters, which are those of the logarithm.
 func hasMomentParameters(f *dist.Family) bool { return f == dist.LogNormal }
 
-// logNormalCRPS is the CRPS of the log-normal distribution of mean m and standard deviation
-// s, with its derivatives by these. With q = 1 + (s/m)², of dist.LogNormalFromMoments:
+// logNormalCRPS is the CRPS of the log-normal distribution with mean m and standard deviation
+// s, with its derivatives with respect to these. With q = 1 + (s/m)²:
 //
 //	dσ²/dm = −2 s²/(m³ q),  dσ²/ds = 2 s/(m² q),  dμ = dm/m − dσ²/2
+//
+// Source: as dist.LogNormalCRPS and dist.LogNormalFromMoments, by the chain rule.
 func logNormalCRPS(m, s, y float64) (crps, dm, ds float64) {
 	mu, sigma := dist.LogNormalFromMoments(m, s)
 	crps, dmu, dsigma := dist.LogNormalCRPS(mu, sigma, y)
@@ -554,11 +605,11 @@ func logNormalCRPS(m, s, y float64) (crps, dm, ds float64) {
 	return crps, dmu*(1/m-perM/2) + dsigma*perM/(2*sigma), -dmu*perS/2 + dsigma*perS/(2*sigma)
 }
 
-// isNonNegative says that a family has no values below 0.
+// isNonNegative reports whether a family has no values below 0.
 func isNonNegative(f *dist.Family) bool { return f != dist.Normal && f != dist.Logistic }
 
-// locationScaleCRPS is the CRPS of a family of location and scale with its derivatives,
-// without the slices of dist.Family; nil for any other family.
+// locationScaleCRPS is the CRPS of a location-scale family with its derivatives, without the
+// slices of dist.Family; nil for other families.
 func locationScaleCRPS(f *dist.Family) func(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	switch f {
 	case dist.Normal:
@@ -579,14 +630,13 @@ func locationScaleCRPS(f *dist.Family) func(mu, sigma, y float64) (crps, dmu, ds
 	return nil
 }
 
-// scoreHessian is a score at one place with its first and second derivatives by location
-// and scale.
+// scoreHessian holds a score with its first and second derivatives with respect to location and scale.
 type scoreHessian struct{ value, dmu, dsigma, mumu, musigma, sigmasigma float64 }
 
-// crpsWithHessian is the family's CRPS with exact second derivatives where they are written
-// down, else with central differences of the exact first ones.
+// crpsWithHessian returns the CRPS of a family with exact second derivatives where these have a
+// closed form, otherwise with central differences of the exact first derivatives.
 func crpsWithHessian(f *dist.Family) func(mu, sigma, y float64) scoreHessian {
-	// Of σ·g(z) with z = (y−μ)/σ the second derivatives are g″/σ times 1, z and z².
+	// The second derivatives of σ·g(z) with z = (y−μ)/σ are g″/σ times 1, z and z².
 	whole := func(c, dmu, dsigma, bend, z float64) scoreHessian {
 		return scoreHessian{c, dmu, dsigma, bend, bend * z, bend * z * z}
 	}
@@ -604,7 +654,7 @@ func crpsWithHessian(f *dist.Family) func(mu, sigma, y float64) scoreHessian {
 	}
 	crps := locationScaleCRPS(f)
 	return func(mu, sigma, y float64) scoreHessian {
-		const part = 1e-5 // of the scale: its square is the relative error, rounding adds 1e-11
+		const part = 1e-5 // step relative to the scale: the truncation error is its square, rounding adds 1e-11
 		h := part * sigma
 		c, dmu, dsigma := crps(mu, sigma, y)
 		_, up, upScale := crps(mu+h, sigma, y)

@@ -10,12 +10,12 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// MemberByMember corrects every member by one straight line for the ensemble mean x̄
-// and one factor for the distance from it, so that members keep their order, their
-// number and most of their structure in space:
+// MemberByMember corrects the ensemble mean x̄ by a line and the deviations from it by a
+// factor. Members keep their rank order and most of their spatial structure:
 //
 //	x'_m = A + B·x̄ + T·(x_m − x̄),  T ≥ 0
 //
+// Unit: A that of the variable.
 // Source: Van Schaeybroeck and Vannitsem 2015, doi:10.1002/qj.2397.
 type MemberByMember struct {
 	A float64 `json:"a"`
@@ -23,13 +23,14 @@ type MemberByMember struct {
 	T float64 `json:"t"`
 }
 
-// FitMemberMoments finds A and B by least squares of the observations on the ensemble
-// mean, and T from the rule that a reliable ensemble obeys:
+// FitMemberMoments computes A and B by least squares of the observations on the ensemble
+// mean, and T from the condition for a reliable ensemble:
 //
 //	T² = mean (A+B·x̄−y)² / ( (1+1/M) mean s² ),  s² with divisor M−1
 //
 // Shape: x [date][member] in one slice, y [date]; M ≥ 2.
-// Missing: a date with any NaN is left out. Errors: shapes, ErrNoCases.
+// Missing: a date with any NaN is left out. Errors: wrong shapes, ErrNoCases.
+// Source: Van Schaeybroeck and Vannitsem 2015, doi:10.1002/qj.2397.
 func FitMemberMoments(x, y []float64) (MemberByMember, error) {
 	c, err := memberCases(x, y)
 	if err != nil {
@@ -40,30 +41,31 @@ func FitMemberMoments(x, y []float64) (MemberByMember, error) {
 		spread += d * d
 	}
 	spread /= float64(len(c.y) * (c.members - 1))
-	t := 1.0 // equal members have no distances to multiply
+	t := 1.0 // equal members have no deviations to scale
 	if spread > 0 {
 		t = c.residual / math.Sqrt((1+1/float64(c.members))*spread)
 	}
 	return MemberByMember{c.obs - c.slope*c.mean, c.slope, t}, nil
 }
 
-// FitMemberCRPS finds A, B and T of least mean CRPS of the corrected members, plain,
-// fair or in between. The plain score is the one to fit by: the fair one rewards
-// members that are spread too widely, because they all see the same mean.
+// FitMemberCRPS finds A, B and T of least mean CRPS of the corrected members, with the plain
+// or fair CRPS or a mixture. Use the plain CRPS: all members depend on the same mean, so
+// the fair one would reward excessive spread.
 //
-// As a function of the three the score is convex and made of planes, so the minimum
-// lies in a corner and is found exactly, to the rounding of 64 bits.
+// The score is convex and piecewise linear in the three coefficients. The minimum lies at a
+// vertex and is found exactly, up to rounding in float64, as a linear program.
 //
-// Shape, Missing and Errors: as FitMemberMoments, and a score without a minimum (the
-// fair one of two members).
-// Cost: some ten passes over the members, each with a sort.
+// Shape, Missing: as FitMemberMoments.
+// Errors: as FitMemberMoments; a score without a minimum (the fair CRPS of two members).
+// Cost: about ten passes over the members, each with a sort.
+// Source: Van Schaeybroeck and Vannitsem 2015, doi:10.1002/qj.2397.
 func FitMemberCRPS(x, y []float64, f dist.Fairness) (MemberByMember, error) {
 	c, err := memberCases(x, y)
 	if err != nil {
 		return MemberByMember{}, err
 	}
 	m := c.members
-	// In units of the scatter of mean and observation the corner has numbers near 1.
+	// In units of the standard deviations the coefficients are near 1.
 	for i := range c.distance {
 		c.distance[i] /= c.unit
 	}
@@ -74,7 +76,7 @@ func FitMemberCRPS(x, y []float64, f dist.Fairness) (MemberByMember, error) {
 	for i, o := range c.y {
 		d := c.distance[i*m : (i+1)*m]
 		copy(sorted, d)
-		// The score of members d against the observation 0 is mean|d| less the pairs' part.
+		// The CRPS of members d for an observation of 0 is mean|d| minus the pair term.
 		spread := -dist.KernelCRPS(sorted, 0, f)
 		for _, v := range d {
 			spread += math.Abs(v) / float64(m)
@@ -83,10 +85,10 @@ func FitMemberCRPS(x, y []float64, f dist.Fairness) (MemberByMember, error) {
 		}
 		pairs += spread / float64(len(c.y))
 	}
-	// T ≥ 0 by a price |T| − T that no gain can pay, and that is 0 above 0.
-	price := 2 * (distances + math.Abs(pairs))
-	p.rows = append(p.rows, absoluteRow{[3]float64{0, 0, 1}, 0, price})
-	p.linear[2] = -pairs - price
+	// T ≥ 0 by an exact penalty |T| − T, which is 0 for T ≥ 0 and otherwise exceeds any decrease.
+	penalty := 2 * (distances + math.Abs(pairs))
+	p.rows = append(p.rows, absoluteRow{[3]float64{0, 0, 1}, 0, penalty})
+	p.linear[2] = -pairs - penalty
 	if distances == 0 {
 		return MemberByMember{}, fmt.Errorf("member by member: all members are equal on every date: %w", ErrNoCases)
 	}
@@ -117,19 +119,22 @@ func (b MemberByMember) Predict(dst, x [][]float32) {
 	}
 }
 
-// cases are the complete dates of one point.
+// cases holds the complete dates of one point.
 //
-// Shape: x and y [date], in units of meanSD and unit about mean and obs; distance
-// [date][member] as it is.
+// Shape: x (ensemble mean) and y [date], as anomalies about mean and obs divided by meanSD
+// and unit; distance [date][member], deviations from the ensemble mean in physical units.
 type cases struct {
 	x, y, distance                           []float64
 	members                                  int
 	mean, meanSD, obs, unit, slope, residual float64
 }
 
+// memberCases collects the complete dates and standardises them.
+//
+// Errors: wrong shapes; ErrNoCases for fewer than three dates or a constant mean.
 func memberCases(x, y []float64) (*cases, error) {
 	if len(y) == 0 || len(x)%len(y) != 0 || len(x)/len(y) < 2 {
-		return nil, fmt.Errorf("member by member: %d members' values for %d observations, want at least 2 for each", len(x), len(y))
+		return nil, fmt.Errorf("member by member: %d member values for %d observations: want at least 2 for each", len(x), len(y))
 	}
 	m := len(x) / len(y)
 	c := &cases{members: m}
@@ -189,9 +194,9 @@ type absoluteRow struct {
 //
 //	min over θ of  linear·θ + Σ_k w_k |x_k·θ − y_k|
 //
-// in three unknowns. minimise goes from corner to corner, where three rows are 0: along
-// the edge that leaves one of these rows and descends most steeply, as far as it
-// descends, past all rows whose sign changes on the way.
+// in three unknowns. minimise moves from vertex to vertex, where three terms are 0: along
+// the edge of steepest descent that leaves one of these terms, past all terms whose sign
+// changes, as far as the objective decreases.
 //
 // Source: Barrodale and Roberts 1973, doi:10.1137/0710069.
 type leastAbsolute struct {
@@ -199,16 +204,16 @@ type leastAbsolute struct {
 	linear [3]float64
 }
 
-// breakpoint is where on its way a walk meets a row, and by how much the slope rises there.
+// breakpoint is a point of a line where a term changes sign: its distance, the increase in slope, and the term.
 type breakpoint struct {
 	at, turn float64
 	row      int
 }
 
-// minimise solves the program. More than three rows that meet in one point could turn
-// the path in a circle: each y is therefore moved by its own 1e-9 on the way, and the
-// corner that is found is computed again with the y as they are. What it costs is at
-// most Σ w·1e-9 above the minimum.
+// minimise solves the program. More than three terms that vanish at one vertex could make
+// the path cycle. Each y is therefore perturbed by a different amount below 1e-9, and the
+// final vertex is computed with the original y. The result is at most Σ w·1e-9 above the
+// minimum.
 func (p *leastAbsolute) minimise() ([3]float64, error) {
 	const nudge = 1e-9
 	n := len(p.rows)
@@ -217,15 +222,15 @@ func (p *leastAbsolute) minimise() ([3]float64, error) {
 	var theta [3]float64
 	y := make([]float64, n)
 	for k, r := range p.rows {
-		// Golden-ratio steps give every row a number of its own.
+		// Multiples of the golden ratio have distinct fractional parts.
 		_, part := math.Modf(float64(k+1) * math.Phi)
 		y[k] = r.y + nudge*(part-0.5)
 		residual[k] = -y[k]
 	}
 	var basis [3]int
 	var path []breakpoint
-	// walk goes from theta along d, on which the score first changes by slope for each
-	// unit, to the row where it stops falling, and returns it.
+	// walk moves theta along d, on which the objective has the initial slope, to the term
+	// where it stops decreasing, and returns that term; −1 if it decreases without bound.
 	walk := func(d [3]float64, slope float64) int {
 		path = path[:0]
 		for k := range p.rows {
@@ -263,7 +268,7 @@ func (p *leastAbsolute) minimise() ([3]float64, error) {
 		return g
 	}
 	unbounded := errors.New("member by member: the score has no minimum")
-	for size := range 3 { // down into the first corner
+	for size := range 3 { // descend to the first vertex
 		g := gradient()
 		var d [3]float64
 		switch size {
@@ -292,9 +297,9 @@ func (p *leastAbsolute) minimise() ([3]float64, error) {
 	for range 20 * n {
 		inverse, ok := p.inverse(basis)
 		if !ok {
-			return theta, fmt.Errorf("member by member: the members of all dates are alike: %w", ErrNoCases)
+			return theta, fmt.Errorf("member by member: the members of all dates are collinear: %w", ErrNoCases)
 		}
-		// Corner by solving, so that rounding does not add up along the path.
+		// Solve for the vertex, so that rounding errors do not accumulate along the path.
 		for i := range theta {
 			theta[i] = 0
 			for j, k := range basis {
@@ -305,8 +310,8 @@ func (p *leastAbsolute) minimise() ([3]float64, error) {
 			residual[k] = dot3(p.rows[k].x, theta) - y[k]
 		}
 		g := gradient()
-		// The price u of each row in the corner: the corner is the minimum if none
-		// exceeds the row's weight.
+		// u are the dual variables of the terms at the vertex, which is the minimum if no |u|
+		// exceeds the weight of its term.
 		leave, steepest, side := -1, -1e-12, 0.0
 		for j, k := range basis {
 			u := -(g[0]*inverse[0][j] + g[1]*inverse[1][j] + g[2]*inverse[2][j])
@@ -331,10 +336,10 @@ func (p *leastAbsolute) minimise() ([3]float64, error) {
 		in[basis[leave]], in[k] = false, true
 		basis[leave] = k
 	}
-	return theta, fmt.Errorf("member by member: no minimum after %d corners", 20*n)
+	return theta, fmt.Errorf("member by member: no minimum after %d vertices", 20*n)
 }
 
-// inverse is that of the matrix whose rows are those of the corner.
+// inverse is the inverse of the matrix of the three terms at a vertex.
 func (p *leastAbsolute) inverse(basis [3]int) (inv [3][3]float64, ok bool) {
 	a, b, c := p.rows[basis[0]].x, p.rows[basis[1]].x, p.rows[basis[2]].x
 	columns := [3][3]float64{cross3(b, c), cross3(c, a), cross3(a, b)}
@@ -350,6 +355,7 @@ func (p *leastAbsolute) inverse(basis [3]int) (inv [3][3]float64, ok bool) {
 	return inv, true
 }
 
+// dot3 and cross3 are the scalar and the vector product.
 func dot3(a, b [3]float64) float64 { return a[0]*b[0] + a[1]*b[1] + a[2]*b[2] }
 
 func cross3(a, b [3]float64) [3]float64 {

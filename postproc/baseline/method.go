@@ -10,30 +10,30 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Predictors says what of the raw ensemble a baseline looks at, to be fitted and to forecast.
+// Predictors is the part of the raw ensemble that a baseline uses as predictors.
 type Predictors uint8
 
-// From nothing to everything.
+// The predictors.
 const (
-	NoPredictors     Predictors = iota // the season only
+	NoPredictors     Predictors = iota // none but the season
 	MomentPredictors                   // mean and spread of the members
-	MemberPredictors                   // the members themselves
+	MemberPredictors                   // all members
 )
 
-// Method is a baseline that a training can fit and a verification score: one row of Methods.
+// Method defines a baseline that can be fitted in a training and scored in a verification: one row of Methods.
 type Method struct {
-	ID         string // the name in configurations and results, never changed
-	Name       string // for people
+	ID         string // name in configurations and results
+	Name       string // name for display
 	Formula    string
-	Doc        string // when it is hard to beat, and what it needs
+	Doc        string // strengths and requirements, one or two sentences
 	Source     string
 	Predictors Predictors
-	// Family is that of the distributions it forecasts; nil: it forecasts members.
+	// Family of the forecast distributions; nil: the forecast consists of members.
 	Family *dist.Family
 	Fit    func(*Set) (Fit, error)
-	// Empty is a Fit that its arrays and its JSON text can be read into.
+	// Empty returns a Fit into which arrays and JSON text can be read.
 	Empty func() Fit
-	// File begins the names of its arrays in files; "" stands for the ID.
+	// File is the prefix of the names of its arrays in files; "": the ID.
 	File string
 }
 
@@ -45,40 +45,40 @@ func (m *Method) ArrayName(a Array) string {
 	return m.ID + "_" + a.Name
 }
 
-// Fit is a fitted baseline. Its JSON text holds all but the arrays.
+// Fit is a fitted baseline. Its JSON text holds everything except the arrays.
 type Fit interface {
-	// Forecast gives the parameters of the method's family, or members.
+	// Forecast returns the parameters of the method's family, or members.
 	//
-	// Shape: [parameter or member][point]. Missing: NaN where the fit or the ensemble is.
+	// Shape: [parameter or member][point]. Missing: NaN where the fit or the ensemble is NaN.
 	Forecast(r Raw) [][]float32
-	// Arrays are what the fit holds for each point.
+	// Arrays returns the fitted values of all points.
 	Arrays() []Array
 }
 
-// Warner is a Fit that can tell what the dates did not suffice for, though it was fitted.
+// Warner is a Fit that may have a note on what the dates did not determine, although the fit succeeded.
 type Warner interface{ Warning() string }
 
-// Raw is the ensemble of one date, of as many members as the baseline was fitted with.
-// What its method does not look at may be nil.
+// Raw is the raw ensemble of one date, with as many members as in the fit. Fields that are
+// not predictors of the method may be nil.
 //
 // Shape: Mean, Std (divisor M−1) [point], Members [member][point].
+// Unit: that of the variable.
 type Raw struct {
-	Valid     time.Time
+	Valid     time.Time // valid time, for the season
 	Mean, Std []float32
 	Members   [][]float32
 }
 
-// Array is one of the arrays of a fit: Terms numbers for each point, or if Pooled so many
-// for all points together.
+// Array is one array of a fit: Terms numbers for each point, or, if Pooled, for all points together.
 type Array struct {
-	Name   string
-	Terms  int
-	Pooled bool
-	Data   any // *[]float64 or *[]float32
+	Name   string // unique within the fit
+	Terms  int    // numbers per point
+	Pooled bool   // one set of numbers for all points
+	Data   any    // *[]float64 or *[]float32, the field of the fit
 }
 
-// Methods lists all baselines that can be asked for by name, in the order in which results
-// have them. The raw ensemble stands beside them always.
+// Methods lists all baselines that can be selected, in the order of results. The raw ensemble is always
+// compared in addition.
 var Methods = slices.Concat([]*Method{
 	{
 		ID: "emos", Name: "EMOS for all points",
@@ -89,9 +89,9 @@ var Methods = slices.Concat([]*Method{
 		Empty: func() Fit { return &EMOS{} },
 	},
 	{
-		ID: "emos_grid", Name: "EMOS by point, drawn to that for all",
+		ID: "emos_grid", Name: "EMOS by point, shrunk towards EMOS for all points",
 		Formula: "N(m + a + a1 sin t + a2 cos t + e (m - <m>), (sp(p) + sp(q) s)^2) at each point, of least CRPS + L |theta - theta_all|^2",
-		Doc:     "Local, seasonal bias and local spread, shrunk towards the fit for all points. The penalty L is chosen by leaving years out. Needs at least eight dates.",
+		Doc:     "Local, seasonal bias and local spread, shrunk towards the fit for all points. The penalty L is selected by cross-validation over years. Needs at least eight dates.",
 		Source:  "doi:10.1175/MWR2904.1", Predictors: MomentPredictors, Family: dist.Normal,
 		Fit:   func(s *Set) (Fit, error) { return fitted(FitGridEMOS(s, GridEMOSOptions{})) },
 		Empty: func() Fit { return &GridEMOS{} }, File: "emos",
@@ -100,7 +100,7 @@ var Methods = slices.Concat([]*Method{
 	{
 		ID: "emos_csg", Name: "EMOS for all points, censored shifted gamma",
 		Formula: "gamma of mean a + b m and variance c + d m, shifted left by 0 <= q <= mean y and censored at 0, one a, b, c, d, q for all points and dates, of least area-weighted CRPS",
-		Doc:     "For precipitation. Some 100 microseconds a case: for stations and small areas.",
+		Doc:     "For precipitation. About 100 microseconds per case: for stations and small areas.",
 		Source:  "doi:10.1002/env.2391", Predictors: MomentPredictors, Family: dist.CSGamma,
 		Fit:   func(s *Set) (Fit, error) { return fitted(FitGammaEMOS(s)) },
 		Empty: func() Fit { return &GammaEMOS{} },
@@ -115,17 +115,17 @@ var Methods = slices.Concat([]*Method{
 	},
 }, regressionMethods(false), []*Method{
 	{
-		ID: "mbm", Name: "members corrected one by one, by moments",
+		ID: "mbm", Name: "member-by-member post-processing, by moments",
 		Formula: "x_i' = a + b m + t (x_i - m) at each point; a, b by least squares, t^2 = mean (a + b m - y)^2 / ((1 + 1/M) mean s^2)",
-		Doc:     "Members keep order and patterns and get the right mean spread.",
+		Doc:     "Members keep rank order and spatial patterns and get a calibrated mean spread.",
 		Source:  "doi:10.1002/qj.2397", Predictors: MemberPredictors,
 		Fit:   func(s *Set) (Fit, error) { return fitted(FitMembersByPoint(s, FitMemberMoments)) },
 		Empty: func() Fit { return &MembersByPoint{} },
 	},
 	{
-		ID: "mbm_crps", Name: "members corrected one by one, by CRPS",
+		ID: "mbm_crps", Name: "member-by-member post-processing, by CRPS",
 		Formula: "x_i' = a + b m + t (x_i - m), t >= 0, at each point, of least plain CRPS: a linear program, solved exactly",
-		Doc:     "As mbm, more robust to outliers; milliseconds a point.",
+		Doc:     "As mbm, more robust to outliers; milliseconds per point.",
 		Source:  "doi:10.1002/qj.2397", Predictors: MemberPredictors,
 		Fit: func(s *Set) (Fit, error) {
 			return fitted(FitMembersByPoint(s, func(x, y []float64) (MemberByMember, error) { return FitMemberCRPS(x, y, dist.Plain) }))
@@ -135,7 +135,7 @@ var Methods = slices.Concat([]*Method{
 	{
 		ID: "quantile_map", Name: "quantile mapping",
 		Formula: "x_i' = Q_y(F_x(x_i)) at each point, between 50 quantiles, with the shift of the outermost beyond them",
-		Doc:     "Gives members the climate of the analyses; ignores forecast skill. Needs 50 dates, of all seasons that it is used for.",
+		Doc:     "Gives members the climate of the analyses; ignores forecast skill. Needs 50 dates from all seasons to be forecast.",
 		Source:  "doi:10.1002/joc.1602", Predictors: MemberPredictors,
 		Fit: func(s *Set) (Fit, error) {
 			if _, err := s.members("quantile map"); err != nil {
@@ -148,7 +148,7 @@ var Methods = slices.Concat([]*Method{
 	{
 		ID: "climatology", Name: "climatology",
 		Formula: "N(c0 + c1 sin t + c2 cos t + c3 sin 2t + c4 cos 2t, s^2) at each point, by least squares",
-		Doc:     "Local, seasonal normal distribution without any forecast. Needs dates of a whole year.",
+		Doc:     "Local, seasonal normal distribution, independent of the forecast. Needs dates of a whole year.",
 		Source:  "doi:10.1016/C2017-0-03921-6, ch. 3", Predictors: NoPredictors, Family: dist.Normal,
 		Fit:   func(s *Set) (Fit, error) { return fitted(FitClimatology(s)) },
 		Empty: func() Fit { return &Climatology{} },
@@ -158,7 +158,7 @@ var Methods = slices.Concat([]*Method{
 // mapLevels is the number of quantiles of the method quantile_map.
 const mapLevels = 50
 
-// fitted makes a Fit of what a fit function gives, and nil of what failed.
+// fitted converts the result of a fit function to a Fit, and to nil on errors.
 func fitted[F Fit](f F, err error) (Fit, error) {
 	if err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func fitted[F Fit](f F, err error) (Fit, error) {
 	return f, nil
 }
 
-// MethodByID finds a method of the table, or nil.
+// MethodByID returns the method with an id, or nil.
 func MethodByID(id string) *Method {
 	i := slices.IndexFunc(Methods, func(m *Method) bool { return m.ID == id })
 	if i < 0 {
@@ -175,8 +175,8 @@ func MethodByID(id string) *Method {
 	return Methods[i]
 }
 
-// regressionMethods are the regressions of all families of location and scale, for all points
-// or by point. That of the normal family for all points is emos.
+// regressionMethods returns the regressions of all location-scale families, for all points or
+// by point. The normal family for all points is the method emos.
 func regressionMethods(pooled bool) []*Method {
 	var out []*Method
 	for _, m := range []struct {
@@ -202,6 +202,8 @@ func regressionMethods(pooled bool) []*Method {
 			source = "doi:10.1002/qj.2521"
 			formula = m.family.Name + ", mean a + b m, standard deviation c + d s, a, c > 0, b, d >= 0"
 		}
+		// id, name and formula differ between pooled and local fits, and for families with mean
+		// and standard deviation as parameters.
 		where := ", one a, b, c, d for all points and dates, of least area-weighted CRPS"
 		if !pooled {
 			id, name, where = "emos_point", "EMOS by point", ", at each point, of least CRPS"
@@ -224,8 +226,8 @@ func regressionMethods(pooled bool) []*Method {
 	return out
 }
 
-// fitWithFallback is FitRegression, with the coefficients of all points where a point has no
-// fit of its own.
+// fitWithFallback is FitRegression; a point that cannot be fitted gets the coefficients of a
+// pooled fit with the same number of harmonics, so that every point has a forecast.
 func fitWithFallback(s *Set, o RegressionOptions) (*Regression, error) {
 	r, err := FitRegression(s, o)
 	if err != nil || !slices.ContainsFunc(r.Scale, math.IsNaN) {
@@ -246,58 +248,58 @@ func fitWithFallback(s *Set, o RegressionOptions) (*Regression, error) {
 	return r, nil
 }
 
-// newParameterFields makes room for two parameters of each point.
+// newParameterFields allocates two parameter fields.
 func newParameterFields(points int) [][]float32 {
 	return [][]float32{make([]float32, points), make([]float32, points)}
 }
 
-// Forecast gives mean and spread.
+// Forecast returns mean and standard deviation (of the parent normal).
 func (e *EMOS) Forecast(r Raw) [][]float32 {
 	out := newParameterFields(len(r.Mean))
 	e.Predict(out[0], out[1], r.Mean, r.Std)
 	return out
 }
 
-// Arrays are none: all points have the same coefficients, which are in the JSON text.
+// Arrays returns nil: the coefficients of all points are in the JSON text.
 func (e *EMOS) Arrays() []Array { return nil }
 
-// Forecast gives mean and spread.
+// Forecast returns mean and standard deviation.
 func (g *GridEMOS) Forecast(r Raw) [][]float32 {
 	out := newParameterFields(len(r.Mean))
 	g.Predict(out[0], out[1], r.Mean, r.Std, r.Valid)
 	return out
 }
 
-// Arrays are coefficients and the mean forecast.
+// Arrays returns the coefficients and the training mean.
 func (g *GridEMOS) Arrays() []Array {
 	return []Array{{Name: "theta", Terms: gridTerms, Data: &g.Theta}, {Name: "mean", Terms: 1, Data: &g.MeanBar}}
 }
 
-// Forecast gives mean and spread.
+// Forecast returns mean and standard deviation.
 func (c *Climatology) Forecast(r Raw) [][]float32 {
 	out := newParameterFields(len(c.Sigma))
 	c.Predict(out[0], out[1], r.Valid)
 	return out
 }
 
-// Arrays are the cycle and the scatter about it.
+// Arrays returns the cycle and the standard deviation about it.
 func (c *Climatology) Arrays() []Array {
 	return []Array{{Name: "cycle", Terms: harmonics, Data: &c.Cycle}, {Name: "sigma", Terms: 1, Data: &c.Sigma}}
 }
 
-// Forecast gives location and scale.
+// Forecast returns location and scale.
 func (r *Regression) Forecast(raw Raw) [][]float32 {
 	out := newParameterFields(len(raw.Mean))
 	r.Predict(out[0], out[1], raw.Mean, raw.Std, raw.Valid)
 	return out
 }
 
-// Arrays are the coefficients of location and scale.
+// Arrays returns the coefficients of location and scale.
 func (r *Regression) Arrays() []Array {
 	return []Array{{"location", r.locationTerms(), r.Pooled, &r.Location}, {"scale", scaleTerms, r.Pooled, &r.Scale}}
 }
 
-// Forecast gives members.
+// Forecast returns the mapped members.
 func (q *QuantileMap) Forecast(r Raw) [][]float32 {
 	out := make([][]float32, len(r.Members))
 	for m, x := range r.Members {
@@ -307,23 +309,25 @@ func (q *QuantileMap) Forecast(r Raw) [][]float32 {
 	return out
 }
 
-// Arrays are the quantiles of forecasts and observations.
+// Arrays returns the quantiles of forecasts and observations.
 func (q *QuantileMap) Arrays() []Array {
 	return []Array{{Name: "from", Terms: q.Levels, Data: &q.From}, {Name: "to", Terms: q.Levels, Data: &q.To}}
 }
 
-// MembersByPoint is member by member with its own three numbers at every point. A point
-// that cannot be fitted keeps its members as they are.
+// MembersByPoint is MemberByMember with its own coefficients at every point. A point that
+// cannot be fitted keeps its members unchanged (A = 0, B = T = 1).
 //
 // Shape: ABT [point][A B T].
+// Source: Van Schaeybroeck and Vannitsem 2015, doi:10.1002/qj.2397.
 type MembersByPoint struct {
 	ABT []float64 `json:"-"`
 }
 
-// FitMembersByPoint fits every point by a rule such as FitMemberMoments.
+// FitMembersByPoint fits every point by a rule such as FitMemberMoments. Mean and Std of the
+// set are not used.
 //
-// Shape: Mean and Std are not looked at. Errors: shapes, a set without members, ErrNoCases
-// if no point could be fitted.
+// Shape: the rule receives x [date][member] in one slice and y [date] of one point.
+// Errors: wrong shapes; a set without members; ErrNoCases if no point could be fitted.
 func FitMembersByPoint(s *Set, rule func(x, y []float64) (MemberByMember, error)) (*MembersByPoint, error) {
 	n := s.Points()
 	members, err := s.members("member by member")
@@ -344,19 +348,19 @@ func FitMembersByPoint(s *Set, rule func(x, y []float64) (MemberByMember, error)
 			at, err := rule(x, y)
 			if err == nil {
 				fits.Add(1)
-			} else {
+			} else { // the identity
 				at = MemberByMember{0, 1, 1}
 			}
 			b.ABT[3*p], b.ABT[3*p+1], b.ABT[3*p+2] = at.A, at.B, at.T
 		}
 	})
 	if fits.Load() == 0 {
-		return nil, fmt.Errorf("member by member: no point has three complete dates with means that change: %w", ErrNoCases)
+		return nil, fmt.Errorf("member by member: no point has three complete dates with a varying ensemble mean: %w", ErrNoCases)
 	}
 	return b, nil
 }
 
-// Forecast gives members.
+// Forecast returns the corrected members.
 func (b *MembersByPoint) Forecast(r Raw) [][]float32 {
 	out := make([][]float32, len(r.Members))
 	for m := range out {
@@ -372,5 +376,5 @@ func (b *MembersByPoint) Forecast(r Raw) [][]float32 {
 	return out
 }
 
-// Arrays are A, B and T.
+// Arrays returns A, B and T of all points.
 func (b *MembersByPoint) Arrays() []Array { return []Array{{Name: "abt", Terms: 3, Data: &b.ABT}} }

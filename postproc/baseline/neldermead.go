@@ -5,24 +5,34 @@ import (
 	"slices"
 )
 
-// simplexOptions are those of nelderMead.
+// simplexOptions configure nelderMead.
 type simplexOptions struct {
-	tolerance  float64 // of both the simplex and its values
+	tolerance  float64 // of the size of the simplex and of its values
 	iterations int
 }
 
-// nelderMead minimises f from x0 step by step as SciPy's minimize(method=
-// "Nelder-Mead", tol=…) does, so that fits which stop early stop at the same
-// place: first simplex by steps of 5 % (0.00025 where x0 is 0), reflection 1,
-// expansion 2, contraction ½, shrinking ½; it ends when all vertices are within
-// the tolerance of the best, and their values too. It returns the best vertex
-// and its value.
+// nelderMead minimises f from x0 step by step as SciPy's minimize(method="Nelder-Mead",
+// tol=…), so that fits that stop early stop at the same place.
 //
-// gonum's NelderMead starts from another simplex and judges convergence by the
-// value only; from a start far from the minimum it ends elsewhere.
+// The initial simplex has x0 and, for each coordinate, a vertex with a step of 5 %
+// (0.00025 where x0 is 0). With x̄ the centroid of all vertices but the worst, x_w the
+// worst, and f_b, f_s, f_w the best, second worst and worst value, each iteration
+// evaluates
 //
-// Source: Gao and Han 2012, doi:10.1007/s10589-010-9329-3 (the standard
-// coefficients); SciPy 1.17, scipy/optimize/_optimize.py.
+//	reflection            2x̄ − x_w       accepted if f_b ≤ f < f_s
+//	expansion             3x̄ − 2x_w      if the reflection is below f_b
+//	outside contraction   1.5x̄ − 0.5x_w  if the reflection is between f_s and f_w
+//	inside contraction    0.5x̄ + 0.5x_w  if the reflection is at least f_w
+//	shrinking             all vertices half-way to the best, if a contraction fails
+//
+// It ends when all vertices and their values are within the tolerance of the best, and
+// returns the best vertex and its value.
+//
+// gonum's NelderMead has another initial simplex and tests convergence by the value only;
+// from an initial point far from the minimum it ends elsewhere.
+//
+// Source: Gao and Han 2012, doi:10.1007/s10589-010-9329-3 (standard coefficients); SciPy
+// 1.17, scipy/optimize/_optimize.py.
 func nelderMead(f func(x []float64) float64, x0 []float64, o simplexOptions) ([]float64, float64) {
 	type vertex struct {
 		x []float64
@@ -40,6 +50,7 @@ func nelderMead(f func(x []float64) float64, x0 []float64, o simplexOptions) ([]
 		}
 		sim = append(sim, at(x))
 	}
+	// order sorts the simplex, the best vertex first; ties keep their order, as in SciPy.
 	order := func() {
 		slices.SortStableFunc(sim, func(a, b vertex) int {
 			switch {
@@ -52,7 +63,7 @@ func nelderMead(f func(x []float64) float64, x0 []float64, o simplexOptions) ([]
 		})
 	}
 	order()
-	// point is centre·(1+t) − worst·t
+	// point evaluates centre·(1+t) − worst·t.
 	point := func(centre []float64, t float64) vertex {
 		x := make([]float64, n)
 		for k := range x {
@@ -71,7 +82,7 @@ func nelderMead(f func(x []float64) float64, x0 []float64, o simplexOptions) ([]
 		if dx <= o.tolerance && df <= o.tolerance {
 			break
 		}
-		centre := make([]float64, n)
+		centre := make([]float64, n) // centroid of all vertices but the worst
 		for _, v := range sim[:n] {
 			for k, c := range v.x {
 				centre[k] += c
@@ -81,10 +92,10 @@ func nelderMead(f func(x []float64) float64, x0 []float64, o simplexOptions) ([]
 			centre[k] /= float64(n)
 		}
 		shrink := false
-		r := point(centre, 1)
+		r := point(centre, 1) // reflection
 		switch {
 		case r.f < sim[0].f:
-			if e := point(centre, 2); e.f < r.f {
+			if e := point(centre, 2); e.f < r.f { // expansion
 				sim[n] = e
 			} else {
 				sim[n] = r
@@ -92,19 +103,19 @@ func nelderMead(f func(x []float64) float64, x0 []float64, o simplexOptions) ([]
 		case r.f < sim[n-1].f:
 			sim[n] = r
 		case r.f < sim[n].f:
-			if c := point(centre, 0.5); c.f <= r.f {
+			if c := point(centre, 0.5); c.f <= r.f { // outside contraction
 				sim[n] = c
 			} else {
 				shrink = true
 			}
 		default:
-			if c := point(centre, -0.5); c.f < sim[n].f {
+			if c := point(centre, -0.5); c.f < sim[n].f { // inside contraction
 				sim[n] = c
 			} else {
 				shrink = true
 			}
 		}
-		if shrink {
+		if shrink { // towards the best vertex
 			for j := 1; j <= n; j++ {
 				x := make([]float64, n)
 				for k := range x {

@@ -6,30 +6,38 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// gridCase is one case of a GridEMOS in units of its scale.
+// gridCase is one case of a GridEMOS in units of its Scale.
 type gridCase struct {
-	sin, cos, anomaly float64 // what a₁, a₂ and e multiply
+	sin, cos, anomaly float64 // regressors of a₁, a₂ and e
 	miss              float64 // observation − ensemble mean
 	spread            float64
 }
 
-// predict gives the shift of the mean, and sigma.
+// predict returns the shift of the mean and sigma:
+//
+//	shift = a + a₁ sin τ + a₂ cos τ + e·anomaly,   sigma = sp(p) + sp(q)·spread
 func (c *gridCase) predict(t *[gridTerms]float64) (shift, sigma float64) {
 	return t[0] + t[1]*c.sin + t[2]*c.cos + t[3]*c.anomaly, softplus(t[4]) + softplus(t[5])*c.spread
 }
 
-// quadraticModel is a function's value, gradient and curvature at one place (lower
-// triangle of a symmetric matrix, row by row).
+// quadraticModel holds value, gradient and second derivatives (lower triangle, row by row) of a
+// function at one place.
 type quadraticModel struct {
-	value, weight float64
+	value, weight float64 // weighted sum of the scores, and of the weights
 	grad          [gridTerms]float64
 	curv          [gridTerms * (gridTerms + 1) / 2]float64
 }
 
-// addCases adds w times the CRPS of the cases. Of the curvature, what the CRPS
-// itself has (never negative) is exact; the bend of the softplus enters where it
-// is positive.
+// addCases adds w times the CRPS of the cases. The second derivatives of the CRPS with
+// respect to mu and sigma are exact and positive semidefinite. Those of the softplus are
+// added where they are positive, which keeps the matrix positive semidefinite.
+//
+// Shape: t [a a₁ a₂ e p q], as GridEMOS.Theta.
+// Source: as dist.NormalCRPS and dist.NormalCRPSCurvature.
 func (q *quadraticModel) addCases(t *[gridTerms]float64, cases []gridCase, w float64) {
+	// With z = (y−mu)/sigma and k = 2φ(z)/sigma, the second derivatives of the CRPS with
+	// respect to (mu, sigma) are k(1, z; z, z²). So the matrix is k g gᵀ with
+	// g = (1, sin, cos, anomaly, sp'(p) z, sp'(q) z s).
 	sp4, sp5 := softplus(t[4]), softplus(t[5])
 	d4, d5 := logistic(t[4]), logistic(t[5])
 	var dsig, dsigSpread float64
@@ -62,7 +70,8 @@ func (q *quadraticModel) addCases(t *[gridTerms]float64, cases []gridCase, w flo
 			}
 		}
 	}
-	// σ's own second derivatives: sp'' = sp'(1−sp')
+	// The second derivatives of sigma, sp'' = sp'(1−sp'), times ∂CRPS/∂sigma. Elements 14 and
+	// 20 are the diagonal of p and q in the lower triangle.
 	q.curv[14] += max(0, dsig*d4*(1-d4))
 	q.curv[20] += max(0, dsigSpread*d5*(1-d5))
 	q.weight += w * float64(len(cases))
@@ -78,6 +87,7 @@ func (q *quadraticModel) addPenalty(t, target *[gridTerms]float64, strength floa
 	}
 }
 
+// add adds the sums of other cases.
 func (q *quadraticModel) add(o *quadraticModel) {
 	q.value += o.value
 	q.weight += o.weight
@@ -89,6 +99,7 @@ func (q *quadraticModel) add(o *quadraticModel) {
 	}
 }
 
+// divide divides all sums by a number.
 func (q *quadraticModel) divide(by float64) {
 	q.value /= by
 	for k := range q.grad {
@@ -99,8 +110,11 @@ func (q *quadraticModel) divide(by float64) {
 	}
 }
 
-// newton minimises f from x by damped Newton steps: damping grows until a step
-// lowers the value, and fades when steps succeed.
+// newton minimises f from x by damped Newton steps (Levenberg–Marquardt): a step that does
+// not lower the value is rejected and the damping increased tenfold, otherwise it is
+// decreased tenfold. It ends if the predicted decrease is below 1e-10, for mean scores
+// near 1.
+//
 // Source: Marquardt 1963, doi:10.1137/0111030, for the damping.
 func newton(x [gridTerms]float64, f func(x *[gridTerms]float64) quadraticModel) [gridTerms]float64 {
 	const tolerance = 1e-10 // expected decrease of a mean score near 1
@@ -129,8 +143,8 @@ func newton(x [gridTerms]float64, f func(x *[gridTerms]float64) quadraticModel) 
 	return x
 }
 
-// solve gives the step (H + damp·I)⁻¹ g by Cholesky decomposition, and the
-// decrease that the quadratic promises; ok is false if H is not positive.
+// solve computes the step (H + damp·I)⁻¹ g by Cholesky decomposition, and the decrease
+// predicted by the quadratic model. ok is false if H + damp·I is not positive definite.
 func (q *quadraticModel) solve(damp float64) (step [gridTerms]float64, decrease float64, ok bool) {
 	l := q.curv
 	for r := range gridTerms {
@@ -169,7 +183,7 @@ func (q *quadraticModel) solve(damp float64) (step [gridTerms]float64, decrease 
 	return step, decrease, true
 }
 
-// softplus is log(1+exp(x)), a smooth way to stay above 0.
+// softplus is log(1+exp(x)), a smooth positive function.
 func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
 
 // logistic is 1/(1+exp(−x)), the derivative of softplus.

@@ -2,10 +2,12 @@ package baseline
 
 import "fmt"
 
-// fitPooled finds one set of coefficients for all points: the sums of a Newton step are
-// those of all points, each date of a point by its weight, added up in the order of points.
+// fitPooled fits one set of coefficients for all points. The sums of a Newton step are those
+// over all points, weighted, and added in the order of the points.
 //
-// Cost: some ten passes over the cases.
+// Errors: ErrNoCases without spread or, for families with moments as parameters, with
+// means that are not positive.
+// Cost: about ten passes over the cases.
 func (r *Regression) fitPooled(s *Set, season []float64) error {
 	l, err := leastSquares(s.Mean, s.Obs, s.caseWeight)
 	if err != nil {
@@ -23,7 +25,7 @@ func (r *Regression) fitPooled(s *Set, season []float64) error {
 	u.spread /= weight
 	f := newFitter(r, len(s.Valid), season)
 	if f.active[0] = u.spread > 0 && f.begin(0, u, l.slope); !f.active[0] {
-		return fmt.Errorf("regression: no spread, or means that are not above 0: %w", ErrNoCases)
+		return fmt.Errorf("regression: no spread, or means that are not positive: %w", ErrNoCases)
 	}
 	f.pooled = func(q sums, theta coefficients) { r.sumPoints(q, theta, s, season, &f.units[0]) }
 	f.minimise(r.Steps)
@@ -32,10 +34,14 @@ func (r *Regression) fitPooled(s *Set, season []float64) error {
 }
 
 // sumPoints fills the first lane of q with the weighted means over all points, at the
-// coefficients of the first lane.
+// coefficients in the first lane of theta. Every row of q but the number of cases is
+//
+//	Σ_p w_p n_p q_p / Σ_p w_p n_p
+//
+// with the mean q_p over the n_p cases of point p and its weight w_p.
 func (r *Regression) sumPoints(q sums, theta coefficients, s *Set, season []float64, u *units) {
 	n := s.Points()
-	const run = 16 * lanes
+	const run = 16 * lanes // fixed, so that the bits do not depend on the number of processors
 	parts := make([]sums, (n+run-1)/run)
 	parallel(n, run, func(k, lo, hi int) {
 		f := newFitter(r, len(s.Valid), season)
@@ -54,6 +60,7 @@ func (r *Regression) sumPoints(q sums, theta coefficients, s *Set, season []floa
 				if !f.active[l] {
 					continue
 				}
+				// own holds means over the cases of a point: back to sums, times the weight.
 				w := s.weight(p+l) * *own.count(l)
 				*part.count(0) += w
 				for row := range len(part) / lanes {

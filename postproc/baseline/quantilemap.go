@@ -6,13 +6,17 @@ import (
 	"slices"
 )
 
-// QuantileMap carries a value from its place in the climatology of forecasts to the same
-// place in the climatology of observations. Between the quantiles of the two it goes in
-// straight lines; beyond the outermost it shifts every value by what the outermost is
-// shifted, so that extremes keep the distance that the forecast gave them. As it never
-// falls, members keep their order.
+// QuantileMap maps a value from its quantile in the climatology of forecasts to the same
+// quantile in the climatology of observations:
 //
-// Shape: From and To [point][level], ascending; NaN at a point without enough cases.
+//	x' = Q_y(F_x(x))
+//
+// Between the quantiles the map is linear. Outside it adds the shift of the outermost
+// quantile, so that extremes keep their distance from it. The map is non-decreasing, so
+// members keep their order.
+//
+// Shape: From and To [point][level], ascending; NaN at a point with too few cases.
+// Unit: that of the variable.
 // Source: Panofsky and Brier 1968 (mapping); Boé et al. 2007, doi:10.1002/joc.1602, for
 // the constant shift beyond the outermost quantiles.
 type QuantileMap struct {
@@ -21,12 +25,13 @@ type QuantileMap struct {
 	To     []float32 `json:"-"`
 }
 
-// FitQuantileMap takes the quantiles at the levels (k+½)/levels of forecasts and of
+// FitQuantileMap computes the quantiles at the probabilities (k+½)/levels of forecasts and of
 // observations at every point.
 //
-// Shape: forecast [case][point] (every member is a case of its own), obs [date][point];
-// levels ≥ 2. Unit: one for both. Missing: NaN is left out; a point with fewer than
-// levels values in either has no map. Errors: shapes, ErrNoCases if no point has one.
+// Shape: forecast [case][point], where every member is a case; obs [date][point];
+// levels ≥ 2. Unit: the same for both.
+// Missing: NaN is left out; a point with fewer than levels values in either has no map.
+// Errors: wrong shapes; ErrNoCases if no point has a map.
 func FitQuantileMap(forecast, obs []float32, points, levels int) (*QuantileMap, error) {
 	if points < 1 || levels < 2 || len(forecast) == 0 || len(obs) == 0 || len(forecast)%points != 0 || len(obs)%points != 0 {
 		return nil, fmt.Errorf("quantile map: %d forecasts and %d observations at %d points, %d levels (at least 2)", len(forecast), len(obs), points, levels)
@@ -55,7 +60,7 @@ func FitQuantileMap(forecast, obs []float32, points, levels int) (*QuantileMap, 
 	return q, nil
 }
 
-// gatherSorted puts the values of point p into dst, ascending, without the missing.
+// gatherSorted copies the non-missing values of point p to dst, ascending.
 func gatherSorted(dst, x []float32, points, p int) []float32 {
 	dst = dst[:0]
 	for at := p; at < len(x); at += points {
@@ -67,8 +72,8 @@ func gatherSorted(dst, x []float32, points, p int) []float32 {
 	return dst
 }
 
-// quantilesOf fills dst with the quantiles at (k+½)/len(dst), by straight lines between
-// the sorted values, each at the middle of its own part of the probability (R type 5).
+// quantilesOf fills dst with the quantiles at (k+½)/len(dst), by linear interpolation between
+// the sorted values at the probabilities (i+½)/n (definition 5 of Hyndman and Fan 1996).
 func quantilesOf(dst, sorted []float32) {
 	if len(sorted) == 0 {
 		return
@@ -95,6 +100,7 @@ func (q *QuantileMap) Predict(dst, x []float32) {
 	}
 }
 
+// at maps the value v at point p.
 func (q *QuantileMap) at(p int, v float32) float32 {
 	from, to := q.From[p*q.Levels:(p+1)*q.Levels], q.To[p*q.Levels:(p+1)*q.Levels]
 	last := q.Levels - 1
@@ -106,7 +112,7 @@ func (q *QuantileMap) at(p int, v float32) float32 {
 	case v > from[last]:
 		return v + (to[last] - from[last])
 	}
-	// Equal quantiles (dry days) map to the middle of what they are in the observations.
+	// Equal quantiles (dry days) map to the mean of the corresponding observed quantiles.
 	lo, _ := slices.BinarySearch(from, v)
 	hi := lo
 	for hi < last && from[hi+1] == v {

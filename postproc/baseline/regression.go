@@ -14,11 +14,11 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/simd"
 )
 
-// Link says how the scale of a Regression follows the spread S.
+// Link is the function that relates the scale of a Regression to the spread S.
 type Link string
 
-// The links. The linear one makes the mean CRPS of a normal or a logistic
-// distribution convex: what is found then is the only minimum.
+// The links. With the linear one the mean CRPS of a normal or logistic distribution is
+// convex, so the minimum is unique.
 const (
 	LinearScale    Link = "linear"    // scale = C + D·S,  C > 0, D ≥ 0
 	QuadraticScale Link = "quadratic" // scale² = C + D·S²,  C > 0, D ≥ 0
@@ -27,25 +27,26 @@ const (
 
 const (
 	maxHarmonics = 2
-	// Seasonal asks for one harmonic if the dates determine it, else for none.
+	// Seasonal selects one harmonic if the dates determine it, otherwise none.
 	Seasonal   = -1
 	scaleTerms = 2
-	maxTerms   = simd.MaxTerms // level, ensemble mean, sines and cosines, two of the scale
-	// minSpread is the part of a point's mean spread below which a spread is
-	// taken to be: equal members have no logarithm of their spread.
+	maxTerms   = simd.MaxTerms // constant, ensemble mean, sines and cosines, two of the scale
+	// minSpread is the least spread relative to the mean spread of a point: identical
+	// members have no logarithm of their spread.
 	minSpread = 1e-3
 )
 
-// RegressionOptions steer FitRegression. The zero value is a normal distribution
-// with a linear scale and no season.
+// RegressionOptions configure FitRegression. The zero value is a normal distribution with a
+// linear scale and no season.
 type RegressionOptions struct {
-	Family    *dist.Family // of location and scale; nil means dist.Normal
-	Link      Link         // "" means LinearScale
-	Harmonics int          // of the year in the location: 0, 1 (annual), 2 (semi-annual too) or Seasonal
-	ScaleOnly bool         // the location is the ensemble mean itself, without a season
-	Pooled    bool         // one set of coefficients for all points, by their weights
+	Family    *dist.Family // a location-scale family; nil: dist.Normal
+	Link      Link         // "": LinearScale
+	Harmonics int          // seasonal harmonics of the location: 0, 1 (annual), 2 (also semi-annual) or Seasonal
+	ScaleOnly bool         // fix the location at the ensemble mean
+	Pooled    bool         // fit one set of coefficients for all points, with their weights
 }
 
+// check sets defaults and returns the first invalid option.
 func (o *RegressionOptions) check() error {
 	if o.Family == nil {
 		o.Family = dist.Normal
@@ -54,7 +55,7 @@ func (o *RegressionOptions) check() error {
 		o.Link = LinearScale
 	}
 	if locationScaleCRPS(o.Family) == nil {
-		return fmt.Errorf("regression: family %q is not one of location and scale", o.Family.ID)
+		return fmt.Errorf("regression: family %q is not a location-scale family", o.Family.ID)
 	}
 	switch o.Link {
 	case LinearScale, QuadraticScale, LogScale:
@@ -62,13 +63,13 @@ func (o *RegressionOptions) check() error {
 		return fmt.Errorf("regression: link %q, want %s, %s or %s", o.Link, LinearScale, QuadraticScale, LogScale)
 	}
 	if o.ScaleOnly && o.Harmonics != 0 {
-		return fmt.Errorf("regression: %d harmonics of a location that is not fitted", o.Harmonics)
+		return fmt.Errorf("regression: %d harmonics, but the location is not fitted (ScaleOnly)", o.Harmonics)
 	}
 	if hasMomentParameters(o.Family) && (o.ScaleOnly || o.Harmonics > 0) {
-		return fmt.Errorf("regression: a mean of family %q that is not fitted, or follows the season, may fall below 0", o.Family.ID)
+		return fmt.Errorf("regression: family %q: ScaleOnly and Harmonics are not possible, since its mean could be negative", o.Family.ID)
 	}
 	if o.ScaleOnly && o.Pooled {
-		return errors.New("regression: only a scale, and one for all points, is not made")
+		return errors.New("regression: ScaleOnly and Pooled cannot be combined")
 	}
 	if o.Harmonics < Seasonal || o.Harmonics > maxHarmonics {
 		return fmt.Errorf("regression: %d harmonics of the year, want 0 to %d", o.Harmonics, maxHarmonics)
@@ -76,22 +77,23 @@ func (o *RegressionOptions) check() error {
 	return nil
 }
 
-// Regression is EMOS with coefficients of its own at every point. With m the
-// ensemble mean, S the spread and τ the season's angle at the valid time:
+// Regression is EMOS with coefficients at every point (or one set if Pooled). With m the
+// ensemble mean, S the spread and τ the phase of the year at the valid time:
 //
 //	location = A + B·m + Σ_h ( P_h sin hτ + Q_h cos hτ ),  scale = link(C, D; S)
 //
-// Location and scale are the first and second parameter of the family, those of
-// the parent where it is cut at 0; of a log-normal distribution its mean and standard
-// deviation, with A > 0, B ≥ 0 and no season, of cases whose ensemble mean is not below 0.
+// Location and scale are the first two parameters of the family; for distributions
+// truncated or censored at 0 those of the parent; for the log-normal distribution its mean
+// and standard deviation, with A > 0, B ≥ 0, no season, and only cases with a non-negative
+// ensemble mean.
 //
 // Shape: Location [point][A B P₁ Q₁ …], Scale [point][C D]; Steps [point]; one point if
 // Pooled.
-// Unit: A, P, Q that of the variable; C that, its square or the logarithm.
-// Missing: a point with fewer than twice as many complete cases as coefficients,
-// with an ensemble mean that never changes, or with no spread at all, has NaN.
+// Unit: A, P, Q that of the variable; C that, its square or the logarithm, by the link.
+// Missing: NaN at a point with fewer than twice as many complete cases as coefficients,
+// with a constant ensemble mean, or without spread.
 // Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1; Messner, Mayr and Zeileis
-// 2016, doi:10.32614/RJ-2016-012, for links and cut families.
+// 2016, doi:10.32614/RJ-2016-012, for links and truncated and censored families.
 type Regression struct {
 	Family    *dist.Family `json:"-"`
 	Link      Link         `json:"link"`
@@ -99,20 +101,21 @@ type Regression struct {
 	Pooled    bool         `json:"pooled"`
 	Location  []float64    `json:"-"`
 	Scale     []float64    `json:"-"`
-	Steps     []int        `json:"-"` // Newton steps that the fit took; 0 where there is none
+	Steps     []int        `json:"-"` // Newton steps of the fit; 0: no fit
 }
 
 // FitRegression finds at every point the coefficients of least mean CRPS.
 //
-// Newton steps with the exact curvature are damped until they lower the score, and
-// kept within the bounds of the link; a fit ends where the next step promises less
-// than 1e-13 of the scatter, or after one that promised less than 1e-9. So no fit is worse
-// on its own cases than its start, the least-squares line with one scale for all dates.
+// It uses damped Newton steps with exact second derivatives, within the bounds of the
+// link. A fit ends when the predicted decrease is less than 1e-13 in units of the residual
+// standard deviation, or after a step that predicted less than 1e-9. The result is
+// therefore never worse, on the training cases, than the initial coefficients: the
+// least-squares line with a constant scale.
 //
-// Points are fitted in groups on all processors; weights of points play no part unless
+// Points are fitted in groups on all processors. The weights of points are used only if
 // Pooled.
 //
-// Errors: shapes, options, ErrNoCases if no point could be fitted.
+// Errors: wrong shapes, invalid options, ErrNoCases if no point could be fitted.
 func FitRegression(s *Set, o RegressionOptions) (*Regression, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -136,7 +139,7 @@ func FitRegression(s *Set, o RegressionOptions) (*Regression, error) {
 	if o.Pooled {
 		return r, r.fitPooled(s, season)
 	}
-	// One fitter for each run of groups bounds what is allocated.
+	// One fitter per run of groups bounds the allocated memory.
 	const run = 16 * lanes
 	parallel(n, run, func(_, lo, hi int) {
 		f := newFitter(r, len(s.Valid), season)
@@ -146,14 +149,15 @@ func FitRegression(s *Set, o RegressionOptions) (*Regression, error) {
 		}
 	})
 	if !slices.ContainsFunc(r.Scale, func(c float64) bool { return c == c }) {
-		return nil, fmt.Errorf("regression: no point has %d complete cases, with means that change and with spread: %w", 2*(r.locationTerms()+scaleTerms), ErrNoCases)
+		return nil, fmt.Errorf("regression: no point has %d complete cases with a varying ensemble mean and with spread: %w", 2*(r.locationTerms()+scaleTerms), ErrNoCases)
 	}
 	return r, nil
 }
 
+// locationTerms is the number of coefficients of the location.
 func (r *Regression) locationTerms() int { return 2 + 2*r.Harmonics }
 
-// Predict fills location and scale of the forecast distribution at a valid time.
+// Predict fills location and scale of the forecast at a valid time.
 //
 // Shape: all [point]. Missing: NaN gives NaN.
 func (r *Regression) Predict(location, scale, mean, std []float32, valid time.Time) {
@@ -186,10 +190,10 @@ func (r *Regression) Predict(location, scale, mean, std []float32, valid time.Ti
 	}
 }
 
-// coversSeasons says whether dates determine an annual sine and cosine beside a mean: those
-// of half a year do (condition number 20), those of a quarter do not (400).
+// coversSeasons reports whether dates determine an annual cycle in addition to the mean: half a
+// year does (condition number 20), a quarter does not (400).
 func coversSeasons(valid []time.Time) bool {
-	normal := mat.NewSymDense(3, nil)
+	normal := mat.NewSymDense(3, nil) // of 1, sin τ, cos τ
 	for _, t := range valid {
 		terms := seasonTerms(t)
 		normal.SymRankOne(normal, 1, mat.NewVecDense(3, terms[:3]))
@@ -198,7 +202,7 @@ func coversSeasons(valid []time.Time) bool {
 	return ch.Factorize(normal) && ch.Cond() < 100
 }
 
-// seasonTable holds sin τ, cos τ, sin 2τ, … of every date.
+// seasonTable returns sin τ, cos τ, sin 2τ, … of every date.
 //
 // Shape: [date][2·harmonics].
 func seasonTable(valid []time.Time, count int) []float64 {

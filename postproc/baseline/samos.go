@@ -16,20 +16,19 @@ import (
 //
 // Source: Dabernig, Mayr, Messner and Zeileis 2017, doi:10.1002/qj.2975.
 type SAMOS struct {
-	Obs            *Climatology `json:"-"`                // of the analyses
-	Mean           *Climatology `json:"-"`                // of the ensemble mean
-	Regression     *Regression  `json:"regression"`       // of anomalies, for all points
-	MinSpreadRatio float64      `json:"min_spread_ratio"` // of s/σ_f: 0 has no logarithm
+	Obs            *Climatology `json:"-"`                // climatology of the analyses
+	Mean           *Climatology `json:"-"`                // climatology of the ensemble mean
+	Regression     *Regression  `json:"regression"`       // of standardised anomalies, pooled
+	MinSpreadRatio float64      `json:"min_spread_ratio"` // least s/σ_f, since 0 has no logarithm
 }
 
 // Warning is that of the climatology.
 func (b *SAMOS) Warning() string { return b.Obs.Warning() }
 
-// FitSAMOS fits both climatologies, and the coefficients of least mean CRPS by the weights
-// of the points.
+// FitSAMOS fits both climatologies, and the coefficients of least weighted mean CRPS.
 //
 // Missing: a point without a climatology has NaN. Errors: as FitClimatology.
-// Memory: three fields a date beside the set.
+// Memory: three fields per date in addition to the set.
 func FitSAMOS(s *Set) (*SAMOS, error) {
 	if err := s.check("samos", true); err != nil {
 		return nil, err
@@ -44,8 +43,8 @@ func FitSAMOS(s *Set) (*SAMOS, error) {
 	}
 	n := s.Points()
 	a := &Set{Valid: s.Valid, Weights: s.Weights, Mean: make([]float32, len(s.Obs)), Std: make([]float32, len(s.Obs)), Obs: make([]float32, len(s.Obs))}
-	usual, scatter := make([]float32, n), make([]float32, n)
-	var sum, count float64
+	usual, scatter := make([]float32, n), make([]float32, n) // mean and standard deviation of the climatology
+	var sum, count float64                                   // of the standardised spread
 	for i, t := range s.Valid {
 		row := func(x []float32) []float32 { return x[i*n : (i+1)*n] }
 		b.Obs.Predict(usual, scatter, t)
@@ -66,7 +65,7 @@ func FitSAMOS(s *Set) (*SAMOS, error) {
 	return b, nil
 }
 
-// standardise fills dst with (x − usual)/scatter; a point that never changes has NaN.
+// standardise fills dst with (x − usual)/scatter; NaN where scatter is 0.
 func standardise(dst, x, usual, scatter []float32) {
 	for p, v := range x {
 		if dst[p] = (v - usual[p]) / scatter[p]; scatter[p] == 0 {
@@ -75,16 +74,18 @@ func standardise(dst, x, usual, scatter []float32) {
 	}
 }
 
-// anomalies fills mean and spread of the standardised ensemble of a date.
+// anomalies fills mean and spread of the standardised ensemble of a date:
+//
+//	(m − μ_f)/σ_f,   s/σ_f
 func (b *SAMOS) anomalies(mean, std, m, s []float32, valid time.Time) {
 	usual, scatter := make([]float32, len(m)), make([]float32, len(m))
 	b.Mean.Predict(usual, scatter, valid)
 	standardise(mean, m, usual, scatter)
-	clear(usual)
+	clear(usual) // a spread is divided by σ_f only
 	standardise(std, s, usual, scatter)
 }
 
-// Forecast gives mean and spread.
+// Forecast returns mean and standard deviation.
 func (b *SAMOS) Forecast(r Raw) [][]float32 {
 	n := len(r.Mean)
 	mean, std, usual, scatter := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
@@ -102,7 +103,7 @@ func (b *SAMOS) Forecast(r Raw) [][]float32 {
 	return out
 }
 
-// Arrays are the climatologies and the coefficients.
+// Arrays returns the arrays of both climatologies and of the regression.
 func (b *SAMOS) Arrays() []Array {
 	var out []Array
 	for _, c := range []struct {
@@ -117,7 +118,7 @@ func (b *SAMOS) Arrays() []Array {
 	return append(out, b.Regression.Arrays()...)
 }
 
-// newSAMOS is one to be read into.
+// newSAMOS returns a SAMOS into which arrays can be read.
 func newSAMOS() *SAMOS {
 	return &SAMOS{Obs: &Climatology{}, Mean: &Climatology{}, Regression: &Regression{Family: dist.Normal, Link: LogScale, Pooled: true}}
 }

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// ErrNoCases is returned by fits that are left without complete cases.
+// ErrNoCases is returned by fits without complete cases.
 var ErrNoCases = errors.New("no complete cases to fit on")
 
-// Set is what a baseline is fitted on: forecasts of past dates with the analyses
-// that came true.
+// Set is the training data of a baseline: forecasts of past dates with the verifying
+// analyses.
 //
 // Shape: Valid [date]; Mean, Std, Obs [date][point] in one slice each; Members
-// [date][member][point], nil where no baseline looks at them; Weights [point], nil for
-// equal ones.
+// [date][member][point], nil if no baseline uses members; Weights [point], nil for
+// equal weights.
 // Unit: one for all fields. Std has divisor M−1.
 // Missing: NaN; a case (point and date) with any NaN is left out.
 type Set struct {
-	Valid          []time.Time
-	Mean, Std, Obs []float32
+	Valid          []time.Time // valid times
+	Mean, Std, Obs []float32   // ensemble mean, spread, verifying analysis
 	Members        []float32
-	Weights        []float64
+	Weights        []float64 // area weights
 }
 
 // Points is the number of points of each date.
@@ -34,11 +34,11 @@ func (s *Set) Points() int {
 	return len(s.Obs) / len(s.Valid)
 }
 
-// check verifies the shapes. forecast says that Mean and Std are needed.
+// check compares the shapes. forecast: Mean and Std are required.
 func (s *Set) check(what string, forecast bool) error {
 	n := len(s.Obs)
 	if len(s.Valid) == 0 || n == 0 || n%len(s.Valid) != 0 {
-		return fmt.Errorf("%s: %d observations on %d dates", what, n, len(s.Valid))
+		return fmt.Errorf("%s: %d observations are not a multiple of %d dates", what, n, len(s.Valid))
 	}
 	if forecast && (len(s.Mean) != n || len(s.Std) != n) {
 		return fmt.Errorf("%s: %d means and %d standard deviations for %d observations", what, len(s.Mean), len(s.Std), n)
@@ -49,13 +49,13 @@ func (s *Set) check(what string, forecast bool) error {
 	return nil
 }
 
-// members is how many the set has of each date.
+// members is the number of members on each date; at least 2.
 func (s *Set) members(what string) (int, error) {
 	if err := s.check(what, false); err != nil {
 		return 0, err
 	}
 	if n := len(s.Obs); len(s.Members) < 2*n || len(s.Members)%n != 0 {
-		return 0, fmt.Errorf("%s: %d members' values for %d observations, want at least 2 for each", what, len(s.Members), n)
+		return 0, fmt.Errorf("%s: %d member values for %d observations: want at least 2 for each", what, len(s.Members), n)
 	}
 	return len(s.Members) / len(s.Obs), nil
 }
@@ -68,7 +68,7 @@ func (s *Set) weight(p int) float64 {
 	return s.Weights[p]
 }
 
-// subset is the set of the dates for which keep is true, without members; it copies.
+// subset copies the dates for which keep is true, without members.
 func (s *Set) subset(keep func(i int) bool) *Set {
 	out := &Set{Weights: s.Weights}
 	n := s.Points()
@@ -84,8 +84,8 @@ func (s *Set) subset(keep func(i int) bool) *Set {
 	return out
 }
 
-// parallel calls do for the runs [lo, hi) of at most chunk that cut 0..n, on all
-// processors. k numbers the runs, so that callers can add up results in order.
+// parallel calls do on all processors for the ranges [lo, hi) of at most chunk that cover
+// 0..n. k numbers the ranges, so that callers can add their results in order.
 func parallel(n, chunk int, do func(k, lo, hi int)) {
 	runs := (n + chunk - 1) / chunk
 	if runs == 1 {

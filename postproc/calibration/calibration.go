@@ -1,6 +1,7 @@
-// Package calibration makes probabilities true: of all cases in which an event is forecast
-// with one probability, it happens in that share. A monotone function from forecast to
-// calibrated probability is fitted to past forecasts, so the order of forecasts stays.
+// Package calibration calibrates event probabilities: among all cases with one forecast
+// probability, the event then happens with that frequency. A non-decreasing function from
+// forecast to calibrated probability is fitted to past forecasts, so the ranking of
+// forecasts does not change.
 package calibration
 
 import (
@@ -9,14 +10,14 @@ import (
 	"sort"
 )
 
-// Map is a monotone function of probabilities, linear between its knots and constant
-// beyond them.
+// Map is a non-decreasing function of probabilities, linear between its knots and constant
+// outside. The zero value is the identity.
 type Map struct {
 	X []float64 `json:"x"` // ascending
-	Y []float64 `json:"y"` // nowhere falling, within 0 and 1
+	Y []float64 `json:"y"` // non-decreasing, within 0 and 1
 }
 
-// At is the calibrated probability. Missing: NaN gives NaN; without knots p stays.
+// At is the calibrated probability. Missing: NaN gives NaN. Without knots the result is p.
 func (m Map) At(p float64) float64 {
 	n := len(m.X)
 	switch {
@@ -32,7 +33,7 @@ func (m Map) At(p float64) float64 {
 	return y[0] + (y[1]-y[0])*(p-x[0])/(x[1]-x[0])
 }
 
-// Valid says whether m is a function as Map describes it.
+// Valid reports whether m fulfils the conditions of Map.
 func (m Map) Valid() bool {
 	if len(m.X) != len(m.Y) {
 		return false
@@ -45,11 +46,12 @@ func (m Map) Valid() bool {
 	return true
 }
 
-// PoolAdjacentViolators replaces y by the sequence that nowhere falls and is nearest to it:
+// PoolAdjacentViolators replaces y by the closest non-decreasing sequence,
 //
 //	argmin Σ w (z − y)²  over z_1 ≤ z_2 ≤ … ≤ z_n
 //
-// by the pool adjacent violators algorithm, which is exact.
+// by the pool-adjacent-violators algorithm, which is exact: neighbours in the wrong order
+// are replaced by their weighted mean until none is left.
 //
 // Shape: y, w [n]; w > 0. Cost: O(n).
 // Source: Ayer et al. 1955, doi:10.1214/aoms/1177728423.
@@ -79,10 +81,11 @@ func PoolAdjacentViolators(y, w []float64) {
 	}
 }
 
-// Isotonic is the regression of events on their forecast probabilities that nowhere falls.
-// Equal forecasts are one. Between the forecasts of the fit it is linear.
+// Isotonic is the isotonic regression of events on their forecast probabilities. Cases
+// with equal forecasts are merged first. The result is linear between the forecasts of
+// the fit.
 //
-// Shape: p, y, w [n]; y is 1 where the event happened and 0 where not, or a share; w > 0.
+// Shape: p, y, w [n]; y is 1 for an event and 0 otherwise, or a frequency; w > 0.
 // Missing: a case with NaN in p or y is left out.
 // Source: Dimitriadis et al. 2021, doi:10.1073/pnas.2016191118.
 func Isotonic(p, y, w []float64) Map {
@@ -91,7 +94,7 @@ func Isotonic(p, y, w []float64) Map {
 	return simplify(x, z)
 }
 
-// simplify is the function through points of which those within a step are left out.
+// simplify makes a Map through points, without those inside a constant section.
 func simplify(x, y []float64) (m Map) {
 	for k := range x {
 		if k > 0 && k < len(x)-1 && y[k] == y[k-1] && y[k] == y[k+1] {
@@ -102,7 +105,7 @@ func simplify(x, y []float64) (m Map) {
 	return m
 }
 
-// mergeEqual sorts cases by their forecasts and joins those of equal ones.
+// mergeEqual sorts cases by forecast and merges those with equal forecasts: x is the forecast, z the mean event, v the weight.
 func mergeEqual(p, y, w []float64) (x, z, v []float64) {
 	var order []int
 	for i := range p {
@@ -136,17 +139,17 @@ func mergeEqual(p, y, w []float64) (x, z, v []float64) {
 // numCells is the number of cells of a Table between 0 and 1.
 const numCells = 1000
 
-// Table gathers forecasts of one event in cells of a thousandth, and those of exactly 0 and 1
-// in cells of their own. What is fitted to it knows of each cell the mean forecast and how
-// often the event happened: so it takes any number of cases.
+// Table accumulates forecasts of one event in cells of a thousandth, and those of exactly
+// 0 and 1 in cells of their own. Fits use the mean forecast and the event frequency of
+// each cell, so the memory does not depend on the number of cases. The zero value is
+// empty.
 type Table struct {
-	// Weight, Forecast and Event are sums over the cases of each cell: of weights, of weights
-	// times probabilities, and of the weights of those with the event.
+	// Weight, Forecast and Event are sums over the cases of each cell: Σ w, Σ w·p and Σ w·y.
 	Weight, Forecast, Event [numCells + 2]float64
 	cases                   [numCells + 2]int
 }
 
-// Add takes one case. Missing: NaN in p or y leaves it out.
+// Add adds one case with forecast p, event y (0 or 1) and weight w. Missing: NaN in p or y is left out.
 func (t *Table) Add(p, y, w float64) {
 	if p != p || y != y || w == 0 {
 		return
@@ -164,7 +167,7 @@ func (t *Table) Add(p, y, w float64) {
 	t.cases[k]++
 }
 
-// Cases are how many there are.
+// Cases is the number of cases added.
 func (t *Table) Cases() (n int) {
 	for _, c := range t.cases {
 		n += c
@@ -183,18 +186,19 @@ func (t *Table) Isotonic() Map {
 	return Isotonic(p, y, w)
 }
 
-// The bins of a reliability table, between single ones for forecasts of exactly 0 and 1, and
-// the cases that each must have.
+// A reliability table has reliabilityBins bins, and one each for forecasts of exactly 0 and
+// 1. Every bin must have minCases cases.
 const (
 	reliabilityBins = 10
 	minCases        = 200
 )
 
-// Reliability is the reliability table as a function: the forecasts are gathered in ten bins of
-// equal width, and two for those of exactly 0 and 1; a bin of less than 200 cases joins the one
-// above it, or below if it is the last; frequencies that fall are pooled; the function
-// goes through the bins' mean forecasts and frequencies, from (0, 0) and to (1, 1) unless these
-// have bins of their own.
+// Reliability is the calibration function of a reliability table. Forecasts are collected
+// in ten bins of equal width, and two for forecasts of exactly 0 and 1. A bin with fewer
+// than 200 cases is merged with the next one, the last with the previous one.
+// Frequencies are made non-decreasing by PoolAdjacentViolators. The function passes through the
+// mean forecast and the frequency of each bin, and through (0, 0) and (1, 1) unless
+// these have bins of their own.
 //
 // Source: Flowerdew 2014, doi:10.3402/tellusa.v66.22662, with the bins of IMPROVER's
 // reliability calibration.
@@ -244,10 +248,11 @@ func (t *Table) Reliability() Map {
 	return simplify(x, y)
 }
 
-// Rearrange orders probabilities of exceeding ascending thresholds so that they nowhere rise,
-// by sorting them: nearer to the truth than they were, in any norm.
+// Rearrange sorts probabilities of exceeding ascending thresholds into descending order
+// (monotone rearrangement), so that they are consistent. The rearranged values are at
+// least as close to the true probabilities, in any norm.
 //
-// Missing: with NaN among them they stay.
+// Missing: unchanged if any is NaN.
 // Source: Chernozhukov et al. 2010, doi:10.3982/ECTA7880.
 func Rearrange(p []float64) {
 	if slices.ContainsFunc(p, math.IsNaN) {

@@ -6,24 +6,23 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Tails gathers errors of a mean in units of the spread that was forecast for them, to find a factor that
-// makes spread and error agree, and how heavy the tails of Student's t distribution are then. The zero value
-// is empty.
+// Tails accumulates standardised forecast errors |e|/s. Fit derives from them a factor for
+// the spread, and the degrees of freedom of Student's t distribution that describes the
+// tails. The zero value is empty.
 type Tails struct {
 	errors, spreads float64 // Σ w e², Σ w s²
 	cells           []float64
 	cases           int
 }
 
-// Cells of |e|/s. The score of a case is known to some 1e-5 from its cell; what lies beyond
-// the last one counts as in it.
+// The histogram of |e|/s has tailCells cells of width tailCell. Replacing |e|/s by the
+// centre of its cell changes a score by about 1e-5. Larger values count in the last cell.
 const (
 	tailCell  = 0.01
 	tailCells = 4000
 )
 
-// Add adds a case: its error e, the spread s that was forecast, and its weight. Cases with NaN
-// or without spread are left out.
+// Add adds a case with error e, forecast spread s and weight. Missing: cases with NaN or without spread are left out.
 func (t *Tails) Add(e, s, weight float64) {
 	if e != e || !(s > 0) {
 		return
@@ -37,22 +36,26 @@ func (t *Tails) Add(e, s, weight float64) {
 	t.cases++
 }
 
-// Cases is the number of cases that were added.
+// Cases is the number of cases added.
 func (t *Tails) Cases() int { return t.cases }
 
-// minInverseNu and maxInverseNu bound the inverse of the degrees of freedom: from the normal distribution to tails whose
-// variance hardly exists.
+// minInverseNu and maxInverseNu bound the inverse degrees of freedom 1/ν: from the normal
+// distribution to nearly infinite variance (ν = 2).
 const (
 	minInverseNu = 1e-6
 	maxInverseNu = 0.45
 )
 
-// Fit gives the factor √(Σ w e² / Σ w s²) of the spread, and the degrees of freedom with which Student's t
-// distribution of that spread has the least mean CRPS. Without cases, or where the mean was never wrong, nothing is
-// changed: factor 1, normal tails.
+// Fit returns the factor of the spread and the degrees of freedom ν:
 //
-// Source: the factor as Fortin et al. 2014, doi:10.1175/JHM-D-14-0008.1; the estimate by least CRPS as
-// Gneiting et al. 2005, doi:10.1175/MWR2904.1.
+//	factor = √( Σ w e² / Σ w s² )
+//	ν      = argmin mean CRPS of Student's t distribution with standard deviation factor·s
+//
+// 1/ν is found by golden-section search. Without cases or with errors that are all 0
+// the result is factor 1 and normal tails.
+//
+// Source: the factor as in Fortin et al. 2014, doi:10.1175/JHM-D-14-0008.1; the estimate by
+// least CRPS as in Gneiting et al. 2005, doi:10.1175/MWR2904.1.
 func (t *Tails) Fit() (factor, nu float64) {
 	if !(t.errors > 0) {
 		return 1, 1 / minInverseNu

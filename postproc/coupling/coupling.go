@@ -1,6 +1,9 @@
-// Package coupling tests whether calibrated members know of each other. Fair scores take
-// members for independent draws: those that were made together, by attention or by a
-// common stretch of the spread, gain score by too much spread without knowing more.
+// Package coupling tests whether calibrated members are independent draws.
+//
+// Fair scores assume that they are. Members that were calibrated jointly, by attention
+// over members or a common factor of the spread, are coupled: excessive spread then
+// improves their fair scores without adding information. A coupled ensemble is not
+// wrong, but has to be compared by plain scores.
 //
 // Source: Roberts 2026, arXiv:2602.15830 (fair scores reward coupled members).
 package coupling
@@ -14,21 +17,23 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Method calibrates members: any number of fields to as many.
+// Method calibrates members: any number of fields to as many fields.
 type Method func(members [][]float32) ([][]float32, error)
 
-// Dependence is an output that a change of another member reached.
+// Dependence is a dependence of an output member on another input member. Points is the number of points that changed.
 type Dependence struct{ From, To, Points int }
 
-// Jacobian changes one member at a time, by step at every point, and finds the outputs of
-// other members that do not keep all their bits. None: members are calibrated one by one.
+// Jacobian adds step to one member at a time, at every point, and lists the outputs of
+// other members that change any bit: the off-diagonal of a finite-difference Jacobian. An
+// empty result means that members are calibrated one by one.
 //
-// Cost: M+1 runs of the method. Errors: those of the method, another number of fields.
+// Shape: members [member][point]. Unit: step that of the members.
+// Cost: M+1 runs of the method. Errors: those of the method, a wrong number of fields.
 func Jacobian(f Method, members [][]float32, step float32) ([]Dependence, error) {
 	run := func(in [][]float32) ([][]float32, error) {
 		out, err := f(in)
 		if err == nil && len(out) != len(in) {
-			err = fmt.Errorf("coupling: %d members made of %d", len(out), len(in))
+			err = fmt.Errorf("coupling: the method returned %d members for %d", len(out), len(in))
 		}
 		return out, err
 	}
@@ -36,7 +41,7 @@ func Jacobian(f Method, members [][]float32, step float32) ([]Dependence, error)
 	if err != nil {
 		return nil, err
 	}
-	before = cloneFields(before) // the method may use its memory again
+	before = cloneFields(before) // the method may reuse its memory
 	var leaks []Dependence
 	for j := range members {
 		in := cloneFields(members)
@@ -62,6 +67,7 @@ func Jacobian(f Method, members [][]float32, step float32) ([]Dependence, error)
 	return leaks, nil
 }
 
+// cloneFields returns a deep copy.
 func cloneFields(x [][]float32) [][]float32 {
 	out := make([][]float32, len(x))
 	for i, f := range x {
@@ -70,14 +76,17 @@ func cloneFields(x [][]float32) [][]float32 {
 	return out
 }
 
-// CrossPair is the score of two groups of members that were calibrated apart, its spread taken between
-// the groups only (dist.CrossPairCRPSGrad), and the same with the spread of pairs within the groups,
+// CrossPair computes two scores of two groups of members that were calibrated separately:
+// cross, whose spread term has the pairs across the groups only
+// (dist.CrossPairCRPSGrad), and within, with the pairs inside the groups,
 //
 //	mean_i |x_i−y| − ½ mean |x_i−x_j|
 //
-// Their difference measures coupling: 0 on average when members are independent.
+// Their difference measures coupling; its expectation is 0 for independent members.
+// Coupling within a group changes the second term of within, but not that of cross.
 //
-// Shape: a, b [member], at least 2 in each. Missing: NaN in gives NaN.
+// Shape: a, b [member], at least 2 in each. Unit: that of y. Missing: NaN in gives NaN.
+// Source: Roberts 2026, arXiv:2602.15830.
 func CrossPair(a, b []float64, y float64) (cross, within float64) {
 	all := slices.Concat(a, b)
 	var near, inside float64
@@ -96,23 +105,23 @@ func CrossPair(a, b []float64, y float64) (cross, within float64) {
 	return dist.CrossPairCRPSGrad(nil, all, len(a), y), near/float64(len(all)) - inside/float64(2*pairs)
 }
 
-// Options say how the tests are made.
+// Options configure the tests. The zero value has equal weights and the default sizes.
 type Options struct {
-	Weights   []float64 // [point], nil for equal ones
-	Sizes     []int     // of the input-size test; nil means 3, 5 and all members
-	Bootstrap score.Bootstrap
+	Weights   []float64       // [point]; nil: equal
+	Sizes     []int           // numbers of input members of the input-size test; nil: 3 and 5
+	Bootstrap score.Bootstrap // of the intervals; the zero value is its default
 }
 
-// Row is what one test found.
+// Row is the result of one test.
 type Row struct {
-	ID               string  // of Tests
-	Members          int     // of the smaller input of an input-size test; else 0
-	Value, Low, High float64 // interval of resampled dates, NaN where there is none
-	Expected         float64
-	Decided, Passed  bool // not decided where dates do not suffice for an interval
+	ID               string  // key of Tests
+	Members          int     // number of input members in an input-size test; 0 in others
+	Value, Low, High float64 // with its bootstrap interval, NaN with too few dates
+	Expected         float64 // value of independent, reliable members
+	Decided, Passed  bool    // Decided: there is an interval; Passed: it contains Expected
 }
 
-// String says what was found, for people.
+// String describes the value, for display.
 func (r Row) String() string {
 	if r.Members > 0 {
 		return fmt.Sprintf(Tests[r.ID], r.Members)
@@ -120,15 +129,15 @@ func (r Row) String() string {
 	return Tests[r.ID]
 }
 
-// Tests are the names of tests with what they find, for people; those of input sizes have a verb
-// for the number of members.
+// Tests maps the id of each test to a description of its value. Those of input-size tests
+// have a verb for the number of members.
 var Tests = map[string]string{
-	"jacobian":    "members reached by a change of another",
-	"r":           "R = (1+1/M) <s²>/<(m−y)²>, debiased",
-	"size_crps":   "fair CRPS of %d members less that of all, over it",
-	"size_spread": "<s²> of %d members less that of all, over it",
-	"cross_pair":  "cross-pair CRPS less the fair one within groups, over it",
+	"jacobian":    "members that depend on another input member",
+	"r":           "R = (1+1/M) <s²>/<(m−y)²>, local bias removed",
+	"size_crps":   "fair CRPS from %d members relative to all, minus 1",
+	"size_spread": "<s²> from %d members relative to all, minus 1",
+	"cross_pair":  "cross-pair CRPS relative to the fair CRPS within groups, minus 1",
 }
 
-// Table is the result of all tests.
+// Table holds the results of all tests.
 type Table []Row

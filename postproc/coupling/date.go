@@ -9,25 +9,25 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Tests need a spread and dates to resample; cross pairs two members in each half.
+// A spread needs two members, and a cross-pair test two in each half.
 const (
 	minMembers = 2
 	minHalved  = 4
 )
 
-var errTooFew = errors.New("coupling: tests need 2 dates and 2 members")
+var errTooFew = errors.New("coupling: too few cases: want at least 2 dates and 2 members")
 
-// Outputs are the calibrated members of one date, made of all raw members, of the first few, and of
-// both halves apart. What was not made is nil: its tests are left out.
+// Outputs holds the calibrated members of one date: from all raw members, from the first
+// few of them, and from both halves separately. Tests of nil outputs are skipped.
 //
 // Shape: each [member][point].
 type Outputs struct {
 	All     [][]float32
-	Subsets [][][]float32 // in the order of Options.Sizes
-	Halves  [2][][]float32
+	Subsets [][][]float32  // in the order of Options.Sizes
+	Halves  [2][][]float32 // first and second half of the members
 }
 
-// sizes are the numbers of members of the input-size test.
+// sizes returns the numbers of members of the input-size test that are below members.
 func (o Options) sizes(members int) (out []int) {
 	if o.Sizes == nil {
 		o.Sizes = []int{3, 5}
@@ -40,16 +40,17 @@ func (o Options) sizes(members int) (out []int) {
 	return out
 }
 
-// MemberSubset is some of the raw members of a date, of which calibrated ones are made that know no others.
+// MemberSubset is a subset of the raw members of a date that is calibrated without the others.
 type MemberSubset struct {
-	Members []int // positions
-	field   func(*Outputs) *[][]float32
+	Members []int // positions on the member axis
+	// field returns the field of Outputs that holds the result.
+	field func(*Outputs) *[][]float32
 }
 
-// Store stores what was made of a part.
+// Store stores the calibrated members of the subset in to.
 func (p MemberSubset) Store(to *Outputs, made [][]float32) { *p.field(to) = made }
 
-// MemberSubsets are those that the tests need, all members first.
+// MemberSubsets lists the subsets that the tests need, all members first.
 func (o Options) MemberSubsets(members int) []MemberSubset {
 	part := func(lo, hi int, place func(*Outputs) *[][]float32) MemberSubset {
 		p := MemberSubset{field: place}
@@ -76,8 +77,8 @@ func (o Options) MemberSubsets(members int) []MemberSubset {
 	return parts
 }
 
-// Calibrate has a method make what the tests need of one date: calibrate gives the calibrated members
-// made of those raw members alone, in memory of their own.
+// Calibrate calls calibrate for every subset of one date. calibrate returns the calibrated
+// members of the given raw members alone, in memory of their own.
 //
 // Errors: those of calibrate.
 func (o Options) Calibrate(members int, calibrate func(of []int) ([][]float32, error)) (out Outputs, err error) {
@@ -91,22 +92,23 @@ func (o Options) Calibrate(members int, calibrate func(of []int) ([][]float32, e
 	return out, nil
 }
 
-// Date is what one date adds to the tests.
+// Date holds the contribution of one date to the tests.
 type Date struct {
 	Members int
-	Error   []float32  // [point] mean of all members less what came true
+	Error   []float32  // [point] mean of all members minus observation
 	Spread  float64    // Σ w s² over the points with an error
-	Sizes   []SizeSums // of all members, then of the few
-	Cross   [3]float64 // Σ w, of the cross-pair score, of the fair one within the halves
+	Sizes   []SizeSums // from all members, then from each subset
+	Cross   [3]float64 // Σ w, Σ w·cross-pair score, Σ w·fair score within the halves
 }
 
-// SizeSums are sums over points for members made of so many: of weights, of the fair CRPS and of s².
+// SizeSums holds sums over points of outputs from a number of members: Σ w, Σ w·fair CRPS and
+// Σ w·s², with s the spread of the output.
 type SizeSums struct {
 	Members int
 	Sums    [3]float64
 }
 
-// SumDate sums up what was made for a date. Only weights of o are used.
+// SumDate sums the outputs of one date. It uses the weights of o only.
 func (o Options) SumDate(out Outputs, obs []float32) Date {
 	d := Date{Members: len(out.All), Error: make([]float32, len(obs))}
 	for p, y := range obs {
@@ -133,6 +135,7 @@ func (o Options) SumDate(out Outputs, obs []float32) Date {
 	return d
 }
 
+// weight is the weight of point p.
 func (o Options) weight(p int) float64 {
 	if o.Weights == nil {
 		return 1
@@ -140,7 +143,7 @@ func (o Options) weight(p int) float64 {
 	return o.Weights[p]
 }
 
-// sum adds up weights and, times these, what of gives at n points; NaN is left out.
+// sum adds the weights, and the values of n points times their weights, to to. Points with NaN are left out.
 func (o Options) sum(to []float64, n int, of func(point int, to []float64)) {
 	v := make([]float64, len(to)-1)
 	for p := range n {
@@ -159,7 +162,7 @@ func (o Options) sum(to []float64, n int, of func(point int, to []float64)) {
 	}
 }
 
-// column is one point of all members.
+// column returns the values of all members at point p.
 func column(x [][]float32, p int) []float64 {
 	out := make([]float64, len(x))
 	for i, f := range x {
@@ -168,27 +171,28 @@ func column(x [][]float32, p int) []float64 {
 	return out
 }
 
-// NewTable makes the tests of a method from what its dates add, in their order:
+// NewTable computes the tests of a method from the sums of its dates, in temporal order:
 //
-//  1. Jacobian: leaks is the number of pairs of members of which one is reached by a change of the
-//     other; below 0 it was not looked at.
-//  2. R = (1+1/M) <s²>/<(m−y)²> of output less its local mean bias: 1 for reliable members.
-//     Above 1 with a better fair CRPS is the mark of coupling.
-//  3. Input size: fair CRPS and <s²> of the output of K members less those of all.
-//  4. Cross pairs: CrossPair of halves of the input that are calibrated apart, less the fair
-//     score of pairs within them.
+//  1. Jacobian: leaks is the number of pairs of members where one output depends on the
+//     other input; below 0: not tested.
+//  2. R = (1+1/M) <s²>/<(m−y)²> of the output without its local mean bias; 1 for
+//     reliable members. R > 1 with a better fair CRPS indicates coupling.
+//  3. Input size: fair CRPS and <s²> of the output from K members relative to those from
+//     all. Expected 0.
+//  4. Cross pairs: CrossPair of the halves relative to the fair score of pairs within
+//     them. Expected 0.
 //
-// A test passes if its interval holds what is expected; the first, if nothing leaks. Those for which
-// there is no output are left out.
+// A test passes if its interval contains the expected value; the first if leaks is 0.
+// Tests without output are left out.
 //
-// Errors: fewer than 2 dates or members, dates that are not alike.
+// Errors: fewer than 2 dates or members, dates of different shape.
 func NewTable(leaks int, dates []Date, o Options) (Table, error) {
 	if len(dates) < 2 || dates[0].Members < minMembers {
 		return nil, errTooFew
 	}
 	for k, d := range dates {
 		if d.Members != dates[0].Members || len(d.Error) != len(dates[0].Error) || len(d.Sizes) != len(dates[0].Sizes) {
-			return nil, fmt.Errorf("coupling: date %d has %d members of %d points, the first %d of %d", k, d.Members, len(d.Error), dates[0].Members, len(dates[0].Error))
+			return nil, fmt.Errorf("coupling: date %d has %d members of %d points, date 0 has %d of %d", k, d.Members, len(d.Error), dates[0].Members, len(dates[0].Error))
 		}
 	}
 	m := dates[0].Members
@@ -196,6 +200,7 @@ func NewTable(leaks int, dates []Date, o Options) (Table, error) {
 	if leaks >= 0 {
 		table = Table{{ID: "jacobian", Value: float64(leaks), Low: math.NaN(), High: math.NaN(), Decided: true, Passed: leaks == 0}}
 	}
+	// row appends a test of a function of sums over dates.
 	row := func(id string, few int, want float64, rows [][]float64, of func(sums []float64) float64) error {
 		v, low, high, err := o.Bootstrap.Interval(rows, of)
 		table = append(table, Row{id, few, v, low, high, want, low <= high, low <= want && want <= high})
@@ -204,6 +209,7 @@ func NewTable(leaks int, dates []Date, o Options) (Table, error) {
 	if err := row("r", 0, 1, o.ratios(dates), func(s []float64) float64 { return (1 + 1/float64(m)) * s[0] / s[1] }); err != nil {
 		return nil, err
 	}
+	// of collects the sums of all dates, [date][quantity], for the bootstrap.
 	of := func(get func(Date) []float64) [][]float64 {
 		rows := make([][]float64, len(dates))
 		for k, d := range dates {
@@ -227,10 +233,11 @@ func NewTable(leaks int, dates []Date, o Options) (Table, error) {
 	return table, err
 }
 
-// ratios are, by date, Σ w s² and Σ w (m−y)², the errors less their mean at each point.
+// ratios returns for each date Σ w s² and Σ w (m−y)². The mean error at each point is
+// removed first; the factor t/(t−1) corrects for its estimation from the same t dates.
 func (o Options) ratios(dates []Date) [][]float64 {
 	n := len(dates[0].Error)
-	bias, count := make([]float64, n), make([]float64, n)
+	bias, count := make([]float64, n), make([]float64, n) // Σ error and number of dates at each point
 	for _, d := range dates {
 		for p, e := range d.Error {
 			if e == e {
@@ -246,7 +253,7 @@ func (o Options) ratios(dates []Date) [][]float64 {
 		for p, e := range d.Error {
 			if e == e {
 				r := float64(e) - bias[p]/count[p]
-				sq += o.weight(p) * r * r * t / (t - 1) // the bias was taken from the same dates
+				sq += o.weight(p) * r * r * t / (t - 1)
 			}
 		}
 		rows[k] = []float64{d.Spread, sq}

@@ -5,14 +5,15 @@ import (
 	"math"
 )
 
-// BernsteinQuantile is the quantile function of the polynomial with Bernstein
-// coefficients a of degree d:
+// BernsteinQuantile is the quantile function given by the Bernstein polynomial of degree d
+// with coefficients a:
 //
 //	Q(t) = Σ_j a_j C(d,j) t^j (1−t)^(d−j)
 //
-// It rises if the coefficients do. Its mean is the mean of the coefficients.
+// It is non-decreasing if the coefficients are. The mean of the distribution is the mean
+// of the coefficients.
 //
-// Shape: a [d+1], d ≥ 0. Unit: that of a. NaN for t outside [0, 1].
+// Shape: a [d+1], d ≥ 0. Unit: that of a. Missing: NaN for t outside [0, 1].
 // Source: Bremnes 2020, doi:10.1175/MWR-D-19-0227.1.
 func BernsteinQuantile(a []float64, t float64) float64 {
 	if !(t >= 0 && t <= 1) {
@@ -24,8 +25,10 @@ func BernsteinQuantile(a []float64, t float64) float64 {
 	return sum
 }
 
-// BernsteinCDF is the probability t with Q(t) = x: 0 below a[0], 1 above the last
-// coefficient. a is ascending.
+// BernsteinCDF is the distribution function, the t with Q(t) = x: 0 below a[0], 1 above the
+// last coefficient. It is found by bisection.
+//
+// Shape: a [d+1], ascending. Missing: NaN in x gives NaN.
 func BernsteinCDF(a []float64, x float64) float64 {
 	switch {
 	case math.IsNaN(x):
@@ -36,7 +39,7 @@ func BernsteinCDF(a []float64, x float64) float64 {
 		return 1
 	}
 	low, high := 0.0, 1.0
-	for range 60 { // halving: below 1e-16 of the probability
+	for range 60 { // bisection to below 1e-16 in t
 		mid := (low + high) / 2
 		if BernsteinQuantile(a, mid) < x {
 			low = mid
@@ -47,18 +50,18 @@ func BernsteinCDF(a []float64, x float64) float64 {
 	return (low + high) / 2
 }
 
-// BernsteinCRPS is the exact CRPS of a Bernstein quantile function against y. With
-// t the probability of y and B_{j,d} the polynomials:
+// BernsteinCRPS is the exact CRPS of a Bernstein quantile function for y. With t = F(y) and
+// B_{j,d} the Bernstein polynomials:
 //
 //	crps  = y(2t−1) + Σ_j a_j da_j
 //	da_j  = 2/(d+1) [ Σ_{i≤j} B_{i,d+1}(t) − (j+1)/(d+2) ]
 //
-// da_j are the derivatives: that by t is 0. da may be nil.
+// It follows from CRPS = 2 ∫ pinball loss dτ. da_j are also the derivatives with respect
+// to a_j, since that with respect to t is 0. da may be nil.
 //
 // Shape: a ascending and da [d+1]. Unit: that of y. Missing: NaN in gives NaN.
 // Cost: 60 evaluations of Q.
-// Source: Bremnes 2020, doi:10.1175/MWR-D-19-0227.1; CRPS as twice the integral of the
-// pinball loss over all levels.
+// Source: Bremnes 2020, doi:10.1175/MWR-D-19-0227.1.
 func BernsteinCRPS(da, a []float64, y float64) float64 {
 	d := len(a) - 1
 	t := BernsteinCDF(a, y)
@@ -75,7 +78,7 @@ func BernsteinCRPS(da, a []float64, y float64) float64 {
 		}
 		above += b
 		g := 2 / float64(d+1) * (above - float64(j+1)/float64(d+2))
-		crps += (a[j] - y) * g // Σ da_j = 1−2t: y shifts nothing, but keeps digits
+		crps += (a[j] - y) * g // Σ da_j = 1−2t, so subtracting y is exact and avoids cancellation
 		if da != nil {
 			da[j] = g
 		}
@@ -83,7 +86,8 @@ func BernsteinCRPS(da, a []float64, y float64) float64 {
 	return crps
 }
 
-// bernstein calls f with B_{j,d}(t) for j from 0 to d.
+// bernstein calls f with B_{j,d}(t) = C(d,j) t^j (1−t)^(d−j) for j from 0 to d, by the ratio
+// of consecutive terms.
 func bernstein(d int, t float64, f func(j int, b float64)) {
 	if t == 1 {
 		for j := range d {
@@ -99,14 +103,14 @@ func bernstein(d int, t float64, f func(j int, b float64)) {
 	}
 }
 
-// CensoredBernsteinCRPS is the CRPS of max(X, 0) against y, X with the Bernstein quantile
-// function Q of coefficients a; F its distribution function. What lies below 0 is taken from
-// the score of X:
+// CensoredBernsteinCRPS is the CRPS of max(X, 0) for y, where X has the Bernstein quantile
+// function Q with coefficients a and the distribution function F. The part below 0 is
+// subtracted from the score of X:
 //
 //	crps = BernsteinCRPS(a, max(y,0)) − ∫_{−∞}^0 F² + max(−y, 0)
 //	∫_{−∞}^0 F² = −2 ∫_0^{F(0)} t Q(t) dt
 //
-// Shape, missing: as BernsteinCRPS. Source: as there, by integration in t.
+// Shape, Missing: as BernsteinCRPS. Source: as BernsteinCRPS, by integration over t.
 func CensoredBernsteinCRPS(da, a []float64, y float64) float64 {
 	crps := BernsteinCRPS(da, a, max(y, 0)) + max(-y, 0)
 	if a[0] >= 0 || math.IsNaN(y) {
@@ -129,7 +133,9 @@ func CensoredBernsteinCRPS(da, a []float64, y float64) float64 {
 	return crps
 }
 
-// bernsteinIntegrals are the integrals of B_{j,n} from 0 to t.
+// bernsteinIntegrals returns the integrals of B_{j,n} from 0 to t,
+//
+//	∫_0^t B_{j,n} = (1 − Σ_{i≤j} B_{i,n+1}(t)) / (n+1)
 func bernsteinIntegrals(n int, t float64) []float64 {
 	out := make([]float64, n+1)
 	var b []float64
@@ -142,8 +148,9 @@ func bernsteinIntegrals(n int, t float64) []float64 {
 	return out
 }
 
-// bernsteinMoments are mean and standard deviation of max(X, 0) if that is asked for, else of
-// X. The square of a Bernstein polynomial is one of twice the degree.
+// bernsteinMoments returns mean and standard deviation of X, or of max(X, 0) if censored.
+// The square of a Bernstein polynomial is one of twice the degree, with the coefficients
+// Σ a_i a_j C(d,i) C(d,j) / C(2d,i+j).
 func bernsteinMoments(a []float64, censored bool) (mean, std float64) {
 	d := len(a) - 1
 	var from float64
@@ -169,7 +176,7 @@ func bernsteinMoments(a []float64, censored bool) (mean, std float64) {
 	return fromRawMoments(moment(a), moment(square))
 }
 
-// logBinomial is the logarithm of a binomial coefficient.
+// logBinomial is the logarithm of the binomial coefficient C(n, k).
 func logBinomial(n, k int) float64 {
 	a, _ := math.Lgamma(float64(n + 1))
 	b, _ := math.Lgamma(float64(k + 1))
@@ -177,12 +184,14 @@ func logBinomial(n, k int) float64 {
 	return a - b - c
 }
 
-// BernsteinPinball gives the function of the mean pinball loss of Q over the levels
-// i/(levels+1), times 2, which makes it nearly the CRPS (1 % more at 99 levels):
+// BernsteinPinball returns a function that computes twice the mean pinball loss of Q over
+// the probabilities τ_i = i/(levels+1), an approximation of the CRPS (1 % larger for 99
+// levels):
 //
-//	2/levels Σ_i (y − q_i)(τ_i − 1[y < q_i]),   q_i = Q(τ_i), or max(Q(τ_i), 0) if it is censored
+//	2/levels Σ_i (y − q_i)(τ_i − 1[y < q_i]),   q_i = Q(τ_i), or max(Q(τ_i), 0) if censored
 //
-// The function fills da with the derivatives by the coefficients unless it is nil.
+// The function fills da with the derivatives with respect to the coefficients unless da is
+// nil.
 //
 // Shape: a and da [degree+1]. Unit: that of y. Missing: NaN in gives NaN.
 // Source: Bremnes 2020, doi:10.1175/MWR-D-19-0227.1.
@@ -222,8 +231,8 @@ func BernsteinPinball(degree, levels int, censored bool) func(da, a []float64, y
 	}
 }
 
-// pinball is the pinball loss of a quantile q of level tau against y, and its derivative by q,
-// which where both are equal is the mean of both sides.
+// pinball is the pinball loss of the τ quantile q for y, and its derivative with respect to
+// q. At q = y the derivative is the mean of both one-sided derivatives.
 func pinball(q, y, tau float64) (loss, slope float64) {
 	switch d := y - q; {
 	case d > 0:
@@ -235,35 +244,38 @@ func pinball(q, y, tau float64) (loss, slope float64) {
 	}
 }
 
-// Pinball is the pinball loss (y − q)(tau − 1[y < q]) of a quantile q of level tau against y.
+// Pinball is the pinball (quantile) loss of the tau quantile q for y:
 //
+//	(y − q)(τ − 1[y < q])
+//
+// Unit: that of y. Better: lower. Missing: NaN in gives NaN.
 // Source: Koenker and Bassett 1978, doi:10.2307/1913643.
 func Pinball(q, y, tau float64) float64 {
 	loss, _ := pinball(q, y, tau)
 	return loss
 }
 
-// PinballSlope is its derivative by q; that by y is the negative of it.
+// PinballSlope is the derivative of Pinball with respect to q; that with respect to y is its negative.
 func PinballSlope(q, y, tau float64) float64 {
 	_, slope := pinball(q, y, tau)
 	return slope
 }
 
-// Names of families with a size.
+// IDs of the families with a degree.
 const (
 	BernsteinID         = "bernstein"
 	censoredBernsteinID = "censored_bernstein"
 )
 
-// Bernstein is the family of Bernstein quantile functions of a degree, with the coefficients
-// as its parameters.
+// Bernstein is the family of Bernstein quantile functions of a degree. The parameters are
+// the coefficients.
 func Bernstein(degree int) *Family {
 	f := bernsteinFamily(degree)
 	f.Excess.Family = CensoredBernstein(degree)
 	return f
 }
 
-// CensoredBernstein is that of max(X, 0), X with a Bernstein quantile function.
+// CensoredBernstein is the family of max(X, 0), where X has a Bernstein quantile function.
 func CensoredBernstein(degree int) *Family {
 	f := bernsteinFamily(degree)
 	f.ID, f.Name, f.Positive = censoredBernsteinID, "Bernstein quantile function censored at 0", true
@@ -286,6 +298,7 @@ func CensoredBernstein(degree int) *Family {
 	return f
 }
 
+// bernsteinFamily makes the uncensored family without Excess.Family.
 func bernsteinFamily(degree int) *Family {
 	z := NormalCoefficients(degree)
 	f := &Family{ID: BernsteinID, Name: "Bernstein quantile function",

@@ -1,7 +1,7 @@
 package dist
 
-// CensoredLogisticCDF is the distribution function at x of max(X, 0), X logistic
-// with location mu and scale s.
+// CensoredLogisticCDF is the distribution function at x of max(X, 0), X logistic with
+// location mu and scale s.
 func CensoredLogisticCDF(mu, s, x float64) float64 {
 	if x < 0 {
 		return 0
@@ -9,19 +9,18 @@ func CensoredLogisticCDF(mu, s, x float64) float64 {
 	return LogisticCDF((x - mu) / s)
 }
 
-// CensoredLogisticQuantile is the value below which max(X, 0) lies with
-// probability p.
+// CensoredLogisticQuantile is the p quantile of max(X, 0), X logistic.
 func CensoredLogisticQuantile(mu, s, p float64) float64 {
 	return max(0, mu+s*LogisticQuantile(p))
 }
 
-// CensoredLogisticCRPS is the CRPS of max(X, 0) against y, X logistic, with its
-// derivatives. With z = (max(y,0)−mu)/s, l = −mu/s, G = 1−Q the parent's
-// distribution function and K(x) = log(1+exp(−x)):
+// CensoredLogisticCRPS is the CRPS of max(X, 0) for y, X logistic, with its derivatives.
+// With z = (max(y,0)−mu)/s, l = −mu/s, G = 1−Q the distribution function of the standard
+// logistic distribution and K(x) = log(1+exp(−x)):
 //
-//	crps = s [ (z−l) + 2K(z) − K(l) − Q(l) ] + max(−y, 0)
+//	crps = s g + max(−y, 0),  g = (z−l) + 2K(z) − K(l) − Q(l)
 //	dmu  = −(g_z + g_l),  ds = g − z g_z − l g_l
-//	g_z  = 1 − 2Q(z),  g_l = −G(l)²,  g the bracket
+//	g_z  = 1 − 2Q(z),  g_l = −G(l)²
 //
 // Unit: that of y. Missing: NaN in gives NaN; s < 0 gives NaN; s = 0 is the point
 // mass at max(mu, 0).
@@ -37,7 +36,7 @@ func censoredLogistic(mu, s, y float64) (crps, dmu, ds float64) {
 	ql, kl := logisticTail(l)
 	gz, gl := 1-2*qz, -(1-ql)*(1-ql)
 	g := z - l + 2*kz - kl - ql
-	if l < 0 { // the same without the cancellation of K(l) ≈ −l
+	if l < 0 { // K(l) = K(−l) − l, without cancellation
 		_, up := logisticTail(-l) // K(−l) = K(l) + l
 		g = z + 2*kz - up - ql
 	}

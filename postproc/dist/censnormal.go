@@ -10,18 +10,18 @@ func CensoredNormalCDF(mu, sigma, x float64) float64 {
 	return NormalCDF((x - mu) / sigma)
 }
 
-// CensoredNormalQuantile is the value below which max(X, 0) lies with probability p.
+// CensoredNormalQuantile is the p quantile of max(X, 0), X ~ N(mu, sigma²).
 func CensoredNormalQuantile(mu, sigma, p float64) float64 {
 	return max(0, mu+sigma*NormalQuantile(p))
 }
 
-// CensoredNormalCRPS is the CRPS of max(X, 0) against y, X ~ N(mu, sigma²), with its
+// CensoredNormalCRPS is the CRPS of max(X, 0) for y, X ~ N(mu, sigma²), with its
 // derivatives. With z = (max(y,0)−mu)/sigma and l = −mu/sigma:
 //
-//	crps   = sigma [ z(2Φ(z)−1) + 2φ(z) − 1/√π − I(l) ] + max(−y, 0)
+//	crps   = sigma g + max(−y, 0),  g = z(2Φ(z)−1) + 2φ(z) − 1/√π − I(l)
 //	I(l)   = ∫_{−∞}^l Φ² = lΦ(l)² + 2φ(l)Φ(l) − Φ(√2 l)/√π
 //	dmu    = −(g_z + g_l),  dsigma = g − z g_z − l g_l
-//	g_z    = 2Φ(z) − 1,  g_l = −Φ(l)²,  g the bracket
+//	g_z    = 2Φ(z) − 1,  g_l = −Φ(l)²
 //
 // Unit: that of y. Missing: NaN in gives NaN; sigma < 0 gives NaN; sigma = 0 is the
 // point mass at max(mu, 0).
@@ -38,7 +38,7 @@ func censoredNormal(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	var g float64
 	if l <= 0 {
 		g = z*gz + 2*NormalPDF(z) - invSqrtPi - (l*f*f + 2*NormalPDF(l)*f - invSqrtPi*NormalCDF(math.Sqrt2*l))
-	} else { // what is not in the mass at 0 is small: (z−l) − 2∫Q over l..z + ∫Q² from l
+	} else { // little mass above 0: g = (z−l) − 2∫_l^z Q + ∫_l^∞ Q² with Q = 1−Φ, without cancellation
 		q := NormalCDF(-l)
 		tail := func(x float64) float64 { return NormalPDF(x) - x*NormalCDF(-x) }
 		square := 2*NormalPDF(l)*q - l*q*q - invSqrtPi*NormalCDF(-math.Sqrt2*l)

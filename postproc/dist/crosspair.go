@@ -2,17 +2,18 @@ package dist
 
 import "math"
 
-// CrossPairCRPSGrad is the CRPS of two groups of members that were calibrated apart, the
-// first of x and the others, its spread taken between the groups only,
+// CrossPairCRPSGrad is the CRPS of two groups of members, of which the first has first
+// members. Its spread term has only the pairs across the groups (A and B members, M = A+B):
 //
 //	(1/M) Σᵢ|xᵢ−y| − 1/(2·A·B) Σ_{a<first} Σ_{b≥first} |x_a−x_b|
 //
-// and its derivative to every member. Pairs across are conditionally independent, so members
-// of one group gain nothing by knowing of each other. Where values are equal, the mean
-// of both sides is taken.
+// It fills dx with the derivatives with respect to the members. If the groups were
+// calibrated separately, pairs across are conditionally independent, so dependence within a
+// group does not improve the score. Where values are equal, a derivative is the mean of
+// both one-sided derivatives.
 //
-// Shape: x and dx [member], 1 ≤ first < M; dx is filled, or nil where no derivative is wanted; x is left as it is.
-// Missing: NaN gives NaN. Cost: O(M²); no allocation.
+// Shape: x and dx [member], 1 ≤ first < M; dx may be nil; x is unchanged.
+// Unit: that of y. Missing: NaN gives NaN. Cost: O(M²); no allocation.
 // Source: Roberts 2026, arXiv:2602.15830 (why fair scores reward coupled members).
 func CrossPairCRPSGrad(dx, x []float64, first int, y float64) float64 {
 	m, a, b := float64(len(x)), float64(first), float64(len(x)-first)
@@ -24,7 +25,7 @@ func CrossPairCRPSGrad(dx, x []float64, first int, y float64) float64 {
 			others = x[:first]
 		}
 		for _, w := range others {
-			between += math.Abs(v-w) / 2 // every pair is met twice
+			between += math.Abs(v-w) / 2 // every pair is visited twice
 		}
 		if dx == nil {
 			continue

@@ -6,8 +6,8 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// CSGammaCDF is the distribution function at x of max(G−shift, 0), G gamma
-// distributed: the censored, shifted gamma distribution of precipitation.
+// CSGammaCDF is the distribution function at x of max(G−shift, 0), G gamma distributed: the
+// censored, shifted gamma distribution for precipitation.
 func CSGammaCDF(shape, scale, shift, x float64) float64 {
 	if x < 0 {
 		return 0
@@ -15,7 +15,7 @@ func CSGammaCDF(shape, scale, shift, x float64) float64 {
 	return mathext.GammaIncReg(shape, (x+shift)/scale)
 }
 
-// CSGammaQuantile is the value below which max(G−shift, 0) lies with probability p.
+// CSGammaQuantile is the p quantile of max(G−shift, 0), G gamma distributed.
 func CSGammaQuantile(shape, scale, shift, p float64) float64 {
 	switch {
 	case math.IsNaN(p) || p < 0 || p > 1:
@@ -26,14 +26,14 @@ func CSGammaQuantile(shape, scale, shift, p float64) float64 {
 	return max(0, scale*mathext.GammaIncRegInv(shape, p)-shift)
 }
 
-// CSGammaCRPS is the CRPS of max(G−shift, 0) against y, G gamma distributed, with its
-// derivatives by shape k, scale θ and shift. With t = (max(y,0)+shift)/θ,
+// CSGammaCRPS is the CRPS of max(G−shift, 0) for y, G gamma distributed, with its
+// derivatives with respect to shape k, scale θ and shift. With t = (max(y,0)+shift)/θ,
 // c = shift/θ, F_k the gamma distribution function and b = Γ(k+½)/(√π Γ(k)):
 //
 //	crps   = θ g + max(−y, 0)
 //	g      = t(2F_k(t)−1) − k(2F_{k+1}(t)−1) − cF_k(c)² + kF_{k+1}(c)² − b(1−F_{2k+1}(2c))
 //	dshift = g_t + g_c,  dscale = g − t g_t − c g_c,  g_t = 2F_k(t)−1,  g_c = −F_k(c)²
-//	dshape = θ ∂g/∂k, with ∂F_k/∂k by its series
+//	dshape = θ ∂g/∂k, with ∂F_k/∂k from its series
 //
 // Unit: that of y for scale, shift and score. Missing: NaN in gives NaN, as do shape
 // or scale ≤ 0 and shift < 0.
@@ -60,7 +60,7 @@ func CSGammaCRPS(shape, scale, shift, y float64) (crps, dshape, dscale, dshift f
 	return scale*g + below, scale * dk, g - t*gt - c*gc, gt + gc
 }
 
-// gammaCDFShape is the derivative of F_k(x) by k, from the series of F_k:
+// gammaCDFShape is the derivative of F_k(x) with respect to k, from the series of F_k:
 //
 //	Σ_n x^{k+n} exp(−x) / Γ(k+n+1) · (log x − ψ(k+n+1))
 func gammaCDFShape(k, x float64) float64 {
@@ -83,9 +83,10 @@ func gammaCDFShape(k, x float64) float64 {
 	}
 }
 
-// AverageCSGamma is the distribution whose gamma distribution, before it is shifted, has the mean
-// of n means and of n standard deviations, and whose shift is that of n shifts. Averaged shapes and
-// scales, of which one is large where the other is small, would belong to none of them.
+// AverageCSGamma averages n distributions: the gamma distribution before the shift has the
+// mean of their means and of their standard deviations, and the shift is the mean of the
+// shifts. Averaging shapes and scales directly gives a wrong distribution, since a large
+// shape with a small scale compensates a small shape with a large scale.
 //
 // Shape: par [n][shape, scale, shift].
 func AverageCSGamma(par [][]float64) []float64 {

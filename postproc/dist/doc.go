@@ -1,12 +1,13 @@
-// Package dist holds probability distributions and their continuous ranked
-// probability scores (CRPS) with gradients: the one place where each of these
-// formulas is written. Losses, scores and fits of the whole program call it.
+// Package dist implements probability distributions and their continuous ranked
+// probability score (CRPS) with gradients. Losses, scores and fits of the whole program
+// use these functions, so each formula is written once.
 //
-// The CRPS of a forecast distribution F against one value y is
+// The CRPS of a forecast distribution F for an observation y is
 //
 //	∫ ( F(x) − 1[x ≥ y] )² dx  =  E|X−y| − ½ E|X−X'|,   X, X' ~ F independent
 //
-// in the unit of the variable; lower is better. All functions work on float64
-// scalars, allocate nothing and give NaN where an argument is NaN.
-// The package imports nothing else of the program.
+// Unit: that of the variable. Better: lower. Functions operate on float64 scalars and do
+// not allocate.
+// Missing: NaN in an argument gives NaN.
+// The package does not import other packages of the program.
 package dist

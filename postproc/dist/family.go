@@ -2,76 +2,84 @@ package dist
 
 import "math"
 
-// Family is a kind of distribution with few parameters: its functions over a slice of
-// them, for code that works with any family.
+// Family is a parametric family of distributions: its functions for a slice of parameters,
+// for code that works with any family.
 //
 // Shape: par and grad have one entry for each name in Parameters.
 type Family struct {
-	ID         string // the name in files, never changed
-	Name       string // for people
+	ID         string // name in files and options
+	Name       string // name for display
 	Parameters []string
-	Roles      []Role // of the parameters
+	Roles      []Role // [parameter]
 	CDF        func(par []float64, x float64) float64
 	Quantile   func(par []float64, p float64) float64
-	// CRPS fills grad with the derivatives by the parameters unless it is nil. That by y is
-	// 2 CDF(y) − 1.
+	// CRPS fills grad with the derivatives with respect to the parameters unless grad is nil.
+	// The derivative with respect to y is 2 CDF(y) − 1.
 	CRPS func(grad, par []float64, y float64) float64
-	// Moments are mean and standard deviation.
+	// Moments returns mean and standard deviation.
 	Moments func(par []float64) (mean, std float64)
-	// HalfMeanDifference is ½E|X−X'|, the CRPS that the distribution expects of itself; nil where no closed
-	// form is written.
+	// HalfMeanDifference is ½E|X−X'|, the expected CRPS if the observation is a draw from the
+	// distribution; nil: no closed form.
 	HalfMeanDifference func(par []float64) float64
-	// Positive says that there are no values below 0.
+	// Positive: the distribution has no values below 0.
 	Positive bool
-	// Excess is the family of what lies above a threshold, if that is one of the table.
+	// Excess is the family of max(X−t, 0); the zero value means that Table has none.
 	Excess Excess
-	// StandardMoments are the moments of what has location 0 and scale 1, before it is cut at 0, of a family that has both and no other parameter.
-	// The zero value is of all others.
+	// StandardMoments holds the moments at location 0 and scale 1, before truncation or censoring at 0,
+	// for families with exactly these two parameters; zero for others.
 	StandardMoments Moments
-	// Average gives the parameters of an average of distributions whose parameters are given, [distribution][parameter], if they are not the means of the
-	// parameters. Of fixed parameters, which all of them have in common, given has none.
+	// Average returns the parameters of the average of distributions; nil: the means of the
+	// parameters. given is [distribution][parameter] without the leading fixed parameters,
+	// which all distributions share.
 	Average func(fixed []float64, given [][]float64) []float64
-	// FLOPs is a rough number of operations of the CRPS with its derivatives; 0 stands for 100.
+	// FLOPs estimates the operations of the CRPS with its derivatives; 0: 100.
 	FLOPs int64
 
 	shortcuts
 }
 
-// shortcuts are what a family has of OfMoments and QuantileFunc.
+// shortcuts are the implementations of OfMoments and QuantileFunc.
 type shortcuts struct {
-	// One of both is behind OfMoments: the parameters themselves, or those of scale 1 and a location, which
-	// give every ratio of the moments.
+	// Exactly one is set: setMoments computes the parameters; standard sets scale 1 and the
+	// location u, over which OfMoments searches for the ratio of the moments.
 	setMoments  func(par []float64, mean, std float64)
 	setStandard func(par []float64, u float64)
-	// quantileFunc is nil where QuantileFunc saves nothing.
+	// quantileFunc implements QuantileFunc; nil: by Quantile.
 	quantileFunc func(p float64) func(par []float64) float64
 }
 
-// Moments are a mean and a standard deviation.
+// Moments holds a mean and a standard deviation.
 type Moments struct{ Mean, Std float64 }
 
-// Role says what becomes of a parameter if the variable is shifted by a and multiplied by b.
+// Role describes how a parameter x changes if the variable is multiplied by b and a is added.
 type Role uint8
 
 // The roles.
 const (
 	Location    Role = iota // a + b·x, in the unit of the variable
 	Scale                   // b·x, in the unit of the variable
-	Invariant               // x
-	LogLocation             // x + log b, of a variable that is not shifted
+	Invariant               // x: unchanged, without unit
+	LogLocation             // x + log b; only for a = 0
 )
 
-// Excess describes the distribution of max(X−t, 0): it has the parameters of X, to each of which
-// its sign times t is added. Its CRPS against max(y−t, 0) is that of X weighted with 1 above t.
+// Excess describes the distribution of max(X−t, 0). It has the parameters of X, to each of
+// which its sign times t is added. Its CRPS for max(y−t, 0) is the threshold-weighted CRPS
+// of X with weight 1 above t.
 //
 // Source: Gneiting and Ranjan 2011, doi:10.1198/jbes.2010.08110; Allen et al. 2023, arXiv:2202.12732.
 type Excess struct {
-	Family *Family // nil: none
-	Signs  []float64
+	Family *Family   // nil: none
+	Signs  []float64 // [parameter]
 }
 
-// CRPSAbove is the CRPS weighted with 1 above a threshold t and 0 below. Its gradient is
-// that of Excess.Family at par, which is changed to those of the excess.
+// CRPSAbove is the threshold-weighted CRPS with weight 1 above t and 0 below:
+//
+//	∫_t^∞ ( F(x) − 1[x ≥ y] )² dx
+//
+// It replaces par by the parameters of the excess; grad is the gradient with respect to
+// these.
+//
+// Source: as Excess.
 func (f *Family) CRPSAbove(grad, par []float64, t, y float64) float64 {
 	for i, sign := range f.Excess.Signs {
 		par[i] += sign * t
@@ -79,8 +87,8 @@ func (f *Family) CRPSAbove(grad, par []float64, t, y float64) float64 {
 	return f.Excess.Family.CRPS(grad, par, max(y-t, 0))
 }
 
-// QuantileFunc is Quantile for one p and many parameters: what depends on p alone is
-// computed once.
+// QuantileFunc returns the p quantile as a function of the parameters. Terms that depend on p
+// alone are computed once.
 func (f *Family) QuantileFunc(p float64) func(par []float64) float64 {
 	if f.quantileFunc != nil {
 		return f.quantileFunc(p)
@@ -88,8 +96,8 @@ func (f *Family) QuantileFunc(p float64) func(par []float64) float64 {
 	return func(par []float64) float64 { return f.Quantile(par, p) }
 }
 
-// Below is the probability of values less than x: the distribution function without the
-// mass at x itself. Missing: NaN among the parameters gives NaN.
+// Below is the probability of values less than x, without the point mass at x.
+// Missing: NaN among the parameters gives NaN.
 func (f *Family) Below(par []float64, x float64) float64 {
 	for _, v := range par {
 		if v != v {
@@ -109,7 +117,8 @@ func (f *Family) Above(par []float64, x float64) float64 {
 	return 1 - f.CDF(par, x)
 }
 
-// Censored is the distribution of max(X, 0), by the same parameters: f itself where no closed form of it is written, or none is needed.
+// Censored is the family of max(X, 0) with the same parameters; f itself if that has no
+// closed form or X has no values below 0.
 func (f *Family) Censored() *Family {
 	if f.Excess.Family == nil {
 		return f
@@ -117,21 +126,22 @@ func (f *Family) Censored() *Family {
 	return f.Excess.Family
 }
 
-// StandardForm is what a family of a location and a scale is made of: the functions of the distribution of location 0 and scale 1.
+// StandardForm holds the functions of the standard distribution (location 0, scale 1) of a
+// location-scale family.
 type StandardForm struct {
 	CDF      func(z float64) float64
 	Quantile func(p float64) float64
-	// CRPS is that of the distribution with any location and scale, with its derivatives by both.
+	// CRPS is that for any location and scale, with its derivatives with respect to both.
 	CRPS func(mu, sigma, y float64) (crps, dmu, dsigma float64)
 	Moments
-	// HalfMeanDifference is ½E|X−X'| of any scale; nil where no closed form is written.
+	// HalfMeanDifference is ½E|X−X'| for a scale; nil: no closed form.
 	HalfMeanDifference func(sigma float64) float64
 }
 
-// locationScale is the family of what has a location and a scale. Its name is for people.
+// locationScale makes a location-scale family. name is for display.
 func locationScale(id, name string, s StandardForm) *Family {
 	mean := func(mu, sigma float64) float64 {
-		if s.Mean == 0 { // also of an infinite scale
+		if s.Mean == 0 { // also for an infinite scale
 			return mu
 		}
 		return mu + s.Mean*sigma
@@ -155,14 +165,15 @@ func locationScale(id, name string, s StandardForm) *Family {
 	return f
 }
 
-// nonNegative makes of a family of two parameters one of what has no values below 0, whose unit is that of its parent.
+// nonNegative completes a family of two parameters without values below 0. unit holds the
+// moments of the standard distribution before truncation or censoring.
 func nonNegative(f *Family, unit Moments, moments func(par []float64) (mean, std float64)) *Family {
 	f.Positive, f.StandardMoments, f.Moments = true, unit, moments
 	f.setStandard = func(par []float64, u float64) { par[0], par[1] = u, 1 }
 	return f
 }
 
-// twoParameters is a family of a location and a scale, or those of its parent.
+// twoParameters makes a family with a location and a scale (of the parent if truncated or censored).
 func twoParameters(id, name string, cdf, quantile func(mu, sigma, v float64) float64, crps func(mu, sigma, y float64) (crps, dmu, dsigma float64)) *Family {
 	return &Family{ID: id, Name: name, Parameters: []string{"mu", "sigma"}, Roles: []Role{Location, Scale},
 		CDF:      func(par []float64, x float64) float64 { return cdf(par[0], par[1], x) },
@@ -173,8 +184,8 @@ func twoParameters(id, name string, cdf, quantile func(mu, sigma, v float64) flo
 		}}
 }
 
-// withExcess gives a family that of what lies above a threshold, with the signs of Excess; nil is the family itself, since what is censored
-// once is of the same family when it is censored again.
+// withExcess sets Excess of a family. A nil excess is the family itself, since the excess of
+// a censored distribution has the same family.
 func withExcess(f, excess *Family, signs ...float64) *Family {
 	if excess == nil {
 		excess = f
@@ -183,6 +194,7 @@ func withExcess(f, excess *Family, signs ...float64) *Family {
 	return f
 }
 
+// fillGradient copies the derivatives d to grad unless it is nil, and returns crps.
 func fillGradient(grad []float64, crps float64, d ...float64) float64 {
 	if grad != nil {
 		copy(grad, d)

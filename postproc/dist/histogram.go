@@ -7,12 +7,10 @@ import (
 	"sort"
 )
 
-// HistogramCDF is the distribution function at x of a density that is constant
-// between neighbouring edges: probability p[i] from edges[i] to edges[i+1].
+// HistogramCDF is the distribution function at x of a piecewise constant density: the
+// probability p[i] from edges[i] to edges[i+1]. A bin of width 0 is a point mass.
 //
-// A bin without width is a point mass.
-//
-// Shape: edges [n+1] ascending, p [n] not negative, adding up to 1.
+// Shape: edges [n+1] ascending, p [n] not negative, adding up to 1. Missing: NaN in x gives NaN.
 func HistogramCDF(edges, p []float64, x float64) float64 {
 	if math.IsNaN(x) {
 		return x
@@ -20,15 +18,14 @@ func HistogramCDF(edges, p []float64, x float64) float64 {
 	var f float64
 	for i, w := range p {
 		if x < edges[i+1] {
-			return min(1, f+w*max(0, (x-edges[i])/(edges[i+1]-edges[i]))) // sums of rounded probabilities may be more
+			return min(1, f+w*max(0, (x-edges[i])/(edges[i+1]-edges[i]))) // rounding may exceed 1
 		}
 		f += w
 	}
 	return 1
 }
 
-// HistogramQuantile is the smallest value below which the histogram lies with
-// probability q.
+// HistogramQuantile is the q quantile of a histogram; NaN for q outside [0, 1].
 func HistogramQuantile(edges, p []float64, q float64) float64 {
 	if !(q >= 0 && q <= 1) {
 		return math.NaN()
@@ -43,16 +40,16 @@ func HistogramQuantile(edges, p []float64, q float64) float64 {
 	return edges[len(edges)-1]
 }
 
-// HistogramCRPS is the CRPS of a histogram against y. It is exact: on a stretch of
-// length L where F (left of y) or 1−F (right of it) goes from u₀ to u₁ it adds
+// HistogramCRPS is the exact CRPS of a histogram for y. On an interval of length L where F
+// (left of y) or 1−F (right of y) changes from u₀ to u₁ it adds
 //
 //	L (u₀² + u₀u₁ + u₁²) / 3,   ∂/∂u₀ = L(2u₀+u₁)/3,   ∂/∂u₁ = L(u₀+2u₁)/3
 //
-// and beyond the edges the distance of y. dp, if not nil, takes the derivatives by
-// the probabilities, with 1−F the sum of those above.
+// and beyond the edges the distance to y. dp, if not nil, receives the derivatives with
+// respect to the probabilities, where 1−F is the sum of the probabilities above.
 //
 // Shape: edges [n+1] ascending, p and dp [n]. Unit: that of y. Missing: NaN in gives NaN.
-// Cost: O(n); no allocation.
+// Cost: O(n) without dp, O(n²) with it; no allocation.
 // Source: Schulz and Lerch 2022, doi:10.1175/MWR-D-21-0150.1 (histogram estimation).
 func HistogramCRPS(dp, edges, p []float64, y float64) float64 {
 	n := len(p)
@@ -63,12 +60,12 @@ func HistogramCRPS(dp, edges, p []float64, y float64) float64 {
 	for i := range dp {
 		dp[i] = 0
 	}
-	// Bins left of y belong to F, counted from below; those right of it to 1−F, from
-	// above. The bin with y is in both.
+	// Bins left of y contribute to F, summed from below; bins right of it to 1−F, summed
+	// from above. The bin that contains y contributes to both.
 	at := min(n-1, max(0, sort.SearchFloat64s(edges, y)-1))
 	inside := min(edges[at+1], max(edges[at], y))
 	part := 0.0
-	if width := edges[at+1] - edges[at]; width > 0 { // else a point mass
+	if width := edges[at+1] - edges[at]; width > 0 { // a bin of width 0 is a point mass
 		part = (inside - edges[at]) / width
 	}
 	side := func(first, step, last int, cut float64) {
@@ -82,7 +79,7 @@ func HistogramCRPS(dp, edges, p []float64, y float64) float64 {
 			v := u + share*w
 			crps += length * (u*u + u*v + v*v) / 3
 			if dp != nil {
-				// v = u + share·p[i], and u is the sum of the bins before
+				// v = u + share·p[i], where u is the sum of the previous bins
 				both := length * (u + v)
 				dp[i] += share * length * (u + 2*v) / 3
 				for j := first; j != i; j += step {
@@ -100,7 +97,7 @@ func HistogramCRPS(dp, edges, p []float64, y float64) float64 {
 	return crps
 }
 
-// HistogramMoments are mean and standard deviation of a histogram.
+// HistogramMoments returns mean and standard deviation of a histogram.
 func HistogramMoments(edges, p []float64) (mean, std float64) {
 	var e, e2 float64
 	for i, w := range p {
@@ -111,11 +108,11 @@ func HistogramMoments(edges, p []float64) (mean, std float64) {
 	return fromRawMoments(e, e2)
 }
 
-// HistogramID is the name of the family of histograms.
+// HistogramID is the id of the family of histograms.
 const HistogramID = "histogram"
 
-// Histogram is the family of histograms with so many bins. Its parameters are the edges, then
-// the probabilities.
+// Histogram is the family of histograms with a number of bins. The parameters are the
+// edges, then the probabilities.
 func Histogram(bins int) *Family {
 	f := &Family{ID: HistogramID, Name: "histogram"}
 	for i := range bins + 1 {
@@ -134,16 +131,17 @@ func Histogram(bins int) *Family {
 	}
 	f.CRPS = func(grad, par []float64, y float64) float64 {
 		if grad != nil {
-			panic("dist: the CRPS of a histogram has no derivatives by its edges")
+			panic("dist: derivatives of the CRPS of a histogram with respect to its edges are not implemented")
 		}
 		return HistogramCRPS(nil, par[:bins+1], par[bins+1:], y)
 	}
 	return f
 }
 
-// AverageHistograms is the distribution whose quantile function is the mean of those of n
-// histograms on the same edges: between neighbouring levels of all of them it is linear, as
-// they are. Averaged probabilities would be wider than each of them.
+// AverageHistograms averages the quantile functions of n histograms with the same edges
+// (Vincentization). The average is piecewise linear between the levels of all of them, so it
+// is a histogram too. Averaging probabilities would give a distribution that is wider than
+// each.
 //
 // Shape: edges [b+1], p [n][b]; the result has n(b−1)+1 bins, some of which may have no
 // probability or no width.
@@ -163,7 +161,7 @@ func AverageHistograms(edges []float64, p [][]float64) (means, probabilities []f
 	slices.Sort(levels)
 	means = make([]float64, len(levels))
 	for _, q := range p {
-		bin, below := 0, 0.0 // of the level, and the levels before that bin
+		bin, below := 0, 0.0 // bin of the level, and the probability below that bin
 		for i, l := range levels {
 			for bin < b-1 && below+q[bin] < l {
 				below += q[bin]
@@ -185,10 +183,14 @@ func AverageHistograms(edges []float64, p [][]float64) (means, probabilities []f
 	return means, probabilities
 }
 
-// HistogramCrossEntropy is −log softmax(x)[bin], the negative log probability of the bin in
-// which an observation lies, and fills dx with its derivatives softmax(x) − 1[bin] unless it is
-// nil. A bin that is NaN, or none of x, gives NaN.
+// HistogramCrossEntropy is the negative log probability of the bin that contains the
+// observation, for logits x:
 //
+//	−log softmax(x)[bin],   dx_i = softmax(x)_i − 1[i = bin]
+//
+// dx may be nil.
+//
+// Shape: x and dx [bin]. Unit: nats. Missing: NaN, or a bin out of range, gives NaN.
 // Source: Schulz and Lerch 2022, doi:10.1175/MWR-D-21-0150.1 (histogram estimation network).
 func HistogramCrossEntropy(dx, x []float64, bin float64) float64 {
 	if !(bin >= 0 && bin < float64(len(x))) {

@@ -5,38 +5,40 @@ import (
 	"slices"
 )
 
-// Fairness sets the weight of the members' mutual distances in the kernel CRPS:
-// the ε of
+// Fairness returns the ε of the kernel CRPS of M members, which weights the distances
+// between members:
 //
 //	(1/M) Σᵢ|xᵢ−y| − (1−ε)/(2M(M−1)) ΣᵢΣⱼ|xᵢ−xⱼ|
-//
-// for M members.
 type Fairness func(members int) (epsilon float64)
 
-// Plain is the CRPS of the members' empirical distribution, ε = 1/M (the second
-// term becomes 1/(2M²) ΣᵢΣⱼ). It gets lower as members are added.
+// Plain is the CRPS of the empirical distribution of the members: ε = 1/M, so the pair term
+// is 1/(2M²) ΣᵢΣⱼ. Its expectation decreases with M.
+//
 // Source: Gneiting and Raftery 2007, doi:10.1198/016214506000001437.
 func Plain(members int) float64 { return 1 / float64(members) }
 
-// Fair makes the expectation independent of M for members that are independent
-// draws, ε = 0; single values may be negative. It needs M ≥ 2.
+// Fair is the fair CRPS: ε = 0. Its expectation does not depend on M if the members are
+// independent draws. Single values may be negative. It needs M ≥ 2.
+//
 // Source: Ferro 2014, doi:10.1002/qj.2270.
 func Fair(int) float64 { return 0 }
 
-// AlmostFair mixes both, α·fair + (1−α)·plain: ε = (1−α)/M. With it the loss
-// still feels every member where M−1 of them coincide with y.
+// AlmostFair is the mixture α·fair + (1−α)·plain: ε = (1−α)/M. The fair CRPS has no gradient
+// for one member if all others equal y; the mixture has.
+//
 // Source: Lang et al. 2024, arXiv:2412.15832.
 func AlmostFair(alpha float64) Fairness {
 	return func(members int) float64 { return (1 - alpha) / float64(members) }
 }
 
-// KernelCRPS is the CRPS of M members x against y,
+// KernelCRPS is the CRPS of M members x for y,
 //
 //	(1/M) Σᵢ|xᵢ−y| − (1−ε)/(2M(M−1)) ΣᵢΣⱼ|xᵢ−xⱼ|,   ε = f(M)
 //
 // Shape: x [member], M ≥ 1 for Plain, M ≥ 2 otherwise (NaN if not).
 // Unit: that of y. Missing: NaN in gives NaN.
-// Cost: O(M log M); sorts x in place, so that ΣᵢΣⱼ|xᵢ−xⱼ| = 2 Σₖ(2k−M+1)xₖ.
+// Cost: O(M log M); sorts x in place, since then ΣᵢΣⱼ|xᵢ−xⱼ| = 2 Σₖ(2k−M+1)xₖ, k from 0.
+// Source: Gneiting and Raftery 2007, doi:10.1198/016214506000001437; of ε, see Fairness.
 func KernelCRPS(x []float64, y float64, f Fairness) float64 {
 	n := len(x)
 	slices.Sort(x)
@@ -44,19 +46,23 @@ func KernelCRPS(x []float64, y float64, f Fairness) float64 {
 	var dist, spread float64
 	for k, v := range x {
 		dist += math.Abs(v - y)
-		spread += (2*float64(k) - m + 1) * (v - y) // y shifts nothing, but keeps digits
+		spread += (2*float64(k) - m + 1) * (v - y) // the factors add up to 0: subtracting y avoids cancellation
 	}
 	return dist/m - pairWeight(n, f)*2*spread
 }
 
-// KernelCRPSGrad is KernelCRPS with its derivative to every member. Where a
-// member equals y or other members, the mean of both sides is taken.
+// KernelCRPSGrad is KernelCRPS with its derivatives with respect to the members,
 //
 //	∂/∂xᵢ = (1/M) [ sign(xᵢ−y) − (1−ε)/(M−1) Σⱼ sign(xᵢ−xⱼ) ]
 //
-// Shape: x and dx [member]; dx is filled, x is left as it is.
-// Cost: O(M²); no allocation. The value is a sum of terms that for M ≥ 2 are
-// none below zero, |xᵢ−y| + |xⱼ−y| − (1−ε)|xᵢ−xⱼ|, so nothing cancels.
+// Where a member equals y or another member, sign(0) = 0 gives the mean of both one-sided
+// derivatives.
+//
+// The value is a sum of the non-negative terms |xᵢ−y| + |xⱼ−y| − (1−ε)|xᵢ−xⱼ|, so there is
+// no cancellation.
+//
+// Shape: x and dx [member]; dx is filled, x is unchanged.
+// Unit: that of y. Missing: NaN in gives NaN. Cost: O(M²); no allocation.
 func KernelCRPSGrad(dx, x []float64, y float64, f Fairness) float64 {
 	n := len(x)
 	m := float64(n)
@@ -80,8 +86,8 @@ func KernelCRPSGrad(dx, x []float64, y float64, f Fairness) float64 {
 	return sum
 }
 
-// pairWeight is (1−ε)/(2M(M−1)). One member has no pairs: weight 0 under Plain,
-// and NaN where the score needs two.
+// pairWeight is (1−ε)/(2M(M−1)). A single member has no pairs: the weight is 0 for Plain,
+// and NaN for scores that need two.
 func pairWeight(n int, f Fairness) float64 {
 	m, eps := float64(n), f(n)
 	if n == 1 {
@@ -93,7 +99,7 @@ func pairWeight(n int, f Fairness) float64 {
 	return (1 - eps) / (2 * m * (m - 1))
 }
 
-// sign is −1, 0, 1, or NaN.
+// sign is −1, 0 or 1; NaN for NaN.
 func sign(v float64) float64 {
 	switch {
 	case v > 0:
@@ -105,20 +111,21 @@ func sign(v float64) float64 {
 	}
 }
 
-// HalfMeanDifference is half the mean distance between two of M ≥ 2 members,
+// HalfMeanDifference is half the mean difference of M ≥ 2 members,
 //
 //	Σᵢⱼ|xᵢ−xⱼ| / (2M(M−1))
 //
-// the mean fair CRPS where y is one more of them. Below two members it is NaN.
+// an estimate of ½E|X−X'|: the expected fair CRPS if y is exchangeable with the members.
 //
-// Shape: x [member]. Unit: that of x. Missing: NaN in gives NaN. Cost: sorts x in place.
+// Shape: x [member]. Unit: that of x.
+// Missing: NaN in gives NaN, as do fewer than two members. Cost: sorts x in place.
 // Source: Gneiting and Raftery 2007, doi:10.1198/016214506000001437.
 func HalfMeanDifference(x []float64) float64 {
 	slices.Sort(x)
 	m := float64(len(x))
 	var sum float64
 	for k, v := range x {
-		sum += (2*float64(k) - m + 1) * (v - x[0]) // x[0] shifts nothing, but keeps digits
+		sum += (2*float64(k) - m + 1) * (v - x[0]) // the factors add up to 0: subtracting x[0] avoids cancellation
 	}
 	return sum / (m * (m - 1))
 }

@@ -2,8 +2,8 @@ package dist
 
 import "math"
 
-// LogisticCDF is the probability 1/(1+exp(−z)) that a standard logistic value is
-// at most z; mean 0, standard deviation π/√3.
+// LogisticCDF is the distribution function 1/(1+exp(−z)) of the standard logistic
+// distribution, with mean 0 and standard deviation π/√3.
 func LogisticCDF(z float64) float64 {
 	if z < 0 {
 		e := math.Exp(z)
@@ -16,8 +16,8 @@ func LogisticCDF(z float64) float64 {
 // at 1, NaN outside [0, 1].
 func LogisticQuantile(p float64) float64 { return math.Log(p) - math.Log1p(-p) }
 
-// LogisticCRPS is the CRPS of the logistic distribution with location mu and
-// scale s against y, with its derivatives. With z = (y−mu)/s:
+// LogisticCRPS is the CRPS of the logistic distribution with location mu and scale s for y,
+// with its derivatives. With z = (y−mu)/s:
 //
 //	crps = s [ |z| + 2 log(1+exp(−|z|)) − 1 ]
 //	dmu  = −tanh(z/2),  ds = 2 log(1+exp(−|z|)) − 1 + |z| (1 − tanh(|z|/2))
@@ -30,7 +30,7 @@ func LogisticCRPS(mu, s, y float64) (crps, dmu, ds float64) {
 	if !(s >= 0) || math.IsNaN(d) {
 		return math.NaN(), math.NaN(), math.NaN()
 	}
-	var z float64 // 0/0 means the centre of a point mass
+	var z float64 // 0 for y = mu, also at scale 0
 	if d != 0 {
 		z = d / s
 	}
@@ -44,10 +44,10 @@ func LogisticCRPS(mu, s, y float64) (crps, dmu, ds float64) {
 	return math.Abs(d) + s*log, -math.Tanh(z / 2), log + over
 }
 
-// logisticTail are the upper tail of the standard logistic beyond z and the
-// integrals from z to infinity of the tail and of its square:
+// logisticTail returns the upper tail Q of the standard logistic distribution at z, and its
+// integral K:
 //
-//	Q = 1/(1+exp(z)),  ∫Q = log(1+exp(−z)),  ∫Q² = ∫Q − Q
+//	Q = 1/(1+exp(z)),  K = ∫_z^∞ Q = log(1+exp(−z));  ∫_z^∞ Q² = K − Q
 func logisticTail(z float64) (q, k float64) {
 	if z > 0 {
 		e := math.Exp(-z)
@@ -57,7 +57,7 @@ func logisticTail(z float64) (q, k float64) {
 	return 1 / (1 + e), math.Log1p(e) - z
 }
 
-// logisticUnit are the moments of the standard logistic distribution.
+// logisticUnit holds the moments of the standard logistic distribution.
 var logisticUnit = Moments{Std: LogisticStd}
 
 // Logistic is the family of logistic distributions.

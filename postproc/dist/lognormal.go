@@ -10,13 +10,13 @@ func LogNormalCDF(mu, sigma, x float64) float64 {
 	return NormalCDF((math.Log(x) - mu) / sigma)
 }
 
-// LogNormalQuantile is the value below which exp(X) lies with probability p.
+// LogNormalQuantile is the p quantile of exp(X), X ~ N(mu, sigma²).
 func LogNormalQuantile(mu, sigma, p float64) float64 {
 	return math.Exp(mu + sigma*NormalQuantile(p))
 }
 
-// LogNormalFromMoments gives the parameters of the log-normal distribution with a
-// mean m > 0 and a standard deviation s:
+// LogNormalFromMoments returns the parameters of the log-normal distribution with mean
+// m > 0 and standard deviation s:
 //
 //	sigma² = log(1 + s²/m²),  mu = log m − sigma²/2
 func LogNormalFromMoments(m, s float64) (mu, sigma float64) {
@@ -24,14 +24,14 @@ func LogNormalFromMoments(m, s float64) (mu, sigma float64) {
 	return math.Log(m) - v/2, math.Sqrt(v)
 }
 
-// LogNormalCRPS is the CRPS of exp(X), X ~ N(mu, sigma²), against y, with its
-// derivatives. With z = (log y − mu)/sigma and E = exp(mu+sigma²/2):
+// LogNormalCRPS is the CRPS of exp(X), X ~ N(mu, sigma²), for y, with its derivatives.
+// With z = (log y − mu)/sigma and E = exp(mu+sigma²/2):
 //
 //	crps   = y (2Φ(z)−1) − 2E A,  A = Φ(sigma/√2) − Φ(sigma−z)
 //	dmu    = −2E A
 //	dsigma = −2E sigma A − √2 E φ(sigma/√2) + 2 y φ(z)
 //
-// For y ≤ 0 the score is that at 0 and the distance to it.
+// For y ≤ 0 the score is that at 0 plus the distance |y|.
 //
 // Unit: that of y; mu and sigma are those of its logarithm. Missing: NaN in gives
 // NaN; sigma < 0 gives NaN; sigma = 0 is the point mass at exp(mu).

@@ -2,9 +2,10 @@ package dist
 
 import "math"
 
-// nonNegativeCRPS is the CRPS against y of a location-scale distribution without values below 0, with its derivatives.
-// What no family has a say in stands here: values that mean nothing, the distance of y below 0, which adds to the
-// score alone, and scale 0, the point mass at max(mu, 0), whose CRPS is the parent's. Else inside has the score at y ≥ 0.
+// nonNegativeCRPS computes the CRPS for y of a distribution without values below 0, with its
+// derivatives, by inside at y ≥ 0. It handles what is common to the families: NaN; the
+// distance of y below 0, which adds to the score only; and scale 0, the point mass at
+// max(mu, 0), which has the CRPS of the parent.
 //
 // Unit: that of y. Missing: NaN in gives NaN; scale < 0 gives NaN.
 func nonNegativeCRPS(mu, scale, y float64, parent, inside func(mu, scale, y float64) (crps, dmu, dscale float64)) (crps, dmu, dscale float64) {

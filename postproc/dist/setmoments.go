@@ -2,19 +2,24 @@ package dist
 
 import "math"
 
-// SetMoments gives par the parameters of the distribution with a mean and a standard deviation. What the two
-// leave free is kept from par: degrees of freedom, the shift of a gamma distribution in its scales, the edges
-// of a histogram.
+// SetMoments sets par to the parameters of the distribution with a given mean and standard
+// deviation. Parameters that the two moments do not determine keep their values: degrees
+// of freedom, the shift of a gamma distribution relative to its scale, the edges of a
+// histogram.
 //
-// Of normal, logistic, Student and Bernstein distributions location and scale follow; of the log-normal one see LogNormalFromMoments.
-// What is cut at 0 has the location, in scales, that gives the ratio of both moments, which is searched for.
-// zero_normal is that of the censored normal distribution. A histogram has what a normal distribution has between its edges, and the
-// tails in its outermost bins, so that its moments are near those asked for.
+// Normal, logistic, Student and Bernstein families use location and scale, the log-normal
+// one LogNormalFromMoments. For truncated and censored families the ratio of the moments
+// determines the location in units of the scale, which is found by bisection. zero_normal
+// gets the parameters of the censored normal distribution. A histogram gets the
+// probabilities of a normal distribution, with its tails in the outermost bins; its moments
+// are close to the given ones.
 //
-// What is truncated at 0 has no standard deviation larger than its mean: beyond that it is nearly the exponential distribution of the mean.
+// A distribution truncated at 0 has no standard deviation above its mean; for larger ones
+// the result is nearly the exponential distribution with that mean.
 //
-// Shape: par [parameter]. Unit: that of the variable; std > 0, and mean > 0 of families that are Positive.
-// Missing: NaN gives NaN. Cost: up to 100 µs where something is searched for.
+// Shape: par [parameter]. Unit: that of the variable; std > 0, and mean > 0 for Positive
+// families.
+// Missing: NaN gives NaN. Cost: up to 100 µs with a search.
 func (f *Family) SetMoments(par []float64, mean, std float64) {
 	if mean != mean || std != std {
 		for i := range par {
@@ -26,7 +31,7 @@ func (f *Family) SetMoments(par []float64, mean, std float64) {
 		f.setMoments(par, mean, std)
 		return
 	}
-	wide := func(u float64) bool { // the ratio, which falls with u, is above what is asked for
+	wide := func(u float64) bool { // std/mean, which decreases with u, is above the given ratio
 		f.setStandard(par, u)
 		m, s := f.Moments(par)
 		return !(m > 0) || s*mean > std*m
@@ -51,11 +56,12 @@ func (f *Family) SetMoments(par []float64, mean, std float64) {
 	}
 }
 
-// maxScalesBelow is how many scales below 0 what is cut there is located at most.
+// maxScalesBelow bounds the location of a truncated or censored distribution below 0, in units of the scale.
 const maxScalesBelow = 40.0
 
-// NormalCoefficients are the coefficients of a Bernstein quantile function near that of the standard normal
-// distribution: quantiles of the middle levels, stretched to unit variance. Their mean is 0.
+// NormalCoefficients returns the coefficients of a Bernstein quantile function that
+// approximates the standard normal distribution: normal quantiles at (j+½)/(degree+1),
+// scaled to unit variance. Their mean is 0.
 func NormalCoefficients(degree int) []float64 {
 	z := make([]float64, degree+1)
 	for j := range z {
@@ -68,7 +74,7 @@ func NormalCoefficients(degree int) []float64 {
 	return z
 }
 
-// normalBins are the probabilities that a normal distribution gives the bins between edges, with its tails.
+// normalBins sets p to the probabilities of a normal distribution in the bins between edges, with its tails in the outermost bins.
 func normalBins(p, edges []float64, mean, std float64) {
 	below := 0.0
 	for i := range p {

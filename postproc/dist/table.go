@@ -2,27 +2,27 @@ package dist
 
 import "slices"
 
-// Rule is a score by which distributions are judged in training.
+// Rule is a loss function for the training of distributions.
 type Rule string
 
 // The rules.
 const (
-	CRPSRule         Rule = "crps"          // of any family, in closed form
-	PinballRule      Rule = "pinball"       // twice the mean pinball loss of a Bernstein quantile function
-	CrossEntropyRule Rule = "cross_entropy" // of a histogram's logits and the number of the bin with the observation
+	CRPSRule         Rule = "crps"          // CRPS in closed form, for any family
+	PinballRule      Rule = "pinball"       // twice the mean pinball loss, for Bernstein quantile functions
+	CrossEntropyRule Rule = "cross_entropy" // cross entropy of logits and the bin of the observation, for histograms
 )
 
-// Size is what a family with as many parameters as one likes has a number of.
+// Size names the quantity that sets the number of parameters of a family.
 type Size string
 
 // The sizes.
 const (
-	NoSize Size = ""       // the parameters of the family are what they are
-	Degree Size = "degree" // of a polynomial
-	Bins   Size = "bins"   // of a histogram, whose edges come from data
+	NoSize Size = ""       // the number of parameters is fixed
+	Degree Size = "degree" // degree of a polynomial
+	Bins   Size = "bins"   // number of bins of a histogram, whose edges come from data
 )
 
-// fromParameters is the size of which there are so many parameters, or 0.
+// fromParameters returns the size for a number of parameters, or 0 if there is none.
 func (s Size) fromParameters(parameters int) int {
 	switch {
 	case s == Degree && parameters > 1:
@@ -33,19 +33,19 @@ func (s Size) fromParameters(parameters int) int {
 	return 0
 }
 
-// Row is a line of Table: a family, or those of one form that differ in a size, and what is decided by which it is.
+// Row is a line of Table: a family, or families that differ in a size only.
 type Row struct {
 	ID   string
 	Size Size
-	// New makes the family of a size, which one without takes none of.
+	// New returns the family of a size, which is ignored for NoSize.
 	New func(size int) *Family
-	// Rules are those by which it is scored, the first if nothing is said.
+	// Rules are the possible losses; the first is the default.
 	Rules []Rule
-	// Head says that networks can give it; others are made of theirs.
+	// Head: a network head can predict the family. Others are derived from predicted ones.
 	Head bool
 }
 
-// Table has all families.
+// Table lists all families.
 var Table = []Row{
 	fixed(Normal, isHead),
 	fixed(TruncatedNormal, isHead),
@@ -56,33 +56,33 @@ var Table = []Row{
 	fixed(TruncatedLogistic, isHead),
 	fixed(CensoredLogistic, isHead),
 	fixed(CSGamma, isHead),
-	fixed(Student, notHead), // by calibration
+	fixed(Student, notHead), // from calibration
 	{BernsteinID, Degree, Bernstein, []Rule{CRPSRule, PinballRule}, isHead},
-	{censoredBernsteinID, Degree, CensoredBernstein, []Rule{CRPSRule, PinballRule}, notHead}, // of variables without values below 0
+	{censoredBernsteinID, Degree, CensoredBernstein, []Rule{CRPSRule, PinballRule}, notHead}, // for variables without values below 0
 	{HistogramID, Bins, Histogram, []Rule{CrossEntropyRule}, isHead},
 }
 
-// Whether the heads of networks give a family, or it is made of what they give.
+// Values of Row.Head: predicted by a network head, or derived.
 const (
 	isHead  = true
 	notHead = false
 )
 
-// fixed is the row of a family without a size.
+// fixed returns the row of a family without a size.
 func fixed(f *Family, head bool) Row {
 	return Row{ID: f.ID, New: func(int) *Family { return f }, Rules: []Rule{CRPSRule}, Head: head}
 }
 
-// someSize is a size of which all families have one, to look at what does not depend on it.
+// someSize is a valid size of all families, for properties that do not depend on it.
 const someSize = 2
 
-// AnyFamily is a family of the row, for what all of them have in common.
+// AnyFamily returns a family of the row, for properties that all of them share.
 func (r Row) AnyFamily() *Family { return r.New(someSize) }
 
-// HasRule tells whether a rule is one of the family.
+// HasRule reports whether rule is a loss of the family.
 func (r Row) HasRule(rule Rule) bool { return slices.Contains(r.Rules, rule) }
 
-// AverageFamily is the family of the average of so many distributions of a size: the average of histograms has the quantiles of all.
+// AverageFamily returns the family of an average of distributions of a size. The average of histograms has the bins of all of them.
 func (r Row) AverageFamily(size, distributions int) *Family {
 	if r.Size == Bins {
 		size = distributions*(size-1) + 1
@@ -90,7 +90,7 @@ func (r Row) AverageFamily(size, distributions int) *Family {
 	return r.New(size)
 }
 
-// RowByID finds the row of a family by its name.
+// RowByID returns the row of a family by its id.
 func RowByID(id string) (r Row, ok bool) {
 	if i := slices.IndexFunc(Table, func(r Row) bool { return r.ID == id }); i >= 0 {
 		return Table[i], true
@@ -98,7 +98,7 @@ func RowByID(id string) (r Row, ok bool) {
 	return Row{}, false
 }
 
-// HeadNames are the names of the families that networks can give and that have some property, in the order of the table; nil is any.
+// HeadNames lists the ids of the families that network heads can predict and that fulfil have, in the order of Table; nil: all.
 func HeadNames(have func(r Row) bool) (names []string) {
 	for _, r := range Table {
 		if r.Head && (have == nil || have(r)) {
@@ -108,7 +108,7 @@ func HeadNames(have func(r Row) bool) (names []string) {
 	return names
 }
 
-// FamilyByID finds a family by its name and the number of its parameters; nil if there is none.
+// FamilyByID returns the family with an id and a number of parameters, or nil.
 func FamilyByID(id string, parameters int) *Family {
 	r, ok := RowByID(id)
 	if !ok {

@@ -2,13 +2,13 @@ package dist
 
 import "math"
 
-// logisticFar is how far below 0, in units of the scale, the centre of a cut
-// logistic may lie before its tail is taken as exponential (relative error
-// exp(−30), below the rounding of the other form).
+// logisticFar is the distance of the location below 0, in units of the scale, from which the
+// tail of a truncated logistic distribution is replaced by an exponential one. The relative
+// error exp(−30) is below the rounding error of the other form.
 const logisticFar = 30
 
-// TruncatedLogisticCDF is the distribution function at x of the logistic
-// distribution truncated below at 0; mu and s are those of the parent.
+// TruncatedLogisticCDF is the distribution function at x of the logistic distribution
+// truncated below at 0; mu and s are those of the parent.
 func TruncatedLogisticCDF(mu, s, x float64) float64 {
 	if x < 0 {
 		return 0
@@ -22,8 +22,7 @@ func TruncatedLogisticCDF(mu, s, x float64) float64 {
 	return 1 - q/p
 }
 
-// TruncatedLogisticQuantile is the value below which the logistic distribution,
-// truncated below at 0, lies with probability p.
+// TruncatedLogisticQuantile is the p quantile of the logistic distribution truncated below at 0.
 func TruncatedLogisticQuantile(mu, s, p float64) float64 {
 	if mu/s < -logisticFar {
 		return -s * math.Log1p(-p)
@@ -32,14 +31,14 @@ func TruncatedLogisticQuantile(mu, s, p float64) float64 {
 	return max(0, mu-s*LogisticQuantile((1-p)*q))
 }
 
-// TruncatedLogisticCRPS is the CRPS of the logistic distribution truncated below
-// at 0 against y, with its derivatives; mu and s are those of the parent. With
-// z = (max(y,0)−mu)/s, l = −mu/s, Q the parent's upper tail, K(x) = log(1+exp(−x)),
-// p = Q(l), A = (K(z)−K(l))/p and H = (K(l)−p)/p²:
+// TruncatedLogisticCRPS is the CRPS of the logistic distribution truncated below at 0 for y,
+// with its derivatives; mu and s are those of the parent. With z = (max(y,0)−mu)/s,
+// l = −mu/s, Q the parent's upper tail, K(x) = log(1+exp(−x)), p = Q(l),
+// A = (K(z)−K(l))/p and H = (K(l)−p)/p²:
 //
-//	crps = s [ (z−l) + 2A + H ] + max(−y, 0)
+//	crps = s g + max(−y, 0),  g = (z−l) + 2A + H
 //	dmu  = −(g_z + g_l),  ds = g − z g_z − l g_l
-//	g_z  = 1 − 2Q(z)/p,  g_l = 2(1−p)(A + H),  g the bracket
+//	g_z  = 1 − 2Q(z)/p,  g_l = 2(1−p)(A + H)
 //
 // Unit: that of y. Missing: NaN in gives NaN; s < 0 gives NaN; s = 0 is the point
 // mass at max(mu, 0).

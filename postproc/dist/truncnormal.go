@@ -2,18 +2,18 @@ package dist
 
 import "math"
 
-// Beyond these distances of the parent's centre below 0, in units of sigma, the
-// truncated normal is computed through Mills ratios (normal tail probabilities
-// underflow near 38, their squares near 26), and then as the exponential
-// distribution that it tends to (relative error about 1e-5 at the switch, which
-// is also the cancellation error of the other form there).
+// millsBelow and exponentialBelow are distances of the parent's mean below 0 in units of
+// sigma. From millsBelow on, the truncated normal is computed by Mills ratios, since
+// normal tail probabilities underflow near 38 and their squares near 26. From
+// exponentialBelow on, it is replaced by its limit, the exponential distribution. The
+// relative error there is about 1e-5, as is the cancellation error of the other form.
 const (
 	millsBelow       = 20
 	exponentialBelow = 300
 )
 
-// TruncatedNormalCDF is the distribution function at x of N(mu, sigma²)
-// truncated below at 0; mu and sigma are those of the parent normal.
+// TruncatedNormalCDF is the distribution function at x of N(mu, sigma²) truncated below at
+// 0; mu and sigma are those of the parent.
 func TruncatedNormalCDF(mu, sigma, x float64) float64 {
 	if x < 0 {
 		return 0
@@ -25,11 +25,11 @@ func TruncatedNormalCDF(mu, sigma, x float64) float64 {
 	return 1 - NormalCDF(-z)/NormalCDF(-l)
 }
 
-// TruncatedNormalQuantile is the value below which N(mu, sigma²), truncated
-// below at 0, lies with probability p; mu and sigma are those of the parent.
+// TruncatedNormalQuantile is the p quantile of N(mu, sigma²) truncated below at 0; mu and
+// sigma are those of the parent.
 func TruncatedNormalQuantile(mu, sigma, p float64) float64 {
 	l := -mu / sigma
-	if l > millsBelow { // solve (z²−l²)/2 = −log(1−p) + small by the exponential start and two Newton steps
+	if l > millsBelow { // solve −(z²−l²)/2 + log(mills(z)/mills(l)) = log(1−p) by two Newton steps from the exponential limit
 		u := -math.Log1p(-p) / l
 		for range 2 {
 			log := -0.5*u*(u+2*l) + math.Log(mills(l+u)/mills(l)) - math.Log1p(-p)
@@ -37,18 +37,18 @@ func TruncatedNormalQuantile(mu, sigma, p float64) float64 {
 		}
 		return sigma * u
 	}
-	// The upper tail keeps its digits where the mass at 0 is cut far out.
+	// By the upper tail, which is accurate for mu far below 0.
 	return max(0, mu-sigma*NormalQuantile((1-p)*NormalCDF(-l)))
 }
 
-// TruncatedNormalCRPS is the CRPS of N(mu, sigma²) truncated below at 0 against
-// y, with its derivatives; mu and sigma are those of the parent normal. With
-// z = (max(y,0)−mu)/sigma, l = −mu/sigma, p = 1−Φ(l), A = (1−Φ(z))/p,
-// B = φ(z)/p, h = φ(l)/p and D = (1−Φ(√2 l))/(√π p²):
+// TruncatedNormalCRPS is the CRPS of N(mu, sigma²) truncated below at 0 for y, with its
+// derivatives; mu and sigma are those of the parent. With z = (max(y,0)−mu)/sigma,
+// l = −mu/sigma, p = 1−Φ(l), A = (1−Φ(z))/p, B = φ(z)/p, h = φ(l)/p and
+// D = (1−Φ(√2 l))/(√π p²):
 //
-//	crps   = sigma [ z (1−2A) + 2B − D ] + max(−y, 0)
+//	crps   = sigma g + max(−y, 0),  g = z (1−2A) + 2B − D
 //	dmu    = −(g_z + g_l),  dsigma = g − z g_z − l g_l
-//	g_z    = 1 − 2A,  g_l = 2h (B − zA + h − D),  g the bracket
+//	g_z    = 1 − 2A,  g_l = 2h (B − zA + h − D)
 //
 // Unit: that of y. Missing: NaN in gives NaN; sigma < 0 gives NaN; sigma = 0 is
 // the point mass at max(mu, 0).
@@ -66,7 +66,7 @@ func truncatedNormal(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	c := newTruncation(l, z)
 	a, b, h, d := c.a, c.b, c.h, c.d
 	gz := 1 - 2*a
-	var gl, lgl float64 // stay 0 where nothing is cut off, even with z = −Inf
+	var gl, lgl float64 // 0 if no mass lies below 0, even with z = −Inf
 	if h != 0 {
 		gl = 2 * h * (b - z*a + h - d)
 		if a == 0 {
@@ -80,12 +80,12 @@ func truncatedNormal(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	return crps, dmu, dsigma
 }
 
-// truncation are the numbers of which the CRPS of a normal that is cut below at l is made,
-// all with the mass above l as their unit: the tail and the density at z, the density
-// at l, and (1−Φ(√2 l))/√π over the mass squared.
+// truncation holds the terms of the CRPS of a normal distribution truncated below at l, divided by
+// the mass above l: the tail and the density at z, the density at l, and
+// (1−Φ(√2 l))/√π divided by the mass squared.
 type truncation struct{ a, b, h, d float64 }
 
-// newTruncation computes them so that nothing underflows for l ≤ exponentialBelow.
+// newTruncation computes the terms without underflow for l ≤ exponentialBelow.
 func newTruncation(l, z float64) truncation {
 	if l > millsBelow {
 		e, r := math.Exp(-0.5*(z-l)*(z+l)), mills(l)
@@ -95,8 +95,8 @@ func newTruncation(l, z float64) truncation {
 	return truncation{NormalCDF(-z) / p, NormalPDF(z) / p, NormalPDF(l) / p, invSqrtPi * NormalCDF(-math.Sqrt2*l) / (p * p)}
 }
 
-// exponentialLimit is TruncatedNormalCRPS for a parent centred far below 0: what is left
-// above 0 is exponential with mean τ = sigma²/(−mu).
+// exponentialLimit is TruncatedNormalCRPS for a parent with its mean far below 0: the remaining
+// distribution is exponential with mean τ = sigma²/(−mu).
 //
 //	crps = y − 2τ(1−exp(−y/τ)) + τ/2
 func exponentialLimit(mu, sigma, y float64) (crps, dmu, dsigma float64) {
@@ -112,8 +112,11 @@ func exponentialLimit(mu, sigma, y float64) (crps, dmu, dsigma float64) {
 	return crps, dtau * tau / -mu, dtau * 2 * (sigma / -mu)
 }
 
-// mills is the Mills ratio (1−Φ(x))/φ(x) for x ≥ 20 by its continued fraction
-// 1/(x+1/(x+2/(x+3/(x+…)))), whose first ten terms give full precision there.
+// mills is the Mills ratio (1−Φ(x))/φ(x) for x ≥ 20, by ten terms of its continued fraction
+//
+//	1/(x+1/(x+2/(x+3/(x+…))))
+//
+// which give full precision there.
 func mills(x float64) float64 {
 	f := x
 	for k := 10; k > 0; k-- {

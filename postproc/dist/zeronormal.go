@@ -2,8 +2,8 @@ package dist
 
 import "math"
 
-// ZeroNormalCDF is the distribution function at x of the zero-inflated truncated
-// normal: 0 with probability p, else N(mu, sigma²) truncated below at 0.
+// ZeroNormalCDF is the distribution function at x of the zero-inflated truncated normal
+// distribution: 0 with probability p, otherwise N(mu, sigma²) truncated below at 0.
 func ZeroNormalCDF(p, mu, sigma, x float64) float64 {
 	if x < 0 {
 		return 0
@@ -11,8 +11,7 @@ func ZeroNormalCDF(p, mu, sigma, x float64) float64 {
 	return p + (1-p)*TruncatedNormalCDF(mu, sigma, x)
 }
 
-// ZeroNormalQuantile is the value below which the zero-inflated truncated normal
-// lies with probability q.
+// ZeroNormalQuantile is the q quantile of the zero-inflated truncated normal distribution.
 func ZeroNormalQuantile(p, mu, sigma, q float64) float64 {
 	if q <= p {
 		return 0
@@ -20,8 +19,8 @@ func ZeroNormalQuantile(p, mu, sigma, q float64) float64 {
 	return TruncatedNormalQuantile(mu, sigma, (q-p)/(1-p))
 }
 
-// ZeroNormalCRPS is the CRPS of the zero-inflated truncated normal against y, with
-// its derivatives by p, mu and sigma; mu and sigma are those of the parent normal.
+// ZeroNormalCRPS is the CRPS of the zero-inflated truncated normal distribution for y, with
+// its derivatives with respect to p, mu and sigma; mu and sigma are those of the parent.
 // With r = 1−p and z, l, A, B, h, D as in TruncatedNormalCRPS:
 //
 //	crps   = sigma g + max(−y, 0)
@@ -30,7 +29,7 @@ func ZeroNormalQuantile(p, mu, sigma, q float64) float64 {
 //	u      = h − l − B + zA,  v = 2h − l − D
 //	dp     = sigma g_p,  dmu = −(g_z+g_l),  dsigma = g − z g_z − l g_l
 //
-// p = 0 is the truncated normal, p = Φ(l) the censored one.
+// p = 0 is the truncated normal distribution, p = Φ(l) the censored one.
 //
 // Unit: that of y. Missing: NaN in gives NaN, as do sigma ≤ 0 and p outside [0, 1].
 // Source: Pic et al. 2024, arXiv:2407.02125.
@@ -42,7 +41,7 @@ func ZeroNormalCRPS(p, mu, sigma, y float64) (crps, dp, dmu, dsigma float64) {
 	below, r := max(-y, 0), 1-p
 	y = max(y, 0)
 	l, z := -mu/sigma, (y-mu)/sigma
-	if l > exponentialBelow { // what is above 0 is exponential with mean tau
+	if l > exponentialBelow { // the part above 0 is exponential with mean tau
 		tau := sigma / -mu * sigma
 		q := y / tau
 		e := math.Exp(-q)
@@ -60,14 +59,14 @@ func ZeroNormalCRPS(p, mu, sigma, y float64) (crps, dp, dmu, dsigma float64) {
 	}
 	gz := 1 - 2*r*c.a
 	gl := -p*p - c.h*(2*r*u-2*r*r*v)
-	if c.h == 0 { // nothing is cut off
+	if c.h == 0 { // no mass below 0
 		gl = -p * p
 	}
 	g := z*gz - l*p*p + 2*r*(c.b-c.h) + r*r*(2*c.h-c.d)
 	return sigma*g + below, sigma * (2*u - 2*r*v), -(gz + gl), g - z*gz - l*gl
 }
 
-// ZeroNormal is the family of what is 0 with probability p, else a normal truncated below at 0.
+// ZeroNormal is the family of zero-inflated truncated normal distributions.
 var ZeroNormal = &Family{ID: "zero_normal", Name: "truncated normal with a probability of 0", Parameters: []string{"p", "mu", "sigma"},
 	Roles: []Role{Invariant, Location, Scale}, Positive: true,
 	CDF:      func(par []float64, x float64) float64 { return ZeroNormalCDF(par[0], par[1], par[2], x) },

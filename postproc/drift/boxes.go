@@ -6,21 +6,21 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// The most boxes that a grid is divided into, along latitude and longitude.
+// The largest number of boxes of a grid along latitude and longitude.
 const (
 	maxRows    = 12
 	maxColumns = 24
 )
 
-// Boxes divide the points of a grid into rectangles of about one size; lists of points into
-// runs of neighbours in the list.
+// Boxes partition the points of a grid into rectangles of about equal numbers of rows and
+// columns; a list of points into runs of consecutive points.
 type Boxes struct {
-	boxOf   []int32   // the box of each point
-	weights []float64 // of the points, as in scores
-	area    []float64 // of the boxes
+	boxOf   []int32   // [point] index of its box
+	weights []float64 // [point] area weights, as in scores
+	area    []float64 // [box] sum of the weights
 }
 
-// NewBoxes divides a grid.
+// NewBoxes partitions a grid into at most 12 × 24 boxes.
 func NewBoxes(g *ensemble.Grid) *Boxes {
 	rows, columns := min(maxRows, g.NY), min(maxColumns, g.NX)
 	if !g.Rectangular() {
@@ -38,22 +38,25 @@ func NewBoxes(g *ensemble.Grid) *Boxes {
 // Len is the number of boxes.
 func (b *Boxes) Len() int { return len(b.area) }
 
-// Summary is what is kept of a field of all members on one start.
+// Summary holds the statistics of a field over all members of one init.
 //
-// Shape: Pattern [box]. Unit: that of the field; Spread is the natural logarithm of it.
-// Missing: NaN of a box without a value, of a field without one, and the spread of one member.
+// Shape: Pattern [box]. Unit: that of the field; Spread is a natural logarithm.
+// Missing: NaN for a box or a field without values, and for the spread of one member.
 type Summary struct {
 	Mean    float64
 	Spread  float64
 	Pattern []float32
 }
 
-// minSpread stands for a spread of 0, whose logarithm is none.
+// minSpread replaces a spread of 0, whose logarithm is not finite.
 const minSpread = 1e-30
 
-// Summarise sums up the mean and the spread over the members of a field.
+// Summarise computes the statistics of a field from the mean and the standard deviation
+// over its members, with area weights w:
 //
-// Shape: mean and std [point].
+//	Level = Σ w m / Σ w,   Spread = log √(Σ w s² / Σ w),   Pattern_k = Σ_k w m / Σ_k w
+//
+// Shape: mean and std [point]. Missing: points with NaN are left out.
 func (b *Boxes) Summarise(mean, std []float32) Summary {
 	s := Summary{Pattern: make([]float32, b.Len())}
 	weight, sums := make([]float64, b.Len()), make([]float64, b.Len())

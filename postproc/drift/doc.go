@@ -1,12 +1,18 @@
-// Package drift says how far the input of a forecast is from the inputs that a network was
-// trained on: a new cycle of the forecast model, a unit, a level or a map that is another one,
-// members that are too much alike. Such input gives a forecast that looks as any other.
+// Package drift measures how far the input of a forecast is from the inputs that a network
+// was trained on. Causes of drift are a new cycle of the forecast model, a wrong unit or
+// level, a shifted map, or members that are too similar. Such input yields a forecast that
+// looks plausible.
 //
-// Of every field of a start three numbers are kept, of the mean m and the spread s over its
-// members: the level, which is the mean of m over the area; the pattern, which is the means of m
-// over some hundred boxes; and the spread, which is the logarithm of the root mean square of s.
-// Each has a mean, a season and a standard deviation over the training starts, found on starts
-// that were left out in turn, and the distance of a start is in those standard deviations. A bias is
-// found by the level, which varies least; a map that is turned, shifted or of another field by the
-// pattern; and members that lost or gained spread by the spread.
+// For every field of an init three numbers are computed from the mean m and the spread s
+// over its members:
+//
+//	level    mean of m over the area
+//	pattern  means of m over some hundred boxes
+//	spread   log √(mean s²)
+//
+// From the training inits each has a mean, a seasonal cycle and a standard deviation,
+// estimated by cross-validation. The drift score of an init is its distance in these
+// standard deviations. The level, which varies least, detects a bias; the pattern a map
+// that is turned, shifted or of another field; the spread members that lost or gained
+// spread.
 package drift

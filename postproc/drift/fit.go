@@ -8,60 +8,66 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// SeasonalCycle is a number that has a mean, a yearly cycle and a standard deviation around both:
-// C[0] + C[1] cos(φ) + C[2] sin(φ), φ the phase of the year.
+// SeasonalCycle is the seasonal cycle of a number with a standard deviation about it:
+//
+//	C[0] + C[1] cos φ + C[2] sin φ,  φ the phase of the year
+//
+// Unit: that of the number.
 type SeasonalCycle struct {
 	Coefficients [3]float64
 	SD           float64
 }
 
-// At is the expected value.
+// At is the expected value at a time.
 func (s SeasonalCycle) At(t time.Time) float64 { return s.at(phase(t)) }
 
+// at is the expected value at a phase, see phase.
 func (s SeasonalCycle) at(phase [3]float64) float64 {
 	return s.Coefficients[0] + s.Coefficients[1]*phase[1] + s.Coefficients[2]*phase[2]
 }
 
-// distance is how many standard deviations off x is.
+// distance is (x − expected)/SD.
 func (s SeasonalCycle) distance(x float64, t time.Time) float64 { return (x - s.At(t)) / s.SD }
 
-// phase gives 1, cosine and sine of the season's angle.
+// phase returns 1, cos φ and sin φ of a time.
 func phase(t time.Time) [3]float64 {
 	sin, cos := math.Sincos(ensemble.SeasonAngle(t))
 	return [3]float64{1, cos, sin}
 }
 
-// Field is what is known of one field from the training starts.
+// Field holds the statistics of one field over the training inits.
 //
-// Shape: Pattern [box]. Departure is the mean and the standard deviation of the logarithm of the
-// pattern's root mean square distance.
+// Shape: Pattern [box]. Departure holds the mean and the standard deviation of the
+// logarithm of the pattern's root mean square distance.
 type Field struct {
 	Mean, Spread SeasonalCycle
 	Pattern      []SeasonalCycle
 	Departure    [2]float64
 }
 
-// MinInits is the fewest starts that a Field is fitted to.
+// MinInits is the least number of inits for Fit.
 const MinInits = 8
 
-// The part of the year that starts must cover for a season, and the parts that are left out
-// in turn.
+// maxGap is the largest gap in the months of the training inits for which a seasonal
+// cycle is fitted. folds is the number of parts of the cross-validation.
 const (
 	maxGap = 0.25 // of the year without a start
 	folds  = 10
 )
 
-// Fit finds what is known of a field from its summaries on some starts, in the order of time.
+// Fit estimates the statistics of a field from its summaries at some inits, in temporal
+// order.
 //
-// Standard deviations are those of starts in parts that the fit did not see, each a run of neighbours
-// in time, so that few starts and starts that are alike do not make them too small. Starts that leave
-// a quarter of the year out have no season.
+// Standard deviations are those of residuals in cross-validation: inits are divided into
+// runs of consecutive ones, and each run is predicted from the others. Few or similar
+// inits therefore do not make them too small. If a quarter of the year has no init, only
+// the mean is fitted.
 //
-// Errors: if there are fewer than Least starts.
-func Fit(b *Boxes, starts []Summary, valid []time.Time) (Field, error) {
-	n := len(starts)
+// Errors: fewer than Least inits.
+func Fit(b *Boxes, inits []Summary, valid []time.Time) (Field, error) {
+	n := len(inits)
 	if n < MinInits {
-		return Field{}, fmt.Errorf("%d starts; input drift is judged from %d on", n, MinInits)
+		return Field{}, fmt.Errorf("%d inits: drift statistics need at least %d", n, MinInits)
 	}
 	terms := 1
 	if coversYear(valid) {
@@ -74,8 +80,8 @@ func Fit(b *Boxes, starts []Summary, valid []time.Time) (Field, error) {
 	f := Field{Pattern: make([]SeasonalCycle, b.Len())}
 	values := make([]float64, n)
 	fit := func(of func(s *Summary) float64) (SeasonalCycle, []float64) {
-		for i := range starts {
-			values[i] = of(&starts[i])
+		for i := range inits {
+			values[i] = of(&inits[i])
 		}
 		return fitSeasonalCycle(terms, phases, values)
 	}
@@ -102,29 +108,29 @@ func Fit(b *Boxes, starts []Summary, valid []time.Time) (Field, error) {
 	return f, nil
 }
 
-// minDepartureSD bounds the standard deviation of the logarithm of a departure: patterns that
-// change by less than a twentieth as a whole are no drift of six standard deviations.
+// minDepartureSD bounds Departure[1] from below: a change of the whole pattern by less
+// than 5 % stays within six standard deviations.
 const minDepartureSD = 0.05 / 6
 
-// minSpreadSD bounds the standard deviation of the logarithm of a spread: with it one that is a quarter smaller or a third larger than always
-// is six off.
+// minSpreadSD bounds the standard deviation of the logarithm of a spread from below: six
+// of them correspond to a spread that is a quarter smaller or a third larger.
 const minSpreadSD = 0.05
 
-// departure is the logarithm of a root mean square distance.
+// departure is the logarithm of the root mean square distance √(squares/weight).
 func departure(squares, weight float64) float64 {
 	return math.Log(max(math.Sqrt(squares/weight), minSpread))
 }
 
-// coversYear says whether no quarter of the year is without a start.
+// coversYear reports whether no quarter of the year is without an init.
 func coversYear(valid []time.Time) bool {
 	const months = 12
-	var there [months]bool
+	var present [months]bool
 	for _, t := range valid {
-		there[t.UTC().Month()-1] = true
+		present[t.UTC().Month()-1] = true
 	}
 	gap := 0
 	for i := range 2 * months {
-		if gap++; there[i%months] {
+		if gap++; present[i%months] {
 			gap = 0
 		}
 		if float64(gap) > maxGap*months {
@@ -134,13 +140,14 @@ func coversYear(valid []time.Time) bool {
 	return true
 }
 
-// normalEquations are the normal equations of a fit of so many terms: Σ x xᵀ and Σ x y.
+// normalEquations holds the normal equations of a least-squares fit: Σ x xᵀ and Σ x y, row by row.
 type normalEquations struct {
 	terms int
 	xx    [9]float64
 	xy    [3]float64
 }
 
+// add adds a case y with predictors x.
 func (q *normalEquations) add(x [3]float64, y float64) {
 	for i := range q.terms {
 		for j := range q.terms {
@@ -150,7 +157,7 @@ func (q *normalEquations) add(x [3]float64, y float64) {
 	}
 }
 
-// without are the equations of the others.
+// without subtracts the equations of some cases.
 func (q normalEquations) without(o *normalEquations) normalEquations {
 	for i := range q.xx {
 		q.xx[i] -= o.xx[i]
@@ -161,10 +168,10 @@ func (q normalEquations) without(o *normalEquations) normalEquations {
 	return q
 }
 
-// maxCondition is that of equations that still tell a season from a mean.
+// maxCondition is the largest condition number for which a seasonal cycle is fitted.
 const maxCondition = 1e6
 
-// solve gives the coefficients; the mean alone where the starts do not tell a season from it.
+// solve returns the coefficients; only the mean if the inits do not determine a seasonal cycle.
 func (q *normalEquations) solve() (c [3]float64) {
 	if q.terms == len(c) {
 		if inverse, condition := invert(&q.xx); condition < maxCondition {
@@ -179,9 +186,12 @@ func (q *normalEquations) solve() (c [3]float64) {
 	return [3]float64{q.xy[0] / q.xx[0]}
 }
 
-// invert gives the inverse of a symmetric matrix and its condition by the 1-norm, which is not finite if it is
-// singular. By cofactors: a field has hundreds of boxes with a fit for every part that is left out, and a
-// solver of any size spends more on its memory than on the sums. They lose what the condition loses.
+// invert returns the inverse of a symmetric 3×3 matrix and its condition number in the
+// 1-norm, which is not finite for a singular matrix.
+//
+// It uses cofactors: a field has hundreds of boxes with a fit for every fold, and a
+// general solver would spend most of its time on allocation. The relative error is of the
+// order of the condition number times the machine precision.
 func invert(m *[9]float64) (inverse [9]float64, condition float64) {
 	for i := range 3 {
 		for j := range 3 {
@@ -203,47 +213,50 @@ func invert(m *[9]float64) (inverse [9]float64, condition float64) {
 	return inverse, norm * normInverse
 }
 
-// fitSeasonalCycle fits so many terms to values at phases of the year, and gives the residuals of those that
-// were left out in turn. Missing: NaN among the values is left out; all are NaN if fewer than Least are left.
+// fitSeasonalCycle fits a seasonal cycle of so many terms, and returns the residuals of the
+// cross-validation in held.
+//
+// Missing: NaN values are left out; with fewer than Least others the result is NaN.
 func fitSeasonalCycle(terms int, phases [][3]float64, values []float64) (s SeasonalCycle, held []float64) {
 	held = make([]float64, len(values))
-	var there []int
+	var valid []int
 	for i, v := range values {
 		if held[i] = math.NaN(); v == v {
-			there = append(there, i)
+			valid = append(valid, i)
 		}
 	}
-	if len(there) < MinInits {
+	if len(valid) < MinInits {
 		return SeasonalCycle{Coefficients: [3]float64{math.NaN()}, SD: math.NaN()}, held
 	}
-	centre := values[there[0]] // geopotentials have five digits that say nothing
-	parts := make([]normalEquations, min(folds, len(there)/2))
+	centre := values[valid[0]] // subtracted first: geopotential has five digits in common
+	parts := make([]normalEquations, min(folds, len(valid)/2))
 	all := normalEquations{terms: terms}
-	part := func(k int) int { return k * len(parts) / len(there) }
+	part := func(k int) int { return k * len(parts) / len(valid) }
 	for k := range parts {
 		parts[k].terms = terms
 	}
-	for k, i := range there {
+	for k, i := range valid {
 		all.add(phases[i], values[i]-centre)
 		parts[part(k)].add(phases[i], values[i]-centre)
 	}
 	s.Coefficients = all.solve()
-	apart := make([]SeasonalCycle, len(parts)) // fitted to the others
+	byPart := make([]SeasonalCycle, len(parts)) // [part] fitted to the other parts
 	for k := range parts {
 		others := all.without(&parts[k])
-		apart[k].Coefficients = others.solve()
+		byPart[k].Coefficients = others.solve()
 	}
 	var squares float64
-	for k, i := range there {
-		held[i] = values[i] - centre - apart[part(k)].at(phases[i])
+	for k, i := range valid {
+		held[i] = values[i] - centre - byPart[part(k)].at(phases[i])
 		squares += held[i] * held[i]
 	}
 	s.Coefficients[0] += centre
-	// A field that never changes may do so by rounding.
-	s.SD = max(math.Sqrt(squares/float64(len(there))), 1e-6*math.Abs(s.Coefficients[0]), math.SmallestNonzeroFloat32)
+	// A constant field may change by rounding.
+	s.SD = max(math.Sqrt(squares/float64(len(valid))), 1e-6*math.Abs(s.Coefficients[0]), math.SmallestNonzeroFloat32)
 	return s, held
 }
 
+// meanAndDeviation returns the mean and the standard deviation (divisor n−1) without NaN.
 func meanAndDeviation(x []float64) (mean, sd float64) {
 	n := 0.0
 	for _, v := range x {
@@ -260,15 +273,15 @@ func meanAndDeviation(x []float64) (mean, sd float64) {
 	return mean, math.Sqrt(sd / max(n-1, 1))
 }
 
-// Distance is how far a field is from those of the training starts, in standard deviations:
-// signed, but for what is not known, which is 0.
+// Distance is the drift score of a field: its distance from the training inits in
+// standard deviations, with sign. Unknown components are 0.
 type Distance struct {
 	Mean    float64 `json:"mean"`
 	Pattern float64 `json:"pattern"`
 	Spread  float64 `json:"spread"`
 }
 
-// Distance compares a start with those of the training.
+// Distance computes the drift score of an init.
 func (f *Field) Distance(b *Boxes, s Summary, valid time.Time) Distance {
 	var squares, weight float64
 	for k, x := range s.Pattern {
@@ -287,10 +300,10 @@ func (f *Field) Distance(b *Boxes, s Summary, valid time.Time) Distance {
 		Pattern: known((departure(squares, weight) - f.Departure[0]) / f.Departure[1])}
 }
 
-// maxDistance bounds distances, which have no end where a field never changed.
+// maxDistance bounds distances, which are not finite for fields that never changed.
 const maxDistance = 1e6
 
-// Largest is the largest of the distances in size, and what is so far off.
+// Largest returns the largest absolute component and its name.
 func (d Distance) Largest() (size float64, what string) {
 	for _, x := range []struct {
 		of   float64

@@ -1,7 +1,12 @@
-// Package ecc turns the calibrated distribution of every point back into members: the
-// order of members at each point is that of a template, so that their fields are connected
-// in space, between variables and in time as the template's are. Of ensemble copula coupling
-// the template is the raw ensemble; of the Schaake shuffle it is past analyses.
+// Package ecc turns calibrated distributions at every point into members, by ensemble
+// copula coupling (ECC).
+//
+// A univariate calibration destroys the dependence between points, variables and leads.
+// ECC restores it: at each point the calibrated quantiles are assigned to members in the
+// rank order of a template. In ECC the template is the raw ensemble, in the Schaake shuffle
+// it is a set of past analyses.
+//
+// Source: Schefzik et al. 2013, doi:10.1214/13-STS443.
 package ecc
 
 import (
@@ -13,8 +18,9 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Levels are the probabilities i/(n+1), i = 1..n, of n equidistant quantiles.
-// Source: Schefzik et al. 2013, doi:10.1214/13-STS443 (ECC-Q).
+// Levels returns the probabilities i/(n+1), i = 1..n, of n equidistant quantiles (ECC-Q).
+//
+// Source: Schefzik et al. 2013, doi:10.1214/13-STS443.
 func Levels(n int) []float64 {
 	out := make([]float64, n)
 	for i := range out {
@@ -23,8 +29,9 @@ func Levels(n int) []float64 {
 	return out
 }
 
-// MidLevels are the probabilities (i−½)/n, i = 1..n, whose quantiles have the
-// least expected plain CRPS of all n members.
+// MidLevels returns the probabilities (i−½)/n, i = 1..n. Among all choices of n quantiles
+// as members these have the least expected plain CRPS.
+//
 // Source: Bröcker 2012, doi:10.1002/qj.1891.
 func MidLevels(n int) []float64 {
 	out := make([]float64, n)
@@ -34,26 +41,28 @@ func MidLevels(n int) []float64 {
 	return out
 }
 
-// Assignment gives each member of one point the probability whose quantile it gets, from the
-// values of the template there, of which none is missing.
+// Assignment computes the probability of the quantile that each member receives at one point,
+// from the values of the template there, none of which is NaN.
 //
-// Shape: levels, template [member].
+// Shape: levels (the result) and template [member].
 type Assignment func(levels, template []float64, point int)
 
-// Quantiles assigns ascending levels in the order of the template: the member with its
-// smallest value gets the smallest. Members of equal value keep the order of their numbers.
-// With raw members as the template it is ECC-Q, with past analyses the Schaake shuffle.
+// Quantiles assigns ascending levels in the rank order of the template: the member with the
+// smallest value gets the smallest level. Ties keep the order of the members. With raw
+// members as template it is ECC-Q, with past analyses the Schaake shuffle.
 //
+// Shape: levels [member], ascending.
 // Source: Schefzik et al. 2013, doi:10.1214/13-STS443; Clark et al. 2004,
 // doi:10.1175/1525-7541(2004)005<0243:TSSAMF>2.0.CO;2.
 func Quantiles(levels []float64) Assignment {
 	return func(out, template []float64, _ int) { assignByRank(out, template, levels) }
 }
 
-// Random assigns levels that are drawn anew at every point, in the order of the template
-// (ECC-R). The draws follow from seed and the number that stream gives to the point alone,
-// so the same place has the same draws on every part of a grid.
+// Random assigns uniform random levels, drawn at every point, in the rank order of the
+// template (ECC-R). The random numbers depend on seed and stream(point) only, so a point
+// has the same levels whatever part of the grid a process holds.
 //
+// The result is not safe for concurrent use.
 // Source: Schefzik et al. 2013, doi:10.1214/13-STS443 (ECC-R).
 func Random(members int, seed uint64, stream func(point int) uint64) Assignment {
 	var numbers rand.PCG
@@ -68,15 +77,16 @@ func Random(members int, seed uint64, stream func(point int) uint64) Assignment 
 	}
 }
 
-// Transformation assigns the levels of the template's values in the normal distribution that is
-// fitted to them (ECC-T):
+// Transformation assigns the levels of the template's values in a normal distribution fitted to
+// them (ECC-T):
 //
 //	level_m = Φ((x_m − x̄)/s), s the standard deviation with divisor M−1
 //
-// so members keep their distances, not their order alone: of a calibrated normal
-// distribution N(μ, σ²) the members are μ + σ (x_m − x̄)/s, whose spread is σ. Where all
-// values are equal nothing can be fitted, and levels are MidLevels in the order of numbers.
+// Members keep their relative distances, not only their order: from a calibrated
+// N(μ, σ²) they become μ + σ (x_m − x̄)/s, with spread σ. Where all values are equal, the
+// levels are MidLevels in the order of the members.
 //
+// The result is not safe for concurrent use.
 // Source: Schefzik et al. 2013, doi:10.1214/13-STS443 (ECC-T).
 func Transformation() Assignment {
 	var mid []float64
@@ -103,7 +113,7 @@ func Transformation() Assignment {
 	}
 }
 
-// assignByRank gives ascending values to members in the order of the template.
+// assignByRank assigns ascending values to members in the rank order of the template.
 //
 // Cost: O(M²), no allocation.
 func assignByRank(out, template, values []float64) {
@@ -120,35 +130,38 @@ func assignByRank(out, template, values []float64) {
 
 // CoupleQuantiles makes calibrated members of a whole field by Ranked.
 //
-// Shape, Missing, Errors: as Members; levels [member], ascending.
+// Shape: template and result [member][point]; levels [member], ascending.
+// Missing: as Members. Errors: as Members; levels of wrong number or order.
 func CoupleQuantiles(template [][]float32, levels []float64, quantile func(point int, level float64) float64) ([][]float32, error) {
 	if n := len(template); n == 0 || len(levels) != n {
 		return nil, fmt.Errorf("ecc: %d levels for %d members", len(levels), n)
 	}
 	if !slices.IsSorted(levels) {
-		return nil, fmt.Errorf("ecc: levels %v do not ascend", levels)
+		return nil, fmt.Errorf("ecc: levels %v: want ascending numbers", levels)
 	}
 	return Couple(template, Quantiles(levels), quantile)
 }
 
-// Couple makes calibrated members of a whole field.
+// Couple makes calibrated members of a whole field:
 //
-//	out_m(p) = quantile(p, level that assign gives to member m at p)
+//	out_m(p) = quantile(p, level of member m at p)
 //
-// Shape: template and the result [member][point]. quantile gives the calibrated
-// distribution's quantile at a point.
-// Missing: NaN in one field of the template makes the point missing in all members; NaN
-// of quantile is that member's.
+// with the levels of assign. quantile is the quantile function of the calibrated
+// distribution at a point.
+//
+// Shape: template and result [member][point].
+// Missing: NaN in one member of the template makes the point NaN in all members; a NaN
+// from quantile affects its member only.
 // Errors: a template without members, fields of unequal length.
 func Couple(template [][]float32, assign Assignment, quantile func(point int, level float64) float64) ([][]float32, error) {
 	n := len(template)
 	if n == 0 {
-		return nil, fmt.Errorf("ecc: a template without members")
+		return nil, fmt.Errorf("ecc: the template has no members")
 	}
 	out := make([][]float32, n)
 	for m := range template {
 		if len(template[m]) != len(template[0]) {
-			return nil, fmt.Errorf("ecc: member %d has %d points, the first %d", m, len(template[m]), len(template[0]))
+			return nil, fmt.Errorf("ecc: member %d of the template has %d points, member 0 has %d", m, len(template[m]), len(template[0]))
 		}
 		out[m] = make([]float32, len(template[m]))
 	}

@@ -1,6 +1,8 @@
-// Package neighbourhood takes means over the points around each point of a grid: those
-// within a distance on the globe, whatever the grid. Of probabilities they are
-// neighbourhood probabilities; of events of members they tell where one happens nearby.
+// Package neighbourhood computes means over the neighbourhood of each grid point: all points
+// within a distance on the globe, on any grid. Means of probabilities are neighbourhood
+// probabilities; means of member events show whether the event happens nearby.
+//
+// Source: Schwartz and Sobash 2017, doi:10.1175/MWR-D-16-0400.1.
 package neighbourhood
 
 import (
@@ -14,32 +16,34 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// earthRadius is the radius of the sphere on which distances are taken, in metres. Source:
-// WMO GRIB2 code table 3.2, entry 6.
+// earthRadius is the radius of the spherical Earth for distances.
+//
+// Unit: m. Source: WMO GRIB2 code table 3.2, entry 6.
 const earthRadius = 6371229.0
 
-// Discs are the points within a radius of each point of a grid, the point itself
-// and those at the radius included.
+// Discs defines the neighbourhoods of one radius on a grid: the points within the radius of
+// each point, including the point itself and points at exactly the radius.
 type Discs struct {
 	grid    *ensemble.Grid
-	weights []float64 // area weights
-	chord2  float64   // square of the largest distance through the unit sphere
+	weights []float64 // [point] area weights
+	chord2  float64   // squared chord of the radius on the unit sphere
 	rows    []row
-	vectors [][3]float64 // of points on the unit sphere; nil for rows along parallels
+	vectors [][3]float64 // [point] on the unit sphere; nil for grids with rows along parallels
 }
 
-// row is some points of a grid that lie one after the other.
-type row struct{ from, to int }
+// row is a range of consecutive points of a grid.
+type row struct{ from, to int } // from included, to excluded
 
-// New finds the discs of a radius in metres on a grid.
+// New prepares the neighbourhoods of a radius in metres. The chord of a central angle α on
+// the unit sphere is 2 sin(α/2), with α = radius/earthRadius at most π.
 //
-// Errors: for a radius that is not above 0.
+// Errors: a radius that is not positive.
 func New(g *ensemble.Grid, radius float64) (*Discs, error) {
 	if !(radius > 0) {
-		return nil, fmt.Errorf("neighbourhood: a radius of %g m", radius)
+		return nil, fmt.Errorf("neighbourhood: radius %g m: want a positive number", radius)
 	}
 	half := math.Sin(min(radius/(2*earthRadius), math.Pi/2))
-	d := &Discs{grid: g, weights: g.Weights(), chord2: 4 * half * half * (1 + 1e-9)} // points at the radius count, in spite of rounding
+	d := &Discs{grid: g, weights: g.Weights(), chord2: 4 * half * half * (1 + 1e-9)} // the factor includes points at the radius in spite of rounding
 	n := 0
 	switch {
 	case g.Rows != nil:
@@ -68,21 +72,24 @@ func New(g *ensemble.Grid, radius float64) (*Discs, error) {
 	return d, nil
 }
 
-// Mean gives the mean of each field over the disc around each point, weighted by area:
+// Mean computes the area-weighted mean of each field over the neighbourhood of each point,
 //
-//	Σ_q w_q x_q / Σ_q w_q  over the points q of the disc that are not missing
+//	Σ_q w_q x_q / Σ_q w_q  over the non-missing points q of the neighbourhood
 //
-// and how many points have missing ones in their disc.
+// and returns the number of points whose neighbourhood has missing values.
 //
-// Shape: as the fields', [point]. Unit: that of the fields.
-// Missing: where the point itself is; other missing points are left out of the mean.
-// Rows of projected grids are taken for curves that enter and leave a disc once, which
-// holds for discs that are small against the globe.
-// Cost: O(points × rows in a disc), a few times that for projected grids; points² for Points.
+// Neighbourhoods are unions of runs of consecutive points, so sums over them are
+// differences of prefix sums. On projected grids a row is assumed to enter and leave a
+// neighbourhood once, which holds for radii that are small relative to the globe.
+//
+// Shape: as the fields, [point]. Unit: that of the fields.
+// Missing: NaN where the point itself is NaN; other missing points are left out.
+// Cost: O(points × rows in a neighbourhood), a few times that for projected grids; points²
+// for Points.
 // Source: Schwartz and Sobash 2017, doi:10.1175/MWR-D-16-0400.1.
 func (d *Discs) Mean(fields ...[]float32) (means [][]float32, incomplete int) {
 	n := d.grid.Size()
-	// What lies before each point, so that a run of points costs two looks.
+	// Prefix sums: the sum over a run of points is a difference of two of them.
 	sums, present := make([][]float64, len(fields)), make([][]float64, len(fields))
 	area := make([]float64, n+1)
 	for p, w := range d.weights {
@@ -111,7 +118,7 @@ func (d *Discs) Mean(fields ...[]float32) (means [][]float32, incomplete int) {
 			}
 		}
 	}
-	var next, lacking atomic.Int64
+	var next, missing atomic.Int64
 	var wait sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), len(d.rows)) {
 		wait.Add(1)
@@ -119,21 +126,23 @@ func (d *Discs) Mean(fields ...[]float32) (means [][]float32, incomplete int) {
 			defer wait.Done()
 			var s scratch
 			for j := int(next.Add(1)) - 1; j < len(d.rows); j = int(next.Add(1)) - 1 {
-				lacking.Add(int64(d.meansOfRow(j, &s, fields, means, sums, present, area)))
+				missing.Add(int64(d.meansOfRow(j, &s, fields, means, sums, present, area)))
 			}
 		}()
 	}
 	wait.Wait()
-	return means, int(lacking.Load())
+	return means, int(missing.Load())
 }
 
-// scratch are the sums over the discs around the points of one row.
+// scratch holds the sums over the neighbourhoods of the points of one row.
 type scratch struct {
-	sum, present [][]float64 // [field][point]
-	all          []float64
+	sum, present [][]float64 // [field][point] Σ w x and Σ w over non-missing points
+	all          []float64   // [point] Σ w over all points
 }
 
-// meansOfRow makes the means around the points of row j.
+// meansOfRow computes the means at the points of row j and returns the number of points with
+// missing values nearby. sums and present are the prefix sums of Σ w x and Σ w over
+// non-missing points, area those of Σ w.
 func (d *Discs) meansOfRow(j int, s *scratch, fields, means [][]float32, sums, present [][]float64, area []float64) (incomplete int) {
 	at := d.rows[j]
 	n := at.to - at.from
@@ -149,6 +158,7 @@ func (d *Discs) meansOfRow(j int, s *scratch, fields, means [][]float32, sums, p
 		clear(s.sum[f])
 		clear(s.present[f])
 	}
+	// add adds the run of points from ≤ q < to to the neighbourhood of a point.
 	add := func(point, from, to int) {
 		i := point - at.from
 		s.all[i] += area[to] - area[from]
@@ -157,7 +167,7 @@ func (d *Discs) meansOfRow(j int, s *scratch, fields, means [][]float32, sums, p
 			s.present[f][i] += present[f][to] - present[f][from]
 		}
 	}
-	for _, step := range []int{-1, 1} { // away from the row, until a row is too far
+	for _, step := range []int{-1, 1} { // outwards, until a row is out of reach
 		k := j
 		if step > 0 {
 			k++
@@ -166,24 +176,25 @@ func (d *Discs) meansOfRow(j int, s *scratch, fields, means [][]float32, sums, p
 		}
 	}
 	for i := range n {
-		p, lacks := at.from+i, false
+		p, missing := at.from+i, false
 		for f, x := range fields {
 			v := x[p]
 			if v == v {
 				v = float32(s.sum[f][i] / s.present[f][i])
 			}
 			means[f][p] = v
-			lacks = lacks || s.present[f][i] < s.all[i]*(1-1e-9)
+			missing = missing || s.present[f][i] < s.all[i]*(1-1e-9)
 		}
-		if lacks {
+		if missing {
 			incomplete++
 		}
 	}
 	return incomplete
 }
 
-// eachRun tells add which points of a row are in the disc around each point of another, as runs
-// that follow each other in the grid; some says whether there are some.
+// eachRun calls add for the points of row of that lie in the neighbourhood of each point of row
+// at, as ranges of consecutive points. It reports whether there are any, so that the
+// search for rows can end.
 func (d *Discs) eachRun(at, of row, add func(point, from, to int)) (some bool) {
 	switch {
 	case d.grid.Kind == ensemble.Points && d.grid.Rows == nil:
@@ -192,16 +203,20 @@ func (d *Discs) eachRun(at, of row, add func(point, from, to int)) (some bool) {
 				add(p, of.from, of.to)
 			}
 		}
-		return true // places have no order, so all are looked at
+		return true // points have no spatial order: test all
 	case d.vectors == nil:
 		return d.eachRunOnParallel(at, of, add)
 	}
 	return d.eachRunOnCurve(at, of, add)
 }
 
-// eachRunOnParallel is runs for rows along parallels: by the haversine, a point lies at most Δλ east
-// or west.
+// eachRunOnParallel is runs for rows along parallels. By the haversine formula
+//
+//	sin²(c/2) = sin²(Δφ/2) + cos φ₁ cos φ₂ sin²(Δλ/2)
+//
+// a point of the other row is within the angle c if it lies at most Δλ east or west.
 func (d *Discs) eachRunOnParallel(at, of row, add func(point, from, to int)) bool {
+	// left is sin²(c/2) − sin²(Δφ/2), so sin²(Δλ/2) = left/(cos φ₁ cos φ₂) at the radius.
 	lat1, lat2 := d.latitude(at.from)*math.Pi/180, d.latitude(of.from)*math.Pi/180
 	s := math.Sin((lat2 - lat1) / 2)
 	left, both := d.chord2/4-s*s, math.Cos(lat1)*math.Cos(lat2)
@@ -223,11 +238,12 @@ func (d *Discs) eachRunOnParallel(at, of row, add func(point, from, to int)) boo
 	first, last := lon(0), lon(n-1)
 	for p := at.from; p < at.to; p++ {
 		centre := d.longitude(p)
-		for turn := -360.0; turn <= 360; turn += 360 { // a row may run past a full turn
+		for turn := -360.0; turn <= 360; turn += 360 { // longitudes of a row may exceed 360°
 			west, east := centre+turn-width, centre+turn+width
 			if east < first-longitudeTolerance || west > last+longitudeTolerance {
 				continue
 			}
+			// Longitudes ascend along a row, so the run is found by bisection.
 			from := sort.Search(n, func(i int) bool { return lon(i) >= west-longitudeTolerance })
 			to := sort.Search(n, func(i int) bool { return lon(i) > east+longitudeTolerance })
 			if from < to {
@@ -238,17 +254,20 @@ func (d *Discs) eachRunOnParallel(at, of row, add func(point, from, to int)) boo
 	return true
 }
 
-// longitudeTolerance is how far in degrees a point may lie beyond a disc by rounding.
+// longitudeTolerance is the tolerance for rounding of longitudes.
+//
+// Unit: degrees.
 const longitudeTolerance = 1e-9
 
+// latitude and longitude are those of point p in degrees.
 func (d *Discs) latitude(p int) float64  { return d.grid.LatAt(p/d.grid.NX, p%d.grid.NX) }
 func (d *Discs) longitude(p int) float64 { return d.grid.LonAt(p/d.grid.NX, p%d.grid.NX) }
 
-// eachRunOnCurve is runs for rows along any curve: from the point of a row that is nearest, to both
-// sides. Nearest points and ends of runs move on with the point.
+// eachRunOnCurve is runs for rows along any curve: the range extends from the nearest point of the
+// row to both sides. Nearest point and ends are updated from those of the previous point.
 func (d *Discs) eachRunOnCurve(at, of row, add func(point, from, to int)) (some bool) {
-	nearest := -1
-	from, to := of.from, of.from
+	nearest := -1                // point of row of nearest to p, −1 before the first search
+	from, to := of.from, of.from // run of points within the radius
 	for p := at.from; p < at.to; p++ {
 		if nearest < 0 {
 			nearest = of.from
@@ -286,27 +305,29 @@ func (d *Discs) eachRunOnCurve(at, of row, add func(point, from, to int)) (some 
 	return some
 }
 
+// within reports whether two points are within the radius.
 func (d *Discs) within(p, q int) bool { return d.distance2(p, q) <= d.chord2 }
 
-// distance2 is the square of the distance of two points through the unit sphere.
+// distance2 is the squared chord between two points on the unit sphere. Comparing squared
+// chords avoids an arcsine for every pair.
 func (d *Discs) distance2(p, q int) float64 {
 	a, b := &d.vectors[p], &d.vectors[q]
 	x, y, z := a[0]-b[0], a[1]-b[1], a[2]-b[2]
 	return x*x + y*y + z*z
 }
 
-// MaximumProbability is the share of members with an event at any point of the disc around each
-// point: the neighbourhood maximum ensemble probability.
+// MaximumProbability is the neighbourhood maximum ensemble probability: the fraction of members with
+// an event at any point of the neighbourhood.
 //
-// Shape: members [member][point], 1 where the event happens and 0 where it does not.
-// Missing: where a member is; points that are missing nearby count as without the event.
-// incomplete counts the points that have some.
+// Shape: members [member][point], 1 for the event and 0 otherwise.
+// Missing: NaN where a member is NaN; missing points nearby count as no event. incomplete
+// is the number of points that have some.
 // Source: Schwartz and Sobash 2017, doi:10.1175/MWR-D-16-0400.1.
 func (d *Discs) MaximumProbability(members [][]float32) (probability []float32, incomplete int) {
 	probability = make([]float32, d.grid.Size())
 	for from := 0; from < len(members); from += maxFields {
-		means, lacks := d.Mean(members[from:min(from+maxFields, len(members))]...)
-		incomplete = max(incomplete, lacks)
+		means, missing := d.Mean(members[from:min(from+maxFields, len(members))]...)
+		incomplete = max(incomplete, missing)
 		for _, mean := range means {
 			for p, v := range mean {
 				switch {
@@ -324,5 +345,5 @@ func (d *Discs) MaximumProbability(members [][]float32) (probability []float32, 
 	return probability, incomplete
 }
 
-// maxFields bounds the fields whose sums are in memory together.
+// maxFields bounds the number of fields with prefix sums in memory at the same time.
 const maxFields = 8

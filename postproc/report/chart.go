@@ -10,17 +10,22 @@ import (
 	"strings"
 )
 
-// Lines are told apart by dashes and labels first; the colours have a contrast of at
-// least 4.5 to white.
+// Lines differ in dashes and labels, so that they can be distinguished without colour. The
+// colours have a contrast of at least 4.5 to white (WCAG 2.2, success criterion 1.4.3).
 var (
 	lineColours = []string{"#124a8c", "#a34700", "#1f2933", "#0d6b5e", "#7a3b8f", "#5c5200"}
 	lineDashes  = []string{"", "8 4", "2 3", "10 3 2 3", "5 2 1 2 1 2", "14 4"}
 )
 
-// svg draws the chart with a label at the end of each line.
+// svg draws the chart with a label at the end of each line. Labels that would overlap are
+// moved apart and connected to their lines.
+//
+// Unit: SVG units of a 760 × 300 viewBox. Missing: values that cannot be drawn interrupt a
+// line; a single value between two of them is a dot.
 func (c *Chart) svg() string {
 	const w, h, left, right, top, bottom = 760.0, 300.0, 58.0, 176.0, 10.0, 42.0
 	x0, x1, y0, y1 := c.ranges()
+	// up is the coordinate of y before scaling: v or its logarithm.
 	up := func(v float64) float64 { return v }
 	if c.LogY {
 		up = math.Log10
@@ -42,7 +47,7 @@ func (c *Chart) svg() string {
 	fmt.Fprintf(&b, `<path class="frame" d="M%s %sH%s"/>`, num(left), num(h-bottom), num(w-right))
 	fmt.Fprintf(&b, `<text class="tick" x="%s" y="%s" text-anchor="middle">%s</text>`, num((left+w-right)/2), num(h-6), html.EscapeString(c.X))
 	fmt.Fprintf(&b, `<text class="tick" transform="translate(13 %s) rotate(-90)" text-anchor="middle">%s</text>`, num((top+h-bottom)/2), html.EscapeString(c.yTitle()))
-	type end struct {
+	type end struct { // end of a line at y, with its label at to
 		y, to float64
 		line  int
 	}
@@ -59,7 +64,7 @@ func (c *Chart) svg() string {
 			}
 			fmt.Fprintf(&d, "%s%s %s", pen, num(x(l.X[i])), num(y(v)))
 			pen, last, points = "L", y(v), points+1
-			if points == 1 && (i == len(l.Y)-1 || !c.shows(l.Y[i+1])) { // a single value still shows
+			if points == 1 && (i == len(l.Y)-1 || !c.shows(l.Y[i+1])) { // a single value: a dot
 				fmt.Fprintf(&b, `<circle cx="%s" cy="%s" r="3" fill="%s"/>`, num(x(l.X[i])), num(y(v)), lineColours[k%len(lineColours)])
 			}
 		}
@@ -69,11 +74,12 @@ func (c *Chart) svg() string {
 		}
 	}
 	slices.SortStableFunc(ends, func(a, b end) int { return cmp.Compare(a.y, b.y) })
+	// Labels are at least gap apart: first moved down, then up from the lower edge.
 	const gap = 15.0
 	for i := 1; i < len(ends); i++ {
 		ends[i].to = math.Max(ends[i].to, ends[i-1].to+gap)
 	}
-	for i := len(ends) - 1; i >= 0; i-- { // back up from the lower edge
+	for i := len(ends) - 1; i >= 0; i-- {
 		limit := h - bottom
 		if i < len(ends)-1 {
 			limit = ends[i+1].to - gap
@@ -89,6 +95,7 @@ func (c *Chart) svg() string {
 	return b.String()
 }
 
+// yTitle is the title of the y axis.
 func (c *Chart) yTitle() string {
 	if c.LogY {
 		return c.Y + " (logarithmic)"
@@ -96,12 +103,14 @@ func (c *Chart) yTitle() string {
 	return c.Y
 }
 
-// shows says whether a value can be drawn.
+// shows reports whether a value can be drawn: it is finite, and positive on a logarithmic axis.
 func (c *Chart) shows(v float64) bool {
 	return !math.IsNaN(v) && !math.IsInf(v, 0) && (v > 0 || !c.LogY)
 }
 
-// ranges cover all values that can be drawn.
+// ranges returns the ranges of both axes. They contain all values that can be drawn, with a
+// margin of 5 % (a factor of 1.1 on a logarithmic axis) in y. Without values they are 0 to
+// 1 and 1 to 2.
 func (c *Chart) ranges() (x0, x1, y0, y1 float64) {
 	x0, x1, y0, y1 = math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 	for _, l := range c.Lines {
@@ -128,7 +137,9 @@ func (c *Chart) ranges() (x0, x1, y0, y1 float64) {
 	return x0, x1, y0 - rim, y1 + rim
 }
 
-// ticks are round places within a range, and the decimals that show them.
+// ticks returns round numbers within a range, and the number of decimals to print them: about
+// six multiples of a round step, or on a logarithmic axis 1, 2 and 5 times powers of ten
+// (only powers of ten over three decades or more).
 func ticks(low, high float64, log bool) (out []float64, after int) {
 	if log && high/low > 5 {
 		for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
@@ -147,7 +158,7 @@ func ticks(low, high float64, log bool) (out []float64, after int) {
 	return out, places(step)
 }
 
-// short writes a number with at most five figures.
+// short formats a number with at most five significant digits; "–" for NaN.
 func short(v float64) string {
 	if math.IsNaN(v) {
 		return "–"
@@ -158,7 +169,8 @@ func short(v float64) string {
 	return strings.Replace(strconv.FormatFloat(v, 'g', 5, 64), "-", "−", 1)
 }
 
-// alt is the chart in words and numbers.
+// alt describes the chart as text, for screen readers: for each line its first, last and
+// lowest value.
 func (c *Chart) alt() string {
 	s := fmt.Sprintf("Line chart. %s: %s over %s.", c.Title, c.yTitle(), c.X)
 	for _, l := range c.Lines {
@@ -184,7 +196,9 @@ func (c *Chart) alt() string {
 	return s
 }
 
-// table is the chart as rows: an x, then the y of each line.
+// table is the chart as rows of text: an x, then the y of each line.
+//
+// Shape: [x, ascending and without duplicates][1+line].
 func (c *Chart) table() [][]string {
 	var xs []float64
 	for _, l := range c.Lines {

@@ -6,12 +6,12 @@ import (
 	"math"
 )
 
-// Colours is a colour scale: colours at equal distances from 0 to 1, linear
-// between them.
+// Colours is a colour scale: colours at equal steps from 0 to 1, linearly interpolated in
+// sRGB.
 type Colours []color.RGBA
 
-// Sequential runs from dark blue over grey to yellow with evenly growing
-// lightness; people with any colour vision see the same order.
+// Sequential is a scale from dark blue over grey to yellow, with uniformly increasing
+// lightness. Its order is the same for all kinds of colour vision.
 //
 // Source: Nuñez et al. 2018, doi:10.1371/journal.pone.0199239 (cividis).
 var Sequential = Colours{
@@ -19,14 +19,14 @@ var Sequential = Colours{
 	{0x8a, 0x86, 0x78, 255}, {0xa5, 0x9c, 0x74, 255}, {0xc3, 0xb3, 0x69, 255}, {0xe1, 0xcc, 0x55, 255}, {0xfe, 0xe8, 0x38, 255},
 }
 
-// Diverging runs from dark blue over near white, at the middle, to dark orange;
-// blue and orange are told apart with any colour vision.
+// Diverging is a scale from dark blue over near white, in the middle, to dark orange. Blue
+// and orange can be distinguished with all kinds of colour vision.
 var Diverging = Colours{
 	{0x08, 0x2f, 0x6b, 255}, {0x1d, 0x5a, 0xa6, 255}, {0x4a, 0x8a, 0xca, 255}, {0x93, 0xbd, 0xe3, 255}, {0xf4, 0xf4, 0xf1, 255},
 	{0xf3, 0xb8, 0x7c, 255}, {0xda, 0x82, 0x2e, 255}, {0xae, 0x53, 0x0c, 255}, {0x6e, 0x2c, 0x04, 255},
 }
 
-// At is the colour at t from 0 to 1; beyond, that of the nearest end.
+// At is the colour at t from 0 to 1; outside, that of the nearest end.
 func (c Colours) At(t float64) color.RGBA {
 	at := math.Min(math.Max(t, 0), 1) * float64(len(c)-1)
 	i := min(int(at), len(c)-2)
@@ -35,9 +35,11 @@ func (c Colours) At(t float64) color.RGBA {
 	return color.RGBA{mix(c[i].R, c[i+1].R), mix(c[i].G, c[i+1].G), mix(c[i].B, c[i+1].B), 255}
 }
 
-// luminance is the relative luminance of a colour, 0 to 1.
+// luminance is the relative luminance of an sRGB colour, 0 (black) to 1 (white):
 //
-// Source: WCAG 2.2, the definition of relative luminance.
+//	0.2126 R + 0.7152 G + 0.0722 B  of the linearised components
+//
+// Source: WCAG 2.2, definition of relative luminance.
 func luminance(c color.RGBA) float64 {
 	linear := func(v uint8) float64 {
 		s := float64(v) / 255
@@ -49,4 +51,5 @@ func luminance(c color.RGBA) float64 {
 	return 0.2126*linear(c.R) + 0.7152*linear(c.G) + 0.0722*linear(c.B)
 }
 
+// hex formats a colour for SVG: "#00224e".
 func hex(c color.RGBA) string { return fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B) }

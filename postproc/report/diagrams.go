@@ -11,7 +11,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// diagram is a drawn score with its numbers.
+// diagram is a drawn Diagram with its table.
 type diagram struct {
 	Name    string
 	SVG     template.HTML
@@ -19,7 +19,7 @@ type diagram struct {
 	Rows    [][]string
 }
 
-// diagrams draws those of a target that have a picture.
+// diagrams draws the diagrams of a target for which figureOf defines a picture.
 func diagrams(all []score.Diagram) (out []diagram) {
 	for i := range all {
 		d := &all[i]
@@ -44,24 +44,26 @@ func diagrams(all []score.Diagram) (out []diagram) {
 	return out
 }
 
-// figure is a small picture of points, with intervals, over one axis.
+// figure is a small picture of points with intervals, over a common x axis.
 type figure struct {
-	what, x, y string
+	what, x, y string // title and axis labels
 	points     []mark
-	line       bool // joins the points
-	bars       bool // columns from 0 in place of points
-	diagonal   bool // where both axes agree
-	level      float64
-	log        bool
-	low, high  [2]float64 // of both axes
+	line       bool       // connect the points
+	bars       bool       // draw bars from 0 instead of points
+	diagonal   bool       // draw the line y = x
+	level      float64    // horizontal line; NaN: none
+	log        bool       // both axes are logarithmic
+	low, high  [2]float64 // ranges of the x and y axis
 }
 
-// mark is a point with its interval; the size says how many cases it stands for.
+// mark is a point with its interval; size is proportional to its number of cases.
 type mark struct{ x, y, low, high, size float64 }
 
-// figureOf says how a score is drawn, nil if it is not.
+// figureOf selects the columns, axes and reference lines of a diagram; nil if there is no
+// picture of the score. Columns are found by name, as Score.Diagram defines them.
 func figureOf(d *score.Diagram) *figure {
 	p := &figure{level: math.NaN(), low: [2]float64{0, 0}, high: [2]float64{1, 1}}
+	// col is the value of a named column; add appends a point for each row.
 	col := func(row []score.Number, name string) float64 { return float64(row[slices.Index(d.Columns, name)]) }
 	add := func(x, y string, size string) {
 		for k, row := range d.Rows {
@@ -91,7 +93,7 @@ func figureOf(d *score.Diagram) *figure {
 		}
 	case score.ROCArea.ID:
 		p.what, p.x, p.y, p.diagonal, p.line = "ROC", "false-alarm rate", "hit rate", true, true
-		p.points = []mark{{0, 0, math.NaN(), math.NaN(), 1}} // never warning
+		p.points = []mark{{0, 0, math.NaN(), math.NaN(), 1}} // the origin: no warnings
 		add("false_alarm_rate", "hit_rate", "")
 	case score.EconomicValue.ID:
 		p.what, p.x, p.y, p.line = "economic value", "cost over loss", "value", true
@@ -114,8 +116,12 @@ func figureOf(d *score.Diagram) *figure {
 	return p
 }
 
+// svg draws the figure.
+//
+// Unit: SVG units of a 300 × 236 viewBox.
 func (p *figure) svg(name string) string {
 	const w, h, left, right, top, bottom = 300.0, 236.0, 46.0, 10.0, 8.0, 38.0
+	// scale maps a value to 0…1 along an axis.
 	scale := func(axis int, v float64) float64 {
 		low, high := p.low[axis], p.high[axis]
 		if p.log {
@@ -176,7 +182,7 @@ func (p *figure) svg(name string) string {
 			if p.line {
 				r = 1.8
 			} else if most > 0 {
-				r = 1.8 + 3.6*math.Sqrt(m.size/most) // the area says how many cases there are
+				r = 1.8 + 3.6*math.Sqrt(m.size/most) // the area is proportional to the number of cases
 			}
 			fmt.Fprintf(&b, `<circle class="dot" cx="%s" cy="%s" r="%s"/>`, num(x(m.x)), num(y(m.y)), num(r))
 		}
@@ -186,7 +192,7 @@ func (p *figure) svg(name string) string {
 	return b.String()
 }
 
-// alt is the picture in words and numbers.
+// alt describes the figure as text, for screen readers.
 func (p *figure) alt(name string) string {
 	s := fmt.Sprintf("%s. %s by %s:", name, capitalise(p.y), p.x)
 	for _, m := range p.points {
@@ -199,8 +205,8 @@ func (p *figure) alt(name string) string {
 	return strings.TrimSuffix(s, ";") + "."
 }
 
-// byLead draws spread and RMSE of the mean over the lead, for every variable and level
-// that has two leads or more.
+// byLead draws spread and RMSE of the mean as a function of lead, for every variable and
+// level with at least two leads, for the first three systems.
 func byLead(r *score.Result) (out []Chart) {
 	if r == nil {
 		return nil
@@ -250,7 +256,7 @@ func byLead(r *score.Result) (out []Chart) {
 	return out
 }
 
-// sortLine puts the points of a line in order.
+// sortLine sorts the points of a line by x.
 func sortLine(l *Line) {
 	at := make([]int, len(l.X))
 	for i := range at {
@@ -272,13 +278,13 @@ func sortLine(l *Line) {
 	l.X, l.Y = x, y
 }
 
-// parts are the scores of regions and seasons.
+// parts is the table of scores by region and season.
 type parts struct {
 	Columns []string
 	Rows    [][]string // region, season, system, then a value for each column
 }
 
-// partsOf makes the table, nil if nothing is scored by parts.
+// partsOf makes the table; nil if nothing is scored by region or season.
 func partsOf(values []score.Value) *parts {
 	t := &parts{}
 	type key struct{ region, season, system string }

@@ -1,8 +1,10 @@
-// Package report draws what a run has to show, for people: maps, scores and loss
-// curves, on one HTML page that loads nothing and runs nothing, and maps as PNG.
+// Package report draws the results of a run: maps, scores and loss curves on one HTML page
+// that loads no other files, and maps as PNG.
 //
-// The way of a map: a [Panel] gives its maps one scale (scale.go, colour.go); a view
-// lays the grid out in a plane, Greenwich in the middle (view.go, inverse.go for
-// projections); a picture chooses graticule, coastlines and extremes (picture.go);
-// mapsvg.go and png.go draw it.
+// A map passes through these steps. A [Panel] computes one colour scale for its maps
+// (scale.go, colour.go). A view projects the grid onto a plane, with Greenwich in the middle
+// (view.go; inverse.go inverts map projections). A picture selects graticule, coastlines and
+// extremes (picture.go). raster.go interpolates the field, and mapsvg.go and png.go draw the
+// map. Charts and diagrams are in chart.go and diagrams.go, the page in write.go and
+// page.html.
 package report

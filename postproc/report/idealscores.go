@@ -6,18 +6,18 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// idealScoreNames are the yardsticks in words.
+// idealScoreNames maps the idealised ensembles to names for display.
 var idealScoreNames = map[string]string{
-	"chance": "chance alone, if the members were right", "fair_raw": "raw members without end", "fair_unbiased": "those less local bias",
-	"fair_calibrated": "those with the right spread too", "chance_calibrated": "chance alone, if those were right", "expected": "what the network expects of itself",
+	"chance": "perfect ensemble of raw members", "fair_raw": "infinite raw ensemble", "fair_unbiased": "infinite raw ensemble without local bias",
+	"fair_calibrated": "infinite raw ensemble without local bias, with corrected spread", "chance_calibrated": "perfect ensemble of corrected members", "expected": "expected CRPS of the network",
 }
 
-// idealScoreTables is a table of yardsticks under a sentence that sums them up; nil without any.
+// idealScoreTables is the table of idealised ensembles, with a summary as title; nil without any.
 func idealScoreTables(all []score.IdealScore) []Table {
 	if len(all) == 0 {
 		return nil
 	}
-	t := Table{Columns: []string{"yardstick", "CRPS" + unitInBrackets(unit(all[0].Unit)), "interval", "network over it", "interval"}}
+	t := Table{Columns: []string{"idealised ensemble", "CRPS" + unitInBrackets(unit(all[0].Unit)), "interval", "network / ideal", "interval"}}
 	by := map[string]score.IdealScore{}
 	for _, y := range all {
 		by[y.ID] = y
@@ -29,31 +29,32 @@ func idealScoreTables(all []score.IdealScore) []Table {
 			interval(float64(y.RatioLow), float64(y.RatioHigh), 1)})
 	}
 	network := all[0].CRPS * all[0].Ratio
-	t.Title = fmt.Sprintf("The network reaches a CRPS of %s.", figures(float64(network)))
+	t.Title = fmt.Sprintf("The network has a CRPS of %s.", figures(float64(network)))
 	if y, ok := by["chance"]; ok {
-		t.Title += fmt.Sprintf(" If the members of %s were right and without end, %s of it would be chance that no forecast avoids.", y.Reference, share(1/float64(y.Ratio)))
+		t.Title += fmt.Sprintf(" An infinite, perfectly calibrated ensemble of members like those of %s would still have %s of this CRPS.", y.Reference, share(1/float64(y.Ratio)))
 	}
 	if y, ok := by["fair_calibrated"]; ok {
-		verdict := "as much as"
+		verdict := "not significantly different from"
 		if y.RatioHigh < 1 {
-			verdict = "less than"
+			verdict = "below"
 		} else if y.RatioLow > 1 {
-			verdict = "more than"
+			verdict = "above"
 		}
-		t.Title += fmt.Sprintf(" That is %s the same members without end would score with local bias and spread put right (%s).", verdict, figures(float64(y.CRPS)))
+		t.Title += fmt.Sprintf(" The CRPS of the network is %s that of an infinite raw ensemble with corrected local bias and spread (%s).", verdict, figures(float64(y.CRPS)))
 	}
 	if y, ok := by["expected"]; ok {
-		verdict := "agrees with what it expects of itself"
+		verdict := "agrees with its expected CRPS"
 		if y.RatioLow > 1 {
-			verdict = "is more than it expects of itself: it is too sure, or biased"
+			verdict = "is above its expected CRPS: the network is overconfident or biased"
 		} else if y.RatioHigh < 1 {
-			verdict = "is less than it expects of itself: its spread is too large"
+			verdict = "is below its expected CRPS: the spread of the network is too large"
 		}
 		t.Title += fmt.Sprintf(" It %s (%s).", verdict, figures(float64(y.CRPS)))
 	}
 	return []Table{t}
 }
 
+// unitInBrackets is a unit in brackets after a space; "" for none.
 func unitInBrackets(unit string) string {
 	if unit == "" {
 		return ""

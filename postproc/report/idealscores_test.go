@@ -8,8 +8,8 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// The page says how close to the best possible a network is, what its histograms show, and what
-// it gains where weather is unusual; verdicts follow the intervals.
+// The page compares a network with idealised ensembles, interprets its histograms, and has skill
+// scores for unusual weather; verdicts follow the intervals.
 func TestYardsticks(t *testing.T) {
 	yardstick := func(id, reference string, crps, ratio, low, high score.Number) score.IdealScore {
 		return score.IdealScore{ID: id, System: "network", Reference: reference, Variable: "t", Level: "850hPa", Lead: "96h", Unit: "K", CRPS: crps, CILow: crps, CIHigh: crps,
@@ -28,17 +28,17 @@ func TestYardsticks(t *testing.T) {
 	if err := (&Page{Title: "x", Scores: r}).Write(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"How close to the best possible", "a CRPS of 0.8000.", "50\u202f% of it would be chance", "less than the same members without end", "agrees with what it expects",
-		"What the histograms show", "The PIT histogram is flat.", "Gains where the weather is unusual", "31.0\u202f%"} {
+	for _, want := range []string{"CRPS of idealised ensembles", "a CRPS of 0.8000.", "would still have 50\u202f% of this CRPS", "is below that of an infinite raw ensemble", "agrees with its expected CRPS",
+		"What the histograms show", "The PIT histogram is flat.", "Skill scores for unusual weather", "31.0\u202f%"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
 	if strings.Contains(b.String(), "In winter") {
-		t.Error("a season stands among what is said of the year")
+		t.Error("the season is in the list for the whole year")
 	}
-	for want, y := range map[string]score.IdealScore{"too sure": yardstick("expected", "network", 1, 1.1, 1.05, 1.2), "its spread is too large": yardstick("expected", "network", 1, 0.9, 0.8, 0.95),
-		"more than the same": yardstick("fair_calibrated", "raw10", 1, 1.1, 1.05, 1.2)} {
+	for want, y := range map[string]score.IdealScore{"overconfident": yardstick("expected", "network", 1, 1.1, 1.05, 1.2), "the spread of the network is too large": yardstick("expected", "network", 1, 0.9, 0.8, 0.95),
+		"above that of an infinite raw ensemble": yardstick("fair_calibrated", "raw10", 1, 1.1, 1.05, 1.2)} {
 		if got := idealScoreTables([]score.IdealScore{y}); !strings.Contains(got[0].Title, want) {
 			t.Errorf("%q lacks %q", got[0].Title, want)
 		}

@@ -6,19 +6,23 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// inverse finds the x and y of a place on the globe from the longitudes and
-// latitudes of a projected grid's points, without knowing the projection.
+// inverse maps longitude and latitude to the x and y of a projected grid, using only the
+// longitudes and latitudes of its points. So every projection works, known or not.
+//
+// Method: a descent over neighbouring points to the nearest one, then one Newton step in the
+// tangent plane spanned by its neighbours.
 type inverse struct {
 	grid   *ensemble.Grid
-	x, y   []float64
-	on     [][3]float64 // the points on the unit sphere
-	coarse []int        // every so many points, to begin the search from
-	reach  float64      // chord beyond which a place is off the grid
+	x, y   []float64    // axes of the projection
+	on     [][3]float64 // [point] on the unit sphere
+	coarse []int        // a subset of the points, where the search begins
+	reach  float64      // largest chord between neighbouring points
 }
 
-// coarsePoints is about how many points the search looks at before it walks.
+// coarsePoints is about the number of points that are compared before the descent.
 const coarsePoints = 1000
 
+// newInverse prepares the search. x and y are the axes of the projection.
 func newInverse(g *ensemble.Grid, x, y []float64) *inverse {
 	v := &inverse{grid: g, x: x, y: y, on: make([][3]float64, g.Size())}
 	for k := range v.on {
@@ -36,17 +40,20 @@ func newInverse(g *ensemble.Grid, x, y []float64) *inverse {
 	return v
 }
 
+// sphere is the point of the unit sphere at a longitude and latitude in degrees.
 func sphere(lon, lat float64) [3]float64 {
 	a, b := lon*math.Pi/180, lat*math.Pi/180
 	return [3]float64{math.Cos(b) * math.Cos(a), math.Cos(b) * math.Sin(a), math.Sin(b)}
 }
 
+// chord2 is the squared chord between two points of the unit sphere.
 func chord2(p, q [3]float64) float64 {
 	a, b, c := p[0]-q[0], p[1]-q[1], p[2]-q[2]
 	return a*a + b*b + c*c
 }
 
-// find gives the place in the plane; false if it is not on the grid.
+// find returns the point in the plane. It returns false if the nearest grid point is further
+// than 1.5 grid distances away, so the location is not on the grid.
 func (v *inverse) find(lon, lat float64) (point, bool) {
 	p, g := sphere(lon, lat), v.grid
 	best, d := 0, math.Inf(1)
@@ -70,7 +77,8 @@ func (v *inverse) find(lon, lat float64) (point, bool) {
 	if math.Sqrt(d) > 1.5*v.reach {
 		return point{}, false
 	}
-	// One step on the plane through the neighbours: p ≈ o + s·du + t·dv.
+	// Least squares for p ≈ o + s·du + t·dw with the differences to the next column (du) and
+	// row (dw).
 	j, i := min(best/g.NX, g.NY-2), min(best%g.NX, g.NX-2)
 	o, u, w := v.on[j*g.NX+i], v.on[j*g.NX+i+1], v.on[(j+1)*g.NX+i]
 	var uu, uw, ww, up, wp float64

@@ -14,7 +14,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/report/coastline"
 )
 
-// Margins of a map in SVG units, for the labels of the graticule.
+// The margins of a map for the labels of the graticule, in SVG units.
 const (
 	marginLeft   = 40.0
 	marginRight  = 10.0
@@ -22,13 +22,15 @@ const (
 	marginBottom = 18.0
 )
 
-// pixels is the width of the images in a page; two pixels a unit look sharp.
+// pixels is the resolution of the images in a page, in pixels per SVG unit.
 const pixels = 2
 
-// coastID is the element that the maps of a page share.
+// coastID is the id of the coastline element, which all maps of a page reference.
 const coastID = "coast"
 
-// coastPath is the coastlines as an SVG path in tenths of a degree, y southwards.
+// coastPath is the coastlines as an SVG path with relative coordinates.
+//
+// Unit: tenths of a degree, y southwards.
 var coastPath = sync.OnceValue(func() string {
 	var b strings.Builder
 	for _, l := range coastline.Lines() {
@@ -47,7 +49,10 @@ var coastPath = sync.OnceValue(func() string {
 	return b.String()
 })
 
-// svg draws the map with a total width of w units.
+// svg draws the map with a total width of w units: the field as an embedded PNG image, above
+// it graticule, coastlines, outline, stations, frame, labels and extremes.
+//
+// Errors: those of the PNG encoder.
 func (c *picture) svg(w float64) (string, error) {
 	v := c.view
 	mw := w - marginLeft - marginRight
@@ -59,7 +64,7 @@ func (c *picture) svg(w float64) (string, error) {
 	if c.m.Grid.Kind == ensemble.Points {
 		fmt.Fprintf(&b, `<rect x="%s" y="%s" width="%s" height="%s" fill="#f4f4f2"/>`, num(marginLeft), num(marginTop), num(mw), num(mh))
 	} else {
-		var buf bytes.Buffer // at the default level: the best one takes thirteen times as long for a tenth of the bytes
+		var buf bytes.Buffer // default compression: the best level takes 13 times as long and saves a tenth of the bytes
 		if err := png.Encode(&buf, v.raster(c.m.Values, c.scale, int(math.Round(mw*pixels)))); err != nil {
 			return "", fmt.Errorf("report: map %q: %w", c.m.Title, err)
 		}
@@ -131,8 +136,8 @@ func (c *picture) svg(w float64) (string, error) {
 	return b.String(), nil
 }
 
-// marks draws a triangle at each extreme, upwards for the maximum, with the value
-// beside it.
+// marks draws a triangle with the value at each extreme, pointing upwards at the maximum and
+// downwards at the minimum.
 func (c *picture) marks(b *strings.Builder, x, y func(float64) float64, mw, mh float64) {
 	var at [2]point
 	var width [2]float64
@@ -153,12 +158,12 @@ func (c *picture) marks(b *strings.Builder, x, y func(float64) float64, mw, mh f
 	}
 }
 
-// extremes are the texts at the maximum and the minimum.
+// extremes returns the labels of the maximum and the minimum.
 func (c *picture) extremes() [2]string {
 	return [2]string{"max " + c.scale.text(float64(c.m.Values[c.high])), "min " + c.scale.text(float64(c.m.Values[c.low]))}
 }
 
-// path writes a line as the data of an SVG path.
+// path formats a line as the data of an SVG path.
 func path(l []point, x, y func(float64) float64) string {
 	var b strings.Builder
 	for i, p := range l {
@@ -168,7 +173,7 @@ func path(l []point, x, y func(float64) float64) string {
 	return b.String()
 }
 
-// num writes a coordinate with at most two decimals.
+// num formats a coordinate with at most two decimals.
 func num(v float64) string {
 	s := fmt.Sprintf("%.2f", v)
 	s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
@@ -178,7 +183,8 @@ func num(v float64) string {
 	return s
 }
 
-// bar draws the colour scale of a panel.
+// bar draws the colour bar of a panel, with a sample of the hatching if there are missing
+// values.
 func (s *scale) bar(u string, missing bool) string {
 	const w, h, rim = 560.0, 13.0, 26.0
 	n := len(s.colours)
@@ -218,6 +224,7 @@ func (s *scale) bar(u string, missing bool) string {
 	return b.String()
 }
 
+// alt describes the colour scale as text, for screen readers.
 func (s *scale) alt(u string, missing bool) string {
 	n := len(s.colours)
 	t := fmt.Sprintf("Colour scale from %s to %s %s in %d bands of %s.", s.text(s.bounds[0]), s.text(s.bounds[n]), unit(u), n, decimals(s.step, places(s.step)))

@@ -2,20 +2,21 @@ package report
 
 import "math"
 
-// markText is where the text of a mark stands: beside its triangle, to the right or left.
+// markText is the position of the text of a mark, to the right or left of its triangle.
 type markText struct {
-	dx, dy float64 // from the mark to the text's near end, half way up
-	left   bool    // the text ends there
+	dx, dy float64 // offset of the text's nearer end, at half height
+	left   bool    // the text is left of the mark
 }
 
-// The sizes of marks in their unit: an eleventh of the text height.
+// Gap and height of the text of a mark, in units of an eleventh of the text size.
 const (
 	tagGap    = 8.0
 	tagHeight = 13.0
 )
 
-// placeMarkTexts places the texts of two marks of the given widths between the borders low and
-// high of x, so that neither covers the other or its triangle.
+// placeMarkTexts positions the texts of two marks of the given widths between the borders low and high
+// of x, so that neither covers the other text or its triangle. If that is impossible, a text
+// is placed on the side with more space.
 func placeMarkTexts(at [2]point, width [2]float64, low, high float64) (out [2]markText) {
 	type box struct{ x0, x1, y0, y1 float64 }
 	around := func(k int, t markText) box {
@@ -48,5 +49,5 @@ func placeMarkTexts(at [2]point, width [2]float64, low, high float64) (out [2]ma
 	return out
 }
 
-// textWidth is about the width of a text in bold of the given size.
+// textWidth estimates the width of a bold text of the given size.
 func textWidth(s string, size float64) float64 { return 0.6 * size * float64(len([]rune(s))) }

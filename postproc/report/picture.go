@@ -9,31 +9,35 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/report/coastline"
 )
 
-// picture is what is drawn of one map, in the plane of its view: as SVG and as PNG.
+// picture is the content of one map in the plane of its view. mapsvg.go and png.go draw it.
 type picture struct {
 	panel     *Panel
 	m         *Map
 	scale     *scale
 	view      *view
-	low, high int // grid points of the extremes, -1 without values
-	missing   int
-	mean      float64 // by area
+	low, high int     // grid points of minimum and maximum; -1: no values
+	missing   int     // number of missing points
+	mean      float64 // area-weighted
 	lines     [][]point
 	below     []label // longitudes along the lower edge
 	left      []label // latitudes along the left edge
 }
 
-// isPale says that most of the ground is light, so that white lines would be lost.
+// isPale reports whether most of the background is light, so that white lines would be
+// invisible.
 func (c *picture) isPale() bool {
 	return c.panel.Diverging || c.low < 0 || c.m.Grid.Kind == ensemble.Points
 }
 
-// label is a text at a place along an edge.
+// label is a text at a position along an edge.
 type label struct {
 	at   float64
 	text string
 }
 
+// newPicture computes view, extremes, mean and graticule of map j of a panel.
+//
+// Missing: NaN and infinities are counted as missing.
 func newPicture(p *Panel, j int, s *scale) *picture {
 	m := &p.Maps[j]
 	c := &picture{panel: p, m: m, scale: s, view: newView(m.Grid), low: -1, high: -1}
@@ -58,7 +62,8 @@ func newPicture(p *Panel, j int, s *scale) *picture {
 	return c
 }
 
-// graticule chooses meridians and parallels.
+// graticule selects meridians and parallels at round angles, and their labels. On projections
+// they are curves, see curvedGraticule.
 func (c *picture) graticule() {
 	v, g := c.view, c.m.Grid
 	if g.Kind == ensemble.Projected {
@@ -79,7 +84,7 @@ func (c *picture) graticule() {
 	}
 }
 
-// roundAngles are three to seven round angles between low and high.
+// roundAngles returns three to seven round angles between low and high.
 func roundAngles(low, high float64) (out []float64) {
 	step := 0.1
 	for _, s := range []float64{60, 30, 15, 10, 5, 2, 1, 0.5, 0.2} {
@@ -94,8 +99,11 @@ func roundAngles(low, high float64) (out []float64) {
 	return out
 }
 
-// curvedGraticule draws meridians and parallels on a projection, and labels them
-// where they cross the lower and left edges.
+// curvedGraticule draws meridians and parallels on a projection, and labels them where they
+// cross the lower and the left edge.
+//
+// Meridians and parallels are sampled as lines of points on the globe and mapped by inverse.
+// The crossings are found by linear interpolation between the grid points along the edges.
 func (c *picture) curvedGraticule() {
 	v, g := c.view, c.m.Grid
 	if v.projected == nil {
@@ -104,7 +112,7 @@ func (c *picture) curvedGraticule() {
 	lon, _ := longitudes(g.Lon, false)
 	west, eastmost := bounds(lon)
 	meridians := roundAngles(west, eastmost)
-	if eastmost-west > 200 { // around a pole, of which the lower edge sees a part
+	if eastmost-west > 200 { // around a pole: the lower edge crosses only some meridians
 		meridians = nil
 		for l := -180.0; l < 180; l += 30 {
 			meridians = append(meridians, l)
@@ -143,6 +151,7 @@ func (c *picture) curvedGraticule() {
 	}
 }
 
+// bounds returns the least and the largest number.
 func bounds(x []float64) (low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	for _, v := range x {
@@ -151,7 +160,7 @@ func bounds(x []float64) (low, high float64) {
 	return low, high
 }
 
-// sampleLine is a line of places in steps of about fine.
+// sampleLine samples a line of at(t) for t between from and to, in steps of about fine.
 func sampleLine(from, to, fine float64, at func(float64) (lon, lat float64)) []coastline.Point {
 	n := max(2, int((to-from)/fine))
 	out := make([]coastline.Point, n+1)
@@ -162,7 +171,7 @@ func sampleLine(from, to, fine float64, at func(float64) (lon, lat float64)) []c
 	return out
 }
 
-// project brings a line on the globe into the plane, in the pieces that are inside.
+// project maps a line on the globe to the plane, as the sections inside the area.
 func (v *view) project(line []coastline.Point) [][]point {
 	var out [][]point
 	var piece []point
@@ -184,7 +193,7 @@ func (v *view) project(line []coastline.Point) [][]point {
 	return out
 }
 
-// coast are the coastlines within the area, in the plane.
+// coast returns the coastlines within the area, in the plane.
 func (c *picture) coast() (out [][]point) {
 	v := c.view
 	if c.m.Grid.Kind == ensemble.Projected {
@@ -212,7 +221,7 @@ func (c *picture) coast() (out [][]point) {
 	return out
 }
 
-// outline is the line over the field in the plane, on every turn that the area shows.
+// outline returns the outline of the map in the plane, repeated every 360° as the area requires.
 func (c *picture) outline() (out [][]point) {
 	v := c.view
 	if c.m.Grid.Kind == ensemble.Projected {
@@ -235,8 +244,8 @@ func (c *picture) outline() (out [][]point) {
 	return out
 }
 
-// turns are the multiples of 360 degrees by which coastlines in -180 to 180 must be
-// moved to fill the area.
+// turns returns the multiples of 360° by which coastlines in -180 to 180 are repeated to fill
+// the area.
 func (v *view) turns() (out []float64) {
 	for _, t := range []float64{-360, 0, 360} {
 		if v.x0 < 180+t && v.x1 > -180+t {
@@ -246,7 +255,7 @@ func (v *view) turns() (out []float64) {
 	return out
 }
 
-// longitude writes an angle as people do: 30° W, 0°, 180°.
+// longitude formats an angle: 30° W, 0°, 180°.
 func longitude(x float64) string {
 	x = east(x)
 	if a := math.Abs(x); a > 1e-6 && a < 180-1e-6 {
@@ -255,6 +264,7 @@ func longitude(x float64) string {
 	return angle(math.Abs(x)) + "°"
 }
 
+// latitude formats an angle: 30° N, 0°, 30° S.
 func latitude(y float64) string {
 	if a := math.Abs(y); a > 1e-6 {
 		return angle(a) + "°\u202f" + map[bool]string{true: "N", false: "S"}[y > 0]
@@ -262,9 +272,10 @@ func latitude(y float64) string {
 	return "0°"
 }
 
+// angle formats degrees with at most one decimal.
 func angle(a float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", a), ".0") }
 
-// where names the place of a grid point.
+// where describes the location of a grid point.
 func (c *picture) where(k int) string {
 	g := c.m.Grid
 	j, i := k/g.NX, k%g.NX
@@ -277,7 +288,7 @@ func (c *picture) where(k int) string {
 	return latitude(g.LatAt(j, i)) + " " + longitude(g.LonAt(j, i))
 }
 
-// alt is the picture in words and numbers.
+// alt describes the map as text, for screen readers: extremes, their locations, and the mean.
 func (c *picture) alt() string {
 	what := fmt.Sprintf("Map. %s, %s, valid %s.", c.panel.Title, c.m.Title, c.panel.when())
 	if c.low < 0 {
@@ -300,7 +311,7 @@ func (p *Panel) when() string {
 	return p.Valid.UTC().Format("2006-01-02 15:04 UTC")
 }
 
-// unit writes a UDUNITS unit as people do: "m s-1" becomes "m s⁻¹".
+// unit formats a UDUNITS unit with superscripts: "m s-1" becomes "m s⁻¹"; "" for "1".
 func unit(u string) string {
 	if u == "1" {
 		return ""

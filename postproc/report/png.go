@@ -18,7 +18,7 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// The colours of ink, and of what stays behind the field.
+// The colours of text, axes, coastlines with their halo, and meridians on dark and on light fields.
 var (
 	ink      = color.RGBA{0x1c, 0x22, 0x28, 255}
 	quiet    = color.RGBA{0x4a, 0x52, 0x5a, 255}
@@ -28,11 +28,10 @@ var (
 	onPale   = color.NRGBA{0x14, 0x18, 0x1c, 0x38}
 )
 
-// PNG gives a function that writes map j of the panel as a picture of its own:
-// title, valid time, coastlines, graticule, extremes and the colour bar that all maps
-// of the panel share.
+// PNG returns a function that writes map j of the panel as a PNG file: title, valid time,
+// coastlines, graticule, extremes, and the colour bar that all maps of the panel share.
 //
-// Errors: a map that does not fill its grid; of the writer.
+// Errors: a map that does not fill its grid; those of the writer.
 func (p Panel) PNG(j int) func(io.Writer) error {
 	return func(w io.Writer) error {
 		m, err := p.paint(j, sheetSize)
@@ -46,7 +45,7 @@ func (p Panel) PNG(j int) func(io.Writer) error {
 	}
 }
 
-// Image draws map j as PNG does, as small as it stays readable.
+// Image draws map j as PNG does, at a smaller size for notebooks.
 //
 // Errors: a map that does not fill its grid.
 func (p Panel) Image(j int) (image.Image, error) {
@@ -57,30 +56,32 @@ func (p Panel) Image(j int) (image.Image, error) {
 	return m.Image(), nil
 }
 
-// size is how large a picture may be. The map keeps its shape, and titles their room.
+// size bounds the size of a picture. The map keeps its aspect ratio, titles and colour bar
+// their space.
 type size struct {
-	width, least, height vg.Length
+	width, least, height vg.Length // largest and least width, largest height; 0: no bound
 	dpi                  int
 }
 
+// The sizes of a PNG file and of a picture in a notebook.
 var (
 	sheetSize = size{9.5 * vg.Inch, 9.5 * vg.Inch, 0, 110}
 	cellSize  = size{7.2 * vg.Inch, 5.6 * vg.Inch, 6 * vg.Inch, 96}
 )
 
-// Room around the map for labels, and for titles and the colour bar.
+// Space beside the map for labels, and above and below for titles and the colour bar.
 const (
 	besideMap = 0.85 * vg.Inch
 	aroundMap = 1.75 * vg.Inch
 )
 
-// dimensions gives width and height of a picture whose map has an aspect.
+// dimensions returns width and height of a picture whose map has the aspect ratio height/width.
 func (s size) dimensions(aspect float64) (w, h vg.Length) {
 	w = min(s.width, max(s.least, besideMap+(s.height-aroundMap)/vg.Length(aspect)))
 	return w, (w-besideMap)*vg.Length(aspect) + aroundMap
 }
 
-// paint draws map j.
+// paint draws map j of the panel on a canvas.
 func (p *Panel) paint(j int, s size) (*vgimg.Canvas, error) {
 	if err := p.check(); err != nil {
 		return nil, err
@@ -101,7 +102,7 @@ func (p *Panel) paint(j int, s size) (*vgimg.Canvas, error) {
 	return canvas, nil
 }
 
-// sans is a text style in the plots' own font.
+// sans is a text style in the font of gonum/plot.
 func sans(size vg.Length, weight string, c color.Color) text.Style {
 	s := text.Style{Handler: plot.DefaultTextHandler, XAlign: text.XLeft, YAlign: text.YBottom}
 	s.Font = font.Font{Typeface: "Liberation", Variant: "Sans", Size: size}
@@ -112,7 +113,7 @@ func sans(size vg.Length, weight string, c color.Color) text.Style {
 	return s
 }
 
-// plot sets up the axes of the map.
+// plot defines the axes of the map with the labels of the graticule.
 func (c *picture) plot() *plot.Plot {
 	v := c.view
 	p := plot.New()
@@ -140,10 +141,11 @@ func (c *picture) plot() *plot.Plot {
 	return p
 }
 
-// image is the field with 1000 pixels across, about those of the canvas.
+// image is the field as an image with 1000 columns, about the resolution of the canvas.
 func (c *picture) image() image.Image { return c.view.raster(c.m.Values, c.scale, 1000) }
 
-// Plot draws what lies on the field: graticule, coastlines, stations, extremes.
+// Plot draws graticule, coastlines, outline, frame, stations and extremes above the field. It
+// implements plot.Plotter.
 func (c *picture) Plot(canvas draw.Canvas, p *plot.Plot) {
 	tx, ty := p.Transforms(&canvas)
 	v := c.view
@@ -183,7 +185,7 @@ func (c *picture) Plot(canvas draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// drawMarks draws a triangle at each extreme with its value.
+// drawMarks draws a triangle with its value at each extreme, on a white outline.
 func (c *picture) drawMarks(canvas draw.Canvas, tx, ty func(float64) vg.Length) {
 	var at [2]point
 	var width [2]float64
@@ -213,7 +215,7 @@ func (c *picture) drawMarks(canvas draw.Canvas, tx, ty func(float64) vg.Length) 
 	}
 }
 
-// drawBar draws the colour bar with its unit.
+// drawBar draws the colour bar with its unit, and a sample of the hatching if values are missing.
 func (c *picture) drawBar(canvas draw.Canvas) {
 	s := c.scale
 	left, right := canvas.Min.X, canvas.Max.X
@@ -251,7 +253,7 @@ func (c *picture) drawBar(canvas draw.Canvas) {
 			canvas.FillText(style, vg.Point{X: x, Y: bottom - 5}, s.bound(i))
 		}
 	}
-	if u := c.panel.Unit; u != "1" { // as UDUNITS: the font has no raised minus
+	if u := c.panel.Unit; u != "1" { // in UDUNITS notation: the font has no superscript minus
 		canvas.FillText(style, vg.Point{X: (left + right) / 2, Y: bottom - 19}, u)
 	}
 	if c.missing > 0 {

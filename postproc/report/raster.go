@@ -7,17 +7,17 @@ import (
 	"sort"
 )
 
-// Palette entries before the bands of the scale.
+// The first entries of the palette; those of the bands follow.
 const (
 	hatchGround = iota
 	hatchLine
 	firstBand
 )
 
-// hatchColours are dark lines on light grey, which no scale has.
+// hatchColours are dark lines on light grey. No colour scale contains them.
 var hatchColours = [...]color.RGBA{hatchGround: {0xee, 0xee, 0xec, 255}, hatchLine: {0x8a, 0x8a, 0x8a, 255}}
 
-// hatch is the palette entry of a missing pixel.
+// hatch is the palette entry of a missing pixel: diagonal lines of width 2 every 10 pixels.
 func hatch(x, y int) uint8 {
 	if (x+y)%10 < 2 {
 		return hatchLine
@@ -25,13 +25,16 @@ func hatch(x, y int) uint8 {
 	return hatchGround
 }
 
+// hatchColour is the colour of a missing pixel.
 func hatchColour(x, y int) color.RGBA { return hatchColours[hatch(x, y)] }
 
-// raster draws values as an image of w columns: smooth between the points, in the
-// bands of the scale. A pixel whose nearest point is missing is hatched.
+// raster draws values as an image of w columns, interpolated between the grid points and
+// quantised to the bands of the scale.
 //
-// Between points the value is the Catmull-Rom cubic in both directions, kept within
-// the four points around it, so that no extreme is invented.
+// Interpolation is by the Catmull-Rom cubic in both directions, limited to the range of the
+// four surrounding points, so that it creates no new extremes.
+//
+// Shape: values [NY*NX]. Missing: a pixel whose nearest point is missing is hatched.
 func (v *view) raster(values []float32, s *scale, w int) *image.Paletted {
 	h := max(1, int(math.Round(float64(w)*v.aspect)))
 	palette := color.Palette{hatchColours[hatchGround], hatchColours[hatchLine]}
@@ -55,15 +58,15 @@ func (v *view) raster(values []float32, s *scale, w int) *image.Paletted {
 	return img
 }
 
-// interpolationPoint is a place between two lines, with the four lines around it.
+// interpolationPoint is a position between two grid lines, with the four lines around it.
 type interpolationPoint struct {
-	f      float64    // 0 on the second line, 1 on the third
-	index  [4]int     // of the grid's lines
-	beyond [4]bool    // rows on the far side of a pole
-	weight [4]float64 // Catmull-Rom
+	f      float64    // 0 on the second of the four lines, 1 on the third
+	index  [4]int     // indices of the grid lines
+	beyond [4]bool    // rows across a pole
+	weight [4]float64 // Catmull-Rom weights
 }
 
-// interpolationPoints finds the lines around n places. Beyond the outermost line its value holds.
+// interpolationPoints finds the lines around n positions. Beyond the outermost line its value is continued.
 func interpolationPoints(lines []gridLine, n int, place func(int) float64) []interpolationPoint {
 	out := make([]interpolationPoint, n)
 	last := len(lines) - 1
@@ -86,7 +89,10 @@ func interpolationPoints(lines []gridLine, n int, place func(int) float64) []int
 	return out
 }
 
-// value interpolates at a place; NaN if the nearest point is missing.
+// value interpolates at a position. With missing points among the sixteen it interpolates
+// linearly between the non-missing ones of the four nearest.
+//
+// Missing: NaN if the nearest point is missing.
 func (v *view) value(values []float32, x, y *interpolationPoint) float64 {
 	nx := v.grid.NX
 	var q [4][4]float64
@@ -110,7 +116,7 @@ func (v *view) value(values []float32, x, y *interpolationPoint) float64 {
 	if near := q[1+int(math.Round(y.f))][1+int(math.Round(x.f))]; math.IsNaN(near) || math.IsInf(near, 0) {
 		return math.NaN()
 	}
-	var sum, weight float64 // of those that are there, by distance
+	var sum, weight float64 // bilinear, over non-missing points
 	for j := range 2 {
 		for i := range 2 {
 			p := q[1+j][1+i]
@@ -124,7 +130,10 @@ func (v *view) value(values []float32, x, y *interpolationPoint) float64 {
 	return sum / weight
 }
 
-// catmullRom are the weights of the points -1, 0, 1, 2 at f between 0 and 1.
+// catmullRom returns the weights of the points -1, 0, 1, 2 at f between 0 and 1:
+//
+//	w₋₁ = f(−½ + f(1 − f/2)),   w₀ = 1 + f²(−5/2 + 3f/2),
+//	w₁  = f(½ + f(2 − 3f/2)),   w₂ = f²(−½ + f/2)
 func catmullRom(f float64) [4]float64 {
 	return [4]float64{
 		f * (-0.5 + f*(1-0.5*f)),

@@ -262,7 +262,7 @@ func TestDiagrams(t *testing.T) {
 	page := &Page{Title: "Scores", Scores: scoredSample(t)}
 	text := write(t, page)
 	for _, want := range []string{"network: PIT histogram", "raw4: reliability above 0.4", "raw4: ROC above", "network: economic value above", "raw4: spread and skill",
-		"spread and RMSE of the mean by lead", "By region and season", `<td class="text">west</td>`, "what a flat histogram may have", "p &lt; 0.001", "brier &gt; 0.4"} {
+		"spread and RMSE of the mean by lead", "By region and season", `<td class="text">west</td>`, "the range of a flat histogram", "p &lt; 0.001", "brier &gt; 0.4"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
 		}

@@ -10,24 +10,25 @@ import (
 
 // scale is the colour scale of a panel: bands between round bounds.
 type scale struct {
-	bounds  []float64 // n+1, rising
-	colours []color.RGBA
-	step    float64
-	places  int    // decimals of the numbers at the bounds
-	label   []bool // bounds that carry a number
-	// under and over say that few values lie beyond the ends; they take the colour
-	// of the end, which is drawn as an arrow.
+	bounds  []float64    // [n+1], ascending
+	colours []color.RGBA // [n]
+	step    float64      // width of a band
+	places  int          // decimals of the bounds
+	label   []bool       // [n+1] bounds with a number
+	// under and over: a few values lie beyond the ends. They have the colour of the end,
+	// which is drawn as an arrow.
 	under, over bool
 }
 
-// bands is about how many a scale has: enough to see shapes, few enough to read
-// a value off.
+// bands is about the number of bands of a scale: enough to show shapes, few enough to read
+// values.
 const bands = 20
 
-// newScale covers the values of all maps: all of them, or, where a few outliers would
-// leave most maps in one colour, all but half a percent at each end. Diverging scales
-// reach equally far to both sides of zero, which is a bound. Missing: NaN and
-// infinities do not count; without any number the scale is 0 to 1.
+// newScale computes the scale of all maps of a panel. It covers all values. If outliers would
+// extend the range by more than a quarter, half a percent of the values at each end is
+// excluded. Diverging scales are symmetric about zero, which is a bound.
+//
+// Missing: NaN and infinities are ignored; without values the scale is 0 to 1.
 func newScale(p *Panel) *scale {
 	var all []float64
 	for _, m := range p.Maps {
@@ -78,8 +79,7 @@ func newScale(p *Panel) *scale {
 	return s
 }
 
-// roundStep is the smallest of 1, 2, 2.5 and 5 times a power of ten that is not less
-// than v > 0.
+// roundStep is the smallest of 1, 2, 2.5 and 5 times a power of ten that is at least v > 0.
 func roundStep(v float64) float64 {
 	p := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, k := range []float64{1, 2, 2.5, 5} {
@@ -90,20 +90,20 @@ func roundStep(v float64) float64 {
 	return 10 * p
 }
 
-// band is the index of the band that holds v.
+// band is the index of the band that contains v; outside, that of the nearest band.
 func (s *scale) band(v float64) int {
 	return min(max(int(math.Floor((v-s.bounds[0])/s.step+1e-9)), 0), len(s.colours)-1)
 }
 
-// bound is the text of bound i.
+// bound formats bound i.
 func (s *scale) bound(i int) string { return decimals(s.bounds[i], s.places) }
 
-// text is a value to a twentieth of a band or better.
+// text formats a value with a precision of a twentieth of a band or better.
 func (s *scale) text(v float64) string {
 	return decimals(v, min(max(0, int(math.Ceil(-math.Log10(s.step/20)))), 9))
 }
 
-// places is the number of decimals that shows multiples of step.
+// places is the number of decimals needed for multiples of step.
 func places(step float64) int {
 	for d := range 9 {
 		x := step * math.Pow(10, float64(d))
@@ -114,8 +114,8 @@ func places(step float64) int {
 	return 9
 }
 
-// decimals writes v with d decimals and a true minus sign; very small and very
-// large numbers as powers of ten.
+// decimals formats v with d decimals and a Unicode minus sign; very small and very large
+// numbers with an exponent; "–" for NaN.
 func decimals(v float64, d int) string {
 	if math.IsNaN(v) {
 		return "–"

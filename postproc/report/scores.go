@@ -15,33 +15,33 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// target is what the page says about one variable, level and lead.
+// target is the part of the page on one variable, level and lead.
 type target struct {
 	Name    string
-	About   string
+	About   string // dates, points and weights
 	Columns []column
 	Rows    []row
-	Gains   []comparison
-	Split   []comparison // what one of them is made of
-	Best    []Table      // how close to the best possible, with a sentence for a title; none or one
-	Extreme []comparison // where the extreme forecast index is largest
-	Words   []Fact       // what the histograms show
-	Ranks   []template.HTML
-	Shares  []Fact // the rank histograms as text
+	Gains   []comparison    // skill scores
+	Split   []comparison    // components of a skill score
+	Best    []Table         // CRPS of idealised ensembles, with a summary as title; none or one
+	Extreme []comparison    // skill scores where the extreme forecast index is largest
+	Words   []Fact          // interpretation of the histograms
+	Ranks   []template.HTML // rank histograms
+	Shares  []Fact          // the rank histograms as text
 	Drawn   []diagram
 	Parts   *parts // scores by region and season
-	// Coupling are the tests of its systems' members.
+	// Coupling holds the tests of the systems' members for independence.
 	Coupling []couplingRow
 }
 
-// column is a score of a target.
+// column is a score in the table of a target.
 type column struct{ ID, Name, Unit, Better string }
 
-// row is a system.
+// row is a system in the table of a target.
 type row struct {
 	System, Members string
 	Cells           []cell
-	Coupled         bool // its members did not pass a test of coupling
+	Coupled         bool // its members failed a test of independence
 }
 
 // cell is a score of a system with its interval.
@@ -50,7 +50,7 @@ type cell struct {
 	Best            bool
 }
 
-// comparison is a comparison with its picture.
+// comparison is a skill score, or a component of one, with its picture.
 type comparison struct {
 	System, Reference, ID string
 	Value, Interval, P    string
@@ -59,10 +59,10 @@ type comparison struct {
 	Plot                  template.HTML
 }
 
-// note says how a score is made.
+// note is the definition of a score.
 type note struct{ ID, Name, Formula, Better, Doc string }
 
-// targets groups a result by variable, level and lead, in its order.
+// targets groups a result by variable, level and lead, in the order of the result.
 func targets(r *score.Result) []target {
 	if r == nil {
 		return nil
@@ -146,15 +146,15 @@ func targets(r *score.Result) []target {
 	return out
 }
 
-// scoreName tells a score from that of another threshold.
+// scoreName is the id of a score, with its threshold if it has one.
 func scoreName(id string, threshold score.Number) string {
-	if s := score.ByID(id); s == nil || !s.IsPerThreshold() { // results of older versions have no threshold
+	if s := score.ByID(id); s == nil || !s.IsPerThreshold() { // an unknown score has no threshold
 		return id
 	}
 	return id + " > " + short(float64(threshold))
 }
 
-// scores makes the table: systems by scores, the best of each column marked.
+// scores fills the table of systems by scores and marks the best value of each column.
 func (t *target) scores(values []score.Value) {
 	var ids, systems []string // ids with their thresholds
 	byName := map[string]string{}
@@ -206,9 +206,10 @@ func (t *target) scores(values []score.Value) {
 	}
 }
 
+// order is the position of a score in score.Table.
 func order(id string) int { return slices.Index(score.Table, score.ByID(id)) }
 
-// distance is how far a value is from the best there can be.
+// distance is the difference of a value from the optimum of its score; smaller is better.
 func distance(b score.Better, v float64) float64 {
 	switch b {
 	case score.Zero:
@@ -222,17 +223,18 @@ func distance(b score.Better, v float64) float64 {
 	}
 }
 
+// betterText describes the direction of a score.
 func betterText(b score.Better) string {
 	return map[score.Better]string{score.Lower: "lower is better", score.Zero: "0 is best", score.One: "1 is best", score.Higher: "higher is better", score.Nominal: "best as named", score.Neither: "neither way is better"}[b]
 }
 
-// componentNames are the parts of a gain in words.
+// componentNames maps the components of a skill score to names for display.
 var componentNames = map[string]string{
-	"finite_size": "few members", "bias": "local bias", "dispersion": "dispersion", "information": "information", "total": "all of it",
-	"beyond_members": "beyond any number of members", "dispersion_first": "dispersion, taken first", "bias_second": "local bias, taken second",
+	"finite_size": "finite ensemble size", "bias": "local bias", "dispersion": "dispersion", "information": "information", "total": "total",
+	"beyond_members": "total relative to an infinite ensemble", "dispersion_first": "dispersion, corrected first", "bias_second": "local bias, corrected second",
 }
 
-// drawComparisons makes rows of comparisons, with one picture scale for all.
+// drawComparisons converts comparisons to rows. All pictures have the same scale.
 func drawComparisons(all []score.Comparison, confidence float64) (out []comparison) {
 	low, high := 0.0, 0.0
 	for _, c := range all {
@@ -263,7 +265,7 @@ func drawComparisons(all []score.Comparison, confidence float64) (out []comparis
 	return out
 }
 
-// comparisonSVG draws a gain as a dot with its interval about a line at zero.
+// comparisonSVG draws a skill score as a dot with its interval about a line at zero.
 func comparisonSVG(c *score.Comparison, low, high, confidence float64) string {
 	const w = 200.0
 	x := func(v score.Number) float64 {
@@ -271,7 +273,7 @@ func comparisonSVG(c *score.Comparison, low, high, confidence float64) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="gain" viewBox="0 0 %s 18" role="img" aria-label="%s">`, num(w), html.EscapeString(fmt.Sprintf(
-		"gain of %s over %s in %s: %s, %s interval %s", c.System, c.Reference, c.ID, percent(float64(c.SkillScore)), share(confidence), interval(float64(c.CILow), float64(c.CIHigh), 100))))
+		"skill score of %s relative to %s in %s: %s, %s interval %s", c.System, c.Reference, c.ID, percent(float64(c.SkillScore)), share(confidence), interval(float64(c.CILow), float64(c.CIHigh), 100))))
 	fmt.Fprintf(&b, `<path class="zero" d="M%s 0V18"/>`, num(x(0)))
 	if !math.IsNaN(float64(c.CILow)) {
 		fmt.Fprintf(&b, `<path class="whisker" d="M%s 9H%sM%s 5v8M%s 5v8"/>`, num(x(c.CILow)), num(x(c.CIHigh)), num(x(c.CILow)), num(x(c.CIHigh)))
@@ -283,8 +285,9 @@ func comparisonSVG(c *score.Comparison, low, high, confidence float64) string {
 	return b.String()
 }
 
-// rankSVG draws a rank histogram with the bands in which a flat one would lie: the
-// inner if every point were a case of its own, the outer if a whole date were one.
+// rankSVG draws a rank histogram with the bands of a flat histogram: the inner one for
+// independent points, the outer one from the resampled dates or, without these, for
+// independent dates.
 func rankSVG(h *score.RankHistogram) string {
 	const w, hh, left, right, top, bottom = 300.0, 168.0, 40.0, 6.0, 8.0, 34.0
 	n := len(h.Shares)
@@ -310,7 +313,7 @@ func rankSVG(h *score.RankHistogram) string {
 	band := func(class string, d float64) {
 		fmt.Fprintf(&b, `<rect class="%s" x="%s" y="%s" width="%s" height="%s"/>`, class, num(left), num(y(flat+d)), num(w-left-right), num(y(math.Max(flat-d, 0))-y(flat+d)))
 	}
-	if banded { // as wide as the resampled dates say, rank by rank
+	if banded { // width from the resampled dates, rank by rank
 		for i := range h.Shares {
 			low, high := math.Max(float64(h.Low[i]), 0), math.Max(float64(h.High[i]), 0)
 			fmt.Fprintf(&b, `<rect class="outer" x="%s" y="%s" width="%s" height="%s"/>`, num(left+float64(i)*each), num(y(high)), num(each), num(y(low)-y(high)))
@@ -334,10 +337,13 @@ func rankSVG(h *score.RankHistogram) string {
 	return b.String()
 }
 
-// flatBand is half the width of the band that holds 95 % of the shares p of n
-// independent cases: the normal form of the binomial.
+// flatBand is half the width of the 95 % band of a share with probability p in n independent
+// cases, by the normal approximation of the binomial distribution:
+//
+//	1.96 √(p(1−p)/n)
 func flatBand(p, n float64) float64 { return 1.96 * math.Sqrt(p*(1-p)/n) }
 
+// rankAlt describes a rank histogram as text, for screen readers.
 func rankAlt(h *score.RankHistogram, flat, outer float64, banded bool) string {
 	var parts []string
 	for i, s := range h.Shares {
@@ -347,13 +353,13 @@ func rankAlt(h *score.RankHistogram, flat, outer float64, banded bool) string {
 		for i := range parts {
 			parts[i] += fmt.Sprintf(" (flat: %s to %s)", share(math.Max(float64(h.Low[i]), 0)), share(math.Max(float64(h.High[i]), 0)))
 		}
-		return fmt.Sprintf("Rank histogram of %s, %d members, %d dates. Share of cases by rank, and what a flat histogram may have: %s.", h.System, h.Members, h.N, strings.Join(parts, ", "))
+		return fmt.Sprintf("Rank histogram of %s, %d members, %d dates. Share of cases by rank, and the range of a flat histogram: %s.", h.System, h.Members, h.N, strings.Join(parts, ", "))
 	}
-	return fmt.Sprintf("Rank histogram of %s, %d members, %d dates. Share of cases by rank: %s. A flat histogram has %s in each; with one case a date between %s and %s.",
+	return fmt.Sprintf("Rank histogram of %s, %d members, %d dates. Share of cases by rank: %s. A flat histogram has %s in each; with one independent case per date between %s and %s.",
 		h.System, h.Members, h.N, strings.Join(parts, ", "), share(flat), share(math.Max(flat-outer, 0)), share(flat+outer))
 }
 
-// notes are the scores that a result holds, as their definitions say.
+// notes returns the definitions of the scores in a result, in the order of score.Table.
 func notes(r *score.Result) (out []note) {
 	if r == nil {
 		return nil
@@ -372,7 +378,7 @@ func notes(r *score.Result) (out []note) {
 	return out
 }
 
-// divisors says how each system's spread is made: a way, then the systems.
+// divisors groups the systems by the divisor of their spread.
 func divisors(r *score.Result) (out []Fact) {
 	if r == nil {
 		return nil
@@ -395,7 +401,7 @@ func divisors(r *score.Result) (out []Fact) {
 	return out
 }
 
-// resampling is the bootstrap in words.
+// resampling describes the bootstrap.
 func resampling(r *score.Result) string {
 	if r == nil || r.Bootstrap.Resamples == 0 {
 		return ""
@@ -404,7 +410,7 @@ func resampling(r *score.Result) string {
 	return fmt.Sprintf("Intervals: %s, %d resamples of blocks of %d dates, seed %d.", share(b.Confidence), b.Resamples, b.BlockLength, b.Seed)
 }
 
-// probability writes a p-value, "" where there is none.
+// probability formats a p-value; "" for NaN.
 func probability(p float64) string {
 	switch {
 	case math.IsNaN(p):
@@ -415,7 +421,7 @@ func probability(p float64) string {
 	return "p = " + decimals(p, 3)
 }
 
-// figures writes a value with four figures or so.
+// figures formats a value with about four significant digits; "–" for NaN.
 func figures(v float64) string {
 	if math.IsNaN(v) {
 		return "–"
@@ -431,10 +437,10 @@ func figures(v float64) string {
 	return decimals(v, d)
 }
 
-// noInterval stands where a bootstrap had too few dates.
+// noInterval replaces an interval if there are too few dates.
 const noInterval = "no interval"
 
-// interval writes both ends, times factor.
+// interval formats both ends of an interval, times factor; 100 means percent.
 func interval(low, high, factor float64) string {
 	if math.IsNaN(low) || math.IsNaN(high) {
 		return noInterval
@@ -445,7 +451,7 @@ func interval(low, high, factor float64) string {
 	return figures(low) + " to " + figures(high)
 }
 
-// percent writes a gain with its sign.
+// percent formats a fraction in percent with its sign.
 func percent(v float64) string {
 	if math.IsNaN(v) {
 		return "–"
@@ -457,10 +463,10 @@ func percent(v float64) string {
 	return s
 }
 
-// share writes a part of the whole.
+// share formats a fraction of the whole in percent.
 func share(v float64) string { return short(math.Round(v*1000)/10) + "\u202f%" }
 
-// thousands groups the figures of a whole number.
+// thousands formats an integer with thin spaces between groups of three digits.
 func thousands(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -469,7 +475,7 @@ func thousands(n int) string {
 	return s
 }
 
-// longName is a variable's name for people.
+// longName is the name of a variable for display.
 func longName(variable string) string {
 	if v, ok := ensemble.VariableNamed(variable); ok && v.LongName != "" {
 		return capitalise(v.LongName)
@@ -477,7 +483,8 @@ func longName(variable string) string {
 	return variable
 }
 
+// joined matches a number that is followed by its unit without a space.
 var joined = regexp.MustCompile(`(\d)(hPa|h|m)\b`)
 
-// spaced sets a thin space between a number and its unit: "850hPa" becomes "850 hPa".
+// spaced inserts a thin space between a number and its unit: "850hPa" becomes "850 hPa".
 func spaced(s string) string { return joined.ReplaceAllString(s, "$1\u202f$2") }

@@ -13,24 +13,25 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// pictureStyles are the rules that pictures need, on a page and alone.
+// pictureStyles are the CSS rules of pictures, on a page and in standalone files.
 //
 //go:embed picture.css
 var pictureStyles string
 
-// Picture is a drawing as an SVG file of its own, for notebooks and other people's
-// pages.
+// Picture is a drawing as a standalone SVG file, for notebooks and other pages.
 type Picture struct {
 	Title string
 	SVG   []byte
 }
 
+// viewBox matches the start tag of an SVG element, with its other attributes, width and
+// height.
 var viewBox = regexp.MustCompile(`^<svg([^>]*) viewBox="0 0 ([0-9.]+) ([0-9.]+)"`)
 
-// Standalone makes an element of a page a picture of its own, with the rules of style that
-// the page has for it.
+// Standalone makes a standalone SVG file of an SVG element of a page, with a title and CSS rules. Its
+// width is that of the viewBox, at most that of a notebook's page.
 //
-// Errors: none; an element without a viewBox from 0 0 is our bug, and is left as it is.
+// Errors: none; an element without a viewBox from 0 0 is returned unchanged.
 func Standalone(title, svg, styles string) Picture {
 	m := viewBox.FindStringSubmatchIndex(svg)
 	if m == nil {
@@ -50,16 +51,18 @@ func Standalone(title, svg, styles string) Picture {
 	return Picture{title, []byte(b.String())}
 }
 
-// standaloneWidth is the largest width of a picture alone, in pixels: that of a notebook's page.
+// standaloneWidth is the largest width of a standalone picture, that of a notebook's page.
+//
+// Unit: pixels.
 const standaloneWidth = 920
 
-// pictureFonts are those of the pages.
+// pictureFonts is the font family of pages and pictures.
 const pictureFonts = `system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', Arial, sans-serif`
 
-// Picture draws the chart alone.
+// Picture draws the chart as a standalone picture.
 func (c *Chart) Picture() Picture { return Standalone(c.Title, c.svg(), pictureStyles) }
 
-// Histograms draws the rank histograms of the whole area and all dates.
+// Histograms draws the rank histograms over the whole area and all dates.
 func Histograms(r *score.Result) (out []Picture) {
 	for i := range r.Ranks {
 		if h := &r.Ranks[i]; score.IsOverall(h.Region, h.Season) {
@@ -69,8 +72,8 @@ func Histograms(r *score.Result) (out []Picture) {
 	return out
 }
 
-// Diagrams draws what a result has of reliability, PIT, ROC, economic value, spread and
-// skill, of the whole area and all dates: the scores with these ids, or all.
+// Diagrams draws the diagrams of a result (reliability, PIT, ROC, economic value,
+// spread-skill) over the whole area and all dates; with ids only these scores.
 func Diagrams(r *score.Result, ids ...string) (out []Picture) {
 	for _, d := range r.Diagrams {
 		if !score.IsOverall(d.Region, d.Season) || len(ids) > 0 && !slices.Contains(ids, d.ID) {
@@ -83,11 +86,11 @@ func Diagrams(r *score.Result, ids ...string) (out []Picture) {
 	return out
 }
 
-// ScoreTables sets the systems beside each other, a table for each variable, level and
-// lead, with the named scores; all of them if none is named.
+// ScoreTables compares the systems: a table for each variable, level and lead, with the scores
+// of these ids or with all of them.
 //
-// Shape: Rows [system][system, members, score …], without systems that have none of the
-// scores; intervals stand in brackets.
+// Shape: Rows [system][system, members, score …]; systems without any of the scores are left
+// out. Intervals are in brackets.
 func ScoreTables(r *score.Result, ids ...string) (out answer.Sections) {
 	for _, t := range targets(r) {
 		table := answer.Section{Title: t.Name + ". " + t.About, Columns: answer.TextColumns("system", "members")}
@@ -123,13 +126,13 @@ func ScoreTables(r *score.Result, ids ...string) (out answer.Sections) {
 	return out
 }
 
-// SkillTables lists what systems gain over others, a table for each variable, level and
-// lead, with paired intervals and what they decide.
+// SkillTables lists the skill scores of systems relative to others, a table for each variable,
+// level and lead, with paired intervals and the decision that follows from them.
 //
-// Shape: Rows [comparison][score, system, over, gain, interval, verdict].
+// Shape: Rows [comparison][score, system, reference, skill score, interval, verdict].
 func SkillTables(r *score.Result, ids ...string) (out answer.Sections) {
 	for _, t := range targets(r) {
-		table := answer.Section{Title: t.Name, Columns: answer.TextColumns("score", "system", "over", "gain", "interval", "verdict")}
+		table := answer.Section{Title: t.Name, Columns: answer.TextColumns("score", "system", "reference", "skill score", "interval", "verdict")}
 		for _, g := range t.Gains {
 			if len(ids) == 0 || slices.Contains(ids, g.ID) {
 				table.Rows = append(table.Rows, []any{g.ID, g.System, g.Reference, g.Value, g.Interval, g.Verdict})
@@ -140,6 +143,7 @@ func SkillTables(r *score.Result, ids ...string) (out answer.Sections) {
 	return out
 }
 
+// bracketed puts a text in brackets unless it is empty.
 func bracketed(s string) string {
 	if s == "" {
 		return ""
@@ -147,14 +151,13 @@ func bracketed(s string) string {
 	return "(" + s + ")"
 }
 
-// about names a target.
+// about is the heading of a target: "Temperature at 850 hPa, lead 48 h".
 func about(variable, level, lead string) string {
 	return fmt.Sprintf("%s at %s, lead %s", longName(variable), spaced(level), spaced(lead))
 }
 
-// SkillPictures draws what systems gain over others with their paired intervals about a
-// line at zero, a picture for each variable, level and lead, of the scores with these
-// ids or of all.
+// SkillPictures draws the skill scores with their paired intervals about a line at zero: a
+// picture for each variable, level and lead, with the scores of these ids or with all.
 func SkillPictures(r *score.Result, ids ...string) (out []Picture) {
 	const w, row, plot = 780.0, 24.0, 290.0
 	for _, t := range targets(r) {
@@ -163,8 +166,8 @@ func SkillPictures(r *score.Result, ids ...string) (out []Picture) {
 			continue
 		}
 		var b strings.Builder
-		fmt.Fprintf(&b, `<svg class="gains" viewBox="0 0 %s %s" role="img" aria-label="%s">`, num(w), num(row*float64(len(gains)+1)), html.EscapeString("gains in "+t.Name))
-		fmt.Fprintf(&b, `<text class="name" x="8" y="16" font-weight="600">%s</text>`, html.EscapeString(t.Name+": gain, worse left of the line, better right of it"))
+		fmt.Fprintf(&b, `<svg class="gains" viewBox="0 0 %s %s" role="img" aria-label="%s">`, num(w), num(row*float64(len(gains)+1)), html.EscapeString("skill scores of "+t.Name))
+		fmt.Fprintf(&b, `<text class="name" x="8" y="16" font-weight="600">%s</text>`, html.EscapeString(t.Name+": skill score; left of the line worse, right better"))
 		for i, g := range gains {
 			y := row * float64(i+1)
 			fmt.Fprintf(&b, `<text class="name" x="8" y="%s">%s</text>`, num(y+14), html.EscapeString(fmt.Sprintf("%s: %s over %s", g.ID, g.System, g.Reference)))
@@ -172,7 +175,7 @@ func SkillPictures(r *score.Result, ids ...string) (out []Picture) {
 			fmt.Fprintf(&b, `<text class="name" x="%s" y="%s">%s (%s) %s</text>`, num(plot+214), num(y+14), html.EscapeString(g.Value), html.EscapeString(g.Interval), html.EscapeString(g.Verdict))
 		}
 		b.WriteString("</svg>")
-		out = append(out, Standalone(t.Name+": gains", b.String(), pictureStyles))
+		out = append(out, Standalone(t.Name+": skill scores", b.String(), pictureStyles))
 	}
 	return out
 }

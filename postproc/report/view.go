@@ -8,33 +8,33 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// point is a place in the plane of a map: degrees east and north, or metres.
+// point is a position in the plane of a map: degrees east and north, or metres.
 type point struct{ x, y float64 }
 
-// view lays a grid out in a plane: longitude and latitude, Greenwich in the
-// middle of a global map, or the x and y of a projection.
+// view projects a grid onto a plane: longitude and latitude, with Greenwich in the middle of a
+// global map, or the x and y axes of a map projection.
 type view struct {
 	grid           *ensemble.Grid
-	x0, x1, y0, y1 float64 // the area shown; y grows northwards
-	aspect         float64 // height over width of a true picture
-	// cols and rows are the grid's lines by rising place, with those beyond the
-	// date line and the poles that interpolation there needs.
+	x0, x1, y0, y1 float64 // visible area; y increases northwards
+	aspect         float64 // height/width of the map
+	// cols and rows are the grid lines in ascending order, with copies across the date line
+	// and the poles for interpolation.
 	cols, rows []gridLine
-	projected  *inverse // nil on longitude and latitude
+	projected  *inverse // nil for longitude and latitude
 }
 
-// gridLine is a row or column of the grid at its place.
+// gridLine is a row or column of the grid at a coordinate.
 type gridLine struct {
 	at         float64
 	index      int
-	acrossPole bool // a row on the far side of a pole
+	acrossPole bool // a copy of a row, across a pole
 }
 
-// haloLines is how many lines beyond the date line and the poles are kept: what cubic
-// interpolation reaches.
+// haloLines is the number of copied lines across the date line and the poles, the support of
+// cubic interpolation.
 const haloLines = 2
 
-// newView chooses the area and its layout.
+// newView selects visible area and layout for a kind of grid.
 func newView(g *ensemble.Grid) *view {
 	v := &view{grid: g}
 	switch g.Kind {
@@ -77,15 +77,15 @@ func (v *view) lonLat() {
 		v.cols = around
 	}
 	v.aspect = (v.y1 - v.y0) / (v.x1 - v.x0)
-	if !g.Periodic() { // true to shape in the middle of a region
+	if !g.Periodic() { // equal scales along both axes at the mean latitude of a region
 		v.aspect /= math.Max(0.2, math.Cos((v.y0+v.y1)/2*math.Pi/180))
 	}
 	v.limitAspect()
 }
 
-// longitudes gives the place of each column, and their order from west to east. A
-// global grid lies in -180 to 180; a region is whole, its middle in -180 to 180, also
-// where it crosses Greenwich or the date line.
+// longitudes returns the coordinate of each column, and the columns from west to east. A
+// global grid has -180 to 180. A region is contiguous, with its middle in -180 to 180, even
+// if it crosses Greenwich or the date line.
 func longitudes(lon []float64, periodic bool) (at []float64, rising []int) {
 	at, rising = make([]float64, len(lon)), make([]int, len(lon))
 	for i, l := range lon {
@@ -96,7 +96,7 @@ func longitudes(lon []float64, periodic bool) (at []float64, rising []int) {
 	if periodic || len(lon) < 2 {
 		return at, rising
 	}
-	// The region begins after the widest gap around the globe.
+	// The region begins east of the widest gap between columns.
 	first, widest := 0, -1.0
 	for k := range rising {
 		before := at[rising[(k+len(rising)-1)%len(rising)]]
@@ -123,7 +123,7 @@ func longitudes(lon []float64, periodic bool) (at []float64, rising []int) {
 	return at, rising
 }
 
-// east brings a longitude into -180 (included) to 180.
+// east maps a longitude to -180 (included) to 180.
 func east(lon float64) float64 {
 	l := math.Mod(lon+180, 360)
 	if l < 0 {
@@ -132,7 +132,7 @@ func east(lon float64) float64 {
 	return l - 180
 }
 
-// edges are the outer borders of the first and last line's cells.
+// edges returns the outer cell boundaries of the first and the last line.
 func edges(l []gridLine) (low, high float64) {
 	n := len(l)
 	if n == 1 {
@@ -141,7 +141,8 @@ func edges(l []gridLine) (low, high float64) {
 	return l[0].at - (l[1].at-l[0].at)/2, l[n-1].at + (l[n-1].at-l[n-2].at)/2
 }
 
-// overPoles adds the rows that follow where one walks on over a pole.
+// overPoles adds copies of the rows across each pole that the grid reaches: the latitude
+// continues beyond ±90°, and the columns are shifted by half a circle.
 func overPoles(rows []gridLine) []gridLine {
 	n := len(rows)
 	if n < 4 {
@@ -151,7 +152,7 @@ func overPoles(rows []gridLine) []gridLine {
 	if rows[0].at-step < -90-1e-6 || rows[0].at < -89.999 {
 		first := 0
 		if rows[0].at < -89.999 {
-			first = 1 // the pole's own row is passed once
+			first = 1 // a row at the pole is not copied
 		}
 		var south []gridLine
 		for k := haloLines - 1; k >= 0; k-- {
@@ -175,11 +176,11 @@ func overPoles(rows []gridLine) []gridLine {
 	return rows
 }
 
-// plane sets up a projection by its own axes.
+// plane sets up a map projection by its own axes.
 func (v *view) plane() {
 	g := v.grid
 	x, y := g.X, g.Y
-	if len(x) != g.NX || len(y) != g.NY { // without axes: equal steps
+	if len(x) != g.NX || len(y) != g.NY { // no axes: unit steps
 		x, y = make([]float64, g.NX), make([]float64, g.NY)
 		for i := range x {
 			x[i] = float64(i)
@@ -206,7 +207,7 @@ func (v *view) plane() {
 	}
 }
 
-// places sets up a list of stations: the area around them.
+// places sets up a list of stations: the area around them with a margin of 5 %.
 func (v *view) places() {
 	g := v.grid
 	lon, _ := longitudes(g.Lon, false)
@@ -223,10 +224,10 @@ func (v *view) places() {
 	v.limitAspect()
 }
 
-// limitAspect keeps strips readable.
+// limitAspect bounds the aspect ratio so that narrow areas remain legible.
 func (v *view) limitAspect() { v.aspect = math.Min(math.Max(v.aspect, 0.25), 1.4) }
 
-// place is where grid point k lies in the plane.
+// place is the position of grid point k in the plane.
 func (v *view) place(k int) point {
 	g := v.grid
 	if g.Kind == ensemble.Points {
@@ -247,5 +248,5 @@ func (v *view) place(k int) point {
 	return p
 }
 
-// inside says whether p is in the area shown.
+// inside reports whether p is in the visible area.
 func (v *view) inside(p point) bool { return p.x >= v.x0 && p.x <= v.x1 && p.y >= v.y0 && p.y <= v.y1 }

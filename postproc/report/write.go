@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// sortScript makes columns of tables that are sortable sort them. A page without such tables has no script.
+// sortScript sorts tables that are Sortable. Pages without such tables contain no script.
 //
 //go:embed sort.js
 var sortScript string
@@ -31,7 +31,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"styles":    func() template.CSS { return template.CSS(pictureStyles) },
 }).Parse(pageText))
 
-// capitalise begins a text with a capital letter.
+// capitalise converts the first letter to upper case.
 func capitalise(s string) string {
 	r, n := utf8.DecodeRuneInString(s)
 	if n == 0 {
@@ -40,7 +40,7 @@ func capitalise(s string) string {
 	return string(unicode.ToUpper(r)) + s[n:]
 }
 
-// pageData is a page with its pictures drawn.
+// pageData is the data of the page template: the page with rendered pictures and formatted tables.
 type pageData struct {
 	*Page
 	CoastID   string
@@ -52,11 +52,11 @@ type pageData struct {
 	Notes     []note
 	Divisors  []Fact
 	Bootstrap string
-	Script    template.HTML // "" for none
-	ScriptSum string        // its SHA-256, base64: the page runs no other
+	Script    template.HTML // "": none
+	ScriptSum string        // SHA-256 of the script in base64, for the content security policy
 }
 
-// mapRow is a panel.
+// mapRow is a rendered Panel.
 type mapRow struct {
 	Title, When string
 	Columns     int
@@ -64,7 +64,7 @@ type mapRow struct {
 	Bar         template.HTML
 }
 
-// mapFigure is a map with its numbers.
+// mapFigure is a rendered Map with its statistics.
 type mapFigure struct {
 	Title               string
 	SVG                 template.HTML
@@ -73,17 +73,17 @@ type mapFigure struct {
 	Mean, Missing, Unit string
 }
 
-// curve is a chart with its table.
+// curve is a rendered Chart with its table.
 type curve struct {
 	*Chart
 	SVG  template.HTML
 	Rows [][]string
 }
 
-// Write writes the page as one HTML file, without scripts but that of tables to be sorted, which loads nothing from
-// elsewhere, opens from disk and prints to A4.
+// Write writes the page as one HTML file. It loads no other files, can be opened from disk and
+// prints on A4. It contains a script only if a table is Sortable.
 //
-// Errors: a map without values or of another size than its grid; of the writer.
+// Errors: a map without values or of another size than its grid; those of the writer.
 func (p *Page) Write(w io.Writer) error {
 	s := pageData{Page: p, CoastID: coastID, Targets: targets(p.Scores), Notes: notes(p.Scores), Divisors: divisors(p.Scores), Bootstrap: resampling(p.Scores)}
 	if slices.ContainsFunc(p.Tables, func(t Table) bool { return t.Sortable }) {
@@ -124,7 +124,7 @@ func (p *Page) Write(w io.Writer) error {
 	return nil
 }
 
-// check finds maps that cannot be drawn.
+// check returns an error for maps that do not fill their grid.
 func (p *Panel) check() error {
 	for _, m := range p.Maps {
 		if m.Grid == nil || len(m.Values) == 0 || len(m.Values) != m.Grid.Size() {
@@ -134,7 +134,7 @@ func (p *Panel) check() error {
 	return nil
 }
 
-// Render makes the pictures of a panel, for pages that are written more than once.
+// Render renders the pictures of a panel, for pages that are written repeatedly.
 //
 // Errors: a map without values or of another size than its grid.
 func (p *Panel) Render() (RenderedPanel, error) {
@@ -145,6 +145,7 @@ func (p *Panel) Render() (RenderedPanel, error) {
 	return RenderedPanel{*r}, nil
 }
 
+// drawPanel renders the maps of a panel on a common colour scale.
 func drawPanel(p *Panel) (*mapRow, error) {
 	if err := p.check(); err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Target is what the systems of one Accumulator forecast.
+// Target is the quantity that the systems of one Accumulator forecast.
 type Target struct {
 	Variable string
 	Level    ensemble.Level
@@ -21,23 +21,25 @@ type Target struct {
 	Unit     string
 }
 
-// System is a forecaster as the results name it.
+// System is a forecast system as the results name it.
 type System struct {
 	Name string
-	// MembersUsed is how many members it was made from, as the results print it;
-	// 0 for none (climatology).
+	// MembersUsed is the number of members that the forecast was made from, for
+	// display only. 0: none (climatology).
 	MembersUsed int
-	// Provides says what the samples of the system hold: Members, or Mean and
-	// Spread, or one of these two, or Parameters of a Family, with Mean and Spread if
-	// moments are to be scored too.
+	// Provides is the content of the system's samples: Members; or Mean and Spread; or
+	// one of these two; or Parameters of a Family, with Mean and Spread if scores of
+	// moments are wanted too.
 	Provides Need
 	Family   *dist.Family
 }
 
-// Sample is one system's forecast of one date.
+// Sample is the forecast of one system for one date.
 //
-// Shape: Members [member][point], Earlier [lead][member][point] the same members at earlier leads; Mean, Spread [point]; Parameters [parameter][point], in the
-// order of the family's. What System.Provides does not name is ignored. Missing: NaN.
+// Shape: Members [member][point]; Earlier [lead][member][point], the same members at
+// earlier leads; Mean and Spread [point]; Parameters [parameter][point] in the order
+// of Family.Parameters. Fields that System.Provides does not name are ignored.
+// Unit: that of the variable. Missing: NaN.
 type Sample struct {
 	Members      [][]float32
 	Earlier      [][][]float32
@@ -45,60 +47,67 @@ type Sample struct {
 	Parameters   [][]float32
 }
 
-// Reference is what the systems are judged against on one date.
+// Reference holds the verifying fields of one date, and the fields that weight or
+// select points.
 //
-// Shape: [point]. Missing: NaN.
+// Shape: [point] unless stated. Unit: that of the variable; the index has none.
+// Missing: NaN.
 type Reference struct {
 	Obs        []float32
-	FullSpread []float32 // of the full ensemble, the target of spread_rmse; see Options
-	Index      []float32 // extreme forecast index, the weight of eecrps; see Options
-	// Extremes is the index by whose size the points of LargestEFI are chosen, and Climate
-	// [quantile][point] are quantiles of the climate at equal steps from 0 to 1; see Options.
+	FullSpread []float32 // spread of the full ensemble, the target of spread_rmse; nil unless Options.FullSpread
+	Index      []float32 // extreme forecast index, the weight of eecrps; nil unless Options.Index
+	// Extremes is the index whose absolute value selects the points of LargestEFI; nil
+	// unless Options.Extremes. Climate [quantile][point] holds Options.Climate quantiles
+	// of the climate at equal steps of probability from 0 to 1.
 	Extremes []float32
 	Climate  [][]float32
-	// Earlier [lead][point] is what Obs is at earlier leads; see Leads.
+	// Earlier [lead][point] holds the observations at earlier leads; nil unless a system gives Leads.
 	Earlier [][]float32
 }
 
 // Grid is the area that scores are averaged over.
 type Grid struct {
 	Weights []float64 // [point], not negative, any scale
-	Name    string    // how results name them: "cos(latitude)"
-	// NX is the length of a row, for scores of neighbouring points; 0: there are no
-	// rows. Periodic says that the last point of a row lies beside the first.
+	Name    string    // name of the weights in results: "cos(latitude)"
+	// NX is the number of points in a row, for scores of neighbouring points; 0: a list
+	// of points. Periodic: the last point of a row is a neighbour of the first.
 	NX       int
 	Periodic bool
 }
 
-// Everywhere and AllYear name the whole area and all dates in results, LargestEFI the points
-// where, on each date, the extreme forecast index is largest.
+// Everywhere and AllYear are the names of the whole area and of all dates in results.
+// LargestEFI names the points where the absolute extreme forecast index of a date is
+// largest; these points differ from date to date.
 const (
 	Everywhere = "all"
 	AllYear    = "all"
 	LargestEFI = "largest_efi"
 )
 
-// Region is a part of the area that is scored by itself too.
+// Region is a part of the area that is scored in addition to the whole.
 type Region struct {
 	Name string
-	Mask []bool // [point]
+	Mask []bool // [point], true inside
 }
 
-// Options say what is computed. The zero value is the default.
+// Options select what is computed. The zero value computes the Default scores over the whole area.
 type Options struct {
 	Scores     []string  // ids of the table; nil means Default
 	Thresholds []float64 // of events, in the unit of the variable
-	Regions    []Region  // beside the whole area
-	Seasons    bool      // score DJF, MAM, JJA and SON by themselves too, by valid time
-	FullSpread bool      // references have the spread of the full ensemble
-	Index      bool      // references have the extreme forecast index
-	// Extremes is the share of the area, by weight, that is scored by itself too on each date,
-	// as region LargestEFI: where |Reference.Extremes| is largest. 0: none.
+	Regions    []Region  // scored in addition to the whole area
+	Seasons    bool      // score DJF, MAM, JJA and SON (by valid time) in addition to all dates
+	FullSpread bool      // Reference.FullSpread is given
+	Index      bool      // Reference.Index is given
+	// Extremes is the fraction of the area, by weight, that forms the region LargestEFI on
+	// each date: the points where |Reference.Extremes| is largest. 0: no such region.
 	Extremes float64
-	Climate  int // quantiles of the climate in references, 0 for none
+	Climate  int // number of quantiles in Reference.Climate; 0: none
 }
 
-// check gives the chosen scores, in the order of the table.
+// check returns the selected scores in the order of Table.
+//
+// Errors: unknown ids, thresholds that do not ascend, regions with a wrong number of
+// points or a duplicate name; all faults are joined.
 func (o Options) check(points int) ([]*Score, error) {
 	ids := o.Scores
 	if ids == nil {
@@ -107,26 +116,26 @@ func (o Options) check(points int) ([]*Score, error) {
 	var errs []error
 	for _, id := range ids {
 		if ByID(id) == nil {
-			errs = append(errs, fmt.Errorf("score: no score %q; there are %s", id, strings.Join(IDs(), ", ")))
+			errs = append(errs, fmt.Errorf("score: unknown score %q; available: %s", id, strings.Join(IDs(), ", ")))
 		}
 	}
 	if !slices.IsSorted(o.Thresholds) || slices.ContainsFunc(o.Thresholds, math.IsNaN) {
-		errs = append(errs, fmt.Errorf("score: thresholds %v do not rise", o.Thresholds))
+		errs = append(errs, fmt.Errorf("score: thresholds %v: want ascending numbers", o.Thresholds))
 	}
 	if !(o.Extremes >= 0 && o.Extremes < 1) || o.Climate == 1 || o.Climate < 0 {
-		errs = append(errs, fmt.Errorf("score: extremes in %g of the area, %d quantiles of the climate", o.Extremes, o.Climate))
+		errs = append(errs, fmt.Errorf("score: extremes in a fraction %g of the area (want 0 to below 1), %d quantiles of the climate (want 0 or at least 2)", o.Extremes, o.Climate))
 	}
 	seen := []string{Everywhere, LargestEFI}
 	for _, r := range o.Regions {
 		if len(r.Mask) != points || slices.Contains(seen, r.Name) || r.Name == "" {
-			errs = append(errs, fmt.Errorf("score: region %q has %d of %d points, or a name that is taken", r.Name, len(r.Mask), points))
+			errs = append(errs, fmt.Errorf("score: region %q: %d points (want %d), or an empty or duplicate name", r.Name, len(r.Mask), points))
 		}
 		seen = append(seen, r.Name)
 	}
 	return slices.DeleteFunc(slices.Clone(Table), func(s *Score) bool { return !slices.Contains(ids, s.ID) }), errors.Join(errs...)
 }
 
-// IDs are the names of all scores, in the order of the table.
+// IDs returns the ids of all scores in the order of Table.
 func IDs() []string {
 	out := make([]string, len(Table))
 	for i, s := range Table {
@@ -135,55 +144,58 @@ func IDs() []string {
 	return out
 }
 
-// Accumulator gathers, date by date, what the scores of all systems for one
-// target need. The zero value is not usable; see New. It is not safe for
-// concurrent use; Add itself uses all processors, with sums whose order does not
+// Accumulator sums, date by date, the quantities from which all scores of all
+// systems for one target are computed. The zero value is not usable; see New. It is not
+// safe for concurrent use. Add uses all processors; the order of its sums does not
 // depend on their number.
+//
+// Memory: a few hundred numbers per date, system and region; no fields are kept.
 type Accumulator struct {
 	target  Target
 	grid    Grid
 	o       Options
 	systems []System
-	plan    [][]planned // [system] scores that it can have
+	plan    [][]planned // [system] scores that its samples allow
 
 	dates   []Date
-	members []int // [system] number of members scored, 0 for distributions
+	members []int // [system] number of members scored; 0: a distribution
 }
 
-// planned is a score of a system: for one threshold, or event −1.
+// planned is a score of a system for the threshold number event, or −1 if the score has
+// no single threshold.
 type planned struct {
 	*Score
 	event int
 }
 
-// entry is where the sums of a planned score lie in a row of sums.
+// entry locates the sums of a planned score in a row of sums: size numbers from index at.
 type entry struct {
 	planned
 	at, size int
-	ownsSums bool // others behind it share its sums
+	ownsSums bool // it fills the sums; later entries at the same place only read them
 }
 
-// Date is what one date adds to the scores of all systems: sums over its points. An
-// accumulator takes over what another one summed, with the bits that it would have
-// summed itself.
+// Date holds the contribution of one date to the scores of all systems, as sums over
+// its points. Joining dates that were summed elsewhere gives the same bits as summing
+// them here.
 type Date struct {
 	Init    ensemble.Init
-	Members []int        // [system] scored, 0 for distributions
-	Regions []RegionSums // [region] the whole area first
+	Members []int        // [system] number of members scored; 0: a distribution
+	Regions []RegionSums // [region], the whole area first
 }
 
-// RegionSums is what one date adds in one region: Σ w, and the sums of all scores.
+// RegionSums holds the contribution of one date in one region: Σ w and the sums of all scores.
 type RegionSums struct {
 	Weight          float64
-	Points, Missing int
-	MissingMembers  []int // [system] values of members that were missing
-	Sums            []float64
+	Points, Missing int       // points scored, and points left out
+	MissingMembers  []int     // [system] number of missing member values
+	Sums            []float64 // Σ w·x, laid out by Accumulator.layout
 }
 
-// New starts an accumulator.
+// New returns an Accumulator without dates.
 //
-// Errors: two systems of one name, a system that gives nothing, no or negative
-// weights, options that do not fit.
+// Errors: duplicate system names, a system without members, moments or parameters,
+// negative weights, options that do not fit the grid.
 func New(target Target, grid Grid, systems []System, o Options) (*Accumulator, error) {
 	if len(grid.Weights) == 0 || len(systems) == 0 {
 		return nil, fmt.Errorf("score: %s: %d points and %d systems", target.Variable, len(grid.Weights), len(systems))
@@ -212,10 +224,10 @@ func New(target Target, grid Grid, systems []System, o Options) (*Accumulator, e
 			has |= Mean | Spread
 		}
 		if has&(Mean|Spread|Parameters) == 0 {
-			return nil, fmt.Errorf("score: system %q gives neither members nor mean nor spread nor parameters", s.Name)
+			return nil, fmt.Errorf("score: system %q has no members, mean, spread or parameters", s.Name)
 		}
 		if (has&Parameters != 0) != (s.Family != nil) || has&Members != 0 && s.Family != nil {
-			return nil, fmt.Errorf("score: system %q has a family and no parameters, or parameters and no family, or members too", s.Name)
+			return nil, fmt.Errorf("score: system %q: a distribution needs both a family and its parameters, and no members", s.Name)
 		}
 		if has&Parameters != 0 || has&(Mean|Spread) == Mean|Spread {
 			has |= Distribution
@@ -244,14 +256,16 @@ func New(target Target, grid Grid, systems []System, o Options) (*Accumulator, e
 	return a, nil
 }
 
-// layout says where the sums of all planned scores lie for so many members.
+// layout assigns a place to the sums of all planned scores, for the given numbers of
+// members. Scores with the same shared sums get the same place. width is the length of
+// a row.
 func (a *Accumulator) layout(members []int) (at [][]entry, width int) {
 	for s, plan := range a.plan {
 		var row []entry
 		for _, p := range plan {
 			e := entry{planned: p, at: width, size: p.size(members[s], len(a.o.Thresholds)), ownsSums: true}
 			if p.SharedSums != nil {
-				// Scores of whole fields turn their sums over in place: none are shared.
+				// Daily overwrites the sums of whole-field scores, so those are not shared.
 				if i := slices.IndexFunc(row, func(o entry) bool { return o.SharedSums == p.SharedSums && o.event == p.event }); i >= 0 && p.PerDate == nil {
 					e.at, e.ownsSums = row[i].at, false
 				}
@@ -266,7 +280,7 @@ func (a *Accumulator) layout(members []int) (at [][]entry, width int) {
 	return at, width
 }
 
-// Add takes one date. samples are those of the systems given to New, in their order.
+// Add adds one date. samples are in the order of the systems given to New.
 //
 // Errors: those of Sum and Join.
 func (a *Accumulator) Add(init ensemble.Init, ref Reference, samples []Sample) error {
@@ -277,10 +291,13 @@ func (a *Accumulator) Add(init ensemble.Init, ref Reference, samples []Sample) e
 	return a.Join(d)
 }
 
-// Sum is what Add would add. It changes nothing.
+// Sum computes the contribution of one date without adding it.
 //
-// Errors: shapes that differ from the weights, fewer members than a score needs (one
-// member has no spread).
+// Points are summed in chunks of a fixed size, and the chunks in order, so the bits do
+// not depend on the number of processors.
+//
+// Errors: fields whose length differs from that of the weights; fewer members than a
+// score needs (a spread needs two).
 func (a *Accumulator) Sum(init ensemble.Init, ref Reference, samples []Sample) (Date, error) {
 	d := Date{Init: init, Members: make([]int, len(a.systems))}
 	if err := a.check(init, ref, samples); err != nil {
@@ -327,7 +344,8 @@ func (a *Accumulator) Sum(init ensemble.Init, ref Reference, samples []Sample) (
 	return d, nil
 }
 
-// daily makes the averages of whole fields out of their sums.
+// daily turns the sums of whole-field scores of one date into one value per date, times
+// the weight of the date.
 func daily(entries [][]entry, members []int, c RegionSums) {
 	for s, row := range entries {
 		for _, e := range row {
@@ -345,7 +363,7 @@ func daily(entries [][]entry, members []int, c RegionSums) {
 	}
 }
 
-// newRegionSums are empty sums of all regions.
+// newRegionSums returns zero sums for all regions.
 func (a *Accumulator) newRegionSums(width int) []RegionSums {
 	out := make([]RegionSums, len(a.areas()))
 	for r := range out {
@@ -354,7 +372,7 @@ func (a *Accumulator) newRegionSums(width int) []RegionSums {
 	return out
 }
 
-// add adds the sums of other points.
+// add adds the sums of other points of the same region.
 func (c *RegionSums) add(o RegionSums) {
 	c.Weight += o.Weight
 	c.Points += o.Points
@@ -367,24 +385,24 @@ func (c *RegionSums) add(o RegionSums) {
 	}
 }
 
-// Join takes a date that was summed here or elsewhere, for the same target, systems and
-// options.
+// Join adds a date that was summed for the same target, systems and options, by this
+// Accumulator or by another one.
 //
-// Errors: a date given twice, other numbers of members than earlier dates, sums of
-// other scores.
+// Errors: a duplicate date, numbers of members that differ from those of earlier dates,
+// sums of other scores.
 func (a *Accumulator) Join(d Date) error {
 	if len(d.Members) != len(a.systems) || len(d.Regions) != len(a.areas()) {
-		return fmt.Errorf("score: %s %s: sums of other systems or regions", a.target.Variable, d.Init)
+		return fmt.Errorf("score: %s %s: sums were computed for other systems or regions", a.target.Variable, d.Init)
 	}
 	_, width := a.layout(d.Members)
 	for _, c := range d.Regions {
 		if len(c.Sums) != width || len(c.MissingMembers) != len(a.systems) {
-			return fmt.Errorf("score: %s %s: %d sums, want %d: other scores", a.target.Variable, d.Init, len(c.Sums), width)
+			return fmt.Errorf("score: %s %s: %d sums, want %d: computed for other scores", a.target.Variable, d.Init, len(c.Sums), width)
 		}
 	}
 	for _, other := range a.dates {
 		if other.Init.Equal(d.Init.Time) {
-			return fmt.Errorf("score: %s: start %s was given twice", a.target.Variable, d.Init)
+			return fmt.Errorf("score: %s: init %s was added twice", a.target.Variable, d.Init)
 		}
 	}
 	for i, m := range d.Members {
@@ -397,14 +415,15 @@ func (a *Accumulator) Join(d Date) error {
 	return nil
 }
 
-// WeightedSum is what a date adds to a score: Σ w and Σ w·x over its points.
+// WeightedSum is the contribution of one date to a score: Σ w and Σ w·x over its points.
 type WeightedSum struct {
 	Init        ensemble.Init
 	Weight, Sum float64
 }
 
-// WeightedSums gives what every date adds to a score of one part over the whole area, in the order in which
-// they came; nothing if the system has no such score.
+// WeightedSums returns the contribution of every date to a score that is a single weighted
+// mean, over the whole area, in the order in which the dates were added. It returns nil
+// if the system has no such score.
 func (a *Accumulator) WeightedSums(system, id string) (out []WeightedSum) {
 	s := slices.IndexFunc(a.systems, func(y System) bool { return y.Name == system })
 	if s < 0 {
@@ -421,6 +440,7 @@ func (a *Accumulator) WeightedSums(system, id string) (out []WeightedSum) {
 	return out
 }
 
+// check compares the shapes of one date with those of the grid, systems and options.
 func (a *Accumulator) check(init ensemble.Init, ref Reference, samples []Sample) error {
 	n := len(a.grid.Weights)
 	bad := func(what string, got int) error {
@@ -436,11 +456,11 @@ func (a *Accumulator) check(init ensemble.Init, ref Reference, samples []Sample)
 		return bad("the extreme forecast index", len(ref.Index))
 	}
 	if a.o.Extremes > 0 && len(ref.Extremes) != n {
-		return bad("the index that chooses extremes", len(ref.Extremes))
+		return bad("the index that selects extremes", len(ref.Extremes))
 	}
 	for _, f := range ref.Earlier {
 		if len(f) != n {
-			return bad("an earlier observation", len(f))
+			return bad("an observation at an earlier lead", len(f))
 		}
 	}
 	if len(ref.Climate) != a.o.Climate {
@@ -499,16 +519,17 @@ func (a *Accumulator) check(init ensemble.Init, ref Reference, samples []Sample)
 	return nil
 }
 
-// worker scores chunks of one date.
+// worker scores chunks of one date. It allocates its memory once.
 type worker struct {
 	a              *Accumulator
 	entries        [][]entry
 	width          int
-	cases          []Case // one for each system, all of one point at a time
-	missingMembers []int
-	parts          []float64
+	cases          []Case    // [system], all at the same point
+	missingMembers []int     // [system] missing member values at this point
+	parts          []float64 // result of Score.Point
 }
 
+// newWorker allocates a worker for the given numbers of members.
 func (a *Accumulator) newWorker(members []int, entries [][]entry, width int) *worker {
 	w := &worker{a: a, entries: entries, width: width, cases: make([]Case, len(members)), missingMembers: make([]int, len(members))}
 	for s, m := range members {
@@ -526,7 +547,8 @@ func (a *Accumulator) newWorker(members []int, entries [][]entry, width int) *wo
 	return w
 }
 
-// run scores the points lo ≤ p < hi.
+// run scores the points lo ≤ p < hi. extreme [point] marks the region LargestEFI, nil if
+// there is none.
 func (w *worker) run(lo, hi int, ref Reference, samples []Sample, extreme []bool) []RegionSums {
 	a := w.a
 	out := a.newRegionSums(w.width)
@@ -561,7 +583,7 @@ func (w *worker) run(lo, hi int, ref Reference, samples []Sample, extreme []bool
 	return out
 }
 
-// score adds the cases of a point to the regions it is in.
+// score adds the cases of one point to all regions that contain it; in holds their indices.
 func (w *worker) score(out []RegionSums, in []int, weight float64) {
 	for s := range w.a.systems {
 		c := &w.cases[s]
@@ -591,7 +613,7 @@ func (w *worker) score(out []RegionSums, in []int, weight float64) {
 	}
 }
 
-// load fills the cases of a point, false if anything is missing.
+// load fills the cases of point p. It returns false if any value is missing.
 func (w *worker) load(p int, ref Reference, samples []Sample) bool {
 	a, y := w.a, float64(ref.Obs[p])
 	ok := !math.IsNaN(y)
@@ -621,7 +643,7 @@ func (w *worker) load(p int, ref Reference, samples []Sample) bool {
 	return ok
 }
 
-// neighbours are the points east and south of p, −1 where there are none.
+// neighbours returns the indices of the points east and south of p, −1 at the edge of the grid.
 func (g *Grid) neighbours(p int) (out [2]int) {
 	out = [2]int{-1, -1}
 	if g.NX == 0 {
@@ -639,7 +661,7 @@ func (g *Grid) neighbours(p int) (out [2]int) {
 	return out
 }
 
-// load fills the case from a sample at point p, and counts missing members.
+// load fills the case from a sample at point p and returns the number of missing members.
 func (c *Case) load(gives Need, x Sample, p int) (absent int) {
 	if gives&Members != 0 {
 		for i, f := range x.Members {
@@ -649,7 +671,7 @@ func (c *Case) load(gives Need, x Sample, p int) (absent int) {
 				absent++
 			}
 		}
-		c.Mean, c.Spread = ensemble.MeanSpread(c.Members, 1) // in the order given: then the members are sorted
+		c.Mean, c.Spread = ensemble.MeanSpread(c.Members, 1) // before sorting, so the bits do not depend on it
 		slices.Sort(c.Members)
 		return absent
 	}
@@ -665,12 +687,12 @@ func (c *Case) load(gives Need, x Sample, p int) (absent int) {
 	return 0
 }
 
-// sortedDates are the sums of all dates, ascending.
+// sortedDates returns the sums of all dates, ascending by init.
 func (a *Accumulator) sortedDates() []Date {
 	return slices.SortedFunc(slices.Values(a.dates), func(x, y Date) int { return x.Init.Compare(y.Init.Time) })
 }
 
-// Dates are the starts added so far, ascending.
+// Dates returns the inits added so far, ascending.
 func (a *Accumulator) Dates() []ensemble.Init {
 	out := make([]ensemble.Init, len(a.dates))
 	for i, d := range a.dates {

@@ -1,8 +1,10 @@
 package score
 
-// Bias is the mean of forecast − reference, < m−y >.
+// Bias is the mean of forecast minus observation:
 //
-// Unit: that of the variable. Better: near 0; local biases may cancel.
+//	< m − y >
+//
+// Unit: that of the variable. Better: near 0. Local biases of opposite sign cancel.
 // Source: Wilks 2019, ch. 9.
 var Bias = &Score{
 	ID: "bias", Name: "bias", Formula: "<m-y>",

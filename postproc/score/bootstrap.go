@@ -7,22 +7,22 @@ import (
 	"slices"
 )
 
-// Bootstrap describes the resampling of dates behind the intervals: moving
-// blocks of neighbouring dates, so that the dependence within a block survives.
-// The zero value is the default.
+// Bootstrap configures the resampling of dates behind the confidence intervals. It is a
+// moving-block bootstrap: blocks of consecutive dates are drawn with replacement, which
+// preserves the dependence between dates within a block. The zero value is the default.
 //
 // Source: Künsch 1989, doi:10.1214/aos/1176347265; Wilks 1997,
 // doi:10.1175/1520-0442(1997)010<0065:RHTFAF>2.0.CO;2.
 type Bootstrap struct {
-	Resamples   int     `json:"resamples"`    // 0 means 2000
-	BlockLength int     `json:"block_length"` // dates in a block; 0 means the cube root of their number, rounded up
-	Confidence  float64 `json:"confidence"`   // 0 means 0.95
-	Seed        uint64  `json:"seed"`
+	Resamples   int     `json:"resamples"`    // 0: 2000
+	BlockLength int     `json:"block_length"` // dates per block; 0: the cube root of the number of dates, rounded up
+	Confidence  float64 `json:"confidence"`   // level of the intervals; 0: 0.95
+	Seed        uint64  `json:"seed"`         // of the random numbers
 }
 
-// resolved fills in defaults for n dates.
+// resolved replaces zero fields by the defaults for n dates.
 //
-// Errors: a block that is longer than the series, or values out of range.
+// Errors: a block longer than the series, or values out of range.
 func (b Bootstrap) resolved(n int) (Bootstrap, error) {
 	if b.Resamples == 0 {
 		b.Resamples = 2000
@@ -34,15 +34,17 @@ func (b Bootstrap) resolved(n int) (Bootstrap, error) {
 		b.Confidence = 0.95
 	}
 	if b.Resamples < 0 || b.BlockLength < 1 || b.BlockLength > max(n, 1) || !(b.Confidence > 0 && b.Confidence < 1) {
-		return b, fmt.Errorf("score: bootstrap of %d dates with %d resamples, blocks of %d, confidence %g", n, b.Resamples, b.BlockLength, b.Confidence)
+		return b, fmt.Errorf("score: bootstrap: invalid for %d dates: %d resamples (want at least 1), blocks of %d dates (want 1 to the number of dates), confidence %g (want between 0 and 1)", n, b.Resamples, b.BlockLength, b.Confidence)
 	}
 	return b, nil
 }
 
-// draws gives, for every resample, how often each of n dates is in it. Blocks
-// start anywhere from 0 to n−BlockLength with equal chance; the last is cut so
-// that a resample has n dates. There are none of dates that have no interval: every
-// number of a verification would be made of each in vain. b is resolved.
+// draws returns, for every resample, how often it contains each of n dates. A block
+// begins at any of the dates 0 to n−BlockLength with equal probability. The last block
+// is shortened so that a resample has n dates. With too few dates for an interval it
+// returns nil. b is resolved.
+//
+// Shape: [resample][date].
 func (b Bootstrap) draws(n int) [][]int {
 	if !b.hasInterval(n) {
 		return nil
@@ -63,18 +65,19 @@ func (b Bootstrap) draws(n int) [][]int {
 	return out
 }
 
-// minDates is how many dates an interval needs: resamples of fewer differ too little from
-// each other, at worst not at all, and their interval would be too narrow.
+// minDates is the least number of dates for an interval. Resamples of fewer dates
+// differ so little from each other that the interval would be too narrow.
 const minDates = 8
 
-// MinDates is how many dates an interval needs. A block length that is not set asks for no more.
+// MinDates is the least number of dates for an interval: 8, and at least two blocks. A
+// zero BlockLength adds no condition.
 func (b Bootstrap) MinDates() int { return max(minDates, 2*b.BlockLength) }
 
-// hasInterval tells whether so many dates have intervals. b is resolved.
+// hasInterval reports whether n dates are enough for an interval. b is resolved.
 func (b Bootstrap) hasInterval(n int) bool { return n >= b.MinDates() }
 
-// interval is the percentile interval of the resampled values, or NaN where there are too
-// few dates, less than two blocks, or a resample has no value. b is resolved.
+// interval is the percentile interval of the resampled values. It is NaN if there are
+// too few dates or a resample has no value. It sorts values. b is resolved.
 func (b Bootstrap) interval(values []float64, n int) (low, high float64) {
 	if !b.hasInterval(n) || slices.ContainsFunc(values, math.IsNaN) {
 		return math.NaN(), math.NaN()
@@ -84,9 +87,10 @@ func (b Bootstrap) interval(values []float64, n int) (low, high float64) {
 	return quantile(values, tail), quantile(values, 1-tail)
 }
 
-// Interval is a function of sums over dates with its interval: rows [date][quantity] are
-// what each date adds, in order, and of makes one number of their sums.
+// Interval evaluates a function of sums over dates, with its bootstrap interval.
 //
+// Shape: rows [date][quantity], the contribution of each date in temporal order; of
+// maps the sums [quantity] to one number.
 // Errors: no dates, rows of different length, a bootstrap that does not fit the dates.
 func (b Bootstrap) Interval(rows [][]float64, of func(sums []float64) float64) (value, low, high float64, err error) {
 	if len(rows) == 0 {
@@ -94,7 +98,7 @@ func (b Bootstrap) Interval(rows [][]float64, of func(sums []float64) float64) (
 	}
 	for _, r := range rows {
 		if len(r) != len(rows[0]) {
-			return 0, 0, 0, fmt.Errorf("score: dates with %d and %d sums", len(rows[0]), len(r))
+			return 0, 0, 0, fmt.Errorf("score: the first date has %d sums, another %d", len(rows[0]), len(r))
 		}
 	}
 	if b, err = b.resolved(len(rows)); err != nil {
@@ -118,8 +122,9 @@ func (b Bootstrap) Interval(rows [][]float64, of func(sums []float64) float64) (
 	return value, low, high, nil
 }
 
-// quantile interpolates linearly between the order statistics of sorted v
-// (R type 7).
+// quantile is the p quantile of ascending v, by linear interpolation between order
+// statistics: position p(n−1) from 0 (definition 7 of Hyndman and Fan 1996, the default
+// of R and NumPy).
 func quantile(v []float64, p float64) float64 {
 	at := p * float64(len(v)-1)
 	i := int(at)

@@ -1,19 +1,24 @@
 package score
 
-// Brier is the Brier score of the event that a threshold is exceeded, < (p−o)² >: p is
-// the share of members above it or the normal distribution's probability, o 1 if it
-// happened and else 0.
+// Brier is the Brier score of the event that a threshold is exceeded:
 //
-// Better: lower. Source: Brier 1950, doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2.
+//	< (p − o)² >
+//
+// p is the fraction of members above the threshold, or the probability from the
+// system's distribution. o is 1 if the event happened and 0 otherwise.
+//
+// Unit: none. Better: lower; 0 is perfect.
+// Source: Brier 1950, doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2.
 var Brier = &Score{
 	ID: "brier", Name: "Brier score", Formula: "<(p-o)^2>",
-	Doc:    "Squared error of the probability; worse for small ensembles, see brier_fair.",
+	Doc:    "Squared error of the probability; increases as the ensemble gets smaller, see brier_fair.",
 	Source: "doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2",
 	Unit:   Dimensionless, Better: Lower, Divisor: "M", Needs: Distribution | Events, MinMembers: 2, Parts: 1,
 	Point: func(parts []float64, c *Case) { parts[0] = c.brier() },
 	Value: firstMean,
 }
 
+// brier is (p−o)² of the case.
 func (c *Case) brier() float64 {
 	p, happened := c.Probability()
 	if happened {
@@ -22,10 +27,13 @@ func (c *Case) brier() float64 {
 	return p * p
 }
 
-// BrierFair is the Brier score that infinitely many members would have,
-// < (p−o)² − p(1−p)/(M−1) >.
+// BrierFair is the fair Brier score, an estimate of the Brier score of an infinite
+// ensemble from M members:
 //
-// Better: lower. Source: Ferro 2014, doi:10.1002/qj.2270.
+//	< (p−o)² − p(1−p)/(M−1) >
+//
+// Unit: none. Better: lower; single values may be negative.
+// Source: Ferro 2014, doi:10.1002/qj.2270.
 var BrierFair = &Score{
 	ID: "brier_fair", Name: "Brier score, fair", Formula: "<(p-o)^2 - p(1-p)/(M-1)>",
 	Doc:    "Brier score corrected for ensemble size, so that ensembles of different size compare.",
@@ -38,10 +46,11 @@ var BrierFair = &Score{
 	Value: firstMean,
 }
 
-// BrierSkill is 1 − BS/(ō(1−ō)): the gain over always saying the frequency ō of the
-// event in the sample that is judged, which no forecaster could have known.
+// BrierSkill is the Brier skill score 1 − BS/(ō(1−ō)). The reference forecast is the
+// frequency ō of the event in the verified sample, which is not known in advance.
 //
-// Better: higher. Source: Wilks 2019, ch. 9.
+// Unit: none. Better: higher; 1 is perfect, 0 as good as the reference.
+// Source: Wilks 2019, ch. 9.
 var BrierSkill = &Score{
 	ID: "brier_skill", Name: "Brier skill score", Formula: "1 - <(p-o)^2>/(<o>(1-<o>))",
 	Doc:    "Skill relative to the event's frequency in the verified sample.",

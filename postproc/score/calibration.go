@@ -10,26 +10,27 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 )
 
-// Calibration says in numbers and words what a rank or PIT histogram of K places shows. With
-// places 0…K−1, u their distance from the middle one and <·> the mean over the shares,
+// Calibration summarises a rank or PIT histogram of K places in numbers and words. With
+// places 0…K−1, u their distance from the middle place and <·> the mean over the
+// shares,
 //
 //	Tilt = <u>/K,   Bend = 12<u²>/(K²−1) − 1
 //
-// the contrasts of Jolliffe and Primo's slope and convexity. Tilt is the mean of F(y) less ½:
-// below 0 references lie low among the forecasts, so forecasts are too high. Bend is 0 for
-// the right spread, above it where references lie outside too often (too little spread; at
-// most 2), and below it where they lie in the middle (too much; at least −1). Intervals are those
-// of the resampled dates, which know that neighbouring points are not cases of their own.
+// are proportional to the slope and convexity contrasts of Jolliffe and Primo. Tilt is
+// the mean of F(y) minus ½: below 0 the forecasts are too high. Bend is 0 for the right
+// spread. Above 0 (at most 2) observations fall outside the ensemble too often: the
+// spread is too small. Below 0 (at least −1) the spread is too large. Intervals come
+// from the resampled dates, so dependence between neighbouring points is included.
 //
-// Outside counts the places whose share lies beyond the band of a flat histogram that is as wide
-// as the share's interval, Allowed is how many may by chance: the 95 % quantile of the binomial
-// distribution of K places. Flat: no interval of Tilt and Bend is off 0, and no more than
-// Allowed places are outside.
+// Outside is the number of places whose share lies outside the band of a flat
+// histogram, which is as wide as the interval of the share. Allowed is the number
+// expected by chance: the 95 % quantile of the binomial distribution for K places. Flat:
+// the intervals of Tilt and Bend contain 0, and Outside ≤ Allowed.
 //
-// Without intervals (too few dates) nothing is said.
+// With too few dates for intervals, Bias and Dispersion are "unknown".
 //
-// Source: Jolliffe and Primo 2008, doi:10.1175/2007MWR2219.1; ReliabilityIndex is the distance
-// of Delle Monache et al. 2006, doi:10.1029/2005JD006917.
+// Source: Jolliffe and Primo 2008, doi:10.1175/2007MWR2219.1; ReliabilityIndex is the
+// distance of Delle Monache et al. 2006, doi:10.1029/2005JD006917.
 type Calibration struct {
 	System           string `json:"system"`
 	Variable         string `json:"variable"`
@@ -41,8 +42,8 @@ type Calibration struct {
 	Places           int    `json:"places"`
 	N                int    `json:"n"` // dates
 	Flat             bool   `json:"flat"`
-	Bias             string `json:"bias"`       // "none", "too_low" or "too_high": the forecasts; "unknown" without interval
-	Dispersion       string `json:"dispersion"` // "right", "too_small", "too_large"; "unknown" without interval
+	Bias             string `json:"bias"`       // of the forecasts: "none", "too_low" or "too_high"; "unknown" without interval
+	Dispersion       string `json:"dispersion"` // of the spread: "right", "too_small", "too_large"; "unknown" without interval
 	Tilt             Number `json:"tilt"`
 	TiltLow          Number `json:"tilt_low"`
 	TiltHigh         Number `json:"tilt_high"`
@@ -55,14 +56,14 @@ type Calibration struct {
 	Text             string `json:"text"`
 }
 
-// The histograms that a Calibration is of.
+// The kinds of histogram in Calibration.Histogram.
 const (
 	RankHistogramKind = "rank"
 	PITHistogramKind  = "pit"
 )
 
-// calibration looks at the shares of a histogram, the first those of the sample itself and
-// the others of each resample.
+// calibration evaluates a histogram. shares [resample][place] begins with the sample
+// itself.
 func (v *view) calibration(system int, kind string, shares [][]float64) Calibration {
 	t, n := v.target, len(v.dates)
 	k := len(shares[0])
@@ -97,7 +98,7 @@ func (v *view) calibration(system int, kind string, shares [][]float64) Calibrat
 	return c
 }
 
-// contrasts are Tilt and Bend of weights that need not add up to 1.
+// contrasts returns Tilt and Bend of weights that need not add up to 1.
 func contrasts(weights []float64) (tilt, bend float64) {
 	k := float64(len(weights))
 	var total, first, second float64
@@ -108,8 +109,8 @@ func contrasts(weights []float64) (tilt, bend float64) {
 	return first / total / k, 12*second/total/(k*k-1) - 1
 }
 
-// allowed is how many of k places lie outside in 95 of 100 flat histograms at most, if each does
-// with probability p.
+// allowed is the 95 % quantile of the number of k places that lie outside their band,
+// if each does so with probability p.
 func allowed(k int, p float64) int {
 	b := distuv.Binomial{N: float64(k), P: p}
 	n := 0
@@ -119,7 +120,8 @@ func allowed(k int, p float64) int {
 	return n
 }
 
-// side says on which side of 0 an interval lies.
+// side selects a word by the position of an interval relative to 0: below, containing
+// (on) or above it.
 func side(low, high Number, below, on, above string) string {
 	switch {
 	case math.IsNaN(float64(low)):
@@ -132,32 +134,32 @@ func side(low, high Number, below, on, above string) string {
 	return on
 }
 
-// text are the findings as sentences.
+// text describes the result in sentences.
 func (c *Calibration) text() string {
 	name := map[string]string{RankHistogramKind: "rank histogram", PITHistogramKind: "PIT histogram"}[c.Histogram]
 	if c.Bias == "unknown" {
-		return fmt.Sprintf("The %s cannot be judged from %s.", name, humanise.Count(c.N, "date"))
+		return fmt.Sprintf("Too few dates (%[2]s) to judge the %[1]s.", name, humanise.Count(c.N, "date"))
 	}
 	if c.Flat {
-		return fmt.Sprintf("Calibrated: the %s is flat within what %d dates can tell.", name, c.N)
+		return fmt.Sprintf("Calibrated: with %[2]d dates the %[1]s does not differ from a flat one.", name, c.N)
 	}
 	var found []string
 	at := 100 * (0.5 + float64(c.Tilt))
 	switch c.Bias {
 	case "too_low":
-		found = append(found, fmt.Sprintf("Forecasts are too low: references lie at %.1f %% of the distribution in the mean, not at 50 %%.", at))
+		found = append(found, fmt.Sprintf("Forecasts are too low: on average the reference falls on the %.1f %% quantile, not on the median.", at))
 	case "too_high":
-		found = append(found, fmt.Sprintf("Forecasts are too high: references lie at %.1f %% of the distribution in the mean, not at 50 %%.", at))
+		found = append(found, fmt.Sprintf("Forecasts are too high: on average the reference falls on the %.1f %% quantile, not on the median.", at))
 	}
 	switch c.Dispersion {
 	case "too_small":
-		found = append(found, fmt.Sprintf("Spread is too small: references lie at the ends of the distribution too often (bend %+.3f).", float64(c.Bend)))
+		found = append(found, fmt.Sprintf("Spread is too small: the reference falls into the tails of the distribution too often (bend %+.3f).", float64(c.Bend)))
 	case "too_large":
-		found = append(found, fmt.Sprintf("Spread is too large: references lie in the middle of the distribution too often (bend %+.3f).", float64(c.Bend)))
+		found = append(found, fmt.Sprintf("Spread is too large: the reference falls near the median too often (bend %+.3f).", float64(c.Bend)))
 	}
-	outside := fmt.Sprintf("%d of %d places outside the band of a flat one", c.Outside, c.Places)
+	outside := fmt.Sprintf("%d of %d places outside the band of a flat histogram", c.Outside, c.Places)
 	if len(found) == 0 {
-		return fmt.Sprintf("Mean and spread fit as far as %d dates tell; the shape of the %s is not flat (%s).", c.N, name, outside)
+		return fmt.Sprintf("With %d dates neither bias nor wrong spread is detected, but the %s is not flat (%s).", c.N, name, outside)
 	}
 	return fmt.Sprintf("%s The %s is not flat (%s).", strings.Join(found, " "), name, outside)
 }

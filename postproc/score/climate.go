@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// Climate is quantiles of the climate at every point for windows of the year.
+// Climate holds quantiles of the climate at every point, for windows of the year.
 //
-// Shape: Quantiles [window][level][point], levels 0, 1/Steps, …, 1. Window w has its centre
-// (w+½)/Windows of a year after 1 January and is Days long; with one window it has all dates.
+// Shape: Quantiles [window][level][point] for the probabilities 0, 1/Steps, …, 1. Window
+// w has its centre at (w+½)/Windows of the year and a length of Days days. A single
+// window contains all dates.
 // Unit: that of the variable. Missing: NaN.
 type Climate struct {
 	Steps, Windows int
@@ -17,32 +18,32 @@ type Climate struct {
 	Quantiles      []float32
 }
 
-// year is the mean number of days of a year.
+// year is the mean length of a year of the Gregorian calendar in days.
 const year = 365.2425
 
-// dayOf is the time since the year began in days.
+// dayOf is the time since the beginning of the year (UTC) in days.
 func dayOf(t time.Time) float64 {
 	t = t.UTC()
 	return t.Sub(time.Date(t.Year(), 1, 1, 0, 0, 0, 0, time.UTC)).Hours() / 24
 }
 
-// centre is the middle of window w in days after the year began.
+// centre is the middle of window w in days since the beginning of the year.
 func (c *Climate) centre(w int) float64 { return (float64(w) + 0.5) * year / float64(c.Windows) }
 
-// daysBetween is how many days lie between two days of the year, over its end where that is shorter.
+// daysBetween is the shortest distance in days between two days of the year, across its end if that is shorter.
 func daysBetween(a, b float64) float64 {
 	d := math.Mod(math.Abs(a-b), year)
 	return math.Min(d, year-d)
 }
 
-// Contains says whether a date is among those of window w.
+// Contains reports whether a date lies in window w.
 func (c *Climate) Contains(w int, valid time.Time) bool {
 	return c.Windows == 1 || daysBetween(dayOf(valid), c.centre(w)) <= c.Days/2
 }
 
-// At are the quantiles of the window whose centre is nearest to a date.
+// At returns the quantiles of the window whose centre is nearest to a date.
 //
-// Shape: [level][point].
+// Shape: [level][point], views of Quantiles.
 func (c *Climate) At(valid time.Time) [][]float32 {
 	best, day := 0, dayOf(valid)
 	for w := 1; w < c.Windows; w++ {
@@ -58,15 +59,16 @@ func (c *Climate) At(valid time.Time) [][]float32 {
 	return out
 }
 
-// Points is the number of points.
+// Points is the number of grid points.
 func (c *Climate) Points() int { return len(c.Quantiles) / (c.Windows * (c.Steps + 1)) }
 
-// Fit fills in the quantiles of the points lo ≤ p < hi from past values: linear between order
-// statistics (R type 7). It returns the number of values that the poorest window has, missing
-// ones included.
+// Fit computes the quantiles of the points lo ≤ p < hi from past values, by linear
+// interpolation between order statistics. It returns the number of values in the window
+// that has the fewest, missing values included.
 //
-// Shape: fields [date][member][point from lo on]; valid [date]. Missing: NaN values are left
-// out; a window without any gives NaN.
+// Shape: fields [date][member][point from lo on]; valid [date].
+// Missing: NaN values are left out; a window without values gives NaN.
+// Cost: one sort of all values per window and point.
 func (c *Climate) Fit(lo, hi int, valid []time.Time, fields [][][]float32) (fewest int) {
 	fewest = math.MaxInt
 	points := c.Points()
@@ -99,8 +101,8 @@ func (c *Climate) Fit(lo, hi int, valid []time.Time, fields [][][]float32) (fewe
 	return fewest
 }
 
-// TwentiethQuantiles are the 21 quantiles at levels k/20 out of those at finer steps, which EFIENS10
-// is made of.
+// TwentiethQuantiles selects the 21 quantiles at the probabilities k/20 from quantiles at finer
+// steps. EFIENS10 uses them. The number of steps is a multiple of 20.
 func TwentiethQuantiles(quantiles [][]float32) [][]float32 {
 	step := (len(quantiles) - 1) / 20
 	out := make([][]float32, 21)

@@ -2,15 +2,15 @@ package score
 
 import "math"
 
-// Correlation is the linear correlation of the system's mean m with y over points
-// and dates:
+// Correlation is the linear correlation of the forecast mean m with y over points and
+// dates:
 //
 //	( <my> − <m><y> ) / √( (<m²>−<m>²)(<y²>−<y>²) )
 //
-// Sums are taken of m−y and y, which keeps the digits of fields far from 0. The
-// contrast between places counts in full: it is no correlation of anomalies.
+// The sums are those of m−y and y, which avoids cancellation for fields far from 0.
+// Differences between locations are included: this is not an anomaly correlation.
 //
-// Better: near 1. Source: Wilks 2019, ch. 3.
+// Unit: none. Better: near 1. Source: Wilks 2019, ch. 3.
 var Correlation = &Score{
 	ID: "correlation", Name: "correlation of the mean", Formula: "(<my>-<m><y>)/sqrt((<m^2>-<m>^2)(<y^2>-<y>^2))",
 	Doc:    "Linear correlation over points and dates; high on large areas for any forecast, since locations differ.",

@@ -8,12 +8,13 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/answer"
 )
 
-// Coupling is what a test says of whether the members that a system makes know of each other; then
-// they are no independent draws, and fair scores reward their spread (package postproc/coupling).
+// Coupling is the result of a test of whether the members of a system are independent.
+// Dependent members are not draws of one distribution, and fair scores reward excessive
+// spread of them (package postproc/coupling).
 type Coupling struct {
 	Test         string  `json:"test"`          // ID of coupling.Tests
 	InputMembers int     `json:"input_members"` // of the smaller input of an input-size test; else 0
-	Text         string  `json:"text"`          // what Value is, for people
+	Text         string  `json:"text"`          // meaning of Value, for display
 	System       string  `json:"system"`
 	Variable     string  `json:"variable"`
 	Level        string  `json:"level"`
@@ -22,22 +23,21 @@ type Coupling struct {
 	Value        Number  `json:"value"`
 	CILow        Number  `json:"ci_low"`
 	CIHigh       Number  `json:"ci_high"`
-	Expected     Number  `json:"expected"` // of members that do not know of each other, and are reliable
-	Decided      bool    `json:"decided"`  // there is an interval: dates suffice
-	Passed       bool    `json:"passed"`   // it holds Expected
+	Expected     Number  `json:"expected"` // of independent, reliable members
+	Decided      bool    `json:"decided"`  // there are enough dates for an interval
+	Passed       bool    `json:"passed"`   // the interval contains Expected
 	Members      int     `json:"members"`
 	N            int     `json:"n"`          // dates
-	DatesFrom    string  `json:"dates_from"` // whose dates: of the test of the training, or of these products
+	DatesFrom    string  `json:"dates_from"` // origin of the dates: FromTraining or FromProducts
 }
 
-// Whose dates a test of coupling is of.
+// The origin of the dates of a test: the training, or the verified products.
 const (
 	FromTraining = "training"
 	FromProducts = "products"
 )
 
-// Verdict answers whether the members are independent, as far as the test sees: "yes", "no" or, of too few
-// dates, "undecided".
+// Verdict reports whether the members are independent according to the test: "yes", "no" or, with too few dates, "undecided".
 func (c Coupling) Verdict() string {
 	switch {
 	case !c.Decided:
@@ -48,7 +48,7 @@ func (c Coupling) Verdict() string {
 	return "no"
 }
 
-// dependentSystems are the systems of which a test says no, in the order of the tests.
+// dependentSystems lists the systems that failed a test, in the order of the tests.
 func (r *Result) dependentSystems() (systems []string) {
 	for _, c := range r.Coupling {
 		if c.Decided && !c.Passed && !slices.Contains(systems, c.System) {
@@ -58,7 +58,7 @@ func (r *Result) dependentSystems() (systems []string) {
 	return systems
 }
 
-// couplingSection are the tests as a table for people; below it what it means that members are not independent, and what to do.
+// couplingSection is the table of the tests, with a note on the scores of dependent members.
 func (r *Result) couplingSection(low string) answer.Section {
 	s := answer.Section{Columns: slices.Concat(answer.TextColumns("test of members", "system", "dates", "target"), answer.NumberColumns("", "value", low, "high"), answer.NumberColumns("%g", "if independent"),
 		answer.TextColumns("independent"))}
@@ -71,9 +71,9 @@ func (r *Result) couplingSection(low string) answer.Section {
 			digits(c.Value), digits(c.CILow), digits(c.CIHigh), float64(c.Expected), c.Verdict()})
 	}
 	if systems := r.dependentSystems(); len(systems) > 0 {
-		s.Notes = []string{"  " + strings.Join(systems, ", ") + ": no independent draws. The members know of each other, as after most post-processing, or their",
-			"  spread does not fit their errors. This is no fault of the forecast, but a rule for its scores: compare these",
-			fmt.Sprintf("  members with others by %s, as %s can reward them for too much spread (docs/verification.md).", CRPSPlain.ID, CRPSFair.ID)}
+		s.Notes = []string{"  " + strings.Join(systems, ", ") + ": the members are not independent draws, as after most post-processing, or their spread does not",
+			"  match their error. This is not a fault of the forecast, but it restricts the choice of scores:",
+			fmt.Sprintf("  compare these members with others by %s; %s can reward excessive spread (docs/verification.md).", CRPSPlain.ID, CRPSFair.ID)}
 	}
 	return s
 }

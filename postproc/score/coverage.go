@@ -1,20 +1,22 @@
 package score
 
-// Coverage50 and Coverage90 are how often the reference lies in the central interval
-// that the forecast gives so much probability: between the (1−p)/2 and (1+p)/2
-// quantiles, of members by linear interpolation between order statistics (R type 7).
+// Coverage50 and Coverage90 are the coverage of the central prediction interval of
+// probability p = 0.5 and 0.9: the frequency of observations between the (1−p)/2 and
+// (1+p)/2 quantiles,
 //
 //	< 1[ q_low ≤ y ≤ q_high ] >
 //
-// Intervals of few members are too narrow even if the members are calibrated.
+// Quantiles of members are interpolated linearly between order statistics. Intervals of
+// few members are too narrow even if the members are calibrated.
 //
-// Better: the share that the name states.
+// Unit: none. Better: near p.
 // Source: Gneiting, Balabdaoui and Raftery 2007, doi:10.1111/j.1467-9868.2007.00587.x.
 var (
 	Coverage50 = newCoverage("coverage_50", 0.50)
 	Coverage90 = newCoverage("coverage_90", 0.90)
 )
 
+// newCoverage defines the coverage of the central interval of probability p.
 func newCoverage(id string, p float64) *Score {
 	return &Score{
 		ID: id, Name: "coverage of the central " + id[len(id)-2:] + " % interval", Formula: "<1[q_low <= y <= q_high]>, q of probability (1-p)/2 and (1+p)/2",
@@ -31,7 +33,8 @@ func newCoverage(id string, p float64) *Score {
 	}
 }
 
-// IntervalScore90 is the interval score of the central interval of probability 0.9:
+// IntervalScore90 is the interval score of the central prediction interval [l, u] of
+// probability 1−α = 0.9: its width plus a penalty for observations outside,
 //
 //	< (u−l) + (2/α)(l−y)₊ + (2/α)(y−u)₊ >,  α = 0.1
 //

@@ -2,14 +2,16 @@ package score
 
 import "github.com/ensemble-weather/ensemble/postproc/dist"
 
-// CRPSAbove is the CRPS weighted with 1 above a threshold t and 0 below: that of
-// max(X, t) against max(y, t),
+// CRPSAbove is the threshold-weighted CRPS with weight 1 above a threshold t and 0
+// below. It equals the CRPS of max(X, t) against max(y, t):
 //
 //	< ∫_t^∞ ( F(x) − 1[x ≥ y] )² dx >
 //
-// for members plain, for distributions normal.
+// Members are scored by the CRPS of their empirical distribution, other systems as
+// normal distributions N(m, s²).
 //
-// Unit: that of the variable. Better: lower.
+// Unit: that of the variable. Better: lower. It is proper, unlike the verification of
+// cases that were selected by their outcome.
 // Source: Gneiting and Ranjan 2011, doi:10.1198/jbes.2010.08110; Allen et al. 2023,
 // arXiv:2202.12732 (chaining function max(x, t)).
 var CRPSAbove = &Score{
@@ -34,8 +36,8 @@ var CRPSAbove = &Score{
 	Value: firstMean,
 }
 
-// withCopy lets f change members and gives them back as they were. Ensembles of usual
-// size are kept on the stack.
+// withCopy applies f to a copy of the members, which f may change. Ensembles of up to 64
+// members are copied to the stack.
 func withCopy(members []float64, f func(x []float64) float64) float64 {
 	var small [64]float64
 	x := append(small[:0], members...)

@@ -6,8 +6,9 @@ import "github.com/ensemble-weather/ensemble/postproc/dist"
 //
 //	< (1/M) Σᵢ|xᵢ−y| − 1/(2M(M−1)) ΣᵢΣⱼ|xᵢ−xⱼ| >
 //
-// Its expectation does not depend on M, if the members are independent draws:
-// members that were made to know each other are rewarded for too much spread.
+// Its expectation does not depend on M, so ensembles of different size compare. This
+// holds for members that are independent draws. Dependent members, such as jointly
+// post-processed ones, can improve the score by too much spread: use CRPSPlain.
 //
 // Unit: that of the variable. Better: lower; single values may be negative.
 // Source: Ferro 2014, doi:10.1002/qj.2270.

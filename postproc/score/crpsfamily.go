@@ -6,8 +6,8 @@ package score
 //	< ∫ ( F(x) − 1[x ≥ y] )² dx >
 //
 // Unit: that of the variable. Better: lower.
-// Source: Gneiting and Raftery 2007, doi:10.1198/016214506000001437; of the closed forms, in
-// postproc/dist.
+// Source: Gneiting and Raftery 2007, doi:10.1198/016214506000001437; package dist names
+// the source of each closed form.
 var CRPSFamily = &Score{
 	ID: "crps_family", Name: "CRPS of the system's family",
 	Formula: "<integral of (F(x)-1[x>=y])^2 dx>, F of the system's family",

@@ -2,16 +2,16 @@ package score
 
 import "github.com/ensemble-weather/ensemble/postproc/dist"
 
-// CRPSGauss is the continuous ranked probability score of the normal
-// distribution with the system's mean m and spread s:
+// CRPSGauss is the continuous ranked probability score of the normal distribution
+// with the system's mean m and spread s:
 //
 //	< s [ z (2Φ(z)−1) + 2φ(z) − 1/√π ] >,  z = (y−m)/s
 //
-// For raw members m and s are their mean and standard deviation (divisor M−1).
-// Zero spread scores the distance |m−y|.
+// For an ensemble m and s are the mean and standard deviation of its members (divisor
+// M−1). With spread 0 it is the absolute error |m−y|.
 //
 // Unit: that of the variable. Better: lower.
-// Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1.
+// Source: Gneiting et al. 2005, doi:10.1175/MWR2904.1, eq. 5.
 var CRPSGauss = &Score{
 	ID: "crps_gauss", Name: "Gaussian CRPS",
 	Formula: "<s(z(2Phi(z)-1)+2phi(z)-1/sqrt(pi))>, z=(y-m)/s",
@@ -22,6 +22,7 @@ var CRPSGauss = &Score{
 	Value: firstMean,
 }
 
+// crpsGauss is the CRPS of N(m, s²) at the case.
 func (c *Case) crpsGauss() float64 {
 	crps, _, _ := dist.NormalCRPS(c.Mean, c.Spread, c.Obs)
 	return crps

@@ -6,11 +6,12 @@ import "github.com/ensemble-weather/ensemble/postproc/dist"
 //
 //	< (1/M) Σᵢ|xᵢ−y| − 1/(2M²) ΣᵢΣⱼ|xᵢ−xⱼ| >
 //
-// It falls as members are added, by the factor (1+1/M) of a calibrated ensemble;
-// so ensembles of different size do not compare.
+// It depends on M: the expectation for a calibrated ensemble is 1+1/M times that of an
+// infinite one. Ensembles of different size do not compare.
 //
 // Unit: that of the variable. Better: lower.
-// Source: Gneiting and Raftery 2007, doi:10.1198/016214506000001437.
+// Source: Gneiting and Raftery 2007, doi:10.1198/016214506000001437; Ferro et al. 2008,
+// doi:10.1002/met.45 (dependence on M).
 var CRPSPlain = &Score{
 	ID: "crps_plain", Name: "CRPS of the members, plain",
 	Formula: "<mean_i|x_i-y| - 1/(2 M^2) sum_ij|x_i-x_j|>",

@@ -6,21 +6,22 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// DMResult is what DieboldMariano found: the mean difference, its statistic, and the
-// probability of one at least so large, on either side, between equally good systems.
+// DMResult is the result of DieboldMariano: the mean difference, the test statistic, and the
+// two-sided p-value under the hypothesis that both systems are equally good.
 type DMResult struct{ Mean, Statistic, P float64 }
 
-// DieboldMariano tests whether the mean of the differences d_t of two systems' scores,
-// in order of time, is 0:
+// DieboldMariano tests the hypothesis that the differences d_t of two systems' scores
+// have mean 0, with the small-sample correction of Harvey, Leybourne and Newbold:
 //
 //	S = d̄ / √( (γ₀ + 2 Σ_{k<h} γ_k) / n ) · √( (n + 1 − 2h + h(h−1)/n) / n )
 //
-// γ_k is the autocovariance with divisor n; differences h steps apart or more are taken
-// as independent: h = 1 for independent dates. S is compared with Student's distribution
-// of n−1 degrees of freedom. A variance that comes out negative is taken with weights
-// 1−k/h instead.
+// γ_k is the autocovariance at lag k with divisor n. Differences h or more steps apart
+// count as independent; h = 1 for independent dates. S is compared with Student's t
+// distribution with n−1 degrees of freedom. If the variance estimate is negative, it is
+// repeated with the weights 1−k/h, which make it non-negative.
 //
-// NaN for fewer than h+1 dates, and for differences that are all 0.
+// Shape: d [date] in temporal order.
+// Missing: NaN in gives NaN; so do fewer than h+1 dates, and differences that are all 0.
 // Source: Diebold and Mariano 1995, doi:10.1080/07350015.1995.10524599; Harvey, Leybourne
 // and Newbold 1997, doi:10.1016/S0169-2070(96)00719-4.
 func DieboldMariano(d []float64, h int) DMResult {
@@ -56,7 +57,8 @@ func DieboldMariano(d []float64, h int) DMResult {
 	return out
 }
 
-// studentP is the probability of a value at least as far from 0 as t.
+// studentP is the two-sided p-value of t with dof degrees of freedom, by the regularised
+// incomplete beta function I_x(dof/2, ½) at x = dof/(dof+t²).
 func studentP(t, dof float64) float64 {
 	if math.IsNaN(t) {
 		return t
@@ -67,10 +69,11 @@ func studentP(t, dof float64) float64 {
 	return mathext.RegIncBeta(dof/2, 0.5, dof/(dof+t*t))
 }
 
-// DieboldMarianoMap tests every point by itself: P of DieboldMariano of the differences of two
-// systems' scores there.
+// DieboldMarianoMap applies DieboldMariano at every point and returns the p-values. Use
+// FalseDiscovery to select points.
 //
-// Shape: d [date][point], dates in order. Missing: a point with a NaN gives NaN.
+// Shape: d [date][point], dates in temporal order; result [point].
+// Missing: a point with a NaN gives NaN.
 func DieboldMarianoMap(d [][]float32, h int) []float64 {
 	out := make([]float64, len(d[0]))
 	at := make([]float64, len(d))

@@ -1,4 +1,4 @@
 package score
 
-// IsDistributionCRPS tells whether a score is the CRPS of a network's distribution, of whatever family.
+// IsDistributionCRPS reports whether a score is the CRPS of a predicted distribution, of any family.
 func IsDistributionCRPS(id string) bool { return id == CRPSGauss.ID || id == CRPSFamily.ID }

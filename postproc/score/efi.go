@@ -11,11 +11,12 @@ import (
 //
 //	(2/π) ∫₀¹ (p − F(q(p))) / √(p(1−p)) dp
 //
-// F(q(p)) is the share of members at or below the climate's p quantile, taken as linear
-// between the levels; the integral is then exact on each stretch. −1: all below the
-// climate, 1: all above it.
+// F(q(p)) is the fraction of members at or below the p quantile of the climate. It is
+// interpolated linearly between the given probabilities, and the integral over each
+// interval is exact.
 //
-// Shape: climate [n+1] quantiles at levels 0, 1/n, …, 1, ascending; members [member].
+// Shape: climate [n+1], quantiles at 0, 1/n, …, 1, ascending; members [member].
+// Unit: none, −1 (all members below the climate) to 1 (all above).
 // Missing: NaN in gives NaN.
 // Source: Lalaurette 2003, doi:10.1256/qj.02.152; Zsótér 2006, ECMWF Newsletter 107.
 func EFI(climate, members []float64) float64 {
@@ -33,7 +34,9 @@ func EFI(climate, members []float64) float64 {
 	})
 }
 
-// index is EFI of any forecast distribution, below being the probability of values up to q.
+// index is the EFI of any forecast distribution; below(q) is the probability of values
+// up to q. On an interval p₀ to p₁ F = f₀ + s(p−p₀), so the integrand is
+// ((s·p₀ − f₀) + (1−s)p) / √(p(1−p)), of which stretch has both integrals.
 func index(climate []float64, below func(q float64) float64) float64 {
 	f0, sum := below(climate[0]), 0.0
 	for k, x := range stretches(len(climate) - 1) {
@@ -48,13 +51,16 @@ func index(climate []float64, below func(q float64) float64) float64 {
 	return 2 / math.Pi * sum
 }
 
-// stretch is p₀ to p₁ with ∫ dp/√(p(1−p)) = arccos(1−2p) and ∫ p dp/√(p(1−p)) =
-// arccos(√(1−p)) − √(p(1−p)) over it, by which F = f₀ + s(p−p₀) is integrated.
+// stretch holds, for the interval p₀ to p₁, the integrals
+//
+//	zeroth = ∫ dp/√(p(1−p))   = arccos(1−2p)               from p₀ to p₁
+//	first  = ∫ p dp/√(p(1−p)) = arccos(√(1−p)) − √(p(1−p))  from p₀ to p₁
 type stretch struct{ p0, p1, zeroth, first float64 }
 
-// stretchesOf keeps stretches by their number: every point needs them.
+// stretchesOf caches the result of stretches by n, since every point needs it.
 var stretchesOf sync.Map
 
+// stretches returns the integrals for n equal intervals of 0 to 1. The slice is shared.
 func stretches(n int) []stretch {
 	if s, ok := stretchesOf.Load(n); ok {
 		return s.([]stretch)
@@ -69,15 +75,17 @@ func stretches(n int) []stretch {
 	return out
 }
 
-// EFIENS10 is the index as the ENS-10 benchmark computes it: levels k/20, and F(q) the
-// level j/20 of the first of the members' own 21 quantiles (linear between order
-// statistics) that reaches q, 1 if none does:
+// EFIENS10 is the index as the code of the ENS-10 benchmark computes it. The probabilities
+// are k/20. F(q) is j/20 for the first of the members' 21 quantiles that reaches q, or 1
+// if none does:
 //
 //	(2/π) Σ_{k=1..19} (k/20 − F(q_k)) / √(k/20 (1−k/20)) · 0.05
 //
-// It reaches ±0.7914 only, and overstates F by up to 0.05. Published EECRPS rest on it.
+// It lies within ±0.7914 and overestimates F by up to 0.05. Published EECRPS values are
+// based on it.
 //
-// Shape: climate [21]; members ascending. Source: Ashkboos et al. 2022, arXiv:2206.14786.
+// Shape: climate [21]; members ascending. Unit: none. Missing: NaN in gives NaN.
+// Source: Ashkboos et al. 2022, arXiv:2206.14786.
 func EFIENS10(climate, members []float64) float64 {
 	var sum float64
 	for k := 1; k < 20; k++ {
@@ -96,7 +104,7 @@ func EFIENS10(climate, members []float64) float64 {
 	return 2 / math.Pi * sum
 }
 
-// EFIMap is an index, EFI or EFIENS10, at every point.
+// EFIMap computes an index, EFI or EFIENS10, at every point.
 //
 // Shape: climate [level][point], members [member][point], dst [point]. Missing: NaN in gives NaN.
 func EFIMap(dst []float32, climate, members [][]float32, index func(climate, members []float64) float64) {
@@ -119,15 +127,17 @@ func EFIMap(dst []float32, climate, members [][]float32, index func(climate, mem
 	}
 }
 
-// SOT is the shift of tails at level p, 0.9 for the upper tail and 0.1 for the lower:
+// SOT is the shift of tails at probability p, 0.9 for the upper and 0.1 for the lower
+// tail:
 //
 //	− (Q_f(p) − Q_c(p₁)) / (Q_c(p) − Q_c(p₁))
 //
-// with p₁ = 0.99 above and 0.01 below, Q_f of the members and Q_c of the climate. Above 0
-// some members lie beyond the climate's extreme; −1: the tail is the climate's. NaN if
-// the climate's two quantiles agree.
+// Q_f are quantiles of the forecast, Q_c of the climate, and p₁ is 0.99 for the upper and
+// 0.01 for the lower tail. Above 0 more than a tenth of the forecast lies beyond the
+// climate's outermost hundredth; −1: the tail equals that of the climate.
 //
-// Shape: members ascending. Source: Zsótér 2006, ECMWF Newsletter 107.
+// Unit: none. Missing: NaN in gives NaN, as do equal quantiles of the climate.
+// Source: Zsótér 2006, ECMWF Newsletter 107.
 func SOT(forecast, climate, climateExtreme float64) float64 {
 	if climate == climateExtreme {
 		return math.NaN()
@@ -135,16 +145,17 @@ func SOT(forecast, climate, climateExtreme float64) float64 {
 	return -(forecast - climateExtreme) / (climate - climateExtreme)
 }
 
-// MeanAbsEFI is the mean size of the extreme forecast index EFI of the system's own forecast, and
-// MeanAbsEFIENS10 that of EFIENS10: how unusual the weather is that it forecasts. SOTUpper and
-// SOTLower are its mean shifts of tails at 0.9 and 0.1, over the points where the climate has a
-// tail at all.
+// MeanAbsEFI is the mean absolute extreme forecast index <|EFI|> of the system's own
+// forecast, and MeanAbsEFIENS10 that of EFIENS10: how unusual the forecast weather is for
+// place and season. SOTUpper and SOTLower are the mean shifts of tails at 0.9 and 0.1,
+// over the points where the two quantiles of the climate differ.
 //
-// Unit: none. Better: neither way. Source: Zsótér 2006, ECMWF Newsletter 107.
+// Unit: none. Better: neither. Source: Lalaurette 2003, doi:10.1256/qj.02.152; Zsótér
+// 2006, ECMWF Newsletter 107.
 var (
 	MeanAbsEFI = &Score{
-		ID: "efi", Name: "size of the extreme forecast index", Formula: "<|EFI|>, EFI = 2/pi integral of (p-F(q_p))/sqrt(p(1-p)) dp, q_p of the climate",
-		Doc:    "How unusual the forecast is for location and season: 0 as the climate, 1 beyond all of it.",
+		ID: "efi", Name: "absolute extreme forecast index", Formula: "<|EFI|>, EFI = 2/pi integral of (p-F(q_p))/sqrt(p(1-p)) dp, q_p of the climate",
+		Doc:    "How unusual the forecast is for location and season: 0 equals the climate, 1 lies beyond all of it.",
 		Source: "doi:10.1256/qj.02.152",
 		Unit:   Dimensionless, Better: Neither, Needs: Distribution | Quantiles, Parts: 1,
 		Point: func(parts []float64, c *Case) {
@@ -153,8 +164,8 @@ var (
 		Value: firstMean,
 	}
 	MeanAbsEFIENS10 = &Score{
-		ID: "efi_ens10", Name: "size of the extreme forecast index as ENS-10 has it", Formula: "<|EFI|>, EFI = 2/pi sum_k=1..19 (k/20-F(q_k))/sqrt(k/20(1-k/20)) 0.05",
-		Doc:    "The index that weights EECRPS; it reaches 0.7914 at most.",
+		ID: "efi_ens10", Name: "absolute extreme forecast index of ENS-10", Formula: "<|EFI|>, EFI = 2/pi sum_k=1..19 (k/20-F(q_k))/sqrt(k/20(1-k/20)) 0.05",
+		Doc:    "The index that weights EECRPS; at most 0.7914.",
 		Source: "arXiv:2206.14786",
 		Unit:   Dimensionless, Better: Neither, Needs: Members | Quantiles, MinMembers: 1, Parts: 1,
 		Point: func(parts []float64, c *Case) {
@@ -171,10 +182,12 @@ var (
 	SOTLower = newSOT("sot_10", "lower", 0.1, 0.01)
 )
 
-// maxSOT bounds a shift of tails, as earthkit-meteo does: where the climate has hardly a tail
-// a single point would outweigh all others.
+// maxSOT bounds the absolute shift of tails at a point, as earthkit-meteo does. Where the
+// two quantiles of the climate nearly agree, a single point would dominate the mean.
 const maxSOT = 10
 
+// newSOT defines a score of SOT at probability p with p₁ = extreme. Parts are SOT and
+// 1, both 0 where SOT is not defined.
 func newSOT(id, which string, p, extreme float64) *Score {
 	return &Score{
 		ID: id, Name: "shift of the " + which + " tail", Formula: fmt.Sprintf("<-(Q_f(%g)-Q_c(%g))/(Q_c(%g)-Q_c(%g))>, Q_f of the forecast, Q_c of the climate, each within +-10", p, extreme, p, extreme),
@@ -192,10 +205,13 @@ func newSOT(id, which string, p, extreme float64) *Score {
 	}
 }
 
-// EECRPSGauss and EECRPSPlain are the extreme-event weighted CRPS, < |EFI| CRPS >: the
-// index is that of the raw ensemble and the same for all systems. The ENS-10 benchmark
-// takes the Gaussian CRPS and EFIENS10. The weight is chosen by the forecast, which can
-// be hedged: it compares systems, it is no proper score.
+// EECRPSGauss and EECRPSPlain are the extreme-event weighted CRPS,
+//
+//	< |EFI| CRPS >
+//
+// with the index of the raw ensemble as the weight of all systems. The ENS-10 benchmark
+// uses the Gaussian CRPS and EFIENS10. The weight depends on a forecast, so the score is
+// not proper; it serves to compare systems.
 //
 // Unit: that of the variable. Better: lower. Source: Ashkboos et al. 2022, arXiv:2206.14786.
 var (
@@ -203,6 +219,7 @@ var (
 	EECRPSPlain = newEECRPS("eecrps_plain", CRPSPlain)
 )
 
+// newEECRPS defines the score that weights another one by |EFI|.
 func newEECRPS(id string, of *Score) *Score {
 	return &Score{
 		ID: id, Name: of.Name + ", weighted by |EFI|", Formula: "<|EFI| " + of.ID + ">",

@@ -2,16 +2,18 @@ package score
 
 import "math"
 
-// EnergyScore is the energy score of M vectors against one, with distances
+// EnergyScore is the energy score of M vectors against one, with the distance
 // |a−b| = √( Σ_p w_p (a_p−b_p)² / Σ_p w_p ):
 //
 //	(1/M) Σᵢ |xᵢ−y| − c ΣᵢΣⱼ |xᵢ−xⱼ|,  c = 1/(2M²), fair 1/(2M(M−1))
 //
-// With one dimension it is the CRPS. Weights of mean 1 and a factor √dimension give the
-// form without division.
+// In one dimension it is the CRPS. The common definition without division by the sum of
+// weights is √dimension times this one for equal weights.
 //
-// Shape: x [member][dimension], y and w [dimension]; w nil: equal. Better: lower.
-// Cost: O(M² dimensions). Source: Gneiting and Raftery 2007, doi:10.1198/016214506000001437.
+// Shape: x [member][dimension], y and w [dimension]; w nil: equal weights.
+// Unit: that of y. Better: lower. Missing: NaN in gives NaN.
+// Cost: O(M² dimensions).
+// Source: Gneiting and Raftery 2007, doi:10.1198/016214506000001437.
 func EnergyScore(x [][]float64, y, w []float64, fair bool) float64 {
 	m := len(x)
 	sums := make([]float64, m*(m+1)/2)
@@ -34,7 +36,10 @@ func EnergyScore(x [][]float64, y, w []float64, fair bool) float64 {
 	return energy(sums, m, fair)
 }
 
-// addDistances adds w(x_i−y)² for each member, then w(x_i−x_j)² for each pair i<j.
+// addDistances adds one dimension to squared distances: w(x_i−y)² for each member, then
+// w(x_i−x_j)² for each pair i<j.
+//
+// Shape: sums [M(M+1)/2].
 func addDistances(sums []float64, w, y float64, x []float64) {
 	at := len(x)
 	for i, a := range x {
@@ -47,7 +52,7 @@ func addDistances(sums []float64, w, y float64, x []float64) {
 	}
 }
 
-// energy is the score of the mean squared distances of addDistances.
+// energy computes the score from the mean squared distances of addDistances.
 func energy(mean []float64, m int, fair bool) float64 {
 	var near, pairs float64
 	for _, v := range mean[:m] {
@@ -63,7 +68,7 @@ func energy(mean []float64, m int, fair bool) float64 {
 	return near/n - pairs/(n*n)
 }
 
-// pairDistances are the sums of the energy scores.
+// pairDistances are the shared sums of the energy scores: those of addDistances over points.
 var pairDistances = &Sums{
 	Size: func(m, _ int) int { return m * (m + 1) / 2 },
 	Add: func(sums []float64, w float64, c *Case) {
@@ -76,9 +81,12 @@ var pairDistances = &Sums{
 	},
 }
 
-// Energy and EnergyFair are the energy score of whole fields, one value a date: the
-// CRPS with the root mean square distance of fields in place of |x−y|. It sees whether
-// members are possible fields, mostly in their large scales.
+// Energy and EnergyFair are the energy score of whole fields, one value per date. The
+// distance of two fields is their root mean square difference:
+//
+//	(1/M) Σᵢ |xᵢ−y| − c ΣᵢΣⱼ |xᵢ−xⱼ|,  c = 1/(2M²), fair 1/(2M(M−1))
+//
+// The score verifies the spatial dependence of members, mainly on large scales.
 //
 // Unit: that of the variable. Better: lower.
 // Source: Gneiting and Raftery 2007, doi:10.1198/016214506000001437.
@@ -87,6 +95,7 @@ var (
 	EnergyFair = newEnergyScore("energy_fair", "energy score of fields, fair", "M(M-1)", 2, true)
 )
 
+// newEnergyScore defines an energy score of fields; least is the least number of members.
 func newEnergyScore(id, name, divisor string, least int, fair bool) *Score {
 	return &Score{
 		ID: id, Name: name, Formula: "mean_i|x_i-y| - 1/(2 " + divisor + ") sum_ij|x_i-x_j|, |.| the weighted RMS over points",

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// areas are the names of what is scored by itself: the whole area, the regions, and last
-// the points where the index is largest, which are others on each date.
+// areas lists the names of all regions: the whole area, Options.Regions, and last
+// LargestEFI, whose points differ from date to date.
 func (a *Accumulator) areas() []string {
 	out := []string{Everywhere}
 	for _, r := range a.o.Regions {
@@ -19,7 +19,7 @@ func (a *Accumulator) areas() []string {
 	return out
 }
 
-// extreme marks the points of LargestEFI on a date; nil without that region.
+// extreme marks the points of LargestEFI on one date; nil without that region.
 func (a *Accumulator) extreme(ref Reference) []bool {
 	if a.o.Extremes == 0 {
 		return nil
@@ -27,11 +27,11 @@ func (a *Accumulator) extreme(ref Reference) []bool {
 	return LargestPoints(ref.Extremes, a.grid.Weights, a.o.Extremes)
 }
 
-// LargestPoints marks the points where |index| is largest, until their weights are a share of
-// the weights of all points whose index is not missing. Of equal indices the first points go
-// first, so the choice is always the same.
+// LargestPoints marks the points with the largest |index| whose weights add up to at
+// least the fraction share of the weights of all non-missing points. Points with equal
+// index are taken in the order of the grid, so the result is reproducible.
 //
-// Shape: index, weights and result [point]; nil weights are equal. Missing: NaN is never marked.
+// Shape: index, weights and result [point]; nil weights: equal. Missing: NaN is never marked.
 func LargestPoints(index []float32, weights []float64, share float64) []bool {
 	var order []int
 	var total float64

@@ -5,16 +5,17 @@ import (
 	"slices"
 )
 
-// FalseDiscovery says which of many tests are decided if a share of at most q of those
-// that are named may be wrong: with p₍₁₎ ≤ … ≤ p₍ₙ₎ all up to the largest
+// FalseDiscovery selects the significant ones among many tests so that the expected
+// fraction of false ones is at most q (Benjamini–Hochberg procedure). With ascending
+// p-values p₍₁₎ ≤ … ≤ p₍ₙ₎ it selects all up to the largest that fulfils
 //
 //	p₍ᵢ₎ ≤ q i/n
 //
-// It holds for independent tests and for those of a smooth field; for fields q is best
-// twice the level that one test would have (Wilks).
+// This holds for independent tests, and approximately for the points of a smooth field;
+// for fields Wilks recommends twice the level of a single test.
 //
-// Shape: p and the result [test]. Missing: NaN is no test and never decided. limit is the
-// largest p that is decided, 0 if none is.
+// Shape: p and decided [test]. limit is the largest selected p-value, 0 if none is.
+// Missing: NaN is not counted as a test and never selected.
 // Source: Benjamini and Hochberg 1995, doi:10.1111/j.2517-6161.1995.tb02031.x; Wilks 2016,
 // doi:10.1175/BAMS-D-15-00267.1.
 func FalseDiscovery(p []float64, q float64) (decided []bool, limit float64) {

@@ -1,22 +1,22 @@
 package score
 
-// FSS are the sums of the fractions skill score, over fields and dates:
+// FSS accumulates the fractions skill score over fields and dates:
 //
 //	1 − Σ w (f−o)² / (Σ w f² + Σ w o²)
 //
-// f and o are the fractions of the area around each point in which an event is forecast
-// and happened: 1 is perfect, 0 no overlap. Of probabilities in place of a single forecast's
-// fractions it is that of an ensemble.
+// f and o are the fractions of the area around each point where an event is forecast
+// and observed. 1 is perfect, 0 no overlap. With probabilities in place of f it is the
+// score of an ensemble. The zero value is empty.
 //
-// Unit: 1. Better: higher.
+// Unit: none. Better: higher.
 // Source: Roberts and Lean 2008, doi:10.1175/2007MWR2123.1, eq. 6.
 type FSS struct{ weight, difference, forecast, observed, events float64 }
 
-// Add takes one field.
+// Add adds one field.
 //
-// Shape: fractions [point]; w [point] or nil for 1. event [point] is where it happened, 1 or
-// 0, from which the base rate is.
-// Missing: a point that is missing in any of the three is left out.
+// Shape: forecast and observed [point] are fractions; event [point] is 1 where the event
+// was observed and 0 elsewhere, for the base rate; w [point] or nil for equal weights.
+// Missing: a point that is NaN in any of the three fields is left out.
 func (s *FSS) Add(forecast, observed, event []float32, w []float64) {
 	for p := range forecast {
 		f, o, e, weight := float64(forecast[p]), float64(observed[p]), float64(event[p]), 1.0
@@ -34,14 +34,16 @@ func (s *FSS) Add(forecast, observed, event []float32, w []float64) {
 	}
 }
 
-// Value is the score; NaN if no event was forecast and none happened.
+// Value is the score. It is NaN if the event was neither forecast nor observed.
 func (s *FSS) Value() float64 { return 1 - s.difference/(s.forecast+s.observed) }
 
-// BaseRate is the share of the area with the event, the score of a random forecast.
+// BaseRate is the fraction of the area with the event. A random forecast has this score.
 func (s *FSS) BaseRate() float64 { return s.events / s.weight }
 
-// Useful is the score from which a scale is taken to have skill, half-way between that of a
-// random forecast and 1:
+// Useful is the least score at which a scale is considered skilful, half-way between a
+// random and a perfect forecast:
 //
 //	½ + base rate/2
+//
+// Source: Roberts and Lean 2008, doi:10.1175/2007MWR2123.1.
 func (s *FSS) Useful() float64 { return 0.5 + s.BaseRate()/2 }

@@ -2,11 +2,13 @@ package score
 
 import "math"
 
-// hersbach are the sums of Hersbach's decomposition of the plain CRPS of M members,
-// x₁ ≤ … ≤ x_M: in the bin between x_i and x_{i+1} the stretch α_i where y lies
-// above, and β_i where it lies below; then how often y is below all and above all.
+// hersbach are the shared sums of Hersbach's decomposition of the plain CRPS of M
+// members x₁ ≤ … ≤ x_M. The bin between x_i and x_{i+1} has the part α_i where the
+// observation lies above, and β_i where it lies below. The last two sums count
+// observations below and above all members.
 //
 // Layout: α_0…α_M, β_0…β_M, below, above.
+// Source: Hersbach 2000, doi:10.1175/1520-0434(2000)015<0559:DOTCRP>2.0.CO;2.
 var hersbach = &Sums{
 	Size: func(m, _ int) int { return 2*(m+1) + 2 },
 	Add: func(sums []float64, w float64, c *Case) {
@@ -28,7 +30,10 @@ var hersbach = &Sums{
 	},
 }
 
-// hersbachParts are reliability and potential CRPS of the averages of hersbach.
+// hersbachParts computes reliability and potential CRPS from the averages of hersbach.
+// Inner bins have the width g_i = α_i + β_i and the frequency o_i = β_i/g_i. The outer
+// bins have o_0 = the frequency of observations below all members and g_0 = β_0/o_0, and
+// likewise above.
 func hersbachParts(mean []float64, m int) (reliability, potential float64) {
 	alpha, beta, out := mean[:m+1], mean[m+1:2*(m+1)], mean[2*(m+1):]
 	for i := range alpha {
@@ -50,12 +55,15 @@ func hersbachParts(mean []float64, m int) (reliability, potential float64) {
 	return reliability, potential
 }
 
-// CRPSReliability is the part of the plain CRPS that comes of members which do not
-// count as they should, Σ_i g_i (o_i − i/M)²: g_i is the mean width of the bin between
-// neighbouring members and o_i how often, by width, the reference lies below it. It
-// counts against few members that the reference often lies beyond all of them.
+// CRPSReliability is the reliability part of the plain CRPS,
 //
-// Unit: that of the variable. Better: lower, 0 is reliable.
+//	Σ_i g_i (o_i − i/M)²
+//
+// g_i is the mean width of the bin between neighbouring members, and o_i the frequency,
+// weighted by width, of observations below it. With few members the observation often
+// lies outside all of them, which increases this part.
+//
+// Unit: that of the variable. Better: lower; 0 is reliable.
 // Source: Hersbach 2000, doi:10.1175/1520-0434(2000)015<0559:DOTCRP>2.0.CO;2.
 var CRPSReliability = &Score{
 	ID: "crps_reliability", Name: "reliability part of the CRPS",
@@ -66,8 +74,11 @@ var CRPSReliability = &Score{
 	Value: func(mean []float64, m int) float64 { r, _ := hersbachParts(mean, m); return r },
 }
 
-// CRPSPotential is the plain CRPS of the members made reliable, Σ_i g_i o_i (1−o_i);
-// with the reliability part it adds up to the plain CRPS.
+// CRPSPotential is the potential CRPS, that of the members after perfect calibration,
+//
+//	Σ_i g_i o_i (1−o_i)
+//
+// Reliability part and potential CRPS add up to the plain CRPS.
 //
 // Unit: that of the variable. Better: lower.
 // Source: Hersbach 2000, doi:10.1175/1520-0434(2000)015<0559:DOTCRP>2.0.CO;2.

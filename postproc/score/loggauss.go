@@ -2,15 +2,15 @@ package score
 
 import "math"
 
-// LogGauss is the logarithmic score of the normal distribution with the system's
-// mean m and spread s, in nats:
+// LogGauss is the logarithmic score (negative log-likelihood) of the normal distribution
+// with the system's mean m and spread s, in nats:
 //
 //	< z²/2 + log(s √(2π)) >,  z = (y−m)/s
 //
-// It depends on the unit of the variable and is infinite where the spread is 0.
+// Its value depends on the unit of the variable. It is infinite where the spread is 0.
 //
-// Better: lower. Source: Good 1952; Gneiting and Raftery 2007,
-// doi:10.1198/016214506000001437.
+// Unit: nats. Better: lower.
+// Source: Good 1952; Gneiting and Raftery 2007, doi:10.1198/016214506000001437.
 var LogGauss = &Score{
 	ID: "log_gauss", Name: "Gaussian logarithmic score", Formula: "<z^2/2 + log(s sqrt(2 pi))>, z=(y-m)/s",
 	Doc:    "Negative log density at the reference; penalises overconfident misses without bound.",

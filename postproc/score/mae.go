@@ -2,11 +2,15 @@ package score
 
 import "math"
 
-// MAE is the mean distance of the median from y, < |q₀.₅−y| >: for members between
-// the middle ones, for a normal distribution its mean.
+// MAE is the mean absolute error of the median:
+//
+//	< |q₀.₅ − y| >
+//
+// The median of members is interpolated between the middle ones; that of a normal
+// distribution is its mean.
 //
 // Unit: that of the variable. Better: lower.
-// Source: Gneiting 2011, doi:10.1198/jasa.2011.r10138 (the median is what it asks for).
+// Source: Gneiting 2011, doi:10.1198/jasa.2011.r10138 (the median minimises this error).
 var MAE = &Score{
 	ID: "mae", Name: "mean absolute error of the median", Formula: "<|median-y|>",
 	Doc:    "Error of the median; large misses count less than in the RMSE.",

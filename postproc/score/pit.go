@@ -3,16 +3,19 @@ package score
 // pitBins is the number of bins of a PIT histogram.
 const pitBins = 20
 
-// PITFlatness is the distance of the PIT histogram from a flat one, Σ_k |share_k−1/20|
-// over 20 bins: PIT is F(y), the forecast probability of a value below the reference,
-// for the normal distribution with the system's mean and spread, or for its family. It is to
-// distributions what the rank histogram is to members.
+// PITFlatness is the distance of the PIT histogram from a flat one, over 20 bins:
 //
-// Better: lower. Source: Gneiting, Balabdaoui and Raftery 2007,
-// doi:10.1111/j.1467-9868.2007.00587.x.
+//	Σ_k | share_k − 1/20 |
+//
+// The PIT is F(y), the forecast distribution function at the observation, of the normal
+// distribution with the system's mean and spread or of its family. It corresponds to the
+// rank histogram of members.
+//
+// Unit: none. Better: lower; 0 is calibrated, but few cases never reach it.
+// Source: Gneiting, Balabdaoui and Raftery 2007, doi:10.1111/j.1467-9868.2007.00587.x.
 var PITFlatness = &Score{
 	ID: "pit_flatness", Name: "distance of the PIT histogram from a flat one", Formula: "sum_k |share_k - 1/20|, bins of F(y)",
-	Doc:    "Calibration of distributions; 0 if every probability comes true as often as forecast.",
+	Doc:    "Calibration of distributions; 0 if all forecast probabilities agree with observed frequencies.",
 	Source: "doi:10.1111/j.1467-9868.2007.00587.x",
 	Unit:   Dimensionless, Better: Lower, NoSkillScore: true, Needs: Distribution, DistributionsOnly: true,
 	SharedSums: &Sums{

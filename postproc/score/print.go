@@ -10,8 +10,10 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 )
 
-// Sections are the result for people: a table for each target, region and season with a row for each score and system; then
-// the comparisons, what a gain is made of, what the best possible is, and what histograms show over the whole area.
+// Sections formats the result for display: a table for each target, region and season
+// with a row for each score and system; then the skill scores with their components, the
+// CRPS of idealised ensembles, the tests of coupling, and the interpretation of the
+// histograms over the whole area.
 func (r *Result) Sections() answer.Sections {
 	low := r.Bootstrap.confidence() + " low"
 	var all answer.Sections
@@ -45,12 +47,12 @@ func (r *Result) Sections() answer.Sections {
 	return all
 }
 
-// confidence is that of intervals, "95 %".
+// confidence formats the level of the intervals: "95 %".
 func (b Bootstrap) confidence() string {
 	return strconv.FormatFloat(100*b.Confidence, 'g', -1, 64) + " %"
 }
 
-// members is their number, nil for what has none.
+// members is the number of members for a table cell, nil for systems without members.
 func (v Value) members() any {
 	if v.Members > 0 {
 		return v.Members
@@ -58,8 +60,9 @@ func (v Value) members() any {
 	return nil
 }
 
+// comparisonSection is the table of skill scores.
 func (r *Result) comparisonSection(low string) answer.Section {
-	s := answer.Section{Columns: append(answer.TextColumns("gain", "system", "over", "target"), answer.NumberColumns("", "%", low, "high")...)}
+	s := answer.Section{Columns: append(answer.TextColumns("skill score", "system", "reference", "target"), answer.NumberColumns("", "%", low, "high")...)}
 	for _, c := range r.Comparisons {
 		ref := c.Reference
 		if c.ReferenceID != c.ID {
@@ -70,8 +73,9 @@ func (r *Result) comparisonSection(low string) answer.Section {
 	return s
 }
 
+// skillComponentSection is the table of the components of skill scores.
 func (r *Result) skillComponentSection(low string) answer.Section {
-	s := answer.Section{Columns: append(answer.TextColumns("share of gain", "system", "over", "target"), answer.NumberColumns("", "%", low, "high", "CRPS")...)}
+	s := answer.Section{Columns: append(answer.TextColumns("component of skill", "system", "reference", "target"), answer.NumberColumns("", "%", low, "high", "CRPS")...)}
 	for _, x := range r.SkillComponents {
 		s.Rows = append(s.Rows, []any{x.Component, x.System, x.Reference + " (" + x.ReferenceID + ")", target(x.Variable, x.Level, x.Lead, x.Region, x.Season),
 			percent(x.Reduction), percent(x.CILow), percent(x.CIHigh), digits(x.CRPS)})
@@ -79,8 +83,9 @@ func (r *Result) skillComponentSection(low string) answer.Section {
 	return s
 }
 
+// idealScoreSection is the table of the CRPS of idealised ensembles.
 func (r *Result) idealScoreSection(low string) answer.Section {
-	s := answer.Section{Columns: append(answer.TextColumns("yardstick", "of", "target"), answer.NumberColumns("", "CRPS", low, "high", "system over it", "low", "high")...)}
+	s := answer.Section{Columns: append(answer.TextColumns("idealised ensemble", "from", "target"), answer.NumberColumns("", "CRPS", low, "high", "system / ideal", "low", "high")...)}
 	for _, y := range r.IdealScores {
 		s.Rows = append(s.Rows, []any{y.ID, y.Reference, target(y.Variable, y.Level, y.Lead, y.Region, y.Season),
 			digits(y.CRPS), digits(y.CILow), digits(y.CIHigh), digits(y.Ratio), digits(y.RatioLow), digits(y.RatioHigh)})
@@ -88,7 +93,7 @@ func (r *Result) idealScoreSection(low string) answer.Section {
 	return s
 }
 
-// target names what scores are of, with the part of the area and of the year if it is a part.
+// target names variable, level and lead, with region and season unless they are the whole.
 func target(variable, level, lead, region, season string) string {
 	name := variable + " " + level + " +" + lead
 	for _, part := range []struct{ is, all string }{{region, Everywhere}, {season, AllYear}} {
@@ -99,7 +104,7 @@ func target(variable, level, lead, region, season string) string {
 	return name
 }
 
-// digits shows four decimals below 10 and five digits above, missing numbers as "-".
+// digits formats four decimals below 10 and five significant digits above; "-" for missing values.
 func digits(n Number) string {
 	v := float64(n)
 	if math.IsNaN(v) {
@@ -111,6 +116,7 @@ func digits(n Number) string {
 	return strconv.FormatFloat(v, 'g', 5, 64)
 }
 
+// percent formats a fraction in percent with two decimals; "-" for missing values.
 func percent(n Number) string {
 	if math.IsNaN(float64(n)) {
 		return "-"

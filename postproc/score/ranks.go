@@ -7,15 +7,15 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// RankHistogram counts the place of the reference among the members.
+// RankHistogram counts the rank of the observation among the members.
 //
-// Counts [M+1] are numbers of cases; a reference that equals k members shares
-// its case evenly among the k+1 places it may take. Shares [M+1] are the same
-// with area weights, adding up to 1. A calibrated ensemble has equal shares;
-// a U shape is too little spread, a slope a bias. Low and High [M+1] are the
-// band about 1/(M+1) as wide as the interval of each share from the resampled
-// dates: it knows that neighbouring points are not cases of their own. Test
-// counts every date as one case.
+// Counts [M+1] are numbers of cases. An observation that equals k members is shared
+// evenly among the k+1 ranks it may take. Shares [M+1] are the same with area weights,
+// adding up to 1. A calibrated ensemble has equal shares. A U shape means too little
+// spread, a slope a bias. Low and High [M+1] are the band of a flat histogram, about
+// 1/(M+1) and as wide as the bootstrap interval of each share; it includes the
+// dependence between neighbouring points. Test counts every date as one case.
+//
 // Source: Hamill 2001, doi:10.1175/1520-0493(2001)129<0550:IORHFV>2.0.CO;2.
 type RankHistogram struct {
 	System   string    `json:"system"`
@@ -33,12 +33,15 @@ type RankHistogram struct {
 	Test     Flatness  `json:"test"`
 }
 
-// Flatness says how far a histogram of places is from a flat one.
+// Flatness measures the deviation of a histogram of K places from a flat one.
 //
-// χ² = Σ (n_k−e)²/e with e = Σn/K; Slope and Convexity are the parts of it along a
-// line and a parabola over the places, of one degree of freedom each: bias, and wrong
-// spread. P are probabilities of values at least so large if places were equally likely
-// and cases independent. Distance is Σ |share − 1/K|.
+//	χ² = Σ (n_k−e)²/e,  e = Σn/K
+//
+// Slope and Convexity are the components of χ² along a line and a parabola over the
+// places, with one degree of freedom each. They measure bias and wrong spread. P are the
+// probabilities of values at least as large if all places are equally likely and cases
+// independent. Distance is Σ |share − 1/K|.
+//
 // Source: Jolliffe and Primo 2008, doi:10.1175/2007MWR2219.1; Delle Monache et al. 2006,
 // doi:10.1029/2005JD006917 (Distance).
 type Flatness struct {
@@ -51,7 +54,9 @@ type Flatness struct {
 	PConvexity Number `json:"p_convexity"`
 }
 
-// TestFlatness tests counts of K ≥ 3 places for flatness.
+// TestFlatness tests counts of K ≥ 3 places for flatness. The components of χ² are the squared
+// projections of (n_k−e)/√e onto the orthogonal contrasts u and u² − mean(u²), where u is
+// the distance from the middle place.
 func TestFlatness(counts []float64) Flatness {
 	k := len(counts)
 	var n float64
@@ -76,9 +81,10 @@ func TestFlatness(counts []float64) Flatness {
 	return Flatness{Distance: Number(dist), ChiSquare: Number(chi), P: p(chi, k-1), Slope: Number(line), PSlope: p(line, 1), Convexity: Number(bend), PConvexity: p(bend, 1)}
 }
 
-// FlatBand is the interval in which each of K shares of n independent cases lies with
-// probability level if all places are equally likely: binomial quantiles over n. With
-// together, all K of them do (level raised to 1−(1−level)/K).
+// FlatBand is the interval that contains each of K shares of n independent cases with
+// probability level if all places are equally likely: binomial quantiles divided by n.
+// With together all K shares lie in the interval with that probability (Bonferroni:
+// 1−(1−level)/K for each).
 func FlatBand(n, k int, level float64, together bool) (low, high float64) {
 	tail := (1 - level) / 2
 	if together {
@@ -99,7 +105,8 @@ func FlatBand(n, k int, level float64, together bool) (low, high float64) {
 	return quantile(tail) / float64(n), quantile(1-tail) / float64(n)
 }
 
-// ranks are counts and weights by the place of y among M members.
+// ranks are the shared sums of counts and weights by the rank of the observation among
+// M members.
 //
 // Layout: counts_0…counts_M, weights_0…weights_M.
 var ranks = &Sums{
@@ -110,7 +117,8 @@ var ranks = &Sums{
 	},
 }
 
-// addRank adds one case of the given weight to both histograms.
+// addRank adds one case of weight w to both histograms, divided evenly among the ranks of
+// tied members.
 func addRank(counts, shares []float64, members []float64, y, w float64) {
 	below, equal := 0, 0
 	for _, x := range members {
@@ -127,22 +135,21 @@ func addRank(counts, shares []float64, members []float64, y, w float64) {
 	}
 }
 
-// RankFlatness is the distance of the rank histogram from a flat one,
+// RankFlatness is the distance of the rank histogram from a flat one, with area weights:
 //
 //	Σ_k | share_k − 1/(M+1) |
 //
-// with area weights. 0 is flat; few cases are never quite flat.
-//
-// Better: lower. Source: Delle Monache et al. 2006, doi:10.1029/2005JD006917.
+// Unit: none. Better: lower; 0 is flat, but few cases never reach it.
+// Source: Delle Monache et al. 2006, doi:10.1029/2005JD006917.
 var RankFlatness = &Score{
 	ID: "rank_flatness", Name: "distance of the rank histogram from a flat one", Formula: "sum_k |share_k - 1/(M+1)|",
-	Doc:    "Calibration of members: distance of the reference's ranks from equally likely; never 0 with few dates.",
+	Doc:    "Calibration of members: distance of the reference's ranks from a uniform distribution; never 0 with few dates.",
 	Source: "doi:10.1029/2005JD006917",
 	Unit:   Dimensionless, Better: Lower, NoSkillScore: true, Needs: Members, MinMembers: 1, SharedSums: ranks,
 	Value: func(mean []float64, m int) float64 { return distanceFromFlat(mean[m+1:]) },
 }
 
-// distanceFromFlat is Σ |share − 1/K| of weights that need not add up to 1.
+// distanceFromFlat is Σ |share − 1/K| of K weights, which are divided by their sum.
 func distanceFromFlat(weights []float64) float64 {
 	var total, sum float64
 	for _, v := range weights {

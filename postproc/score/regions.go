@@ -9,14 +9,17 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// Box is a part of the Earth: South ≤ latitude ≤ North and, going east, from West to
-// East; degrees, on any turn. West = East is a single meridian; 360 degrees are all.
+// Box is a latitude-longitude region: South ≤ latitude ≤ North, and eastwards from West
+// to East. Equal West and East are a single meridian; a difference of 360 is the whole
+// circle.
+//
+// Unit: degrees; longitudes may have any multiple of 360 added.
 type Box struct {
 	Name                     string
 	South, North, West, East float64
 }
 
-// NamedBoxes are the regions that verification names by themselves.
+// NamedBoxes are the regions that can be selected by name.
 var NamedBoxes = []Box{
 	{"northern_extratropics", 20, 90, 0, 360},
 	{"tropics", -20, 20, 0, 360},
@@ -26,7 +29,9 @@ var NamedBoxes = []Box{
 	{"east_asia", 25, 60, 102.5, 150},
 }
 
-// ParseBox reads the name of one of Boxes, or NAME=SOUTH:NORTH:WEST:EAST.
+// ParseBox reads the name of one of Boxes, or NAME=SOUTH:NORTH:WEST:EAST in degrees.
+//
+// Errors: an unknown name, a wrong number of bounds, bounds out of range.
 func ParseBox(text string) (Box, error) {
 	name, bounds, own := strings.Cut(text, "=")
 	if !own {
@@ -37,7 +42,7 @@ func ParseBox(text string) (Box, error) {
 			}
 			names = append(names, b.Name)
 		}
-		return Box{}, fmt.Errorf("score: no region %q; there are %s, or NAME=SOUTH:NORTH:WEST:EAST", name, strings.Join(names, ", "))
+		return Box{}, fmt.Errorf("score: unknown region %q; use %s, or NAME=SOUTH:NORTH:WEST:EAST", name, strings.Join(names, ", "))
 	}
 	b := Box{Name: name}
 	fields := strings.Split(bounds, ":")
@@ -47,19 +52,19 @@ func ParseBox(text string) (Box, error) {
 	for i, to := range []*float64{&b.South, &b.North, &b.West, &b.East} {
 		v, err := strconv.ParseFloat(fields[i], 64)
 		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-			return b, fmt.Errorf("score: region %q: %q is no number of degrees", text, fields[i])
+			return b, fmt.Errorf("score: region %q: %q is not a number of degrees", text, fields[i])
 		}
 		*to = v
 	}
 	if b.South > b.North || b.South < -90 || b.North > 90 || b.East < b.West || b.East-b.West > 360 {
-		return b, fmt.Errorf("score: region %q: south to north within -90 to 90, and west to east", text)
+		return b, fmt.Errorf("score: region %q: want -90 <= SOUTH <= NORTH <= 90 and WEST <= EAST <= WEST+360", text)
 	}
 	return b, nil
 }
 
-// Region marks the points of a grid that lie in the box.
+// Region returns the region of the grid points that lie in the box.
 //
-// Errors: none of them does.
+// Errors: no grid point lies in it.
 func (b Box) Region(g *ensemble.Grid) (Region, error) {
 	r := Region{Name: b.Name, Mask: make([]bool, g.Size())}
 	any := false

@@ -2,8 +2,8 @@ package score
 
 import "math"
 
-// probabilities is the table of what was forecast and what came of it: for each
-// probability that M members can give, 0 to M of M, or each hundredth for
+// probabilities are the shared sums of forecast probabilities and events: an entry for each
+// probability that M members can give, 0/M to M/M, or for each hundredth for
 // distributions.
 //
 // Layout: for each entry Σw, Σwp, Σwo.
@@ -28,16 +28,17 @@ func probabilityLevels(members int) int {
 	return 101
 }
 
-// Decomposition splits a Brier score by the forecasts' probabilities p_k, with n_k
-// cases and frequency o_k of the event in each group:
+// Decomposition is Murphy's decomposition of a Brier score. Cases are grouped by forecast
+// probability p_k, with n_k cases and the frequency o_k of the event in each group:
 //
 //	Reliability = Σ n_k (p_k−o_k)²/n,  Resolution = Σ n_k (o_k−ō)²/n,  Uncertainty = ō(1−ō)
 //
-// Brier = Reliability − Resolution + Uncertainty if all forecasts of a group are alike.
+// Brier = Reliability − Resolution + Uncertainty if all probabilities of a group agree.
+//
 // Source: Murphy 1973, doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2.
 type Decomposition struct{ Reliability, Resolution, Uncertainty float64 }
 
-// Decompose splits by a table of triples Σw, Σwp, Σwo.
+// Decompose computes the decomposition from a table of triples Σw, Σwp, Σwo, one for each group.
 func Decompose(table []float64) (d Decomposition) {
 	var n, events float64
 	for k := 0; k+2 < len(table); k += 3 {
@@ -55,9 +56,15 @@ func Decompose(table []float64) (d Decomposition) {
 	return d
 }
 
-// BrierReliability, BrierResolution and BrierUncertainty are the parts of the Brier
-// score, see Decomposition, with a group for each number of members that forecast the
-// event, or each hundredth of probability.
+// BrierReliability, BrierResolution and BrierUncertainty are the parts of the Brier score:
+//
+//	Σ n_k (p_k−o_k)²/n,   Σ n_k (o_k−ō)²/n,   ō(1−ō)
+//
+// Members form a group for each number of members above the threshold, distributions one
+// for each hundredth of probability.
+//
+// Unit: none. Better: lower, higher, neither.
+// Source: Murphy 1973, doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2.
 var (
 	BrierReliability = newBrierPart("brier_reliability", "reliability part of the Brier score", "sum_k n_k (p_k-o_k)^2 / n", Lower,
 		"Part of the Brier score due to miscalibration.", func(d Decomposition) float64 { return d.Reliability })
@@ -67,6 +74,7 @@ var (
 		"Brier score of always forecasting the event's frequency; the same for all systems.", func(d Decomposition) float64 { return d.Uncertainty })
 )
 
+// newBrierPart defines a score that is one part of Decomposition.
 func newBrierPart(id, name, formula string, better Better, doc string, part func(Decomposition) float64) *Score {
 	return &Score{
 		ID: id, Name: name, Formula: formula, Doc: doc,
@@ -76,9 +84,9 @@ func newBrierPart(id, name, formula string, better Better, doc string, part func
 	}
 }
 
-// ReliabilityDiagram sets the frequency of an event beside its forecast probability,
-// in eleven groups about 0, 0.1, … 1. The band of the frequency comes from the
-// resampled dates.
+// ReliabilityDiagram is the observed frequency of an event as a function of its forecast
+// probability, in eleven groups about 0, 0.1, …, 1. The band of the frequency comes from
+// the resampled dates.
 //
 // Source: Bröcker and Smith 2007, doi:10.1175/WAF993.1.
 var ReliabilityDiagram = &Score{

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Number is a float64 that JSON shows as null where it is missing.
+// Number is a float64 that JSON encodes as null if it is NaN or infinite.
 type Number float64
 
-// Missing is the number that is not there.
+// Missing returns the missing number, NaN.
 func Missing() Number { return Number(math.NaN()) }
 
-// MarshalJSON writes NaN and infinities as null.
+// MarshalJSON encodes NaN and infinities as null.
 func (n Number) MarshalJSON() ([]byte, error) {
 	v := float64(n)
 	if math.IsNaN(v) || math.IsInf(v, 0) {
@@ -24,7 +24,7 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, v, 'g', 10, 64), nil
 }
 
-// UnmarshalJSON reads null as NaN.
+// UnmarshalJSON decodes null as NaN.
 func (n *Number) UnmarshalJSON(raw []byte) error {
 	if string(raw) == "null" {
 		*n = Number(math.NaN())
@@ -33,7 +33,7 @@ func (n *Number) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*float64)(n))
 }
 
-// Value is one score of one system with its interval.
+// Value is one score of one system with its confidence interval.
 type Value struct {
 	ID       string  `json:"id"`
 	System   string  `json:"system"`
@@ -46,30 +46,33 @@ type Value struct {
 	CIHigh   Number  `json:"ci_high"`
 	N        int     `json:"n"` // dates
 	Unit     string  `json:"unit"`
-	Members  int     `json:"members"` // used by the system; 0: none
-	Divisor  string  `json:"divisor"` // of the spread
+	Members  int     `json:"members"` // number of members used by the system; 0: none
+	Divisor  string  `json:"divisor"` // divisor of the spread: "M-1", "predicted" or "none"
 	Weights  string  `json:"weights"`
 	Formula  string  `json:"formula"`
-	Points   int     `json:"points"`  // point-dates that entered
-	Missing  int     `json:"missing"` // point-dates dropped for all systems alike
-	Region   string  `json:"region"`  // Everywhere, or a part of the area
+	Points   int     `json:"points"`  // number of pairs of point and date
+	Missing  int     `json:"missing"` // pairs left out for all systems
+	Region   string  `json:"region"`  // Everywhere, or the name of a region
 	Season   string  `json:"season"`  // AllYear, or DJF, MAM, JJA, SON
-	// Threshold is that of the event, missing for scores of no single one.
+	// Threshold of the event; missing for scores without a single threshold.
 	Threshold Number `json:"threshold"`
-	// MissingMembers are the values of members of this system that were missing.
+	// MissingMembers is the number of missing member values of this system.
 	MissingMembers int    `json:"missing_members"`
-	PairDivisor    string `json:"pair_divisor"` // of the members' mutual distances or shares, "" if none enters
+	PairDivisor    string `json:"pair_divisor"` // divisor of the distances between members, or of fractions of members; "": none
 }
 
-// Comparison is the relative gain of one system over a reference on the same
-// dates and points: (reference − system)/reference for scores where less is
-// better. Its interval is paired: both scores are taken from the same resampled
-// dates. Gain > 0 is better.
+// Comparison is the skill score of a system relative to a reference system, on the same
+// dates and points, for scores where lower is better:
+//
+//	Gain = 1 − score(system) / score(reference)
+//
+// Above 0 the system is better. The interval is paired: both scores are computed from
+// the same resampled dates.
 type Comparison struct {
 	ID          string  `json:"id"`
 	System      string  `json:"system"`
 	Reference   string  `json:"reference"`
-	ReferenceID string  `json:"reference_id"` // score of the reference; mostly ID itself
+	ReferenceID string  `json:"reference_id"` // score of the reference; usually ID
 	Variable    string  `json:"variable"`
 	Level       string  `json:"level"`
 	Lead        string  `json:"lead"`
@@ -81,13 +84,13 @@ type Comparison struct {
 	Region      string  `json:"region"`
 	Season      string  `json:"season"`
 	Threshold   Number  `json:"threshold"`
-	// P is the probability of a mean difference at least so large between equally good
-	// systems (Diebold and Mariano); missing for scores that are no means over dates.
+	// P is the p-value of DieboldMariano for equal scores; missing for scores that are not
+	// means over dates.
 	P       Number `json:"p_value"`
 	Weights string `json:"weights"`
 }
 
-// DiagramKey says what a diagram is of.
+// DiagramKey identifies a diagram.
 type DiagramKey struct {
 	ID        string  `json:"id"`
 	System    string  `json:"system"`
@@ -100,26 +103,26 @@ type DiagramKey struct {
 	Threshold Number  `json:"threshold"`
 }
 
-// Diagram is a score as a table of numbers to be drawn.
+// Diagram is the table of numbers of a diagram.
 //
-// Shape: Rows [row][column]; Low and High [row] are the interval of column Band from
-// the resampled dates.
+// Shape: Rows [row][column]; Low and High [row] are the bootstrap interval of column Band.
 type Diagram struct {
 	DiagramKey
-	Unit           string     `json:"unit"` // of columns that are no shares and probabilities
+	Unit           string     `json:"unit"` // unit of columns other than shares and probabilities
 	Members        int        `json:"members"`
 	N              int        `json:"n"` // dates
 	Columns        []string   `json:"columns"`
 	Rows           [][]Number `json:"rows"`
-	IntervalColumn string     `json:"interval_column"` // the column with an interval
+	IntervalColumn string     `json:"interval_column"` // name of the column with an interval
 	Low            []Number   `json:"low"`
 	High           []Number   `json:"high"`
 }
 
-// SkillComponent is a part of what a system gains over a raw ensemble, relative to the raw
-// ensemble's score (package postproc/skill says how it is found). The parts finite_size,
-// bias, dispersion and information add up to total; beyond_members is the gain over
-// infinitely many raw members; dispersion_first and bias_second are the middle two in the other order.
+// SkillComponent is one component of the skill score of a system relative to a raw ensemble: a
+// reduction in CRPS divided by the CRPS of the raw ensemble (package postproc/skill). The
+// components finite_size, bias, dispersion and information add up to total.
+// beyond_members is the reduction relative to an infinite raw ensemble. dispersion_first
+// and bias_second are bias and dispersion corrected in the reverse order.
 type SkillComponent struct {
 	Component   string  `json:"component"`
 	System      string  `json:"system"`
@@ -132,19 +135,19 @@ type SkillComponent struct {
 	Reduction   Number  `json:"reduction"`
 	CILow       Number  `json:"ci_low"`
 	CIHigh      Number  `json:"ci_high"`
-	CRPS        Number  `json:"crps"` // of the forecast after this step
+	CRPS        Number  `json:"crps"` // CRPS of the forecast after this step
 	N           int     `json:"n"`    // dates
 	Region      string  `json:"region"`
 	Season      string  `json:"season"`
 	Weights     string  `json:"weights"`
 }
 
-// IdealScore is a CRPS that says how close to the best possible a system is (package
-// postproc/skill says how it is found), and Ratio the system's CRPS over it.
+// IdealScore is the CRPS of an idealised ensemble, to which the CRPS of a system is
+// compared (package postproc/skill). Ratio is the CRPS of the system divided by it.
 type IdealScore struct {
 	ID        string  `json:"id"`
 	System    string  `json:"system"`
-	Reference string  `json:"reference"` // whose members it is made of; the system itself for expected
+	Reference string  `json:"reference"` // ensemble whose members are idealised; the system itself for expected
 	Variable  string  `json:"variable"`
 	Level     string  `json:"level"`
 	Lead      string  `json:"lead"`
@@ -163,8 +166,8 @@ type IdealScore struct {
 	Weights   string  `json:"weights"`
 }
 
-// DateScore is what one start adds to the mean CRPS of a system and of the raw ensemble that
-// its gain is over: means over the points of that start, whose weights add up to Weight.
+// DateScore is the contribution of one init to the mean CRPS of a system and of its raw
+// ensemble: means over the points of that init, whose weights add up to Weight.
 type DateScore struct {
 	System   string  `json:"system"`
 	Variable string  `json:"variable"`
@@ -174,22 +177,23 @@ type DateScore struct {
 	Init     string  `json:"init"` // RFC 3339
 	Weight   float64 `json:"weight"`
 	CRPS     Number  `json:"crps"`
-	// Points and UnweightedCRPS are those with forecast and analysis, and their mean CRPS.
+	// Points is the number of points with forecast and analysis; UnweightedCRPS is their
+	// mean CRPS with equal weights.
 	Points         int    `json:"points"`
 	UnweightedCRPS Number `json:"crps_unweighted"`
 	Reference      string `json:"reference"`
 	ReferenceCRPS  Number `json:"reference_crps"`
-	// The same over the points of LargestEFI: weight 0 and missing without a climate.
+	// The same over the points of LargestEFI; weight 0 and missing without a climate.
 	ExtremeWeight        float64 `json:"extreme_weight"`
 	ExtremeCRPS          Number  `json:"extreme_crps"`
 	ExtremeReferenceCRPS Number  `json:"extreme_reference_crps"`
-	// SpreadMSE is the mean squared distance of the spread from that of the full ensemble, of
-	// which SpreadRMSE is made: weight 0 and missing where it is not known.
+	// SpreadMSE is the mean squared difference from the spread of the full ensemble (see
+	// SpreadRMSE); weight 0 and missing if that spread is unknown.
 	SpreadWeight float64 `json:"spread_weight"`
 	SpreadMSE    Number  `json:"spread_mse"`
 }
 
-// Result is what verification publishes.
+// Result holds all verification results.
 type Result struct {
 	Scores          []Value          `json:"scores"`
 	Comparisons     []Comparison     `json:"comparisons"`
@@ -200,10 +204,10 @@ type Result struct {
 	Diagrams        []Diagram        `json:"diagrams"`
 	Coupling        []Coupling       `json:"coupling"`
 	Bootstrap       Bootstrap        `json:"bootstrap"`
-	Dates           []DateScore      `json:"-"` // a table by itself
+	Dates           []DateScore      `json:"-"` // stored as a table of its own
 }
 
-// MarshalJSON writes empty lists as [], so that a reader can go through them.
+// MarshalJSON encodes empty lists as [] instead of null.
 func (r Result) MarshalJSON() ([]byte, error) {
 	type plain Result
 	r.Scores = append([]Value{}, r.Scores...)
@@ -217,7 +221,7 @@ func (r Result) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(r))
 }
 
-// Append adds the results for another target.
+// Append adds the results of another target.
 func (r *Result) Append(o *Result) {
 	r.Scores = append(r.Scores, o.Scores...)
 	r.Comparisons = append(r.Comparisons, o.Comparisons...)
@@ -231,8 +235,8 @@ func (r *Result) Append(o *Result) {
 	r.Dates = append(r.Dates, o.Dates...)
 }
 
-// Find gives the score of a system over the whole area and all dates, for the first
-// threshold if there are several, or nil.
+// Find returns the score of a system over the whole area and all dates, or nil. If there
+// are several thresholds it is that of the first.
 func (r *Result) Find(id, system, variable, level, lead string) *Value {
 	i := slices.IndexFunc(r.Scores, func(v Value) bool {
 		return v.ID == id && v.System == system && v.Variable == variable && v.Level == level && v.Lead == lead && IsOverall(v.Region, v.Season)
@@ -243,18 +247,18 @@ func (r *Result) Find(id, system, variable, level, lead string) *Value {
 	return &r.Scores[i]
 }
 
-// IsOverall says whether a region and a season are all there is; results of older versions
-// name neither.
+// IsOverall reports whether region and season are the whole area and all dates, or empty.
 func IsOverall(region, season string) bool {
 	return (region == "" || region == Everywhere) && (season == "" || season == AllYear)
 }
 
-// Pair asks for a comparison. ReferenceID is the reference's score where it is
-// not ID: the Gaussian CRPS of a distribution against the plain CRPS of members.
+// Pair requests a Comparison. ReferenceID is the score of the reference if it differs from
+// ID: the Gaussian CRPS of a distribution compares with the plain CRPS of members. Empty:
+// ID.
 type Pair struct{ ID, System, Reference, ReferenceID string }
 
-// Pairs asks for all scores with direction Lower that system and reference both
-// have, for every threshold.
+// Pairs returns a Pair for every score with direction Lower that both systems have, for
+// all thresholds.
 func (a *Accumulator) Pairs(system, reference string) []Pair {
 	var out []Pair
 	i, j := a.systemIndex(system), a.systemIndex(reference)
@@ -269,31 +273,32 @@ func (a *Accumulator) Pairs(system, reference string) []Pair {
 	return out
 }
 
-// HasScore says whether a system is given a score.
+// HasScore reports whether a score is computed for a system.
 func (a *Accumulator) HasScore(system, id string) bool {
 	i := a.systemIndex(system)
 	return i >= 0 && slices.ContainsFunc(a.plan[i], func(p planned) bool { return p.ID == id })
 }
 
-// hasSkillScore says whether relative gains of a score make sense.
+// hasSkillScore reports whether the score has a skill score.
 func (s *Score) hasSkillScore() bool { return s.Better == Lower && s.Value != nil && !s.NoSkillScore }
 
+// systemIndex returns the index of a system, or −1.
 func (a *Accumulator) systemIndex(system string) int {
 	return slices.IndexFunc(a.systems, func(s System) bool { return s.Name == system })
 }
 
-// Seasons are the names of results by season.
+// Seasons are the names of the seasons in results.
 var Seasons = []string{"DJF", "MAM", "JJA", "SON"}
 
-// SeasonOf is the season of a valid time, by month.
+// SeasonOf returns the season of the month of a valid time.
 func SeasonOf(valid time.Time) string { return Seasons[valid.UTC().Month()%12/3] }
 
-// Result computes all scores of all systems, the comparisons asked for, and
-// their intervals: over the whole area, then by region; over all dates, then by
-// season. It may be called again after more dates.
+// Result computes all scores of all systems and the requested comparisons, with
+// intervals: over the whole area, then by region; over all dates, then by season. It may
+// be called again after more dates were added.
 //
-// Errors: no dates, a pair that names a system or score that is not there or has
-// no direction Lower, a bootstrap that does not fit the dates.
+// Errors: no dates; a pair with an unknown system or score, or without direction Lower;
+// a bootstrap that does not fit the dates.
 func (a *Accumulator) Result(b Bootstrap, pairs []Pair) (*Result, error) {
 	if len(a.dates) == 0 {
 		return nil, fmt.Errorf("score: %s: no dates", a.target.Variable)
@@ -329,7 +334,7 @@ func (a *Accumulator) Result(b Bootstrap, pairs []Pair) (*Result, error) {
 	return out, nil
 }
 
-// view is the scores of some dates in one region.
+// view computes the scores of some dates in one region.
 type view struct {
 	*Accumulator
 	b              Bootstrap
@@ -337,12 +342,13 @@ type view struct {
 	region         int
 	name, season   string
 	entries        [][]entry
-	sums           [][]float64 // means of all parts in each resample; the first is the sample itself
-	width          int
-	points, absent int
-	missing        []int // [system] values of members
+	sums           [][]float64 // [resample][part] means; the first is the sample itself
+	width          int         // number of parts
+	points, absent int         // pairs of point and date, scored and left out
+	missing        []int       // [system] missing member values
 }
 
+// view prepares the resampled means of some dates in one region.
 func (a *Accumulator) view(dates []Date, region int, season string, b Bootstrap) *view {
 	v := &view{Accumulator: a, b: b, dates: dates, region: region, name: a.areas()[region], season: season, missing: make([]int, len(a.systems))}
 	v.entries, v.width = a.layout(a.members)
@@ -367,7 +373,7 @@ func (a *Accumulator) view(dates []Date, region int, season string, b Bootstrap)
 	return v
 }
 
-// series is a score of a system in every resample; nil if the system has no such score.
+// series returns the values of a score in all resamples; nil if the system has no such score.
 func (v *view) series(system int, id string, event int) ([]float64, *entry) {
 	i := slices.IndexFunc(v.entries[system], func(e entry) bool { return e.ID == id && e.event == event })
 	if i < 0 || v.entries[system][i].Value == nil {
@@ -381,7 +387,7 @@ func (v *view) series(system int, id string, event int) ([]float64, *entry) {
 	return out, e
 }
 
-// threshold is that of an event, or missing.
+// threshold is the threshold number event; missing for −1.
 func (a *Accumulator) threshold(event int) Number {
 	if event < 0 {
 		return Missing()
@@ -389,7 +395,7 @@ func (a *Accumulator) threshold(event int) Number {
 	return Number(a.o.Thresholds[event])
 }
 
-// result appends the scores of the view.
+// result appends the scores, histograms, diagrams and comparisons of the view to out.
 func (v *view) result(out *Result, pairs []Pair) error {
 	n, t := len(v.dates), v.target
 	level, lead := t.Level.String(), t.Lead.String()
@@ -443,14 +449,16 @@ func (v *view) result(out *Result, pairs []Pair) error {
 	return nil
 }
 
-// compare appends a comparison, for each threshold if its score has one.
+// compare appends the comparison of a pair, for each threshold if its score has any.
+//
+// Errors: an unknown system; a score that one of them lacks or that has no skill score.
 func (v *view) compare(out *Result, p Pair) error {
 	i, j := v.systemIndex(p.System), v.systemIndex(p.Reference)
 	if p.ReferenceID == "" {
 		p.ReferenceID = p.ID
 	}
 	if i < 0 || j < 0 {
-		return fmt.Errorf("score: no system %q or %q to compare", p.System, p.Reference)
+		return fmt.Errorf("score: comparison of unknown systems %q and %q", p.System, p.Reference)
 	}
 	events := []int{-1}
 	if s := ByID(p.ID); s != nil && s.IsPerThreshold() {
@@ -464,7 +472,7 @@ func (v *view) compare(out *Result, p Pair) error {
 		x, s := v.series(i, p.ID, event)
 		y, r := v.series(j, p.ReferenceID, event)
 		if s == nil || r == nil || !s.hasSkillScore() || !r.hasSkillScore() {
-			return fmt.Errorf("score: cannot compare %s of %q with %s of %q", p.ID, p.System, p.ReferenceID, p.Reference)
+			return fmt.Errorf("score: no skill score of %s of %q relative to %s of %q: not computed, or not a score where lower is better", p.ID, p.System, p.ReferenceID, p.Reference)
 		}
 		gain := make([]float64, len(x))
 		for k := range gain {
@@ -480,8 +488,8 @@ func (v *view) compare(out *Result, p Pair) error {
 	return nil
 }
 
-// pValue is the probability of DieboldMariano for two scores that are, up to a last
-// function, means over dates of one quantity; else NaN.
+// pValue is the p-value of DieboldMariano for scores that are means over dates of one
+// quantity, up to a final function; NaN for others.
 func (v *view) pValue(x, y *entry) float64 {
 	one := func(e *entry) bool { return e.Parts == 1 || e.PerDate != nil }
 	if !one(x) || !one(y) {
@@ -496,7 +504,7 @@ func (v *view) pValue(x, y *entry) float64 {
 	return DieboldMariano(diff, v.b.BlockLength).P
 }
 
-// means are Σ times·sums / Σ times·weight over the dates, NaN without weight.
+// means is Σ times·sums / Σ times·weight over the dates; NaN without weight.
 func means(dates []RegionSums, times []int, width int) []float64 {
 	out := make([]float64, width)
 	var weight float64
@@ -516,7 +524,7 @@ func means(dates []RegionSums, times []int, width int) []float64 {
 	return out
 }
 
-// diagram draws a score of a system.
+// diagram computes the table of a diagram with the interval of its column.
 func (v *view) diagram(system int, e *entry) Diagram {
 	t := v.target
 	d := Diagram{DiagramKey: DiagramKey{ID: e.ID, System: v.systems[system].Name, Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), LeadH: t.Lead.Hours(),
@@ -526,7 +534,7 @@ func (v *view) diagram(system int, e *entry) Diagram {
 		return e.Diagram.Rows(&Totals{Sums: sums[e.at : e.at+e.size], Weight: 1, Members: v.members[system]})
 	}
 	whole := rows(v.sums[0])
-	bands := make([][]float64, len(whole)) // of the band's column, where a resample has the row at all
+	bands := make([][]float64, len(whole)) // [row] values of the column in the resamples that have the row
 	for _, s := range v.sums[1:] {
 		for i, row := range rows(s) {
 			if x := row[e.Diagram.IntervalColumn]; !math.IsNaN(x) {
@@ -552,7 +560,9 @@ func (v *view) diagram(system int, e *entry) Diagram {
 	return d
 }
 
-// rankShares are the shares of each place of a rank histogram, in every resample.
+// rankShares returns the shares of a rank histogram in every resample.
+//
+// Shape: [resample][M+1].
 func (v *view) rankShares(system int, e *entry) [][]float64 {
 	m := v.members[system]
 	out := make([][]float64, len(v.sums))
@@ -570,8 +580,7 @@ func (v *view) rankShares(system int, e *entry) [][]float64 {
 	return out
 }
 
-// histogram is the rank histogram of a system of members, of which shares are those of
-// rankShares.
+// histogram is the rank histogram of a system of members; shares are those of rankShares.
 func (v *view) histogram(system int, e *entry, shares [][]float64) RankHistogram {
 	t, m := v.target, v.members[system]
 	h := RankHistogram{System: v.systems[system].Name, Variable: t.Variable, Level: t.Level.String(), Lead: t.Lead.String(), Region: v.name, Season: v.season,

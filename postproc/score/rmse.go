@@ -1,6 +1,6 @@
 package score
 
-// RMSE is the root of the mean squared distance of the system's mean m from y:
+// RMSE is the root mean square error of the system's mean m:
 //
 //	√< (m−y)² >
 //

@@ -2,8 +2,11 @@ package score
 
 import "math"
 
-// rocRates are hit and false-alarm rate of warning whenever the probability reaches each
-// entry of a table of probabilities, from the highest to the lowest, which always warns.
+// rocRates returns hit rate and false-alarm rate of warnings issued at or above each
+// probability of a table, from the highest to the lowest (which always warns), and the
+// base rate of the event.
+//
+// Shape: table as probabilities; hits and alarms [entry].
 func rocRates(table []float64) (hits, alarms []float64, base float64) {
 	var events, others float64
 	for k := 0; k+2 < len(table); k += 3 {
@@ -17,12 +20,14 @@ func rocRates(table []float64) (hits, alarms []float64, base float64) {
 	return hits, alarms, events / (events + others)
 }
 
-// ROCArea is the area below the curve of the hit rate over the false-alarm rate of
-// warnings at every probability, by straight lines between them: the chance that an
-// event was forecast with higher probability than a case without it. ½ is no skill. It
-// does not see whether probabilities are right, only whether they are in order.
+// ROCArea is the area below the ROC curve: the hit rate as a function of the false-alarm
+// rate for warnings at every probability, with straight lines in between. It equals the
+// probability that an event was forecast with a higher probability than a non-event.
+// ½ is no discrimination. Only the order of the probabilities matters, not their
+// calibration.
 //
-// Better: higher. Source: Mason and Graham 2002, doi:10.1256/003590002320603584.
+// Unit: none. Better: higher; 1 is perfect.
+// Source: Mason and Graham 2002, doi:10.1256/003590002320603584.
 var ROCArea = &Score{
 	ID: "roc_area", Name: "area below the ROC curve", Formula: "integral of the hit rate over the false-alarm rate",
 	Doc:    "Whether events get higher probabilities than other cases, calibrated or not; 0.5 is no discrimination.",
@@ -50,16 +55,18 @@ var ROCArea = &Score{
 	},
 }
 
-// EconomicValue is the largest value of the warnings for anyone who can spend a cost to
-// avert a loss: that of users whose ratio of cost to loss α is the event's frequency ō.
-// Of users with ratio α who act at the probability that serves them best,
+// EconomicValue is the relative economic value of warnings in the cost-loss model, for the
+// user who benefits most: the one whose ratio α of the cost of protection to the avoided
+// loss equals the frequency ō of the event. A user with ratio α who protects at the
+// probability that is best for α has the value
 //
 //	V(α) = max_p [ min(α,ō) − F α(1−ō) + H ō(1−α) − ō ] / [ min(α,ō) − ō α ]
 //
-// H and F being hit and false-alarm rate; 1 is a perfect forecast, 0 always or never
-// acting. At α = ō it is max(H−F).
+// H and F are hit rate and false-alarm rate. 1 is the value of a perfect forecast, 0
+// that of the climate. At α = ō V is max(H−F).
 //
-// Better: higher. Source: Richardson 2000, doi:10.1002/qj.49712656313.
+// Unit: none. Better: higher.
+// Source: Richardson 2000, doi:10.1002/qj.49712656313.
 var EconomicValue = &Score{
 	ID: "economic_value", Name: "largest economic value", Formula: "max_p (H-F); diagram: (min(a,o)-F a(1-o)+H o(1-a)-o)/(min(a,o)-o a)",
 	Doc:    "Share of a perfect forecast's saving, for the cost-loss ratio that benefits most.",
@@ -83,7 +90,7 @@ var EconomicValue = &Score{
 	},
 }
 
-// economicValue is V(a), not below 0: a user may leave the forecast alone.
+// economicValue is V(a), at least 0 since a user can ignore the forecast.
 func economicValue(a float64, hits, alarms []float64, base float64) float64 {
 	best := 0.0
 	for i := range hits {

@@ -1,7 +1,10 @@
 package score
 
-// rpsSums are, for all thresholds t together: Σ (P_t−o_t)², Σ P_t(1−P_t), and o_t
-// for each, with P_t the probability of exceeding t and o_t whether it happened.
+// rpsSums are the shared sums of the RPS over all thresholds t: Σ (P_t−o_t)² and
+// Σ P_t(1−P_t), then o_t for each threshold. P_t is the forecast probability of exceeding
+// t, o_t is 1 if it was exceeded and 0 otherwise.
+//
+// Layout: Σ_t w(P_t−o_t)², Σ_t w P_t(1−P_t), then w o_t.
 var rpsSums = &Sums{
 	Size: func(_, thresholds int) int { return 2 + thresholds },
 	Add: func(sums []float64, w float64, c *Case) {
@@ -17,10 +20,12 @@ var rpsSums = &Sums{
 	},
 }
 
-// RPS is the ranked probability score of the categories that the thresholds part: the
-// sum of their Brier scores, < Σ_t (P_t−o_t)² >, not divided by their number.
+// RPS is the ranked probability score of the categories between the thresholds: the sum
+// of the Brier scores of all thresholds, not divided by their number:
 //
-// Better: lower. Source: Epstein 1969; Wilks 2019, ch. 9.
+//	< Σ_t (P_t−o_t)² >
+//
+// Unit: none. Better: lower; 0 is perfect. Source: Epstein 1969; Wilks 2019, ch. 9.
 var RPS = &Score{
 	ID: "rps", Name: "ranked probability score", Formula: "<sum_t (P_t-o_t)^2>",
 	Doc:    "Sum of the Brier scores of all thresholds.",
@@ -29,10 +34,11 @@ var RPS = &Score{
 	Value: firstMean,
 }
 
-// RPSFair is the RPS that infinitely many members would have,
-// < Σ_t (P_t−o_t)² − P_t(1−P_t)/(M−1) >.
+// RPSFair is the fair RPS, an estimate of the RPS of an infinite ensemble from M members:
 //
-// Better: lower. Source: Ferro 2014, doi:10.1002/qj.2270.
+//	< Σ_t (P_t−o_t)² − P_t(1−P_t)/(M−1) >
+//
+// Unit: none. Better: lower. Source: Ferro 2014, doi:10.1002/qj.2270.
 var RPSFair = &Score{
 	ID: "rps_fair", Name: "ranked probability score, fair", Formula: "<sum_t (P_t-o_t)^2 - P_t(1-P_t)/(M-1)>",
 	Doc:    "RPS corrected for ensemble size, so that ensembles of different size compare.",
@@ -41,10 +47,10 @@ var RPSFair = &Score{
 	Value: func(mean []float64, m int) float64 { return mean[0] - mean[1]/float64(m-1) },
 }
 
-// RPSSkill is 1 − RPS/RPS₀, RPS₀ that of always saying the frequencies in the sample
-// that is judged, Σ_t ō_t(1−ō_t).
+// RPSSkill is the ranked probability skill score 1 − RPS/RPS₀. The reference forecast is
+// the frequency of each category in the verified sample, RPS₀ = Σ_t ō_t(1−ō_t).
 //
-// Better: higher. Source: Wilks 2019, ch. 9.
+// Unit: none. Better: higher. Source: Wilks 2019, ch. 9.
 var RPSSkill = &Score{
 	ID: "rps_skill", Name: "ranked probability skill score", Formula: "1 - <sum_t (P_t-o_t)^2>/sum_t <o_t>(1-<o_t>)",
 	Doc:    "Skill relative to the frequencies of the categories in the verified sample.",

@@ -8,7 +8,7 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/dist"
 )
 
-// Better says which values of a score are good.
+// Better is the direction in which a score improves.
 type Better uint8
 
 // The directions.
@@ -17,16 +17,16 @@ const (
 	Zero                  // near 0 is better
 	One                   // near 1 is better
 	Higher                // larger is better
-	Nominal               // the share that the name states is good
-	Neither               // says something, but not what is good
+	Nominal               // near the probability in the name is better
+	Neither               // descriptive: no value is better
 )
 
-// String names the direction for tables.
+// String is the direction as tables print it.
 func (b Better) String() string {
 	return [...]string{"lower", "near 0", "near 1", "higher", "nominal share", "-"}[b]
 }
 
-// Unit says what a score is measured in.
+// Unit is the unit of a score relative to that of the variable.
 type Unit uint8
 
 // The units.
@@ -36,135 +36,138 @@ const (
 	Squared // of the variable
 )
 
-// Need is a set of what a score needs to know of a system and its reference.
+// Need is a set of inputs that a score requires, or that a system and its reference provide.
 type Need uint16
 
-// What a system may give. Members imply mean and spread.
+// The inputs. Members imply mean and spread.
 const (
-	Members    Need = 1 << iota // the members themselves
-	Mean                        // location of the distribution, or ensemble mean
-	Spread                      // its standard deviation
+	Members    Need = 1 << iota // the members
+	Mean                        // mean of the members or of the distribution
+	Spread                      // standard deviation of the members (divisor M−1) or of the distribution
 	FullSpread                  // standard deviation of the full ensemble, the target of spread_rmse
-	Events                      // thresholds whose exceedance is forecast
-	Index                       // extreme forecast index of each point
-	Neighbours                  // the grid's rows
-	Parameters                  // of a distribution of the system's family
-	Quantiles                   // of the climate
-	Tails                       // quantiles of the climate in steps of a hundredth, or less
-	Leads                       // members at earlier leads too, as trajectories
-	// Distribution is any of these: members, mean and spread, or parameters. Scores that
-	// need it ask for probabilities and quantiles.
+	Events                      // thresholds of exceedance events
+	Index                       // extreme forecast index at each point
+	Neighbours                  // a grid with rows
+	Parameters                  // parameters of the system's family
+	Quantiles                   // quantiles of the climate
+	Tails                       // quantiles of the climate in steps of at most a hundredth
+	Leads                       // members at earlier leads: trajectories
+	// Distribution is one of: members, mean and spread, parameters. Scores that need it use
+	// probabilities and quantiles only.
 	Distribution
 )
 
-// Case is what is known at one grid point of one date.
+// Case holds the forecast of one system and the observation at one grid point and date.
+//
+// Unit: that of the variable.
 type Case struct {
-	Members    []float64 // ascending; empty if the system has none
+	Members    []float64 // ascending; empty for distributions
 	Mean       float64
-	Spread     float64 // of members: divisor M−1
+	Spread     float64 // standard deviation; of members with divisor M−1
 	FullSpread float64
 	Obs        float64
 	Index      float64      // extreme forecast index
-	Climate    []float64    // quantiles of the climate at equal steps from 0 to 1
-	Family     *dist.Family // nil: normal with Mean and Spread
+	Climate    []float64    // quantiles of the climate at equal steps of probability from 0 to 1
+	Family     *dist.Family // nil: the normal distribution with Mean and Spread
 	Parameters []float64    // of Family
-	// Thresholds of events, and the forecast probability that each is exceeded. Scores
-	// of one event look at number Event.
+	// Thresholds are the limits of events, and Above the forecast probabilities of
+	// exceeding them. Scores of one event use the threshold number Event.
 	Thresholds, Exceedance []float64
 	ThresholdIndex         int
 
 	location location
 }
 
-// Probability is the forecast that the event's threshold is exceeded, and whether it is.
+// Probability returns the forecast probability of exceeding the threshold, and whether the observation exceeds it.
 func (c *Case) Probability() (p float64, happened bool) {
 	return c.Exceedance[c.ThresholdIndex], c.Obs > c.Thresholds[c.ThresholdIndex]
 }
 
-// location is where on the grid a case is, for scores of several points.
+// location is the position of a case on the grid, for scores of several points.
 type location struct {
 	members    [][]float32 // in the system's order, [member][point]
 	obs        []float32
-	earlier    [][][]float32 // [lead][member][point] before those
-	earlierObs [][]float32   // [lead][point], the reference at these leads
+	earlier    [][][]float32 // [lead][member][point], the members at earlier leads
+	earlierObs [][]float32   // [lead][point], the observations at earlier leads
 	p          int
-	neighbours [2]int // the points east and south of it, −1 at the rim
+	neighbours [2]int // the points east and south of p, −1 at the edge
 }
 
-// Sums are quantities that are added up over points and dates, and which several
-// scores may share.
+// Sums are quantities summed over points and dates. Several scores may share them.
 type Sums struct {
-	// Size is how many numbers are summed for a system of so many members (0 for
-	// distributions) and so many thresholds.
+	// Size is the length of the sums for a number of members (0 for distributions) and of
+	// thresholds.
 	Size func(members, thresholds int) int
 	// Add adds a case of weight w.
 	Add func(sums []float64, w float64, c *Case)
 }
 
-// Totals are the sums of a sample of dates.
+// Totals are the sums over a sample of dates.
 type Totals struct {
 	Sums    []float64 // Σ over dates and points, weights included
 	Weight  float64   // Σ of the weights
-	Members int       // of a system scored by its members, 0 for a distribution
+	Members int       // number of members scored; 0: a distribution
 }
 
-// Score is a definition: what is averaged, and what becomes of the averages.
+// Score defines a score: the quantities to average, and the function of the averages.
 // With weights w (area, over the points that are not missing) and dates t,
 //
 //	value = Value( Σ_t Σ_p w_p Point(t,p) / Σ_t Σ_p w_p )
 //
-// so that a bootstrap over dates resamples the aggregated score, never a mean of
+// The bootstrap over dates therefore resamples the aggregated score, not a mean of
 // roots.
 type Score struct {
-	ID         string // the name in files, never changed: "crps_fair"
-	Name       string // for people
-	Formula    string // plain text, <·> being the weighted mean over points and dates
-	Doc        string // what it tells and what it does not
+	ID         string // name in files and options: "crps_fair"
+	Name       string // name for display
+	Formula    string // plain text; <·> is the weighted mean over points and dates
+	Doc        string // interpretation and limits, one sentence
 	Source     string
 	Unit       Unit
 	Better     Better
-	Divisor    string // for members: of the variance or the pairs; "" if none enters
+	Divisor    string // divisor of the variance or of the pairs of members; "": none
 	Needs      Need
-	MinMembers int // of a system scored by its members; 0 if it does not matter
-	// NoSkillScore keeps a score from relative gains: one without a natural zero, or one that
-	// resampling moves away from 0, as distances from a flat histogram.
+	MinMembers int // least number of members of an ensemble; 0: no limit
+	// NoSkillScore excludes the score from skill scores: it has no natural zero, or resampling
+	// moves it away from 0, as distances from a flat histogram.
 	NoSkillScore bool
-	// NormalOnly keeps a score from systems of another family: it takes their mean and spread
-	// for a normal distribution's.
+	// NormalOnly excludes systems with a family: the score is that of the normal distribution
+	// with their mean and spread.
 	NormalOnly bool
-	// NeedsExpectedCRPS keeps a score from systems of families that say not what they expect of themselves.
+	// NeedsExpectedCRPS excludes systems whose family has no closed form of the expected CRPS.
 	NeedsExpectedCRPS bool
-	// DistributionsOnly keeps a score from systems of members, for which there is another.
+	// DistributionsOnly excludes ensembles, which have a score of their own.
 	DistributionsOnly bool
-	// Parts is the number of quantities averaged; Point fills them.
+	// Parts is the number of quantities averaged; Point computes them.
 	Parts int
 	Point func(parts []float64, c *Case)
-	// SharedSums, in place of Parts and Point, are sums that scores share.
+	// SharedSums replaces Parts and Point by sums that several scores share.
 	SharedSums *Sums
-	// PerDate, if set, turns the averages of one date, in place, into what is averaged
-	// over dates, each date with its weight: for scores of whole fields.
+	// PerDate computes, in place, the value of one date from its averages, for scores of
+	// whole fields. These values are averaged over dates with the weight of each date.
+	// nil: points are averaged directly.
 	PerDate func(mean []float64, members int)
-	// Value makes the score of the averages; members is that of a system scored
-	// by its members and 0 for a distribution. nil: the score is a diagram only.
+	// Value computes the score from the averages; members is 0 for a distribution.
+	// nil: the score is a diagram only.
 	Value func(mean []float64, members int) float64
-	// Diagram makes a table of the sums: always the same number of rows.
+	// Diagram defines a table computed from the sums. nil: none.
 	Diagram *DiagramSpec
 }
 
-// DiagramSpec is how a score becomes a table of numbers to be drawn.
+// DiagramSpec defines the table of numbers of a diagram. The number of rows is constant.
 type DiagramSpec struct {
-	Columns []string // each with what it is: "probability", "frequency", …
-	// IntervalColumn is the column that gets an interval from the resampled dates.
+	Columns []string // names: "probability", "frequency", …
+	// IntervalColumn is the index of the column that has a bootstrap interval.
 	IntervalColumn int
-	// WeightColumn is the column with the weight of a row: rows without any are left out.
+	// WeightColumn is the index of the column with the weight of a row; rows of weight 0 are left
+	// out. −1: all rows are kept.
 	WeightColumn int
 	Rows         func(t *Totals) [][]float64
 }
 
-// IsPerThreshold says whether a score is made for every threshold by itself.
+// IsPerThreshold reports whether the score is computed for every threshold separately.
 func (s *Score) IsPerThreshold() bool { return s.Needs&Events != 0 && s.SharedSums != rpsSums }
 
-// size is how many numbers are summed.
+// size is the number of sums for a system.
 func (s *Score) size(members, thresholds int) int {
 	if s.SharedSums != nil {
 		return s.SharedSums.Size(members, thresholds)
@@ -172,7 +175,7 @@ func (s *Score) size(members, thresholds int) int {
 	return s.Parts
 }
 
-// UnitOf is the unit of the score for a variable with the given unit.
+// UnitOf is the unit of the score for a variable with the given unit, in UDUNITS notation.
 func (s *Score) UnitOf(variable string) string {
 	switch s.Unit {
 	case Dimensionless:
@@ -186,13 +189,13 @@ func (s *Score) UnitOf(variable string) string {
 	return variable
 }
 
-// firstMean is the Value of scores that are plain averages.
+// firstMean is the Value of scores that are one average.
 func firstMean(mean []float64, _ int) float64 { return mean[0] }
 
-// rootOfFirstMean is the Value of scores that are roots of averages.
+// rootOfFirstMean is the Value of scores that are the root of one average.
 func rootOfFirstMean(mean []float64, _ int) float64 { return math.Sqrt(mean[0]) }
 
-// ByID finds a score of the table, or nil.
+// ByID returns the score with an id, or nil.
 func ByID(id string) *Score {
 	i := slices.IndexFunc(Table, func(s *Score) bool { return s.ID == id })
 	if i < 0 {
@@ -201,8 +204,8 @@ func ByID(id string) *Score {
 	return Table[i]
 }
 
-// exceedance is the probability that a value of the case lies above x: the share of
-// members, or that of the family, or that of a normal distribution.
+// exceedance is the forecast probability of values above x: the fraction of members, or from
+// the family or the normal distribution.
 func (c *Case) exceedance(x float64) float64 {
 	if m := len(c.Members); m > 0 {
 		n, _ := slices.BinarySearchFunc(c.Members, x, func(v, x float64) int {
@@ -225,8 +228,8 @@ func (c *Case) exceedance(x float64) float64 {
 	return dist.NormalCDF((c.Mean - x) / c.Spread)
 }
 
-// quantile is the p quantile of the case: between order statistics for members, else that
-// of the family, or of a normal distribution.
+// quantile is the p quantile of the forecast: interpolated between order statistics of
+// members, or from the family or the normal distribution.
 func (c *Case) quantile(p float64) float64 {
 	if len(c.Members) > 0 {
 		return quantile(c.Members, p)

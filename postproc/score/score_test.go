@@ -494,7 +494,7 @@ func ExampleAccumulator() {
 	// rank_flatness  raw           3  0.6667         -     -  1
 	//
 	// 2t 2m +24h
-	//   raw: The rank histogram cannot be judged from 3 dates.
+	//   raw: Too few dates (3 dates) to judge the rank histogram.
 }
 
 func BenchmarkAdd(b *testing.B) {

@@ -1,9 +1,12 @@
 package score
 
-// SpreadScore is the root mean square spread, √< s² >, of members with divisor
-// M−1. By itself it is neither good nor bad; less is sharper.
+// SpreadScore is the root mean square spread, of members with divisor M−1:
 //
-// Unit: that of the variable.
+//	√< s² >
+//
+// A small spread means a sharp forecast, but not a better one.
+//
+// Unit: that of the variable. Better: neither.
 // Source: Fortin et al. 2014, doi:10.1175/JHM-D-14-0008.1.
 var SpreadScore = &Score{
 	ID: "spread", Name: "spread", Formula: "sqrt(<s^2>), s of members with divisor M-1",

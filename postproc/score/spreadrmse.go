@@ -1,7 +1,9 @@
 package score
 
-// SpreadRMSE is how far the system's spread field is from that of the full
-// ensemble, √< (s−S)² >, both of members with divisor M−1.
+// SpreadRMSE is the root mean square difference between the system's spread s and the
+// spread S of the full ensemble, both of members with divisor M−1:
+//
+//	√< (s−S)² >
 //
 // Unit: that of the variable. Better: lower.
 // Source: Grönquist et al. 2019, arXiv:1911.00630.

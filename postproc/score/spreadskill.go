@@ -2,15 +2,15 @@ package score
 
 import "math"
 
-// SpreadSkill is the spread-skill ratio with the factor for finitely many
+// SpreadSkill is the spread-skill ratio with the correction for a finite number of
 // members:
 //
 //	√((M+1)/M) · √< s² > / √< (m−y)² >
 //
-// The factor applies to members, whose mean has an error of its own; for a
-// distribution it is 1. 1 is calibrated, less is too narrow.
+// The factor accounts for the sampling error of the mean of M members; for a
+// distribution it is 1. 1 is calibrated, below 1 the forecast is underdispersive.
 //
-// Better: near 1. Source: Fortin et al. 2014, doi:10.1175/JHM-D-14-0008.1.
+// Unit: none. Better: near 1. Source: Fortin et al. 2014, doi:10.1175/JHM-D-14-0008.1.
 var SpreadSkill = &Score{
 	ID: "spread_skill", Name: "spread-skill ratio", Formula: "sqrt((M+1)/M) sqrt(<s^2>)/sqrt(<(m-y)^2>); factor 1 for distributions",
 	Doc:    "Whether the spread matches the error of the mean; below 1 underdispersive.",
@@ -25,7 +25,7 @@ var SpreadSkill = &Score{
 	},
 }
 
-// finiteSizeFactor is √((M+1)/M), 1 for a distribution.
+// finiteSizeFactor is the factor √((M+1)/M); 1 for a distribution.
 func finiteSizeFactor(members int) float64 {
 	if members == 0 {
 		return 1
@@ -33,9 +33,9 @@ func finiteSizeFactor(members int) float64 {
 	return math.Sqrt(float64(members+1) / float64(members))
 }
 
-// SpreadSkillBins sets the spread beside the RMSE of the mean, bin by bin of the
-// spread: bins are a quarter of an octave wide. Spreads of members carry the factor
-// √((M+1)/M); calibrated, both columns agree in every row.
+// SpreadSkillBins is the RMSE of the mean as a function of the spread, in bins of the
+// spread that are a quarter of an octave wide. The spread of members has the factor
+// √((M+1)/M). Both columns agree in every row if the forecast is calibrated.
 //
 // Source: Fortin et al. 2014, doi:10.1175/JHM-D-14-0008.1; Leutbecher and Palmer 2008,
 // doi:10.1016/j.jcp.2007.02.014 (bins).
@@ -73,5 +73,5 @@ var SpreadSkillBins = &Score{
 	},
 }
 
-// spreadBins covers spreads of 2⁻²⁰ to 2²⁰ in any unit.
+// spreadBins bins of a quarter octave cover spreads of 2⁻²⁰ to 2²⁰ in any unit.
 const spreadBins = 160

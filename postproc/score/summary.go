@@ -8,16 +8,18 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/humanise"
 )
 
-// targetKey is what a section of a summary is of.
+// targetKey identifies a section of a summary.
 type targetKey struct{ variable, level, lead string }
 
-// Summary is what one wants to know first, over the whole area and year: a table for each target, a row for each
-// system with its CRPS (that of its distribution, of raw members the plain one; where the
-// first system gives a spread only, the error of spreads), its error and its spread over it, and what the first system gains over it; then what the first
-// system's histogram shows; at the end what the columns mean. Sections has the rest.
+// Summary formats the main results over the whole area and year: a table for each target
+// with a row for each system. A row has the CRPS of the system (of its distribution, of
+// raw members the plain CRPS; if the first system has only a spread, the error of the
+// spread), the RMSE, the spread-skill ratio, and the skill score of the first system
+// relative to this one. Below stand the interpretation of the first system's histogram
+// and the meaning of the columns. Sections has all other results.
 func (r *Result) Summary() answer.Sections {
 	var all answer.Sections
-	compared := "" // with the others
+	compared := "" // first system of the last table
 	var targets []targetKey
 	for _, v := range r.Scores {
 		if k := (targetKey{v.Variable, v.Level, v.Lead}); IsOverall(v.Region, v.Season) && !slices.Contains(targets, k) {
@@ -33,12 +35,12 @@ func (r *Result) Summary() answer.Sections {
 	if compared == "" {
 		return nil
 	}
-	return append(all, answer.Section{Text: []string{"value: what the score gives, in its unit; smaller is better (docs/verification.md)",
-		"spread over error: 1 is right; below it forecasts are too sure of themselves, above it not sure enough",
-		fmt.Sprintf("gain of %s: how much smaller its value is; low and high hold it with %s confidence", compared, r.Bootstrap.confidence())}})
+	return append(all, answer.Section{Text: []string{"value: value of the score in its unit; smaller is better (docs/verification.md)",
+		"spread / error: spread-skill ratio; 1 is calibrated, below 1 overconfident, above 1 underconfident",
+		fmt.Sprintf("skill of %s: skill score, 1 - its value / value of this row; low and high are its %s confidence interval", compared, r.Bootstrap.confidence())}})
 }
 
-// summaryScores is of each system the score that says most.
+// summaryScores selects, for each system, its score with the highest priority.
 func (r *Result) summaryScores(k targetKey) (rows []Value) {
 	for _, v := range r.Scores {
 		if (targetKey{v.Variable, v.Level, v.Lead}) != k || !IsOverall(v.Region, v.Season) || summaryPriority(v) == 0 {
@@ -51,18 +53,18 @@ func (r *Result) summaryScores(k targetKey) (rows []Value) {
 			rows[at] = v
 		}
 	}
-	if len(rows) > 0 && summaryPriority(rows[0]) > spreadPriority { // a spread's error is no CRPS
+	if len(rows) > 0 && summaryPriority(rows[0]) > spreadPriority { // the RMSE of a spread does not compare with a CRPS
 		rows = slices.DeleteFunc(rows, func(v Value) bool { return summaryPriority(v) == spreadPriority })
 	}
 	return rows
 }
 
-// summarySection is the section of a target with the scores that say most.
+// summarySection is the section of a target; rows holds one score for each system.
 func (r *Result) summarySection(k targetKey, rows []Value) answer.Section {
 	first := rows[0].System
 	s := answer.Section{Title: fmt.Sprintf("%s, %s", target(k.variable, k.level, k.lead, "", ""), humanise.Count(rows[0].N, "date")),
 		Columns: slices.Concat(answer.TextColumns("system"), answer.NumberColumns("", "members", "value"), answer.TextColumns("unit", "score"),
-			answer.NumberColumns("", "rmse", "spread over error", "gain of "+first, r.Bootstrap.confidence()+" low", "high"))}
+			answer.NumberColumns("", "rmse", "spread / error", "skill of "+first, r.Bootstrap.confidence()+" low", "high"))}
 	for _, v := range rows {
 		other := func(id string) string {
 			if o := r.Find(id, v.System, v.Variable, v.Level, v.Lead); o != nil {
@@ -87,10 +89,10 @@ func (r *Result) summarySection(k targetKey, rows []Value) answer.Section {
 	return s
 }
 
-// spreadPriority is what telling says of the error of a spread.
+// spreadPriority is the priority of the RMSE of a spread.
 const spreadPriority = 1
 
-// summaryPriority ranks the scores of a summary: 0 is none of it.
+// summaryPriority is the priority of a score in a summary; 0: not shown.
 func summaryPriority(v Value) int {
 	return 1 + slices.Index([]string{SpreadRMSE.ID, CRPSGauss.ID, CRPSPlain.ID, CRPSFamily.ID}, v.ID)
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A summary has one row for each system, with the score that says most of it, and what the first gains over it.
+// A summary has one row for each system, with its most informative score and the skill score of the first system relative to it.
 func TestSummary(t *testing.T) {
 	number := func(id, system string, members int, v float64) Value {
 		return Value{ID: id, System: system, Members: members, Variable: "t", Level: "850hPa", Lead: "48h", Value: Number(v), N: 9, Unit: "K", Region: Everywhere, Season: AllYear}
@@ -31,15 +31,15 @@ func TestSummary(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `t 850hPa +48h, 9 dates
-system       members   value  unit  score          rmse  spread over error  gain of network  95 % low   high
-network            5  0.6000  K     crps_family  1.2000             1.0100
-raw5               5  0.9000  K     crps_plain        -                  -          33.30 %     23.30  43.30
-climatology        -  2.0000  K     crps_gauss        -                  -          70.00 %     60.00  80.00
+system       members   value  unit  score          rmse  spread / error  skill of network  95 % low   high
+network            5  0.6000  K     crps_family  1.2000          1.0100
+raw5               5  0.9000  K     crps_plain        -               -           33.30 %     23.30  43.30
+climatology        -  2.0000  K     crps_gauss        -               -           70.00 %     60.00  80.00
   network: The PIT histogram is flat.
 
-value: what the score gives, in its unit; smaller is better (docs/verification.md)
-spread over error: 1 is right; below it forecasts are too sure of themselves, above it not sure enough
-gain of network: how much smaller its value is; low and high hold it with 95 % confidence
+value: value of the score in its unit; smaller is better (docs/verification.md)
+spread / error: spread-skill ratio; 1 is calibrated, below 1 overconfident, above 1 underconfident
+skill of network: skill score, 1 - its value / value of this row; low and high are its 95 % confidence interval
 `
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)

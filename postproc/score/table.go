@@ -1,6 +1,7 @@
 package score
 
-// Table lists all scores, in the order in which they are computed and printed.
+// Table lists all scores in the order in which they are computed and printed. A new score
+// is one file and one entry here.
 var Table = []*Score{
 	CRPSGauss, CRPSFamily, CRPSPlain, CRPSFair, CRPSAlmostFair, CRPSReliability, CRPSPotential, CRPSAbove, CRPSExpected, CRPSOverExpected, EECRPSGauss, EECRPSPlain,
 	MeanAbsEFI, MeanAbsEFIENS10, SOTUpper, SOTLower,
@@ -14,14 +15,13 @@ var Table = []*Score{
 	EnergyTime, EnergyTimeFair, VariogramTime,
 }
 
-// Default are the scores that are computed if none are chosen: those that need neither
-// thresholds nor more than a moment.
+// Default are the ids of the scores computed unless others are selected. They need neither
+// thresholds nor higher moments.
 var Default = []string{"crps_gauss", "crps_plain", "crps_fair", "rmse", "bias", "spread", "spread_skill", "spread_rmse",
 	"spread_skill_bins", "rank_flatness", "pit_flatness"}
 
-// DefaultForLeads are the scores that are computed beside Default where members are given at several leads.
+// DefaultForLeads are the ids added to Default if members are given at several leads.
 var DefaultForLeads = []string{"energy_time", "energy_time_fair", "variogram_time"}
 
-// DefaultForClimate are the scores that are computed beside Default where references have quantiles of
-// the climate and the index.
+// DefaultForClimate are the ids added to Default if references have the index and quantiles of the climate.
 var DefaultForClimate = []string{"eecrps_gauss", "eecrps_plain", "efi", "efi_ens10", "sot_90", "sot_10"}

@@ -7,7 +7,9 @@ import "math"
 //	Σ_{i,j} w_ij ( |y_i−y_j|^½ − (1/M) Σ_m |x_mi−x_mj|^½ )²
 //
 // Shape: x [member][dimension], y [dimension], w [dimension][dimension] or nil for 1.
-// Better: lower. Source: Scheuerer and Hamill 2015, doi:10.1175/MWR-D-14-00269.1.
+// Unit: that of y. Better: lower. Missing: NaN in gives NaN.
+// Cost: O(M dimensions²).
+// Source: Scheuerer and Hamill 2015, doi:10.1175/MWR-D-14-00269.1.
 func VariogramScore(x [][]float64, y []float64, w [][]float64) float64 {
 	var sum float64
 	for i := range y {
@@ -27,16 +29,16 @@ func VariogramScore(x [][]float64, y []float64, w [][]float64) float64 {
 	return sum
 }
 
-// rootDifference has the power one half, which keeps a few large differences from deciding.
+// rootDifference is |a−b|^½. The order ½ limits the influence of single large differences.
 func rootDifference(a, b float64) float64 { return math.Sqrt(math.Abs(a - b)) }
 
-// Variogram is the variogram score of order ½ over the pairs of neighbours of a grid,
-// east and south of each point, a mean over pairs:
+// Variogram is the variogram score of order ½ over pairs of neighbouring grid points, east
+// and south of each point, as a mean over pairs:
 //
 //	< ( |y_p−y_q|^½ − (1/M) Σ_m |x_mp−x_mq|^½ )² >
 //
-// It sees whether members are as smooth or rough as the reference, which the energy
-// score hardly does.
+// It verifies whether members are as smooth or rough as the observed field. The energy
+// score is insensitive to that.
 //
 // Unit: that of the variable. Better: lower.
 // Source: Scheuerer and Hamill 2015, doi:10.1175/MWR-D-14-00269.1.

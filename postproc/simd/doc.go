@@ -1,9 +1,10 @@
-// Package simd sums the scores of a regression at many points side by side, with their first
-// and second derivatives.
+// Package simd computes the mean CRPS of a regression at many points in parallel, with its
+// first and second derivatives, by SIMD instructions.
 //
-// The kernel in C takes as many neighbouring points as a vector holds; it is compiled for
-// AVX-512, AVX2 and any machine, and the best is chosen when the program starts. Without
-// cgo there is none: callers have loops, which judge it.
+// The kernel is C code that processes as many neighbouring points as a vector register
+// holds. It is compiled for AVX-512, AVX2 and baseline instructions; the best supported
+// variant is selected at program start. Without cgo there is no kernel: callers have Go
+// loops, which are also the reference of its tests.
 //
-// Everything runs on the calling goroutine.
+// All work runs on the calling goroutine.
 package simd

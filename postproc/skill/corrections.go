@@ -11,50 +11,51 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// Case is one date that is scored: raw members, what came true, and the model's normal
+// Case is one date to score: the raw members, the observation, and the model's normal
 // distribution.
 //
-// Shape: Members [member][point]; Obs, Mean, Spread [point]. Missing: NaN; such a point is
-// left out of its date.
+// Shape: Members [member][point]; Obs, Mean, Spread [point].
+// Unit: that of the variable. Missing: NaN; such a point is left out on this date.
 type Case struct {
 	Init         ensemble.Init
 	Members      [][]float32
 	Obs          []float32
 	Mean, Spread []float32
-	// Score is the CRPS of the model at a point, if its distribution is not normal.
+	// Score is the CRPS of the model at a point if its distribution is not normal; nil: normal.
 	Score func(point int) float64
-	// Expected is what such a distribution expects of itself, ½E|X−X'|; 0 where that is not known.
+	// Expected is the expected CRPS ½E|X−X'| of that distribution; 0 if unknown.
 	Expected func(point int) float64
 }
 
-// Options say how a gain is split.
+// Options are the weights and regions of the scores. The zero value weights all points equally.
 type Options struct {
-	Weights []float64 // [point], nil for equal ones
-	Areas   [][]bool  // [area][point]: parts that are scored by themselves too
+	Weights []float64 // [point]; nil: equal
+	Areas   [][]bool  // [area][point]: regions scored in addition to all points
 }
 
-// Corrections is what the steps learned at every point: N(m − Bias, s²(1+1/M)),
+// Corrections holds the fitted corrections at every point: N(m − Bias, s²(1+1/M)),
 // N(A + B·m, C + D·s²) and N(m, E + F·s²); and Scale, the factor t of Yardsticks.
 //
-// Shape: Bias and Scale [point], EMOS [point][A B C D], Dispersion [point][E F]. Missing: NaN at
-// points with too few cases; they are left out of scores.
+// Shape: Bias and Scale [point], EMOS [point][A B C D], Dispersion [point][E F].
+// Missing: NaN at points with too few cases; they are left out of scores.
 type Corrections struct {
 	Bias, EMOS, Dispersion, SpreadFactor []float64
 	Members                              int // of the raw ensemble
 }
 
-// Fit learns the steps point by point. Cases of one season and one lead belong together:
+// Fit estimates the corrections at every point: Bias is the mean of m − y, EMOS and
+// Dispersion have the least mean CRPS. Fit cases of one season and lead together, since
 // biases differ between them.
 //
-// Errors: shapes, no point with cases enough.
+// Errors: wrong shapes; no point with enough cases.
 func Fit(s *baseline.Set, members int) (*Corrections, error) {
 	n := s.Points()
 	f := &Corrections{Bias: make([]float64, n), Members: members}
 	short := func(err error) error {
 		if errors.Is(err, baseline.ErrNoCases) {
-			return fmt.Errorf("gain: %d dates do not suffice for EMOS at any point", len(s.Valid))
+			return fmt.Errorf("skill: %d dates are too few for EMOS at every point", len(s.Valid))
 		}
-		return fmt.Errorf("gain: %w", err)
+		return fmt.Errorf("skill: %w", err)
 	}
 	emos, err := baseline.FitRegression(s, baseline.RegressionOptions{Link: baseline.QuadraticScale})
 	if err != nil {
@@ -85,30 +86,31 @@ func Fit(s *baseline.Set, members int) (*Corrections, error) {
 		}
 	})
 	if f.Dispersion = spread.Scale; !enough {
-		return nil, fmt.Errorf("gain: %d dates do not suffice for EMOS at any point", len(s.Valid))
+		return nil, fmt.Errorf("skill: %d dates are too few for EMOS at every point", len(s.Valid))
 	}
 	return f, nil
 }
 
+// check compares the shapes of the case with m members and n points.
 func (c *Case) check(m, n int) error {
 	bad := len(c.Members) != m || m < 2 || len(c.Obs) != n || len(c.Mean) != n || len(c.Spread) != n
 	for _, f := range c.Members {
 		bad = bad || len(f) != n
 	}
 	if bad {
-		return fmt.Errorf("gain: start %s has other members, points or no distribution", c.Init)
+		return fmt.Errorf("skill: init %s: want %d members (at least 2) and a distribution of %d points", c.Init, m, n)
 	}
 	return nil
 }
 
-// Sums are those of one date: the weights of its points, then each number of a split times
-// the weight.
+// Sums are those of one date: the sum of the weights of its points, then each number of a
+// Split times the weight.
 type Sums []float64
 
-// Weight is that of the date's points together.
+// Weight is the sum of the weights of the points.
 func (s Sums) Weight() float64 { return s[0] }
 
-// Means are the means of the date.
+// Means returns the weighted means.
 func (s Sums) Means() Scores {
 	v := make([]float64, len(s)-1)
 	for k := range v {
@@ -117,10 +119,10 @@ func (s Sums) Means() Scores {
 	return scoresOf(v)
 }
 
-// Score sums the scores of a date, over all points and over each of the areas.
+// Score sums the scores of one date over all points and over each area.
 //
 // Shape: result [1+area].
-// Errors: other members or points than were fitted, or no distribution.
+// Errors: other numbers of members or points than in the fit, or no distribution.
 func (s *Corrections) Score(c *Case, o Options) ([]Sums, error) {
 	if err := c.check(s.Members, len(s.Bias)); err != nil {
 		return nil, err
@@ -197,8 +199,8 @@ func (s *Corrections) Score(c *Case, o Options) ([]Sums, error) {
 	return rows, nil
 }
 
-// NewReport makes shares and their intervals out of the sums of the dates, in the order of
-// time.
+// NewReport computes the contributions and their intervals from the sums of the dates, in
+// temporal order.
 //
 // Errors: those of the bootstrap.
 func NewReport(dates []Sums, m int, b score.Bootstrap) (*Report, error) {
@@ -224,7 +226,7 @@ func NewReport(dates []Sums, m int, b score.Bootstrap) (*Report, error) {
 		{"dispersion", "dispersion", r.Calibrated, func(s Components) float64 { return s.Dispersion }},
 		{"information", "information", r.Model, func(s Components) float64 { return s.Information }},
 		{"total", "total", r.Model, func(s Components) float64 { return s.Total }},
-		{"beyond_members", "beyond more members", r.Fair, func(s Components) float64 { return s.OverInfiniteEnsemble }},
+		{"beyond_members", "over an infinite ensemble", r.Fair, func(s Components) float64 { return s.OverInfiniteEnsemble }},
 		{"dispersion_first", "dispersion first", r.Dispersed, func(s Components) float64 { return s.DispersionFirst }},
 		{"bias_second", "then bias", r.Calibrated, func(s Components) float64 { return s.BiasSecond }},
 	} {

@@ -6,54 +6,56 @@ import (
 	"github.com/ensemble-weather/ensemble/postproc/score"
 )
 
-// IdealScore is a mean CRPS on the same cases that says how close to the best possible the
-// model is. None of them is a bound: a model with more information than the members have can
-// score less than each.
+// IdealScore is the CRPS of an idealised ensemble on the same cases. None is a lower
+// bound: a model with more information than the members can score less.
 type IdealScore struct {
 	ID, Name, Formula string
-	FromMembers       bool // made of the raw members, not of the model
+	FromMembers       bool // computed from the raw members; false: from the model
 	value             func(Scores) float64
 }
 
-// IdealScores lists all of them. x are the M raw members with mean m, y what came true; b is the
-// local mean bias and t the local factor of the spread, fitted on the training dates:
+// IdealScores lists the idealised ensembles. x are the M raw members with mean m, y is the
+// observation. b is the local mean bias and t the local factor of the spread, both
+// fitted on the training dates:
 //
 //	b = mean(m − y),   t² = M/(M+1) · var(m − y) / mean(s²)
 //
-// With t the ratio of spread to error is 1, as it is for members of which y is one more.
+// With t the spread-skill ratio is 1, as for members that are exchangeable with the
+// observation.
 //
-//   - chance: what y would score on average if it were one more member, and members were
-//     infinitely many. This part of the CRPS no forecast from these members could avoid in a
-//     world where they are right; members with too little spread make it too small.
-//   - fair_unbiased and fair_calibrated: infinitely many raw members less their bias, and with
-//     the right spread too. To score less takes information that is not in mean and spread.
-//   - chance_calibrated: chance of the latter. Equal to fair_calibrated if those are calibrated.
-//   - expected: what the model expects of its own distribution. Reached ones are equal to
-//     it on average if the model is calibrated.
+//   - chance: the CRPS of an infinite ensemble if the observation were one more member
+//     (perfect-model assumption), ½E|X−X'|. Underdispersive members make it too small.
+//   - fair_unbiased and fair_calibrated: infinitely many raw members without their bias,
+//     and with corrected spread too. A lower CRPS takes information that is not in mean
+//     and spread.
+//   - chance_calibrated: chance of the latter. It equals fair_calibrated if those members
+//     are calibrated.
+//   - expected: the expected CRPS of the model's own distribution. It equals the CRPS on
+//     average if the model is calibrated.
 //
 // Source: Ferro 2014, doi:10.1002/qj.2270; ½E|X−X'| as the entropy of the CRPS, Gneiting and
 // Raftery 2007, doi:10.1198/016214506000001437, section 4.2; spread and error, Fortin et al. 2014,
 // doi:10.1175/JHM-D-14-0008.1.
 var IdealScores = []IdealScore{
-	{"chance", "chance, if the members were right", "<sum_ij|x_i-x_j|/(2M(M-1))>", true, func(s Scores) float64 { return s.PerfectModel }},
-	{"fair_raw", "infinitely many raw members", "crps_fair of x", true, func(s Scores) float64 { return s.Fair }},
-	{"fair_unbiased", "the same less local bias", "crps_fair of x-b", true, func(s Scores) float64 { return s.FairUnbiased }},
-	{"fair_calibrated", "the same with the right spread", "crps_fair of m-b+t(x-m), t^2 = M/(M+1) var(m-y)/mean(s^2)", true, func(s Scores) float64 { return s.FairCalibrated }},
-	{"chance_calibrated", "chance, if those were right", "<t sum_ij|x_i-x_j|/(2M(M-1))>", true, func(s Scores) float64 { return s.PerfectModelCalibrated }},
-	{"expected", "what the model expects of itself", "<E|X-X'|/2>: s/sqrt(pi) of a normal distribution", false, func(s Scores) float64 { return s.Expected }},
+	{"chance", "perfect ensemble of raw members", "<sum_ij|x_i-x_j|/(2M(M-1))>", true, func(s Scores) float64 { return s.PerfectModel }},
+	{"fair_raw", "infinite raw ensemble", "crps_fair of x", true, func(s Scores) float64 { return s.Fair }},
+	{"fair_unbiased", "infinite raw ensemble without local bias", "crps_fair of x-b", true, func(s Scores) float64 { return s.FairUnbiased }},
+	{"fair_calibrated", "infinite raw ensemble without local bias, with corrected spread", "crps_fair of m-b+t(x-m), t^2 = M/(M+1) var(m-y)/mean(s^2)", true, func(s Scores) float64 { return s.FairCalibrated }},
+	{"chance_calibrated", "perfect ensemble of corrected members", "<t sum_ij|x_i-x_j|/(2M(M-1))>", true, func(s Scores) float64 { return s.PerfectModelCalibrated }},
+	{"expected", "expected CRPS of the model", "<E|X-X'|/2>: s/sqrt(pi) of a normal distribution", false, func(s Scores) float64 { return s.Expected }},
 }
 
-// IdealScoreValue is a yardstick and the model's CRPS over it, with intervals.
+// IdealScoreValue is a Yardstick with its CRPS and the ratio of the model's CRPS to it, with intervals.
 type IdealScoreValue struct {
 	IdealScore
 	CRPS, Ratio Interval
 }
 
-// idealScores finds them with the intervals of resampled dates.
+// idealScores computes the CRPS of all idealised ensembles with bootstrap intervals.
 func idealScores(rows [][]float64, whole Scores, b score.Bootstrap) (out []IdealScoreValue, err error) {
 	for _, y := range IdealScores {
 		if y.value(whole) == 0 {
-			continue // members that all agree: nothing is measured by it
+			continue // all members agree, so the ratio is not defined
 		}
 		v := IdealScoreValue{IdealScore: y}
 		for _, f := range []struct {
@@ -70,9 +72,10 @@ func idealScores(rows [][]float64, whole Scores, b score.Bootstrap) (out []Ideal
 	return out, nil
 }
 
-// fitSpreadFactor finds t of Yardsticks at every point, NaN where there are fewer than two dates.
+// fitSpreadFactor estimates t of Yardsticks at every point; NaN with fewer than two dates. each
+// calls yield with m − y and s² of every case.
 //
-// Shape: bias [point]; error and spread2 [date][point], m − y and s².
+// Shape: bias and result [point].
 func fitSpreadFactor(bias []float64, members int, each func(yield func(p int, error, spread2 float64))) []float64 {
 	n := len(bias)
 	square, spread, count := make([]float64, n), make([]float64, n), make([]float64, n)
@@ -86,7 +89,7 @@ func fitSpreadFactor(bias []float64, members int, each func(yield func(p int, er
 		switch out[p] = math.Sqrt(m / (m + 1) * square[p] / (count[p] - 1) / (spread[p] / count[p])); {
 		case count[p] < 2:
 			out[p] = math.NaN()
-		case spread[p] == 0: // members that never differ cannot be spread
+		case spread[p] == 0: // identical members cannot be spread
 			out[p] = 1
 		}
 	}

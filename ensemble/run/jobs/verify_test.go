@@ -143,7 +143,7 @@ func refusedSums(t *testing.T, o verify.Options, files []string) {
 		want  string
 		code  exit.Code
 	}{
-		{[]string{files[0], files[0]}, "was given twice", exit.BadData},
+		{[]string{files[0], files[0]}, "was added twice", exit.BadData},
 		{[]string{files[0], other.Sums}, "other choice", exit.BadData},
 		{[]string{cut}, "damaged, or ends early", exit.BadData},
 		{[]string{not}, "does not begin", exit.BadData},

@@ -1,6 +1,8 @@
-// Package coastline holds the world's coastlines at 1:110 million for maps.
+// Package coastline provides the world's coastlines at 1:110 million for maps.
 //
-// Source: Natural Earth (public domain), by way of the npm package world-atlas
+// The lines are embedded in a compact form: delta-encoded varints in steps of 0.01°.
+//
+// Source: Natural Earth (public domain), from the npm package world-atlas
 // 2.0.2, file land-110m.json, converted by generate.go.
 package coastline
 
@@ -10,15 +12,22 @@ import (
 	"sync"
 )
 
+// packed is the list of lines: the number of points as uvarint, then for each point the
+// differences of longitude and latitude from the previous one as varints.
+//
 //go:embed coastline.bin
 var packed []byte
 
-// Point is a place in degrees, longitude -180 to 180 east, latitude north.
+// Point is a location on the globe.
+//
+// Unit: degrees; longitude -180 to 180 east, latitude north.
 type Point struct{ Lon, Lat float64 }
 
-// Lines are the coastlines. No line crosses the date line; the cuts of the land
-// at 180 degrees and along the south pole, which are no coasts, are left out.
-// The slices are shared: do not change them.
+// Lines returns the coastlines. No line crosses the date line. Edges of land polygons at 180°
+// and along the south pole, which are not coasts, are left out. The slices are shared and
+// must not be changed.
+//
+// Shape: [line][point].
 var Lines = sync.OnceValue(func() [][]Point {
 	var lines [][]Point
 	for at := 0; at < len(packed); {
@@ -39,5 +48,7 @@ var Lines = sync.OnceValue(func() [][]Point {
 	return lines
 })
 
-// unit is the step of the stored coordinates in degrees; generate.go has it too.
+// unit is the step of the stored coordinates. generate.go uses the same value.
+//
+// Unit: degrees.
 const unit = 0.01

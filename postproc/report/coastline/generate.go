@@ -59,7 +59,7 @@ func main() {
 			} else if n > 0 && onCut(line[n-1]) && onCut(p) {
 				flush()
 			}
-			if n := len(line); n > 0 && p[0]-line[n-1][0] > 18000 { // to 180 E written from the west
+			if n := len(line); n > 0 && p[0]-line[n-1][0] > 18000 { // the line reaches 180° E, written as 180° W
 				line = append(line, [2]int64{p[0] - 36000, p[1]})
 				flush()
 			} else if n > 0 && line[n-1][0]-p[0] > 18000 {
