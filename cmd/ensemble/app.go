@@ -21,56 +21,57 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 )
 
-// app is one run of the program: where it prints, its common flags, and what the
-// chosen command answered.
+// app is one execution of the program: its output streams, the flags that all commands
+// have, its loggers, and the result of the command.
 type app struct {
 	stdout, stderr io.Writer
 	root           *cobra.Command
 
 	json, markdown, quiet, verbose bool
 	logFile, logFormat             string
-	logJSON                        bool // messages are JSON
+	logJSON                        bool // log records are JSON, not lines of text
 
 	flag         *interrupt.Flag // raised by SIGTERM, SIGINT, SIGUSR1, SIGHUP
-	log          *slog.Logger    // messages
-	records      *slog.Logger    // those of them that are for machines, and what a person sees otherwise
-	logOutput    *logFile        // of --log-file
-	loggersReady bool            // the loggers are those that the flags ask for
+	log          *slog.Logger    // every message: lines for people and records
+	records      *slog.Logger    // structured records only: --log-file and --log-format json
+	logOutput    *logFile        // --log-file; nil without it
+	loggersReady bool            // the loggers are configured from the flags
 	started      time.Time
-	args         []string
-	multiFlags   []string // flags of filesFlag
-	command      string   // that ran, "config show"
+	args         []string // command line without the program
+	multiFlags   []string // names of flags that take several values, see filesFlag
+	command      string   // name of the command that ran, such as "config show"
 	result       result
 }
 
-// result is what a command has to say.
+// result is the outcome of a command, printed by finish.
 type result struct {
-	// data becomes the fields of the JSON object; a structure or nil.
+	// data is a structure whose fields become those of the JSON object; nil adds none.
 	data any
-	// shown is the same for people; nil means data, if that is an answer.Sectioned.
+	// shown is data as tables of text; nil: data itself, if it is an answer.Sectioned.
 	shown answer.Sectioned
-	// text prints what is no sections, such as a list of files.
+	// text prints a result that has no sections, such as a list of files; nil: shown.
 	text     func(io.Writer) error
-	outputs  []string // files that were written
+	outputs  []string // paths of the files written
 	warnings []string
-	logged   bool // the warnings were logged when they arose
-	degraded bool // done, with less than was expected
-	// answeredByRoot says that rank 0 of the job gives the answer.
+	logged   bool // warnings have already been logged
+	degraded bool // finished with less input than expected
+	// answeredByRoot: this process is not rank 0, which prints the result of the job.
 	answeredByRoot bool
-	// printed says that the command has written its answer to app.stdout itself.
+	// printed: the command has written its output to app.stdout.
 	printed bool
 }
 
-// jobFunc is the one call a command makes.
+// jobFunc is the work of a command: args are the arguments that are not flags.
 type jobFunc func(ctx context.Context, args []string) (result, error)
 
 func newApp(stdout, stderr io.Writer) *app {
 	a := &app{stdout: stdout, stderr: stderr}
 	a.root = &cobra.Command{
 		Use:   "ensemble",
-		Short: "Turn a few members of an ensemble forecast into a calibrated distribution",
-		Long: "Turn a few members of an ensemble forecast into a calibrated distribution:\n" +
-			"mean, spread and scores, learned from past forecasts and analyses.",
+		Short: "Post-process ensemble forecasts with neural networks",
+		Long: "Post-process ensemble forecasts with neural networks: turn a few members into a\n" +
+			"calibrated distribution of the forecast, learned from past forecasts and\n" +
+			"analyses.",
 		Example:       "  ensemble demo\n  ensemble inspect forecast.grib2\n  ensemble help train",
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -81,12 +82,12 @@ func newApp(stdout, stderr io.Writer) *app {
 	a.root.SetFlagErrorFunc(flagError)
 	a.root.CompletionOptions.DisableDefaultCmd = true
 	common := a.root.PersistentFlags()
-	common.BoolVar(&a.json, "json", false, "print one JSON object instead of text")
-	common.BoolVar(&a.markdown, "markdown", false, "print the answer as Markdown")
-	common.BoolVarP(&a.quiet, "quiet", "q", false, "print only errors beside the answer")
-	common.BoolVarP(&a.verbose, "verbose", "v", false, "print details and the causes of errors")
-	common.StringVar(&a.logFile, "log-file", "", "also write messages to this file")
-	common.StringVar(&a.logFormat, "log-format", "text", "of messages: text, or json with one object a line (default of serve)")
+	common.BoolVar(&a.json, "json", false, "print the result as one JSON object")
+	common.BoolVar(&a.markdown, "markdown", false, "print the result as Markdown")
+	common.BoolVarP(&a.quiet, "quiet", "q", false, "log errors only")
+	common.BoolVarP(&a.verbose, "verbose", "v", false, "log details and the causes of errors")
+	common.StringVar(&a.logFile, "log-file", "", "append log records to `FILE`")
+	common.StringVar(&a.logFormat, "log-format", "text", "`FORMAT` of log messages: text, or json with one object a line (default of serve)")
 	setChoices(common, "log-format", logFormats...)
 	showVersion := a.root.Flags().Bool("version", false, "print the version") // without cobra's -v
 	a.root.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -105,11 +106,12 @@ func newApp(stdout, stderr io.Writer) *app {
 	return a
 }
 
-// run executes a command line and gives the exit code.
+// run executes a command line and returns the exit code. A second signal ends the process at
+// once with exit code 130.
 func (a *app) run(args []string) exit.Code {
 	a.flag = interrupt.Watch(func() { os.Exit(130) })
 	defer a.flag.Close()
-	// Flags are parsed too late for an error in them to be answered in JSON.
+	// --json is read before flags are parsed, so that errors in flags are printed as JSON too.
 	for _, arg := range args {
 		if arg == "--json" {
 			a.json = true
@@ -126,9 +128,9 @@ func (a *app) run(args []string) exit.Code {
 	return a.finish(err)
 }
 
-// runJob makes a command run its job: logging set up, the context cancelled by signals.
-// A job that saves by itself polls a.flag and shields its saving part from the
-// context.
+// runJob returns the RunE of a command: it opens the loggers, runs the job with a context that
+// signals cancel, and keeps the result for finish. A job that saves its own state polls a.flag
+// and must not use the context while it saves.
 func (a *app) runJob(j jobFunc) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := a.openLoggers(); err != nil {
@@ -144,14 +146,15 @@ func (a *app) runJob(j jobFunc) func(*cobra.Command, []string) error {
 		}
 		if exit.CodeOf(err) == exit.SaveAndStop && cmd.Flags().Lookup("resume") == nil {
 			e := *answer.Error(err)
-			e.Fix = "run the same command again; what was finished is kept"
+			e.Fix = "run the same command again; finished parts are kept"
 			err = &e
 		}
 		return err
 	}
 }
 
-// Errors of the command line: exit 64, with the nearest word that would be right.
+// Errors of the command line end with exit 64 and suggest the nearest valid word. The patterns
+// match the texts of pflag's errors, which have no types.
 
 var (
 	flagUnknown   = regexp.MustCompile(`^unknown flag: --(.+)$`)
@@ -160,10 +163,12 @@ var (
 	flagWrongType = regexp.MustCompile(`^invalid argument "(.*)" for "(.+)" flag: (.+)$`)
 )
 
-// flagTypeHelp says what a flag of a type takes.
-var flagTypeHelp = map[string]string{"uint": "it is a whole number, 0 or more", "uint64": "it is a whole number, 0 or more",
-	"bool": "it is true or false", "duration": "it is a number with its unit, such as 30s or 5m"}
+// flagTypeHelp describes the values of a flag by pflag's name of its type.
+var flagTypeHelp = map[string]string{"uint": "want a whole number, 0 or more", "uint64": "want a whole number, 0 or more",
+	"bool": "want true or false", "duration": "want a number with its unit, such as 30s or 5m"}
 
+// flagError turns an error of pflag into exit 64 with the nearest flag, or the commands that
+// have the flag.
 func flagError(cmd *cobra.Command, err error) error {
 	e := &exit.Error{Code: exit.Usage, What: err.Error(), At: cmd.CommandPath(), Fix: "`" + cmd.CommandPath() + " --help` lists the flags", Err: err}
 	if m := flagUnknown.FindStringSubmatch(err.Error()); m != nil {
@@ -187,7 +192,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	} else if m := flagNoValue.FindStringSubmatch(err.Error()); m != nil {
 		e.What = fmt.Sprintf("flag %q needs a value", m[1])
 	} else if m := flagWrongType.FindStringSubmatch(err.Error()); m != nil {
-		e.What = fmt.Sprintf("%q is no value for %s", m[1], m[2])
+		e.What = fmt.Sprintf("invalid value %q for %s", m[1], m[2])
 		e.Why = m[3]
 		if f := cmd.Flags().Lookup(strings.TrimLeft(m[2][strings.LastIndex(m[2], " ")+1:], "-")); f != nil && flagTypeHelp[f.Value.Type()] != "" {
 			e.Why = flagTypeHelp[f.Value.Type()]
@@ -196,7 +201,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return e
 }
 
-// group makes a command that has only subcommands; by itself it shows its help.
+// group adds subcommands to a command that does nothing but print its help.
 func group(a *app, cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	cmd.Args = unknownCommand
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -207,6 +212,7 @@ func group(a *app, cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Com
 	return cmd
 }
 
+// unknownCommand refuses arguments that are no subcommand, and suggests the nearest one.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -222,7 +228,9 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown command %q", args[0]), At: cmd.CommandPath(), Fix: fix}
 }
 
-// noArgs, atLeastOneArg and exactlyOneArg say what a command takes beside its flags.
+// noArgs, atLeastOneArg, atMostOneArg and exactlyOneArg check the number of arguments that are not flags.
+//
+// Errors: exit 64 with the usage line.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -234,19 +242,19 @@ func atLeastOneArg(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return nil
 	}
-	return &exit.Error{Code: exit.Usage, What: "an argument is missing", At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
+	return &exit.Error{Code: exit.Usage, What: "missing argument", At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
 }
 
 func atMostOneArg(cmd *cobra.Command, args []string) error {
 	if len(args) <= 1 {
 		return nil
 	}
-	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d arguments, want one at most", len(args)), At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("got %d arguments, want at most one", len(args)), At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
 }
 
 func exactlyOneArg(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
 	}
-	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d arguments, want one", len(args)), At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("got %d arguments, want one", len(args)), At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
 }

@@ -20,16 +20,16 @@ import (
 func benchCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure steps, predictions, reading and GPUs here",
+		Short: "Measure the speed of training, prediction and reading",
 		Long: "Measure training steps and predictions of the networks on this machine: times,\n" +
-			"useful GFLOP/s beside the peak of a matrix product measured in the same run,\n" +
-			"peak memory, and the gradient's distance from float64. Flags that take lists\n" +
-			"measure every combination. Each case runs in processes of its own.\n\n" +
-			"With --parallel training steps of one case on all ranks of the job are measured.\n" +
-			"With --check-parallel nothing is timed: a small step (base 8, crop 64, batch 2,\n" +
-			"if not given) is trained on one rank and on all ranks of the job, on every mesh\n" +
-			"that they can form, and the differences are printed. The bits must be those of\n" +
-			"the same mesh with all its parts in one process.",
+			"GFLOP/s and the peak of a matrix product measured in the same run, peak memory,\n" +
+			"and the error of the gradient against float64. Flags that take lists measure\n" +
+			"every combination. Each case runs in a process of its own.\n\n" +
+			"--parallel measures training steps of one case on all ranks of the job.\n" +
+			"--check-parallel measures no time: it trains a small step (default base 8,\n" +
+			"crop 64, batch 2) on one rank and on all ranks of the job, on every mesh that\n" +
+			"they can form, and prints the differences. Results must be identical, bit by\n" +
+			"bit, to those of the same mesh in one process.",
 		Example: "  ensemble bench --base 8 --crop 128\n" +
 			"  ensemble bench --json --base 8,32 --crop 64,128,256 --threads 1,2\n" +
 			"  ensemble bench --base 8 --crop 128 --trace step.json --movement\n" +
@@ -46,7 +46,8 @@ func benchCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// benchFlags are the flags of measurements. Those that describe cases stay as they were given.
+// benchFlags are the flags of `ensemble bench`. Lists of cases are kept as text until cases
+// parses them.
 type benchFlags struct {
 	app                                          *app
 	cmd                                          *cobra.Command
@@ -62,29 +63,29 @@ type benchFlags struct {
 
 func (b *benchFlags) bind() {
 	f := b.cmd.Flags()
-	f.StringVar(&b.model, "model", bench.BenchUNet3D, strings.Join(bench.Models, " or "))
-	f.StringVar(&b.base, "base", "32", "base widths, a `LIST` such as 8,32")
-	f.StringVar(&b.crop, "crop", "128", "sides of the field, a `LIST` such as 64,352x704")
-	f.StringVar(&b.batch, "batch", "1", "samples of a step, a `LIST`")
-	f.StringVar(&b.threads, "threads", "0", "threads, a `LIST`; 0 takes all that the machine gives")
-	f.UintVar(&b.depth, "depth", 0, "levels; 0 means 2, or 1 for "+bench.BenchResNet2D)
-	f.StringVar(&b.precision, "precision", "float32", "float32, bf16, bf16_products, f16 or tf32")
-	f.Float64Var(&b.operations, "operations", 0, "remove channels until this share of the operations is left; 0 removes none")
-	f.UintVar(&b.multiple, "multiple", 8, "with --operations, layers keep a multiple of so many channels")
+	f.StringVar(&b.model, "model", bench.BenchUNet3D, "network: "+strings.Join(bench.Models, " or "))
+	f.StringVar(&b.base, "base", "32", "`LIST` of channels of the first stage, such as 8,32")
+	f.StringVar(&b.crop, "crop", "128", "`LIST` of field sizes in grid points, such as 64,352x704")
+	f.StringVar(&b.batch, "batch", "1", "`LIST` of batch sizes")
+	f.StringVar(&b.threads, "threads", "0", "`LIST` of numbers of threads; 0: all available")
+	f.UintVar(&b.depth, "depth", 0, "number of levels; 0: 2, or 1 for "+bench.BenchResNet2D)
+	f.StringVar(&b.precision, "precision", "float32", "precision of the network: float32, bf16, bf16_products, f16 or tf32")
+	f.Float64Var(&b.operations, "operations", 0, "prune channels until this fraction of the FLOPs remains; 0: no pruning")
+	f.UintVar(&b.multiple, "multiple", 8, "with --operations, each layer keeps a multiple of this number of channels")
 	b.compute.bind(f)
-	f.UintVar(&b.steps, "steps", 0, "measured steps of each; 0 means as --seconds allows")
-	f.Float64Var(&b.o.Seconds, "seconds", 3, "time for the steps of each; at least 5 are taken, or 3 of more than 4 s")
-	f.StringVar(&b.o.Gradient, "gradient", "auto", "distance from float64: auto (reduces a large case), full or off")
-	f.BoolVar(&b.o.Movement, "movement", false, "print what each operation computes and moves")
-	f.StringVar(&b.o.Trace, "trace", "", "write one step's timeline to `FILE`, for Perfetto or Chrome")
+	f.UintVar(&b.steps, "steps", 0, "measured steps a case; 0: as many as fit in --seconds")
+	f.Float64Var(&b.o.Seconds, "seconds", 3, "time for the steps of a case in seconds; at least 5 steps, or 3 if a step takes more than 4 s")
+	f.StringVar(&b.o.Gradient, "gradient", "auto", "error of the gradient against float64: auto (reduces large cases), full or off")
+	f.BoolVar(&b.o.Movement, "movement", false, "print FLOPs and memory traffic of each operation")
+	f.StringVar(&b.o.Trace, "trace", "", "write the timeline of one step to `FILE`, for Perfetto or Chrome")
 	f.BoolVar(&b.parallel, "parallel", false, "measure a training step on all ranks of the job")
-	f.BoolVar(&b.checkRanks, "check-parallel", false, "compare training on all ranks with training on one")
-	f.UintVar(&b.ranks, "ranks", 0, "ranks of these within this process, where no MPI launcher started it")
-	f.StringVar(&b.mesh, "mesh", "", "their `MESH`, such as \"data:2 lon:4\", of as many parts as ranks or more; if not given it is chosen, or all are compared")
-	f.BoolVar(&b.shard, "shard-optimizer", false, "with --parallel, share the optimizer out among the ranks")
-	f.StringVar(&b.optimizer, "optimizer", "sgd", "of --check-parallel: sgd or adam")
-	f.BoolVar(&b.single, "one", false, "measure what standard input asks for, in this process")
-	f.Lookup("one").Hidden = true // how the command starts its own processes
+	f.BoolVar(&b.checkRanks, "check-parallel", false, "compare training on all ranks with training on one rank")
+	f.UintVar(&b.ranks, "ranks", 0, "number of ranks within this process, without an MPI launcher")
+	f.StringVar(&b.mesh, "mesh", "", "`MESH` of the ranks, such as \"data:2 lon:4\", with as many shards as ranks or more (default: chosen, or all compared)")
+	f.BoolVar(&b.shard, "shard-optimizer", false, "with --parallel, shard the optimizer state over the ranks")
+	f.StringVar(&b.optimizer, "optimizer", "sgd", "optimizer of --check-parallel: sgd or adam")
+	f.BoolVar(&b.single, "one", false, "measure the case on standard input, in this process")
+	f.Lookup("one").Hidden = true // used by the command for its own processes
 	b.reporter = b.app.progressFlag(f)
 }
 
@@ -114,7 +115,7 @@ func (b *benchFlags) run(ctx context.Context, _ []string) (result, error) {
 		return result{}, err
 	}
 	if !(o.Seconds > 0) || math.IsInf(o.Seconds, 0) {
-		return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%g is no value for --seconds", o.Seconds), At: "the command line", Fix: "give a positive number of seconds"}
+		return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid value %g for --seconds", o.Seconds), At: "the command line", Fix: "give a positive number of seconds"}
 	}
 	o.Timings = setup.UserTimings(b.app.log)
 	if b.parallel {
@@ -139,11 +140,12 @@ func (b *benchFlags) run(ctx context.Context, _ []string) (result, error) {
 	return result{data: r, outputs: outputs}, nil
 }
 
-// measureOne is the process of one measurement: see bench.Options.Program.
+// measureOne measures the one case on standard input: the child process that
+// bench.Options.Program starts for each case.
 func measureOne(ctx context.Context) (result, error) {
 	var r bench.Request
 	if err := json.NewDecoder(os.Stdin).Decode(&r); err != nil {
-		return result{}, &exit.Error{Code: exit.Usage, What: "standard input asks for no measurement", Why: err.Error(), Fix: "leave out --one"}
+		return result{}, &exit.Error{Code: exit.Usage, What: "standard input holds no measurement request", Why: err.Error(), Fix: "leave out --one"}
 	}
 	m, err := bench.Measure(ctx, r)
 	if err != nil {
@@ -152,7 +154,8 @@ func measureOne(ctx context.Context) (result, error) {
 	return result{data: map[string]any{"measurement": m}}, nil
 }
 
-// checkParallel compares ranks; flags that were not given describe a small case.
+// checkParallel compares training on all ranks with one rank. Flags that are not given have the
+// values of a small case.
 func (b *benchFlags) checkParallel(ctx context.Context, o bench.ParallelCheckOptions) (result, error) {
 	for name, small := range map[string]struct {
 		flag *string
@@ -176,7 +179,7 @@ func (b *benchFlags) checkParallel(ctx context.Context, o bench.ParallelCheckOpt
 	return result{data: r}, nil
 }
 
-// benchOnRanks measures the one case on all ranks.
+// benchOnRanks measures one case on all ranks of the job.
 func benchOnRanks(ctx context.Context, measured bench.Options, o bench.RanksOptions) (result, error) {
 	var err error
 	if o.Case, err = singleCase("--parallel", measured.Cases); err != nil {
@@ -190,15 +193,17 @@ func benchOnRanks(ctx context.Context, measured bench.Options, o bench.RanksOpti
 	return result{data: r}, nil
 }
 
-// singleCase is the one case that a flag allows.
+// singleCase returns the single case that a flag supports.
+//
+// Errors: exit 64 for several cases.
 func singleCase(flag string, cases []bench.Case) (bench.Case, error) {
 	if len(cases) != 1 {
-		return bench.Case{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s with %d cases", flag, len(cases)), At: "the command line", Fix: "give one value to each flag"}
+		return bench.Case{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%s: got %d cases, want one", flag, len(cases)), At: "the command line", Fix: "give one value to each flag"}
 	}
 	return cases[0], nil
 }
 
-// cases gives every combination of the lists, else like the given case.
+// cases returns every combination of the lists; all other properties are those of like.
 func (b *benchFlags) cases(like bench.Case) ([]bench.Case, error) {
 	var crops []setup.Crop
 	for _, word := range strings.Split(b.crop, ",") {
@@ -235,14 +240,14 @@ func (b *benchFlags) cases(like bench.Case) ([]bench.Case, error) {
 	return all, nil
 }
 
-// parseInts reads a list of whole numbers, none below least.
+// parseInts parses a comma-separated list of whole numbers, each at least least.
 func parseInts(flag, text string, least int) ([]int, error) {
 	var all []int
 	for _, word := range strings.Split(text, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(word))
 		if err != nil || n < least || n > math.MaxInt32 {
-			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no value for %s", word, flag), At: "the command line",
-				Why: fmt.Sprintf("it is a list of whole numbers, %d or more", least), Fix: "separate them by commas: " + flag + " 1,2"}
+			return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid value %q for %s", word, flag), At: "the command line",
+				Why: fmt.Sprintf("want whole numbers, %d or more", least), Fix: "separate numbers by commas: " + flag + " 1,2"}
 		}
 		all = append(all, n)
 	}

@@ -20,12 +20,12 @@ func benchDevice(a *app) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "device PART",
-		Short: "Measure what the engine reaches on a GPU, part by part",
-		Long: "Measure what the engine reaches on a GPU, one part at a time:\n\n" + purposes.String() +
-			"\nThe network is the 3-D U-Net on random numbers; sides that do not divide are\n" +
-			"padded. Sizes that are not given are those of the published case, and tiny on\n" +
-			"--device emulated, which runs the kernels of the GPU on the processor.\n" +
-			"benchmarks/gpu.sh runs all parts, each within a limit of time, in turn with\n" +
+		Short: "Measure the engine on a GPU, one benchmark at a time",
+		Long: "Measure the engine on a GPU, one benchmark at a time:\n\n" + purposes.String() +
+			"\nThe network is the 3-D U-Net on random numbers; fields are padded to a multiple\n" +
+			"of its strides. Default sizes are those of the published case, and tiny with\n" +
+			"--device emulated, which runs the GPU kernels on the processor.\n" +
+			"benchmarks/gpu.sh runs all benchmarks, each with a time limit, in turn with\n" +
 			"PyTorch.",
 		Example: "  ensemble bench device info\n" +
 			"  ensemble bench device train --base 32 --field 2x352x704 --batch 2\n" +
@@ -40,7 +40,7 @@ func benchDevice(a *app) *cobra.Command {
 	return cmd
 }
 
-// benchDeviceFlags are the flags of a part.
+// benchDeviceFlags are the flags of `ensemble bench device`; many apply to one benchmark only.
 type benchDeviceFlags struct {
 	cmd     *cobra.Command
 	o       device.Options
@@ -50,28 +50,28 @@ type benchDeviceFlags struct {
 
 func (b *benchDeviceFlags) bind() {
 	f, o := b.cmd.Flags(), &b.o
-	f.StringVar(&o.Case, "case", "", "name of the case in the answer; \"\" is that of the part")
-	f.StringVar(&o.Backend, "device", "cuda", "what computes: cuda, cpu, ref or "+device.Emulated)
+	f.StringVar(&o.Case, "case", "", "name of the case in the result; \"\": the name of the benchmark")
+	f.StringVar(&o.Backend, "device", "cuda", "device: cuda, cpu, ref or "+device.Emulated)
 	setChoices(f, "device", "cuda", "cpu", "ref", device.Emulated)
-	f.IntVar(&o.Base, "base", 0, "base width of the network; 0 means 32")
-	f.IntVar(&o.Stages, "stages", 0, "its poolings; 0 means 5")
-	f.IntVar(&o.Batch, "batch", 0, "samples of a step; 0 means 2")
-	f.BoolVar(&o.SmallerBatch, "less", false, "train: take fewer samples where there is no plan with so many")
-	f.IntVar(&o.Channels, "channels", 0, "input channels; 0 means 42")
-	f.StringVar(&b.field, "field", "", "levels, rows and columns; \"\" means 2x352x704")
-	f.StringVar(&o.Precision, "precision", "bf16", "of fields inside the network and of products: bf16, f16, f32, or tf32")
+	f.IntVar(&o.Base, "base", 0, "channels of the first stage; 0: 32")
+	f.IntVar(&o.Stages, "stages", 0, "number of pooling stages; 0: 5")
+	f.IntVar(&o.Batch, "batch", 0, "batch size; 0: 2")
+	f.BoolVar(&o.SmallerBatch, "less", false, "train: reduce the batch until the step fits in memory")
+	f.IntVar(&o.Channels, "channels", 0, "input channels; 0: 42")
+	f.StringVar(&b.field, "field", "", "levels x rows x columns of the fields; \"\": 2x352x704")
+	f.StringVar(&o.Precision, "precision", "bf16", "precision of activations and matrix products: bf16, f16, f32 or tf32")
 	setChoices(f, "precision", "bf16", "f16", "f32", "tf32")
-	f.Float64Var(&o.Seconds, "seconds", 3, "time of measured steps")
-	f.IntVar(&o.Steps, "steps", 0, "measured steps; 0 means as --seconds allows. learn: of a training; 0 means 200")
-	f.IntVar(&o.Seeds, "seeds", 0, "learn: trainings on each device; 0 means 3")
+	f.Float64Var(&o.Seconds, "seconds", 3, "time of measured steps in seconds")
+	f.IntVar(&o.Steps, "steps", 0, "measured steps; 0: as many as fit in --seconds. learn: steps of a training; 0: 200")
+	f.IntVar(&o.Seeds, "seeds", 0, "learn: trainings on each device; 0: 3")
 	b.threads = threadsFlag(f)
-	f.StringVar(&o.Program, "program", "./conformance.test", "conformance: the `FILE` that `go test -c` built")
-	f.StringVar(&o.Tests, "run", "^TestValues$/^cuda-1$", "conformance: `PATTERN` of its tests")
-	f.IntVar(&o.Processes, "processes", 1, "conformance: share the operations among so many, where --run names a backend")
-	f.Float64Var(&o.Limit, "limit", 60, "conformance: seconds that it may take")
-	f.Float64Var(&o.Share, "share", 0.5, "memory: bound it to this share of what a step takes; in tenths")
-	f.StringVar(&o.Parts, "parts", "", "report: `DIR` with what the parts found")
-	f.StringVar(&o.Out, "out", "gpu.json", "report: `FILE` that it is written to")
+	f.StringVar(&o.Program, "program", "./conformance.test", "conformance: `FILE` built by go test -c")
+	f.StringVar(&o.Tests, "run", "^TestValues$/^cuda-1$", "conformance: `PATTERN` of the tests to run")
+	f.IntVar(&o.Processes, "processes", 1, "conformance: number of processes, if --run names a backend")
+	f.Float64Var(&o.Limit, "limit", 60, "conformance: time limit in seconds")
+	f.Float64Var(&o.Share, "share", 0.5, "memory: limit as a fraction of the memory of a step, in tenths")
+	f.StringVar(&o.Parts, "parts", "", "report: `DIR` with the results of the benchmarks")
+	f.StringVar(&o.Out, "out", "gpu.json", "report: output `FILE`")
 }
 
 func (b *benchDeviceFlags) run(ctx context.Context, args []string) (result, error) {

@@ -111,10 +111,10 @@ func TestBenchRanksErrors(t *testing.T) {
 		{[]string{"--parallel", "--ranks", "3", "--mesh", "lon:2"}, "a mesh of 2 ranks (lon:2) in a job of 3"},
 		{[]string{"--check-parallel", "--optimizer", "lamb"}, "--optimizer"},
 		{[]string{"--parallel", "--mesh", "east:2"}, `invalid mesh axis "east:2"`},
-		{[]string{"--parallel", "--base", "1,2"}, "--parallel with 2 cases"},
+		{[]string{"--parallel", "--base", "1,2"}, "--parallel: got 2 cases"},
 		{[]string{"--parallel", "--ranks", "37", "--crop", "32"}, "no mesh of 37 ranks"},
 		{[]string{"--check-parallel", "--ranks", "2", "--mesh", "lon:x"}, `invalid mesh axis "lon:x"`},
-		{[]string{"--check-parallel", "--base", "1,2"}, "--check-parallel with 2 cases"},
+		{[]string{"--check-parallel", "--base", "1,2"}, "--check-parallel: got 2 cases"},
 	} {
 		code, stdout, stderr := call(t, append([]string{"bench"}, c.args...)...)
 		if code != exit.Usage || !strings.Contains(stderr, c.want) || stdout != "" {

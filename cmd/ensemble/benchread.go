@@ -14,12 +14,12 @@ func benchRead(a *app) *cobra.Command {
 	var o read.Options
 	cmd := &cobra.Command{
 		Use:   "read FILE...",
-		Short: "Measure how fast files of fields are read, or a whole prediction",
+		Short: "Measure reading speed of files, or a whole prediction",
 		Long: "Measure how fast each GRIB or NetCDF file or Zarr store is opened and all of its\n" +
-			"fields are read, with the file in memory and the decoding processes running, and\n" +
-			"what its catalogue takes in memory.\n\n" +
-			"With --run-dir a whole prediction from these files is measured instead, from\n" +
-			"cold process to written files: its time, and the memory of all its processes.",
+			"fields are read, with the file in the page cache and the decoding processes\n" +
+			"running, and the memory of its catalogue.\n\n" +
+			"--run-dir measures a whole prediction from these files instead, from process\n" +
+			"start to written files: its time, and the memory of all its processes.",
 		Example: "  ensemble bench read forecast.grib2\n" +
 			"  ensemble bench read --open --rounds 3 fc/*.grib2 --json\n" +
 			"  ensemble bench read --run-dir runs/a --threads 2 forecast.grib2",
@@ -27,10 +27,10 @@ func benchRead(a *app) *cobra.Command {
 		Args:        atLeastOneArg,
 	}
 	f := cmd.Flags()
-	rounds := f.Uint("rounds", 7, "measured rounds; of predictions at most 3")
-	f.BoolVar(&o.OpenOnly, "open", false, "open files only, read no values")
-	f.StringVar(&o.RunDir, "run-dir", "", "measure predictions with the finished training in this `DIR`")
-	f.StringVarP(&o.Out, "out", "o", "", "with --run-dir, leave the products in this `DIR`")
+	rounds := f.Uint("rounds", 7, "measured repetitions; at most 3 for predictions")
+	f.BoolVar(&o.OpenOnly, "open", false, "open files without reading values")
+	f.StringVar(&o.RunDir, "run-dir", "", "measure predictions with the model of this run `DIR`")
+	f.StringVarP(&o.Out, "out", "o", "", "with --run-dir, keep the products in this `DIR`")
 	threads := threadsFlag(f)
 	reporter := a.progressFlag(f)
 	cmd.RunE = a.runJob(func(ctx context.Context, files []string) (result, error) {

@@ -13,22 +13,21 @@ func benchStore(a *app) *cobra.Command {
 	var o samples.StoreBenchOptions
 	cmd := &cobra.Command{
 		Use:   "store DIR",
-		Short: "Measure how fast a sample store is read here",
-		Long: "Measure the reading of a sample store in the random order of a training, from a\n" +
-			"cold disk and with nothing kept in memory, beside the disk's own rate: whole\n" +
-			"shards, read forward in large blocks past the page cache, in turns with the\n" +
-			"other. The time is printed beside the one that the simulator of the loader\n" +
-			"predicts, and the peak memory of the process. It is read twice.",
+		Short: "Measure reading speed of a sample store",
+		Long: "Measure reading of a sample store in the random order of training, with cold\n" +
+			"caches, and the sequential rate of the disk (whole shards with direct I/O), in\n" +
+			"alternation. It prints the measured time, the time that the loader simulator\n" +
+			"predicts, and the peak memory of the process. The store is read twice.",
 		Example: "  ensemble bench store store\n" +
 			"  ensemble bench store store --starts 100 --prefetch 8 --direct --json",
 		Annotations: annotations("docs/training.md", exit.BadData, exit.NotYet, exit.IO, exit.SaveAndStop),
 		Args:        exactlyOneArg,
 	}
 	f := cmd.Flags()
-	starts := f.Uint("starts", 0, "read the first so many starts only; 0 means all")
-	prefetch := f.Uint("prefetch", 0, "starts that are read ahead, as data.prefetch; 0 means its default")
-	f.BoolVar(&o.Direct, "direct", false, "read past the page cache, as data.direct")
-	f.Uint64Var(&o.Seed, "seed", 1, "of the order")
+	starts := f.Uint("starts", 0, "number of initialisations to read; 0: all")
+	prefetch := f.Uint("prefetch", 0, "initialisations read ahead, as data.prefetch; 0: its default")
+	f.BoolVar(&o.Direct, "direct", false, "bypass the page cache with direct I/O")
+	f.Uint64Var(&o.Seed, "seed", 1, "seed of the random order")
 	reporter := a.progressFlag(f)
 	cmd.RunE = a.runJob(func(ctx context.Context, args []string) (result, error) {
 		o.Dir, o.Inits, o.Prefetch = args[0], int(*starts), int(*prefetch)

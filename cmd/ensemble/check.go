@@ -16,13 +16,13 @@ func checkCommand(a *app) *cobra.Command {
 	var sparse bool
 	cmd := &cobra.Command{
 		Use:   "check FILE...",
-		Short: "Look for all faults of an ensemble's files at once",
-		Long: "Look for all faults of an ensemble's files at once, in what they hold and in\n" +
-			"every value: damage, missing members and leads, mixed cycles, duplicates, grids,\n" +
-			"units, values that cannot be, copies. What train and predict refuse is a fault\n" +
-			"and ends with 1, what they warn about a warning. docs/data.md lists all.\n" +
-			"With -c the files must meet the demands of a training; without files they are\n" +
-			"the training's own, with its analyses.",
+		Short: "Check ensemble files and report all faults",
+		Long: "Check ensemble files and report all faults, in metadata and in every value:\n" +
+			"damage, missing members and leads, mixed initialisations, duplicates, grids,\n" +
+			"units, impossible values, identical members. Whatever train and predict refuse\n" +
+			"is a fault (exit code 1); other findings are warnings. docs/data.md lists all.\n" +
+			"With -c the files must meet the requirements of a training; without files,\n" +
+			"those of the training and its analyses are checked.",
 		Example: "  ensemble check forecast.grib2\n" +
 			"  ensemble check fc/*.grib2 --expect members=50+control,steps=0:48:24\n" +
 			"  ensemble check fc/*.grib2 --expect variables=t,gh,levels=850hPa,500hPa --json\n" +
@@ -33,7 +33,7 @@ func checkCommand(a *app) *cobra.Command {
 	src := configFlags(cmd)
 	sparseFlag(f, &sparse)
 	layout := layoutFlags(f)
-	f.StringVar(&expect, "expect", "", "what every start must hold: members, steps, variables, levels, as `LIST`")
+	f.StringVar(&expect, "expect", "", "`LIST` of members, steps, variables and levels that every initialisation must have")
 	cmd.RunE = a.runJob(func(ctx context.Context, files []string) (result, error) {
 		o := check.Options{}
 		o.Input.Sparse = sparse
@@ -44,7 +44,7 @@ func checkCommand(a *app) *cobra.Command {
 		o.Input.Members = input.LayoutOf(l)
 		switch {
 		case len(src.Files) > 0 && expect != "":
-			return result{}, &exit.Error{Code: exit.Usage, What: "--config and --expect exclude each other", At: cmd.CommandPath(), Fix: "state the expectation in one of them"}
+			return result{}, &exit.Error{Code: exit.Usage, What: "--config and --expect are mutually exclusive", At: cmd.CommandPath(), Fix: "give one of the two"}
 		case len(src.Files) > 0:
 			if o.Config, err = config.LoadTrain(*src); err != nil {
 				return result{}, err

@@ -2,7 +2,7 @@ package main
 
 import "github.com/spf13/cobra"
 
-// commands lists the subcommands, one file each, in the order of the help.
+// commands lists the constructors of the subcommands, in the order of `ensemble --help`.
 var commands = []func(*app) *cobra.Command{
 	demoCommand,
 	inspectCommand,

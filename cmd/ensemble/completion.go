@@ -15,7 +15,7 @@ import (
 func completionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish",
-		Short: "Print the script that completes command lines in a shell",
+		Short: "Print a shell completion script",
 		Example: "  source <(ensemble completion bash)\n" +
 			"  ensemble completion zsh > \"${fpath[1]}/_ensemble\"\n" +
 			"  ensemble completion fish > ~/.config/fish/completions/ensemble.fish",
@@ -31,12 +31,12 @@ func completionCommand(a *app) *cobra.Command {
 			case "fish":
 				return a.root.GenFishCompletion(a.stdout, true)
 			}
-			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no completion for %q", args[0]), At: cmd.CommandPath(), Fix: "give bash, zsh or fish"}
+			return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no completion script for %q", args[0]), At: cmd.CommandPath(), Fix: "give bash, zsh or fish"}
 		},
 	}
 }
 
-// completeKeys completes the keys of the configuration after --set.
+// completeKeys makes the shell complete the keys of a schema after --set.
 func completeKeys(cmd *cobra.Command, schema *config.Schema) {
 	keys := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var list []string
@@ -50,12 +50,12 @@ func completeKeys(cmd *cobra.Command, schema *config.Schema) {
 	}
 }
 
-// completeFlags completes flags of all commands below cmd: --run-dir by the run directories that are there, and those that
-// take one of a few words by these.
+// completeFlags makes the shell complete the flags of cmd and of all its subcommands: --run-dir
+// by existing run directories, flags with a fixed set of values by these.
 func completeFlags(cmd *cobra.Command) {
 	register := func(flag string, by cobra.CompletionFunc) {
 		if err := cmd.RegisterFlagCompletionFunc(flag, by); err != nil {
-			panic(err) // two functions for one flag
+			panic(err) // a flag has two completion functions
 		}
 	}
 	cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
@@ -70,7 +70,8 @@ func completeFlags(cmd *cobra.Command) {
 	}
 }
 
-// completeRunDirs completes a run directory; where none begins as is typed, any folder.
+// completeRunDirs completes the path of a run directory, or of any directory if no run directory
+// matches.
 func completeRunDirs(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if found := trained.CompleteDirectories(typed); len(found) > 0 {
 		return found, cobra.ShellCompDirectiveNoFileComp

@@ -26,7 +26,7 @@ func configCommand(a *app) *cobra.Command {
 func configCheck(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "check -c FILE",
-		Short:   "Report all faults of a configuration",
+		Short:   "Check a configuration and report all faults",
 		Example: "  ensemble config check -c train.yaml\n  ensemble config check -c train.yaml --set train.epochs=5",
 		Args:    noArgs, Annotations: annotations("ensemble config explain"),
 	}
@@ -37,7 +37,7 @@ func configCheck(a *app) *cobra.Command {
 			return result{}, err
 		}
 		return result{warnings: c.Warnings(), data: map[string]string{"config_sha256": c.Hash()}, text: func(w io.Writer) error {
-			_, err := io.WriteString(w, "the configuration is sound\n")
+			_, err := io.WriteString(w, "the configuration is valid\n")
 			return err
 		}}, nil
 	})
@@ -48,12 +48,12 @@ func configShow(a *app) *cobra.Command {
 	var origin bool
 	cmd := &cobra.Command{
 		Use:     "show -c FILE",
-		Short:   "Print the configuration that results from all sources",
+		Short:   "Print the effective configuration",
 		Example: "  ensemble config show -c train.yaml\n  ensemble config show -c train.yaml --origin --set train.epochs=5",
 		Args:    noArgs, Annotations: annotations("ensemble config explain"),
 	}
 	src, load := configFlags(cmd), schemaFlag(cmd)
-	cmd.Flags().BoolVar(&origin, "origin", false, "say behind each value where it comes from")
+	cmd.Flags().BoolVar(&origin, "origin", false, "add the source of each value as a comment")
 	cmd.RunE = a.runJob(func(context.Context, []string) (result, error) {
 		_, c, err := load(*src)
 		if err != nil {
@@ -69,7 +69,7 @@ func configExplain(a *app) *cobra.Command {
 	var load func(config.Sources) (*config.Schema, loadedConfig, error)
 	cmd := &cobra.Command{
 		Use:         "explain [KEY]",
-		Short:       "Explain a key, the keys below it, or all keys",
+		Short:       "Explain configuration keys: meaning, default, example",
 		Example:     "  ensemble config explain train.loss.kind\n  ensemble config explain data.split",
 		Args:        atMostOneArg,
 		Annotations: annotations("ensemble config show"),
@@ -103,7 +103,7 @@ func configSchema(a *app) *cobra.Command {
 	var load func(config.Sources) (*config.Schema, loadedConfig, error)
 	cmd := &cobra.Command{
 		Use:         "schema",
-		Short:       "Print the JSON Schema of a configuration, for editors",
+		Short:       "Print the JSON Schema of a configuration file",
 		Example:     "  ensemble config schema > train.schema.json",
 		Args:        noArgs,
 		Annotations: annotations("ensemble config explain"),
@@ -126,7 +126,7 @@ func configSchema(a *app) *cobra.Command {
 	return cmd
 }
 
-// loadedConfig is a loaded configuration of any command.
+// loadedConfig is the loaded configuration of any command.
 type loadedConfig interface {
 	Warnings() []string
 	Hash() string
@@ -134,10 +134,11 @@ type loadedConfig interface {
 	Show(w io.Writer, origin bool) error
 }
 
-// schemaFlag adds --of and gives a function that loads the configuration of that command: its
-// schema, also if loading fails; none if there is no such command.
+// schemaFlag adds the flag that names the command of a configuration, and returns a function that
+// loads such a configuration. The function returns the schema also if loading fails, and nil
+// for an unknown command.
 func schemaFlag(cmd *cobra.Command) func(config.Sources) (*config.Schema, loadedConfig, error) {
-	of := cmd.Flags().String("of", "train", "the command that it configures: train, predict, prune, distil or quantise")
+	of := cmd.Flags().String("of", "train", "command that the file configures: train, predict, prune, distil or quantise")
 	return func(src config.Sources) (*config.Schema, loadedConfig, error) {
 		if err := checkChoice("--of", []string{*of}, "train", "predict", "prune", "distil", "quantise"); err != nil {
 			return nil, nil, err

@@ -22,7 +22,7 @@ import (
 func dataCommand(a *app) *cobra.Command {
 	return group(a, &cobra.Command{
 		Use:         "data",
-		Short:       "Prepare the data of trainings",
+		Short:       "Prepare training data",
 		Example:     "  ensemble data prepare -c train.yaml --out store\n  ensemble data request ens10\n  ensemble help data prepare",
 		Annotations: annotations("ensemble help data prepare"),
 	}, dataPrepare(a), dataRequest(a), dataSynthesize(a))
@@ -31,14 +31,14 @@ func dataCommand(a *app) *cobra.Command {
 func dataPrepare(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prepare -c FILE [--out DIR]",
-		Short: "Write the forecasts and analyses of a training into a store",
-		Long: "Write the forecasts and analyses of a training into a sample store: decoded\n" +
-			"once, checked, with checksums, in the order in which trainings read. The data\n" +
-			"section of the configuration says what to take. A command that was stopped or\n" +
-			"killed goes on where it was when it is given again; the result is the same to\n" +
-			"the byte. A training reads the store where data.store names it, and with f32\n" +
-			"gives the bits that it gives from the files. bf16 and int16 take half of the\n" +
-			"space; docs/formats/store.md states their errors.",
+		Short: "Write training data into a sample store",
+		Long: "Write training data into a sample store: the forecasts and analyses of the data\n" +
+			"section of a configuration, decoded once, checked, with checksums, in the order\n" +
+			"in which training reads them. An interrupted command resumes when it is run\n" +
+			"again; the result is identical to the byte. Training reads the store if\n" +
+			"data.store names it; with storage f32 results are bit-identical to those from\n" +
+			"the files. bf16 and int16 take half of the space; docs/formats/store.md states\n" +
+			"their errors.",
 		Example: "  ensemble data prepare -c train.yaml --out store\n" +
 			"  ensemble data prepare -c train.yaml --out store --storage int16 --memory 4GiB\n" +
 			"  ensemble data prepare -c train.yaml --out store --protocol ens10\n" +
@@ -53,7 +53,7 @@ func dataPrepare(a *app) *cobra.Command {
 	return cmd
 }
 
-// prepareFlags are the flags of the preparation of a store.
+// prepareFlags are the flags of `ensemble data prepare`.
 type prepareFlags struct {
 	app           *app
 	cmd           *cobra.Command
@@ -69,16 +69,18 @@ type prepareFlags struct {
 func (p *prepareFlags) bind() {
 	f := p.cmd.Flags()
 	p.src, p.overwrite, p.reporter = configFlags(p.cmd), overwriteFlag(f), p.app.progressFlag(f)
-	f.StringVarP(&p.o.Out, "out", "o", "", "`DIR` of the store; data.store if not given")
-	f.StringVar(&p.o.Storage, "storage", samples.StorageNames()[0], strings.Join(samples.StorageNames(), ", "))
+	f.StringVarP(&p.o.Out, "out", "o", "", "`DIR` of the store (default: data.store)")
+	f.StringVar(&p.o.Storage, "storage", samples.StorageNames()[0], "storage of values: "+strings.Join(samples.StorageNames(), ", "))
 	setChoices(f, "storage", samples.StorageNames()...)
-	f.StringVar(&p.protocol, "protocol", "", "refuse input that lacks starts of a `PROTOCOL`: "+strings.Join(config.Protocols(), ", ")+", or a file")
-	f.UintVar(&p.workers, "workers", 0, "shards that are written at once; 0 means one a processor")
-	p.memory = sizeFlag(f, "memory", "bound of fields and buffers of all workers, a `SIZE` (default 1GiB)")
-	p.shard = sizeFlag(f, "shard-size", "`SIZE` of a shard, at least one start (default 256MiB)")
+	f.StringVar(&p.protocol, "protocol", "", "`PROTOCOL` whose initialisations must all be present: "+strings.Join(config.Protocols(), ", ")+", or a file")
+	f.UintVar(&p.workers, "workers", 0, "shards written in parallel; 0: one a processor")
+	p.memory = sizeFlag(f, "memory", "memory limit of all workers, a `SIZE` (default 1GiB)")
+	p.shard = sizeFlag(f, "shard-size", "`SIZE` of a shard, at least one initialisation (default 256MiB)")
 }
 
-// read checks the flags and makes options of them.
+// read checks the flags and fills the options.
+//
+// Errors: exit 64, those of config.LoadTrain and config.LoadProtocol.
 func (p *prepareFlags) read() error {
 	if err := requireFlags(p.cmd, "config"); err != nil {
 		return err
@@ -127,13 +129,13 @@ func (p *prepareFlags) run(ctx context.Context, _ []string) (result, error) {
 	return result{data: r, outputs: r.Outputs, warnings: r.Warnings, logged: true}, nil
 }
 
-// exactlyOneProtocol is the one argument of a command about a protocol.
+// exactlyOneProtocol checks that exactly one protocol is given.
 func exactlyOneProtocol(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
 	}
-	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d protocols are given", len(args)), At: cmd.CommandPath(),
-		Fix: "give one: " + strings.Join(config.Protocols(), ", ") + ", or the path of a file"}
+	return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("got %d protocols, want one", len(args)), At: cmd.CommandPath(),
+		Fix: "give " + strings.Join(config.Protocols(), ", ") + ", or the path of a file"}
 }
 
 func dataRequest(a *app) *cobra.Command {
@@ -141,12 +143,12 @@ func dataRequest(a *app) *cobra.Command {
 	var machine string
 	cmd := &cobra.Command{
 		Use:   "request PROTOCOL [--out DIR]",
-		Short: "Say what the data of a protocol are, and write requests for them",
-		Long: "Say what the data of a protocol take: files with their sizes, stores in every\n" +
-			"storage, memory and time to prepare them, with -c the time of a training, and\n" +
-			"the terms to accept. With --out one request a file is written for whoever\n" +
-			"fetches the data: of MARS for hindcasts, of the Climate Data Store for analyses.\n" +
-			"Nothing is fetched here; all sizes and times are computed.",
+		Short: "Describe a protocol's data and write download requests",
+		Long: "Describe a protocol's data: files with their sizes, sizes of sample stores,\n" +
+			"memory and time to prepare them, with -c the time of a training, and the terms\n" +
+			"of use. --out writes one download request a file: for MARS (hindcasts) and the\n" +
+			"Climate Data Store (analyses). Nothing is downloaded; all sizes and times are\n" +
+			"estimates.",
 		Example: "  ensemble data request ens10\n" +
 			"  ensemble data request ens10 --out requests --disk-gb-s 0.5\n" +
 			"  ensemble data request ens10 -c experiments/ens10/z500.yaml --ranks 16 \\\n    --machine machine.yaml",
@@ -155,17 +157,17 @@ func dataRequest(a *app) *cobra.Command {
 	}
 	src := configFlags(cmd)
 	f := cmd.Flags()
-	f.StringVarP(&o.Out, "out", "o", "", "`DIR` for the requests; none are written without")
-	f.Float64Var(&o.DiskGBs, "disk-gb-s", 1, "GB/s at which the archive is read")
-	ranks := f.Uint("ranks", 1, "ranks of the training of -c, a `NUMBER`")
-	f.StringVar(&machine, "machine", "", "description of its machine, a `FILE` (docs/formats/machine.md)")
+	f.StringVarP(&o.Out, "out", "o", "", "`DIR` for the requests (default: none are written)")
+	f.Float64Var(&o.DiskGBs, "disk-gb-s", 1, "read rate of the archive in GB/s")
+	ranks := f.Uint("ranks", 1, "`NUMBER` of ranks of the training of -c")
+	f.StringVar(&machine, "machine", "", "`FILE` that describes the machine (docs/formats/machine.md)")
 	cmd.RunE = a.runJob(func(ctx context.Context, args []string) (result, error) {
 		var err error
 		if o.Protocol, err = config.LoadProtocol(args[0]); err != nil {
 			return result{}, err
 		}
 		if o.DiskGBs <= 0 {
-			return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a disk of %g GB/s", o.DiskGBs), At: "--disk-gb-s", Fix: "give more than 0"}
+			return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid value %g for --disk-gb-s", o.DiskGBs), At: "--disk-gb-s", Fix: "give a rate above 0 GB/s"}
 		}
 		if len(src.Files) > 0 {
 			o.Plan = &plan.Options{Ranks: int(*ranks), Timings: setup.UserTimings(a.log)}
@@ -191,11 +193,11 @@ func dataSynthesize(a *app) *cobra.Command {
 	o := protocol.SynthesizeOptions{Version: version.String()}
 	cmd := &cobra.Command{
 		Use:   "synthesize PROTOCOL --out DIR",
-		Short: "Write an archive of invented weather in the layout of a protocol",
-		Long: "Write an archive in the layout of a protocol, with names, messages, members,\n" +
-			"leads and hindcast dates as there, of the weather that the program invents: to\n" +
-			"try everything before the real data are there. It is no data of any centre, and\n" +
-			"scores on it say nothing about one.",
+		Short: "Write synthetic data in the layout of a protocol",
+		Long: "Write synthetic data in the layout of a protocol: the same file names, GRIB\n" +
+			"messages, members, leads and hindcast dates, with fields of the program's own\n" +
+			"atmosphere model. Use it to test a workflow before the real data are available.\n" +
+			"Scores on synthetic data say nothing about any forecasting centre.",
 		Example: "  ensemble data synthesize ens10 --out archive --grid 16x32 --years 1998-2001 \\\n    --dates 4\n" +
 			"  ensemble data synthesize ens5-mini --out mini",
 		Annotations: annotations("docs/experiments.md, ensemble demo", exit.CannotWrite, exit.IO, exit.SaveAndStop),
@@ -203,7 +205,7 @@ func dataSynthesize(a *app) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVarP(&o.Out, "out", "o", "", "`DIR` of the archive")
-	f.Uint64Var(&o.Seed, "seed", 0, "start of all random numbers")
+	f.Uint64Var(&o.Seed, "seed", 0, "seed of all random numbers")
 	part := protocolSubsetFlags(f)
 	threads := threadsFlag(f)
 	reporter := a.progressFlag(f)
@@ -229,12 +231,13 @@ func dataSynthesize(a *app) *cobra.Command {
 	return cmd
 }
 
-// protocolSubsetFlags adds the flags that name a part of a protocol, and gives a function that reads that part.
+// protocolSubsetFlags adds the flags that select a subset of a protocol, and returns a function that
+// loads the subset of the named protocol.
 func protocolSubsetFlags(f *pflag.FlagSet) func(name string) (*config.ProtocolConfig, error) {
-	grid := f.String("grid", "", "coarser grid of ROWSxCOLUMNS points; that of the protocol if not given")
-	years := f.String("years", "", "some of the years, FIRST-LAST; all if not given")
-	dates := f.Uint("dates", 0, "so many of the calendar days, spread over the year; 0 means all")
-	members := f.Uint("members", 0, "so many members; 0 means all")
+	grid := f.String("grid", "", "coarser grid, ROWSxCOLUMNS (default: that of the protocol)")
+	years := f.String("years", "", "range of years, FIRST-LAST (default: all)")
+	dates := f.Uint("dates", 0, "number of calendar days, spread over the year; 0: all")
+	members := f.Uint("members", 0, "number of members; 0: all")
 	return func(name string) (*config.ProtocolConfig, error) {
 		p, err := config.LoadProtocol(name)
 		if err != nil {
@@ -243,7 +246,7 @@ func protocolSubsetFlags(f *pflag.FlagSet) func(name string) (*config.ProtocolCo
 		var first, last int
 		if *years != "" {
 			if n, err := fmt.Sscanf(*years+" ", "%d-%d ", &first, &last); err != nil || n != 2 {
-				return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q are no years", *years), At: "--years", Fix: "give the first and the last, such as 1998-2001"}
+				return nil, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid range of years %q", *years), At: "--years", Fix: "give the first and the last year, such as 1998-2001"}
 			}
 		}
 		var size setup.Crop

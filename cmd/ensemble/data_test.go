@@ -212,7 +212,7 @@ func TestProtocolCommandErrors(t *testing.T) {
 		want string
 		code exit.Code
 	}{
-		{[]string{"request"}, "0 protocols are given", exit.Usage},
+		{[]string{"request"}, "got 0 protocols", exit.Usage},
 		{[]string{"request", "ens1o"}, "did you mean `ens10`?", exit.Usage},
 		{[]string{"request", "ens10", "--disk-gb-s", "0"}, "--disk-gb-s", exit.Usage},
 		{[]string{"request", "./nowhere.yaml"}, "no such file", exit.Usage},
@@ -222,7 +222,7 @@ func TestProtocolCommandErrors(t *testing.T) {
 		{[]string{"synthesize", "ens10", "--out", "o", "--grid", "9by16"}, "--grid", exit.Usage},
 		{[]string{"synthesize", "ens10", "--out", "o", "--grid", "722x1440"}, "361×720", exit.Usage},
 		{[]string{"synthesize", "ens10", "--out", ".", "--years", "1998-1998", "--dates", "1"}, "no synthetic archive", exit.CannotWrite},
-		{[]string{"prepare", "-c", "../../experiments/ens10/z500.yaml", "--out", "o", "--protocol", "ens"}, "there is no protocol", exit.Usage},
+		{[]string{"prepare", "-c", "../../experiments/ens10/z500.yaml", "--out", "o", "--protocol", "ens"}, "unknown protocol", exit.Usage},
 	} {
 		if code, _, stderr := call(t, append([]string{"data"}, c.args...)...); code != c.code || !strings.Contains(stderr, c.want) {
 			t.Errorf("%q: exit %d, %q; want %d and %q", c.args, code, stderr, c.code, c.want)

@@ -19,10 +19,11 @@ func demoCommand(a *app) *cobra.Command {
 	var formats []string
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Make data, train, predict, verify and report, all offline",
-		Long: "Run the main job on data that the program makes itself: a chaotic atmosphere,\n" +
-			"whose forecast model has other physics than its truth. What is finished\n" +
-			"already is not done again.",
+		Short: "Run the whole workflow on synthetic data, offline",
+		Long: "Run the whole workflow on synthetic data: generate, train, predict, verify,\n" +
+			"report. The data are an imperfect twin experiment with a chaotic atmosphere,\n" +
+			"whose forecast model has other physics than its nature run. Finished steps are\n" +
+			"not repeated.",
 		Example: "  ensemble demo\n" +
 			"  ensemble demo --out /scratch/demo --format grib2,netcdf\n" +
 			"  ensemble demo --data-only",
@@ -32,12 +33,12 @@ func demoCommand(a *app) *cobra.Command {
 	f := cmd.Flags()
 	reporter := a.progressFlag(f)
 	threads := threadsFlag(f)
-	f.StringVarP(&o.Root, "out", "o", "runs", "`DIR` for data, run and products")
-	f.StringSliceVar(&formats, "format", []string{"grib2"}, "of the generated ensembles: grib2, netcdf or both")
+	f.StringVarP(&o.Root, "out", "o", "runs", "`DIR` for data, run directory and products")
+	f.StringSliceVar(&formats, "format", []string{"grib2"}, "file formats of the ensembles: grib2, netcdf or both")
 	known := setChoices(f, "format", "grib2", "netcdf")
-	f.Uint64Var(&o.Data.Seed, "seed", 0, "start of all random numbers of the generated data")
-	f.BoolVar(&o.DataOnly, "data-only", false, "generate the data and stop")
-	f.StringArrayVar(&o.Set, "set", nil, "override one `key=value` of the training")
+	f.Uint64Var(&o.Data.Seed, "seed", 0, "seed of all random numbers of the data")
+	f.BoolVar(&o.DataOnly, "data-only", false, "generate the data only")
+	f.StringArrayVar(&o.Set, "set", nil, "override one `key=value` of the training configuration")
 	completeKeys(cmd, config.TrainSchema)
 	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
 		if err := checkChoice("--format", formats, known...); err != nil {

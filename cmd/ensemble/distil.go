@@ -11,11 +11,11 @@ import (
 func distilCommand(a *app) *cobra.Command {
 	return retrainCommand(a, &cobra.Command{
 		Use:   "distil -c FILE --run-dir DIR",
-		Short: "Train a small network with finished ones as its teacher",
-		Long: "Train a network on the data of finished trainings and on the distributions that\n" +
-			"these predict, and compare all: size, operations, time of a forecast, scores on\n" +
-			"the validation starts. The run directory is that of a training, and serves\n" +
-			"predict, verify, prune and model export.",
+		Short: "Train a student network with teacher networks",
+		Long: "Train a student network (knowledge distillation) on the data of finished runs\n" +
+			"and on the distributions that their networks predict, and compare all: size,\n" +
+			"FLOPs, time of a forecast, scores on the validation data. The result is a run\n" +
+			"directory for predict, verify, prune and model export.",
 		Example: "  ensemble distil -c distil.yaml --run-dir runs/student\n" +
 			"  ensemble distil -c distil.yaml --run-dir runs/student --set model.base=4\n" +
 			"  ensemble distil -c distil.yaml --run-dir runs/student --resume auto",

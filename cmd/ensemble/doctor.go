@@ -13,7 +13,7 @@ func doctorCommand(a *app) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this machine has and what each missing library would add",
+		Short: "Report hardware and libraries, and what missing ones would enable",
 		Example: "  ensemble doctor\n" +
 			"  ensemble doctor --json\n" +
 			"  ensemble doctor --run-dir /scratch/runs",
@@ -27,6 +27,6 @@ func doctorCommand(a *app) *cobra.Command {
 			return result{data: r}, nil
 		}),
 	}
-	cmd.Flags().StringVar(&dir, "run-dir", ".", "look at the disk under this `DIR`")
+	cmd.Flags().StringVar(&dir, "run-dir", ".", "`DIR` on the file system to examine")
 	return cmd
 }

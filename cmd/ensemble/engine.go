@@ -16,7 +16,7 @@ import (
 func engineCommand(a *app) *cobra.Command {
 	return group(a, &cobra.Command{
 		Use:   "engine",
-		Short: "Look into the compiler of training steps and predictions",
+		Short: "Inspect the compiler of training steps and predictions",
 		Example: "  ensemble engine passes\n" +
 			"  ensemble engine explain -c train.yaml --html plan.html",
 		Annotations: annotations("ensemble help engine explain"),
@@ -26,7 +26,7 @@ func engineCommand(a *app) *cobra.Command {
 func enginePasses(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:         "passes",
-		Short:       "List the passes of the compiler in order",
+		Short:       "List the compiler passes in order",
 		Example:     "  ensemble engine passes\n  ensemble engine passes --json",
 		Annotations: annotations("ensemble engine explain"),
 		Args:        noArgs,
@@ -40,17 +40,16 @@ func enginePasses(a *app) *cobra.Command {
 func engineExplain(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain -c FILE",
-		Short: "Show what the compiler makes of a network",
-		Long: "Show what the compiler makes of a network: the graph before and after each\n" +
-			"pass, with work, bytes moved, least memory and what the pass changed; then the\n" +
-			"plan, with class, shape, kernel, work, bytes and bound of every operation and\n" +
-			"its place in memory. It is the plan of `ensemble train` with this file in one\n" +
-			"process, where --memory and --workspace replace train.memory and\n" +
-			"train.workspace; with --mode predict it is that of `ensemble predict`, which has\n" +
-			"no bounds but these flags.\n" +
+		Short: "Show how the compiler transforms a network",
+		Long: "Show how the compiler transforms a network: the graph before and after each\n" +
+			"pass, with FLOPs, bytes moved, minimum memory and the changes of the pass; then\n" +
+			"the execution plan, with class, shape, kernel, FLOPs, bytes, time bound and\n" +
+			"memory offset of every operation. The plan is that of `ensemble train` with this\n" +
+			"file in one process (--memory and --workspace replace train.memory and\n" +
+			"train.workspace), or with --mode predict that of `ensemble predict`.\n" +
 			"Nothing is trained and no field is read; without --crop the grid is that of the\n" +
-			"forecast files. Sizes are in MiB, bounds follow from the peaks, which are\n" +
-			"measured where they are not given, as are times of kernels that are not known.",
+			"forecast files. Sizes are in MiB. Time bounds follow from the peak rates, which\n" +
+			"are measured if not given; unknown kernel times are measured, too.",
 		Example: "  ensemble engine explain -c train.yaml\n" +
 			"  ensemble engine explain -c train.yaml --mode predict --html plan.html\n" +
 			"  ensemble engine explain -c train.yaml --crop 128 --pass fuse\n" +
@@ -65,14 +64,14 @@ func engineExplain(a *app) *cobra.Command {
 	return cmd
 }
 
-// explainFlags are the flags of an explanation.
+// explainFlags are the flags of `ensemble engine explain`.
 type explainFlags struct {
 	app          *app
 	cmd          *cobra.Command
 	o            explain.Options
 	src          *config.Sources
 	crop         string
-	flops, bytes float64 // in units of 10⁹ a second
+	flops, bytes float64 // peak rates, GFLOP/s and GB/s; 0: measured
 	threads      *uint
 	compute      computeFlags
 }
@@ -81,14 +80,14 @@ func (e *explainFlags) bind() {
 	f := e.cmd.Flags()
 	e.src, e.threads = configFlags(e.cmd), threadsFlag(f)
 	e.compute.bind(f)
-	f.StringVar(&e.o.Mode, "mode", "train", "train or predict")
-	f.StringVar(&e.crop, "crop", "", "field of `SIDE` or ROWSxCOLUMNS points instead of the whole grid")
-	f.StringVar(&e.o.Pass, "pass", "", "only this `PASS`, with every kind of value that it changed")
+	f.StringVar(&e.o.Mode, "mode", "train", "compiled step: train or predict")
+	f.StringVar(&e.crop, "crop", "", "field size, `SIDE` or ROWSxCOLUMNS points (default: the whole grid)")
+	f.StringVar(&e.o.Pass, "pass", "", "show only this `PASS`, with all values that it changed")
 	f.StringVar(&e.o.DumpAfter, "dump-after", "", "print the graph after this `PASS` as text")
-	f.StringVar(&e.o.RunDir, "run-dir", "", "`DIR` of a finished training with this file: without the channels it removed")
-	f.StringVar(&e.o.HTML, "html", "", "write a page with pictures to this `FILE`, and beside it the graph as .dot for Graphviz")
-	f.Float64Var(&e.flops, "peak-gflops", 0, "GFLOP/s of the machine (default: measured)")
-	f.Float64Var(&e.bytes, "peak-gbs", 0, "GB/s between processor and memory (default: measured)")
+	f.StringVar(&e.o.RunDir, "run-dir", "", "run `DIR` of this configuration: without the channels it pruned")
+	f.StringVar(&e.o.HTML, "html", "", "write a page with figures to `FILE`, and the graph for Graphviz with extension .dot")
+	f.Float64Var(&e.flops, "peak-gflops", 0, "peak rate of the machine in GFLOP/s (default: measured)")
+	f.Float64Var(&e.bytes, "peak-gbs", 0, "memory bandwidth in GB/s (default: measured)")
 }
 
 func (e *explainFlags) run(ctx context.Context, _ []string) (result, error) {

@@ -73,7 +73,7 @@ func TestEngineExplainErrors(t *testing.T) {
 		{explainArgs("--pass", "fuze"), "did you mean `fuse`?"},
 		{explainArgs("--crop", "0x5"), "--crop"},
 		{explainArgs("--memory", "much"), "--memory"},
-		{explainArgs("--workspace", "much"), "\"much\" is no value for --workspace"},
+		{explainArgs("--workspace", "much"), `invalid value "much" for --workspace`},
 		{explainArgs("--workspace", "64"), "fix: give a size with its unit"},
 		{explainArgs("--workspace", "1B"), "fix: give --workspace "},
 		{explainArgs("--set", "train.workspace=1B"), "fix: set train.workspace: "},

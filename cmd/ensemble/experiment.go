@@ -16,7 +16,7 @@ import (
 func experimentCommand(a *app) *cobra.Command {
 	return group(a, &cobra.Command{
 		Use:   "experiment",
-		Short: "Repeat experiments, compare variants, study one event",
+		Short: "Run, reproduce and compare experiments",
 		Example: "  ensemble experiment run experiments/demo\n" +
 			"  ensemble experiment members -c train.yaml --run-dir runs/members\n" +
 			"  ensemble experiment ablation -c train.yaml --run-dir runs/ablation",
@@ -25,34 +25,35 @@ func experimentCommand(a *app) *cobra.Command {
 		[]*cobra.Command{experimentEfficiency(a), experimentCase(a)})...)
 }
 
-// studies are the commands that train variants of a configuration.
+// studies lists the commands that train variants of a configuration.
 var studies = []struct{ name, short, long, example string }{
-	{experiment.Members, "Train on few members, on more, and on all",
-		"Train a configuration on 2 members, on 3, and so on to all of them, and compare\n" +
-			"what each network scores with the raw ensemble of all members: how many members\n" +
-			"a forecast is worth. Each has a run directory of its own; those that are done\n" +
-			"are not trained again. The folder gets experiment.json, a table and a page.",
+	{experiment.Members, "Train with different numbers of members",
+		"Train with different numbers of members, 2 to all, and compare the scores of\n" +
+			"each network with those of the raw ensemble of all members. Each variant has its\n" +
+			"own run directory; finished runs are not repeated. The result is\n" +
+			"experiment.json, a table and an HTML page.",
 		"  ensemble experiment run experiments/demo\n" +
 			"  ensemble experiment members -c train.yaml --run-dir runs/members \\\n" +
 			"    --members 2,5,10"},
-	{experiment.Ablation, "Train with parts of a configuration left out",
-		"Train a configuration as it is, and with one part of it changed at a time:\n" +
-			"leads, levels, standardisation, location, season, loss; or variants by name.\n" +
-			"Gains over the first one are paired by start. Each has a run directory of its\n" +
-			"own; those that are done are not trained again.",
+	{experiment.Ablation, "Train ablations of a configuration",
+		"Train ablations of a configuration: the configuration itself, then variants with\n" +
+			"one change each (leads, levels, standardisation, location, season, loss), or\n" +
+			"the variants given. Skill scores relative to the first variant are paired by\n" +
+			"initialisation. Each variant has its own run directory; finished runs are not\n" +
+			"repeated.",
 		"  ensemble experiment ablation -c train.yaml --run-dir runs/ablation\n" +
 			"  ensemble experiment ablation -c train.yaml --run-dir runs/width \\\n" +
 			"    --variant base16 --variant \"base32 model.base=32\""},
-	{experiment.Networks, "Train the network baselines of ENS-10 beside a configuration",
-		"Train a configuration as it is, and with a network by point, by patch and in two\n" +
-			"dimensions in place of its own, at their published sizes. Gains over it are\n" +
-			"paired by start. Each has a run directory of its own; those that are done are\n" +
-			"not trained again.",
+	{experiment.Networks, "Train the network baselines of ENS-10",
+		"Train the network baselines of ENS-10 at their published sizes (pointwise, by\n" +
+			"patches, two-dimensional), and the configuration itself. Skill scores relative\n" +
+			"to the configuration are paired by initialisation. Each variant has its own run\n" +
+			"directory; finished runs are not repeated.",
 		"  ensemble experiment kinds -c train.yaml --run-dir runs/kinds --seeds 3"},
 }
 
-// experimentStudies makes a command of each study. Others are compared with the variant of all members, or
-// with the first one.
+// experimentStudies returns one command for each study. The reference of the comparison is the
+// variant with all members in the study of members, else the first variant.
 func experimentStudies(a *app) (all []*cobra.Command) {
 	for _, s := range studies {
 		cmd := &cobra.Command{Use: s.name + " -c FILE --run-dir DIR", Short: s.short, Long: s.long, Example: s.example, Args: noArgs,
@@ -61,9 +62,9 @@ func experimentStudies(a *app) (all []*cobra.Command) {
 		var variants []string
 		switch s.name {
 		case experiment.Members:
-			cmd.Flags().IntSliceVar(&members, "members", nil, "numbers of `MEMBERS` to train on (default 2 to all)")
+			cmd.Flags().IntSliceVar(&members, "members", nil, "`LIST` of numbers of members to train with (default: 2 to all)")
 		case experiment.Ablation:
-			cmd.Flags().StringArrayVar(&variants, "variant", nil, "`NAME` of a variant and what it changes, as key=value; the first is compared with")
+			cmd.Flags().StringArrayVar(&variants, "variant", nil, "`NAME` and changed key=value pairs of a variant (repeatable); the first is the reference")
 		}
 		bindStudy(a, cmd, func(o *experiment.StudyOptions) (err error) {
 			for _, text := range variants {
@@ -89,20 +90,21 @@ func experimentStudies(a *app) (all []*cobra.Command) {
 	return all
 }
 
-// bindStudy lets a command run the variants that choose finds.
+// bindStudy binds the flags of a study to cmd and lets it run the variants that choose
+// returns.
 func bindStudy(a *app, cmd *cobra.Command, choose func(*experiment.StudyOptions) error) {
 	o := experiment.StudyOptions{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
 	src := configFlags(cmd)
 	reporter := a.progressFlag(cmd.Flags())
 	threads := threadsFlag(cmd.Flags())
-	cmd.Flags().StringVar(&o.Dir, "run-dir", "", "`DIR` of the experiment")
-	cmd.Flags().IntVar(&o.Seeds, "seeds", 1, "`NUMBER` of trainings of each variant, from train.seed on; scores are their mean")
+	cmd.Flags().StringVar(&o.Dir, "run-dir", "", "`DIR` of the results")
+	cmd.Flags().IntVar(&o.Seeds, "seeds", 1, "`NUMBER` of trainings a variant, with seeds from train.seed on; scores are averaged")
 	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
 		if err := requireFlags(cmd, "run-dir"); err != nil {
 			return result{}, err
 		}
 		if o.Seeds < 1 {
-			return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d seeds", o.Seeds), At: "--seeds", Fix: "give 1 or more"}
+			return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid value %d for --seeds", o.Seeds), At: "--seeds", Fix: "give 1 or more"}
 		}
 		if *threads > 0 {
 			src.Set = append(src.Set, fmt.Sprintf("train.threads=%d", *threads))

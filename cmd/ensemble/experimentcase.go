@@ -15,12 +15,12 @@ import (
 func experimentCase(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "case --forecast FILE... --out DIR",
-		Short: "Study one event: CRPS of the network and the raw members there",
-		Long: "Compare published forecasts with the raw members in a box, along the track of a\n" +
-			"storm, or where the extreme forecast index is largest: the relative gain in CRPS\n" +
-			"over all raw members there, and maps of the CRPS of all and of few raw members,\n" +
-			"of the network, and of what the network changes. The folder gets case.json, a\n" +
-			"table and a page.",
+		Short: "Compare forecasts of one event with raw members",
+		Long: "Compare forecasts of one event with raw members: in a box, along a storm track,\n" +
+			"or where the extreme forecast index is largest. It computes the CRPSS relative\n" +
+			"to all raw members, and draws maps of the CRPS of all raw members, of the\n" +
+			"members used, of the network, and of the difference. The result is case.json, a\n" +
+			"table and an HTML page.",
 		Example: "  ensemble experiment case --forecast products/*/*.nc --analysis an/*.nc \\\n" +
 			"    --members fc/*.grib2 --run-dir runs/a --out winston --track winston.csv\n" +
 			"  ensemble experiment case --forecast products/*/*.nc --analysis an/*.nc \\\n" +
@@ -37,7 +37,7 @@ func experimentCase(a *app) *cobra.Command {
 	return cmd
 }
 
-// caseFlags are the flags of a case study.
+// caseFlags are the flags of `ensemble experiment case`.
 type caseFlags struct {
 	app                         *app
 	cmd                         *cobra.Command
@@ -49,18 +49,18 @@ type caseFlags struct {
 
 func (c *caseFlags) bind() {
 	a, f, o := c.app, c.cmd.Flags(), &c.o
-	c.forecast = a.filesFlag(f, "forecast", "`FILE`s that predict wrote, or their folders")
-	c.analysis = a.filesFlag(f, "analysis", "`FILE`s of the analyses, or their folder")
-	c.members = a.filesFlag(f, "members", "`FILE`s of the full ensemble of the same starts, or their folder")
-	f.StringVar(&o.Verify.RunDir, "run-dir", "", "`DIR` of the training, for its members and climate")
-	f.StringVarP(&o.Dir, "out", "o", "", "`DIR` of the study")
-	f.StringVar(&o.Box, "box", "", "`NAME`, or NAME=SOUTH:NORTH:WEST:EAST")
-	f.StringVar(&o.Track, "track", "", "`FILE` of time,lat,lon,radius_km")
-	f.Float64Var(&o.EFIRadius, "largest-efi", 0, "`KM` of the disc where the mean index is largest, of all starts")
-	f.StringSliceVar(&o.Inits, "start", nil, "`STARTS` to study, as 2016-02-19 (default: all)")
-	f.StringSliceVar(&o.Variables, "variable", nil, "`NAMES` of variables (default: all)")
-	f.IntVar(&o.Maps, "maps", casestudy.DefaultMaps, "`STARTS` of each target that have maps, the first ones")
-	f.StringVar(&o.Verify.Climate, "climate", "", "`FILE` of a climate's quantiles (default: that of --run-dir)")
+	c.forecast = a.filesFlag(f, "forecast", "product `FILE`s of predict, or their directories")
+	c.analysis = a.filesFlag(f, "analysis", "analysis `FILE`s, or their directory")
+	c.members = a.filesFlag(f, "members", "`FILE`s of the full ensemble of the same initialisations, or their directory")
+	f.StringVar(&o.Verify.RunDir, "run-dir", "", "run `DIR` of the model, for its members and climate")
+	f.StringVarP(&o.Dir, "out", "o", "", "`DIR` of the results")
+	f.StringVar(&o.Box, "box", "", "`REGION` by name, or NAME=SOUTH:NORTH:WEST:EAST in degrees")
+	f.StringVar(&o.Track, "track", "", "CSV `FILE` with columns time,lat,lon,radius_km")
+	f.Float64Var(&o.EFIRadius, "largest-efi", 0, "radius in `KM` of the disc with the largest mean index, over all initialisations")
+	f.StringSliceVar(&o.Inits, "start", nil, "`LIST` of initialisations, such as 2016-02-19 (default: all)")
+	f.StringSliceVar(&o.Variables, "variable", nil, "`LIST` of variables (default: all)")
+	f.IntVar(&o.Maps, "maps", casestudy.DefaultMaps, "`NUMBER` of initialisations a target that are drawn as maps")
+	f.StringVar(&o.Verify.Climate, "climate", "", "`FILE` with climate quantiles (default: that of --run-dir)")
 	sparseFlag(f, &o.Verify.Sparse)
 	c.layout, c.regrid = layoutFlags(f), regridFlag(f)
 }

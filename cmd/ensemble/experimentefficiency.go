@@ -12,11 +12,11 @@ import (
 func experimentEfficiency(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "efficiency DIR...",
-		Short: "Compare finished trainings: skill against size and time",
-		Long: "Compare the networks of finished trainings on the same data, dense and pruned:\n" +
-			"parameters, those that are not 0, bytes, operations, time of a forecast (all in\n" +
-			"turn), CRPS and gains on the validation starts of the first, and skill for each\n" +
-			"million of parameters that are not 0.",
+		Short: "Compare networks by skill, size and speed",
+		Long: "Compare networks by skill, size and speed: parameters, nonzero parameters,\n" +
+			"bytes, FLOPs, time of a forecast (networks timed in alternation), CRPS and CRPSS\n" +
+			"on the validation data of the first run, and CRPSS per million nonzero\n" +
+			"parameters. All runs must have the same data.",
 		Example:     "  ensemble experiment efficiency runs/dense runs/half runs/fifth",
 		Annotations: annotations("ensemble prune", exit.BadData, exit.NotYet, exit.IO),
 		Args:        atLeastOneArg,

@@ -14,24 +14,26 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
-// experimentsDir is where what became of experiments lies by default, and reproduced the folder in it of what was replayed.
+// experimentsDir is the default directory of results of experiments; reproduced is its
+// subdirectory for reproduced records.
 const (
 	experimentsDir = "runs/experiments"
 	reproducedDir  = "reproduced"
 )
 
-// experimentFlags adds the flags of commands that run what experiment.yaml says, below experimentsDir in a folder
-// of the name out, with the threads of what they are of, and gives their options.
+// experimentFlags adds the flags of commands that run an experiment.yaml, and returns a function
+// that reads them. out is the default subdirectory of experimentsDir; of names the source of
+// the default number of threads, for the help.
 func experimentFlags(a *app, cmd *cobra.Command, out, of string) func() (experiment.Options, error) {
 	o := experiment.Options{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
 	f := cmd.Flags()
-	f.StringVarP(&o.Dir, "out", "o", "", "`DIR` of everything it makes (default "+experimentsDir+"/"+out+")")
-	f.StringVar(&o.Data, "data", "", "`DIR` of the data (default ENSEMBLE_DATA/NAME, or what the experiment says)")
-	f.BoolVar(&o.Fetch, "fetch", false, "get files that are not here from the addresses that the experiment names")
-	f.BoolVar(&o.MLLog, "mllog", false, "log the time of each training to the quality that the experiment names, by the rules of MLPerf HPC")
+	f.StringVarP(&o.Dir, "out", "o", "", "`DIR` of all output (default "+experimentsDir+"/"+out+")")
+	f.StringVar(&o.Data, "data", "", "`DIR` of the data (default: ENSEMBLE_DATA/NAME, or data.folder of the experiment)")
+	f.BoolVar(&o.Fetch, "fetch", false, "download missing files from the URLs in the experiment")
+	f.BoolVar(&o.MLLog, "mllog", false, "log the time of each training to the target quality of the experiment, as MLPerf HPC defines it")
 	reporter := a.progressFlag(f)
 	overwrite := overwriteFlag(f)
-	threads := f.Uint("threads", 0, "threads; 0 takes those of the "+of)
+	threads := f.Uint("threads", 0, "number of threads; 0: that of the "+of)
 	return func() (experiment.Options, error) {
 		policy, err := overwrite()
 		if err != nil {
@@ -47,20 +49,20 @@ func experimentFlags(a *app, cmd *cobra.Command, out, of string) func() (experim
 func experimentRun(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run DIR",
-		Short: "Run an experiment and compare its scores with those expected",
-		Long: "Run what DIR/experiment.yaml says: find or make the data and compare their\n" +
-			"digests, train, score, and compare with the scores that are expected, within\n" +
-			"the tolerances that are stated. It prints a table of passes and failures and\n" +
-			"ends with 1 if one failed. record.json keeps what went in and what came out.\n" +
-			"What was finished before is not done again. ENSEMBLE_ variables change nothing.",
+		Short: "Run an experiment and check its expected scores",
+		Long: "Run the experiment of DIR/experiment.yaml: find or generate the data and check\n" +
+			"their checksums, train, score, and compare with the expected scores and their\n" +
+			"tolerances. It prints a table of checks; exit code 1 means that one failed.\n" +
+			"record.json contains all inputs and results. Finished steps are not repeated.\n" +
+			"Environment variables ENSEMBLE_* do not change the configuration.",
 		Example: "  ensemble experiment run experiments/demo\n" +
 			"  ensemble experiment run experiments/gcm --data /data/gcm --out runs/gcm\n" +
 			"  ensemble experiment run experiments/gcm --to-quality",
 		Annotations: annotations("ensemble experiment reproduce, docs/experiments.md", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
-		Args:        exactlyOne("the folder of an experiment"),
+		Args:        exactlyOne("the directory of an experiment"),
 	}
 	options := experimentFlags(a, cmd, "NAME", "experiment")
-	alone := cmd.Flags().Bool("to-quality", false, "train to the quality that the experiment names, with each of its seeds, and time that: no scores; quality.json in place of record.json")
+	alone := cmd.Flags().Bool("to-quality", false, "measure only the training time to the target quality, for each seed; writes quality.json instead of record.json")
 	cmd.RunE = a.runJob(func(ctx context.Context, args []string) (result, error) {
 		o, err := options()
 		if err != nil {
@@ -79,7 +81,7 @@ func experimentRun(a *app) *cobra.Command {
 			return result{}, err
 		}
 		if !r.Passed() {
-			err = &exit.Error{Code: exit.No, What: "the experiment " + o.Experiment.Name + " did not reach what is expected of it", At: r.Path, Fix: "see the table; `ensemble experiment reproduce` says what differs from a record that did"}
+			err = &exit.Error{Code: exit.No, What: "experiment " + o.Experiment.Name + " failed a check", At: r.Path, Fix: "see the table; `ensemble experiment reproduce` shows differences to a record that passed"}
 		}
 		return result{data: r.Record, shown: r, outputs: []string{r.Path}, logged: true}, err
 	})
@@ -89,12 +91,12 @@ func experimentRun(a *app) *cobra.Command {
 func experimentReproduce(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reproduce RECORD",
-		Short: "Replay a record and say what differs",
-		Long: "Run the experiment that a record holds, with its number of threads, and compare:\n" +
-			"digests of weights, checkpoints, scores and products, and the scores within\n" +
-			"their tolerances. On the same kind of processor, with the same libraries and\n" +
-			"threads, the bits must be the same; elsewhere what differs is named. It ends\n" +
-			"with 1 if the record was not reproduced.",
+		Short: "Reproduce a record and report differences",
+		Long: "Reproduce a record: run its experiment with the same number of threads, and\n" +
+			"compare checksums of weights, checkpoints, scores and products, and scores\n" +
+			"within their tolerances. Results must be bit-identical on the same type of\n" +
+			"processor with the same libraries and threads; otherwise the differences are\n" +
+			"listed. Exit code 1 means that the record was not reproduced.",
 		Example: "  ensemble experiment reproduce experiments/small/record.json\n" +
 			"  ensemble experiment reproduce gcm.json --data /data/gcm --out runs/replay",
 		Annotations: annotations("ensemble experiment run, docs/formats/record.md", exit.No, exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
@@ -125,13 +127,13 @@ func experimentReproduce(a *app) *cobra.Command {
 func experimentList(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "list [DIR]",
-		Short:       "List the experiments in a folder",
-		Long:        "List the experiments in a folder, whether their data are here, and what became\nof them when they were last run.",
+		Short:       "List the experiments in a directory",
+		Long:        "List the experiments in a directory, the availability of their data, and the\nstatus of their last run.",
 		Example:     "  ensemble experiment list\n  ensemble experiment list my/experiments --runs /scratch/runs",
 		Annotations: annotations("ensemble experiment run", exit.NotYet),
 		Args:        atMostOneArg,
 	}
-	runs := cmd.Flags().String("runs", experimentsDir, "`DIR` of what was run")
+	runs := cmd.Flags().String("runs", experimentsDir, "`DIR` of results")
 	cmd.RunE = a.runJob(func(_ context.Context, args []string) (result, error) {
 		root := config.ExperimentsFolder
 		if len(args) > 0 {
@@ -149,17 +151,17 @@ func experimentList(a *app) *cobra.Command {
 func experimentCompare(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare DIR...",
-		Short: "Compare runs and collect all their scores",
-		Long: "Compare the runs in folders: run directories, experiments that were run, or\n" +
-			"folders that hold many. It prints the scores of the networks side by side, and\n" +
-			"in what the machines of records differ. --out gets scores.parquet with all\n" +
-			"scores of all runs, and a page to sort and look at.",
+		Short: "Compare scores of several runs",
+		Long: "Compare scores of several runs: run directories, results of experiments, or\n" +
+			"directories that contain them. It prints the scores of the networks side by\n" +
+			"side, and the differences between the machines. --out writes scores.parquet\n" +
+			"with all scores of all runs, and an HTML page with sortable tables.",
 		Example: "  ensemble experiment compare runs/experiments/gcm runs/experiments/small\n" +
 			"  ensemble experiment compare runs --out runs/all",
 		Annotations: annotations("ensemble experiment run, docs/experiments.md", exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO),
 		Args:        atLeastOneArg,
 	}
-	out := cmd.Flags().StringP("out", "o", "", "`DIR` of the table and the page")
+	out := cmd.Flags().StringP("out", "o", "", "`DIR` for the table and the HTML page")
 	cmd.RunE = a.runJob(func(ctx context.Context, args []string) (result, error) {
 		c, err := experiment.Collect(ctx, args)
 		if err != nil {
@@ -175,12 +177,12 @@ func experimentCompare(a *app) *cobra.Command {
 	return cmd
 }
 
-// exactlyOne wants one argument.
+// exactlyOne requires exactly one argument; what describes it in the error.
 func exactlyOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			return nil
 		}
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%d arguments are given", len(args)), At: cmd.CommandPath(), Fix: "give one: " + what}
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("got %d arguments, want one", len(args)), At: cmd.CommandPath(), Fix: "give " + what}
 	}
 }

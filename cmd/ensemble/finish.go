@@ -10,7 +10,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
-// finish prints the answer or the error, and gives the exit code.
+// finish prints the result and the error, and returns the exit code. Ranks other than 0 print
+// nothing.
 func (a *app) finish(err error) (code exit.Code) {
 	code = exit.CodeOf(err)
 	if a.result.answeredByRoot {
@@ -29,7 +30,7 @@ func (a *app) finish(err error) (code exit.Code) {
 	if a.json {
 		perr = a.printJSON(err)
 	} else {
-		perr = a.printText() // also beside an error: the answer may be "no"
+		perr = a.printText() // also with an error: a check that failed has a report
 	}
 	if !a.result.logged {
 		for _, w := range a.result.warnings {
@@ -44,8 +45,8 @@ func (a *app) finish(err error) (code exit.Code) {
 	return code
 }
 
-// printError writes to standard error in the shape of the contract. Text from files
-// may hold terminal escapes; they are shown, not obeyed.
+// printError writes an error to standard error, as lines or as a log record. Text from files may
+// contain terminal escape sequences; they are printed in escaped form.
 func (a *app) printError(err error) {
 	e := answer.Error(err)
 	a.recordError(e)
@@ -58,7 +59,8 @@ func (a *app) printError(err error) {
 	}
 }
 
-// printText prints the answer for a person. In Markdown, what is no sections is quoted as it is.
+// printText prints the result as text or Markdown. Text without sections becomes a code block in
+// Markdown.
 func (a *app) printText() error {
 	shown, is := a.result.shown, true
 	if shown == nil {
@@ -82,7 +84,8 @@ func (a *app) printText() error {
 	return nil
 }
 
-// frame is what the answer in JSON begins with.
+// frame returns the fields that every JSON result has: command, version, status, error, outputs,
+// warnings.
 func (a *app) frame(err error) answer.Envelope {
 	f := answer.New(a.command, version.String(), err)
 	f.Outputs = append(f.Outputs, a.result.outputs...)

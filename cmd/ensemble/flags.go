@@ -18,27 +18,27 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/progress"
 )
 
-// Flags that several commands have, each declared once.
+// Flags that several commands have are declared once, in this file.
 
-// configFlags adds --config and --set for trainings and gives what they were set to.
+// configFlags adds --config and --set for a training configuration and returns their values.
 func configFlags(cmd *cobra.Command) *config.Sources { return configFlagsOf(cmd, config.TrainSchema) }
 
-// configFlagsOf is configFlags for a file of another schema.
+// configFlagsOf is configFlags for another schema.
 func configFlagsOf(cmd *cobra.Command, schema *config.Schema) *config.Sources {
 	f := cmd.Flags()
 	s := &config.Sources{}
-	f.StringArrayVarP(&s.Files, "config", "c", nil, "configuration `FILE`; a later one wins")
-	f.StringArrayVar(&s.Set, "set", nil, "override one `key=value` of the configuration")
+	f.StringArrayVarP(&s.Files, "config", "c", nil, "configuration `FILE` (repeatable; later files override earlier ones)")
+	f.StringArrayVar(&s.Set, "set", nil, "override one `key=value` of the configuration (repeatable)")
 	completeKeys(cmd, schema)
 	return s
 }
 
-// progressFlag adds --progress and --log-interval and gives a function that makes
-// the reporter.
+// progressFlag adds --progress and --log-interval and returns a function that creates the
+// reporter. --quiet disables progress.
 func (a *app) progressFlag(f *pflag.FlagSet) func() (*progress.Reporter, error) {
-	mode := f.String("progress", "auto", "auto, bar, plain or none")
+	mode := f.String("progress", "auto", "progress display: auto, bar, plain or none")
 	modes := setChoices(f, "progress", "auto", "bar", "plain", "none")
-	interval := f.Duration("log-interval", progress.DefaultInterval, "time between two lines of plain progress")
+	interval := f.Duration("log-interval", progress.DefaultInterval, "interval between lines of plain progress")
 	return func() (*progress.Reporter, error) {
 		if err := checkChoice("--progress", []string{*mode}, modes...); err != nil {
 			return nil, err
@@ -54,9 +54,9 @@ func (a *app) progressFlag(f *pflag.FlagSet) func() (*progress.Reporter, error) 
 	}
 }
 
-// overwriteFlag adds --overwrite and gives a function that reads it.
+// overwriteFlag adds --overwrite and returns a function that reads it.
 func overwriteFlag(f *pflag.FlagSet) func() (string, error) {
-	policy := f.String("overwrite", "same", "replace what is there: never, same (made from the same), always")
+	policy := f.String("overwrite", "same", "replace existing output: never, same (if made from the same input), always")
 	policies := setChoices(f, "overwrite", "never", "same", "always")
 	return func() (string, error) {
 		return *policy, checkChoice("--overwrite", []string{*policy}, policies...)
@@ -65,12 +65,12 @@ func overwriteFlag(f *pflag.FlagSet) func() (string, error) {
 
 // threadsFlag adds --threads.
 func threadsFlag(f *pflag.FlagSet) *uint {
-	return f.Uint("threads", 0, "threads; 0 takes all that the machine gives")
+	return f.Uint("threads", 0, "number of threads; 0: all available")
 }
 
-// deviceFlag adds --device, and gives what checks and reads it.
+// deviceFlag adds --device and returns a function that reads it.
 func deviceFlag(f *pflag.FlagSet) func() (string, error) {
-	device := f.String("device", "cpu", "what computes: cpu, cuda (an NVIDIA GPU), or auto (the GPU where there is one)")
+	device := f.String("device", "cpu", "device: cpu, cuda (NVIDIA GPU), or auto (GPU if present)")
 	devices := setChoices(f, "device", "cpu", "cuda", "auto")
 	return func() (string, error) {
 		return *device, checkChoice("--device", []string{*device}, devices...)
@@ -79,39 +79,40 @@ func deviceFlag(f *pflag.FlagSet) func() (string, error) {
 
 // sparseFlag adds --sparse.
 func sparseFlag(f *pflag.FlagSet, to *bool) {
-	f.BoolVar(to, "sparse", false, "take absent chunks of Zarr stores for missing values")
+	f.BoolVar(to, "sparse", false, "treat absent chunks of Zarr stores as missing values")
 }
 
-// layoutFlags adds the flags that say whose fields are members, for commands that no file
-// tells so, and gives a function that reads them.
+// layoutFlags adds the flags that define which fields are members, for commands without a
+// configuration file, and returns a function that reads them.
 func layoutFlags(f *pflag.FlagSet) func() (config.MemberLayout, error) {
 	var l config.MemberLayout
-	f.StringVar(&l.FilenamePattern, "from-name", "", "`REGEXP` whose first group is the member in the name of a file")
-	f.StringSliceVar(&l.Centres, "centres", nil, "take members of these centres only, by `NAMES` such as ecmf")
-	percentiles := f.Bool("percentiles", false, "take percentiles of equal steps for members")
+	f.StringVar(&l.FilenamePattern, "from-name", "", "`REGEXP` for file names; its first group is the member number")
+	f.StringSliceVar(&l.Centres, "centres", nil, "`LIST` of originating centres whose members are used, such as ecmf (default: all)")
+	percentiles := f.Bool("percentiles", false, "treat equidistant percentiles as members")
 	return func() (config.MemberLayout, error) {
 		if *percentiles {
 			l.Percentiles = config.PercentilesAsMembers
 		}
 		if l.FilenamePattern != "" && !config.IsMemberPattern(l.FilenamePattern) {
-			return l, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q finds no member", l.FilenamePattern), At: "--from-name", Why: "it is no regular expression with a group for the number",
+			return l, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid pattern %q for member numbers", l.FilenamePattern), At: "--from-name", Why: "want a regular expression with a group for the number",
 				Fix: "write it like ge[cp]([0-9]+)"}
 		}
 		return l, nil
 	}
 }
 
-// filesFlag adds a flag for several files. It takes all values up to the next flag,
-// as a shell leaves them when it expands a pattern: --input a.nc b.nc.
+// filesFlag adds a flag for several files. It takes all arguments up to the next flag, so that
+// the shell may expand a pattern: --input a.nc b.nc.
 func (a *app) filesFlag(f *pflag.FlagSet, name, usage string) *[]string {
 	a.multiFlags = append(a.multiFlags, name)
 	return f.StringArray(name, nil, usage)
 }
 
-// repeatFlags writes the name of a flag of multiFlags before each of its values.
+// repeatFlags inserts the name of a flag of multiFlags before each of its values, as pflag
+// requires it.
 func repeatFlags(args, manyFiles []string) []string {
 	var out []string
-	open, values := "", 0 // the flag that takes values, and how many it has
+	open, values := "", 0 // the flag that takes values, and the number of its values
 	for i, arg := range args {
 		if arg == "--" {
 			return append(out, args[i:]...)
@@ -139,7 +140,9 @@ func repeatFlags(args, manyFiles []string) []string {
 	return out
 }
 
-// expandFiles lists the files that names, patterns and folders stand for.
+// expandFiles lists the files that names, patterns and directories match.
+//
+// Errors: exit 66 if one matches no file.
 func (a *app) expandFiles(flag string, names []string) ([]string, error) {
 	files, aside, err := input.ListFiles(flag, names)
 	for _, x := range aside {
@@ -148,13 +151,14 @@ func (a *app) expandFiles(flag string, names []string) ([]string, error) {
 	return files, err
 }
 
-// logIgnored logs what lies in a folder of input files and is none.
+// logIgnored logs a file in an input directory that is ignored because it is no input.
 func (a *app) logIgnored(x input.UnrelatedFile) {
-	a.log.Debug("left aside", "file", x.Path, "why", x.Why)
+	a.log.Debug("file ignored", "file", x.Path, "why", x.Why)
 }
 
-// requireFlags says which of the flags that a command cannot do without are missing, all
-// at once.
+// requireFlags checks that all the named flags are set.
+//
+// Errors: exit 64 with all missing flags.
 func requireFlags(cmd *cobra.Command, names ...string) error {
 	var missing []string
 	for _, n := range names {
@@ -165,7 +169,7 @@ func requireFlags(cmd *cobra.Command, names ...string) error {
 	return missingFlagsError(cmd, missing)
 }
 
-// missingFlagsError is the error of flags that are missing, nil for none.
+// missingFlagsError returns the error for missing flags, nil if there are none.
 func missingFlagsError(cmd *cobra.Command, flags []string) error {
 	if len(flags) == 0 {
 		return nil
@@ -173,10 +177,10 @@ func missingFlagsError(cmd *cobra.Command, flags []string) error {
 	return &exit.Error{Code: exit.Usage, What: "missing --" + strings.Join(flags, " and --"), At: cmd.CommandPath(), Fix: "usage: " + cmd.UseLine()}
 }
 
-// choicesAnnotation is the annotation of flags that take one of a few words, by which shells complete them.
+// choicesAnnotation is the annotation that holds the valid values of a flag, for shell completion.
 const choicesAnnotation = "words"
 
-// setChoices says which words a flag takes, and gives them.
+// setChoices annotates a flag with its valid values and returns them.
 func setChoices(f *pflag.FlagSet, flag string, words ...string) []string {
 	if err := f.SetAnnotation(flag, choicesAnnotation, words); err != nil {
 		panic(err) // the flag is declared by the caller
@@ -184,7 +188,9 @@ func setChoices(f *pflag.FlagSet, flag string, words ...string) []string {
 	return words
 }
 
-// checkChoice checks the values of a flag that is one of a few words.
+// checkChoice checks that all values of a flag are among words.
+//
+// Errors: exit 64 with the nearest word.
 func checkChoice(flag string, values []string, words ...string) error {
 	for _, v := range values {
 		if slices.Contains(words, v) {
@@ -194,12 +200,12 @@ func checkChoice(flag string, values []string, words ...string) error {
 		if near := nearest.Find(v, words); near != "" {
 			fix = "did you mean `" + near + "`?"
 		}
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no value for %s", v, flag), At: "the command line", Fix: fix}
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid value %q for %s", v, flag), At: "the command line", Fix: fix}
 	}
 	return nil
 }
 
-// computeFlags are the flags that say what computes, and within which memory.
+// computeFlags are the flags of the device and its memory limits.
 type computeFlags struct {
 	device            func() (string, error)
 	memory, workspace func() (int64, error)
@@ -210,7 +216,7 @@ func (c *computeFlags) bind(f *pflag.FlagSet) {
 	c.device, c.memory, c.workspace = deviceFlag(f), memoryFlag(f), workspaceFlag(f)
 }
 
-// read gives what was set.
+// read returns the values of the flags; memory and workspace in bytes, 0: no limit.
 func (c *computeFlags) read() (device string, memory, workspace int64, err error) {
 	if device, err = c.device(); err != nil {
 		return "", 0, 0, err
@@ -222,21 +228,20 @@ func (c *computeFlags) read() (device string, memory, workspace int64, err error
 	return device, memory, workspace, err
 }
 
-// memoryFlag adds --memory and gives a function that reads it in bytes, 0 without.
+// memoryFlag adds --memory and returns a function that reads it in bytes; 0: no limit.
 func memoryFlag(f *pflag.FlagSet) func() (int64, error) {
-	return sizeFlag(f, "memory", "bound of the memory of a step, a `SIZE` such as 2GiB")
+	return sizeFlag(f, "memory", "memory limit of a step, a `SIZE` such as 2GiB (default: none)")
 }
 
-// workspaceFlag adds --workspace and gives a function that reads it in bytes, 0
-// without.
+// workspaceFlag adds --workspace and returns a function that reads it in bytes; 0: no limit.
 func workspaceFlag(f *pflag.FlagSet) func() (int64, error) {
-	return sizeFlag(f, "workspace", "bound of the part of it that kernels use in turn, a `SIZE`")
+	return sizeFlag(f, "workspace", "memory limit of the kernels' workspace, a `SIZE` (default: none)")
 }
 
-// regridFlag adds --regrid and gives a function that reads it.
+// regridFlag adds --regrid and returns a function that reads it.
 func regridFlag(f *pflag.FlagSet) func() (task.Interpolation, error) {
 	methods := input.InterpolationMethods()
-	method := f.String("regrid", "", "bring fields on other grids there by a `METHOD`: "+strings.Join(methods, ", "))
+	method := f.String("regrid", "", "interpolate fields on other grids by `METHOD`: "+strings.Join(methods, ", ")+" (default: refuse)")
 	setChoices(f, "regrid", methods...)
 	return func() (task.Interpolation, error) {
 		if *method == "" {
@@ -246,19 +251,20 @@ func regridFlag(f *pflag.FlagSet) func() (task.Interpolation, error) {
 	}
 }
 
+// sizeFlag adds a flag for an amount of memory and returns a function that reads it in bytes.
 func sizeFlag(f *pflag.FlagSet, name, usage string) func() (int64, error) {
 	text := f.String(name, "", usage)
 	return func() (int64, error) {
 		n, err := config.ParseBytes(cmp.Or(*text, "0"))
 		if err != nil {
-			return 0, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no value for --%s", *text, name), At: "the command line",
+			return 0, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid value %q for --%s", *text, name), At: "the command line",
 				Why: err.Error(), Fix: "give a size with its unit, such as 2GiB or 500MiB"}
 		}
 		return int64(n), nil
 	}
 }
 
-// withFlag adds the flag to an error.
+// withFlag sets the location of an *exit.Error to a flag.
 func withFlag(flag string, err error) error {
 	var e *exit.Error
 	if errors.As(err, &e) {

@@ -75,7 +75,7 @@ func TestFolderOfMembers(t *testing.T) {
 		t.Errorf("by the folder %v\nby the pattern %v", got, want)
 	}
 	config(in + "/")
-	if got = predict("left aside", "README"); fmt.Sprint(got) != fmt.Sprint(want) {
+	if got = predict("file ignored", "README"); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("again by the folder %v\nby the pattern %v", got, want)
 	}
 

@@ -13,14 +13,14 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 )
 
-// Annotations of commands that only the help reads.
+// Annotations of commands that the help and the manual pages print.
 const (
 	codesAnnotation = "exit codes" // "0 65 66"
 	seeAnnotation   = "see also"
 )
 
-// annotations gives a command's annotations: the exit codes it can end with beyond 0, 64
-// and 70, which all can, and what to read next.
+// annotations returns the annotations of a command: its exit codes besides 0, 64 and 70, which all
+// commands have, and its "see also".
 func annotations(see string, codes ...exit.Code) map[string]string {
 	all := append([]exit.Code{exit.OK, exit.Usage, exit.Bug}, codes...)
 	slices.Sort(all)
@@ -31,10 +31,11 @@ func annotations(see string, codes ...exit.Code) map[string]string {
 	return map[string]string{codesAnnotation: strings.Join(words, " "), seeAnnotation: see}
 }
 
+// width is the number of columns that help never exceeds.
 const width = 80
 
-// setHelp replaces cobra's help: one sentence, usage, examples, flags by group with
-// defaults, exit codes, what to read next; never wider than 80 columns.
+// setHelp replaces cobra's help: description, usage, examples, flags by group with defaults,
+// exit codes, see also; at most width columns.
 func setHelp(a *app) {
 	a.root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		a.result.printed = true
@@ -100,7 +101,7 @@ func visibleCommands(cmd *cobra.Command) []*cobra.Command {
 func helpCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND... | exit-codes | E065]",
-		Short:   "Explain a command, the exit codes, or the number of an error",
+		Short:   "Explain a command, the exit codes or an error number",
 		Example: "  ensemble help train\n  ensemble help exit-codes\n  ensemble help E065",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return append(commandNames(a.root), "exit-codes"), cobra.ShellCompDirectiveNoFileComp
@@ -128,7 +129,7 @@ func helpCommand(a *app) *cobra.Command {
 				if near := nearest.Find(args[0], append(commandNames(a.root), "exit-codes")); near != "" {
 					fix = "did you mean `ensemble help " + near + "`?"
 				}
-				return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no help on %q", strings.Join(args, " ")), At: "ensemble help", Fix: fix}
+				return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("no help for %q", strings.Join(args, " ")), At: "ensemble help", Fix: fix}
 			}
 			writeHelp(a.stdout, found)
 			return nil
@@ -149,21 +150,21 @@ func writeExitCodes(w io.Writer) {
 	for _, c := range exit.All {
 		fmt.Fprintf(w, "%-5d %-60s %s\n", c.Code, c.Meaning, c.Advice)
 	}
-	fmt.Fprintln(w, "\n2 is what the Go runtime gives when it crashes: a bug, like 70.\n130 follows a second Ctrl-C at a terminal: nothing was saved.")
+	fmt.Fprintln(w, "\n2 is the exit code of a crash of the Go runtime: a bug, like 70.\n130 follows a second Ctrl-C at a terminal: nothing was saved.")
 }
 
-// commonCauses are the faults that users meet most, by the number in the message.
+// commonCauses describes the most frequent causes of each exit code, for `ensemble help E065`.
 var commonCauses = map[exit.Code]string{
-	exit.No:          "A verification under its bar, or a fault that an inspection found.",
-	exit.Usage:       "An unknown flag or key, a value out of range, two options that exclude\neach other. The message names file, line and column and the nearest key.",
-	exit.BadData:     "A truncated or damaged file, a file of another kind, units or grids that\ndiffer, cycles that are mixed, a pickle given as weights.",
-	exit.NotYet:      "A file or a member that is not there (yet).",
-	exit.NoDevice:    "A library or device that the command needs is missing; `ensemble doctor`\nlists what was found.",
-	exit.Bug:         "The program met a state that must not be. Please report it.",
-	exit.RankLost:    "One of several processes died, hung or disagreed with the others.",
-	exit.CannotWrite: "The output exists, is locked by another run, or may not be written.",
-	exit.IO:          "A full disk, a quota, a device that fails. Nothing half-written is left.",
-	exit.SaveAndStop: "A signal asked the program to stop; the state is saved.",
+	exit.No:          "A check, verification or experiment found a fault or failed a threshold.",
+	exit.Usage:       "An unknown flag or key, a value out of range, mutually exclusive options.\nThe message names file, line and column and the nearest valid key.",
+	exit.BadData:     "A truncated or damaged file, a file of another format, differing units or\ngrids, mixed initialisations, a pickle file instead of safetensors.",
+	exit.NotYet:      "A file or a member is missing, perhaps because it has not arrived yet.",
+	exit.NoDevice:    "A required library or device is missing; `ensemble doctor` lists those found.",
+	exit.Bug:         "An internal error. Please report it.",
+	exit.RankLost:    "A rank of a parallel job died, hung or disagreed with the others.",
+	exit.CannotWrite: "The output exists, is locked by another run, or is not writable.",
+	exit.IO:          "A full disk, an exceeded quota, a failing device. No partial files remain.",
+	exit.SaveAndStop: "A signal stopped the program; its state is saved.",
 }
 
 func writeErrorCode(w io.Writer, code exit.Code, meaning, advice string) {

@@ -16,11 +16,11 @@ func inspectCommand(a *app) *cobra.Command {
 	var layout func() (config.MemberLayout, error)
 	cmd := &cobra.Command{
 		Use:   "inspect FILE...",
-		Short: "List what files, Zarr stores or a sample store hold",
-		Long: "List what GRIB and NetCDF files and Zarr stores hold: variables, units, levels,\n" +
-			"members, leads, starts, grids, with holes, and what could not be used and why;\n" +
-			"or what the folder of a sample store holds. Another folder stands for the files\n" +
-			"in it; what is left aside there is listed.",
+		Short: "List the contents of data files",
+		Long: "List the contents of data files (GRIB, NetCDF, Zarr) or of a sample store:\n" +
+			"variables, units, levels, members, leads, initialisations, grids, gaps, and\n" +
+			"fields that cannot be used with the reason. A directory expands to the input\n" +
+			"files in it; ignored files are listed.",
 		Example: "  ensemble inspect forecast.grib2\n" +
 			"  ensemble inspect --stats fc/*.grib2 an/*.nc\n" +
 			"  ensemble inspect fc\n" +
@@ -40,6 +40,6 @@ func inspectCommand(a *app) *cobra.Command {
 	}
 	sparseFlag(cmd.Flags(), &o.Input.Sparse)
 	layout = layoutFlags(cmd.Flags())
-	cmd.Flags().BoolVar(&o.Stats, "stats", false, "also read all values: minimum, mean, maximum, missing; checksums")
+	cmd.Flags().BoolVar(&o.Stats, "stats", false, "read all values and print minimum, mean, maximum, missing values and checksums")
 	return cmd
 }

@@ -18,12 +18,11 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
-// Messages: for a person lines on standard error, for a machine records, which are one line
-// each with keys. Records go to --log-file, and with --log-format json to standard error in
-// place of the lines.
+// Log messages are lines of text on standard error, and structured records (slog). Records go to
+// --log-file, and with --log-format json to standard error instead of the lines.
 
-// logsAsJSON says whether messages are JSON, as those of a program that stays are unless it is told otherwise. Errors
-// in flags come before flags are parsed.
+// logsAsJSON reports whether log messages are JSON: the default of serve, and --log-format json. It
+// scans the arguments itself, because errors in flags are logged before flags are parsed.
 func logsAsJSON(args []string) bool {
 	i := slices.Index(args, "--log-format")
 	if len(args) > 0 && args[0] == "serve" && i < 0 && !slices.ContainsFunc(args, func(s string) bool { return strings.HasPrefix(s, "--log-format=") }) {
@@ -35,7 +34,9 @@ func logsAsJSON(args []string) bool {
 // logFormats are the values of --log-format.
 var logFormats = []string{"text", "json"}
 
-// openLoggers makes the loggers once the flags are known.
+// openLoggers creates the loggers from the parsed flags.
+//
+// Errors: exit 64 for an unknown format, 73 for the log file.
 func (a *app) openLoggers() error {
 	if err := checkChoice("--log-format", []string{a.logFormat}, logFormats...); err != nil {
 		return err
@@ -57,13 +58,15 @@ func (a *app) openLoggers() error {
 	}
 	a.setLoggers(level, f)
 	a.loggersReady = true
-	if team.IsNonRoot() { // rank 0 speaks
+	if team.IsNonRoot() { // only rank 0 logs
 		return nil
 	}
 	a.records.Info("begin", "command", strings.Join(append([]string{"ensemble"}, a.args...), " "), "version", version.String())
 	return nil
 }
 
+// setLoggers creates the loggers: a.records for records only, a.log for lines and records. f is
+// the file of --log-file, or nil.
 func (a *app) setLoggers(level slog.Level, f *logFile) {
 	var lines, records []slog.Handler
 	var shown slog.Handler = &lineHandler{w: a.stderr, level: level}
@@ -74,24 +77,25 @@ func (a *app) setLoggers(level slog.Level, f *logFile) {
 		lines = append(lines, shown)
 	}
 	if f != nil {
-		f.failed = func(err error) { slog.New(shown).Warn("messages do not reach the log file", "error", err) }
+		f.failed = func(err error) { slog.New(shown).Warn("cannot write to the log file", "error", err) }
 		records = append(records, recordHandler(f, min(level, slog.LevelInfo), a.logJSON))
 	}
 	a.records = slog.New(slog.NewMultiHandler(records...))
 	a.log = slog.New(slog.NewMultiHandler(append(lines, records...)...))
 }
 
-// recordHandler writes records without secrets, with the process, in UTC.
+// recordHandler returns a handler for records with host and pid, times in UTC, secrets redacted.
 func recordHandler(w io.Writer, level slog.Level, json bool) slog.Handler {
 	o := &slog.HandlerOptions{Level: level, ReplaceAttr: sanitise}
 	var h slog.Handler = slog.NewTextHandler(w, o)
 	if json {
 		h = slog.NewJSONHandler(w, o)
 	}
-	host, _ := os.Hostname() // which may have no name
+	host, _ := os.Hostname() // empty if unknown
 	return h.WithAttrs([]slog.Attr{slog.String("host", host), slog.Int("pid", os.Getpid())})
 }
 
+// sanitise redacts secrets in an attribute and converts times, durations and errors to text.
 func sanitise(_ []string, at slog.Attr) slog.Attr {
 	switch at.Value.Kind() {
 	case slog.KindString:
@@ -117,7 +121,7 @@ func sanitise(_ []string, at slog.Attr) slog.Attr {
 	return at
 }
 
-// oneLine is the text of an error in a message about something else: one line.
+// oneLine is the text of an error on one line, for attributes.
 func oneLine(err error) string {
 	if e, ours := err.(*exit.Error); ours {
 		return exit.OneLine(e)
@@ -128,7 +132,7 @@ func oneLine(err error) string {
 // warn logs a warning of a job.
 func (a *app) warn(text string) { a.log.Warn(answer.Printable(text)) }
 
-// recordError writes an error, and each of those found in the same pass, as a record.
+// recordError logs an error as a record, and all further errors of the same check.
 func (a *app) recordError(e *exit.Error) {
 	attrs := []any{"code", fmt.Sprintf("E%03d", int(e.Code)), "exit_code", int(e.Code)}
 	for _, part := range []struct{ name, text string }{{"at", e.At}, {"why", e.Why}, {"fix", e.Fix}} {
@@ -145,12 +149,12 @@ func (a *app) recordError(e *exit.Error) {
 	}
 }
 
-// recordEnd writes how a command ended.
+// recordEnd logs exit code, status, duration and outputs of a command.
 func (a *app) recordEnd(code exit.Code, f answer.Envelope) {
 	a.records.Info("end", "command", "ensemble "+a.command, "exit_code", int(code), "status", f.Status, "seconds", time.Since(a.started).Seconds(), "outputs", f.Outputs)
 }
 
-// progressTo is where progress is printed: lines become records where messages are.
+// progressTo is the writer of progress lines; they become records if log messages are JSON.
 func (a *app) progressTo() io.Writer {
 	if a.logJSON {
 		return lineRecords{a.records}
@@ -158,9 +162,10 @@ func (a *app) progressTo() io.Writer {
 	return a.stderr
 }
 
-// lineRecords makes a record of every line.
+// lineRecords is a writer that logs each line as a record.
 type lineRecords struct{ to *slog.Logger }
 
+// Write logs each line of p.
 func (l lineRecords) Write(p []byte) (int, error) {
 	for line := range strings.Lines(string(p)) {
 		l.to.Info(strings.TrimSpace(line), "kind", "progress")
@@ -168,11 +173,11 @@ func (l lineRecords) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// logFile appends whole lines to a file that others may write to, cut short or move away:
-// one that is no longer the file of its name is opened again.
+// logFile appends whole lines to a file that other processes may append to, truncate or rotate.
+// It is opened again when its path no longer refers to the open file (logrotate).
 type logFile struct {
 	path string
-	// failed hears of the first line that could not be written: a log goes on without, and nobody would know.
+	// failed is called once, with the first error of Write; slog ignores errors of its writers.
 	failed func(error)
 
 	mu       sync.Mutex
@@ -180,6 +185,7 @@ type logFile struct {
 	reported bool
 }
 
+// openLogFile opens a log file for appending and creates it if needed.
 func openLogFile(path string) (*logFile, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -188,7 +194,7 @@ func openLogFile(path string) (*logFile, error) {
 	return &logFile{path: path, f: f}, nil
 }
 
-// Write appends a line.
+// Write appends a line. It is safe for concurrent use.
 func (l *logFile) Write(p []byte) (int, error) {
 	n, err := l.append(p)
 	l.mu.Lock()
@@ -201,13 +207,14 @@ func (l *logFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// append writes p after it has reopened a rotated file.
 func (l *logFile) append(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now, err := os.Stat(l.path)
 	mine, err2 := l.f.Stat()
 	if err != nil || err2 == nil && !os.SameFile(now, mine) {
-		if f, err := os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644); err == nil { // else the old one goes on
+		if f, err := os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644); err == nil { // else keep the old file
 			l.f.Close()
 			l.f = f
 		}
@@ -218,17 +225,17 @@ func (l *logFile) append(p []byte) (int, error) {
 // Close closes the file.
 func (l *logFile) Close() error { return l.f.Close() }
 
-// lineHandler prints messages for a person: "ensemble: warning: text key=value".
+// lineHandler is a slog.Handler that prints lines such as "ensemble: warning: text key=value".
 type lineHandler struct {
 	w     io.Writer
 	level slog.Level
 	attrs []slog.Attr
 }
 
-// Enabled says whether a level is printed.
+// Enabled implements slog.Handler.
 func (h *lineHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level }
 
-// Handle prints one line.
+// Handle implements slog.Handler: it prints one line without secrets.
 func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
 	var b strings.Builder
 	b.WriteString("ensemble: ")
@@ -255,12 +262,12 @@ func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
 	return err
 }
 
-// WithAttrs gives a handler that adds attributes to every line.
+// WithAttrs implements slog.Handler: the attributes are printed on every line.
 func (h *lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	c := *h
 	c.attrs = append(append([]slog.Attr{}, h.attrs...), attrs...)
 	return &c
 }
 
-// WithGroup leaves groups out: lines are for people.
+// WithGroup implements slog.Handler; groups are not printed.
 func (h *lineHandler) WithGroup(string) slog.Handler { return h }

@@ -170,7 +170,7 @@ func TestLogFull(t *testing.T) {
 	}
 	for _, format := range []string{"text", "json"} {
 		code, _, stderr := call(t, "config", "explain", "train.epochs", "--log-file", "/dev/full", "--log-format", format)
-		if code != exit.OK || strings.Count(stderr, "messages do not reach the log file") != 1 || !strings.Contains(stderr, "write /dev/full: no space left on device") {
+		if code != exit.OK || strings.Count(stderr, "cannot write to the log file") != 1 || !strings.Contains(stderr, "write /dev/full: no space left on device") {
 			t.Errorf("%s: exit %d, %s", format, code, stderr)
 		}
 	}

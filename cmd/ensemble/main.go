@@ -1,7 +1,9 @@
-// Command ensemble is the program. Each subcommand is one file: flags in, one call
-// into ensemble/run or ensemble/config, and out comes an answer on standard output
-// and an exit code. What the subcommands share, the answer and its frame, errors,
-// signals, help, is in app.go, finish.go and help.go.
+// Command ensemble post-processes ensemble forecasts with neural networks.
+//
+// Each subcommand is one file: it parses flags, makes one call into ensemble/run or
+// ensemble/config, and returns a result and an exit code. Code that all subcommands share is in
+// app.go (signals, errors of the command line), flags.go (common flags), finish.go (printing of
+// results), log.go (loggers), help.go and man.go.
 package main
 
 import (
@@ -15,8 +17,8 @@ import (
 
 func main() { os.Exit(int(execute(os.Args[1:], os.Stdout, os.Stderr))) }
 
-// execute runs one command line. A panic is our bug: it is said so, with what to
-// send, and the exit code is 70.
+// execute runs one command line and returns the exit code. A panic is reported as an internal
+// error with its stack, exit code 70.
 func execute(args []string, stdout, stderr io.Writer) (code exit.Code) {
 	a := newApp(stdout, stderr)
 	defer func() {

@@ -40,9 +40,9 @@ func TestCommandLineErrors(t *testing.T) {
 		{[]string{"doctor", "extra"}, `unexpected argument "extra"`},
 		{[]string{"doctor", "--run-dir"}, `flag "--run-dir" needs a value`},
 		{[]string{"inspect"}, "usage: ensemble inspect FILE..."},
-		{[]string{"inspect", "--stats=perhaps", "f"}, `"perhaps" is no value for --stats`},
+		{[]string{"inspect", "--stats=perhaps", "f"}, `invalid value "perhaps" for --stats`},
 		{[]string{"config", "shw"}, "did you mean `ensemble config show`?"},
-		{[]string{"config", "check"}, "no configuration was given"},
+		{[]string{"config", "check"}, "missing configuration file"},
 		{[]string{"config", "explain", "train.epocs"}, "did you mean `train.epochs`?"},
 		{[]string{"help", "doktor"}, "did you mean `ensemble help doctor`?"},
 		{[]string{"train", "--run-dr", "x"}, "did you mean `--run-dir`?"},
@@ -67,8 +67,8 @@ func TestCommandLineErrors(t *testing.T) {
 		{[]string{"verify"}, "missing --forecast and --analysis"},
 		{[]string{"predict", "--run-dir", "r", "--input", "../../go.mod", "--out", "o", "--memory", "2"}, "2GiB"},
 		{[]string{"predict", "--run-dir", "r", "--input", "../../go.mod", "--out", "o", "--workspace", "much"}, "--workspace"},
-		{[]string{"predict", "--run-dir", "r", "--input", "f", "--out", "o", "--threads", "-3"}, `"-3" is no value for --threads`},
-		{[]string{"verify", "--forecast", "f", "--analysis", "a", "--resamples", "-5"}, "it is a whole number, 0 or more"},
+		{[]string{"predict", "--run-dir", "r", "--input", "f", "--out", "o", "--threads", "-3"}, `invalid value "-3" for --threads`},
+		{[]string{"verify", "--forecast", "f", "--analysis", "a", "--resamples", "-5"}, "want a whole number, 0 or more"},
 		{[]string{"config", "explain", "loss"}, "did you mean `train.loss`?"},
 		{[]string{"train", "-c", "../../experiments/small/trian.yaml", "--run-dir", "x"}, "did you mean `../../experiments/small/train.yaml`?"},
 		{[]string{"experiment", "run", "../../experiments/smal"}, "did you mean `../../experiments/small`?"},
@@ -176,7 +176,7 @@ data:
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code, stdout, stderr := call(t, "config", "check", "-c", path); code != exit.OK || !strings.Contains(stdout, "sound") {
+	if code, stdout, stderr := call(t, "config", "check", "-c", path); code != exit.OK || !strings.Contains(stdout, "valid") {
 		t.Errorf("check: exit %d, %q, %q", code, stdout, stderr)
 	}
 	code, stdout, stderr := call(t, "config", "show", "-c", path, "--origin", "--set", "train.seed=7")

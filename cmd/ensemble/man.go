@@ -26,18 +26,18 @@ func manCommand(a *app) *cobra.Command {
 	var dir, date string
 	cmd := &cobra.Command{
 		Use:   "man --out DIR",
-		Short: "Write the manual pages",
-		Long: "Write a manual page of every command, from what its --help says, and of the\n" +
-			"configuration files. Packages install them; from a build by hand, put them\n" +
-			"where man looks.",
+		Short: "Write manual pages",
+		Long: "Write manual pages of all commands, generated from their help, and of the\n" +
+			"configuration files. Packages install them; after a build by hand, write them\n" +
+			"into a directory of MANPATH.",
 		Example: "  ensemble man --out ~/.local/share/man\n" +
 			"  man ensemble-train\n" +
 			"  ensemble man --out build/man --date 2026-01-01",
 		Annotations: annotations("ensemble help, ensemble completion", exit.CannotWrite, exit.IO),
 		Args:        noArgs,
 	}
-	cmd.Flags().StringVarP(&dir, "out", "o", "", "`DIR` for the folders man1 and man5")
-	cmd.Flags().StringVar(&date, "date", "", "`DATE` that the pages state (default today)")
+	cmd.Flags().StringVarP(&dir, "out", "o", "", "`DIR` for the subdirectories man1 and man5")
+	cmd.Flags().StringVar(&date, "date", "", "`DATE` printed on the pages (default today)")
 	cmd.RunE = a.runJob(func(context.Context, []string) (result, error) {
 		if err := requireFlags(cmd, "out"); err != nil {
 			return result{}, err
@@ -46,7 +46,7 @@ func manCommand(a *app) *cobra.Command {
 		if date != "" {
 			var err error
 			if day, err = time.Parse(time.DateOnly, date); err != nil {
-				return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no date", date), At: "--date", Fix: "write it like 2026-01-31", Err: err}
+				return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid date %q", date), At: "--date", Fix: "write it like 2026-01-31", Err: err}
 			}
 		}
 		var files []string
@@ -65,14 +65,14 @@ func manCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// manPage is one page in the macros of man(7), which groff and mandoc both read.
+// manPage is one manual page in the macros of man(7), for groff and mandoc.
 type manPage struct {
 	name, section string
 	day           time.Time
 	text          strings.Builder
 }
 
-// manSchemas are the files that have a page each, and what reads them.
+// manSchemas lists the configuration files that have a manual page.
 var manSchemas = []struct {
 	name, what, see string
 	schema          *config.Schema
@@ -81,14 +81,16 @@ var manSchemas = []struct {
 	{"ensemble-predict.yaml", "configuration of predictions", "ensemble predict, ensemble config explain", config.PredictSchema},
 }
 
-// manual makes the pages: of the program, its commands, the child and the files. Texts of flags are Markdown from then on.
+// manual returns the pages of the program, its commands, the decoding program and the
+// configuration files. It escapes the help texts of the flags for Markdown in place: root must
+// not be used for other help afterwards.
 func manual(root *cobra.Command, day time.Time) []*manPage {
 	known := map[string]string{} // command line -> reference
 	var pages []*manPage
 	var list func(*cobra.Command) []*cobra.Command
 	list = func(cmd *cobra.Command) []*cobra.Command {
 		known[cmd.CommandPath()] = pageName(cmd) + "(1)"
-		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "<", `\<`) }) // no tag of HTML
+		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "<", `\<`) }) // not an HTML tag
 		all := []*cobra.Command{cmd}
 		for _, sub := range visibleCommands(cmd) {
 			all = append(all, list(sub)...)
@@ -110,8 +112,10 @@ func manual(root *cobra.Command, day time.Time) []*manPage {
 	return pages
 }
 
+// pageName is the name of a command's page, such as ensemble-config-show.
 func pageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
+// newPage returns a page with its title line and the section NAME.
 func newPage(name, section, what string, day time.Time) *manPage {
 	p := &manPage{name: name, section: section, day: day}
 	fmt.Fprintf(&p.text, ".TH %s %s %s \"ensemble %s\" \"Manual of ensemble\"\n", roff(strings.ToUpper(name)), section, day.Format(time.DateOnly), roff(version.String()))
@@ -120,12 +124,12 @@ func newPage(name, section, what string, day time.Time) *manPage {
 	return p
 }
 
-// command writes what cobra makes of the help of a command, and what it leaves out: commands with their purpose, exit
-// codes, the environment, other pages.
+// command writes the sections of a command: those that cobra generates, and the subcommands,
+// exit codes, environment variables and references that it omits.
 func (p *manPage) command(cmd *cobra.Command, known map[string]string) {
 	var made bytes.Buffer
 	if err := doc.GenMan(cmd, &doc.GenManHeader{Date: &p.day}, &made); err != nil {
-		panic(err) // a buffer takes all
+		panic(err) // writes to a buffer do not fail
 	}
 	_, body, _ := strings.Cut(made.String(), ".SH SYNOPSIS")
 	body, _, _ = strings.Cut(body, ".SH SEE ALSO")
@@ -155,44 +159,44 @@ func (p *manPage) command(cmd *cobra.Command, known map[string]string) {
 	p.seeAlso(manSchemas[0].name+"(5), "+manSchemas[1].name+"(5), "+cmd.Annotations[seeAnnotation], known)
 }
 
-// manOption matches how cobra begins an option: as a paragraph of its own or the first of a section, with the
-// meaning behind a tab.
+// manOption matches the start of an option in cobra's output: a paragraph, or the first line of
+// a section, with the description after a tab.
 var manOption = regexp.MustCompile(`(?m)^(?:\.PP\n)?(\\fB-.*)\n\t`)
 
-// environment are the environment that the program itself reads, beside that of the
+// environment lists the environment variables of the program itself, without those of the
 // libraries.
 var environment = []struct{ name, meaning string }{
-	{"ENSEMBLE_KEY", "a key of a configuration file, such as ENSEMBLE_TRAIN_BATCH_SIZE for train.batch_size; it counts more than files and less than flags"},
-	{"ENSEMBLE_DECODE", "the decoding program, where it lies neither beside ensemble nor on PATH"},
-	{"ENSEMBLE_CUDA_PATH", "folders with the libraries of CUDA, separated by colons"},
-	{"XDG_CACHE_HOME", "where measured times of kernels are kept, in place of ~/.cache"},
-	{"SOURCE_DATE_EPOCH", "the time, in seconds since 1970, that products state as that of their making"},
+	{"ENSEMBLE_KEY", "value of a configuration key, such as ENSEMBLE_TRAIN_BATCH_SIZE for train.batch_size; overrides files and is overridden by flags"},
+	{"ENSEMBLE_DECODE", "path of the decoding program, if it is neither in the directory of ensemble nor on PATH"},
+	{"ENSEMBLE_CUDA_PATH", "directories of the CUDA libraries, separated by colons"},
+	{"XDG_CACHE_HOME", "directory of measured kernel times, instead of ~/.cache"},
+	{"SOURCE_DATE_EPOCH", "creation time of products, in seconds since 1970"},
 }
 
-// decoderPage is about the second program of an installation, which has no help.
+// decoderPage is the page of the decoding program, which has no help of its own.
 func decoderPage(day time.Time) *manPage {
 	p := newPage("ensemble-decode", "1", "decode and encode GRIB and NetCDF for ensemble", day)
 	p.heading("DESCRIPTION")
-	p.paragraph("The child process in which ensemble(1) reads and writes foreign formats, so that a damaged file\n" +
-		"ends the child and not a run. It speaks a protocol of its own on standard input and output,\n" +
-		"and is of no use when started by hand. It alone links ecCodes, netCDF, HDF5, libaec and\n" +
-		"libdeflate; `ensemble doctor` says which versions.")
+	p.paragraph("The child process in which ensemble(1) reads and writes GRIB and NetCDF, so that a damaged file\n" +
+		"ends the child and not the run. It has a binary protocol on standard input and output and\n" +
+		"cannot be used interactively. It alone links ecCodes, netCDF, HDF5, libaec and libdeflate;\n" +
+		"`ensemble doctor` lists their versions.")
 	p.heading("ENVIRONMENT")
-	p.item("\\fBENSEMBLE_DECODE\\fR", "the path at which ensemble starts it")
+	p.item("\\fBENSEMBLE_DECODE\\fR", "path from which ensemble starts the program")
 	p.heading("SEE ALSO")
 	p.text.WriteString("\\fBensemble\\fR(1), \\fBensemble-doctor\\fR(1)\n")
 	return p
 }
 
-// schema writes what `config explain` says of every key.
+// schema writes the explanation of every key, as `ensemble config explain` prints it.
 func (p *manPage) schema(s *config.Schema) {
 	p.heading("DESCRIPTION")
-	p.paragraph("A file in YAML. Unknown keys, keys given twice and values out of range are refused, all at once.\n" +
-		"Files that are given later, the environment and --set replace single keys.")
+	p.paragraph("A YAML file. Unknown keys, duplicate keys and values out of range are errors, reported together.\n" +
+		"Later files, environment variables and --set override single keys.")
 	p.heading("KEYS")
 	var all strings.Builder
 	if err := s.Explain(&all, ""); err != nil {
-		panic(err) // only a path that is not there is refused
+		panic(err) // only an unknown path is an error
 	}
 	for block := range strings.SplitSeq(strings.TrimRight(all.String(), "\n"), "\n\n") {
 		key, rest, _ := strings.Cut(block, "\n")
@@ -206,8 +210,8 @@ func (p *manPage) schema(s *config.Schema) {
 	}
 }
 
-// joinRows joins the wrapped lines of a key's explanation and leaves out the name of
-// its first row, "meaning".
+// joinRows joins the wrapped lines of a key's explanation and omits the name of its first row,
+// "meaning".
 func joinRows(text string) []string {
 	var rows []string
 	for line := range strings.Lines(text) {
@@ -225,17 +229,18 @@ func joinRows(text string) []string {
 	return rows
 }
 
-// paragraph writes lines that are filled anew.
+// paragraph writes a paragraph whose lines the formatter fills.
 func (p *manPage) paragraph(text string) { p.text.WriteString(roff(text) + "\n") }
 
+// heading begins a section.
 func (p *manPage) heading(title string) { fmt.Fprintf(&p.text, ".SH %s\n", title) }
 
-// item writes a word that is formatted already and what it means.
+// item writes an item of a list: a formatted tag and its description.
 func (p *manPage) item(tag, text string) {
 	fmt.Fprintf(&p.text, ".TP\n%s\n%s\n", tag, roff(text))
 }
 
-// seeAlso writes references: commands to their pages, other words as they are.
+// seeAlso writes references: commands become the names of their pages, other words stay.
 func (p *manPage) seeAlso(see string, known map[string]string) {
 	var refs []string
 	for word := range strings.SplitSeq(see, ", ") {
@@ -264,7 +269,7 @@ func (p *manPage) seeAlso(see string, known map[string]string) {
 
 var roffEscapes = strings.NewReplacer(`\`, `\e`, "-", `\-`, "~", `\(ti`, "^", `\(ha`, "`", `\(ga`, "'", `\(aq`)
 
-// roff escapes text so that it is printed as it stands. No line of it is a request.
+// roff escapes text so that it is printed literally, a leading dot too.
 func roff(text string) string {
 	text = roffEscapes.Replace(text)
 	if strings.HasPrefix(text, ".") {

@@ -16,7 +16,7 @@ import (
 func modelCommand(a *app) *cobra.Command {
 	return group(a, &cobra.Command{
 		Use:   "model",
-		Short: "Put models into use, and exchange weights with other programs",
+		Short: "Promote models, import and export weights",
 		Example: "  ensemble model promote runs/a --as models/t850\n" +
 			"  ensemble model import weights.safetensors --out models/published\n" +
 			"  ensemble model export --run-dir runs/a --out exported",
@@ -28,18 +28,18 @@ func modelExport(a *app) *cobra.Command {
 	o := exchange.ExportOptions{Version: version.String()}
 	cmd := &cobra.Command{
 		Use:   "export --run-dir DIR --out DIR",
-		Short: "Write trained networks for other programs",
-		Long: "Write the networks of a finished training for other programs: their weights as\n" +
-			"safetensors under the names that the PyTorch models of the published networks\n" +
-			"have, with golden.input and golden.output to test what was loaded, the maps\n" +
-			"beside the network, what standardises the input, and export.json, which says\n" +
-			"what the channels hold. `ensemble model import` reads the weights too.",
+		Short: "Export trained networks as safetensors",
+		Long: "Export trained networks as safetensors, with the parameter names of the PyTorch\n" +
+			"models of the published networks. The files also contain golden.input and\n" +
+			"golden.output to test a loader, learned maps, and the standardisation of the\n" +
+			"input; export.json describes the channels. `ensemble model import` reads the\n" +
+			"weights, too.",
 		Example:     "  ensemble model export --run-dir runs/a --out exported",
 		Annotations: annotations("ensemble model import", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.RunDir, "run-dir", "", "`DIR` of a finished training")
+	f.StringVar(&o.RunDir, "run-dir", "", "`DIR` of a finished run")
 	f.StringVarP(&o.Out, "out", "o", "", "`DIR` for export.json and the weights")
 	overwrite := overwriteFlag(f)
 	threads := threadsFlag(f)
@@ -57,7 +57,7 @@ func modelExport(a *app) *cobra.Command {
 			return result{}, err
 		}
 		return result{data: r, outputs: r.Outputs, text: func(w io.Writer) error {
-			if _, err := fmt.Fprintf(w, "%d × %s: %d trained values each\n", r.Networks, &r.Network, r.Network.Parameters); err != nil {
+			if _, err := fmt.Fprintf(w, "%d × %s: %d parameters each\n", r.Networks, &r.Network, r.Network.Parameters); err != nil {
 				return err
 			}
 			for _, s := range r.Sparsity {
@@ -71,7 +71,7 @@ func modelExport(a *app) *cobra.Command {
 	return cmd
 }
 
-// printLines prints paths, one a line.
+// printLines prints one path a line.
 func printLines(w io.Writer, paths []string) error {
 	for _, path := range paths {
 		if _, err := fmt.Fprintln(w, path); err != nil {
@@ -85,12 +85,12 @@ func modelImport(a *app) *cobra.Command {
 	o := exchange.ImportOptions{Version: version.String()}
 	cmd := &cobra.Command{
 		Use:   "import WEIGHTS.safetensors --out DIR",
-		Short: "Take in the weights of a published network",
-		Long: "Take in the weights of a published network: the 3-D U-Net or resnet2d_simple\n" +
-			"under the names of their PyTorch models. Kind and size are found from names\n" +
-			"and shapes, and every tensor is checked. A file may bring golden.input and\n" +
-			"golden.output along; the network must then give that output. model.start in\n" +
-			"the configuration of a training names the weights to start from.",
+		Short: "Import the weights of a published network",
+		Long: "Import the weights of a published network, the 3-D U-Net or resnet2d_simple,\n" +
+			"with the parameter names of their PyTorch models. Architecture and size are\n" +
+			"inferred from names and shapes, and every tensor is checked. If the file has\n" +
+			"golden.input and golden.output, the network must reproduce that output.\n" +
+			"model.start in the configuration of a training names the imported weights.",
 		Example: "  ensemble model import weights.safetensors --out models/published\n" +
 			"  ensemble model import weights.safetensors --out models/published \\\n" +
 			"    --apply input.safetensors --to output.safetensors --json",
@@ -99,10 +99,10 @@ func modelImport(a *app) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVarP(&o.Out, "out", "o", "", "`DIR` for network.json and weights.safetensors")
-	f.StringVar(&o.Apply, "apply", "", "run the network on the tensor \"input\" of this `FILE`")
-	f.StringVar(&o.To, "to", "", "safetensors `FILE` for the tensor \"output\"")
-	f.BoolVar(&o.Periodic, "periodic", false, "let longitudes wrap around; published networks do not")
-	reinject := f.Int("reinject", 0, "input channel that a resnet2d_simple feeds in again (default 28)")
+	f.StringVar(&o.Apply, "apply", "", "apply the network to the tensor \"input\" of this safetensors `FILE`")
+	f.StringVar(&o.To, "to", "", "output safetensors `FILE` of --apply, tensor \"output\"")
+	f.BoolVar(&o.Periodic, "periodic", false, "use periodic padding in longitude; published networks do not")
+	reinject := f.Int("reinject", 0, "input channel that resnet2d_simple feeds in again (default 28)")
 	overwrite := overwriteFlag(f)
 	threads := threadsFlag(f)
 	cmd.RunE = a.runJob(func(ctx context.Context, args []string) (result, error) {
@@ -110,7 +110,7 @@ func modelImport(a *app) *cobra.Command {
 			return result{}, err
 		}
 		if f.Changed("apply") != f.Changed("to") {
-			return result{}, &exit.Error{Code: exit.Usage, What: "--apply and --to belong together", At: cmd.CommandPath(), Fix: "give both, or neither"}
+			return result{}, &exit.Error{Code: exit.Usage, What: "--apply and --to must be given together", At: cmd.CommandPath(), Fix: "give both, or neither"}
 		}
 		if f.Changed("reinject") {
 			o.Reinject = reinject
@@ -125,11 +125,11 @@ func modelImport(a *app) *cobra.Command {
 			return result{}, err
 		}
 		return result{data: r, outputs: r.Outputs, text: func(w io.Writer) error {
-			if _, err := fmt.Fprintf(w, "%s: %d trained values\n", &r.Network, r.Network.Parameters); err != nil {
+			if _, err := fmt.Fprintf(w, "%s: %d parameters\n", &r.Network, r.Network.Parameters); err != nil {
 				return err
 			}
 			if r.Difference != nil {
-				if _, err := fmt.Fprintf(w, "gives the output that lies with the weights, relative difference %.2g\n", *r.Difference); err != nil {
+				if _, err := fmt.Fprintf(w, "reproduces golden.output, relative difference %.2g\n", *r.Difference); err != nil {
 					return err
 				}
 			}

@@ -40,7 +40,7 @@ func TestModelImport(t *testing.T) {
 	}{
 		{[]string{pickle, "--out", filepath.Join(dir, "p")}, exit.BadData, "st.save_file"},
 		{[]string{golden}, exit.Usage, "missing --out"},
-		{[]string{golden, "--out", dir, "--apply", golden}, exit.Usage, "--apply and --to belong together"},
+		{[]string{golden, "--out", dir, "--apply", golden}, exit.Usage, "--apply and --to must be given together"},
 		{[]string{golden, "--out", dir, "--reinject", "1"}, exit.Usage, "does not apply to"},
 		{[]string{golden, golden, "--out", dir}, exit.Usage, "2 arguments, want one"},
 	} {

@@ -15,12 +15,12 @@ func modelPromote(a *app) *cobra.Command {
 	o := promote.Options{}
 	cmd := &cobra.Command{
 		Use:   "promote RUN_DIR --as NAME",
-		Short: "Let a name stand for a trained model",
-		Long: "Copy the model of a finished training below the folder NAME, and let NAME stand\n" +
-			"for it: `ensemble predict --run-dir NAME` takes it from then on. The one before\n" +
-			"stays, for `ensemble model rollback`. With --verdict it is promoted only if the\n" +
-			"verification of its shadow run says that it is better (docs/verification.md).\n" +
-			"RUN_DIR may be another name, whose model NAME is to stand for too.",
+		Short: "Point a model name at a trained model",
+		Long: "Point a model name at a trained model: copy the model of a finished run into the\n" +
+			"directory NAME, so that `ensemble predict --run-dir NAME` uses it. The previous\n" +
+			"version is kept for `ensemble model rollback`. With --verdict the model is\n" +
+			"promoted only if the verification of its shadow run found it better\n" +
+			"(docs/verification.md). RUN_DIR may be another model name.",
 		Example: "  ensemble model promote runs/a --as models/t850\n" +
 			"  ensemble model promote runs/b --as models/t850 \\\n" +
 			"    --verdict rolling/shadow/verdict.json",
@@ -28,15 +28,15 @@ func modelPromote(a *app) *cobra.Command {
 		Args:        exactlyOneArg,
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Name, "as", "", "`DIR` of the name")
-	f.StringVar(&o.Verdict, "verdict", "", "`FILE` verdict.json of its shadow run, which must be \"better\"")
-	f.BoolVar(&o.IgnoreVerdict, "despite-verdict", false, "promote it whatever the verdict")
+	f.StringVar(&o.Name, "as", "", "model name, a `DIR`")
+	f.StringVar(&o.Verdict, "verdict", "", "verdict.json `FILE` of the shadow run; its verdict must be \"better\"")
+	f.BoolVar(&o.IgnoreVerdict, "despite-verdict", false, "promote the model whatever the verdict")
 	cmd.RunE = a.runJob(func(_ context.Context, args []string) (result, error) {
 		if err := requireFlags(cmd, "as"); err != nil {
 			return result{}, err
 		}
 		if o.IgnoreVerdict && o.Verdict == "" {
-			return result{}, &exit.Error{Code: exit.Usage, What: "--despite-verdict without --verdict", At: cmd.CommandPath(), Fix: "leave it out: without a verdict none is asked for"}
+			return result{}, &exit.Error{Code: exit.Usage, What: "--despite-verdict without --verdict", At: cmd.CommandPath(), Fix: "leave it out, or give --verdict"}
 		}
 		o.RunDir = args[0]
 		p, err := promote.Promote(o)
@@ -52,14 +52,14 @@ func modelRollback(a *app) *cobra.Command {
 	var to string
 	cmd := &cobra.Command{
 		Use:   "rollback NAME",
-		Short: "Let a name stand for a model of before",
-		Long: "Let a name stand for the model that it stood for before the present one, or for\n" +
-			"the version --to. The model that it leaves stays, so that one can go back again.",
+		Short: "Roll back to a previous model version",
+		Long: "Roll back to a previous model version: the one before the current version, or\n" +
+			"--to. The current version is kept, so that a rollback can be undone.",
 		Example:     "  ensemble model rollback models/t850\n  ensemble model rollback models/t850 --to 3f9a",
 		Annotations: annotations("ensemble model history, ensemble model promote", exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO),
 		Args:        exactlyOneArg,
 	}
-	cmd.Flags().StringVar(&to, "to", "", "`VERSION`, or how it begins")
+	cmd.Flags().StringVar(&to, "to", "", "`VERSION`, or the beginning of its name")
 	cmd.RunE = a.runJob(func(_ context.Context, args []string) (result, error) {
 		p, err := promote.RollBack(args[0], to)
 		if err != nil {
@@ -73,8 +73,8 @@ func modelRollback(a *app) *cobra.Command {
 func modelHistory(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "history NAME",
-		Short:       "List the models that a name stood for",
-		Long:        "List the models that a name stood for, the one in use last.",
+		Short:       "List the versions of a model name",
+		Long:        "List the versions of a model name, the current one last.",
 		Example:     "  ensemble model history models/t850\n  ensemble model history models/t850 --json",
 		Annotations: annotations("ensemble model promote, ensemble model rollback", exit.BadData, exit.NotYet, exit.IO),
 		Args:        exactlyOneArg,
@@ -89,10 +89,10 @@ func modelHistory(a *app) *cobra.Command {
 	return cmd
 }
 
-// promotionResult is the answer with the model that a name stands for now.
+// promotionResult is the result of promote and rollback: the current version of the model name.
 func promotionResult(name string, p *promote.Promotion) result {
 	return result{data: map[string]any{"promotion": p}, text: func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s stands for version %s\n", name, p.Version)
+		_, err := fmt.Fprintf(w, "%s: version %s\n", name, p.Version)
 		return err
 	}}
 }

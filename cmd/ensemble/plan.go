@@ -16,16 +16,15 @@ func planCommand(a *app) *cobra.Command {
 	var crop, machine string
 	cmd := &cobra.Command{
 		Use:   "plan -c FILE --ranks N",
-		Short: "Predict how a training step spreads over many ranks",
-		Long: "Predict how a training step spreads over many ranks, without them: the best\n" +
-			"mesh, with its changes where small fields are cut otherwise than large ones, as\n" +
-			"text for train.mesh, the distribution of each layer, the time of a step, memory\n" +
-			"of a rank, what halos, statistics and gradients cost and what of it is hidden,\n" +
-			"and what every mesh without changes would cost. All of it is predicted by a\n" +
-			"model of costs; nothing is trained and no field is read. Without --crop the grid\n" +
-			"is that of the forecast files. Without --machine the machine is that of\n" +
-			"train.machine; without both, nodes are like this one, whose rates are measured,\n" +
-			"and the network is assumed.",
+		Short: "Predict parallel performance of a training step",
+		Long: "Predict parallel performance of a training step with a cost model: the best mesh\n" +
+			"as text for train.mesh (with redistributions, if small fields are distributed\n" +
+			"differently), the distribution of each layer, time of a step, memory of a rank,\n" +
+			"cost of halo exchange, statistics and gradients and how much of it overlaps with\n" +
+			"computation, and the cost of every mesh without redistribution. Nothing is\n" +
+			"trained and no field is read. Without --crop the grid is that of the forecast\n" +
+			"files. Without --machine the machine is that of train.machine; without both,\n" +
+			"nodes are like this one, with measured rates, and a typical network.",
 		Example: "  ensemble plan -c train.yaml --ranks 64 --machine machine.yaml\n" +
 			"  ensemble plan -c train.yaml --ranks 16 --crop 352x704 --json\n" +
 			"  ensemble plan -c train.yaml --ranks 64 --machine machine.yaml --play\n" +
@@ -35,10 +34,10 @@ func planCommand(a *app) *cobra.Command {
 	}
 	src := configFlags(cmd)
 	f := cmd.Flags()
-	ranks := f.Uint("ranks", 0, "ranks of the job, a `NUMBER`")
-	f.StringVar(&machine, "machine", "", "description of the machine, a `FILE` (docs/formats/machine.md)")
-	f.StringVar(&crop, "crop", "", "field of `SIDE` or ROWSxCOLUMNS points instead of the whole grid")
-	f.BoolVar(&o.Simulate, "play", false, "also play the step of that mesh on a virtual cluster")
+	ranks := f.Uint("ranks", 0, "`NUMBER` of ranks of the job")
+	f.StringVar(&machine, "machine", "", "`FILE` that describes the machine (docs/formats/machine.md)")
+	f.StringVar(&crop, "crop", "", "field size, `SIDE` or ROWSxCOLUMNS points (default: the whole grid)")
+	f.BoolVar(&o.Simulate, "play", false, "also simulate a step of the best mesh, message by message")
 	f.BoolVar(&o.Scaling, "scaling", false, "also predict strong and weak scaling from 1 to 4096 ranks")
 	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
 		if err := requireFlags(cmd, "config", "ranks"); err != nil {

@@ -25,16 +25,16 @@ func predictCommand(a *app) *cobra.Command {
 	var cycle, deadline, mesh string
 	cmd := &cobra.Command{
 		Use:   "predict [-c FILE] --run-dir DIR --input FILE... --out DIR",
-		Short: "Turn ensemble forecasts into calibrated products",
-		Long: "Turn ensemble forecasts into calibrated products with a trained model: mean and\n" +
-			"spread, quantiles, probabilities of events, and members.\n" +
-			"Each start becomes one folder of files with a manifest, published as a whole.\n" +
-			"A folder in --input stands for the files in it; folders and quoted patterns are\n" +
-			"looked at again while the program waits. Without all members it waits, refuses\n" +
-			"or goes on as the members section of -c says (docs/products.md). A start that is\n" +
-			"there already from the same input is not made again.\n" +
-			"Under mpirun or srun the ranks deal the starts out among themselves; --mesh\n" +
-			"lays several ranks out over each start, for grids too large for one.",
+		Short: "Post-process ensemble forecasts into calibrated products",
+		Long: "Post-process ensemble forecasts into calibrated products with a trained model:\n" +
+			"mean and spread, quantiles, probabilities of events, and members.\n" +
+			"Each initialisation becomes one directory of files with a manifest, published\n" +
+			"atomically. A directory in --input expands to the files in it; directories and\n" +
+			"quoted patterns are rescanned while the program waits. `members:` in\n" +
+			"predict.yaml decides whether predict waits, fails or continues when members are\n" +
+			"missing (docs/products.md). Existing products of the same input are kept.\n" +
+			"Under mpirun or srun, initialisations are distributed over the ranks; --mesh\n" +
+			"distributes each initialisation over several ranks, for very large grids.",
 		Example: "  ensemble predict --run-dir runs/a --input fc.grib2 --out products\n" +
 			"  ensemble predict --run-dir runs/a --input fc/*.grib2 --out products \\\n" +
 			"    --format netcdf,grib2 --products mean,spread,members\n" +
@@ -53,9 +53,9 @@ func predictCommand(a *app) *cobra.Command {
 	reporter := a.progressFlag(f)
 	var flags predictFlags
 	flags.bind(a, cmd)
-	f.StringVar(&cycle, "cycle", "", "only this start, such as 2026010100")
-	f.StringVar(&deadline, "deadline", "", "wait for complete input until this `TIME`: 06:40Z, +40m, 2026-01-01T06:40Z")
-	f.StringVar(&mesh, "mesh", "", "ranks that share a start, as in train.mesh: \"lat:2 lon:2\"")
+	f.StringVar(&cycle, "cycle", "", "predict only this initialisation, such as 2026010100")
+	f.StringVar(&deadline, "deadline", "", "wait for complete input until this `TIME`: 06:40Z, +40m or 2026-01-01T06:40Z")
+	f.StringVar(&mesh, "mesh", "", "`MESH` of ranks for each initialisation, as train.mesh: \"lat:2 lon:2\"")
 	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
 		o, c, err := flags.read()
 		if err != nil {
@@ -82,24 +82,26 @@ func predictCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// parseInitAndDeadline reads the start and the deadline; the zero time stands for none.
+// parseInitAndDeadline parses the initialisation and the deadline. Empty texts give zero times.
+//
+// Errors: exit 64.
 func parseInitAndDeadline(cycle, deadline string) (init, until time.Time, err error) {
 	if deadline != "" {
 		if until, err = config.ParseDeadline(deadline, time.Now()); err != nil {
-			return init, until, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no deadline", deadline), At: "--deadline", Fix: "write it as 06:40Z, +40m or 2026-01-01T06:40Z"}
+			return init, until, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid deadline %q", deadline), At: "--deadline", Fix: "write it as 06:40Z, +40m or 2026-01-01T06:40Z"}
 		}
 	}
 	if cycle != "" {
 		d, err := config.ParseDate(cycle)
 		if err != nil || d.WholeDay {
-			return init, until, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no start", cycle), At: "--cycle", Fix: "write it as 2026010100 or 2026-01-01T00:00Z"}
+			return init, until, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid initialisation %q", cycle), At: "--cycle", Fix: "write it as 2026010100 or 2026-01-01T00:00Z"}
 		}
 		init = d.Time
 	}
 	return init, until, nil
 }
 
-// predictFlags are the configuration and the flags of a prediction, once or by a service.
+// predictFlags are the flags that predict and serve share.
 type predictFlags struct {
 	app                    *app
 	cmd                    *cobra.Command
@@ -118,17 +120,20 @@ func (p *predictFlags) bind(a *app, cmd *cobra.Command) {
 	f := cmd.Flags()
 	p.app, p.cmd, p.src, p.overwrite, p.threads = a, cmd, configFlagsOf(cmd, config.PredictSchema), overwriteFlag(f), threadsFlag(f)
 	p.compute.bind(f)
-	f.StringVar(&p.runDir, "run-dir", "", "`DIR` of a finished training")
-	p.input = a.filesFlag(f, "input", "forecast `FILE`s, GRIB or NetCDF, Zarr stores, or folders")
-	f.StringVarP(&p.out, "out", "o", "", "`DIR` of the products; one folder a start")
+	f.StringVar(&p.runDir, "run-dir", "", "run `DIR` of the model, or a promoted model name")
+	p.input = a.filesFlag(f, "input", "forecast `FILE`s (GRIB, NetCDF, Zarr stores) or directories")
+	f.StringVarP(&p.out, "out", "o", "", "`DIR` of the products; one subdirectory an initialisation")
 	p.publishing = publishingFlags(cmd)
-	f.StringVar(&p.precision, "precision", "", "fields inside the network: "+strings.Join(config.Precisions, ", ")+" (default: as in training)")
+	f.StringVar(&p.precision, "precision", "", "precision of activations: "+strings.Join(config.Precisions, ", ")+" (default: as in training)")
 	setChoices(f, "precision", config.Precisions...)
 	sparseFlag(f, &p.sparse)
 	p.regrid = regridFlag(f)
 }
 
-// read makes options of the flags, and of more flags for keys.
+// read loads the configuration with the flags and returns the options. more are flags for
+// further keys.
+//
+// Errors: exit 64, those of config.LoadPredict.
 func (p *predictFlags) read(more ...config.Flag) (o predict.Options, c *config.PredictConfig, err error) {
 	p.src.Flags = append(p.publishing(), more...)
 	if c, err = config.LoadPredict(*p.src); err != nil {
@@ -177,27 +182,27 @@ func (p *predictFlags) read(more ...config.Flag) (o predict.Options, c *config.P
 	return o, c, err
 }
 
-// publishingFlags adds the flags that stand for keys of predict.yaml, and gives a function
-// that lists those that were set.
+// publishingFlags adds the flags that override keys of predict.yaml, and returns a function that
+// lists those that are set.
 func publishingFlags(cmd *cobra.Command) func() []config.Flag {
 	f := cmd.Flags()
-	f.StringSlice("products", nil, "`LIST` of "+strings.Join(config.ProductNames, ", "))
+	f.StringSlice("products", nil, "`LIST` of products: "+strings.Join(config.ProductNames, ", "))
 	f.StringSlice("quantiles", nil, "`LIST` of quantiles, such as 0.1,0.5,0.9")
-	f.StringArray("probability", nil, "`EVENT` such as \"t2m>273.15\" or 0degC<t2m<5degC (repeatable)")
-	f.StringSlice("format", nil, "netcdf, grib2, zarr, zarr3, or several (default netcdf)")
-	f.String("longitude", "", "longitudes of the output: keep, 0_360 or 180_180 (default keep)")
-	f.String("nc-profile", "", "reader that NetCDF is made for: xarray or cdo (default xarray)")
-	f.Int("quantise", 0, "`BITS` of packed values, 2 to 16 (default: NetCDF as float32)")
-	f.String("area", "", "only the area north/west/south/east, such as 70/-20/30/40")
-	f.StringSlice("variables", nil, "only these variables")
-	f.StringSlice("levels", nil, "only these levels, such as 850hPa")
-	f.StringSlice("leads", nil, "only these leads, such as 48h")
-	f.String("stations", "", "`FILE` of stations to make the products for too, CSV or GeoJSON")
-	f.String("interpolation", "", "of stations: bilinear or nearest (default bilinear)")
-	f.String("orography", "", "`FILE` with the height of the model's ground, for 2t at stations")
+	f.StringArray("probability", nil, "`EVENT` whose probability is published, such as \"t2m>273.15\" or 0degC<t2m<5degC (repeatable)")
+	f.StringSlice("format", nil, "file formats: netcdf, grib2, zarr, zarr3 (default netcdf)")
+	f.String("longitude", "", "range of longitudes: keep, 0_360 or 180_180 (default keep)")
+	f.String("nc-profile", "", "NetCDF conventions for this reader: xarray or cdo (default xarray)")
+	f.Int("quantise", 0, "`BITS` of packed values, 2 to 16 (default: float32 in NetCDF)")
+	f.String("area", "", "restrict products to an area north/west/south/east, such as 70/-20/30/40")
+	f.StringSlice("variables", nil, "restrict products to these variables")
+	f.StringSlice("levels", nil, "restrict products to these levels, such as 850hPa")
+	f.StringSlice("leads", nil, "restrict products to these leads, such as 48h")
+	f.String("stations", "", "also publish products at the stations of this `FILE`, CSV or GeoJSON")
+	f.String("interpolation", "", "interpolation to stations: bilinear or nearest (default bilinear)")
+	f.String("orography", "", "`FILE` with the model orography, for height correction of 2t at stations")
 	keys := []struct {
 		flag, key string
-		text      bool // a list of texts, rather than of numbers
+		text      bool // values are strings, not numbers
 	}{
 		{"products", "products", true}, {"quantiles", "quantiles", false}, {"probability", "probabilities", true},
 		{"format", "output.formats", true}, {"longitude", "output.longitude", true}, {"nc-profile", "output.nc_profile", true},

@@ -11,15 +11,15 @@ import (
 func pruneCommand(a *app) *cobra.Command {
 	return retrainCommand(a, &cobra.Command{
 		Use:   "prune -c FILE --run-dir DIR",
-		Short: "Make the network of a finished training smaller",
-		Long: "Remove channels or weights of a trained network in rounds, with training on the\n" +
-			"same data between them, and compare both networks: size, operations, time of a\n" +
-			"forecast, scores on the validation starts. The run directory is that of a\n" +
-			"training, and serves predict, verify and model export.",
+		Short: "Prune a trained network and fine-tune it",
+		Long: "Prune channels or weights of a trained network in rounds, with fine-tuning on\n" +
+			"the same data after each, and compare both networks: size, FLOPs, time of a\n" +
+			"forecast, scores on the validation data. The result is a run directory for\n" +
+			"predict, verify and model export.",
 		Example: "  ensemble prune -c prune.yaml --run-dir runs/small\n" +
 			"  ensemble prune -c prune.yaml --run-dir runs/small --set prune.target=0.9\n" +
 			"  ensemble prune -c prune.yaml --run-dir runs/small --resume auto",
 		Annotations: annotations("ensemble config explain --of prune, ensemble train", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        noArgs,
-	}, config.PruneSchema, "the smaller network", config.LoadPrune, compress.Prune)
+	}, config.PruneSchema, "the pruned network", config.LoadPrune, compress.Prune)
 }

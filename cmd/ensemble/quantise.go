@@ -15,11 +15,11 @@ func quantiseCommand(a *app) *cobra.Command {
 	o := compress.QuantiseOptions{Version: version.String(), Warn: a.warn}
 	cmd := &cobra.Command{
 		Use:   "quantise -c FILE --run-dir DIR",
-		Short: "Have the networks of a finished training predict in int8",
-		Long: "Find on training dates the scales with which convolutions multiply codes of\n" +
-			"eight bits, and compare predictions with them and without: bytes of weights,\n" +
-			"time of a forecast, scores on the validation starts, gains that are kept. The\n" +
-			"run directory is that of a training, and serves predict and verify.",
+		Short: "Convert a trained model to int8",
+		Long: "Convert a trained model to int8: calibrate the scales of convolutions on\n" +
+			"training data, and compare both models: bytes of weights, time of a forecast,\n" +
+			"scores on the validation data, and the fraction of the skill score that is\n" +
+			"retained. The result is a run directory for predict and verify.",
 		Example: "  ensemble quantise -c quantise.yaml --run-dir runs/int8\n" +
 			"  ensemble quantise -c quantise.yaml --run-dir runs/int8 --set input=false",
 		Annotations: annotations("ensemble config explain --of quantise, ensemble predict", exit.BadData, exit.NotYet, exit.NoDevice, exit.CannotWrite, exit.IO),
@@ -29,7 +29,7 @@ func quantiseCommand(a *app) *cobra.Command {
 	reporter := a.progressFlag(cmd.Flags())
 	overwrite := overwriteFlag(cmd.Flags())
 	threads := threadsFlag(cmd.Flags())
-	cmd.Flags().StringVar(&o.RunDir, "run-dir", "", "`DIR` of the quantised networks")
+	cmd.Flags().StringVar(&o.RunDir, "run-dir", "", "`DIR` of the int8 model")
 	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
 		err := requireFlags(cmd, "run-dir")
 		if err != nil {

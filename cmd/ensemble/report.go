@@ -14,9 +14,9 @@ import (
 func reportCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "report DIR",
-		Short: "Make the page that shows a run: maps, scores, loss curves",
-		Long: "Make the page that shows a run: maps, scores, loss curves. It is one HTML file\n" +
-			"that needs nothing from elsewhere, and the maps as PNG beside it.",
+		Short: "Write an HTML report of a run",
+		Long: "Write an HTML report of a run with maps, scores and loss curves. It is one\n" +
+			"self-contained file; the maps are also written as PNG.",
 		Example:     "  ensemble report runs/a\n  ensemble report runs/demo --json",
 		Annotations: annotations("ensemble verify", exit.BadData, exit.NotYet, exit.CannotWrite, exit.IO, exit.SaveAndStop),
 		Args:        exactlyOneArg, ValidArgsFunction: completeRunDirs,

@@ -11,8 +11,9 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/version"
 )
 
-// retrainCommand gives a command that trains anew from finished trainings, and compares the networks, its flags and its
-// work. whose says of what network the run directory is.
+// retrainCommand completes a command that trains a network from finished runs and compares the
+// networks (prune, distil): it adds the flags and RunE. whose names the new network in the help of
+// --run-dir.
 func retrainCommand[C any](a *app, cmd *cobra.Command, schema *config.Schema, whose string,
 	load func(config.Sources) (C, error), work func(context.Context, C, compress.RetrainOptions) (*compress.RetrainResult, error)) *cobra.Command {
 	o := compress.RetrainOptions{Version: version.String(), Warn: a.warn, Stop: func() error { return a.flag.Err() }}
@@ -21,7 +22,7 @@ func retrainCommand[C any](a *app, cmd *cobra.Command, schema *config.Schema, wh
 	overwrite := overwriteFlag(cmd.Flags())
 	threads := threadsFlag(cmd.Flags())
 	cmd.Flags().StringVar(&o.RunDir, "run-dir", "", "`DIR` of "+whose)
-	cmd.Flags().StringVar(&o.Resume, "resume", "", "go on with a run: auto, or the number of a `STEP`")
+	cmd.Flags().StringVar(&o.Resume, "resume", "", "resume the run from its last checkpoint (auto) or from this `STEP`")
 	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
 		err := requireFlags(cmd, "run-dir")
 		if err != nil {

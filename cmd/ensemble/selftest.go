@@ -13,12 +13,12 @@ func selfTestCommand(a *app) *cobra.Command {
 	var o selftest.Options
 	cmd := &cobra.Command{
 		Use:   "self-test",
-		Short: "Try whether this installation works on this machine",
-		Long: "Try whether this installation works on this machine, in about a minute and\n" +
-			"without network: kernels against a reference in float64, GRIB and NetCDF written\n" +
-			"and read, file locks and replacement of files under --out, and a whole job in\n" +
-			"miniature (train, predict, verify) against recorded scores. Ends with 1 if\n" +
-			"something is wrong, and with 69 if something needed is missing.",
+		Short: "Test whether this installation works",
+		Long: "Test whether this installation works, in about a minute and offline: kernels\n" +
+			"against float64 reference kernels, writing and reading of GRIB and NetCDF, file\n" +
+			"locks and atomic replacement of files under --out, and a small job (train,\n" +
+			"predict, verify) with expected scores. Exit code 1: a test failed; 69: a\n" +
+			"required library is missing.",
 		Example: "  ensemble self-test\n" +
 			"  ensemble self-test --out /scratch/products --json",
 		Annotations: annotations("ensemble doctor, ensemble demo", exit.No, exit.NoDevice, exit.CannotWrite, exit.SaveAndStop),
@@ -27,7 +27,7 @@ func selfTestCommand(a *app) *cobra.Command {
 	f := cmd.Flags()
 	reporter := a.progressFlag(f)
 	threads := threadsFlag(f)
-	f.StringVarP(&o.Dir, "out", "o", ".", "try the file system of this `DIR`; nothing stays there")
+	f.StringVarP(&o.Dir, "out", "o", ".", "test the file system of this `DIR`; test files are removed")
 	cmd.RunE = a.runJob(func(ctx context.Context, _ []string) (result, error) {
 		var err error
 		if o.Progress, err = reporter(); err != nil {

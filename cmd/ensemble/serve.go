@@ -16,14 +16,13 @@ import (
 func serveCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [-c FILE] --run-dir DIR --input FILE... --out DIR",
-		Short: "Stay, issue products as forecasts come, and show them over HTTP",
-		Long: "Stay, issue products as forecasts come, and show them over HTTP.\n" +
-			"Each start of the input is issued as `ensemble predict` would issue it, as soon\n" +
-			"as its files are complete, or at its deadline (docs/operations.md); the model\n" +
-			"stays ready in between. Products, health, metrics and a page with the latest\n" +
-			"maps are read at --listen, of this machine only unless it says otherwise.\n" +
-			"Nothing can be written there. SIGHUP reads the configuration again; SIGTERM\n" +
-			"ends with 75.",
+		Short: "Run as a service: publish products as forecasts arrive",
+		Long: "Run as a service: publish products as forecasts arrive, serve them over HTTP.\n" +
+			"Each initialisation is processed as by `ensemble predict`, as soon as its files\n" +
+			"are complete or at its deadline (docs/operations.md); the model stays loaded.\n" +
+			"HTTP at --listen serves products, health checks, metrics and a page with the\n" +
+			"latest maps, read-only, and by default to this machine only. SIGHUP reloads the\n" +
+			"configuration; SIGTERM ends the service with exit code 75.",
 		Example: "  ensemble serve --run-dir runs/a --input fc --out products\n" +
 			"  ensemble serve -c serve.yaml\n" +
 			"  ensemble serve -c predict.yaml --listen 127.0.0.1:8642 \\\n" +
@@ -62,8 +61,8 @@ func serveCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// predictCommandLine is the command line of `ensemble predict` that makes the same products, but for
-// --cycle: products say how to make them again.
+// predictCommandLine is the command line of `ensemble predict` that makes the same products, without the
+// flag of the initialisation. Products record it as their history.
 func (a *app) predictCommandLine(cmd *cobra.Command) string {
 	words := []string{"ensemble predict"}
 	skip := false

@@ -19,10 +19,10 @@ import (
 func trainCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "train -c FILE --run-dir DIR",
-		Short: "Train networks on past forecasts and judge them",
-		Long: "Train networks on past forecasts and judge them on starts that they have not\n" +
-			"seen. The run directory gets the model, checkpoints, events and scores.\n" +
-			"SIGTERM, SIGINT and SIGUSR1 save the state and end with exit code 75.",
+		Short: "Train networks on past forecasts",
+		Long: "Train networks on past forecasts and evaluate them on held-out initialisations.\n" +
+			"The run directory gets the model, checkpoints, events and scores. SIGTERM,\n" +
+			"SIGINT and SIGUSR1 save the state and end with exit code 75.",
 		Example: "  ensemble train -c train.yaml --run-dir runs/a\n" +
 			"  ensemble train -c train.yaml --run-dir runs/a --resume auto\n" +
 			"  ensemble train -c train.yaml --run-dir runs/b --set train.seed=2",
@@ -35,7 +35,7 @@ func trainCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// trainFlags are the flags of a training.
+// trainFlags are the flags of `ensemble train`.
 type trainFlags struct {
 	app       *app
 	cmd       *cobra.Command
@@ -49,22 +49,24 @@ type trainFlags struct {
 func (t *trainFlags) bind() {
 	f := t.cmd.Flags()
 	t.src, t.reporter, t.overwrite, t.threads = configFlags(t.cmd), t.app.progressFlag(f), overwriteFlag(f), threadsFlag(f)
-	f.StringVar(&t.o.RunDir, "run-dir", "", "`DIR` of this run")
-	f.StringVar(&t.o.Timing.Log, "mllog", "", "new `FILE` for a log of the time to --quality, by the rules of MLPerf HPC")
-	f.Float64Var(&t.o.Timing.Target, "quality", 0, "`LOSS` on the validation starts at which the clock of --mllog stops")
-	f.StringVar(&t.o.Resume, "resume", "", "go on with a run: auto, or the number of a `STEP`")
+	f.StringVar(&t.o.RunDir, "run-dir", "", "run `DIR`")
+	f.StringVar(&t.o.Timing.Log, "mllog", "", "new `FILE` for an MLPerf HPC log of the time to --quality")
+	f.Float64Var(&t.o.Timing.Target, "quality", 0, "target validation `LOSS` at which the timing of --mllog stops")
+	f.StringVar(&t.o.Resume, "resume", "", "resume the run from its last checkpoint (auto) or from this `STEP`")
 }
 
-// read checks the flags and makes options of them.
+// read checks the flags and fills the options.
+//
+// Errors: exit 64, those of config.LoadTrain.
 func (t *trainFlags) read() (err error) {
 	if err := requireFlags(t.cmd, "run-dir"); err != nil {
 		return err
 	}
 	if _, err := strconv.ParseUint(t.o.Resume, 10, 64); t.o.Resume != "" && t.o.Resume != "auto" && err != nil {
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no step", t.o.Resume), At: "--resume", Fix: "give auto, or the number of a step"}
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid step %q", t.o.Resume), At: "--resume", Fix: "give auto, or the number of a step"}
 	}
 	if (t.o.Timing.Log == "") != !t.cmd.Flags().Changed("quality") {
-		return &exit.Error{Code: exit.Usage, What: "--mllog and --quality go together", At: "ensemble train", Fix: "give both, or none"}
+		return &exit.Error{Code: exit.Usage, What: "--mllog and --quality must be given together", At: "ensemble train", Fix: "give both, or neither"}
 	}
 	t.o.Timing.Benchmark = "ensemble"
 	policy, err := t.overwrite()

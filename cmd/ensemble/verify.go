@@ -20,13 +20,13 @@ import (
 func verifyCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify --forecast FILE... --analysis FILE... | --join FILE...",
-		Short: "Score published means and spreads against analyses",
-		Long: "Score published means and spreads against analyses, and their spreads against\n" +
-			"the full ensemble's, beside the raw ensemble, climatology and EMOS. Under mpirun\n" +
-			"or srun the ranks deal the starts out among themselves, with the same scores.\n" +
-			"Sums that are saved month by month are joined to the scores of all months.\n" +
-			"--rolling judges products as their analyses arrive, with alarms, and ends with 1\n" +
-			"while there are any (docs/verification.md).",
+		Short: "Verify published products against analyses",
+		Long: "Verify published products against analyses: scores of mean and spread, of the\n" +
+			"spread relative to the full ensemble, and of the raw ensemble, climatology and\n" +
+			"EMOS for comparison. Under mpirun or srun, initialisations are distributed over\n" +
+			"the ranks; the scores are the same. --join combines the saved sums of several\n" +
+			"months into scores of all. --rolling verifies products as their analyses\n" +
+			"arrive, and raises alarms (exit code 1; docs/verification.md).",
 		Example: "  ensemble verify --forecast products/*/*.nc --analysis an/*.nc\n" +
 			"  ensemble verify --forecast products/*/*.nc --analysis an/*.nc \\\n" +
 			"    --members fc/*.grib2 --run-dir runs/a --out scores\n" +
@@ -45,7 +45,7 @@ func verifyCommand(a *app) *cobra.Command {
 	return cmd
 }
 
-// verifyFlags are the flags of a verification.
+// verifyFlags are the flags of `ensemble verify`.
 type verifyFlags struct {
 	app                               *app
 	cmd                               *cobra.Command
@@ -60,26 +60,26 @@ type verifyFlags struct {
 
 func (v *verifyFlags) bind() {
 	f, a := v.cmd.Flags(), v.app
-	v.forecast = a.filesFlag(f, "forecast", "`FILE`s that predict wrote, or their folders")
-	v.analysis = a.filesFlag(f, "analysis", "`FILE`s of the analyses, or their folder")
-	v.members = a.filesFlag(f, "members", "`FILE`s of the full ensemble of the same starts, or their folder")
-	f.StringVar(&v.o.RunDir, "run-dir", "", "`DIR` of the training, for its baselines")
+	v.forecast = a.filesFlag(f, "forecast", "product `FILE`s of predict, or their directories")
+	v.analysis = a.filesFlag(f, "analysis", "analysis `FILE`s, or their directory")
+	v.members = a.filesFlag(f, "members", "`FILE`s of the full ensemble of the same initialisations, or their directory")
+	f.StringVar(&v.o.RunDir, "run-dir", "", "run `DIR` of the model, for its baselines")
 	f.StringVarP(&v.o.Out, "out", "o", "", "`DIR` for scores.json, scores.csv and tables in Parquet")
-	f.StringSliceVar(&v.o.Selection.Scores, "scores", nil, "`IDS` of scores, default or all (docs/verification.md)")
-	f.StringArrayVar(&v.o.Selection.Thresholds, "above", nil, "thresholds of events, `VARIABLE=VALUE,VALUE`")
-	f.StringArrayVar(&v.o.Selection.Regions, "region", nil, "`NAME`, or NAME=SOUTH:NORTH:WEST:EAST, scored too")
-	f.BoolVar(&v.o.Selection.Seasons, "seasons", false, "score the seasons by themselves too")
-	f.StringVar(&v.o.Selection.Weights, "weights", scoring.WeightsByArea, "of points: area, or `none`, as published tables of ENS-10")
-	f.StringVar(&v.o.Climate, "climate", "", "`FILE` of a climate's quantiles (default: that of --run-dir)")
-	f.StringVar(&v.o.Sums, "sums", "", "`FILE` for the sums of these starts, to be joined")
-	v.join = a.filesFlag(f, "join", "`FILE`s of sums to be joined, or folders of *.sums")
-	f.StringVar(&v.rolling.Dir, "rolling", "", "`DIR` of what was judged before, its newest scores and alarms")
-	f.IntVar(&v.rolling.Window, "window", 30, "newest starts that --rolling judges together")
-	f.StringArrayVar(&v.bands, "band", nil, "without alarm: spread_skill=0.8:1.25, bias=0.25, tilt=0.1, bend=0.3, skill=0")
-	f.StringVar(&v.rolling.Against, "against", "", "`DIR` of --rolling of another model: gives a verdict on this one")
+	f.StringSliceVar(&v.o.Selection.Scores, "scores", nil, "`LIST` of score IDs, or default, or all (docs/verification.md)")
+	f.StringArrayVar(&v.o.Selection.Thresholds, "above", nil, "thresholds of events in SI units, `VARIABLE=VALUE,VALUE` (repeatable)")
+	f.StringArrayVar(&v.o.Selection.Regions, "region", nil, "additional `REGION`, by name or NAME=SOUTH:NORTH:WEST:EAST (repeatable)")
+	f.BoolVar(&v.o.Selection.Seasons, "seasons", false, "also compute scores of each season")
+	f.StringVar(&v.o.Selection.Weights, "weights", scoring.WeightsByArea, "weights of grid points: area, or `none` as in the published tables of ENS-10")
+	f.StringVar(&v.o.Climate, "climate", "", "`FILE` with climate quantiles (default: that of --run-dir)")
+	f.StringVar(&v.o.Sums, "sums", "", "`FILE` for the sums of these initialisations, for --join")
+	v.join = a.filesFlag(f, "join", "`FILE`s of sums to combine, or directories of *.sums")
+	f.StringVar(&v.rolling.Dir, "rolling", "", "`DIR` of earlier results: scores, history and alarms")
+	f.IntVar(&v.rolling.Window, "window", 30, "number of latest initialisations that --rolling verifies together")
+	f.StringArrayVar(&v.bands, "band", nil, "`RANGE` without alarm: spread_skill=0.8:1.25, bias=0.25, tilt=0.1, bend=0.3, skill=0 (repeatable)")
+	f.StringVar(&v.rolling.Against, "against", "", "--rolling `DIR` of another model; writes a verdict on this model")
 	sparseFlag(f, &v.o.Sparse)
 	v.layout, v.regrid = layoutFlags(f), regridFlag(f)
-	f.UintVar(&v.resamples, "resamples", 2000, "draws of the block bootstrap behind the intervals")
+	f.UintVar(&v.resamples, "resamples", 2000, "number of block bootstrap resamples for confidence intervals")
 }
 
 func (v *verifyFlags) run(ctx context.Context, _ []string) (result, error) {
@@ -113,7 +113,7 @@ func (v *verifyFlags) run(ctx context.Context, _ []string) (result, error) {
 		return verifyRolling(ctx, v.cmd, rolling, v.bands)
 	}
 	if f.Changed("window") || f.Changed("band") || f.Changed("against") {
-		return result{}, &exit.Error{Code: exit.Usage, What: "--window, --band and --against belong to --rolling", At: v.cmd.CommandPath(), Fix: "give --rolling DIR, or leave them out"}
+		return result{}, &exit.Error{Code: exit.Usage, What: "--window, --band and --against require --rolling", At: v.cmd.CommandPath(), Fix: "give --rolling DIR, or leave them out"}
 	}
 	r, err := verify.Run(ctx, o)
 	if err != nil {
@@ -122,19 +122,19 @@ func (v *verifyFlags) run(ctx context.Context, _ []string) (result, error) {
 	return verifyResult(r), nil
 }
 
-// verifyRolling judges what has come since the last call.
+// verifyRolling verifies the products whose analyses have arrived since the last call.
 //
 // Errors: exit 1 while there are alarms.
 func verifyRolling(ctx context.Context, cmd *cobra.Command, o verify.RollingOptions, bands []string) (result, error) {
 	if o.Out != "" || o.Sums != "" {
-		return result{}, &exit.Error{Code: exit.Usage, What: "--out and --sums do not go with --rolling", At: cmd.CommandPath(), Why: "scores and sums lie in its folder", Fix: "leave them out"}
+		return result{}, &exit.Error{Code: exit.Usage, What: "--out and --sums cannot be used with --rolling", At: cmd.CommandPath(), Why: "scores and sums are written to its directory", Fix: "leave them out"}
 	}
-	if fewest := o.Bootstrap.MinDates(); o.Window < fewest { // nothing would ever be said, and alarms that there are would go
-		return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("a window of %s", humanise.Count(o.Window, "start")), At: "--window", Why: "so few starts have no intervals", Fix: fmt.Sprintf("give %d or more", fewest)}
+	if fewest := o.Bootstrap.MinDates(); o.Window < fewest { // no alarm could be raised, and existing ones would end
+		return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("window of %s is too short", humanise.Count(o.Window, "initialisation")), At: "--window", Why: "confidence intervals need more", Fix: fmt.Sprintf("give %d or more", fewest)}
 	}
 	for _, b := range bands {
 		if err := o.Bands.Set(b); err != nil {
-			return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("%q is no band", b), At: "--band", Why: err.Error(), Fix: "write it as spread_skill=0.8:1.25 or bias=0.25", Err: err}
+			return result{}, &exit.Error{Code: exit.Usage, What: fmt.Sprintf("invalid range %q", b), At: "--band", Why: err.Error(), Fix: "write it as spread_skill=0.8:1.25 or bias=0.25", Err: err}
 		}
 	}
 	r, err := verify.Rolling(ctx, o)
@@ -143,19 +143,19 @@ func verifyRolling(ctx context.Context, cmd *cobra.Command, o verify.RollingOpti
 	}
 	answer := result{data: r, outputs: r.Outputs, warnings: r.Warnings}
 	if n := len(r.Alarms.Alarms); n > 0 {
-		return answer, &exit.Error{Code: exit.No, What: humanise.Count(n, "alarm"), At: o.Dir, Why: r.Alarms.Alarms[0].Text, Fix: "look at scores and history there; train again, or let predictions fall back: docs/verification.md"}
+		return answer, &exit.Error{Code: exit.No, What: humanise.Count(n, "alarm"), At: o.Dir, Why: r.Alarms.Alarms[0].Text, Fix: "see its scores and history; retrain the model, or use a fallback forecast (docs/verification.md)"}
 	}
 	return answer, nil
 }
 
-// verifyResult is the answer with the scores.
+// verifyResult is the result with the scores.
 func verifyResult(r *verify.Result) result {
 	return result{data: r.Scores, shown: r, outputs: r.Outputs, warnings: r.Warnings}
 }
 
-// joinSums joins files of sums, which say by themselves what they are of.
+// joinSums combines files of sums, which record their own settings.
 //
-// Errors: exit 64 for flags that only a new verification has.
+// Errors: exit 64 for flags that apply only to a new verification.
 func joinSums(cmd *cobra.Command, o verify.JoinOptions, names []string) (result, error) {
 	var given []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -164,8 +164,8 @@ func joinSums(cmd *cobra.Command, o verify.JoinOptions, names []string) (result,
 		}
 	})
 	if len(given) > 0 {
-		return result{}, &exit.Error{Code: exit.Usage, What: "sums are joined as they are", At: strings.Join(given, ", "), Why: "the files say what was scored, and how",
-			Fix: "leave these flags out beside --join, or verify again"}
+		return result{}, &exit.Error{Code: exit.Usage, What: "flags cannot be used with --join", At: strings.Join(given, ", "), Why: "the settings are those of the files of sums",
+			Fix: "leave these flags out, or verify again"}
 	}
 	var err error
 	if o.Files, err = verify.SumsFiles("--join", names); err != nil {

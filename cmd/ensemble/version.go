@@ -14,7 +14,7 @@ import (
 func versionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:         "version",
-		Short:       "Print the version of the program and of Go",
+		Short:       "Print version information",
 		Example:     "  ensemble version\n  ensemble version --json",
 		Args:        noArgs,
 		Annotations: annotations("ensemble doctor"),
@@ -24,7 +24,7 @@ func versionCommand(a *app) *cobra.Command {
 	}
 }
 
-// versionResult is the answer of `ensemble version` and of --version.
+// versionResult is the result of `ensemble version` and of --version.
 func versionResult() result {
 	return result{data: map[string]string{"go": runtime.Version(), "system": runtime.GOOS + "/" + runtime.GOARCH},
 		text: func(w io.Writer) error {

@@ -168,7 +168,7 @@ func TestExpectedAndLagged(t *testing.T) {
 	f.predict(exit.OK, []string{"4 of 5 members are complete", "1 degraded"}, append(slices.Clone(degrade), "--set", "members.expected=5", path)...)
 	f.predict(exit.NotYet, []string{"member 7 is in none"}, "--set", "members.expected=[0, 7]", path)
 	f.predict(exit.Usage, []string{"members.minimum is 9, of 5"}, "--set", "members.expected=5", "--set", "members.minimum=9", path)
-	f.predict(exit.Usage, []string{"is no deadline"}, "--deadline", "soon", path)
+	f.predict(exit.Usage, []string{"invalid deadline"}, "--deadline", "soon", path)
 	// Two members of today, two of yesterday.
 	today := f.put("today.grib2", join(without(cycle(lastDay), func(m testgrib.Message) bool { return m.Member > 1 })...))
 	old := cycle(lastDay.AddDate(0, 0, -1))

@@ -1,18 +1,18 @@
 package config
 
-// Axial describes the attention of axial_transformer, whose points attend to each other along leads, levels, latitudes and
-// longitudes in turn.
+// Axial is the section model.axial of axial_transformer, whose points attend to each other along
+// leads, levels, latitudes and longitudes in turn.
 type Axial struct {
-	Blocks int `key:"blocks"`
-	Window int `key:"window"`
+	Blocks int `key:"blocks"` // number of transformer blocks
+	Window int `key:"window"` // points of latitude and longitude, at the coarsest resolution
 }
 
-// axialKeys describe it too.
+// axialKeys are the rows of Axial.
 func axialKeys() []Key {
 	return []Key{
 		{Path: "model.axial.blocks", Default: "2", Check: Between(1, 100), Example: "4",
-			Help: "Blocks of axial_transformer, each with attention along leads, levels, latitudes and longitudes."},
+			Help: "Number of blocks of axial_transformer; each has attention along leads, levels, latitudes and longitudes."},
 		{Path: "model.axial.window", Default: "8", Check: Between(1, 1024), Example: "16",
-			Help: "Points of latitude and of longitude that see each other at a time in axial_transformer, at most, at the resolution that model.stages leaves. Every second block shifts these windows by half of one."},
+			Help: "Largest attention window of axial_transformer along latitude and longitude, in points of the resolution after model.stages. Every second block shifts the windows by half their size."},
 	}
 }

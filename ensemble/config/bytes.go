@@ -7,16 +7,17 @@ import (
 	"strconv"
 )
 
-// Bytes is an amount of memory. 0 stands for no bound.
+// Bytes is an amount of memory. Zero usually means no limit.
 type Bytes int64
 
-// units of Bytes, the largest first: powers of two, then of ten.
+// units of Bytes, powers of two first, largest first; ParseBytes reads all, String writes the
+// powers of two.
 var units = []struct {
 	name  string
 	bytes int64
 }{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1}}
 
-// String is the number in the largest power of two in which it is whole.
+// String formats b in the largest power-of-two unit that divides it, such as 4GiB.
 func (b Bytes) String() string {
 	if b == 0 {
 		return "0"
@@ -29,18 +30,18 @@ func (b Bytes) String() string {
 	return strconv.FormatInt(int64(b), 10) + "B"
 }
 
+// bytesText matches a number with a unit, such as 1.5GiB.
 var bytesText = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)([kKMGT]?i?B)$`)
 
-// ParseBytes reads 4GiB, 1.5GiB, 800MB and 0.
+// ParseBytes parses 4GiB, 1.5GiB, 800MB and 0.
 //
-// Errors: a bare number other than 0, since its unit would be a guess; a fraction
-// of a byte; anything else.
+// Errors: a number without unit other than 0; a fraction of a byte; any other text.
 func ParseBytes(s string) (Bytes, error) {
 	if s == "0" {
 		return 0, nil
 	}
 	if plainInt.MatchString(s) {
-		return 0, fmt.Errorf("an amount of memory needs its unit: write %sGiB if 2³⁰ bytes are meant", s)
+		return 0, fmt.Errorf("missing unit: write %sGiB for units of 2³⁰ bytes", s)
 	}
 	m := bytesText.FindStringSubmatch(s)
 	if m == nil {
@@ -53,9 +54,9 @@ func ParseBytes(s string) (Bytes, error) {
 		v, err := strconv.ParseFloat(m[1], 64)
 		switch v *= float64(u.bytes); {
 		case err != nil || v >= math.MaxInt64:
-			return 0, fmt.Errorf("%s is too much", s)
+			return 0, fmt.Errorf("%s is too large", s)
 		case v != math.Trunc(v):
-			return 0, fmt.Errorf("%s is no whole number of bytes", s)
+			return 0, fmt.Errorf("%s is not a whole number of bytes", s)
 		}
 		return Bytes(v), nil
 	}

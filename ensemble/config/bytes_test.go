@@ -28,8 +28,8 @@ func TestParseBytes(t *testing.T) {
 		}
 	}
 	for text, why := range map[string]string{
-		"4": "write 4GiB", "-1GiB": "wrong kind", "4 GiB": "wrong kind", "4gib": "wrong kind", "4KB": "wrong kind", "GiB": "wrong kind",
-		"99999999TiB": "too much", "0.3B": "whole number of bytes", "": "wrong kind",
+		"4": "write 4GiB", "-1GiB": "wrong type", "4 GiB": "wrong type", "4gib": "wrong type", "4KB": "wrong type", "GiB": "wrong type",
+		"99999999TiB": "too large", "0.3B": "whole number of bytes", "": "wrong type",
 	} {
 		if got, err := ParseBytes(text); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%q: %d, error %v, want one that says %q", text, got, err, why)

@@ -8,14 +8,16 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Calibrate says what is calibrated on the validation starts: the whole distribution, and probabilities.
+// Calibrate is the section calibrate: post-hoc calibration of the distribution and of event
+// probabilities, fitted to the validation data.
 type Calibrate struct {
 	Distribution  string                   `key:"distribution"`
 	Probabilities string                   `key:"probabilities"`
 	Events        []ensemble.VariableEvent `key:"events"`
 }
 
-// Ways to calibrate probabilities; StudentCalibration is one of distributions.
+// Calibration methods: StudentCalibration for distributions, IsotonicCalibration and
+// ReliabilityCalibration for probabilities.
 const (
 	NoCalibration          = "none"
 	StudentCalibration     = "student"
@@ -27,15 +29,15 @@ const (
 func calibrateKeys() []Key {
 	return []Key{
 		{Path: "calibrate.distribution", Default: NoCalibration, Check: OneOf(NoCalibration, StudentCalibration), Example: StudentCalibration,
-			Help: "Whether the distribution is calibrated on the validation starts: student gives a normal head the spread that its error has there, and Student's tails."},
+			Help: "Calibration of the distribution on the validation data. student: a normal distribution becomes Student's t with the spread and the tails of the validation errors."},
 		{Path: "calibrate.probabilities", Default: NoCalibration, Check: OneOf(NoCalibration, IsotonicCalibration, ReliabilityCalibration), Example: IsotonicCalibration,
-			Help: "Whether probabilities of events are calibrated on the validation starts, for `predict`: isotonic by isotonic regression, reliability by a reliability table."},
+			Help: "Calibration of event probabilities on the validation data, applied by `ensemble predict`: isotonic regression, or a reliability table."},
 		{Path: "calibrate.events", Example: "[t2m>273.15, \"tp>5 mm\"]",
-			Help: "Events whose probabilities are calibrated: a target above or below a limit. Limits without a unit are SI."},
+			Help: "Events whose probabilities are calibrated: a target above or below a threshold. Thresholds without a unit are in SI units."},
 	}
 }
 
-// checkCalibrate applies the rules between keys of calibrate and others.
+// checkCalibrate checks the section calibrate against the head and the targets.
 func (c *TrainConfig) checkCalibrate() []*exit.Error {
 	var faults []*exit.Error
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
@@ -45,45 +47,46 @@ func (c *TrainConfig) checkCalibrate() []*exit.Error {
 	}
 	if k.Probabilities == NoCalibration {
 		if len(k.Events) > 0 {
-			add("calibrate.events", "events are named and no probability is calibrated", "calibrate.probabilities is "+NoCalibration, "set calibrate.probabilities: isotonic, or remove the events")
+			add("calibrate.events", "calibrate.events without calibration of probabilities", "calibrate.probabilities is "+NoCalibration, "set calibrate.probabilities: isotonic, or remove the events")
 		}
 		return faults
 	}
 	if len(k.Events) == 0 {
-		add("calibrate.events", "probabilities are calibrated without an event", "each event has a calibration of its own", "name events, such as [t2m>273.15]")
+		add("calibrate.events", "calibrate.probabilities without events", "each event has its own calibration", "add events, such as [t2m>273.15]")
 	}
 	if c.Model.Head != DistributionHead {
-		add("calibrate.probabilities", "head "+string(c.Model.Head)+" has no probabilities", "", "set model.head: distribution, or calibrate.probabilities: none")
+		add("calibrate.probabilities", "head "+string(c.Model.Head)+" predicts no probabilities", "", "set model.head: distribution, or calibrate.probabilities: none")
 	}
 	for _, q := range k.Events {
 		if !slices.ContainsFunc(c.Data.Targets, func(t Target) bool { return t.Variable == q.Variable }) {
-			add("calibrate.events", "event "+q.String()+" is of no target", "the targets are "+strings.Join(targetNames(c.Data.Targets), ", "), "name events of data.targets")
+			add("calibrate.events", "event "+q.String()+" is not about a target", "the targets are "+strings.Join(targetNames(c.Data.Targets), ", "), "use variables of data.targets")
 		}
 		if q.Event.Relation == ensemble.Between {
-			add("calibrate.events", "event "+q.String()+" has two limits", "its probability follows from those of its limits", "name an event above each of the limits")
+			add("calibrate.events", "event "+q.String()+" has two thresholds", "its probability follows from those of both thresholds", "give one event for each threshold")
 		}
 	}
 	return faults
 }
 
-// checkDistribution refuses to calibrate what is not a normal distribution.
+// checkDistribution checks that the distribution to calibrate is normal and unbounded.
 func (c *TrainConfig) checkDistribution(add func(path, what, why, fix string)) {
 	const path, none = "calibrate.distribution", ", or calibrate.distribution: none"
 	if c.Model.Head != DistributionHead {
-		add(path, "head "+string(c.Model.Head)+" gives no distribution to calibrate", "", "set model.head: distribution"+none)
+		add(path, "head "+string(c.Model.Head)+" predicts no distribution to calibrate", "", "set model.head: distribution"+none)
 	} else if c.Model.Family != NormalFamily {
-		add(path, "family "+string(c.Model.Family)+" is not calibrated", "Student's t distribution stands for a normal one", "set model.family: "+string(NormalFamily)+none)
+		add(path, "family "+string(c.Model.Family)+" cannot be calibrated", "Student's t distribution replaces a normal distribution", "set model.family: "+string(NormalFamily)+none)
 	}
 	for _, t := range c.Data.Targets {
 		if v, known := ensemble.VariableNamed(t.Variable); known {
 			if bounded, _ := v.NonNegative(); bounded {
-				add(path, "the distribution of "+t.Variable+" is not calibrated", "none of its values is below 0, where Student's t distribution reaches",
-					"train "+t.Variable+" by itself with a family of values from 0 on"+none)
+				add(path, "the distribution of "+t.Variable+" cannot be calibrated", "it is never below 0, but Student's t distribution is unbounded",
+					"train "+t.Variable+" separately with a non-negative family"+none)
 			}
 		}
 	}
 }
 
+// targetNames lists the variables of targets.
 func targetNames(targets []Target) []string {
 	out := make([]string, len(targets))
 	for i, t := range targets {

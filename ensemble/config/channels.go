@@ -5,35 +5,35 @@ import (
 	"slices"
 )
 
-// What prune.target removes a share of.
+// Units of the pruning target with structure channel.
 const (
-	ChannelsUnit   = "channels"
-	OperationsUnit = "operations"
+	ChannelsUnit   = "channels"   // fraction of the channels
+	OperationsUnit = "operations" // fraction of the FLOPs
 )
 
-// ChannelMethods are those that choose channels.
+// ChannelMethods are the pruning methods that support structure channel.
 var ChannelMethods = []string{MagnitudePruning, TaylorPruning, RandomPruning}
 
-// checkChannels: what the removal of channels cannot be.
+// checkChannels checks the keys that structure channel does not support.
 func (c *TrainConfig) checkChannels(add func(path, what, why, fix string)) {
 	p := c.Prune
 	if p.Structure != ChannelStructure {
 		return
 	}
 	if !slices.Contains(ChannelMethods, p.Method) {
-		add("prune.method", p.Method+" is given structure "+ChannelStructure, "it brings weights back, and channels that went are nowhere in the network",
+		add("prune.method", "method "+p.Method+" does not support structure "+ChannelStructure, "it regrows weights, but removed channels no longer exist",
 			"set prune.method: "+MagnitudePruning+" or "+TaylorPruning+", or another prune.structure")
 	}
 	if p.Method == TaylorPruning && p.Initial > 0 && p.From.Fraction(c.Train.Train.Epochs) == 0 {
-		add("prune.initial", fmt.Sprintf("channels are removed before the first step, by method %s", p.Method), "scores come from gradients of steps", "remove prune.initial, or let prune.from come later")
+		add("prune.initial", fmt.Sprintf("method %s would remove channels before the first step", p.Method), "its scores are computed from gradients", "remove prune.initial, or set a later prune.from")
 	}
 	if p.EffectiveScope() == ERKScope && !p.regrows() {
-		add("prune.scope", "scope "+ERKScope+" is given structure "+ChannelStructure, "it shares out single weights", "set prune.scope: "+UniformScope+" or "+GlobalScope)
+		add("prune.scope", "scope "+ERKScope+" does not support structure "+ChannelStructure, "it distributes single weights over layers", "set prune.scope: "+UniformScope+" or "+GlobalScope)
 	}
 	if n := c.Train.Train.Networks; n > 1 {
-		add("train.networks", "channels are removed, and networks are averaged", "each would have other channels", "set train.networks: 1, and train with other seeds")
+		add("train.networks", "channel pruning with averaged networks", "each network would keep different channels", "set train.networks: 1, and train once for each seed")
 	}
 	if p.Kernels == SparseKernels {
-		add("prune.kernels", "prune.kernels is "+SparseKernels+" with structure "+ChannelStructure, "the smaller network is dense", "remove it")
+		add("prune.kernels", "prune.kernels is "+SparseKernels+" with structure "+ChannelStructure, "the pruned network is dense", "remove it")
 	}
 }

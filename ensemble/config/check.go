@@ -10,44 +10,44 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// Check is a condition on a value; in a list, on every element. The zero value
-// allows everything.
+// Check is a condition on the value of a key; for a list, on every element. The zero value allows
+// all values.
 type Check struct {
-	Text   string // as it stands in help and errors: "1 or more"
+	Text   string // condition in words, for help and errors: "1 or more"
 	ok     func(v any) bool
-	names  []string       // the allowed words, for suggestions
-	schema map[string]any // what JSON Schema can say of it
+	names  []string       // allowed words, for suggestions; nil if values are no words
+	schema map[string]any // the condition as JSON Schema keywords, as far as it has them
 }
 
-// AtLeast allows numbers from lo, and durations from lo hours.
+// AtLeast allows numbers ≥ lo, and durations of at least lo hours.
 func AtLeast(lo float64) Check {
 	return Check{Text: number(lo) + " or more", ok: func(v any) bool { return value(v) >= lo }, schema: map[string]any{"minimum": lo}}
 }
 
-// Above allows numbers greater than lo.
+// Above allows numbers > lo.
 func Above(lo float64) Check {
 	return Check{Text: "more than " + number(lo), ok: func(v any) bool { return value(v) > lo }, schema: map[string]any{"exclusiveMinimum": lo}}
 }
 
-// Between allows numbers from lo to hi, both included.
+// Between allows numbers in [lo, hi].
 func Between(lo, hi float64) Check {
 	return Check{Text: number(lo) + " to " + number(hi), ok: func(v any) bool { return value(v) >= lo && value(v) <= hi },
 		schema: map[string]any{"minimum": lo, "maximum": hi}}
 }
 
-// BetweenExclusive allows numbers between lo and hi, without the two.
+// BetweenExclusive allows numbers in the open interval (lo, hi).
 func BetweenExclusive(lo, hi float64) Check {
 	return Check{Text: fmt.Sprintf("more than %s and less than %s", number(lo), number(hi)),
 		ok: func(v any) bool { return value(v) > lo && value(v) < hi }, schema: map[string]any{"exclusiveMinimum": lo, "exclusiveMaximum": hi}}
 }
 
-// BetweenHalfOpen allows numbers from lo up to, but not including, hi.
+// BetweenHalfOpen allows numbers in the half-open interval [lo, hi).
 func BetweenHalfOpen(lo, hi float64) Check {
 	return Check{Text: fmt.Sprintf("%s or more and less than %s", number(lo), number(hi)),
 		ok: func(v any) bool { return value(v) >= lo && value(v) < hi }, schema: map[string]any{"minimum": lo, "exclusiveMaximum": hi}}
 }
 
-// OneOf allows the given words, or the given whole numbers.
+// OneOf allows the given words or whole numbers.
 func OneOf[T ~string](words ...T) Check {
 	names, list := make([]string, len(words)), make([]any, len(words))
 	for i, w := range words {
@@ -60,9 +60,11 @@ func OneOf[T ~string](words ...T) Check {
 		ok: func(v any) bool { return slices.Contains(names, fmt.Sprint(v)) }}
 }
 
+// number formats a bound of a range.
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// value is the number that a check compares: itself, or the hours of a duration.
+// value is the number that range checks compare: the number itself, or a duration in hours. It
+// panics for types without range checks, as the schema is at fault.
 func value(v any) float64 {
 	switch v := v.(type) {
 	case int:

@@ -2,14 +2,15 @@ package config
 
 import "github.com/ensemble-weather/ensemble/internal/exit"
 
-// Values of Climate.Source.
+// Sources of the climate.
 const (
 	NoClimate       = "none"
 	ClimateAnalyses = "analyses"
 	ClimateMembers  = "members"
 )
 
-// Climate says what extreme forecast indices compare forecasts with.
+// Climate is the section climate: the quantiles of a climatological distribution with which the
+// extreme forecast index (EFI) compares forecasts.
 type Climate struct {
 	Source  string  `key:"of"`
 	File    Path    `key:"file"`
@@ -18,39 +19,40 @@ type Climate struct {
 	Days    float64 `key:"days"`
 }
 
-// climateKeys describe climate.
+// climateKeys are the rows of Climate, and of the weight that needs one.
 func climateKeys() []Key {
 	return []Key{
 		{Path: "climate.of", Default: NoClimate, Check: OneOf(NoClimate, ClimateAnalyses, ClimateMembers), Example: ClimateMembers, MayChangeOnResume: true,
-			Help: "Climate whose quantiles are kept with the model, for extreme forecast indices and scores where they are largest: of all members of the training and validation starts (as the forecast model's own climate), or of their analyses. none keeps none."},
+			Help: "Source of the climate quantiles that are saved with the model, for the extreme forecast index and scores of extremes. members: all members of the training and validation data, the model climate. analyses: the analyses of these. none: no climate is saved."},
 		{Path: "climate.file", Example: "runs/a/model/climate.safetensors", MayChangeOnResume: true,
-			Help: "Quantiles of a climate that another training made, in place of climate.of."},
+			Help: "File with the climate quantiles of another run, instead of a new climate."},
 		{Path: "climate.steps", Default: "100", Check: OneOf("20", "100"), Example: "20", MayChangeOnResume: true,
-			Help: "Steps between the quantiles of 0 and 1. The shift of tails needs 100; 20 take a fifth of the room."},
+			Help: "Number of quantile intervals between probabilities 0 and 1. The shift of tails (SOT) needs 100; 20 need a fifth of the memory."},
 		{Path: "climate.windows", Default: "12", Check: Between(1, 366), Example: "1", MayChangeOnResume: true,
-			Help: "Windows of the year that have quantiles of their own, evenly spaced; 1 has one for all dates."},
+			Help: "Number of seasonal windows, evenly spaced over the year, with their own quantiles; 1: one climate for all dates."},
 		{Path: "climate.days", Default: "60", Check: Between(1, 366), Example: "31", MayChangeOnResume: true,
-			Help: "Length of a window in days; with one window every date counts."},
+			Help: "Length of a window in days; with one window all dates are used."},
 		{Path: "train.loss.extreme", Default: "0", Check: AtLeast(0), Example: "2",
-			Help: "Weight of unusual forecasts: points count 1 + train.loss.extreme times the size of the extreme forecast index of all members against the climate."},
+			Help: "Extra weight w of extremes in the loss: points are weighted by 1 + w |EFI|, with the extreme forecast index of all members relative to the climate."},
 	}
 }
 
-// checkClimate: a climate is made of something, or read, not both.
+// checkClimate checks that the climate has exactly one source, and that losses that need it have
+// one.
 func (c *TrainConfig) checkClimate() []*exit.Error {
 	var faults []*exit.Error
 	if c.Climate.Source == ClimateAnalyses && len(c.Data.Analyses) == 0 && c.Data.Store == "" {
-		faults = append(faults, c.fault("climate.of", "climate.of is analyses and there are none", "data.analyses is empty", "add data.analyses, or set climate.of: members"))
+		faults = append(faults, c.fault("climate.of", "climate.of is analyses without data.analyses", "data.analyses is empty", "add data.analyses, or set climate.of: members"))
 	}
 	if c.Train.Train.Loss.Extreme > 0 && c.Climate.Source == NoClimate && c.Climate.File == "" {
-		faults = append(faults, c.fault("train.loss.extreme", "unusual forecasts have a weight, and there is no climate", "climate.of is none and there is no climate.file",
-			"set climate.of: members, or name a climate.file"))
+		faults = append(faults, c.fault("train.loss.extreme", "train.loss.extreme without a climate", "climate.of is none and climate.file is not set",
+			"set climate.of: members, or climate.file"))
 	}
 	if kind := c.Train.Train.Loss.Kind; c.Train.Train.Loss.Extreme > 0 && (kind == SSIMLoss || kind == MSSSIMLoss) {
-		faults = append(faults, c.fault("train.loss.extreme", "train.loss.extreme is given to a loss of windows", "train.loss.kind is "+string(kind), "remove it, or set another train.loss.kind"))
+		faults = append(faults, c.fault("train.loss.extreme", "train.loss.extreme with a loss over windows", "train.loss.kind is "+string(kind), "remove it, or set another train.loss.kind"))
 	}
 	if c.Climate.Source != NoClimate && c.Climate.File != "" {
-		faults = append(faults, c.fault("climate.file", "a climate is to be read, and to be made", "climate.of is "+c.Climate.Source, "remove climate.file, or climate.of"))
+		faults = append(faults, c.fault("climate.file", "two sources of the climate: climate.file and climate.of", "climate.of is "+c.Climate.Source, "remove climate.file, or climate.of"))
 	}
 	return faults
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// DistilJob is the configuration of `ensemble distil`.
+// DistilJob is the configuration of `ensemble distil`: the student network, and how it is trained.
 type DistilJob struct {
 	Version      int     `key:"version"`
 	Teachers     []Path  `key:"from"`
@@ -22,26 +22,27 @@ type DistilJob struct {
 	Model        Model   `key:"model"`
 }
 
-// trainKeyOf are the keys of train.yaml that those of a student stand for.
+// trainKeyOf maps keys of distil.yaml to the keys of train.yaml that they set.
 var trainKeyOf = map[string]string{
 	"weight": "teacher.weight", "epochs": "train.epochs", "learning_rate": "train.learning_rate", "schedule": "train.schedule", "warmup": "train.warmup",
 	"patience": "train.early_stop.patience", "seed": "train.seed", "networks": "train.networks",
 }
 
-// DistilSchema describes distil.yaml. The student's network has the keys that it has in train.yaml; what is not given
-// is as the teacher's training had it.
+// DistilSchema is the schema of distil.yaml. The section model is that of train.yaml. Keys that are
+// not given have the values of the first teacher's configuration.
 var DistilSchema = newSchema[DistilJob]("distil", slices.Concat([]Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "from", Required: true, Example: "[runs/large]",
-		Help: "Folders of the finished trainings that teach: the mean of all their networks. What is not said here of the student, its data and loss too, is as in the first of them."},
+		Help: "Run directories of the teachers; the student learns the mean of all their networks. Keys that are not given, data and loss included, are those of the first teacher."},
 	{Path: "beside", Example: "[runs/alone]",
-		Help: "Folders of other finished trainings that stand in the table too, such as the same student without a teacher."},
+		Help: "Run directories of further networks for the comparison, such as the same student without a teacher."},
 	{Path: "weight", Default: DefaultTeacherWeight, Check: Between(0, 1), Example: "0.8",
-		Help: "Weight w of the teacher in the loss: (1 - w) times the CRPS against the analysis, w times the distance to the teacher's distribution."},
+		Help: "Weight w of the teacher in the loss: (1 - w) times the CRPS against the analysis, plus w times the distance to the teacher's distribution."},
 }, studentKeys()))
 
-// studentKeys are rows of train.yaml, without what is required and what is there without them.
+// studentKeys are the rows of train.yaml that a student has too: none is required, none has a
+// default.
 func studentKeys() (keys []Key) {
 	for _, k := range TrainSchema.Keys {
 		for own, of := range trainKeyOf {
@@ -57,16 +58,16 @@ func studentKeys() (keys []Key) {
 	return keys
 }
 
-// DistilConfig is a loaded distil.yaml.
+// DistilConfig is a loaded distil.yaml: its values and their origins.
 type DistilConfig struct {
 	DistilJob
 	*loaded
 }
 
-// LoadDistil reads the configuration of a student.
+// LoadDistil loads distil.yaml.
 //
-// Errors: exit 64 with all faults at once, each with its place and a remedy. What does not go with
-// the teacher's training is found when that is read (Training).
+// Errors: exit 64 with all faults, each with its position and a fix. Conflicts with the teacher's
+// configuration are found by Training.
 func LoadDistil(src Sources) (*DistilConfig, error) {
 	e, err := load(DistilSchema, src)
 	if err != nil {
@@ -77,17 +78,18 @@ func LoadDistil(src Sources) (*DistilConfig, error) {
 	return c, nil
 }
 
-// Training is the configuration of the student's training, of the effective configuration of its teacher, which is in a
-// file. Teachers are the folders of its runs.
+// Training returns the configuration of the student's training: the effective configuration of
+// the first teacher (file), overridden by the keys of distil.yaml. teachers are the run
+// directories of all teachers.
 //
-// Errors: as LoadTrain.
+// Errors: those of LoadTrain.
 func (c *DistilConfig) Training(file string, teachers []string) (*TrainConfig, error) {
 	runs := make([]string, len(teachers))
 	for i, dir := range teachers {
 		runs[i] = strconv.Quote(dir)
 	}
 	set := []string{"teacher.runs=[" + strings.Join(runs, ", ") + "]"}
-	// How the teacher was pruned, and what it began with, is not the student's.
+	// The student inherits neither pruning nor initial weights from the teacher.
 	unset := []string{"model.start", "model.channels_of"}
 	for _, k := range pruneKeys() {
 		unset = append(unset, k.Path)

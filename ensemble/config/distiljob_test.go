@@ -43,7 +43,7 @@ func TestStudentsThatCannotBeTaught(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := job.Training(write(t, "effective.yaml", minimal), []string{"/a"}); err == nil || !strings.Contains(err.Error(), "a teacher is given to head spread") {
+	if _, err := job.Training(write(t, "effective.yaml", minimal), []string{"/a"}); err == nil || !strings.Contains(err.Error(), "a teacher is not supported by head spread") {
 		t.Errorf("%v for a student without a distribution", err)
 	}
 }
@@ -51,12 +51,12 @@ func TestStudentsThatCannotBeTaught(t *testing.T) {
 func TestSharesOfParameters(t *testing.T) {
 	for text, want := range map[string]string{
 		"model: {share: {budget: 50%, groups: one}}\n":                             "",
-		"model: {share: {budget: 0.5}}\n":                                          "a share needs its unit",
+		"model: {share: {budget: 0.5}}\n":                                          "missing unit",
 		"model: {share: {budget: 0%}}\n":                                           "model.share.budget is 0",
-		"model: {share: {groups: one}}\n":                                          "model.share.groups is given and no parameters are shared",
-		"model: {share: {budget: 50%}}\nprune: {method: magnitude, target: 0.5}\n": "parameters are shared and pruned",
-		"model: {share: {budget: 50%}, start: w.safetensors}\n":                    "model.start names weights",
-		"model: {share: {budget: 50%}, method: three_stage}\n":                     "by networks of three stages",
+		"model: {share: {groups: one}}\n":                                          "model.share.groups without parameter sharing",
+		"model: {share: {budget: 50%}}\nprune: {method: magnitude, target: 0.5}\n": "parameter sharing with pruning",
+		"model: {share: {budget: 50%}, start: w.safetensors}\n":                    "parameter sharing with model.start",
+		"model: {share: {budget: 50%}, method: three_stage}\n":                     "with method three_stage",
 	} {
 		c, err := LoadTrain(Sources{Files: []string{write(t, "train.yaml", minimal+text)}})
 		if want == "" && (err != nil || c.Model.Share.Budget != 0.5 || c.Model.Share.Templates != 2) {

@@ -1,17 +1,15 @@
-// Package config holds the one schema of the YAML files and reads them.
+// Package config defines the schemas of all YAML files and loads them.
 //
-// A schema is a Go structure (Train) and a table of rows, one a key: default,
-// check, help, example. The Go type of the field gives the syntax of the value
-// (kinds.go). To add a key, add a field with its `key` tag and a row of the same
-// path; a test fails if one of the two is missing. Everything else follows from
-// the table: strict reading, the overlay, `config show`, `config schema`, `config
-// explain`, completion.
+// A schema is a Go structure such as Train and a table with one row for each key: default,
+// condition, help, example. The Go type of a field defines the syntax of its value (kinds.go). To
+// add a key, add a field with a `key` tag and a row with the same path; a test fails if one of
+// them is missing. Strict reading, overrides, `config show`, `config schema`, `config explain` and
+// shell completion follow from the table.
 //
-// Reading is strict. The parsed YAML tree is compared with the schema first: a
-// key that is not known at its place, a key given twice, a wrong type, a value
-// out of range. All faults of all sources are found in one pass, each with file,
-// line, column and the nearest known key. Only then the values go to viper, which
-// lays the sources over each other: default < files in order < environment
-// (ENSEMBLE_TRAIN_EPOCHS for train.epochs) < --set. Because viper lower-cases map
-// keys, names that come from data are values in this schema, never keys.
+// Reading is strict. The YAML tree is compared with the schema first. Faults are unknown keys,
+// duplicate keys, wrong types and values out of range. All faults of all sources are reported in
+// one pass, each with file, line, column and the nearest valid key. The values then go to viper,
+// which merges the sources in the order default, files, environment (ENSEMBLE_TRAIN_EPOCHS for
+// train.epochs), --set, flags; later sources win. Viper converts map keys to lower case. Names
+// from data, such as variables, are therefore values in these schemas, never keys.
 package config

@@ -18,8 +18,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 )
 
-// Experiment is a training that can be repeated: its data, what is trained, and the scores that
-// are expected of it. experiment.yaml.
+// Experiment is experiment.yaml, a reproducible training: data with checksums, configurations, and
+// expected scores.
 type Experiment struct {
 	Version     int                  `key:"version"`
 	Name        string               `key:"name"`
@@ -36,13 +36,14 @@ type Experiment struct {
 	SkillScores []ExpectedSkillScore `key:"gains"`
 }
 
-// ExperimentVariant is one training of an experiment, and what it changes in the configuration.
+// ExperimentVariant is one training of an experiment: a name and the configuration keys it
+// overrides.
 type ExperimentVariant struct {
 	Name string   `key:"name"`
 	Set  []string `key:"set"`
 }
 
-// ExperimentData is what an experiment reads.
+// ExperimentData is the data of an experiment: files with checksums, or generated data.
 type ExperimentData struct {
 	Source    string           `key:"from"`
 	Folder    Path             `key:"folder"`
@@ -53,14 +54,14 @@ type ExperimentData struct {
 	Protocol  ProtocolData     `key:"protocol"`
 }
 
-// ExperimentFile is a file whose content is known.
+// ExperimentFile is a data file with its checksum. URL is optional.
 type ExperimentFile struct {
 	Path   string `key:"path"`
 	SHA256 string `key:"sha256"`
 	URL    string `key:"url"`
 }
 
-// DemoData is what of the program's own weather is made. 0 has the default of `ensemble demo`.
+// DemoData configures the synthetic data of `ensemble demo`. Zero: its default.
 type DemoData struct {
 	Inits   int           `key:"starts"`
 	Every   time.Duration `key:"every"`
@@ -68,7 +69,8 @@ type DemoData struct {
 	Seed    int           `key:"seed"`
 }
 
-// ProtocolData is an archive of invented weather in the layout of a protocol, and what of it is made.
+// ProtocolData configures synthetic data in the layout of a protocol, or of a subset of it.
+// Zero: all of the protocol.
 type ProtocolData struct {
 	Name    string `key:"name"`
 	Rows    int    `key:"rows"`
@@ -80,7 +82,7 @@ type ProtocolData struct {
 	Seed    int    `key:"seed"`
 }
 
-// Quality is what a training is timed to reach.
+// Quality is the target of a time-to-quality measurement (MLPerf HPC).
 type Quality struct {
 	Metric    string  `key:"metric"`
 	Target    float64 `key:"target"`
@@ -89,7 +91,7 @@ type Quality struct {
 	Tolerance float64 `key:"tolerance"`
 }
 
-// ExpectedScore is a score of the network that an experiment reaches: on the test starts, the mean of its seeds.
+// ExpectedScore is a score that a system must reach on the test data, averaged over the seeds.
 type ExpectedScore struct {
 	Variant   string         `key:"variant"`
 	Score     string         `key:"score"`
@@ -103,8 +105,8 @@ type ExpectedScore struct {
 	AtLeast   float64        `key:"at_least"`
 }
 
-// ExpectedSkillScore is what a system gains over a reference at least: the mean of the seeds, of each with an
-// interval above 0.
+// ExpectedSkillScore is the smallest skill score of a system relative to a reference, 1 − score /
+// reference score, averaged over the seeds. The confidence interval of each seed must be above 0.
 type ExpectedSkillScore struct {
 	Variant        string         `key:"variant"`
 	Score          string         `key:"score"`
@@ -117,121 +119,122 @@ type ExpectedSkillScore struct {
 	AtLeast        float64        `key:"at_least"`
 }
 
-// Where the data of an experiment come from.
+// Sources of the data of an experiment.
 const (
 	FilesSource    = "files"
 	DemoSource     = "demo"
 	ProtocolSource = "protocol"
 )
 
-// ValidationLoss is the metric of a time to quality: the loss on the validation starts, lower is better.
+// ValidationLoss is the metric of a time-to-quality measurement; lower is better.
 const ValidationLoss = "validation_loss"
 
-// MinTimedRuns are the trainings that a time to quality takes.
+// MinTimedRuns is the number of timed trainings that a result needs: the mean excludes the fastest
+// and the slowest.
 const MinTimedRuns = 5
 
-// ExperimentsFolder is where experiments lie, each in a folder, if nothing else is said.
+// ExperimentsFolder is the default directory of experiments; each has a subdirectory.
 const ExperimentsFolder = "experiments"
 
-// ExperimentFileName is the name of the file in the folder of an experiment.
+// ExperimentFileName is the name of the configuration file in the directory of an experiment.
 const ExperimentFileName = "experiment.yaml"
 
-// ExperimentSchema describes experiment.yaml.
-var ExperimentSchema = newFileSchema[Experiment]("experiment", "the folder of an experiment", []Key{
+// ExperimentSchema is the schema of experiment.yaml.
+var ExperimentSchema = newFileSchema[Experiment]("experiment", "the directory of an experiment", []Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "name", Required: true, Example: "gcm",
-		Help: "Name of the experiment: small letters, digits and hyphens."},
+		Help: "Name of the experiment: lower-case letters, digits and hyphens."},
 	{Path: "title", Required: true, Example: "The global model's ensemble",
-		Help: "What it shows, in a line."},
+		Help: "Description in one line."},
 	{Path: "config", Required: true, Example: "train.yaml",
-		Help: "Configuration of the training, in the folder of the experiment. The files that it names are replaced by data.forecasts and data.analyses."},
+		Help: "Training configuration, in the directory of the experiment. data.forecasts and data.analyses replace the files named in it."},
 	{Path: "set", Example: `["train.networks=1"]`,
-		Help: "What is changed in the configuration, as after --set."},
+		Help: "Overrides of the configuration, key=value as for --set."},
 	{Path: "threads", Default: "2", Check: Between(1, 4096), Example: "2",
-		Help: "Threads of the training. The bits of a result depend on their number, so it is part of the experiment."},
+		Help: "Number of threads. It is part of the experiment, because bit-identical results need the same number."},
 	{Path: "seeds", Default: "[1]", Check: Between(0, 1e9), Example: "[1, 2, 3]",
-		Help: "Seeds: each variant is trained once with each. Expected scores are those of their mean."},
+		Help: "Random seeds; each variant is trained once with each. Expected scores are means over the seeds."},
 	{Path: "variants", Example: `[{name: base}, {name: wide, set: ["model.base=16"]}]`,
-		Help: "Trainings that differ in some keys. Without any there is one, base."},
-	{Path: "variants[].name", Required: true, Example: "wide", Help: "Name of the variant, which is that of its folder."},
-	{Path: "variants[].set", Example: `["model.base=16"]`, Help: "What it changes in the configuration, as after --set."},
+		Help: "Trainings that differ in some keys. Default: one variant named base."},
+	{Path: "variants[].name", Required: true, Example: "wide", Help: "Name of the variant and of its subdirectory."},
+	{Path: "variants[].set", Example: `["model.base=16"]`, Help: "Overrides of the configuration, key=value as for --set."},
 	{Path: "products", Example: `["2004-06-04"]`,
-		Help: "Starts that are predicted and published as NetCDF by the first training, in UTC. Their files have digests in the record."},
+		Help: "Initialisations (UTC) that the first training predicts and publishes as NetCDF. The record has the checksums of the files."},
 
 	{Path: "data.from", Default: FilesSource, Check: OneOf(FilesSource, DemoSource, ProtocolSource), Example: "demo",
-		Help: "files: those of data.files. demo and protocol: the program makes them itself."},
+		Help: "Source of the data: the files of data.files, or synthetic data of the demo or of a protocol."},
 	{Path: "data.folder", Example: "../../../shared/data/gcm",
-		Help: "Folder of the files, where neither --data nor ENSEMBLE_DATA has them."},
+		Help: "Directory of the files, if neither --data nor ENSEMBLE_DATA has them."},
 	{Path: "data.forecasts", Required: true, Example: `["gcm_fc_*.grib2"]`,
-		Help: "Forecast files, below the folder of the data."},
+		Help: "Forecast files, patterns relative to the data directory."},
 	{Path: "data.analyses", Example: `["gcm_an_*.nc"]`,
-		Help: "Files of the analyses, below the folder of the data."},
+		Help: "Analysis files, patterns relative to the data directory."},
 	{Path: "data.files", Example: `[{path: gcm_an_1982.nc, sha256: "0f…", url: "https://example.org/gcm_an_1982.nc"}]`,
-		Help: "All files of the data, with their digests. data.from: files needs them; of data that the program makes they say what it must make."},
-	{Path: "data.files[].path", Required: true, Example: "gcm_an_1982.nc", Help: "Path below the folder of the data."},
-	{Path: "data.files[].sha256", Required: true, Example: `"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`, Help: "SHA-256 of the content, hexadecimal."},
-	{Path: "data.files[].url", Example: "https://example.org/gcm_an_1982.nc", Help: "Where --fetch gets it: https and nothing else."},
+		Help: "All data files with their checksums. Required for data.from: files; optional for synthetic data, to check the generated files."},
+	{Path: "data.files[].path", Required: true, Example: "gcm_an_1982.nc", Help: "Path relative to the data directory."},
+	{Path: "data.files[].sha256", Required: true, Example: `"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`, Help: "SHA-256 of the file, hexadecimal."},
+	{Path: "data.files[].url", Example: "https://example.org/gcm_an_1982.nc", Help: "Address for --fetch; https only."},
 
-	{Path: "data.demo.starts", Default: "0", Check: Between(0, 10000), Example: "52", Help: "Starts; 0 has the default, 208."},
-	{Path: "data.demo.every", Default: "0h", Example: "7d", Help: "Time between them; 0h has the default, seven days."},
-	{Path: "data.demo.members", Default: "0", Check: Between(0, 255), Example: "10", Help: "Members, with the control; 0 has the default, 10."},
-	{Path: "data.demo.seed", Default: "0", Check: Between(0, 1e9), Example: "1", Help: "Start of all random numbers of the weather."},
+	{Path: "data.demo.starts", Default: "0", Check: Between(0, 10000), Example: "52", Help: "Number of initialisations; 0: 208."},
+	{Path: "data.demo.every", Default: "0h", Example: "7d", Help: "Interval between initialisations; 0h: seven days."},
+	{Path: "data.demo.members", Default: "0", Check: Between(0, 255), Example: "10", Help: "Number of members with the control; 0: 10."},
+	{Path: "data.demo.seed", Default: "0", Check: Between(0, 1e9), Example: "1", Help: "Seed of all random numbers."},
 
-	{Path: "data.protocol.name", Example: "ens5-mini", Help: "Protocol that is built in."},
-	{Path: "data.protocol.rows", Default: "0", Check: Between(0, 65535), Example: "20", Help: "Rows of a coarser grid; 0 has that of the protocol."},
-	{Path: "data.protocol.columns", Default: "0", Check: Between(0, 65535), Example: "20", Help: "Columns of a coarser grid; 0 has that of the protocol."},
-	{Path: "data.protocol.first_year", Default: "0", Check: Between(0, 2100), Example: "1998", Help: "First of the years; 0 has that of the protocol."},
-	{Path: "data.protocol.last_year", Default: "0", Check: Between(0, 2100), Example: "2007", Help: "Last of the years; 0 has that of the protocol."},
-	{Path: "data.protocol.dates", Default: "0", Check: Between(0, 366), Example: "12", Help: "So many of the calendar days, spread over the year; 0 has all."},
-	{Path: "data.protocol.members", Default: "0", Check: Between(0, 255), Example: "5", Help: "So many members; 0 has all."},
-	{Path: "data.protocol.seed", Default: "0", Check: Between(0, 1e9), Example: "1", Help: "Start of all random numbers of the weather."},
+	{Path: "data.protocol.name", Example: "ens5-mini", Help: "Name of a built-in protocol."},
+	{Path: "data.protocol.rows", Default: "0", Check: Between(0, 65535), Example: "20", Help: "Rows of a coarser grid; 0: that of the protocol."},
+	{Path: "data.protocol.columns", Default: "0", Check: Between(0, 65535), Example: "20", Help: "Columns of a coarser grid; 0: that of the protocol."},
+	{Path: "data.protocol.first_year", Default: "0", Check: Between(0, 2100), Example: "1998", Help: "First year; 0: that of the protocol."},
+	{Path: "data.protocol.last_year", Default: "0", Check: Between(0, 2100), Example: "2007", Help: "Last year; 0: that of the protocol."},
+	{Path: "data.protocol.dates", Default: "0", Check: Between(0, 366), Example: "12", Help: "Number of calendar days, spread over the year; 0: all."},
+	{Path: "data.protocol.members", Default: "0", Check: Between(0, 255), Example: "5", Help: "Number of members; 0: all."},
+	{Path: "data.protocol.seed", Default: "0", Check: Between(0, 1e9), Example: "1", Help: "Seed of all random numbers."},
 
 	{Path: "quality.metric", Default: ValidationLoss, Check: OneOf(ValidationLoss), Example: ValidationLoss,
-		Help: "What a training is timed to reach, of each epoch: the loss on the validation starts. Lower is better."},
+		Help: "Metric of the time-to-quality measurement: the validation loss of an epoch; lower is better."},
 	{Path: "quality.target", Default: "0", Check: AtLeast(0), Example: "0.52",
-		Help: "The metric at which the clock of --mllog and --to-quality stops; 0: there is no target, and no time to it."},
+		Help: "Target value of the metric, at which the timing of --mllog and --to-quality stops; 0: no target."},
 	{Path: "quality.seeds", Check: Between(0, 1e9), Example: "[1, 2, 3, 4, 5]",
-		Help: "Seeds of the trainings that --to-quality times; without any those of seeds. A result takes five."},
+		Help: "Seeds of the trainings that --to-quality measures. Default: seeds. A result needs five."},
 	{Path: "quality.epochs", Default: "0", Check: AtLeast(0), Example: "24",
-		Help: "Epochs to the target that were reached: the mean over the seeds without the fewest and the most. 0: they are not compared."},
+		Help: "Expected number of epochs to the target: the mean over the seeds without the smallest and the largest; 0: not checked."},
 	{Path: "quality.tolerance", Default: "0", Check: AtLeast(0), Example: "5",
-		Help: "Largest difference to quality.epochs."},
+		Help: "Largest allowed difference from quality.epochs."},
 
 	{Path: "scores", Example: "[{score: crps_family, variable: t, level: 850hPa, lead: 96h, value: 0.657, tolerance: 0.01}]",
-		Help: "Scores that are expected on the test starts, over the whole area and all seasons."},
-	{Path: "scores[].variant", Default: BaseVariant, Example: "wide", Help: "The variant."},
-	{Path: "scores[].score", Required: true, Example: "crps_family", Help: "Id of the score, as in scores.json."},
-	{Path: "scores[].system", Default: "network", Example: "emos_grid", Help: "What is scored."},
-	{Path: "scores[].variable", Required: true, Example: "t", Help: "Variable of the target."},
-	{Path: "scores[].level", Required: true, Example: "850hPa", Help: "Its level, or single."},
-	{Path: "scores[].lead", Required: true, Check: AtLeast(0), Example: "96h", Help: "Its lead."},
-	{Path: "scores[].value", Default: "0", Example: "0.657", Help: "The score that was reached, in the unit of the variable (SI)."},
+		Help: "Expected scores on the test data, for the whole area and all seasons."},
+	{Path: "scores[].variant", Default: BaseVariant, Example: "wide", Help: "Name of the variant."},
+	{Path: "scores[].score", Required: true, Example: "crps_family", Help: "ID of the score, as in scores.json."},
+	{Path: "scores[].system", Default: "network", Example: "emos_grid", Help: "Forecast system, as in scores.json."},
+	{Path: "scores[].variable", Required: true, Example: "t", Help: "Target variable."},
+	{Path: "scores[].level", Required: true, Example: "850hPa", Help: "Level of the target, or single."},
+	{Path: "scores[].lead", Required: true, Check: AtLeast(0), Example: "96h", Help: "Lead of the target."},
+	{Path: "scores[].value", Default: "0", Example: "0.657", Help: "Expected score, in the SI unit of the variable."},
 	{Path: "scores[].tolerance", Default: "0", Check: AtLeast(0), Example: "0.01",
-		Help: "Largest difference to the value on another machine, in its unit; 0: the value is not compared."},
-	{Path: "scores[].at_most", Default: "0", Check: AtLeast(0), Example: "0.75", Help: "The score must not be above this; 0 sets no bound."},
-	{Path: "scores[].at_least", Default: "0", Check: AtLeast(0), Example: "0.9", Help: "The score must not be below this; 0 sets no bound."},
+		Help: "Largest allowed difference from value, in the same unit; 0: value is not checked."},
+	{Path: "scores[].at_most", Default: "0", Check: AtLeast(0), Example: "0.75", Help: "Upper bound of the score; 0: none."},
+	{Path: "scores[].at_least", Default: "0", Check: AtLeast(0), Example: "0.9", Help: "Lower bound of the score; 0: none."},
 
 	{Path: "gains", Example: "[{score: crps_family, reference: raw10, reference_score: crps_plain, variable: t, level: 850hPa, lead: 96h, at_least: 0.15}]",
-		Help: "Gains over references that are expected, relative; the interval of every seed must lie above 0."},
-	{Path: "gains[].variant", Default: BaseVariant, Example: "wide", Help: "The variant."},
-	{Path: "gains[].score", Required: true, Example: "crps_family", Help: "Id of the score."},
-	{Path: "gains[].system", Default: "network", Example: "network", Help: "What is scored."},
-	{Path: "gains[].reference", Required: true, Example: "raw10", Help: "What it is compared with."},
-	{Path: "gains[].reference_score", Example: "crps_plain", Help: "Id of the reference's score, where it is another one."},
-	{Path: "gains[].variable", Required: true, Example: "t", Help: "Variable of the target."},
-	{Path: "gains[].level", Required: true, Example: "850hPa", Help: "Its level, or single."},
-	{Path: "gains[].lead", Required: true, Check: AtLeast(0), Example: "96h", Help: "Its lead."},
-	{Path: "gains[].at_least", Default: "0", Check: AtLeast(0), Example: "0.15", Help: "The gain must not be below this."},
+		Help: "Expected skill scores, 1 - score/reference score; the confidence interval of each seed must be above 0."},
+	{Path: "gains[].variant", Default: BaseVariant, Example: "wide", Help: "Name of the variant."},
+	{Path: "gains[].score", Required: true, Example: "crps_family", Help: "ID of the score."},
+	{Path: "gains[].system", Default: "network", Example: "network", Help: "Forecast system, as in scores.json."},
+	{Path: "gains[].reference", Required: true, Example: "raw10", Help: "Reference system."},
+	{Path: "gains[].reference_score", Example: "crps_plain", Help: "ID of the score of the reference. Default: score."},
+	{Path: "gains[].variable", Required: true, Example: "t", Help: "Target variable."},
+	{Path: "gains[].level", Required: true, Example: "850hPa", Help: "Level of the target, or single."},
+	{Path: "gains[].lead", Required: true, Check: AtLeast(0), Example: "96h", Help: "Lead of the target."},
+	{Path: "gains[].at_least", Default: "0", Check: AtLeast(0), Example: "0.15", Help: "Lower bound of the skill score."},
 })
 
-// BaseVariant is the variant of an experiment that names none.
+// BaseVariant is the name of the only variant of an experiment without variants.
 const BaseVariant = "base"
 
-// ExperimentConfig is a loaded experiment.
+// ExperimentConfig is a loaded experiment.yaml.
 type ExperimentConfig struct {
 	Experiment
-	Dir string // folder of the file
+	Dir string // directory of experiment.yaml
 	*loaded
 }
 
@@ -240,9 +243,10 @@ var (
 	digest         = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// LoadExperiment reads an experiment from its folder, or the file in it. The environment does not change it.
+// LoadExperiment loads an experiment from its directory, or from the file itself. Environment
+// variables have no effect.
 //
-// Errors: exit 64 with all faults at once, each with its place and a remedy.
+// Errors: exit 64 with all faults, each with its position and a fix.
 func LoadExperiment(path string) (*ExperimentConfig, error) {
 	if filepath.Ext(path) != ".yaml" {
 		path = filepath.Join(path, ExperimentFileName)
@@ -262,20 +266,20 @@ func LoadExperiment(path string) (*ExperimentConfig, error) {
 	return c, joinFaults(c.check())
 }
 
-// experimentNotFound says that a file is not there, and which experiments are: below its folder, beside it, or in the folder
-// where they lie by default.
+// experimentNotFound returns the error for a missing experiment.yaml. It suggests experiments below its
+// directory, and similar names in the parent directory and in ExperimentsFolder.
 func experimentNotFound(path string) error {
 	dir := filepath.Dir(path)
-	e := &exit.Error{Code: exit.Usage, What: "no experiment is here", At: dir, Why: "it has no " + filepath.Base(path), Fix: "give the folder of an experiment; `ensemble experiment list DIR` lists those in a folder"}
+	e := &exit.Error{Code: exit.Usage, What: "no experiment in " + dir, At: dir, Why: filepath.Base(path) + " is missing", Fix: "give the directory of an experiment; `ensemble experiment list DIR` lists them"}
 	var names, folders []string
 	for _, root := range []string{dir, filepath.Dir(dir), ExperimentsFolder} {
-		below, _ := filepath.Glob(filepath.Join(root, "*", ExperimentFileName)) // fails for brackets in root: no help then
+		below, _ := filepath.Glob(filepath.Join(root, "*", ExperimentFileName)) // an error means brackets in root: no suggestion
 		for _, p := range below {
 			folders = append(folders, filepath.Dir(p))
 			names = append(names, filepath.Base(filepath.Dir(p)))
 		}
 		if root == dir && folders != nil {
-			e.Fix = "give one of them: " + humanise.List(folders)
+			e.Fix = "give one of " + humanise.List(folders)
 			return e
 		}
 	}
@@ -285,14 +289,14 @@ func experimentNotFound(path string) error {
 	return e
 }
 
-// check applies the rules between keys.
+// check checks names, seeds, variants and expected scores.
 func (c *ExperimentConfig) check() (faults []*exit.Error) {
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
 	if !experimentName.MatchString(c.Name) {
-		add("name", fmt.Sprintf("%q cannot be the name of an experiment", c.Name), "it names folders", "use small letters, digits and hyphens")
+		add("name", fmt.Sprintf("invalid name %q of an experiment", c.Name), "it is the name of a directory", "use lower-case letters, digits and hyphens")
 	}
 	if !filepath.IsLocal(c.Config) || filepath.Base(c.Config) != c.Config {
-		add("config", fmt.Sprintf("%q does not lie in the folder of the experiment", c.Config), "a record keeps what an experiment is made of", "move it there")
+		add("config", fmt.Sprintf("%q is not in the directory of the experiment", c.Config), "a record includes all files of the experiment", "move it there")
 	}
 	for _, list := range []struct {
 		key   string
@@ -300,7 +304,7 @@ func (c *ExperimentConfig) check() (faults []*exit.Error) {
 	}{{"seeds", c.Seeds}, {"quality.seeds", c.Quality.Seeds}} {
 		for i, s := range list.seeds {
 			if slices.Contains(list.seeds[:i], s) {
-				add(list.key, fmt.Sprintf("seed %d is given twice", s), "the same training would count twice", "give each once")
+				add(list.key, fmt.Sprintf("seed %d is listed twice", s), "the same training would count twice", "list each seed once")
 			}
 		}
 	}
@@ -308,38 +312,38 @@ func (c *ExperimentConfig) check() (faults []*exit.Error) {
 	for i, v := range c.Variants {
 		switch {
 		case !experimentName.MatchString(v.Name):
-			add("variants", fmt.Sprintf("%q cannot be the name of a variant", v.Name), "it names a folder", "use small letters, digits and hyphens")
+			add("variants", fmt.Sprintf("invalid name %q of a variant", v.Name), "it is the name of a directory", "use lower-case letters, digits and hyphens")
 		case slices.ContainsFunc(c.Variants[:i], func(w ExperimentVariant) bool { return w.Name == v.Name }):
-			add("variants", fmt.Sprintf("two variants are called %s", v.Name), "", "give each a name of its own")
+			add("variants", fmt.Sprintf("duplicate variant %s", v.Name), "", "give each variant a unique name")
 		}
 	}
 	for _, text := range c.Products {
 		if _, err := ParseDate(text); err != nil {
-			add("products", fmt.Sprintf("%q is no start", text), err.Error(), "write it as 2004-06-04, or 2004-06-04T12:00:00Z")
+			add("products", fmt.Sprintf("invalid initialisation %q", text), err.Error(), "write it as 2004-06-04, or 2004-06-04T12:00:00Z")
 		}
 	}
 	faults = append(faults, c.checkData()...)
 	known := func(at, variant string) {
 		if !slices.ContainsFunc(c.Variants, func(v ExperimentVariant) bool { return v.Name == variant }) {
-			add(at, fmt.Sprintf("there is no variant %q", variant), "", "name one of those under variants")
+			add(at, fmt.Sprintf("unknown variant %q", variant), "", "use a name from variants")
 		}
 	}
 	for _, s := range c.Scores {
 		known("scores", s.Variant)
 		if s.Tolerance == 0 && s.AtMost == 0 && s.AtLeast == 0 {
-			add("scores", fmt.Sprintf("nothing is expected of %s of %s at %s", s.Score, s.Variable, s.Level), "it has neither a tolerance nor a bound", "add `tolerance`, `at_most` or `at_least`")
+			add("scores", fmt.Sprintf("score %s of %s at %s has no expected value", s.Score, s.Variable, s.Level), "it has neither a tolerance nor a bound", "add `tolerance`, `at_most` or `at_least`")
 		}
 	}
 	for _, g := range c.SkillScores {
 		known("gains", g.Variant)
 	}
 	if c.Scores == nil && c.SkillScores == nil {
-		add("scores", "the experiment expects nothing", "it could not fail", "add expected scores, with tolerances")
+		add("scores", "the experiment has no expected scores", "it could not fail", "add scores with tolerances")
 	}
 	return faults
 }
 
-// TimedSeeds are the seeds of the trainings that are timed alone.
+// TimedSeeds returns the seeds of the time-to-quality measurement.
 func (c *Experiment) TimedSeeds() []int {
 	if c.Quality.Seeds != nil {
 		return c.Quality.Seeds
@@ -347,23 +351,23 @@ func (c *Experiment) TimedSeeds() []int {
 	return c.Seeds
 }
 
-// checkQuality applies the rules between keys about the quality.
+// checkQuality checks the section quality.
 func (c *ExperimentConfig) checkQuality() (faults []*exit.Error) {
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
 	q := &c.Quality
 	if q.Target == 0 && (q.Seeds != nil || q.Epochs > 0 || q.Tolerance > 0) {
-		add("quality.target", "there is no quality to reach", "quality says something about the way to one", "add the loss on the validation starts that is to be reached")
+		add("quality.target", "quality.target is missing", "other keys of quality are set", "add quality.target, a validation loss")
 	}
 	if (q.Epochs > 0) != (q.Tolerance > 0) {
-		add("quality.epochs", "epochs and their tolerance go together", "", "give quality.epochs and quality.tolerance, or neither")
+		add("quality.epochs", "quality.epochs and quality.tolerance must be given together", "", "give both, or neither")
 	}
 	if n := len(c.TimedSeeds()); q.Epochs > 0 && n < MinTimedRuns {
-		add("quality.seeds", fmt.Sprintf("epochs are expected of %d trainings", n), fmt.Sprintf("their mean without the fewest and the most takes %d", MinTimedRuns), "add seeds")
+		add("quality.seeds", fmt.Sprintf("quality.epochs with %d seeds", n), fmt.Sprintf("the mean without smallest and largest needs %d", MinTimedRuns), "add seeds")
 	}
 	return faults
 }
 
-// checkData applies the rules between keys about the data.
+// checkData checks the section data.
 func (c *ExperimentConfig) checkData() (faults []*exit.Error) {
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
 	d := &c.Data
@@ -373,7 +377,7 @@ func (c *ExperimentConfig) checkData() (faults []*exit.Error) {
 	}{{"data.forecasts", d.Forecasts}, {"data.analyses", d.Analyses}} {
 		for _, p := range list.names {
 			if _, err := filepath.Match(p, ""); !filepath.IsLocal(p) || err != nil {
-				add(list.key, fmt.Sprintf("%q is no pattern below the folder of the data", p), "", "write it relative to data.folder")
+				add(list.key, fmt.Sprintf("invalid pattern %q", p), "want a pattern within the data directory", "write it relative to data.folder")
 			}
 		}
 	}
@@ -381,40 +385,40 @@ func (c *ExperimentConfig) checkData() (faults []*exit.Error) {
 		at := "data.files"
 		switch {
 		case !filepath.IsLocal(f.Path):
-			add(at, fmt.Sprintf("%q does not lie below the folder of the data", f.Path), "", "write it relative to data.folder")
+			add(at, fmt.Sprintf("path %q is not within the data directory", f.Path), "", "write it relative to data.folder")
 		case slices.ContainsFunc(d.Files[:i], func(g ExperimentFile) bool { return g.Path == f.Path }):
-			add(at, fmt.Sprintf("%s is listed twice", f.Path), "", "remove one of the two")
+			add(at, fmt.Sprintf("file %s is listed twice", f.Path), "", "remove one of the two")
 		}
 		if !digest.MatchString(f.SHA256) {
-			add(at, fmt.Sprintf("%q is no SHA-256", f.SHA256), "of "+f.Path, "write its 64 hexadecimal digits, as sha256sum does")
+			add(at, fmt.Sprintf("invalid SHA-256 %q", f.SHA256), "of "+f.Path, "write 64 hexadecimal digits, as sha256sum prints them")
 		}
 		if f.URL != "" {
 			if err := checkURL(f.URL); err != nil {
-				add(at, fmt.Sprintf("%q cannot be fetched", f.URL), err.Error(), "give an address that begins with https://")
+				add(at, fmt.Sprintf("invalid URL %q", f.URL), err.Error(), "give a URL that begins with https://")
 			}
 		}
 	}
 	switch {
 	case d.Source == FilesSource && d.Files == nil:
-		add("data.files", "no file has a digest", "data that may be any say nothing about a result", "list the files; `sha256sum` gives their digests")
+		add("data.files", "data.files is missing", "results are reproducible only with known data", "list the files; `sha256sum` prints their checksums")
 	case d.Source == ProtocolSource && !slices.Contains(Protocols(), d.Protocol.Name):
-		add("data.protocol.name", fmt.Sprintf("there is no protocol %q", d.Protocol.Name), "", "give one of "+strings.Join(Protocols(), ", "))
+		add("data.protocol.name", fmt.Sprintf("unknown protocol %q", d.Protocol.Name), "", "give one of "+strings.Join(Protocols(), ", "))
 	case d.Source != FilesSource && d.Folder != "":
-		add("data.folder", "the program makes the data itself", "data.from is "+d.Source, "remove data.folder")
+		add("data.folder", "data.folder with synthetic data", "data.from is "+d.Source, "remove data.folder")
 	}
 	return faults
 }
 
-// checkURL finds addresses that are not fetched.
+// checkURL refuses URLs other than https, and those with credentials.
 func checkURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
 		return err
 	case u.Scheme != "https" || u.Host == "":
-		return errors.New("only https is fetched")
+		return errors.New("want https")
 	case u.User != nil:
-		return errors.New("an address holds no secret")
+		return errors.New("a URL must not contain credentials")
 	}
 	return nil
 }

@@ -27,11 +27,11 @@ scores: [{score: rmse, variable: t, level: 850hPa, lead: 48h, at_most: 1}]
 	}{
 		{"a target", "{target: 0.5}", ""},
 		{"five seeds", "{target: 0.5, seeds: [1, 2, 3, 4, 5], epochs: 8, tolerance: 2}", ""},
-		{"no target", "{seeds: [1, 2]}", "there is no quality to reach"},
-		{"a tolerance of nothing", "{target: 0.5, tolerance: 2}", "go together"},
-		{"no tolerance", "{target: 0.5, seeds: [1, 2, 3, 4, 5], epochs: 8}", "go together"},
-		{"epochs of too few", "{target: 0.5, epochs: 8, tolerance: 2}", "epochs are expected of 2 trainings"},
-		{"a seed twice", "{target: 0.5, seeds: [3, 3]}", "seed 3 is given twice"},
+		{"no target", "{seeds: [1, 2]}", "quality.target is missing"},
+		{"a tolerance of nothing", "{target: 0.5, tolerance: 2}", "must be given together"},
+		{"no tolerance", "{target: 0.5, seeds: [1, 2, 3, 4, 5], epochs: 8}", "must be given together"},
+		{"epochs of too few", "{target: 0.5, epochs: 8, tolerance: 2}", "quality.epochs with 2 seeds"},
+		{"a seed twice", "{target: 0.5, seeds: [3, 3]}", "seed 3 is listed twice"},
 		{"no number", "{target: low}", "target"},
 		{"no such key", "{target: 0.5, epoch: 8}", "epoch"},
 	} {

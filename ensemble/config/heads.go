@@ -11,54 +11,54 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// headKeys describe the distribution that comes out, and its loss.
+// headKeys are the rows of the predicted distribution and of its threshold-weighted loss.
 func headKeys() []Key {
 	return []Key{
 		{Path: "model.family", Default: string(NormalFamily), Check: OneOf(dist.HeadNames(nil)...), Example: "censored_shifted_gamma",
-			Help: "Distribution whose parameters head distribution gives (docs/networks.md). " + strings.Join(dist.HeadNames(isPositive), ", ") + " have no values below 0: for wind speed, precipitation and the like."},
+			Help: "Distribution family of head distribution (docs/networks.md). " + strings.Join(dist.HeadNames(isPositive), ", ") + " have no values below 0, for wind speed or precipitation."},
 		{Path: "model.degree", Default: "12", Check: Between(1, 50), Example: "8",
 			Help: "Degree of the Bernstein quantile function."},
 		{Path: "model.bins", Default: "20", Check: Between(2, 200), Example: "40",
-			Help: "Bins of the histogram. Their edges are quantiles of the differences of the analyses from the members' mean in training."},
+			Help: "Number of bins of the histogram. Bin edges are quantiles of analysis minus ensemble mean in the training data."},
 		{Path: "train.loss.threshold", Example: "[\"tp>5 mm\", \"10si<1\"]",
-			Help: "Events, as in probabilities of predict.yaml: the CRPS weighted with 1 where values are of the event, else 0, is added to the loss of that variable."},
+			Help: "Events, as probabilities of predict.yaml: the threshold-weighted CRPS with weight 1 for values of the event, else 0, is added to the loss of the variable."},
 		{Path: "train.loss.threshold_weight", Default: "1", Check: Above(0), Example: "4",
-			Help: "Weight of each of those scores beside the CRPS."},
+			Help: "Weight of each threshold-weighted CRPS in the loss, relative to the CRPS."},
 	}
 }
 
-// isPositive tells whether a family has no values below 0.
+// isPositive reports whether the values of a family are never negative.
 func isPositive(r dist.Row) bool { return r.AnyFamily().Positive }
 
-// hasThresholdedCRPS tells whether the CRPS of a family above a threshold has a closed form.
+// hasThresholdedCRPS reports whether a family has a closed form of the threshold-weighted CRPS.
 func hasThresholdedCRPS(r dist.Row) bool { return r.AnyFamily().Excess.Family != nil }
 
-// sizeKeys are the keys of the sizes of families.
+// sizeKeys maps the size parameters of distribution families to their keys.
 var sizeKeys = map[dist.Size]string{dist.Degree: "model.degree", dist.Bins: "model.bins"}
 
-// checkHead: the family, its loss and the head belong together.
+// checkHead checks that family, loss and head are compatible.
 func (c *TrainConfig) checkHead() []*exit.Error {
 	var faults []*exit.Error
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
 	m, loss := c.Model, c.Train.Train.Loss
 	if m.Head != DistributionHead && m.Family != NormalFamily {
-		add("model.family", "model.family is given to head "+string(m.Head), "only head distribution gives one", "remove it, or set model.head: distribution")
+		add("model.family", "model.family is not used by head "+string(m.Head), "only head distribution has a family", "remove it, or set model.head: distribution")
 		return faults
 	}
 	if m.NetworkKind().SingleField && m.Family != NormalFamily {
-		add("model.family", m.Kind+" gives no parameters of "+string(m.Family), "it makes one spread field", "set model.kind: "+unet3d.UNetKind.Name+", or leave model.family out")
+		add("model.family", m.Kind+" does not predict family "+string(m.Family), "it predicts one spread field", "set model.kind: "+unet3d.UNetKind.Name+", or leave model.family out")
 	}
 	if m.Method == StagesMethod && m.Family != NormalFamily {
-		add("model.family", "three stages are trained for family "+string(m.Family), "they are those of mean and standard deviation: "+string(NormalFamily),
+		add("model.family", "method "+string(StagesMethod)+" does not support family "+string(m.Family), "its stages predict mean and standard deviation, family "+string(NormalFamily),
 			"set model.method: "+string(JointMethod)+", or leave model.family out")
 	}
 	row := m.Family.Row()
 	for size, path := range sizeKeys {
 		i := slices.IndexFunc(headKeys(), func(k Key) bool { return k.Path == path })
-		// Defaults may be given: an effective configuration, which has them all, is trained again.
+		// Defaults are allowed: an effective configuration, which lists them all, must load again.
 		if row.Size != size && c.text(path) != headKeys()[i].Default {
 			family := dist.HeadNames(func(r dist.Row) bool { return r.Size == size })[0]
-			add(path, path+" is given to family "+string(m.Family), "only "+family+" has it", "remove it, or set model.family: "+family)
+			add(path, path+" is not used by family "+string(m.Family), "only "+family+" has it", "remove it, or set model.family: "+family)
 		}
 	}
 	rule := dist.Rule(loss.Kind)
@@ -67,29 +67,30 @@ func (c *TrainConfig) checkHead() []*exit.Error {
 		if len(takes) == 1 {
 			fix += ", or model.family: " + takes[0]
 		}
-		add("train.loss.kind", fmt.Sprintf("family %s is trained with %s", m.Family, loss.Kind), "it is not scored so", fix)
+		add("train.loss.kind", fmt.Sprintf("loss %s does not support family %s", loss.Kind, m.Family), "", fix)
 	}
 	return append(faults, c.checkThresholds()...)
 }
 
-// checkThresholds: they are of targets, and of scores that can be taken apart there.
+// checkThresholds checks that threshold events concern targets, and that the family has a closed
+// form of the threshold-weighted CRPS.
 func (c *TrainConfig) checkThresholds() []*exit.Error {
 	var faults []*exit.Error
 	add := func(what, why, fix string) { faults = append(faults, c.fault("train.loss.threshold", what, why, fix)) }
 	m, loss := c.Model, c.Train.Train.Loss
 	if len(loss.Threshold) == 0 {
 		if c.text("train.loss.threshold_weight") != "1" {
-			faults = append(faults, c.fault("train.loss.threshold_weight", "train.loss.threshold_weight is given and there is no threshold", "", "remove it, or give train.loss.threshold"))
+			faults = append(faults, c.fault("train.loss.threshold_weight", "train.loss.threshold_weight without train.loss.threshold", "", "remove it, or set train.loss.threshold"))
 		}
 		return faults
 	}
 	if !hasThresholdedCRPS(m.Family.Row()) || m.Head != DistributionHead || m.Method == StagesMethod || loss.Kind == CrossEntropyLoss {
-		add(fmt.Sprintf("train.loss.threshold is given to family %s, head %s, method %s", m.Family, m.Head, m.Method), "its score above a threshold has no closed form here",
+		add(fmt.Sprintf("train.loss.threshold is not supported by family %s, head %s, method %s", m.Family, m.Head, m.Method), "its threshold-weighted CRPS has no closed form",
 			"remove it, or set model.head: distribution, model.method: "+string(JointMethod)+" and model.family: "+strings.Join(dist.HeadNames(hasThresholdedCRPS), ", "))
 	}
 	for _, q := range loss.Threshold {
 		if !slices.ContainsFunc(c.Data.Targets, func(t Target) bool { return ensemble.ShortName(t.Variable) == q.Variable }) {
-			add(fmt.Sprintf("%s: %s is no target", q, q.Variable), "the targets are those of data.targets", "name a target, or remove it")
+			add(fmt.Sprintf("%s: %s is not a target", q, q.Variable), "want a variable of data.targets", "use a target, or remove the event")
 		}
 	}
 	return faults

@@ -18,27 +18,27 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// A kind is the syntax of one Go type in a configuration file.
+// kind is the syntax of one Go type in a configuration file.
 type kind struct {
-	want   string // what a person should write: "a duration such as 48h"
+	want   string // expected value in words: "a duration such as 48h"
 	parse  func(n *yaml.Node, dir string) (any, error)
 	format func(v any) string // YAML text that parse reads back to the same value
 	schema map[string]any     // JSON Schema of the value
 }
 
-// Path is a file name or pattern. In a file it is relative to that file's folder;
-// on the command line and in the environment to the working directory. Loaded
-// paths are absolute.
+// Path is a file name or pattern. In a configuration file it is relative to the directory of that
+// file; on the command line and in the environment, to the working directory. Loaded paths are
+// absolute.
 type Path string
 
-// Members says which members a model sees: the first Count of them in the order
-// of their numbers, or those of List. Exactly one of the two is set.
+// Members selects ensemble members: the first Count in the order of their numbers, or those of
+// List. Exactly one of the two is set; the zero value selects none.
 type Members struct {
 	Count int
 	List  []int
 }
 
-// N is the number of members asked for.
+// N is the number of selected members.
 func (m Members) N() int {
 	if m.List != nil {
 		return len(m.List)
@@ -46,15 +46,14 @@ func (m Members) N() int {
 	return m.Count
 }
 
-// Date is a time in UTC. Written without a time of day it means the whole day:
-// its first instant where a period begins, its last second where it ends.
+// Date is a time in UTC. A date without a time of day denotes the whole day: its first instant at
+// the beginning of a period, its last second at the end.
 type Date struct {
 	time.Time
 	WholeDay bool
 }
 
-// End is the last second of the day of a date without a time of day, and the time
-// itself otherwise.
+// End is the last second of the day for a date without a time of day, else the time itself.
 func (d Date) End() time.Time {
 	if d.WholeDay {
 		return d.AddDate(0, 0, 1).Add(-time.Second)
@@ -62,8 +61,8 @@ func (d Date) End() time.Time {
 	return d.Time
 }
 
-// kinds is the table of all syntaxes. A field of another type is a list of one of
-// these, a list of structures, or a structure of further keys.
+// kinds maps Go types to their syntax. A field of another type is a list of these, a list of
+// structures, or a structure of further keys.
 var kinds = map[reflect.Type]kind{
 	reflect.TypeFor[bool](): {
 		want: "true or false",
@@ -110,7 +109,7 @@ var kinds = map[reflect.Type]kind{
 		want: "a duration with its unit, such as 48h or PT48H",
 		parse: func(n *yaml.Node, _ string) (any, error) {
 			if n.Tag == "!!int" || n.Tag == "!!float" {
-				return nil, fmt.Errorf("a duration needs its unit: write %sh if hours are meant", n.Value)
+				return nil, fmt.Errorf("missing unit: write %sh for hours", n.Value)
 			}
 			d, err := ParseDuration(n.Value)
 			return ensemble.Lead(d), err
@@ -122,7 +121,7 @@ var kinds = map[reflect.Type]kind{
 		want: "a duration with its unit, such as 90s or 10m",
 		parse: func(n *yaml.Node, _ string) (any, error) {
 			if n.Tag == "!!int" || n.Tag == "!!float" {
-				return nil, fmt.Errorf("a duration needs its unit: write %ss if seconds are meant", n.Value)
+				return nil, fmt.Errorf("missing unit: write %ss for seconds", n.Value)
 			}
 			return ParseDuration(n.Value)
 		},
@@ -142,7 +141,7 @@ var kinds = map[reflect.Type]kind{
 		want: "a level such as 850hPa, 2m, surface or msl, or single",
 		parse: func(n *yaml.Node, _ string) (any, error) {
 			if n.Tag == "!!int" || n.Tag == "!!float" {
-				return nil, fmt.Errorf("a level needs its unit: write %shPa if pressure is meant", n.Value)
+				return nil, fmt.Errorf("missing unit: write %shPa for pressure", n.Value)
 			}
 			return ParseLevel(n.Value)
 		},
@@ -165,13 +164,13 @@ var kinds = map[reflect.Type]kind{
 		schema: map[string]any{"type": "string", "pattern": distanceText.String()},
 	},
 	reflect.TypeFor[Percent](): {
-		want:   "a share such as 50%",
+		want:   "a percentage such as 50%",
 		parse:  func(n *yaml.Node, _ string) (any, error) { return ParsePercent(n.Value) },
 		format: func(v any) string { return quote(v.(Percent).String()) },
 		schema: map[string]any{"type": "string", "pattern": percentText.String()},
 	},
 	reflect.TypeFor[TrainingTime](): {
-		want:   "a share of the steps such as 30%, or epochs such as 12 epochs",
+		want:   "a percentage of the steps such as 30%, or epochs such as 12 epochs",
 		parse:  func(n *yaml.Node, _ string) (any, error) { return ParseTrainingTime(n.Value) },
 		format: func(v any) string { return quote(v.(TrainingTime).String()) },
 		schema: map[string]any{"type": "string", "pattern": trainingTimeText.String()},
@@ -205,7 +204,7 @@ var kinds = map[reflect.Type]kind{
 		schema: map[string]any{"type": "string", "pattern": "^[-+0-9.]+(/[-+0-9.]+){3}$"},
 	},
 	reflect.TypeFor[Members](): {
-		want:   "how many members, such as 5, or their numbers, such as [0, 1, 2]",
+		want:   "a number of members such as 5, or a list of members such as [0, 1, 2]",
 		parse:  func(n *yaml.Node, _ string) (any, error) { return parseMembers(n) },
 		format: formatMembers,
 		schema: map[string]any{"oneOf": []any{
@@ -215,7 +214,7 @@ var kinds = map[reflect.Type]kind{
 	},
 }
 
-// kindOf gives the syntax of a type; a named string type has that of a word.
+// kindOf returns the syntax of a type; named string types have that of string.
 func kindOf(t reflect.Type) (kind, bool) {
 	k, ok := kinds[t]
 	if !ok && t.Kind() == reflect.String {
@@ -224,17 +223,18 @@ func kindOf(t reflect.Type) (kind, bool) {
 	return k, ok
 }
 
-// errKind says that a value is of another kind altogether; the reader adds what
-// was wanted and what was found.
-var errKind = errors.New("wrong kind of value")
+// errKind reports a value of another type; the reader adds the value and the expected syntax.
+var errKind = errors.New("wrong type of value")
 
 var plainInt = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)$`)
 
+// parseInt parses a decimal number. Octal, hexadecimal and underscores, which YAML 1.1 allows, are
+// refused: they are usually mistakes.
 func parseInt(n *yaml.Node) (int, error) {
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" {
 		return 0, errKind
 	}
-	if !plainInt.MatchString(n.Value) { // 010 would be eight, 0x10 sixteen, 1_000 a thousand
+	if !plainInt.MatchString(n.Value) { // in YAML, 010 is eight and 1_000 a thousand
 		return 0, fmt.Errorf("%s is not a plain decimal number", n.Value)
 	}
 	v, err := strconv.Atoi(n.Value)
@@ -244,6 +244,7 @@ func parseInt(n *yaml.Node) (int, error) {
 	return v, nil
 }
 
+// parseFloat parses a finite decimal number.
 func parseFloat(n *yaml.Node) (float64, error) {
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" && n.Tag != "!!float" && !floatLike.MatchString(n.Value) {
 		return 0, errKind
@@ -255,32 +256,34 @@ func parseFloat(n *yaml.Node) (float64, error) {
 	return v, nil
 }
 
-// floatLike is 1e-3, which YAML 1.1 takes for a string because it has no point.
+// floatLike matches numbers such as 1e-3, which YAML 1.1 reads as strings for want of a point.
 var floatLike = regexp.MustCompile(`^[-+]?[0-9]+[eE][-+]?[0-9]+$`)
 
+// parseText parses nonempty text without control characters. Numbers and booleans must be quoted.
 func parseText(n *yaml.Node) (string, error) {
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!str" {
 		if n.Kind == yaml.ScalarNode && n.Tag != "!!null" {
-			return "", fmt.Errorf("%s is not text: put it in quotes if it is meant", n.Value)
+			return "", fmt.Errorf("%s is not text: quote it", n.Value)
 		}
 		return "", errKind
 	}
 	if n.Value == "" {
-		return "", errors.New("the text is empty")
+		return "", errors.New("empty text")
 	}
 	for _, r := range n.Value {
 		if r < ' ' || r == 0x7f {
-			return "", fmt.Errorf("%q holds a control character", n.Value)
+			return "", fmt.Errorf("control character in %q", n.Value)
 		}
 	}
 	return n.Value, nil
 }
 
+// parseMembers parses a number of members or a list of member numbers.
 func parseMembers(n *yaml.Node) (Members, error) {
 	if n.Kind != yaml.SequenceNode {
 		v, err := parseInt(n)
 		if err == nil && v < 1 {
-			err = fmt.Errorf("%d members: at least one is needed", v)
+			err = fmt.Errorf("%d members, want at least 1", v)
 		}
 		return Members{Count: v}, err
 	}
@@ -291,7 +294,7 @@ func parseMembers(n *yaml.Node) (Members, error) {
 			return m, err
 		}
 		if v < 0 {
-			return m, fmt.Errorf("member %d: numbers begin at 0", v)
+			return m, fmt.Errorf("member %d, want 0 or more", v)
 		}
 		if slices.Contains(m.List, v) {
 			return m, fmt.Errorf("member %d is listed twice", v)
@@ -299,7 +302,7 @@ func parseMembers(n *yaml.Node) (Members, error) {
 		m.List = append(m.List, v)
 	}
 	if len(m.List) == 0 {
-		return m, errors.New("no member is listed")
+		return m, errors.New("empty list of members")
 	}
 	return m, nil
 }
@@ -312,14 +315,15 @@ func formatMembers(v any) string {
 	return strings.ReplaceAll(fmt.Sprint(m.List), " ", ", ")
 }
 
-// pathVariables are the environment variables that a path may name as ${NAME}.
+// pathVariables are the environment variables that a path may contain as ${NAME}.
 var pathVariables = []string{"ENSEMBLE_DATA", "HOME", "RUNS", "SCRATCH", "TMPDIR", "WORK"}
 
 var pathVariable = regexp.MustCompile(`\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?`)
 
+// resolvePath expands the variables of a path and makes it absolute, relative to dir.
 func resolvePath(s, dir string) (Path, error) {
 	if strings.HasPrefix(s, "~") {
-		return "", errors.New("~ is not expanded: write the path out, or ${HOME}")
+		return "", errors.New("~ is not expanded: write ${HOME}")
 	}
 	var bad error
 	s = pathVariable.ReplaceAllStringFunc(s, func(m string) string {
@@ -329,9 +333,9 @@ func resolvePath(s, dir string) (Path, error) {
 		case m != "${"+name+"}":
 			bad = fmt.Errorf("%s is not expanded: write ${%s}", m, name)
 		case !slices.Contains(pathVariables, name):
-			bad = fmt.Errorf("%s may not be used in a path; allowed are %s", m, strings.Join(pathVariables, ", "))
+			bad = fmt.Errorf("variable %s is not allowed in a path, want one of %s", m, strings.Join(pathVariables, ", "))
 		case value == "":
-			bad = fmt.Errorf("%s is not set in the environment", name)
+			bad = fmt.Errorf("environment variable %s is not set", name)
 		}
 		return value
 	})
@@ -345,7 +349,7 @@ func resolvePath(s, dir string) (Path, error) {
 	return Path(abs), err
 }
 
-// formatDuration prints 10m, 1h30m or 0.5s, which ParseDuration reads back.
+// formatDuration formats a duration as 10m, 1h30m or 0.5s, which ParseDuration parses.
 func formatDuration(d time.Duration) string {
 	if d < time.Second {
 		return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
@@ -360,21 +364,21 @@ func formatDuration(d time.Duration) string {
 	return s
 }
 
-// durationPattern is what JSON Schema says of a duration.
+// durationPattern is the pattern of durations in JSON Schema.
 const durationPattern = "^(P.+|([0-9.]+(d|h|m|s))+)$"
 
 var durationWords = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(d|h|min|m|s))+$`)
 var durationPart = regexp.MustCompile(`([0-9]+(?:\.[0-9]+)?)(d|h|min|m|s)`)
 var durationISO = regexp.MustCompile(`^P(?:([0-9]+)D)?(?:T(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+)S)?)?$`)
 
-// ParseDuration reads 48h, 1d12h, 90m, 30s and the ISO forms P2D and PT48H.
+// ParseDuration parses 48h, 1d12h, 90m, 30s and the ISO 8601 forms P2D and PT48H.
 //
-// Errors: a bare number, since its unit would be a guess; anything else.
+// Errors: a number without unit; any other text.
 func ParseDuration(s string) (time.Duration, error) {
 	units := map[string]time.Duration{"d": 24 * time.Hour, "h": time.Hour, "m": time.Minute, "min": time.Minute, "s": time.Second}
 	switch {
 	case plainInt.MatchString(s):
-		return 0, fmt.Errorf("a duration needs its unit: write %sh if hours are meant", s)
+		return 0, fmt.Errorf("missing unit: write %sh for hours", s)
 	case durationWords.MatchString(s):
 		var d time.Duration
 		for _, part := range durationPart.FindAllStringSubmatch(s, -1) {
@@ -404,7 +408,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// ParseLevel reads 850hPa, 85000Pa, 2m, surface and msl.
+// ParseLevel parses 850hPa, 85000Pa, 2m, surface and msl.
 func ParseLevel(s string) (ensemble.Level, error) {
 	l, err := ensemble.ParseLevel(s)
 	if err != nil {
@@ -413,10 +417,10 @@ func ParseLevel(s string) (ensemble.Level, error) {
 	return l, nil
 }
 
-// ParseDate reads 2026-01-01 (the whole day), 2026010100, 20260101T0000Z and times
-// of RFC 3339 with Z or an offset, seconds optional.
+// ParseDate parses 2026-01-01 (the whole day), 2026010100, 20260101T0000Z and RFC 3339 times with
+// Z or an offset, seconds optional.
 //
-// Errors: a time of day without a zone, since nobody can know which was meant.
+// Errors: a time of day without time zone; any other text.
 func ParseDate(s string) (Date, error) {
 	if t, err := time.Parse(time.DateOnly, s); err == nil {
 		return Date{t, true}, nil
@@ -428,13 +432,13 @@ func ParseDate(s string) (Date, error) {
 	}
 	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "20060102T1504"} {
 		if t, err := time.Parse(layout, s); err == nil {
-			return Date{}, fmt.Errorf("a time needs its zone: write %s if UTC is meant", t.Format("2006-01-02T15:04Z"))
+			return Date{}, fmt.Errorf("missing time zone: write %s for UTC", t.Format("2006-01-02T15:04Z"))
 		}
 	}
 	return Date{}, errKind
 }
 
-// String prints the form that ParseDate reads back.
+// String formats d for ParseDate.
 func (d Date) String() string {
 	if d.WholeDay {
 		return d.Format(time.DateOnly)
@@ -442,7 +446,7 @@ func (d Date) String() string {
 	return d.UTC().Format(time.RFC3339)
 }
 
-// quote prints text as YAML that is read back as the same text.
+// quote formats text as a YAML scalar, also within a flow sequence.
 func quote(s string) string {
 	out, err := yaml.Marshal(s)
 	if err != nil || strings.Contains(strings.TrimSuffix(string(out), "\n"), "\n") || strings.ContainsAny(s, ",[]{}") {

@@ -15,33 +15,33 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 )
 
-// Sources says where a configuration comes from, weakest first: the defaults of
-// the schema, the files in order, the environment, the --set assignments, the flags.
+// Sources lists the sources of a configuration, in increasing precedence: the defaults of the
+// schema, the files in order, environment variables, --set assignments, flags.
 type Sources struct {
-	Files []string // YAML files; a later one wins
-	Set   []string // "train.epochs=5", as after --set
-	Flags []Flag   // of a command that has some for keys
-	// IgnoreEnvironment says that the environment sets no key: what is read is the same everywhere.
+	Files []string // YAML files; later ones override earlier ones
+	Set   []string // assignments of --set, such as "train.epochs=5"
+	Flags []Flag   // flags of the command that set keys
+	// IgnoreEnvironment ignores environment variables, so that the result depends on the other sources only.
 	IgnoreEnvironment bool
 
-	texts map[string][]byte // of files that are built in
-	unset []string          // keys that are as if nothing gave them
+	texts map[string][]byte // contents of built-in files by name
+	unset []string          // keys that are reset to their defaults
 }
 
-// Flag is the value of a flag of the command line that stands for a key.
+// Flag is a command-line flag that sets a key.
 type Flag struct {
 	Name  string // "--quantiles"
 	Key   string
-	Value string // as it would stand in a file
+	Value string // YAML text
 }
 
-// Origin says where an effective value comes from.
+// Origin is the source of an effective value.
 type Origin struct {
 	Layer string // "default", "file", "environment", "--set", "flag"
 	Where string // "train.yaml:14:3", the variable's name, the assignment; "" for a default
 }
 
-// String prints the origin for a comment behind the value.
+// String formats the origin for a comment after the value.
 func (o Origin) String() string {
 	if o.Where == "" {
 		return o.Layer
@@ -49,29 +49,30 @@ func (o Origin) String() string {
 	return o.Where
 }
 
-// SourceFile is a configuration file as it was read.
+// SourceFile is a configuration file with its content and checksum.
 type SourceFile struct {
 	Path   string
 	Text   []byte
 	SHA256 string
 }
 
-// loaded is what every loaded configuration has, whatever its schema.
+// loaded is a loaded configuration of any schema: values, origins, files. It is embedded in the
+// typed configurations.
 type loaded struct {
 	schema   *Schema
-	values   map[string]any // by path of the leaves; nil where neither given nor defaulted
+	values   map[string]any // by key path; nil without value and default
 	origins  map[string]Origin
 	files    []SourceFile
 	warnings []string
 }
 
-// nonKeyVariables are ENSEMBLE_ names of the environment that set no key.
-// ENSEMBLE_VERSION is what a site's module system says of the program.
+// nonKeyVariables lists the ENSEMBLE_ variables that set no key. Module systems of computing
+// centres set ENSEMBLE_VERSION.
 var nonKeyVariables = []string{"ENSEMBLE_CUDA_PATH", "ENSEMBLE_DATA", "ENSEMBLE_DECODE", "ENSEMBLE_PEERS", "ENSEMBLE_TEST_DATA", "ENSEMBLE_TEST_DEMO", "ENSEMBLE_VERSION"}
 
-// load reads all sources and lays them over each other.
+// load reads and merges all sources.
 //
-// Errors: exit 64 with every fault of every source, in the order of the sources.
+// Errors: exit 64 with all faults, in the order of the sources.
 func load(s *Schema, src Sources) (*loaded, error) {
 	e := &loaded{schema: s, values: map[string]any{}, origins: map[string]Origin{}}
 	v := viper.New()
@@ -92,7 +93,7 @@ func load(s *Schema, src Sources) (*loaded, error) {
 			return nil, fmt.Errorf("merge %s: %w", path, err)
 		}
 	}
-	parsed := map[string]any{} // what the environment says, as values
+	parsed := map[string]any{} // values of environment variables
 	s.walkLeaves(func(n *node) {
 		name := EnvironmentName(n.path)
 		text := os.Getenv(name)
@@ -121,7 +122,7 @@ func load(s *Schema, src Sources) (*loaded, error) {
 		path, text, ok := strings.Cut(assignment, "=")
 		r := reader{schema: s, where: "--set " + assignment}
 		if !ok {
-			r.fault(nil, "no value is assigned", "", "write --set key=value")
+			r.fault(nil, "missing value", "", "write --set key=value")
 			faults = append(faults, r.faults...)
 			continue
 		}
@@ -131,14 +132,14 @@ func load(s *Schema, src Sources) (*loaded, error) {
 		assign(reader{schema: s, where: f.Name}, Origin{"flag", f.Name}, f.Key, f.Value)
 	}
 	if len(src.Files) == 0 && !s.optional {
-		faults = append(faults, &exit.Error{Code: exit.Usage, What: "no configuration was given", Fix: "name the file with " + s.flag})
+		faults = append(faults, &exit.Error{Code: exit.Usage, What: "missing configuration file", Fix: "name the file with " + s.flag})
 	}
 	if err := joinFaults(faults); err != nil {
 		return nil, err
 	}
 	s.walkLeaves(func(n *node) {
 		value := v.Get(n.path)
-		if p, ok := parsed[n.path]; ok { // viper has the text of the variable
+		if p, ok := parsed[n.path]; ok { // viper returns the text of the variable
 			value = p
 		}
 		if slices.Contains(src.unset, n.path) {
@@ -156,7 +157,7 @@ func load(s *Schema, src Sources) (*loaded, error) {
 	return e, joinFaults(faults)
 }
 
-// joinFaults makes one error of all faults, nil if there is none.
+// joinFaults joins faults into one error; nil if there are none.
 func joinFaults(faults []*exit.Error) error {
 	if len(faults) == 0 {
 		return nil
@@ -166,6 +167,7 @@ func joinFaults(faults []*exit.Error) error {
 	return &first
 }
 
+// sourceNames lists the configuration files, for the position of an error.
 func (e *loaded) sourceNames() string {
 	names := make([]string, len(e.files))
 	for i, f := range e.files {
@@ -174,16 +176,16 @@ func (e *loaded) sourceNames() string {
 	return strings.Join(names, ", ")
 }
 
-// EnvironmentName is the variable that overrides a key.
+// EnvironmentName is the environment variable that overrides a key.
 func EnvironmentName(path string) string {
 	return "ENSEMBLE_" + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
 }
 
-// unknownEnvironment warns of ENSEMBLE_ variables that match no key: a site may
-// have its own, and a typing error looks the same.
+// unknownEnvironment returns warnings about ENSEMBLE_ variables that match no key. They are no
+// errors, because a site may have variables of its own; but a misspelt key looks the same.
 func unknownEnvironment(s *Schema) []string {
 	known := slices.Clone(nonKeyVariables)
-	for _, of := range []*Schema{TrainSchema, PredictSchema, s} { // a site sets them for all its jobs
+	for _, of := range []*Schema{TrainSchema, PredictSchema, s} { // variables may be set for all jobs of a site
 		of.walkLeaves(func(n *node) { known = append(known, EnvironmentName(n.path)) })
 	}
 	var warnings []string
@@ -202,7 +204,7 @@ func unknownEnvironment(s *Schema) []string {
 	return warnings
 }
 
-// fill puts the effective values into the fields of the structure out points to.
+// fill copies the effective values into the fields of the structure that out points to.
 func (e *loaded) fill(out any) {
 	target := reflect.ValueOf(out).Elem()
 	e.schema.walkLeaves(func(n *node) {
@@ -213,24 +215,24 @@ func (e *loaded) fill(out any) {
 	})
 }
 
-// fault is a violated rule between keys, at the place where the first key was set.
+// fault is the error of a rule between keys, at the position where the key path was set.
 func (e *loaded) fault(path, what, why, fix string) *exit.Error {
 	o := e.origins[path]
 	at := o.Where
 	if at == "" {
 		at = path + " has its default, " + e.text(path)
 		if e.text(path) == "" {
-			at = path + " is not given"
+			at = path + " is not set"
 		}
 	}
 	return &exit.Error{Code: exit.Usage, What: what, At: at, Why: why, Fix: fix}
 }
 
-// Origin says where the effective value of a key comes from.
+// Origin returns the source of the effective value of a key.
 func (e *loaded) Origin(path string) Origin { return e.origins[path] }
 
-// Files are the configuration files as they were read, in order.
+// Files returns the configuration files in order.
 func (e *loaded) Files() []SourceFile { return e.files }
 
-// Warnings are what is odd but legal, such as environment variables of no key.
+// Warnings returns suspicious but valid settings, such as unknown environment variables.
 func (e *loaded) Warnings() []string { return e.warnings }

@@ -1,6 +1,6 @@
 package config
 
-// Machine describes the machine that a training is planned for: machine.yaml.
+// Machine is machine.yaml, the description of the parallel machine for the cost model.
 type Machine struct {
 	Version   int       `key:"version"`
 	Node      Node      `key:"node"`
@@ -9,53 +9,54 @@ type Machine struct {
 	IntraNode IntraNode `key:"inside"`
 }
 
-// Node is one computer.
+// Node is a compute node.
 type Node struct {
 	Ranks int `key:"ranks"`
 }
 
-// Rank is what one rank has.
+// Rank describes the resources of one rank.
 type Rank struct {
-	GFLOPs float64 `key:"gflops"`
-	GBs    float64 `key:"gb_s"`
-	Memory Bytes   `key:"memory"`
+	GFLOPs float64 `key:"gflops"` // GFLOP/s of convolutions
+	GBs    float64 `key:"gb_s"`   // memory bandwidth, GB/s
+	Memory Bytes   `key:"memory"` // 0: no limit
 }
 
-// Link is the network between nodes.
+// Link is the network between nodes, in the latency-bandwidth model: a message of n bytes takes
+// LatencyUs µs + n / GBs.
 type Link struct {
 	Topology  string  `key:"topology"`
 	LatencyUs float64 `key:"alpha_us"`
 	GBs       float64 `key:"gb_s"`
 }
 
-// IntraNode is the way between the ranks of a node.
+// IntraNode is the connection between the ranks of a node, as Link.
 type IntraNode struct {
 	LatencyUs float64 `key:"alpha_us"`
 	GBs       float64 `key:"gb_s"`
 }
 
-// MachineSchema describes machine.yaml.
+// MachineSchema is the schema of machine.yaml.
 var MachineSchema = newFileSchema[Machine]("machine", "--machine or train.machine", []Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "node.ranks", Default: "1", Check: Between(1, 4096), Example: "4",
-		Help: "Ranks of a node; consecutive ranks share one."},
+		Help: "Ranks a node; consecutive ranks share a node."},
 	{Path: "rank.gflops", Required: true, Check: Between(1, 1e9), Example: "1200",
-		Help: "GFLOP/s that convolutions reach on one rank, useful ones, as `ensemble bench` prints."},
+		Help: "Rate of convolutions on one rank in GFLOP/s, as `ensemble bench` prints it."},
 	{Path: "rank.gb_s", Required: true, Check: Between(0.1, 1e6), Example: "100",
-		Help: "GB/s between one rank and its memory."},
+		Help: "Memory bandwidth of one rank in GB/s."},
 	{Path: "rank.memory", Default: "0", Example: "64GiB",
-		Help: "Memory of one rank; 0 sets no limit."},
+		Help: "Memory of one rank; 0: no limit."},
 	{Path: "network.topology", Example: "fattree:16",
-		Help: "How nodes are joined, for steps that are played: crossbar:N, leafspine:N,radix, fattree:k, torus:r,c, hx:a,b,x,y, dragonfly:p,a,h or ethernet:N. Without it messages meet at the nodes only."},
+		Help: "Network topology for simulated steps: crossbar:N, leafspine:N,radix, fattree:k, torus:r,c, hx:a,b,x,y, dragonfly:p,a,h or ethernet:N. Default: contention at the nodes only."},
 	{Path: "network.alpha_us", Required: true, Check: Between(0, 1e6), Example: "2",
-		Help: "Microseconds that a message between nodes takes beside its bytes."},
+		Help: "Latency of a message between nodes in microseconds."},
 	{Path: "network.gb_s", Required: true, Check: Between(0.001, 1e6), Example: "12.5",
-		Help: "GB/s of a node's link each way, which its ranks share."},
+		Help: "Bandwidth of a node's link in GB/s in each direction, shared by its ranks."},
 	{Path: "inside.alpha_us", Default: "1", Check: Between(0, 1e6), Example: "0.5",
-		Help: "Microseconds that a message within a node takes beside its bytes."},
+		Help: "Latency of a message within a node in microseconds."},
 	{Path: "inside.gb_s", Default: "10", Check: Between(0.001, 1e6), Example: "50",
-		Help: "GB/s from one rank to another of its node."},
+		Help: "Bandwidth between two ranks of a node in GB/s."},
 })
 
 // MachineConfig is a loaded machine.yaml.
@@ -64,9 +65,9 @@ type MachineConfig struct {
 	*loaded
 }
 
-// LoadMachine reads the description of a machine. The environment does not change it.
+// LoadMachine loads machine.yaml. Environment variables have no effect.
 //
-// Errors: exit 64 with all faults at once, each with its place and a remedy.
+// Errors: exit 64 with all faults, each with its position and a fix.
 func LoadMachine(path string) (*MachineConfig, error) {
 	e, err := load(MachineSchema, Sources{Files: []string{path}})
 	if err != nil {
@@ -77,8 +78,8 @@ func LoadMachine(path string) (*MachineConfig, error) {
 	return c, nil
 }
 
-// Fault is the error of a value that does not go with something outside of the file, at the
-// place where it was set.
+// Fault is the error of a value that conflicts with something outside of the file, at the
+// position where the value was set.
 func (c *MachineConfig) Fault(path, what, why, fix string) error {
 	return c.fault(path, what, why, fix)
 }

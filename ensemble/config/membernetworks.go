@@ -9,80 +9,81 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// What a network sees of the members.
+// Inputs that a network receives from the members.
 const (
-	MemberStatistics = "statistics" // data.features only
-	MemberEncoder    = "encoder"    // beside them, what an encoder makes of each member, pooled over members
+	MemberStatistics = "statistics" // statistics of data.features
+	MemberEncoder    = "encoder"    // these, and encoder features of each member, pooled over members
 )
 
-// GlobalAttention has one weight of a member for another over the whole field.
+// GlobalAttention has one attention weight for each pair of members over the whole field.
 const GlobalAttention = "global"
 
-// noiseInput is what members have in model.encoder.input beside their fields to differ by.
+// noiseInput is the value of model.encoder.input that adds a noise field to each member.
 const noiseInput = "noise"
 
-// Encoder is the network that every member passes by itself.
+// Encoder is the section model.encoder, the network that encodes each member separately.
 type Encoder struct {
 	Channels int      `key:"channels"`
 	Input    []string `key:"input"`
 }
 
-// memberKeys describe what networks see of the members.
+// memberKeys are the rows of networks that read or predict single members.
 func memberKeys() []Key {
 	return []Key{
 		{Path: "model.members", Default: MemberStatistics, Check: OneOf(MemberStatistics, MemberEncoder), Example: MemberEncoder,
-			Help: "What the network sees of the members: statistics, those of data.features; encoder, beside them what a convolutional encoder, the same for all members, makes of each, pooled over the members at every point. The order of members does not matter."},
+			Help: "Input from the members. statistics: the statistics of data.features. encoder: also features of a convolutional encoder with shared weights, pooled over the members at every grid point. The result does not depend on the order of members."},
 		{Path: "model.pool", Default: "mean_std", Check: OneOf("mean", "mean_std", "min_max", "attention"), Example: "mean",
-			Help: "How what the encoder makes of the members is joined at every point: their mean, mean and standard deviation, minimum and maximum, or a mean with weights that a learned query gives them (attention in 8 heads, which the channels must divide by)."},
+			Help: "Pooling of encoder features over members: mean, mean and standard deviation, minimum and maximum, or attention with a learned query (8 heads; the number of channels must be a multiple of 8)."},
 		{Path: "model.encoder.channels", Default: "16", Check: Between(1, 1024), Example: "32",
-			Help: "Channels that the encoder makes of each member."},
+			Help: "Output channels of the encoder."},
 		{Path: "model.encoder.input", Default: "[field, offset]", Check: OneOf("field", "offset", noiseInput), Example: "[field, noise]",
-			Help: "What is input of each variable and lead of a member: its field, standardised as in data.features; its offset from the mean of the members in units of their spread; noise, normal numbers of its own. For model.head: members too, which alone may have noise: members that know nothing of each other get the spread by it that the raw ones lack."},
+			Help: "Input of each variable and lead of a member. field: standardised values; offset: difference from the ensemble mean in units of the spread; noise: standard normal random numbers. Also used by model.head: members. Only that head may have noise, which lets independently corrected members gain spread."},
 		{Path: "model.attention", Default: GlobalAttention, Check: OneOf(GlobalAttention, "axial", "point"), Example: "point",
-			Help: "Where members have weights for each other, with poet and ens_transformer, or leads with trajectory, and both with hierarchical: one for the whole field (global), one for each row and one for each column (axial), or one at each point."},
+			Help: "Spatial extent of attention weights between members (poet, ens_transformer), leads (trajectory) or both (hierarchical). global: one weight for the whole field; axial: one for each row and column; point: one for each grid point."},
 		{Path: "train.loss.scales", Check: Above(0), Example: "[8, 4, 2]",
-			Help: "Standard deviations of Gaussians in grid points, falling: crps_members is the sum of that of members smoothed so, of what is between two of them, and of the rest. Members then have the variability of the analysis at each scale. Not with cross_pair."},
+			Help: "Standard deviations of Gaussian filters in grid points, descending: crps_members becomes the sum of the CRPS of the smoothed members, of the bands between two scales, and of the residual, so that members have realistic variability at each scale. Not with cross_pair."},
 		{Path: "train.loss.fairness", Default: string(AlmostFairFairness), Check: OneOf(PlainFairness, FairFairness, AlmostFairFairness, CrossPairFairness), Example: string(CrossPairFairness),
-			Help: "How much of the members' mutual distances counts in crps_members: plain, as for these members and no others; fair, as if they were independent draws of any number; almost_fair, 0.95 of fair and the rest plain; cross_pair: only distances between two halves of the members that the network corrects apart, so that it gains nothing from members that know of each other."},
+			Help: "Spread term of crps_members. plain: the CRPS of the finite ensemble; fair: the fair CRPS of independent members; almost_fair: 0.95 fair + 0.05 plain; cross_pair: distances only between two halves of the members, which the network corrects separately, so that dependence between members is not rewarded."},
 	}
 }
 
-// checkMembers: only some networks read members, and only they have an encoder.
+// checkMembers checks the keys of member encoders, attention and losses of members against the
+// kind of network and its head.
 func (c *TrainConfig) checkMembers() []*exit.Error {
 	var faults []*exit.Error
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
 	m, loss := c.Model, c.Train.Train.Loss
 	encodes, gives := m.Members == MemberEncoder, m.Head == MembersHead
-	// Defaults may be given: an effective configuration, which has them all, is trained again.
+	// Defaults are allowed: an effective configuration, which lists them all, must load again.
 	given := func(path string) bool {
 		i := slices.IndexFunc(memberKeys(), func(k Key) bool { return k.Path == path })
 		return c.text(path) != memberKeys()[i].Default
 	}
 	for _, path := range []string{"model.pool", "model.encoder.channels", "model.encoder.input"} {
 		if given(path) && !encodes && !(gives && path == "model.encoder.input") {
-			add(path, path+" is given and there is no encoder of members", "model.members is "+m.Members, "remove it, or set model.members: "+MemberEncoder)
+			add(path, path+" without a member encoder", "model.members is "+m.Members, "remove it, or set model.members: "+MemberEncoder)
 		}
 	}
 	if slices.Contains(m.Encoder.Input, noiseInput) && !gives {
-		add("model.encoder.input", "noise is given to members that are pooled", "a distribution is made of what they have in common", "remove it, or set model.head: "+string(MembersHead))
+		add("model.encoder.input", "noise with pooled members", "pooling averages the noise out", "remove it, or set model.head: "+string(MembersHead))
 	}
 	if given("train.loss.fairness") && loss.Kind != MembersLoss {
-		add("train.loss.fairness", "train.loss.fairness is given to another loss than "+string(MembersLoss), "train.loss.kind is "+string(loss.Kind), "remove it, or set train.loss.kind: "+string(MembersLoss))
+		add("train.loss.fairness", "train.loss.fairness needs loss "+string(MembersLoss), "train.loss.kind is "+string(loss.Kind), "remove it, or set train.loss.kind: "+string(MembersLoss))
 	}
 	kind := m.NetworkKind()
 	if kind.UsesAttention() && !gives {
-		add("model.head", m.Kind+" gives members", "model.head is "+string(m.Head), "set model.head: "+string(MembersHead))
+		add("model.head", m.Kind+" predicts members", "model.head is "+string(m.Head), "set model.head: "+string(MembersHead))
 	} else if !kind.UsesAttention() && given("model.attention") {
-		add("model.attention", "model.attention is given and nothing in "+m.Kind+" attends", "", "remove it, or set model.kind: "+kindNamesWhere((*unet3d.Kind).UsesAttention))
+		add("model.attention", "model.attention is not used by "+m.Kind, "it has no attention over members or leads", "remove it, or set model.kind: "+kindNamesWhere((*unet3d.Kind).UsesAttention))
 	}
 	if len(loss.Scales) > 0 && (loss.Kind != MembersLoss || loss.Fairness == CrossPairFairness) {
-		add("train.loss.scales", "train.loss.scales is given to another loss than "+string(MembersLoss)+", or to cross_pair", "train.loss.kind is "+string(loss.Kind), "remove it, or set train.loss.kind: "+string(MembersLoss)+" with another fairness")
+		add("train.loss.scales", "train.loss.scales needs loss "+string(MembersLoss)+" without cross_pair", "train.loss.kind is "+string(loss.Kind), "remove it, or set train.loss.kind: "+string(MembersLoss)+" with another fairness")
 	}
 	if !slices.IsSortedFunc(loss.Scales, func(a, b float64) int { return cmp.Compare(b, a) }) {
-		add("train.loss.scales", "train.loss.scales rise", fmt.Sprint(loss.Scales), "begin with the largest")
+		add("train.loss.scales", "train.loss.scales must descend", fmt.Sprint(loss.Scales), "list the largest first")
 	}
 	if loss.Kind == MembersLoss && !gives {
-		add("train.loss.kind", string(MembersLoss)+" is the loss of a network that gives no members", "model.head is "+string(m.Head), "set train.loss.kind: crps, or model.head: "+string(MembersHead))
+		add("train.loss.kind", "loss "+string(MembersLoss)+" needs a network that predicts members", "model.head is "+string(m.Head), "set train.loss.kind: crps, or model.head: "+string(MembersHead))
 	}
 	if gives {
 		c.checkMembersHead(add)
@@ -91,47 +92,47 @@ func (c *TrainConfig) checkMembers() []*exit.Error {
 		return faults
 	}
 	if gives {
-		add("model.members", "a network that gives members has an encoder of members", "it reads them itself", "set model.members: "+MemberStatistics)
+		add("model.members", "model.members: "+MemberEncoder+" with head members", "the network reads the members itself", "set model.members: "+MemberStatistics)
 	}
 	if joins := func(k *unet3d.Kind) bool { return k.Members == unet3d.MembersJoined }; !joins(kind) {
-		add("model.members", m.Kind+" has no encoder of members", "only the features of "+kindNamesWhere(joins)+" are joined with those of members",
+		add("model.members", m.Kind+" does not support a member encoder", "supported by "+kindNamesWhere(joins),
 			"set model.kind: "+kindNamesWhere(joins)+", or model.members: "+MemberStatistics)
 	}
 	if m.Method == StagesMethod {
-		add("model.members", "three stages are trained with an encoder of members", "they learn from statistics", "set model.method: "+string(JointMethod)+", or model.members: "+MemberStatistics)
+		add("model.members", "a member encoder with method "+string(StagesMethod), "its stages learn from statistics", "set model.method: "+string(JointMethod)+", or model.members: "+MemberStatistics)
 	}
 	return faults
 }
 
-// checkMembersHead: members are trained against analyses, by a network that can give them.
+// checkMembersHead checks the keys of model.head: members.
 func (c *TrainConfig) checkMembersHead(add func(path, what, why, fix string)) {
 	m, loss, members := c.Model, c.Train.Train.Loss, c.Data.Members
 	if !m.NetworkKind().PredictsMembers() {
-		add("model.kind", m.Kind+" gives no members", "it is no network of single members", "set model.kind: "+kindNamesWhere((*unet3d.Kind).PredictsMembers)+", or another model.head")
+		add("model.kind", m.Kind+" does not predict members", "it has no member axis", "set model.kind: "+kindNamesWhere((*unet3d.Kind).PredictsMembers)+", or another model.head")
 	}
 	if loss.Kind != CRPSLoss && loss.Kind != MembersLoss {
-		add("train.loss.kind", "head members is trained with "+string(loss.Kind), "members are compared with the analysis", "set train.loss.kind: crps or "+string(MembersLoss))
+		add("train.loss.kind", "head members does not support loss "+string(loss.Kind), "members are compared with the analysis", "set train.loss.kind: crps or "+string(MembersLoss))
 	}
 	if loss.Spread > 0 {
-		add("train.loss.spread", "train.loss.spread is given to head members", "it gives no estimate of the full ensemble's spread", "remove it")
+		add("train.loss.spread", "train.loss.spread is not used by head members", "it does not predict the spread of the full ensemble", "remove it")
 	}
 	if len(c.Data.Analyses) == 0 {
-		add("model.head", "head members has no data.analyses", "members are compared with the analysis", "add data.analyses, or set model.head: spread")
+		add("model.head", "head members needs data.analyses", "members are compared with the analysis", "add data.analyses, or set model.head: spread")
 	}
 	if m.Method != JointMethod || m.Reference != NoReference {
-		add("model.head", "head members is trained in stages, or corrects a reference", "members have no distribution of their own", "set model.method: "+string(JointMethod)+" and model.reference: "+NoReference)
+		add("model.head", "head members supports neither stages nor a reference", "both need a predicted distribution", "set model.method: "+string(JointMethod)+" and model.reference: "+NoReference)
 	}
 	if m.Embedding > 0 {
-		add("model.embedding", "model.embedding is given to head members", "it would be the same of all members", "remove it")
+		add("model.embedding", "model.embedding is not supported by head members", "it would be the same for all members", "remove it")
 	}
 	n := members.Use.N()
 	switch {
 	case n < 2:
-		add("data.members.use", fmt.Sprintf("head members gives %d member", n), "their CRPS needs two", "use more members")
+		add("data.members.use", fmt.Sprintf("head members with %d member", n), "the CRPS of members needs two", "use more members")
 	case loss.Kind != MembersLoss || loss.Fairness != CrossPairFairness:
 	case n%2 != 0 || members.Minimum > 0 && members.Minimum != n:
-		add("train.loss.fairness", fmt.Sprintf("%d members do not fall into two halves", n), "cross_pair corrects both apart, with one compiled step", "use an even number of members, without data.members.least")
+		add("train.loss.fairness", fmt.Sprintf("cross_pair needs an even, fixed number of members, got %d", n), "it corrects two halves with one compiled step", "use an even number of members, without data.members.least")
 	case slices.Contains(m.Encoder.Input, "offset"):
-		add("model.encoder.input", "members see the mean of both halves", "their offset is from the mean of all", "set model.encoder.input: [field]")
+		add("model.encoder.input", "input offset with cross_pair", "it depends on the mean of both halves", "set model.encoder.input: [field]")
 	}
 }

@@ -2,42 +2,42 @@ package config
 
 import "github.com/ensemble-weather/ensemble/postproc/dist"
 
-// Head is what comes out of a network.
+// Head is the output of a network.
 type Head string
 
-// The heads.
+// Heads of networks.
 const (
-	SpreadHead       Head = "spread"       // the full ensemble's spread
-	DistributionHead Head = "distribution" // that, and a distribution of the analysis
-	MembersHead      Head = "members"      // each member corrected
+	SpreadHead       Head = "spread"       // spread of the full ensemble
+	DistributionHead Head = "distribution" // spread, and the distribution of the analysis
+	MembersHead      Head = "members"      // corrected members
 )
 
-// Family is the distribution that a head gives, by its name in dist.Table.
+// Family is a distribution family, by its name in dist.Table.
 type Family string
 
-// NormalFamily is the family if nothing is said.
+// NormalFamily is the default family.
 const NormalFamily Family = "normal"
 
-// Row is that of the family in dist.Table.
+// Row returns the row of the family in dist.Table.
 func (f Family) Row() dist.Row {
 	r, _ := dist.RowByID(string(f))
 	return r
 }
 
-// Loss is what a training lowers: a rule of dist.Table, or a score of members or spreads.
+// Loss is a loss function: a rule of dist.Table, or a loss of members or spread fields.
 type Loss string
 
-// The losses of distributions.
+// Losses of distributions.
 const (
 	CRPSLoss         = Loss(dist.CRPSRule)
 	PinballLoss      = Loss(dist.PinballRule)
 	CrossEntropyLoss = Loss(dist.CrossEntropyRule)
 )
 
-// MembersLoss is the CRPS of members.
+// MembersLoss is the CRPS of the corrected members.
 const MembersLoss Loss = "crps_members"
 
-// Distances to the full ensemble's spread.
+// Losses of spread fields: distances from the spread of the full ensemble.
 const (
 	MSELoss    Loss = "mse"
 	L1Loss     Loss = "l1"
@@ -45,16 +45,16 @@ const (
 	MSSSIMLoss Loss = "ms_ssim"
 )
 
-// SpreadLosses are the distances to the full ensemble's spread that can be lowered.
+// SpreadLosses lists the losses of spread fields.
 var SpreadLosses = []Loss{MSELoss, L1Loss, SSIMLoss, MSSSIMLoss}
 
-// Losses are all.
+// Losses lists all losses.
 var Losses = append([]Loss{CRPSLoss, PinballLoss, CrossEntropyLoss, MembersLoss}, SpreadLosses...)
 
-// Fairness is that of the CRPS of members (postproc/dist), and of members that were made in two groups.
+// Fairness is the estimator of the CRPS of members (postproc/dist).
 type Fairness string
 
-// The ways to count the members' mutual distances.
+// Estimators of the spread term ½ E|X−X′| of the CRPS, from the distances between members.
 const (
 	PlainFairness      Fairness = "plain"
 	FairFairness       Fairness = "fair"
@@ -62,11 +62,11 @@ const (
 	CrossPairFairness  Fairness = "cross_pair"
 )
 
-// Method is how a network is trained.
+// Method is a training method.
 type Method string
 
-// The methods.
+// Training methods.
 const (
-	JointMethod  Method = "joint"       // one network learns shift, sigma and spread at once
+	JointMethod  Method = "joint"       // one network predicts shift, sigma and spread together
 	StagesMethod Method = "three_stage" // bias, then spread, then sigma around the corrected mean
 )

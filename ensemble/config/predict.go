@@ -10,8 +10,8 @@ import (
 	"github.com/ensemble-weather/ensemble/ensemble"
 )
 
-// Predict is the configuration of `ensemble predict` and `ensemble serve`. Flags of the command line come
-// before it.
+// Predict is predict.yaml, the configuration of `ensemble predict` and `ensemble serve`. Flags of
+// the command line override it.
 type Predict struct {
 	Version int    `key:"version"`
 	RunDir  Path   `key:"run_dir"`
@@ -22,23 +22,24 @@ type Predict struct {
 	Serve Service `key:"serve"`
 }
 
-// Policy says what a prediction does with input that is incomplete or defective. The zero
-// value refuses all of it and waits for nothing.
+// Policy is the input policy: how a prediction handles incomplete or defective input. The zero
+// value refuses such input and does not wait.
 type Policy struct {
 	Members            InputMembers    `key:"members"`
-	Leads              []ensemble.Lead `key:"leads"`        // that are read; nil for all of the model
+	Leads              []ensemble.Lead `key:"leads"`        // leads to read; nil: all leads of the model
 	BadMessages        string          `key:"bad_messages"` // "refuse" or "skip"
 	Duplicates         string          `key:"duplicates"`   // "refuse", "first" or "last"
 	OnModelMismatch    string          `key:"other_model"`  // "warn", "fall_back" or "refuse"
 	Drift              Drift           `key:"drift"`
 	Alarms             Alarms          `key:"alarms"`
-	OnFailure          string          `key:"on_failure"` // of the network: "refuse" or "fall_back"
-	Fallback           []string        `key:"fall_back"`  // baselines or "raw", the best first
+	OnFailure          string          `key:"on_failure"` // failure of the network: "refuse" or "fall_back"
+	Fallback           []string        `key:"fall_back"`  // fallback methods in order of preference: baselines or "raw"
 	AllowMissingChunks bool            `key:"sparse"`
 	IndexCache         Path            `key:"index_cache"`
 }
 
-// InputMembers says which members the input must have.
+// InputMembers is the section members: which members the input must have, and how long to wait for
+// them.
 type InputMembers struct {
 	Expected    Members       `key:"expected"`
 	Minimum     int           `key:"minimum"`
@@ -54,101 +55,101 @@ type InputMembers struct {
 	MemberLayout
 }
 
-// Drift says what becomes of a start whose input is unlike that of the training.
+// Drift is the section drift: handling of input that differs from the training data.
 type Drift struct {
-	Limit   float64 `key:"limit"`    // in standard deviations of the training's starts
+	Limit   float64 `key:"limit"`    // drift score in standard deviations of the training data
 	OnDrift string  `key:"on_drift"` // as Policy.OnModelMismatch
 }
 
-// Alarms says what becomes of starts while the verification of past products has alarms.
+// Alarms is the section alarms: handling of initialisations while rolling verification has alarms.
 type Alarms struct {
 	File    Path   `key:"file"`
 	OnAlarm string `key:"on_alarm"` // as Policy.OnModelMismatch
 }
 
-// RawFallback is the rung of Policy.Fallback that needs no training.
+// RawFallback is the fallback method that needs no fitted baseline: raw mean and spread.
 const RawFallback = "raw"
 
-// UsesFallback says whether any condition makes a prediction do without its network.
+// UsesFallback reports whether any key selects a fallback forecast.
 func (p Policy) UsesFallback() bool {
 	return slices.Contains([]string{p.OnModelMismatch, p.Drift.OnDrift, p.Alarms.OnAlarm, p.OnFailure, p.Members.OnMissing}, "fall_back")
 }
 
-// Lagged makes one ensemble of several starts.
+// Lagged is the section members.lagged: a lagged ensemble of several initialisations.
 type Lagged struct {
-	MaxAge time.Duration `key:"max_age"` // 0 takes only one start
+	MaxAge time.Duration `key:"max_age"` // 0: one initialisation only
 }
 
-// PredictSchema describes predict.yaml.
+// PredictSchema is the schema of predict.yaml.
 var PredictSchema = newOptionalSchema[Predict]("predict", slices.Concat([]Key{
 	{Path: "version", Default: "1", Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "run_dir", Example: "runs/a",
-		Help: "Folder of a finished training, as --run-dir."},
+		Help: "Run directory of the model, or a promoted model name, as --run-dir."},
 	{Path: "input", Example: "[fc/*.grib2]",
-		Help: "Forecast files, as --input; patterns with * and ?, and folders, which stand for the files in them, are looked at again while the program waits."},
+		Help: "Forecast files, patterns with * and ?, or directories, as --input. Patterns and directories are rescanned while the program waits."},
 	{Path: "out", Example: "products",
-		Help: "Folder of the products, as --out."},
+		Help: "Directory of the products, as --out."},
 
 	{Path: "members.expected", Example: "50",
-		Help: "Members that a complete input has: how many, or their numbers. Without it, those that the model uses."},
+		Help: "Members of a complete input: their number, or a list. Default: the members that the model uses."},
 	{Path: "members.minimum", Check: AtLeast(1), Example: "40",
-		Help: "Fewest complete members to go on with under on_short: degrade or fall_back. Without it, the fewest that the model was trained for."},
+		Help: "Smallest number of complete members to continue with, for on_short: degrade or fall_back. Default: the smallest number that the model was trained for."},
 	{Path: "members.required", Default: "[control]", Check: OneOf("control", "none"), Example: "[control]",
-		Help: "Members without which there is no product. [none] also goes on without the control."},
+		Help: "Members without which no product is made. [none]: continue also without the control."},
 	{Path: "members.control", Check: OneOf("include", "exclude", "mean_only", "none"), Example: "none",
-		Help: "Whether the control is one of the members. exclude leaves it out, none says that the input has none: perturbed members stand in for it. Without it, as the model was trained."},
+		Help: "Use of the control member. include: as a member; exclude: ignored; none: the input has no control, perturbed members replace it. Default: as in training."},
 	{Path: "members.on_short", Default: "fail", Check: OneOf("fail", "degrade", "fall_back"), Example: "degrade",
-		Help: "What becomes of a start without all expected members: fail ends with 66 and no product; degrade goes on with those that are complete, states their number in every product, and status degraded; fall_back does so too, and where the network was trained for more members publishes what fall_back names."},
+		Help: "Handling of missing members. fail: exit code 66, no product. degrade: continue with the complete members; products state their number, with status degraded. fall_back: as degrade, but publish a fallback forecast if the network needs more members."},
 	{Path: "members.wait", Check: Above(0), Example: "40m",
-		Help: "How long to wait for an input that is not complete."},
+		Help: "Maximum time to wait for complete input."},
 	{Path: "members.deadline", Example: "06:40Z",
-		Help: "When waiting ends: a time of day (the nearest, past or coming), a time such as 2026-01-01T06:40Z, or +40m from now; as --deadline. Of wait and deadline the earlier counts; either makes the program wait."},
+		Help: "End of waiting: a time of day (the nearest one, past or future), a time such as 2026-01-01T06:40Z, or +40m from now; as --deadline. The earlier of wait and deadline applies."},
 	{Path: "members.poll", Default: "5s", Check: Above(0), Example: "5s",
-		Help: "Time between two looks at the files. A file is complete when it has not changed between two looks, or for a minute, and its structure is whole."},
+		Help: "Interval between scans of the input. A file is complete when its structure is valid and it has not changed between two scans, or for a minute."},
 	{Path: "members.done", Example: ".done",
-		Help: "Ending of the file beside each input file that says that it is complete; without it none is looked for."},
+		Help: "Suffix of a marker file that is created next to each complete input file. Default: no marker files."},
 	{Path: "members.index", Example: ".index",
-		Help: "Ending of the index beside each input file, rows of JSON with _offset and _length or of wgrib2: a file is complete when all rows lie in it."},
+		Help: "Suffix of an index file next to each input file (JSON lines with _offset and _length, or wgrib2 inventory): the input file is complete when it contains all indexed messages."},
 	{Path: "members.lagged.max_age", Check: Above(0), Example: "24h",
-		Help: "Makes one ensemble of a start and of those up to so much older, at the same valid times. Without it starts stay apart."},
+		Help: "Largest age of older initialisations in a lagged ensemble, at the same valid times. Default: no lagged ensemble."},
 
 	{Path: "leads", Check: AtLeast(0), Example: "[0h, 24h]",
-		Help: "Leads that are read, where a forecast is not there to its end: members are predicted at the target leads among them. For networks with leads in rows (model.leads) that learned nothing of their number; others need all."},
+		Help: "Leads to read from an incomplete forecast; the target leads among them are predicted. Only for networks with leads in rows (model.leads) that do not depend on the number of leads; others need all leads."},
 	{Path: "bad_messages", Default: "refuse", Check: OneOf("refuse", "skip"), Example: "skip",
-		Help: "Damaged messages and files: refuse ends with 65; skip leaves them out, counts and names them in the manifest, and gives status degraded."},
+		Help: "Handling of damaged messages and files. refuse: exit code 65. skip: ignore them, list them in the manifest, with status degraded."},
 	{Path: "duplicates", Default: "refuse", Check: OneOf("refuse", "first", "last"), Example: "last",
-		Help: "Fields that are in the input twice and differ: refuse ends with 65; first and last take that one, by file name and message, with status degraded. Equal ones are one field under each."},
+		Help: "Handling of duplicate fields that differ. refuse: exit code 65. first, last: use that one, in the order of file names and messages, with status degraded. Identical duplicates are always accepted."},
 	{Path: "other_model", Default: "warn", Check: OneOf("warn", "fall_back", "refuse"), Example: "refuse",
-		Help: "Forecasts of another centre, cycle of its forecast model or grid than the network was trained on, whose errors it does not know: warn goes on and says so in the manifest; fall_back publishes what fall_back names, with status degraded; refuse ends with 65."},
+		Help: "Handling of forecasts from another centre, model cycle or grid than in training. warn: continue, with a warning in the manifest. fall_back: publish a fallback forecast, with status degraded. refuse: exit code 65."},
 	{Path: "drift.limit", Default: "6", Check: Above(0), Example: "6",
-		Help: "How far level, pattern or spread of an input field may be from those of the training, in standard deviations of its starts."},
+		Help: "Largest drift score: distance of mean, pattern or spread of an input field from the training data, in standard deviations over initialisations."},
 	{Path: "drift.on_drift", Default: "warn", Check: OneOf("warn", "fall_back", "refuse"), Example: "fall_back",
-		Help: "Input beyond drift.limit: as other_model."},
+		Help: "Handling of input with a drift score above drift.limit, as other_model."},
 	{Path: "alarms.file", Example: "rolling/alarms.json",
-		Help: "File in which `ensemble verify --rolling` keeps its alarms, looked at before each prediction. Alarms of another model do not count."},
+		Help: "Alarm file of `ensemble verify --rolling`, read before each prediction. Alarms of other models are ignored."},
 	{Path: "alarms.on_alarm", Default: "warn", Check: OneOf("warn", "fall_back", "refuse"), Example: "fall_back",
-		Help: "What becomes of starts while that file has alarms: as other_model."},
+		Help: "Handling of initialisations while alarms.file has alarms, as other_model."},
 	{Path: "on_failure", Default: "refuse", Check: OneOf("refuse", "fall_back"), Example: "fall_back",
-		Help: "A network that cannot be read or opened, or gives values that are no numbers: refuse ends with an error; fall_back publishes what fall_back names, with status degraded."},
+		Help: "Handling of a network that cannot be loaded or predicts NaN. refuse: end with an error. fall_back: publish a fallback forecast, with status degraded."},
 	{Path: "fall_back", Default: "[emos_grid, emos, raw]", Check: OneOf(slices.Concat(Baselines, []string{RawFallback})...), Example: "[emos_grid, raw]",
-		Help: "What forecasts in place of the network: baselines that were fitted in the training, or raw, the members' mean and spread; the first that the model has for all its targets."},
+		Help: "Fallback methods in order of preference: baselines fitted in training, or raw (mean and spread of the members). The first one available for all targets is used."},
 	{Path: "sparse", Default: "false", Example: "true",
-		Help: "Whether chunks that are absent in Zarr stores are missing values; by default they are refused, since they may have been lost."},
+		Help: "Whether absent chunks of Zarr stores are missing values. Default: an error, since chunks may have been lost."},
 	{Path: "index_cache", Example: "/var/cache/ensemble",
-		Help: "Folder in which indexes of GRIB files are kept, so that they open faster the next time; without it none are."},
+		Help: "Directory for cached indexes of GRIB files, which make reopening faster. Default: no cache."},
 }, memberLayoutKeys("members."), publishingKeys, couplingKeys, neighbourhoodKeys, serviceKeys))
 
-// PredictConfig is a loaded predict.yaml, or the defaults.
+// PredictConfig is a loaded predict.yaml, or its defaults.
 type PredictConfig struct {
 	Predict
 	*loaded
 }
 
-// LoadPredict reads the configuration of a prediction; without a file it has the
-// defaults, the environment and --set.
+// LoadPredict loads predict.yaml. Without a file the configuration consists of defaults,
+// environment variables and --set.
 //
-// Errors: exit 64 with all faults at once, each with its place and a remedy.
+// Errors: exit 64 with all faults, each with its position and a fix.
 func LoadPredict(src Sources) (*PredictConfig, error) {
 	e, err := load(PredictSchema, src)
 	if err != nil {
@@ -159,27 +160,30 @@ func LoadPredict(src Sources) (*PredictConfig, error) {
 	faults := c.checkPublishing()
 	m := c.Members
 	if n := m.Expected.N(); n > 0 && m.Minimum > n {
-		faults = append(faults, c.fault("members.minimum", fmt.Sprintf("members.minimum is %d, of %d that are expected", m.Minimum, n), "", "lower it, or raise members.expected"))
+		faults = append(faults, c.fault("members.minimum", fmt.Sprintf("members.minimum is %d, want at most members.expected, %d", m.Minimum, n), "", "lower it, or raise members.expected"))
 	}
 	if len(m.Required) > 1 {
-		faults = append(faults, c.fault("members.required", "members.required lists control and none", "the two exclude each other", "keep one"))
+		faults = append(faults, c.fault("members.required", "members.required lists control and none", "they are mutually exclusive", "keep one"))
 	}
 	if m.Control == "mean_only" {
-		faults = append(faults, c.fault("members.control", "no network was trained with members.control: mean_only", "its features take mean and spread over the same members",
+		faults = append(faults, c.fault("members.control", "members.control: mean_only is not supported", "networks use mean and spread of the same members",
 			"set include, exclude or none"))
 	}
 	return c, joinFaults(faults)
 }
 
-// Deadline is when waiting ends, as it is written.
+// Deadline is the end of waiting as unparsed text; ParseDeadline resolves it.
 type Deadline string
 
 var errDeadline = errors.New("a time such as 06:40Z or 2026-01-01T06:40Z, or +40m")
 
+// timeOfDay is the layout of a deadline that is a time of day.
 const timeOfDay = "15:04Z"
 
-// ParseDeadline reads 06:40Z, the time of that day nearest to now, +40m, which counts from now,
-// or a time as ParseDate reads it.
+// ParseDeadline parses 06:40Z (the nearest such time, at most 12 hours before or after now), +40m
+// (from now), or a time as ParseDate does.
+//
+// Errors: a date without a time of day; those of ParseDate and ParseDuration.
 func ParseDeadline(text string, now time.Time) (time.Time, error) {
 	if after, ok := strings.CutPrefix(text, "+"); ok {
 		d, err := ParseDuration(after)

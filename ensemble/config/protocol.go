@@ -14,8 +14,8 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 )
 
-// Protocol describes a benchmark on an archive of hindcasts: what its files are called and
-// hold, what is learned from it and how it is scored. protocol.yaml.
+// Protocol is protocol.yaml, the description of a benchmark on an archive of hindcasts: layout of
+// the files, tasks, data split and scoring.
 type Protocol struct {
 	Version   int              `key:"version"`
 	Base      string           `key:"base"`
@@ -32,7 +32,9 @@ type Protocol struct {
 	Published []PublishedScore `key:"published"`
 }
 
-// ProtocolGrid is a regular grid. Unit: degrees, of its first and last points.
+// ProtocolGrid is a regular latitude-longitude grid.
+//
+// Unit: degrees, coordinates of the first and last points.
 type ProtocolGrid struct {
 	Rows    int     `key:"rows"`
 	Columns int     `key:"columns"`
@@ -42,7 +44,7 @@ type ProtocolGrid struct {
 	East    float64 `key:"east"`
 }
 
-// Hindcasts are the ensembles: one set of files a calendar day, with all years in each.
+// Hindcasts describes the ensembles: one set of files for each calendar day, with all years.
 type Hindcasts struct {
 	ReferenceYear int             `key:"reference_year"`
 	FirstYear     int             `key:"first_year"`
@@ -54,21 +56,21 @@ type Hindcasts struct {
 	Files         []HindcastFile  `key:"files"`
 }
 
-// HindcastFile is one file of a calendar day.
+// HindcastFile describes one file of a calendar day.
 type HindcastFile struct {
 	Name      string           `key:"name"`
 	Levels    []ensemble.Level `key:"levels"`
 	Variables []string         `key:"variables"`
 }
 
-// Reanalyses are what forecasts are compared with: one set of files a month.
+// Reanalyses describes the verifying analyses: one set of files for each month.
 type Reanalyses struct {
 	Leads []ensemble.Lead  `key:"leads"`
 	Files []ReanalysisFile `key:"files"`
 }
 
-// ReanalysisFile is one file of a month; CDS has the names of Variables in the
-// Climate Data Store.
+// ReanalysisFile describes one file of a month; CDS lists the names of Variables in the Climate
+// Data Store.
 type ReanalysisFile struct {
 	Name      string           `key:"name"`
 	Dataset   string           `key:"dataset"`
@@ -77,22 +79,22 @@ type ReanalysisFile struct {
 	CDS       []string         `key:"cds"`
 }
 
-// ProtocolSplit is what each part of the starts is for. Validation may be empty.
+// ProtocolSplit divides the initialisations by date. Validation may be empty.
 type ProtocolSplit struct {
 	Train      Period `key:"train"`
 	Validation Period `key:"validation"`
 	Test       Period `key:"test"`
 }
 
-// ProtocolScoring is how the published scores were made.
+// ProtocolScoring describes how the published scores were computed.
 type ProtocolScoring struct {
 	Weights    string `key:"weights"`
 	SpreadDDOF int    `key:"spread_ddof"`
 	EFI        EFI    `key:"efi"`
 }
 
-// EFI is the extreme forecast index behind EECRPS = |EFI|·CRPS; Window 0 says that the
-// protocol has none.
+// EFI describes the extreme forecast index in EECRPS = |EFI|·CRPS. Window 0: the protocol has
+// none.
 type EFI struct {
 	Quantiles int `key:"quantiles"`
 	Years     int `key:"years"`
@@ -100,7 +102,7 @@ type EFI struct {
 	MinDays   int `key:"least"`
 }
 
-// ProtocolTask is one of the variables that are predicted.
+// ProtocolTask is a variable to predict, with its inputs.
 type ProtocolTask struct {
 	Name     string         `key:"name"`
 	Variable string         `key:"variable"`
@@ -109,8 +111,7 @@ type ProtocolTask struct {
 	Inputs   []string       `key:"inputs"`
 }
 
-// PublishedScore is a score that a source gives, of a test with the members of Protocol.
-// Tolerance is relative.
+// PublishedScore is a published score on the test data. Tolerance is relative.
 type PublishedScore struct {
 	Score      string  `key:"score"`
 	Task       string  `key:"task"`
@@ -121,20 +122,20 @@ type PublishedScore struct {
 	Provenance string  `key:"mark"`
 }
 
-// ProtocolSchema describes protocol.yaml.
+// ProtocolSchema is the schema of protocol.yaml.
 var ProtocolSchema = newFileSchema[Protocol]("protocol", "the name of a protocol", []Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "base", Example: "ens10",
-		Help: "Protocol that is built in, whose keys, but for the published scores, hold where this file has none."},
+		Help: "Built-in protocol that supplies the keys missing in this file, except published scores."},
 	{Path: "title", Required: true, Example: "ENS-10",
-		Help: "What the benchmark is called."},
+		Help: "Name of the benchmark."},
 	{Path: "sources", Required: true, Example: `["arXiv:2206.14786"]`,
-		Help: "Where the facts of this file come from."},
+		Help: "Sources of the facts in this file."},
 	{Path: "terms", Required: true, Example: `["CC BY 4.0"]`,
-		Help: "Licences, and terms that whoever fetches the data has to accept."},
+		Help: "Licences and terms of use of the data."},
 	{Path: "assumed", Example: `["order of the messages"]`,
-		Help: "What no source says and is assumed here."},
+		Help: "Assumptions that no source confirms."},
 
 	{Path: "grid.rows", Required: true, Check: Between(2, 65535), Example: "361", Help: "Rows of the grid, poles included."},
 	{Path: "grid.columns", Required: true, Check: Between(2, 65535), Example: "720", Help: "Columns of the grid."},
@@ -144,77 +145,79 @@ var ProtocolSchema = newFileSchema[Protocol]("protocol", "the name of a protocol
 	{Path: "grid.east", Required: true, Check: Between(-180, 360), Example: "359.5", Help: "Longitude of the last column, degrees east."},
 
 	{Path: "hindcasts.reference_year", Required: true, Check: Between(1900, 2100), Example: "2018",
-		Help: "Year that names of files carry: that of the forecasts whose hindcasts these are. The dates inside are those of the hindcasts."},
-	{Path: "hindcasts.first_year", Required: true, Check: Between(1900, 2100), Example: "1998", Help: "First year of the starts."},
-	{Path: "hindcasts.last_year", Required: true, Check: Between(1900, 2100), Example: "2017", Help: "Last year of the starts."},
+		Help: "Year in the file names: that of the real-time forecasts of these hindcasts. Dates within the files are those of the hindcasts."},
+	{Path: "hindcasts.first_year", Required: true, Check: Between(1900, 2100), Example: "1998", Help: "First year of the initialisations."},
+	{Path: "hindcasts.last_year", Required: true, Check: Between(1900, 2100), Example: "2017", Help: "Last year of the initialisations."},
 	{Path: "hindcasts.dates", Required: true, Example: `["0101", "0104"]`,
-		Help: "Calendar days of the starts, month and day. 0229 is a start of leap years only."},
-	{Path: "hindcasts.members", Required: true, Check: Between(2, 255), Example: "10", Help: "Members of a start."},
+		Help: "Calendar days of the initialisations as MMDD. 0229 applies to leap years only."},
+	{Path: "hindcasts.members", Required: true, Check: Between(2, 255), Example: "10", Help: "Number of members."},
 	{Path: "hindcasts.first_member", Default: "1", Check: Between(0, 1), Example: "1", Help: "Number of the first member; 0 is the control."},
 	{Path: "hindcasts.leads", Required: true, Check: AtLeast(0), Example: "[0h, 24h, 48h]", Help: "Leads, ascending."},
 	{Path: "hindcasts.files", Required: true, Example: `[{name: "output.pl.{date}", levels: [850hPa], variables: [t]}]`,
-		Help: "Files of each calendar day."},
-	{Path: "hindcasts.files[].name", Required: true, Example: "output.pl.{date}", Help: "Name; {date} stands for reference year, month and day."},
+		Help: "Files for each calendar day."},
+	{Path: "hindcasts.files[].name", Required: true, Example: "output.pl.{date}", Help: "File name; {date} is replaced by reference year, month and day."},
 	{Path: "hindcasts.files[].levels", Required: true, Example: "[850hPa]", Help: "Levels, or [single]."},
-	{Path: "hindcasts.files[].variables", Required: true, Example: "[t]", Help: "Variables at each of the levels."},
+	{Path: "hindcasts.files[].variables", Required: true, Example: "[t]", Help: "Variables on each level."},
 
 	{Path: "analyses.leads", Required: true, Check: AtLeast(0), Example: "[0h, 48h]",
-		Help: "Analyses are those that are valid at these leads of the starts."},
+		Help: "Leads at whose valid times there are analyses."},
 	{Path: "analyses.files", Required: true, Example: `[{name: "era5.{month}.grib", dataset: reanalysis-era5-pressure-levels, levels: [850hPa], variables: [t], cds: [temperature]}]`,
-		Help: "Files of each month."},
-	{Path: "analyses.files[].name", Required: true, Example: "era5.pl.{month}.grib", Help: "Name; {month} stands for year and month."},
+		Help: "Files for each month."},
+	{Path: "analyses.files[].name", Required: true, Example: "era5.pl.{month}.grib", Help: "File name; {month} is replaced by year and month."},
 	{Path: "analyses.files[].dataset", Required: true, Example: "reanalysis-era5-pressure-levels", Help: "Data set of the Climate Data Store."},
 	{Path: "analyses.files[].levels", Required: true, Example: "[850hPa]", Help: "Levels, or [single]."},
-	{Path: "analyses.files[].variables", Required: true, Example: "[t]", Help: "Variables at each of the levels."},
-	{Path: "analyses.files[].cds", Required: true, Example: "[temperature]", Help: "What the Climate Data Store calls the variables, in their order."},
+	{Path: "analyses.files[].variables", Required: true, Example: "[t]", Help: "Variables on each level."},
+	{Path: "analyses.files[].cds", Required: true, Example: "[temperature]", Help: "Names of the variables in the Climate Data Store, in the same order."},
 
-	{Path: "split.train.from", Required: true, Example: "1998-01-01", Help: "First start for training."},
-	{Path: "split.train.to", Required: true, Example: "2015-12-31", Help: "Last start for training."},
-	{Path: "split.validation.from", Example: "2014-01-01", Help: "First start for validation; without it the protocol has none."},
-	{Path: "split.validation.to", Example: "2015-12-31", Help: "Last start for validation."},
-	{Path: "split.test.from", Required: true, Example: "2016-01-01", Help: "First start for the test."},
-	{Path: "split.test.to", Required: true, Example: "2017-12-31", Help: "Last start for the test."},
+	{Path: "split.train.from", Required: true, Example: "1998-01-01", Help: "First initialisation for training."},
+	{Path: "split.train.to", Required: true, Example: "2015-12-31", Help: "Last initialisation for training."},
+	{Path: "split.validation.from", Example: "2014-01-01", Help: "First initialisation for validation. Default: no validation period."},
+	{Path: "split.validation.to", Example: "2015-12-31", Help: "Last initialisation for validation."},
+	{Path: "split.test.from", Required: true, Example: "2016-01-01", Help: "First initialisation for the test."},
+	{Path: "split.test.to", Required: true, Example: "2017-12-31", Help: "Last initialisation for the test."},
 
 	{Path: "scoring.weights", Required: true, Check: OneOf("area", "none"), Example: "none",
-		Help: "Whether the published scores weight points by their area, or count them alike."},
+		Help: "Weights of grid points in the published scores: area, or none."},
 	{Path: "scoring.spread_ddof", Required: true, Check: OneOf("0", "1"), Example: "0",
-		Help: "Divisor of the spread in the reference scripts: members minus this. CDO's daystd over the members of a date has 0."},
-	{Path: "scoring.efi.quantiles", Default: "0", Check: Between(0, 1000), Example: "20", Help: "Steps of the probabilities 0 to 1 of the index."},
-	{Path: "scoring.efi.years", Default: "0", Check: Between(0, 1000), Example: "18", Help: "Years of the index's climate, up to the year of the start."},
-	{Path: "scoring.efi.window", Default: "0", Check: Between(0, 1000), Example: "9", Help: "Consecutive calendar days of the index's climate, centred on the start's; 0 for protocols without the index."},
-	{Path: "scoring.efi.least", Default: "0", Check: Between(0, 1000), Example: "5", Help: "Calendar days of the window that must be there at the ends of the year."},
+		Help: "Delta degrees of freedom of the spread in the reference scripts: the divisor is members minus this. CDO's daystd over the members of a date has 0."},
+	{Path: "scoring.efi.quantiles", Default: "0", Check: Between(0, 1000), Example: "20", Help: "Number of quantile intervals of the index between probabilities 0 and 1."},
+	{Path: "scoring.efi.years", Default: "0", Check: Between(0, 1000), Example: "18", Help: "Number of years of the climate, up to the year of the initialisation."},
+	{Path: "scoring.efi.window", Default: "0", Check: Between(0, 1000), Example: "9", Help: "Consecutive calendar days of the climate, centred on the day of the initialisation; 0: no extreme forecast index."},
+	{Path: "scoring.efi.least", Default: "0", Check: Between(0, 1000), Example: "5", Help: "Smallest number of calendar days in the window at the ends of the year."},
 
 	{Path: "tasks", Required: true, Example: "[{name: t850, variable: t, level: 850hPa, lead: 48h, inputs: [t]}]",
-		Help: "What is predicted."},
-	{Path: "tasks[].name", Required: true, Example: "t850", Help: "Name of the task; that of its configuration in the experiment."},
-	{Path: "tasks[].variable", Required: true, Example: "t", Help: "Variable that is predicted."},
-	{Path: "tasks[].level", Required: true, Example: "850hPa", Help: "Its level, or single."},
-	{Path: "tasks[].lead", Required: true, Check: AtLeast(0), Example: "48h", Help: "Lead that is predicted."},
-	{Path: "tasks[].inputs", Required: true, Example: "[z, t, q]", Help: "Variables that are input, at the level of the task."},
+		Help: "Prediction tasks."},
+	{Path: "tasks[].name", Required: true, Example: "t850", Help: "Name of the task and of its configuration in the experiment."},
+	{Path: "tasks[].variable", Required: true, Example: "t", Help: "Variable to predict."},
+	{Path: "tasks[].level", Required: true, Example: "850hPa", Help: "Level of the variable, or single."},
+	{Path: "tasks[].lead", Required: true, Check: AtLeast(0), Example: "48h", Help: "Lead to predict."},
+	{Path: "tasks[].inputs", Required: true, Example: "[z, t, q]", Help: "Input variables, on the level of the task."},
 
 	{Path: "published", Example: "[{score: crps, task: z500, system: raw, members: 10, value: 78.24, mark: summary}]",
-		Help: "Scores that a source gives for the test."},
-	{Path: "published[].score", Required: true, Check: OneOf("crps", "eecrps"), Example: "crps", Help: "The score, in the unit of the variable (SI)."},
-	{Path: "published[].task", Required: true, Example: "z500", Help: "One of the tasks."},
-	{Path: "published[].system", Required: true, Example: "raw", Help: "What was scored."},
-	{Path: "published[].members", Required: true, Check: Between(1, 255), Example: "10", Help: "Members that are input."},
-	{Path: "published[].value", Required: true, Check: Above(0), Example: "78.24", Help: "The score."},
+		Help: "Published scores on the test data."},
+	{Path: "published[].score", Required: true, Check: OneOf("crps", "eecrps"), Example: "crps", Help: "Score, in the SI unit of the variable."},
+	{Path: "published[].task", Required: true, Example: "z500", Help: "Name of a task."},
+	{Path: "published[].system", Required: true, Example: "raw", Help: "Forecast system."},
+	{Path: "published[].members", Required: true, Check: Between(1, 255), Example: "10", Help: "Number of input members."},
+	{Path: "published[].value", Required: true, Check: Above(0), Example: "78.24", Help: "Published value."},
 	{Path: "published[].tolerance", Default: "0.02", Check: Above(0), Example: "0.02",
-		Help: "Relative difference that is expected of a reproduction. It is ours: the sources give none."},
+		Help: "Largest relative difference of a reproduction, chosen by this project: the sources give none."},
 	{Path: "published[].mark", Required: true, Check: OneOf("summary", "remembered"), Example: "summary",
-		Help: "summary: from a summary of the paper, not its text. remembered: not verified, never a gate."},
+		Help: "Provenance of the value. summary: from a summary of the paper, not its text. remembered: unverified, never used as a check."},
 })
 
+// builtInFiles contains the built-in protocols.
+//
 //go:embed protocols/*.yaml
 var builtInFiles embed.FS
 
-// builtInDir is the folder of builtInFiles.
+// builtInDir is the directory within builtInFiles.
 const builtInDir = "protocols"
 
-// baseLine names the protocol under another one.
+// baseLine matches the key base, which must be known before the file is loaded.
 var baseLine = regexp.MustCompile(`(?m)^base: *([a-z0-9-]+) *$`)
 
-// Protocols lists the protocols that are built in, sorted.
+// Protocols lists the names of the built-in protocols, sorted.
 func Protocols() []string {
 	entries, err := builtInFiles.ReadDir(builtInDir)
 	if err != nil {
@@ -230,14 +233,14 @@ func Protocols() []string {
 // ProtocolConfig is a loaded protocol.
 type ProtocolConfig struct {
 	Protocol
-	Name string // that is built in, or the path of the file
+	Name string // name of a built-in protocol, or path of the file
 	*loaded
 }
 
-// LoadProtocol reads a protocol: one that is built in, by its name, or a file, by its
-// path. The environment does not change it.
+// LoadProtocol loads a built-in protocol by its name, or a file by its path. Environment variables
+// have no effect.
 //
-// Errors: exit 64 with all faults at once, each with its place and a remedy.
+// Errors: exit 64 with all faults, each with its position and a fix.
 func LoadProtocol(name string) (*ProtocolConfig, error) {
 	src := Sources{Files: []string{name}, texts: map[string][]byte{}}
 	known := Protocols()
@@ -253,14 +256,14 @@ func LoadProtocol(name string) (*ProtocolConfig, error) {
 		if near := nearest.Find(name, known); near != "" {
 			fix = "did you mean `" + near + "`?"
 		}
-		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("there is no protocol %q", name), At: at, Fix: fix}
+		return &exit.Error{Code: exit.Usage, What: fmt.Sprintf("unknown protocol %q", name), At: at, Fix: fix}
 	}
 	text := src.texts[name]
 	if text == nil && !strings.ContainsAny(name, "./") {
 		return nil, unknown(name, "the command line")
 	}
 	if text == nil {
-		text, _ = readBounded(name) // load says what is wrong with the file
+		text, _ = readBounded(name) // load reports errors of the file
 	}
 	if m := baseLine.FindSubmatch(text); m != nil {
 		base := string(m[1])
@@ -276,32 +279,32 @@ func LoadProtocol(name string) (*ProtocolConfig, error) {
 	p := &ProtocolConfig{Name: name, loaded: e}
 	e.fill(&p.Protocol)
 	if where := e.origins["published"].Where; p.Base != "" && !strings.HasPrefix(where, name+":") {
-		p.Published = nil // they are of other years, members or points
+		p.Published = nil // scores of the base are for other years, members or grids
 	}
 	return p, joinFaults(p.check())
 }
 
-// check applies the rules between keys.
+// check checks years, dates, leads, files and tasks for consistency.
 func (p *ProtocolConfig) check() (faults []*exit.Error) {
 	add := func(path, what, why, fix string) { faults = append(faults, p.fault(path, what, why, fix)) }
 	if p.Base != "" && len(p.Files()) != 2 {
-		add("base", "base is not found", "it has no line of its own", "write `base: "+p.Base+"` without quotes")
+		add("base", "base is not recognised", "it must be on a separate line", "write `base: "+p.Base+"` without quotes")
 	}
 	h := p.Hindcasts
 	if h.LastYear < h.FirstYear {
-		add("hindcasts.last_year", "the years end before they begin", fmt.Sprintf("%d to %d", h.FirstYear, h.LastYear), "exchange the two")
+		add("hindcasts.last_year", "hindcasts.last_year is before hindcasts.first_year", fmt.Sprintf("%d to %d", h.FirstYear, h.LastYear), "swap the two")
 	}
 	for i, d := range h.Dates {
 		if _, err := time.Parse("20060102", "2000"+d); err != nil || len(d) != 4 || i > 0 && d <= h.Dates[i-1] {
-			add("hindcasts.dates", fmt.Sprintf("%q is no calendar day after the one before", d), "", "write month and day, such as \"0229\", ascending, each once")
+			add("hindcasts.dates", fmt.Sprintf("invalid or unsorted calendar day %q", d), "", "write month and day, such as \"0229\", ascending, each once")
 		}
 	}
 	if !slices.IsSorted(h.Leads) || len(slices.Compact(slices.Clone(h.Leads))) < len(h.Leads) {
-		add("hindcasts.leads", "the leads do not ascend", formatList(h.Leads), "sort them and give each once")
+		add("hindcasts.leads", "hindcasts.leads must ascend", formatList(h.Leads), "sort them and list each once")
 	}
 	for _, l := range p.Analyses.Leads {
 		if !slices.Contains(h.Leads, l) {
-			add("analyses.leads", fmt.Sprintf("analyses at lead %s, which no hindcast has", l), "", "give leads among hindcasts.leads")
+			add("analyses.leads", fmt.Sprintf("lead %s is not one of hindcasts.leads", l), "", "list leads of hindcasts.leads only")
 		}
 	}
 	if p.Grid.North <= p.Grid.South || p.Grid.East <= p.Grid.West {
@@ -309,15 +312,15 @@ func (p *ProtocolConfig) check() (faults []*exit.Error) {
 	}
 	for _, f := range h.Files {
 		if !strings.Contains(f.Name, "{date}") {
-			add("hindcasts.files", fmt.Sprintf("name %q does not tell calendar days apart", f.Name), "", "write {date} where the date stands")
+			add("hindcasts.files", fmt.Sprintf("file name %q has no {date}", f.Name), "each calendar day needs its own files", "write {date} in the place of the date")
 		}
 	}
 	for _, f := range p.Analyses.Files {
 		if !strings.Contains(f.Name, "{month}") {
-			add("analyses.files", fmt.Sprintf("name %q does not tell months apart", f.Name), "", "write {month} where year and month stand")
+			add("analyses.files", fmt.Sprintf("file name %q has no {month}", f.Name), "each month needs its own files", "write {month} in the place of year and month")
 		}
 		if len(f.CDS) != len(f.Variables) {
-			add("analyses.files", fmt.Sprintf("%s: %d variables and %d names", f.Name, len(f.Variables), len(f.CDS)), "", "give each variable its name in the Climate Data Store")
+			add("analyses.files", fmt.Sprintf("%s: %d variables but %d names in cds", f.Name, len(f.Variables), len(f.CDS)), "", "list one name of the Climate Data Store for each variable")
 		}
 	}
 	for _, t := range p.Tasks {
@@ -325,30 +328,30 @@ func (p *ProtocolConfig) check() (faults []*exit.Error) {
 			return slices.Contains(f.Levels, t.Level) && !slices.ContainsFunc(append([]string{t.Variable}, t.Inputs...), func(v string) bool { return !slices.Contains(f.Variables, v) })
 		}
 		if !slices.ContainsFunc(h.Files, holds) || !slices.Contains(p.Analyses.Leads, t.Lead) {
-			add("tasks", fmt.Sprintf("no file has what task %s asks for", t.Name), "", "give inputs of one file and a lead of the analyses")
+			add("tasks", fmt.Sprintf("no file contains the inputs of task %s", t.Name), "", "list inputs of one file, and a lead of analyses.leads")
 		}
 	}
 	for _, s := range p.Published {
 		if !slices.ContainsFunc(p.Tasks, func(t ProtocolTask) bool { return t.Name == s.Task }) {
-			add("published", fmt.Sprintf("a score of task %q, which there is not", s.Task), "", "correct the name")
+			add("published", fmt.Sprintf("unknown task %q of a published score", s.Task), "", "use the name of a task")
 		}
 	}
 	return faults
 }
 
-// Subset narrows a protocol to some of its years and calendar days, a coarser grid and
-// fewer members; 0 keeps what there is.
+// Subset returns a subset of a protocol: a range of years, dates calendar days spread over the year,
+// a coarser grid and fewer members. Zero keeps the value of the protocol.
 //
-// Errors: exit 64 for what the protocol does not have.
+// Errors: exit 64 for a range outside of the protocol.
 func (p *ProtocolConfig) Subset(firstYear, lastYear, dates, rows, columns, members int) (*ProtocolConfig, error) {
 	q := *p
 	h := &q.Hindcasts
 	refuse := func(what, why string) (*ProtocolConfig, error) {
-		return nil, &exit.Error{Code: exit.Usage, What: what, At: "the command line", Why: why, Fix: "ask for a part of the protocol"}
+		return nil, &exit.Error{Code: exit.Usage, What: what, At: "the command line", Why: why, Fix: "choose a subset of the protocol"}
 	}
 	if firstYear != 0 || lastYear != 0 {
 		if firstYear < h.FirstYear || lastYear > h.LastYear || lastYear < firstYear {
-			return refuse(fmt.Sprintf("years %d to %d are not of the protocol", firstYear, lastYear), fmt.Sprintf("it has %d to %d", h.FirstYear, h.LastYear))
+			return refuse(fmt.Sprintf("years %d to %d are not in the protocol", firstYear, lastYear), fmt.Sprintf("it has %d to %d", h.FirstYear, h.LastYear))
 		}
 		h.FirstYear, h.LastYear = firstYear, lastYear
 	}
@@ -363,7 +366,7 @@ func (p *ProtocolConfig) Subset(firstYear, lastYear, dates, rows, columns, membe
 		}
 	}
 	if members < 0 || members == 1 || members > h.Members {
-		return refuse(fmt.Sprintf("%d members", members), fmt.Sprintf("the protocol has %d, and one has no spread", h.Members))
+		return refuse(fmt.Sprintf("%d members", members), fmt.Sprintf("the protocol has %d, and the spread needs 2", h.Members))
 	}
 	if members > 0 {
 		h.Members = members
@@ -373,7 +376,7 @@ func (p *ProtocolConfig) Subset(firstYear, lastYear, dates, rows, columns, membe
 			return refuse(fmt.Sprintf("a grid of %d×%d points", rows, columns), fmt.Sprintf("the protocol's has %d×%d", q.Grid.Rows, q.Grid.Columns))
 		}
 		g := &q.Grid
-		if step := (g.East - g.West) / float64(g.Columns-1); step*float64(g.Columns) > 360-step/2 { // once around
+		if step := (g.East - g.West) / float64(g.Columns-1); step*float64(g.Columns) > 360-step/2 { // the grid is global
 			g.East = g.West + 360 - 360/float64(columns)
 		}
 		g.Rows, g.Columns = rows, columns
@@ -381,8 +384,8 @@ func (p *ProtocolConfig) Subset(firstYear, lastYear, dates, rows, columns, membe
 	return &q, nil
 }
 
-// Inits lists the starts of a calendar day, or of all, ascending. A day that a year does
-// not have is left out.
+// Inits lists the initialisations of the given calendar days, or of all, ascending. 29 February
+// is omitted in common years.
 func (h Hindcasts) Inits(dates ...string) []ensemble.Init {
 	if dates == nil {
 		dates = h.Dates
@@ -398,17 +401,17 @@ func (h Hindcasts) Inits(dates ...string) []ensemble.Init {
 	return out
 }
 
-// Path is the name of the file of a calendar day.
+// Path is the file name for a calendar day (MMDD).
 func (f HindcastFile) Path(reference int, date string) string {
 	return strings.ReplaceAll(f.Name, "{date}", fmt.Sprintf("%04d%s", reference, date))
 }
 
-// Path is the name of the file of a month.
+// Path is the file name for a month.
 func (f ReanalysisFile) Path(month time.Time) string {
 	return strings.ReplaceAll(f.Name, "{month}", month.Format("200601"))
 }
 
-// Months lists the months of the analyses with the valid times in each, ascending.
+// Months lists the months with analyses, and the valid times of each, ascending.
 func (p *Protocol) Months() (months []time.Time, valids map[time.Time][]ensemble.Valid) {
 	valids = map[time.Time][]ensemble.Valid{}
 	for _, s := range p.Hindcasts.Inits() {

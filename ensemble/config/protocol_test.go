@@ -118,12 +118,12 @@ func TestProtocolFiles(t *testing.T) {
 		t.Errorf("%q to %d, %d scores", p.Title, p.Hindcasts.LastYear, len(p.Published))
 	}
 	for _, c := range []struct{ text, want string }{
-		{base + "hindcasts: {last_year: 1990}\n", "end before they begin"},
-		{base + "hindcasts: {dates: [\"0104\", \"0101\"]}\n", `"0101" is no calendar day after`},
-		{base + "hindcasts: {dates: [\"0230\"]}\n", `"0230" is no calendar day`},
-		{base + "hindcasts: {files: [{name: a, levels: [850hPa], variables: [t]}]}\n", "does not tell calendar days apart"},
-		{base + "analyses: {leads: [12h]}\n", "lead 12h, which no hindcast has"},
-		{base + "tasks: [{name: x, variable: t, level: 600hPa, lead: 48h, inputs: [t]}]\n", "no file has what task x asks for"},
+		{base + "hindcasts: {last_year: 1990}\n", "hindcasts.last_year is before hindcasts.first_year"},
+		{base + "hindcasts: {dates: [\"0104\", \"0101\"]}\n", `unsorted calendar day "0101"`},
+		{base + "hindcasts: {dates: [\"0230\"]}\n", `calendar day "0230"`},
+		{base + "hindcasts: {files: [{name: a, levels: [850hPa], variables: [t]}]}\n", "has no {date}"},
+		{base + "analyses: {leads: [12h]}\n", "lead 12h is not one of hindcasts.leads"},
+		{base + "tasks: [{name: x, variable: t, level: 600hPa, lead: 48h, inputs: [t]}]\n", "no file contains the inputs of task x"},
 		{"version: 1\nbase: ens11\n", "did you mean `ens10`?"},
 		{base + "hindcast: {}\n", "unknown key"},
 	} {

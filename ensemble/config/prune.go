@@ -10,18 +10,18 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Prune says which weights a training removes, and when (engine/prune).
+// Prune is the section prune: which weights a training prunes, and when (engine/prune).
 type Prune struct {
 	Method          string       `key:"method"`
 	Structure       string       `key:"structure"`
-	Scope           string       `key:"scope"` // empty: see EffectiveScope
+	Scope           string       `key:"scope"` // empty: default, see EffectiveScope
 	Target          float64      `key:"target"`
-	TargetUnit      string       `key:"of"`       // what the target is a share of, with structure channel
-	ChannelMultiple int          `key:"multiple"` // of the channels that a layer keeps
+	TargetUnit      string       `key:"of"`       // unit of Target with structure channel
+	ChannelMultiple int          `key:"multiple"` // layers keep a multiple of this number of channels
 	Initial         float64      `key:"initial"`
 	From            TrainingTime `key:"from"`
 	To              TrainingTime `key:"to"`
-	Every           int          `key:"every"` // steps
+	Every           int          `key:"every"` // steps between updates of the mask
 	DropFraction    float64      `key:"exchange"`
 	EarlyBird       EarlyBird    `key:"settle"`
 	Block           PruneBlock   `key:"block"`
@@ -35,13 +35,15 @@ type PruneBlock struct {
 	In  int `key:"in"`
 }
 
-// EarlyBird says when early_bird takes the structure for settled.
+// EarlyBird is the convergence criterion of method early_bird.
+//
+// Source: You et al. 2020, arXiv:1909.11957.
 type EarlyBird struct {
 	Distance float64 `key:"distance"`
 	Epochs   int     `key:"epochs"`
 }
 
-// Methods of pruning.
+// Pruning methods; docs/compression.md describes them.
 const (
 	NoPruning        = "none"
 	MagnitudePruning = "magnitude"
@@ -54,10 +56,10 @@ const (
 	EarlyBirdPruning = "early_bird"
 )
 
-// PruneMethods are those that prune.
+// PruneMethods lists all methods except none.
 var PruneMethods = []string{MagnitudePruning, RandomPruning, MovementPruning, TaylorPruning, SETPruning, RigLPruning, LotteryPruning, EarlyBirdPruning}
 
-// What is removed as one.
+// Pruning structures: the units that are removed together.
 const (
 	ElementStructure = "element"
 	BlockStructure   = "block"
@@ -65,24 +67,25 @@ const (
 	ChannelStructure = "channel"
 )
 
-// PruneStructures are those that there are.
+// PruneStructures lists all structures.
 var PruneStructures = []string{ElementStructure, BlockStructure, TwoFourStructure, ChannelStructure}
 
-// Scopes of a target.
+// Scopes: over which layers the target sparsity holds.
 const (
 	GlobalScope  = "global"
 	UniformScope = "uniform"
 	ERKScope     = "erk"
 )
 
-// SparseKernels demands kernels that skip the zeros, DenseKernels has none.
+// SparseKernels requires kernels that skip zeros, DenseKernels disables them.
 const (
 	SparseKernels = "sparse"
 	DenseKernels  = "dense"
 )
 
-// EffectiveScope is the scope; where none is given erk, which leaves no layer almost empty, but for 2:4,
-// which has its share in each layer.
+// EffectiveScope returns the scope, or its default: erk, which leaves no layer almost empty; global with
+// structure 2:4, whose sparsity is equal in all layers, and with method taylor; uniform for other
+// channel pruning.
 func (p Prune) EffectiveScope() string {
 	switch {
 	case p.Scope != "":
@@ -97,21 +100,21 @@ func (p Prune) EffectiveScope() string {
 	return ERKScope
 }
 
-// regrows says whether the method exchanges weights at a sparsity that it has from the start.
+// regrows reports whether the method drops and regrows weights at constant sparsity (SET, RigL).
 func (p Prune) regrows() bool { return p.Method == SETPruning || p.Method == RigLPruning }
 
-// TrainingTime is a time within a training: after a share of its steps, or after some epochs.
+// TrainingTime is a point in time of a training: a fraction of its steps, or a number of epochs.
 type TrainingTime struct {
 	Share  float64 // 0 to 1
 	Epochs float64
 }
 
-// Fraction is the share of a training of so many epochs.
+// Fraction returns the fraction of a training of the given number of epochs.
 func (m TrainingTime) Fraction(epochs int) float64 { return m.Share + m.Epochs/float64(epochs) }
 
-// ParseTrainingTime reads 30% and 12 epochs.
+// ParseTrainingTime parses 30% and 12 epochs.
 //
-// Errors: for a bare number, since it could be either.
+// Errors: a number without unit; any other text.
 func ParseTrainingTime(s string) (TrainingTime, error) {
 	m := trainingTimeText.FindStringSubmatch(s)
 	if m == nil {
@@ -122,16 +125,17 @@ func ParseTrainingTime(s string) (TrainingTime, error) {
 	case err != nil:
 		return TrainingTime{}, errKind
 	case m[2] == "":
-		return TrainingTime{}, fmt.Errorf("a moment needs its unit: write %s%% of the steps, or %s epochs", s, s)
+		return TrainingTime{}, fmt.Errorf("missing unit: write %s%% for a percentage of the steps, or %s epochs", s, s)
 	case m[2] == "%":
 		return TrainingTime{Share: v / 100}, nil
 	}
 	return TrainingTime{Epochs: v}, nil
 }
 
+// trainingTimeText matches a number and its unit, which ParseTrainingTime requires.
 var trainingTimeText = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?(%|epochs?|)$`)
 
-// String prints what ParseTrainingTime reads.
+// String formats m for ParseTrainingTime.
 func (m TrainingTime) String() string {
 	if m.Epochs > 0 {
 		return strconv.FormatFloat(m.Epochs, 'f', -1, 64) + " epochs"
@@ -143,61 +147,61 @@ func (m TrainingTime) String() string {
 func pruneKeys() []Key {
 	return []Key{
 		{Path: "prune.method", Default: NoPruning, Check: OneOf(append([]string{NoPruning}, PruneMethods...)...), Example: MagnitudePruning,
-			Help: "How weights are chosen that become 0 for good: magnitude, the smallest, step by step; random, for comparison; movement, those that training moves towards 0; taylor, channels without which the loss would change least; set and rigl, sparse from the start, exchange some for random ones or those of the largest gradient; lottery, the smallest at prune.to, and training goes back to the weights of prune.from; early_bird, the smallest as soon as they stay the same ones. See docs/compression.md."},
+			Help: "Pruning method. magnitude: the smallest weights, gradually; random: random weights, for comparison; movement: weights that training moves towards 0; taylor: channels whose removal changes the loss least; set and rigl: sparse from the start, drop small weights and regrow random ones or those with the largest gradients; lottery: the smallest weights at prune.to, then rewind to the weights of prune.from; early_bird: the smallest weights once the mask has converged. See docs/compression.md."},
 		{Path: "prune.structure", Default: ElementStructure, Check: OneOf(PruneStructures...), Example: BlockStructure,
-			Help: "What is removed as one: single weights (element), blocks of output and input channels (block), or two of each four weights along the inputs of a filter (2:4); biases and norms are never pruned. With channel whole channels go, with all that belongs to them, and the network becomes a smaller dense one."},
+			Help: "Pruning structure. element: single weights; block: blocks of output and input channels; 2:4: two of four consecutive weights along the inputs of a filter; channel: whole channels, which leaves a smaller dense network. Biases and normalisation parameters are never pruned."},
 		{Path: "prune.scope", Check: OneOf(GlobalScope, UniformScope, ERKScope), Example: ERKScope,
-			Help: "Where the target holds: global, in all layers together, so that weights of all compete; uniform, in each layer; erk, together, with the denser layers those of fewer weights. erk if not given, with 2:4 and with method taylor global, with structure channel uniform."},
+			Help: "Scope of the target sparsity. global: all layers together; uniform: each layer; erk: Erdos-Renyi-Kernel, layers with fewer weights are denser. Default: erk; global with structure 2:4 or method taylor; uniform with structure channel."},
 		{Path: "prune.target", Default: "0", Check: Between(0, 1), Example: "0.9",
-			Help: "Sparsity in the end: the share of the weights that are removed; with structure channel see prune.of."},
+			Help: "Final sparsity: fraction of the weights that are pruned; with structure channel see prune.of."},
 		{Path: "prune.of", Default: ChannelsUnit, Check: OneOf(ChannelsUnit, OperationsUnit), Example: OperationsUnit,
-			Help: "What prune.target removes a share of, with structure channel: the channels of the layers that can lose any, or the floating point operations of a forecast, which falls about with the square."},
+			Help: "Unit of prune.target with structure channel: channels (of prunable layers), or operations (FLOPs of a forecast, which decrease roughly with the square of the channels)."},
 		{Path: "prune.multiple", Default: "8", Check: Between(1, 1024), Example: "16",
-			Help: "With structure channel, a layer keeps a multiple of so many channels, as kernels compute that many at a time; at least so many, or all."},
+			Help: "With structure channel, layers keep a multiple of this number of channels, the vector width of kernels; at least this number, or all."},
 		{Path: "prune.initial", Default: "0", Check: BetweenHalfOpen(0, 1), Example: "0.5",
-			Help: "Sparsity at prune.from, where the gradual schedule of magnitude, random and movement begins."},
+			Help: "Initial sparsity at prune.from of the gradual schedule of magnitude, random, movement and taylor."},
 		{Path: "prune.from", Default: "10%", Example: "6 epochs",
-			Help: "When pruning begins: a share of the steps of the training, or epochs."},
+			Help: "Begin of pruning: a percentage of the training steps, or epochs."},
 		{Path: "prune.to", Default: "60%", Example: "36 epochs",
-			Help: "When the target is reached; the mask stays as it is from then on, and only what is trained after is validated for the best weights."},
+			Help: "End of pruning, when the target is reached. The mask is constant afterwards, and only later weights can become the best weights."},
 		{Path: "prune.every", Default: "100", Check: AtLeast(1), Example: "20",
-			Help: "Steps between changes of the mask, with early_bird epochs are compared instead."},
+			Help: "Steps between mask updates; early_bird compares epochs instead."},
 		{Path: "prune.exchange", Default: "0.3", Check: BetweenExclusive(0, 1), Example: "0.2",
-			Help: "Share of the remaining weights that set and rigl exchange at a time; that of rigl falls to 0 until prune.to."},
+			Help: "Fraction of the remaining weights that set and rigl drop and regrow at each update; that of rigl decays to 0 at prune.to."},
 		{Path: "prune.settle.distance", Default: "0.1", Check: BetweenExclusive(0, 1), Example: "0.05",
-			Help: "Share of the weights in which the masks of two epochs may differ for early_bird to take them for the same."},
+			Help: "Largest mask distance between epochs, as a fraction of the weights, at which early_bird considers masks equal."},
 		{Path: "prune.settle.epochs", Default: "5", Check: AtLeast(1), Example: "3",
-			Help: "Epochs in a row whose masks must be the same for early_bird to prune."},
+			Help: "Number of consecutive epochs with equal masks after which early_bird prunes."},
 		{Path: "prune.block.out", Default: "16", Check: Between(1, 1024), Example: "8",
-			Help: "Output channels of a block, which has all places of the filter."},
+			Help: "Output channels of a block; a block covers all positions of the filter."},
 		{Path: "prune.block.in", Default: "16", Check: Between(1, 1024), Example: "8",
-			Help: "Input channels of a block. Layers with fewer channels than a block stay as they are."},
+			Help: "Input channels of a block. Layers with fewer channels than a block are not pruned."},
 		{Path: "prune.keep", Example: "[out]",
-			Help: "Layers that are not pruned, by the names of their weights without the end .weight; * stands for any text."},
+			Help: "Layers that are not pruned, by parameter name without the suffix .weight; * matches any text."},
 		{Path: "prune.kernels", Default: "auto", Check: OneOf("auto", DenseKernels, SparseKernels), Example: SparseKernels,
-			Help: "auto: zeros are skipped where that is faster. dense: a training multiplies them like others. sparse: a training does not begin where the device has no kernel that skips zeros of this structure."},
+			Help: "auto: use sparse kernels if they are faster. dense: use dense kernels. sparse: fail if the device has no sparse kernels for this structure."},
 	}
 }
 
-// checkPrune: a target that leaves something, times in order, and nothing for other methods.
+// checkPrune checks the target, the order of times, and that each key is used by the method.
 func (c *TrainConfig) checkPrune() []*exit.Error {
 	var faults []*exit.Error
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
 	p, epochs := c.Prune, c.Train.Train.Epochs
 	for _, k := range pruneKeys() {
-		// Defaults may be given: an effective configuration, which has them all, is trained again.
+		// Defaults are allowed: an effective configuration, which lists them all, must load again.
 		if c.text(k.Path) == k.Default || k.Path == "prune.method" {
 			continue
 		}
 		switch of := methodsReading(k.Path); {
 		case p.Method == NoPruning:
-			add(k.Path, k.Path+" is given and nothing is pruned", "prune.method is "+p.Method, "remove it, or set prune.method: "+MagnitudePruning)
+			add(k.Path, k.Path+" without pruning", "prune.method is "+p.Method, "remove it, or set prune.method: "+MagnitudePruning)
 		case of != nil && !slices.Contains(of, p.Method):
-			add(k.Path, k.Path+" is given to prune.method: "+p.Method, "it has no use there", "remove it, or set prune.method: "+strings.Join(of, " or "))
+			add(k.Path, k.Path+" is not used by prune.method: "+p.Method, "", "remove it, or set prune.method: "+strings.Join(of, " or "))
 		case (k.Path == "prune.of" || k.Path == "prune.multiple") && p.Structure != ChannelStructure:
-			add(k.Path, k.Path+" is given to structure "+p.Structure, "it removes no channels", "remove it, or set prune.structure: "+ChannelStructure)
+			add(k.Path, k.Path+" is not used by structure "+p.Structure, "it prunes no channels", "remove it, or set prune.structure: "+ChannelStructure)
 		case strings.HasPrefix(k.Path, "prune.block.") && p.Structure != BlockStructure:
-			add(k.Path, k.Path+" is given to structure "+p.Structure, "it has no blocks", "remove it, or set prune.structure: "+BlockStructure)
+			add(k.Path, k.Path+" is not used by structure "+p.Structure, "it has no blocks", "remove it, or set prune.structure: "+BlockStructure)
 		}
 	}
 	if p.Method == NoPruning {
@@ -206,37 +210,37 @@ func (c *TrainConfig) checkPrune() []*exit.Error {
 	from, to := p.From.Fraction(epochs), p.To.Fraction(epochs)
 	switch {
 	case p.Target == 0:
-		add("prune.target", "prune.target is missing or 0", "nothing would be pruned", "give the sparsity that is wanted, such as 0.8, or set prune.method: "+NoPruning)
+		add("prune.target", "prune.target is missing or 0", "nothing would be pruned", "set a sparsity such as 0.8, or prune.method: "+NoPruning)
 	case p.Target == 1:
-		add("prune.target", "prune.target 1 removes every layer entirely", "a network without weights says the same of all forecasts", "give less, such as 0.9")
+		add("prune.target", "prune.target is 1", "it would prune all weights", "set a lower target, such as 0.9")
 	case p.Structure == TwoFourStructure && p.Target > 0.5:
-		add("prune.target", fmt.Sprintf("prune.target is %g, and structure 2:4 allows 0.5", p.Target), "it keeps two of each four weights", "give at most 0.5, or another prune.structure")
+		add("prune.target", fmt.Sprintf("prune.target is %g, want at most 0.5 with structure 2:4", p.Target), "it keeps two of four weights", "set at most 0.5, or another prune.structure")
 	case p.Initial >= p.Target:
-		add("prune.initial", fmt.Sprintf("prune.initial %g is not less than prune.target %g", p.Initial, p.Target), "sparsity rises", "give less")
+		add("prune.initial", fmt.Sprintf("prune.initial is %g, want less than prune.target, %g", p.Initial, p.Target), "sparsity increases", "set a lower prune.initial")
 	}
 	switch {
 	case to > 1:
-		add("prune.to", fmt.Sprintf("prune.to is %s, after the end of %d epochs", p.To, epochs), "the target would not be reached", "give at most 100%")
+		add("prune.to", fmt.Sprintf("prune.to is %s, after the end of %d epochs", p.To, epochs), "the target would not be reached", "set at most 100%")
 	case from >= to:
-		add("prune.from", fmt.Sprintf("prune.from is %s and prune.to %s", p.From, p.To), "pruning would end before it begins", "let prune.from come before prune.to")
+		add("prune.from", fmt.Sprintf("prune.from is %s and prune.to %s", p.From, p.To), "pruning would end before it begins", "set prune.from before prune.to")
 	}
 	if p.regrows() && p.EffectiveScope() == GlobalScope {
-		add("prune.scope", p.Method+" is given scope "+GlobalScope, "it exchanges weights within a layer, so each layer has its share from the start", "set prune.scope: "+ERKScope+" or "+UniformScope)
+		add("prune.scope", "method "+p.Method+" does not support scope "+GlobalScope, "it regrows weights within a layer, so each layer has a fixed sparsity", "set prune.scope: "+ERKScope+" or "+UniformScope)
 	}
 	if p.Method == TaylorPruning && p.Structure != ChannelStructure {
-		add("prune.structure", "method taylor is given structure "+p.Structure, "it scores whole channels", "set prune.structure: "+ChannelStructure+", or prune.method: "+MagnitudePruning)
+		add("prune.structure", "method taylor does not support structure "+p.Structure, "it scores whole channels", "set prune.structure: "+ChannelStructure+", or prune.method: "+MagnitudePruning)
 	}
 	c.checkChannels(add)
 	if p.Structure == TwoFourStructure && (p.regrows() || p.Scope == ERKScope) {
-		add("prune.structure", "structure 2:4 is given to method "+p.Method+", scope "+p.EffectiveScope(), "it has two of each four weights, and nothing to exchange or to deal out", "choose another structure, or prune.scope: "+GlobalScope+" and another method")
+		add("prune.structure", "structure 2:4 does not support method "+p.Method+" with scope "+p.EffectiveScope(), "its sparsity is 0.5 in every layer", "choose another structure, or prune.scope: "+GlobalScope+" and another method")
 	}
 	if c.Model.Method == StagesMethod {
-		add("prune.method", "networks of three stages are pruned", "the last of them begins with the weights of another", "set model.method: "+string(JointMethod)+", or prune.method: "+NoPruning)
+		add("prune.method", "pruning with method "+string(StagesMethod), "its last stage starts from the weights of another network", "set model.method: "+string(JointMethod)+", or prune.method: "+NoPruning)
 	}
 	return faults
 }
 
-// methodsReading are the methods that read a key; nil for all.
+// methodsReading lists the methods that use a key; nil: all methods.
 func methodsReading(path string) []string {
 	switch path {
 	case "prune.initial":

@@ -9,7 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// PruneJob is the configuration of `ensemble prune`.
+// PruneJob is prune.yaml, the configuration of `ensemble prune`.
 type PruneJob struct {
 	Version      int     `key:"version"`
 	RunDir       Path    `key:"from"`
@@ -21,30 +21,30 @@ type PruneJob struct {
 	Teacher      Teacher `key:"teacher"`
 }
 
-// PruneSchema describes prune.yaml. What is removed has the keys that it has in train.yaml; when,
-// follows from the rounds.
+// PruneSchema is the schema of prune.yaml. The section prune is that of train.yaml, but times follow
+// from rounds and epochs.
 var PruneSchema = newSchema[PruneJob]("prune", slices.Concat([]Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "from", Required: true, Example: "runs/a",
-		Help: "Folder of the finished training whose network is pruned. Its data, loss and seed are those of the training between the rounds."},
+		Help: "Run directory of the network to prune. Fine-tuning has the same data, loss and seed."},
 	{Path: "rounds", Default: "3", Check: Between(1, 1000), Example: "1",
-		Help: "How often something is removed: the first time before the first step, each time less, along a cubic curve."},
+		Help: "Number of pruning rounds; the first is before the first step. Sparsity follows a cubic curve, so each round prunes less."},
 	{Path: "epochs", Default: "10", Check: Between(1, 1e6), Example: "5",
-		Help: "Passes over the training starts after each round."},
+		Help: "Epochs of fine-tuning after each round."},
 	{Path: "learning_rate", Check: Above(0), Example: "0.001",
-		Help: "Largest learning rate of these passes, whose schedule is that of the training. Without it, a third of the training's."},
+		Help: "Largest learning rate of fine-tuning; the schedule is that of the training. Default: a third of that of the training."},
 	{Path: "beside", Example: "[runs/small]",
-		Help: "Folders of other finished trainings that stand in the table too, such as a smaller network trained from the start."},
+		Help: "Run directories of further networks for the comparison, such as a small network trained from scratch."},
 }, pruneJobKeys(), teacherKeys()))
 
-// derivedKeys are the keys of prune that follow from the rounds.
+// derivedKeys lists the keys of prune that are derived from rounds and epochs.
 var derivedKeys = []string{"prune.from", "prune.to", "prune.every", "prune.initial"}
 
-// GradualMethods are those that remove more and more, and bring nothing back.
+// GradualMethods lists the methods that increase sparsity gradually and never regrow weights.
 var GradualMethods = []string{MagnitudePruning, RandomPruning, MovementPruning}
 
-// pruneJobKeys are those of prune, with a method that prunes.
+// pruneJobKeys are the rows of Prune for prune.yaml, where prune.method must be a gradual one.
 func pruneJobKeys() []Key {
 	keys := pruneKeys()
 	for i := range keys {
@@ -55,16 +55,16 @@ func pruneJobKeys() []Key {
 	return keys
 }
 
-// PruneConfig is a loaded prune.yaml.
+// PruneConfig is a loaded prune.yaml: its values and their origins.
 type PruneConfig struct {
 	PruneJob
 	*loaded
 }
 
-// LoadPrune reads the configuration of a pruning job.
+// LoadPrune loads prune.yaml.
 //
-// Errors: exit 64 with all faults at once, each with its place and a remedy. What does not go with
-// the training is found when that is read (Training).
+// Errors: exit 64 with all faults, each with its position and a fix. Conflicts with the
+// configuration of the run are found by Training.
 func LoadPrune(src Sources) (*PruneConfig, error) {
 	e, err := load(PruneSchema, src)
 	if err != nil {
@@ -75,18 +75,19 @@ func LoadPrune(src Sources) (*PruneConfig, error) {
 	var faults []*exit.Error
 	for _, path := range derivedKeys {
 		if c.Origin(path).Layer != "default" {
-			faults = append(faults, c.fault(path, path+" is given to a pruning of rounds", "when something is removed follows from rounds and epochs", "remove it"))
+			faults = append(faults, c.fault(path, path+" is not used by `ensemble prune`", "times follow from rounds and epochs", "remove it"))
 		}
 	}
 	return c, joinFaults(append(faults, e.checkTeacherWeight(len(c.Teacher.Runs))...))
 }
 
-// Training is the configuration of the training that prunes the network of a finished one, whose
-// effective configuration is in a file and whose weights are in another one; it had so many training starts.
+// Training returns the configuration of the training that prunes a finished network: the effective
+// configuration of its run (file), its weights, and pruning times derived from rounds and epochs.
+// starts is the number of training initialisations, from which steps are computed.
 //
-// Errors: as LoadTrain; those of keys of prune name them as they stand in prune.yaml.
+// Errors: those of LoadTrain; faults in keys of prune name their position in prune.yaml.
 func (c *PruneConfig) Training(file, weights string, starts int) (*TrainConfig, error) {
-	var set []string // also what has its default: the training may have pruned in another way
+	var set []string // defaults too: the run may have been pruned with other settings
 	for _, k := range pruneJobKeys() {
 		if !slices.Contains(derivedKeys, k.Path) && c.text(k.Path) != "" {
 			set = append(set, k.Path+"="+c.text(k.Path))
@@ -110,11 +111,12 @@ func (c *PruneConfig) Training(file, weights string, starts int) (*TrainConfig, 
 	perEpoch := (batches + t.Accumulate - 1) / t.Accumulate
 	steps := perEpoch * c.Epochs
 	set = append(set, "model.start="+weights, "train.epochs="+strconv.Itoa(c.Rounds*c.Epochs), "train.learning_rate="+number(rate), "train.early_stop.patience=0")
-	// Round k of R leaves a sparsity of target·(1 − (1 − (k+1)/R)³), the cubic curve of a training that began
-	// one round before. It is the same curve from the first round's sparsity to the last round's.
+	// After round k of R, from 0, the sparsity is target·(1 − (1 − (k+1)/R)³), the cubic schedule of Zhu & Gupta
+	// 2017, arXiv:1710.01878, that began one round earlier. It equals the schedule from the sparsity of the
+	// first round to that of the last.
 	r := float64(c.Rounds)
 	first := c.Prune.Target * (1 - math.Pow(1-1/r, 3))
-	if c.Rounds == 1 { // a curve needs two points: all goes at the second step
+	if c.Rounds == 1 { // a schedule needs two points: prune everything at the second step
 		set = append(set, "prune.to="+number(100/float64(steps))+"%")
 	} else {
 		set = append(set, fmt.Sprintf("prune.to=%d epochs", (c.Rounds-1)*c.Epochs), "prune.every="+strconv.Itoa(steps), "prune.initial="+number(first))

@@ -42,7 +42,7 @@ func TestTrainingOfAPruningJob(t *testing.T) {
 
 func TestPruningJobFaults(t *testing.T) {
 	for text, want := range map[string]string{
-		"prune: {target: 0.5, from: 3%}":          "prune.from is given to a pruning of rounds",
+		"prune: {target: 0.5, from: 3%}":          "prune.from is not used by `ensemble prune`",
 		"prune: {method: rigl, target: 0.5}":      "prune.method is rigl, want one of magnitude, random, movement",
 		"rounds: 0\nprune: {target: 0.5}":         "rounds is 0",
 		"learning_rate: 0\nprune: {target: 0.5}":  "learning_rate is 0",

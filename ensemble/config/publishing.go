@@ -9,7 +9,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// Publishing says what is published of a forecast, and how.
+// Publishing selects the products of a forecast and their output.
 type Publishing struct {
 	Products      []string                 `key:"products"`
 	Quantiles     []float64                `key:"quantiles"`
@@ -19,13 +19,13 @@ type Publishing struct {
 	Neighbourhood Neighbourhood            `key:"neighbourhood"`
 }
 
-// Output says how products are written, and which part of them.
+// Output is the section output: file formats, and the subset of the products that is written.
 type Output struct {
 	Formats     []string         `key:"formats"`
 	Longitude   string           `key:"longitude"`
 	Profile     string           `key:"nc_profile"`
 	PackingBits int              `key:"quantise"`
-	Area        ensemble.Area    `key:"area"` // the zero value: all of the grid
+	Area        ensemble.Area    `key:"area"` // zero value: the whole grid
 	Variables   []string         `key:"variables"`
 	Levels      []ensemble.Level `key:"levels"`
 	Leads       []ensemble.Lead  `key:"leads"`
@@ -35,7 +35,7 @@ type Output struct {
 	Orography     Path   `key:"orography"`
 }
 
-// The words of products.
+// Products, as named in the key products.
 const (
 	MeanProduct           = "mean"
 	SpreadProduct         = "spread"
@@ -44,51 +44,50 @@ const (
 	ProbabilitiesProduct  = "probabilities"
 	MembersProduct        = "members"
 
-	ParametersProduct       = "parameters"        // of the distribution
-	NeighbourhoodProduct    = "neighbourhood"     // mean probability around a point
-	NeighbourhoodAnyProduct = "neighbourhood_any" // that it happens anywhere around
+	ParametersProduct       = "parameters"        // parameters of the distribution
+	NeighbourhoodProduct    = "neighbourhood"     // mean probability within a radius
+	NeighbourhoodAnyProduct = "neighbourhood_any" // probability of the event anywhere within a radius
 )
 
-// ProductNames lists them.
+// ProductNames lists all products.
 var ProductNames = []string{MeanProduct, SpreadProduct, EnsembleSpreadProduct, QuantilesProduct, ProbabilitiesProduct, MembersProduct, NeighbourhoodProduct, NeighbourhoodAnyProduct, ParametersProduct}
 
-// defaultQuantiles are published where quantiles are asked for and none are named.
+// defaultQuantiles are published if products lists quantiles and the key quantiles is not set.
 var defaultQuantiles = []float64{0.1, 0.25, 0.5, 0.75, 0.9}
 
 // publishingKeys are the rows of Publishing.
 var publishingKeys = []Key{
 	{Path: "products", Check: OneOf(ProductNames...), Example: "[mean, spread, quantiles]",
-		Help: "What is published. Without it mean, spread and ensemble_spread (the estimate of the full ensemble's), as far as the model has them, and what quantiles, probabilities and neighbourhood.radius name."},
+		Help: "Products to publish. Default: mean, spread and ensemble_spread (predicted spread of the full ensemble) as far as the model has them, and the products configured by quantiles, probabilities and neighbourhood.radius."},
 	{Path: "quantiles", Check: BetweenExclusive(0, 1), Example: "[0.1, 0.5, 0.9]",
-		Help: "Quantiles of the calibrated distribution; if only products names them, 0.1, 0.25, 0.5, 0.75 and 0.9."},
+		Help: "Quantile levels of the calibrated distribution. Default, if products lists quantiles: 0.1, 0.25, 0.5, 0.75, 0.9."},
 	{Path: "probabilities", Example: "[t2m>273.15, \"tp>5 mm\", 0degC<t2m<5degC]",
-		Help: "Events whose probabilities are published: a variable above or below a limit, or between two. Limits without a unit are SI."},
+		Help: "Events whose probabilities are published: a variable above or below a threshold, or between two. Thresholds without a unit are in SI units."},
 	{Path: "output.formats", Default: "[netcdf]", Check: OneOf("netcdf", "grib2", "zarr", "zarr3"), Example: "[netcdf, grib2]",
-		Help: "File formats of the products; zarr is version 2, which all readers of Zarr know, zarr3 version 3."},
+		Help: "File formats of the products; zarr is Zarr version 2, which all Zarr libraries read, zarr3 is version 3."},
 	{Path: "output.longitude", Default: "keep", Check: OneOf("keep", "0_360", "180_180"), Example: "180_180",
-		Help: "Range of the longitudes; keep has that of the input."},
+		Help: "Range of longitudes in degrees; keep: as in the input."},
 	{Path: "output.nc_profile", Default: "xarray", Check: OneOf("xarray", "cdo"), Example: "cdo",
-		Help: "Readers that NetCDF is made for: xarray follows CF to the letter; cdo leaves out what CDO warns of, and has an array for each quantile, event and member."},
+		Help: "Reader for which NetCDF files are written. xarray: strict CF conventions; cdo: without attributes that CDO warns about, and with a separate variable for each quantile, event and member."},
 	{Path: "output.quantise", Default: "0", Check: Check{Text: "0, or 2 to 16", ok: func(v any) bool { n := v.(int); return n == 0 || n >= 2 && n <= 16 }}, Example: "12",
-		Help: "Bits of packed values. 0 packs no NetCDF, and GRIB2 into 16 bits."},
+		Help: "Number of bits of packed values. 0: NetCDF is not packed, GRIB2 has 16 bits."},
 	{Path: "output.area", Example: "70/-20/30/40",
-		Help: "Only this area, north/west/south/east in degrees."},
+		Help: "Area to write, north/west/south/east in degrees. Default: the whole grid."},
 	{Path: "output.variables", Example: "[t]",
-		Help: "Only these of the variables that the model predicts."},
+		Help: "Variables to write. Default: all that the model predicts."},
 	{Path: "output.levels", Example: "[850hPa]",
-		Help: "Only these of the levels."},
+		Help: "Levels to write. Default: all."},
 	{Path: "output.leads", Check: AtLeast(0), Example: "[48h]",
-		Help: "Only these of the leads."},
+		Help: "Leads to write. Default: all."},
 	{Path: "output.stations", Example: "stations.csv",
-		Help: "List of stations, CSV or GeoJSON, at which the products are made too, as NetCDF time series and as CSV."},
+		Help: "List of stations (CSV or GeoJSON) at which the products are also written, as NetCDF time series and as CSV."},
 	{Path: "output.interpolation", Default: "bilinear", Check: OneOf("bilinear", "nearest"), Example: "nearest",
-		Help: "How stations get values of the grid: from the corners of the cell around them, or from the nearest point."},
+		Help: "Interpolation from the grid to stations: bilinear in the grid cell, or nearest grid point."},
 	{Path: "output.orography", Example: "orography.grib2",
-		Help: "File with the height of the model's ground (surface geopotential or height in m): 2 metre temperatures are brought to the altitude of each station, by 6.5 K a km."},
+		Help: "File with the model orography (surface geopotential, or height in m), for height correction of 2 m temperature at stations by 6.5 K/km."},
 }
 
-// checkPublishing applies the rules between keys, and names the quantiles that products only
-// asks for.
+// checkPublishing checks the keys of products and output, and sets the default quantiles.
 func (c *PredictConfig) checkPublishing() []*exit.Error {
 	var faults []*exit.Error
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
@@ -107,13 +106,13 @@ func (c *PredictConfig) checkPublishing() []*exit.Error {
 	once("output.levels", formatAll(c.Output.Levels, ensemble.Level.String))
 	once("output.leads", formatAll(c.Output.Leads, ensemble.Lead.String))
 	if c.Output.Orography != "" && c.Output.Stations == "" {
-		add("output.orography", "output.orography is given without output.stations", "heights are corrected at stations only", "give output.stations too, or remove it")
+		add("output.orography", "output.orography without output.stations", "heights are corrected at stations only", "set output.stations, or remove it")
 	}
 	once("neighbourhood.radius", formatAll(c.Neighbourhood.Radius, Distance.String))
 	c.checkCoupling(add)
 	c.checkNeighbourhood(add)
 	if slices.Contains(c.Products, ParametersProduct) && slices.Contains(c.Output.Formats, "grib2") {
-		add("products", "parameters are asked for in GRIB2", "GRIB2 has no template for them", "remove parameters from products, or grib2 from output.formats")
+		add("products", "product parameters cannot be written as GRIB2", "GRIB2 has no template for them", "remove parameters from products, or grib2 from output.formats")
 	}
 	if c.Products == nil {
 		return faults
@@ -123,20 +122,20 @@ func (c *PredictConfig) checkPublishing() []*exit.Error {
 		n    int
 	}{{QuantilesProduct, len(c.Quantiles)}, {ProbabilitiesProduct, len(c.Probabilities)}} {
 		if wanted := slices.Contains(c.Products, part.path); part.n > 0 && !wanted && !(part.path == ProbabilitiesProduct && c.wantsNeighbourhoods()) {
-			add(part.path, fmt.Sprintf("%s are named and not among the products", part.path), "products are "+strings.Join(c.Products, ", "),
-				"add "+part.path+" to products, or leave products out")
+			add(part.path, fmt.Sprintf("%s is set but not listed in products", part.path), "products are "+strings.Join(c.Products, ", "),
+				"add "+part.path+" to products, or remove products")
 		}
 	}
 	if c.Quantiles == nil && slices.Contains(c.Products, QuantilesProduct) {
 		c.Quantiles = defaultQuantiles
 	}
 	if slices.Contains(c.Products, ProbabilitiesProduct) && len(c.Probabilities) == 0 {
-		add("products", "probabilities are asked for without an event", "", "name events: --probability \"t2m>273.15\", or the key probabilities")
+		add("products", "product probabilities without an event", "", "give --probability \"t2m>273.15\", or set probabilities")
 	}
 	return faults
 }
 
-// formatAll are the words of some items.
+// formatAll formats items with word.
 func formatAll[T any](items []T, word func(T) string) []string {
 	out := make([]string, len(items))
 	for i, x := range items {

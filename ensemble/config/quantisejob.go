@@ -7,7 +7,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// QuantiseJob is the configuration of `ensemble quantise`.
+// QuantiseJob is quantise.yaml, the configuration of `ensemble quantise`.
 type QuantiseJob struct {
 	Version     int         `key:"version"`
 	RunDir      Path        `key:"from"`
@@ -16,44 +16,44 @@ type QuantiseJob struct {
 	Keep        []string    `key:"keep"`
 }
 
-// Calibration says from what scales of int8 are found.
+// Calibration is the section calibration: the data and the method that determine the int8 scales.
 type Calibration struct {
 	Inits        int     `key:"starts"`
 	Method       string  `key:"method"`
 	ClipFraction float64 `key:"share"`
 }
 
-// QuantiseMethods say where values of a point are cut off; those of engine/quantise, the
+// QuantiseMethods lists the methods of engine/quantise that choose the clipping threshold, the
 // default first.
 var QuantiseMethods = []string{"least_error", "max", "percentile"}
 
-// QuantiseSchema describes quantise.yaml.
+// QuantiseSchema is the schema of quantise.yaml.
 var QuantiseSchema = newSchema[QuantiseJob]("quantise", []Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "from", Required: true, Example: "runs/a",
-		Help: "Folder of the finished training whose networks are quantised. Its training starts are what they are calibrated on."},
+		Help: "Run directory of the model to quantise. Its training data are used for calibration."},
 	{Path: "calibration.starts", Default: "16", Check: Between(0, 1e6), Example: "32",
-		Help: "How many training starts, evenly spread over all of them, are looked at for the largest values. Without any there are no scales, and the job is refused."},
+		Help: "Number of training initialisations for calibration, evenly spread; at least 1."},
 	{Path: "calibration.method", Default: QuantiseMethods[0], Check: OneOf(QuantiseMethods...), Example: "max",
-		Help: "Where values of a point of transformed tiles are cut off: least_error where rounding and cutting off together cost least squares, max nowhere, percentile at calibration.share."},
+		Help: "Clipping threshold of each point of the transformed tiles. least_error: smallest mean squared error of rounding and clipping; max: no clipping; percentile: clips calibration.share of the values."},
 	{Path: "calibration.share", Default: "0.0001", Check: Between(0, 0.5), Example: "0.001",
-		Help: "Share of the values that percentile cuts off."},
+		Help: "Fraction of the values that percentile clips."},
 	{Path: "input", Default: "true", Example: "false",
-		Help: "Quantise layers that read the input, alone or in a skip, too: faster, and less of the gains is kept."},
+		Help: "Whether layers that read the input, directly or through a skip connection, are quantised too: faster, but less skill is retained."},
 	{Path: "keep", Example: "[dec_conv1a]",
-		Help: "Layers that stay as they are, by name. Those without ReLU do in any case."},
+		Help: "Layers that are not quantised, by name. Layers without ReLU are never quantised."},
 })
 
-// QuantiseConfig is a loaded quantise.yaml.
+// QuantiseConfig is a loaded quantise.yaml: its values and their origins.
 type QuantiseConfig struct {
 	QuantiseJob
 	*loaded
 }
 
-// LoadQuantise reads the configuration of a quantisation.
+// LoadQuantise loads quantise.yaml.
 //
-// Errors: exit 64 with all faults at once, each with its place and a remedy.
+// Errors: exit 64 with all faults, each with its position and a fix.
 func LoadQuantise(src Sources) (*QuantiseConfig, error) {
 	e, err := load(QuantiseSchema, src)
 	if err != nil {
@@ -63,14 +63,14 @@ func LoadQuantise(src Sources) (*QuantiseConfig, error) {
 	e.fill(&c.QuantiseJob)
 	var faults []*exit.Error
 	if c.Calibration.Inits == 0 {
-		faults = append(faults, c.fault("calibration.starts", "int8 without calibration dates", "scales of int8 are those of values that the networks had on training dates", "give calibration.starts, at least 1"))
+		faults = append(faults, c.fault("calibration.starts", "calibration.starts is 0", "int8 scales are determined from activations on training data", "set calibration.starts to at least 1"))
 	}
 	if c.Origin("calibration.share").Layer != "default" && c.Calibration.Method != "percentile" {
-		faults = append(faults, c.fault("calibration.share", fmt.Sprintf("calibration.share is given to the method %s", c.Calibration.Method), "only percentile cuts off a share", "remove it, or choose calibration.method: percentile"))
+		faults = append(faults, c.fault("calibration.share", fmt.Sprintf("calibration.share is not used by method %s", c.Calibration.Method), "only percentile clips a fraction", "remove it, or set calibration.method: percentile"))
 	}
 	for i, name := range c.Keep {
 		if name == "" || slices.Contains(c.Keep[:i], name) {
-			faults = append(faults, c.fault("keep", fmt.Sprintf("keep names %q twice, or no layer", name), "each layer is named once", "correct the list"))
+			faults = append(faults, c.fault("keep", fmt.Sprintf("empty or duplicate layer %q in keep", name), "", "list each layer once"))
 		}
 	}
 	return c, joinFaults(faults)

@@ -9,10 +9,10 @@ import (
 
 func TestQuantisationFaults(t *testing.T) {
 	for text, want := range map[string]string{
-		"calibration: {starts: 0}":       "int8 without calibration dates",
-		"calibration: {share: 0.01}":     "only percentile cuts off a share",
+		"calibration: {starts: 0}":       "calibration.starts is 0",
+		"calibration: {share: 0.01}":     "only percentile clips a fraction",
 		"calibration: {method: entropy}": "want one of least_error, max, percentile",
-		"keep: [a, a]":                   "twice",
+		"keep: [a, a]":                   `duplicate layer "a"`,
 		"keeps: [a]":                     "unknown key",
 	} {
 		_, err := LoadQuantise(Sources{Files: []string{write(t, "quantise.yaml", "version: 1\nfrom: runs/a\n"+text+"\n")}})

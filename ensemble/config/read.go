@@ -19,23 +19,24 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/nearest"
 )
 
-// maxFileSize bounds what is read as a configuration: a data file given by mistake
-// is refused, not parsed.
+// maxFileSize is the largest size of a configuration file in bytes. It keeps data files that are
+// given by mistake from being parsed.
 const maxFileSize = 1 << 20
 
-// A reader compares one source with the schema and gathers all faults.
+// reader reads one source, compares it with the schema and collects all faults.
 type reader struct {
 	schema *Schema
-	where  string // file name, or "--set key", or "environment variable NAME"
-	isFile bool   // positions mean something
-	dir    string // what relative paths are relative to
+	where  string // file name, "--set key" or "environment variable NAME"
+	isFile bool   // faults have line and column
+	dir    string // base of relative paths
 	faults []*exit.Error
-	origin map[string]Origin // by key path, of the values that were read
-	layer  string
-	texts  map[string][]byte // of files that are built in
-	others []*Schema         // that a file may have been written for
+	origin map[string]Origin // origins of the values read, by key path; nil: not recorded
+	layer  string            // Origin.Layer of the values read
+	texts  map[string][]byte // contents of built-in files by name
+	others []*Schema         // schemas for which the file may be meant, for hints
 }
 
+// at is the position of a node: file, line and column, or the source.
 func (r *reader) at(n *yaml.Node) string {
 	if !r.isFile || n == nil || n.Line == 0 {
 		return r.where
@@ -43,11 +44,12 @@ func (r *reader) at(n *yaml.Node) string {
 	return fmt.Sprintf("%s:%d:%d", r.where, n.Line, n.Column)
 }
 
+// fault adds a fault at the position of a node.
 func (r *reader) fault(n *yaml.Node, what, why, fix string) {
 	r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: what, At: r.at(n), Why: why, Fix: fix})
 }
 
-// file reads a YAML file into a nested map of parsed values.
+// file reads a YAML file into a nested map of parsed values. It also returns the text.
 func (r *reader) file(path string) (tree map[string]any, text []byte) {
 	r.where, r.isFile, r.dir, r.layer = path, true, filepath.Dir(path), "file"
 	text, ok := r.texts[path]
@@ -56,8 +58,8 @@ func (r *reader) file(path string) (tree map[string]any, text []byte) {
 		text, err = readBounded(path)
 	}
 	if err != nil {
-		r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: "cannot read the configuration", At: path, Why: osReason(err),
-			Fix: suggestFile(path, "give the path of a YAML file after "+r.schema.flag), Err: err})
+		r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: "cannot read the configuration file", At: path, Why: osReason(err),
+			Fix: suggestFile(path, "give the path of a YAML file with "+r.schema.flag), Err: err})
 		return nil, nil
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
@@ -71,7 +73,7 @@ func (r *reader) file(path string) (tree map[string]any, text []byte) {
 	}
 	var second yaml.Node
 	if err := d.Decode(&second); err != io.EOF {
-		r.fault(&second, "the file holds more than one document", "", "keep one; give several files with --config to combine them")
+		r.fault(&second, "the file has more than one YAML document", "", "keep one; to combine files, repeat --config")
 		return nil, nil
 	}
 	root := doc.Content[0]
@@ -79,13 +81,13 @@ func (r *reader) file(path string) (tree map[string]any, text []byte) {
 		return map[string]any{}, text
 	}
 	if root.Kind != yaml.MappingNode {
-		r.fault(root, "the file is not a list of keys and values", "it holds "+describe(root), "begin with `version: 1`")
+		r.fault(root, "the file is not a YAML mapping", "it contains "+describe(root), "begin with `version: 1`")
 		return nil, nil
 	}
 	return r.mapping(r.schema.root, root), text
 }
 
-// assignment reads the value of one key from the command line or the environment.
+// assignment parses the value of one key from the command line or the environment.
 func (r *reader) assignment(path, text string) (any, bool) {
 	n := r.schema.find(path)
 	if n == nil || n.key == nil || n.item == nil && strings.Contains(path, "[]") {
@@ -94,7 +96,7 @@ func (r *reader) assignment(path, text string) (any, bool) {
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &doc); err != nil || doc.Kind == 0 {
-		r.fault(nil, fmt.Sprintf("the value %q cannot be read", text), "", "write it as in the file, for example "+path+"="+n.key.Example)
+		r.fault(nil, fmt.Sprintf("invalid value %q", text), "it is not valid YAML", "write it as in the file, for example "+path+"="+n.key.Example)
 		return nil, false
 	}
 	before := len(r.faults)
@@ -105,6 +107,7 @@ func (r *reader) assignment(path, text string) (any, bool) {
 	return v, true
 }
 
+// readBounded reads a regular file of at most maxFileSize bytes.
 func readBounded(path string) ([]byte, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -114,13 +117,13 @@ func readBounded(path string) ([]byte, error) {
 		return nil, errors.New("not a regular file")
 	}
 	if st.Size() > maxFileSize {
-		return nil, fmt.Errorf("%d bytes: too large for a configuration", st.Size())
+		return nil, fmt.Errorf("%d bytes, want at most %d", st.Size(), maxFileSize)
 	}
 	return os.ReadFile(path)
 }
 
-// osReason is an operating system error without the operation and path that the
-// message names already.
+// osReason is the text of an operating system error without operation and path, which the message
+// already names.
 func osReason(err error) string {
 	var pe *os.PathError
 	if errors.As(err, &pe) {
@@ -129,11 +132,12 @@ func osReason(err error) string {
 	return err.Error()
 }
 
-// suggestFile is the fix of a file that cannot be read: the YAML file of its folder whose name is like its own, if it is not there.
+// suggestFile is the fix for a file that cannot be read: if it does not exist, the YAML file in its
+// directory with the nearest name, else otherwise.
 func suggestFile(path, otherwise string) string {
 	var names []string
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		entries, _ := os.ReadDir(filepath.Dir(path)) // none, if that is not there either
+		entries, _ := os.ReadDir(filepath.Dir(path)) // no names if the directory is missing too
 		for _, e := range entries {
 			if ext := filepath.Ext(e.Name()); !e.IsDir() && (ext == ".yaml" || ext == ".yml") {
 				names = append(names, e.Name())
@@ -146,6 +150,7 @@ func suggestFile(path, otherwise string) string {
 	return otherwise
 }
 
+// yamlLine matches the line number in an error of the YAML parser.
 var yamlLine = regexp.MustCompile(`^yaml: (?:unmarshal errors:\s*)?(?:line ([0-9]+): )?(.*)$`)
 
 // syntax turns an error of the YAML parser into a fault with its line.
@@ -157,21 +162,21 @@ func (r *reader) syntax(err error) {
 			at += ":" + m[1] + ":1"
 		}
 	}
-	r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: "not valid YAML", At: at, Why: why, Fix: "correct the line, or the one above it; quote a pattern that begins with * or holds [ ]", Err: err})
+	r.faults = append(r.faults, &exit.Error{Code: exit.Usage, What: "not valid YAML", At: at, Why: why, Fix: "correct this line or the previous one; quote patterns that begin with * or contain [ ]", Err: err})
 }
 
-// mapping reads the keys under one place of the tree.
+// mapping reads the keys of a mapping at one node of the schema.
 func (r *reader) mapping(at *node, m *yaml.Node) map[string]any {
 	tree := map[string]any{}
 	first := map[string]*yaml.Node{}
 	for i := 0; i+1 < len(m.Content); i += 2 {
 		name, val := m.Content[i], m.Content[i+1]
 		if name.Kind != yaml.ScalarNode || name.Tag == "!!merge" || name.Anchor != "" {
-			r.fault(name, "a key is not a plain word", "merges and anchors are not part of this format", "write the key out")
+			r.fault(name, "a key is not a plain word", "merge keys and anchors are not supported", "write the key out")
 			continue
 		}
 		if prev := first[name.Value]; prev != nil {
-			r.fault(name, fmt.Sprintf("key %q is given twice", name.Value), fmt.Sprintf("first at line %d", prev.Line), "remove one of the two")
+			r.fault(name, fmt.Sprintf("duplicate key %q", name.Value), fmt.Sprintf("first at line %d", prev.Line), "remove one of the two")
 			continue
 		}
 		first[name.Value] = name
@@ -187,14 +192,14 @@ func (r *reader) mapping(at *node, m *yaml.Node) map[string]any {
 	return tree
 }
 
-// value reads what stands behind a known key.
+// value reads the value of a known key: a leaf or a mapping.
 func (r *reader) value(child *node, name, val *yaml.Node) (any, bool) {
 	if val.Kind == yaml.AliasNode || val.Anchor != "" {
-		r.fault(val, "anchors and aliases are not part of this format", "", "write the value out")
+		r.fault(val, "anchors and aliases are not supported", "", "write the value out")
 		return nil, false
 	}
 	if val.Kind == yaml.ScalarNode && val.Tag == "!!null" {
-		r.fault(name, fmt.Sprintf("key %q has no value", name.Value), "", "give it one, or remove the line")
+		r.fault(name, fmt.Sprintf("key %q has no value", name.Value), "", "add a value, or remove the line")
 		return nil, false
 	}
 	if child.key != nil {
@@ -216,7 +221,7 @@ func (r *reader) value(child *node, name, val *yaml.Node) (any, bool) {
 	return r.mapping(child, val), true
 }
 
-// leaf parses and checks the value of a key; on faults its result means nothing.
+// leaf parses and checks the value of a key. The result is undefined if faults were added.
 func (r *reader) leaf(n *node, val *yaml.Node) any {
 	if k, ok := kindOf(n.typ); ok {
 		return r.scalar(n, k, val)
@@ -233,7 +238,7 @@ func (r *reader) leaf(n *node, val *yaml.Node) any {
 		return nil
 	}
 	if len(val.Content) == 0 {
-		r.fault(val, n.path+" is an empty list", "", "list at least one, or remove the line")
+		r.fault(val, n.path+" is an empty list", "", "list at least one item, or remove the line")
 		return nil
 	}
 	list := reflect.MakeSlice(n.typ, 0, len(val.Content))
@@ -262,7 +267,7 @@ func (r *reader) structure(n *node, typ reflect.Type, val *yaml.Node) any {
 		return out.Interface()
 	}
 	origin := r.origin
-	r.origin = nil // the list as a whole has one
+	r.origin = nil // only the list as a whole has an origin
 	tree := r.mapping(n, val)
 	r.origin = origin
 	for _, name := range n.names {
@@ -284,6 +289,7 @@ func (r *reader) structure(n *node, typ reflect.Type, val *yaml.Node) any {
 	return out.Interface()
 }
 
+// hasKey reports whether a mapping has a key.
 func hasKey(m *yaml.Node, name string) bool {
 	for i := 0; i < len(m.Content); i += 2 {
 		if m.Content[i].Value == name {
@@ -293,9 +299,10 @@ func hasKey(m *yaml.Node, name string) bool {
 	return false
 }
 
+// scalar parses a value of one of the kinds and applies the check of its key.
 func (r *reader) scalar(n *node, k kind, val *yaml.Node) any {
 	if val.Kind == yaml.AliasNode || val.Anchor != "" {
-		r.fault(val, "anchors and aliases are not part of this format", "", "write the value out")
+		r.fault(val, "anchors and aliases are not supported", "", "write the value out")
 		return nil
 	}
 	v, err := any(nil), errKind
@@ -322,8 +329,8 @@ func (r *reader) scalar(n *node, k kind, val *yaml.Node) any {
 	return v
 }
 
-// unknown reports a key that the schema does not have at this place, with the key
-// that was probably meant: a neighbour, or the same name elsewhere.
+// unknown adds the fault of an unknown key. It suggests the nearest key of the same mapping, a key
+// with the same name elsewhere, or the nearest path.
 func (r *reader) unknown(name *yaml.Node, at *node, path string) {
 	word, fix := path, "`ensemble config explain` lists all keys"
 	if name != nil {
@@ -338,7 +345,7 @@ func (r *reader) unknown(name *yaml.Node, at *node, path string) {
 		} else if near := nearest.Find(path, r.schema.Names()); near != "" {
 			fix = "did you mean `" + near + "`?"
 		} else if name != nil {
-			fix = "known here: " + strings.Join(at.names, ", ")
+			fix = "want one of " + strings.Join(at.names, ", ")
 		}
 	}
 	why := ""
@@ -350,7 +357,8 @@ func (r *reader) unknown(name *yaml.Node, at *node, path string) {
 	r.fault(name, fmt.Sprintf("unknown key %q", word), why, fix)
 }
 
-// findByLastName is the key, or the group of keys, with this last name that lies least deep; of several the first.
+// findByLastName finds the path of the key or section with this last name. Of several, it returns the
+// one with the fewest components, and of these the first.
 func (s *Schema) findByLastName(name string) (found string) {
 	for _, k := range s.Keys {
 		for path := k.Path; path != ""; path = path[:max(0, strings.LastIndexByte(path, '.'))] {
@@ -362,8 +370,10 @@ func (s *Schema) findByLastName(name string) (found string) {
 	return found
 }
 
+// last is the last component of a key path.
 func last(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
 
+// join appends a component to a key path.
 func join(prefix, name string) string {
 	if prefix == "" {
 		return name
@@ -371,11 +381,11 @@ func join(prefix, name string) string {
 	return prefix + "." + name
 }
 
-// describe says what a YAML value is, for "x is …, want …".
+// describe names a YAML value in an error "x is …, want …".
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
-		return "a set of keys"
+		return "a mapping"
 	case yaml.SequenceNode:
 		return "a list"
 	case yaml.AliasNode:

@@ -9,50 +9,48 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Key is one row of a schema's table. Its Go type is that of the field with the
-// same path.
+// Key is one row of a schema's table: a configuration key. Its Go type is that of the field with
+// the same path.
 type Key struct {
 	Path    string // "train.batch_size"; "data.targets[].variable" in a list of structures
-	Default string // YAML text; "" has the zero value, see Required
-	Check   Check  // what values are allowed beyond their type
-	Help    string // one or two sentences, with the unit if it is not part of the value
+	Default string // YAML text; "": the zero value, see Required
+	Check   Check  // condition on values, beyond their type
+	Help    string // meaning in one or two sentences, with the unit unless values include it
 	Example string // YAML text of a value
-	// Required keys must be given: there is no sensible default. In a list of
-	// structures it means in each item.
+	// Required: the key must be set; in a list of structures, in each item.
 	Required bool
-	// MayChangeOnResume says that a run may be resumed with another value of this key.
+	// MayChangeOnResume: a run may be resumed with another value.
 	MayChangeOnResume bool
-	// OutsideIdentity says that the key is no part of what a run is: it decides how fast it
-	// goes or what is kept on the way.
+	// OutsideIdentity: the key does not change results, only speed or checkpoints, and is not part of the
+	// identity of a run.
 	OutsideIdentity bool
 }
 
-// Schema is the description of one configuration file.
+// Schema describes one type of configuration file.
 type Schema struct {
 	Name string // "train"
 	Keys []Key
 	root *node
-	flag string // that names the file
-	// fileOnly says that no variable of the environment sets a key; optional, that there
-	// need be no file.
+	flag string // flag that names the file, for fixes
+	// fileOnly: environment variables set no key. optional: the file may be missing.
 	fileOnly, optional bool
 }
 
-// A node is one place of the configuration tree.
+// node is a node of the configuration tree: a section, or a leaf with a key.
 type node struct {
 	path     string
-	names    []string // children in the order of the table
+	names    []string // names of the children in table order
 	children map[string]*node
-	key      *Key         // of a leaf; of a list of structures
+	key      *Key         // leaf or list of structures; nil for sections
 	typ      reflect.Type // Go type of the field
-	field    []int        // its index in the structure that holds the leaves
-	item     *node        // structure of the items of a list of structures
-	def      any          // parsed default, nil if none
+	field    []int        // index of the field in the root structure, or in the item of a list
+	item     *node        // node of the items of a list of structures
+	def      any          // parsed default; nil: none
 }
 
-// newSchema joins a table with the Go structure of the same keys.
+// newSchema builds a schema from a table and the Go structure T with the same keys.
 //
-// Errors: panics if the two do not belong together; a test loads every schema.
+// It panics if a key has no field or a field no key; a test loads every schema.
 func newSchema[T any](name string, keys []Key) *Schema {
 	s := &Schema{Name: name, Keys: keys, root: &node{children: map[string]*node{}}, flag: "--config"}
 	fields := map[string]reflect.StructField{}
@@ -72,7 +70,8 @@ func newSchema[T any](name string, keys []Key) *Schema {
 	return s
 }
 
-// newFileSchema is newSchema for a file that a flag names, and nothing else sets.
+// newFileSchema is newSchema for files that environment variables and --set cannot override. flag
+// names the file in fixes.
 func newFileSchema[T any](name, flag string, keys []Key) *Schema {
 	s := newSchema[T](name, keys)
 	s.flag, s.fileOnly = flag, true
@@ -86,13 +85,13 @@ func newOptionalSchema[T any](name string, keys []Key) *Schema {
 	return s
 }
 
-// collectLeaves lists the leaves of a structure by the paths of their `key` tags; the
-// Index of each is complete from the structure that holds it.
+// collectLeaves adds the leaves of a structure by the paths of their `key` tags to into. The Index of each
+// field is relative to the root structure, or to the item of a list.
 func collectLeaves(t reflect.Type, prefix string, index []int, into map[string]reflect.StructField) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		tag, ok := f.Tag.Lookup("key")
-		if f.Anonymous { // its keys are those of the structure
+		if f.Anonymous { // keys of embedded structures are promoted
 			collectLeaves(f.Type, prefix, append(slices.Clone(index), i), into)
 			continue
 		}
@@ -114,9 +113,10 @@ func collectLeaves(t reflect.Type, prefix string, index []int, into map[string]r
 	}
 }
 
+// isKind reports whether a type has a syntax of its own.
 func isKind(t reflect.Type) bool { _, ok := kindOf(t); return ok }
 
-// insert hangs a row into the tree.
+// insert inserts a row into the tree and creates the sections on its path.
 func (s *Schema) insert(k *Key, f reflect.StructField) {
 	at, done := s.root, ""
 	parts := strings.Split(k.Path, ".")
@@ -146,6 +146,7 @@ func (s *Schema) insert(k *Key, f reflect.StructField) {
 	}
 }
 
+// parseDefault parses the default of a key. It panics if the default is invalid.
 func (s *Schema) parseDefault(n *node) any {
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(n.key.Default), &doc); err != nil {
@@ -159,7 +160,7 @@ func (s *Schema) parseDefault(n *node) any {
 	return v
 }
 
-// walkLeaves visits the leaves outside of lists of structures, in table order.
+// walkLeaves visits all leaves in table order, without those within lists of structures.
 func (s *Schema) walkLeaves(visit func(*node)) {
 	var walk func(*node)
 	walk = func(n *node) {
@@ -174,8 +175,8 @@ func (s *Schema) walkLeaves(visit func(*node)) {
 	walk(s.root)
 }
 
-// find gives the place of a key path, nil if there is none. The items of a list
-// of structures are found under "list[].name".
+// find returns the node of a key path, nil if there is none. Fields of the items of a list have
+// paths such as "list[].name".
 func (s *Schema) find(path string) *node {
 	at := s.root
 	for part := range strings.SplitSeq(path, ".") {
@@ -193,7 +194,7 @@ func (s *Schema) find(path string) *node {
 	return at
 }
 
-// Choices are the words that a key takes; nil if it takes others, or there is no such key.
+// Choices lists the allowed words of a key; nil if its values are no words, or for unknown keys.
 func (s *Schema) Choices(path string) []string {
 	i := slices.IndexFunc(s.Keys, func(k Key) bool { return k.Path == path })
 	if i < 0 {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Service says how `ensemble serve` issues products and shows them. Predictions do not read it.
+// Service is the section serve: HTTP server and retry policy of `ensemble serve`. `ensemble predict`
+// ignores it.
 type Service struct {
 	Listen                   []string      `key:"listen"`
 	AllowedHosts             []string      `key:"hosts"`
@@ -28,29 +29,30 @@ type Service struct {
 var serviceKeys = []Key{
 	{Path: "serve.listen", Default: `["127.0.0.1:8642"]`, Check: Check{Text: "an address and port such as 127.0.0.1:8642, or unix:PATH", ok: func(v any) bool { return isListenAddress(v.(string)) }},
 		Example: `["127.0.0.1:8642", "unix:/run/ensemble/http.sock"]`,
-		Help:    "Where HTTP is answered: addresses with ports, and sockets in the file system. Any other than a loopback address is open to the network."},
+		Help:    "Listen addresses of the HTTP server: addresses with ports, and Unix sockets. Addresses other than loopback are reachable from the network."},
 	{Path: "serve.hosts", Check: Check{Text: "a name such as forecast.example.org, without a port, or *", ok: func(v any) bool { return isHostOrAny(v.(string)) }},
 		Example: `["forecast.example.org"]`,
-		Help:    "Names that requests may be for, beside addresses, localhost and the name of the machine; with * any."},
+		Help:    "Host names accepted in requests, besides IP addresses, localhost and the host name of the machine; *: any."},
 	{Path: "serve.max_age", Check: Above(0), Example: "48h",
-		Help: "Starts that are older are left alone; without it all of the input are issued."},
+		Help: "Older initialisations are ignored. Default: all are processed."},
 	{Path: "serve.retry", Default: "1m", Check: Above(0), Example: "1m",
-		Help: "Pause before a start that failed is tried again; each further pause is twice as long, up to an hour."},
+		Help: "Delay before a failed initialisation is retried; doubled after each retry, up to an hour."},
 	{Path: "serve.attempts", Default: "6", Check: AtLeast(1), Example: "6",
-		Help: "How often a start is tried on one state of its files. When they change it is tried anew."},
+		Help: "Largest number of attempts for an initialisation; the count restarts when its files change."},
 	{Path: "serve.ready_within", Check: Above(0), Example: "14h",
-		Help: "/readyz says no when the newest start with products is older; without it no age is too much."},
+		Help: "Largest age of the newest initialisation with products for which /readyz reports ready. Default: any age."},
 	{Path: "serve.scores", Example: "verification",
-		Help: "Folder of `ensemble verify --out` whose scores the page shows."},
+		Help: "Output directory of `ensemble verify --out`, whose scores are shown on the page."},
 	{Path: "serve.connections", Default: "256", Check: Between(1, 65536), Example: "256",
-		Help: "Connections at one time; further ones wait until one of them ends or is idle."},
+		Help: "Largest number of concurrent connections; further ones wait until one ends or is idle."},
 	{Path: "serve.per_address", Default: "64", Check: Between(0, 65536), Example: "64",
-		Help: "Connections of one address at one time; further ones are refused. 0 has no bound: for a service behind a proxy."},
+		Help: "Largest number of concurrent connections from one address; further ones are rejected. 0: no limit, for a service behind a proxy."},
 	{Path: "serve.rate", Default: "0", Example: "50MB",
-		Help: "Bytes of products a second, over all connections; 0 has no bound."},
+		Help: "Largest rate of product downloads in bytes per second, over all connections; 0: no limit."},
 }
 
-// isListenAddress tells an address with a port, or a path behind unix:.
+// isListenAddress reports whether s is an IP address or localhost with a port, or unix: and an absolute
+// path.
 func isListenAddress(s string) bool {
 	if path, ok := strings.CutPrefix(s, "unix:"); ok {
 		return filepath.IsAbs(path) && len(path) < 108 // sun_path of Linux
@@ -63,25 +65,26 @@ func isListenAddress(s string) bool {
 	return err == nil && fmt.Sprint(n) == port
 }
 
-// isHostOrAny tells a name of a host, or * for any.
+// isHostOrAny reports whether s is a host name, or *.
 func isHostOrAny(s string) bool {
 	return s == "*" || len(s) < 254 && hostName.MatchString(s)
 }
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$`)
 
+// isTimeOfDay reports whether s is a time of day such as 06:40Z.
 func isTimeOfDay(s string) bool {
 	_, err := time.Parse(timeOfDay, s)
 	return err == nil
 }
 
-// CheckService applies the rules of `ensemble serve` alone.
+// CheckService checks the rules that apply to `ensemble serve` only.
 //
-// Errors: exit 64.
+// Errors: exit 64 for a deadline that is one point in time.
 func (c *PredictConfig) CheckService() error {
 	if d := string(c.Members.Deadline); d != "" && !strings.HasPrefix(d, "+") && !isTimeOfDay(d) {
-		return c.fault("members.deadline", "members.deadline is one moment", "a program that stays has one for every start",
-			"write it as a time of day, 06:40Z, or count from the first file of a start: +40m")
+		return c.fault("members.deadline", "members.deadline is a single point in time", "a service needs a deadline for every initialisation",
+			"write a time of day such as 06:40Z, or the time after the first file such as +40m")
 	}
 	return nil
 }

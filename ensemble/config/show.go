@@ -15,7 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/internal/exit"
 )
 
-// text is an effective value as YAML text, "" if there is none.
+// text is an effective value as YAML text; "" without a value.
 func (e *loaded) text(path string) string {
 	v := e.values[path]
 	if v == nil {
@@ -24,6 +24,7 @@ func (e *loaded) text(path string) string {
 	return textOf(e.schema.find(path), reflect.ValueOf(v))
 }
 
+// textOf formats a value of the key at n as YAML, in flow style.
 func textOf(n *node, v reflect.Value) string {
 	if k, ok := kinds[v.Type()]; ok {
 		return k.format(v.Interface())
@@ -45,16 +46,16 @@ func textOf(n *node, v reflect.Value) string {
 	return "[" + strings.Join(items, ", ") + "]"
 }
 
-// YAML is the effective configuration: every key that has a value, in the order
-// of the schema. Read again it gives the same configuration.
+// YAML is the effective configuration: every key that has a value, in schema order. Loading it
+// gives the same configuration.
 func (e *loaded) YAML() []byte {
 	var b bytes.Buffer
 	e.print(&b, false)
 	return b.Bytes()
 }
 
-// Show prints the effective configuration as YAML; with origin every value has a
-// comment that says where it came from.
+// Show writes the effective configuration as YAML; with origin, every value has a comment with its
+// source.
 func (e *loaded) Show(w io.Writer, origin bool) error {
 	var b bytes.Buffer
 	e.print(&b, origin)
@@ -62,6 +63,7 @@ func (e *loaded) Show(w io.Writer, origin bool) error {
 	return err
 }
 
+// print writes YAML in block style. Sections without values are omitted.
 func (e *loaded) print(b *bytes.Buffer, origin bool) {
 	var walk func(n *node, depth int)
 	walk = func(n *node, depth int) {
@@ -98,7 +100,7 @@ type Setting struct {
 	Origin string `json:"origin"`
 }
 
-// Values lists all keys that have a value.
+// Values returns all keys that have a value.
 func (e *loaded) Values() map[string]Setting {
 	out := map[string]Setting{}
 	e.schema.walkLeaves(func(n *node) {
@@ -109,33 +111,33 @@ func (e *loaded) Values() map[string]Setting {
 	return out
 }
 
-// Hash identifies the effective configuration: the SHA-256 of its YAML text.
+// Hash is the SHA-256 of the YAML text of the effective configuration.
 func (e *loaded) Hash() string {
 	sum := sha256.Sum256(e.YAML())
 	return hex.EncodeToString(sum[:])
 }
 
-// Identity is the SHA-256 of all keys that decide what a run is: Hash without those
-// marked Neutral. A finished run is not another one because of the threads it had.
+// Identity is the SHA-256 of all keys that can change results, without Neutral keys. Runs that
+// differ only in threads or checkpoints have the same identity.
 func (e *loaded) Identity() string {
 	h := sha256.New()
 	e.schema.walkLeaves(func(n *node) {
 		if !n.key.OutsideIdentity {
-			fmt.Fprintf(h, "%s: %s\n", n.path, e.text(n.path)) // a hash takes every write
+			fmt.Fprintf(h, "%s: %s\n", n.path, e.text(n.path)) // writes to a hash do not fail
 		}
 	})
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// CheckResume compares with the effective configuration that a run began with.
-// Keys marked Resume in the schema may differ. A key that the run does not record
-// had its default: the program that began it did not know it.
+// CheckResume compares the configuration with the effective configuration that a run started with
+// (began, YAML). Keys marked Resume may differ. A key that the run did not record had its default.
 //
-// Errors: exit 64 with one fault for each other key that differs, old and new.
+// Errors: exit 64 with one fault for each other key that differs, with both values; exit 65 if
+// began cannot be parsed.
 func (e *loaded) CheckResume(began []byte) error {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(began, &doc); err != nil || len(doc.Content) == 0 {
-		return &exit.Error{Code: exit.BadData, What: "the run's effective configuration cannot be read", Fix: "start a new run directory", Err: err}
+		return &exit.Error{Code: exit.BadData, What: "cannot read the effective configuration of the run", Fix: "start a new run directory", Err: err}
 	}
 	r := reader{schema: e.schema, where: "config.effective.yaml", isFile: true, dir: "/"}
 	old := flatten(e.schema.root, r.mapping(e.schema.root, doc.Content[0]))
@@ -160,6 +162,7 @@ func (e *loaded) CheckResume(began []byte) error {
 	return joinFaults(faults)
 }
 
+// orNotSet is s, or "not set".
 func orNotSet(s string) string {
 	if s == "" {
 		return "not set"
@@ -167,7 +170,7 @@ func orNotSet(s string) string {
 	return s
 }
 
-// flatten lists the leaves of a nested tree by path.
+// flatten returns the leaves of a nested map by key path.
 func flatten(n *node, tree map[string]any) map[string]any {
 	out := map[string]any{}
 	for name, v := range tree {
@@ -183,7 +186,7 @@ func flatten(n *node, tree map[string]any) map[string]any {
 	return out
 }
 
-// JSONSchema describes the file for editors, as JSON Schema 2020-12.
+// JSONSchema returns the JSON Schema (2020-12) of the file, for editors.
 func (s *Schema) JSONSchema() ([]byte, error) {
 	out := s.root.jsonSchema()
 	out["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -191,6 +194,7 @@ func (s *Schema) JSONSchema() ([]byte, error) {
 	return json.MarshalIndent(out, "", "  ")
 }
 
+// jsonSchema is the JSON Schema of a section: an object without additional properties.
 func (n *node) jsonSchema() map[string]any {
 	props, required := map[string]any{}, []string{}
 	for _, name := range n.names {
@@ -211,6 +215,7 @@ func (n *node) jsonSchema() map[string]any {
 	return out
 }
 
+// valueSchema is the JSON Schema of a value, with description and default.
 func (n *node) valueSchema() map[string]any {
 	merged := map[string]any{}
 	add := func(m map[string]any) {
@@ -245,9 +250,10 @@ func (n *node) valueSchema() map[string]any {
 	return merged
 }
 
-// Explain describes one key, or all keys under a path; "" describes all.
+// Explain writes the meaning, values, default and example of one key, or of all keys of a section;
+// path "" describes all keys.
 //
-// Errors: exit 64 with the nearest key if there is none.
+// Errors: exit 64 for an unknown path, with the nearest key.
 func (s *Schema) Explain(w io.Writer, path string) error {
 	found := false
 	for i := range s.Keys {
@@ -269,6 +275,7 @@ func (s *Schema) Explain(w io.Writer, path string) error {
 	return joinFaults(r.faults)
 }
 
+// explain writes the description of one key.
 func (s *Schema) explain(w io.Writer, k *Key) {
 	n := s.find(k.Path)
 	fmt.Fprintln(w, k.Path)
@@ -282,7 +289,7 @@ func (s *Schema) explain(w io.Writer, k *Key) {
 	if kd, ok := kindOf(n.typ); ok {
 		want = kd.want
 	} else if kd, ok := kindOf(n.typ.Elem()); ok {
-		want = "a list; each " + kd.want
+		want = "a list of items, each " + kd.want
 	} else {
 		want = "a list of structures"
 	}
@@ -291,7 +298,7 @@ func (s *Schema) explain(w io.Writer, k *Key) {
 	}
 	row("value", want)
 	if k.Required {
-		row("default", "none: it must be given")
+		row("default", "none (required)")
 	} else {
 		row("default", k.Default)
 	}
@@ -304,7 +311,7 @@ func (s *Schema) explain(w io.Writer, k *Key) {
 	}
 }
 
-// wrap breaks text into lines of at most width letters, the later ones indented.
+// wrap breaks text into lines of at most width bytes; lines after the first are indented.
 func wrap(text string, width int, indent string) string {
 	var b strings.Builder
 	col := 0

@@ -15,7 +15,7 @@ import (
 	"github.com/ensemble-weather/ensemble/unet3d"
 )
 
-// Train is the configuration of `ensemble train`.
+// Train is train.yaml, the configuration of `ensemble train`.
 type Train struct {
 	Version   int       `key:"version"`
 	Data      Data      `key:"data"`
@@ -28,7 +28,7 @@ type Train struct {
 	Teacher   Teacher   `key:"teacher"`
 }
 
-// Data says what is learned from.
+// Data is the section data: input files, members, variables, targets and data split.
 type Data struct {
 	Forecasts          []Path                   `key:"forecasts"`
 	Analyses           []Path                   `key:"analyses"`
@@ -44,7 +44,7 @@ type Data struct {
 	Members            MemberPolicy             `key:"members"`
 	Leads              []ensemble.Lead          `key:"leads"`
 	TargetLead         ensemble.Lead            `key:"target_lead"`
-	TargetLeads        []ensemble.Lead          `key:"target_leads"` // of a loaded configuration never empty
+	TargetLeads        []ensemble.Lead          `key:"target_leads"` // never empty once loaded
 	Levels             []ensemble.Level         `key:"levels"`
 	Variables          []string                 `key:"variables"`
 	Targets            []Target                 `key:"targets"`
@@ -56,55 +56,56 @@ type Data struct {
 	Auxiliary          Auxiliary                `key:"auxiliary"`
 }
 
-// DefaultPrefetch is how many starts are read ahead unless it is told.
+// DefaultPrefetch is the default of data.prefetch, in initialisations.
 const DefaultPrefetch = 4
 
-// Values of Data.Peers.
+// Values of Data.Peers: whether ranks read data from the memory of other ranks.
 const (
 	PeersAuto   = "auto"
 	PeersAlways = "always"
 	PeersNever  = "never"
 )
 
-// DiskCache is a place on a disk of the machine for starts of the store.
+// DiskCache is the section data.disk_cache: a cache of the sample store on a local disk.
 type DiskCache struct {
 	Folder Path  `key:"folder"`
 	Size   Bytes `key:"size"`
 }
 
-// MemberPolicy says which members are input and how many make the full ensemble.
+// MemberPolicy is the section data.members: the input members, and the size of the full ensemble.
 type MemberPolicy struct {
 	Use      Members `key:"use"`
-	Minimum  int     `key:"least"` // 0 stands for Use
+	Minimum  int     `key:"least"` // 0: as Use
 	Full     int     `key:"full"`
 	Control  string  `key:"control"`  // "include" or "exclude"
 	Sampling string  `key:"sampling"` // "fixed" or "random"
 	MemberLayout
 }
 
-// Interpolation says to which grid all fields are brought, and how.
+// Interpolation is the section data.grid: target grid and method of horizontal interpolation.
 type Interpolation struct {
-	To       string  `key:"to"`        // "forecasts", "analyses" or a name for ensemble.NamedGrid; empty leaves fields where they are
+	To       string  `key:"to"`        // "forecasts", "analyses" or a name for ensemble.NamedGrid; empty: no interpolation
 	Method   string  `key:"method"`    // "bilinear", "conservative" or "nearest"
-	MinValid float64 `key:"min_valid"` // share of weights
+	MinValid float64 `key:"min_valid"` // fraction of the interpolation weights, 0 to 1
 }
 
-// IsNamed says whether the grid is given by its name, rather than by that of files.
+// IsNamed reports whether the target grid is given by name, not by files.
 func (p Interpolation) IsNamed() bool { return p.To != "" && p.To != "forecasts" && p.To != "analyses" }
 
-// Target is a variable whose distribution is predicted, on some levels.
+// Target is a variable to predict, with its levels.
 type Target struct {
 	Variable string           `key:"variable"`
 	Levels   []ensemble.Level `key:"levels"`
 }
 
-// LAS shapes the maps of Local Area-wise Standardization.
+// LAS is the section data.las: parameters of Local Area-wise Standardization.
 type LAS struct {
 	Window int     `key:"window"` // grid points
 	Smooth float64 `key:"smooth"` // grid points
 }
 
-// Split divides the starts by their dates, or by fractions of the sorted starts.
+// Split is the section data.split. It divides the initialisations by date, or by fractions in the
+// order of time.
 type Split struct {
 	Train      Period    `key:"train"`
 	Validation Period    `key:"validation"`
@@ -112,31 +113,32 @@ type Split struct {
 	Fractions  Fractions `key:"fractions"`
 }
 
-// IsByDate says whether the split is given by periods.
+// IsByDate reports whether the split is defined by periods.
 func (s Split) IsByDate() bool { return !s.Train.From.IsZero() }
 
-// Period is a span of init dates, both ends included.
+// Period is a range of initialisations, both ends included.
 type Period struct {
 	From Date `key:"from"`
 	To   Date `key:"to"`
 }
 
-// Period is the period in the terms of package ensemble.
+// Period converts p to an ensemble.Period.
 func (p Period) Period() ensemble.Period { return ensemble.Period{From: p.From.Time, To: p.To.End()} }
 
+// isSet reports whether both ends are set.
 func (p Period) isSet() bool { return !p.From.IsZero() && !p.To.IsZero() }
 
-// Fractions are shares of the starts in the order of their dates; what is left
-// after training and validation is for the test.
+// Fractions are fractions of the initialisations in the order of time. The remainder after training
+// and validation is the test data.
 type Fractions struct {
 	Train      float64 `key:"train"`
 	Validation float64 `key:"validation"`
 }
 
-// SharedLevelFilters is the treatment of levels by which all have one filter.
+// SharedLevelFilters is the value of model.height with which all levels share filters.
 const SharedLevelFilters = "shared"
 
-// Model is the network.
+// Model is the section model: architecture, inputs and output of the network.
 type Model struct {
 	Kind         string  `key:"kind"`
 	LevelFilters string  `key:"height"`
@@ -148,7 +150,7 @@ type Model struct {
 	Periodic     bool    `key:"periodic"`
 	Head         Head    `key:"head"`
 	Pretrained   Path    `key:"start"`
-	// ChannelsFrom is the run whose channels the network has from its start.
+	// ChannelsFrom is a run directory; the network has as many channels as that pruned network.
 	ChannelsFrom Path      `key:"channels_of"`
 	Method       Method    `key:"method"`
 	Bias         BiasModel `key:"bias"`
@@ -160,7 +162,7 @@ type Model struct {
 	Degree       int       `key:"degree"`
 	Bins         int       `key:"bins"`
 
-	Embedding int    `key:"embedding"` // learned fields; 0 has none
+	Embedding int    `key:"embedding"` // number of learned input fields; 0: none
 	Reference string `key:"reference"` // NoReference or one of References
 
 	LeadAxis   string   `key:"leads"`
@@ -174,21 +176,21 @@ type Model struct {
 	Share    Share    `key:"share"`
 }
 
-// Training is how the network is trained.
+// Training is the section train: optimisation, loss, hardware and parallelism.
 type Training struct {
 	Epochs              int           `key:"epochs"`
 	BatchSize           int           `key:"batch_size"`
 	Accumulate          int           `key:"accumulate"`
 	Optimizer           string        `key:"optimizer"`
-	TrustCoefficient    float64       `key:"trust"` // of lars; 0 has the optimiser's own
+	TrustCoefficient    float64       `key:"trust"` // trust coefficient of LARS; 0: default of the optimiser
 	LearningRate        float64       `key:"learning_rate"`
 	LearningRateScaling string        `key:"scale"`
-	BaseBatchSize       int           `key:"base_batch"` // 0 stands for BatchSize
+	BaseBatchSize       int           `key:"base_batch"` // 0: as BatchSize
 	WeightDecay         float64       `key:"weight_decay"`
 	Schedule            string        `key:"schedule"`
 	Warmup              int           `key:"warmup"`
 	Clip                float64       `key:"clip"`
-	EMA                 float64       `key:"ema"` // 0 keeps no average
+	EMA                 float64       `key:"ema"` // decay; 0: no average
 	Loss                LossTerms     `key:"loss"`
 	Seed                int           `key:"seed"`
 	EarlyStop           EarlyStop     `key:"early_stop"`
@@ -206,213 +208,216 @@ type Training struct {
 	Stages              Stages        `key:"stages"`
 }
 
-// DefaultStallTimeout is how long a rank waits for another one unless it is told.
+// DefaultStallTimeout is the default of train.stall_timeout.
 const DefaultStallTimeout = 10 * time.Minute
 
-// LossTerms are what the optimiser lowers.
+// LossTerms is the section train.loss: the loss function and the weights of its terms.
 type LossTerms struct {
 	Kind     Loss      `key:"kind"`
-	Spread   float64   `key:"spread"` // weight of the spread term beside the main one
+	Spread   float64   `key:"spread"` // weight of the spread term
 	Fairness Fairness  `key:"fairness"`
-	Scales   []float64 `key:"scales"` // standard deviations in grid points, falling
+	Scales   []float64 `key:"scales"` // standard deviations in grid points, descending
 
 	Threshold       []ensemble.VariableEvent `key:"threshold"`
 	ThresholdWeight float64                  `key:"threshold_weight"`
-	Extreme         float64                  `key:"extreme"` // 0 weights all points alike
-	LeadWeights     []float64                `key:"leads"`   // of each target lead; none weights all alike
+	Extreme         float64                  `key:"extreme"` // 0: equal weights
+	LeadWeights     []float64                `key:"leads"`   // weight of each target lead; empty: equal weights
 }
 
-// EarlyStop ends training when validation no longer improves.
+// EarlyStop is the section train.early_stop: training ends when the validation loss stops
+// improving.
 type EarlyStop struct {
-	Patience int `key:"patience"` // epochs; 0 never stops early
+	Patience int `key:"patience"` // epochs; 0: no early stopping
 }
 
-// Checkpoint says how often the state is saved.
+// Checkpoint is the section train.checkpoint: how often the state is saved, and how many are kept.
 type Checkpoint struct {
 	Every int `key:"every"` // epochs
-	Keep  int `key:"keep"`
+	Keep  int `key:"keep"`  // checkpoints besides the best
 }
 
-// Baselines are the names of the methods of postproc/baseline, in its order.
+// Baselines lists the names of the methods of postproc/baseline, in its order.
 var Baselines = []string{"emos", "emos_grid",
 	"emos_logistic", "emos_truncated_normal", "emos_truncated_logistic", "emos_censored_normal", "emos_censored_logistic", "emos_log_normal", "emos_csg", "samos",
 	"emos_point", "emos_point_logistic", "emos_point_truncated_normal", "emos_point_truncated_logistic", "emos_point_censored_normal",
 	"emos_point_censored_logistic", "emos_point_log_normal",
 	"mbm", "mbm_crps", "quantile_map", "climatology"}
 
-// Precisions are the types in which fields of a network are stored and multiplied; package engine says of each what that is.
+// Precisions lists the numeric types in which activations are stored and multiplied; package engine
+// documents each.
 var Precisions = []string{"f32", "bf16", "bf16_products", "f16", "tf32"}
 
-// TrainSchema describes train.yaml.
+// TrainSchema is the schema of train.yaml.
 var TrainSchema = newSchema[Train]("train", slices.Concat([]Key{
 	{Path: "version", Required: true, Check: OneOf("1"), Example: "1",
 		Help: "Version of this format."},
 	{Path: "baselines", Default: "[emos, emos_grid, climatology]", Check: OneOf(Baselines...), Example: "[emos, emos_grid, emos_point, mbm, climatology]",
-		Help: "What the network is compared with beside the raw ensemble: names of docs/verification.md. They are fitted to the training and validation starts and scored where the network is."},
+		Help: "Baselines for comparison besides the raw ensemble, by the names of docs/verification.md. They are fitted to the training and validation data and scored on the same test data as the network."},
 
 	{Path: "data.forecasts", Required: true, Example: "[fc/*.grib2]",
-		Help: "Files of the ensemble forecasts, GRIB or NetCDF, and Zarr stores; patterns with * and ?, and folders, which stand for the files in them."},
+		Help: "Ensemble forecast files (GRIB, NetCDF) and Zarr stores; patterns with * and ?, or directories."},
 	{Path: "data.analyses", Example: "[an/*.nc]",
-		Help: "Files of the analyses that forecasts are compared with, as data.forecasts. Needed for scores and for heads that predict a distribution."},
+		Help: "Files of the verifying analyses, as data.forecasts. Required for scores and for heads that predict the analysis."},
 	{Path: "data.store", Example: "store",
-		Help: "Folder of a sample store that `ensemble data prepare` has made of the forecasts and analyses: training reads it in their place."},
+		Help: "Directory of a sample store, written by `ensemble data prepare` from the forecasts and analyses; training reads it instead of the files."},
 	{Path: "data.memory", Default: "4GiB", Example: "32GiB", MayChangeOnResume: true, OutsideIdentity: true,
-		Help: "Memory of a process for starts of data.store that are kept between epochs, which its parts of train.mesh share; those that it needs most often. What has no room is read again each time. 0 sets no bound. Starts of other files are all kept."},
+		Help: "Memory of a process for caching data of data.store between epochs, shared by its shards of train.mesh; the rest is read again in each epoch. 0: no limit. Without a store all data are kept in memory."},
 	{Path: "data.prefetch", Default: strconv.Itoa(DefaultPrefetch), Check: Between(1, 1024), Example: "8", MayChangeOnResume: true, OutsideIdentity: true,
-		Help: "Starts of data.store that are read ahead of their use, and at once. Each takes the memory of a start, of a rank that of its part."},
+		Help: "Number of initialisations of data.store that are read ahead, in parallel. Each needs the memory of one initialisation, or of the shard of the rank."},
 	{Path: "data.direct", Default: "false", Example: "true", MayChangeOnResume: true, OutsideIdentity: true,
-		Help: "Whether data.store is read past the page cache of the system, where its file system allows that: faster from fast disks, for a store that is larger than the machine's memory."},
+		Help: "Whether data.store is read with direct I/O, bypassing the page cache, if the file system supports it: faster on fast disks for a store larger than memory."},
 	{Path: "data.disk_cache.folder", Example: "/local/scratch", MayChangeOnResume: true, OutsideIdentity: true,
-		Help: "Folder on a fast disk of the machine where starts of data.store are kept that have no room in data.memory, for as long as the training runs."},
+		Help: "Directory on a fast local disk for caching data of data.store that exceed data.memory, for the duration of the training."},
 	{Path: "data.disk_cache.size", Default: "0", Example: "200GiB", MayChangeOnResume: true, OutsideIdentity: true,
-		Help: "Bytes of a process in data.disk_cache.folder, which its parts of train.mesh share."},
+		Help: "Disk space of a process in data.disk_cache.folder, shared by its shards of train.mesh."},
 	{Path: "data.peers", Default: PeersAuto, Check: OneOf(PeersAuto, PeersAlways, PeersNever), Example: PeersAlways, MayChangeOnResume: true, OutsideIdentity: true,
-		Help: "Whether ranks of an MPI job take starts of data.store from the memory of others that have them, over TCP: always, never, or auto, where that was faster than the file system lately. Ranks along the axis data of train.mesh do so."},
+		Help: "Whether ranks along the data axis of train.mesh read data of data.store from the memory of other ranks over TCP. always; never; auto: if that was recently faster than the file system."},
 	{Path: "data.sparse", Default: "false", Example: "true",
-		Help: "Whether chunks that are absent in Zarr stores are missing values; by default they are refused, since they may have been lost."},
+		Help: "Whether absent chunks of Zarr stores are missing values. Default: an error, since chunks may have been lost."},
 	{Path: "data.index_cache", Example: "/var/cache/ensemble", MayChangeOnResume: true, OutsideIdentity: true,
-		Help: "Folder in which indexes of GRIB files are kept, so that they open faster the next time; without it none are."},
+		Help: "Directory for cached indexes of GRIB files, which make reopening faster. Default: no cache."},
 	{Path: "data.grid.to", Default: "", Example: "1.5deg",
-		Help: "Grid to which all fields are brought, so that forecasts and analyses on different grids can be used together: forecasts (that of most forecast fields), analyses, or a name: 1.5deg has rows on the poles, 360x180 rows between them, F48 Gaussian rows, 0.5deg@72/-20/30.5/44.5 an area (north/west/south/east). The model keeps it: prediction brings its input there as well. Empty: all fields are on one grid already."},
+		Help: "Target grid to which all fields are interpolated: forecasts (the grid of most forecast fields), analyses, or a name. 1.5deg includes the poles, 360x180 has cell centres, F48 is a Gaussian grid, 0.5deg@72/-20/30.5/44.5 an area (north/west/south/east). The grid is saved with the model, and prediction interpolates its input to it. Empty: no interpolation; all fields have one grid."},
 	{Path: "data.grid.method", Default: "bilinear", Check: OneOf("bilinear", "conservative", "nearest"), Example: "conservative",
-		Help: "How fields are brought to data.grid.to: bilinear, conservative (means of the area under a cell; for sums such as precipitation), or nearest."},
+		Help: "Interpolation method: bilinear, conservative (area-weighted means, for precipitation), or nearest."},
 	{Path: "data.grid.min_valid", Default: "0.5", Check: Between(0.001, 1), Example: "0.75",
-		Help: "Share of the weights that must fall on values that are there, for a point of data.grid.to not to be missing."},
+		Help: "Smallest fraction of interpolation weights on valid values; below it the target point is missing."},
 	{Path: "data.members.use", Default: "5", Example: "[0, 1, 2, 3, 4]",
-		Help: "Members whose trajectories are input: how many, or their numbers."},
+		Help: "Input members: their number, or a list."},
 	{Path: "data.members.least", Check: AtLeast(1), Example: "3",
-		Help: "Fewest members that are input in training: every sample takes a number from this one to data.members.use, so that the model may be asked for as many. Without it always data.members.use."},
+		Help: "Smallest number of input members in training: each sample uses a random number from this one to data.members.use, so that the model supports any of these. Default: data.members.use."},
 	{Path: "data.members.full", Default: "10", Check: AtLeast(2), Example: "10",
-		Help: "Members of the full ensemble, whose spread is the target."},
+		Help: "Number of members of the full ensemble, whose spread is the target."},
 	{Path: "data.members.control", Default: "include", Check: OneOf("include", "exclude"), Example: "exclude",
-		Help: "Whether the control counts as one of the members."},
+		Help: "Whether the control is used as a member."},
 	{Path: "data.members.sampling", Default: "fixed", Check: OneOf("fixed", "random"), Example: "random",
-		Help: "fixed: always the same members are input. random: in training a new choice for every sample."},
+		Help: "Selection of input members in training. fixed: always the same; random: drawn for each sample."},
 	{Path: "data.leads", Required: true, Check: AtLeast(0), Example: "[0h, 24h, 48h]",
-		Help: "Leads of the trajectories, ascending."},
+		Help: "Input leads, ascending."},
 	{Path: "data.levels", Required: true, Example: "[850hPa, 500hPa]",
-		Help: "Levels that are input; the depth axis of the networks. [single] for variables that belong to one level each, such as 2t, msl and tp."},
+		Help: "Input levels, the depth axis of the network. [single] for variables with one level each, such as 2t, msl and tp."},
 	{Path: "data.variables", Required: true, Example: "[t, gh, u, v, vo]",
-		Help: "Variables that are input, by the short names that `ensemble inspect` prints."},
+		Help: "Input variables, by the short names that `ensemble inspect` prints."},
 	{Path: "data.targets", Required: true, Example: "[{variable: t, levels: [850hPa]}]",
-		Help: "What is predicted: variables, each with its levels."},
+		Help: "Variables to predict, each with its levels."},
 	{Path: "data.targets[].variable", Required: true, Example: "t",
 		Help: "One of data.variables."},
 	{Path: "data.targets[].levels", Required: true, Example: "[850hPa]",
-		Help: "Levels of this target, among data.levels."},
+		Help: "Levels of this target, from data.levels."},
 	{Path: "data.features", Default: "[spread, first, offset]", Check: OneOf("spread", "first", "offset"), Example: "[spread, first]",
-		Help: "What is input of each variable and lead: spread of the members, first member, offset of the mean from the first. The published networks have the first two."},
+		Help: "Input features of each variable and lead. spread: ensemble spread; first: the first member; offset: ensemble mean minus first member. The published networks have the first two."},
 	{Path: "data.standardise", Default: "global", Check: OneOf("global", "las"), Example: "las",
-		Help: "global: one mean and scale a variable and level. las: maps of them (Local Area-wise Standardization). Fitted on training dates only."},
+		Help: "Standardisation of inputs. global: one mean and scale for each variable and level; las: maps of both (Local Area-wise Standardization). Fitted to the training data only."},
 	{Path: "data.las.window", Default: "7", Check: AtLeast(1), Example: "7",
-		Help: "Side of the windows of las in grid points."},
+		Help: "Window size of las in grid points."},
 	{Path: "data.las.smooth", Default: "10", Check: AtLeast(0), Example: "10",
-		Help: "Standard deviation of the filter over the maps of las in grid points."},
-	{Path: "data.split.train.from", Example: "1982-01-01", Help: "First start for training."},
-	{Path: "data.split.train.to", Example: "1983-09-30", Help: "Last start for training."},
-	{Path: "data.split.validation.from", Example: "1983-10-01", Help: "First start for validation."},
-	{Path: "data.split.validation.to", Example: "1983-12-31", Help: "Last start for validation."},
-	{Path: "data.split.test.from", Example: "1984-01-10", Help: "First start for the test."},
-	{Path: "data.split.test.to", Example: "1984-12-31", Help: "Last start for the test."},
+		Help: "Standard deviation of the Gaussian filter for the maps of las, in grid points."},
+	{Path: "data.split.train.from", Example: "1982-01-01", Help: "First initialisation for training."},
+	{Path: "data.split.train.to", Example: "1983-09-30", Help: "Last initialisation for training."},
+	{Path: "data.split.validation.from", Example: "1983-10-01", Help: "First initialisation for validation."},
+	{Path: "data.split.validation.to", Example: "1983-12-31", Help: "Last initialisation for validation."},
+	{Path: "data.split.test.from", Example: "1984-01-10", Help: "First initialisation for the test."},
+	{Path: "data.split.test.to", Example: "1984-12-31", Help: "Last initialisation for the test."},
 	{Path: "data.split.fractions.train", Check: Between(0, 1), Example: "0.7",
-		Help: "Share of the starts, the earliest, for training, instead of periods; 0.7 if neither is given."},
+		Help: "Fraction of the initialisations, the earliest, for training, instead of periods. Default without periods: 0.7."},
 	{Path: "data.split.fractions.validation", Check: Between(0, 1), Example: "0.1",
-		Help: "Share of the starts that follow the training for validation, 0.1 if nothing is given; the rest is the test."},
+		Help: "Fraction of the initialisations after the training data for validation; the rest is test data. Default without periods: 0.1."},
 	{Path: "data.spread_ddof", Default: "1", Check: OneOf("0", "1"), Example: "1",
-		Help: "Divisor of the spread that is input and target: members minus this."},
+		Help: "Delta degrees of freedom of the spread in input and target: the divisor is members minus this."},
 
 	{Path: "model.kind", Default: unet3d.UNetKind.Name, Check: OneOf(unet3d.KindNames(func(*unet3d.Kind) bool { return true })...), Example: "unet3d",
 		Help: kindHelp()},
 	{Path: "model.height", Default: SharedLevelFilters, Check: OneOf(SharedLevelFilters, "full", "affine", "separable"), Example: "affine",
-		Help: "How layers of the U-Net treat levels, which are not alike. shared: one filter for all. full: a filter for each. affine: one filter, and a factor for each level. separable: one filter along latitude and longitude, then one across the levels for each level."},
+		Help: "Filters of the U-Net across levels. shared: one filter for all levels; full: a separate filter for each level; affine: one filter with a factor for each level; separable: one horizontal filter, then a vertical filter for each level."},
 	{Path: "model.base", Default: "16", Check: Between(1, 1024), Example: "32",
 		Help: "Channels of the first stage."},
 	{Path: "model.stages", Default: "3", Check: Between(1, 6), Example: "3",
-		Help: "How often the U-Net halves the resolution."},
+		Help: "Number of times the U-Net halves the resolution."},
 	{Path: "model.dropout", Default: "0", Check: BetweenHalfOpen(0, 1), Example: "0.1",
-		Help: "Share of channels that is dropped in training."},
+		Help: "Dropout: fraction of channels that are set to 0 in training."},
 	{Path: "model.location", Default: "true", Example: "true",
-		Help: "Whether latitude and longitude are input."},
+		Help: "Whether latitude and longitude are inputs."},
 	{Path: "model.season", Default: "true", Example: "true",
-		Help: "Whether the time of year is input."},
+		Help: "Whether the time of year is an input."},
 	{Path: "model.periodic", Default: "true", Example: "true",
-		Help: "Whether convolutions wrap around in longitude on grids that do."},
+		Help: "Whether convolutions have periodic padding in longitude on global grids."},
 	{Path: "model.head", Default: string(DistributionHead), Check: OneOf(SpreadHead, DistributionHead, MembersHead), Example: string(DistributionHead),
-		Help: "What comes out: the spread of the full ensemble; mean and spread of the analysis; or members, each of which is a corrected member of the input."},
+		Help: "Output of the network. spread: the spread of the full ensemble; distribution: the distribution of the analysis; members: corrected input members."},
 	{Path: "model.start", Example: "models/published/weights.safetensors",
-		Help: "Weights to start from, as safetensors: those whose names and shapes match are taken, the rest start at random."},
+		Help: "File of pretrained weights (safetensors). Parameters with matching name and shape are used, all others are initialised randomly."},
 	{Path: "model.channels_of", Example: "runs/pruned",
-		Help: "Folder of a finished training whose network lost channels: the network has as many from its start, with weights of its own."},
+		Help: "Run directory of a network with pruned channels: the new network has the same numbers of channels, with its own random weights."},
 
 	{Path: "train.epochs", Default: "60", Check: Between(1, 1e6), Example: "60", MayChangeOnResume: true,
-		Help: "Passes over the training starts at most."},
+		Help: "Largest number of epochs."},
 	{Path: "train.batch_size", Default: "4", Check: Between(1, 65536), Example: "4",
-		Help: "Samples that are computed at once."},
+		Help: "Batch size: samples a forward and backward pass."},
 	{Path: "train.accumulate", Default: "1", Check: Between(1, 65536), Example: "8",
-		Help: "Batches a step: the optimiser moves along the mean of their gradients. Needs the memory of one batch; equal to a batch that many times as large, but for batch statistics."},
+		Help: "Gradient accumulation: number of batches whose mean gradient makes one optimiser step. Needs the memory of one batch; equivalent to a larger batch, except for batch statistics."},
 	{Path: "train.optimizer", Default: "adamw", Check: OneOf("adamw", "adam", "sgd", "lars", "lamb"), Example: "adamw",
-		Help: "The optimiser. sgd and lars have a momentum of 0.9."},
+		Help: "Optimiser. sgd and lars have a momentum of 0.9."},
 	{Path: "train.trust", Check: Above(0), Example: "0.001",
-		Help: "Trust coefficient of lars, 0.001 if not given: a filter moves by about learning_rate times this share of its norm."},
+		Help: "Trust coefficient of lars: a step changes a filter by about learning_rate times this fraction of its norm. Default: 0.001."},
 	{Path: "train.learning_rate", Default: "0.001", Check: Above(0), Example: "0.001",
-		Help: "Learning rate; the largest of the schedule, before train.scale."},
+		Help: "Learning rate: the maximum of the schedule, before train.scale."},
 	{Path: "train.scale", Default: "none", Check: OneOf("linear", "sqrt", "none"), Example: "linear",
-		Help: "How the learning rate follows the samples of a step, batch_size times accumulate: it is multiplied by their ratio to base_batch, or by the root of it (for methods like adam)."},
+		Help: "Scaling of the learning rate with the samples of a step, batch_size times accumulate. linear: proportional to their ratio to base_batch; sqrt: to its square root (for adaptive optimisers such as adam); none."},
 	{Path: "train.base_batch", Check: Between(1, 1e9), Example: "4",
-		Help: "Samples a step that learning_rate is meant for, for train.scale; batch_size if not given."},
+		Help: "Samples a step for which learning_rate is specified, for train.scale. Default: batch_size."},
 	{Path: "train.weight_decay", Default: "0.0001", Check: AtLeast(0), Example: "0.0001",
-		Help: "Weight decay of adamw and lamb, or L2 penalty of the others."},
+		Help: "Decoupled weight decay of adamw and lamb; L2 penalty of other optimisers."},
 	{Path: "train.schedule", Default: "cosine", Check: OneOf("constant", "cosine", "triangular2", "plateau"), Example: "cosine",
-		Help: "How the learning rate changes over the steps."},
+		Help: "Learning rate schedule."},
 	{Path: "train.warmup", Default: "0", Check: AtLeast(0), Example: "100",
-		Help: "Steps over which the learning rate rises linearly: from zero, or with train.scale from learning_rate itself."},
+		Help: "Number of warm-up steps, over which the learning rate increases linearly from zero, or with train.scale from the unscaled learning_rate."},
 	{Path: "train.clip", Default: "1", Check: AtLeast(0), Example: "1",
-		Help: "Largest norm of the gradient; 0 never clips."},
+		Help: "Gradient clipping: largest norm of the gradient; 0: no clipping."},
 	{Path: "train.ema", Default: "0", Check: BetweenHalfOpen(0, 1), Example: "0.999",
-		Help: "Decay of a running average of the weights, which is then what is validated, kept as best and saved in the model; 0 keeps none."},
+		Help: "Decay of an exponential moving average of the weights. The averaged weights are validated and saved in the model. 0: no average."},
 	{Path: "train.loss.kind", Default: string(CRPSLoss), Check: OneOf(Losses...), Example: string(CRPSLoss),
-		Help: "What is lowered: the CRPS of the distribution against the analysis (pinball: of a Bernstein quantile function at 99 levels; cross_entropy: of a histogram; of members that come out, that of their mean and standard deviation), crps_members, the CRPS of such members themselves, or a distance to the full ensemble's spread."},
+		Help: "Loss function. crps: CRPS of the predicted distribution against the analysis; for head members, of the normal distribution with their mean and standard deviation. pinball: for a Bernstein quantile function, at 99 levels. cross_entropy: for a histogram. crps_members: CRPS of the members. mse, l1, ssim, ms_ssim: distances from the spread of the full ensemble."},
 	{Path: "train.loss.spread", Default: "0", Check: AtLeast(0), Example: "0.5",
-		Help: "Weight of the distance to the full ensemble's spread beside the main loss."},
+		Help: "Weight of the loss of the full ensemble's spread, relative to the main loss."},
 	{Path: "train.seed", Default: "1", Check: AtLeast(0), Example: "1",
-		Help: "All random numbers follow from it."},
+		Help: "Seed of all random numbers."},
 	{Path: "train.early_stop.patience", Default: "10", Check: AtLeast(0), Example: "10",
-		Help: "Epochs without improvement on the validation starts after which training ends; 0 never."},
+		Help: "Early stopping: epochs without improvement of the validation loss after which training ends; 0: never."},
 	{Path: "train.checkpoint.every", Default: "1", Check: AtLeast(1), Example: "1", MayChangeOnResume: true, OutsideIdentity: true,
 		Help: "Epochs between checkpoints."},
 	{Path: "train.checkpoint.keep", Default: "2", Check: AtLeast(2), Example: "2", MayChangeOnResume: true, OutsideIdentity: true,
-		Help: "Checkpoints that are kept beside the best one."},
+		Help: "Number of checkpoints that are kept besides the best one."},
 	{Path: "train.networks", Default: "1", Check: Between(1, 100), Example: "3",
-		Help: "Networks that are trained from different seeds and averaged."},
+		Help: "Number of networks that are trained with different seeds and averaged."},
 	{Path: "train.device", Default: "cpu", Check: OneOf("cpu", "cuda", "auto"), Example: "auto", MayChangeOnResume: true, OutsideIdentity: true,
-		Help: "What computes: the processor (cpu), an NVIDIA GPU (cuda), or the GPU where there is one and else the processor (auto). Each rank of a machine takes another GPU."},
+		Help: "Device. cpu; cuda: an NVIDIA GPU; auto: a GPU if present, else the processor. Each rank of a node uses a different GPU."},
 	{Path: "train.threads", Default: "0", Check: Between(0, 4096), Example: "2", MayChangeOnResume: true, OutsideIdentity: true,
-		Help: "Threads of a process, which its parts of train.mesh share; 0 takes all that the machine gives."},
+		Help: "Threads of a process, shared by its shards of train.mesh; 0: all available."},
 	{Path: "train.memory", Default: "0", Example: "4GiB", MayChangeOnResume: true, OutsideIdentity: true,
-		Help: "Memory of a process for a step, which its parts of train.mesh share: inputs, activations, their gradients, and what kernels use in turn. If more is needed, slower kernels are taken and then some values are computed again, or on a GPU copied to the host for a while, which changes no bit; 0 sets no bound, or on a GPU what it has left."},
+		Help: "Memory limit of a process for a training step, shared by its shards of train.mesh: inputs, activations, gradients and workspace. To stay within it the compiler chooses slower kernels, recomputes activations, or on a GPU offloads them to the host; results are bit-identical. 0: no limit, or the free memory of a GPU."},
 	{Path: "train.workspace", Default: "0", Example: "64MiB", MayChangeOnResume: true, OutsideIdentity: true,
-		Help: "Memory that kernels use in turn for intermediate results, a part of train.memory. Slower ways are taken if the fastest need more, which changes no bit; 0 sets no bound."},
+		Help: "Memory limit of the kernels' workspace, a part of train.memory. Slower kernels are chosen to stay within it; results are bit-identical. 0: no limit."},
 	{Path: "train.precision", Default: "f32", Check: OneOf(Precisions...), Example: "bf16",
-		Help: "How fields inside the network are stored, in training and in prediction: f32, or bf16 in half of the memory. Arithmetic, weights, their gradients, statistics and the loss are f32 either way. With bf16_products convolutions also multiply bf16, with sums in f32: faster on processors with AVX512_BF16, and refused on others. f16 is for GPUs: half of the memory with three more bits than bf16, and products on matrix units of a V100 too; the loss is scaled so that small gradients are kept, and steps that overflow are skipped. tf32 stores f32 and lets GPUs round what convolutions multiply to 11 bits; elsewhere it is f32."},
+		Help: "Precision of activations in training and prediction. f32; bf16: stored in half of the memory, with f32 arithmetic. Weights, their gradients, statistics and the loss are always f32. bf16_products: convolutions also multiply bf16 with f32 accumulation, on processors with AVX512_BF16 only. f16: for GPUs, with three more bits than bf16 and matrix units on V100, too; dynamic loss scaling, steps that overflow are skipped. tf32: f32 storage, and GPUs round the factors of convolutions to 11 bits; f32 elsewhere."},
 	{Path: "train.mesh", Default: "", Example: "data:2 lon:4", MayChangeOnResume: true,
-		Help: "How the ranks of an MPI job divide a step: axes data (samples of a batch), level, lat, lon and channel, each with its number of ranks; lon:4@2x11x22=channel cuts something else in fields of that size. Empty or auto: the mesh on which a step is predicted to take least time on train.machine, see `ensemble plan`. A mesh of more parts than there are ranks is dealt out to them, all of it to a process without launcher, and gives the same bits on any number of ranks."},
+		Help: "Mesh of ranks over which a step is distributed: axes data (samples of a batch), level, lat, lon and channel, each with its number of ranks; lon:4@2x11x22=channel redistributes fields of that size along another axis. Empty or auto: the fastest mesh on train.machine, as `ensemble plan` predicts it. A mesh with more shards than ranks is distributed over the ranks (a process without launcher has all shards), and results do not depend on the number of ranks."},
 	{Path: "train.machine", Example: "machine.yaml", MayChangeOnResume: true,
-		Help: "Description of the machine (docs/formats/machine.md) by which train.mesh: auto chooses, and `ensemble plan`. Without it a typical machine is assumed, by `plan` nodes like the present one."},
+		Help: "Machine description (docs/formats/machine.md) for train.mesh: auto and `ensemble plan`. Default: a typical machine; for `ensemble plan`, nodes like this one."},
 	{Path: "train.stall_timeout", Default: formatDuration(DefaultStallTimeout), Check: Above(0), Example: "2m", MayChangeOnResume: true, OutsideIdentity: true,
-		Help: "How long a rank of an MPI job waits for another one, which is then taken for lost: the job ends, and its last checkpoint is resumed. Longer than the longest step, and than reading the data on the slowest node."},
+		Help: "Time after which a rank that does not respond is considered lost and the MPI job ends, to be resumed from its last checkpoint. It must exceed the longest step and the reading of data on the slowest node."},
 	{Path: "train.shard_optimizer", Default: "false", Example: "true", MayChangeOnResume: true, OutsideIdentity: true,
-		Help: "Whether each rank of an MPI job keeps the moments of a part of the parameters only, and moves that part for all. Saves memory (with adamw two values a parameter, but for the rank's share) and changes no bit."},
+		Help: "Whether the optimiser state is sharded over the ranks of an MPI job: each rank keeps the moments of its shard of the parameters and updates it. Saves memory (for adamw two values a parameter, except those of the shard); results are bit-identical."},
 }, memberLayoutKeys("data.members."), biasKeys(), stageKeys(), memberKeys(), referenceKeys(), spatialInputKeys(), climateKeys(), calibrateKeys(), headKeys(), pruneKeys(), leadKeys(), recurrentKeys(), axialKeys(), shareKeys(), teacherKeys()))
 
-// TrainConfig is a loaded train.yaml: the values and where they came from.
+// TrainConfig is a loaded train.yaml: its values and their origins.
 type TrainConfig struct {
 	Train
-	// Machine is what train.machine describes; nil if that is not given.
+	// Machine is the loaded train.machine; nil if it is not set.
 	Machine *MachineConfig
 	*loaded
 }
 
-// Identity is that of the keys, and of what train.machine describes: a mesh may depend on it.
+// Identity is the SHA-256 of all keys that can change results, and of the file of train.machine, on
+// which the mesh may depend.
 func (c *TrainConfig) Identity() string {
 	own := c.loaded.Identity()
 	if c.Machine == nil {
@@ -422,9 +427,9 @@ func (c *TrainConfig) Identity() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// LoadTrain reads the configuration of a training run.
+// LoadTrain loads train.yaml and the machine description that it names.
 //
-// Errors: exit 64 with all faults at once, each with its place and a remedy.
+// Errors: exit 64 with all faults, each with its position and a fix.
 func LoadTrain(src Sources) (*TrainConfig, error) {
 	e, err := load(TrainSchema, src)
 	if err != nil {
@@ -448,7 +453,7 @@ func LoadTrain(src Sources) (*TrainConfig, error) {
 	return c, joinFaults(faults)
 }
 
-// check applies the rules between keys.
+// check checks the rules between keys, of all sections.
 func (c *TrainConfig) check() []*exit.Error {
 	var faults []*exit.Error
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
@@ -462,11 +467,11 @@ func (c *TrainConfig) check() []*exit.Error {
 	}
 	single := slices.Contains(d.Levels, ensemble.SingleLevel)
 	if single && len(d.Levels) > 1 {
-		add("data.levels", "single is listed beside other levels", "it stands for the one level of each variable", "write levels: [single], or leave it out")
+		add("data.levels", "single cannot be combined with other levels", "it denotes the only level of each variable", "write levels: [single], or remove single")
 	}
 	for i, v := range d.Variables {
 		if known, ok := ensemble.VariableNamed(v); single && (!ok || known.OnManyLevels()) {
-			add("data.variables", fmt.Sprintf("variable %s has no level of its own", v), "data.levels is [single]", "leave it out, or name its levels in data.levels")
+			add("data.variables", fmt.Sprintf("variable %s has several levels", v), "data.levels is [single]", "remove it, or list its levels in data.levels")
 		}
 		if slices.Contains(d.Variables[:i], v) {
 			add("data.variables", fmt.Sprintf("variable %s is listed twice", v), "", "list each variable once")
@@ -474,11 +479,11 @@ func (c *TrainConfig) check() []*exit.Error {
 	}
 	if d.Grid.IsNamed() {
 		if _, err := ensemble.NamedGrid(d.Grid.To); err != nil {
-			add("data.grid.to", err.Error(), "", "name forecasts, analyses, or a grid such as 1.5deg")
+			add("data.grid.to", err.Error(), "", "set forecasts, analyses, or a grid such as 1.5deg")
 		}
 	}
 	if d.Grid.To == "analyses" && len(d.Analyses) == 0 {
-		add("data.grid.to", "data.grid.to is analyses and there are no data.analyses", "", "add data.analyses, or name another grid")
+		add("data.grid.to", "data.grid.to is analyses without data.analyses", "", "add data.analyses, or set another grid")
 	}
 	seen := map[string]bool{}
 	for _, t := range d.Targets {
@@ -499,23 +504,23 @@ func (c *TrainConfig) check() []*exit.Error {
 		}
 	}
 	if n := d.Members.Use.N(); n > d.Members.Full {
-		add("data.members.use", fmt.Sprintf("%d members are input, the full ensemble has %d", n, d.Members.Full), "",
-			"use fewer, or raise data.members.full")
+		add("data.members.use", fmt.Sprintf("data.members.use is %d, want at most data.members.full, %d", n, d.Members.Full), "",
+			"use fewer members, or increase data.members.full")
 	} else if n <= d.SpreadDDOF {
-		add("data.members.use", fmt.Sprintf("the spread of %d members with divisor %d - %d does not exist", n, n, d.SpreadDDOF), "",
+		add("data.members.use", fmt.Sprintf("the spread of %d members with divisor %d - %d is undefined", n, n, d.SpreadDDOF), "",
 			"use more members")
 	}
 	if l := d.Members.Minimum; l > d.Members.Use.N() || l > 0 && l <= d.SpreadDDOF {
-		add("data.members.least", fmt.Sprintf("data.members.least is %d, data.members.use %d", l, d.Members.Use.N()), "a spread needs more members than data.spread_ddof",
-			"give a number from "+fmt.Sprint(d.SpreadDDOF+1)+" to that of data.members.use")
+		add("data.members.least", fmt.Sprintf("data.members.least is %d, want %d to %d", l, d.SpreadDDOF+1, d.Members.Use.N()), "the spread needs more members than data.spread_ddof",
+			"set a number from "+fmt.Sprint(d.SpreadDDOF+1)+" to data.members.use")
 	}
 	if d.Members.Use.List != nil && d.Members.Sampling == "random" {
-		add("data.members.sampling", "members are listed and to be chosen at random", "the two exclude each other",
+		add("data.members.sampling", "random sampling with a list of members", "they are mutually exclusive",
 			"give the number of members, or sampling: fixed")
 	}
 	if (d.DiskCache.Folder == "") != (d.DiskCache.Size == 0) {
-		add("data.disk_cache.folder", "data.disk_cache has a folder or a size, and not both", "the cache is as large as it is told to be, where it is told to be",
-			"give data.disk_cache.folder and data.disk_cache.size, or neither")
+		add("data.disk_cache.folder", "data.disk_cache needs both folder and size", "",
+			"set data.disk_cache.folder and data.disk_cache.size, or neither")
 	}
 	faults = append(faults, c.checkSplit()...)
 	faults = append(faults, c.checkModel()...)
@@ -532,40 +537,41 @@ func (c *TrainConfig) check() []*exit.Error {
 	return append(faults, c.checkOptimizer()...)
 }
 
-// checkOptimizer: what one optimiser or rule reads is given to no other.
+// checkOptimizer checks that keys of one optimiser or scaling rule are not set for others.
 func (c *TrainConfig) checkOptimizer() []*exit.Error {
 	var faults []*exit.Error
 	t := c.Train.Train
 	if t.TrustCoefficient > 0 && t.Optimizer != "lars" {
-		faults = append(faults, c.fault("train.trust", "train.trust is given to "+t.Optimizer, "only lars has a trust coefficient",
+		faults = append(faults, c.fault("train.trust", "train.trust is not used by "+t.Optimizer, "only lars has a trust coefficient",
 			"remove it, or set train.optimizer: lars"))
 	}
 	if t.BaseBatchSize > 0 && t.LearningRateScaling == "none" {
-		faults = append(faults, c.fault("train.base_batch", "train.base_batch is given and the learning rate is not scaled", "train.scale is none",
+		faults = append(faults, c.fault("train.base_batch", "train.base_batch without scaling of the learning rate", "train.scale is none",
 			"remove it, or set train.scale: linear or sqrt"))
 	}
 	return faults
 }
 
-// checkModel: the head, the loss and the data must belong together.
+// checkModel checks that head, loss and data are compatible.
 func (c *TrainConfig) checkModel() []*exit.Error {
 	var faults []*exit.Error
 	add := func(path, what, why, fix string) { faults = append(faults, c.fault(path, what, why, fix)) }
 	loss := c.Train.Train.Loss.Kind
 	switch {
 	case c.Model.Head == DistributionHead && slices.Contains(SpreadLosses, loss):
-		add("train.loss.kind", "head distribution is trained with another loss than those of distributions", "train.loss.kind is "+string(loss),
+		add("train.loss.kind", "head distribution needs a loss of distributions", "train.loss.kind is "+string(loss),
 			"set train.loss.kind: crps, or model.head: spread")
 	case c.Model.Head == SpreadHead && !slices.Contains(SpreadLosses, loss):
-		add("model.head", "head spread is trained with "+string(loss), "the spread of the full ensemble is a field, not an observation",
+		add("model.head", "head spread does not support loss "+string(loss), "its target is a spread field, not an observation",
 			"set train.loss.kind: mse, l1, ssim or ms_ssim, or model.head: distribution")
 	case c.Model.Head == DistributionHead && len(c.Data.Analyses) == 0:
-		add("model.head", "head distribution has no data.analyses", "it predicts the distribution of the analysis",
+		add("model.head", "head distribution needs data.analyses", "it predicts the distribution of the analysis",
 			"add data.analyses, or set model.head: spread")
 	}
 	return append(faults, c.checkKind()...)
 }
 
+// checkSplit checks that the split is defined either by periods or by fractions, and is possible.
 func (c *TrainConfig) checkSplit() []*exit.Error {
 	var faults []*exit.Error
 	s := c.Data.Split
@@ -581,25 +587,26 @@ func (c *TrainConfig) checkSplit() []*exit.Error {
 		path := "data.split." + part.name
 		switch {
 		case dated && part.name != "test" && !part.p.isSet(), part.p.From.IsZero() != part.p.To.IsZero():
-			faults = append(faults, c.fault(path+".from", path+" has no from and to", "a split by dates needs both ends of the training and validation periods",
-				"give data.split."+part.name+".from and .to"))
+			faults = append(faults, c.fault(path+".from", path+" needs from and to", "a split by dates needs both ends of the training and validation periods",
+				"set data.split."+part.name+".from and .to"))
 		case part.p.isSet() && part.p.To.End().Before(part.p.From.Time):
-			faults = append(faults, c.fault(path+".to", path+" ends before it begins", part.p.From.String()+" to "+part.p.To.String(), "exchange the two"))
+			faults = append(faults, c.fault(path+".to", path+" ends before it begins", part.p.From.String()+" to "+part.p.To.String(), "swap the two"))
 		}
 	}
 	if f := s.Fractions; !dated && (f.Train <= 0 || f.Train+f.Validation > 1) {
-		faults = append(faults, c.fault("data.split.fractions.train", "data.split.fractions leave nothing for training, or are more than all",
-			fmt.Sprintf("training %g and validation %g", f.Train, f.Validation), "give shares whose sum is at most 1"))
+		faults = append(faults, c.fault("data.split.fractions.train", "invalid data.split.fractions",
+			fmt.Sprintf("train %g, validation %g; want train above 0 and a sum of at most 1", f.Train, f.Validation), "set fractions whose sum is at most 1"))
 	}
 	for _, path := range []string{"data.split.fractions.train", "data.split.fractions.validation"} {
 		if dated && c.values[path] != nil {
-			faults = append(faults, c.fault(path, "the split is given by dates and by fractions", "the two exclude each other", "remove one of them"))
+			faults = append(faults, c.fault(path, "the split is defined by dates and by fractions", "they are mutually exclusive", "remove one of them"))
 			break
 		}
 	}
 	return faults
 }
 
+// formatList formats items, separated by commas.
 func formatList[T fmt.Stringer](items []T) string {
 	return strings.Join(formatAll(items, T.String), ", ")
 }

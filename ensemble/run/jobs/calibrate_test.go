@@ -156,14 +156,14 @@ func TestCalibrateRefuses(t *testing.T) {
 		set  []string
 		text string
 	}{
-		{[]string{"calibrate.probabilities=isotonic"}, "without an event"},
+		{[]string{"calibrate.probabilities=isotonic"}, "without events"},
 		{[]string{"calibrate.distribution=student", "model.head=spread", "train.loss.kind=mse"}, "no distribution to calibrate"},
-		{[]string{"calibrate.distribution=student", "model.family=logistic"}, "family logistic is not calibrated"},
-		{[]string{"calibrate.distribution=student", "data.targets=[{variable: tp, levels: [surface]}]"}, "distribution of tp is not calibrated"},
+		{[]string{"calibrate.distribution=student", "model.family=logistic"}, "family logistic cannot be calibrated"},
+		{[]string{"calibrate.distribution=student", "data.targets=[{variable: tp, levels: [surface]}]"}, "distribution of tp cannot be calibrated"},
 		{[]string{"calibrate.distribution=normal"}, "calibrate.distribution"},
-		{[]string{"calibrate.events=[t>270]"}, "no probability is calibrated"},
-		{[]string{"calibrate.probabilities=isotonic", "calibrate.events=[gh>5000]"}, "of no target"},
-		{[]string{"calibrate.probabilities=isotonic", "calibrate.events=[270<t<280]"}, "two limits"},
+		{[]string{"calibrate.events=[t>270]"}, "calibrate.events without calibration of probabilities"},
+		{[]string{"calibrate.probabilities=isotonic", "calibrate.events=[gh>5000]"}, "is not about a target"},
+		{[]string{"calibrate.probabilities=isotonic", "calibrate.events=[270<t<280]"}, "two thresholds"},
 	} {
 		if _, err := config.LoadTrain(config.Sources{Files: []string{path}, Set: c.set}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%v: %v", c.set, err)

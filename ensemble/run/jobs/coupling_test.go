@@ -165,9 +165,9 @@ func TestCouplingKeys(t *testing.T) {
 		text string
 	}{
 		{[]string{"coupling.method=schaake"}, "no template"},
-		{[]string{"coupling.count=5"}, "one member of each raw member"},
-		{[]string{"coupling.template=[a.nc]"}, "in the order of the raw members"},
-		{[]string{"coupling.method=random", "coupling.levels=equidistant"}, "levels of its own"},
+		{[]string{"coupling.count=5"}, "one member for each raw member"},
+		{[]string{"coupling.template=[a.nc]"}, "not used by coupling.method"},
+		{[]string{"coupling.method=random", "coupling.levels=equidistant"}, "its own levels"},
 	} {
 		if _, err := config.LoadPredict(config.Sources{Set: c.set}); exit.CodeOf(err) != exit.Usage || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%v: %v", c.set, err)
